@@ -30,12 +30,15 @@ enum {
 	TURN_NS = 5 * 1000 * 1000,
 };
 
-/* One that is under way. @drivers: the mode that the driver has */
+/* One that is under way. @given: @peer keeps still;
+ * @others: they keep still, too, for each mode is a new epoch of theirs */
 struct attempt {
 	struct trial *trial;
 	uint32_t peer;
+	bool given;
+	uint32_t others_count;
+	uint32_t others[CAREFUL_PEERS_MAX];
 	uint32_t region;
-	uint32_t drivers;
 	uint64_t until_ns;
 	struct xdp_figures arms[XDP_ARMS];
 	struct careful_error why;
@@ -80,6 +83,16 @@ static bool busy(const struct trial *t, uint32_t peer)
 	return info.operations || info.messages_out;
 }
 
+/* Whether nothing went to and fro since it was last looked. */
+static bool is_quiet(struct trial *t, uint32_t peer)
+{
+	struct careful_peer_info info = peer_of(t, peer);
+	uint64_t moved = info.tx_frames + info.rx_frames + 1, before = t->moved[peer];
+
+	t->moved[peer] = moved;
+	return !info.operations && !info.messages_out && (!before || moved == before);
+}
+
 /* --- The peace that a peer asks for */
 
 static void end_peace(struct trial *t, uint32_t peer)
@@ -103,8 +116,9 @@ static int give_peace(struct trial *t, uint32_t peer, const uint32_t *args)
 		end_peace(t, peer);
 		return 0;
 	}
-	/* What is under way while we ask is our own question. */
-	if (t->running || (t->asking ? ticket <= t->ticket : busy(t, peer)))
+	/* One at a time measures. What is under way while we ask is our own question. */
+	if (t->running || (t->peaces && !t->peace_ns[peer]) ||
+	    (t->asking ? ticket <= t->ticket : busy(t, peer)))
 		return -EBUSY;
 	t->peaces += !t->peace_ns[peer];
 	t->peace_ns[peer] = clock_now_ns() + ms(for_ms);
@@ -120,15 +134,30 @@ static void on_peace(const struct careful_message *message, void *user)
 /* --- Our own */
 
 /* 0, -EBUSY: not now, another -errno: not with this peer. */
-static int ask_peace(struct attempt *a, uint32_t for_ms)
+static int ask_one(const struct trial *t, uint32_t peer, uint32_t for_ms)
 {
-	struct trial *t = a->trial;
 	uint32_t args[CAREFUL_AM_ARGS] = { for_ms, (uint32_t)(t->ticket >> 32),
 					   (uint32_t)t->ticket };
-	int rc;
 
-	t->asking = for_ms != 0;
-	rc = trial_ask(t->instance, a->peer, CAREFUL_PEACE, args, clock_now_ns() + ms(ASK_MS));
+	return trial_ask(t->instance, peer, CAREFUL_PEACE, args, clock_now_ns() + ms(ASK_MS));
+}
+
+/* Of all; the others first, so that who measures has most of his time left. */
+static int ask_peace(struct attempt *a)
+{
+	struct trial *t = a->trial;
+	uint32_t given = 0;
+	int rc = 0;
+
+	t->asking = true;
+	while (given < a->others_count && !(rc = ask_one(t, a->others[given], CAREFUL_PEACE_MS)))
+		given++;
+	if (rc)
+		rc = -EBUSY; /* another time, when this one may have gone */
+	else
+		rc = ask_one(t, a->peer, CAREFUL_PEACE_MS);
+	a->others_count = given;
+	a->given = !rc;
 	t->asking = false;
 	return rc;
 }
@@ -220,92 +249,98 @@ static void over(struct trial *t, uint32_t by)
 		ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, false);
 }
 
-static void conclude(struct attempt *a)
-{
-	struct trial *t = a->trial;
-	uint32_t mode = xdp_choose(a->arms);
-	bool clear = mode != CAREFUL_XDP_AUTO;
-	int rc = change(a, clear ? mode : a->drivers, true);
-	struct careful_error why;
-
-	if (rc)
-		log_line("XDP: cannot change to %s: %s", name_of(mode), a->why.text);
-	log_figures(a, clear);
-	if (!rc && clear && xdp_remember(t->state_dir, device_of(t).driver, mode, &why))
-		log_line("XDP: %s", why.text);
-	over(t, rc || clear ? CAREFUL_XDP_BY_MEASURED : CAREFUL_XDP_BY_DRIVER);
-}
-
 /* Back to the driver's mode: until the next try, or for good. */
 static void give_up(struct attempt *a)
 {
 	struct trial *t = a->trial;
 	struct careful_error why = a->why;
-	int rc = change(a, a->drivers, true);
+	int rc = change(a, a->trial->drivers, true);
 	bool last = ++t->failed == TRIES;
+	uint32_t mode = device_of(t).xdp_mode;
 
-	log_line("XDP: not measured with peer %u: %s; %s, the driver's%s", a->peer, why.text,
-		 name_of(device_of(t).xdp_mode), last ? "" : ", until the next try");
+	log_line("XDP: not measured with peer %u: %s; %s%s%s", a->peer, why.text, name_of(mode),
+		 mode == t->drivers ? ", the driver's" : "", last ? "" : ", until the next try");
 	if (rc)
-		log_line("XDP: back to %s: %s", name_of(a->drivers), a->why.text);
+		log_line("XDP: back to %s: %s", name_of(a->trial->drivers), a->why.text);
 	if (last)
 		over(t, CAREFUL_XDP_BY_DRIVER);
 	else
 		try_again(t, a->peer);
 }
 
-/* Says that it is over, and leaves the peer its turn. */
+/* A mode that does not come into effect was not chosen: that trial has failed, too. */
+static void conclude(struct attempt *a)
+{
+	struct trial *t = a->trial;
+	uint32_t best = xdp_choose(a->arms);
+	bool clear = best != CAREFUL_XDP_AUTO;
+	uint32_t mode = clear ? best : a->trial->drivers;
+	struct careful_error why;
+
+	if (change(a, mode, true) && device_of(t).xdp_mode != mode) {
+		give_up(a);
+		return;
+	}
+	log_figures(a, clear);
+	if (clear && xdp_remember(t->state_dir, device_of(t).driver, mode, &why))
+		log_line("XDP: %s", why.text);
+	over(t, clear ? CAREFUL_XDP_BY_MEASURED : CAREFUL_XDP_BY_DRIVER);
+}
+
+/* Until sessions with the others are there again. */
+static void meet_again(const struct attempt *a)
+{
+	const struct trial *t = a->trial;
+	uint64_t until_ns = clock_now_ns() + ms(CHANGE_MS);
+
+	for (uint32_t i = 0; i < a->others_count; i++)
+		while (peer_of(t, a->others[i]).state == CAREFUL_PEER_RENEWING)
+			if (clock_now_ns() > until_ns || careful_wait(t->instance, 1, -1) < 0)
+				return;
+}
+
+/* Says that it is over, and leaves the peers their turn. */
 static void let_go(struct attempt *a)
 {
-	struct careful *c = a->trial->instance;
+	struct trial *t = a->trial;
 	uint64_t until_ns;
 
-	mode_alone(c, CAREFUL_ANY_PEER);
-	a->trial->running = false;
-	if (is_up(peer_of(a->trial, a->peer).state))
-		ask_peace(a, 0);
+	mode_alone(t->instance, CAREFUL_ANY_PEER);
+	meet_again(a);
+	t->running = false;
+	if (a->given)
+		a->others[a->others_count++] = a->peer;
+	for (uint32_t i = 0; i < a->others_count; i++) {
+		if (is_up(peer_of(t, a->others[i]).state))
+			ask_one(t, a->others[i], 0);
+		is_quiet(t, a->others[i]); /* our own questions are no traffic */
+	}
 	until_ns = clock_now_ns() + TURN_NS;
-	while (clock_now_ns() < until_ns && careful_wait(c, 1, -1) >= 0)
+	while (a->given && clock_now_ns() < until_ns && careful_wait(t->instance, 1, -1) >= 0)
 		;
 }
 
-static void run(struct trial *t, uint32_t peer)
+static void run(struct attempt *a)
 {
-	struct attempt a = {
-		.trial = t,
-		.peer = peer,
-		.drivers = device_of(t).xdp_mode,
-		.until_ns = clock_now_ns() + ms(TRIAL_MS),
-	};
+	struct trial *t = a->trial;
 	int rc;
 
-	mode_alone(t->instance, peer);
-	rc = ask_peace(&a, CAREFUL_PEACE_MS);
-	if (rc || t->peace_ns[peer]) {
-		mode_alone(t->instance, CAREFUL_ANY_PEER);
-		if (rc == -EBUSY || rc == -ECONNRESET || rc == -ETIMEDOUT)
-			try_again(t, peer);
+	mode_alone(t->instance, a->peer);
+	rc = ask_peace(a);
+	if (rc || t->peaces) {
+		let_go(a);
+		if (!rc || rc == -EBUSY || rc == -ECONNRESET || rc == -ETIMEDOUT)
+			try_again(t, a->peer);
 		return;
 	}
 	t->running = true;
-	log_line("XDP: measuring native and generic with peer %u", peer);
-	if (measure(&a))
-		give_up(&a);
+	log_line("XDP: measuring native and generic with peer %u", a->peer);
+	a->until_ns = clock_now_ns() + ms(TRIAL_MS);
+	if (measure(a))
+		give_up(a);
 	else
-		conclude(&a);
-	let_go(&a);
-}
-
-/* Whether it is the only one: sessions of others would lose what is under way. */
-static bool is_alone(const struct trial *t, uint32_t peer)
-{
-	for (uint32_t i = 0; i < t->peers_max; i++) {
-		uint32_t state = i == peer ? 0 : peer_of(t, i).state;
-
-		if (is_up(state) || state == CAREFUL_PEER_RENEWING)
-			return false;
-	}
-	return true;
+		conclude(a);
+	let_go(a);
 }
 
 bool trial_is_on(const struct trial *t, uint32_t peer)
@@ -313,18 +348,28 @@ bool trial_is_on(const struct trial *t, uint32_t peer)
 	return t->running || t->peace_ns[peer];
 }
 
-/* Whether nothing went to and fro since it was last looked. */
-static bool is_quiet(struct trial *t, uint32_t peer)
+/* Whether nothing is under way with anybody, which a new epoch would lose. */
+static bool all_quiet(struct attempt *a)
 {
-	struct careful_peer_info info = peer_of(t, peer);
-	uint64_t moved = info.tx_frames + info.rx_frames + 1, before = t->moved[peer];
+	struct trial *t = a->trial;
+	bool quiet = is_quiet(t, a->peer) && !t->peaces;
 
-	t->moved[peer] = moved;
-	return !info.operations && !info.messages_out && (!before || moved == before);
+	for (uint32_t i = 0; i < t->peers_max; i++) {
+		uint32_t state = i == a->peer ? 0 : peer_of(t, i).state;
+
+		if (is_up(state))
+			a->others[a->others_count++] = i;
+		else if (state == CAREFUL_PEER_RENEWING)
+			quiet = false;
+		if (is_up(state) && !is_quiet(t, i))
+			quiet = false;
+	}
+	return quiet;
 }
 
 void trial_poll(struct trial *t)
 {
+	struct attempt a;
 	uint64_t now_ns;
 
 	if (!t->wanted && !t->peaces)
@@ -336,11 +381,12 @@ void trial_poll(struct trial *t)
 		if (!t->wanted || !t->due_ns[i] || now_ns < t->due_ns[i] || t->peace_ns[i])
 			continue;
 		t->due_ns[i] = 0;
-		if (!is_alone(t, i) || !is_quiet(t, i)) {
+		a = (struct attempt){ .trial = t, .peer = i };
+		if (!all_quiet(&a)) {
 			try_again(t, i);
 		} else {
 			ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, true);
-			run(t, i);
+			run(&a);
 		}
 		ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, false);
 	}
@@ -411,6 +457,7 @@ int trial_init(struct trial *t, struct careful *instance, struct ipc *ipc,
 		.ipc = ipc,
 		.state_dir = options->state_dir,
 		.peers_max = info.peers_max,
+		.drivers = info.device.xdp_mode,
 	};
 	if (getrandom(&t->ticket, sizeof(t->ticket), 0) != (ssize_t)sizeof(t->ticket))
 		return -EIO;

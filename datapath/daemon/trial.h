@@ -16,6 +16,7 @@
 #include "daemon/options.h"
 
 /*
+ * @drivers:  the mode that the driver has
  * @wanted:   no mode was chosen yet
  * @asking:   for peace: who asks us meanwhile has a larger @ticket or is refused
  * @running:  nobody is given peace
@@ -30,6 +31,7 @@ struct trial {
 	struct ipc *ipc;
 	const char *state_dir;
 	uint32_t peers_max;
+	uint32_t drivers;
 	bool wanted;
 	bool asking;
 	bool running;

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("careful._binding")
 
-from hosts import Host, Hosts, alive, make_file, wait_for
+from hosts import Host, Hosts, alive, finish, make_file, wait_for
 from lab import keep_xdp
 
 MEASURING = "XDP: measuring native and generic with peer"
@@ -83,6 +83,29 @@ def test_auto__measures_with_the_first_peer_before_its_data(two: list[Host]) -> 
     for host, count in zip(two, tried, strict=True):
         host.assert_nothing_lost()
         assert host.log.count(MEASURING) == count
+
+
+def test_auto__peers_that_come_at_once_leave_nobody_undecided(hosts: Hosts) -> None:
+    """A mode is a new epoch for every peer: all keep still, and one measures at a time."""
+    three = hosts(hosts=3, measures_xdp=True)
+    for host in three:
+        host.up()
+        make_file(host.export / "one", 1 << 20, seed=int(host.name[1]))
+    gets = [
+        host.start("get", f"{other.name}:one", host.own / other.name)
+        for host in three
+        for other in three
+        if other is not host
+    ]
+    for get in gets:
+        status, _, errors = finish(get)
+        assert status == 0, errors
+    for host in three:
+        decided(host)
+        host.assert_nothing_lost()
+        for other in three:
+            if other is not host:
+                assert (host.own / other.name).read_bytes() == (other.export / "one").read_bytes()
 
 
 @pytest.mark.parametrize("mode", ["native", "generic"])

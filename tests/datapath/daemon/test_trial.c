@@ -15,7 +15,11 @@
 #undef on_done
 #include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/rundir.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp_choice.h"
+#define xdp_choose choose /* what a test wants to be better */
+static uint32_t choose(const struct xdp_figures arms[XDP_ARMS]);
 #include "daemon/trial.c" /* NOLINT(bugprone-suspicious-include) */
+#undef xdp_choose
 #include "daemon/trial_arm.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/xdp_choice.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/xdp_memory.c" /* NOLINT(bugprone-suspicious-include) */
@@ -23,6 +27,27 @@
 enum { MTU = 1500, ECHO = 7 };
 
 #define STATE_DIR "/run/careful-kept" /* on the pair's own file system */
+
+/* Changes of mode that the device makes, then it refuses; -1: all. */
+static int changes_left = -1;
+static const struct queue_ops *real_ops;
+static uint32_t better; /* CAREFUL_XDP_AUTO: by the figures */
+
+static uint32_t choose(const struct xdp_figures arms[XDP_ARMS])
+{
+	return better == CAREFUL_XDP_AUTO ? xdp_choose(arms) : better;
+}
+
+static int some_changes(struct queue *queue, uint32_t mode, struct careful_error *error)
+{
+	if (!changes_left) {
+		snprintf(error->text, sizeof(error->text), "no more");
+		return -EBUSY;
+	}
+	if (changes_left > 0)
+		changes_left--;
+	return real_ops->mode(queue, mode, error);
+}
 
 static struct ends ends;
 static struct trial trial, theirs;
@@ -224,6 +249,36 @@ static void test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode(void)
 	pair_close(&ends.pair);
 }
 
+/* The last of all, after the arms', fails: what is better is not in effect. */
+static void test_trial__a_last_change_that_fails_measures_nothing(void)
+{
+	pthread_t thread = begin_trial(1);
+	struct queue_ops ops;
+
+	real_ops = ends.c[0]->queue->ops;
+	ops = *real_ops;
+	ops.mode = some_changes;
+	ends.c[0]->queue->ops = &ops;
+	better = CAREFUL_XDP_NATIVE; /* while the last arm is generic */
+	meet_only();
+	for (uint32_t i = 1; i <= TRIES; i++) {
+		while (trial.failed < i && device().xdp_by == CAREFUL_XDP_BY_PENDING) {
+			changes_left = XDP_ARMS - (device().xdp_mode == CAREFUL_XDP_NATIVE);
+			next_try();
+		}
+		CHECK_EQ(trial.failed, i);
+		CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO);
+		CHECK_EQ(device().xdp_by,
+			 i < TRIES ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_DRIVER);
+	}
+	changes_left = -1;
+	better = CAREFUL_XDP_AUTO;
+	ask();
+	ends.c[0]->queue->ops = real_ops;
+	end_trial(thread);
+	ends_close(&ends);
+}
+
 static void test_trial__a_peer_that_answers_late_is_asked_again(void)
 {
 	pthread_t thread = begin_trial(1);
@@ -338,6 +393,23 @@ static int peace_of(uint32_t for_ms, uint64_t ticket)
 	return give_peace(&theirs, 0, args);
 }
 
+static void test_peace__of_one_host_at_a_time(void)
+{
+	const uint32_t args[4] = { 100, 0, 1 };
+
+	ends_open(&ends, MTU);
+	memset(held, 0, sizeof(held));
+	CHECK_EQ(trial_init(&theirs, ends.c[1], (struct ipc *)1, &options), 0);
+	theirs.wanted = false;
+	CHECK_EQ(give_peace(&theirs, 1, args), 0);
+	CHECK_EQ(give_peace(&theirs, 0, args), -EBUSY); /* two would disturb each other */
+	CHECK_EQ(give_peace(&theirs, 1, args), 0); /* longer */
+	CHECK_EQ(theirs.peaces, 1);
+	trial_peer_changed(&theirs, 1, CAREFUL_PEER_FAILED);
+	CHECK_EQ(give_peace(&theirs, 0, args), 0);
+	ends_close(&ends);
+}
+
 static void test_peace__one_measures_at_a_time_and_it_ends(void)
 {
 	ends_open(&ends, MTU);
@@ -376,11 +448,13 @@ int main(void)
 {
 	RUN(test_trial__measures_decides_and_nothing_is_lost);
 	RUN(test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode);
+	RUN(test_trial__a_last_change_that_fails_measures_nothing);
 	RUN(test_trial__a_peer_that_answers_late_is_asked_again);
 	RUN(test_trial__a_peer_that_knows_no_peace_is_left_alone);
 	RUN(test_trial__a_busy_peer_is_asked_again_when_it_is_quiet);
 	RUN(test_remembered__is_in_effect_at_once);
 	RUN(test_init__by_hand_measures_nothing);
+	RUN(test_peace__of_one_host_at_a_time);
 	RUN(test_peace__one_measures_at_a_time_and_it_ends);
 	return 0;
 }
