@@ -28,7 +28,7 @@ def text(found: dict[str, Any]) -> str:
 def _path(one: dict[str, Any]) -> str:
     parts = [_table(one), f"measured: {MEASURES}", *map(_store, one["stores"])]
     parts += [_tried(each) for each in one["classes"] if each["tried"]]
-    parts.append(_how(one["measurement"]))
+    parts.append(_how(one["measurement"], one["why_not_measured"]))
     if one["decisions"]:
         parts.append("last decisions:")
         newest = reversed(one["decisions"][-DECISIONS:])
@@ -52,7 +52,7 @@ def _table(one: dict[str, Any]) -> str:
                 _number(each["measured_us"]),
                 _number(slowest.get("g_us")),
                 _number(slowest.get("G_us_per_KiB")),
-                each["standing"],
+                f"{each['standing']}: {each['why']}" if each["why"] else each["standing"],
             )
         )
     columns = ["messages", "fragments (bytes)", "predicted (µs)", "± (µs)", "measured (µs)"]
@@ -131,10 +131,10 @@ def _number(value: float | None) -> str:
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
-def _how(measurement: dict[str, Any] | None) -> str:
+def _how(measurement: dict[str, Any] | None, why_not: str) -> str:
     """How the figures were come by, and when."""
     if measurement is None:
-        return "not measured: nothing is predicted"
+        return f"not measured: nothing is predicted ({why_not})"
     took = f"{measurement['frames_count']} frames in {measurement['elapsed_s']:.1f} s"
     when = f"{ago(measurement['ago_s'])}, {measurement['why']}"
     said = f"the path was measured {when}, by {measurement['by']}: {took}"
@@ -182,16 +182,18 @@ def draw(found: dict[str, Any], path: Path) -> None:
     """Latency over the size of a message: one fragment, fixed 4 KiB, what is in effect, and the
     oracle: the least of all fixed sizes, by the same measurement.
 
-    Of the first path that was measured.
+    Of the first path that was measured; where none was, what live messages took of the first path
+    that had some.
 
     Raises:
-        ValueError: none was.
+        ValueError: there are neither.
     """
     from careful.report import figure
 
     one = next((each for each in found["paths"] if each["measurement"]), None)
     if one is None:
-        raise ValueError(f"{path}: no path was measured: carefulctl tune auto --once")
+        _draw_live(found, path)
+        return
     classes = one["classes"]
     sizes = [each["message_bytes_max"] for each in classes]
     best_us = [each["best_us"] for each in classes]
@@ -211,20 +213,49 @@ def draw(found: dict[str, Any], path: Path) -> None:
         (more, {name: _above(values, best_us) for name, values in series.items()}),
     ):
         figure.lines(pair, sizes, shown)
-        pair.set_xscale("log", base=2)
-        pair.set_xticks(sizes[::3], [shown_bytes(size) for size in sizes[::3]])
+        _of_sizes(pair, sizes)
     whole.set_yscale("log")
     figure.plain_numbers(whole)
     # One fragment of what takes many is off the scale, and would hide what differs.
     more.set_ylim(-5, 1.2 * max(20.0, *_above(series["fixed 4 KiB"], best_us)))
-    live = [(s, each["measured_us"]) for s, each in zip(sizes, classes, strict=True)]
-    seen = [(size, value / 1e3) for size, value in live if value is not None]
-    if seen:
-        whole.plot(
-            *zip(*seen, strict=True), "k*", markersize=15, label="in effect, live A/B", zorder=9
-        )
+    _stars(whole, classes, "measured_us", "in effect, live A/B", "k*")
     figure.legend_below(whole, ncols=2)
     figure.save(drawn, path)
+
+
+def _draw_live(found: dict[str, Any], path: Path) -> None:
+    """What live messages took, of a path that no figures are known of."""
+    from careful.report import figure
+
+    seen = [one for one in found["paths"] if any(each.get("live_us") for each in one["classes"])]
+    if not seen:
+        raise ValueError(
+            f"{path}: no path was measured, and no live message was: carefulctl tune auto --once"
+        )
+    one, sizes = seen[0], [each["message_bytes_max"] for each in seen[0]["classes"]]
+    title = f"To {one['peer']}: what a message takes (the path is not measured)"
+    drawn, pair = figure.axes(title, "size of a message", "(ms)")
+    _stars(pair, one["classes"], "live_us", "live messages, mean since up", "o")
+    _stars(pair, one["classes"], "measured_us", "in effect, live A/B", "k*")
+    _of_sizes(pair, sizes)
+    pair.set_yscale("log")
+    figure.plain_numbers(pair)
+    figure.legend_below(pair, ncols=2)
+    figure.save(drawn, path)
+
+
+def _of_sizes(pair: Any, sizes: Sequence[int]) -> None:
+    """An axis of message sizes."""
+    pair.set_xscale("log", base=2)
+    pair.set_xticks(sizes[::3], [shown_bytes(size) for size in sizes[::3]])
+
+
+def _stars(pair: Any, classes: Sequence[dict[str, Any]], name: str, label: str, mark: str) -> None:
+    """Points of the classes that have a figure, ms."""
+    points = [(each["message_bytes_max"], each.get(name)) for each in classes]
+    seen = [(size, value / 1e3) for size, value in points if value is not None]
+    if seen:
+        pair.plot(*zip(*seen, strict=True), mark, markersize=15, label=label, zorder=9)
 
 
 def _above(values: Sequence[float], least: Sequence[float]) -> list[float]:

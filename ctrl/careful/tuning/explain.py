@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from careful.control import instances, tune_peers
+from careful.control import instances, live, maps, tune_peers
 from careful.control.config import Config
 from careful.control.state_dir import StateDir, place
 from careful.control.tune_peers import Row as InEffect
@@ -39,11 +39,17 @@ def gather(session: Session, hosts: Sequence[str], config: Config) -> dict[str, 
     addresses = {int(one["slot"]): str(one["address"]) for one in session.peers}
     rows = [row for row in shown if row.slot in addresses]
     pid = instances.tuner(session.instance)
+    with maps.live_map(session.instance.name) as entries:
+        counted = {row.slot: live.cells_in(live.whole(entries, row.slot)) for row in rows}
     return {
         "instance": session.instance.name,
         "tuner_pid": pid or None,
         "paths": [
-            path(row, addresses[row.slot], kept.get(addresses[row.slot]), store) for row in rows
+            with_live(
+                path(row, addresses[row.slot], kept.get(addresses[row.slot]), store),
+                counted[row.slot],
+            )
+            for row in rows
         ],
     }
 
@@ -66,6 +72,7 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
                     one["path_us"] = one["predicted_us"]  # what is before it, their source takes
                 one |= {"predicted_us": None, "predicted_low_us": None, "predicted_high_us": None}
             one |= {
+                "why": _why(one, predicted.why_not),
                 "best": predicted.best.as_dict(),
                 **predicted.best_us.figures("best", "us"),
                 "bottleneck": dict(predicted.bottleneck),
@@ -77,8 +84,35 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
         "classes": found,
         "stores": _stores(row, state, by_hand),
         "measurement": _measurement(state),
+        "why_not_measured": "" if known else _why_not_measured(state),
         "decisions": [{**one, "ago_s": _ago(one["at_s"])} for one in state.decisions],
     }
+
+
+def _why(one: Mapping[str, Any], why_not: str) -> str:
+    """Why a class is as before, where the table alone does not say it."""
+    if one["standing"] != "as before":
+        return ""
+    return why_not or "a change waits: one in ten minutes"
+
+
+def _why_not_measured(state: PathState) -> str:
+    """What the last attempt said."""
+    said = (one["why"] for one in reversed(state.decisions) if one["what"] == "not measured")
+    return str(next(said, "tune auto has not looked at it"))
+
+
+def with_live(one: dict[str, Any], cells: Mapping[tuple[int, int], Any]) -> dict[str, Any]:
+    """A path with what its live messages took since the instance began, by class.
+
+    cells: of its entry in the live map (live.cells_in).
+    """
+    for each in one["classes"]:
+        mine = [cell for (index, _), cell in cells.items() if index == each["class"]]
+        count = sum(cell.count for cell in mine)
+        each["live_count"] = count
+        each["live_us"] = sum(cell.sum_ns for cell in mine) / count / 1e3 if count else None
+    return one
 
 
 def _known(state: PathState) -> Measured | None:
@@ -112,6 +146,7 @@ def _class(
         "plan": plan.as_dict(),
         **kick.as_dict(),
         "standing": _standing(now, state, bool(by_hand), ab),
+        "why": "",
         "measured_us": _measured_us(now, ab),
         "ab": ab["ab"] if ab else None,
         "tried": tried

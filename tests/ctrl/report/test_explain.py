@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from careful.control import tune_entry
+from careful.control.live import Cell
 from careful.control.tune_peers import Row
 from careful.model import load_shipped
 from careful.model.tunemap import CLASS_COUNT, TunePlan
@@ -112,9 +113,35 @@ def test_path__set_by_hand(store: Store) -> None:
 def test_path__that_nobody_measured(store: Store) -> None:
     whole = found(store, state=None)
     text = report.text(whole)
-    assert "not measured: nothing is predicted" in text
+    assert "not measured: nothing is predicted (tune auto has not looked at it)" in text
     with pytest.raises(ValueError, match="no path was measured"):
         report.draw(whole, store.path.parent / "x.svg")
+
+
+def test_path__as_before_says_why(store: Store) -> None:
+    whole = found(store)
+    classes = whole["paths"][0]["classes"]
+    for each in classes:
+        assert bool(each["why"]) == (each["standing"] == "as before")
+    assert classes[0]["why"] == classes[0]["why_not_best"]
+    assert f"as before: {classes[0]['why']}" in report.text(whole)
+
+
+def test_draw__live_messages_of_a_path_that_was_not_measured(store: Store) -> None:
+    pytest.importorskip("matplotlib")
+    shown, state = tuned(store)
+    state.figures = None
+    state.note(0.0, "not measured", {}, "at the start: the interval is wide")
+    one = explain.path(shown, "10.0.0.2", state, store)
+    cells = {(CLASS, version): Cell(10, 10, 10 * 250_000, 0) for version in (0, 1)}
+    explain.with_live(one, cells)
+    assert (one["classes"][CLASS]["live_us"], one["classes"][CLASS]["live_count"]) == (250, 20)
+    assert one["classes"][0]["live_us"] is None
+    whole = {"instance": "eth1", "tuner_pid": None, "paths": [one]}
+    assert "(at the start: the interval is wide)" in report.text(whole)
+    path = store.path.parent / "live.svg"
+    report.draw(whole, path)
+    assert "live messages, mean since up" in path.read_text()
 
 
 def test_text__names_what_is_measured_and_why(store: Store) -> None:
