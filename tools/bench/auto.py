@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,11 @@ from bench_lab import LAB, TOOL, BenchError, ctl, run
 from paths import on, untuned_bytes
 
 RUN = Path("/run/careful")
-#: The one who reads, as h2 knows it.
-READER = "10.77.0.1"
+#: The hosts, as they know each other: h1 reads, or writes.
+ADDRESSES = {"h1": "10.77.0.1", "h2": "10.77.0.2"}
+READER = ADDRESSES["h1"]
+#: Of two hosts that are tuned for writes nothing more comes after so long without a decision.
+CALM_S = 40.0
 #: How often to look whether it has decided, seconds.
 LOOK_S = 1.0
 CLASS_BYTES_FIRST = 64
@@ -64,10 +67,10 @@ def ended(argv: list[str], quiet: bool = False) -> Iterator[subprocess.Popen[str
             process.wait()
 
 
-def known() -> dict[str, Any]:
-    """What the controller keeps of the path."""
+def known(host: str = "h2", peer: str = READER) -> dict[str, Any]:
+    """What a host's controller keeps of the path."""
     try:
-        return dict(json.loads((RUN / f"{LAB}-h2" / "tuning.json").read_text())["paths"][READER])
+        return dict(json.loads((RUN / f"{LAB}-{host}" / "tuning.json").read_text())["paths"][peer])
     except (OSError, KeyError):
         return {}
 
@@ -104,6 +107,47 @@ def decided(sizes: list[int], limit_s: float) -> dict[str, Any]:
                 time.sleep(LOOK_S)
             found = {**known(), "decided": is_decided(known(), classes)}
     return found
+
+
+def _is_calm(path: dict[str, Any]) -> bool:
+    """Whether a path was decided on, and nothing was since."""
+    if not path or path["on_trial"] or path["put_back"] or not path["decisions"]:
+        return False
+    return bool(time.monotonic() - path["decisions"][-1]["at_s"] > CALM_S)
+
+
+def tuned_writes(sizes: list[int], limit_s: float) -> tuple[bool, dict[int, tuple[int, int]]]:
+    """Run `tune auto` on both hosts under h1's writes into h2's file: whether both have decided,
+    and of each size the frame of h1 and the least write of h2 that they left in effect.
+    """
+    pairs = (("h1", ADDRESSES["h2"]), ("h2", ADDRESSES["h1"]))
+    with ExitStack() as stack:
+        file = stack.enter_context(tempfile.NamedTemporaryFile("w", suffix=".json"))
+        json.dump({"sizes": sizes, "write": True}, file)
+        file.flush()
+        traffic = stack.enter_context(ended([*on("h1"), "mix", file.name]))
+        if not traffic.stdout or traffic.stdout.readline() != "ready\n":
+            raise BenchError("h1: nothing is written")
+        processes = [traffic]
+        for host, _ in pairs:
+            argv = [str(TOOL), "exec", "--name", LAB, host, "--", "carefulctl", "tune", "auto"]
+            processes.append(stack.enter_context(ended([*argv, "eth1"], quiet=True)))
+        end, over = time.monotonic() + limit_s, False
+        while not over and time.monotonic() < end:
+            if any(one.poll() is not None for one in processes):
+                raise BenchError("the traffic or a controller has ended")
+            time.sleep(LOOK_S)
+            store = known("h2", ADDRESSES["h1"]).get("store") or {}
+            over = bool(store.get("told_apart")) and all(_is_calm(known(*one)) for one in pairs)
+    rows = [
+        next(iter(ctl(host, "tune", "show", "eth1", "--peer", peer)["peers"]))
+        for host, peer in pairs
+    ]
+    found = {}
+    for nbytes in sizes:
+        ours, theirs = (row["classes"][class_of(nbytes)] for row in rows)
+        found[nbytes] = (ours["plan"]["first_bytes"], theirs["minpulse_bytes"]["store"])
+    return over, found
 
 
 def in_effect() -> tuple[int, list[dict[str, Any]]]:

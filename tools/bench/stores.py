@@ -7,7 +7,7 @@ by count of fragments, µs. `sweep FILE` prints one a message size of the file: 
 messages, and of stores by name of what they are sent with; `both FILE` one a round: of messages by
 themselves, and of a stream of them. `write FILE` prints one a message size: of writes into a file
 of h2's carefuld; `read FILE` the same of reads out of it. `mix FILE` reads messages of the file's
-sizes, in no order, until its end.
+sizes, in no order, until its end, or writes them.
 """
 
 from __future__ import annotations
@@ -221,11 +221,13 @@ async def timed(
 
 
 async def mix(given: dict[str, Any]) -> None:
-    """Live traffic: reads out of h2's file."""
-    async with files.aconnect("h2") as host, await host.open("file") as file:
+    """Live traffic: reads out of h2's file, or writes into it."""
+    mode = "r+" if given.get("write") else "r"
+    async with files.aconnect("h2") as host, await host.open("file", mode) as file:
         print("ready", flush=True)
         while True:
-            await file.read(0, random.choice(given["sizes"]))
+            nbytes = random.choice(given["sizes"])
+            await (file.write(bytes(nbytes), 0) if given.get("write") else file.read(0, nbytes))
 
 
 def store_pulse(nbytes: int) -> dict[int, tune_entry.Setting]:
