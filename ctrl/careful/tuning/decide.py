@@ -396,8 +396,9 @@ class Controller:
 
     def _try(self, pairs: dict[int, Pair], now: float, *, fresh: bool) -> None:
         """Begin an A/B. fresh: what is in effect is what was before."""
-        self.state.on_trial = dict(pairs)
-        self._save()
+        if not fresh:  # else it was saved with the decision
+            self.state.on_trial = dict(pairs)
+            self._save()
         self._test = AB(self._path, pairs, self._trials, now, fresh)
         self._watch.reset()  # half of the messages go the other way from now on
 
@@ -438,11 +439,11 @@ class Controller:
         earlier = self._earlier
         self._watch.reset(earlier_us=earlier.us(self._path.in_effect()) if earlier else None)
         state.refute(found.undone)  # before anything is saved
-        for what, pairs in (("kept", found.kept), ("undone", found.undone)):
+        told = [("kept", found.kept), ("undone", found.undone)]
+        told += [("unverified", found.open)] * test.fresh
+        for what, pairs in told:
             if pairs:
-                self._decide(what, pairs, why, "ab", found.said())
-        if found.open and test.fresh:
-            self._decide("unverified", found.open, why, "ab", found.said())
+                self._say(self._note(what, pairs, why, "ab", found.said()))
         self._save()
         for item in decided:
             self._trials.pop(item, None)
@@ -461,10 +462,13 @@ class Controller:
         evidence: str = "",
         figures: Mapping[int, dict[str, Any]] | None = None,
     ) -> None:
-        """Note and tell a decision; evidence: what the classes' figures are, `prediction`, `ab`."""
-        decision = self.state.note(self._clock(), what, pairs, why, evidence, figures)
+        """Note, keep and tell a decision; arguments as of PathState.note()."""
+        decision = self._note(what, pairs, why, evidence, figures)
         self._save()
         self._say(decision)
+
+    def _note(self, *words: Any) -> dict[str, Any]:
+        return self.state.note(self._clock(), *words)
 
 
 def _count(totals: Mapping[int, Counts], item: int) -> int:

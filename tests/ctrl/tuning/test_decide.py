@@ -515,7 +515,7 @@ def test_killed__after_any_save() -> None:
     on, state = path(noise=0.5), PathState({})
     one = Controller(on, state, on.clock, save=lambda: kept.append(state.as_dict()), seed=1)
     run(one, on, 60)
-    assert len(kept) > 4
+    assert len(kept) >= 3  # measured, changed, decided
     for saved in kept:
         # The map as it was when nothing had been pushed yet: the least that is true.
         other = path(noise=0.5, now=on.now)
