@@ -135,6 +135,7 @@ class Engine:
             text = f"careful on {self.what} was not closed"
             warnings.warn(text, ResourceWarning, source=self, stacklevel=1)
             self.end()
+            self.let_go()
 
     @property
     def closed(self) -> bool:
@@ -325,6 +326,15 @@ class Engine:
         if pointer is not None:
             lib.careful_close(pointer)
 
+    def let_go(self) -> None:
+        """Release the buffers that C had, of an instance that nobody closed: a memoryview whose
+        buffer somebody still has must not be collected as a part of a cycle.
+        """
+        for operation in list(self.operations):
+            operation.drop()
+        if self.owner is not None:
+            ffi.from_handle(self.owner).let_go()
+
     def forked(self) -> None:
         """Let go in a child of fork(), unless it is to return into C that is running."""
         if not (self._inside and self._thread == threading.get_ident()):
@@ -368,3 +378,4 @@ def _close_all() -> None:
     """A program that ends takes its pins and its session with it, closed or not."""
     for engine in list(_open):
         engine.end()
+        engine.let_go()

@@ -166,6 +166,12 @@ class Node:
             operation.fail(errno.ECANCELED, "the instance was closed")
         self._engine.raise_errors()
 
+    def let_go(self) -> None:
+        """Release what was registered; C has nothing of it any more."""
+        for region in self._regions.values():
+            region.let_go()
+        self._regions.clear()
+
     def poll(self) -> int:
         """One round: receive, send, run handlers; returns how many frames came.
 

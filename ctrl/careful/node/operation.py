@@ -6,6 +6,7 @@ until then engine.py's or, in an event loop, loop.py's.
 
 from __future__ import annotations
 
+import copy
 import errno
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -113,7 +114,9 @@ class Operation:
         """
         error = self.exception(timeout)
         if error is not None:
-            raise error
+            # A copy: whoever is in its traceback may hold this operation, and a cycle would hold
+            # the buffers of all of them.
+            raise copy.copy(error)
         assert self._result is not None
         return self._result
 

@@ -100,6 +100,10 @@ class Region:
         self._span.release()
         return True
 
+    def let_go(self) -> None:
+        """Release the memory; the instance has ended."""
+        self._span.release()
+
     def remove(self, timeout_s: float = 5.0) -> None:
         """Take it back, waiting for messages that are reading or writing it.
 

@@ -1,0 +1,292 @@
+"""What distributed calls of `careful://`: listeners, connectors, addresses.
+
+Programs of one host talk over TCP on 127.0.0.1, at ports of the same numbers: careful has no
+session with its own host. An address is that of the interface on which careful is up, and a port
+(hub.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import psutil
+from distributed.comm.addressing import parse_host_port, unparse_host_port
+from distributed.comm.core import BaseListener, Comm, CommClosedError, Connector
+from distributed.comm.registry import Backend
+from distributed.comm.tcp import MAX_BUFFER_SIZE, TCP
+from distributed.utils import ensure_ip, get_ip
+from tornado import netutil
+from tornado.iostream import IOStream, StreamClosedError
+from tornado.tcpclient import TCPClient
+from tornado.tcpserver import TCPServer
+
+from careful.dask.comm import CarefulComm
+from careful.dask.hub import OPEN, OPENED, PORTS_OF_HANDLER, Hub, Kind
+from careful.dask.link import Link
+from careful.errors import CarefulError
+
+PREFIX = "careful://"
+_LOOPBACK = "127.0.0.1"
+_ANY = ("", "0.0.0.0", "::")
+
+
+def _own() -> set[str]:
+    """The addresses of this host."""
+    found = psutil.net_if_addrs().values()
+    return {one.address.partition("%")[0] for addresses in found for one in addresses}
+
+
+def _of_interface(ifname: str) -> str:
+    """The address of an interface, IPv4 before IPv6."""
+    addresses = [one.address for one in psutil.net_if_addrs().get(ifname, ())]
+    found = [one for one in addresses if one.count(".") == 3] or [
+        one for one in addresses if ":" in one and len(one) != 17
+    ]
+    return str(found[0]).partition("%")[0] if found else str(get_ip())
+
+
+def _refuse_encryption(loc: str, options: dict[str, Any]) -> None:
+    if options.get("require_encryption"):
+        raise RuntimeError(
+            "encryption required by Dask configuration, refusing communication from/to "
+            f"{PREFIX + loc!r}: careful's (`carefulctl up --seal encrypt`) is not Dask's to know"
+        )
+
+
+class CarefulConnector(Connector):
+    """Makes comms to listeners.
+
+    Args:
+        instance: which carefuld of this machine; None: as careful.connect().
+    """
+
+    client = TCPClient()
+
+    def __init__(self, instance: str | None) -> None:
+        self._instance = instance
+
+    async def connect(self, address: str, deserialize: bool = True, **options: Any) -> Comm:
+        """A comm to a listener.
+
+        Raises:
+            CommClosedError: there is none, or no way to its host.
+        """
+        _refuse_encryption(address, options)
+        host, port = parse_host_port(address)
+        if ensure_ip(host) in _own():
+            return await self._local(port, address, deserialize)
+        try:
+            hub = await Hub.take(self._instance)
+        except CarefulError as error:
+            raise CommClosedError(f"{PREFIX}{address}: {error}") from error
+        comm = CarefulComm(hub, deserialize)
+        try:
+            await self._open(hub, comm, host, port)
+        except CarefulError as error:
+            comm.abort()
+            text = "nobody listens there" if error.errno in _NOBODY else str(error)
+            raise CommClosedError(f"{PREFIX}{address}: {text}") from error
+        except BaseException:
+            comm.abort()
+            raise
+        return comm
+
+    async def _open(self, hub: Hub, comm: CarefulComm, host: str, port: int) -> None:
+        peer = await hub.node.aconnect(host)
+        handler = port % PORTS_OF_HANDLER
+        label = hub.label()
+        asked = OPEN.pack(hub.handler(), label, comm.number, hub.program)
+        words = (Kind.OPEN, port // PORTS_OF_HANDLER, 0, 0)
+        answer = (await peer.request(handler, asked, words)).payload
+        other, program = OPENED.unpack_from(answer)
+        link = hub.link(program, lambda: Link(hub, peer, handler, program))
+        comm.connected(link, other)
+        ours = answer[OPENED.size :].decode()
+        comm.named(PREFIX + unparse_host_port(ours, label), PREFIX + unparse_host_port(host, port))
+
+    async def _local(self, port: int, address: str, deserialize: bool) -> Comm:
+        try:
+            stream = await self.client.connect(
+                _LOOPBACK, port, max_buffer_size=int(MAX_BUFFER_SIZE)
+            )
+            ours = stream.socket.getsockname()[1]
+        except (StreamClosedError, OSError) as error:
+            raise CommClosedError(f"{PREFIX}{address}: {error}") from error
+        local = PREFIX + unparse_host_port(parse_host_port(address)[0], ours)
+        return TCP(stream, local, PREFIX + address, deserialize)
+
+
+#: How OPEN fails where there is no such listener.
+_NOBODY = (errno.ENOSYS, errno.ECONNREFUSED)
+
+
+class CarefulListener(BaseListener):
+    """Takes comms at a port.
+
+    Args:
+        instance: which carefuld of this machine; None: as careful.connect().
+        loc: address and port; without a port, any.
+        comm_handler: what is called with each.
+        deserialize, allow_offload: of each.
+        default_host: what others call this host.
+        default_port: where the address has none.
+        **options: nothing.
+
+    Attributes:
+        prefix: which distributed reads.
+    """
+
+    prefix = PREFIX
+
+    def __init__(
+        self,
+        instance: str | None,
+        loc: str,
+        comm_handler: Callable[[Comm], Awaitable[None]],
+        deserialize: bool = True,
+        allow_offload: bool = True,
+        default_host: str | None = None,
+        default_port: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        _refuse_encryption(loc, options)
+        self._instance = instance
+        self.host, self.port = parse_host_port(loc, default_port)
+        self._default_host = default_host
+        self._comm_handler = comm_handler
+        self._deserialize = deserialize
+        self._allow_offload = allow_offload
+        self._hub: Hub | None = None
+        self._server: TCPServer | None = None
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the port is taken, or careful is not up.
+        """
+        local = self.host not in _ANY and ensure_ip(self.host).startswith("127.")
+        hub = None if local else await Hub.take(self._instance)
+        try:
+            self._bind(hub)
+        except BaseException:
+            if hub is not None:
+                hub.give()
+            raise
+        self._hub = hub
+
+    def _bind(self, hub: Hub | None) -> None:
+        """Take a port, of careful and of TCP on 127.0.0.1."""
+        ports = [self.port] if self.port or hub is None else hub.free_ports()
+        for port in ports:
+            try:
+                sockets = netutil.bind_sockets(port, address=_LOOPBACK, backlog=1024)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or port == ports[-1]:
+                    raise
+                continue
+            break
+        else:
+            raise CarefulError(errno.EADDRINUSE, "all ports are taken", self.host)
+        self.port = sockets[0].getsockname()[1]
+        try:
+            if hub is not None:
+                hub.bind(self.port, self._accept)
+        except BaseException:
+            for one in sockets:
+                one.close()
+            raise
+        self._server = TCPServer(max_buffer_size=int(MAX_BUFFER_SIZE))
+        self._server.handle_stream = self._accept_local  # type: ignore[method-assign]
+        self._server.add_sockets(sockets)
+
+    def get_host_port(self) -> tuple[str, int]:
+        """Where it listens."""
+        return self.host or "0.0.0.0", self.port
+
+    def stop(self) -> None:
+        """Take no more; those that there are go on."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop()
+        hub, self._hub = self._hub, None
+        if hub is not None:
+            hub.services.pop(self.port, None)
+            hub.give()
+
+    def _accept(self, comm: CarefulComm, label: int) -> None:
+        assert self._hub is not None
+        comm.named(self.contact_address, PREFIX + unparse_host_port(comm.peer_ip, label))
+        comm.deserialize = self._deserialize
+        self._hub.task(self._accepted(comm))
+
+    async def _accept_local(self, stream: IOStream, address: Any) -> None:
+        if self._server is None:
+            stream.close()
+            return
+        host = parse_host_port(self.contact_address)[0]
+        peer = PREFIX + unparse_host_port(host, address[1])
+        await self._accepted(TCP(stream, self.contact_address, peer, self._deserialize))
+
+    async def _accepted(self, comm: Comm) -> None:
+        comm.allow_offload = self._allow_offload
+        if self._server is None:
+            comm.abort()
+            return
+        with contextlib.suppress(CommClosedError):
+            await self.on_connection(comm)
+            await self._comm_handler(comm)
+
+    @property
+    def listen_address(self) -> str:
+        return PREFIX + unparse_host_port(*self.get_host_port())
+
+    @property
+    def contact_address(self) -> str:
+        host = self.host
+        if host in _ANY:
+            ifname = self._hub.node.ifname if self._hub is not None else ""
+            host = self._default_host or _of_interface(ifname)
+        return PREFIX + unparse_host_port(host, self.port)
+
+
+class CarefulBackend(Backend):
+    """`careful://` for distributed.
+
+    Args:
+        connects: which carefuld of this machine connectors use; None: as careful.connect().
+        listens: and listeners.
+    """
+
+    def __init__(self, connects: str | None = None, listens: str | None = None) -> None:
+        self._connects, self._listens = connects, listens
+
+    def get_connector(self) -> CarefulConnector:
+        return CarefulConnector(self._connects)
+
+    def get_listener(
+        self,
+        loc: str,
+        handle_comm: Callable[[Comm], Awaitable[None]],
+        deserialize: bool,
+        **options: Any,
+    ) -> CarefulListener:
+        return CarefulListener(self._listens, loc, handle_comm, deserialize, **options)
+
+    def get_address_host(self, loc: str) -> str:
+        return parse_host_port(loc, 0)[0]
+
+    def get_address_host_port(self, loc: str) -> tuple[str, int]:
+        return parse_host_port(loc)
+
+    def resolve_address(self, loc: str) -> str:
+        host, port = parse_host_port(loc)
+        return unparse_host_port(ensure_ip(host), port)
+
+    def get_local_address_for(self, loc: str) -> str:
+        host, _ = parse_host_port(loc)
+        return unparse_host_port(get_ip(ensure_ip(host)))

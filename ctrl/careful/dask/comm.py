@@ -1,0 +1,419 @@
+"""A comm of distributed between two programs: messages in order, made of frames.
+
+What is small goes in requests (CHUNKs). Large frames stay where they are until the other side
+reads the message: then it asks for pieces of them, which are stored into memory of its own, at
+most DEPTH under way at once. So nobody holds what nobody reads, and no frame becomes an object
+of Python: it is copied once on each side, out of its array and into the new one. Each request
+may come twice, so that a session which begins anew breaks no comm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import struct
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from distributed.comm.core import Comm, CommClosedError
+from distributed.comm.utils import from_frames, to_frames
+from distributed.protocol.utils import host_array
+from distributed.utils import ensure_memoryview
+
+from careful.dask.hub import ASK, PIECE_BYTES, Hub, Kind, Piece
+from careful.dask.link import Link
+from careful.errors import CarefulError
+from careful.node import Operation, Reply
+
+if TYPE_CHECKING:
+    from careful.node import Peer
+
+#: Frames from so many bytes on are fetched, and so is what is before them if it is longer.
+_FETCHED_BYTES = 4096
+_INLINE_MAX = 32 << 10
+#: Pieces of a message under way at a time; chunks likewise.
+_DEPTH = 4
+_CHUNKS = 16
+#: Of a message's head: its frames, and the bytes of each; bit 63: fetched.
+_WORD = struct.Struct(">Q")
+_FETCHED = 1 << 63
+_NUMBERS = 1 << 32
+#: How long close() waits for the other end to take what is written, seconds.
+_CLOSE_S = 30.0
+
+Frame = bytes | memoryview
+
+
+class _Message:
+    """A message on its way out."""
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        views = [ensure_memoryview(frame) for frame in frames]
+        inline = sum(view.nbytes for view in views if view.nbytes < _FETCHED_BYTES)
+        least = _FETCHED_BYTES if inline <= _INLINE_MAX else 1
+        fetched = [view.nbytes >= least for view in views]
+        words = [
+            view.nbytes | (_FETCHED if far else 0) for view, far in zip(views, fetched, strict=True)
+        ]
+        near = [view for view, far in zip(views, fetched, strict=True) if not far]
+        count = len(words)
+        self.head = struct.pack(f">{count + 1}Q", count, *words) + b"".join(near)
+        self.far = [view for view, far in zip(views, fetched, strict=True) if far]
+        self.nbytes = sum(view.nbytes for view in views)
+
+
+def _split(head: memoryview) -> tuple[list[memoryview | None], list[int]]:
+    """The frames in a message's head, with None for each that is fetched; the bytes of those."""
+    (count,) = _WORD.unpack_from(head)
+    words = struct.unpack_from(f">{count}Q", head, _WORD.size)
+    frames: list[memoryview | None] = []
+    at = (count + 1) * _WORD.size
+    for word in words:
+        if word & _FETCHED:
+            frames.append(None)
+        else:
+            frames.append(head[at : at + word])
+            at += word
+    return frames, [word & ~_FETCHED for word in words if word & _FETCHED]
+
+
+class CarefulComm(Comm):
+    """One end of a comm.
+
+    Args:
+        hub: of its loop; one use of it is the comm's, until it is closed.
+        deserialize: see distributed.comm.Comm.
+
+    Attributes:
+        number: by which the other end names it.
+    """
+
+    def __init__(self, hub: Hub, deserialize: bool = True) -> None:
+        super().__init__(deserialize=deserialize)
+        self._local_addr = self._peer_addr = ""  # distributed reads them
+        self._hub = hub
+        self._link: Link | None = None
+        self._other = 0
+        self._closed = False
+        self._ends = False  # the other end is closed
+        self._chunks_in = self._chunks_out = 0
+        self._early: dict[int, tuple[bool, bytes]] = {}
+        self._part: list[bytes] = []
+        self._inbox: deque[tuple[int, bytes]] = deque()
+        self._messages_in = self._messages_out = 0
+        self._reader: asyncio.Future[None] | None = None
+        self._outbox: deque[_Message] = deque()
+        self._pump: asyncio.Task[None] | None = None
+        self._serving: tuple[int, list[memoryview]] | None = None
+        self._taken: asyncio.Future[None] | None = None
+        self.number = hub.add(self)
+        self._finalizer: weakref.finalize[..., CarefulComm] | None = None
+
+    def connected(self, link: Link, other: int) -> None:
+        """Who is at the other end, and its number there."""
+        self._link, self._other = link, other
+        link.add(self.number)
+        finalizer = weakref.finalize(self, _dangling, self._hub, link, self.number, other)
+        finalizer.atexit = False
+        self._finalizer = finalizer
+
+    def named(self, local: str, peer: str) -> None:
+        """The addresses of both ends."""
+        self._local_addr, self._peer_addr = local, peer
+
+    @property
+    def local_address(self) -> str:
+        return self._local_addr
+
+    @property
+    def peer_address(self) -> str:
+        return self._peer_addr
+
+    @property
+    def peer_ip(self) -> str:
+        """The other end's host."""
+        return self._with().peer.address.ip
+
+    def is_with(self, peer: Peer) -> bool:
+        """Whether a peer may say something of it."""
+        return self._link is None or self._link.peer is peer
+
+    def closed(self) -> bool:
+        return self._closed
+
+    # What comes in.
+
+    def on_chunk(self, number: int, last: bool, payload: bytes) -> None:
+        """A part of a message, in any order, maybe again."""
+        if (number - self._chunks_in) % _NUMBERS >= _NUMBERS // 2:
+            return
+        self._early[number] = last, payload
+        while self._chunks_in in self._early:
+            last, payload = self._early.pop(self._chunks_in)
+            self._chunks_in = (self._chunks_in + 1) % _NUMBERS
+            self._part.append(payload)
+            if last:
+                self._inbox.append((self._messages_in, b"".join(self._part)))
+                self._messages_in = (self._messages_in + 1) % _NUMBERS
+                self._part.clear()
+                self._wake()
+
+    def on_close(self) -> None:
+        """The other end is closed: what came before can be read."""
+        self._ends = True
+        if not self._inbox:
+            self._end()
+        self._wake()
+
+    def lost(self) -> None:
+        """The other program has ended."""
+        self._ends = True
+        if not self._inbox:
+            self._end()
+        if self._taken is not None and not self._taken.done():
+            self._taken.set_exception(CommClosedError(f"{self!r}: the other end is gone"))
+            self._taken.exception()  # whoever waits hears of it, or nobody
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    async def read(self, deserializers: Any = None) -> Any:
+        """The next message.
+
+        Raises:
+            CommClosedError: either end is closed, or the other is gone.
+        """
+        while not self._inbox:
+            if self._closed or self._ends:
+                self._end()
+                raise CommClosedError(f"in {self!r}: closed")
+            self._reader = self._hub.loop.create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        number, head = self._inbox.popleft()
+        try:
+            frames = await self._whole(number, head)
+            message = await from_frames(
+                frames,
+                deserialize=self.deserialize,
+                deserializers=deserializers,
+                allow_offload=self.allow_offload,
+            )
+        except (CarefulError, EOFError, struct.error) as error:
+            self.abort()
+            raise CommClosedError(f"in {self!r}: {error}") from error
+        except BaseException:
+            self.abort()  # half of a message is nobody's
+            raise
+        if self._ends and not self._inbox:
+            self._end()
+        return message
+
+    async def _whole(self, number: int, head: bytes) -> list[memoryview]:
+        """All frames of a message."""
+        frames, sizes = _split(memoryview(bytearray(head)))
+        if not sizes:
+            return [frame for frame in frames if frame is not None]
+        far = [host_array(nbytes) for nbytes in sizes]
+        await self._fetch(number, far)
+        found = iter(far)
+        return [next(found) if frame is None else frame for frame in frames]
+
+    async def _fetch(self, number: int, far: list[memoryview]) -> None:
+        """Have the other end store frames into pieces of memory, and copy them from there."""
+        link = self._with()
+        under_way: deque[tuple[Operation, Piece, bytes, memoryview]] = deque()
+        try:
+            for index, frame in enumerate(far):
+                for at in range(0, frame.nbytes, PIECE_BYTES):
+                    part = frame[at : at + PIECE_BYTES]
+                    while len(under_way) == _DEPTH:
+                        await self._fetched(number, under_way)
+                    while (piece := self._hub.try_piece()) is None and under_way:
+                        await self._fetched(number, under_way)
+                    piece = piece or await self._hub.piece()
+                    asked = ASK.pack(index, at, part.nbytes, 0, piece.handle)
+                    try:
+                        operation = link.begin(Kind.ASK, self._other, number, payload=asked)
+                    except CarefulError:
+                        self._hub.give_piece(piece)
+                        raise
+                    under_way.append((operation, piece, asked, part))
+            while under_way:
+                await self._fetched(number, under_way)
+        finally:
+            for _, piece, _, _ in under_way:
+                self._hub.give_piece(piece, clean=False)
+        await link.ask(Kind.TAKEN, self._other, number)
+
+    async def _fetched(
+        self, number: int, under_way: deque[tuple[Operation, Piece, bytes, memoryview]]
+    ) -> None:
+        """Wait for the oldest piece that was asked for, and ask again where that failed."""
+        operation, piece, asked, part = under_way[0]
+        try:
+            await operation
+        except CarefulError:
+            # What was asked for first may still be stored: it has no place any more.
+            while not piece.renew():
+                await asyncio.sleep(0.001)
+            index, at, nbytes, _, _ = ASK.unpack(asked)
+            asked = ASK.pack(index, at, nbytes, 0, piece.handle)
+            await self._with().ask(Kind.ASK, self._other, number, payload=asked)
+        under_way.popleft()
+        part[:] = piece.memory[: part.nbytes]
+        self._hub.give_piece(piece)
+
+    # What goes out.
+
+    async def write(self, msg: Any, serializers: Any = None, on_error: str = "message") -> int:
+        """Send a message, as soon as those before it are sent; its bytes.
+
+        Raises:
+            CommClosedError: either end is closed, or the other is gone.
+        """
+        if self._closed or self._ends:
+            raise CommClosedError(f"in {self!r}: closed")
+        frames = await to_frames(
+            msg,
+            allow_offload=self.allow_offload,
+            serializers=serializers,
+            on_error=on_error,
+            context={
+                "sender": self.local_info,
+                "recipient": self.remote_info,
+                **self.handshake_options,
+            },
+        )
+        if self._closed or self._ends:
+            raise CommClosedError(f"in {self!r}: closed")
+        message = _Message(frames)
+        self._outbox.append(message)
+        if self._pump is None:
+            self._pump = self._hub.loop.create_task(self._pumps())
+        return message.nbytes
+
+    async def _pumps(self) -> None:
+        """Send what is written, a message after another."""
+        try:
+            while self._outbox:
+                await self._send(self._outbox.popleft())
+        except (CarefulError, CommClosedError):
+            self.abort()
+        finally:
+            self._pump = None
+
+    async def _send(self, message: _Message) -> None:
+        number = self._messages_out
+        self._messages_out = (number + 1) % _NUMBERS
+        if message.far:
+            self._serving = number, message.far
+            self._taken = self._hub.loop.create_future()
+        try:
+            await self._send_head(message.head)
+            if self._taken is not None:
+                await self._taken
+        finally:
+            self._serving = self._taken = None
+
+    async def _send_head(self, head: bytes) -> None:
+        link = self._with()
+        under_way: deque[tuple[Operation, tuple[int, int, bytes]]] = deque()
+        for at in range(0, len(head), link.payload_bytes):
+            part = head[at : at + link.payload_bytes]
+            words = self._chunks_out, int(at + link.payload_bytes >= len(head)), part
+            self._chunks_out = (self._chunks_out + 1) % _NUMBERS
+            if len(under_way) == _CHUNKS:
+                await self._sent(link, under_way)
+            under_way.append((link.begin(Kind.CHUNK, self._other, *words), words))
+        while under_way:
+            await self._sent(link, under_way)
+
+    async def _sent(
+        self, link: Link, under_way: deque[tuple[Operation, tuple[int, int, bytes]]]
+    ) -> None:
+        operation, words = under_way.popleft()
+        await link.ask(Kind.CHUNK, self._other, *words, operation=operation)
+
+    async def serve(self, number: int, asked: bytes) -> Reply | None:
+        """Store a piece of a frame where the other end wants it."""
+        index, at, nbytes, offset, handle = ASK.unpack(asked)
+        if self._serving is None or self._serving[0] != number:
+            return Reply(status=errno.ENOENT)
+        frame = self._serving[1][index]
+        region = self._with().peer.region(handle)
+        try:
+            await region.store(frame[at : at + nbytes], offset)
+        except CarefulError as error:
+            return Reply(status=error.errno or errno.EIO)
+        return None
+
+    def on_taken(self, number: int) -> None:
+        """The other end has all of a message."""
+        taken = self._taken
+        if taken is not None and not taken.done() and self._serving and self._serving[0] == number:
+            taken.set_result(None)
+
+    def _with(self) -> Link:
+        if self._link is None or self._closed:
+            raise CommClosedError(f"in {self!r}: closed")
+        return self._link
+
+    # Its end.
+
+    async def close(self) -> None:
+        """Send what is written, then close both ends."""
+        if self._pump is not None and not self._ends:
+            await asyncio.wait([self._pump], timeout=_CLOSE_S)
+        self.abort()
+
+    def abort(self) -> None:
+        """Close both ends at once."""
+        link, told = self._link, self._closed or self._ends
+        self._end()
+        if link is not None and not told:
+            _close(self._hub, link, self._other)
+
+    def _end(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._hub.comms.pop(self.number, None)
+        if self._pump is not None and self._pump is not asyncio.current_task(self._hub.loop):
+            self._pump.cancel()
+        self._outbox.clear()
+        self._wake()
+        if self._link is not None:
+            self._link.drop(self.number)
+        self._hub.give()
+
+
+def _close(hub: Hub, link: Link, other: int) -> None:
+    """Tell the other end, and wait for nothing."""
+
+    async def tell() -> None:
+        with contextlib.suppress(CarefulError):
+            await link.ask(Kind.CLOSE, other)
+
+    hub.task(tell())
+
+
+def _dangling(hub: Hub, link: Link, number: int, other: int) -> None:
+    """A comm that nobody closed is gone; in any thread."""
+
+    def close() -> None:
+        _close(hub, link, other)
+        link.drop(number)
+        hub.give()
+
+    with contextlib.suppress(RuntimeError):  # the loop is closed
+        hub.loop.call_soon_threadsafe(close)

@@ -1,0 +1,320 @@
+"""What the comms of an event loop share: a node of careful.connect(), handlers, memory.
+
+Owns the handler numbers of this program, which are its ports (below), what peers ask of it, and
+the pieces of memory into which they store. Who is on the other side knows link.py, what is said
+comm.py.
+
+A port is a handler's number and a service's: port % 128 is the handler, so that many programs of a
+host have ports of their own, and a listener of one has the rest, port // 128.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import logging
+import os
+import secrets
+import struct
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import careful
+from careful.dask.link import Link
+from careful.errors import CarefulError
+
+if TYPE_CHECKING:
+    from careful.dask.comm import CarefulComm
+    from careful.node import Message, Node, Region, Reply
+
+_log = logging.getLogger("careful.dask")
+
+PORTS_OF_HANDLER = 128
+#: Handlers of programs that leave their port open; other programs of ours take lower ones.
+_HANDLERS = range(32, 64)
+#: Services of ports that are left open: such ports are from 1024 on, and below what Linux gives.
+_SERVICES = range(8, 256)
+#: A frame goes in pieces of so many bytes; so many come in at a time, of all comms together.
+PIECE_BYTES = 1 << 20
+PIECES_MAX = 16
+#: Besides, what is on its way out is copied here by carefuld's library.
+_MEMORY_BYTES = (PIECES_MAX + 24) * PIECE_BYTES
+
+#: OPEN: handler, port, comm and program of who asks. Its answer: comm, program, then our address.
+OPEN = struct.Struct(">IIIQ")
+OPENED = struct.Struct(">IQ")
+#: ASK: which frame, from where on, bytes, where in the region that follows.
+ASK = struct.Struct(">IQIQ16s")
+WATCH = struct.Struct(">QQ")
+
+
+class Kind(IntEnum):
+    """What a request says; its other words: which comm, and two more."""
+
+    OPEN = 1  # service
+    CHUNK = 2  # comm, number of the chunk, whether it is a message's last
+    ASK = 3  # comm, number of the message
+    TAKEN = 4  # comm, number of the message: all of it is there
+    CLOSE = 5  # comm
+    WATCH = 6  # answered when nothing is between the two programs any more
+
+
+class Piece:
+    """Memory that a peer stores a part of a frame into.
+
+    Attributes:
+        memory: PIECE_BYTES of it.
+        handle: of its region.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.memory = node.memory(PIECE_BYTES)
+        self._region: Region | None = None
+        self.renew()
+
+    @property
+    def handle(self) -> bytes:
+        assert self._region is not None
+        return self._region.handle
+
+    def renew(self) -> bool:
+        """Have whoever knows its region store nothing any more; False: they do so now."""
+        if self._region is not None and not self._region.try_remove():
+            return False
+        self._region = self._node.register(self.memory, "w")
+        return True
+
+
+class Hub:
+    """This program's share of a carefuld, for one event loop.
+
+    Args:
+        instance: which carefuld; None: as careful.connect().
+
+    Attributes:
+        node: see careful.connect().
+        program: names it, beside all programs there are.
+        comms: by their number here.
+        services: listeners, by their port.
+
+    Raises:
+        CarefulError: no carefuld runs, or it has no room for another program.
+    """
+
+    def __init__(self, instance: str | None) -> None:
+        self.program = secrets.randbits(64)
+        self.comms: weakref.WeakValueDictionary[int, CarefulComm] = weakref.WeakValueDictionary()
+        self.services: dict[int, Callable[[CarefulComm, int], object]] = {}
+        self.links: dict[int, Link] = {}
+        self._handlers: list[int] = []
+        self._labels = itertools.cycle(_SERVICES)
+        self._pieces: list[Piece] = []
+        self._pieces_made = 0
+        self._pieces_wanted: deque[asyncio.Future[None]] = deque()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._users = 0
+        self.loop = asyncio.get_running_loop()
+        name = f"dask {Path(sys.argv[0] or 'python').name}"
+        self.node = careful.connect(instance, name=name, memory_bytes=_MEMORY_BYTES)
+
+    @classmethod
+    async def take(cls, instance: str | None) -> Hub:
+        """The running loop's, one user more; give() ends that."""
+        hubs = _hubs.setdefault(asyncio.get_running_loop(), {})
+        hub = hubs.get(instance)
+        if hub is None or not hub.alive:
+            hub = cls(instance)
+            await hub.node.__aenter__()
+            hubs[instance] = hub
+        hub._users += 1
+        return hub
+
+    def give(self) -> None:
+        """One user less; after the last, the node is closed."""
+        self._users -= 1
+        self.loop.call_soon(self._close_unused)
+
+    def _close_unused(self) -> None:
+        hubs = _hubs.get(self.loop, {})
+        if self._users == 0 and self.node is not None:
+            for key in [key for key, hub in hubs.items() if hub is self]:
+                del hubs[key]
+            for link in list(self.links.values()):
+                link.end()
+            self.node.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its carefuld is."""
+        try:
+            self.node.info()
+        except CarefulError:
+            return False
+        return True
+
+    def task(self, work: Any) -> None:
+        """Run a coroutine beside."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def handler(self) -> int:
+        """A handler that is this program's.
+
+        Raises:
+            CarefulError: other programs have all of them.
+        """
+        if self._handlers:
+            return self._handlers[0]
+        count = len(_HANDLERS)
+        for step in range(count):
+            number = _HANDLERS[(os.getpid() + step) % count]
+            if self._take_handler(number):
+                return number
+        raise CarefulError(errno.EADDRINUSE, "all handlers are taken", self.node.ifname)
+
+    def _take_handler(self, number: int) -> bool:
+        if number in self._handlers:
+            return True
+        try:
+            self.node.handle(number, self._on_message)
+        except CarefulError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False
+        self._handlers.append(number)
+        return True
+
+    def free_ports(self) -> list[int]:
+        """Ports that a listener can have that wants any."""
+        handler = self.handler()
+        ports = (handler + PORTS_OF_HANDLER * service for service in _SERVICES)
+        return [port for port in ports if port not in self.services]
+
+    def bind(self, port: int, accept: Callable[[CarefulComm, int], object]) -> None:
+        """Have accept() called with the comms of a port, and the port at their other end.
+
+        Raises:
+            CarefulError: it is another's (EADDRINUSE).
+        """
+        if port in self.services or not self._take_handler(port % PORTS_OF_HANDLER):
+            text = f"port {port} is taken, or one that differs from it by a multiple of 128"
+            raise CarefulError(errno.EADDRINUSE, text, self.node.ifname)
+        self.services[port] = accept
+
+    def label(self) -> int:
+        """A port for an end that nobody connects to."""
+        ports = (self.handler() + PORTS_OF_HANDLER * service for service in self._labels)
+        return next(port for port in ports if port not in self.services)
+
+    def add(self, comm: CarefulComm) -> int:
+        """A number by which the other side names a comm."""
+        number = secrets.randbits(32)
+        while number in self.comms:
+            number = secrets.randbits(32)
+        self.comms[number] = comm
+        return number
+
+    def link(self, program: int, make: Callable[[], Link]) -> Link:
+        """What is known of a program; make() says it first."""
+        if program not in self.links:
+            self.links[program] = make()
+        return self.links[program]
+
+    async def piece(self) -> Piece:
+        """Memory to be stored into, when there is some; give_piece() ends that."""
+        while (found := self.try_piece()) is None:
+            wanted = self.loop.create_future()
+            self._pieces_wanted.append(wanted)
+            try:
+                await wanted
+            finally:
+                if wanted in self._pieces_wanted:
+                    self._pieces_wanted.remove(wanted)
+        return found
+
+    def try_piece(self) -> Piece | None:
+        """The same, or None: others have all of them."""
+        if self._pieces:
+            return self._pieces.pop()
+        if self._pieces_made == PIECES_MAX:
+            return None
+        self._pieces_made += 1
+        return Piece(self.node)
+
+    def give_piece(self, piece: Piece, clean: bool = True) -> None:
+        """Have others use it; not clean: somebody may still store into it."""
+        try:
+            if not clean and not piece.renew():
+                self.loop.call_later(0.01, self.give_piece, piece, False)
+                return
+        except CarefulError:
+            return  # carefuld has ended, or the node is closed
+        self._pieces.append(piece)
+        while self._pieces_wanted:
+            wanted = self._pieces_wanted.popleft()
+            if not wanted.done():
+                wanted.set_result(None)
+                break
+
+    def _on_message(self, message: Message) -> Any:
+        kind, number, first, second = message.args
+        if kind == Kind.OPEN:
+            return self._open(message, number)
+        if kind == Kind.WATCH:
+            return self._watch(message)
+        comm = self.comms.get(number)
+        if comm is None or not comm.is_with(message.peer):
+            return _failed(errno.ENOTCONN)
+        if kind == Kind.CHUNK:
+            comm.on_chunk(first, bool(second), message.payload)
+        elif kind == Kind.ASK:
+            return comm.serve(first, message.payload)
+        elif kind == Kind.TAKEN:
+            comm.on_taken(first)
+        elif kind == Kind.CLOSE:
+            comm.on_close()
+        else:
+            return _failed(errno.EPROTO)
+        return None
+
+    def _open(self, message: Message, service: int) -> Any:
+        from careful.dask.comm import CarefulComm
+
+        port = message.handler + PORTS_OF_HANDLER * service
+        accept = self.services.get(port)
+        if accept is None:
+            return _failed(errno.ECONNREFUSED)
+        handler, label, theirs, program = OPEN.unpack(message.payload)
+        link = self.link(program, lambda: Link(self, message.peer, handler, program))
+        comm = CarefulComm(self)
+        comm.connected(link, theirs)
+        self._users += 1
+        accept(comm, label)
+        return OPENED.pack(comm.number, self.program) + message.peer.address.ip.encode()
+
+    def _watch(self, message: Message) -> Any:
+        ours, theirs = WATCH.unpack(message.payload)
+        if ours != self.program:
+            return _failed(errno.ESTALE)
+        link = self.links.get(theirs)
+        if link is None:
+            return _failed(errno.ENOENT)
+        link.watched(message.later())
+        return None
+
+
+def _failed(number: int) -> Reply:
+    return careful.Reply(status=number)
+
+
+_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str | None, Hub]] = (
+    weakref.WeakKeyDictionary()
+)

@@ -1,0 +1,147 @@
+"""What this program knows of another one, and how it hears of its end.
+
+Each of the two has a request with the other that is answered when there is nothing between
+them any more. When a program ends, its carefuld fails what it has not answered: the other
+hears of it at once, as over TCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from typing import TYPE_CHECKING, Any
+
+from careful.errors import CarefulError
+
+if TYPE_CHECKING:
+    from careful.dask.hub import Hub
+    from careful.node import LateReply, Operation, Peer, Result
+
+#: What does not say that the other program has ended: the session began anew, or it is busy.
+_AGAIN = (errno.ECONNRESET, errno.EBUSY, errno.ETIMEDOUT)
+_PAUSE_S, _PAUSE_MAX_S = 0.001, 1.0
+#: How often it may say that it does not know us, before we believe it.
+_UNKNOWN_MAX = 10
+#: Of a payload in a ring (ipc.h).
+_PAYLOAD_MAX = 4096
+
+
+class Link:
+    """Another program, with which we have comms.
+
+    Attributes:
+        peer: its host.
+        handler: it answers to this.
+        program: names it.
+        payload_bytes: of a request, at most.
+        gone: whether it has ended.
+    """
+
+    def __init__(self, hub: Hub, peer: Peer, handler: int, program: int) -> None:
+        self.peer = peer
+        self.handler = handler
+        self.program = program
+        self.payload_bytes = min(peer.payload_bytes, _PAYLOAD_MAX)
+        self.gone = False
+        self._hub = hub
+        self._comms: set[int] = set()
+        self._late: LateReply | None = None
+        self._watch = hub.loop.create_task(self._watches())
+
+    def add(self, number: int) -> None:
+        """A comm of ours is with it."""
+        self._comms.add(number)
+
+    def drop(self, number: int) -> None:
+        """It is no longer; after the last one, we forget the program."""
+        self._comms.discard(number)
+        if not self._comms:
+            self.end()
+
+    def end(self) -> None:
+        """Forget it, and close what is left."""
+        if self.gone:
+            return
+        self.gone = True
+        self._watch.cancel()
+        self._hub.links.pop(self.program, None)
+        for number in list(self._comms):
+            comm = self._hub.comms.get(number)
+            if comm is not None:
+                comm.lost()
+        if self._late is not None:
+            _answer(self._late)
+
+    def watched(self, late: LateReply) -> None:
+        """It wants to hear of our end; what it asked before is void."""
+        if self._late is not None:
+            _answer(self._late)
+        self._late = late
+
+    def begin(
+        self, kind: int, comm: int, first: int = 0, second: int = 0, payload: Any = b""
+    ) -> Operation:
+        """A request, on its way.
+
+        Raises:
+            CarefulError: it has ended, or its host is gone.
+        """
+        if self.gone:
+            raise CarefulError(errno.ENOTCONN, "has ended", self.peer.name)
+        return self.peer.request(self.handler, payload, (kind, comm, first, second))
+
+    async def ask(
+        self,
+        kind: int,
+        comm: int,
+        first: int = 0,
+        second: int = 0,
+        payload: Any = b"",
+        operation: Operation | None = None,
+    ) -> Result:
+        """The answer to a request that does no harm if it comes twice.
+
+        Args:
+            kind: its words: this,
+            comm: the number there,
+            first: and two
+            second: more.
+            payload: what it carries.
+            operation: it, where it is on its way already.
+
+        Raises:
+            CarefulError: the program has ended, its host is gone, or it refused.
+        """
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                return await (operation or self.begin(kind, comm, first, second, payload))
+            except CarefulError as error:
+                if error.errno not in _AGAIN or self.peer.failed:
+                    raise
+            operation = None
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+    async def _watches(self) -> None:
+        from careful.dask.hub import WATCH, Kind
+
+        unknown = 0
+        payload = WATCH.pack(self.program, self._hub.program)
+        with contextlib.suppress(asyncio.CancelledError):
+            while unknown < _UNKNOWN_MAX:
+                try:
+                    await self.ask(Kind.WATCH, 0, payload=payload)
+                    unknown = 0
+                except CarefulError as error:
+                    if error.errno != errno.ENOENT:
+                        break
+                unknown += 1  # the comms of one side are closed a little before the other's
+                await asyncio.sleep(0.02 * unknown)
+            self.end()
+
+
+def _answer(late: LateReply) -> None:
+    with contextlib.suppress(CarefulError, RuntimeError):
+        late.send()
