@@ -26,6 +26,8 @@ _NO_PLAN = {
     f"pathchar cannot tell how a message is best cut; {_INSTEAD}",
     "logp": "o, g and L are the endpoints', of messages of one size, and bulk transfers are cut "
     f"already: logp cannot tell how a message is best cut; {_INSTEAD}",
+    "gap": f"g of messages of one size is no g and G of stages: {_INSTEAD}",
+    "burst": f"a burst says how many frames a path holds, not what a frame costs: {_INSTEAD}",
     "frames": f"transfers of a burst are no stages with g and G: {_INSTEAD}",
 }
 _TOP_KEYS = {"name", "source", "stage"}

@@ -214,7 +214,7 @@ class Loop:
 
 
 def _load() -> None:
-    """What numpy imports at first use: half of what a first measurement would take of a core."""
+    """What numpy imports at first use: a third of what a first measurement takes of a core."""
     for name in ("numpy.ma", "numpy.random"):
         importlib.import_module(name)
 

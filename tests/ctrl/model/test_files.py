@@ -127,6 +127,8 @@ def test_parse__all_keys():
         (json.dumps(MEASURED | {"regimes": []}), "no range of fragment sizes has a bottleneck"),
         (json.dumps(MEASURED | {"low_bytes": 9, "high_bytes": 9}), "9 to 9 bytes are not a range"),
         (json.dumps(MEASURED | {"high_bytes": 9**400}), "an integer of 1268 bits bytes are no"),
+        ('{"kind": "burst"}', "not what a frame costs: .*measure blackbox"),
+        ('{"kind": "gap"}', "no g and G of stages: .*measure blackbox"),
         ('{"kind": "pathchar", "hops": []}', "a latency, .*no g: .*measure blackbox"),
         ('{"kind": "logp", "bulk": []}', "one size, .*already: .*measure blackbox"),
         ('{"kind": "frames", "stages": []}', "no stages with g and G: .*measure blackbox"),
