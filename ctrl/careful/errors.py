@@ -11,6 +11,8 @@ import os
 import signal
 from typing import Any, Self, TypeVar
 
+#: No errno is larger.
+_ERRNO_MAX = 4095
 #: What an errno means where careful returns it; others read as strerror() says.
 _MEANINGS = {
     errno_module.EADDRINUSE: "all windows for peers are taken here (raise --peers of `up`)",
@@ -126,6 +128,8 @@ def is_debugging() -> bool:
 
 def meaning(errno: int) -> str:
     """What a positive errno means where careful returns it."""
+    if errno > _ERRNO_MAX:  # a peer may say any number
+        return f"error {errno}"
     return _MEANINGS.get(errno) or os.strerror(errno)
 
 

@@ -59,3 +59,8 @@ def test_loss_error__is_an_aborted_connection() -> None:
 
 def test_from_os__keeps_the_class() -> None:
     assert isinstance(from_os(FileNotFoundError(errno.ENOENT, "gone"), "a"), FileNotFoundError)
+
+
+def test_careful_error__of_a_number_that_is_no_errno() -> None:
+    """A peer may say any."""
+    assert str(CarefulError((1 << 32) - 1, "", "h2:x")) == "h2:x: error 4294967295"

@@ -75,7 +75,7 @@ class FakeDaemon:
     instead, or 0; it may have side effects.
     """
 
-    def __init__(self, folder: Path, root: Path, writable: bool = True) -> None:
+    def __init__(self, folder: Path, root: Path, writable: bool = True, serve: bool = True) -> None:
         self.path = folder / "sock"
         self.root = root
         self.writable = writable
@@ -94,10 +94,12 @@ class FakeDaemon:
         self.connect_status = 0
         self._next = 1
         self._client: object = None  # who asks
+        self._stop_read, self._stop_write = os.pipe()
+        if not serve:  # its owner asks itself
+            return
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self.path))
         self._listener.listen()
-        self._stop_read, self._stop_write = os.pipe()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 

@@ -33,6 +33,7 @@ class Told(NamedTuple):
         inode: that is told.
         nlink: that is told.
         allocated: bytes that it is said to take up; -1: its size.
+        error: why it cannot be read, as a listing tells.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Told(NamedTuple):
     inode: int = 7
     nlink: int = 1
     allocated: int = -1
+    error: int = 0
 
     @property
     def attr(self) -> Attr:
@@ -68,14 +70,16 @@ class HostileDaemon(FakeDaemon):
         top: what STAT says of ".".
         told: path of a directory -> what LIST says is there, and READ and OPEN find.
         listing_bytes: what LIST says that a listing has; 0: the truth.
+        extents: what EXTENTS says of any file, one at a time; []: the truth.
     """
 
-    def __init__(self, place: Path, root: Path) -> None:
+    def __init__(self, place: Path, root: Path, serve: bool = True) -> None:
         self.top = folder(".")
         self.told: dict[str, list[Told]] = {}
         self.listing_bytes = 0
+        self.extents: list[tuple[int, int]] = []
         self._opened: dict[int, Told] = {}
-        super().__init__(place, root)
+        super().__init__(place, root, serve=serve)
 
     def _find(self, path: str) -> Told:
         if path == ".":
@@ -114,14 +118,23 @@ class HostileDaemon(FakeDaemon):
         self._opened[key] = one
         return Answer(args=[key, 0, 0, 0], payload=packed_attr(one.attr))
 
+    def _extents(self, fd: int, fields: dict[str, Any]) -> Answer:
+        """To the end of the file, but of the last; then it begins again."""
+        if not self.extents:
+            return super()._extents(fd, fields)
+        begin, size = self.extents.pop(0)
+        end = begin + size if self.extents else fields["offset"] + fields["bytes"]
+        payload = begin.to_bytes(8, "big") + size.to_bytes(8, "big")
+        return Answer(args=[1, end >> 32, end & 0xFFFFFFFF, 0], payload=payload)
+
     def _tell(self, entries: list[Told]) -> Answer:
         records = bytearray()
         for one in entries:
             name = os.fsencode(one.name)
             target = one.data if stat.S_ISLNK(one.mode) else b""
             fields = {f"attr.{key}": value for key, value in one.attr._asdict().items()}
-            sizes = {"name_bytes": len(name), "target_bytes": len(target)}
-            record = pack("careful_block_entry", **fields, **sizes) + name + target
+            fields |= {"name_bytes": len(name), "target_bytes": len(target), "error": one.error}
+            record = pack("careful_block_entry", **fields) + name + target
             records += record + bytes(-len(record) % 8)
         fd = os.memfd_create("listing")
         os.write(fd, records)

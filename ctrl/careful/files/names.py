@@ -17,7 +17,7 @@ from careful.transfer.direction import There
 from careful.transfer.file.local import current_umask, shown
 from careful.transfer.mkpath import make_path
 from careful.transfer.options import Options
-from careful.transfer.protocol.batch import Item, RemoteTree, packed_attr, parse
+from careful.transfer.protocol.batch import Item, RemoteTree, asked, packed_attr
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.protocol.entries import NOTHING
 
@@ -62,4 +62,5 @@ async def _run(remote: BlockClient, op: int, path: str, attr: bytes = b"") -> It
     """Do something with a name; what that was answered."""
     folder, name = posixpath.split(path)
     item = Item(op, os.fsencode(name), attr)
-    return next(parse(await RemoteTree(remote, folder or ".").run(item.packed(), 0)))
+    [found] = await asked(RemoteTree(remote, folder or "."), [item])
+    return found

@@ -234,7 +234,7 @@ async def _cleared(remote: BlockClient, top: str, gone: list[Found]) -> list[Fou
     if not gone:
         return []
     items = [Item(lib.CAREFUL_ITEM_REMOVE, os.fsencode(one.path)) for one in gone]
-    answers = batch.parse(await RemoteTree(remote, top).run(batch.joined(items), 0))
+    answers = await batch.asked(RemoteTree(remote, top), items)
     found = []
     for one, answer in zip(gone, answers, strict=True):
         busy = answer.status == errno.EBUSY

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections.abc import Iterator
 
 from careful._abi import lib
 from careful.errors import check, from_os
@@ -14,9 +16,25 @@ from careful.transfer.protocol.block import Attr, BlockClient
 from careful.transfer.tasks import SLICE_BYTES, in_slices, quietly
 
 
-def block_sizes(nbytes: int, block_bytes: int) -> list[int]:
+class BlockSizes:
+    """The sizes of a file's blocks, however many a peer says that there are."""
+
+    def __init__(self, nbytes: int, block_bytes: int) -> None:
+        self.nbytes, self.block_bytes = nbytes, block_bytes
+
+    def __len__(self) -> int:
+        return -(-self.nbytes // self.block_bytes)
+
+    def __getitem__(self, index: int) -> int:
+        return min(self.block_bytes, self.nbytes - index * self.block_bytes)
+
+    def __iter__(self) -> Iterator[int]:
+        return map(self.__getitem__, range(len(self)))
+
+
+def block_sizes(nbytes: int, block_bytes: int) -> BlockSizes:
     """The sizes of a file's blocks."""
-    return [min(block_bytes, nbytes - at) for at in range(0, nbytes, block_bytes)]
+    return BlockSizes(nbytes, block_bytes)
 
 
 async def equal_blocks(
@@ -158,7 +176,11 @@ def _open_own(target: str, root: str | None) -> int:
     with Folder(target, root) as folder:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         flags |= os.O_NOFOLLOW if folder.is_below else 0
-        return os.open(folder.name, flags, dir_fd=folder.fd)
+        fd = os.open(folder.name, flags, dir_fd=folder.fd)
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        return fd
 
 
 async def _compared(

@@ -20,6 +20,8 @@ _ZEROS = bytes(GRAIN)
 #: A file has holes if it takes up less than its size by at least this, bytes.
 _LEAST = 4096
 _PUNCH_HOLE_KEEP_SIZE = 3
+#: Of a file; what comes after so many counts as data.
+_EXTENTS_MAX = 1 << 18
 
 #: The parts of a range that hold data: offset and bytes of each.
 Ranges = Callable[[int, int], list[tuple[int, int]]]
@@ -63,7 +65,7 @@ def merged(*lists: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def local_extents(fd: int, nbytes: int) -> list[tuple[int, int]]:
     """Where an open file holds data."""
-    found = []
+    found: list[tuple[int, int]] = []
     at = 0
     while at < nbytes:
         try:
@@ -71,7 +73,7 @@ def local_extents(fd: int, nbytes: int) -> list[tuple[int, int]]:
         except OSError as error:
             if error.errno == errno.ENXIO:
                 break
-            return [(0, nbytes)]
+            return [*found, (at, nbytes - at)]
         end = min(os.lseek(fd, begin, os.SEEK_HOLE), nbytes)
         if begin < end:
             found.append((begin, end - begin))
@@ -114,17 +116,28 @@ def without_zeros(fd: int, extents: Iterable[tuple[int, int]], name: str) -> lis
 async def remote_extents(
     remote: BlockClient, handle: int, nbytes: int, path: str
 ) -> list[tuple[int, int]]:
-    """Where a peer's open file holds data."""
+    """Where a peer's open file holds data.
+
+    Raises:
+        CarefulError: what came is no list of extents, in order and in the file.
+    """
     found: list[tuple[int, int]] = []
     at = 0
     while at < nbytes:
+        if len(found) > _EXTENTS_MAX:
+            return [*found, (at, nbytes - at)]
         payload = pack("careful_block_range", offset=at, bytes=nbytes - at)
         answer = await remote.request(lib.CAREFUL_BLOCK_EXTENTS, (handle,), payload)
         count, high, low, _ = answer.check(remote.name(shown(path))).args
         if len(answer.payload) != 16 * count or not at < (high << 32 | low) <= nbytes:
             raise CarefulError(errno.EPROTO, "bad extents", remote.name(shown(path)))
-        found += struct.iter_unpack(">QQ", answer.payload)
-        at = high << 32 | low
+        end = high << 32 | low
+        for begin, size in struct.iter_unpack(">QQ", answer.payload):
+            if not at <= begin <= begin + size <= end:
+                raise CarefulError(errno.EPROTO, "bad extents", remote.name(shown(path)))
+            found.append((begin, size))
+            at = begin + size
+        at = end
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from array import array
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
@@ -102,9 +103,12 @@ class Mover:
         """
         step = self.block_bytes
         count = -(-nbytes // step)
-        digests = dict(known or {})
-        todo = iter([index for index in range(count) if index not in digests])
-        missing = count - len(digests)
+        known = known or {}
+        digests = array("Q", bytes(8 * count))  # the peer says how many
+        for index, digest in known.items():
+            digests[index] = digest
+        todo = (index for index in range(count) if index not in known)
+        missing = count - len(known)
 
         async def worker() -> None:
             for index in todo:
@@ -122,7 +126,7 @@ class Mover:
             await all_of(*(worker() for _ in range(workers)))
         if not self.options.digest:
             return None
-        return digest_of_blocks(digests[index] for index in range(count))
+        return digest_of_blocks(digests)
 
     async def _data(self, offset: int, nbytes: int) -> int:
         """Move what a block holds; its digest."""

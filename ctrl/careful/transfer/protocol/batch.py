@@ -127,6 +127,27 @@ def parse(answer: bytes | memoryview) -> Iterator[Item]:
         at = (last + 7) & ~7
 
 
+def answers_to(tree: Tree, count: int, answer: bytes | memoryview) -> list[Item]:
+    """The items of an answer to so many.
+
+    Raises:
+        CarefulError: it is none, or there are more, or fewer.
+    """
+    found = list(parse(answer))
+    if len(found) != count:
+        raise CarefulError(errno.EPROTO, "bad answer to a batch", tree.name("."))
+    return found
+
+
+async def asked(tree: Tree, items: Sequence[Item], flags: int = 0) -> list[Item]:
+    """Run items; what each was answered, in their order.
+
+    Raises:
+        CarefulError: there is no such directory, the peer is gone, or that is no answer.
+    """
+    return answers_to(tree, len(items), await tree.run(joined(items), flags))
+
+
 def wait_s() -> float:
     """How long to wait before others are asked again whether they left something, seconds."""
     return 0.01 + os.urandom(1)[0] / 1300

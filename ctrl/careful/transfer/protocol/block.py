@@ -13,7 +13,7 @@ import struct
 import time
 from dataclasses import dataclass
 
-from careful._abi import lib, pack, unpack
+from careful._abi import lib, pack, sizeof, unpack
 from careful.address import Address
 from careful.daemon.client import Answer, AsyncClient
 from careful.errors import CarefulError
@@ -52,6 +52,7 @@ _ATTEMPTS = 20
 #: How long a request is sent again that the peer has no room for, and how long between, seconds.
 _FULL_S = 30.0
 _FULL_PAUSE_S = 0.02
+_ATTR_BYTES = sizeof("careful_block_attr")
 #: Requests whose attempt has a name, so that a second one gets the first one's handle.
 _NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST, lib.CAREFUL_BLOCK_BATCH)
 #: How often a listing is made anew whose handle the peer does not know any more.
@@ -75,10 +76,6 @@ class Created:
     handle: int
     continued: bool
     attr: Attr
-
-
-def _attr(payload: bytes, offset: int = 0) -> Attr:
-    return attr_of(unpack("careful_block_attr", payload, offset))
 
 
 def _open_payload(path: str, **fields: int) -> bytes:
@@ -135,7 +132,7 @@ class BlockClient(RangeClient):
     async def stat(self, path: str) -> Attr:
         """Attributes of a path; of a symlink, its own."""
         answer = await self.request(lib.CAREFUL_BLOCK_STAT, (), os.fsencode(path))
-        return _attr(self._checked(answer, path).payload)
+        return self._attr(answer, path)
 
     async def mkdir(self, path: str, mode: int) -> None:
         """Make a directory; an existing one is no error."""
@@ -152,8 +149,7 @@ class BlockClient(RangeClient):
         """
         payload = _open_payload(path, flags=lib.CAREFUL_BLOCK_WAIT if wait else 0)
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
-        self._checked(answer, path)
-        return answer.args[0], _attr(answer.payload)
+        return answer.args[0], self._attr(answer, path)
 
     async def create(
         self,
@@ -186,7 +182,7 @@ class BlockClient(RangeClient):
         )
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
         self._check_name(answer, path, replace)
-        return Created(answer.args[0], bool(answer.args[1]), _attr(answer.payload))
+        return Created(answer.args[0], bool(answer.args[1]), self._attr(answer, path))
 
     async def open_null(self, nbytes: int) -> int:
         """Open nothing: so many zeros to read, room for anything; its handle."""
@@ -200,8 +196,7 @@ class BlockClient(RangeClient):
         flags = lib.CAREFUL_BLOCK_INPLACE
         payload = _open_payload(path, flags=flags, bytes=(1 << 63) - 1)
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
-        self._checked(answer, path)
-        return answer.args[0], _attr(answer.payload)
+        return answer.args[0], self._attr(answer, path)
 
     async def create_stream(self, path: str, mode: int, replace: bool) -> int:
         """Open a new file whose size commit() says; its handle."""
@@ -250,6 +245,12 @@ class BlockClient(RangeClient):
         answer = await self.request(lib.CAREFUL_BLOCK_COMMIT, (handle, flags), payload)
         self._check_name(answer, path, replace)
 
+    def _attr(self, answer: Answer, path: str) -> Attr:
+        """The attributes in an answer that is no failure."""
+        if len(self._checked(answer, path).payload) < _ATTR_BYTES:
+            raise CarefulError(errno.EPROTO, "an answer without attributes", self.name(path))
+        return attr_of(unpack("careful_block_attr", answer.payload))
+
     def _check_name(self, answer: Answer, path: str, replace: bool) -> None:
         if answer.status == -errno.EEXIST and not replace:
             raise CarefulError(errno.EEXIST, "exists; -f replaces it", self.name(path))
@@ -265,7 +266,7 @@ class BlockClient(RangeClient):
         """
         flags = lib.CAREFUL_BLOCK_DISCARD if discard else 0
         answer = await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle, flags))
-        return _attr(self._checked(answer, path).payload)
+        return self._attr(answer, path)
 
     async def digests(
         self, handle: int, offset: int, nbytes: int, block_bytes: int, path: str
@@ -300,7 +301,8 @@ class BlockClient(RangeClient):
             )
             answer = await self.request(lib.CAREFUL_BLOCK_DIGEST, (handle,), payload)
             count = self._checked(answer, path).args[0]
-            if not 0 < count == len(answer.payload) // size:
+            most = -(-(end - offset) // block_bytes)
+            if not 0 < count == len(answer.payload) // size <= most:
                 raise CarefulError(errno.EPROTO, "bad digests", self.name(path))
             found += (answer.payload[at * size : (at + 1) * size] for at in range(count))
             offset += count * block_bytes

@@ -150,7 +150,7 @@ async def _get(
             came: dict[int, int] = {}
             if options.checksum and sink.fd is not None:
                 place = span.at or 0
-                mine = Side(sink.fd, place, bytes_from(sink.fd, place), target)
+                mine = Side(sink.fd, place, bytes_from(sink.fd, place, target), target)
                 sides = Side(held.handle, span.offset, nbytes, source), mine
                 result = await move_differing(
                     remote, sides, nbytes, names, options, progress, fetch_at
@@ -187,7 +187,9 @@ async def _put(
     held, at, there = Held(), span.at or 0, 0
     try:
         if options.dry_run:
-            known = bytes_from(fd, span.offset) if fd is not None and source != STDIO else 0
+            known = 0
+            if fd is not None and source != STDIO:
+                known = bytes_from(fd, span.offset, source)
             return FileResult(*names, min(most, known) if fd is not None else most, None, 0)
         kind = await _kind_there(remote, target)
         if target == NULL:
@@ -216,7 +218,7 @@ async def _put(
             return await send(remote, held, part, fd, names, options, progress, seen)
 
         if options.checksum and fd is not None:
-            mine = Side(fd, span.offset, bytes_from(fd, span.offset), source)
+            mine = Side(fd, span.offset, bytes_from(fd, span.offset, source), source)
             nbytes = min(most, mine.bytes)
             progress.expect(1, nbytes)
             sides = Side(held.handle, at, there, target), mine

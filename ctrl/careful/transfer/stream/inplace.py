@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from careful.errors import CarefulError, from_os
-from careful.transfer.file.compare import block_sizes
+from careful.transfer.file.compare import BlockSizes, block_sizes
 from careful.transfer.file.local import digest_of_blocks, digest_of_range, shown
 from careful.transfer.file.resume import runs
 from careful.transfer.options import FileResult, Options, Progress
@@ -47,13 +47,20 @@ def open_to_read(path: str) -> int:
         raise from_os(error, shown(path)) from None
 
 
-def bytes_from(fd: int, offset: int) -> int:
-    """How many bytes a file or a block device has from an offset on."""
-    return max(0, os.lseek(fd, 0, os.SEEK_END) - offset)
+def bytes_from(fd: int, offset: int, name: str) -> int:
+    """How many bytes a file or a block device has from an offset on.
+
+    Raises:
+        CarefulError: it is neither.
+    """
+    try:
+        return max(0, os.lseek(fd, 0, os.SEEK_END) - offset)
+    except OSError as error:
+        raise from_os(error, shown(name)) from None
 
 
 async def _equal(
-    remote: BlockClient, there: Side, here: Side, sizes: list[int], block_bytes: int
+    remote: BlockClient, there: Side, here: Side, sizes: BlockSizes, block_bytes: int
 ) -> dict[int, int]:
     """The blocks that both ends have, with their digests, by number."""
     common, whole = 0, min(there.bytes, here.bytes)
@@ -113,7 +120,7 @@ async def move_differing(
     progress.present(matched)
     retries = 0
     for first, count in runs(index for index in range(len(sizes)) if index not in equal):
-        part = first * step, sum(sizes[first : first + count])
+        part = first * step, min(count * step, nbytes - first * step)
         found: dict[int, int] = {}
         retries += (await move(*part, found)).retries
         digests |= {index + first: value for index, value in found.items()}

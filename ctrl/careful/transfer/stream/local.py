@@ -122,7 +122,11 @@ def open_source(source: str, offset: int) -> tuple[int | None, int]:
         return fd, 0o644
     try:
         fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            os.close(fd)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         os.lseek(fd, offset, os.SEEK_SET)
-        return fd, stat.S_IMODE(os.fstat(fd).st_mode) & 0o777
+        return fd, stat.S_IMODE(mode) & 0o777
     except OSError as error:
         raise from_os(error, shown(source)) from None

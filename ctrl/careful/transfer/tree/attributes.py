@@ -69,7 +69,7 @@ async def apply_attributes(
 async def _set(target: Tree, items: list[Item], flags: int, sink: Outcome) -> None:
     if not items:
         return
-    answers = batch.parse(await target.run(batch.joined(items), flags))
+    answers = await batch.asked(target, items, flags)
     for item, answer in zip(items, answers, strict=True):
         if answer.status:
             sink.fail_errno(target.name(os.fsdecode(item.name)), answer.status)
@@ -78,7 +78,7 @@ async def _set(target: Tree, items: list[Item], flags: int, sink: Outcome) -> No
 async def _read_xattrs(source: Tree, names: Sequence[str], flags: int) -> list[Item]:
     """What READ says of each name; again of those for which an answer had no room."""
     reads = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(name)) for name in names]
-    found = list(batch.parse(await source.run(batch.joined(reads), flags)))
+    found = await batch.asked(source, reads, flags)
     late = [index for index, one in enumerate(found) if one.status == errno.EOVERFLOW]
     if 0 < len(late) < len(found):
         rest = await _read_xattrs(source, [names[index] for index in late], flags)

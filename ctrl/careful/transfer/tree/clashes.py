@@ -95,7 +95,7 @@ async def taken_for_one(target: Tree, groups: Iterable[list[Entry]]) -> list[tup
     for part in parts(pairs):
         items = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(one.name)) for _, one in part]
         seen: dict[tuple[int, int, int], Entry] = {}
-        answers = batch.parse(await target.run(batch.joined(items), 0))
+        answers = await batch.asked(target, items)
         for (group, one), answer in zip(part, answers, strict=True):
             if answer.status:
                 continue

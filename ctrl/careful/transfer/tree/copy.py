@@ -285,7 +285,7 @@ class TreeTransfer:
         """Run items at the target in batches of a size; what each was answered."""
         answers: list[Item] = []
         for part in parts(items):
-            answers += batch.parse(await self.target.run(batch.joined(part), flags))
+            answers += await batch.asked(self.target, part, flags)
         return answers
 
     def _failed_there(self, name: str, code: int) -> None:

@@ -29,8 +29,7 @@ def link_items(
 async def is_made(target: Tree, item: Item) -> bool:
     """Whether what is there is the link that an item was to make."""
     names = [item.name, *([item.text] if item.op == lib.CAREFUL_ITEM_LINK else [])]
-    reads = batch.joined([Item(lib.CAREFUL_ITEM_READ, one) for one in names])
-    found = list(batch.parse(await target.run(reads, 0)))
+    found = await batch.asked(target, [Item(lib.CAREFUL_ITEM_READ, one) for one in names])
     if any(one.status for one in found):
         return False
     if item.op == lib.CAREFUL_ITEM_LINK:

@@ -14,7 +14,7 @@ from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer.file.kept import tell_lost
 from careful.transfer.options import FileResult
-from careful.transfer.protocol.batch import Item, Tree, parse
+from careful.transfer.protocol.batch import Item, Tree, asked
 from careful.transfer.protocol.entries import Attr
 from careful.transfer.tasks import all_of
 from careful.transfer.tree.attributes import apply_attributes, sync_file_system
@@ -154,13 +154,13 @@ class Named:
         flags = self.options.batch_flags & ~lib.CAREFUL_BATCH_XATTRS
         flags |= lib.CAREFUL_BATCH_REPLACE if self.options.replace else 0
         read = Item(lib.CAREFUL_ITEM_READ, os.fsencode(names[0]))
-        found = next(parse(await source.run(read.packed(), flags)))
+        [found] = await asked(source, [read], flags)
         if not found.status and found.op == lib.CAREFUL_ITEM_SYMLINK:
             item = found.renamed(os.fsencode(names[1]))
-            found = next(parse(await target.run(item.packed(), flags)))
+            [found] = await asked(target, [item], flags)
             if found.status == errno.EEXIST:
                 read = Item(lib.CAREFUL_ITEM_READ, item.name)
-                there = next(parse(await target.run(read.packed(), flags)))
+                [there] = await asked(target, [read], flags)
                 if (there.status, there.op, there.text) == (0, item.op, item.text):
                     self.sink.report.equal.append((source.name(names[0]), 0))
                     return

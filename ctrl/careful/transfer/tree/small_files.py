@@ -219,7 +219,8 @@ class SmallFiles:
     def _settle(self, part: list[Entry], items: list[Item], answers: bytes) -> None:
         """Say what became of files that were made, or were to be."""
         self.sink.progress.moved(sum(len(item.data) for item in items))
-        for entry, item, answer in zip(part, items, batch.parse(answers), strict=True):
+        told = batch.answers_to(self.target, len(part), answers)
+        for entry, item, answer in zip(part, items, told, strict=True):
             self._settle_one(entry, item, answer)
 
     def _settle_one(self, entry: Entry, item: Item, answer: Item) -> None:

@@ -13,6 +13,7 @@ import transfers
 from careful.address import resolve
 from careful.daemon.route import Route
 from careful.transfer.options import Options, Silent
+from careful.transfer.protocol.batch import packed_attr
 from careful.transfer.protocol.spool import available_bytes
 from careful.transfer.result import Result
 from hostile import HostileDaemon, Told, folder, link
@@ -217,3 +218,35 @@ def test_listing__larger_than_memory(scene: Scene, monkeypatch: pytest.MonkeyPat
     assert "a listing of 9 MiB is too large for the memory that is free here" in text
     assert moved == []
     assert available_bytes() > 0
+
+
+def test_stat__cut_short(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hostile.packed_attr", lambda attr: packed_attr(attr)[:9])
+    scene.server.told["."] = [Told("f", data=b"z")]
+    [(_, text)] = scene.get("f").failures
+    assert "without attributes" in text
+
+
+@pytest.mark.parametrize("extents", [[(1 << 63, 1 << 63)], [(4096, 1000), (0, 8192)], [(0, 9000)]])
+def test_extents__that_are_none(scene: Scene, extents: list[tuple[int, int]]) -> None:
+    """Out of order, or beyond what they are said to be of."""
+    scene.server.told["."] = [Told("f", data=b"z" * 8192, allocated=0)]
+    scene.server.extents = extents
+    [(_, text)] = scene.get("f").failures
+    assert "bad extents" in text
+
+
+def test_extents__without_end(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after the most that are kept counts as data."""
+    monkeypatch.setattr("careful.transfer.file.holes._EXTENTS_MAX", 2)
+    scene.server.told["."] = [Told("f", data=b"z" * 8192, allocated=0)]
+    scene.server.extents = [(0, 1), (2, 1), (4, 1), (6, 1)]
+    assert scene.get("f").failures == []
+    assert (scene.target / "f").read_bytes()[5:] == b"z" * 8187
+
+
+def test_listing__an_error_that_is_none(scene: Scene) -> None:
+    scene.server.told["."] = [folder("tree")]
+    scene.server.told["tree"] = [Told("f", error=(1 << 32) - 1)]
+    [(_, text)] = scene.get("tree").failures
+    assert "error 4294967295" in text
