@@ -172,7 +172,7 @@ class Lines:
 
     def note(self, text: str) -> None:
         """Print a note."""
-        self.say(f"carefulctl: {text}")
+        self.say(f"carefulctl: {shown(text)}")
         self._tell("note", True, text=text)
 
     def failed(self, name: str, error: CarefulError) -> None:
@@ -182,7 +182,7 @@ class Lines:
         if self._failures[error.reason] <= _NAMED or self._names:
             for line in origin(error) if is_debugging() else ():
                 self.say(line)
-            self.say(f"carefulctl: {error}")
+            self.say(f"carefulctl: {shown(str(error))}")
         self._tell("error", True, name=name, text=str(error))
 
 

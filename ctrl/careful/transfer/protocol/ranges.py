@@ -14,7 +14,7 @@ from typing import Any
 
 from careful._abi import lib
 from careful.daemon.client import Answer, AsyncClient
-from careful.errors import FATAL, CarefulError
+from careful.errors import FATAL, CarefulError, shown
 from careful.transfer.protocol.losses import Losses
 from careful.transfer.protocol.pace import FAILURES_MAX, PIECE_BYTES_MIN
 
@@ -50,7 +50,7 @@ class RangeClient:
 
     def name(self, path: str) -> str:
         """What people are told of a path of the peer's; of the export itself, "h2:/"."""
-        return f"{self.host}:{'/' if path == '.' else path}"
+        return f"{self.host}:{'/' if path == '.' else shown(path)}"
 
     def _checked(self, answer: Answer, path: str) -> Answer:
         """An answer that is no failure; one of the connection is no path's."""

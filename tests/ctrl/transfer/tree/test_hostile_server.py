@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import stat
 import tracemalloc
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 import transfers
+from careful._abi import lib
 from careful.address import resolve
 from careful.daemon.route import Route
+from careful.report.progress import Lines
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.batch import packed_attr
 from careful.transfer.protocol.spool import available_bytes
@@ -250,3 +253,18 @@ def test_listing__an_error_that_is_none(scene: Scene) -> None:
     scene.server.told["tree"] = [Told("f", error=(1 << 32) - 1)]
     [(_, text)] = scene.get("tree").failures
     assert "error 4294967295" in text
+
+
+def test_name__for_a_terminal_in_an_error(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file whose name is one, and which cannot be opened."""
+    scene.server.told["."] = [folder("tree")]
+    scene.server.told["tree"] = [Told("\x1b[2J", data=b"z" * 200_000)]
+    scene.server.fault = lambda question: (
+        -errno.EACCES * (question.handler == lib.CAREFUL_BLOCK_OPEN)
+        if question.op == lib.CAREFUL_IPC_REQUEST
+        else 0
+    )
+    report = transfers.get(scene.route, ["tree"], str(scene.target), True, ARCHIVE, Lines())
+    assert report.failures
+    assert "\x1b" not in "".join(text for _, text in report.failures)
+    assert "\x1b" not in capsys.readouterr().err
