@@ -198,6 +198,8 @@ int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question
 
 	if (rc >= 0) {
 		op->peer = name_of(ipc, (uint32_t)rc);
+		if (op->client->program)
+			op->client->program->wants[rc] = true;
 		rc = 0;
 	}
 	answer(op, rc == -EAGAIN ? -EADDRINUSE : rc);
@@ -243,18 +245,23 @@ static int give_up(struct ipc *ipc, const struct ipc_op *op)
 	return info.last_errno ? -(int)info.last_errno : -ETIMEDOUT;
 }
 
-/* A program needs the peer no more; one that has no session yet is given up, where no other
- * program may be waiting for it. */
-int ipc_peer_leave(struct ipc *ipc, uint32_t peer)
+/* A program needs the peer no more; one that has no session is given up, where nobody else wants
+ * it. */
+int ipc_peer_leave(struct ipc_program *p, uint32_t peer)
 {
+	struct ipc *ipc = p->client->ipc;
 	struct careful_peer_info info;
 	int index = ipc_peer_index(ipc, peer);
 
 	if (index < 0)
 		return index;
+	p->wants[index] = false;
+	for (const struct ipc_program *other = ipc->programs; other; other = other->next)
+		if (other->wants[index])
+			return 0;
 	if (careful_peer_info(ipc->instance, (uint32_t)index, &info) == 0 &&
 	    (info.state == CAREFUL_PEER_CONNECTING || info.state == CAREFUL_PEER_FAILED) &&
-	    !awaited(ipc, (uint32_t)index, NULL) && ipc->programs && !ipc->programs->next)
+	    !awaited(ipc, (uint32_t)index, NULL))
 		careful_peer_close(ipc->instance, (uint32_t)index);
 	return 0;
 }

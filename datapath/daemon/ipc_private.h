@@ -199,6 +199,7 @@ struct ipc_program {
 	struct ipc_program_ask answers[CAREFUL_RING_ANSWERS];
 	struct ipc_program_region regions[CAREFUL_AREA_REGIONS];
 	bool stores[CAREFUL_HANDLERS_APP]; /* handlers of stores */
+	bool wants[CAREFUL_PEERS_MAX]; /* peers that it asked for, and has not left */
 	struct careful_program_info info; /* name, pid, and counts */
 };
 
@@ -228,7 +229,7 @@ void ipc_connects_poll(struct ipc *ipc);
 int ipc_connects_timeout_ms(const struct ipc *ipc);
 
 int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
-int ipc_peer_leave(struct ipc *ipc, uint32_t peer);
+int ipc_peer_leave(struct ipc_program *p, uint32_t peer);
 uint32_t ipc_peer_name(const struct ipc *ipc, uint32_t index);
 
 /* ipc_program.c */

@@ -409,7 +409,7 @@ static int of_program(struct ipc_program *p, struct ipc_op *op, const struct ipc
 		ipc_op_free(op);
 		return 0;
 	case CAREFUL_IPC_PEER_LEAVE:
-		rc = ipc_peer_leave(p->client->ipc, q->head.peer);
+		rc = ipc_peer_leave(p, q->head.peer);
 		break;
 	case CAREFUL_IPC_HANDLE:
 		rc = handle(p, &q->head);
@@ -452,6 +452,8 @@ void ipc_programs_peer(struct ipc *ipc, uint32_t index, uint32_t state)
 	const bool ends = state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED;
 
 	for (struct ipc_program *p = ipc->programs; p; p = p->next) {
+		if (state == CAREFUL_PEER_NONE)
+			p->wants[index] = false;
 		for (uint32_t i = 0; ends && i < CAREFUL_AREA_REGIONS; i++)
 			if (p->regions[i].key && p->regions[i].peer == index)
 				p->regions[i].gone = remove_region(p, &p->regions[i]) == -EBUSY;

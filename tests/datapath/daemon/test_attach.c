@@ -681,6 +681,45 @@ static void test_status__names_each(void)
 }
 
 /* It goes in the middle of everything; another one does not notice. */
+/* Its state at carefuld. */
+static uint32_t state_of_peer(uint32_t peer)
+{
+	struct careful_peer_info info = { 0 };
+
+	pthread_mutex_lock(&lock);
+	careful_peer_info(node[0], peer, &info);
+	pthread_mutex_unlock(&lock);
+	return info.state;
+}
+
+static void test_close__gives_up_a_handshake_that_nobody_else_wants(void)
+{
+	struct careful *first = attached("first"), *second = attached("second");
+	const union address nobody = memory_address(1, 5);
+	int peer, same, index;
+
+	/* Nobody else asked for it, though another program is there. */
+	peer = careful_peer(first, &nobody.sa, sizeof(nobody.in));
+	CHECK(peer >= 0);
+	index = ipc_peer_index(server, (uint32_t)peer);
+	CHECK_EQ(state_of_peer((uint32_t)index), CAREFUL_PEER_CONNECTING);
+	CHECK_EQ(careful_peer_close(first, (uint32_t)peer), 0);
+	CHECK_EQ(state_of_peer((uint32_t)index), CAREFUL_PEER_NONE);
+	/* Both want it: it goes with the second. */
+	peer = careful_peer(first, &nobody.sa, sizeof(nobody.in));
+	same = careful_peer(second, &nobody.sa, sizeof(nobody.in));
+	CHECK(peer >= 0);
+	CHECK_EQ(same, peer);
+	index = ipc_peer_index(server, (uint32_t)peer);
+	CHECK_EQ(careful_peer_close(first, (uint32_t)peer), 0);
+	CHECK_EQ(state_of_peer((uint32_t)index), CAREFUL_PEER_CONNECTING);
+	CHECK_EQ(careful_peer_close(second, (uint32_t)peer), 0);
+	CHECK_EQ(state_of_peer((uint32_t)index), CAREFUL_PEER_NONE);
+	CHECK_EQ(careful_close(first), 0);
+	CHECK_EQ(careful_close(second), 0);
+	await_programs(0);
+}
+
 static void test_death__leaves_nothing(void)
 {
 	struct careful *other = attached("lives");
@@ -932,6 +971,7 @@ int main(void)
 	RUN(test_region__is_served_and_goes_with_the_program);
 	RUN(test_region__is_refused_while_it_is_read);
 	RUN(test_status__names_each);
+	RUN(test_close__gives_up_a_handshake_that_nobody_else_wants);
 	RUN(test_death__leaves_nothing);
 	RUN(test_stall__requests_for_it_end);
 	RUN(test_rings__hold_anything);
