@@ -836,6 +836,87 @@ static void test_stall__requests_for_it_end(void)
 }
 
 /* A program's area, filled with anything while carefuld works on it. */
+static struct careful_reply_to held[CAREFUL_RING_OPERATIONS];
+static uint32_t held_count;
+
+static void hold(const struct careful_message *message, void *user)
+{
+	(void)user;
+	CHECK(held_count < CAREFUL_RING_OPERATIONS);
+	careful_reply_name(message, &held[held_count++]);
+}
+
+/* What a program that is told as much as can be begins yet, before it is done with the first. */
+struct fullest {
+	struct careful *c;
+	uint32_t peer;
+	struct ipc_program *p;
+	struct outcome later;
+	int done;
+};
+
+static uint32_t unread(const struct fullest *f)
+{
+	return f->p->told_put - f->c->attached->told_taken;
+}
+
+static void on_first(const struct careful_result *result, void *user)
+{
+	struct fullest *f = user;
+	uint32_t answered = 0;
+
+	CHECK_EQ(careful_request(f->c, f->peer, LATE, NULL, NULL, 0, on_done, &f->later), 0);
+	for (int i = 0; i < PATIENCE_MS && unread(f) < CAREFUL_RING_TOLD; i++) {
+		pthread_mutex_lock(&lock);
+		while (answered < held_count &&
+		       !careful_reply_late(node[1], &held[answered], 0, NULL, "other", 5))
+			answered++;
+		pthread_mutex_unlock(&lock);
+		usleep(1000);
+	}
+	CHECK_EQ(unread(f), CAREFUL_RING_TOLD);
+	CHECK_EQ(result->bytes, 5);
+	CHECK(!memcmp(result->payload, "first", 5));
+	f->done = 1;
+}
+
+static void test_rings__full_to_the_last_place(void)
+{
+	const struct careful_ring_entry news = { .kind = CAREFUL_RING_PEER };
+	static struct outcome others;
+	static struct fullest f;
+	uint32_t room = 1;
+
+	f = (struct fullest){ .c = attached("full") };
+	others = (struct outcome){ 0 };
+	f.peer = peer_of(f.c);
+	f.p = program("full");
+	while (attached_poll(f.c) > 0)
+		;
+	pthread_mutex_lock(&lock);
+	CHECK_EQ(careful_handle(node[1], LATE, hold, NULL), 0);
+	pthread_mutex_unlock(&lock);
+	CHECK_EQ(careful_request(f.c, f.peer, ECHO, NULL, "first", 5, on_first, &f), 0);
+	for (int i = 1; i < CAREFUL_RING_OPERATIONS; i++)
+		CHECK_EQ(careful_request(f.c, f.peer, LATE, NULL, NULL, 0, on_done, &others), 0);
+	for (int i = 0; i < PATIENCE_MS && !unread(&f); i++)
+		usleep(1000);
+	pthread_mutex_lock(&lock);
+	for (; room; room = ipc_ring_room(f.p))
+		ipc_ring_tell(f.p, &news, NULL);
+	pthread_mutex_unlock(&lock);
+	for (int i = 0; i < PATIENCE_MS && !f.later.done; i++)
+		CHECK(careful_wait(f.c, 1, -1) >= 0);
+	CHECK_EQ(f.done, 1);
+	CHECK_EQ(f.later.done, 1);
+	CHECK_EQ(others.done, CAREFUL_RING_OPERATIONS - 1);
+	pthread_mutex_lock(&lock);
+	CHECK_EQ(careful_handle(node[1], LATE, NULL, NULL), 0);
+	pthread_mutex_unlock(&lock);
+	CHECK_EQ(careful_close(f.c), 0);
+	await_programs(0);
+}
+
 static void test_rings__hold_anything(void)
 {
 	struct careful *good = attached("good");
@@ -974,6 +1055,7 @@ int main(void)
 	RUN(test_close__gives_up_a_handshake_that_nobody_else_wants);
 	RUN(test_death__leaves_nothing);
 	RUN(test_stall__requests_for_it_end);
+	RUN(test_rings__full_to_the_last_place);
 	RUN(test_rings__hold_anything);
 	RUN(test_rings__more_than_there_is_ends_the_program);
 	RUN(test_area__keeps_its_size);
