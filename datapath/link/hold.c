@@ -52,7 +52,7 @@ struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bo
 	else
 		frame->peer->kept_old += frame->cost;
 	if (may_copy)
-		list_add_tail(&link->kept_list, kept);
+		list_add_tail(&link->kept_lists[frame->peer->slot], kept);
 	return kept;
 }
 
@@ -107,13 +107,13 @@ static void copy_out(struct link *link, struct careful_kept *kept)
 void link_copy_out(struct link_peer *peer)
 {
 	struct link *link = peer->link;
-	struct careful_kept *kept = link->kept_list.next;
-	struct careful_kept *next;
+	const struct careful_kept *end = &link->kept_lists[peer->slot];
+	struct careful_kept *kept = end->next, *next;
 	bool withholding = false;
 
-	for (; kept != &link->kept_list && link_holds_many(peer); kept = next) {
+	for (; kept != end && link_holds_many(peer); kept = next) {
 		next = kept->next;
-		if (kept->peer != peer || kept->epoch != peer->epoch)
+		if (kept->epoch != peer->epoch)
 			continue;
 		if (!share_may(&link->pool_share, peer->session->copied)) {
 			withholding = true;

@@ -112,7 +112,6 @@ static void link_init_buffers(struct link *link)
 	for (uint32_t i = 0; i < link->pool_count; i++)
 		link->pool_free[i] = (int32_t)i;
 	share_init(&link->pool_share, link->pool_count, link->peers_max);
-	link->kept_list.next = link->kept_list.prev = &link->kept_list;
 }
 
 int link_init(struct link *link, struct queue *queue, const struct careful_options *options,
@@ -148,11 +147,13 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	link->fill = calloc(queue->rx_chunks, sizeof(*link->fill));
 	link->dirty = calloc(link->peers_max, sizeof(struct link_peer *));
 	link->kept = calloc(kept_count, sizeof(*link->kept));
+	link->kept_lists = calloc(link->peers_max, sizeof(*link->kept_lists));
 	link->kept_free = calloc(kept_count, sizeof(struct careful_kept *));
 	link->pool = calloc(link->pool_count + 1, link->pool_buffer_bytes);
 	link->pool_free = calloc(link->pool_count + 1, sizeof(*link->pool_free));
 	if (!link->peers || !link->sessions || !link->heard || !link->tx_free || !link->fill ||
-	    !link->dirty || !link->kept || !link->kept_free || !link->pool || !link->pool_free) {
+	    !link->dirty || !link->kept || !link->kept_lists || !link->kept_free || !link->pool ||
+	    !link->pool_free) {
 		link_deinit(link);
 		return link_refuse(error, -ENOMEM, "out of memory");
 	}
@@ -162,6 +163,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 		link->peers[i].session = &link->sessions[i];
 		link->peers[i].may_fill = &link->unused;
 		link->peers[i].slot = (uint16_t)i;
+		link->kept_lists[i].next = link->kept_lists[i].prev = &link->kept_lists[i];
 	}
 	rc = seal_init(link, options->seal, error);
 	if (rc) {
@@ -194,6 +196,7 @@ void link_deinit(struct link *link)
 	free(link->fill);
 	free(link->dirty);
 	free(link->kept);
+	free(link->kept_lists);
 	free(link->kept_free);
 	free(link->pool);
 	free(link->pool_free);

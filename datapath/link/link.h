@@ -59,7 +59,8 @@ struct link_rxframe {
 
 /* Receive buffers held beyond the batch in which they arrived. */
 struct careful_kept {
-	struct careful_kept *next, *prev; /* among those that may be copied out, oldest first */
+	struct careful_kept *next,
+		*prev; /* among its peer's that may be copied out, oldest first */
 	struct link_peer *peer;
 	uint64_t epoch;
 	const uint8_t *body; /* in UMEM, or in the copy-out pool */
@@ -167,7 +168,7 @@ struct link {
 	struct careful_kept *kept;
 	struct careful_kept **kept_free;
 	uint32_t kept_free_count;
-	struct careful_kept kept_list; /* head of those that may be copied out */
+	struct careful_kept *kept_lists; /* of each peer, the head of those that may be copied out */
 	uint8_t *pool;
 	uint32_t pool_buffer_bytes;
 	int32_t *pool_free;

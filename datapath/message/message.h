@@ -160,6 +160,7 @@ struct message_state {
 	struct share parked_share;
 	uint32_t reading; /* messages whose file is being read */
 	uint32_t messages; /* of all peers */
+	uint64_t sending[CAREFUL_PEERS_MAX / 64]; /* a bit for each peer that has some */
 	struct message_peer {
 		/* Small ones that wait. Answers do not wait behind questions. */
 		struct message_queue {
@@ -182,14 +183,20 @@ struct message_state {
 /* One more message to a peer waits; one of them has left, or will not. */
 static inline void message_begun(struct message_state *state, struct message_peer *mp)
 {
+	uint32_t slot = (uint32_t)(mp - state->peers);
+
 	mp->messages++;
 	state->messages++;
+	state->sending[slot / 64] |= 1ull << slot % 64;
 }
 
 static inline void message_over(struct message_state *state, struct message_peer *mp)
 {
-	mp->messages--;
+	uint32_t slot = (uint32_t)(mp - state->peers);
+
 	state->messages--;
+	if (!--mp->messages)
+		state->sending[slot / 64] &= ~(1ull << slot % 64);
 }
 
 /* Whether message_out_left() or message_small_unfit() has something to tell. */

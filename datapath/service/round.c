@@ -9,12 +9,22 @@
 
 #include <errno.h>
 
+/* The peers that messages wait for, and no others. */
+static void pump_all(struct careful *c)
+{
+	for (uint32_t at = 0; at < c->link.peers_max; at += 64) {
+		uint64_t left = c->messages.sending[at / 64];
+
+		for (; left; left &= left - 1)
+			message_pump(&c->messages, &c->link.peers[at + __builtin_ctzll(left)]);
+	}
+}
+
 /* Everything that can be sent now; updates last, for data carries them for free. */
 void round_send(struct careful *c)
 {
-	for (uint32_t i = 0; c->messages.messages && i < c->link.peers_max; i++)
-		if (c->messages.peers[i].messages)
-			message_pump(&c->messages, &c->link.peers[i]);
+	if (c->messages.messages)
+		pump_all(c);
 	if (message_untold(&c->messages))
 		am_sent(c);
 	if (c->events)

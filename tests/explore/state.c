@@ -146,10 +146,12 @@ static void put_kept(struct node *node, struct link_peer *peer, uint32_t cost, b
 	}
 	memset((uint8_t *)kept->body, tag, kept->body_bytes);
 	if (cost && may_copy) {
-		kept->prev = link->kept_list.prev;
-		kept->next = &link->kept_list;
-		link->kept_list.prev->next = kept;
-		link->kept_list.prev = kept;
+		struct careful_kept *end = &link->kept_lists[peer->slot];
+
+		kept->prev = end->prev;
+		kept->next = end;
+		end->prev->next = kept;
+		end->prev = kept;
 	}
 	node->kept[node->kept_count++] = kept;
 }
@@ -174,13 +176,14 @@ static void put_rest(struct world *world, struct node *node)
 	link->dirty_count = 0;
 	link->reserve.asking_count = 0;
 	link->reserve.free = link->reserve.count;
-	link->kept_list.next = link->kept_list.prev = &link->kept_list;
 	link->kept_free_count = node->queue.rx_chunks + link->pool_count;
 	for (uint32_t i = 0; i < link->kept_free_count; i++)
 		link->kept_free[i] = &link->kept[i];
 	share_init(&link->pool_share, link->pool_count, link->peers_max);
-	for (uint32_t i = 0; i < link->peers_max; i++)
+	for (uint32_t i = 0; i < link->peers_max; i++) {
 		link->peers[i].session->copied = 0;
+		link->kept_lists[i].next = link->kept_lists[i].prev = &link->kept_lists[i];
+	}
 	for (uint32_t i = 0; i < link->pool_count; i++)
 		link->pool_free[i] = (int32_t)i;
 	for (int j = 0; j < world->setting.nodes; j++)
