@@ -16,7 +16,7 @@
 
 enum { CAREFUL_AF_INET = 2, CAREFUL_AF_INET6 = 10 };
 
-const volatile struct careful_xdp_config config;
+const volatile struct careful_xdp_start start;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -78,6 +78,24 @@ struct {
 	__array(values, struct frames);
 } captures SEC(".maps");
 
+/* Where an interface has several queues: the program of each, by the queue that a frame came to.
+ * Queues that are nobody's have the first one's, which counts what is not meant for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, CAREFUL_QUEUES_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} queues SEC(".maps");
+
+/* Then, too: who has a session with each. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CAREFUL_SPREAD_MAX);
+	__type(key, __u32);
+	__type(value, struct careful_queue_entry);
+} spread SEC(".maps");
+
 /* Keeps the counters' names in BTF, where the tests look for them. */
 const enum careful_xdp_counter *careful_counter_btf __attribute__((unused));
 
@@ -131,7 +149,7 @@ static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes,
 	struct careful_peer_entry *peer;
 	__u32 verdict;
 
-	if (slot >= config.peers)
+	if (slot >= start.config.peers)
 		return CAREFUL_XDP_DROP_NODE;
 	peer = bpf_map_lookup_elem(&peers, &slot);
 	if (!peer)
@@ -154,7 +172,7 @@ static __noinline __u32 judge_sealed(const struct careful_hdr *hdr, __u32 body_b
 
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return verdict;
-	if (slot >= config.peers)
+	if (slot >= start.config.peers)
 		return CAREFUL_XDP_DROP_NODE;
 	peer = bpf_map_lookup_elem(&peers, &slot);
 	if (!peer)
@@ -217,9 +235,20 @@ static __always_inline __u32 refuse(struct xdp_md *ctx, const struct careful_dat
 	/* Whose check is right was made to be a frame, whatever port it comes from. */
 	int frame = why > CAREFUL_XDP_DROP_CHECK;
 
-	if ((!frame && datagram->source != config.port) || forwarded(ctx, datagram))
+	if ((!frame && datagram->source != start.config.port) || forwarded(ctx, datagram))
 		return CAREFUL_XDP_PASS_OTHER;
 	return why;
+}
+
+/* A datagram to another port: of ours, if it was meant for another queue of the interface. */
+static __always_inline __u32 elsewhere(const struct careful_datagram *datagram)
+{
+	const __u8 *type = datagram->at + 1;
+
+	if ((__u16)(datagram->port - start.first_port) < start.ports && type + 1 <= datagram->end &&
+	    !(*type & CAREFUL_CTRL_BIT))
+		return CAREFUL_XDP_PASS_QUEUE;
+	return CAREFUL_XDP_PASS_OTHER;
 }
 
 /* What becomes of a frame. */
@@ -230,15 +259,16 @@ static __always_inline __u32 receive(struct xdp_md *ctx, __u32 frame_bytes)
 	__u32 verdict;
 
 	if (!careful_frame_find((void *)(long)ctx->data, (void *)(long)ctx->data_end, frame_bytes,
-				&datagram) ||
-	    datagram.port != config.port)
+				&datagram))
 		return CAREFUL_XDP_PASS_OTHER;
+	if (datagram.port != start.config.port)
+		return elsewhere(&datagram);
 	type = datagram.at + 1; /* version, type: so in every version */
 	if (type + 1 > datagram.end)
 		return refuse(ctx, &datagram, CAREFUL_XDP_DROP_SHORT);
 	if (*type & CAREFUL_CTRL_BIT)
 		return CAREFUL_XDP_PASS_CONTROL;
-	if (ctx->rx_queue_index != config.queue)
+	if (ctx->rx_queue_index != start.config.queue)
 		return CAREFUL_XDP_PASS_QUEUE;
 	verdict = judge(&datagram, frame_bytes);
 	if (verdict == CAREFUL_XDP_PASS_PING || verdict == CAREFUL_XDP_DROP_TRAIN)
@@ -278,6 +308,21 @@ SEC("xdp")
 int careful_plain(struct xdp_md *ctx)
 {
 	return handle(ctx, ctx->data_end - ctx->data);
+}
+
+/* On an interface with several queues, in the place of these two. */
+SEC("xdp.frags")
+int careful_queues_frags(struct xdp_md *ctx)
+{
+	bpf_tail_call(ctx, &queues, ctx->rx_queue_index);
+	return XDP_PASS;
+}
+
+SEC("xdp")
+int careful_queues_plain(struct xdp_md *ctx)
+{
+	bpf_tail_call(ctx, &queues, ctx->rx_queue_index);
+	return XDP_PASS;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

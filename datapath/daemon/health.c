@@ -298,6 +298,8 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 		memset(health->macs[peer], 0, MAC_BYTES);
 	if (state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED)
 		health->unheard[peer] = false;
+	if (state == CAREFUL_PEER_FAILED && info.last_errno == EREMCHG)
+		return; /* it belongs to another queue */
 	if (state >= sizeof(state_names) / sizeof(state_names[0]) ||
 	    !log_allowed(&health->limits[peer]))
 		return;

@@ -116,20 +116,20 @@ static bool reclaim(struct ipc *ipc)
 }
 
 /* The slot of a peer with this address, its handshake begun. */
-static int begin(struct ipc *ipc, const struct sockaddr *sa, uint32_t bytes)
+static int begin(struct ipc *ipc, const struct sockaddr *sa, uint32_t bytes, uint32_t queues)
 {
 	struct careful_peer_info info;
-	int rc = careful_peer(ipc->instance, sa, bytes);
+	int rc = careful_peer_among(ipc->instance, sa, bytes, queues);
 
 	if (rc == -EADDRINUSE && reclaim(ipc))
-		rc = careful_peer(ipc->instance, sa, bytes);
+		rc = careful_peer_among(ipc->instance, sa, bytes, queues);
 	if (rc < 0)
 		return rc;
 	/* An earlier failure is not the answer to this question. */
 	if (careful_peer_info(ipc->instance, (uint32_t)rc, &info) == 0 &&
 	    info.state == CAREFUL_PEER_FAILED && !awaited(ipc, (uint32_t)rc, NULL)) {
 		careful_peer_close(ipc->instance, (uint32_t)rc);
-		rc = careful_peer(ipc->instance, sa, bytes);
+		rc = careful_peer_among(ipc->instance, sa, bytes, queues);
 	}
 	return rc;
 }
@@ -154,10 +154,24 @@ static int state_of(struct ipc *ipc, uint32_t peer)
 	}
 }
 
-static void answer(struct ipc_op *op, int status)
+/* The peer has sent us to another queue: its slot here is free again, unless others wait. */
+static void say_moved(struct ipc *ipc, const struct ipc_op *op, struct careful_ipc *head)
+{
+	int index = ipc_peer_index(ipc, op->peer);
+
+	if (index < 0 ||
+	    careful_peer_moved(ipc->instance, (uint32_t)index, &head->args[0], &head->args[1]))
+		return;
+	if (!awaited(ipc, (uint32_t)index, op))
+		careful_peer_close(ipc->instance, (uint32_t)index);
+}
+
+static void answer(struct ipc *ipc, struct ipc_op *op, int status)
 {
 	struct careful_ipc head = { .peer = status ? CAREFUL_IPC_PEER_NONE : op->peer };
 
+	if (status == -EREMCHG)
+		say_moved(ipc, op, &head);
 	ipc_answer(op, status, &head, NULL, 0);
 }
 
@@ -188,7 +202,7 @@ static int begin_asked(struct ipc *ipc, const struct ipc_question *question)
 		return -EPROTO;
 	if (address.ss_family != AF_INET && address.ss_family != AF_INET6)
 		return -EAFNOSUPPORT;
-	return begin(ipc, (struct sockaddr *)&address, want);
+	return begin(ipc, (struct sockaddr *)&address, want, question->head.args[0]);
 }
 
 /* Answered at once; how it goes on a program is told. */
@@ -202,7 +216,7 @@ int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question
 			op->client->program->wants[rc] = true;
 		rc = 0;
 	}
-	answer(op, rc == -EAGAIN ? -EADDRINUSE : rc);
+	answer(ipc, op, rc == -EAGAIN ? -EADDRINUSE : rc);
 	return 0;
 }
 
@@ -220,7 +234,7 @@ int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *q
 		rc = state_of(ipc, op->peer);
 	}
 	if (rc != -EINPROGRESS) {
-		answer(op, rc);
+		answer(ipc, op, rc);
 		return 0;
 	}
 	if (limit_ms > 3600000)
@@ -281,7 +295,7 @@ void ipc_connects_poll(struct ipc *ipc)
 			continue;
 		}
 		*at = op->next;
-		answer(op, rc);
+		answer(ipc, op, rc);
 	}
 }
 

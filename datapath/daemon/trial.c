@@ -425,7 +425,7 @@ void trial_peer_changed(struct trial *t, uint32_t peer, uint32_t state)
 /* Whether there is something to choose: the driver has native XDP, and copies. */
 static bool is_open(const struct careful_device_info *device, const struct daemon_options *options)
 {
-	return options->careful.xdp_mode == CAREFUL_XDP_AUTO &&
+	return options->careful.xdp_mode == CAREFUL_XDP_AUTO && options->careful.queues < 2 &&
 	       !options->careful.require_zerocopy && device->xdp_mode == CAREFUL_XDP_NATIVE &&
 	       !device->zerocopy;
 }

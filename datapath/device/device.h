@@ -72,9 +72,25 @@ struct llhdr {
 	uint32_t bytes;
 };
 
+/*
+ * An interface with several queues that peers are spread over, as one of them sees it.
+ *
+ * @entries:  of each queue, in shared memory; NULL: this one is used alone
+ * @count:    queues; 0: one alone
+ * @index:    ours; the engine of 0 says which queue a peer belongs to
+ * @straight: what leaves by a queue arrives at the other end's of the same number
+ */
+struct spread {
+	struct careful_queue_entry *entries;
+	uint16_t count;
+	uint16_t index;
+	bool straight;
+};
+
 struct port {
 	const struct port_ops *ops;
 	uint32_t mtu; /* ops->events() tells when it has changed */
+	struct spread spread;
 };
 
 struct queue {

@@ -60,10 +60,12 @@ static void read_driver(int fd, struct netdev *netdev)
 		memcpy(netdev->driver, driver.driver, sizeof(netdev->driver) - 1);
 	else
 		snprintf(netdev->driver, sizeof(netdev->driver), "unknown");
-	netdev->rx_queues = 1;
+	netdev->rx_queues = netdev->tx_queues = 1;
 	if (!ethtool(fd, netdev->name, &channels) &&
 	    channels.combined_count + channels.rx_count > 1)
 		netdev->rx_queues = channels.combined_count + channels.rx_count;
+	if (channels.combined_count + channels.tx_count > 1)
+		netdev->tx_queues = channels.combined_count + channels.tx_count;
 	netdev->combined = channels.combined_count;
 	if (!ethtool(fd, netdev->name, &ring))
 		netdev->rx_ring = ring.rx_pending;

@@ -12,6 +12,7 @@
  *   xsk_check.c   what may stand in the way, thing by thing
  *   xsk_ctrl.c    control messages: the kernel's UDP sockets
  *   xsk_bpf.c     program and maps
+ *   xsk_spread.c  several queues: the program that hands frames to those of each
  *   xsk_attach.c  the program on the interface, and whose else is there
  *   xsk_pins.c    locks and pins; xsk_cpus.c, the end of softirqs
  *   route.c       destinations; route_news.c, what changes about them
@@ -22,6 +23,7 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include <string.h>
 #include <unistd.h>
 #include <xdp/xsk.h>
 
@@ -62,6 +64,7 @@ struct netdev {
 	uint32_t flags; /* IFF_* */
 	uint8_t mac[6];
 	uint32_t rx_queues;
+	uint32_t tx_queues;
 	bool combined; /* a queue receives and sends */
 	uint32_t rx_ring; /* of the device, frames; 0: it doesn't say */
 	char master[16]; /* whose port it is (a bridge's, a bond's); "": nobody's */
@@ -122,6 +125,8 @@ struct xsk_group {
  * @ctrl:     UDP sockets: IPv4, IPv6; -1: none
  * @lock:     of the instance
  * @link:     holds the program on the interface; -1: none
+ * @programs: of the queues, by their index (xsk_spread.c); -1: there is one
+ * @first:    the instance of the first queue
  * @native_refused: in whose words, where xdp_mode is generic for that reason
  * @closing:  of each slot, the wait that its closing asked for
  * @groups:   of each slot; @groups_count: those with a cookie
@@ -143,6 +148,8 @@ struct xsk_port {
 	int ctrl[2];
 	int lock;
 	int link;
+	int programs;
+	size_t spread_bytes;
 	pid_t owner;
 	bool own_qdisc;
 	uint32_t without;
@@ -150,6 +157,7 @@ struct xsk_port {
 	uint32_t peers_count;
 	uint16_t udp;
 	char instance[XSK_INSTANCE_BYTES];
+	char first[XSK_INSTANCE_BYTES];
 	char native_refused[sizeof(((struct careful_device_info *)0)->native_refused)];
 };
 
@@ -261,10 +269,22 @@ uint32_t xsk_grouped(struct port *port, uint32_t slot);
 int xsk_multicast(struct port *port, const union address *like, struct llhdr *llhdr);
 void xsk_group_close(struct xsk_port *port);
 
+/* xsk_spread.c: several queues. lead: of the first, which has put `dispatcher` on the interface;
+ * join: of another. Both enter `program` for frames that come to it. */
+int xsk_spread_lead(struct xsk_port *port, int programs, int entries, int program,
+		    struct careful_error *error);
+int xsk_spread_join(struct xsk_port *port, int program, struct careful_error *error);
+void xsk_spread_close(struct xsk_port *port);
+static inline bool xsk_spread_joins(const struct xsk_port *port)
+{
+	return port->port.spread.index;
+}
+
 /* xsk_attach.c: puts the program on the interface. check: -EBUSY, and what to do, where there
  * is another one. */
 int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful_error *error);
 bool xsk_attached(const struct xsk_port *port); /* unless someone took it off */
+uint32_t xsk_attached_mode(const struct xsk_port *port); /* of ours, whoever's; 0: there is none */
 int xsk_attach_check(const struct xsk_port *port, struct careful_error *error);
 void xsk_take_off(struct xsk_port *port);
 void xsk_detach(struct xsk_port *port);
@@ -276,7 +296,7 @@ void xsk_unlock(struct xsk_port *port);
 int xsk_lock_check(const struct xsk_port *port, struct careful_error *error);
 bool xsk_pins_mounted(void);
 int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error);
-void xsk_pin_path(const struct xsk_port *port, const char *map, char *path, size_t bytes);
+void xsk_pin_path(const char *instance, const char *map, char *path, size_t bytes);
 void xsk_pins_remove(struct xsk_port *port);
 
 /* xsk_grace.c: when what XDP admitted before lies in the RX ring. */
@@ -319,5 +339,11 @@ bool route_up(struct route *route);
 int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error *error);
 int netdev_steered(const struct netdev *netdev, uint32_t queue, uint16_t port);
 uint32_t netdev_backlog(void);
+
+/* Whether what leaves by a queue arrives at the other end's of the same number. */
+static inline bool netdev_straight(const struct netdev *netdev)
+{
+	return !strcmp(netdev->driver, "veth");
+}
 
 #endif /* CAREFUL_XSK_H */

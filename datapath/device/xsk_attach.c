@@ -204,12 +204,23 @@ int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful
 						   strerror(-rc));
 }
 
+uint32_t xsk_attached_mode(const struct xsk_port *port)
+{
+	struct other other;
+
+	if (!find_other(port->netdev.ifindex, &other) || !is_ours(&other))
+		return 0;
+	return !strcmp(other.mode, "xdpgeneric") ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE;
+}
+
 /* A link that was detached (`bpftool link detach`) has no interface any more. */
 bool xsk_attached(const struct xsk_port *port)
 {
 	struct bpf_link_info info = { 0 };
 	uint32_t bytes = sizeof(info);
 
+	if (xsk_spread_joins(port)) /* the first queue's engine says */
+		return true;
 	return port->link >= 0 &&
 	       (bpf_obj_get_info_by_fd(port->link, &info, &bytes) || info.xdp.ifindex);
 }

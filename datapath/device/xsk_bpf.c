@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The XDP program and its maps: loads the object that the build embedded, freezes its
- * configuration, pins the maps for the controller and maps three of them into memory. This
- * and xsk_attach.c alone know libbpf. Calls xsk_attach.c to put the program on the
- * interface, xsk_pins.c for the maps' place.
+ * configuration, pins the maps for the controller and maps three of them into memory. This,
+ * xsk_spread.c and xsk_attach.c alone know libbpf. Calls xsk_attach.c to put the program on the
+ * interface, xsk_spread.c where that has several queues, xsk_pins.c for the maps' place.
  */
 #include <assert.h>
 #include <bpf/bpf.h>
@@ -26,6 +26,7 @@ static const char *const pinned[] = { "tune", "peers",	  "live",    "groups",
 struct xsk_bpf {
 	struct bpf_object *object;
 	int program;
+	int dispatcher; /* several queues, and this is the first: what is on the interface */
 	int xsks, groups;
 	bool frags;
 	int grace[2]; /* a map of maps, and the map in it */
@@ -40,7 +41,7 @@ static int say_nothing(enum libbpf_print_level level, const char *format, va_lis
 	return 0;
 }
 
-static int freeze_config(struct bpf_object *object, const struct careful_xdp_config *config)
+static int freeze(struct bpf_object *object, const struct careful_xdp_start *start)
 {
 	struct bpf_map *map;
 
@@ -50,14 +51,17 @@ static int freeze_config(struct bpf_object *object, const struct careful_xdp_con
 
 		if (length < 7 || strcmp(name + length - 7, ".rodata") != 0)
 			continue;
-		return bpf_map__set_initial_value(map, config, sizeof(*config));
+		return bpf_map__set_initial_value(map, start, sizeof(*start));
 	}
 	return -ENOENT;
 }
 
-/* Loads the object with one of its two programs. */
-static int load(struct xsk_bpf *bpf, const char *name, const struct careful_xdp_config *config)
+/* Loads the object with one of its two programs; leads: with what hands frames to several, too. */
+static int load(struct xsk_bpf *bpf, const char *name, const struct careful_xdp_start *start,
+		bool leads)
 {
+	const char *dispatcher = !strcmp(name, "careful_frags") ? "careful_queues_frags" :
+								  "careful_queues_plain";
 	size_t bytes = (size_t)(bpf_careful_end - bpf_careful_start);
 	struct bpf_program *program;
 	int rc;
@@ -66,11 +70,16 @@ static int load(struct xsk_bpf *bpf, const char *name, const struct careful_xdp_
 	if (!bpf->object)
 		return -errno;
 	bpf_object__for_each_program(program, bpf->object)
-		bpf_program__set_autoload(program, !strcmp(bpf_program__name(program), name));
-	rc = freeze_config(bpf->object, config);
+		bpf_program__set_autoload(
+			program,
+			!strcmp(bpf_program__name(program), name) ||
+				(leads && !strcmp(bpf_program__name(program), dispatcher)));
+	bpf_map__set_autocreate(bpf_object__find_map_by_name(bpf->object, "queues"), leads);
+	bpf_map__set_autocreate(bpf_object__find_map_by_name(bpf->object, "spread"), leads);
+	rc = freeze(bpf->object, start);
 	if (!rc)
 		rc = bpf_map__set_max_entries(bpf_object__find_map_by_name(bpf->object, "live"),
-					      config->peers);
+					      start->config.peers);
 	if (!rc)
 		rc = bpf_object__load(bpf->object);
 	if (rc) {
@@ -79,25 +88,32 @@ static int load(struct xsk_bpf *bpf, const char *name, const struct careful_xdp_
 		return rc;
 	}
 	program = bpf_object__find_program_by_name(bpf->object, name);
-	bpf->program = bpf_program__fd(program);
+	bpf->program = bpf->dispatcher = bpf_program__fd(program);
+	if (leads)
+		bpf->dispatcher =
+			bpf_program__fd(bpf_object__find_program_by_name(bpf->object, dispatcher));
 	return 0;
 }
 
 static int load_best(struct xsk_port *port, uint16_t queue, struct careful_error *error)
 {
-	const struct careful_xdp_config config = {
-		.port = port->udp,
-		.queue = queue,
-		.peers = port->peers_count,
+	const struct spread *spread = &port->port.spread;
+	const struct careful_xdp_start start = {
+		.config.port = port->udp,
+		.config.queue = queue,
+		.config.peers = port->peers_count,
+		.first_port = (uint16_t)(port->udp - spread->index),
+		.ports = spread->count,
 	};
+	bool leads = spread->count && !spread->index;
 	libbpf_print_fn_t print = libbpf_set_print(say_nothing);
 	int rc = -EINVAL;
 
 	if (!(port->without & XSK_WITHOUT_FRAGS))
-		rc = load(port->bpf, "careful_frags", &config);
+		rc = load(port->bpf, "careful_frags", &start, leads);
 	port->bpf->frags = !rc;
 	if (rc && rc != -EPERM)
-		rc = load(port->bpf, "careful_plain", &config);
+		rc = load(port->bpf, "careful_plain", &start, leads);
 	libbpf_set_print(print);
 	if (rc == -EPERM)
 		return refuse(error, rc,
@@ -134,7 +150,7 @@ static int share_maps(struct xsk_port *port, struct careful_error *error)
 		int rc;
 
 		assert(map);
-		xsk_pin_path(port, pinned[i], path, sizeof(path));
+		xsk_pin_path(port->instance, pinned[i], path, sizeof(path));
 		rc = bpf_map__pin(map, path);
 		if (rc)
 			return refuse(error, rc, "cannot pin %s: %s", path, strerror(-rc));
@@ -180,6 +196,28 @@ void xsk_bpf_wait_rcu(struct xsk_port *port)
 	(void)rc;
 }
 
+/* Where there are several queues: those of the first are shared, too. */
+static int share_queues(struct xsk_port *port, struct careful_error *error)
+{
+	struct bpf_object *object = port->bpf->object;
+	char path[XSK_PATH_BYTES];
+	int rc = 0;
+
+	if (!port->port.spread.count || xsk_spread_joins(port))
+		return 0;
+	for (int i = 0; !rc && i < 2; i++) {
+		const char *name = i ? "spread" : "queues";
+
+		xsk_pin_path(port->instance, name, path, sizeof(path));
+		rc = bpf_map__pin(bpf_object__find_map_by_name(object, name), path);
+	}
+	if (rc)
+		return refuse(error, rc, "cannot pin %s: %s", path, strerror(-rc));
+	return xsk_spread_lead(port, bpf_object__find_map_fd_by_name(object, "queues"),
+			       bpf_object__find_map_fd_by_name(object, "spread"),
+			       port->bpf->program, error);
+}
+
 int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct careful_error *error)
 {
 	int rc;
@@ -196,11 +234,13 @@ int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct ca
 	rc = prepare_grace(port->bpf, error);
 	if (rc)
 		return rc;
-	rc = xsk_attach(port, port->bpf->program, mode, error);
-	if (rc)
-		return rc;
-	rc = xsk_pins_prepare(port, error);
-	return rc ? rc : share_maps(port, error);
+	rc = xsk_spread_joins(port) ? xsk_spread_join(port, port->bpf->program, error) :
+				      xsk_attach(port, port->bpf->dispatcher, mode, error);
+	if (!rc)
+		rc = xsk_pins_prepare(port, error);
+	if (!rc)
+		rc = share_maps(port, error);
+	return rc ? rc : share_queues(port, error);
 }
 
 bool xsk_bpf_frags(const struct xsk_port *port)
@@ -236,6 +276,7 @@ void xsk_bpf_close(struct xsk_port *port)
 
 	if (!bpf)
 		return;
+	xsk_spread_close(port);
 	xsk_detach(port);
 	if (port->tune)
 		munmap(port->tune, bpf->tune_bytes);

@@ -22,6 +22,7 @@
 enum {
 	/* carefuld starts with about 35; the rest is for clients and their files. */
 	FILES_MIN = 128,
+	QUEUE_SUFFIX_BYTES = 3, /* of an instance's name: that of another queue of it */
 	FIRST_OF_INTERFACE = CAREFUL_CHECK_INTERFACE,
 	LAST_BEFORE_OPEN = CAREFUL_CHECK_STEERING,
 };
@@ -138,6 +139,7 @@ static int check_options(const struct look *look)
 {
 	const struct careful_options *o = look->options;
 	const char *name = o->instance ? o->instance : o->ifname;
+	size_t most = XSK_INSTANCE_BYTES - 1 - (o->queues > 1 ? QUEUE_SUFFIX_BYTES : 0);
 
 	if (o->rx_buffers & (o->rx_buffers - 1) || o->rx_buffers > XSK_BUFFERS_MAX)
 		return refuse(look->error, -EINVAL,
@@ -151,11 +153,10 @@ static int check_options(const struct look *look)
 	if (o->peers > CAREFUL_PEERS_MAX)
 		return refuse(look->error, -EINVAL, "peers %u: at most %u", o->peers,
 			      CAREFUL_PEERS_MAX);
-	if (!name || !name[0] || strlen(name) >= XSK_INSTANCE_BYTES || strchr(name, '/') ||
-	    name[0] == '.')
+	if (!name || !name[0] || strlen(name) > most || strchr(name, '/') || name[0] == '.')
 		return refuse(look->error, -EINVAL,
-			      "instance \"%s\": 1 to %d characters, no / and no leading dot",
-			      name ? name : "", XSK_INSTANCE_BYTES - 1);
+			      "instance \"%s\": 1 to %zu characters, no / and no leading dot",
+			      name ? name : "", most);
 	return refuse(look->error, 0, "instance %s", name);
 }
 
@@ -191,8 +192,18 @@ static int check_mtu(const struct look *look)
 static int check_queue(const struct look *look)
 {
 	const struct netdev *netdev = &look->port.netdev;
-	uint32_t queue = look->options->queue;
+	uint32_t queue = look->options->queue, queues = look->options->queues;
+	uint32_t most = netdev->rx_queues < netdev->tx_queues ? netdev->rx_queues :
+								netdev->tx_queues;
 
+	most = most < CAREFUL_SPREAD_MAX ? most : CAREFUL_SPREAD_MAX;
+	if (queues > 1 && queues > most)
+		return refuse(look->error, -EINVAL,
+			      "%s has %u receive and %u send queues: at most %u can be used",
+			      netdev->name, netdev->rx_queues, netdev->tx_queues, most);
+	if (queues > 1 && queue >= queues)
+		return refuse(look->error, -EINVAL, "queue %u of %u: the last is %u", queue, queues,
+			      queues - 1);
 	if (queue >= netdev->rx_queues)
 		return refuse(look->error, -EINVAL, "%s has no receive queue %u, the last is %u",
 			      netdev->name, queue, netdev->rx_queues - 1);
@@ -211,6 +222,8 @@ static int check_steering(const struct look *look)
 
 	if (netdev->rx_queues == 1)
 		return refuse(look->error, 0, "one queue: not needed");
+	if (look->options->queues > 1 && netdev_straight(netdev))
+		return refuse(look->error, 0, "each queue has the other end's frames");
 	rc = netdev_steered(netdev, queue, port);
 	if (rc > 0)
 		return refuse(look->error, 0, "port %u goes to queue %u", port, queue);

@@ -20,6 +20,9 @@ int xsk_mode(struct queue *queue, uint32_t mode, struct careful_error *error)
 
 	if (mode == was)
 		return 0;
+	if (port->port.spread.count)
+		return refuse(error, -EOPNOTSUPP, "%s: its queues share the program",
+			      port->netdev.name);
 	if (queue->info.zerocopy)
 		return refuse(error, -EOPNOTSUPP, "%s: zero-copy needs native XDP",
 			      port->netdev.name);

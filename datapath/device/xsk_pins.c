@@ -159,9 +159,9 @@ bool xsk_pins_mounted(void)
 	return !statfs(BPFFS_DIR, &fs) && (uint64_t)fs.f_type == BPF_FS_MAGIC;
 }
 
-void xsk_pin_path(const struct xsk_port *port, const char *map, char *path, size_t bytes)
+void xsk_pin_path(const char *instance, const char *map, char *path, size_t bytes)
 {
-	snprintf(path, bytes, PIN_DIR "/%s%s%s", port->instance, map[0] ? "/" : "", map);
+	snprintf(path, bytes, PIN_DIR "/%s%s%s", instance, map[0] ? "/" : "", map);
 }
 
 /* Mounts bpffs where there is none; one at a time, since a second mount would hide
@@ -193,7 +193,7 @@ int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error)
 	if (rc)
 		return rc;
 	xsk_pins_remove(port);
-	xsk_pin_path(port, "", path, sizeof(path));
+	xsk_pin_path(port->instance, "", path, sizeof(path));
 	/* Twice, should another instance's end remove the parent in between. */
 	for (int i = 0; i < 2; i++) {
 		if (mkdir(PIN_DIR, 0700) && errno != EEXIST)
@@ -211,7 +211,7 @@ void xsk_pins_remove(struct xsk_port *port)
 	struct dirent *entry;
 	DIR *dir;
 
-	xsk_pin_path(port, "", path, sizeof(path));
+	xsk_pin_path(port->instance, "", path, sizeof(path));
 	dir = opendir(path);
 	if (!dir)
 		return;

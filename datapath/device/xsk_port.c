@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -195,7 +196,15 @@ static void take_options(struct xsk_port *xsk, const struct careful_options *opt
 
 	xsk->peers_count = options->peers ? options->peers : XSK_PEERS_DEFAULT;
 	xsk->udp = options->port ? (uint16_t)options->port : CAREFUL_PORT_DEFAULT;
-	memcpy(xsk->instance, instance, strlen(instance) + 1);
+	snprintf(xsk->first, sizeof(xsk->first), "%s", instance);
+	snprintf(xsk->instance, sizeof(xsk->instance), "%s", instance);
+	xsk->port.spread.straight = netdev_straight(&xsk->netdev);
+	if (options->queues < 2)
+		return;
+	xsk->port.spread.count = (uint16_t)options->queues;
+	xsk->port.spread.index = (uint16_t)options->queue;
+	if (options->queue)
+		snprintf(xsk->instance, sizeof(xsk->instance), "%s+%u", instance, options->queue);
 }
 
 /* A veth with a full ring answers EAGAIN if it has a qdisc, and drops if it has none. */
@@ -203,7 +212,7 @@ static int add_qdisc(struct xsk_port *xsk, struct careful_error *error)
 {
 	int rc = 0;
 
-	if (!strcmp(xsk->netdev.driver, "veth"))
+	if (!strcmp(xsk->netdev.driver, "veth") && !xsk_spread_joins(xsk))
 		rc = qdisc_add(&xsk->route.ask, xsk->netdev.ifindex, &xsk->own_qdisc);
 	if (rc)
 		return refuse(error, rc, "%s: cannot install a pfifo: %s", xsk->netdev.name,
@@ -249,7 +258,7 @@ int xsk_port_open(const struct careful_options *options, uint32_t without, struc
 	xsk->port.ops = &port_ops;
 	xsk->without = without;
 	xsk->owner = getpid();
-	xsk->lock = xsk->link = xsk->ctrl[0] = xsk->ctrl[1] = -1;
+	xsk->lock = xsk->link = xsk->programs = xsk->ctrl[0] = xsk->ctrl[1] = -1;
 	xsk->member[0] = xsk->member[1] = -1;
 	xsk->route.ask.fd = xsk->route.news.fd = -1;
 	rc = open_parts(xsk, options, error);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The control socket and the clock: each message, and each tick, goes to whom it concerns.
- * Calls door.c, handshake.c, session.c, epoch.c, sync.c, ping.c, train.c, peer.c, reserve.c,
+ * Calls door.c, handshake.c, spread.c, session.c, epoch.c, sync.c, ping.c, train.c, peer.c, reserve.c,
  * traditional.c.
  */
 #include "link/link.h"
+#include "link/spread.h"
 
 #include <endian.h>
 
@@ -270,6 +271,7 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 void link_tick(struct link *link)
 {
 	link_stamps_tick(link);
+	spread_tick(link);
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 

@@ -14,9 +14,10 @@
  * Where there are keys, all four prove them (keyed.c), and nothing changes here before that: not at
  * A before the CHALLENGE is B's, not at B before the second HELLO is A's.
  *
- * Calls door.c, keyed.c, seal.c, epoch.c, train.c, watch.c, peer.c.
+ * Calls door.c, spread.c, keyed.c, seal.c, epoch.c, train.c, watch.c, peer.c.
  */
 #include "link/link.h"
+#include "link/spread.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -151,6 +152,7 @@ static void send_hello(struct link_peer *peer)
 		keyed_send(peer);
 		return;
 	}
+	ctrl.window = htobe32(session->handshake.among);
 	if (peer->link->keyed) {
 		keyed_ask(peer, &ctrl);
 		return;
@@ -336,6 +338,7 @@ static void challenge(struct link *link, const union address *to, const struct c
 	struct careful_ctrl ctrl = { .nonce = hello->nonce, .token = htobe64(token) };
 
 	link_count(link, CAREFUL_C_CTRL_CHALLENGED);
+	spread_tell(link, to, hello, &ctrl);
 	if (trusted)
 		keyed_say_static(link, to, trusted, &ctrl, CAREFUL_CHALLENGE);
 	else
@@ -418,6 +421,8 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 		handshake_ask(peer);
 		return true;
 	}
+	if (spread_sends_away(peer, ctrl))
+		return true;
 	/* Its frames may overtake its WELCOME: whose they are is known before they can come. */
 	meet(peer, ctrl);
 	session->handshake.token = be64toh(ctrl->token);

@@ -22,6 +22,8 @@ struct link_peer;
  * @nonce:      of our HELLO; 0: we are not asking
  * @nonce_in:   of the HELLO that this epoch answers
  * @token:      that the peer's CHALLENGE gave us; 0: none yet
+ * @among:      queues of ours, a bit each, that the peer may choose from as the session begins
+ *              (spread.h); 0: it has no choice
  * @retry_ms:   from a HELLO to the next, while there is no answer
  * @refused:    errno of a REFUSE that anybody can have sent, @refused_ns: when it came; 0: none
  */
@@ -29,6 +31,7 @@ struct handshake {
 	uint64_t nonce;
 	uint64_t nonce_in;
 	uint64_t token;
+	uint32_t among;
 	uint32_t retry_ms;
 	int refused;
 	uint64_t refused_ns;
@@ -62,6 +65,7 @@ static inline bool handshake_answers(const struct handshake *handshake,
 static inline void handshake_forget(struct handshake *handshake)
 {
 	handshake->nonce = 0;
+	handshake->among = 0;
 }
 
 #endif /* LINK_HANDSHAKE_H */

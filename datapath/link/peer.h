@@ -183,6 +183,7 @@ struct link_train {
  * @claims:      regions that it alone may use
  * @seal:        how its frames and ours are sealed; NULL: no peer's are here
  * @unasked:     what was asked for is not any more, and no frame after @unasked_seq had said so
+ * @moved_queue, @moved_port: where a CHALLENGE sent us (spread.h): our queue, and its port
  * @lost_here:   frames between the two that were found lost here,
  * @lost_before: of them before the peer was this process: it is not told of those
  * @lost_there:  found by the peer; @lost_said: what its last HELLO or WELCOME said of that
@@ -222,6 +223,8 @@ struct session {
 	struct flow_casts casts;
 	bool unasked;
 	uint32_t unasked_seq;
+	uint16_t moved_queue;
+	uint16_t moved_port;
 	struct link_question question;
 	struct link_sync sync;
 	struct link_watch watch;

@@ -41,6 +41,10 @@ static void set_defaults(struct careful *c, const struct careful_options *in)
 	o->name = c->names[2];
 	o->peers = o->peers ? o->peers : 8;
 	o->port = o->port ? o->port : CAREFUL_PORT_DEFAULT;
+	if (o->queues > 1) {
+		o->port += o->queue;
+		o->peers = (o->peers + o->queues - 1) / o->queues;
+	}
 	o->rx_buffers = o->rx_buffers ? o->rx_buffers : 512;
 	o->tx_buffers = o->tx_buffers ? o->tx_buffers : 512;
 	o->copyout_buffers = o->copyout_buffers ? o->copyout_buffers : o->rx_buffers;
@@ -62,7 +66,8 @@ static int check_options(const struct careful_options *o, struct careful_error *
 	else if (o->tx_buffers & (o->tx_buffers - 1) || o->tx_buffers > 1u << 16)
 		bad = "--tx-buffers must be a power of two up to 65536";
 	else if (o->port > 65535)
-		bad = "--port is at most 65535";
+		bad = o->queues > 1 ? "--port is at most 65535, of the last queue, too" :
+				      "--port is at most 65535";
 	else if (o->protocol > CAREFUL_PROTOCOL_TRADITIONAL)
 		bad = "--protocol is careful or traditional";
 	else if (o->protocol == CAREFUL_PROTOCOL_TRADITIONAL && o->reserve)

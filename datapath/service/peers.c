@@ -107,6 +107,23 @@ static bool reachable(struct careful *c, const union address *to)
 
 int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes)
 {
+	return careful_peer_among(c, address, bytes, 0);
+}
+
+int careful_peer_moved(struct careful *c, uint32_t index, uint32_t *queue, uint32_t *port)
+{
+	const struct link_peer *peer = c->attached ? NULL : engine_peer(c, index);
+
+	if (!peer || peer->session->last_errno != EREMCHG)
+		return -ENOENT;
+	*queue = peer->session->moved_queue;
+	*port = peer->session->moved_port;
+	return 0;
+}
+
+int careful_peer_among(struct careful *c, const struct sockaddr *address, uint32_t bytes,
+		       uint32_t queues)
+{
 	bool others = c->changed || c->link.changed;
 	union address to = { 0 };
 	struct link_peer *peer;
@@ -134,6 +151,8 @@ int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t byt
 	peer = link_peer_get(&c->link, &to);
 	if (!peer)
 		return link_yield_await(&c->link) ? -EAGAIN : -EADDRINUSE;
+	if (peer->phase == LINK_IDLE)
+		peer->session->handshake.among = queues;
 	link_connect(peer);
 	tell_own(c, peer->slot, others);
 	return peer->slot;

@@ -27,6 +27,8 @@ SHARED = [
     "careful_live_stored",
     "careful_live_write",
     "careful_xdp_config",
+    "careful_xdp_start",
+    "careful_queue_entry",
 ]
 
 

@@ -63,11 +63,27 @@ static void test_answer_of_another_service__passes(void)
 	CHECK_EQ(JUDGE(.source = 4000, .to = here, .frag_bytes = 9), CAREFUL_XDP_ADMITTED);
 }
 
+/* Each queue has a port: a frame to that of another queue of ours is not for this one. */
+static void test_another_queue__passes_counted(void)
+{
+	be_router(false);
+	CHECK_EQ(JUDGE(.port = CAREFUL_PORT_DEFAULT + 1, .frag_bytes = 9), CAREFUL_XDP_PASS_QUEUE);
+	CHECK_EQ(JUDGE(.port = CAREFUL_PORT_DEFAULT + PORTS - 1, .frag_bytes = 9),
+		 CAREFUL_XDP_PASS_QUEUE);
+	CHECK_EQ(JUDGE(.port = CAREFUL_PORT_DEFAULT + PORTS, .frag_bytes = 9),
+		 CAREFUL_XDP_PASS_OTHER);
+	CHECK_EQ(JUDGE(.port = CAREFUL_PORT_DEFAULT - 1, .frag_bytes = 9), CAREFUL_XDP_PASS_OTHER);
+	CHECK_EQ(JUDGE(.port = CAREFUL_PORT_DEFAULT + 1, .type = CAREFUL_HELLO),
+		 CAREFUL_XDP_PASS_OTHER);
+	CHECK_EQ(seq_last(FRAME_NODE), 0);
+}
+
 static void run_all(const char *name)
 {
 	(void)name;
 	RUN(test_another_host__passes_where_it_is_forwarded);
 	RUN(test_answer_of_another_service__passes);
+	RUN(test_another_queue__passes_counted);
 }
 
 int main(void)

@@ -378,6 +378,22 @@ int careful_peer(struct careful *instance, const struct sockaddr *address, uint3
 	return -EADDRINUSE;
 }
 
+int careful_peer_among(struct careful *instance, const struct sockaddr *address, uint32_t bytes,
+		       uint32_t queues)
+{
+	instance->among = queues;
+	return careful_peer(instance, address, bytes);
+}
+
+int careful_peer_moved(struct careful *instance, uint32_t peer, uint32_t *queue, uint32_t *port)
+{
+	if (instance->peers[peer].last_errno != EREMCHG)
+		return -ENOENT;
+	*queue = instance->moved[0];
+	*port = instance->moved[1];
+	return 0;
+}
+
 int careful_peer_close(struct careful *instance, uint32_t peer)
 {
 	assert(peer < FAKE_PEERS);

@@ -78,12 +78,14 @@ class Lab:
         hops: Path | None = None,
         options: Sequence[str] = (),
         measures_xdp: bool = False,
+        queues: Sequence[int] = (),
     ) -> None:
         self.name = name or f"t{os.getpid()}-{next(_numbers)}"
         self.hosts = [f"h{k}" for k in range(1, hosts + 1)]
         self._started: list[subprocess.Popen[Any]] = []
         size = ["--mtu", str(mtu)] if mtu else []
         size += ["--hops", str(hops), *options] if hops else []
+        size += ["--queues", *map(str, queues)] if queues else []
         owner = ["--owner", str(os.getpid())]
         tool("up", "--name", self.name, "--hosts", str(hosts), *size, *owner)
         if not measures_xdp:

@@ -24,6 +24,7 @@ enum {
 	PEERS = 4,
 	WINDOW = 8,
 	BUFFER_BYTES = 2048,
+	PORTS = 4, /* of the queues of the interface */
 	CREDITS = 8, /* a frame of 15000 bytes fills as many */
 	CPUS_MAX = 1024,
 };
@@ -51,10 +52,12 @@ static inline struct bpf_object *xdp_open(void)
 
 static inline int xdp_load(const char *name, uint32_t queue)
 {
-	const struct careful_xdp_config config = {
-		.port = CAREFUL_PORT_DEFAULT,
-		.queue = (uint16_t)queue,
-		.peers = PEERS,
+	const struct careful_xdp_start start = {
+		.config.port = CAREFUL_PORT_DEFAULT,
+		.config.queue = (uint16_t)queue,
+		.config.peers = PEERS,
+		.first_port = CAREFUL_PORT_DEFAULT - (uint16_t)queue,
+		.ports = PORTS,
 	};
 	struct bpf_program *program;
 	struct bpf_map *map;
@@ -64,7 +67,7 @@ static inline int xdp_load(const char *name, uint32_t queue)
 	xdp.object = xdp_open();
 	bpf_object__for_each_map(map, xdp.object)
 		if (strstr(bpf_map__name(map), ".rodata"))
-			CHECK(!bpf_map__set_initial_value(map, &config, sizeof(config)));
+			CHECK(!bpf_map__set_initial_value(map, &start, sizeof(start)));
 	bpf_object__for_each_program(program, xdp.object)
 		bpf_program__set_autoload(program, !strcmp(bpf_program__name(program), name));
 	rc = bpf_object__load(xdp.object);

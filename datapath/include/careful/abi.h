@@ -19,6 +19,7 @@ enum {
 	CAREFUL_TUNE_VERSIONS = 3, /* contents a tune entry can hold at a time */
 	CAREFUL_TUNE_DEFAULT = CAREFUL_PEERS_MAX, /* key of what a new peer starts with */
 	CAREFUL_QUEUES_MAX = 64,
+	CAREFUL_SPREAD_MAX = 32, /* queues of one interface that peers are spread over */
 	CAREFUL_WINDOW_ANY = 0x7fffffff, /* of a peers entry: frames may come late, or twice */
 	CAREFUL_SEQ_SPAN = 1 << 17, /* then: twice as many as an instance has send buffers */
 };
@@ -28,6 +29,31 @@ struct careful_xdp_config {
 	__u16 port; /* UDP destination port that is ours, host order */
 	__u16 queue; /* the RX queue that is ours */
 	__u32 peers; /* slots in use: src_node must be below */
+};
+
+/*
+ * All that is frozen.
+ *
+ * @first_port, @ports: of the queues of the interface together: each has the next one, and frames
+ *                      to it; 0: there is one queue
+ */
+struct careful_xdp_start {
+	struct careful_xdp_config config;
+	__u16 first_port;
+	__u16 ports;
+};
+
+/*
+ * spread map (ARRAY, mmapable), key: queue. Who has a session with each queue of an interface, so
+ * that the first can say where the next one belongs. Each queue's engine writes its own.
+ *
+ * @slots: P of this queue; 0: it is not open
+ * @hosts: of each slot in use, a number that follows from the host's address; else 0
+ */
+struct careful_queue_entry {
+	__u32 slots;
+	__u32 pad;
+	__u64 hosts[CAREFUL_PEERS_MAX];
 };
 
 /*

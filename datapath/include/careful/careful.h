@@ -103,6 +103,11 @@ enum careful_wait_mode {
  * @seal:              how frames are sealed, enum careful_seal of wire.h by its name: "auth", or
  *                     "encrypt", of all peers; "encrypt@ADDRESS" of one; several with commas
  *                     between. Takes keys; both ends must say the same. NULL: "off"
+ * @queues:            queues 0 to queues - 1 of the interface are used together, an instance each:
+ *                     all are opened with the same options but `queue`, the first one first, which
+ *                     is closed last. `port` is the first one's, the others have those that follow;
+ *                     `peers` is of all together; the maps of the others are pinned under
+ *                     instance+queue. (1)
  */
 struct careful_options {
 	const char *ifname;
@@ -125,6 +130,7 @@ struct careful_options {
 	uint32_t reserve;
 	const char *keys;
 	const char *seal;
+	uint32_t queues;
 };
 
 /* What bounds R (DESIGN: Windows). */
@@ -458,6 +464,16 @@ int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeou
  * place, or will be: poll, and ask again; -ENETUNREACH if no route leads there from this
  * interface, -ENODEV. Idempotent. */
 int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes);
+/*
+ * As careful_peer(), for who would use another queue: `queues` are those of this interface, a bit
+ * each, on which a session is as welcome as on this one (careful_options.queues). Where the peer has
+ * several queues, too, it chooses. If it chooses others than were asked, this peer fails with
+ * EREMCHG, and careful_peer_moved() says by which of our queues, and at which port, it is to be
+ * asked: that is for the instance which has that queue. -ENOENT: it was not sent away.
+ */
+int careful_peer_among(struct careful *instance, const struct sockaddr *address, uint32_t bytes,
+		       uint32_t queues);
+int careful_peer_moved(struct careful *instance, uint32_t peer, uint32_t *queue, uint32_t *port);
 /* Closes the session and frees the slot. What is under way ends in the next round. */
 int careful_peer_close(struct careful *instance, uint32_t peer);
 int careful_peer_info(struct careful *instance, uint32_t peer, struct careful_peer_info *info);

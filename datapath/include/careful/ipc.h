@@ -31,7 +31,8 @@ enum careful_ipc_op {
 	CAREFUL_IPC_INFO = 1, /* answer's payload: struct careful_info */
 	CAREFUL_IPC_PEERS = 2, /* answer's payload: struct careful_peer_info per peer in use */
 	/* payload: a struct sockaddr_storage; bytes: time limit, ms. Answered with peer
-	 * when the session is up, or with the status that says why not. */
+	 * when the session is up, or with the status that says why not. args[0]: queues, as
+	 * careful_peer_among() takes them; -EREMCHG: args[0] is the queue, args[1] the port */
 	CAREFUL_IPC_CONNECT = 3,
 	CAREFUL_IPC_FILE_ADD = 4, /* a descriptor (SCM_RIGHTS); answered with file */
 	CAREFUL_IPC_FILE_REMOVE = 5, /* file. Waits for what uses it. */

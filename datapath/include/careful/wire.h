@@ -306,8 +306,11 @@ enum careful_sync {
  *                      its frames; GONE: that of the question
  * @incarnation:        random, drawn when the sender started
  * @slot:               HELLO, WELCOME: src_node of the other end's frames to us
- * @queue:              HELLO, WELCOME: queue of the other end's frames to us
- * @window:             HELLO, WELCOME: credits that the other end gets, buffers;
+ * @queue:              HELLO, WELCOME: queue of the other end's frames to us; CHALLENGE: that of
+ *                      ours which the asker is to use: its port is as much higher
+ * @window:             HELLO, WELCOME: credits that the other end gets, buffers; a HELLO without
+ *                      token: of which of its queues the sender may use any, a bit each;
+ *                      CHALLENGE: of those, such as reach our queue; 0: ask on as you did;
  *                      TRAIN_ASK: frames wanted, TRAIN_SENT: that left
  * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds
  * @frame_bytes:        HELLO, WELCOME: largest frame we take, Ethernet header included

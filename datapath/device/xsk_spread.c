@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * An interface with several queues. Each is an instance of its own, with a program, maps and a UDP
+ * port of its own; one program on the interface hands a frame to that of the queue to which it came.
+ * The first queue's instance puts that one there and pins the map of programs; the others enter
+ * theirs. Nothing else is shared but what says who has a session where. Calls xsk_attach.c,
+ * xsk_pins.c.
+ */
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "device/compat.h"
+#include "device/xsk.h"
+
+/* With generic XDP a veth's frames come to another queue than that by which they left. */
+static int check_mode(const struct xsk_port *port, struct careful_error *error)
+{
+	if (port->xdp_mode != CAREFUL_XDP_GENERIC || !port->port.spread.straight)
+		return 0;
+	return refuse(
+		error, -EOPNOTSUPP,
+		"%s: a veth brings frames to the wrong queue with generic XDP: several queues "
+		"of it take native XDP%s%s",
+		port->netdev.name, port->native_refused[0] ? ", which was refused: " : "",
+		port->native_refused);
+}
+
+static int map_entries(struct xsk_port *port, int fd, struct careful_error *error)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t bytes = CAREFUL_SPREAD_MAX * sizeof(struct careful_queue_entry);
+	void *memory;
+
+	bytes = (bytes + page - 1) & ~(page - 1);
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED)
+		return refuse(error, -errno, "cannot map the spread map: %s", strerror(errno));
+	port->port.spread.entries = memory;
+	port->spread_bytes = bytes;
+	return 0;
+}
+
+static int enter(const struct xsk_port *port, uint32_t queue, int program,
+		 struct careful_error *error)
+{
+	const uint32_t value = (uint32_t)program;
+
+	if (bpf_map_update_elem(port->programs, &queue, &value, BPF_ANY))
+		return refuse(error, -errno, "cannot enter the program into the queues map: %s",
+			      strerror(errno));
+	return 0;
+}
+
+int xsk_spread_lead(struct xsk_port *port, int programs, int entries, int program,
+		    struct careful_error *error)
+{
+	int rc = check_mode(port, error);
+
+	if (rc)
+		return rc;
+	port->programs = fcntl(programs, F_DUPFD_CLOEXEC, 0);
+	if (port->programs < 0)
+		return refuse(error, -errno, "cannot open the queues map: %s", strerror(errno));
+	rc = map_entries(port, entries, error);
+	/* What comes to nobody's queue is counted here. */
+	for (uint32_t i = 0; !rc && i < CAREFUL_QUEUES_MAX; i++)
+		rc = enter(port, i, program, error);
+	return rc;
+}
+
+int xsk_spread_join(struct xsk_port *port, int program, struct careful_error *error)
+{
+	char path[XSK_PATH_BYTES];
+	int fd, rc;
+
+	xsk_pin_path(port->first, "queues", path, sizeof(path));
+	port->programs = bpf_obj_get(path);
+	port->xdp_mode = xsk_attached_mode(port);
+	if (port->programs < 0 || !port->xdp_mode)
+		return refuse(error, -ENOENT,
+			      "queue %u of %s: the first queue is not open (instance %s)",
+			      port->port.spread.index, port->netdev.name, port->first);
+	xsk_pin_path(port->first, "spread", path, sizeof(path));
+	fd = bpf_obj_get(path);
+	if (fd < 0)
+		return refuse(error, -errno, "%s: %s", path, strerror(errno));
+	rc = map_entries(port, fd, error);
+	close(fd);
+	return rc ? rc : enter(port, port->port.spread.index, program, error);
+}
+
+void xsk_spread_close(struct xsk_port *port)
+{
+	struct spread *spread = &port->port.spread;
+	const uint32_t queue = spread->index;
+
+	if (spread->entries) {
+		if (xsk_ours(port)) {
+			spread->entries[queue].slots = 0;
+			bpf_map_delete_elem(port->programs, &queue);
+		}
+		munmap(spread->entries, port->spread_bytes);
+	}
+	spread->entries = NULL;
+	if (port->programs >= 0)
+		close(port->programs);
+	port->programs = -1;
+}

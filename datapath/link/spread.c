@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * See spread.h. A host that has a session with any queue stays there; another one goes to the queue
+ * that has fewest, by its address where several do. Calls session.c.
+ */
+#include "link/spread.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "link/link.h"
+
+/* FNV-1a of a host's address: two with the same number share a queue, no more. */
+uint64_t spread_host(const union address *host)
+{
+	bool ipv4 = host->sa.sa_family == AF_INET;
+	const uint8_t *bytes = ipv4 ? (const void *)&host->in.sin_addr :
+				      (const void *)&host->in6.sin6_addr;
+	uint64_t number = 14695981039346656037ull;
+
+	for (int i = 0; i < (ipv4 ? 4 : 16); i++)
+		number = (number ^ bytes[i]) * 1099511628211ull;
+	return number | 1;
+}
+
+/* Sessions of a queue; *known: one of them is the host's. UINT32_MAX: no more fit, or it is not
+ * open. Another process writes this, so that nothing of it is relied on. */
+static uint32_t load_of(const struct careful_queue_entry *entry, uint64_t host, bool *known)
+{
+	const volatile struct careful_queue_entry *now = entry;
+	uint32_t slots = now->slots, taken = 0;
+
+	*known = false;
+	if (slots > CAREFUL_PEERS_MAX)
+		return UINT32_MAX;
+	for (uint32_t i = 0; i < slots; i++) {
+		uint64_t one = now->hosts[i];
+
+		taken += !!one;
+		*known |= one == host;
+	}
+	return taken < slots ? taken : UINT32_MAX;
+}
+
+struct spread_place spread_choose(const struct spread *spread, const union address *host,
+				  uint32_t among)
+{
+	uint64_t number = spread_host(host);
+	/* The low bits of such a number are even over hosts whose addresses follow each other. */
+	uint32_t first = (uint32_t)(number >> 1) % spread->count, least = UINT32_MAX;
+	uint16_t best = 0;
+
+	for (uint32_t i = 0; i < spread->count; i++) {
+		uint16_t queue = (uint16_t)((first + i) % spread->count);
+		bool known;
+		uint32_t load;
+
+		if (spread->straight && !(among >> queue & 1))
+			continue;
+		load = load_of(&spread->entries[queue], number, &known);
+		if (known || load < least) {
+			least = load;
+			best = queue;
+		}
+		if (known)
+			break;
+	}
+	/* Where none of theirs is one of ours: everybody has a queue 0. */
+	return (struct spread_place){ best, spread->straight ? 1u << best : among };
+}
+
+void spread_tell(struct link *link, const union address *to, const struct careful_ctrl *hello,
+		 struct careful_ctrl *challenge)
+{
+	const struct spread *spread = &link->port->spread;
+	uint32_t among = be32toh(hello->window);
+	struct spread_place place;
+
+	if (spread->index || !among || link_peer_find(link, to))
+		return;
+	if (spread->entries)
+		place = spread_choose(spread, to, among);
+	else
+		place = (struct spread_place){ 0, spread->straight ? 1 : among };
+	challenge->queue = htobe16(place.queue);
+	challenge->window = htobe32(place.among);
+}
+
+bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challenge)
+{
+	const union address *to = &peer->session->address;
+	uint32_t here = peer->link->port->spread.index, there = be16toh(challenge->queue);
+	uint32_t may = peer->session->handshake.among | 1;
+	/* Who has one queue, and says nothing, has queue 0. */
+	uint32_t among = (challenge->window ? be32toh(challenge->window) : 1) & may;
+	uint32_t port = ntohs(to->sa.sa_family == AF_INET ? to->in.sin_port : to->in6.sin6_port);
+
+	if (!peer->session->handshake.among || !among || there >= CAREFUL_SPREAD_MAX ||
+	    port + there > UINT16_MAX)
+		return false;
+	if (!(among >> here & 1))
+		here = among >> there & 1 ? there : (uint32_t)__builtin_ctz(among);
+	if (here == peer->link->port->spread.index && !there)
+		return false;
+	peer->session->moved_queue = (uint16_t)here;
+	peer->session->moved_port = (uint16_t)(port + there);
+	link_close(peer, EREMCHG);
+	return true;
+}
+
+void spread_tick(struct link *link)
+{
+	struct spread *spread = &link->port->spread;
+	struct careful_queue_entry *entry;
+
+	if (!spread->entries)
+		return;
+	entry = &spread->entries[spread->index];
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		const struct link_peer *peer = &link->peers[i];
+		bool used = peer->state != CAREFUL_PEER_NONE &&
+			    peer->state != CAREFUL_PEER_FAILED && !peer->session->dormant;
+
+		entry->hosts[i] = used ? spread_host(&peer->session->address) : 0;
+	}
+	__atomic_store_n(&entry->slots, link->peers_max, __ATOMIC_RELEASE);
+}

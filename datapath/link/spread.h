@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Peers of an interface with several queues: each queue has an engine, with a UDP port of its own,
+ * and a HELLO to the first one's port that is ready to go elsewhere is told where. As it says so in
+ * a CHALLENGE, who asks has no state here yet; who asks not is served where it asked.
+ */
+#ifndef LINK_SPREAD_H
+#define LINK_SPREAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <careful/wire.h>
+
+#include "device/device.h"
+
+struct link;
+struct link_peer;
+
+/* Where a host belongs. @queue: of ours; @among: queues of its own that reach it, a bit each; 0:
+ * nothing is to be said */
+struct spread_place {
+	uint16_t queue;
+	uint32_t among;
+};
+
+/* The number of a host's address, not 0 (abi.h: struct careful_queue_entry). */
+uint64_t spread_host(const union address *host);
+/* Of a host at an address, of whose queues one of `among` may be used. */
+struct spread_place spread_choose(const struct spread *spread, const union address *host,
+				  uint32_t among);
+/* Puts the place of who said HELLO into the CHALLENGE. */
+void spread_tell(struct link *link, const union address *to, const struct careful_ctrl *hello,
+		 struct careful_ctrl *challenge);
+/* Whether a CHALLENGE sends us elsewhere: the peer is closed, EREMCHG, and moved_* say where to. */
+bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challenge);
+/* Says who has a session here. */
+void spread_tick(struct link *link);
+
+#endif /* LINK_SPREAD_H */
