@@ -26,6 +26,7 @@
 #include "daemon/notify.h"
 #include "daemon/options.h"
 #include "daemon/process.h"
+#include "daemon/queues.h"
 #include "daemon/rundir.h"
 #include "daemon/scratch_file.h"
 #include "daemon/syscalls.h"
@@ -54,11 +55,14 @@ struct daemon {
 	struct notify notify;
 	struct log_limit keys_limit;
 	struct trial trial;
+	struct queues queues;
 	struct ipc_event signal_event, block_event;
+	struct ipc_event queue_events[CAREFUL_SPREAD_MAX];
 	int signal_fd;
 	int epoll_fd;
 	int scratch_fd;
 	bool stop;
+	bool broken; /* the process of another queue died */
 	bool closing;
 };
 
@@ -81,6 +85,21 @@ static void on_block(struct ipc_event *event, uint32_t events)
 {
 	(void)event;
 	(void)events;
+}
+
+/* One of several queues is no interface. */
+static void on_queue(struct ipc_event *event, uint32_t events)
+{
+	uint32_t index = (uint32_t)(event - carefuld.queue_events);
+
+	(void)events;
+	if (carefuld.stop)
+		return;
+	if (queues_heard(&carefuld.queues, index)) {
+		log_line("the process of queue %u died: ending", index);
+		carefuld.broken = true;
+	}
+	carefuld.stop = true;
 }
 
 static void on_peer(struct careful *instance, uint32_t peer, uint32_t state, void *user)
@@ -132,6 +151,18 @@ static int init_signals(struct daemon *d)
 	if (d->signal_fd < 0 || d->epoll_fd < 0)
 		return -errno;
 	return watch_fd(d, d->signal_fd, &d->signal_event, on_signal);
+}
+
+/* Of the other queues, those that we have to do with. */
+static int watch_queues(struct daemon *d)
+{
+	const struct queues *queues = &d->queues;
+	int rc = 0;
+
+	for (uint32_t i = queues->index ? 0 : 1; !rc && i < (queues->index ? 1 : queues->count);
+	     i++)
+		rc = watch_fd(d, queues->fds[i], &d->queue_events[i], on_queue);
+	return rc;
 }
 
 static struct probe probe = { .now_ns = clock_now_ns };
@@ -210,7 +241,11 @@ static int serve(struct daemon *d, struct careful_error *error)
 		if (!rc)
 			rc = trial_init(&d->trial, d->instance, d->ipc, &d->options);
 		if (!rc)
+			rc = watch_queues(d);
+		if (!rc)
 			rc = careful_peer_watch(d->instance, on_peer, d);
+		if (!rc && !d->queues.index)
+			rc = queues_open(&d->queues, error);
 		if (rc)
 			ipc_destroy(d->ipc);
 	}
@@ -384,16 +419,26 @@ int main(int argc, char **argv)
 	if (d->options.ready_fd >= 0)
 		fcntl(d->options.ready_fd, F_SETFD, FD_CLOEXEC);
 	d->notify.fd = -1;
-	if (d->options.foreground)
-		notify_init(&d->notify);
-	else
+	if (!d->options.foreground)
 		parent_fd = process_detach(d->options.ready_fd);
-	rc = start(d, &error);
+	rc = queues_fork(&d->queues, &d->options, &error);
+	if (d->queues.index) {
+		close(parent_fd);
+		parent_fd = -1;
+		if (!queues_wait(&d->queues))
+			return EXIT_FAILURE;
+	} else if (d->options.foreground) {
+		notify_init(&d->notify);
+	}
+	if (!rc)
+		rc = start(d, &error);
+	if (d->queues.index)
+		queues_say(&d->queues, rc ? error.text : NULL);
 	if (rc) {
 		process_tell(d->options.ready_fd, "error: ", error.text);
 		process_tell(parent_fd, "error: ", error.text);
 		notify_failed(&d->notify, rc, error.text);
-		if (parent_fd < 0)
+		if (parent_fd < 0 && !d->queues.index)
 			fprintf(stderr, "carefuld: %s\n", error.text);
 		return EXIT_FAILURE;
 	}
@@ -407,6 +452,7 @@ int main(int argc, char **argv)
 	rc = run(d);
 	notify_stopping(&d->notify);
 	d->closing = true;
+	queues_end(&d->queues);
 	/* The engine first: when it is closed, nothing uses a file any longer. */
 	careful_close(d->instance);
 	ipc_destroy(d->ipc);
@@ -418,5 +464,5 @@ int main(int argc, char **argv)
 			 "and this process until they end",
 			 left);
 	log_line("ended");
-	return rc ? EXIT_FAILURE : EXIT_SUCCESS;
+	return rc || d->broken ? EXIT_FAILURE : EXIT_SUCCESS;
 }

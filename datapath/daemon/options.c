@@ -27,6 +27,8 @@ static const char usage[] =
 	"  --name NAME            what peers call this host (default: the instance's name)\n"
 	"  --peers P              how many peers share the receive buffers (8)\n"
 	"  --queue Q              RX and TX queue to use (0)\n"
+	"  --queues N             use queues 0 to N-1, a process each; peers are spread over them.\n"
+	"                         Ports, and CPUs, count on from PORT and --cpu (1)\n"
 	"  --port PORT            UDP port (51966)\n"
 	"  --rx-buffers N         receive buffers, a power of two (512)\n"
 	"  --tx-buffers N         send buffers (512)\n"
@@ -66,6 +68,7 @@ enum option_id {
 	OPT_NAME,
 	OPT_PEERS,
 	OPT_QUEUE,
+	OPT_QUEUES,
 	OPT_PORT,
 	OPT_RX_BUFFERS,
 	OPT_TX_BUFFERS,
@@ -97,6 +100,7 @@ static const struct option long_options[] = {
 	{ "name", required_argument, NULL, OPT_NAME },
 	{ "peers", required_argument, NULL, OPT_PEERS },
 	{ "queue", required_argument, NULL, OPT_QUEUE },
+	{ "queues", required_argument, NULL, OPT_QUEUES },
 	{ "port", required_argument, NULL, OPT_PORT },
 	{ "rx-buffers", required_argument, NULL, OPT_RX_BUFFERS },
 	{ "tx-buffers", required_argument, NULL, OPT_TX_BUFFERS },
@@ -196,6 +200,8 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		return number(name, arg, 1, CAREFUL_PEERS_MAX, &c->peers, error);
 	case OPT_QUEUE:
 		return number(name, arg, 0, CAREFUL_QUEUES_MAX - 1, &c->queue, error);
+	case OPT_QUEUES:
+		return number(name, arg, 1, CAREFUL_SPREAD_MAX, &c->queues, error);
 	case OPT_PORT:
 		return number(name, arg, 1, 65535, &c->port, error);
 	case OPT_RX_BUFFERS:
@@ -330,6 +336,8 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 		return refuse(error, -EINVAL, "--ifname is missing (see carefuld --help)");
 	if (!options->careful.instance)
 		options->careful.instance = options->careful.ifname;
+	if (options->careful.queues > 1 && options->careful.queue)
+		return refuse(error, -EINVAL, "--queue names the one queue, --queues how many");
 	rc = check_instance(options->careful.instance, error);
 	if (!rc)
 		rc = check_exports(options, error);

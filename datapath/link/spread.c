@@ -109,6 +109,19 @@ bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challe
 	return true;
 }
 
+void spread_ask(struct link_peer *peer, uint32_t among)
+{
+	if (peer->phase == LINK_IDLE)
+		peer->session->handshake.among = among;
+}
+
+bool spread_moved(const struct link_peer *peer, uint32_t *queue, uint32_t *port)
+{
+	*queue = peer->session->moved_queue;
+	*port = peer->session->moved_port;
+	return peer->session->last_errno == EREMCHG;
+}
+
 void spread_tick(struct link *link)
 {
 	struct spread *spread = &link->port->spread;

@@ -34,6 +34,10 @@ void spread_tell(struct link *link, const union address *to, const struct carefu
 		 struct careful_ctrl *challenge);
 /* Whether a CHALLENGE sends us elsewhere: the peer is closed, EREMCHG, and moved_* say where to. */
 bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challenge);
+/* Before the first HELLO: which of our queues would do. */
+void spread_ask(struct link_peer *peer, uint32_t among);
+/* Where a peer that failed with EREMCHG is; false: it did not. */
+bool spread_moved(const struct link_peer *peer, uint32_t *queue, uint32_t *port);
 /* Says who has a session here. */
 void spread_tick(struct link *link);
 

@@ -4,6 +4,7 @@
  * attach.c, operation.c, event.c, message's in.c and out.c, link's session.c, peer.c and epoch.c.
  */
 #include "service/attach.h"
+#include "link/spread.h"
 #include "service/engine.h"
 
 #include <errno.h>
@@ -114,11 +115,7 @@ int careful_peer_moved(struct careful *c, uint32_t index, uint32_t *queue, uint3
 {
 	const struct link_peer *peer = c->attached ? NULL : engine_peer(c, index);
 
-	if (!peer || peer->session->last_errno != EREMCHG)
-		return -ENOENT;
-	*queue = peer->session->moved_queue;
-	*port = peer->session->moved_port;
-	return 0;
+	return peer && spread_moved(peer, queue, port) ? 0 : -ENOENT;
 }
 
 int careful_peer_among(struct careful *c, const struct sockaddr *address, uint32_t bytes,
@@ -151,8 +148,7 @@ int careful_peer_among(struct careful *c, const struct sockaddr *address, uint32
 	peer = link_peer_get(&c->link, &to);
 	if (!peer)
 		return link_yield_await(&c->link) ? -EAGAIN : -EADDRINUSE;
-	if (peer->phase == LINK_IDLE)
-		peer->session->handshake.among = queues;
+	spread_ask(peer, queues);
 	link_connect(peer);
 	tell_own(c, peer->slot, others);
 	return peer->slot;

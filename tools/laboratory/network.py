@@ -42,11 +42,12 @@ def configure_host(lab: Lab, k: int) -> None:
 
 
 def end_of_link(k: int, lab: Lab, device: str, namespace: str) -> str:
-    """One end of a veth pair, for `ip link add`: one queue, a MAC that says which host."""
+    """One end of a veth pair, for `ip link add`: its queues, a MAC that says which host."""
+    queues = lab.queues[k - 1] if lab.queues else 1
     role = 0 if device == "eth1" else 1
     return (
         f"{device} netns {namespace} address 02:77:00:00:{role:02x}:{k:02x} mtu {lab.mtu} "
-        "numtxqueues 1 numrxqueues 1"
+        f"numtxqueues {queues} numrxqueues {queues}"
     )
 
 

@@ -40,6 +40,7 @@ class Lab:
     ready: bool = False
     hops: list[dict[str, Any]] = field(default_factory=list)  # of chain.Hop: a chain, or a star
     charge: str = "frame"
+    queues: list[int] = field(default_factory=list)  # of h1's and h2's interface; []: one each
     ipv6: bool = False  # over emulated links, too, which then carry what IPv6 says by itself
 
     @property
@@ -73,7 +74,7 @@ class Lab:
     @property
     def shape(self) -> tuple[Any, ...]:
         """What makes one lab unlike another."""
-        return self.hosts, self.mtu, self.hops, self.charge, self.ipv6
+        return self.hosts, self.mtu, self.hops, self.charge, self.ipv6, self.queues
 
     @property
     def namespaces(self) -> list[str]:

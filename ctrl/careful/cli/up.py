@@ -12,7 +12,7 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import instance_option, json_option, say, shared, show
 from careful.cli.params import Whole, WholeDuration
-from careful.control import config, daemon, keys, state_dir, status, tuner
+from careful.control import config, daemon, instances, keys, state_dir, status, tuner
 from careful.report import status as report
 
 
@@ -79,6 +79,12 @@ from careful.report import status as report
     type=Whole(0, lib.CAREFUL_QUEUES_MAX - 1),
     metavar="Q",
     help="The RX and TX queue to use.  [default: 0]",
+)
+@click.option(
+    "--queues",
+    type=Whole(1, lib.CAREFUL_SPREAD_MAX),
+    metavar="N",
+    help="Use queues 0 to N-1, and spread peers over them (`help hosts`).  [default: 1]",
 )
 @click.option("--port", type=Whole(1, 65535), metavar="PORT", help="UDP port.  [default: 51966]")
 @click.option(
@@ -176,7 +182,8 @@ def up(
     if not options.keys and not done.already:
         _warn("no key (carefulctl key new): whoever can send to the port gets a session")
     if tune == "auto":
-        tuner.start(ifname, done.instance, config_path)
+        for one in instances.queues(done.instance):
+            tuner.start(ifname, one, config_path)
     found = status.gather(done.instance, settings)
     inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
     text = report.up(found, done.already)

@@ -114,7 +114,7 @@ def _library(case: Case) -> Iterator[Finding]:
     raw = ffi.new("struct careful_options *")
     texts = [ffi.new("char[]", os.fsencode(one)) for one in (case.ifname, case.instance.name)]
     raw.ifname, raw.instance = texts
-    for name in ("peers", "queue", "port", "rx_buffers", "tx_buffers", "reserve"):
+    for name in ("peers", "queue", "queues", "port", "rx_buffers", "tx_buffers", "reserve"):
         setattr(raw, name, getattr(case.options, name) or 0)
     _raise_limits()
     for number, name in enum_names("careful_check", "CAREFUL_CHECK_").items():

@@ -40,6 +40,7 @@ class UpOptions:
         name: what peers call this host.
         peers: P, windows that the receive buffers are divided into.
         queue: RX and TX queue.
+        queues: how many queues peers are spread over, from 0 on.
         port: UDP port.
         rx_buffers: receive buffers, a power of two.
         tx_buffers: send buffers.
@@ -62,6 +63,7 @@ class UpOptions:
     name: str | None = None
     peers: int | None = None
     queue: int | None = None
+    queues: int | None = None
     port: int | None = None
     rx_buffers: int | None = None
     tx_buffers: int | None = None
@@ -90,6 +92,7 @@ class UpOptions:
 DEFAULTS = UpOptions(
     peers=8,
     queue=0,
+    queues=1,
     port=int(lib.CAREFUL_PORT_DEFAULT),
     rx_buffers=512,
     tx_buffers=512,

@@ -208,17 +208,23 @@ class Up:
     already: bool
 
 
-def _checked(ifname: str, options: UpOptions) -> UpOptions:
+def _checked(ifname: str, name: str, options: UpOptions) -> UpOptions:
     """What `up` refuses before it looks at what runs."""
+    if instances.first_of(name) != name:
+        text = "NAME+K is what queue K of an instance is called"
+        raise CarefulError(errno.EINVAL, text, f"instance {name}")
     links.find(ifname)
     instances.need_root(f"up {ifname}")
+    if (options.queues or 1) > 1 and options.queue:
+        raise CarefulError(errno.EINVAL, "names the one queue, --queues how many", "--queue")
     return UpOptions(export=exports.check(options.export)).over(options)
 
 
 def _steer(ifname: str, instance: Instance, options: UpOptions) -> None:
     if ethtool.driver_info(ifname).rx_queues > 1:
-        port = options.port or int(lib.CAREFUL_PORT_DEFAULT)
-        steer.add(ifname, port, options.queue or 0, instance.directory / "steering")
+        port, queue = options.port or int(lib.CAREFUL_PORT_DEFAULT), options.queue or 0
+        ways = [(port + k, queue + k) for k in range(options.queues or 1)]
+        steer.add(ifname, ways, instance.directory / "steering")
 
 
 def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAULT) -> Up:
@@ -233,7 +239,7 @@ def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAU
     Raises:
         CarefulError: says what is missing and what to do.
     """
-    options = _checked(ifname, options)
+    options = _checked(ifname, name, options)
     with instances.changing(name):
         link = links.find(ifname)  # as it is now that nobody else changes it
         instance = instances.find(name)
@@ -257,7 +263,7 @@ def become(ifname: str, name: str, options: UpOptions, state: Path = state_dir.D
     Raises:
         CarefulError: it is up already, or as up().
     """
-    options = _checked(ifname, options)
+    options = _checked(ifname, name, options)
     program = executable()
     with instances.changing(name):
         link = links.find(ifname)
@@ -308,9 +314,13 @@ def clear(instance: Instance, ifname: str) -> Cleared:
     """
     done = Cleared()
     done.rules = steer.remove(ifname, instance.directory / "steering")
-    done.pins = _clear_directory(maps.PINS / instance.name)
-    done.files = _clear_directory(instance.directory)
-    done.files += remove_file(RUN / f"{instance.name}.lock")
+    others = instances.leftovers(instance.name)
+    for one in others:
+        _end_process(one)
+    for one in (instance, *others):
+        done.pins += _clear_directory(maps.PINS / one.name)
+        done.files += _clear_directory(one.directory)
+        done.files += remove_file(RUN / f"{one.name}.lock")
     for parent in (maps.PINS, RUN):
         remove_file(parent)
     with suppress(CarefulError):  # the interface may be gone
@@ -397,6 +407,7 @@ def down(ifname: str, name: str | None) -> Down:
         if not instance.pid and (pid := instances.owner_without_daemon(instance.name)):
             text = f"is in use by process {pid}, which is not a carefuld; end it"
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
-        tuner.stop(instance)
+        for one in (instance, *instances.leftovers(instance.name)):
+            tuner.stop(one)
         how = _end_process(instance)
         return Down(how, clear(instance, instance.ifname or ifname))

@@ -48,9 +48,14 @@ def messages(name: str) -> dict[int, tuple[int, float]]:
     return found
 
 
+def _each(instance: Instance, settings: Config) -> list[Seen]:
+    """Each queue as a carefuld of its own: sums are for who asks the metrics."""
+    return [_one(one, settings) for one in instances.queues(instance)]
+
+
 def _one(instance: Instance, settings: Config) -> Seen:
     try:
-        found = status.gather(instance, settings)
+        found = status.gather_queue(instance, settings)
     except CarefulError as error:
         return Seen(instance.name, full=error.errno == errno.EUSERS)
     try:
@@ -68,6 +73,7 @@ def look(ifname: str | None, name: str | None, settings: Config) -> list[Seen]:
     """
     if ifname is not None or name:
         one = instances.on_interface(ifname or "", name) if ifname else instances.find(name or "")
-        return [_one(one, settings) if one.pid else Seen(one.name)]
-    seen = [_one(one, settings) for one in instances.named_or_all(None, None)]
+        return _each(one, settings) if one.pid else [Seen(one.name)]
+    running = instances.named_or_all(None, None)
+    seen = [found for one in running for found in _each(one, settings)]
     return [*seen, *map(Seen, instances.died())]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from careful.control import links
 from careful.errors import CarefulError, from_os
 
 RUN = Path("/run/careful")
+#: What another queue of an instance is called (libcareful's xsk_port.c): NAME+K.
+_OTHER_QUEUE = re.compile(r"(.+)\+[1-9][0-9]*")
 #: Held by the process that tunes an instance, in the instance's directory.
 TUNER_LOCK = "tuning.lock"
 
@@ -137,6 +140,26 @@ def find(name: str) -> Instance:
     return Instance(name, pid, _option(argv, "--ifname"), _is_here(pid), tuple(argv))
 
 
+def first_of(name: str) -> str:
+    """The instance that one is another queue of; its own name if it is none."""
+    found = _OTHER_QUEUE.fullmatch(name)
+    return found[1] if found else name
+
+
+def queues(instance: Instance) -> list[Instance]:
+    """An instance by its queues, each as an instance of its own; the first one is itself."""
+    count = int(_option(instance.argv, "--queues") or 1)
+    if first_of(instance.name) != instance.name:
+        count = 1
+    return [instance, *(find(f"{instance.name}+{k}") for k in range(1, count))]
+
+
+def leftovers(name: str) -> list[Instance]:
+    """All queues but the first of which something is there, whether they run or not."""
+    found = {path.name.removesuffix(".lock") for path in RUN.glob(f"{name}+*")}
+    return [find(one) for one in sorted(found) if first_of(one) == name]
+
+
 @contextmanager
 def changing(name: str) -> Iterator[None]:
     """One command at a time that starts, ends or clears away an instance; others wait.
@@ -223,12 +246,15 @@ def uses(link: links.Link) -> bool:
     return False
 
 
-def running() -> list[Instance]:
-    """All instances that run."""
+def _all() -> list[Instance]:
     if not RUN.is_dir():
         return []
-    found = [find(path.name) for path in sorted(RUN.iterdir()) if path.is_dir()]
-    return [one for one in found if one.pid]
+    return [find(path.name) for path in sorted(RUN.iterdir()) if path.is_dir()]
+
+
+def running() -> list[Instance]:
+    """All instances that run; one with several queues once."""
+    return [one for one in _all() if one.pid and first_of(one.name) == one.name]
 
 
 def on_interface(ifname: str, name: str | None) -> Instance:
@@ -270,7 +296,8 @@ def _must_run(instance: Instance, ifname: str | None = None) -> Instance:
     if pid := owner_without_daemon(instance.name):
         text = f"belongs to process {pid}, a program with a queue of its own: no carefuld to ask"
         raise CarefulError(errno.EBUSY, text, what)
-    state = death(instance) or "careful is not up"
+    deaths = map(death, (instance, *leftovers(instance.name)))
+    state = next(filter(None, deaths), "careful is not up")
     raise CarefulError(errno.ENOENT, f"{state}: carefulctl up {ifname or 'IFACE'}", what)
 
 
@@ -281,11 +308,11 @@ def death(instance: Instance) -> str:
 
 
 def died() -> dict[str, str]:
-    """Instances whose carefuld was killed: name -> how it ended. `up` and `down` clear them."""
-    if not RUN.is_dir():
-        return {}
-    found = [find(path.name) for path in sorted(RUN.iterdir()) if path.is_dir()]
-    return {one.name: said for one in found if (said := death(one))}
+    """Instances whose carefuld was killed: name -> how it ended. `up` and `down` clear them.
+
+    Of one with several queues the process of any of them.
+    """
+    return {first_of(one.name): said for one in reversed(_all()) if (said := death(one))}
 
 
 def choose(name: str | None, address: Address | None = None) -> Instance:

@@ -2,10 +2,68 @@
 
 from __future__ import annotations
 
+import errno
+from dataclasses import replace
+
+from careful._abi import ffi, lib
+from careful.address import Address
 from careful.control import instances, status
 from careful.control.config import Config
+from careful.control.instances import Instance
+from careful.daemon.client import Client
 from careful.daemon.route import Route
 from careful.errors import CarefulError
+
+
+def _sessions(one: Instance) -> dict[Address, int]:
+    """Whom a carefuld has a session with, or is asking for one, and its state."""
+    gone = (lib.CAREFUL_PEER_NONE, lib.CAREFUL_PEER_FAILED)
+    with Client(one.socket, f"carefuld of {one.name}") as client:
+        return {
+            Address.from_sockaddr(bytes(ffi.buffer(ffi.addressof(raw, "address")))): raw.state
+            for raw in client.peers()
+            if raw.state not in gone
+        }
+
+
+def _queue(
+    one: Instance, address: Address, host: str, timeout_s: float
+) -> tuple[Instance, Address]:
+    """Of an instance with several queues: that of the peer, and where it is reached by that.
+
+    A session that is there stays where it is; for another one the peer chooses from those of our
+    queues that have fewest.
+    """
+    queues = instances.queues(one)
+    if len(queues) == 1 or address.port:
+        return one, address
+    sessions = [_sessions(each) for each in queues]
+    for each, found in zip(queues, sessions, strict=True):
+        for peer in found:
+            if peer.ip == address.ip:
+                return each, peer
+    least = min(map(len, sessions))
+    fewest = [k for k, found in enumerate(sessions) if len(found) == least]
+    port = _base_port(one)
+    asking = queues[fewest[0]]
+    with Client(asking.socket, f"carefuld of {asking.name}") as client:
+        answer = client.call(
+            lib.CAREFUL_IPC_CONNECT,
+            host,
+            payload=replace(address, port=port).sockaddr(),
+            bytes=int(timeout_s * 1000),
+            args=[sum(1 << k for k in fewest), 0, 0, 0],
+            timeout_s=timeout_s + 1,
+            also=-errno.EREMCHG,
+        )
+    if answer.status:
+        return queues[answer.args[0]], replace(address, port=answer.args[1])
+    return asking, replace(address, port=port)
+
+
+def _base_port(one: Instance) -> int:
+    with Client(one.socket, f"carefuld of {one.name}") as client:
+        return int(client.info().port)
 
 
 def route(
@@ -24,6 +82,7 @@ def route(
     """
     address = config.resolve(host)
     one = instances.choose(instance, address)
+    one, address = _queue(one, address, host, timeout_s)
     return Route(one.socket, one.name, address, host, timeout_s), one
 
 

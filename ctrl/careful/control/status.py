@@ -222,12 +222,59 @@ def exports(instance: Instance) -> list[dict[str, Any]]:
     return [{**asdict(one), "hosts": list(one.hosts)} for one in map(parse, given)]
 
 
+#: What queues have each, and the instance as a whole in sum.
+_SUMMED = (
+    "peers_max",
+    "receive_buffers",
+    "rx_buffers",
+    "tx_buffers",
+    "copyout_buffers",
+    "copyout_used_buffers",
+    "reserve_buffers",
+    "reserve_free_buffers",
+    "umem_bytes",
+)
+
+
+def _total(each: list[dict[str, int]]) -> dict[str, int]:
+    return {name: sum(one.get(name, 0) for one in each) for name in each[0]}
+
+
+def _queue(found: dict[str, Any]) -> dict[str, Any]:
+    """A line of one queue."""
+    counted = {name: found["counters"][name] for name in ("rx_frames", "tx_frames")}
+    return {"queue": found["queue"], "instance": found["instance"], "pid": found["pid"]} | {
+        "port": found["port"],
+        "peers": len(found["peers"]),
+        "peers_max": found["peers_max"],
+        **counted,
+    }
+
+
 def gather(instance: Instance, config: Config) -> dict[str, Any]:
-    """All that is known of a running instance.
+    """All that is known of a running instance; of its queues the sum, and a line of each.
 
     Raises:
         CarefulError: carefuld does not answer.
     """
+    each = [gather_queue(one, config) for one in instances.queues(instance)]
+    if len(each) == 1:
+        return {**each[0], "queues": []}
+    errors = [one["xdp_counters_error"] for one in each if one["xdp_counters_error"]]
+    return {
+        **each[0],
+        **{name: sum(one[name] for one in each) for name in _SUMMED},
+        "counters": _total([one["counters"] for one in each]),
+        "xdp_counters": {} if errors else _total([one["xdp_counters"] for one in each]),
+        "xdp_counters_error": errors[0] if errors else None,
+        "peers": [peer for one in each for peer in one["peers"]],
+        "programs": [program for one in each for program in one["programs"]],
+        "queues": [_queue(one) for one in each],
+    }
+
+
+def gather_queue(instance: Instance, config: Config) -> dict[str, Any]:
+    """The same of one queue alone."""
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         info = client.info()
         peers = client.peers()
@@ -244,7 +291,7 @@ def gather(instance: Instance, config: Config) -> dict[str, Any]:
         "counters": counters(info),
         "xdp_counters": xdp,
         "xdp_counters_error": xdp_error,
-        "peers": [peer(one, info.port, config) for one in peers],
+        "peers": [{**peer(one, info.port, config), "queue": info.device.queue} for one in peers],
         "programs": [program(one) for one in programs],
     }
 

@@ -1,4 +1,4 @@
-"""Flow steering: our UDP port to our queue, on a NIC that has several.
+"""Flow steering: our UDP ports to our queues, on a NIC that has several.
 
 Uses the program ethtool, which names the rule it added; carefuld itself refuses to
 start where no rule leads the port to its queue.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 _TYPES = ("udp4", "udp6")
@@ -22,20 +24,19 @@ def _run(*args: str) -> str | None:
     return done.stdout + done.stderr if done.returncode == 0 else None
 
 
-def add(ifname: str, port: int, queue: int, record: Path) -> int:
-    """Steer a port to a queue, as far as the NIC can.
+def add(ifname: str, ways: Iterable[tuple[int, int]], record: Path) -> int:
+    """Steer ports to queues, as far as the NIC can.
 
     Args:
         ifname: the interface.
-        port: UDP destination port.
-        queue: receive queue.
+        ways: UDP destination ports, and the receive queue of each.
         record: file that keeps the rules' numbers for remove().
 
     Returns:
         How many rules were added.
     """
     numbers: list[str] = []
-    for kind in _TYPES:
+    for kind, (port, queue) in product(_TYPES, ways):
         rule = ["-N", ifname, "flow-type", kind, "dst-port", str(port), "action", str(queue)]
         said = _run(*rule)
         found = re.search(r"rule with ID (\d+)", said) if said else None

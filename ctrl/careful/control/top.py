@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from careful.control import live, status
+from careful.control import instances, live, status
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.errors import CarefulError
@@ -24,20 +24,22 @@ class Look:
     Attributes:
         at_s: of the monotonic clock.
         found: of each instance, as status.gather() has it.
-        messages: instance -> slot -> live messages and what they took, nanoseconds.
+        messages: instance -> queue of it and slot -> live messages and what they took,
+            nanoseconds.
     """
 
     at_s: float
     found: Sequence[Mapping[str, Any]]
-    messages: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+    messages: Mapping[str, Mapping[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
 
 
-def _messages(name: str) -> dict[int, tuple[int, int]]:
-    found: dict[int, tuple[int, int]] = {}
-    with suppress(CarefulError):  # only root may read the map
-        for (slot, _, _), cell in live.cells(name).items():
-            count, sum_ns = found.get(slot, (0, 0))
-            found[slot] = count + cell.count, sum_ns + cell.sum_ns
+def _messages(instance: Instance) -> dict[tuple[int, int], tuple[int, int]]:
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for queue, one in enumerate(instances.queues(instance)):
+        with suppress(CarefulError):  # only root may read the map
+            for (slot, _, _), cell in live.cells(one.name).items():
+                count, sum_ns = found.get((queue, slot), (0, 0))
+                found[queue, slot] = count + cell.count, sum_ns + cell.sum_ns
     return found
 
 
@@ -48,7 +50,7 @@ def look(running: Sequence[Instance], settings: Config) -> Look:
         CarefulError: one does not answer.
     """
     found = [status.gather(one, settings) for one in running]
-    return Look(time.monotonic(), found, {one.name: _messages(one.name) for one in running})
+    return Look(time.monotonic(), found, {one.name: _messages(one) for one in running})
 
 
 def _waits_for(one: Mapping[str, Any]) -> str | None:
@@ -89,6 +91,11 @@ def _peer(
     }
 
 
+def _slot(found: Mapping[str, Any], peer: Mapping[str, Any]) -> tuple[int, int]:
+    """A peer's queue, among those of its instance, and its slot there."""
+    return (peer["queue"] if found["queues"] else 0), peer["slot"]
+
+
 def rates(before: Look, now: Look) -> list[dict[str, Any]]:
     """Of each instance: its peers, those that move most first, and what they move a second."""
     seconds = max(now.at_s - before.at_s, 1e-3)
@@ -96,11 +103,11 @@ def rates(before: Look, now: Look) -> list[dict[str, Any]]:
     made = []
     for one in now.found:
         name = one["instance"]
-        old = was.get(name, {"peers": ()})
-        slots = {(each["slot"], each["address"]): each for each in old["peers"]}
+        old = was.get(name, {"peers": (), "queues": ()})
+        slots = {(_slot(old, each), each["address"]): each for each in old["peers"]}
         peers = []
         for each in one["peers"]:
-            slot = each["slot"]
+            slot = _slot(one, each)
             found = now.messages.get(name, {}).get(slot, (0, 0))
             earlier = before.messages.get(name, {}).get(slot, found)
             told = slots.get((slot, each["address"]), {})

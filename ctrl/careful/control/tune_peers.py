@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from careful._abi import lib
@@ -45,12 +45,19 @@ class Session:
         effect: what is in effect on the device; None where no carefuld is asked.
         peers: as status.peer() gives them, with their slots.
         payload_bytes: the largest fragment that a frame of the device holds; 0: unknown.
+        others: the same of its other queues.
     """
 
     instance: Instance
     effect: status.Effect | None
     peers: list[dict[str, Any]]
     payload_bytes: int
+    others: tuple[Session, ...] = ()
+
+    @property
+    def queues(self) -> tuple[Session, ...]:
+        """Of each queue."""
+        return (self, *self.others)
 
 
 def session(ifname: str, name: str | None, config: Config) -> Session:
@@ -66,6 +73,11 @@ def session(ifname: str, name: str | None, config: Config) -> Session:
             raise CarefulError(errno.ENOENT, text, ifname)
         peers = [{"slot": slot, "address": f"slot {slot}"} for slot in maps.sessions(instance.name)]
         return Session(instance, None, peers, 0)
+    first, *others = [_running(one, config) for one in instances.queues(instance)]
+    return replace(first, others=tuple(others))
+
+
+def _running(instance: Instance, config: Config) -> Session:
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         info = client.info()
         peers = [status.peer(one, info.port, config) for one in client.peers()]
@@ -77,17 +89,23 @@ def _label(peer: dict[str, Any]) -> str:
 
 
 def _slots(one: Session, hosts: Sequence[str], config: Config) -> list[tuple[str, int]]:
-    """(name, slot) of the peers that hosts name."""
+    """(name, slot) of the peers of a queue that hosts name."""
     found = []
     for host in hosts:
         address = config.resolve(host)
-        matching = [peer for peer in one.peers if _is(peer, address)]
-        if not matching:
-            known = ", ".join(_label(peer) for peer in one.peers) or "none"
+        found += [(host, int(peer["slot"])) for peer in one.peers if _is(peer, address)]
+    return found
+
+
+def _check(one: Session, hosts: Sequence[str], config: Config) -> None:
+    """Raise CarefulError unless each host is a peer of some queue."""
+    everybody = [peer for queue in one.queues for peer in queue.peers]
+    for host in hosts:
+        address = config.resolve(host)
+        if not any(_is(peer, address) for peer in everybody):
+            known = ", ".join(_label(peer) for peer in everybody) or "none"
             text = f"no session with it (there are: {known}); without --peer all are set"
             raise CarefulError(errno.ENOENT, text, host)
-        found += [(host, int(peer["slot"])) for peer in matching]
-    return found
 
 
 def _is(peer: dict[str, Any], address: Address) -> bool:
@@ -112,9 +130,15 @@ def show(one: Session, hosts: Sequence[str], config: Config) -> list[Row]:
     Raises:
         CarefulError: a host is no peer, or the map cannot be read.
     """
-    named = _slots(one, hosts, config) if hosts else _everybody(one)
-    with maps.tune_map(one.instance.name) as entries:
-        return [Row(who, slot, tune_entry.read(entries, slot)) for who, slot in named]
+    _check(one, hosts, config)
+    rows = []
+    for queue in one.queues:
+        named = _slots(queue, hosts, config) if hosts else _everybody(queue)
+        if queue in one.others:  # new peers' are the same everywhere
+            named = [(who, slot) for who, slot in named if slot != DEFAULT_SLOT]
+        with maps.tune_map(queue.instance.name) as entries:
+            rows += [Row(who, slot, tune_entry.read(entries, slot)) for who, slot in named]
+    return rows
 
 
 def change(
@@ -125,10 +149,10 @@ def change(
     Raises:
         CarefulError: a host is no peer, or the map refuses.
     """
-    slots = [slot for _, slot in _slots(one, hosts, config)] if hosts else tune_entry.all_slots()
-    with (
-        tune_entry.one_writer(maps.PINS / one.instance.name),
-        maps.tune_map(one.instance.name) as map_,
-    ):
-        tune_entry.apply(map_, slots, settings)
+    _check(one, hosts, config)
+    for queue in one.queues:
+        named = [slot for _, slot in _slots(queue, hosts, config)]
+        name = queue.instance.name
+        with tune_entry.one_writer(maps.PINS / name), maps.tune_map(name) as map_:
+            tune_entry.apply(map_, named if hosts else tune_entry.all_slots(), settings)
     return show(one, hosts, config)

@@ -233,6 +233,7 @@ class Client:
         *,
         payload: bytes = b"",
         timeout_s: float = 10.0,
+        also: int = 0,
         **fields: Any,
     ) -> Answer:
         """Ask one question and wait for its answer.
@@ -242,6 +243,7 @@ class Client:
             what: what errors are about.
             payload: of the question.
             timeout_s: how long to wait, seconds.
+            also: a status that is no failure.
             **fields: of struct careful_ipc.
 
         Raises:
@@ -252,7 +254,7 @@ class Client:
         deadline = time.monotonic() + timeout_s
         while not answers:
             self._wait(max(0.0, deadline - time.monotonic()), write=False)
-        return answers[0].check(what)
+        return answers[0] if answers[0].status == also else answers[0].check(what)
 
     def info(self) -> Any:
         """What is in effect: a `struct careful_info` of the binding."""

@@ -108,6 +108,17 @@ def _programs(found: list[dict[str, Any]]) -> str:
     return table("", ["program", "process", *names], rows)
 
 
+def _queues(found: list[dict[str, Any]]) -> str:
+    """Where peers are spread over several queues."""
+    names = ["port", "pid", "rx_frames", "tx_frames"]
+    rows = [
+        (one["queue"], f"{one['peers']}/{one['peers_max']}", *(one[name] for name in names))
+        for one in found
+    ]
+    columns = ["queue", "peers", "port", "process", "received frames", "sent frames"]
+    return table("", columns, rows)
+
+
 def _sealed(found: list[dict[str, Any]]) -> list[str]:
     """Peers whose frames are sealed, and how."""
     return [
@@ -139,6 +150,8 @@ def status(found: dict[str, Any]) -> str:
     parts.append("\n" + _peers(found["peers"]) if found["peers"] else "  no peers")
     if found["programs"]:
         parts.append("\n" + _programs(found["programs"]))
+    if found["queues"]:
+        parts.append("\n" + _queues(found["queues"]))
     parts += _windows(found)
     parts += _sealed(found["peers"])
     if found["counters"]["device_program_detached"]:

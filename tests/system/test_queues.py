@@ -1,0 +1,121 @@
+"""Peers that are spread over several queues of an interface."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import Lab, MakeLab
+
+RUN, PINS = Path("/run/careful"), Path("/sys/fs/bpf/careful")
+DATA = os.urandom(3 << 20)
+
+
+def up(lab: Lab, host: str, tree: Path, *options: str) -> None:
+    lab.run(host, "carefulctl", "up", "eth1", "--export", f"{tree}:rw", "--insecure", *options)
+
+
+def status(lab: Lab, host: str) -> dict[str, Any]:
+    shown = lab.run(host, "carefulctl", "status", "eth1", "--json").stdout
+    found: dict[str, Any] = json.loads(shown)["instances"][0]
+    return found
+
+
+def places(found: dict[str, Any]) -> dict[str, int]:
+    """The queue of each peer that is up, by its address without a port."""
+    peers = (one for one in found["peers"] if one["state"] == "up")
+    return {one["address"]: one["queue"] for one in peers}
+
+
+def left(instance: str) -> list[str]:
+    found = [*RUN.glob(f"{instance}*"), *PINS.glob(f"{instance}*")]
+    return sorted(map(str, found))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "file").write_bytes(DATA)
+    return tmp_path
+
+
+def test_four_and_four__a_session_is_on_one_queue_of_both(make_lab: MakeLab, tree: Path) -> None:
+    lab = make_lab(queues=(4, 4))
+    for host in lab.hosts:
+        up(lab, host, tree, "--queues", "4", "--peers", "8")
+    for family in (4, 6):
+        target = tree / f"got{family}"
+        source = lab.address("h2", family)
+        source = f"[{source}]:file" if family == 6 else f"{source}:file"
+        lab.run("h1", "carefulctl", "get", source, target)
+        assert target.read_bytes() == DATA
+    here, there = status(lab, "h1"), status(lab, "h2")
+    ours, theirs = places(here), places(there)
+    # An address is a host: they have a queue each, and it is the same at both ends.
+    assert len(ours) == 2
+    assert len(set(ours.values())) == 2
+    assert sorted(ours.values()) == sorted(theirs.values())
+    assert here["peers_max"] == 8
+    assert [one["peers_max"] for one in here["queues"]] == [2] * 4
+    counted = [one["rx_frames"] for one in here["queues"]]
+    assert sum(counted) == here["counters"]["rx_frames"]
+    assert {k for k, frames in enumerate(counted) if frames} == set(ours.values())
+    assert not there["counters"]["lost_frames"]
+    assert not there["xdp_counters"]["pass_queue"]
+    # The other direction goes by the sessions that are there.
+    lab.run("h2", "carefulctl", "put", tree / "file", f"{lab.address('h1')}:put")
+    assert (tree / "put").read_bytes() == DATA
+    assert places(status(lab, "h2")) == theirs
+    one_peer = ["--peer", lab.address("h2"), "--fragment-bytes", "1024"]
+    lab.run("h1", "carefulctl", "tune", "set", "eth1", *one_peer)
+    shown = json.loads(lab.run("h1", "carefulctl", "tune", "show", "eth1", "--json").stdout)
+    assert len(shown["peers"]) == 1 + len(ours)
+    for host in lab.hosts:
+        lab.run(host, "carefulctl", "down", "eth1")
+        assert not left(lab.instance(host))
+
+
+def test_four_and_one__the_first_queue_serves(make_lab: MakeLab, tree: Path) -> None:
+    lab = make_lab(queues=(4, 1))
+    up(lab, "h1", tree, "--queues", "4")
+    up(lab, "h2", tree)
+    lab.run("h1", "carefulctl", "get", f"{lab.address('h2')}:file", tree / "one")
+    lab.run("h2", "carefulctl", "get", f"{lab.address('h1')}:file", tree / "two")
+    assert (tree / "one").read_bytes() == (tree / "two").read_bytes() == DATA
+    assert set(places(status(lab, "h1")).values()) == {0}
+    lab.run("h2", "carefulctl", "down", "eth1")
+    refused = lab.run("h2", "carefulctl", "up", "eth1", "--queues", "2", check=False)
+    assert refused.returncode
+    assert "at most 1 can be used" in refused.stderr
+
+
+@pytest.mark.parametrize("queue", [0, 2])
+def test_killed__all_end_and_the_next_up_clears(make_lab: MakeLab, tree: Path, queue: int) -> None:
+    lab = make_lab(queues=(4, 4))
+    up(lab, "h1", tree, "--queues", "4")
+    queues = status(lab, "h1")["queues"]
+    os.kill(queues[queue]["pid"], signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{one['pid']}/fd").exists() for one in queues):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert "carefuld died" in lab.run("h1", "carefulctl", "status", check=False).stderr
+    up(lab, "h1", tree, "--queues", "4")
+    assert len(status(lab, "h1")["queues"]) == 4
+    lab.run("h1", "carefulctl", "down", "eth1")
+    assert not left(lab.instance("h1"))
+
+
+def test_generic__is_refused(make_lab: MakeLab, tree: Path) -> None:
+    """Its frames would come to another queue than that by which they left."""
+    lab = make_lab(queues=(2, 2))
+    done = lab.run(
+        "h1", "carefulctl", "up", "eth1", "--queues", "2", "--xdp", "generic", check=False
+    )
+    assert done.returncode
+    assert "take native XDP" in done.stderr
+    assert not left(lab.instance("h1"))
