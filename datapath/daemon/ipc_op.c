@@ -19,6 +19,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/ipc_private.h"
+#include "service/also.h"
 #include "service/block.h"
 
 /* Files whose blocks can be named by offset. Others could hold the ring's workers
@@ -55,6 +56,8 @@ static void file_add(struct ipc_client *client, struct ipc_op *op, int passed)
 		client->files[i].fd = fcntl(passed, F_DUPFD_CLOEXEC, 3);
 		rc = client->files[i].fd < 0 ? -errno : 0;
 	}
+	if (!rc)
+		engine_keep_file(client->ipc->instance, client->files[i].fd);
 	head.file = i;
 	ipc_answer(op, rc, &head, NULL, 0);
 }
@@ -77,10 +80,12 @@ int ipc_file_use(struct ipc_client *client, uint32_t index)
 	return file->fd;
 }
 
-static void close_file(struct ipc_file *file)
+static void close_file(struct ipc_client *client, struct ipc_file *file)
 {
 	struct ipc_op *remover = file->remover;
 
+	if (client->ipc->instance)
+		engine_lose_file(client->ipc->instance, file->fd);
 	close(file->fd);
 	file->fd = -1;
 	file->remover = NULL;
@@ -98,7 +103,7 @@ static void file_remove(struct ipc_client *client, struct ipc_op *op, uint32_t i
 	}
 	file->remover = op;
 	if (!file->users)
-		close_file(file);
+		close_file(client, file);
 }
 
 void ipc_file_unuse(struct ipc_client *client, uint32_t index)
@@ -107,7 +112,7 @@ void ipc_file_unuse(struct ipc_client *client, uint32_t index)
 
 	assert(file->users);
 	if (!--file->users && file->remover)
-		close_file(file);
+		close_file(client, file);
 }
 
 /* Of a client that has gone, and its operations too. */
@@ -116,7 +121,7 @@ void ipc_close_files(struct ipc_client *client)
 	for (uint32_t i = 0; i < CAREFUL_IPC_FILES; i++) {
 		assert(!client->files[i].users);
 		if (client->files[i].fd >= 0)
-			close_file(&client->files[i]);
+			close_file(client, &client->files[i]);
 	}
 }
 

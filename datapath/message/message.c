@@ -36,6 +36,7 @@ static int init_ins(struct message_state *state, uint32_t copies)
 		struct message_in *in = &state->ins[i];
 
 		in->state = state;
+		in->io.iov = in->iov;
 		state->ins_free[state->ins_free_count++] = in;
 		in->hash = XXH3_createState();
 		if (!in->hash)
@@ -61,15 +62,23 @@ static int init_copies(struct message_state *state, uint32_t n)
 
 static int init_outs(struct message_state *state, uint32_t n)
 {
+	uint32_t frames = state->link->queue->tx_chunks;
+
 	state->outs = calloc(n, sizeof(*state->outs));
 	state->outs_free = calloc(n, sizeof(struct message_out *));
-	if (!state->outs || !state->outs_free)
+	state->frames = calloc(frames, sizeof(*state->frames));
+	if (!state->outs || !state->outs_free || !state->frames)
 		return -ENOMEM;
+	for (uint32_t i = frames; i-- > 0;) {
+		state->frames[i].next = state->frames_free;
+		state->frames_free = &state->frames[i];
+	}
 	share_init(&state->outs_share, n, state->link->peers_max);
 	for (uint32_t i = 0; i < n; i++) {
 		state->outs[i].hash = XXH3_createState();
 		if (!state->outs[i].hash)
 			return -ENOMEM;
+		state->outs[i].io.iov = state->outs[i].iov;
 		state->outs_free[i] = &state->outs[i];
 	}
 	return 0;
@@ -115,6 +124,7 @@ void message_deinit(struct message_state *state)
 	free(state->copies_free);
 	free(state->outs);
 	free(state->outs_free);
+	free(state->frames);
 	free(state->peers);
 	free(state->parked);
 	free(state->parked_free);

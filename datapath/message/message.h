@@ -17,10 +17,13 @@
 enum {
 	MESSAGE_SLOTS = 16, /* bulk messages under way from one peer to another */
 	MESSAGE_SLOT_WAITING = 0xff,
-	/* Frames that are filled at a time: a read has room for another, however it is cut. */
-	MESSAGE_BATCH = STORAGE_IO_SEGMENTS - DEVICE_SEGMENTS_MAX,
+	/* Buffers that are filled at a time: a read has room for another frame, however it is cut. */
+	MESSAGE_BATCH = STORAGE_READ_SEGMENTS - DEVICE_SEGMENTS_MAX,
 	MESSAGE_AM_BYTES = sizeof(struct careful_am),
 	MESSAGE_COPY_BYTES = 64 << 10, /* of one of the places for what a disk does not take */
+	/* Of a fragment for a file, up to which it is copied behind others rather than held: that
+	 * is no dearer, and a write of many has one piece, not one for each. */
+	MESSAGE_SMALL_BYTES = 1024,
 };
 
 /* A small message that could not leave at once; its body, which begins with careful_am, follows. */
@@ -30,6 +33,13 @@ struct message_small {
 	uint64_t epoch;
 	uint32_t bytes;
 	uint8_t body[];
+};
+
+/* A frame that waits for hostTx, is being filled, or is filled; it has send buffers. */
+struct message_frame {
+	struct message_frame *next;
+	struct link_txframe tx;
+	struct link_send_args args;
 };
 
 /* A bulk message being sent. */
@@ -55,13 +65,13 @@ struct message_out {
 	XXH64_hash_t digest;
 	XXH3_state_t *hash;
 
-	/* Frames that wait for hostTx, are being filled by io, or are filled. */
+	/* In their order; @filled_off, @filled_count: of those that hostTx took last. */
 	struct sink host_tx;
-	struct link_txframe frames[MESSAGE_BATCH];
-	struct link_send_args args[MESSAGE_BATCH];
-	uint32_t frame_first, frame_count;
+	struct message_frame *frames, **frames_tail;
+	uint32_t filled_off, filled_count;
 	uint64_t began_ns; /* of the hostTx that filled them; 0: not traced, or told of */
 	struct storage_io io;
+	struct iovec iov[STORAGE_READ_SEGMENTS]; /* of io */
 };
 
 /*
@@ -135,6 +145,7 @@ struct message_in {
 	uint64_t began_ns; /* of that, its store; 0: not traced */
 	struct message_stamps stamps;
 	struct storage_io io;
+	struct iovec iov[STORAGE_IO_SEGMENTS]; /* of io */
 };
 
 struct message_state {
@@ -142,6 +153,7 @@ struct message_state {
 	struct storage *storage;
 	struct message_out *outs;
 	struct message_out **outs_free;
+	struct message_frame *frames, *frames_free; /* one for each send buffer */
 	struct share outs_share;
 	struct message_in *ins;
 	struct message_in **ins_free;

@@ -38,7 +38,8 @@ struct message_out *message_out_get(struct message_state *state, struct link_pee
 	hash = out->hash;
 	memset(out, 0, offsetof(struct message_out, frames));
 	out->hash = hash;
-	out->frame_first = out->frame_count = 0;
+	out->frames = NULL;
+	out->frames_tail = &out->frames;
 	out->host_tx = (struct sink){ 0 };
 	out->io.kind = STORAGE_UNKNOWN;
 	out->peer = peer;
@@ -117,11 +118,11 @@ static void wait(struct message_out *out)
 	out->waited = out->waited || link_is_open(out->peer);
 }
 
-/* Takes send buffers for one more fragment and lays out everything but its payload. */
-static bool build(struct message_state *state, struct message_out *out)
+/* Takes send buffers for one more fragment and lays out everything but its payload; NULL:
+ * there is no room. */
+static const struct message_frame *build(struct message_state *state, struct message_out *out)
 {
-	uint32_t i = out->frame_first + out->frame_count;
-	struct link_txframe *frame = &out->frames[i];
+	struct message_frame *frame = state->frames_free;
 	uint8_t flags = CAREFUL_F_BULK;
 	struct plan_cursor before = out->plan;
 	bool grown;
@@ -139,13 +140,17 @@ static bool build(struct message_state *state, struct message_out *out)
 		if (out->digest_wanted)
 			body += CAREFUL_DIGEST_BYTES;
 	}
-	if (!link_tx_build(out->peer, body, frame)) {
+	if (!frame || !link_tx_build(out->peer, body, &frame->tx)) {
 		out->plan = before;
-		return false;
+		return NULL;
 	}
+	state->frames_free = frame->next;
+	frame->next = NULL;
+	*out->frames_tail = frame;
+	out->frames_tail = &frame->next;
 	if (flags & CAREFUL_F_FIRST)
-		link_tx_write(frame, 0, &out->am, MESSAGE_AM_BYTES);
-	out->args[i] = (struct link_send_args){
+		link_tx_write(&frame->tx, 0, &out->am, MESSAGE_AM_BYTES);
+	frame->args = (struct link_send_args){
 		.type = CAREFUL_DATA,
 		.flags = flags,
 		.msg_id = out->id,
@@ -158,8 +163,19 @@ static bool build(struct message_state *state, struct message_out *out)
 		link_count(state->link, CAREFUL_C_TX_GROWN);
 	out->started = true;
 	out->built += bytes;
-	out->frame_count++;
-	return true;
+	return frame;
+}
+
+/* Takes the first frame out, whose send buffers are not the message's any more. */
+static void drop_first(struct message_state *state, struct message_out *out)
+{
+	struct message_frame *frame = out->frames;
+
+	out->frames = frame->next;
+	if (!out->frames)
+		out->frames_tail = &out->frames;
+	frame->next = state->frames_free;
+	state->frames_free = frame;
 }
 
 static uint32_t payload_at(const struct link_send_args *args)
@@ -168,10 +184,10 @@ static uint32_t payload_at(const struct link_send_args *args)
 }
 
 /* The payload of a frame is in place: hash it, and end the message if it is the last. */
-static void seal(struct message_out *out, uint32_t i)
+static void seal(struct message_out *out, struct message_frame *filled)
 {
-	struct link_txframe *frame = &out->frames[i];
-	const struct link_send_args *args = &out->args[i];
+	struct link_txframe *frame = &filled->tx;
+	const struct link_send_args *args = &filled->args;
 	struct iovec iov[DEVICE_SEGMENTS_MAX];
 	uint32_t n;
 
@@ -191,18 +207,16 @@ static void seal(struct message_out *out, uint32_t i)
 
 TRACE_COLD static void traced(struct message_out *out, uint32_t flags)
 {
-	uint32_t from = out->args[0].frag_off;
-
 	trace_end((struct careful_trace){
 		.stage = CAREFUL_STAGE_HOST_TX,
 		.begin_ns = out->began_ns,
 		.flags = flags,
-		.bytes = out->built - from,
-		.frames = out->frame_first + out->frame_count,
+		.bytes = out->built - out->filled_off,
+		.frames = out->filled_count,
 		.peer = out->peer->slot,
-		.seq = out->frame_count ? 0 : link_seq_last(out->peer),
+		.seq = out->frames ? 0 : link_seq_last(out->peer),
 		.msg_id = out->id,
-		.frag_off = from,
+		.frag_off = out->filled_off,
 	});
 	out->began_ns = 0;
 }
@@ -218,16 +232,16 @@ static void filled(struct message_out *out, uint32_t flags)
 static void host_tx_done(struct message_out *out)
 {
 	sink_idle(&out->host_tx);
-	for (uint32_t i = 0; !out->error && i < out->frame_count; i++)
-		seal(out, i);
+	for (struct message_frame *frame = out->frames; frame && !out->error; frame = frame->next)
+		seal(out, frame);
 }
 
 static void copy(struct message_out *out)
 {
-	for (uint32_t i = 0; i < out->frame_count; i++) {
-		const struct link_send_args *args = &out->args[i];
+	for (struct message_frame *frame = out->frames; frame; frame = frame->next) {
+		const struct link_send_args *args = &frame->args;
 
-		link_tx_write(&out->frames[i], payload_at(args),
+		link_tx_write(&frame->tx, payload_at(args),
 			      (const uint8_t *)out->source.base + args->frag_off, args->frag_bytes);
 	}
 }
@@ -256,13 +270,13 @@ static void start_read(struct message_state *state, struct message_out *out, uin
 	uint32_t n = 0;
 	int rc;
 
-	for (uint32_t i = 0; i < out->frame_count; i++)
-		n += link_tx_iov(&out->frames[i], payload_at(&out->args[i]),
-				 out->args[i].frag_bytes, out->io.iov + n);
+	for (const struct message_frame *frame = out->frames; frame; frame = frame->next)
+		n += link_tx_iov(&frame->tx, payload_at(&frame->args), frame->args.frag_bytes,
+				 out->iov + n);
 	out->io.fd = out->source.fd;
 	out->io.write = false;
 	out->io.iov_count = (uint16_t)n;
-	out->io.offset = out->source.offset + out->args[0].frag_off;
+	out->io.offset = out->source.offset + out->filled_off;
 	out->io.bytes = bytes;
 	out->io.done = on_read;
 	out->io.result = 0;
@@ -281,21 +295,22 @@ static bool lay_out(struct message_state *state, struct message_out *out)
 	const uint32_t *minpulse = out->plan.settings.minpulse_bytes;
 	uint32_t pulse = minpulse[CAREFUL_SINK_HOST_TX];
 	uint32_t segments = 0;
+	const struct message_frame *frame;
 
 	/* A read is a system call: of a file no less than netTx waits for. */
 	if (!out->source.base && pulse < minpulse[CAREFUL_SINK_NET_TX])
 		pulse = minpulse[CAREFUL_SINK_NET_TX];
-	out->frame_first = out->frame_count = 0;
+	out->filled_off = out->built;
+	out->filled_count = 0;
 	while ((out->built < out->bytes || !out->started) && segments < MESSAGE_BATCH &&
-	       build(state, out)) {
-		const uint32_t i = out->frame_count - 1;
-
-		segments += out->frames[i].segments;
-		sink_add(&out->host_tx, out->args[i].frag_bytes);
+	       (frame = build(state, out))) {
+		segments += frame->tx.segments;
+		out->filled_count++;
+		sink_add(&out->host_tx, frame->args.frag_bytes);
 		if (sink_due(&out->host_tx, pulse, false))
 			break;
 	}
-	return out->frame_count;
+	return out->filled_count;
 }
 
 /* hostTx: one read, or one batch of copies; false: there is no room for a frame. */
@@ -318,21 +333,22 @@ static bool host_tx(struct message_state *state, struct message_out *out)
 	return true;
 }
 
-static void drop_frames(struct message_out *out)
+static void drop_frames(struct message_state *state, struct message_out *out)
 {
-	for (uint32_t i = 0; i < out->frame_count; i++)
-		link_tx_put(&out->frames[out->frame_first + i]);
-	out->frame_count = 0;
+	while (out->frames) {
+		link_tx_put(&out->frames->tx);
+		drop_first(state, out);
+	}
 }
 
 /* The frames that were built are not sent: the message stands where they began. */
-static void unbuild(struct message_out *out)
+static void unbuild(struct message_state *state, struct message_out *out)
 {
-	if (!out->frame_count)
+	if (!out->frames)
 		return;
-	out->built = out->args[out->frame_first].frag_off;
-	out->started = !(out->args[out->frame_first].flags & CAREFUL_F_FIRST);
-	drop_frames(out);
+	out->built = out->frames->args.frag_off;
+	out->started = !(out->frames->args.flags & CAREFUL_F_FIRST);
+	drop_frames(state, out);
 }
 
 /* So much more of the message has left, or will not: what is left is asked room for. */
@@ -386,22 +402,21 @@ static void send_ready(struct message_state *state, struct message_out *out)
 {
 	struct link *link = state->link;
 
-	if (!out->frame_count)
-		return;
-	while (out->frame_count) {
-		uint32_t i = out->frame_first;
+	struct message_frame *frame;
 
-		if (!link_may_send(out->peer, out->frames[i].body_total)) {
+	if (!out->frames)
+		return;
+	while ((frame = out->frames)) {
+		if (!link_may_send(out->peer, frame->tx.body_total)) {
 			wait(out);
 			break;
 		}
-		leave(&state->peers[out->peer->slot], out, out->args[i].frag_bytes);
-		link_send(&out->frames[i], &out->args[i]);
+		leave(&state->peers[out->peer->slot], out, frame->args.frag_bytes);
+		link_send(&frame->tx, &frame->args);
 		/* Before the pulse, so that the same kick takes both. */
-		if (out->question && out->args[i].flags & CAREFUL_F_LAST)
+		if (out->question && frame->args.flags & CAREFUL_F_LAST)
 			out->asked = message_ask(out->peer, out->question);
-		out->frame_first++;
-		out->frame_count--;
+		drop_first(state, out);
 	}
 	filled(out, 0);
 	if (sink_due(&link->net_tx, out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX], false))
@@ -414,11 +429,11 @@ static bool advance(struct message_state *state, struct message_out *out, bool m
 {
 	while (!out->host_tx.busy) {
 		if (out->error) {
-			unbuild(out);
+			unbuild(state, out);
 			return send_abort(state, out);
 		}
 		send_ready(state, out);
-		if (out->frame_count)
+		if (out->frames)
 			return false;
 		if (out->started && out->built == out->bytes)
 			return true;
@@ -452,7 +467,7 @@ void message_pump(struct message_state *state, struct link_peer *peer)
 		if (stale) {
 			over = !out->host_tx.busy;
 			if (over)
-				drop_frames(out);
+				drop_frames(state, out);
 		} else if ((more || out->started) && take_slot(mp, out)) {
 			over = advance(state, out, more);
 		}

@@ -115,12 +115,15 @@ static bool may_copy(const struct message_in *in, uint32_t bytes)
 	       share_may(&in->state->copies_share, peer_of(in)->copies);
 }
 
-/* Copies a frame that would wait for a disk beyond the share; false: it is to be held. */
+/* Copies a frame that would wait for a disk beyond the share, or one of few bytes, which a write
+ * takes with others in one piece, but a whole message; false: it is to be held. */
 bool message_part_copy(struct message_in *in, const struct iovec *iov, uint32_t n, uint32_t bytes)
 {
 	struct message_part *part = last_waiting(in);
+	bool beyond = in->stage.busy && link_holds_share(in->peer, peer_of(in)->at_disks);
+	bool small = bytes <= MESSAGE_SMALL_BYTES && bytes < in->bytes;
 
-	if (!in->stage.busy || in->sink.base || !link_holds_share(in->peer, peer_of(in)->at_disks))
+	if (in->sink.base || (!beyond && !small))
 		return false;
 	if (!part || part->room < bytes) {
 		if (!may_copy(in, bytes))
@@ -130,7 +133,8 @@ bool message_part_copy(struct message_in *in, const struct iovec *iov, uint32_t 
 		add(in, part);
 	}
 	copy_behind(part, iov, n);
-	link_count(in->state->link, CAREFUL_C_COPIED_OUT);
+	if (beyond)
+		link_count(in->state->link, CAREFUL_C_COPIED_OUT);
 	return true;
 }
 
@@ -215,7 +219,7 @@ uint32_t message_parts_write(struct message_in *in)
 		if (n + part->pieces > STORAGE_IO_SEGMENTS)
 			break;
 		for (uint32_t i = 0; i < part->pieces; i++, n++) {
-			in->io.iov[n] = part->iov[i];
+			in->iov[n] = part->iov[i];
 			in->io.bytes += part->iov[i].iov_len;
 		}
 		in->writing_parts++;

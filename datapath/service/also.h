@@ -20,4 +20,8 @@ void engine_refuse_store(struct careful *c, int error);
 /* No peer begins anything at the region any more. careful_region_remove() is due yet. */
 void engine_revoke_region(struct careful *c, uint32_t key);
 
+/* The descriptor is the same file until engine_lose_file(), which comes before it is closed. */
+void engine_keep_file(struct careful *c, int fd);
+void engine_lose_file(struct careful *c, int fd);
+
 #endif /* SERVICE_ALSO_H */

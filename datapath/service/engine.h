@@ -119,6 +119,7 @@ struct careful {
 		__be32 frag_off; /* of the ping */
 		struct careful_ping_answer answer;
 		struct storage_io io;
+		struct iovec iov; /* of io */
 	} * pings;
 	int scratch_fd; /* -1: none */
 

@@ -141,6 +141,9 @@ static int set_up(struct careful *c, struct careful_error *error)
 
 	if (rc)
 		return rc;
+	storage_memory(c->storage, c->queue->umem,
+		       (uint64_t)(c->queue->rx_chunks + c->queue->tx_chunks) *
+			       c->queue->chunk_bytes);
 	rc = message_init(&c->messages, &c->link, c->storage, &c->limits.messages);
 	if (!rc)
 		rc = allocate(c);
@@ -380,6 +383,9 @@ int careful_info(struct careful *c, struct careful_info *info)
 	info->device.mtu = c->port->mtu;
 	info->device.frame_bytes = queue_frame_bytes(c->queue);
 	link_info(&c->link, info);
+	info->counters[CAREFUL_C_FILE_OPS] = c->storage->ops_count;
+	info->counters[CAREFUL_C_FILE_CALLS] = c->storage->calls;
+	info->counters[CAREFUL_C_FILE_REGISTERED] = c->storage->registered;
 	c->queue->ops->statistics(c->queue, &info->statistics);
 	return 0;
 }

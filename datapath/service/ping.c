@@ -106,8 +106,9 @@ static void store(struct careful *c, struct ping_slot *slot, struct link_rxframe
 		.iov_count = 1,
 		.bytes = frame->body_bytes,
 		.done = on_written,
-		.iov = { { (void *)frame->body, frame->body_bytes } },
+		.iov = &slot->iov,
 	};
+	slot->iov = (struct iovec){ (void *)frame->body, frame->body_bytes };
 	rc = c->storage->ops->submit(c->storage, &slot->io);
 	if (rc == 0)
 		return;

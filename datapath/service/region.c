@@ -32,6 +32,8 @@ int careful_region_add(struct careful *c, const struct careful_region *region, u
 		slot->region = *region;
 		slot->read_bytes = slot->written_bytes = 0;
 		claim(c, slot, 1);
+		if (!region->span.base)
+			storage_keep(c->storage, region->span.fd);
 		slot->key = (slot->generation | 1) * c->limits.regions + i;
 		if (slot->key < c->limits.regions)
 			slot->key += c->limits.regions;
@@ -68,6 +70,8 @@ int careful_region_remove(struct careful *c, uint32_t key)
 	if (region->uses)
 		return -EBUSY;
 	claim(c, region, -1);
+	if (!region->region.span.base)
+		storage_lose(c->storage, region->region.span.fd);
 	region->key = 0;
 	return 0;
 }
@@ -78,6 +82,16 @@ void engine_revoke_region(struct careful *c, uint32_t key)
 
 	if (region)
 		region->region.access = 0;
+}
+
+void engine_keep_file(struct careful *c, int fd)
+{
+	storage_keep(c->storage, fd);
+}
+
+void engine_lose_file(struct careful *c, int fd)
+{
+	storage_lose(c->storage, fd);
 }
 
 /* Whether the peer may do that, and where it is. Returns 0 or a positive errno. */

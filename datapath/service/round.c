@@ -32,6 +32,9 @@ void round_send(struct careful *c)
 	link_updates(&c->link);
 	if (c->link.trains)
 		link_trains_send(&c->link);
+	/* Before the kick, so that files are read and written while frames leave. */
+	if (c->storage->ops->pending(c->storage))
+		storage_flush(c->storage);
 	link_kick(&c->link);
 }
 

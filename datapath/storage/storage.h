@@ -13,7 +13,8 @@
 #include <sys/uio.h>
 
 enum {
-	STORAGE_IO_SEGMENTS = 64,
+	STORAGE_IO_SEGMENTS = 64, /* of a write */
+	STORAGE_READ_SEGMENTS = 512, /* of a read; the kernel takes 1024 */
 	URING_DEPTH_MAX = 32767, /* the kernel's limit, and one for the end */
 };
 
@@ -41,17 +42,31 @@ struct storage_io {
 	int64_t result;
 	void (*done)(struct storage_io *io);
 	struct storage_io *next; /* storage's own */
-	struct iovec iov[STORAGE_IO_SEGMENTS];
+	struct iovec *iov; /* the caller's; as it was, when it is done */
 };
 
+/*
+ * @ops_count:   operations that were begun
+ * @calls:       system calls made for them
+ * @registered:  handed to the kernel with a registered file, or registered memory
+ */
 struct storage {
 	const struct storage_ops *ops;
+	uint64_t ops_count, calls, registered;
 };
 
 struct storage_ops {
 	/* 1: done at once, result is set, done() is not called. 0: done() will be
 	 * called. -EAGAIN: too many under way. */
 	int (*submit)(struct storage *storage, struct storage_io *io);
+	/* Hands over what submit() collected; at the end of a round, and before one waits. */
+	void (*flush)(struct storage *storage);
+	/* The descriptor stays what it is until lose(), which comes before it is closed, and
+	 * while nothing is under way on it. */
+	void (*keep)(struct storage *storage, int fd);
+	void (*lose)(struct storage *storage, int fd);
+	/* What is written comes from there as a rule; said once. */
+	void (*memory)(struct storage *storage, void *base, uint64_t bytes);
 	/* Whether submit() of that operation, of which fd, write and kind are set, may not be
 	 * done at once. */
 	bool (*waits)(struct storage *storage, struct storage_io *io);
@@ -62,6 +77,31 @@ struct storage_ops {
 	uint32_t (*pending)(struct storage *storage);
 	void (*close)(struct storage *storage);
 };
+
+/* What a storage need not have: it is NULL where there is nothing to do. */
+static inline void storage_flush(struct storage *storage)
+{
+	if (storage->ops->flush)
+		storage->ops->flush(storage);
+}
+
+static inline void storage_keep(struct storage *storage, int fd)
+{
+	if (fd >= 0 && storage->ops->keep)
+		storage->ops->keep(storage, fd);
+}
+
+static inline void storage_lose(struct storage *storage, int fd)
+{
+	if (fd >= 0 && storage->ops->lose)
+		storage->ops->lose(storage, fd);
+}
+
+static inline void storage_memory(struct storage *storage, void *base, uint64_t bytes)
+{
+	if (storage->ops->memory)
+		storage->ops->memory(storage, base, bytes);
+}
 
 /* io_uring, with `depth` operations under way at most. A cached read and a write
  * to memory-backed files finish within submit(). */

@@ -2,16 +2,16 @@
 /*
  * storage.h with liburing. What memory holds (the page cache, tmpfs) is copied
  * within submit(), since the copy is the work; what has to wait for a device
- * goes through the ring. No other file of the engine includes liburing. Calls nobody.
+ * goes through the ring: collected, and handed over by flush() with one system call.
+ * No other file of the engine includes liburing. Calls op.c.
  *
- * Files and memory are not registered. tools/bench/uring measures that, one vectored
- * operation a submission, as here (of 831 submissions 820 held one): CPU time beside
- * the plain way, 40 rounds in turns, ext4, Linux 6.18. A registered file: 0.93 to
- * 1.02 of a read, 0.98 to 1.01 of a write. Registered buffers, by READV_FIXED and
- * WRITEV_FIXED (Linux 6.15): 1.04 to 1.47 of a read, for frames are many short pieces;
- * 0.84 of a write of 16 frames, 0.90 of one. That write alone gains, on kernels that
- * Debian 12 and 13 do not have, and only where the whole of UMEM is pinned once more;
- * READ_FIXED and WRITE_FIXED, which all kernels have, move one frame an operation.
+ * Descriptors of which it is said that they stay (keep()) are registered when the ring
+ * has the second operation on one; a single one would pay for it and not gain. Memory that
+ * is told of is registered for writes, by WRITEV_FIXED (Linux 6.15), or where one piece is
+ * written, by WRITE_FIXED. tools/bench/uring measures both beside the plain way (CPU time,
+ * 40 rounds in turns, ext4, Linux 6.18): a registered file 0.93 to 1.02 of a read, 0.98 to
+ * 1.01 of a write; registered buffers 0.84 of a write of 16 frames, 0.90 of one; but 1.04 to
+ * 1.47 of a read, for frames are many short pieces: reads take the plain way.
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,31 +21,37 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "storage/op.h"
 #include "storage/storage.h"
 
 enum {
 	HINTS = 256,
 	WORKERS = 64, /* of the kernel's, for regular files */
+	KEPT = 1024, /* descriptors below it can be registered, each at its own number */
+	REGISTER_AT = 2, /* operations of the ring on one */
+	WRITEV_FIXED = 61, /* liburing 2.3 does not name it */
 };
 
 /*
- * An operation in the ring.
+ * A descriptor that stays what it is.
  *
- * @moved:    bytes moved so far
- * @segment:  the segment that the next byte belongs to
- * @whole:    what that segment was before it was shortened to what is left of it
+ * @keepers:  who said so; 0: nobody
+ * @kind:     enum storage_kind
+ * @ops:      that the ring had on it, up to REGISTER_AT
  */
-struct op {
-	struct storage_io *io;
-	struct op *next;
-	uint64_t moved;
-	uint32_t segment;
-	struct iovec whole;
+struct kept {
+	uint32_t keepers;
+	uint8_t kind;
+	uint8_t ops;
+	bool registered;
 };
 
 /*
- * @hints: 1 where the descriptor (modulo HINTS) was last seen to be memory. Only
- *         chooses what is tried first: numbers are used again for other files.
+ * @hints:     1 where the descriptor (modulo HINTS) was last seen to be memory. Only
+ *             chooses what is tried first: numbers are used again for other files.
+ * @memory:    that is registered; of no length: none is
+ * @vectored:  several pieces of it can be written as one operation
+ * @files:     there is room for registered files
  */
 struct uring {
 	struct storage storage;
@@ -54,136 +60,137 @@ struct uring {
 	uint32_t depth;
 	uint32_t pending;
 	pid_t owner;
+	struct iovec memory;
+	bool vectored;
+	bool files;
 	uint8_t hints[HINTS];
+	struct kept kept[KEPT];
 	struct op ops[];
 };
 
-static void op_begin(struct op *op, struct storage_io *io)
+static struct kept *kept_of(struct uring *u, int fd)
 {
-	op->io = io;
-	op->moved = 0;
-	op->segment = 0;
-	op->whole = io->iov[0];
-}
+	struct kept *kept = fd >= 0 && fd < KEPT ? &u->kept[fd] : NULL;
 
-/* Makes iov[segment] describe what is left of it after `bytes` more were moved. */
-static void op_advance(struct op *op, uint64_t bytes)
-{
-	struct storage_io *io = op->io;
-
-	assert(bytes <= io->bytes - op->moved);
-	op->moved += bytes;
-	while (bytes && bytes >= io->iov[op->segment].iov_len) {
-		bytes -= io->iov[op->segment].iov_len;
-		io->iov[op->segment] = op->whole;
-		op->segment++;
-		if (op->segment < io->iov_count)
-			op->whole = io->iov[op->segment];
-	}
-	if (bytes) {
-		struct iovec *iov = &io->iov[op->segment];
-
-		iov->iov_base = (char *)iov->iov_base + bytes;
-		iov->iov_len -= bytes;
-	}
-}
-
-static void op_end(struct op *op, int64_t result)
-{
-	if (op->segment < op->io->iov_count)
-		op->io->iov[op->segment] = op->whole;
-	op->io->result = result;
+	return kept && kept->keepers ? kept : NULL;
 }
 
 /*
  * Whether the file is memory itself: seals exist on tmpfs, memfd and hugetlbfs
  * alone, and asking for them never waits, as fstatfs() of a network file system
- * may. ramfs has none and takes the slower path.
+ * may. ramfs has none and takes the slower path. Asked once of a message, or of a
+ * descriptor that stays.
  */
-static bool is_memory(struct storage_io *io)
+static bool is_memory(struct uring *u, struct storage_io *io)
 {
-	if (io->kind == STORAGE_UNKNOWN)
+	struct kept *kept = io->kind == STORAGE_UNKNOWN ? kept_of(u, io->fd) : NULL;
+
+	if (kept)
+		io->kind = kept->kind;
+	if (io->kind == STORAGE_UNKNOWN) {
 		io->kind = fcntl(io->fd, F_GET_SEALS) >= 0 ? STORAGE_MEMORY : STORAGE_OTHER;
+		u->storage.calls++;
+	}
+	if (kept)
+		kept->kind = io->kind;
 	return io->kind == STORAGE_MEMORY;
 }
 
-/*
- * Moves all that is left by blocking calls (flags 0) or what needs no waiting
- * (RWF_NOWAIT). 1: the operation has ended; 0: it would have to wait; -EOPNOTSUPP:
- * the file does not do RWF_NOWAIT.
- */
-static int op_inline(struct op *op, int flags)
-{
-	struct storage_io *io = op->io;
-
-	while (op->moved < io->bytes) {
-		const struct iovec *iov = io->iov + op->segment;
-		int count = io->iov_count - (int)op->segment;
-		off_t offset = (off_t)(io->offset + op->moved);
-		ssize_t n = io->write ? pwritev2(io->fd, iov, count, offset, flags) :
-					preadv2(io->fd, iov, count, offset, flags);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN && flags)
-			return 0;
-		if (n < 0 && errno == EOPNOTSUPP && flags)
-			return -EOPNOTSUPP;
-		if (n <= 0 && !(n == 0 && !io->write)) {
-			op_end(op, n < 0 ? -errno : -EIO);
-			return 1;
-		}
-		if (n == 0) /* the file's end */
-			break;
-		op_advance(op, (uint64_t)n);
-	}
-	op_end(op, (int64_t)op->moved);
-	return 1;
-}
-
-/* As op_inline(), by whichever way this file allows. */
-static int op_try(struct uring *u, struct op *op)
+/* Moves what can be moved now, by whichever way this file allows; as op_inline(). */
+static int try_now(struct uring *u, struct op *op)
 {
 	uint8_t *hint = &u->hints[(unsigned int)op->io->fd % HINTS];
 
 	if (op->io->write || *hint) {
-		*hint = is_memory(op->io);
+		*hint = is_memory(u, op->io);
 		if (*hint)
-			return op_inline(op, 0);
+			return op_inline(op, 0, &u->storage.calls);
 		/* A buffered write may wait for the device's write-back. */
 		if (op->io->write)
 			return 0;
 	}
-	int rc = op_inline(op, RWF_NOWAIT);
+	int rc = op_inline(op, RWF_NOWAIT, &u->storage.calls);
 
 	if (rc != -EOPNOTSUPP)
 		return rc;
-	*hint = is_memory(op->io);
-	return *hint ? op_inline(op, 0) : 0;
+	*hint = is_memory(u, op->io);
+	return *hint ? op_inline(op, 0, &u->storage.calls) : 0;
 }
 
-/* Queues what is left of op and hands it to the kernel. */
+/* Whether the ring knows the descriptor by its number; from its second operation on. */
+static bool is_registered(struct uring *u, int fd)
+{
+	struct kept *kept = kept_of(u, fd);
+
+	if (!kept || !u->files)
+		return false;
+	if (kept->ops < REGISTER_AT && ++kept->ops == REGISTER_AT) {
+		kept->registered =
+			io_uring_register_files_update(&u->ring, (unsigned int)fd, &fd, 1) == 1;
+		u->storage.calls++;
+	}
+	return kept->registered;
+}
+
+/* Whether so many pieces can be written from registered memory, as one operation. */
+static bool is_in_memory(const struct uring *u, const struct iovec *iov, unsigned int count)
+{
+	const char *begin = u->memory.iov_base, *end = begin + u->memory.iov_len;
+
+	if (!u->memory.iov_len || (count > 1 && !u->vectored))
+		return false;
+	for (unsigned int i = 0; i < count; i++) {
+		const char *at = iov[i].iov_base;
+
+		if (at < begin || at >= end || iov[i].iov_len > (size_t)(end - at))
+			return false;
+	}
+	return true;
+}
+
+/* Puts op among those that flush() hands to the kernel. */
 static void op_queue(struct uring *u, struct op *op)
 {
 	struct storage_io *io = op->io;
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
+	struct iovec *iov = io->iov + op->segment;
 	unsigned int count = io->iov_count - op->segment;
-	int rc;
+	uint64_t offset = io->offset + op->moved;
+	bool fixed = io->write && is_in_memory(u, iov, count);
 
 	/* Each op has at most one entry, and there are as many entries as ops. */
 	assert(sqe);
-	if (io->write)
-		io_uring_prep_writev(sqe, io->fd, io->iov + op->segment, count,
-				     io->offset + op->moved);
+	if (!io->write)
+		io_uring_prep_readv(sqe, io->fd, iov, count, offset);
+	else if (fixed && count == 1)
+		io_uring_prep_write_fixed(sqe, io->fd, iov->iov_base, (unsigned int)iov->iov_len,
+					  offset, 0);
 	else
-		io_uring_prep_readv(sqe, io->fd, io->iov + op->segment, count,
-				    io->offset + op->moved);
+		io_uring_prep_writev(sqe, io->fd, iov, count, offset);
+	if (fixed && count > 1)
+		sqe->opcode = WRITEV_FIXED;
+	if (is_registered(u, io->fd)) {
+		sqe->flags |= IOSQE_FIXED_FILE;
+		fixed = true;
+	}
+	u->storage.registered += fixed;
 	io_uring_sqe_set_data(sqe, op);
+}
+
+/* One system call for all that was queued since the last. -EAGAIN, -EBUSY: entries stay queued,
+ * and the next flush() hands them over. */
+static void uring_flush(struct storage *storage)
+{
+	struct uring *u = (struct uring *)storage;
+	int rc;
+
+	if (!io_uring_sq_ready(&u->ring))
+		return;
 	do {
 		rc = io_uring_submit(&u->ring);
+		u->storage.calls++;
 	} while (rc == -EINTR);
-	/* -EAGAIN, -EBUSY: the entry stays queued; poll() submits it again. Anything
-	 * else would mean that the ring is broken and no operation ever ends. */
+	/* Anything else would mean that the ring is broken and no operation ever ends. */
 	assert(rc >= 0 || rc == -EAGAIN || rc == -EBUSY);
 }
 
@@ -194,11 +201,12 @@ static int uring_submit(struct storage *storage, struct storage_io *io)
 	int rc;
 
 	assert(io->iov_count > 0 && io->iov_count <= STORAGE_IO_SEGMENTS);
+	u->storage.ops_count++;
 	io->result = io->offset > INT64_MAX || io->bytes > INT64_MAX - io->offset ? -EINVAL : 0;
 	if (io->result || !io->bytes)
 		return 1;
 	op_begin(&local, io);
-	rc = op_try(u, &local);
+	rc = try_now(u, &local);
 	if (rc)
 		return rc;
 	op = u->free;
@@ -216,8 +224,7 @@ static int uring_submit(struct storage *storage, struct storage_io *io)
 
 static bool uring_waits(struct storage *storage, struct storage_io *io)
 {
-	(void)storage;
-	return !is_memory(io);
+	return !is_memory((struct uring *)storage, io);
 }
 
 static void op_done(struct uring *u, struct op *op, int64_t result)
@@ -261,8 +268,6 @@ static uint32_t uring_poll(struct storage *storage)
 
 	if (!u->pending)
 		return 0;
-	if (io_uring_sq_ready(&u->ring))
-		io_uring_submit(&u->ring);
 	while (io_uring_peek_cqe(&u->ring, &cqe) == 0) {
 		struct op *op = io_uring_cqe_get_data(cqe);
 		int res = cqe->res;
@@ -323,8 +328,47 @@ static void uring_close(struct storage *storage)
 	free(u);
 }
 
+static void uring_keep(struct storage *storage, int fd)
+{
+	struct uring *u = (struct uring *)storage;
+
+	if (fd < 0 || fd >= KEPT)
+		return;
+	if (!u->kept[fd].keepers++)
+		u->kept[fd] = (struct kept){ .keepers = 1 };
+}
+
+static void uring_lose(struct storage *storage, int fd)
+{
+	struct uring *u = (struct uring *)storage;
+	struct kept *kept = kept_of(u, fd);
+	int none = -1;
+
+	if (!kept || --kept->keepers || !kept->registered)
+		return;
+	io_uring_register_files_update(&u->ring, (unsigned int)fd, &none, 1);
+	u->storage.calls++;
+}
+
+/* Not where less may be locked, or it is too much for one buffer: then it is not registered. */
+static void uring_memory(struct storage *storage, void *base, uint64_t bytes)
+{
+	struct uring *u = (struct uring *)storage;
+	struct iovec memory = { .iov_base = base, .iov_len = bytes };
+	struct io_uring_probe *probe = io_uring_get_probe_ring(&u->ring);
+
+	u->vectored = probe && io_uring_opcode_supported(probe, WRITEV_FIXED);
+	io_uring_free_probe(probe);
+	if (!io_uring_register_buffers(&u->ring, &memory, 1))
+		u->memory = memory;
+}
+
 static const struct storage_ops uring_ops = {
 	.submit = uring_submit,
+	.flush = uring_flush,
+	.keep = uring_keep,
+	.lose = uring_lose,
+	.memory = uring_memory,
 	.waits = uring_waits,
 	.poll = uring_poll,
 	.wait_fd = uring_wait_fd,
@@ -356,6 +400,7 @@ int uring_open(uint32_t depth, struct storage **storage)
 		free(u);
 		return rc;
 	}
+	u->files = !io_uring_register_files_sparse(&u->ring, KEPT);
 	/* A file that hangs holds one of them; what cannot be set stays as it is. */
 	io_uring_register_iowq_max_workers(&u->ring, workers);
 	*storage = &u->storage;

@@ -42,9 +42,9 @@ static uint32_t filled(const struct message_state *state, uint32_t slot, uint32_
 
 	*built = 0;
 	for (struct message_out *out = state->peers[slot].out_first; out; out = out->next)
-		for (uint32_t k = 0; k < out->frame_count; k++) {
-			n += out->frames[out->frame_first + k].segments;
-			*built += out->frames[out->frame_first + k].built;
+		for (const struct message_frame *frame = out->frames; frame; frame = frame->next) {
+			n += frame->tx.segments;
+			*built += frame->tx.built;
 		}
 	return n;
 }

@@ -43,7 +43,7 @@ static void on_round(struct node *node)
 	took.writes = node->files.writes;
 }
 
-static void begin(void)
+static void begin_of(uint32_t bytes)
 {
 	sim_scene(1);
 	scene->options.peers = 1;
@@ -55,7 +55,12 @@ static void begin(void)
 	scene->on_round = on_round;
 	memset(minpulse, 0, sizeof(minpulse));
 	memset(&took, 0, sizeof(took));
-	op = sim_op(OP_STORE, 0, BYTES, 0);
+	op = sim_op(OP_STORE, 0, bytes, 0);
+}
+
+static void begin(void)
+{
+	begin_of(BYTES);
 }
 
 static void play(void)
@@ -122,6 +127,20 @@ static void test_host_tx__reads_no_less_than_net_tx_takes(void)
 		play();
 		CHECK_EQ(took.reads, pulses(sizes[i]));
 	}
+}
+
+/* As many frames as there is room for are one read: what a peer may have of the window, and not
+ * what an operation has places for. */
+static void test_host_tx__reads_all_that_there_is_room_for(void)
+{
+	enum { MANY = 200 };
+
+	begin_of(MANY * FRAME);
+	scene->options.rx_buffers = scene->options.tx_buffers = 512;
+	op->from_file = true;
+	minpulse[CAREFUL_SINK_HOST_TX] = NEVER;
+	play();
+	CHECK_EQ(took.reads, 1);
 }
 
 /* Where there is room for less than its pulse, it takes that. */
@@ -193,6 +212,19 @@ static void test_store__takes_all_when_it_was_busy(void)
 	CHECK_EQ(took.writes, 3);
 }
 
+/* Fragments of a few bytes are written in one piece: neither the pieces of a write, nor the
+ * window, bounds how many. */
+static void test_store__writes_many_small_fragments_at_once(void)
+{
+	begin();
+	op->to_file = true;
+	scene->plan_bytes = 50;
+	scene->limits.messages.copies = 8;
+	minpulse[CAREFUL_SINK_STORE] = NEVER;
+	play();
+	CHECK_EQ(took.writes, 1);
+}
+
 /* Another's pulses are not its own. */
 static void test_sinks__are_four(void)
 {
@@ -221,12 +253,14 @@ int main(void)
 	RUN(test_host_tx__copies);
 	RUN(test_host_tx__reads);
 	RUN(test_host_tx__reads_no_less_than_net_tx_takes);
+	RUN(test_host_tx__reads_all_that_there_is_room_for);
 	RUN(test_host_tx__takes_what_there_is_room_for);
 	RUN(test_net_tx__kicks);
 	RUN(test_host_rx__copies);
 	RUN(test_host_rx__takes_what_there_is_room_for);
 	RUN(test_store__writes);
 	RUN(test_store__takes_all_when_it_was_busy);
+	RUN(test_store__writes_many_small_fragments_at_once);
 	RUN(test_sinks__are_four);
 	cluster_destroy(cluster);
 	return 0;

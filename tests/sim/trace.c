@@ -91,8 +91,9 @@ void trace_nodes(const struct cluster *cluster)
 			       peer->flow.rx.returned, peer->flow.rx.announced, peer->flow.rx.size,
 			       peer->kept, peer->kept_old, peer->operations, mp->messages);
 			for (struct message_out *out = mp->out_first; out; out = out->next)
-				printf("    out %u: slot %u, built %u of %u, %u frames ready, %s\n",
-				       out->id, out->slot, out->built, out->bytes, out->frame_count,
+				printf("    out %u: slot %u, built %u of %u, %s, %s\n", out->id,
+				       out->slot, out->built, out->bytes,
+				       out->frames ? "frames ready" : "no frame ready",
 				       out->host_tx.busy ? "reading" : "");
 		}
 	}

@@ -5,6 +5,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,6 +177,18 @@ int careful_region_remove(struct careful *instance, uint32_t key)
 struct careful_region *fake_region(struct careful *c, uint32_t key)
 {
 	return key < FAKE_REGIONS && c->regions[key].used ? &c->regions[key].region : NULL;
+}
+
+void engine_keep_file(struct careful *c, int fd)
+{
+	assert(fd >= 0);
+	c->files_kept++;
+}
+
+void engine_lose_file(struct careful *c, int fd)
+{
+	assert(c->files_kept && fcntl(fd, F_GETFD) >= 0); /* it is open still */
+	c->files_kept--;
 }
 
 void engine_denied(struct careful *instance)

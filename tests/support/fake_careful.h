@@ -40,6 +40,7 @@ struct fake_operation {
  * @busy:          calls of region_remove() that still say -EBUSY
  * @reply_errno:   what careful_reply_late() returns instead of answering...
  * @reply_errors:  ...this many times
+ * @files_kept:    descriptors that were said to stay
  * @denied:        requests that were denied for their paths
  * @keepable:      whether careful_keep() works; @kept: how many are kept now
  */
@@ -58,6 +59,7 @@ struct careful {
 	uint32_t answers_late;
 	int busy;
 	int reply_errno, reply_errors;
+	uint32_t files_kept;
 	uint32_t denied;
 	bool keepable;
 	int kept;

@@ -227,6 +227,9 @@ enum careful_counter {
 	CAREFUL_C_PATHS_DENIED, /* requests of peers for paths that lead out, or are not theirs */
 	CAREFUL_C_CTRL_FORGED, /* messages of a session with keys that nothing proves, or seen before */
 	CAREFUL_C_DROP_SEAL, /* frames of a sealed session that were forged, or seen before */
+	CAREFUL_C_FILE_OPS, /* reads and writes of files */
+	CAREFUL_C_FILE_CALLS, /* system calls made for them */
+	CAREFUL_C_FILE_REGISTERED, /* of FILE_OPS: by a registered file, or from registered memory */
 	CAREFUL_COUNTERS,
 };
 

@@ -482,6 +482,7 @@ static void ignore_io(struct storage_io *io)
 static void test_storage__an_operation_for_each_buffer(void)
 {
 	static struct storage_io io[512];
+	static struct iovec iov[512];
 	char name[] = "./storage-XXXXXX";
 	int fd = mkstemp(name);
 	struct storage *storage;
@@ -498,12 +499,15 @@ static void test_storage__an_operation_for_each_buffer(void)
 			.offset = i,
 			.bytes = 1,
 			.done = ignore_io,
-			.iov = { { .iov_base = source, .iov_len = 1 } },
+			.iov = &iov[i],
 		};
+		iov[i] = (struct iovec){ .iov_base = source, .iov_len = 1 };
 		CHECK(storage->ops->submit(storage, &io[i]) >= 0);
 	}
-	for (int i = 0; i < PATIENCE && storage->ops->pending(storage); i++)
+	for (int i = 0; i < PATIENCE && storage->ops->pending(storage); i++) {
+		storage->ops->flush(storage);
 		storage->ops->poll(storage);
+	}
 	CHECK_EQ(storage->ops->pending(storage), 0);
 	ends_close(&ends);
 	close(fd);

@@ -73,6 +73,8 @@ static void fill_io(struct storage_io *io, int fd, bool write, uint64_t offset, 
 	io->iov_count = (uint16_t)segments;
 	io->done = done;
 	io->result = -12345;
+	io->iov = calloc(segments, sizeof(*io->iov)); /* stays to the end */
+	assert(io->iov && segments <= STORAGE_IO_SEGMENTS);
 	for (unsigned int i = 0; i < segments; i++) {
 		io->iov[i].iov_base = (char *)buf + i * (bytes / segments);
 		io->iov[i].iov_len = bytes / segments;
@@ -84,6 +86,7 @@ static void fill_io(struct storage_io *io, int fd, bool write, uint64_t offset, 
 static int64_t finish(struct storage_io *io, unsigned int before)
 {
 	while (completed == before) {
+		storage->ops->flush(storage);
 		struct pollfd pfd = { .fd = storage->ops->wait_fd(storage), .events = POLLIN };
 
 		assert(poll(&pfd, 1, 10000) == 1);
@@ -95,12 +98,13 @@ static int64_t finish(struct storage_io *io, unsigned int before)
 static int64_t run(int fd, bool write, uint64_t offset, void *buf, uint64_t bytes,
 		   unsigned int segments, bool *inline_done)
 {
-	struct storage_io io, was;
+	struct iovec was[STORAGE_IO_SEGMENTS];
+	struct storage_io io;
 	unsigned int before = completed;
 	int rc;
 
 	fill_io(&io, fd, write, offset, buf, bytes, segments);
-	was = io;
+	memcpy(was, io.iov, segments * sizeof(*was));
 	rc = storage->ops->submit(storage, &io);
 	assert(rc == 0 || rc == 1);
 	if (inline_done)
@@ -109,7 +113,8 @@ static int64_t run(int fd, bool write, uint64_t offset, void *buf, uint64_t byte
 		finish(&io, before);
 	assert(storage->ops->pending(storage) == 0);
 	/* The caller's segments are as they were, however often they were continued. */
-	assert(memcmp(io.iov, was.iov, sizeof(io.iov)) == 0);
+	assert(memcmp(io.iov, was, segments * sizeof(*was)) == 0);
+	free(io.iov);
 	return io.result;
 }
 
@@ -286,6 +291,76 @@ static void test_many__under_way(void)
 	close(fd);
 }
 
+/* What a round collects is one system call; so many bytes, so many calls. */
+static void test_flush__one_call_for_all(void)
+{
+	static struct storage_io io[DEPTH];
+	int fd = file_in(dir, "flush");
+	unsigned int before;
+	uint64_t calls;
+
+	storage->ops->keep(storage, fd);
+	/* What stands behind the descriptor is asked once, whoever writes. */
+	assert(run(fd, true, 0, data, 4096, 1, NULL) == 4096);
+	calls = storage->calls;
+	for (int i = 0; i < DEPTH; i++) {
+		fill_io(&io[i], fd, true, (uint64_t)i * 65536, data + (size_t)i * 65536, 65536, 16);
+		assert(storage->ops->submit(storage, &io[i]) == 0);
+	}
+	assert(storage->calls == calls + 1); /* the second operation registers the file */
+	storage->ops->flush(storage);
+	assert(storage->calls == calls + 2);
+	storage->ops->flush(storage);
+	assert(storage->calls == calls + 2);
+	before = completed;
+	while (completed < before + DEPTH)
+		finish(&io[0], completed);
+	assert(run(fd, false, 0, back, DEPTH * 65536, 1, NULL) == DEPTH * 65536);
+	assert(memcmp(back, data, DEPTH * 65536) == 0);
+	storage->ops->lose(storage, fd);
+	close(fd);
+}
+
+/* A registered number is the file of its keeper, and not of the one before. */
+static void test_keep__file_and_memory_are_registered(void)
+{
+	struct storage *own;
+	int first = file_in(dir, "kept"), fd = first;
+	char *memory =
+		mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct storage *shared = storage;
+
+	assert(uring_open(DEPTH, &own) == 0 && memory != MAP_FAILED);
+	memcpy(memory, data, BYTES);
+	storage = own;
+	own->ops->memory(own, memory, BYTES);
+	for (int turn = 0; turn < 2; turn++) {
+		uint64_t registered = own->registered;
+
+		own->ops->keep(own, fd);
+		own->ops->keep(own, fd);
+		for (int i = 0; i < 3; i++)
+			assert(run(fd, true, (uint64_t)i * 4096, memory + i * 4096, 4096, 1,
+				   NULL) == 4096);
+		/* Pieces that are no neighbours, and one that reaches out of the memory. */
+		assert(run(fd, true, 12288, memory + 12288, 8192, 4, NULL) == 8192);
+		assert(run(fd, true, 20480, data + 20480, 4096, 2, NULL) == 4096);
+		assert(own->registered == registered + 5);
+		own->ops->lose(own, fd);
+		assert(run(fd, true, 24576, data + 24576, 4096, 2, NULL) == 4096);
+		own->ops->lose(own, fd);
+		memset(back, 0, 32768);
+		assert(pread(fd, back, 32768, 0) == 28672 && memcmp(back, data, 28672) == 0);
+		close(fd);
+		fd = file_in(dir, "again");
+		assert(fd == first);
+	}
+	close(fd);
+	own->ops->close(own);
+	storage = shared;
+	munmap(memory, BYTES);
+}
+
 static void test_close__with_writes_under_way(void)
 {
 	static struct storage_io io[DEPTH];
@@ -357,6 +432,8 @@ int main(void)
 	test_error__sealed();
 	test_kind__is_found_out_once();
 	test_many__under_way();
+	test_flush__one_call_for_all();
+	test_keep__file_and_memory_are_registered();
 	test_close__with_writes_under_way();
 	test_open__depth();
 	full = test_error__full_disk();
