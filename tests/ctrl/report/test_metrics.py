@@ -108,7 +108,7 @@ def test_look__a_carefuld_whose_places_are_taken_is_not_down(
     running = [Instance(name, pid=1, here=True) for name in ("full", "mute")]
     monkeypatch.setattr(instances, "running", lambda: running)
     monkeypatch.setattr(instances, "died", dict)
-    monkeypatch.setattr(status, "gather", refuse)
+    monkeypatch.setattr(status, "gather_queue", refuse)
     found = read(metrics.text(lambda: exporter.look(None, None, Config())))
     assert value(found, "careful_up", carefuld="full") == 1
     assert value(found, "careful_full", carefuld="full") == 1
