@@ -23,7 +23,7 @@ enum {
 	MESSAGE_COPY_BYTES = 64 << 10, /* of one of the places for what a disk does not take */
 	/* Of a fragment for a file, up to which it is copied behind others rather than held: that
 	 * is no dearer, and a write of many has one piece, not one for each. */
-	MESSAGE_SMALL_BYTES = 1024,
+	MESSAGE_SMALL_BYTES = 512,
 };
 
 /* A small message that could not leave at once; its body, which begins with careful_am, follows. */

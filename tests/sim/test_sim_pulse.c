@@ -43,7 +43,7 @@ static void on_round(struct node *node)
 	took.writes = node->files.writes;
 }
 
-static void begin_of(uint32_t bytes)
+static void begin(void)
 {
 	sim_scene(1);
 	scene->options.peers = 1;
@@ -55,12 +55,7 @@ static void begin_of(uint32_t bytes)
 	scene->on_round = on_round;
 	memset(minpulse, 0, sizeof(minpulse));
 	memset(&took, 0, sizeof(took));
-	op = sim_op(OP_STORE, 0, bytes, 0);
-}
-
-static void begin(void)
-{
-	begin_of(BYTES);
+	op = sim_op(OP_STORE, 0, BYTES, 0);
 }
 
 static void play(void)
@@ -133,9 +128,8 @@ static void test_host_tx__reads_no_less_than_net_tx_takes(void)
  * what an operation has places for. */
 static void test_host_tx__reads_all_that_there_is_room_for(void)
 {
-	enum { MANY = 200 };
-
-	begin_of(MANY * FRAME);
+	begin();
+	scene->plan_bytes = 50;
 	scene->options.rx_buffers = scene->options.tx_buffers = 512;
 	op->from_file = true;
 	minpulse[CAREFUL_SINK_HOST_TX] = NEVER;
