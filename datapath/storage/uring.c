@@ -200,7 +200,8 @@ static int uring_submit(struct storage *storage, struct storage_io *io)
 	struct op local, *op;
 	int rc;
 
-	assert(io->iov_count > 0 && io->iov_count <= STORAGE_IO_SEGMENTS);
+	assert(io->iov_count > 0 &&
+	       io->iov_count <= (io->write ? STORAGE_IO_SEGMENTS : STORAGE_READ_SEGMENTS));
 	u->storage.ops_count++;
 	io->result = io->offset > INT64_MAX || io->bytes > INT64_MAX - io->offset ? -EINVAL : 0;
 	if (io->result || !io->bytes)

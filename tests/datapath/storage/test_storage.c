@@ -74,7 +74,7 @@ static void fill_io(struct storage_io *io, int fd, bool write, uint64_t offset, 
 	io->done = done;
 	io->result = -12345;
 	io->iov = calloc(segments, sizeof(*io->iov)); /* stays to the end */
-	assert(io->iov && segments <= STORAGE_IO_SEGMENTS);
+	assert(io->iov && segments <= (write ? STORAGE_IO_SEGMENTS : STORAGE_READ_SEGMENTS));
 	for (unsigned int i = 0; i < segments; i++) {
 		io->iov[i].iov_base = (char *)buf + i * (bytes / segments);
 		io->iov[i].iov_len = bytes / segments;
@@ -98,7 +98,7 @@ static int64_t finish(struct storage_io *io, unsigned int before)
 static int64_t run(int fd, bool write, uint64_t offset, void *buf, uint64_t bytes,
 		   unsigned int segments, bool *inline_done)
 {
-	struct iovec was[STORAGE_IO_SEGMENTS];
+	struct iovec was[STORAGE_READ_SEGMENTS];
 	struct storage_io io;
 	unsigned int before = completed;
 	int rc;
@@ -291,6 +291,21 @@ static void test_many__under_way(void)
 	close(fd);
 }
 
+/* A read has many more pieces than a write may have, from memory and from a device. */
+static void test_read__of_many_pieces(void)
+{
+	int fd = file_in(dir, "pieces");
+
+	assert(run(fd, true, 0, data, BYTES, STORAGE_IO_SEGMENTS, NULL) == BYTES);
+	for (int turn = 0; turn < 2; turn++) {
+		memset(back, 0, BYTES);
+		assert(run(fd, false, 0, back, BYTES, STORAGE_READ_SEGMENTS, NULL) == BYTES);
+		assert(memcmp(back, data, BYTES) == 0);
+		assert(!fdatasync(fd) && !posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
+	}
+	close(fd);
+}
+
 /* What a round collects is one system call; so many bytes, so many calls. */
 static void test_flush__one_call_for_all(void)
 {
@@ -432,6 +447,7 @@ int main(void)
 	test_error__sealed();
 	test_kind__is_found_out_once();
 	test_many__under_way();
+	test_read__of_many_pieces();
 	test_flush__one_call_for_all();
 	test_keep__file_and_memory_are_registered();
 	test_close__with_writes_under_way();
