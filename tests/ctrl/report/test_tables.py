@@ -68,6 +68,7 @@ IN_EFFECT = {
     "hugepages": True,
     "native_refused": "",
     "tuner_pid": None,
+    "queues": [],
     "exports": [],
     "counters": {"rx_frames": 852, "syncs": 0, "device_program_detached": 0},
     "xdp_counters": {"admitted": 852},

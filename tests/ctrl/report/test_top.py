@@ -36,8 +36,9 @@ PEER = {
 
 def a_look(at_s: float, *peers: dict[str, Any], messages: Any = ((0, 0),)) -> top.Look:
     one = {"instance": "eth1", "ifname": "eth1", "xdp_mode": "native", "zerocopy": True}
-    found = {**one, "window_buffers": 64, "peers": [{**PEER, **peer} for peer in peers]}
-    return top.Look(at_s, [found], {"eth1": dict(enumerate(messages))})
+    said = [{**PEER, **peer} for peer in peers]
+    found = {**one, "window_buffers": 64, "queues": [], "peers": said}
+    return top.Look(at_s, [found], {"eth1": {(0, k): one for k, one in enumerate(messages)}})
 
 
 def test_rates__are_of_the_time_between() -> None:
