@@ -13,6 +13,8 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -20,37 +22,40 @@ from laboratory.state import LabError
 
 from emulated.agent import PIECE
 from emulated.kernels import Kernel
+from emulated.qemu import NICS, qemu
 
 HERE = Path(__file__).parent
-QEMU = "qemu-system-x86_64"
 #: Commands that run in a machine at the same time.
 PORTS = 8
 #: Longest start, seconds; it takes ten or twenty on an idle machine.
 BOOT_S = 300.0
 MEMORY_MIB = 1024
 
-#: What --nic offers: QEMU's device, and its driver.
-NICS = {
-    "virtio": ("virtio-net-pci", "virtio_net"),
-    # Zero-copy wants the DMA API, and queues beside the one that is used.
-    "virtio-zerocopy": (
-        "virtio-net-pci,mq=on,vectors=10,iommu_platform=on,disable-legacy=on",
-        "virtio_net",
-    ),
-    "e1000e": ("e1000e", "e1000e"),
-    "igb": ("igb", "igb"),
-}
 BASE = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
+#: What a machine with a disk loads, too.
+DISK = ("virtio_blk", "ext4", "xfs")
 
 
-def has_nic(nic: str) -> bool:
-    """Whether this QEMU has the device."""
-    device = NICS[nic][0].partition(",")[0]
-    done = subprocess.run([QEMU, "-device", f"{device},help"], capture_output=True)
-    return done.returncode == 0
+@dataclass(frozen=True)
+class Machine:
+    """What a group's machines have in common. queues: of a card; disk: whether they have one."""
+
+    kernel: Kernel
+    nic: str
+    mtu: int
+    queues: int
+    disk: bool
+
+    @property
+    def card(self) -> str:
+        """QEMU's device."""
+        device = NICS[self.nic][0]
+        if self.queues > 1 and "mq=on" not in device:
+            device += f",mq=on,vectors={2 * self.queues + 2}"
+        return device
 
 
-def ramdisk(kernel: Kernel, nic: str, to: Path) -> None:
+def ramdisk(machine: Machine, to: Path) -> None:
     """Write the first file system: busybox, init, and the modules in their order."""
     tree = to.with_suffix(".d")
     shutil.rmtree(tree, ignore_errors=True)
@@ -59,7 +64,8 @@ def ramdisk(kernel: Kernel, nic: str, to: Path) -> None:
     shutil.copy2("/bin/busybox", tree / "bin")
     shutil.copy2(HERE / "init", tree / "init")  # it is executable
     paths: list[str] = []
-    for name in (*BASE, NICS[nic][1]):
+    kernel = machine.kernel
+    for name in (*BASE, NICS[machine.nic][1], *(DISK if machine.disk else ())):
         argv = ["modprobe", "-d", str(kernel.modules), "-S", kernel.version, "--show-depends", name]
         done = subprocess.run(argv, capture_output=True, text=True)
         if done.returncode:
@@ -77,22 +83,34 @@ def ramdisk(kernel: Kernel, nic: str, to: Path) -> None:
     shutil.rmtree(tree)
 
 
-def start(folder: Path, kernel: Kernel, nic: str, net: str, host: int, mtu: int) -> None:
-    """Start a machine; its files are in `folder`, its network is QEMU's `-netdev net`."""
-    folder.mkdir()
+def start(
+    folder: Path, machine: Machine, host: int, nets: list[str], inside: Sequence[str] = ()
+) -> None:
+    """Start a machine.
+
+    Args:
+        folder: its files are there; with a disk, `disk` is its image, and `disk.log` all
+            that is written to it, in the format of Linux's dm-log-writes.
+        machine: what it is.
+        host: its number, from 1 on.
+        nets: QEMU's `-netdev`s; the one whose id is `net` is the card's.
+        inside: a command that runs QEMU's, as `ip netns exec NAME`.
+    """
+    folder.mkdir(exist_ok=True)
     agent = HERE / "agent.py"
+    program, env = qemu(machine.nic)
     argv: list[str | Path] = [
-        QEMU, "-nodefaults", "-no-reboot", "-display", "none", "-daemonize",
+        *inside, *program, "-nodefaults", "-no-reboot", "-display", "none", "-daemonize",
         "-pidfile", folder / "pid", "-serial", f"file:{folder / 'console'}",
         # KVM within a virtual machine is there at times, and ends in an internal error.
         "-accel", "tcg,thread=multi", "-cpu", "max",
         "-smp", "2", "-m", str(MEMORY_MIB),
-        "-kernel", kernel.image, "-initrd", folder.parent / "ramdisk",
-        "-append", f"console=ttyS0 quiet panic=-1 careful={agent},{host},{mtu}",
+        "-kernel", machine.kernel.image, "-initrd", folder.parent / "ramdisk",
+        "-append", f"console=ttyS0 quiet panic=-1 careful={agent},{host},{machine.mtu}",
         "-virtfs",
         "local,path=/,mount_tag=root,security_model=passthrough,readonly=on,multidevs=remap",
-        "-netdev", f"{net},id=net",
-        "-device", f"{NICS[nic][0]},netdev=net,mac=02:77:00:00:00:{host:02x}",
+        *(word for net in nets for word in ("-netdev", net)),
+        "-device", f"{machine.card},romfile=,netdev=net,mac=02:77:00:00:00:{host:02x}",
         "-device", "virtio-rng-pci",
         "-device", f"virtio-serial-pci,max_ports={PORTS + 1}",
     ]  # fmt: skip
@@ -100,7 +118,13 @@ def start(folder: Path, kernel: Kernel, nic: str, net: str, host: int, mtu: int)
         path = folder / f"exec{number}"
         argv += ["-chardev", f"socket,id=exec{number},path={path},server=on,wait=off"]
         argv += ["-device", f"virtserialport,chardev=exec{number},name=exec{number}"]
-    done = subprocess.run(argv, capture_output=True, text=True)
+    if machine.disk:
+        (folder / "disk.log").touch()
+        files = f"file.driver=file,file.filename={folder / 'disk'},log.driver=file"
+        files += f",log.filename={folder / 'disk.log'},log-super-update-interval=1"
+        argv += ["-blockdev", f"driver=blklogwrites,node-name=disk,{files}"]
+        argv += ["-device", "virtio-blk-pci,drive=disk"]
+    done = subprocess.run(argv, capture_output=True, text=True, env=env)
     if done.returncode:
         raise LabError(f"QEMU: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
 

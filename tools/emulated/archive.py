@@ -1,0 +1,122 @@
+"""Debian's packages, unpacked under build/machines and installed nowhere.
+
+Owns a second state of apt (sources, lists and cache), so that packages of Debian 13 and its
+backports, and of other architectures, can be had on Debian 12, and this host's own sources stay
+as they are.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+from pathlib import Path
+
+from laboratory.state import LabError
+
+PLACE = Path(__file__).parents[2] / "build/machines"
+#: Suites beside the host's own, the newest first.
+SUITES = ("trixie", "trixie-backports")
+
+
+def run(*argv: str, cwd: Path | None = None) -> str:
+    """What a command prints.
+
+    Raises:
+        LabError: it failed.
+    """
+    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=cwd)
+    if done.returncode:
+        lines = [one for one in done.stderr.splitlines() if one.startswith(("E:", "dpkg"))]
+        raise LabError(f"{argv[0]}: {(lines or ['failed'])[0]}")
+    return done.stdout
+
+
+def apt(tool: str, *argv: str, cwd: Path | None = None, state: Path = PLACE / "apt") -> str:
+    """apt-get or apt-cache with the second state."""
+    options = {
+        "Dir::Etc::sourcelist": state / "sources.list",
+        "Dir::Etc::sourceparts": "-",
+        "Dir::State::lists": state / "lists",
+        "Dir::Cache": state / "cache",
+        "APT::Sandbox::User": "root",  # who may write to build/
+    }
+    return run(tool, "-q", *(f"-o{key}={value}" for key, value in options.items()), *argv, cwd=cwd)
+
+
+def _mine() -> set[tuple[str, str]]:
+    """From where this host has Debian's main archive, and which suites of it."""
+    format_ = "$(REPO_URI) $(CODENAME) $(COMPONENT)"
+    rows = [one.split() for one in run("apt-get", "indextargets", "--format", format_).split("\n")]
+    return {(row[0], row[1]) for row in rows if len(row) == 3 and row[2] == "main"}
+
+
+def mirror() -> str:
+    """From where this host has Debian's archive.
+
+    Raises:
+        LabError: it has none.
+    """
+    if shutil.which("apt-get") is None:
+        raise LabError("apt-get is missing: packages come from Debian's archive")
+    places = sorted({uri for uri, suite in _mine() if "-" not in suite})
+    if not places:
+        raise LabError("apt-get knows no sources of Debian: run `apt-get update`")
+    return places[0]
+
+
+def _begin(state: Path, sources: list[str]) -> None:
+    for folder in ("lists/partial", "cache/archives/partial"):
+        (state / folder).mkdir(parents=True, exist_ok=True)
+    (state / "sources.list").write_text("\n".join(sources) + "\n")
+
+
+def refresh() -> None:
+    """The lists of Debian's main archive, from where this host has its own."""
+    place = mirror()
+    sources = [f"deb {uri} {suite} main" for uri, suite in sorted(_mine())]
+    _begin(PLACE / "apt", [*sources, *(f"deb {place} {suite} main" for suite in SUITES)])
+    apt("apt-get", "update")
+
+
+def unpacked(name: str, suite: str, arch: str, packages: list[str]) -> Path:
+    """A root with these packages and what they depend on, unpacked, not configured.
+
+    Args:
+        name: what it is called under build/machines; it is made once.
+        suite: Debian's, as trixie.
+        arch: as amd64 or arm64.
+        packages: without what is recommended beside them.
+
+    Raises:
+        LabError: they cannot be had.
+    """
+    place, temporary, state = PLACE / name, PLACE / f".{name}", PLACE / f"apt-{name}"
+    PLACE.mkdir(parents=True, exist_ok=True)
+    with (PLACE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if place.is_dir():
+            return place
+        _begin(state, [f"deb {mirror()} {suite} main"])
+        (state / "status").touch()
+        options = [f"-oAPT::Architecture={arch}", f"-oAPT::Architectures={arch}"]
+        options += [f"-oDir::State::status={state / 'status'}", "-oDebug::NoLocking=1"]
+        apt("apt-get", *options, "update", state=state)
+        options += ["--no-install-recommends", "--download-only", "--yes"]
+        apt("apt-get", *options, "install", *packages, state=state)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        for folder in ("bin", "lib", "sbin", "lib64"):  # merged, as base-files has them
+            (temporary / f"usr/{folder}").mkdir(parents=True, exist_ok=True)
+            (temporary / folder).symlink_to(f"usr/{folder}")
+        for package in sorted((state / "cache/archives").glob("*.deb")):
+            tar = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE)
+            run_tar = ["tar", "-C", str(temporary), "-x", "--keep-directory-symlink"]
+            done = subprocess.run(run_tar, stdin=tar.stdout, capture_output=True, text=True)
+            if tar.wait() or done.returncode:
+                raise LabError(
+                    f"dpkg-deb: {package.name} cannot be unpacked: {done.stderr.strip()}"
+                )
+        shutil.rmtree(state)
+        temporary.rename(place)
+    return place
