@@ -87,9 +87,9 @@ static void test_known__stays(void)
 	union address of = host(0x0a4d0001);
 
 	begin(false);
-	for (uint16_t queue = 0; queue < QUEUES; queue++) {
+	for (int queue = 0; queue < QUEUES; queue++) {
 		begin(false);
-		fill(queue, SLOTS - 1);
+		fill((uint16_t)queue, SLOTS - 1);
 		entries[queue].hosts[SLOTS - 1] = spread_host(&of);
 		CHECK_EQ(choose(0x0a4d0001, 1).queue, queue);
 		CHECK(choose(0x0a4d0002, 1).queue != queue);
