@@ -135,10 +135,10 @@ static bool is_registered(struct uring *u, int fd)
 /* Whether so many pieces can be written from registered memory, as one operation. */
 static bool is_in_memory(const struct uring *u, const struct iovec *iov, unsigned int count)
 {
-	const char *begin = u->memory.iov_base, *end = begin + u->memory.iov_len;
-
 	if (!u->memory.iov_len || (count > 1 && !u->vectored))
 		return false;
+	const char *begin = u->memory.iov_base, *end = begin + u->memory.iov_len;
+
 	for (unsigned int i = 0; i < count; i++) {
 		const char *at = iov[i].iov_base;
 

@@ -257,6 +257,7 @@ static void test_kind__is_found_out_once(void)
 		}
 		assert(io.kind == (memory ? STORAGE_MEMORY : STORAGE_OTHER));
 		assert(seals_asked == asked + 1);
+		free(io.iov);
 		close(fd);
 	}
 }
