@@ -25,6 +25,25 @@ static void reply_status(struct careful *c, struct link_peer *peer, __be32 token
 		link_break(peer);
 }
 
+/* What fits no frame of the session that it waited for ends: who asks, and who is answered, hears
+ * of it. */
+static void unfit(struct careful *c)
+{
+	const struct careful_result result = { .status = -EMSGSIZE };
+	struct link_peer *peer;
+	struct operation *op;
+	struct careful_am am;
+	uint64_t epoch;
+
+	while (message_small_unfit(&c->messages, &am, &peer, &epoch)) {
+		op = operation_find(c, be32toh(am.token), peer, epoch);
+		if (op && am.kind == CAREFUL_AM_REQUEST)
+			operation_end(c, op, &result);
+		else if (am.kind == CAREFUL_AM_REPLY && epoch == peer->epoch)
+			reply_status(c, peer, am.token, EMSGSIZE);
+	}
+}
+
 static void args_from(const struct careful_am *am, uint32_t *args)
 {
 #pragma GCC unroll 4
@@ -329,7 +348,7 @@ void am_sent(struct careful *c)
 
 	while ((out = message_out_left(&c->messages)))
 		sent(c, out);
-	operations_unfit(c);
+	unfit(c);
 }
 
 struct careful_kept *careful_keep(const struct careful_message *message)

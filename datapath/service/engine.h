@@ -203,7 +203,6 @@ void operation_end(struct careful *c, struct operation *op, const struct careful
 void operation_end_now(struct careful *c, struct operation *op,
 		       const struct careful_result *result);
 void operation_drop(struct careful *c, struct operation *op);
-void operations_unfit(struct careful *c);
 void operations_tell(struct careful *c);
 void operations_reset(struct careful *c, struct link_peer *peer, int status);
 

@@ -141,19 +141,3 @@ void operations_reset(struct careful *c, struct link_peer *peer, int status)
 			operation_end(c, op, &result);
 	}
 }
-
-/* Requests that fit no frame of the session that they waited for end. */
-void operations_unfit(struct careful *c)
-{
-	const struct careful_result result = { .status = -EMSGSIZE };
-	struct link_peer *peer;
-	struct operation *op;
-	struct careful_am am;
-	uint64_t epoch;
-
-	while (message_small_unfit(&c->messages, &am, &peer, &epoch)) {
-		op = operation_find(c, be32toh(am.token), peer, epoch);
-		if (op && am.kind == CAREFUL_AM_REQUEST)
-			operation_end(c, op, &result);
-	}
-}

@@ -57,7 +57,7 @@ enum op_state { OP_WAITS, OP_RUNS, OP_DONE };
  * @from_file, @to_file: the source, the target is a file
  * @pool_at:    where its bytes are in the pool
  * @reply_bytes, @reply_ns: request: of the answer, and how long it is kept; 0: at once
- * @asked_bytes: request: of its payload, at this attempt
+ * @asked_bytes, answered_bytes: request: of its payload and its reply's, at this attempt
  * @ran:        times that its handler ran, of each attempt
  * @lives:      of both nodes, at this attempt
  */
@@ -75,7 +75,7 @@ struct op {
 
 	uint8_t state;
 	uint32_t attempt;
-	uint32_t asked_bytes;
+	uint32_t asked_bytes, answered_bytes;
 	uint8_t ran[ATTEMPTS];
 	uint32_t lives[2];
 	uint64_t again_ns, done_ns;

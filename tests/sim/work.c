@@ -107,6 +107,7 @@ static int answer(struct node *node, struct op *op, uint32_t attempt,
 	uint32_t bytes = most < (int)op->reply_bytes ? SMALL_BYTES : op->reply_bytes;
 	const uint32_t args[4] = { op->index, attempt, ~op->index, bytes };
 
+	op->answered_bytes = bytes;
 	return careful_reply_late(node->c, to, 0, args, source_of(op) + 1, bytes);
 }
 
@@ -211,18 +212,25 @@ static uint64_t run_late(struct node *node)
 	return next_ns;
 }
 
-/* Whether a request was asked between two epochs, and the second has smaller frames. */
-static bool outgrown(const struct op *op)
+/* Whether so much payload from one node to another waited between two epochs, and the second has
+ * smaller frames. */
+static bool too_large(const struct cluster *cluster, uint32_t from, uint32_t to, uint32_t bytes)
 {
-	struct node *node = &op->cluster->nodes[op->from];
+	const struct node *node = &cluster->nodes[from];
 	const struct link_peer *peer;
 	union address address;
 
-	sim_address(op->cluster->world, op->to, &address);
+	sim_address(cluster->world, to, &address);
 	peer = node->c ? link_peer_find(&node->c->link, &address) : NULL;
 	/* That session may be over by now: what it held is known until there is another. */
-	return op->kind == OP_REQUEST && peer && link_knows(peer) &&
-	       MESSAGE_AM_BYTES + op->asked_bytes > link_body_single(peer);
+	return peer && link_knows(peer) && MESSAGE_AM_BYTES + bytes > link_body_single(peer);
+}
+
+static bool outgrown(const struct op *op)
+{
+	return op->kind == OP_REQUEST &&
+	       (too_large(op->cluster, op->from, op->to, op->asked_bytes) ||
+		too_large(op->cluster, op->to, op->from, op->answered_bytes));
 }
 
 /* Whether an operation may end so, given what goes wrong in this run. */

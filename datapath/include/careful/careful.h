@@ -502,7 +502,7 @@ int careful_handle_store(struct careful *instance, uint16_t handler, careful_han
 			 void *user);
 /* Sends a request; payload is copied before the call returns. done runs once.
  * -EMSGSIZE: payload exceeds careful_payload_bytes(), which done is told where there was no
- * session yet; -EAGAIN: no room (above). */
+ * session yet, or a reply waited for one with smaller frames; -EAGAIN: no room (above). */
 int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
 		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
 /* Answers: within the handler, or later by careful_reply_to. */

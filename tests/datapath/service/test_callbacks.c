@@ -272,6 +272,38 @@ static void test_poll__refused_to_each_callback(void)
 	ends_close(&ends);
 }
 
+/* Answers while there is no session, and the next has smaller frames. */
+static void answer_between_epochs(const struct careful_message *message, void *user)
+{
+	struct link_peer *peer = &message->instance->link.peers[message->peer];
+	int *answered = user;
+
+	peer->phase = LINK_ASKED;
+	CHECK_EQ(careful_reply(message, 0, NULL, source, 1000), 0);
+	peer->phase = LINK_OPEN;
+	peer->frame_bytes = 200;
+	++*answered;
+}
+
+static void test_reply__outgrows_the_session_that_it_waits_for(void)
+{
+	struct outcome outcome = { 0 };
+	struct asked unused;
+	struct ends ends;
+	int answered = 0;
+
+	open_up(&ends, 1500, &unused, 0);
+	careful_handle(ends.c[1], 7, answer_between_epochs, &answered);
+	CHECK_EQ(careful_request(ends.c[0], 0, 7, NULL, NULL, 0, on_done, &outcome), 0);
+	await(&ends, &outcome);
+	CHECK_EQ(answered, 1);
+	CHECK_EQ(outcome.result.status, -EMSGSIZE);
+	CHECK_EQ(outcome.result.bytes, 0);
+	check_idle(ends.c[0]);
+	check_idle(ends.c[1]);
+	ends_close(&ends);
+}
+
 int main(void)
 {
 	for (uint32_t i = 0; i < BYTES; i++)
@@ -281,5 +313,6 @@ int main(void)
 	RUN(test_done__closes_the_session_with_others_waiting);
 	RUN(test_watch__after_a_callback_that_closes);
 	RUN(test_poll__refused_to_each_callback);
+	RUN(test_reply__outgrows_the_session_that_it_waits_for);
 	return 0;
 }
