@@ -336,9 +336,12 @@ bool link_on_train_over(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Nothing holds data back any more. */
+/* Nothing holds data back any more. What is left of a train that the peer asked for would now
+ * delay that data, and the peer waits for it no longer. */
 static void open_now(struct link_peer *peer)
 {
+	peer->session->train.left = 0;
+	peer->session->train.unsaid = false;
 	peer->phase = LINK_OPEN;
 	peer->session->heard_ns = peer->link->now_ns;
 	peer->heard = true;

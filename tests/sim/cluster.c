@@ -355,9 +355,9 @@ static bool ended(struct cluster *cluster)
 	if (cluster->ops_done < cluster->scenario.ops_count || !groups_over(cluster) ||
 	    now_ns < cluster->scenario.healed_ns || (!cluster->done_ns && untold(cluster)))
 		return false;
-	if (!cluster->done_ns)
+	if (!cluster->done_ns || measuring(cluster))
 		cluster->done_ns = now_ns;
-	return now_ns >= cluster->done_ns + QUIET_NS && !measuring(cluster);
+	return now_ns >= cluster->done_ns + QUIET_NS;
 }
 
 static void on_hit(void *user, const struct sim_fault *fault, uint32_t opportunity)
