@@ -122,6 +122,30 @@ static void test_hold__over_ends_it(void)
 	node_close(node);
 }
 
+/* Who asked for a train waits for it no longer: what is left would only delay data. */
+static void test_hold__over_ends_the_train(void)
+{
+	struct node *node = node_open();
+	uint32_t sent;
+
+	join(node, 0, HOLD_MS);
+	tell(node, CAREFUL_TRAIN_ASK, 1, CAREFUL_TRAIN_FRAMES);
+	node_time(node, 1); /* as many as there are buffers, which do not leave */
+	tell(node, CAREFUL_TRAIN_OVER, 0, 0);
+	node_time(node, 2);
+	CHECK(is_up(node));
+	node_leave(node, NODE_TX);
+	sent = node->trains_sent;
+	CHECK(sent < CAREFUL_TRAIN_FRAMES);
+	for (int ms = 0; ms < 100; ms++) {
+		node_leave(node, NODE_TX);
+		node_time(node, 1);
+	}
+	CHECK_EQ(node->trains_sent, sent);
+	CHECK_EQ(node->trains_said[SENT], 0);
+	node_close(node);
+}
+
 static void test_ask__bounded(void)
 {
 	struct node *node = node_open();
@@ -286,6 +310,7 @@ int main(void)
 	RUN(test_hold__ends_by_itself);
 	RUN(test_hold__not_renewed_for_ever);
 	RUN(test_hold__over_ends_it);
+	RUN(test_hold__over_ends_the_train);
 	RUN(test_hold__data_waits);
 	RUN(test_ask__bounded);
 	RUN(test_ask__of_nobody_and_out_of_time);
