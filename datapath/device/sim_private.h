@@ -113,6 +113,7 @@ struct sim_device {
 	uint32_t rx_engine, tx_engine; /* chunks that the engine owns */
 	bool dead; /* its process is: nothing leaves any more */
 	bool drops; /* a frame that finds no buffer is dropped: no window promised it one */
+	bool stray_lost; /* forged frames were charged, and the engine never saw them */
 };
 
 struct sim_world {

@@ -333,9 +333,12 @@ static bool place(struct sim_device *sim, const struct sim_slot *slot)
 	return true;
 }
 
-/* Whether a forged frame has room that a true one may need (seal.h). */
+/* Whether a forged frame has room that a true one may need (seal.h): it waits, or was lost after
+ * it was charged, which only the end of the epoch mends. */
 static bool stray_waits(const struct sim_device *sim)
 {
+	if (sim->stray_lost)
+		return true;
 	for (uint32_t i = sim->rx.tail; i != sim->rx.head; i++)
 		if (sim->rx.entries[i & (sim->rx.size - 1)].options & SIM_DESC_STRAY)
 			return true;
@@ -364,6 +367,7 @@ static void receive(struct sim_world *world, const struct sim_slot *slot)
 		return;
 	if (sim_fault_fill_empty(world, slot)) {
 		sim->statistics.rx_fill_ring_empty++;
+		sim->stray_lost |= slot->stray;
 		sim_wire_harm(world, slot);
 	} else if (!place(sim, slot) && !sim->drops) {
 		/* What the windows are for. */
