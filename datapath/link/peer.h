@@ -120,7 +120,7 @@ struct link_watch {
  * @goal:       frames of the longest; @frames: of the last, asked for at @asked_ns
  * @number:     of the last one
  * @seen:       frames of it that came; @seen_ns: when the last of them was noticed
- * @best:       most frames that came whole
+ * @best:       most frames that came whole; @least: fewest before one was missing
  * @broken:     trains that did not; @late: of which nothing or no end was heard
  * @lost:       of the @behind frames that followed the first missing one in each
  * @begun_ns:   when the epoch did
@@ -142,7 +142,7 @@ struct link_train {
 	uint32_t number;
 	uint32_t seen;
 	uint64_t asked_ns, seen_ns;
-	uint32_t best;
+	uint32_t best, least;
 	uint32_t broken, late;
 	uint64_t lost, behind;
 	uint64_t begun_ns;

@@ -28,6 +28,7 @@ enum {
 	/* A path that loses one frame in n at random brings n whole on average, so of those
 	 * behind them one in n is lost. A queue loses this many times as many, at least. */
 	QUEUE_TIMES = 8,
+	EVEN = 8, /* frames that come whole each time, give or take one in as many: a queue's */
 };
 
 /* The least window in which the largest frame fits. */
@@ -215,6 +216,14 @@ static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 	train->over = OVER_TIMES;
 }
 
+/* Whether all trains broke at about the same frame, as at a queue. A queue that drains where the
+ * peer runs out of send buffers loses but a few of those behind. */
+static bool breaks_evenly(const struct link_train *train)
+{
+	return train->broken >= BROKEN_MAX - 1 && train->best >= EVEN &&
+	       train->best - train->least <= train->best / EVEN;
+}
+
 /* Several trains did not come whole. */
 static void judge(struct link_peer *peer)
 {
@@ -223,7 +232,7 @@ static void judge(struct link_peer *peer)
 
 	if (!train->broken || !train->best) /* no answer, or not even one: as it was known */
 		conclude(peer, train->verdict, train->burst);
-	else if (lost * train->best >= QUEUE_TIMES * behind ||
+	else if (breaks_evenly(train) || lost * train->best >= QUEUE_TIMES * behind ||
 		 (lost >= QUEUE_TIMES && 4 * lost >= 3 * behind))
 		conclude(peer, CAREFUL_BURST_SHORT, train->best);
 	else
@@ -252,6 +261,8 @@ static void came_broken(struct link_peer *peer, const struct train_seen *seen)
 
 	if (seen->whole > train->best)
 		train->best = seen->whole;
+	if (!train->broken || seen->whole < train->least)
+		train->least = seen->whole;
 	/* The first that is missing says where the whole part ends, and nothing more. */
 	train->lost += train->frames - seen->frames - 1;
 	train->behind += train->frames - seen->whole - 1;

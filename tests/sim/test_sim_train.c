@@ -72,6 +72,18 @@ static void test_short_queue__nothing_is_lost(void)
 	}
 }
 
+/* Who has few send buffers sends its trains by the batch, and the queue is empty in between: of
+ * what follows the first loss few are lost, as on a lossy path, but it breaks where it did. */
+static void test_short_queue__of_trains_in_batches(void)
+{
+	begin(1, 25, true);
+	scene->options.tx_buffers = 32;
+	EXPECT_WELL(sim_play_strictly());
+	CHECK_EQ(cluster->counters[CAREFUL_C_LOST_FRAMES], 0);
+	for (uint32_t port = 0; port < 2; port++)
+		expect(port, CAREFUL_BURST_SHORT, 26, 13); /* one leaves meanwhile */
+}
+
 /* The same unmeasured: that is what it is for. */
 static void test_short_queue__loses_frames_unmeasured(void)
 {
@@ -147,6 +159,7 @@ int main(void)
 {
 	sim_init();
 	RUN(test_short_queue__nothing_is_lost);
+	RUN(test_short_queue__of_trains_in_batches);
 	RUN(test_short_queue__loses_frames_unmeasured);
 	RUN(test_long_queue__keeps_the_window);
 	RUN(test_random_loss__keeps_the_window);
