@@ -5,7 +5,12 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 #: Package -> the extra of pyproject.toml that installs it.
-EXTRAS = {"matplotlib": "plot", "prometheus_client": "exporter", "scipy": "plan"}
+EXTRAS = {
+    "IPython": "notebook",
+    "matplotlib": "plot",
+    "prometheus_client": "exporter",
+    "scipy": "plan",
+}
 
 
 class MissingExtraError(ImportError):

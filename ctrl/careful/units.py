@@ -10,6 +10,7 @@ In files and in JSON the value is a bare number, and its unit ends the name (`st
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _QUANTITY = re.compile(r"\s*([-+]?)([0-9]{0,30})(?:\.([0-9]{0,30}))?\s*([A-Za-z\u00b5\u03bc]*)\s*")
 
@@ -71,3 +72,24 @@ def shown_bytes(nbytes: float) -> str:
 def counted(number: int, noun: str) -> str:
     """So many of something, in words: 1 file, 2 files."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def cell(value: object) -> str:
+    """A value in a table: a float with two digits after the point, from 10 on with one."""
+    if isinstance(value, float):
+        return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return str(value)
+
+
+def sizes(values: Sequence[float], most: int = 12) -> str:
+    """Fragment sizes in a line: runs of equal sizes as 3x1024, long lists cut."""
+    runs: list[list[float]] = []
+    for value in values:
+        if runs and runs[-1][0] == value:
+            runs[-1][1] += 1
+        else:
+            runs.append([value, 1])
+    words = [f"{count:.0f}x{value:.0f}" if count > 1 else f"{value:.0f}" for value, count in runs]
+    if len(words) > most:
+        words = [*words[: most - 2], "…", words[-1]]
+    return " ".join(words)

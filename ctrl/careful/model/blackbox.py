@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from careful.html import Grid, rendered
 from careful.model.fixed import optimal_count
 from careful.model.planner import Plan
 from careful.model.rounding import equal_sizes
@@ -126,6 +127,16 @@ class BlackBox:
         for one in self.regimes:
             if self.sum_g_us < one.g_b_low_us:
                 raise ValueError("sum_g_us is less than g_b_us, which it contains")
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        columns = ("bottleneck of fragments of (bytes)", "g (µs)", "G (µs/KiB)")
+        rows: list[tuple[str, float, float]] = [
+            (f"{one.low_bytes:g} to {one.high_bytes:g}", one.g_b_us, one.G_b_us_per_KiB)
+            for one in self.regimes
+        ]
+        rows.append(("all stages", self.sum_g_us, self.sum_G_us_per_KiB))
+        return rendered([Grid("", columns, rows), *self.unknown])
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], origin: str = "measurement") -> BlackBox:

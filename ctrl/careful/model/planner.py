@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from careful.html import Grid, rendered
 from careful.model.flat import best_of, fixed_sizes, ramp_sizes, up_down_sizes
 from careful.model.hierarchy import BASES, Cache, Hierarchy, Level, hierarchical
 from careful.model.latency import latency_us, lower_bound_us, staged_exit_times_us
@@ -19,6 +20,7 @@ from careful.model.lp import SEARCH_COUNT_MAX, best_lp_sizes, lp_sizes
 from careful.model.rounding import equal_sizes, whole_sizes
 from careful.model.simulation import Sizes, simulate_sizes
 from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
+from careful.units import sizes
 
 #: Most fragments that a search by simulation tries.
 SIMULATED_COUNT_MAX = 512
@@ -95,6 +97,21 @@ class Plan:
     def reassembles(self) -> bool:
         """Whether stages pass different sizes."""
         return any(sizes != self.sizes_by_stage[0] for sizes in self.sizes_by_stage[1:])
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        gain = 100 * (self.one_fragment_us / self.latency_us - 1)
+        rows: list[tuple[str, object]] = [
+            ("latency (µs)", self.latency_us),
+            ("gain over one fragment (%)", gain),
+            ("lower bound (µs)", self.lower_bound_us),
+            ("bottleneck", self.bottleneck),
+            ("fragments", self.fragments_count),
+            ("their bytes", sizes(self.fragments_bytes)),
+        ]
+        rows += [(f"in {one.name} (bytes)", sizes(one.fragments_bytes)) for one in self.levels[1:]]
+        title = f"{self.message_bytes:g} bytes, {self.strategy}"
+        return rendered([Grid(title, ("", ""), rows), self.note])
 
     def as_dict(self) -> dict[str, Any]:
         """Plain types for JSON; field names end in their unit."""

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from careful.html import Grid, rendered
+
 Array = npt.NDArray[np.float64]
 
 KIB = 1024
@@ -118,6 +120,15 @@ class Pipeline:
             if stage.name in seen:
                 raise ValueError(f"stage name '{stage.name}' is used twice")
             seen.add(stage.name)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        columns = ("stage", "g (µs)", "G (µs/KiB)", "delay (µs)", "group", "resource")
+        rows = [
+            (one.name, one.g_us, one.G_us_per_KiB, one.delay_us, one.group, one.resource)
+            for one in self.stages
+        ]
+        return rendered([Grid(self.name, columns, rows), self.source])
 
     def __len__(self) -> int:
         return len(self.stages)

@@ -11,8 +11,9 @@ from careful.measure.statistics.estimate import LEVEL
 from careful.measure.statistics.line import RELATIVE_MAX
 from careful.measure.statistics.quantiles import t_quantile
 from careful.measure.statistics.sample import Figure
+from careful.report import tables
 from careful.report.digits import with_half
-from careful.report.tables import table
+from careful.report.tables import Parts, Table
 
 #: What each figure is, in the order of the table.
 _MEANINGS = {
@@ -99,7 +100,7 @@ def figures(found: Result) -> dict[str, Any]:
     }
 
 
-def text(found: Result, host: str) -> str:
+def parts(found: Result, host: str) -> Parts:
     """The same for people."""
     rows = [
         (
@@ -113,7 +114,7 @@ def text(found: Result, host: str) -> str:
         if one.estimate or one.reason
     ]
     columns = ("", "µs", "bursts", "messages", "")
-    lines = [table(f"{found.layer} to {host}", columns, rows)]
+    lines: Parts = [Table(f"{found.layer} to {host}", columns, rows)]
     for curve in found.curves:
         steady = curve.steady_messages
         lines.append(
@@ -129,7 +130,12 @@ def text(found: Result, host: str) -> str:
     )
     if not found.settled:
         lines.append("stopped before the intervals were as narrow as asked for")
-    return "\n".join(lines + found.notes)
+    return lines + found.notes
+
+
+def text(found: Result, host: str) -> str:
+    """The same as text."""
+    return tables.text(parts(found, host))
 
 
 def _tried(trials: list[Trial]) -> str:

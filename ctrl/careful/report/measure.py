@@ -11,7 +11,7 @@ from careful.measure.estimators.blackbox import Result
 from careful.measure.estimators.hops import Path, Segment
 from careful.measure.estimators.trains import Regime
 from careful.report.digits import with_half
-from careful.report.tables import table
+from careful.report.tables import Parts, Table, text
 
 
 def environment() -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _said(segment: Segment) -> str:
     return "; ".join(one for one in (segment.reason or merged, lost) if one)
 
 
-def pathchar_table(path: Path, host: str) -> str:
+def pathchar_parts(path: Path, host: str) -> Parts:
     """The same for people."""
     rows = []
     for segment in path.segments:
@@ -99,7 +99,12 @@ def pathchar_table(path: Path, host: str) -> str:
             )
         )
     columns = ("hop", "address", "latency (µs)", "G (µs/KiB)", "Mbit/s", "samples", "")
-    return "\n".join([table(f"path to {host}", columns, rows), pathchar_summary(path)])
+    return [Table(f"path to {host}", columns, rows), *pathchar_summary(path).split("\n")]
+
+
+def pathchar_table(path: Path, host: str) -> str:
+    """The same as text."""
+    return text(pathchar_parts(path, host))
 
 
 def pathchar_summary(path: Path) -> str:
@@ -194,7 +199,7 @@ def _gaps(sizes: list[float], gaps_us: list[float]) -> list[dict[str, Any]]:
     return [{"size_bytes": int(size), "gaps_us": by_size[size]} for size in sorted(by_size)]
 
 
-def blackbox_table(found: Result, host: str) -> str:
+def blackbox_parts(found: Result, host: str) -> Parts:
     """The same for people."""
     rows = [
         (
@@ -216,11 +221,17 @@ def blackbox_table(found: Result, host: str) -> str:
     others = with_half(found.sum_G_others_us_per_KiB)
     rows.append(("all but the bottleneck", "", others, found.reason))
     columns = ("stages", "g (µs)", "G (µs/KiB)", "")
-    lines = [
-        table(f"careful to {host}, from its ends", columns, rows),
-        f"\n{found.round_trips.samples_count} round trips and {len(found.gaps[0])} trains of "
+    lines: Parts = [
+        Table(f"careful to {host}, from its ends", columns, rows),
+        "",
+        f"{found.round_trips.samples_count} round trips and {len(found.gaps[0])} trains of "
         f"{found.train_frames} frames in {found.elapsed_s:.1f} s",
     ]
     if not found.settled:
         lines.append("stopped before the intervals were as narrow as asked for")
-    return "\n".join(lines + found.notes)
+    return lines + found.notes
+
+
+def blackbox_table(found: Result, host: str) -> str:
+    """The same as text."""
+    return text(blackbox_parts(found, host))

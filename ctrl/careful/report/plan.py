@@ -15,7 +15,8 @@ from careful.model.stages import MESSAGE_BYTES_MAX, Limits, Pipeline
 from careful.model.tunemap import RAMP_GAIN_MIN, ClassPlan, class_table
 from careful.report import plan_plots
 from careful.report.jsonout import document
-from careful.report.tables import folded, sizes, table
+from careful.report.tables import folded, table
+from careful.units import sizes
 
 #: Fragment sizes of FM and of GAM (P1 section 5.4).
 STATIC_BYTES = (128, 4096)

@@ -21,7 +21,8 @@ from careful.model.simulation import (
 from careful.model.stages import Pipeline, check_message_bytes
 from careful.report import plan_plots
 from careful.report.jsonout import document
-from careful.report.tables import folded, sizes, table
+from careful.report.tables import folded, table
+from careful.units import sizes
 
 #: Transfers beyond which the drawing of them is a grey wall.
 DRAWN_MAX = 4000

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from careful.control.status import BOUNDS, DECIDED, slow_clients, unheard
-from careful.report.tables import alarm, table
+from careful.report.tables import Parts, Table, alarm, text
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _state(one: dict[str, Any]) -> str:
     return alarm(said) if one["error"] or one["state"] in _BAD_STATES else said
 
 
-def _peers(found: list[dict[str, Any]]) -> str:
+def _peers(found: list[dict[str, Any]]) -> Table:
     """The sessions; what no peer owes or keeps has no column."""
     counts = [name for name in ("owed", "kept") if any(one[f"buffers_{name}"] for one in found)]
     columns = ["peer", "address", "state", "credits", *counts]
@@ -91,10 +91,10 @@ def _peers(found: list[dict[str, Any]]) -> str:
         )
         for one in found
     ]
-    return table("", columns, rows)
+    return Table("", columns, rows)
 
 
-def _programs(found: list[dict[str, Any]]) -> str:
+def _programs(found: list[dict[str, Any]]) -> Table:
     """The programs that share the interface."""
     names = ["operations", "unread", "unanswered", "handlers", "regions", "asked", "told"]
     rows = [
@@ -105,10 +105,10 @@ def _programs(found: list[dict[str, Any]]) -> str:
         )
         for one in found
     ]
-    return table("", ["program", "process", *names], rows)
+    return Table("", ["program", "process", *names], rows)
 
 
-def _queues(found: list[dict[str, Any]]) -> str:
+def _queues(found: list[dict[str, Any]]) -> Table:
     """Where peers are spread over several queues."""
     names = ["port", "pid", "rx_frames", "tx_frames"]
     rows = [
@@ -116,7 +116,7 @@ def _queues(found: list[dict[str, Any]]) -> str:
         for one in found
     ]
     columns = ["queue", "peers", "port", "process", "received frames", "sent frames"]
-    return table("", columns, rows)
+    return Table("", columns, rows)
 
 
 def _sealed(found: list[dict[str, Any]]) -> list[str]:
@@ -143,15 +143,15 @@ def _lost(frames: int) -> str | int:
     return alarm(str(frames)) if frames else 0
 
 
-def status(found: dict[str, Any]) -> str:
+def _status(found: dict[str, Any]) -> Parts:
     """One instance: what is in effect, peers, and the counters that are not 0."""
     head = f"instance {found['instance']}, carefuld {found['pid']}, log {found['log']}"
-    parts = [head, effect(found)]
-    parts.append("\n" + _peers(found["peers"]) if found["peers"] else "  no peers")
+    parts: Parts = [head, effect(found)]
+    parts += ["", _peers(found["peers"])] if found["peers"] else ["  no peers"]
     if found["programs"]:
-        parts.append("\n" + _programs(found["programs"]))
+        parts += ["", _programs(found["programs"])]
     if found["queues"]:
-        parts.append("\n" + _queues(found["queues"]))
+        parts += ["", _queues(found["queues"])]
     parts += _windows(found)
     parts += _sealed(found["peers"])
     if found["counters"]["device_program_detached"]:
@@ -165,16 +165,22 @@ def status(found: dict[str, Any]) -> str:
     names = [*((name, value, "") for name, value in counted)]
     names += [(name, value, "XDP") for name, value in xdp]
     if names:
-        parts.append("\n" + table("", ["counter", "count", "where"], names))
+        parts += ["", Table("", ["counter", "count", "where"], names)]
     if found["xdp_counters_error"]:
         parts.append(f"  XDP's counters: {found['xdp_counters_error']}")
-    return "\n".join(parts)
+    return parts
+
+
+def parts(found: Iterable[dict[str, Any]], died: Mapping[str, str]) -> Parts:
+    """Every instance; died: how those ended that should run, by name."""
+    each = [_status(one) for one in found] or [["careful is not up"]]
+    each += [[alarm(f"instance {one}: {died[one]}")] for one in died]
+    return [*each[0], *(line for one in each[1:] for line in ("", *one))]
 
 
 def statuses(found: Iterable[dict[str, Any]], died: Mapping[str, str]) -> str:
-    """Every instance; died: how those ended that should run, by name."""
-    parts = [status(one) for one in found] or ["careful is not up"]
-    return "\n\n".join([*parts, *(alarm(f"instance {one}: {died[one]}") for one in died)])
+    """The same as text."""
+    return text(parts(found, died))
 
 
 def down(ifname: str, done: Down) -> str:

@@ -1,6 +1,7 @@
 """Tables and paragraphs as wide as the terminal that shows them.
 
-Owns how they fold: a pipe or a file gets every line whole. Also owns what is red. Calls nobody.
+Owns how they fold: a pipe or a file gets every line whole. Also owns what is red. Calls units, and
+html for what is not drawn yet.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+
+from careful.html import Grid
+from careful.units import cell as _cell
 
 #: Columns where there is no terminal: nothing is folded.
 _ENDLESS = 1 << 20
@@ -106,6 +110,24 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     return "\n".join(lines)
 
 
+class Table(Grid):
+    """A table that is not drawn yet: str() draws it as text, careful.html in notebooks."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return table(*self)
+
+
+#: What a report consists of: lines, and tables. A line that is empty sets the next part off.
+Parts = list[str | Table]
+
+
+def text(parts: Parts) -> str:
+    """A report as text."""
+    return "\n".join(map(str, parts))
+
+
 def _longest_word(text: str) -> int:
     return max(map(cells, text.split(" ")))
 
@@ -170,23 +192,3 @@ def _are_numbers(column: Sequence[object]) -> bool:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) or bool(_NUMBER.fullmatch(_COLOUR.sub("", str(value))))
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
-    return str(value)
-
-
-def sizes(values: Sequence[float], most: int = 12) -> str:
-    """Fragment sizes in a line: runs of equal sizes as 3x1024, long lists cut."""
-    runs: list[list[float]] = []
-    for value in values:
-        if runs and runs[-1][0] == value:
-            runs[-1][1] += 1
-        else:
-            runs.append([value, 1])
-    words = [f"{count:.0f}x{value:.0f}" if count > 1 else f"{value:.0f}" for value, count in runs]
-    if len(words) > most:
-        words = [*words[: most - 2], "…", words[-1]]
-    return " ".join(words)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from careful.errors import CarefulError
+from careful.html import Grid, rendered
 from careful.transfer.options import FileResult
 from careful.transfer.protocol.losses import Lost
 
@@ -59,6 +60,19 @@ class Result:
     seconds: float = 0.0
     lost: Lost = field(default_factory=Lost)
     batch_retries: int = 0
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows: list[tuple[str, object]] = [
+            ("files", self.files_count),
+            ("bytes", self.bytes),
+            ("of these across the network", self.moved_bytes),
+            ("seconds", self.seconds),
+            ("MB/s", self.moved_bytes / self.seconds / 1e6 if self.seconds else "-"),
+            ("left alone", len(self.equal) + len(self.newer)),
+        ]
+        failed = Grid("failed", ("name", "reason"), self.failures)
+        return rendered([Grid("", ("", ""), rows), *([failed] if self.failures else [])])
 
     def add(self, result: FileResult) -> None:
         """A file is there."""

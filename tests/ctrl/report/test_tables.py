@@ -17,67 +17,11 @@ from careful.report.doctor import findings
 from careful.report.files import partials
 from careful.report.tables import alarm, cells, folded, folded_lines, table
 from careful.transfer.partials import Found
-
-PEER = {
-    "node": "h2",
-    "name": "h2",
-    "address": "192.168.100.102",
-    "state": "up",
-    "error": None,
-    "credits_free": 64,
-    "credits_window": 64,
-    "window_buffers": 64,
-    "burst": "whole",
-    "burst_frames": 512,
-    "buffers_owed": 0,
-    "buffers_kept": 0,
-    "tx_bytes": 1000 << 20,
-    "rx_bytes": 1000 << 20,
-    "lost_here_frames": 0,
-    "lost_there_frames": 0,
-    "epochs": 1,
-    "withholding": False,
-    "control_unheard": False,
-    "seal": "off",
-    "cipher": None,
-}
-IN_EFFECT = {
-    "instance": "eth1",
-    "programs": [],
-    "pid": 16183,
-    "log": "/run/careful/eth1/log",
-    "ifname": "eth1",
-    "driver": "veth",
-    "xdp_mode": "native",
-    "xdp_by": "remembered",
-    "zerocopy": False,
-    "mtu_bytes": 3826,
-    "port": 51966,
-    "protocol": "careful",
-    "keyed": False,
-    "wait": "adaptive",
-    "spin_us": 50,
-    "receive_bound": "umem",
-    "window_buffers": 64,
-    "receive_buffers": 512,
-    "peers_max": 8,
-    "update_threshold_buffers": 32,
-    "reserve_buffers": 0,
-    "reserve_free_buffers": 0,
-    "umem_bytes": 4 << 20,
-    "hugepages": True,
-    "native_refused": "",
-    "tuner_pid": None,
-    "queues": [],
-    "exports": [],
-    "counters": {"rx_frames": 852, "syncs": 0, "device_program_detached": 0},
-    "xdp_counters": {"admitted": 852},
-    "xdp_counters_error": None,
-}
+from in_effect import IN_EFFECT, PEER
 
 
 def shown(**peer: Any) -> str:
-    return folded(report.status({**IN_EFFECT, "peers": [{**PEER, **peer}]}))
+    return folded(report.statuses([{**IN_EFFECT, "peers": [{**PEER, **peer}]}], {}))
 
 
 def test_effect__names_the_reserve_where_there_is_one() -> None:

@@ -1,0 +1,228 @@
+"""careful in Jupyter: status, measurements and the progress of transfers, each as a table or a bar.
+
+    import careful.files, careful.notebook
+
+    careful.notebook.status()
+    seen = careful.notebook.blackbox("h2", seconds=5)
+    seen.model.plan(8192)
+    with careful.files.connect("h2") as h2:
+        h2.get("big", "big", progress=careful.notebook.progress())
+
+What is the last word of a cell is shown; Plan, Pipeline and BlackBox of careful.model, and what
+get() and put() return, show themselves, too. Only progress() needs IPython (the extra `notebook`).
+It calls what the commands of carefulctl call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from careful.extras import need
+from careful.html import escaped, rendered
+from careful.units import counted, shown_bytes
+
+if TYPE_CHECKING:
+    from careful.control.config import Config
+    from careful.files.options import Progress
+    from careful.model import BlackBox
+    from careful.report.tables import Parts
+
+__all__ = ["Measured", "Shown", "blackbox", "logp", "pathchar", "progress", "status"]
+
+#: How often a bar is drawn at most, seconds.
+_EVERY_S = 0.1
+
+
+class Shown:
+    """What a command found: a table in a notebook, and as text where it is printed.
+
+    Attributes:
+        figures: as the command's --json has them.
+    """
+
+    def __init__(self, parts: Parts, figures: dict[str, Any]) -> None:
+        self._parts, self.figures = parts, figures
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self._parts))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return rendered(self._parts)
+
+
+class Measured(Shown):
+    """A measurement.
+
+    Attributes:
+        found: what the estimator made of it, with its intervals.
+    """
+
+    def __init__(self, parts: Parts, figures: dict[str, Any], found: Any) -> None:
+        super().__init__(parts, figures)
+        self.found = found
+
+    @cached_property
+    def model(self) -> BlackBox:
+        """Of a black box, what plans of it are made with.
+
+        Raises:
+            ValueError: it is no black box, or lacks a figure.
+        """
+        from careful.model import BlackBox
+
+        return BlackBox.from_dict(self.figures)
+
+
+def _settings(config: Config | Path | str | None) -> Config:
+    from careful.control import config as files
+
+    if isinstance(config, files.Config):
+        return config
+    return files.load(Path(config) if config else None)
+
+
+def status(instance: str | None = None, config: Config | Path | str | None = None) -> Shown:
+    """What `carefulctl status` shows.
+
+    Args:
+        instance: its name; None: all of this machine.
+        config: a configuration, or the file that holds it; by default carefulctl's.
+
+    Raises:
+        CarefulError: there is no such instance, it does not answer, or root alone may ask.
+    """
+    from careful.control import instances
+    from careful.control import status as state
+    from careful.report import status as report
+
+    settings = _settings(config)
+    found = [state.gather(one, settings) for one in instances.named_or_all(None, instance)]
+    died = {} if instance else instances.died()
+    return Shown(report.parts(found, died), {"instances": found, "died": died})
+
+
+def blackbox(
+    host: str,
+    *,
+    instance: str | None = None,
+    config: Config | Path | str | None = None,
+    **options: Any,
+) -> Measured:
+    """What `carefulctl measure blackbox` measures: the bottleneck, and the other stages in sum.
+
+    Args:
+        host: as careful.files.connect() takes it, likewise the next two.
+        instance: which carefuld of this machine.
+        config: a configuration, or its file.
+        options: seconds (25: begin no new round after), precision (0.01), sizes_count (16),
+            min_bytes (64), max_bytes, at_bytes, background.
+
+    Raises:
+        CarefulError: careful is not up here or there, or the host does not answer.
+        ValueError: an option cannot be. TypeError: there is none of that name.
+    """
+    from careful.control import remote
+    from careful.measure.estimators import blackbox as estimator
+    from careful.measure.probes.exchange import ProbeSession
+    from careful.report import measure as report
+
+    given = estimator.Options(**options)
+    route, effect = remote.find(host, instance, _settings(config), timeout_s=5.0)
+    with ProbeSession(route.socket, route.instance, route.address, host) as session:
+        found = estimator.BlackBox(session, given).run()
+    figures = {**effect.as_dict(), **report.blackbox_figures(found)}
+    return Measured(report.blackbox_parts(found, host), figures, found)
+
+
+def pathchar(host: str, *, config: Config | Path | str | None = None, **options: Any) -> Measured:
+    """What `carefulctl measure pathchar --no-stages` measures: each hop; needs no privilege.
+
+    Args:
+        host: a name or an address.
+        config: a configuration, or its file.
+        options: seconds (25), precision (0.02), sizes_count (12), max_hops (30), min_bytes,
+            max_bytes, timeout_s, background.
+
+    Raises:
+        CarefulError: the host is unknown, nobody answers, or probes cannot be sent.
+        ValueError: an option cannot be. TypeError: there is none of that name.
+    """
+    from careful.measure.estimators import pathchar as estimator
+    from careful.report import measure as report
+
+    given = estimator.Options(**options)
+    found = estimator.measure(_settings(config).resolve(host), given)
+    return Measured(report.pathchar_parts(found, host), report.pathchar_figures(found), found)
+
+
+def logp(
+    host: str,
+    *,
+    instance: str | None = None,
+    config: Config | Path | str | None = None,
+    **options: Any,
+) -> Measured:
+    """What `carefulctl measure logp` measures: os, or, g and L of careful's messages.
+
+    Args:
+        host: as of blackbox(), likewise the next two.
+        instance: which carefuld of this machine.
+        config: a configuration, or its file.
+        options: seconds (20), precision (0.05), messages_max (4096).
+
+    Raises:
+        CarefulError: careful is not up here or there, or the host does not answer.
+        ValueError: an option cannot be. TypeError: there is none of that name.
+    """
+    from careful.control import remote
+    from careful.measure.estimators import logp as estimator
+    from careful.measure.probes.bursts import Session, Target
+    from careful.report import logp as report
+
+    given = estimator.Options(**options)
+    route, effect = remote.find(host, instance, _settings(config), timeout_s=5.0)
+    with Session(route.socket, route.instance, [Target(route.address, host)]) as session:
+        found = estimator.LogP(session.layer(), given).run()
+    figures = {**effect.as_dict(), **report.figures(found)}
+    return Measured(report.parts(found, host), figures, found)
+
+
+def progress(clock: Callable[[], float] = time.monotonic) -> Callable[[Progress], None]:
+    """A bar below the cell, for `progress` of get() and put(); one for each call.
+
+    Raises:
+        MissingExtraError: IPython is not installed.
+    """
+    need("IPython", "a bar in a notebook")
+    from IPython.display import HTML, display
+
+    began, drawn_at = clock(), float("-inf")
+    handle: Any = display(HTML(""), display_id=True)
+
+    def draw(now: Progress) -> None:
+        nonlocal drawn_at
+        at = clock()
+        whole = (now.files_done, now.bytes_done) == (now.files_expected, now.bytes_expected)
+        # Without a notebook there is nothing to draw on.
+        if handle is not None and (whole or at >= drawn_at + _EVERY_S):
+            drawn_at = at
+            handle.update(HTML(bar(now, at - began)))
+
+    return draw
+
+
+def bar(now: Progress, elapsed_s: float) -> str:
+    """A transfer's progress as HTML."""
+    words = f"{shown_bytes(now.bytes_done)} of {shown_bytes(now.bytes_expected)}"
+    if elapsed_s > 0:
+        words += f", {shown_bytes(now.bytes_done / elapsed_s)}/s"
+    words += f", {now.files_done} of {counted(now.files_expected, 'file')} {now.name}"
+    most = max(now.bytes_expected, 1)
+    done = most if now.bytes_expected == 0 and now.files_done else now.bytes_done
+    return f'<progress value="{done}" max="{most}"></progress> {escaped(words.rstrip())}'
