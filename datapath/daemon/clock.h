@@ -14,4 +14,9 @@ static inline uint64_t clock_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+static inline uint64_t clock_in_ms(uint64_t ms)
+{
+	return clock_now_ns() + ms * 1000000;
+}
+
 #endif /* DAEMON_CLOCK_H */

@@ -3,7 +3,7 @@
  * See trial.h. A trial is one round of the loop: peace is asked of the peer, the modes are
  * tried in turns, each change a new epoch, and the better one stays; what fails ends in the
  * driver's mode. Nothing is lost, for nothing is under way but what the trial itself sends.
- * Calls trial_arm.c, xdp_choice.c, xdp_memory.c, ipc.c and service/mode.c.
+ * Calls peace.c, trial_arm.c, xdp_choice.c, xdp_memory.c, ipc.c and service/mode.c.
  */
 #include "daemon/trial.h"
 
@@ -17,12 +17,12 @@
 
 #include "daemon/clock.h"
 #include "daemon/log.h"
+#include "daemon/peace.h"
 #include "daemon/trial_arm.h"
 #include "service/mode.h"
 
 enum {
 	TRIAL_MS = 2000, /* the whole of it; less than a handshake of another peer waits */
-	ASK_MS = 250,
 	CHANGE_MS = 500, /* until all old buffers are back, and until the new epoch */
 	AGAIN_MS = 1000, /* after a peer was busy, or late to answer */
 	TRIES = 3, /* that were begun and failed: a busy machine is late once in a while */
@@ -44,11 +44,6 @@ struct attempt {
 	struct careful_error why;
 };
 
-static uint64_t ms(uint64_t n)
-{
-	return n * 1000000;
-}
-
 static const char *name_of(uint32_t mode)
 {
 	return mode == CAREFUL_XDP_NATIVE ? "native" : "generic";
@@ -62,86 +57,6 @@ static struct careful_device_info device_of(const struct trial *t)
 	return info.device;
 }
 
-static bool is_up(uint32_t state)
-{
-	return state == CAREFUL_PEER_UP || state == CAREFUL_PEER_STALLED;
-}
-
-static struct careful_peer_info peer_of(const struct trial *t, uint32_t peer)
-{
-	struct careful_peer_info info = { 0 };
-
-	if (careful_peer_info(t->instance, peer, &info))
-		info.state = CAREFUL_PEER_NONE;
-	return info;
-}
-
-static bool busy(const struct trial *t, uint32_t peer)
-{
-	struct careful_peer_info info = peer_of(t, peer);
-
-	return info.operations || info.messages_out;
-}
-
-/* Whether nothing went to and fro since it was last looked. */
-static bool is_quiet(struct trial *t, uint32_t peer)
-{
-	struct careful_peer_info info = peer_of(t, peer);
-	uint64_t moved = info.tx_frames + info.rx_frames + 1, before = t->moved[peer];
-
-	t->moved[peer] = moved;
-	return !info.operations && !info.messages_out && (!before || moved == before);
-}
-
-/* --- The peace that a peer asks for */
-
-static void end_peace(struct trial *t, uint32_t peer)
-{
-	if (!t->peace_ns[peer])
-		return;
-	t->peace_ns[peer] = 0;
-	t->peaces--;
-	ipc_hold(t->ipc, peer, IPC_HOLD_PEACE, false);
-	/* Now it is our turn, before anybody's data. */
-	if (t->wanted && is_up(peer_of(t, peer).state))
-		t->due_ns[peer] = clock_now_ns();
-}
-
-static int give_peace(struct trial *t, uint32_t peer, const uint32_t *args)
-{
-	uint64_t ticket = (uint64_t)args[1] << 32 | args[2];
-	uint32_t for_ms = args[0] < CAREFUL_PEACE_MS ? args[0] : CAREFUL_PEACE_MS;
-
-	if (!for_ms) {
-		end_peace(t, peer);
-		return 0;
-	}
-	/* One at a time measures. What is under way while we ask is our own question. */
-	if (t->running || (t->peaces && !t->peace_ns[peer]) ||
-	    (t->asking ? ticket <= t->ticket : busy(t, peer)))
-		return -EBUSY;
-	t->peaces += !t->peace_ns[peer];
-	t->peace_ns[peer] = clock_now_ns() + ms(for_ms);
-	ipc_hold(t->ipc, peer, IPC_HOLD_PEACE, true);
-	return 0;
-}
-
-static void on_peace(const struct careful_message *message, void *user)
-{
-	careful_reply(message, give_peace(user, message->peer, message->args), NULL, NULL, 0);
-}
-
-/* --- Our own */
-
-/* 0, -EBUSY: not now, another -errno: not with this peer. */
-static int ask_one(const struct trial *t, uint32_t peer, uint32_t for_ms)
-{
-	uint32_t args[CAREFUL_AM_ARGS] = { for_ms, (uint32_t)(t->ticket >> 32),
-					   (uint32_t)t->ticket };
-
-	return trial_ask(t->instance, peer, CAREFUL_PEACE, args, clock_now_ns() + ms(ASK_MS));
-}
-
 /* Of all; the others first, so that who measures has most of his time left. */
 static int ask_peace(struct attempt *a)
 {
@@ -150,12 +65,12 @@ static int ask_peace(struct attempt *a)
 	int rc = 0;
 
 	t->asking = true;
-	while (given < a->others_count && !(rc = ask_one(t, a->others[given], CAREFUL_PEACE_MS)))
+	while (given < a->others_count && !(rc = peace_ask(t, a->others[given], CAREFUL_PEACE_MS)))
 		given++;
 	if (rc)
 		rc = -EBUSY; /* another time, when this one may have gone */
 	else
-		rc = ask_one(t, a->peer, CAREFUL_PEACE_MS);
+		rc = peace_ask(t, a->peer, CAREFUL_PEACE_MS);
 	a->others_count = given;
 	a->given = !rc;
 	t->asking = false;
@@ -166,7 +81,7 @@ static int find_region(struct attempt *a)
 {
 	uint32_t args[CAREFUL_AM_ARGS] = { 0 };
 	int rc = trial_ask(a->trial->instance, a->peer, CAREFUL_SCRATCH, args,
-			   clock_now_ns() + ms(ASK_MS));
+			   clock_in_ms(TRIAL_ASK_MS));
 
 	a->region = args[0];
 	return rc;
@@ -176,7 +91,7 @@ static int find_region(struct attempt *a)
 static int change(struct attempt *a, uint32_t mode, bool and_wait)
 {
 	struct careful *c = a->trial->instance;
-	uint64_t until_ns = clock_now_ns() + ms(CHANGE_MS);
+	uint64_t until_ns = clock_in_ms(CHANGE_MS);
 	int rc;
 
 	if (device_of(a->trial).xdp_mode == mode)
@@ -185,7 +100,7 @@ static int change(struct attempt *a, uint32_t mode, bool and_wait)
 		careful_wait(c, 1, -1);
 	if (rc == -EAGAIN)
 		snprintf(a->why.text, sizeof(a->why.text), "buffers do not come back");
-	while (!rc && and_wait && !is_up(peer_of(a->trial, a->peer).state)) {
+	while (!rc && and_wait && !trial_is_up(trial_peer(a->trial, a->peer).state)) {
 		rc = careful_wait(c, 1, -1) < 0 || clock_now_ns() > until_ns ? -ETIMEDOUT : 0;
 		if (rc)
 			snprintf(a->why.text, sizeof(a->why.text), "the peer is gone");
@@ -237,7 +152,7 @@ static void log_figures(const struct attempt *a, bool clear)
 
 static void try_again(struct trial *t, uint32_t peer)
 {
-	t->due_ns[peer] = clock_now_ns() + ms(AGAIN_MS);
+	t->due_ns[peer] = clock_in_ms(AGAIN_MS);
 }
 
 /* Nothing waits for a mode any longer. */
@@ -263,7 +178,7 @@ static void give_up(struct attempt *a)
 	if (rc)
 		log_line("XDP: back to %s: %s", name_of(a->trial->drivers), a->why.text);
 	if (last)
-		over(t, CAREFUL_XDP_BY_DRIVER);
+		over(t, mode == t->drivers ? CAREFUL_XDP_BY_DRIVER : CAREFUL_XDP_BY_LEFT);
 	else
 		try_again(t, a->peer);
 }
@@ -291,10 +206,10 @@ static void conclude(struct attempt *a)
 static void meet_again(const struct attempt *a)
 {
 	const struct trial *t = a->trial;
-	uint64_t until_ns = clock_now_ns() + ms(CHANGE_MS);
+	uint64_t until_ns = clock_in_ms(CHANGE_MS);
 
 	for (uint32_t i = 0; i < a->others_count; i++)
-		while (peer_of(t, a->others[i]).state == CAREFUL_PEER_RENEWING)
+		while (trial_peer(t, a->others[i]).state == CAREFUL_PEER_RENEWING)
 			if (clock_now_ns() > until_ns || careful_wait(t->instance, 1, -1) < 0)
 				return;
 }
@@ -311,9 +226,9 @@ static void let_go(struct attempt *a)
 	if (a->given)
 		a->others[a->others_count++] = a->peer;
 	for (uint32_t i = 0; i < a->others_count; i++) {
-		if (is_up(peer_of(t, a->others[i]).state))
-			ask_one(t, a->others[i], 0);
-		is_quiet(t, a->others[i]); /* our own questions are no traffic */
+		if (trial_is_up(trial_peer(t, a->others[i]).state))
+			peace_ask(t, a->others[i], 0);
+		trial_is_quiet(t, a->others[i]); /* our own questions are no traffic */
 	}
 	until_ns = clock_now_ns() + TURN_NS;
 	while (a->given && clock_now_ns() < until_ns && careful_wait(t->instance, 1, -1) >= 0)
@@ -335,7 +250,7 @@ static void run(struct attempt *a)
 	}
 	t->running = true;
 	log_line("XDP: measuring native and generic with peer %u", a->peer);
-	a->until_ns = clock_now_ns() + ms(TRIAL_MS);
+	a->until_ns = clock_in_ms(TRIAL_MS);
 	if (measure(a))
 		give_up(a);
 	else
@@ -352,16 +267,16 @@ bool trial_is_on(const struct trial *t, uint32_t peer)
 static bool all_quiet(struct attempt *a)
 {
 	struct trial *t = a->trial;
-	bool quiet = is_quiet(t, a->peer) && !t->peaces;
+	bool quiet = trial_is_quiet(t, a->peer) && !t->peaces;
 
 	for (uint32_t i = 0; i < t->peers_max; i++) {
-		uint32_t state = i == a->peer ? 0 : peer_of(t, i).state;
+		uint32_t state = i == a->peer ? 0 : trial_peer(t, i).state;
 
-		if (is_up(state))
+		if (trial_is_up(state))
 			a->others[a->others_count++] = i;
 		else if (state == CAREFUL_PEER_RENEWING)
 			quiet = false;
-		if (is_up(state) && !is_quiet(t, i))
+		if (trial_is_up(state) && !trial_is_quiet(t, i))
 			quiet = false;
 	}
 	return quiet;
@@ -377,7 +292,7 @@ void trial_poll(struct trial *t)
 	now_ns = clock_now_ns();
 	for (uint32_t i = 0; i < t->peers_max; i++) {
 		if (t->peace_ns[i] && now_ns >= t->peace_ns[i])
-			end_peace(t, i);
+			peace_end(t, i);
 		if (!t->wanted || !t->due_ns[i] || now_ns < t->due_ns[i] || t->peace_ns[i])
 			continue;
 		t->due_ns[i] = 0;
@@ -413,7 +328,7 @@ int trial_timeout_ms(const struct trial *t)
 void trial_peer_changed(struct trial *t, uint32_t peer, uint32_t state)
 {
 	if (state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED) {
-		end_peace(t, peer);
+		peace_end(t, peer);
 		t->due_ns[peer] = 0;
 		t->moved[peer] = 0;
 		ipc_hold(t->ipc, peer, IPC_HOLD_TRIAL, t->wanted);
@@ -468,5 +383,5 @@ int trial_init(struct trial *t, struct careful *instance, struct ipc *ipc,
 	}
 	for (uint32_t i = 0; i < t->peers_max; i++)
 		ipc_hold(ipc, i, IPC_HOLD_TRIAL, t->wanted);
-	return careful_handle(instance, CAREFUL_PEACE, on_peace, t);
+	return peace_serve(t);
 }

@@ -19,6 +19,8 @@
 int trial_arm(struct careful *instance, uint32_t peer, uint32_t region, uint64_t until_ns,
 	      struct xdp_figures *figures);
 
+enum { TRIAL_ASK_MS = 250 }; /* that a peer has to answer */
+
 /* A request that is waited for; its answer's status, -ETIMEDOUT. args: of both. */
 int trial_ask(struct careful *instance, uint32_t peer, uint16_t handler,
 	      uint32_t args[CAREFUL_AM_ARGS], uint64_t until_ns);

@@ -25,6 +25,7 @@ DECIDED = {
     "pending": "the driver's; to be measured with the first peer",
     "measured": "measured",
     "remembered": "remembered",
+    "left": "not the driver's: measuring failed, and so did the way back",
 }
 
 #: What an amount of receive buffers is bounded by, in words.

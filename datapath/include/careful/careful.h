@@ -65,6 +65,7 @@ enum careful_xdp_by {
 	CAREFUL_XDP_BY_PENDING = 2, /* the same, until carefuld measures with the first peer */
 	CAREFUL_XDP_BY_MEASURED = 3,
 	CAREFUL_XDP_BY_REMEMBERED = 4, /* measured by an earlier carefuld on this machine */
+	CAREFUL_XDP_BY_LEFT = 5, /* measuring failed, and the way back to the driver's, too */
 };
 
 enum careful_wait_mode {

@@ -14,6 +14,7 @@
 #include "instances.h"
 #undef on_done
 #include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/peace.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/rundir.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/xdp_choice.h"
 #define xdp_choose choose /* what a test wants to be better */
@@ -268,8 +269,8 @@ static void test_trial__a_last_change_that_fails_measures_nothing(void)
 		}
 		CHECK_EQ(trial.failed, i);
 		CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO);
-		CHECK_EQ(device().xdp_by,
-			 i < TRIES ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_DRIVER);
+		CHECK_EQ(device().xdp_by, i < TRIES ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_LEFT);
+		CHECK_EQ(device().xdp_mode, CAREFUL_XDP_GENERIC); /* nor was there a way back */
 	}
 	changes_left = -1;
 	better = CAREFUL_XDP_AUTO;
@@ -390,7 +391,7 @@ static int peace_of(uint32_t for_ms, uint64_t ticket)
 {
 	const uint32_t args[4] = { for_ms, (uint32_t)(ticket >> 32), (uint32_t)ticket };
 
-	return give_peace(&theirs, 0, args);
+	return give(&theirs, 0, args);
 }
 
 static void test_peace__of_one_host_at_a_time(void)
@@ -401,12 +402,12 @@ static void test_peace__of_one_host_at_a_time(void)
 	memset(held, 0, sizeof(held));
 	CHECK_EQ(trial_init(&theirs, ends.c[1], (struct ipc *)1, &options), 0);
 	theirs.wanted = false;
-	CHECK_EQ(give_peace(&theirs, 1, args), 0);
-	CHECK_EQ(give_peace(&theirs, 0, args), -EBUSY); /* two would disturb each other */
-	CHECK_EQ(give_peace(&theirs, 1, args), 0); /* longer */
+	CHECK_EQ(give(&theirs, 1, args), 0);
+	CHECK_EQ(give(&theirs, 0, args), -EBUSY); /* two would disturb each other */
+	CHECK_EQ(give(&theirs, 1, args), 0); /* longer */
 	CHECK_EQ(theirs.peaces, 1);
 	trial_peer_changed(&theirs, 1, CAREFUL_PEER_FAILED);
-	CHECK_EQ(give_peace(&theirs, 0, args), 0);
+	CHECK_EQ(give(&theirs, 0, args), 0);
 	ends_close(&ends);
 }
 

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Peace: while a peer tries XDP modes, nothing moves between the two hosts but what it sends for
+ * that. What is given to peers, what is asked of them, and whether a peer is quiet enough for it.
+ */
+#ifndef DAEMON_PEACE_H
+#define DAEMON_PEACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/trial.h"
+
+/* Gives it to peers that ask. */
+int peace_serve(struct trial *trial);
+/* It is over, if the peer was given any. */
+void peace_end(struct trial *trial, uint32_t peer);
+/* Asks a peer for it, 0 ms: to end it. 0, -EBUSY: not now, another -errno: not with this peer. */
+int peace_ask(const struct trial *trial, uint32_t peer, uint32_t for_ms);
+
+/* What careful_peer_info() says; CAREFUL_PEER_NONE where it says nothing. */
+struct careful_peer_info trial_peer(const struct trial *trial, uint32_t peer);
+bool trial_is_up(uint32_t state);
+/* Whether nothing went to and fro since it was last looked. */
+bool trial_is_quiet(struct trial *trial, uint32_t peer);
+
+#endif /* DAEMON_PEACE_H */
