@@ -46,15 +46,22 @@ class AB:
         trials: what is known of them from A/Bs before; added to.
         now: seconds.
         fresh: what is in effect is what was before, and no A/B was made of them yet.
+        apart_s: between two messages that tell of an item, as they came before.
     """
 
     def __init__(
-        self, path: Path, pairs: dict[int, Pair], trials: dict[int, Trial], now: float, fresh: bool
+        self,
+        path: Path,
+        pairs: dict[int, Pair],
+        trials: dict[int, Trial],
+        now: float,
+        fresh: bool,
+        apart_s: Mapping[int, float] | None = None,
     ) -> None:
         self.pairs, self.fresh = pairs, fresh
         self._trials, self._began = trials, now
         beside = {item: pair.after if fresh else pair.before for item, pair in pairs.items()}
-        self._turns = Alternating(path, beside, now, swapped=not fresh)
+        self._turns = Alternating(path, beside, now, swapped=not fresh, apart_s=apart_s)
 
     def collect(self, live: Live, now: float) -> None:
         """What came since the last flip, into the arms."""
@@ -71,9 +78,13 @@ class AB:
             return ""
         if self._is_late(now):
             return f"the A/B took {TRIAL_S_MAX:.0f} s"
-        if all(self._turns.quiet(item, now) for item in self.pairs):
+        if all(self.quiet(item, now) for item in self.pairs):
             return "too few live messages"
         return None
+
+    def quiet(self, item: int, now: float) -> bool:
+        """Whether the messages that tell of a change have ceased."""
+        return self._turns.quiet(item, now)
 
     def _is_late(self, now: float) -> bool:
         return now - self._began > TRIAL_S_MAX

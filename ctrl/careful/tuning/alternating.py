@@ -12,8 +12,9 @@ from careful.tuning.items import Value, told_by
 from careful.tuning.path import Live, Path
 from careful.tuning.verify import Counts, Trial
 
-#: Messages have ceased after so long without, or four times what one took to come, seconds.
-QUIET_S = 2.0
+#: Messages have ceased after so long without, or four times what one takes to come, seconds; of
+#: which so much is believed before any came.
+QUIET_S, QUIET_S_MAX = 2.0, 60.0
 
 
 class Alternating:
@@ -24,12 +25,20 @@ class Alternating:
         beside: the values.
         now: seconds.
         swapped: those in effect are the second of the two, and `beside` the first.
+        apart_s: between two messages that tell of an item, as they came before.
     """
 
     def __init__(
-        self, path: Path, beside: Mapping[int, Value], now: float, *, swapped: bool = False
+        self,
+        path: Path,
+        beside: Mapping[int, Value],
+        now: float,
+        *,
+        swapped: bool = False,
+        apart_s: Mapping[int, float] | None = None,
     ) -> None:
         self._path, self.began = path, now
+        self._apart_s = apart_s or {}
         active, other = path.offer(beside)
         self.versions = (other, active) if swapped else (active, other)
         self._seen = path.live()
@@ -57,8 +66,11 @@ class Alternating:
     def quiet(self, item: int, now: float) -> bool:
         """Whether an item has had no message for longer than its messages are apart."""
         count = self._count.get(item, 0)
-        apart = (now - self.began) / count if count else 0.0
-        return now - self._last.get(item, self.began) > max(QUIET_S, 4 * apart)
+        if count:
+            patience_s = 4 * (now - self.began) / count
+        else:
+            patience_s = min(4 * self._apart_s.get(item, 0.0), QUIET_S_MAX)
+        return now - self._last.get(item, self.began) > max(QUIET_S, patience_s)
 
     def renew(self, beside: Mapping[int, Value]) -> None:
         """Put other values beside those in effect, which are the first of the two."""

@@ -6,7 +6,7 @@ what was before on live messages, and undone where it does not hold. Without eno
 stays, marked as unverified, and is tried when they come. On a steady path there is one change in
 ten minutes at most; a path that changed is answered at once, and the next time later. The clock
 and the path are passed in, so that hours pass in a test within seconds.
-Calls measuring, propose, searches, ab, watch, path; keeps state. What another process left is
+Calls measuring, propose, searches, proofs, watch, path; keeps state. What another process left is
 leftover.py's.
 """
 
@@ -16,24 +16,23 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from careful.tuning.ab import AB, ours
+from careful.tuning.ab import AB
 from careful.tuning.earlier import Earlier
-from careful.tuning.items import is_stored, told_by
+from careful.tuning.items import is_stored
 from careful.tuning.leftover import take_over
 from careful.tuning.measuring import Measuring
 from careful.tuning.path import Live, Path, by_class, sent
+from careful.tuning.proofs import Proofs
 from careful.tuning.propose import Measured, Row, proposed, unsure
 from careful.tuning.searches import Searches
 from careful.tuning.state import CHANGE_EVERY_S, Pair, PathState
 from careful.tuning.store_watch import StoreWatch
 from careful.tuning.trying import Trying
-from careful.tuning.verify import Counts, Trial
+from careful.tuning.verify import Counts
 from careful.tuning.watch import Watch
 
 #: How often to look: while nothing is going on, and on average between two flips of an A/B.
 LOOK_S, FLIP_S = 0.1, 0.03
-#: Messages of a class that begin a search, or, of an unverified one, its A/B.
-RETRY_MESSAGES = 10
 
 
 class Controller:
@@ -63,17 +62,16 @@ class Controller:
         self._random = random.Random(seed)
         self._watch, self._stores = Watch(), StoreWatch(state.store)
         self._earlier: Earlier | None = None  # the path before it changed last
-        self._test: AB | None = None
         self._trying: Trying | None = None
         self.searches = True  # whether ways are tried where nothing is predicted
         self._searches = Searches(path, state, self._save)
         self._alone = True  # no other path is measured now
-        self._trials: dict[int, Trial] = {}
-        self._arrived: dict[int, int] = {}  # messages, when a change was left unverified
+        self._proofs = Proofs(path, state, clock())
         self._measuring = Measuring(path, state, clock, returned)
         self._consider_at = clock()
         self._answers = False  # the path changed, and no change has answered it yet
-        self._store_answers = False  # so has the store
+        self._store_answers = False  # so has the store, as far as not in _answered
+        self._answered: set[int] = set()  # thresholds that answered it
         self.considered = False  # whether a round is over but for its A/B, measured or not
         left = take_over(path, state)
         if left is not None:
@@ -82,7 +80,7 @@ class Controller:
     @property
     def trying(self) -> bool:
         """Whether an A/B is under way, or a search."""
-        return self._test is not None or self._trying is not None
+        return self._proofs.test is not None or self._trying is not None
 
     def step(self, alone: bool = True, /) -> float:
         """Look, and do what is due; seconds until the next look.
@@ -90,9 +88,10 @@ class Controller:
         alone: False while another path is measured: nothing is then, and no shift is looked for.
         """
         now, self._alone = self._clock(), alone
-        if self._test:
-            self._advance(self._test, now)
-            if self._test:
+        proofs = self._proofs
+        if proofs.test:
+            self._advance(proofs.test, now)
+            if proofs.test:
                 return FLIP_S * self._random.uniform(0.6, 1.4)
             return LOOK_S
         measuring = self._measuring
@@ -109,25 +108,22 @@ class Controller:
             return FLIP_S * self._random.uniform(0.6, 1.4)
         live = self._path.live()
         self._look(live, now)
-        if not self._test:
+        if not proofs.test:
             self._look_at_store(now)
-        if not self._test and measuring.is_due_closely(now) and alone:
+        if not proofs.test and measuring.is_due_closely(now) and alone:
             measuring.closely_at = None
             self._measure("more closely", quick=False)
-        elif (
-            measuring.known
-            and not self._test
-            and now >= self._consider_at
-            and (alone or self._untold() is None)
-        ):
+        elif not proofs.test and self._may_consider(now):
             self._consider(now)
-        if not self._test and alone:
+        if not proofs.test:
+            self._retry(live, now)
+        if not proofs.test and alone:
             self._begin_trying(live, self._clock())
         return FLIP_S if self.trying else LOOK_S
 
     def collect(self, keep: bool, /) -> None:
         """What came since the last look, into an A/B under way or a search; keep False: out."""
-        under_way = self._test or self._trying
+        under_way = self._proofs.test or self._trying
         if under_way and keep:
             under_way.collect(self._path.live(), self._clock())
         elif under_way:
@@ -136,8 +132,8 @@ class Controller:
     def close(self) -> None:
         """End an A/B: what it did not decide stays, unverified; and a search: nothing stays."""
         self._stop_trying()
-        if self._test:
-            self._finish(self._test, self._clock(), "the controller ended")
+        if self._proofs.test:
+            self._finish(self._clock(), "the controller ended")
 
     # --- the measurement
 
@@ -186,28 +182,21 @@ class Controller:
         self._answers = True
         self.state.refuted.clear()
         self._searches.forget()
-        self._trials.clear()
+        self._proofs.forget()
         self._decide("path changed", {}, why)
 
     # --- live messages, while nothing is on trial
 
     def _look(self, live: Live, now: float) -> None:
-        totals = by_class(live)
-        ready = {
-            index: pair
-            for index, pair in self.state.unverified.items()
-            if _count(totals, index)
-            >= self._arrived.setdefault(index, _count(totals, index)) + RETRY_MESSAGES
-        }
-        if ready:  # what was set by hand is not looked for at each look: that is dear
-            self.state.unverified = ours(self._path, self.state.unverified)
-            ready = {index: ready[index] for index in ready.keys() & self.state.unverified.keys()}
-        shifted = self._shifted(sent(totals), now)
+        shifted = self._shifted(sent(by_class(live)), now)
         if shifted and self.state.may_answer(now):
             self._answer(shifted, now)
-            return
-        if shifted:
+        elif shifted:
             self._measuring.closely_at = None  # of a path that comes and goes it tells no more
+
+    def _retry(self, live: Live, now: float) -> None:
+        """What is unverified, and its messages come, is tried."""
+        ready = self._proofs.ready(by_class(live))
         if ready:
             self._try(ready, now, fresh=False)
 
@@ -230,10 +219,12 @@ class Controller:
             self.state.hold(now)
             for item in [one for one in self.state.refuted if is_stored(one)]:
                 del self.state.refuted[item]
-            if self._test:
-                self._finish(self._test, now, "writes took another time meanwhile")
+            if self._proofs.test:
+                self._finish(now, "writes took another time meanwhile")
             self._decide("store changed", {}, "writes take another time than they did")
-        self._store_answers |= another or seen == "first"
+        if another or seen == "first":
+            self._store_answers = True
+            self._answered.clear()
         if seen:
             self._consider_at = now
         return another
@@ -288,8 +279,7 @@ class Controller:
             item: row for item, row in rows.items() if row.best not in state.refuted.get(item, [])
         }
         due = self._is_due(now)
-        of_store = due or self._store_answers
-        ready = {item: row for item, row in found.items() if (of_store if is_stored(item) else due)}
+        ready = {item: row for item, row in found.items() if due or self._answers_store(item)}
         self._store_answers &= self._stores.settling
         self._consider_at = now + CHANGE_EVERY_S
         if not due and since is not None:
@@ -307,6 +297,15 @@ class Controller:
     def _untold(self) -> int | None:
         """The item whose messages shall be written otherwise for a moment; None: none."""
         return self._stores.untold(self._path.by_hand())
+
+    def _may_consider(self, now: float) -> bool:
+        if self._measuring.known is None or now < self._consider_at:
+            return False
+        return self._alone or self._untold() is None
+
+    def _answers_store(self, item: int) -> bool:
+        """Whether it is a threshold, and the first since the store is as it is."""
+        return is_stored(item) and self._store_answers and item not in self._answered
 
     def _is_due(self, now: float) -> bool:
         since = self.state.changed_at
@@ -333,10 +332,9 @@ class Controller:
         self.state.changed_at = now
         self.state.on_trial = dict(pairs)  # saved with the decision: whoever goes on makes it
         self.state.plans |= {item: pair.after for item, pair in pairs.items()}
-        self._answers = self._store_answers = False
-        for item in pairs:
-            self._trials.pop(item, None)
-            self.state.unverified.pop(item, None)
+        self._answers = False
+        self._answered |= {item for item in pairs if is_stored(item)}
+        self._proofs.anew(pairs)
         self._decide("changed", pairs, "", evidence, figures)
         self._try(pairs, now, fresh=True)
 
@@ -399,7 +397,7 @@ class Controller:
         if not fresh:  # else it was saved with the decision
             self.state.on_trial = dict(pairs)
             self._save()
-        self._test = AB(self._path, pairs, self._trials, now, fresh)
+        self._proofs.begin(pairs, now, fresh)
         self._watch.reset()  # half of the messages go the other way from now on
 
     def _advance(self, test: AB, now: float) -> None:
@@ -409,44 +407,24 @@ class Controller:
         if self._look_at_store(now):
             return
         if shifted and self.state.may_answer(now):
-            self._finish(test, now, "live messages took another time meanwhile")
+            self._finish(now, "live messages took another time meanwhile")
             self._answer(shifted, now)
             return
         why = test.ended(now)
         if why is not None:
-            self._finish(test, now, why)
+            self._finish(now, why)
         elif not test.flip():
-            self._test = None
-            self.state.on_trial = {}
+            self._proofs.drop()
             self._decide("set by hand", test.pairs, "meanwhile: the A/B is dropped")
 
-    def _finish(self, test: AB, now: float, why: str) -> None:
-        """Keep what held, undo what did not, and mark the rest."""
-        self._test = None
-        state, found = self.state, test.outcome(ours(self._path, test.pairs), now)
-        effect = {item: pair.after for item, pair in (found.kept | found.open).items()}
-        effect |= {item: pair.before for item, pair in found.undone.items()}
-        self._path.settle(effect)
-        state.plans |= effect
-        state.on_trial = {}
-        totals = by_class(self._path.live())
-        decided = found.kept | found.undone
-        for item in decided:
-            state.unverified.pop(item, None)
-        state.unverified |= found.open
-        for item in found.open:
-            self._arrived[item] = _count(totals, item)
+    def _finish(self, now: float, why: str) -> None:
+        """End the A/B, and say what it says; why: "" where it decided something."""
+        told = self._proofs.finish(now, not why)
         earlier = self._earlier
         self._watch.reset(earlier_us=earlier.us(self._path.in_effect()) if earlier else None)
-        state.refute(found.undone)  # before anything is saved
-        told = [("kept", found.kept), ("undone", found.undone)]
-        told += [("unverified", found.open)] * test.fresh
-        for what, pairs in told:
-            if pairs:
-                self._say(self._note(what, pairs, why, "ab", found.said()))
+        for what, pairs, said in told:
+            self._say(self._note(what, pairs, why, "ab", said))
         self._save()
-        for item in decided:
-            self._trials.pop(item, None)
 
     # --- what is kept and told
 
@@ -469,8 +447,3 @@ class Controller:
 
     def _note(self, *words: Any) -> dict[str, Any]:
         return self.state.note(self._clock(), *words)
-
-
-def _count(totals: Mapping[int, Counts], item: int) -> int:
-    """Messages that tell of an item."""
-    return totals.get(told_by(item), Counts()).count

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from careful.model.stages import Array, Limits, Pipeline
 from careful.model.tunemap import CLASS_COUNT, FRAME_LIMITS, TunePlan
 from careful.tuning import ramps
 from careful.tuning.items import STORE, Pulse, Value, class_bytes
-from careful.tuning.stores import Store
+from careful.tuning.stores import PACES, Store
 
 #: Least gain, as a share of the latency, that is worth a change.
 GAIN_MIN = 0.02
@@ -230,7 +231,13 @@ def _store_row(store: Store, index: int, now: Pulse) -> Row:
     best = store.best(index)
     costs = ((store.g_us, store.G_us_per_byte), *store.draws)
     before, after = (
-        np.array([store.latency_us(index, one, each) for each in costs]) for one in (now, best)
+        np.array(
+            [
+                store.latency_us(index, one, each, pace)
+                for each, pace in zip(costs, cycle(PACES), strict=False)
+            ]
+        )
+        for one in (now, best)
     )
     row = Row(
         STORE + index,

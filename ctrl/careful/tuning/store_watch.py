@@ -12,12 +12,15 @@ from typing import Any, Protocol
 
 from careful.tuning.items import STORE, Pulse, Value
 from careful.tuning.state import PathState
-from careful.tuning.stores import Totals, another, fit, kept
+from careful.tuning.stores import MESSAGES_MIN, Totals, another, fit, kept
 
 #: A window closes after so many writes and so long, seconds, whichever is later.
 WINDOW_WRITES = 8
 WINDOW_S = 0.2
-#: Windows in turn that must agree on another store.
+#: The first window goes on until each class that came has messages enough, or so many came in all:
+#: where sizes are mixed, a short one has too few of any.
+FIRST_MESSAGES = 60
+#: Windows in turn that must agree on another store; the last of them goes on, as the first does.
 AGREEING = 2
 #: Windows after a store became known in which better figures of it may still answer.
 SETTLING = 16
@@ -43,6 +46,11 @@ class Path(Protocol):
 
     def wait(self, seconds: float, /) -> None:
         """Let messages flow."""
+
+
+def _has_enough(window: Totals) -> bool:
+    counts = [one.count for one in window.came.values() if one.count]
+    return min(counts, default=0) >= MESSAGES_MIN or sum(counts) >= FIRST_MESSAGES
 
 
 class StoreWatch:
@@ -80,12 +88,17 @@ class StoreWatch:
         window = totals.since(began)
         if window.writes_count < WINDOW_WRITES or now - at < WINDOW_S:
             return ""
-        self._window = (totals, now)
         if self.known is None:
-            return "first" if self._begin(began, totals) else ""
+            told = _has_enough(window) and self._begin(began, totals)
+            self._window = (totals, now) if told else self._window
+            return "first" if told else ""
         self._agreeing = self._agreeing + 1 if another(self.known, window) else 0
+        if self._agreeing >= AGREEING and not self._begin(began, totals):
+            return ""
+        self._window = (totals, now)
         if self._agreeing >= AGREEING:
-            return "another" if self._begin(began, totals) else ""
+            self._agreeing = 0
+            return "another"
         if self._agreeing:
             return ""
         settling, self._settling = self._settling, max(0, self._settling - 1)
@@ -98,7 +111,7 @@ class StoreWatch:
         if found is None:
             return False
         self.known, self._since = found, since
-        self._agreeing, self._settling, self._explored = 0, SETTLING, False
+        self._settling, self._explored = SETTLING, False
         return True
 
     def _refine(self, totals: Totals) -> None:

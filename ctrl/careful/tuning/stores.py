@@ -36,6 +36,9 @@ DRAWS = 60
 FRAMES_HELD = 64
 #: Of least writes that are as good, within this share of the latency, the largest is taken.
 ALIKE = 0.01
+#: Messages come in this share of what they take on average: a write that is over just when the
+#: last frame is there would be the best of all, and the worst if that is a little later.
+PACES = (1.0, 0.95, 1.05)
 
 
 @dataclass(frozen=True)
@@ -132,26 +135,37 @@ class Store:
         came = {str(index): vars(one) for index, one in self.came.items()}
         return {**vars(self), "draws": [list(one) for one in self.draws], "came": came}
 
-    def latency_us(self, index: int, pulse: Pulse, costs: tuple[float, float]) -> float:
-        """What a message of a class takes, from its first fragment; costs: g and G of a store."""
+    def latency_us(
+        self, index: int, pulse: Pulse, costs: tuple[float, float], pace: float = 1.0
+    ) -> float:
+        """What a message of a class takes, from its first fragment.
+
+        costs: g and G of a store; pace: time from its first to its last, as a share of the mean.
+        """
         one = self.came[index]
         frames = max(1, round(one.frames / one.count))
-        message_bytes, came_us = one.nbytes / one.count, one.came_ns / one.count / 1e3
+        message_bytes, came_us = one.nbytes / one.count, pace * one.came_ns / one.count / 1e3
         held = min(pulse.store_bytes, FRAMES_HELD * message_bytes / frames)
         return written_us(message_bytes, frames, came_us, held, *costs)
 
     def candidates(self, index: int) -> list[Pulse]:
-        """Least writes that are different for a class's messages: whole frames."""
+        """Least writes that are different for a class's messages: so many frames.
+
+        Half of a frame less, so that neither a tail nor a rounded size makes it one more.
+        """
         one = self.came[index]
         frames, size = max(1, round(one.frames / one.count)), one.nbytes / max(1, one.frames)
         most = min(frames, FRAMES_HELD)
-        counts = {min(most, round(2 ** (k / 2))) for k in range(2 * most.bit_length() + 1)}
-        return [Pulse(math.ceil(count * size)) for count in sorted(counts)]
+        counts = {min(most, round(2 ** (k / 4))) for k in range(4 * most.bit_length() + 1)}
+        return [Pulse(math.ceil((count - 0.5) * size)) for count in sorted(counts)]
 
     def best(self, index: int) -> Pulse:
         """The least write with the least latency; of those as good, the largest: fewer writes."""
         costs = (self.g_us, self.G_us_per_byte)
-        found = [(self.latency_us(index, one, costs), one) for one in self.candidates(index)]
+        found = [
+            (sum(self.latency_us(index, one, costs, pace) for pace in PACES), one)
+            for one in self.candidates(index)
+        ]
         least = min(us for us, _ in found)
         return next(one for us, one in reversed(found) if us <= least * (1 + ALIKE))
 

@@ -175,7 +175,7 @@ def test_path_changes__measured_closely_at_once_where_the_quick_look_does_not_te
 
     on.measure = measure  # type: ignore[method-assign, assignment]
     one = controller(on)
-    run(one, on, 66)
+    run(one, on, 70)
     (changed,) = told(one, "path changed")
     assert any(each["what"] == "nothing to change" for each in one.state.decisions)
     assert told(one, "changed")[-1] - changed < 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -120,6 +121,22 @@ def test_another__only_beyond_errors() -> None:
     assert not another(known, seen((8192, 1.1 * took_us(8192, DISK)), count=15))
 
 
+def test_table__no_least_write_that_is_the_best_by_a_hair() -> None:
+    """Writes of four frames are over just when the last comes: those of five lose little."""
+    costs = (84000.0, 3933.0)
+    found = fit(seen(*((size, took_us(size, costs)) for size in (4096, 16384, 65536)), noise=0.01))
+    assert found
+    came = Came(40, 18 * 40, BYTES * 40, 40 * 163_400_000)
+    store = replace(found, came={CLASS: came})
+    stream = ToFile(BYTES, 1.0, 18, 163_400.0, lambda _: costs)
+    later = replace(stream, came_us=1.04 * stream.came_us)
+    best = store.best(CLASS)
+    assert written(stream, 0, best)[0] < 1.03 * least_us(stream, 0)
+    assert written(later, 0, best)[0] < 1.03 * least_us(later, 0)
+    edge = Pulse(7 * BYTES // 36)
+    assert written(later, 0, edge)[0] > 1.1 * written(stream, 0, edge)[0]
+
+
 def test_watch__a_counter_that_begins_anew() -> None:
     watch = StoreWatch()
     assert not watch.look(seen((65536, 5000.0), count=400), 0.0)
@@ -206,6 +223,23 @@ def test_auto__a_store_that_is_seen_during_an_ab() -> None:
     )
     assert not any("sink" in each for each in plans["classes"])
     assert all("sink" in each for each in files["classes"])
+
+
+def test_auto__a_mix_of_sizes_into_a_very_slow_disk() -> None:
+    """A few messages a second in all, of seven sizes: each threshold within three minutes."""
+    disk = (84000.0, 3933.0)
+    sizes = [1024 << k for k in range(7)]
+    files = [ToFile(size, 1.5, max(1, size // 3640), 2.5 * size, lambda _: disk) for size in sizes]
+    on = path(*files, noise=0.03)
+    one = controller(on)
+    run(one, on, 60)
+    first = told(one, "changed")[-1]
+    assert first - 1000.0 < 30
+    run(one, on, 120)
+    assert all(loss(on, stream) < 0.05 for stream in files)
+    kept = [each for each in one.state.decisions if each["what"] == "kept"]
+    assert {CLASS} <= {row["class"] for each in kept for row in each["classes"]}
+    assert all(each["at_s"] - first < 160 for each in kept)
 
 
 def test_auto__by_hand_stays() -> None:

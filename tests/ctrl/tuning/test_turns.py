@@ -119,7 +119,7 @@ def test_two_peers__one_path_changes_during_the_others_ab() -> None:
     """It is answered, and the A/B ends as it would have."""
     world = World()
     at = world.now + 30
-    first = Shared(world, lambda _: GAM, noise=1.5)
+    first = Shared(world, lambda _: GAM, noise=1.0)
     second = Shared(world, lambda now: GAM if now < at else slower(GAM))
     # The first is tuned from shortly before on: its A/B is under way then.
     other = tuned(world, second)
