@@ -1,0 +1,43 @@
+"""`carefulctl help fsspec`: its programs print what stands below them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from careful import man
+from hosts import Host
+
+pytest.importorskip("careful._binding")
+pytest.importorskip("fsspec")
+pytestmark = pytest.mark.lab
+
+#: Programs and what they print; a program's packages are what it imports.
+PROGRAMS = re.findall(
+    r"^```python\n(.*?)^```\n\n```\n(.*?)^```\n", man.source("fsspec"), re.M | re.S
+)
+PACKAGES = ("pandas", "pyarrow", "zarr")
+
+
+def test_page__has_a_program_for_each() -> None:
+    assert man.source("fsspec").count("```python") == len(PROGRAMS) == len(PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_program__as_on_the_page(pair: tuple[Host, Host], package: str) -> None:
+    pytest.importorskip(package)
+    here, there = pair
+    text, output = PROGRAMS[PACKAGES.index(package)]
+    assert f"import {package}" in text
+    done = subprocess.run(
+        here.lab.argv("h1", sys.executable, "-c", text),
+        cwd=here.own,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == (output, "", 0)
+    assert list(there.export.iterdir())
+    here.assert_nothing_lost()
