@@ -123,15 +123,6 @@ static inline struct flow_stamp flow_stamp(struct flow *flow, uint32_t cost)
 	return (struct flow_stamp){ ++flow->seq_out, window_rx_announce(&flow->rx), flow->ask };
 }
 
-static inline void flow_send(struct flow *flow, uint32_t cost, struct careful_hdr *hdr)
-{
-	struct flow_stamp stamp = flow_stamp(flow, cost);
-
-	hdr->seq = htobe32(stamp.seq);
-	hdr->credits = htobe32(stamp.credits);
-	hdr->extra = htobe16(stamp.extra);
-}
-
 /* A frame came that fills cost buffers. *missing: of a gap, how many frames. */
 static inline enum flow_verdict flow_receive(struct flow *flow, const struct careful_hdr *hdr,
 					     uint32_t cost, uint32_t *missing)

@@ -300,8 +300,6 @@ void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, ui
 uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t bytes,
 		     struct iovec *iov);
 void link_send(struct link_txframe *frame, const struct link_send_args *args);
-bool link_send_short(struct link_peer *peer, const struct careful_am *am, const void *payload,
-		     uint32_t bytes);
 bool link_tx_get_own(struct link_peer *peer, struct link_txframe *frame);
 void link_send_own(struct link_txframe *frame, const struct link_send_args *args,
 		   uint32_t body_bytes);
@@ -312,6 +310,12 @@ void link_updates_due(struct link *link);
 void link_kick_queued(struct link *link);
 void link_complete(struct link *link);
 uint32_t link_body_here(const struct link_peer *peer);
+
+/* short.c: the same of a message in one frame, in one go */
+bool link_short_careful(struct link_peer *peer, const struct careful_am *am, const void *payload,
+			uint32_t bytes);
+bool link_short_traditional(struct link_peer *peer, const struct careful_am *am,
+			    const void *payload, uint32_t bytes);
 
 /* Receive buffers that a frame with this body fills at the peer. */
 static inline uint32_t link_cost(const struct link_peer *peer, uint32_t body_bytes)
@@ -353,6 +357,16 @@ static inline void link_updates(struct link *link)
 {
 	if (link->dirty_count)
 		link_updates_due(link);
+}
+
+/* A message in one frame. false: not now, or not so; nothing is done. */
+static inline bool link_send_short(struct link_peer *peer, const struct careful_am *am,
+				   const void *payload, uint32_t bytes)
+{
+	if (peer->sends == LINK_SENDS_CAREFUL)
+		return link_short_careful(peer, am, payload, bytes);
+	return peer->sends == LINK_SENDS_TRADITIONAL &&
+	       link_short_traditional(peer, am, payload, bytes);
 }
 
 /* Moves what is queued to the wire. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A message in one frame of the careful protocol, from its parts to the queue in one go: most
- * frames are such. It does what tx.c does step by step, and nothing else; what is not as it mostly
- * is (a sealed session, another protocol, no room) goes that way. Calls crc32c.c.
+ * A message in one frame, from its parts to the queue in one go: most frames are such. It does
+ * what tx.c does step by step, and nothing else; what is not as it mostly is (a sealed session, no
+ * room) goes that way. Calls crc32c.c, traditional_tx.c.
  */
 #include "link/link.h"
 #include "link/out.h"
@@ -11,21 +11,23 @@
 #include <endian.h>
 #include <string.h>
 
-static inline struct flow_stamp number(struct link_peer *peer, uint32_t body_bytes)
+static inline struct flow_stamp number(struct link_peer *peer, const struct device_desc *desc,
+				       uint32_t body_bytes, bool traditional, uint8_t *flags)
 {
 	OPERATION(OPERATION_SEND);
+	if (traditional)
+		return traditional_leave(peer, desc, 1, CAREFUL_DATA, flags);
 	return flow_stamp(&peer->flow, link_cost(peer, body_bytes));
 }
 
 /* The header as careful_hdr has it, by words: its check is made of them while they are in
  * registers. */
 static inline void write_hdr(const struct link_peer *peer, uint8_t *at, struct flow_stamp stamp,
-			     uint32_t bytes, uint32_t crc)
+			     uint8_t flags, uint32_t bytes, uint32_t crc)
 {
 	__be64 words[] = {
 		htobe64((uint64_t)CAREFUL_WIRE_VERSION << 56 | (uint64_t)CAREFUL_DATA << 48 |
-			(uint64_t)(CAREFUL_F_FIRST | CAREFUL_F_LAST) << 40 |
-			(uint64_t)peer->slot_out << 16 | peer->queue_out),
+			(uint64_t)flags << 40 | (uint64_t)peer->slot_out << 16 | peer->queue_out),
 		htobe64(peer->cookie_out),
 		htobe64((uint64_t)stamp.seq << 32 | stamp.credits),
 		htobe64(bytes), /* msg_id 0 */
@@ -40,26 +42,32 @@ static inline void write_hdr(const struct link_peer *peer, uint8_t *at, struct f
 		memcpy(at + sizeof(words[0]) * i, &words[i], sizeof(words[0]));
 }
 
-static inline bool may_send(const struct link_peer *peer, uint32_t body_bytes)
+static inline bool may_send(const struct link_peer *peer, uint32_t body_bytes, bool traditional)
 {
 	const struct link *link = peer->link;
 
-	return peer->phase == LINK_OPEN && peer->sends == LINK_SENDS_CAREFUL && peer->llhdr.bytes &&
-	       flow_may_send(&peer->flow, link_cost(peer, body_bytes)) &&
+	return peer->phase == LINK_OPEN && peer->llhdr.bytes &&
+	       (traditional ? traditional_may_keep(peer, 0) :
+			      flow_may_send(&peer->flow, link_cost(peer, body_bytes))) &&
 	       body_bytes <= link->queue->chunk_bytes - LINK_PAYLOAD_AT &&
 	       link->tx_free_count > LINK_CHUNKS_FREE_MIN && link->tx_queued < LINK_TX_QUEUE;
 }
 
-/* false: not now, or not so; nothing is done. */
-bool link_send_short(struct link_peer *peer, const struct careful_am *am, const void *payload,
-		     uint32_t bytes)
+static inline __attribute__((always_inline)) bool send_short(struct link_peer *peer,
+							     const struct careful_am *am,
+							     const void *payload, uint32_t bytes,
+							     bool traditional)
 {
 	const uint32_t body_bytes = sizeof(*am) + bytes;
 	struct link *link = peer->link;
+	uint8_t flags = CAREFUL_F_FIRST | CAREFUL_F_LAST;
+	struct flow_stamp stamp;
+	struct device_desc *desc;
 	uint64_t addr;
 	uint8_t *body;
+	uint32_t crc;
 
-	if (!may_send(peer, body_bytes))
+	if (!may_send(peer, body_bytes, traditional))
 		return false;
 	addr = link->tx_free[--link->tx_free_count] + LINK_PAYLOAD_AT;
 	body = link->queue->umem + addr;
@@ -67,14 +75,29 @@ bool link_send_short(struct link_peer *peer, const struct careful_am *am, const 
 	if (bytes)
 		memcpy(body + sizeof(*am), payload, bytes);
 	out_llhdr(&peer->llhdr, (struct careful_hdr *)(body - LINK_HDR_BYTES), body_bytes);
-	write_hdr(peer, body - LINK_HDR_BYTES, number(peer, body_bytes), bytes,
-		  link_crc32c(body, body_bytes));
-	link->tx_queue[link->tx_queued++] = (struct device_desc){
+	desc = &link->tx_queue[link->tx_queued++];
+	*desc = (struct device_desc){
 		.addr = addr - LINK_HDR_BYTES - peer->llhdr.bytes,
 		.bytes = peer->beside + body_bytes,
 	};
+	crc = link_crc32c(body, body_bytes);
+	stamp = number(peer, desc, body_bytes, traditional, &flags);
+	write_hdr(peer, body - LINK_HDR_BYTES, stamp, flags, bytes, crc);
 	sink_add(&link->net_tx, peer->beside + body_bytes);
 	link->tx_pulse_frames++;
 	out_sent(peer, body_bytes, bytes);
 	return true;
+}
+
+/* Each protocol has code of its own; link_send_short() tells which. */
+bool link_short_careful(struct link_peer *peer, const struct careful_am *am, const void *payload,
+			uint32_t bytes)
+{
+	return send_short(peer, am, payload, bytes, false);
+}
+
+bool link_short_traditional(struct link_peer *peer, const struct careful_am *am,
+			    const void *payload, uint32_t bytes)
+{
+	return send_short(peer, am, payload, bytes, true);
 }

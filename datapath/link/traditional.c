@@ -50,6 +50,7 @@ int traditional_init(struct link *link)
 	link->traditional = all;
 	all->numbers_out = power_above(queue->tx_chunks);
 	all->numbers_in = power_above(2 * queue->rx_chunks);
+	all->chunk_shift = (uint32_t)__builtin_ctz(queue->chunk_bytes);
 	all->copies_max = queue->tx_chunks / link->peers_max;
 	all->early_max = link->window - window_threshold(link->window) + 1 - cost;
 	all->early_pool = link->peers_max * all->early_max;

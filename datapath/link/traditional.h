@@ -23,10 +23,11 @@
 #include <careful/careful.h>
 #include <careful/wire.h>
 
+struct device_desc;
+struct flow_stamp;
 struct link;
 struct link_peer;
 struct link_rxframe;
-struct link_txframe;
 
 /*
  * A send buffer's part of the frame that is in it.
@@ -105,6 +106,7 @@ struct traditional {
  * @copies_max:  each peer's share of the send buffers
  * @early_max:   each peer's share of the buffers that frames may fill which wait
  * @early_pool:  all of these
+ * @chunk_shift: of a send buffer's address: its number
  * @following:   some peer's frames need wait no more; @follow: the slot that is asked first
  */
 struct traditional_link {
@@ -116,6 +118,7 @@ struct traditional_link {
 	uint32_t numbers_out, numbers_in;
 	uint32_t copies_max;
 	uint32_t early_max, early_pool, early_buffers;
+	uint32_t chunk_shift;
 	bool following;
 	uint32_t follow;
 };
@@ -130,7 +133,8 @@ uint32_t traditional_timeout_ms(const struct link_peer *peer, uint32_t most_ms);
 void traditional_info(const struct link_peer *peer, struct careful_peer_info *info);
 
 /* traditional_tx.c: what was sent, until it has come */
-void traditional_send(struct link_txframe *frame);
+struct flow_stamp traditional_leave(struct link_peer *peer, const struct device_desc *desc,
+				    uint32_t segments, enum careful_type type, uint8_t *flags);
 void traditional_stamp(const struct link_peer *peer, struct careful_hdr *hdr);
 void traditional_left(struct link *link, uint64_t addr);
 bool traditional_come(struct link_peer *peer, uint32_t seq);

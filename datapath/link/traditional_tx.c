@@ -22,7 +22,7 @@ static uint32_t *copy_at(const struct link_peer *peer, uint32_t seq)
 /* A send buffer's number among them. */
 static uint32_t chunk_of(const struct link *link, uint64_t addr)
 {
-	return (uint32_t)(addr / link->queue->chunk_bytes) - link->queue->rx_chunks;
+	return (uint32_t)(addr >> link->traditional->chunk_shift) - link->queue->rx_chunks;
 }
 
 static void set_free(struct link *link, uint32_t chunk)
@@ -61,41 +61,52 @@ static bool asks(const struct link_peer *peer)
 }
 
 /* What the header says of the other direction. */
-void traditional_stamp(const struct link_peer *peer, struct careful_hdr *hdr)
+static struct flow_stamp stamp(const struct link_peer *peer)
 {
-	hdr->credits = htobe32(peer->flow.seq_in);
-	hdr->extra = htobe16(of(peer)->answered);
+	return (struct flow_stamp){ peer->flow.seq_out, peer->flow.seq_in, of(peer)->answered };
 }
 
-/* A frame leaves: its number, and its buffers are kept. */
-void traditional_send(struct link_txframe *frame)
+void traditional_stamp(const struct link_peer *peer, struct careful_hdr *hdr)
 {
-	struct link_peer *peer = frame->peer;
+	struct flow_stamp said = stamp(peer);
+
+	hdr->credits = htobe32(said.credits);
+	hdr->extra = htobe16(said.extra);
+}
+
+/* The buffers of the frame that was numbered last stay filled. */
+static void keep(struct link_peer *peer, const struct device_desc *desc, uint32_t segments)
+{
 	struct link *link = peer->link;
-	struct traditional_copy *copies = link->traditional->copies;
 	uint32_t next = TRADITIONAL_NONE;
 
-	peer->flow.tx.sent = ++peer->flow.seq_out;
-	frame->hdr->seq = htobe32(peer->flow.seq_out);
-	traditional_stamp(peer, frame->hdr);
-	if (frame->hdr->type == CAREFUL_DATA && asks(peer)) {
-		frame->hdr->flags |= CAREFUL_F_ASK;
-		of(peer)->asked_seq = peer->flow.seq_out;
-	}
-	for (uint32_t i = frame->segments; i-- > 0;) {
-		uint32_t chunk = chunk_of(link, frame->desc[i].addr);
+	for (uint32_t i = segments; i-- > 0;) {
+		uint32_t chunk = chunk_of(link, desc[i].addr);
 
-		copies[chunk] = (struct traditional_copy){
-			.at = frame->desc[i].addr,
-			.bytes = frame->desc[i].bytes,
+		link->traditional->copies[chunk] = (struct traditional_copy){
+			.at = desc[i].addr,
+			.bytes = desc[i].bytes,
 			.next = next,
 			.kept = true,
 			.away = true,
 		};
 		next = chunk;
 	}
-	of(peer)->copies_kept += frame->segments;
+	of(peer)->copies_kept += segments;
 	*copy_at(peer, peer->flow.seq_out) = next;
+}
+
+/* A frame leaves: its number, and its buffers are kept. One of data may ask what has come. */
+struct flow_stamp traditional_leave(struct link_peer *peer, const struct device_desc *desc,
+				    uint32_t segments, enum careful_type type, uint8_t *flags)
+{
+	peer->flow.tx.sent = ++peer->flow.seq_out;
+	if (type == CAREFUL_DATA && asks(peer)) {
+		*flags |= CAREFUL_F_ASK;
+		of(peer)->asked_seq = peer->flow.seq_out;
+	}
+	keep(peer, desc, segments);
+	return stamp(peer);
 }
 
 /* The device is done with a send buffer. */

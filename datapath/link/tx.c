@@ -2,8 +2,8 @@
 /*
  * Frames out: send buffers, the header, the queue between two kicks, and window
  * updates. A send buffer is free again when its frame has left; nothing of a frame
- * is kept after that with careful (P2 section 2.1). Short messages have a way of their own (short.c). Calls train.c, seal.c, traditional_tx.c,
- * traditional_ack.c.
+ * is kept after that with careful (P2 section 2.1). Short messages have a way of their own
+ * (short.c). Calls train.c, seal.c, traditional_tx.c, traditional_ack.c.
  */
 #include "link/link.h"
 #include "link/timed.h"
@@ -156,7 +156,7 @@ void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, ui
 	}
 }
 
-/* All that comes before the body but what flow_send() and out_seal() write. */
+/* All that comes before the body but what number() and out_seal() write. */
 static void write_hdr(struct link_txframe *frame, const struct link_send_args *args)
 {
 	const struct link_peer *peer = frame->peer;
@@ -182,12 +182,18 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 static inline void number(struct link_txframe *frame, bool traditional)
 {
 	struct link_peer *peer = frame->peer;
+	struct careful_hdr *hdr = frame->hdr;
+	struct flow_stamp stamp;
 
 	OPERATION(OPERATION_SEND);
 	if (traditional)
-		traditional_send(frame);
+		stamp = traditional_leave(peer, frame->desc, frame->segments,
+					  (enum careful_type)hdr->type, &hdr->flags);
 	else
-		flow_send(&peer->flow, link_cost(peer, frame->body_total), frame->hdr);
+		stamp = flow_stamp(&peer->flow, link_cost(peer, frame->body_total));
+	hdr->seq = htobe32(stamp.seq);
+	hdr->credits = htobe32(stamp.credits);
+	hdr->extra = htobe16(stamp.extra);
 }
 
 /* The length of a sealed frame, its end included, in the headers before its own. */
