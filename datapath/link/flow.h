@@ -80,10 +80,16 @@ static inline void flow_close(struct flow *flow)
 	flow->freeing = 0;
 }
 
-/* Whether anything was received in it. */
+/* Whether anything was received in it: buffers are counted with careful alone. */
+static inline bool flow_received(const struct flow *flow)
+{
+	return flow->rx.received != 0 || flow->seq_in != 0;
+}
+
+/* The same, or given back by frames to a group. */
 static inline bool flow_used(const struct flow *flow)
 {
-	return flow->rx.received != 0 || flow->most != flow->rx.size;
+	return flow_received(flow) || flow->most != flow->rx.size;
 }
 
 static inline bool flow_may_send(const struct flow *flow, uint32_t cost)

@@ -476,7 +476,7 @@ static inline void link_way(struct link_peer *peer)
 /* Whether anything of the peer's came in this epoch. */
 static inline bool link_used(const struct link_peer *peer)
 {
-	return peer->trailer ? peer->flow.rx.received != 0 : flow_used(&peer->flow);
+	return peer->trailer ? flow_received(&peer->flow) : flow_used(&peer->flow);
 }
 
 /* A region is the peer's own, or no more. */
