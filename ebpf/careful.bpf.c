@@ -111,19 +111,20 @@ static __always_inline void count(__u32 what)
 static __noinline int caught(struct xdp_md *ctx, void *frames, __u32 frame_bytes, __u32 verdict)
 {
 	struct careful_caught *copy = bpf_ringbuf_reserve(frames, sizeof(*copy), 0);
-	__u32 bytes = frame_bytes;
+	__u32 last = frame_bytes - 1;
 
 	if (!copy)
 		return 0;
-	if (bytes > sizeof(copy->data))
-		bytes = sizeof(copy->data);
+	if (last > sizeof(copy->data) - 1)
+		last = sizeof(copy->data) - 1;
+	barrier_var(last); /* Linux 6.1 does not see by a test that a size is not 0 */
 	copy->time_ns = bpf_ktime_get_ns();
 	copy->bytes = frame_bytes;
 	copy->verdict = verdict;
 	copy->reserved = 0;
-	if (!bytes || bpf_xdp_load_bytes(ctx, 0, copy->data, bytes))
-		bytes = 0;
-	copy->caught_bytes = bytes;
+	copy->caught_bytes = last + 1;
+	if (bpf_xdp_load_bytes(ctx, 0, copy->data, last + 1))
+		copy->caught_bytes = 0;
 	bpf_ringbuf_submit(copy, 0);
 	return 0;
 }
