@@ -31,8 +31,9 @@ class Kernel:
 
     @property
     def image(self) -> Path:
-        """What QEMU boots."""
-        return self.root / f"boot/vmlinuz-{self.version}"
+        """What QEMU boots: it lies beside the modules where Debian has none in /boot (7.3)."""
+        boot = self.root / f"boot/vmlinuz-{self.version}"
+        return boot if boot.exists() else self.root / f"lib/modules/{self.version}/vmlinuz"
 
     @property
     def modules(self) -> Path:
