@@ -130,8 +130,8 @@ static __noinline int caught(struct xdp_md *ctx, void *frames, __u32 frame_bytes
 }
 
 /* A frame to a group: its cookie says whose it is. */
-static __always_inline __u32 admit_group(const struct careful_hdr *hdr, __u32 frame_bytes,
-					 const struct careful_datagram *datagram)
+static __noinline __u32 admit_group(const struct careful_hdr *hdr, __u32 frame_bytes,
+				    const __u8 *ip, const __u8 *end)
 {
 	__u64 cookie = CAREFUL_BE64(hdr->cookie);
 	__u32 *slot = bpf_map_lookup_elem(&groups, &cookie);
@@ -139,12 +139,11 @@ static __always_inline __u32 admit_group(const struct careful_hdr *hdr, __u32 fr
 
 	if (!peer)
 		return CAREFUL_XDP_DROP_COOKIE;
-	return careful_frame_admit_group(peer, hdr, frame_bytes, datagram);
+	return careful_frame_admit_group(peer, hdr, frame_bytes, ip, end);
 }
 
 /* A function of its own, so that BTF knows careful_hdr. */
-static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes,
-			      const struct careful_datagram *datagram)
+static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes)
 {
 	__u32 slot = CAREFUL_BE16(hdr->src_node);
 	struct careful_peer_entry *peer;
@@ -156,8 +155,6 @@ static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes,
 	if (!peer)
 		return CAREFUL_XDP_DROP_NODE;
 	verdict = careful_frame_admit(peer, hdr, frame_bytes);
-	if (verdict == CAREFUL_XDP_DROP_COOKIE && hdr->flags & CAREFUL_F_BCAST_EVENT)
-		return admit_group(hdr, frame_bytes, datagram);
 	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))
 		careful_frame_stamp(peer, hdr, bpf_ktime_get_ns(), bpf_get_smp_processor_id());
 	return verdict;
@@ -197,26 +194,29 @@ static __always_inline __u32 judge(const struct careful_datagram *datagram, __u3
 		return judge_sealed(hdr, datagram->bytes - sizeof(*hdr), frame_bytes);
 	if (!careful_frame_right(verdict))
 		return verdict;
-	return admit(hdr, frame_bytes, datagram);
+	verdict = admit(hdr, frame_bytes);
+	if (verdict == CAREFUL_XDP_DROP_COOKIE && hdr->flags & CAREFUL_F_BCAST_EVENT)
+		return admit_group(hdr, frame_bytes, careful_frame_ip(datagram), datagram->end);
+	return verdict;
 }
 
 /* Whether the kernel would forward a datagram rather than take it: what it cannot is no
  * router's business either. */
 static __always_inline int forwarded(struct xdp_md *ctx, const struct careful_datagram *datagram)
 {
-	const __u8 *ip = datagram->ip;
+	const __u8 *ip = careful_frame_ip(datagram);
 	struct bpf_fib_lookup fib = { .ifindex = ctx->ingress_ifindex, .l4_protocol = 17 };
 	int rc;
 
-	if (datagram->ipv6) {
+	if (ip + CAREFUL_FRAME_IPV4 > datagram->end)
+		return 0;
+	if (ip[0] >> 4 == 6) {
 		if (ip + CAREFUL_FRAME_IPV6 > datagram->end)
 			return 0;
 		fib.family = CAREFUL_AF_INET6;
 		__builtin_memcpy(fib.ipv6_src, ip + 8, sizeof(fib.ipv6_src));
 		__builtin_memcpy(fib.ipv6_dst, ip + 24, sizeof(fib.ipv6_dst));
 	} else {
-		if (ip + CAREFUL_FRAME_IPV4 > datagram->end)
-			return 0;
 		fib.family = CAREFUL_AF_INET;
 		__builtin_memcpy(&fib.ipv4_src, ip + 12, sizeof(fib.ipv4_src));
 		__builtin_memcpy(&fib.ipv4_dst, ip + 16, sizeof(fib.ipv4_dst));

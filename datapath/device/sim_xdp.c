@@ -54,7 +54,8 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 		struct careful_peer_entry *peer = sender_of(sim, be64toh(hdr->cookie));
 
 		if (peer)
-			verdict = careful_frame_admit_group(peer, hdr, frame_bytes, datagram);
+			verdict = careful_frame_admit_group(
+				peer, hdr, frame_bytes, careful_frame_ip(datagram), datagram->end);
 		return verdict;
 	}
 	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))

@@ -394,25 +394,27 @@ static void test_admit__a_group_has_its_sender_s_window(void)
 		.cookie = htobe64(7),
 	};
 	const uint8_t ip[CAREFUL_FRAME_IPV4] = { [15] = 9 };
-	const struct careful_datagram of = { .ip = ip, .end = ip + sizeof(ip) };
+	const uint8_t *end = ip + sizeof(ip);
 
 	hdr.seq = htobe32(6);
-	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, &of), CAREFUL_XDP_DROP_SEQ);
+	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, ip, end), CAREFUL_XDP_DROP_SEQ);
 	for (uint32_t i = 1; i <= 4; i++) {
 		hdr.seq = htobe32(i);
-		CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, &of), CAREFUL_XDP_ADMITTED);
-		CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, &of), CAREFUL_XDP_DROP_SEQ);
+		CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, ip, end),
+			 CAREFUL_XDP_ADMITTED);
+		CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, ip, end),
+			 CAREFUL_XDP_DROP_SEQ);
 	}
 	hdr.seq = htobe32(5);
-	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, &of), CAREFUL_XDP_DROP_CREDIT);
+	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, ip, end), CAREFUL_XDP_DROP_CREDIT);
 	hdr.cookie = htobe64(1);
 	hdr.seq = htobe32(1);
 	CHECK_EQ(careful_frame_admit(&peer, &hdr, 100), CAREFUL_XDP_DROP_CREDIT); /* one window */
-	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, &of), CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, ip, end), CAREFUL_XDP_DROP_COOKIE);
 	hdr.cookie = htobe64(7);
 	peer.may_fill = 5;
 	peer.cookie = 0;
-	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, &of), CAREFUL_XDP_DROP_COOKIE);
+	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, ip, end), CAREFUL_XDP_DROP_COOKIE);
 }
 
 /* A node that takes another's cookie for its own gets nothing by it but a refusal. */

@@ -84,6 +84,16 @@ static inline int xdp_load(const char *name, uint32_t queue)
 	return 0;
 }
 
+/* Instructions that the verifier followed to load it, each as often as it came there. */
+static inline uint32_t verified_insns(void)
+{
+	struct bpf_prog_info info = { 0 };
+	uint32_t bytes = sizeof(info);
+
+	CHECK_EQ(bpf_obj_get_info_by_fd(xdp.program, &info, &bytes), 0);
+	return info.verified_insns;
+}
+
 static inline void xdp_socket(bool there)
 {
 	const uint32_t key = 0, value = (uint32_t)xsk;

@@ -21,6 +21,7 @@ enum {
 	CAREFUL_FRAME_IPV6 = 40,
 	CAREFUL_FRAME_IPV6_EXT_MAX = 6, /* extension headers; a chain beyond is not ours */
 	CAREFUL_FRAME_UDP = 8,
+	CAREFUL_FRAME_AT_MAX = 0x3fff, /* a mask: all headers end below */
 	/* Flags that a fragment of a message can have; CAREFUL_F_LARGE_EVENT is reserved. */
 	CAREFUL_FRAME_DATA_FLAGS = CAREFUL_F_FIRST | CAREFUL_F_LAST | CAREFUL_F_BULK |
 				   CAREFUL_F_DIGEST | CAREFUL_F_ABORT | CAREFUL_F_ASK |
@@ -30,28 +31,30 @@ enum {
 /*
  * A UDP datagram in a frame.
  *
+ * @frame:     where the frame begins
  * @at:        after the UDP header
  * @end:       of what can be read (the first buffer of a frame of several)
+ * @ip_at:     where in the frame its IP header stands
  * @bytes:     after the UDP header, as UDP says
+ * @spare:     negative: frame or IP packet hold fewer, or no frame header is among them
  * @port:      destination, host order; @source: likewise
- * @ip:        where its IP header stands; @ipv6: of which kind it is
- * @whole:     frame and IP packet hold that many, and a frame header is among them
  * @fragment:  first fragment of an IP packet
  */
 struct careful_datagram {
-	const __u8 *ip;
+	const __u8 *frame;
 	const __u8 *at;
 	const __u8 *end;
+	__u32 ip_at;
 	__u32 bytes;
+	__s32 spare;
 	__u16 port;
 	__u16 source;
-	__u8 ipv6;
-	__u8 whole;
 	__u8 fragment;
 };
 
 /* The walk from Ethernet to UDP. @ip_bytes: from `at` on, what the IP header says is left. */
 struct careful_cursor {
+	const __u8 *frame;
 	const __u8 *at;
 	const __u8 *end;
 	__u32 ip_bytes;
@@ -123,6 +126,21 @@ CAREFUL_FRAME_FN __u16 careful_frame_be16(const __u8 *p)
 	return CAREFUL_BE16(value);
 }
 
+/*
+ * The same place in a frame, for BPF's verifier: to it each sum of header sizes is a place of its
+ * own, and all that reads there is to be checked once more; but of a difference between two places
+ * it knows nothing, and one check holds for all of them.
+ */
+CAREFUL_FRAME_FN const __u8 *careful_frame_place(const __u8 *frame, const __u8 *at)
+{
+#ifdef __bpf__
+	return frame + ((at - frame) & CAREFUL_FRAME_AT_MAX);
+#else
+	(void)frame;
+	return at;
+#endif
+}
+
 /* Ethernet and its tags. Returns the type of what follows, or -1. */
 CAREFUL_FRAME_FN int careful_frame_ethernet(struct careful_cursor *cursor)
 {
@@ -162,7 +180,7 @@ CAREFUL_FRAME_FN int careful_frame_ipv4(struct careful_cursor *cursor)
 		return -1;
 	if (offset & 0x1fff) /* only a first fragment has a UDP header */
 		return -1;
-	cursor->fragment = !!(offset & 0x2000); /* more of them follow */
+	cursor->fragment = (offset & 0x2000) >> 13; /* more of them follow */
 	cursor->ip_bytes = total - header;
 	cursor->at = ip + header;
 	return ip[9];
@@ -194,7 +212,7 @@ CAREFUL_FRAME_FN int careful_frame_ipv6_ext(struct careful_cursor *cursor, int n
 	if (bytes > cursor->ip_bytes)
 		return -1;
 	cursor->ip_bytes -= bytes;
-	cursor->at = ext + bytes;
+	cursor->at = careful_frame_place(cursor->frame, ext + bytes);
 	return ext[0];
 }
 
@@ -222,47 +240,54 @@ CAREFUL_FRAME_FN int careful_frame_ipv6(struct careful_cursor *cursor)
 CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u32 frame_bytes,
 					struct careful_datagram *datagram)
 {
-	struct careful_cursor cursor = { .at = frame, .end = end };
+	struct careful_cursor cursor = { .frame = frame, .at = frame, .end = end };
 	int type = careful_frame_ethernet(&cursor);
 	int protocol = -1;
 	const __u8 *udp;
 	__u32 udp_bytes, before;
 
-	datagram->ip = cursor.at;
-	datagram->ipv6 = type == 0x86dd;
+	datagram->frame = frame;
+	datagram->ip_at = (__u32)(cursor.at - cursor.frame);
 	if (type == 0x0800)
 		protocol = careful_frame_ipv4(&cursor);
 	else if (type == 0x86dd)
 		protocol = careful_frame_ipv6(&cursor);
-	udp = cursor.at;
+	udp = careful_frame_place(frame, cursor.at);
 	if (protocol != 17 || udp + CAREFUL_FRAME_UDP > cursor.end)
 		return 0;
 	udp_bytes = careful_frame_be16(udp + 4);
-	before = (__u32)(udp - (const __u8 *)frame);
+	before = (__u32)(udp - cursor.frame);
 	datagram->at = udp + CAREFUL_FRAME_UDP;
 	datagram->end = cursor.end;
 	datagram->bytes = udp_bytes - CAREFUL_FRAME_UDP;
 	datagram->port = careful_frame_be16(udp + 2);
 	datagram->source = careful_frame_be16(udp);
-	datagram->whole = udp_bytes >= CAREFUL_FRAME_UDP + sizeof(struct careful_hdr) &&
-			  udp_bytes <= cursor.ip_bytes && before + udp_bytes <= frame_bytes;
+	/* No branches, each of which the verifier would follow on: all are below 2^31. */
+	datagram->spare =
+		(__s32)((udp_bytes - CAREFUL_FRAME_UDP - sizeof(struct careful_hdr)) |
+			(cursor.ip_bytes - udp_bytes) | (frame_bytes - before - udp_bytes));
 	datagram->fragment = cursor.fragment;
 	return 1;
 }
 
-/* Whether a datagram comes from an address, which is as in a peers entry: one whose first number
- * is 0 is IPv4's, for no host's IPv6 address begins so. */
-CAREFUL_FRAME_FN int careful_frame_is_from(const struct careful_datagram *datagram,
-					   const __u16 *address)
+/* Where its IP header stands. */
+CAREFUL_FRAME_FN const __u8 *careful_frame_ip(const struct careful_datagram *datagram)
 {
-	const __u8 *ip = datagram->ip;
-	int same = (address[0] != 0) == datagram->ipv6;
+	return datagram->frame + (datagram->ip_at & CAREFUL_FRAME_AT_MAX);
+}
 
-	if (!datagram->ipv6)
-		return same && ip + CAREFUL_FRAME_IPV4 <= datagram->end &&
-		       address[6] == careful_frame_be16(ip + 12) &&
+/* Whether an IP packet that can be read up to `end` comes from an address, which is as in a peers
+ * entry: one whose first number is 0 is IPv4's, for no host's IPv6 address begins so. */
+CAREFUL_FRAME_FN int careful_frame_is_from(const __u8 *ip, const __u8 *end, const __u16 *address)
+{
+	int same = address[0] != 0;
+
+	if (ip + CAREFUL_FRAME_IPV4 > end)
+		return 0;
+	if (ip[0] >> 4 != 6)
+		return !same && address[6] == careful_frame_be16(ip + 12) &&
 		       address[7] == careful_frame_be16(ip + 14);
-	if (ip + CAREFUL_FRAME_IPV6 > datagram->end)
+	if (ip + CAREFUL_FRAME_IPV6 > end)
 		return 0;
 #pragma GCC unroll 8
 	for (int i = 0; i < 8; i++)
@@ -274,9 +299,7 @@ CAREFUL_FRAME_FN int careful_frame_is_from(const struct careful_datagram *datagr
 CAREFUL_FRAME_FN enum careful_xdp_counter
 careful_frame_readable(const struct careful_datagram *datagram)
 {
-	/* Bitwise: two tests gcc makes one load of what two stores have just written, which
-	 * the CPU cannot forward. */
-	if (!(datagram->whole | datagram->fragment))
+	if (datagram->spare < 0 && !datagram->fragment)
 		return CAREFUL_XDP_DROP_SHORT;
 	if (datagram->at + sizeof(struct careful_hdr) > datagram->end)
 		return CAREFUL_XDP_DROP_SHORT;
@@ -459,19 +482,20 @@ careful_frame_admit_sealed(struct careful_peer_entry *peer, const struct careful
 }
 
 /*
- * The same of a frame to a group, in the slot of whoever sends to it, and by its address: all
- * members know the cookie. Its buffers are charged to that one's window, so nobody takes more by it
- * than it may take anyway.
+ * The same of a frame to a group, in the slot of whoever sends to it, and by the address in its IP
+ * header: all members know the cookie. Its buffers are charged to that one's window, so nobody
+ * takes more by it than it may take anyway.
  */
-CAREFUL_FRAME_FN enum careful_xdp_counter
-careful_frame_admit_group(struct careful_peer_entry *peer, const struct careful_hdr *hdr,
-			  __u32 frame_bytes, const struct careful_datagram *datagram)
+CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit_group(struct careful_peer_entry *peer,
+								    const struct careful_hdr *hdr,
+								    __u32 frame_bytes,
+								    const __u8 *ip, const __u8 *end)
 {
 	__u32 seq = CAREFUL_BE32(hdr->seq);
 	__u64 cookie = careful_frame_acquire(&peer->group_cookie);
 
 	if (!cookie || cookie != CAREFUL_BE64(hdr->cookie) || !peer->cookie ||
-	    !careful_frame_is_from(datagram, peer->group_source))
+	    !careful_frame_is_from(ip, end, peer->group_source))
 		return CAREFUL_XDP_DROP_COOKIE;
 	if (hdr->type == CAREFUL_TRAIN) {
 		*(volatile __u32 *)&peer->group_probe = CAREFUL_BE32(hdr->msg_id);

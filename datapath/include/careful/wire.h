@@ -521,7 +521,11 @@ static inline __u64 careful_mix(__u64 h, __u64 word)
  */
 static inline __u32 careful_hdr_check(const void *hdr)
 {
+#ifdef __bpf__ /* which would read byte by byte */
+	const __u8 *p = __builtin_assume_aligned(hdr, 8);
+#else
 	const __u8 *p = hdr;
+#endif
 	__u64 h = 0x63617265666c7931ULL;
 	__u64 w;
 
