@@ -27,6 +27,7 @@ def text(found: dict[str, Any]) -> str:
 
 def _path(one: dict[str, Any]) -> str:
     parts = [_table(one), f"measured: {MEASURES}", *map(_store, one["stores"])]
+    parts += map(_sink, one["sinks"])
     parts += [_tried(each) for each in one["classes"] if each["tried"]]
     parts.append(_how(one["measurement"], one["why_not_measured"]))
     if one["decisions"]:
@@ -75,15 +76,23 @@ def _store(each: dict[str, Any]) -> str:
     )
 
 
+def _sink(each: dict[str, Any]) -> str:
+    """A sink's least pulse, over all classes."""
+    least, most = (each[f"{end}_bytes"] for end in ("least", "most"))
+    size = shown_bytes(least) if least == most else f"{shown_bytes(least)} to {shown_bytes(most)}"
+    return f"{each['sink']} takes {size} at least: {each['why']}"
+
+
 def _tried(each: dict[str, Any]) -> str:
     """What came of trying, where nothing is predicted."""
     size, count = shown_bytes(each["message_bytes_max"]), each["tried"]["ways_count"]
-    reads = each["tried"]["reads"]
+    reads, ramps = each["tried"]["reads"], each["tried"]["ramps"]
     if not count:
         return f"{size}: no other way to {'read' if reads else 'send'} them is worth a try"
     if not each["tried"]["found"]:
-        ways = "least reads of their file" if reads else "ways to send them"
-        return f"{size}: {count} other {ways} were tried, none is surely faster"
+        ways = "other least reads of their file" if reads else "other ways to send them"
+        ways = "ramps" if ramps else ways
+        return f"{size}: {count} {ways} were tried, none is surely faster"
     took, sent = each["measured_us"], cut(each["plan"])
     measured = "not measured by an A/B yet" if took is None else f"{_number(took)} µs measured"
     if reads:
@@ -91,6 +100,11 @@ def _tried(each: dict[str, Any]) -> str:
             f"{size}: their source had become another; the best of {count} least reads that were "
             f"tried on live messages: reads of {each['net_tx_bytes']} bytes or more; {measured}"
             f"{_source(each)}"
+        )
+    if ramps:
+        return (
+            f"{size}: the best of {count} ramps that may gain, by an order of stages that is not "
+            f"seen from outside, and were tried on live messages: {sent} bytes; {measured}"
         )
     return (
         f"{size}: the best of {count} ways that were tried on live messages: fragments of {sent} "
@@ -117,11 +131,12 @@ def _range(each: dict[str, Any], *, last: bool) -> str:
 
 def cut(plan: dict[str, int]) -> str:
     """A plan in a word or two."""
-    fixed = (plan["ratio_q16"], plan["step_bytes"]) == (1 << 16, 0)
-    fixed = fixed and (plan["down_ratio_q16"], plan["down_step_bytes"]) == (1 << 16, 0)
-    if fixed:
-        return str(plan["first_bytes"])
-    return f"{plan['first_bytes']}, rising to {plan['peak_bytes']}"
+    first, peak = plan["first_bytes"], plan["peak_bytes"]
+    rises = (plan["ratio_q16"], plan["step_bytes"]) != (1 << 16, 0) and first < (peak or first + 1)
+    falls = (plan["down_ratio_q16"], plan["down_step_bytes"]) != (1 << 16, 0) and peak > 0
+    if not rises:
+        return f"{first}, falling" if falls else str(first)
+    return f"{first}, rising{f' to {peak}' if peak else ''}{', then falling' if falls else ''}"
 
 
 def _number(value: float | None) -> str:

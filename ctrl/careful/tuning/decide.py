@@ -5,9 +5,8 @@ prediction, or live messages refuted it, several ways are tried to find one. It 
 what was before on live messages, and undone where it does not hold. Without enough of them it
 stays, marked as unverified, and is tried when they come. On a steady path there is one change in
 ten minutes at most; a path that changed is answered at once, and the next time later. The clock
-and the path are passed in, so that hours pass in a test within seconds.
-Calls measuring, propose, searches, proofs, watch, path; keeps state. What another process left is
-leftover.py's.
+and the path are passed in, so that hours pass in a test within seconds. Calls measuring, propose,
+searches, proofs, watch, path; keeps state. What another process left is leftover.py's.
 """
 
 from __future__ import annotations
@@ -341,16 +340,18 @@ class Controller:
     # --- ways that are tried without a prediction
 
     def _begin_trying(self, live: Live, now: float) -> None:
-        """Search where no model helps, if a change is due, or messages have another source."""
+        """Search where no model tells enough, if a change is due, or their source is another."""
         due, sources = self._is_due(now), bool(self._searches.sources)
         if not (self.searches and (due or sources)):
             return
         known, limits = self._measuring.known, self._measuring.limits
-        self._trying, count = self._searches.begin(live, known is not None, due, limits, now)
+        self._trying, count = self._searches.begin(live, known, due, limits, now)
         if count:
             why = "live messages refuted what was predicted" if known else "none is predicted"
             if known and sources:
                 why = "the path is the same, so it may be their source that is another"
+            if self._trying and self._trying.kinds == {"ramps"}:
+                why = "ramps may gain 5 %, by an order of stages that is not seen from outside"
             self._decide("trying", {}, f"{count} ways to send messages are compared: {why}")
         if self._trying:
             self._watch.reset()

@@ -67,8 +67,9 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
     if known:
         for one, plan, predicted in zip(found, now, table(known, now), strict=True):
             one |= _predicted(known, predicted.message_bytes, plan)
-            if one["tried"] and one["tried"]["found"]:  # no prediction led there
-                if one["tried"]["reads"]:
+            tried = one["tried"]
+            if tried and tried["found"] and not tried["ramps"]:  # no prediction led there
+                if tried["reads"]:
                     one["path_us"] = one["predicted_us"]  # what is before it, their source takes
                 one |= {"predicted_us": None, "predicted_low_us": None, "predicted_high_us": None}
             one |= {
@@ -83,6 +84,7 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
         "address": address,
         "classes": found,
         "stores": _stores(row, state, by_hand),
+        "sinks": _sinks(row, state),
         "measurement": _measurement(state),
         "why_not_measured": "" if known else _why_not_measured(state),
         "decisions": [{**one, "ago_s": _ago(one["at_s"])} for one in state.decisions],
@@ -150,7 +152,12 @@ def _class(
         "measured_us": _measured_us(now, ab),
         "ab": ab["ab"] if ab else None,
         "tried": tried
-        and {"ways_count": tried.ways_count, "found": tried.found, "reads": tried.reads},
+        and {
+            "ways_count": tried.ways_count,
+            "found": tried.found,
+            "reads": tried.reads,
+            "ramps": tried.ramps,
+        },
     }
 
 
@@ -177,6 +184,36 @@ def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[di
                 }
             )
     return found
+
+
+def _sinks(row: InEffect, state: PathState) -> list[dict[str, Any]]:
+    """The least pulses of all four sinks, over all classes, and why they are what they are."""
+    whys = {
+        "host_tx": _why_host_tx(state.figures),
+        "net_tx": "others are tried where nothing is predicted, or a source has become slow",
+        "host_rx": "what comes to memory has no time of its own: nothing tells what it gains",
+        "store": "by what writes to files here take"
+        if state.store
+        else "no writes to files were seen",
+    }
+    found = []
+    for sink, why in whys.items():
+        values = [one.minpulse_bytes.get(sink, 0) for one in row.tune]
+        found.append(
+            {"sink": sink, "least_bytes": min(values), "most_bytes": max(values), "why": why}
+        )
+    return found
+
+
+def _why_host_tx(figures: Mapping[str, Any] | None) -> str:
+    """Copies are a part of what a frame takes of this host, which bounds what batches save."""
+    own_us, gap_us = (figures and figures.get(name) for name in ("own_gap_us", "g_b_us"))
+    if not own_us or not gap_us:
+        return "the path is not measured: nothing tells what batches of copies gain"
+    return (
+        f"all that a frame takes of this host, copies among it, is {own_us:.1f} µs of the "
+        f"bottleneck's {gap_us:.1f}: batches of copies gain less"
+    )
 
 
 def _of_store(known: stores.Store | None, predicted: Proposed | None) -> dict[str, Any]:

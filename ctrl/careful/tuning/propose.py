@@ -207,8 +207,8 @@ class Row:
 def table(path: Measured, now: Sequence[Value]) -> list[Row]:
     """The plans of all sixteen classes, smallest messages first.
 
-    now: what is in effect, plans first. No ramp is proposed: over all orders of stages that a
-    black box may stand for, none gains more than its uncertainty (ramps.py).
+    now: what is in effect, plans first. No ramp is among them: over all orders of stages that a
+    black box may stand for, none gains more than its uncertainty; see ramps_to_try().
     """
     return [
         _row(path, index, plan)
@@ -280,6 +280,15 @@ def _row(path: Measured, index: int, now: TunePlan) -> Row:
     return _judged(row)
 
 
+def ramps_to_try(path: Measured, index: int, now: TunePlan) -> list[TunePlan]:
+    """Ramps that may gain enough over what is in effect of a class, and the best fixed size."""
+    row = _row(path, index, now)
+    assert isinstance(row.best, TunePlan)
+    if not now.is_fixed or row.message_bytes <= path.limits.min_bytes:
+        return []
+    return ramps.worth_a_try(path.rebuilt, row.message_bytes, (now, row.best), path.limits)
+
+
 def _judged(row: Row) -> Row:
     """With a word on why it is not worth a change."""
     if row.gain_us.value < GAIN_MIN * row.now_us.value:
@@ -346,5 +355,8 @@ def _both(
     for index in classes:
         plan = values[index]
         assert isinstance(plan, TunePlan)
-        was, now = (one.latency_us(class_bytes(index), plan) for one in (before, after))
+        nbytes = class_bytes(index)
+        if not plan.is_fixed:  # what a ramp takes is not known well enough to tell two paths apart
+            plan = TunePlan.fixed(math.ceil(nbytes / len(plan.sizes(nbytes, before.limits))))
+        was, now = (one.latency_us(nbytes, plan) for one in (before, after))
         yield was, now

@@ -5,8 +5,8 @@ others the first one's size counts before the bottleneck and the last one's behi
 box does not say which stages are where. So pipelines with its figures are drawn: bottlenecks as
 measured, what is left over in stages that are nowhere slower, in any order. What a ramp takes in
 them is an interval that is wider than what ramps gain: of 527 random pipelines there was none
-for which a ramp was surely better than the best fixed size. Who knows the stages has `plan`.
-Pure. Calls model.
+for which a ramp was surely better than the best fixed size. Those that gain enough in many of
+them are worth a try on live messages. Who knows the stages has `plan`. Pure. Calls model.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ import numpy as np
 from careful.model.blackbox import BlackBox, Regime
 from careful.model.latency import latency_us
 from careful.model.stages import KIB, Array, Limits, Pipeline, Stage
-from careful.model.tunemap import TunePlan
+from careful.model.tunemap import RAMP_GAIN_MIN, TunePlan, ramp_plan
 
 #: Stages beside the bottlenecks, at most more than there must be; attempts to draw their shares.
 _MORE, _ATTEMPTS = 2, 20
 #: Bottlenecks of two ranges that are this much alike are one, as a share.
 _ALIKE = 0.1
 _SIZE_BYTES = 4096.0  # where a range has no end
+#: A ramp is worth a try that gains so much in so large a share of the pipelines, and another where
+#: it does in so many more of them; ramps of a class at most, and pipelines that they are made for.
+SHARE_MIN, MORE_MIN, RAMPS_MAX, _MADE_FOR = 0.25, 0.1, 3, 16
 
 
 def rebuilt(boxes: Sequence[BlackBox]) -> tuple[Pipeline, ...]:
@@ -96,3 +99,30 @@ def latencies_us(
     """What a message takes, cut by a plan, in each pipeline, µs."""
     sizes = [float(size) for size in plan.sizes(message_bytes, limits)]
     return np.array([float(latency_us(one, sizes)) for one in pipelines])
+
+
+def worth_a_try(
+    pipelines: Sequence[Pipeline], message_bytes: int, fixed: Sequence[TunePlan], limits: Limits
+) -> list[TunePlan]:
+    """Ramps that may gain RAMP_GAIN_MIN over the best of some fixed sizes, by the stages' order.
+
+    Each is the best of some order (P1 section 4.1): one that grows, or falls, or both.
+    """
+    made = {ramp_plan(one, message_bytes, limits)[0] for one in pipelines[:_MADE_FOR]}
+    ramps = sorted((one for one in made if not one.is_fixed), key=lambda one: str(one.as_dict()))
+    least_us = np.min(
+        [latencies_us(pipelines, message_bytes, one, limits) for one in fixed], axis=0
+    )
+    gain = {
+        one: least_us / latencies_us(pipelines, message_bytes, one, limits) - 1 >= RAMP_GAIN_MIN
+        for one in ramps
+    }
+    found: list[TunePlan] = []
+    gained = np.zeros(len(pipelines), dtype=bool)
+    while gain and len(found) < RAMPS_MAX:
+        best = max(gain, key=lambda one: np.mean(gain[one] & ~gained))
+        if np.mean(gain[best] & ~gained) < (MORE_MIN if found else SHARE_MIN):
+            break
+        found.append(best)
+        gained |= gain.pop(best)
+    return found

@@ -55,13 +55,20 @@ class Tried:
     """That ways to send a class's messages were tried, without a model.
 
     at_s: when; ways_count: how many; found: whether what is in effect was found so; reads: they
-    were other reads of a file, with the plan as it was.
+    were other reads of a file, with the plan as it was; ramps: they were ramps that may gain, by
+    the model.
     """
 
     at_s: float
     ways_count: int
     found: bool
     reads: bool = False
+    ramps: bool = False
+
+    @property
+    def of_all(self) -> bool:
+        """Whether they were all ways that there are, or what is in effect was found so."""
+        return self.found or not (self.reads or self.ramps)
 
 
 @dataclass
@@ -241,7 +248,7 @@ def _check(kept: dict[str, Any]) -> None:
 def _tried(data: dict[str, Any]) -> Tried:
     if not _is_time(data["at_s"]):
         raise ValueError
-    flags = (bool(data["found"]), bool(data.get("reads")))
+    flags = (bool(data["found"]), bool(data.get("reads")), bool(data.get("ramps")))
     return Tried(float(data["at_s"]), int(data["ways_count"]), *flags)
 
 

@@ -23,10 +23,12 @@ HALVINGS, FRAGMENT_BYTES_MIN = 3, 512
 #: Least kicks that are tried beside the one in effect: each frame by itself, and some at a time.
 KICKS_BYTES = (1, 4096)
 #: Messages of each arm in the first round; in all of each later one, twice as many. Of reads
-#: there are few, and what they gain where a source has become slow is no matter of some percent.
-ROUND_MESSAGES, READS_MESSAGES = 120, MESSAGES_MIN
-#: The best of them must look faster than what is in effect by this share.
-GAIN_MIN = 0.02
+#: there are few, and what they gain where a source has become slow is no matter of some percent;
+#: of ramps it is one.
+ROUND_MESSAGES = {"ways": 120, "reads": MESSAGES_MIN, "ramps": 480}
+#: The best of them must look faster than what is in effect by this share; a ramp surely, and by
+#: nearly as much as the model had to promise.
+GAIN_MIN = {"ways": 0.02, "reads": 0.02, "ramps": 0.04}
 #: Of reads, one that is surely faster by this share is taken at once: a slow source is answered
 #: before all were tried. Messages of each arm before one may be sure; how sure it is, for it is
 #: looked at after each of them, and where all were tried.
@@ -138,19 +140,20 @@ class Search:
     Attributes:
         left: the ways that may be it.
         ways_count: how many there were.
-        of_reads: whether they are reads().
+        kind: "ways", "reads" or "ramps".
         over: whether no more messages are needed.
         early: whether it ended with ways untried that may be better yet.
     """
 
-    def __init__(self, found: Sequence[Mapping[int, Value]], of_reads: bool = False) -> None:
+    def __init__(self, found: Sequence[Mapping[int, Value]], kind: str = "ways") -> None:
+        self.kind, of_reads = kind, kind == "reads"
         least = SURE_MESSAGES if of_reads else MESSAGES_MIN
         self.left = [Way(values, least=least) for values in found]
         self.ways_count = len(found)
         self.over = not found
         self.early = False
-        self.of_reads = of_reads
-        self._at, self._need = 0, READS_MESSAGES if of_reads else ROUND_MESSAGES
+        self._of_reads = of_reads
+        self._at, self._need = 0, ROUND_MESSAGES[kind]
 
     @property
     def way(self) -> Way:
@@ -162,7 +165,7 @@ class Search:
 
         late: the turn has had its share of the time, so the least that says something is enough.
         """
-        trial, sure = self.way.trial, self.way.sure(SURE_LEVEL) if self.of_reads else 0
+        trial, sure = self.way.trial, self.way.sure(SURE_LEVEL) if self._of_reads else 0
         if sure > 0 and self.way.gain >= READS_GAIN_MIN:
             self.early = len(self.left) > 1
             self.left, self.over = [self.way], True
@@ -194,6 +197,6 @@ class Search:
     def best(self) -> Way | None:
         """What looks best so far, if it looks better than what is in effect."""
         found = max(self.left, key=lambda one: one.gain, default=None)
-        if found is None or (self.of_reads and found.sure(BEST_LEVEL) <= 0):
+        if found is None or (self.kind != "ways" and found.sure(BEST_LEVEL) <= 0):
             return None
-        return found if found.gain >= GAIN_MIN else None
+        return found if found.gain >= GAIN_MIN[self.kind] else None
