@@ -129,12 +129,13 @@ def test_adaptive__one_setting_is_near_the_best_of_both(tmp_path: Path) -> None:
     met_unless("adaptive", tmp_path, nothing_joined)
 
 
-def test_slow_store__blocks_gain_what_the_paper_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["slow-store", "slow-store-auto"])
+def test_slow_store__blocks_gain_what_the_paper_says(name: str, tmp_path: Path) -> None:
     def as_flat(found: dict[str, Any]) -> None:
         took_us = found["sizes"][-1]["took_us"]
         took_us["planned"] = took_us["flat 32768"]
 
-    met_unless("slow_store", tmp_path, as_flat)
+    met_unless("slow_store", tmp_path, as_flat, name)
 
 
 def test_trapeze__eager_pulses_save_what_the_paper_says(tmp_path: Path) -> None:
