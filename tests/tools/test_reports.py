@@ -138,6 +138,15 @@ def test_slow_store__blocks_gain_what_the_paper_says(name: str, tmp_path: Path) 
     met_unless("slow_store", tmp_path, as_flat, name)
 
 
+def test_file_calls__no_more_than_operations(tmp_path: Path) -> None:
+    def each_asks(found: dict[str, Any]) -> None:
+        for one in found["rows"]:
+            for calls in one["calls"].values():
+                calls["fcntl"] = 64 * found["MiB"]
+
+    met_unless("file_calls", tmp_path, each_asks)
+
+
 def test_trapeze__eager_pulses_save_what_the_paper_says(tmp_path: Path) -> None:
     def as_fixed(found: dict[str, Any]) -> None:
         for pulse in (64, 128, 256, 512):
