@@ -250,6 +250,12 @@ static inline uint32_t flow_missing(const struct flow *flow, const struct flow_c
 	       (be32toh(ack->seq_sent) - flow->seq_in - casts->in);
 }
 
+/* Whether so many can be: each took a credit of one end's. */
+static inline bool flow_can_miss(const struct flow *flow, uint32_t frames)
+{
+	return frames <= flow->tx.size + flow->tx.reserve + flow->ahead;
+}
+
 /* Takes the credits of an answer that finds none missing; -EPROTO if they cannot be. */
 static inline int flow_credit(struct flow *flow, const struct careful_ctrl *ack)
 {

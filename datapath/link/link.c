@@ -101,6 +101,9 @@ static void link_init_buffers(struct link *link)
 {
 	const struct queue *queue = link->queue;
 
+	link->body_most = queue->chunk_bytes - LINK_PAYLOAD_AT;
+	if (link->body_most > queue->buffer_bytes)
+		link->body_most = queue->buffer_bytes;
 	for (uint32_t i = 0; i < queue->tx_chunks; i++)
 		link->tx_free[i] = (uint64_t)(queue->rx_chunks + i) * queue->chunk_bytes;
 	link->tx_free_count = queue->tx_chunks;

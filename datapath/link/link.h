@@ -122,6 +122,7 @@ struct link {
 	struct traditional_link *traditional; /* NULL: careful is spoken here */
 	uint32_t peers_max;
 	uint32_t window; /* W; link_peer_window() of a peer may be less */
+	uint32_t body_most; /* that a send buffer holds, and what waits for one */
 	struct reserve reserve;
 	uint32_t unused; /* may_fill of peers that never had a session */
 	uint64_t counters[CAREFUL_COUNTERS];
@@ -332,12 +333,12 @@ static inline uint32_t link_body_max(const struct link_peer *peer)
 /* The same for a frame in one buffer at both ends: what a handler can be handed. */
 static inline uint32_t link_body_single(const struct link_peer *peer)
 {
-	uint32_t chunk = peer->link->queue->chunk_bytes - LINK_PAYLOAD_AT - peer->trailer;
+	uint32_t most = peer->link->body_most - peer->trailer;
 	uint32_t frame = peer->frame_bytes < peer->buffer_bytes ? peer->frame_bytes :
 								  peer->buffer_bytes;
 	uint32_t body = frame - peer->beside;
 
-	return body < chunk ? body : chunk;
+	return body < most ? body : most;
 }
 
 /* Whether a frame with this body may leave now, before those that are being built. */

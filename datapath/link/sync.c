@@ -118,6 +118,17 @@ static bool credit(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return !flow_credit(&peer->flow, ctrl);
 }
 
+/* An answer, and another one, found so many frames missing. */
+static void lose(struct link_peer *peer, uint32_t frames)
+{
+	if (flow_can_miss(&peer->flow, frames)) {
+		link_lost(peer, frames);
+		return;
+	}
+	link_count(peer->link, CAREFUL_C_BAD_CREDITS);
+	link_break(peer);
+}
+
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
@@ -172,15 +183,16 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->seq_rcvd = rcvd;
 	if (++sync->disagreed < DISAGREE_TIMES)
 		return true;
-	link_lost(peer, flow_missing(&peer->flow, &session->casts, ctrl));
+	lose(peer, flow_missing(&peer->flow, &session->casts, ctrl));
 	return true;
 }
 
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	const struct link_sync *sync = &peer->session->sync;
-	if (!sync->nonce || be64toh(ctrl->nonce) != sync->nonce ||
-	    be64toh(ctrl->cookie) != peer->cookie_out)
+	uint64_t nonce = be64toh(ctrl->nonce);
+
+	if (!nonce || be64toh(ctrl->cookie) != peer->cookie_out ||
+	    (nonce != peer->session->sync.nonce && nonce != peer->session->watch.nonce))
 		return false;
 	peer->cookie_out = 0; /* it does not know that any more */
 	link_break(peer);
