@@ -126,9 +126,10 @@ struct node {
 	uint64_t asked_ns[NODES_MAX];
 	struct late late[LATE_MAX];
 	uint32_t late_count;
-	/* Pings: how many were sent, the one under way, when the next is due. */
+	/* Pings: how many were sent, the one under way, whether its answer may be a lie, when the
+	 * next is due. */
 	uint32_t probes, stage;
-	bool probing;
+	bool probing, distrusted;
 	uint64_t ping_ns;
 	struct group_part part;
 };
@@ -145,7 +146,7 @@ struct node {
  * @frozen_files: of each node, a bit each, whose disk takes nothing before @thaw_ns
  * @pings:     pings go beside the work
  * @group:     all nodes have events beside the work
- * @excused:   some fault in it makes operations fail
+ * @excused:   some fault in it makes operations fail, also between those who do not lie
  * @damage:    some fault in it damages payload
  * @plan_bytes: of each fragment; 0: what the engine begins with
  * @minpulse_bytes: with a plan, of each sink; NULL likewise
@@ -194,6 +195,8 @@ struct cluster {
 	struct scenario scenario;
 	struct node nodes[NODES_MAX];
 	uint32_t protocol; /* enum careful_protocol, of what seeds make */
+	bool hostile; /* in what seeds make, one of three lies */
+	uint64_t draws, lies; /* of who lies */
 	uint8_t *targets; /* OPS_MAX places of OP_BYTES_MAX, each with a guard */
 	uint32_t ops_done;
 	uint64_t steps;
@@ -211,9 +214,14 @@ struct cluster {
 };
 
 /* scenario.c */
-void scenario_make(struct scenario *s, uint64_t seed, bool faults);
+/* @hostile: of three nodes one lies. */
+void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile);
 /* Leaves out what the cut does; the lists of hits stay the cut's. */
 void scenario_cut(struct scenario *s, const struct cut *cut);
+
+/* hostile.c */
+/* This node lies; there is room for a fault. */
+void hostile_make(struct scenario *s, uint32_t port);
 
 /* names.c */
 const char *scenario_fault_name(uint32_t kind);
@@ -262,6 +270,16 @@ bool groups_over(const struct cluster *cluster);
 /* invariants.c */
 void check_node(struct node *node);
 void check_end(struct cluster *cluster);
+
+/* Whether a node lies, or whom it knows in this slot. */
+static inline bool peer_distrusted(const struct node *node, uint32_t slot)
+{
+	const struct link_peer *peer = &node->c->link.peers[slot];
+	uint32_t port = sim_port(node->cluster->world, &peer->session->address);
+	uint32_t hostile = node->cluster->scenario.hostile;
+
+	return (hostile >> node->port | (port == SIM_ANY ? 0 : hostile >> port)) & 1;
+}
 
 /* Whether an operation is with a node that lies. */
 static inline bool op_distrusted(const struct op *op)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Runs seeds: sim [--from N] [--count N] [--jobs N] [--no-faults] [--limit-ms N]
- * [--protocol careful|traditional], or one again as a failure told:
+ * [--protocol careful|traditional] [--hostile: one of three nodes lies], or one again as a failure told:
  * sim --seed N [--without-op I]… [--without-fault I]… [--hits FAULT:I,I…]… [--trace]
  * Status 1 at the first seed that fails, crashes or takes too long (--limit-ms, of processor
  * time), after cutting its schedule short.
@@ -44,6 +44,7 @@ int main(int argc, char **argv)
 		{ "limit-ms", required_argument, NULL, 'l' },
 		{ "trace", no_argument, NULL, 't' },
 		{ "protocol", required_argument, NULL, 'p' },
+		{ "hostile", no_argument, NULL, 'H' },
 		{ NULL, 0, NULL, 0 },
 	};
 	static struct cut cut;
@@ -97,6 +98,9 @@ int main(int argc, char **argv)
 			else if (strcmp(optarg, "careful") != 0)
 				return 2;
 			break;
+		case 'H':
+			range.hostile = true;
+			break;
 		case 'l':
 			range.limit_ms = (uint32_t)strtoul(optarg, NULL, 10);
 			break;
@@ -109,6 +113,7 @@ int main(int argc, char **argv)
 	work_init();
 	cluster->trace = trace;
 	cluster->protocol = range.protocol;
+	cluster->hostile = range.hostile;
 	if (one)
 		rc = run_one(cluster, &range, &cut);
 	else

@@ -39,6 +39,8 @@ static void on_ping(const struct careful_ping_result *r, void *user)
 	struct sim_world *world = node->cluster->world;
 
 	node->probing = false;
+	if (node->distrusted)
+		return;
 	if (r->status) {
 		if (!excused(node, r->status))
 			sim_fail(world, "node %u: a ping ends with %s", node->port,
@@ -74,6 +76,7 @@ static void probe(struct node *node, uint32_t peer)
 		node->probes++;
 		node->stage = stage;
 		node->probing = true;
+		node->distrusted = peer_distrusted(node, peer);
 	} else if (rc != -EAGAIN && rc != -ENOTCONN && rc != -EMSGSIZE) {
 		sim_fail(node->cluster->world, "node %u: no ping: %s", node->port,
 			 strerrorname_np(-rc));

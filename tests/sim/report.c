@@ -27,6 +27,7 @@ void totals_add(struct totals *totals, const struct cluster *cluster)
 	totals->ops += s->ops_count;
 	for (uint32_t i = 0; i < CAREFUL_COUNTERS; i++)
 		totals->counters[i] += cluster->counters[i];
+	totals->lies += cluster->lies;
 }
 
 void totals_sum(struct totals *all, const struct totals *one)
@@ -78,6 +79,8 @@ void totals_report(FILE *out, const struct totals *totals)
 			(unsigned long long)n[CAREFUL_C_DROP_SHARE],
 			(unsigned long long)n[CAREFUL_C_ACKS_SENT],
 			(unsigned long long)n[CAREFUL_C_TIMED_OUT]);
+	if (totals->lies)
+		fprintf(out, "%llu lies\n", (unsigned long long)totals->lies);
 	fprintf(out, "%.1f s of processor time, %.0f seeds a second and core\n", totals->took_s,
 		(double)totals->seeds / totals->took_s);
 }
@@ -89,6 +92,7 @@ void report_command(const struct range *range, uint64_t seed, const struct cut *
 	fprintf(out, "  %s --seed %llu%s%s", range->program, (unsigned long long)seed,
 		range->faults ? "" : " --no-faults",
 		range->protocol ? " --protocol traditional" : "");
+	fprintf(out, "%s", range->hostile ? " --hostile" : "");
 	for (uint32_t i = 0; i < OPS_MAX; i++)
 		if (cut->ops_left_out >> i & 1)
 			fprintf(out, " --without-op %u", i);

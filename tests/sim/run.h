@@ -26,7 +26,7 @@ struct range {
 	uint64_t from, count;
 	uint32_t jobs;
 	uint32_t limit_ms;
-	bool faults;
+	bool faults, hostile;
 	uint32_t protocol;
 	run_fn *run;
 	const char *program;
@@ -38,6 +38,7 @@ struct totals {
 	uint64_t with_special[SPECIALS], special_hits[SPECIALS];
 	uint64_t ops, attempts, polls;
 	uint64_t counters[CAREFUL_COUNTERS];
+	uint64_t lies;
 	double took_s; /* of processor time */
 };
 

@@ -236,13 +236,13 @@ static void make_forger(const struct scenario *s, struct sim_fault *fault)
 	fault->what = s->seal && random % 4 > 1 ? SIM_FRAMES : SIM_CONTROL;
 }
 
-void scenario_make(struct scenario *s, uint64_t seed, bool faults)
+void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile)
 {
 	struct dice dice = { seed, STREAM_SHAPE, 0 };
 
 	memset(s, 0, offsetof(struct scenario, ops));
 	s->seed = seed;
-	s->nodes = one_in(&dice, 6) ? 3 : 2;
+	s->nodes = one_in(&dice, 6) || hostile ? 3 : 2;
 	make_shape(s, &dice);
 	make_world(s, &dice);
 	make_ops(s);
@@ -253,7 +253,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults)
 	if (s->keyed && sim_hash(seed, STREAM_KEYED, 1) % 2)
 		s->seal = sim_hash(seed, STREAM_KEYED, 2) % 2 ? "encrypt" : "auth";
 	s->pings = sim_hash(seed, STREAM_PINGS, 0) % 4 == 0;
-	s->group = sim_hash(seed, STREAM_GROUP, 0) % 4 == 0;
+	s->group = !hostile && sim_hash(seed, STREAM_GROUP, 0) % 4 == 0; /* ends with who lies */
 	dice = (struct dice){ seed, STREAM_FAULTS, 0 };
 	if (faults && !one_in(&dice, 4))
 		s->faults_count = 1 + below(&dice, below(&dice, 4) ? 3 : FAULTS_MAX);
@@ -262,17 +262,29 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults)
 		s->faults[i].id = i;
 		make_forger(s, &s->faults[i]);
 	}
+	if (hostile && s->faults_count == FAULTS_MAX)
+		s->faults_count--;
+	if (!hostile)
+		return;
+	/* Who lies of trains has its own frames lost where queues are short, for tens of seconds. */
+	s->config.queue_frames = 0;
+	s->limits.messages.outs += s->options.peers; /* one of its own for each, at least */
+	hostile_make(s, s->nodes - 1);
 }
 
 /* Whether a fault may make operations fail. What only delays, repeats, or comes from a
  * stranger may not: nothing is lost by it, and silence is no loss. Nor may what is lost for
  * a while, with a protocol that sends it again. */
-static bool excuses(const struct sim_fault *fault, bool again)
+static bool excuses(const struct scenario *s, const struct sim_fault *fault)
 {
+	bool again = s->options.protocol == CAREFUL_PROTOCOL_TRADITIONAL;
 	bool frames = fault->what & SIM_FRAMES;
 	uint64_t long_ns = STALL_MS * (uint64_t)MS / 2;
 	bool lasting = fault->until_ns - fault->at_ns >= long_ns;
 
+	if ((fault->kind == FAULT_KILL || fault->kind == FAULT_RESTART) &&
+	    s->hostile >> fault->to & 1)
+		return false; /* from it nobody expects anything */
 	switch (fault->kind) {
 	case SIM_LOSS:
 	case SIM_REORDER:
@@ -328,7 +340,6 @@ static uint64_t holds_ns(const struct sim_fault *fault)
 
 static void judge(struct scenario *s)
 {
-	bool again = s->options.protocol == CAREFUL_PROTOCOL_TRADITIONAL;
 	bool clock = false;
 	uint64_t held_ns = 0, lost_ns = 0;
 
@@ -338,7 +349,7 @@ static void judge(struct scenario *s)
 	for (uint32_t i = 0; i < s->faults_count; i++) {
 		const struct sim_fault *fault = &s->faults[i];
 
-		s->excused |= excuses(fault, again);
+		s->excused |= excuses(s, fault);
 		lost_ns += loses_ns(fault);
 		clock |= fault->kind == SIM_CLOCK;
 		held_ns += holds_ns(fault);

@@ -65,15 +65,6 @@ static struct node *node_of(struct cluster *cluster, uint32_t port)
 	return &cluster->nodes[port];
 }
 
-/* Whether a message is of a node that lies. */
-static bool is_distrusted(const struct node *node, const struct careful_message *message)
-{
-	const struct link_peer *peer = &node->c->link.peers[message->peer];
-	uint32_t port = sim_port(node->cluster->world, &peer->session->address);
-
-	return port != SIM_ANY && node->cluster->scenario.hostile >> port & 1;
-}
-
 /* The operation that a message speaks of; NULL, and the end, where there is none. */
 static struct op *op_of(struct node *node, const struct careful_message *message)
 {
@@ -82,7 +73,7 @@ static struct op *op_of(struct node *node, const struct careful_message *message
 	struct op *op = &s->ops[args[0] % OPS_MAX];
 	bool found = args[0] < s->ops_count && op->to == node->port && args[1] <= op->attempt;
 
-	if (is_distrusted(node, message))
+	if (peer_distrusted(node, message->peer))
 		return found && op_distrusted(op) ? op : NULL;
 	if (found)
 		return op;
