@@ -96,6 +96,7 @@ static int allocate(struct block_server *server)
 	if (rc)
 		return rc;
 	server->peers_count = info.peers_max;
+	server->listing_disk = BLOCK_LISTING_DISK;
 	assert(BLOCK_JOBS / info.peers_max);
 	server->peers = calloc(info.peers_max, sizeof(*server->peers));
 	server->jobs = calloc(BLOCK_JOBS + 1, sizeof(*server->jobs));

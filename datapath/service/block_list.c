@@ -72,7 +72,7 @@ static int charge_disk(struct listing *l, uint64_t bytes)
 	uint64_t before = atomic_fetch_add(&l->server->peers[l->job->peer].disk, bytes);
 
 	l->disk += bytes;
-	return before + bytes > BLOCK_LISTING_DISK ? -EDQUOT : 0;
+	return before + bytes > l->server->listing_disk ? -EDQUOT : 0;
 }
 
 /* Moves the records from memory to an unlinked file on disk. */
@@ -118,7 +118,7 @@ static int flush(struct listing *l)
 				return rc;
 		}
 	}
-	if (l->bytes + l->used > BLOCK_LISTING_DISK)
+	if (l->bytes + l->used > l->server->listing_disk)
 		return -EFBIG;
 	if (l->on_disk) {
 		rc = charge_disk(l, l->used);

@@ -283,6 +283,7 @@ struct block_server {
 	struct block_export exports[BLOCK_EXPORTS];
 	uint32_t exports_count;
 	bool is_for_some; /* an export is not everybody's */
+	uint64_t listing_disk; /* BLOCK_LISTING_DISK; tests have less */
 	uint32_t peers_count;
 	struct block_peer *peers;
 	struct block_path_job *jobs;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Room for a new file: a quota that is used up, and files that begin with what was there and
- * take no room in advance.
+ * take no room in advance. Room for listings on disk.
  */
 #include "block_end.h"
 #include "check.h"
+#include "service/block_private.h"
+
+enum { NAMES = 6000, NAME_BYTES = 200 }; /* a listing of more than BLOCK_LISTING_MEMORY */
 
 static int no_room; /* errno with which the file system refuses it; 0: it does not */
 
@@ -115,11 +118,64 @@ static void test_seed__sparse(void)
 	stop();
 }
 
+/* Of all that lies here. */
+static int list(uint32_t peer, uint32_t *key)
+{
+	struct fake_answer *a = answer(fake_request(c, peer, CAREFUL_BLOCK_LIST, NULL, ".", 1));
+
+	*key = a->args[0];
+	return a->status;
+}
+
+static void end_listing(uint32_t peer, uint32_t key)
+{
+	const uint32_t args[4] = { key };
+
+	CHECK_EQ(answer(fake_request(c, peer, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status, 0);
+}
+
+/* Of a peer's listings all together, and of each: who has used it up is told, nothing of what
+ * failed stays on disk, and another peer has all of its own. */
+static void test_listings__disk_of_a_peer_is_bounded(void)
+{
+	uint32_t keys[3];
+	uint64_t bytes;
+	char name[NAME_BYTES + 1];
+	int fds;
+
+	for (int i = 0; i < NAMES; i++) {
+		snprintf(name, sizeof(name), "%0*d", NAME_BYTES, i);
+		CHECK_EQ(close(open(at(name), O_CREAT | O_WRONLY | O_CLOEXEC, 0644)), 0);
+	}
+	start();
+	CHECK_EQ(list(0, &keys[0]), 0);
+	bytes = atomic_load(&server->peers[0].disk);
+	CHECK(bytes > BLOCK_LISTING_MEMORY);
+	fds = open_fds();
+	server->listing_disk = 2 * bytes;
+	CHECK_EQ(list(0, &keys[1]), 0);
+	CHECK_EQ(list(0, &keys[2]), -EDQUOT);
+	CHECK_EQ(atomic_load(&server->peers[0].disk), 2 * bytes);
+	CHECK_EQ(open_fds(), fds + 1);
+	CHECK_EQ(list(1, &keys[2]), 0);
+	end_listing(1, keys[2]);
+	end_listing(0, keys[1]);
+	CHECK_EQ(list(0, &keys[1]), 0);
+	server->listing_disk = bytes - 1; /* beyond 1 GiB, as it is otherwise */
+	CHECK_EQ(list(1, &keys[2]), -EFBIG);
+	CHECK_EQ(atomic_load(&server->peers[1].disk), 0);
+	end_listing(0, keys[0]);
+	end_listing(0, keys[1]);
+	CHECK_EQ(atomic_load(&server->peers[0].disk), 0);
+	stop();
+}
+
 int main(void)
 {
 	CHECK(mkdtemp(base));
 	RUN(test_quota__is_told_by_its_name);
 	RUN(test_seed__sparse);
+	RUN(test_listings__disk_of_a_peer_is_bounded);
 	remove_base();
 	return 0;
 }
