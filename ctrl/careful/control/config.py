@@ -18,7 +18,7 @@ from typing import Any, get_args, get_type_hints
 
 from careful._abi import lib
 from careful.address import Address, resolve
-from careful.errors import CarefulError, from_os
+from careful.errors import CarefulError, from_os, shown
 
 #: Read in this order where none is named; a later one overrides.
 DEFAULT_PATHS = (Path("/etc/careful.toml"), Path("~/.config/careful/careful.toml"))
@@ -185,7 +185,8 @@ class _File:
     def bad(self, text: str, table: str = "", key: str = "") -> CarefulError:
         """An error about the file, a table of it, or a key of that table."""
         line = self._line(table, key) if table else 0
-        return CarefulError(errno.EINVAL, text, f"{self.path}:{line}" if line else str(self.path))
+        where = f"{self.path}:{line}" if line else str(self.path)
+        return CarefulError(errno.EINVAL, shown(text), where)
 
     def _line(self, table: str, key: str) -> int:
         """Where a table begins, or sets a key; 0 where it is written in another way."""

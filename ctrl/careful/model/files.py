@@ -51,7 +51,7 @@ def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
     unknown = sorted(set(data) - _TOP_KEYS)
     if unknown:
         line = _line_of(text, rf"\s*\[*{re.escape(unknown[0])}\b", 0)
-        raise ValueError(f"{origin}: line {line}: unknown key '{unknown[0]}'")
+        raise ValueError(f"{origin}: line {line}: unknown key {unknown[0]!r}")
     tables = data.get("stage", [])
     if not tables or type(tables) is not list or any(type(each) is not dict for each in tables):
         raise ValueError(f"{origin}: no stages: at least one [[stage]] is needed")
@@ -73,7 +73,7 @@ def _stage(table: Any) -> Stage:
     table = {key: value for key, value in table.items() if key != _LAB_KEY}
     unknown = sorted(set(table) - _KEYS)
     if unknown:
-        raise ValueError(f"unknown key '{unknown[0]}'")
+        raise ValueError(f"unknown key {unknown[0]!r}")
     for key in ("name", "g_us", "G_us_per_KiB"):
         if key not in table:
             raise ValueError(f"'{key}' is missing")
