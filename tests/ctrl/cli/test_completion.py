@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -111,4 +112,56 @@ printf '%s\\n' "$#" "$1"
         ["bash", "--norc"], input=script, text=True, cwd=tmp_path, capture_output=True
     )
     assert done.stdout.split("\n")[:2] == ["1", name]
+    assert not (tmp_path / "ran").exists()
+
+
+def _told(folder: Path, script: str, lines: str) -> dict[str, str]:
+    """An environment in which carefulctl says so much of a server's names; and its script."""
+    (folder / "said").write_text(lines)
+    program = folder / "carefulctl"
+    program.write_text(f"#!/bin/sh\ncat {folder / 'said'}\n")
+    program.chmod(0o755)
+    (folder / "script").write_text(script)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
+@pytest.mark.parametrize("name", NAMES)
+def test_zsh__is_given_what_a_server_says_as_it_is(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One match, of which nothing was run; compadd without -Q quotes it where it is inserted."""
+    assert run(["completion", "zsh"]) == 0
+    env = _told(tmp_path, capsys.readouterr().out, f"plain\nh2:{name}\n_\n")
+    script = """
+compdef() { : }
+compadd() { print -rl -- $#completions $completions; [[ $* != *Q* ]] || print quoted; }
+source ./script
+words=(carefulctl get h2:) CURRENT=3
+_carefulctl_completion
+"""
+    done = subprocess.run(
+        ["zsh", "-f"], input=script, text=True, cwd=tmp_path, env=env, capture_output=True
+    )
+    assert done.stdout.splitlines() == ["1", f"h2:{name}"], done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
+@pytest.mark.parametrize("name", NAMES)
+def test_fish__is_given_what_a_server_says_as_it_is(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One match, of which nothing was run; fish quotes what it inserts."""
+    assert run(["completion", "fish"]) == 0
+    env = _told(tmp_path, capsys.readouterr().out, f"plain,h2:{name}\n")
+    script = "source ./script; complete --do-complete 'carefulctl get h2:'"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", script],
+        text=True,
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+    )
+    assert done.stdout.splitlines() == [f"h2:{name}"], done.stderr
     assert not (tmp_path / "ran").exists()
