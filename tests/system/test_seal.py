@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import socket
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hosts import Host, Hosts
+import rogue
+import rogue_keyed
+from careful._abi import lib, pack, sizeof, unpack
+from hosts import MIB, SLOWLY, Host, Hosts, finish, make_file, moving
 from keyed import Keyed
 
 SECRET = b"nobody on the wire is to read this line. " * 4096
@@ -53,6 +59,38 @@ def heard(one: socket.socket) -> tuple[int, int]:
         readable += ours and b"is to read this" in frame
 
 
+#: Of a frame over IPv4 and Ethernet: where careful's header begins.
+AT = 14 + 20 + 8
+FORGED = 300
+
+
+def forged(frame: bytes, ahead: int) -> bytes:
+    """A frame as who reads the wire can make it: right in all but its tag."""
+    body = AT + sizeof("careful_hdr")
+    fields = unpack("careful_hdr", frame[AT:body])
+    fields["seq"] = (fields["seq"] + ahead) & 0xFFFFFFFF
+    head = rogue.checked("careful_hdr", pack("careful_hdr", **fields))
+    ethernet = frame[:6] + b"\x02\0\0\0\0\x99" + frame[12:14]
+    no_sum = frame[14 : AT - 2] + bytes(2)
+    return ethernet + no_sum + head + frame[body:-1] + bytes([frame[-1] ^ 1])
+
+
+def forge(wire: socket.socket, port: str, address: str) -> int:
+    """Sends some for the next that come to an address, out of a port of the switch; how many."""
+    to, sent, until = socket.inet_aton(address), 0, time.monotonic() + 60
+    while sent < FORGED and time.monotonic() < until:
+        try:
+            frame = wire.recv(1 << 16)
+        except BlockingIOError:
+            time.sleep(0.001)
+            continue
+        ours = frame[12:14] == b"\x08\x00" and frame[30:34] == to and frame[36:38] == b"\xca\xfe"
+        if ours and frame[6:12] != b"\x02\0\0\0\0\x99" and frame[AT + 1] == lib.CAREFUL_DATA:
+            wire.sendto(forged(frame, 1 + sent % 8), (port, 0))
+            sent += 1
+    return sent
+
+
 def transfer(a: Host, b: Host) -> None:
     (b.export / "secret").write_bytes(SECRET)
     a.ctl("get", "h2:secret", a.own / "got")
@@ -82,6 +120,50 @@ def test_seal__what_a_tap_sees(hosts: Hosts, seal: str, protocol: str) -> None:
         assert counters["drop_seal"] == counters["drop_crc"] == 0
     a.assert_nothing_lost()
     assert f"frames are sealed ({seal}, " in a.ctl("status").stdout
+
+
+def test_seal__forged_frames_change_nothing(hosts: Hosts) -> None:
+    """Right cookies and numbers, which who reads the wire has, and wrong tags, into a transfer."""
+    keyed = Keyed(*hosts(hosts=3)[:2])
+    a, b = keyed.hosts
+    keyed.up("--seal", "encrypt")
+    make_file(b.export / "big", 24 * MIB)
+    get = a.start("get", *SLOWLY, "h2:big", a.own / "big")
+    moving(a)
+    with tap(f"careful-{a.lab.name}-sw") as wire:
+        assert forge(wire, "p1", a.lab.address("h1")) == FORGED
+    status, _, errors = finish(get)
+    assert status == 0, errors
+    assert (a.own / "big").read_bytes() == (b.export / "big").read_bytes()
+    found = a.assert_nothing_lost()
+    assert found["counters"]["drop_seal"] > 0
+    assert [one["epochs"] for one in found["peers"]] == [1]
+
+
+@pytest.mark.parametrize("seal", ["off", "encrypt"])
+def test_rogue__with_a_key_harms_nobody_else(hosts: Hosts, seal: str) -> None:
+    server, honest, other = hosts(hosts=3)
+    keyed = Keyed(server, honest)
+    keyed.key(other, "new")
+    keyed.key(other, "trust", server.name, keyed.public(server))
+    keyed.key(server, "trust", other.name, keyed.public(other))
+    keyed.up("--peers", "4", *(() if seal == "off" else ("--seal", seal)))
+    pid = server.pid
+    make_file(server.export / "big", 24 * MIB)
+    get = honest.start("get", *SLOWLY, "h1:big", honest.own / "big")
+    moving(honest)
+    address = server.lab.address("h1")
+    argv = (sys.executable, rogue_keyed.__file__, address, keyed.folder(other), seal, "3")
+    done = json.loads(server.lab.run("h3", *map(str, argv), timeout=120).stdout)
+    assert done["sessions"] >= 1, done
+    assert done["well"] + done["failed"] > 100, done
+    assert done["failed"] > 0
+    status, _, errors = finish(get)
+    assert status == 0, errors
+    assert (honest.own / "big").read_bytes() == (server.export / "big").read_bytes()
+    assert server.pid == pid
+    honest.assert_nothing_lost()
+    assert sorted(one.name for one in server.export.iterdir()) == ["big"]
 
 
 def test_seal__both_ends_must_say_the_same(hosts: Hosts) -> None:
