@@ -268,8 +268,7 @@ static void check_silent(struct cluster *cluster)
 
 	for (uint32_t i = 0; i < s->ops_count; i++)
 		if (s->ops[i].silent && !(s->ops_left_out >> i & 1) && !s->excused &&
-		    !op_distrusted(&s->ops[i]) &&
-		    s->ops[i].ran[s->ops[i].attempt % ATTEMPTS] != 1)
+		    !op_distrusted(&s->ops[i]) && s->ops[i].ran[s->ops[i].attempt % ATTEMPTS] != 1)
 			sim_fail(cluster->world, "operation %u never ran", i);
 }
 
