@@ -480,6 +480,9 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 	} else if (!handshake->refused) { /* anybody can say so */
 		handshake->refused = error_of(why);
 		handshake->refused_ns = peer->link->now_ns;
+		handshake->refused_again = false;
+	} else if (peer->session->asked_ns > handshake->refused_ns) {
+		handshake->refused_again = true;
 	}
 	return true;
 }
@@ -500,15 +503,14 @@ void handshake_drained(struct link_peer *peer)
 		try_hello(peer);
 }
 
-/* A REFUSE came that anybody can have sent, and nothing else was heard: whether that is long enough
- * to believe it. */
+/* A REFUSE came that anybody can have sent, and nothing else was heard: whether to believe it. Who
+ * means it says so to the next HELLO as well, and goes on until it was long enough. */
 static bool refused(struct link_peer *peer)
 {
 	const struct handshake *handshake = &peer->session->handshake;
 	uint64_t silent_ms = (peer->link->now_ns - handshake->refused_ns) / 1000000;
 
-	if (handshake->refused_ns >=
-	    peer->session->asked_ns) /* a clock may have jumped: ask again */
+	if (!handshake->refused_again)
 		return false;
 	if (handshake->refused == EKEYREJECTED && silent_ms >= OTHER_MS && keyed_other(peer)) {
 		epoch_end(peer);

@@ -25,7 +25,8 @@ struct link_peer;
  * @among:      queues of ours, a bit each, that the peer may choose from as the session begins
  *              (spread.h); 0: it has no choice
  * @retry_ms:   from a HELLO to the next, while there is no answer
- * @refused:    errno of a REFUSE that anybody can have sent, @refused_ns: when it came; 0: none
+ * @refused:    errno of a REFUSE that anybody can have sent, @refused_ns: when it came; 0: none;
+ *              @refused_again: so was a HELLO that was sent after that
  */
 struct handshake {
 	uint64_t nonce;
@@ -34,6 +35,7 @@ struct handshake {
 	uint32_t among;
 	uint32_t retry_ms;
 	int refused;
+	bool refused_again;
 	uint64_t refused_ns;
 };
 

@@ -157,6 +157,10 @@ static void test_keyed__a_refusal_counts_when_nothing_else_is_heard(void)
 	push(node, 0, &refuse, sizeof(refuse));
 	for (uint32_t i = 0; i < 600; i++)
 		node_time(node, 1);
+	CHECK_EQ(first(node)->phase, LINK_ASKED); /* who means it says so again */
+	push(node, 0, &refuse, sizeof(refuse));
+	for (uint32_t i = 0; i < 60; i++)
+		node_time(node, 1);
 	CHECK_EQ(first(node)->state, CAREFUL_PEER_FAILED);
 	CHECK_EQ(link_error(first(node)), EKEYREJECTED);
 	node_close(node);
