@@ -340,7 +340,7 @@ static uint64_t holds_ns(const struct sim_fault *fault)
 
 static void judge(struct scenario *s)
 {
-	bool clock = false;
+	bool clock = false, forges = false, stopped = false;
 	uint64_t held_ns = 0, lost_ns = 0;
 
 	s->excused = s->config.queue_frames; /* it loses what it does not hold */
@@ -352,6 +352,8 @@ static void judge(struct scenario *s)
 		s->excused |= excuses(s, fault);
 		lost_ns += loses_ns(fault);
 		clock |= fault->kind == SIM_CLOCK;
+		forges |= fault->forges;
+		stopped |= fault->kind == FAULT_STALL;
 		held_ns += holds_ns(fault);
 		s->damage |= fault->kind == SIM_CORRUPT;
 		if (fault->until_ns > s->healed_ns)
@@ -360,6 +362,8 @@ static void judge(struct scenario *s)
 	/* Frames that come later than a sync's answers twice say count as lost. */
 	s->excused |= held_ns >= SYNC_MS / 2 * (uint64_t)MS || (held_ns && clock);
 	s->excused |= lost_ns >= STALL_MS / 2 * (uint64_t)MS || (lost_ns && clock);
+	/* While a process stands, forged frames take all room there is (seal.h). */
+	s->excused |= forges && stopped;
 	if (!s->damage)
 		for (uint32_t i = 0; i < s->ops_count; i++)
 			s->ops[i].digest = s->ops[i].pool_at & 1;
