@@ -13,6 +13,7 @@ enum {
 	AGAIN_NS = 1000 * 1000, /* the same where the device was busy, or trains go */
 	SLEPT_NS = 5000, /* after more than this the clock is looked at */
 	IDLE_POLLS = 3, /* before going to sleep */
+	TRAIN_NS = 2000, /* a few frames of a train leave */
 	QUIET_NS = 100 * 1000 * 1000, /* after the last operation, before the end is judged */
 	STEPS_MAX = 2 * 1000 * 1000,
 	STREAM_WAKE = 0x400,
@@ -200,6 +201,8 @@ static uint64_t next_wake(struct node *node, uint64_t free_ns, int handled)
 	node->idle_polls = handled ? 0 : node->idle_polls + 1;
 	if (node->idle_polls < IDLE_POLLS || sim_frames_waiting(node->c->queue))
 		return free_ns;
+	if (node->c->link.trains) /* then no engine sleeps (round_untold()) */
+		return free_ns > now_ns + TRAIN_NS ? free_ns : now_ns + TRAIN_NS;
 	if (link_timeout_ms(&node->c->link, 2) < 2 && due_ns > now_ns + AGAIN_NS)
 		due_ns = now_ns + AGAIN_NS;
 	if (due_ns > now_ns + slice_ns(node))
