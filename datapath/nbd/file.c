@@ -51,14 +51,15 @@ struct file {
 	uint32_t free;
 };
 
-/* A request to the host's block service; its answer's words and payload. 0, or -errno. */
-static int request(struct file *file, uint32_t handler, uint32_t args[4], const void *payload,
-		   uint32_t size, void *answer, size_t answer_size)
+/* A request to the host's block service; its answer's words and payload. 0, or -errno. Where the
+ * host has no room it is asked again. */
+static int request_once(struct file *file, uint32_t handler, uint32_t args[4], const void *payload,
+			uint32_t size, void *answer, size_t answer_size)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
-	struct careful_ipc packet;
-	int rc, resets = 0;
 	time_t until = time(NULL) + FULL_S;
+	struct careful_ipc packet;
+	int rc;
 
 	for (;;) {
 		packet = (struct careful_ipc){
@@ -69,12 +70,26 @@ static int request(struct file *file, uint32_t handler, uint32_t args[4], const 
 		};
 		memcpy(packet.args, args, sizeof(packet.args));
 		rc = client_ask(file->client, &packet, payload, -1, answer, answer_size);
-		if (rc == -EAGAIN && time(NULL) < until)
-			nanosleep(&pause, NULL);
-		else if (rc != -ECONNRESET || resets++ >= RESETS_MAX)
+		if (rc != -EAGAIN || time(NULL) >= until)
 			break;
+		nanosleep(&pause, NULL);
 	}
 	memcpy(args, packet.args, sizeof(packet.args));
+	return rc;
+}
+
+/* The same, again where it was lost, too. */
+static int request(struct file *file, uint32_t handler, uint32_t args[4], const void *payload,
+		   uint32_t size, void *answer, size_t answer_size)
+{
+	uint32_t asked[4];
+	int rc, resets = 0;
+
+	memcpy(asked, args, sizeof(asked));
+	do {
+		memcpy(args, asked, sizeof(asked));
+		rc = request_once(file, handler, args, payload, size, answer, answer_size);
+	} while (rc == -ECONNRESET && resets++ < RESETS_MAX);
 	return rc;
 }
 
@@ -334,6 +349,34 @@ int file_extents(struct file *file, uint64_t nbytes, uint64_t offset,
 		at = from + nbytes;
 	}
 	return at < end ? found(arg, at, end - at, false) : 0;
+}
+
+int file_zero(struct file *file, uint64_t nbytes, uint64_t offset, bool give_back)
+{
+	const struct careful_block_range range = {
+		.offset = htobe64(offset),
+		.bytes = htobe64(nbytes),
+	};
+	uint32_t args[4], region, again = 0;
+	int rc, failures = 0, reopens = 0;
+
+	for (;;) {
+		pthread_rwlock_rdlock(&file->lock);
+		region = file->region;
+		memcpy(args, (uint32_t[4]){ region, give_back ? CAREFUL_BLOCK_SPARSE : 0, again },
+		       sizeof(args));
+		rc = request_once(file, CAREFUL_BLOCK_ZERO, args, &range, sizeof(range), NULL, 0);
+		pthread_rwlock_unlock(&file->lock);
+		again = 1; /* an earlier one that still runs ends first */
+		if (is_damaged(rc) && failures++ < FAILURES_MAX)
+			continue;
+		if ((is_lost(rc) || is_damaged(rc)) && reopens++ < REOPENS_MAX)
+			rc = reopen(file, region, rc != -ENOENT && rc != -EBADF);
+		else
+			return rc == -ENOSYS || rc == -EINVAL ? -EOPNOTSUPP : rc;
+		if (rc)
+			return rc;
+	}
 }
 
 /* Memory that carefuld knows, too. */

@@ -186,6 +186,30 @@ static int careful_flush(void *handle, uint32_t flags)
 	return result(file_is_writable(handle) ? file_sync(handle) : 0);
 }
 
+/* What the host cannot, nbdkit writes. */
+static int careful_zero(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
+{
+	const bool may_trim = flags & NBDKIT_FLAG_MAY_TRIM;
+	int rc = file_zero(handle, count, offset, may_trim);
+
+	if (rc == -EOPNOTSUPP && may_trim)
+		rc = file_zero(handle, count, offset, false);
+	if (rc == -EOPNOTSUPP) {
+		nbdkit_set_error(EOPNOTSUPP);
+		return -1;
+	}
+	return result(rc);
+}
+
+/* A hint: where the host's file system has no holes, nothing is done. */
+static int careful_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
+{
+	int rc = file_zero(handle, count, offset, true);
+
+	(void)flags;
+	return result(rc == -EOPNOTSUPP ? 0 : rc);
+}
+
 static int add_extent(void *extents, uint64_t offset, uint64_t nbytes, bool is_data)
 {
 	uint32_t type = is_data ? 0 : NBDKIT_EXTENT_HOLE | NBDKIT_EXTENT_ZERO;
@@ -228,6 +252,8 @@ static struct nbdkit_plugin plugin = {
 	.pread = careful_pread,
 	.pwrite = careful_pwrite,
 	.flush = careful_flush,
+	.trim = careful_trim,
+	.zero = careful_zero,
 	.extents = careful_extents,
 };
 

@@ -17,7 +17,7 @@
 enum {
 	BLOCK_EXPORTS = 64,
 	BLOCK_HANDLES = 128, /* that a peer may have open at a time */
-	BLOCK_LAST = CAREFUL_BLOCK_BATCH,
+	BLOCK_LAST = CAREFUL_BLOCK_ZERO,
 	BLOCK_DISCARD = 0, /* as an op: CLOSE without an answer */
 };
 

@@ -59,14 +59,15 @@ struct block_handle;
  * @life:     of the peer when it asked; if it has changed, what it opened is nobody's
  * @attempt:  OPEN, LIST, BATCH: the client's name for it; 0: none
  * @tag, @tail_bytes: OPEN: of a partial file
- * @key:      COMMIT, CLOSE, DIGEST, EXTENTS, BATCH: the handle as the client knows it
- * @fd:       DIGEST, EXTENTS, BATCH: the handle's file, a descriptor of the job's own; else -1
+ * @key:      COMMIT, CLOSE, DIGEST, EXTENTS, ZERO, BATCH: the handle as the client knows it
+ * @again:    ZERO: it may have been asked before
+ * @fd:       DIGEST, EXTENTS, ZERO, BATCH: the handle's file, a descriptor of the job's own; else -1
  * @dir_fd:   BATCH: likewise, the handle's directory; else -1
  * @may_write, @squashed: BATCH: what the export that the directory lies in lets it do
  * @waited:   its turn has come
  * @exports:  that the peer may see, a bit each
  * @umask, @file_bytes_max: BATCH
- * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS: the range
+ * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS, ZERO: the range
  * @path:     NUL-terminated; NULL in the end of a handle
  * @status:   0 or -errno
  * @attr:     what the answer carries where has_attr and status is 0
@@ -89,6 +90,7 @@ struct block_job {
 	uint64_t tag;
 	uint32_t tail_bytes;
 	uint32_t key;
+	bool again;
 	int fd;
 	int dir_fd;
 	bool may_write;
@@ -134,6 +136,7 @@ enum block_handle_state {
  * @writable:  peers may store
  * @may_write: SCRATCH: its batches may change something
  * @squashed:  SCRATCH: but no owners, and nothing that is root's to give
+ * @zeroing:   ZEROs of it that workers have
  * @partial:   the temporary file stays when the handle ends
  * @stream:    COMMIT says the size
  * @path:      that the peer named; NULL: of a listing
@@ -157,6 +160,7 @@ struct block_handle {
 	bool squashed;
 	bool partial;
 	bool stream;
+	uint32_t zeroing;
 	uint32_t peer;
 	uint32_t key;
 	uint64_t attempt;
@@ -399,6 +403,7 @@ int block_create(struct block_server *server, struct block_job *job);
 int block_commit(struct block_job *job);
 int block_digest(struct block_job *job);
 int block_extents(struct block_job *job);
+int block_zero(struct block_server *server, struct block_job *job);
 int block_list(struct block_server *server, struct block_job *job);
 int block_open_scratch(struct block_server *server, struct block_job *job);
 int block_batch(struct block_job *job);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the block server's workers say about ranges of open files, so that blocks need
- * not cross the network: their digests, and where there is data at all. Calls storage/tree.h.
+ * What the block server's workers say about ranges of open files, or do to them, so that blocks
+ * need not cross the network: their digests, where there is data at all, and zeros. Calls
+ * storage/tree.h and block_work.c.
  */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -113,4 +115,25 @@ int block_extents(struct block_job *job)
 	job->args[2] = (uint32_t)at;
 	job->reply_bytes = n * (uint32_t)sizeof(*out);
 	return 0;
+}
+
+/* Of a file no more than it has: no peer takes space by it that it could not by writing. */
+int block_zero(struct block_server *server, struct block_job *job)
+{
+	const int mode = job->flags & CAREFUL_BLOCK_SPARSE ? FALLOC_FL_PUNCH_HOLE :
+							     FALLOC_FL_ZERO_RANGE;
+	const off_t file_bytes = lseek(job->fd, 0, SEEK_END);
+
+	if (file_bytes < 0)
+		return -errno;
+	if (job->offset + job->bytes > (uint64_t)file_bytes)
+		return -EINVAL;
+	if (!job->bytes)
+		return 0;
+	if (block_work_vain(server, job)) /* its client may have another handle by now */
+		return -ECONNRESET;
+	return fallocate(job->fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)job->offset,
+			 (off_t)job->bytes) ?
+		       -errno :
+		       0;
 }

@@ -118,7 +118,12 @@ void block_finish(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	bool gone = job->life != server->peers[job->peer].life;
+	struct block_handle *zeroed = job->op == CAREFUL_BLOCK_ZERO ?
+					      block_handle_find(server, job->peer, job->key) :
+					      NULL;
 
+	if (zeroed && zeroed->zeroing)
+		zeroed->zeroing--;
 	if (handle && !job->path)
 		block_handle_tell(server, handle);
 	if (handle && job->path) { /* OPEN, LIST, BATCH */
@@ -219,7 +224,7 @@ static int start_end(struct block_server *server, struct block_job *job)
 	return -EINPROGRESS;
 }
 
-/* DIGEST, EXTENTS: the handle may end meanwhile, so the job has a descriptor of its own. */
+/* DIGEST, EXTENTS, ZERO: the handle may end meanwhile, so the job has a descriptor of its own. */
 static int start_range(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = block_handle_find(server, job->peer, job->key);
@@ -229,10 +234,15 @@ static int start_range(struct block_server *server, struct block_job *job)
 		return -EBADF;
 	if (room < 0)
 		return room;
+	if (job->op == CAREFUL_BLOCK_ZERO && !handle->writable)
+		return -EROFS;
+	if (job->op == CAREFUL_BLOCK_ZERO && job->again && handle->zeroing)
+		return -EAGAIN;
 	job->reply_max = (uint32_t)room;
 	job->fd = fcntl(handle->fd, F_DUPFD_CLOEXEC, 3);
 	if (job->fd < 0)
 		return -errno;
+	handle->zeroing += job->op == CAREFUL_BLOCK_ZERO;
 	block_work_put(server, job);
 	return -EINPROGRESS;
 }
@@ -253,6 +263,7 @@ static void start(struct block_server *server, struct block_job *job, int status
 			break;
 		case CAREFUL_BLOCK_DIGEST:
 		case CAREFUL_BLOCK_EXTENTS:
+		case CAREFUL_BLOCK_ZERO:
 			status = start_range(server, job);
 			break;
 		default:
@@ -299,6 +310,7 @@ static uint8_t place_of(struct block_server *server, const struct block_job *job
 		return BLOCK_EXPORTS;
 	case CAREFUL_BLOCK_DIGEST:
 	case CAREFUL_BLOCK_EXTENTS:
+	case CAREFUL_BLOCK_ZERO:
 	case CAREFUL_BLOCK_BATCH:
 		handle = block_handle_find(server, job->peer, job->key);
 		return handle ? handle->place : BLOCK_EXPORTS;

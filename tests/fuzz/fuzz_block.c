@@ -143,6 +143,10 @@ static uint32_t take_payload(struct input *in, const struct careful *c, uint16_t
 	case CAREFUL_BLOCK_LIST:
 		args[0] = take8(in);
 		return take_path(in, (char *)payload, room);
+	case CAREFUL_BLOCK_ZERO:
+		args[1] = take8(in) & 0x10;
+		args[2] = take8(in) & 1;
+		/* fallthrough */
 	case CAREFUL_BLOCK_DIGEST:
 	case CAREFUL_BLOCK_EXTENTS:
 		args[0] = take_key(in, c);
@@ -173,7 +177,8 @@ static uint32_t take_payload(struct input *in, const struct careful *c, uint16_t
 static void ask(struct careful *c, struct input *in)
 {
 	uint8_t what = take8(in), how = take8(in);
-	uint16_t handler = CAREFUL_BLOCK_OPEN + (what & 7);
+	uint16_t handler = (what & 0x78) == 0x78 ? CAREFUL_BLOCK_ZERO :
+						   CAREFUL_BLOCK_OPEN + (what & 7);
 	uint8_t payload[1024] = { 0 };
 	uint32_t args[4] = { 0, 0, 0, how & 3 };
 	uint32_t bytes = take_payload(in, c, handler, args, payload, sizeof(payload));

@@ -44,6 +44,11 @@ def failed(host: Host, *parameters: str) -> str:
     return done.stderr
 
 
+def received(host: Host) -> int:
+    """Bytes that came from all peers."""
+    return sum(int(one["rx_bytes"]) for one in host.status()["peers"])
+
+
 def test_nbd__a_file_is_copied_both_ways(pair: tuple[Host, Host]) -> None:
     here, there = pair
     image = there.export / "image"
@@ -59,6 +64,22 @@ def test_nbd__a_file_is_copied_both_ways(pair: tuple[Host, Host]) -> None:
     ran(here, f'nbdcopy --flush --request-size=65536 {here.own}/fresh "$uri"', "path=image")
     assert image.read_bytes() == fresh + bytes(512)
     here.assert_nothing_lost()
+
+
+def test_nbd__zeros_are_not_moved(pair: tuple[Host, Host]) -> None:
+    here, there = pair
+    image, sparse = there.export / "image", here.own / "sparse"
+    make_file(image, 16 * MIB)
+    data = make_file(sparse, MIB, 2)
+    with sparse.open("r+b") as file:
+        file.truncate(16 * MIB)
+    assert "can_trim: true" in (said := ran(here, 'nbdinfo "$uri"', "path=image"))
+    assert "can_zero: true" in said
+    before = received(there)
+    ran(here, f'nbdcopy --flush {sparse} "$uri"', "path=image")
+    assert image.read_bytes() == data + bytes(15 * MIB)
+    assert image.stat().st_blocks * 512 < 4 * MIB
+    assert received(there) - before < 4 * MIB
 
 
 def test_nbd__goes_on_where_the_hosts_carefuld_is_restarted(pair: tuple[Host, Host]) -> None:

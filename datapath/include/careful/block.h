@@ -44,6 +44,10 @@
  *         n careful_block_extent records that say where the range holds data, in order;
  *         args[1] and args[2] say where the answer ends (high, low): at the end of the
  *         range, if all of it fitted.
+ * ZERO    args[0] handle of a file that may be written, args[1] CAREFUL_BLOCK_SPARSE: the range
+ *         becomes a hole; without, it keeps its space. Payload careful_block_range, within the
+ *         file. It reads as zeros then. args[2] is 1 where it is asked again after ECONNRESET.
+ *         -EOPNOTSUPP: the file system cannot, and has done nothing.
  * BATCH   args[0] handle of an OPEN with SCRATCH, args[1] CAREFUL_BATCH_*, payload
  *         careful_block_batch: runs the careful_block_item records that were stored
  *         there, one after the other; names are relative to the directory that was
@@ -61,7 +65,8 @@
  *
  * A request may be repeated after ECONNRESET: args[2] and args[3] of OPEN, LIST and BATCH
  * name the attempt (random; 0: no name), and the same name is answered with the same
- * handle; a COMMIT or CLOSE that did end its handle is answered as it was then.
+ * handle; a COMMIT or CLOSE that did end its handle is answered as it was then; a ZERO is
+ * answered EAGAIN while an earlier one of its handle runs, so that none comes late.
  */
 enum careful_block_handler {
 	CAREFUL_BLOCK_OPEN = 128,
@@ -73,6 +78,7 @@ enum careful_block_handler {
 	CAREFUL_BLOCK_DIGEST = 134,
 	CAREFUL_BLOCK_EXTENTS = 135,
 	CAREFUL_BLOCK_BATCH = 136,
+	CAREFUL_BLOCK_ZERO = 137,
 };
 
 enum careful_block_flag {
@@ -80,7 +86,8 @@ enum careful_block_flag {
 	CAREFUL_BLOCK_REPLACE = 0x02, /* OPEN, COMMIT: an existing file may be replaced */
 	CAREFUL_BLOCK_RECURSIVE = 0x04, /* LIST: the whole tree, parents first */
 	CAREFUL_BLOCK_NOSYNC = 0x08, /* COMMIT: without fsync */
-	CAREFUL_BLOCK_SPARSE = 0x10, /* OPEN with CREATE: allocate no space in advance */
+	/* OPEN with CREATE: allocate no space in advance; ZERO: give it back. */
+	CAREFUL_BLOCK_SPARSE = 0x10,
 	CAREFUL_BLOCK_SEED = 0x20, /* OPEN with CREATE: begin with what path holds now */
 	/* OPEN with CREATE: COMMIT's `bytes` says how long the file is. */
 	CAREFUL_BLOCK_STREAM = 0x40,
