@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the local socket's questions do: files, requests, gets and stores towards
- * peers, and the handles that a client leaves behind. CONNECT, programs, SIGNATURE and MEASURE
- * are ipc_peer.c's, ipc_program.c's, ipc_signature.c's and ipc_measure.c's, answers
- * ipc_answer.c's: it calls all five, and service's block.c.
+ * peers, and the handles that a client leaves behind. GETS, CONNECT, programs, SIGNATURE and
+ * MEASURE are ipc_gets.c's, ipc_peer.c's, ipc_program.c's, ipc_signature.c's and ipc_measure.c's,
+ * answers ipc_answer.c's: it calls all six, and service's block.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -167,14 +167,14 @@ static void track_handles(struct ipc_op *op, const struct careful_result *result
 	}
 }
 
-/* The end of an operation whose time counts. */
-static void count(struct ipc_op *op, int status)
+/* The end of an operation whose time counts: a GET, STORE or REQUEST. */
+void ipc_count(struct ipc_client *client, uint32_t op, uint64_t began_ns, int status)
 {
-	struct careful_ipc_use *use = &op->client->ipc->use;
-	struct careful_latency *kind = op->op == CAREFUL_IPC_GET   ? &use->get :
-				       op->op == CAREFUL_IPC_STORE ? &use->store :
-								     &use->request;
-	uint64_t took_ns = clock_now_ns() - op->began_ns;
+	struct careful_ipc_use *use = &client->ipc->use;
+	struct careful_latency *kind = op == CAREFUL_IPC_GET   ? &use->get :
+				       op == CAREFUL_IPC_STORE ? &use->store :
+								 &use->request;
+	uint64_t took_ns = clock_now_ns() - began_ns;
 	uint32_t i = 0;
 
 	if (status) {
@@ -193,7 +193,7 @@ static void request_done(const struct careful_result *result, void *user)
 	struct careful_ipc head = { .bytes = result->bytes };
 	uint32_t bytes = result->bytes;
 
-	count(op, result->status);
+	ipc_count(op->client, op->op, op->began_ns, result->status);
 	track_handles(op, result);
 	memcpy(head.args, result->args, sizeof(head.args));
 	if (bytes > CAREFUL_IPC_PAYLOAD_BYTES)
@@ -206,7 +206,7 @@ static void bulk_done(const struct careful_result *result, void *user)
 	struct ipc_op *op = user;
 	struct careful_ipc head = { .bytes = result->bytes, .digest = result->digest };
 
-	count(op, result->status);
+	ipc_count(op->client, op->op, op->began_ns, result->status);
 	memcpy(head.args, result->args, sizeof(head.args));
 	ipc_file_unuse(op->client, op->file);
 	ipc_answer(op, result->status, &head, NULL, 0);
@@ -398,6 +398,9 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 	case CAREFUL_IPC_GET:
 	case CAREFUL_IPC_STORE:
 		rc = bulk(client, op, q);
+		break;
+	case CAREFUL_IPC_GETS:
+		rc = ipc_gets(client, op, q);
 		break;
 	case CAREFUL_IPC_PING:
 		rc = ping(client, op, q);

@@ -83,6 +83,7 @@ bool ipc_held(const struct ipc *ipc, const struct ipc_question *question)
 		return any_held(ipc, question);
 	case CAREFUL_IPC_REQUEST:
 	case CAREFUL_IPC_GET:
+	case CAREFUL_IPC_GETS:
 	case CAREFUL_IPC_STORE:
 	case CAREFUL_IPC_PING:
 	case CAREFUL_IPC_MEASURE:

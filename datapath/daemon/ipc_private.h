@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the files of the local socket's server share. All in one thread. Calls go from
- * ipc.c to ipc_op.c, from there to ipc_peer.c, ipc_program.c, ipc_signature.c and
+ * ipc.c to ipc_op.c, from there to ipc_gets.c, ipc_peer.c, ipc_program.c, ipc_signature.c and
  * ipc_measure.c, and from all of them to ipc_answer.c; from ipc_program.c to ipc_ring.c.
  */
 #ifndef DAEMON_IPC_PRIVATE_H
@@ -220,6 +220,11 @@ int ipc_file_use(struct ipc_client *client, uint32_t index);
 int ipc_file_check(int fd);
 void ipc_close_files(struct ipc_client *client);
 bool ipc_close_handles(struct ipc_client *client);
+
+void ipc_count(struct ipc_client *client, uint32_t kind, uint64_t began_ns, int status);
+
+/* ipc_gets.c */
+int ipc_gets(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);
 
 /* ipc_peer.c */
 int ipc_peer_index(const struct ipc *ipc, uint32_t peer);

@@ -32,6 +32,7 @@ static int fuzz_clock(clockid_t clock, struct timespec *t)
 #define clock_gettime fuzz_clock
 #include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_answer.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_gets.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */

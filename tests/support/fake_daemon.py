@@ -220,9 +220,23 @@ class FakeDaemon:
             assert q.peer == 3
             if q.op == lib.CAREFUL_IPC_REQUEST:
                 return self._request(q.handler, list(q.args), payload)
+            if q.op == lib.CAREFUL_IPC_GETS:
+                return self._gets(q, files, payload)
             return self._move(q, files)
         except OSError as error:
             return Answer(-(error.errno or errno.EIO))
+
+    def _gets(self, q: Any, files: dict[int, int], payload: bytes) -> Answer:
+        if q.region not in self.handles:
+            return Answer(-errno.ENOENT)
+        size = sizeof("careful_ipc_range")
+        for at in range(0, len(payload), size):
+            one = ffi.from_buffer("struct careful_ipc_range *", payload[at : at + size])
+            data = os.pread(self.handles[q.region].fd, one.bytes, one.region_off)
+            if len(data) != one.bytes:
+                return Answer(-errno.ENODATA)
+            os.pwrite(files[q.file], data, one.file_off)
+        return Answer()
 
     def _move(self, q: Any, files: dict[int, int]) -> Answer:
         if q.region not in self.handles:

@@ -71,20 +71,39 @@ class Memory:
         async with self._adding:
             if self._file < 0:
                 self._file = await remote.add_file(self._fd)
-        todo, is_wanted = iter(pieces), True
+        todo, is_wanted = iter(list(_together(pieces, op == lib.CAREFUL_IPC_GET))), True
+
+        async def move(pieces: Sequence[Piece], at: int) -> None:
+            for offset, data in pieces:
+                size = len(data)
+                if op == lib.CAREFUL_IPC_STORE:
+                    self._view[at : at + size] = data
+                await remote.move_whole(op, handle, size, self._file, what, offset, at)
+                if op == lib.CAREFUL_IPC_GET and is_wanted:
+                    data[:] = self._view[at : at + size]
+
+        async def get_all(pieces: Sequence[Piece], at: int) -> bool:
+            """By one question; False: they have to be asked for one by one."""
+            ranges = []
+            for offset, data in pieces:
+                ranges.append((offset, at, len(data)))
+                at += len(data)
+            if (await remote.get_ranges(handle, self._file, ranges)).status:
+                return False
+            for (_, data), (_, at, size) in zip(pieces, ranges, strict=True):
+                if is_wanted:
+                    data[:] = self._view[at : at + size]
+            return True
 
         async def worker() -> None:
-            for offset, data in todo:
+            for some in todo:
                 part = await self._free.get()
-                at, size = part * PART_BYTES, len(data)
                 try:
                     if not is_wanted:
                         return
-                    if op == lib.CAREFUL_IPC_STORE:
-                        self._view[at : at + size] = data
-                    await remote.move_whole(op, handle, size, self._file, what, offset, at)
-                    if op == lib.CAREFUL_IPC_GET and is_wanted:
-                        data[:] = self._view[at : at + size]
+                    at = part * PART_BYTES
+                    if len(some) == 1 or not await get_all(some, at):
+                        await move(some, at)
                 finally:
                     self._free.put_nowait(part)
 
@@ -93,6 +112,18 @@ class Memory:
             await asyncio.shield(asyncio.gather(*workers))
         finally:
             is_wanted = False
+
+
+def _together(pieces: Sequence[Piece], many: bool) -> Iterator[Sequence[Piece]]:
+    """Those that have room in a part, where many are asked for by one question."""
+    first = nbytes = 0
+    for number, (_, data) in enumerate(pieces):
+        full = nbytes + len(data) > PART_BYTES or number - first == lib.CAREFUL_IPC_RANGES
+        if number > first and (full or not many):
+            yield pieces[first:number]
+            first, nbytes = number, 0
+        nbytes += len(data)
+    yield pieces[first:]
 
 
 def cut(offset: int, data: memoryview) -> Iterator[Piece]:

@@ -21,6 +21,7 @@ enum {
 	CAREFUL_IPC_PAYLOAD_BYTES = 65536,
 	CAREFUL_IPC_INFLIGHT = 256,
 	CAREFUL_IPC_FILES = 64, /* files a client may have registered at a time */
+	CAREFUL_IPC_RANGES = 256, /* of one GETS */
 	CAREFUL_IPC_PEER_NONE = 0xffffffff,
 	CAREFUL_IPC_TIMED = 3, /* kinds of operations whose times are counted */
 	CAREFUL_IPC_BUCKETS = 25, /* of each: what took less than CAREFUL_IPC_BUCKET_NS << i, */
@@ -67,6 +68,10 @@ enum careful_ipc_op {
 	CAREFUL_IPC_REGION_REMOVE = 24, /* region */
 	CAREFUL_IPC_PROGRAMS = 25, /* answer's payload: struct careful_program_info of each */
 	CAREFUL_IPC_BELL = 26, /* look into the rings; with flags, a BELL comes back */
+	/* peer, region, file, flags; payload: up to CAREFUL_IPC_RANGES of careful_ipc_range, each a
+	 * GET. One answer: bytes of all, and the status of the first that failed (-ENODATA: it was
+	 * shorter); then some are in the file, and others not. */
+	CAREFUL_IPC_GETS = 27,
 };
 
 enum careful_ipc_measure {
@@ -207,6 +212,14 @@ struct careful_ipc {
 	uint32_t pad;
 };
 
+/* Of GETS: as region_off, file_off and bytes of a GET. */
+struct careful_ipc_range {
+	uint64_t region_off;
+	uint64_t file_off;
+	uint32_t bytes;
+	uint32_t pad;
+};
+
 enum careful_ipc_handle {
 	CAREFUL_IPC_OF_REQUESTS = 1,
 	CAREFUL_IPC_OF_STORES = 2,
@@ -274,6 +287,9 @@ enum careful_ring_kind {
 	CAREFUL_RING_ASKED = 6, /* a request of a peer; id 0: no answer is wanted */
 	CAREFUL_RING_STORED = 7, /* a store whose handler is the program's */
 	CAREFUL_RING_PEER = 8, /* status: enum careful_peer_state */
+	/* args: as struct careful_ping_ask, stage, ttl, timeout_ms, bytes. DONE has a struct
+	 * careful_ping_result as its payload, if it began. */
+	CAREFUL_RING_PING = 9,
 };
 
 /* Flag of GET and STORE: not of the memory, but of the file (FILE_ADD) that status names. Of

@@ -134,6 +134,34 @@ def test_open__one_handle_for_many_reads(host: Host, daemon: FakeDaemon, export:
         file.read()
 
 
+@pytest.mark.parametrize("status", [0, -errno.EAGAIN, -errno.ECONNRESET, -errno.EOPNOTSUPP])
+def test_read_ranges__by_few_questions(
+    route: Route, daemon: FakeDaemon, export: Path, status: int
+) -> None:
+    """What cannot be had by one question is asked for one by one."""
+    (export / "a").write_bytes(CONTENT)
+    asked: list[int] = []
+
+    def fault(question: Any) -> int:
+        asked.append(question.op)
+        return status if question.op == lib.CAREFUL_IPC_GETS else 0
+
+    daemon.fault = fault
+    sizes = [0, 1, 4096, 65_536, 3 << 20]
+    ranges = [(number * 997, sizes[number % 5] if number < 40 else 100) for number in range(600)]
+
+    async def work(host: AsyncHost) -> list[bytes]:
+        async with host.open("a") as file:
+            return await file.read_ranges(ranges)
+
+    found = run(route, work)
+    assert found == [CONTENT[at : at + nbytes] for at, nbytes in ranges]
+    few = asked.count(lib.CAREFUL_IPC_GETS)
+    assert 3 <= few <= 40
+    singles = asked.count(lib.CAREFUL_IPC_GET)
+    assert singles > 500 if status else singles <= 32
+
+
 def test_open__to_write(host: Host, daemon: FakeDaemon, export: Path) -> None:
     (export / "a").write_bytes(bytes(len(CONTENT)))
     with host.open("a", "r+") as file:

@@ -24,6 +24,7 @@
 
 #include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_answer.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_gets.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
@@ -384,6 +385,77 @@ static void test_request__and_bulk(void)
 	close(fd);
 	turn();
 	assert(!server->clients);
+}
+
+static void ask_gets(int fd, uint64_t id, uint32_t peer, uint32_t file, uint32_t count)
+{
+	struct careful_ipc_range ranges[CAREFUL_IPC_RANGES + 1];
+
+	for (uint32_t i = 0; i < count; i++)
+		ranges[i] = (struct careful_ipc_range){ 1000ull * i, 7ull * i, 10 + i, 0 };
+	ask(fd,
+	    (struct careful_ipc){
+		    .op = CAREFUL_IPC_GETS, .id = id, .peer = peer, .region = 9, .file = file },
+	    ranges, count * (uint32_t)sizeof(ranges[0]));
+}
+
+/* All of one question have one answer; at most so many of it are under way. */
+static void test_gets__one_answer(void)
+{
+	int fd = client(), memory = memfd_create("f", MFD_CLOEXEC);
+	uint32_t peer = connect_peer(fd, 0x0a000001), file = add_file(fd, memory);
+	struct fake_operation *op;
+	struct answer *a;
+
+	ask_gets(fd, 20, peer, file, 100);
+	turn();
+	assert(operations() == 32);
+	for (uint32_t i = 0; i < 100; i++) {
+		assert(!next_answer(fd));
+		op = operation('g');
+		assert(op && op->region == 9 && op->bytes == 10 + op->region_off / 1000);
+		assert(op->span.offset == op->region_off / 1000 * 7);
+		end(op, 0, 0, NULL, op->bytes);
+		turn();
+	}
+	a = answered(fd, 20);
+	assert(a->head.status == 0 && a->head.bytes == 100 * 10 + 99 * 100 / 2);
+	/* One that is short, or fails: no other begins, and what is under way ends first. */
+	for (uint32_t shorter = 0; shorter < 2; shorter++) {
+		ask_gets(fd, 21, peer, file, 40);
+		turn();
+		op = operation('g');
+		end(op, shorter ? 0 : -EIO, 0, NULL, op->bytes - 1);
+		turn();
+		assert(operations() == 31 && !next_answer(fd));
+		while ((op = operation('g')))
+			end(op, 0, 0, NULL, op->bytes);
+		assert(answered(fd, 21)->head.status == (shorter ? -ENODATA : -EIO));
+	}
+	/* Where the engine has no room for the first, the client is told. */
+	c->begin_errno = -EAGAIN;
+	ask_gets(fd, 22, peer, file, 2);
+	turn();
+	assert(answered(fd, 22)->head.status == -EAGAIN);
+	c->begin_errno = 0;
+	ask_gets(fd, 23, peer, file, 0);
+	assert(answered(fd, 23)->head.status == -EINVAL);
+	ask_gets(fd, 24, peer, file, CAREFUL_IPC_RANGES + 1);
+	assert(answered(fd, 24)->head.status == -EINVAL);
+	ask_gets(fd, 25, peer, file + 1, 2);
+	assert(answered(fd, 25)->head.status == -EBADF);
+	/* A client that goes: nothing more begins for it. */
+	ask_gets(fd, 26, peer, file, 100);
+	turn();
+	close(fd);
+	turn();
+	assert(operations() == 32 && server->clients);
+	while ((op = operation('g')))
+		end(op, 0, 0, NULL, op->bytes);
+	turn();
+	assert(!server->clients);
+	careful_peer_close(c, 0);
+	close(memory);
 }
 
 /* One probe at a time: the second waits for the first, and each has its own result. */
@@ -1123,6 +1195,7 @@ int main(void)
 	test_connect__time_limit_and_errors();
 	test_peer__name_of_a_former_peer();
 	test_request__and_bulk();
+	test_gets__one_answer();
 	test_use__times_and_exports();
 	test_ping__results();
 	test_burst__begins_or_is_refused();

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from careful._abi import lib
+from careful._abi import ffi, lib
 from careful.daemon.client import Answer, AsyncClient
 from careful.errors import FATAL, CarefulError, shown
 from careful.transfer.protocol.losses import Losses
@@ -134,6 +134,21 @@ class RangeClient:
             handler=lib.CAREFUL_HANDLERS,
             flags=0 if digest else lib.CAREFUL_NO_DIGEST,
         )
+
+    async def get_ranges(
+        self, handle: int, file: int, ranges: Sequence[tuple[int, int, int]]
+    ) -> Answer:
+        """GET several ranges by one question, to be asked for one by one if that fails.
+
+        Args:
+            handle: of the peer's file.
+            file: the registered file.
+            ranges: of each where it begins there, and here, and bytes; at most
+                CAREFUL_IPC_RANGES.
+        """
+        packed = ffi.new("struct careful_ipc_range[]", [(*one, 0) for one in ranges])
+        payload = bytes(ffi.buffer(packed))
+        return await self.ask(lib.CAREFUL_IPC_GETS, payload, region=handle, file=file)
 
     async def read(self, handle: int, offset: int, nbytes: int, what: str) -> bytes:
         """A range of a region, as bytes."""

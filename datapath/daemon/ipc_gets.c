@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * GETS: many ranges of one region by one question, with one answer when all are there, or when one
+ * failed and what was under way has ended. Calls ipc_op.c and ipc_answer.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/clock.h"
+#include "daemon/ipc_private.h"
+
+enum { UNDER_WAY = 32 }; /* of one question: other clients have their turns */
+
+struct gets_range {
+	struct ipc_gets *gets;
+	struct careful_ipc_range range;
+	uint64_t began_ns;
+};
+
+/*
+ * @next:      the first that has not begun
+ * @beginning: some are being begun, up the stack
+ * @status:    of the first that failed
+ */
+struct ipc_gets {
+	struct ipc_op *op;
+	int fd;
+	uint32_t region, flags;
+	uint32_t count, next, under_way;
+	bool beginning;
+	int status;
+	uint64_t bytes;
+	struct gets_range ranges[];
+};
+
+static void go_on(struct ipc_gets *gets);
+
+static void get_done(const struct careful_result *result, void *user)
+{
+	struct gets_range *one = user;
+	struct ipc_gets *gets = one->gets;
+	int status = result->status;
+
+	if (!status && result->bytes != one->range.bytes)
+		status = -ENODATA;
+	ipc_count(gets->op->client, CAREFUL_IPC_GET, one->began_ns, status);
+	gets->under_way--;
+	gets->bytes += result->bytes;
+	if (!gets->status)
+		gets->status = status;
+	if (!gets->beginning)
+		go_on(gets);
+}
+
+static int begin_one(struct ipc_gets *gets, struct gets_range *one)
+{
+	struct ipc_client *client = gets->op->client;
+	const struct careful_span span = { .fd = gets->fd, .offset = one->range.file_off };
+	int index = ipc_peer_index(client->ipc, gets->op->peer);
+
+	if (index < 0)
+		return index;
+	if (client->fd < 0) /* nobody waits for it */
+		return -ECANCELED;
+	one->began_ns = clock_now_ns();
+	return careful_get(client->ipc->instance, (uint32_t)index, gets->region,
+			   one->range.region_off, &span, one->range.bytes, gets->flags, get_done,
+			   one);
+}
+
+/* Where the engine has no room the next end goes on; without one the client is told. */
+static void begin_some(struct ipc_gets *gets)
+{
+	int rc = 0;
+
+	gets->beginning = true;
+	while (!rc && !gets->status && gets->next < gets->count && gets->under_way < UNDER_WAY) {
+		gets->under_way++; /* it may end at once */
+		rc = begin_one(gets, &gets->ranges[gets->next]);
+		if (rc)
+			gets->under_way--;
+		else
+			gets->next++;
+	}
+	gets->beginning = false;
+	if (rc && !gets->status && (rc != -EAGAIN || !gets->under_way))
+		gets->status = rc;
+}
+
+static void go_on(struct ipc_gets *gets)
+{
+	struct ipc_op *op = gets->op;
+	struct careful_ipc head = { 0 };
+
+	begin_some(gets);
+	if (gets->under_way || (!gets->status && gets->next < gets->count))
+		return;
+	head.bytes = gets->bytes;
+	ipc_file_unuse(op->client, op->file);
+	ipc_answer(op, gets->status, &head, NULL, 0);
+	free(gets);
+}
+
+/* Its ranges as the question has them, checked; NULL: out of memory. */
+static struct ipc_gets *read_ranges(struct ipc_op *op, const struct ipc_question *q, int *rc)
+{
+	const uint32_t count = q->head.payload_bytes / (uint32_t)sizeof(struct careful_ipc_range);
+	struct ipc_gets *gets;
+
+	*rc = -EINVAL;
+	if (!count || count > CAREFUL_IPC_RANGES ||
+	    q->head.payload_bytes % sizeof(gets->ranges->range))
+		return NULL;
+	*rc = -ENOMEM;
+	gets = calloc(1, sizeof(*gets) + count * sizeof(gets->ranges[0]));
+	if (!gets)
+		return NULL;
+	gets->op = op;
+	gets->count = count;
+	gets->region = q->head.region;
+	gets->flags = q->head.flags;
+	for (uint32_t i = 0; i < count; i++) {
+		struct gets_range *one = &gets->ranges[i];
+
+		one->gets = gets;
+		memcpy(&one->range, (const char *)q->payload + i * sizeof(one->range),
+		       sizeof(one->range));
+		if (one->range.file_off > INT64_MAX) {
+			*rc = -EINVAL;
+			free(gets);
+			return NULL;
+		}
+	}
+	return gets;
+}
+
+/* 0: it is under way, or answered; -errno: it is not. */
+int ipc_gets(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+{
+	int rc, index = ipc_peer_index(client->ipc, q->head.peer);
+	struct ipc_gets *gets;
+
+	if (index < 0)
+		return index;
+	gets = read_ranges(op, q, &rc);
+	if (!gets)
+		return rc;
+	op->peer = q->head.peer;
+	op->file = q->head.file;
+	gets->fd = ipc_file_use(client, op->file);
+	if (gets->fd < 0) {
+		free(gets);
+		return -EBADF;
+	}
+	go_on(gets);
+	return 0;
+}
