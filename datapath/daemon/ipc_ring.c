@@ -165,6 +165,39 @@ static int ring_move(struct ipc_program *p, uint32_t index, const struct careful
 			     (uint16_t)e->handler, e->args, e->flags, op_done, op);
 }
 
+static void op_pinged(const struct careful_ping_result *result, void *user)
+{
+	struct careful_ring_entry entry = {
+		.status = result->status,
+		.bytes = sizeof(*result),
+		.flags = 1,
+	};
+
+	end_op(user, &entry, result);
+}
+
+/* One that cannot be sent now is told so: others are not to wait for it. */
+static int ring_ping(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
+		     struct ipc_program_op *op)
+{
+	const struct careful_ping_ask ask = {
+		.stage = e->args[0],
+		.ttl = e->args[1],
+		.timeout_ms = e->args[2],
+		.bytes = e->args[3],
+	};
+	struct careful_ring_entry end = { 0 };
+	int rc = ask.timeout_ms > IPC_PING_MS ?
+			 -EINVAL :
+			 careful_ping(p->client->ipc->instance, index, &ask, op_pinged, op);
+
+	if (rc) {
+		end.status = rc;
+		end_op(op, &end, NULL);
+	}
+	return 0;
+}
+
 /* -EAGAIN: not yet. */
 static int ring_operate(struct ipc_program *p, const struct careful_ring_entry *e,
 			const void *payload)
@@ -188,6 +221,8 @@ static int ring_operate(struct ipc_program *p, const struct careful_ring_entry *
 		rc = index;
 	else if (e->kind == CAREFUL_RING_REQUEST)
 		rc = ring_request(p, (uint32_t)index, e, payload, op);
+	else if (e->kind == CAREFUL_RING_PING)
+		rc = ring_ping(p, (uint32_t)index, e, op);
 	else
 		rc = ring_move(p, (uint32_t)index, e, op);
 	if (rc == -EAGAIN && op) {
@@ -235,6 +270,7 @@ static int ring_begin(struct ipc_program *p, uint32_t at)
 	case CAREFUL_RING_REQUEST:
 	case CAREFUL_RING_GET:
 	case CAREFUL_RING_STORE:
+	case CAREFUL_RING_PING:
 		return ring_operate(p, &entry, payload);
 	case CAREFUL_RING_REPLY:
 		return ring_reply(p, &entry, payload);

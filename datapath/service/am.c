@@ -6,6 +6,7 @@
  * event_in.c, region.c, live.c, deferred.c, message's in.c, out.c and small.c, link's rx.c and
  * hold.c.
  */
+#include "service/attach.h"
 #include "service/engine.h"
 
 #include <endian.h>
@@ -355,6 +356,8 @@ struct careful_kept *careful_keep(const struct careful_message *message)
 {
 	struct careful *c = message->instance;
 
+	if (c->attached)
+		return attached_keep(message);
 	if (!message->keepable)
 		return NULL;
 	if (!c->handled_kept && c->handled_frame)
@@ -370,5 +373,8 @@ const void *careful_kept_payload(struct careful_kept *kept)
 
 void careful_release(struct careful *c, struct careful_kept *kept)
 {
-	link_let_go(&c->link, kept);
+	if (c->attached)
+		attached_release(kept);
+	else
+		link_let_go(&c->link, kept);
 }

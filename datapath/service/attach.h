@@ -2,7 +2,7 @@
 /*
  * An instance that is a carefuld's (careful_attach()): what the calls of careful.h do for one.
  * attach.c has its life and what is asked through the socket, attach_ring.c what goes through
- * the rings (ipc.h).
+ * the rings (ipc.h), attach_more.c kept messages and pings.
  */
 #ifndef SERVICE_ATTACH_H
 #define SERVICE_ATTACH_H
@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include <careful/ipc.h>
+#include <careful/ping.h>
 
 #include "service/engine.h"
 
@@ -19,6 +20,7 @@ enum { ATTACH_PAGE_BYTES = 4096 };
  * An operation under way.
  *
  * @id:     0: free
+ * @pinged: in place of done, of a ping
  * @left:   its end has been told, for its peer was closed; carefuld's is still to come
  * @into:   get: where the copy goes; NULL: the bytes are in their place
  * @pages:  of the memory, from @memory_off on, that the copy takes
@@ -27,6 +29,7 @@ enum { ATTACH_PAGE_BYTES = 4096 };
 struct attached_op {
 	uint64_t id;
 	careful_done_fn *done;
+	careful_ping_fn *pinged;
 	void *user;
 	uint32_t peer;
 	bool left;
@@ -90,10 +93,20 @@ int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const u
 		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
 int attached_move(struct careful *c, const struct careful_ring_entry *asked,
 		  const struct careful_span *local, careful_done_fn *done, void *user);
+int attached_probe(struct careful *c, const struct careful_ring_entry *asked, careful_ping_fn *done,
+		   void *user);
 int attached_reply(struct careful *c, const struct careful_reply_to *to, int status,
 		   const uint32_t *args, const void *payload, uint32_t bytes);
 int attached_poll(struct careful *c);
 int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms);
 int attached_wait(struct careful *c, int timeout_ms, int extra_fd);
+
+/* attach_more.c */
+struct careful_kept *attached_keep(const struct careful_message *message);
+void attached_release(struct careful_kept *kept);
+int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
+		  careful_ping_fn *done, void *user);
+void attached_ping_ended(careful_ping_fn *done, void *user, int status, const void *payload,
+			 uint32_t bytes);
 
 #endif /* SERVICE_ATTACH_H */

@@ -195,6 +195,24 @@ int attached_move(struct careful *c, const struct careful_ring_entry *asked,
 	return rc;
 }
 
+/* A ping, as asked says. */
+int attached_probe(struct careful *c, const struct careful_ring_entry *asked, careful_ping_fn *done,
+		   void *user)
+{
+	struct attached_op *op = take_op(c->attached, NULL, user, asked->peer);
+	struct careful_ring_entry entry = *asked;
+	int rc;
+
+	if (!op)
+		return -EAGAIN;
+	op->pinged = done;
+	entry.id = op->id;
+	rc = put(c, &entry, NULL);
+	if (rc)
+		free_op(c->attached, op);
+	return rc;
+}
+
 int attached_reply(struct careful *c, const struct careful_reply_to *to, int status,
 		   const uint32_t *args, const void *payload, uint32_t bytes)
 {
@@ -215,7 +233,10 @@ int attached_reply(struct careful *c, const struct careful_reply_to *to, int sta
 
 static void tell_done(const struct attached_op *op, const struct careful_result *result)
 {
-	if (op->done)
+	if (op->pinged)
+		attached_ping_ended(op->pinged, op->user, result->status, result->payload,
+				    result->bytes);
+	else if (op->done)
 		op->done(result, op->user);
 }
 
@@ -259,6 +280,7 @@ static void on_message(struct careful *c, const struct careful_ring_entry *e,
 		.handler = (uint16_t)index,
 		.token = (uint32_t)e->id,
 		.payload = store ? stored : payload,
+		.keepable = !store,
 		.bytes = e->bytes,
 		.region = e->region,
 		.region_off = e->region_off,
@@ -303,6 +325,7 @@ static void end_closed(struct careful *c)
 		if (!op->id || (a->socket_fd >= 0 && !op->left))
 			continue;
 		op->done = NULL; /* once */
+		op->pinged = NULL;
 		if (a->socket_fd < 0)
 			free_op(a, op);
 		tell_done(&was, &result);

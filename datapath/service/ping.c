@@ -2,12 +2,13 @@
 /*
  * Pings (P1 section 6) past XDP: the engine on receipt, the store after writing. The
  * place for a write and for the answer is each peer's own, there before the probe is sent.
- * Also careful_ping(), which asks. Calls peers.c, link's ping.c, rx.c and hold.c, and storage.
+ * Also careful_ping(), which asks. Calls peers.c, attach_more.c, link's ping.c, rx.c and hold.c, and storage.
  */
 #include <endian.h>
 #include <errno.h>
 #include <stddef.h>
 
+#include "service/attach.h"
 #include "service/engine.h"
 #include "service/probe.h"
 
@@ -24,7 +25,7 @@ int careful_ping(struct careful *c, uint32_t index, const struct careful_ping_as
 	int rc;
 
 	if (c->attached)
-		return -EOPNOTSUPP;
+		return attached_ping(c, index, ask, done, user);
 	peer = engine_peer(c, index);
 	if (!peer)
 		return -ENOENT;

@@ -437,8 +437,9 @@ struct careful_attach_options {
  *   done nobody does. So does one to CAREFUL_HANDLERS_APP or beyond, which is -EINVAL.
  * - careful_peer_close() leaves the peer to the others. What this program has under way to it
  *   ends with -ECONNRESET.
- * - A message cannot be kept; careful_ping(), careful_peer_measure(), careful_keys_refresh() and
- *   events are -EOPNOTSUPP.
+ * - A message that is kept is a copy, and holds no credit. A ping that cannot begin ends with the
+ *   status that careful_ping() would have had.
+ * - careful_peer_measure(), careful_keys_refresh() and events are -EOPNOTSUPP.
  * - carefuld's end is -ENOTCONN, from every call; operations end with -ECONNRESET before.
  *
  * CAREFUL_RING_OPERATIONS may be under way at a time. A program that has not polled for 30 s while

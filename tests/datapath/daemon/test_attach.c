@@ -523,6 +523,95 @@ static void store_to(uint32_t key, uint64_t off, uint16_t handler, struct outcom
 	pthread_mutex_unlock(&lock);
 }
 
+static struct careful_kept *kept;
+
+static void on_kept(const struct careful_message *message, void *user)
+{
+	(void)user;
+	CHECK_EQ(message->keepable, 1);
+	kept = careful_keep(message);
+	CHECK(kept);
+	CHECK_EQ(careful_reply(message, 0, NULL, NULL, 0), 0);
+}
+
+/* What a program keeps stays, whatever comes into its ring afterwards. */
+static void test_keep__outlives_its_place_in_the_ring(void)
+{
+	struct careful *c = attached("keeps");
+	static struct outcome outcome;
+
+	peer_of(c);
+	CHECK_EQ(careful_handle(c, OURS, on_kept, NULL), 0);
+	outcome = (struct outcome){ 0 };
+	ask_program(OURS, &outcome);
+	await(c, &outcome);
+	CHECK_EQ(outcome.result.status, 0);
+	memset(c->attached->told_payload, 0xff, CAREFUL_RING_TOLD * CAREFUL_RING_PAYLOAD_BYTES);
+	CHECK(!memcmp(careful_kept_payload(kept), "hello", 5));
+	careful_release(c, kept);
+	CHECK_EQ(careful_close(c), 0);
+	await_programs(0);
+}
+
+struct pinged {
+	int done;
+	struct careful_ping_result result;
+};
+
+static void on_pinged(const struct careful_ping_result *result, void *user)
+{
+	struct pinged *pinged = user;
+
+	pinged->done++;
+	pinged->result = *result;
+}
+
+static struct careful_ping_result ping(struct careful *c, uint32_t peer,
+				       const struct careful_ping_ask *ask)
+{
+	struct pinged pinged = { 0 };
+
+	CHECK_EQ(careful_ping(c, peer, ask, on_pinged, &pinged), 0);
+	for (int i = 0; i < PATIENCE_MS && !pinged.done; i++)
+		CHECK(careful_wait(c, 1, -1) >= 0);
+	CHECK_EQ(pinged.done, 1);
+	return pinged.result;
+}
+
+static void test_ping__of_stages_and_what_cannot_be(void)
+{
+	struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX, .bytes = 300 };
+	struct careful *c = attached("pings");
+	uint32_t peer = peer_of(c);
+	struct careful_ping_result found;
+	struct pinged lost = { 0 };
+
+	ask.timeout_ms = 50; /* no XDP program answers here */
+	found = ping(c, peer, &ask);
+	CHECK_EQ(found.status, -ETIMEDOUT);
+	CHECK(found.sent_ns); /* the result itself came, not its status alone */
+	ask.timeout_ms = 60001;
+	CHECK_EQ(ping(c, peer, &ask).status, -EINVAL);
+	ask = (struct careful_ping_ask){ .stage = 99, .bytes = 300, .timeout_ms = 50 };
+	CHECK_EQ(ping(c, peer, &ask).status, -EINVAL);
+	ask = (struct careful_ping_ask){ .bytes = UINT32_MAX, .timeout_ms = UINT32_MAX };
+	CHECK(ping(c, peer, &ask).status < 0);
+	ask = (struct careful_ping_ask){ .stage = CAREFUL_STAGE_HOST_RX,
+					 .bytes = 300,
+					 .timeout_ms = 10000 };
+	CHECK_EQ(ping(c, peer, &ask).status, -ENOTSUP);
+	CHECK(ping(c, 77, &ask).status < 0);
+	/* One that has not come back when the program ends. */
+	ask = (struct careful_ping_ask){ .stage = CAREFUL_STAGE_NET_RX,
+					 .bytes = 300,
+					 .timeout_ms = 10000 };
+	CHECK_EQ(careful_ping(c, peer, &ask, on_pinged, &lost), 0);
+	CHECK_EQ(asked(c, peer, "still"), 0);
+	CHECK_EQ(careful_close(c), 0);
+	CHECK_EQ(lost.done, 0);
+	await_programs(0);
+}
+
 static void test_region__is_served_and_goes_with_the_program(void)
 {
 	struct careful *c = attached("lends");
@@ -1049,6 +1138,8 @@ int main(void)
 	RUN(test_request__answers_and_failures);
 	RUN(test_move__memory_of_its_own_and_other);
 	RUN(test_handle__requests_of_peers);
+	RUN(test_keep__outlives_its_place_in_the_ring);
+	RUN(test_ping__of_stages_and_what_cannot_be);
 	RUN(test_region__is_served_and_goes_with_the_program);
 	RUN(test_region__is_refused_while_it_is_read);
 	RUN(test_status__names_each);
