@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from careful.errors import CarefulError
 from careful.files.connection import Connections, Shared, keep
-from careful.files.memory import Piece, cut
+from careful.files.memory import PART_BYTES, ReadPiece, Whole, cut
 from careful.transfer.file.source import version
 from careful.transfer.protocol.entries import Attr
 from careful.transfer.tasks import quietly
@@ -116,16 +116,16 @@ class AsyncFile:
         for offset, nbytes in ranges:
             check_range(offset, nbytes)
         await self.opened()
-        found = [bytearray(self._within(*one)) for one in ranges]
-        starts = [offset for offset, _ in ranges]
-        await self._read(
-            [
-                part
-                for at, data in zip(starts, found, strict=True)
-                for part in cut(at, memoryview(data))
-            ]
-        )
-        return [bytes(data) for data in found]
+        sizes = [self._within(*one) for one in ranges]
+        found = [Whole(size) if size <= PART_BYTES else bytearray(size) for size in sizes]
+        pieces: list[ReadPiece] = []
+        for (at, _), data in zip(ranges, found, strict=True):
+            if isinstance(data, bytearray):
+                pieces += cut(at, memoryview(data))
+            elif len(data):
+                pieces.append((at, data))
+        await self._read(pieces)
+        return [data.data if isinstance(data, Whole) else bytes(data) for data in found]
 
     async def readinto(self, buffer: bytearray | memoryview, offset: int = 0) -> int:
         """Read bytes into memory; how many there were up to the end of the file.
@@ -145,7 +145,7 @@ class AsyncFile:
         left = max(0, self._nbytes - offset)
         return left if nbytes is None else min(left, nbytes)
 
-    async def _read(self, pieces: Sequence[Piece]) -> None:
+    async def _read(self, pieces: Sequence[ReadPiece]) -> None:
         async def work(shared: Shared, handle: int) -> None:
             await shared.memory.read(shared.remote, handle, pieces, self.name)
 

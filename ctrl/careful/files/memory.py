@@ -17,8 +17,29 @@ from careful.transfer.protocol.block import BlockClient
 #: Of one operation, and how many are under way of all reads and writes of a connection.
 PART_BYTES = 1 << 20
 _PARTS = 8
+
+
+class Whole:
+    """Bytes that become an object of their own, with no copy between: what is read into it.
+
+    Args:
+        nbytes: how many, at most PART_BYTES.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self._nbytes, self.data = nbytes, b""
+
+    def __len__(self) -> int:
+        return self._nbytes
+
+    def __setitem__(self, _: slice, data: memoryview) -> None:
+        self.data = bytes(data)
+
+
 #: Where bytes are in the peer's file, and here; at most PART_BYTES.
 Piece = tuple[int, memoryview]
+#: What is read may become bytes.
+ReadPiece = tuple[int, memoryview | Whole]
 
 
 class Memory:
@@ -42,7 +63,7 @@ class Memory:
         os.close(self._fd)
 
     async def read(
-        self, remote: BlockClient, handle: int, pieces: Sequence[Piece], what: str
+        self, remote: BlockClient, handle: int, pieces: Sequence[ReadPiece], what: str
     ) -> None:
         """Read ranges of a peer's file, several at once.
 
@@ -64,7 +85,7 @@ class Memory:
         await self._all(remote, lib.CAREFUL_IPC_STORE, handle, pieces, what)
 
     async def _all(
-        self, remote: BlockClient, op: int, handle: int, pieces: Sequence[Piece], what: str
+        self, remote: BlockClient, op: int, handle: int, pieces: Sequence[ReadPiece], what: str
     ) -> None:
         if not pieces:
             return
@@ -73,16 +94,16 @@ class Memory:
                 self._file = await remote.add_file(self._fd)
         todo, is_wanted = iter(list(_together(pieces, op == lib.CAREFUL_IPC_GET))), True
 
-        async def move(pieces: Sequence[Piece], at: int) -> None:
+        async def move(pieces: Sequence[ReadPiece], at: int) -> None:
             for offset, data in pieces:
                 size = len(data)
-                if op == lib.CAREFUL_IPC_STORE:
+                if isinstance(data, memoryview) and op == lib.CAREFUL_IPC_STORE:
                     self._view[at : at + size] = data
                 await remote.move_whole(op, handle, size, self._file, what, offset, at)
                 if op == lib.CAREFUL_IPC_GET and is_wanted:
                     data[:] = self._view[at : at + size]
 
-        async def get_all(pieces: Sequence[Piece], at: int) -> bool:
+        async def get_all(pieces: Sequence[ReadPiece], at: int) -> bool:
             """By one question; False: they have to be asked for one by one."""
             ranges = []
             for offset, data in pieces:
@@ -114,7 +135,7 @@ class Memory:
             is_wanted = False
 
 
-def _together(pieces: Sequence[Piece], many: bool) -> Iterator[Sequence[Piece]]:
+def _together(pieces: Sequence[ReadPiece], many: bool) -> Iterator[Sequence[ReadPiece]]:
     """Those that have room in a part, where many are asked for by one question."""
     first = nbytes = 0
     for number, (_, data) in enumerate(pieces):
