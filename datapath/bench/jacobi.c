@@ -93,24 +93,53 @@ static void relax(struct jacobi *j)
 	j->next = was;
 }
 
+static uint32_t row_bytes(const struct jacobi *j)
+{
+	return (j->size + 2) * (uint32_t)sizeof(double);
+}
+
 static int give(struct jacobi *j, uint64_t event, uint32_t to, uint32_t row)
 {
-	return careful_event_send(j->ev, to, event, row_of(j, j->grid, row),
-				  (j->size + 2) * (uint32_t)sizeof(double), CAREFUL_EVENT_F_LAST,
-				  0);
+	const uint8_t *from = (const uint8_t *)row_of(j, j->grid, row);
+	uint32_t whole = row_bytes(j);
+	int most = careful_event_bytes(j->ev);
+
+	if (most < 0)
+		return most;
+	while (j->at < whole) {
+		uint32_t rest = whole - j->at;
+		uint32_t bytes = rest < (uint32_t)most ? rest : (uint32_t)most;
+		int rc = careful_event_send(j->ev, to, event, from + j->at, bytes,
+					    (bytes < whole ? CAREFUL_EVENT_F_LARGE : 0) |
+						    (bytes == rest ? CAREFUL_EVENT_F_LAST : 0),
+					    0);
+
+		if (rc)
+			return rc;
+		j->at += bytes;
+	}
+	j->at = 0;
+	return 0;
 }
 
 static int take(struct jacobi *j, uint64_t event, uint32_t from, uint32_t row)
 {
-	uint32_t bytes = (j->size + 2) * (uint32_t)sizeof(double);
+	uint8_t *to = (uint8_t *)row_of(j, j->grid, row);
 	struct careful_event_fragment fragment;
-	int rc = careful_event_receive(j->ev, from, event, &fragment, 0);
 
-	if (rc)
-		return rc;
-	if (fragment.bytes != bytes)
+	do {
+		int rc = careful_event_receive(j->ev, from, event, &fragment, 0);
+
+		if (rc)
+			return rc;
+		if (fragment.offset != j->at || fragment.bytes > row_bytes(j) - j->at)
+			return -EPROTO;
+		memcpy(to + j->at, fragment.data, fragment.bytes);
+		j->at += fragment.bytes;
+	} while (fragment.status == CAREFUL_EVENT_MORE);
+	if (j->at != row_bytes(j))
 		return -EPROTO;
-	memcpy(row_of(j, j->grid, row), fragment.data, bytes);
+	j->at = 0;
 	return 0;
 }
 

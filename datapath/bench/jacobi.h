@@ -12,7 +12,7 @@
 
 #include <careful/event.h>
 
-enum { JACOBI_SIZE_MAX = 256 };
+enum { JACOBI_SIZE_MAX = 1024 };
 
 /*
  * A node's part.
@@ -23,14 +23,14 @@ enum { JACOBI_SIZE_MAX = 256 };
  * @base:        number of its first event
  * @done:        iterations
  * @turn:        of this iteration: how many of its four messages have gone or
- * come
+ * come; @at: bytes of the next that have
  * @singly:      a step ends after each of these and each iteration, for who counts time
  */
 struct jacobi {
 	struct careful_events *ev;
 	double *grid, *next;
 	uint32_t rank, nodes, size, rows;
-	uint32_t iterations, done, turn;
+	uint32_t iterations, done, turn, at;
 	uint64_t base;
 	bool singly;
 };

@@ -3,9 +3,10 @@
  * careful-p2: a node of P2's experiments, for `carefulctl bench`; one on each
  * host.
  *
- *   careful-p2 IFACE RANK careful|traditional adaptive|spin|block SEND-BUFFERS
+ *   careful-p2 IFACE RANK careful|traditional|replicated adaptive|spin|block SEND-BUFFERS
  * HOST…
  *
+ * "replicated" is careful that broadcasts as the other does, with a frame for each node.
  * HOST: IPv4 addresses of all nodes, by rank. It says that the group is there,
  * then reads experiments, a line each, the same ones at every node, and says
  * what its part took:
@@ -49,6 +50,7 @@ struct node {
 	struct careful *c;
 	struct careful_events *ev;
 	uint32_t rank, nodes;
+	bool replicate;
 	uint64_t base;
 	char line[LINE_BYTES];
 	uint32_t bytes;
@@ -230,6 +232,7 @@ static int tables(struct node *n, const struct p2_setup *setup, uint32_t limit_m
 static int heat(struct node *n, uint32_t size, uint32_t iterations, uint32_t limit_ms)
 {
 	struct cost before = { 0 }, cost = { 0 };
+	struct p2_setup setup = { 0 };
 	struct jacobi j;
 	int rc = jacobi_begin(&j, n->ev, n->rank, n->nodes, size, iterations, n->base);
 
@@ -248,7 +251,8 @@ static int heat(struct node *n, uint32_t size, uint32_t iterations, uint32_t lim
 		return broken(n, rc);
 	if (wrong)
 		return fail("jacobi", "the result is not that of one node");
-	say(&cost, 1, sum);
+	setup.words = (size + 2) * sizeof(double) / 4; /* a row */
+	say(&cost, n->nodes > 1 ? p2_frames(n->ev, &setup) : 0, sum);
 	return 0;
 }
 
@@ -322,6 +326,7 @@ static int join(struct node *n, char **hosts)
 	struct careful_events_options group = {
 		.nodes = n->nodes,
 		.rank = n->rank,
+		.replicate = n->replicate,
 		.peers = peers,
 	};
 
@@ -339,7 +344,7 @@ static int join(struct node *n, char **hosts)
 
 int main(int argc, char **argv)
 {
-	static const char *const protocols[] = { "careful", "traditional" };
+	static const char *const protocols[] = { "careful", "traditional", "replicated" };
 	static const char *const waits[] = { "adaptive", "spin", "block" };
 	static struct node n;
 	struct careful_options options = {
@@ -360,7 +365,9 @@ int main(int argc, char **argv)
 	n.rank = number(argv[2], n.nodes - 1);
 	options.ifname = argv[1];
 	options.peers = n.nodes > 1 ? n.nodes - 1 : 1;
-	options.protocol = one_of(argv[3], protocols, 2);
+	options.protocol = one_of(argv[3], protocols, 3);
+	n.replicate = options.protocol == 2;
+	options.protocol %= 2;
 	options.wait_mode = one_of(argv[4], waits, 3);
 	options.tx_buffers = number(argv[5], 1 << 16);
 	if (careful_open(&options, &n.c, &error))

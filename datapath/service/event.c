@@ -102,7 +102,7 @@ int careful_events_open(struct careful *c, const struct careful_events_options *
 	ev->nodes = nodes;
 	ev->rank = options->rank;
 	ev->part = (uint32_t)link_random(&c->link) | 1;
-	event_group_init(ev);
+	event_group_init(ev, options->replicate != 0);
 	rc = set_nodes(ev, options->peers);
 	trace = getenv("CAREFUL_EVENT_TRACE"); // NOLINT(concurrency-mt-unsafe)
 	if (!rc && trace && trace[0])

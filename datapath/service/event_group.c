@@ -77,9 +77,9 @@ static bool say_heard(struct careful_events *ev, struct event_node *node)
 }
 
 /* Before there is a group, its cookie: for JOIN. */
-void event_group_init(struct careful_events *ev)
+void event_group_init(struct careful_events *ev, bool replicate)
 {
-	if (ev->nodes < NODES_LEAST || !link_group_can(&ev->c->link))
+	if (replicate || ev->nodes < NODES_LEAST || !link_group_can(&ev->c->link))
 		ev->group_error = -EOPNOTSUPP;
 	else
 		ev->cookie = link_random(&ev->c->link);

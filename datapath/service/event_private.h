@@ -151,7 +151,7 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes);
 void event_group_off(struct careful_events *ev, int error);
 void event_group_say_off(struct careful_events *ev, struct event_node *node);
 void event_group_ends(struct link_peer *peer, const struct careful_am *am);
-void event_group_init(struct careful_events *ev);
+void event_group_init(struct careful_events *ev, bool replicate);
 void event_group_join(const struct careful_events *ev, struct careful_am *join);
 void event_group_joined(struct careful_events *ev, uint32_t rank, const struct careful_am *join);
 void event_group_heard(struct careful_events *ev, uint32_t rank, const struct careful_am *am);

@@ -29,6 +29,7 @@ static const uint64_t world_ms = 1000000;
 struct world {
 	struct sim_world *sim;
 	uint32_t nodes, idle;
+	bool replicate; /* broadcasts, though one frame would reach all */
 	struct world_node {
 		struct careful *c; /* NULL: it is dead */
 		struct files files;
@@ -148,6 +149,7 @@ static inline struct careful_events *world_join(struct world *w, uint32_t rank, 
 		.group = 5,
 		.nodes = nodes,
 		.rank = rank,
+		.replicate = w->replicate,
 		.peers = w->node[rank].peers,
 	};
 

@@ -191,6 +191,19 @@ static void test_broadcast__two_nodes_have_none(void)
 	world_end(&w);
 }
 
+/* Also of a program that wants it so, to compare. */
+static void test_broadcast__replicated_where_the_program_says_so(void)
+{
+	world_set(&w, 4, 8, 64);
+	w.replicate = true;
+	begin(-EOPNOTSUPP);
+	play(50);
+	CHECK_EQ(world_count(&w, CAREFUL_C_TX_BROADCASTS), 0);
+	CHECK(world_count(&w, CAREFUL_C_TX_FRAMES) >= 50 * 4 * 3);
+	check_accounts();
+	world_end(&w);
+}
+
 /* P2's footnote 6: updates that travel alone, of all frames; percent. */
 static double alone(uint32_t nodes, uint32_t window, bool mute, bool one_frame)
 {
@@ -437,6 +450,7 @@ int main(void)
 	RUN(test_broadcast__among_messages_to_one);
 	RUN(test_broadcast__replicated_where_the_network_has_none);
 	RUN(test_broadcast__two_nodes_have_none);
+	RUN(test_broadcast__replicated_where_the_program_says_so);
 	RUN(test_broadcast__gives_credits_back);
 	RUN(test_broadcast__gives_credits_back_to_each);
 	RUN(test_broadcast__lost_for_one);

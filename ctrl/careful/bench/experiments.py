@@ -6,7 +6,7 @@ Owns how much of each is run. Calls nobody.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 PROTOCOLS = ("traditional", "careful")
 #: Send buffers of an instance: all that a flood sends is kept by the traditional protocol.
@@ -32,6 +32,7 @@ class Table:
         tx_buffers: send buffers of an instance.
         paper_unit: of P2's values, where it is another.
         more_is_better: of its values.
+        replicated: careful's broadcasts are a frame for each node, as the other's are.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Table:
     tx_buffers: int = TX_BUFFERS
     paper_unit: str = ""
     more_is_better: bool = False
+    replicated: bool = False
 
 
 LATENCY = Table(
@@ -94,12 +96,22 @@ JACOBI = Table(
     "Table 4: Jacobi, an iteration",
     "us",
     (1, 2, 4, 8),
-    (8, 16, 32, 64),
+    (8, 16, 32, 64, 256, 1024),
     messages=1000,
     processing=False,
     paper_unit="s",
 )
-TABLES = {one.name: one for one in (LATENCY, THROUGHPUT, ONE_BUFFER, FLOOD, JACOBI)}
+#: With 2 nodes a broadcast is one frame under both protocols.
+REPLICATED = replace(
+    FLOOD,
+    name="replicated",
+    title="Table 3 replicated: careful's broadcasts go in a frame for each node, too",
+    nodes=(4, 8),
+    replicated=True,
+)
+#: Grids larger than P2's have as many rows to compute in all, about.
+_GRID_MAX = 64
+TABLES = {one.name: one for one in (LATENCY, THROUGHPUT, ONE_BUFFER, FLOOD, REPLICATED, JACOBI)}
 
 
 @dataclass(frozen=True)
@@ -123,9 +135,14 @@ class Cell:
     fragments: int = 1
 
     @property
+    def experiment(self) -> str:
+        """Of its table."""
+        return TABLES[self.table].experiment
+
+    @property
     def line(self) -> str:
         """What careful-p2 is told, but for the limit."""
-        words = (TABLES[self.table].experiment, self.size, self.count, self.fragments)
+        words = (self.experiment, self.size, self.count, self.fragments)
         return " ".join(map(str, (*words, int(self.processing))))
 
     @property
@@ -141,25 +158,29 @@ class Cell:
 
         To six digits, so that what is kept of it is what was shown.
         """
-        if self.table == "latency":
+        if self.experiment == "latency":
             value = took_ns / 1e3 / (self.count * self.nodes)
-        elif self.table == "throughput":
+        elif self.table == "throughput":  # of one buffer it is a time
             value = self.count * self.size * 32e3 * (self.nodes - 1) / took_ns
+        elif self.experiment == "flood":
+            value = took_ns / 1e6
         else:
-            value = took_ns / 1e6 if self.table == "flood" else took_ns / 1e3 / self.count
+            value = took_ns / 1e3 / self.count
         return float(f"{value:.6g}")
 
 
-def _count(table: Table, nodes: int, scale: float) -> int:
+def _count(table: Table, nodes: int, size: int, scale: float) -> int:
     """Rounds, messages or iterations of a run; a flood's are P2's."""
-    if table is FLOOD:
+    if table.experiment == "flood":
         return table.messages
     whole = table.messages // nodes if table is LATENCY else table.messages
+    if table is JACOBI and size > _GRID_MAX:
+        whole = whole * _GRID_MAX // size
     return max(int(whole * scale), 5)
 
 
 def cells(tables: Sequence[str], nodes: int, scale: float = 1.0) -> Iterator[Cell]:
-    """The cells of so many nodes, those with the same send buffers one after another.
+    """The cells of so many nodes, those that the same instances run one after another.
 
     Args:
         tables: names of those that are wanted.
@@ -167,9 +188,9 @@ def cells(tables: Sequence[str], nodes: int, scale: float = 1.0) -> Iterator[Cel
         scale: 1: runs as long as they are meant to be; less: as much shorter.
     """
     wanted = [TABLES[name] for name in tables if nodes in TABLES[name].nodes]
-    for table in sorted(wanted, key=lambda one: one.tx_buffers):
+    for table in sorted(wanted, key=lambda one: (one.replicated, one.tx_buffers)):
         for size in table.sizes:
             for processing in (False, True) if table.processing else (False,):
-                count = _count(table, nodes, scale)
+                count = _count(table, nodes, size, scale)
                 fragments = table.fragments.get(nodes, 1)
                 yield Cell(table.name, nodes, size, processing, count, fragments)

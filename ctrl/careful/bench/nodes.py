@@ -91,7 +91,7 @@ class Nodes:
 
     Args:
         hosts: of each rank its own.
-        protocol: careful or traditional.
+        protocol: careful, traditional, or "replicated": careful that broadcasts as the other does.
         wait: adaptive, spin or block (`carefulctl up --wait`).
         tx_buffers: send buffers of each.
 

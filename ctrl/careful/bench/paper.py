@@ -91,4 +91,5 @@ _TABLES = {name: _read(text) for name, text in _PAPER.items()}
 
 def paper(cell: Cell) -> Paper:
     """P2's figures of a cell."""
-    return _TABLES.get(cell.table, {}).get((cell.nodes, cell.size, cell.processing), _NONE)
+    name = "flood" if cell.table == "replicated" else cell.table
+    return _TABLES.get(name, {}).get((cell.nodes, cell.size, cell.processing), _NONE)

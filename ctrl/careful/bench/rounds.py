@@ -93,20 +93,21 @@ def run(plan: Plan, hosts: Sequence[Host], wait: str, tell: Callable[[str], None
     found = Found(plan.cells())
     for number in range(plan.rounds):
         order = PROTOCOLS if number % 2 else PROTOCOLS[::-1]
-        for (nodes, tx_buffers), group in groupby(plan.cells(), key=_instances):
+        for (nodes, tx_buffers, replicated), group in groupby(plan.cells(), key=_instances):
             wanted = list(group)
             for protocol in order:
                 how = wait or waiting(nodes)
-                part = Part(hosts[:nodes], protocol, how, tx_buffers, plan.limit_s)
+                part = Part(hosts[:nodes], protocol, how, tx_buffers, plan.limit_s, replicated)
                 where = f"round {number + 1} of {plan.rounds}, {protocol}"
                 for cell in part.play(found, wanted):
                     tell(f"{where}: {cell.name}")
     return found
 
 
-def _instances(cell: Cell) -> tuple[int, int]:
-    """What makes one group of nodes unlike another: how many, and their send buffers."""
-    return cell.nodes, TABLES[cell.table].tx_buffers
+def _instances(cell: Cell) -> tuple[int, int, bool]:
+    """What makes one group of nodes unlike another: how many, their send buffers, broadcasts."""
+    table = TABLES[cell.table]
+    return cell.nodes, table.tx_buffers, table.replicated
 
 
 @dataclass(frozen=True)
@@ -118,15 +119,17 @@ class Part:
     wait: str
     tx_buffers: int
     limit_s: float
+    replicated: bool = False
 
     def play(self, found: Found, wanted: Sequence[Cell]) -> Iterator[Cell]:
         """Run cells one after another, each told of before it begins.
 
         Nodes that one of them was too much for are started again for the next.
         """
+        word = "replicated" if self.replicated and self.protocol == "careful" else self.protocol
         todo = [one for one in wanted if not found.results[one, self.protocol].late]
         while todo:
-            with Nodes(self.hosts, self.protocol, self.wait, self.tx_buffers) as nodes:
+            with Nodes(self.hosts, word, self.wait, self.tx_buffers) as nodes:
                 while todo:
                     cell = todo.pop(0)
                     yield cell

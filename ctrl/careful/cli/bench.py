@@ -142,7 +142,8 @@ def bench(
     Messages around a ring, along a chain, and from all to all, and a Jacobi iteration. In each
     round the protocols take turns. Without HOST it makes hosts on this machine, from network
     namespaces, that are gone at its end, and needs root. With them, each is a node, by way of
-    --on, and must have this version of careful.
+    --on, and must have this version of careful. In virtual time the simulator runs the same:
+    `build/gcc/test_sim_p2 tables` (`carefulctl help protocols`).
     """
     if bool(names) != bool(on) or len(names) == 1:
         raise click.UsageError("HOSTs, two or more, and --on go together")

@@ -51,12 +51,14 @@ enum careful_event_status {
  * @group:   a number that all of its nodes give, so that none takes another program's
  * @nodes:   P, 1 to CAREFUL_EVENT_NODES_MAX
  * @rank:    this node's, from 0
+ * @replicate: not 0: this node's broadcasts are a frame for each node, even where one reaches all
  * @peers:   of each rank its index (careful_peer()); this node's own does not count
  */
 struct careful_events_options {
 	uint32_t group;
 	uint32_t nodes;
 	uint32_t rank;
+	uint32_t replicate;
 	const uint32_t *peers;
 };
 
@@ -141,7 +143,7 @@ int careful_events_failed(const struct careful_events *events, uint32_t *rank);
 /*
  * How this node's broadcasts leave. 0: each fragment in one frame to all; -EAGAIN: not yet, it is
  * being found out. Else they are replicated, for this reason: -EOPNOTSUPP: the device or the
- * protocol has no frames to all, or there are fewer than three nodes; -EAFNOSUPPORT: a
+ * protocol has no frames to all, there are fewer than three nodes, or it is to replicate; -EAFNOSUPPORT: a
  * node has none by IPv6; -EHOSTUNREACH: such frames do not reach each node; or what a node refused them with.
  */
 int careful_events_broadcast(const struct careful_events *events);
