@@ -25,11 +25,13 @@ def release(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_pieces__are_what_a_release_stands_on(release: ModuleType, tmp_path: Path) -> None:
     made = release.pieces(tmp_path, 1.0)
     of = {kind: [one for one in made if one.kind == kind] for kind in release.KINDS}
-    for kind, count in (("sim", 10_000_000), ("hostile", 1_000_000)):
+    kinds = {"sim": 10_000_000, "traditional": 1_000_000, "hostile": 1_000_000}
+    for kind, count in kinds.items():
         seeds = [(int(one.argv[3]), int(one.argv[5])) for one in of[kind]]
         assert sum(n for _, n in seeds) == count
         assert all(a + n == b for (a, n), (b, _) in itertools.pairwise(seeds))
         assert all(("--hostile" in one.argv) == (kind == "hostile") for one in of[kind])
+        assert all(("traditional" in one.argv) == (kind == "traditional") for one in of[kind])
     assert sum(int(one.argv[3]) for one in of["faults"]) == 1_000
     assert len({one.argv[5] for one in of["faults"]}) == len(of["faults"])  # seeds
     assert {one.argv[2] for one in of["fuzz"]} == {"3600"}
@@ -43,6 +45,7 @@ def test_pieces__of_a_small_scale_are_one_of_each(release: ModuleType, tmp_path:
     made = release.pieces(tmp_path, 1e-9)
     assert [one.kind for one in made] == [
         "sim",
+        "traditional",
         "hostile",
         *["fuzz"] * len(release.FUZZED),
         "faults",
