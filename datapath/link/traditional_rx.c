@@ -37,16 +37,6 @@ uint32_t traditional_room(const struct link_peer *peer)
 	return held < share ? share - held : 0;
 }
 
-/* Whether a frame may wait: in the peer's own part, or where others leave half of theirs. */
-static bool may_wait(const struct link_peer *peer, uint32_t cost)
-{
-	const struct traditional_link *all = peer->link->traditional;
-	uint32_t total = all->early_buffers + cost;
-
-	return total <= all->early_pool &&
-	       (of(peer)->early_buffers + cost <= all->early_max || total <= all->early_pool / 2);
-}
-
 /* Buffers that are held, all peers together. */
 static uint32_t held(const struct link *link)
 {
@@ -57,14 +47,32 @@ static uint32_t held(const struct link *link)
 	return n;
 }
 
-/* Whether the frame that is due is taken: in the peer's share, or where others leave half of
- * all free. */
+/* Whether others leave half of all receive buffers free. */
+static bool many_free(const struct link *link, uint32_t cost)
+{
+	return held(link) + cost <= link->queue->info.receive_buffers / 2;
+}
+
+/* Whether a frame may wait: in the peer's own part, which is less where more is held that could
+ * not be copied out; or where others leave half of theirs. */
+static bool may_wait(const struct link_peer *peer, uint32_t cost)
+{
+	const struct traditional_link *all = peer->link->traditional;
+	uint32_t own = of(peer)->early_buffers + cost, total = all->early_buffers + cost;
+
+	if (own <= all->early_max && peer->kept + own < all->early_max + peer->flow.rx.threshold)
+		return total <= all->early_pool;
+	return total <= all->early_pool / 2 && many_free(peer->link, cost);
+}
+
+/* Whether the frame that is due is taken: in the peer's share, beside those that wait there, or
+ * where others leave half of all free. */
 static bool may_enter(const struct link_peer *peer, uint32_t cost)
 {
-	const struct link *link = peer->link;
+	uint32_t early = of(peer)->early_buffers, most = peer->link->traditional->early_max;
 
-	return peer->kept + cost <= peer->flow.rx.size ||
-	       held(link) + cost <= link->queue->info.receive_buffers / 2;
+	early = early < most ? early : most;
+	return peer->kept + early + cost <= peer->flow.rx.size || many_free(peer->link, cost);
 }
 
 /* The peer has sent so far, at least: what is missing of it is found out. */
