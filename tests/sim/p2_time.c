@@ -91,13 +91,13 @@ static uint64_t frame_ns(void *user, uint32_t port, uint32_t other, bool sent, c
 	return ns;
 }
 
-void p2_open(struct p2_time *t, struct world *w, uint32_t nodes, bool traditional)
+void p2_open(struct p2_time *t, struct world *w, uint32_t nodes, bool traditional, uint32_t buffers)
 {
 	*t = (struct p2_time){ .w = w, .traditional = traditional };
 	world_set(w, nodes, P2_BUFFERS / nodes, COPIES);
 	w->options.protocol = traditional ? CAREFUL_PROTOCOL_TRADITIONAL : CAREFUL_PROTOCOL_CAREFUL;
 	w->options.rx_buffers = P2_BUFFERS;
-	w->options.tx_buffers = 2 * P2_BUFFERS;
+	w->options.tx_buffers = buffers;
 	w->options.sync_ms = 2000; /* a frame may wait for the ring for 200 ms */
 	w->options.stall_ms = 30000;
 	/* Careful's windows are R / P (section 5.3). Under the other protocol a buffer is anybody's,

@@ -47,8 +47,9 @@ struct p2_time {
  * and read it says with p2_spend(). */
 typedef int p2_program(struct p2_time *t, uint32_t rank, void *user);
 
-/* Opens P nodes in a group, with P2's boards and FDDI between them. */
-void p2_open(struct p2_time *t, struct world *w, uint32_t nodes, bool traditional);
+/* Opens P nodes in a group, with P2's boards and FDDI between them, and so many send buffers. */
+void p2_open(struct p2_time *t, struct world *w, uint32_t nodes, bool traditional,
+	     uint32_t buffers);
 void p2_close(struct p2_time *t);
 void p2_spend(struct p2_time *t, uint32_t rank, enum p2_spent what, uint64_t ns);
 /* Runs a program on each node until all are over; ns. UINT64_MAX: longer than most_ms, or until
