@@ -272,17 +272,19 @@ class Host(_Blocking[AsyncHost]):
     get = _blocking(AsyncHost.get)
     put = _blocking(AsyncHost.put)
 
-    def open(self, path: Path, mode: Mode = "r") -> File:
+    def open(self, path: Path, mode: Mode = "r", *, sync: bool = True) -> File:
         """Open a file or block device to read ranges of it, or to write in its place.
 
         Args:
             path: of the host.
             mode: "r": to read; "r+": to read and write; it is there already.
+            sync: whether what was written is durable there when it is closed.
 
         Raises:
             FileNotFoundError: there is no such file.
         """
-        return File(self._thread, self._thread.run(self._awaited.open(path, mode).opened()))
+        opened = self._awaited.open(path, mode, sync=sync).opened()
+        return File(self._thread, self._thread.run(opened))
 
     def ls(self, path: Path = ".", *, recursive: bool = False) -> Iterator[Entry]:
         """Entries of a directory, or the one that a file is.

@@ -135,7 +135,7 @@ class AsyncHost:
             for page in found.pages():
                 yield page
 
-    def open(self, path: Path, mode: Mode = "r") -> AsyncFile:
+    def open(self, path: Path, mode: Mode = "r", *, sync: bool = True) -> AsyncFile:
         """Open a file or block device to read ranges of it, or to write in its place.
 
         `async with` what this returns, or await it.
@@ -143,11 +143,12 @@ class AsyncHost:
         Args:
             path: of the host.
             mode: "r": to read; "r+": to read and write; it is there already.
+            sync: whether what was written is durable there when it is closed.
 
         Raises:
             FileNotFoundError: there is no such file.
         """
-        return AsyncFile(self._connections, _path(path), mode)
+        return AsyncFile(self._connections, _path(path), mode, sync)
 
     async def read(self, path: Path, offset: int = 0, nbytes: int | None = None) -> bytes:
         """Bytes of a file or block device, checked by their digest; fewer at its end.

@@ -15,8 +15,9 @@ import xxhash
 from careful.model.planner import plan
 from careful.model.stages import Limits, Pipeline, Stage
 
-#: Blocks of a hop under way: an answer waits behind what its host sends on, in the same link.
-UNDER_WAY = 4
+#: Blocks of a hop under way: an answer waits behind as many that its host sends on, in the same
+#: link, so of the link's time all but one of UNDER_WAY + 1 parts is used.
+UNDER_WAY = 6
 #: A piece has a digest; a block is one or more of them.
 _PIECE_BYTES, _PIECES_MAX = 1 << 16, 1 << 16
 #: A block is in memory as a whole.

@@ -207,8 +207,10 @@ class Put:
         """From here to the first that takes it, and along the others."""
         while chain:
             try:
-                async with files.aconnect(chain[0].member.host.address) as first:
-                    source = Sender(first, self.path.name, self._fd)
+                async with (
+                    files.aconnect(chain[0].member.host.address) as first,
+                    Sender(first, self.path.name, self._fd) as source,
+                ):
                     result.hop = await self._measured(chain, source)
                     await self._along(chain, source, result)
                     return

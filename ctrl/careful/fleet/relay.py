@@ -33,7 +33,8 @@ def part_name(name: str) -> str:
 
 
 class Sender:
-    """Blocks of a local file, on their way into another host's part of it.
+    """Blocks of a local file, on their way into another host's part of it, which is open: a block
+    is one question, whose answer waits behind what that host sends on.
 
     Args:
         host: the other; its part is there.
@@ -42,8 +43,15 @@ class Sender:
     """
 
     def __init__(self, host: files.AsyncHost, name: str, fd: int) -> None:
-        self._host, self._path, self._fd = host, part_name(name), fd
+        self._part, self._fd = host.open(part_name(name), "r+", sync=False), fd
         self._room = asyncio.Semaphore(UNDER_WAY)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with suppress(OSError):
+            await self._part.close()
 
     async def send(self, at: int, nbytes: int) -> None:
         """Write a block there.
@@ -53,7 +61,7 @@ class Sender:
         """
         async with self._room:
             data = os.pread(self._fd, nbytes, at)
-            await self._host.write(self._path, data, at, sync=False)
+            await self._part.write(data, at)
 
 
 class Part:
@@ -188,7 +196,8 @@ class _Relay:
         """Have a way to the next host."""
         way = files.aconnect(host, instance=self._instance, config=self._config)
         try:
-            self._sender = Sender(await stack.enter_async_context(way), name, fd)
+            sender = Sender(await stack.enter_async_context(way), name, fd)
+            self._sender = await stack.enter_async_context(sender)
         except OSError as error:
             _say(broken=shown(str(error)))
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from careful.fleet.blocks import Blocks, Hop, digests, piece_bytes, planned
+from careful.fleet.blocks import UNDER_WAY, Blocks, Hop, digests, piece_bytes, planned
 from careful.model import Pipeline, Stage, plan
 
 #: 100 Mbit/s, and 2 ms of overhead.
@@ -27,7 +27,8 @@ def test_hop__from_two_blocks() -> None:
 def test_planned__whole_pieces_near_the_model_s_best() -> None:
     nbytes = 100 << 20
     found = planned(nbytes, 8, HOP)
-    stages = tuple(Stage(f"{k}", 500, 82.0, delay_us=4500) for k in range(8))
+    taken = 2000 / UNDER_WAY
+    stages = tuple(Stage(f"{k}", taken, 82.0, delay_us=5000 - taken) for k in range(8))
     best = plan(Pipeline(stages), nbytes, "fixed")
     assert found.block_bytes % piece_bytes(nbytes) == 0
     assert found.block_bytes == pytest.approx(nbytes / best.fragments_count, rel=0.1)
