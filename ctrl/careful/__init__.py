@@ -146,7 +146,8 @@ def open(  # noqa: A001 (as in os.open)
 def connect(
     instance: str | None = None, config: Config | Path | str | None = None, **options: Any
 ) -> Node:
-    """Share the interface of the carefuld that runs, beside other programs. Needs root.
+    """Share the interface of the carefuld that runs, beside other programs. Needs root, or the
+    group of `carefulctl up --group`.
 
     A node as open() gives it, but: memory that register() takes is of Node.memory(); stores
     and gets of memory are of memory_bytes at a time; a handler's number is one program's;

@@ -373,7 +373,7 @@ static int start(struct daemon *d, struct careful_error *error)
 	}
 	process_raise_limits();
 	umask(022);
-	rc = rundir_open(&d->dir, d->options.run_dir, error);
+	rc = rundir_open(&d->dir, d->options.run_dir, d->options.group, error);
 	if (rc)
 		return rc;
 	snprintf(log, sizeof(log), "%s/log", d->options.run_dir);

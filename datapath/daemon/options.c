@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,7 @@ static const char usage[] =
 	"                         :rw,host=ADDRESS or :ro,host=ADDRESS is for that host alone\n"
 	"  --insecure             let peers write though there are no --keys: whoever can send to the\n"
 	"                         port is one\n"
+	"  --group GROUP          who may connect to the socket, besides root\n"
 	"  --run-dir DIR          for the socket, pid file and log (/run/careful/INSTANCE)\n"
 	"  --state-dir DIR        for what is remembered of --xdp auto\n"
 	"                         ($CAREFUL_STATE_DIR, else /var/lib/careful)\n"
@@ -85,6 +87,7 @@ enum option_id {
 	OPT_CPU,
 	OPT_EXPORT,
 	OPT_INSECURE,
+	OPT_GROUP,
 	OPT_RUN_DIR,
 	OPT_STATE_DIR,
 	OPT_LOG,
@@ -117,6 +120,7 @@ static const struct option long_options[] = {
 	{ "cpu", required_argument, NULL, OPT_CPU },
 	{ "export", required_argument, NULL, OPT_EXPORT },
 	{ "insecure", no_argument, NULL, OPT_INSECURE },
+	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "run-dir", required_argument, NULL, OPT_RUN_DIR },
 	{ "state-dir", required_argument, NULL, OPT_STATE_DIR },
 	{ "log", required_argument, NULL, OPT_LOG },
@@ -156,6 +160,17 @@ static int choice(const char *option, const char *text, const char *const *names
 			 names[i]);
 	}
 	return refuse(error, -EINVAL, "--%s %s: must be one of %s", option, text, all);
+}
+
+/* By its name: a number may be what nobody meant. */
+static int find_group(struct daemon_options *options, const char *arg, struct careful_error *error)
+{
+	const struct group *found = getgrnam(arg);
+
+	if (!found)
+		return refuse(error, -EINVAL, "--group %s: there is no such group", arg);
+	options->group = found->gr_gid;
+	return 0;
 }
 
 static int add_export(struct daemon_options *options, const char *arg, struct careful_error *error)
@@ -240,6 +255,8 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 	case OPT_INSECURE:
 		o->insecure = true;
 		return 0;
+	case OPT_GROUP:
+		return find_group(o, arg, error);
 	case OPT_RUN_DIR:
 		snprintf(o->run_dir, sizeof(o->run_dir), "%s", arg);
 		return strlen(arg) < sizeof(o->run_dir) ?
@@ -307,6 +324,7 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 	memset(options, 0, sizeof(*options));
 	options->careful.measure_burst = 1;
 	options->cpu = -1;
+	options->group = -1;
 	options->ready_fd = -1;
 	options->state_dir = getenv("CAREFUL_STATE_DIR");
 	if (!options->state_dir || !options->state_dir[0])

@@ -13,6 +13,7 @@
 
 /*
  * @exports: paths of their own, as long as the process
+ * @group:   who may connect to the socket besides root, or -1
  * @run_dir: pid, lock, socket and log are there
  * @state_dir: what outlives us
  * @cpu:     to run on, or -1
@@ -23,6 +24,7 @@ struct daemon_options {
 	struct careful_options careful;
 	struct block_export_options exports[BLOCK_EXPORTS];
 	uint32_t exports_count;
+	int64_t group;
 	char run_dir[PATH_MAX];
 	const char *state_dir;
 	const char *log;

@@ -47,13 +47,25 @@ static int take_lock(struct rundir *dir, struct careful_error *error)
 		      atoi(pid));
 }
 
-int rundir_open(struct rundir *dir, const char *path, struct careful_error *error)
+/* What is made there later is the group's: by then nobody here may give anything away. */
+static int give_to(const struct rundir *dir, struct careful_error *error)
+{
+	if (dir->group < 0)
+		return 0;
+	if (fchownat(dir->dir_fd, "", (uid_t)-1, (gid_t)dir->group, AT_EMPTY_PATH) ||
+	    chmod(dir->path, 02755))
+		return refuse(error, -errno, "%s: its group: %s", dir->path, strerror(errno));
+	return 0;
+}
+
+int rundir_open(struct rundir *dir, const char *path, int64_t group, struct careful_error *error)
 {
 	int rc;
 
 	memset(dir, 0, sizeof(*dir));
 	rc = path_make(path, &dir->made);
 	dir->dir_fd = dir->lock_fd = dir->listen_fd = -1;
+	dir->group = group;
 	snprintf(dir->path, sizeof(dir->path), "%s", path);
 	if (rc)
 		return refuse(error, rc, "%s: %s", path, strerror(-rc));
@@ -62,6 +74,8 @@ int rundir_open(struct rundir *dir, const char *path, struct careful_error *erro
 		rc = refuse(error, -errno, "%s: %s", path, strerror(errno));
 	else
 		rc = take_lock(dir, error);
+	if (!rc)
+		rc = give_to(dir, error);
 	if (rc) {
 		close(dir->lock_fd);
 		close(dir->dir_fd);
@@ -71,14 +85,14 @@ int rundir_open(struct rundir *dir, const char *path, struct careful_error *erro
 }
 
 /* A path of any length, as the short one that sun_path holds. */
-static int bind_at(int fd, int dir_fd)
+static int bind_at(int fd, int dir_fd, bool for_group)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	mode_t mask;
 	int rc;
 
 	snprintf(un.sun_path, sizeof(un.sun_path), "/proc/self/fd/%d/sock", dir_fd);
-	mask = umask(0177);
+	mask = umask(for_group ? 0117 : 0177);
 	rc = bind(fd, (struct sockaddr *)&un, sizeof(un)) ? -errno : 0;
 	umask(mask);
 	return rc;
@@ -96,7 +110,7 @@ int rundir_listen(struct rundir *dir, struct careful_error *error)
 	if (fd < 0)
 		return refuse(error, -errno, "local socket: %s", strerror(errno));
 	unlinkat(dir->dir_fd, "sock", 0);
-	rc = bind_at(fd, dir->dir_fd);
+	rc = bind_at(fd, dir->dir_fd, dir->group >= 0);
 	if (!rc && listen(fd, 64))
 		rc = -errno;
 	if (rc) {

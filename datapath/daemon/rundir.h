@@ -6,7 +6,9 @@
 #ifndef DAEMON_RUNDIR_H
 #define DAEMON_RUNDIR_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <careful/careful.h>
 
@@ -16,10 +18,12 @@ struct rundir {
 	int dir_fd;
 	int lock_fd; /* of the file `pid`, locked */
 	int listen_fd;
+	int64_t group; /* that may connect, besides root; -1: none */
 };
 
-/* Makes the directory and takes the lock; -EBUSY where another daemon holds it. */
-int rundir_open(struct rundir *dir, const char *path, struct careful_error *error);
+/* Makes the directory and takes the lock; -EBUSY where another daemon holds it. @group: who may
+ * connect to the socket besides root, or -1. */
+int rundir_open(struct rundir *dir, const char *path, int64_t group, struct careful_error *error);
 /* Writes our pid and listens on the socket. */
 int rundir_listen(struct rundir *dir, struct careful_error *error);
 /* Removes the socket and the pid; the log stays. */

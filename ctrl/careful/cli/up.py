@@ -47,6 +47,11 @@ from careful.report import status as report
     "--insecure", is_flag=True, default=None, help="Export with :rw though there are no keys."
 )
 @click.option(
+    "--group",
+    metavar="GROUP",
+    help="Whose members may use careful here, besides root (`carefulctl help security`).",
+)
+@click.option(
     "--name", metavar="NAME", help="What peers call this host.  [default: the instance's name]"
 )
 @click.option(

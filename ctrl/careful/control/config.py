@@ -58,6 +58,7 @@ class UpOptions:
         cpu: CPU to run on.
         export: directories that peers may read; with ":rw" write, too.
         insecure: they may write where sessions take no key.
+        group: who may use carefuld here, besides root.
     """
 
     name: str | None = None
@@ -80,6 +81,7 @@ class UpOptions:
     cpu: int | None = None
     export: tuple[str, ...] | None = None
     insecure: bool | None = None
+    group: str | None = None
 
     def over(self, defaults: UpOptions) -> UpOptions:
         """These options, with what they leave open taken from `defaults`."""

@@ -82,7 +82,11 @@ class Client:
         except OSError as error:
             self._socket.close()
             denied = error.errno in (errno.EACCES, errno.EPERM)
-            text = "only root may connect (sudo)" if denied else "it is not running"
+            text = (
+                "only root may connect (sudo), or the group of up --group"
+                if denied
+                else "it is not running"
+            )
             raise CarefulError(error.errno or errno.EIO, text, name) from None
 
     def __enter__(self) -> Client:

@@ -14,7 +14,7 @@ from careful.control.config import UpOptions, matches
 from careful.errors import CarefulError
 
 #: Options that concern carefuld, not an instance.
-NOT_OURS = ("cpu", "export", "insecure")
+NOT_OURS = ("cpu", "export", "insecure", "group")
 #: Of a program's name, at most.
 _NAME_BYTES = 31
 _ENUMS = {

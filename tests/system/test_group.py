@@ -1,0 +1,69 @@
+"""`carefulctl up --group`: who is no root, and what is still root's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from hosts import RUN, Host
+
+pytest.importorskip("careful._binding")
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv is not installed"),
+]
+
+NOBODY = 65534
+PROGRAM = """
+import careful
+with careful.connect(name="nobody") as node:
+    print(node.connect("10.77.0.2").state)
+"""
+
+
+def as_nobody(host: Host, group: str, *argv: str | Path) -> tuple[int, str, str]:
+    """A command of a user without privileges, in one group alone."""
+    user = ("setpriv", f"--reuid={NOBODY}", f"--regid={group}", "--clear-groups")
+    done = host.lab.run(host.name, *user, "env", "HOME=/", *argv, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_group__uses_careful_without_root(pair: tuple[Host, Host], tmp_path: Path) -> None:
+    here, there = pair
+    (there.export / "file").write_bytes(b"hello")
+    here.down()
+    done = here.ctl("up", "eth1", "--group", "no such", check=False)
+    assert done.returncode
+    assert "--group no such: there is no such group" in done.stderr
+    here.up("--group", "games")
+    sock = (RUN / here.lab.instance("h1") / "sock").stat()
+    assert (stat.S_IMODE(sock.st_mode), sock.st_uid) == (0o660, 0)
+    mine = tmp_path / "nobody"
+    mine.mkdir()
+    os.chown(mine, NOBODY, -1)
+    for parent in mine.parents:
+        if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o001:
+            parent.chmod(0o711)
+    code, _, said = as_nobody(here, "games", "carefulctl", "get", "h2:file", mine)
+    assert (code, said) == (0, "")
+    assert (mine / "file").read_bytes() == b"hello"
+    assert (mine / "file").stat().st_uid == NOBODY
+    code, out, said = as_nobody(here, "games", "carefulctl", "status")
+    assert code == 0, said
+    assert "window W" in out
+    assert as_nobody(here, "games", sys.executable, "-c", PROGRAM)[:2] == (0, "up\n")
+    # A file that the caller may not write stays as it is.
+    (tmp_path / "roots").write_bytes(b"root's")
+    code, _, said = as_nobody(here, "games", "carefulctl", "get", "h2:file", tmp_path / "roots")
+    assert code
+    assert (tmp_path / "roots").read_bytes() == b"root's"
+    code, _, said = as_nobody(here, "games", "carefulctl", "down", "eth1")
+    assert code
+    assert "must be run as root" in said
+    code, _, said = as_nobody(here, "nogroup", "carefulctl", "get", "h2:file", mine / "again")
+    assert code
+    assert "only root may connect (sudo), or the group of up --group" in said
