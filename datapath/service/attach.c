@@ -241,7 +241,9 @@ static int connect_to(struct attached *a, const char *path, struct careful_error
 		return 0;
 	rc = -errno;
 	if (rc == -EACCES || rc == -EPERM)
-		return refused(error, rc, "%s: only root may connect (sudo), or the group of up --group", path);
+		return refused(error, rc,
+			       "%s: only root may connect (sudo), or the group of up --group",
+			       path);
 	if (rc == -ENOENT || rc == -ECONNREFUSED)
 		return refused(error, rc, "%s: carefuld is not running (carefulctl up)", path);
 	return refused(error, rc, "%s: %s", path, strerror(-rc));
