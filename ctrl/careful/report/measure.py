@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from careful.address import Address
-from careful.measure.estimators.blackbox import Result
+from careful.measure.estimators.blackbox_result import Result
 from careful.measure.estimators.hops import Path, Segment
 from careful.measure.estimators.trains import Regime
 from careful.report.digits import with_half

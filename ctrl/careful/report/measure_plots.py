@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from careful.measure.estimators.blackbox import Result
+from careful.measure.estimators.blackbox_result import Result
 from careful.measure.estimators.hops import Path as HopPath
 from careful.measure.estimators.host_stages import Stages
 from careful.measure.statistics.line import Line, minima

@@ -13,11 +13,12 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from careful.errors import CarefulError
-from careful.measure.estimators.blackbox_rounds import OWN_PACE, Round, all_stages, telling
+from careful.measure.estimators.blackbox_result import Result
+from careful.measure.estimators.blackbox_rounds import Round, all_stages, telling
 from careful.measure.estimators.range_ends import at_ends
 from careful.measure.estimators.trains import (
     Regime,
@@ -27,8 +28,7 @@ from careful.measure.estimators.trains import (
     train_gap_us,
     without_bunches,
 )
-from careful.measure.statistics.estimate import Estimate
-from careful.measure.statistics.line import RELATIVE_MAX, Line, minima
+from careful.measure.statistics.line import minima
 from careful.measure.statistics.oneway import Trip, step_us
 
 ROUNDS_MIN = 4
@@ -118,57 +118,6 @@ class Options:
             raise ValueError("precision and share must be between 0 and 1, seconds above 0")
         if self.train_frames < TRAIN_FRAMES_MIN or self.trips_count < 1:
             raise ValueError(f"trains have {TRAIN_FRAMES_MIN} frames at least, rounds one trip")
-
-
-@dataclass
-class Result:
-    """What two regressions know of a pipeline.
-
-    sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G, one
-    way, and sum_G_others without the bottleneck of `regime`, µs per KiB; None with a `reason`.
-    trip_minima: sizes and least round trips, µs; gaps: sizes and gaps of every train, µs.
-    """
-
-    round_trips: Line
-    one_way: Line
-    regimes: list[Regime]
-    regime: Regime
-    sum_g_us: Estimate | None
-    sum_G_us_per_KiB: Estimate | None
-    sum_G_others_us_per_KiB: Estimate | None
-    own_gap_us: float
-    train_frames: int
-    frames_count: int
-    rounds_count: int
-    elapsed_s: float
-    settled: bool
-    reason: str = ""
-    notes: list[str] = field(default_factory=list)
-    trip_minima: tuple[list[float], list[float]] = ([], [])
-    gaps: tuple[list[float], list[float]] = ([], [])
-
-    def look_at(self, regime: Regime) -> None:
-        """Makes it the regime of interest."""
-        self.regime = regime
-        if self.sum_G_us_per_KiB:
-            self.sum_G_others_us_per_KiB, self.reason = self.others(regime)
-
-    def others(self, regime: Regime) -> tuple[Estimate | None, str]:
-        """The G of all stages but a regime's bottleneck, µs per KiB; else why there is none."""
-        whole, G = self.sum_G_us_per_KiB, regime.G_b_us_per_KiB
-        if whole is None:
-            return None, self.reason
-        if G is None:
-            return None, regime.line.reason
-        others = whole - G
-        if others.high < 0:
-            return None, (
-                f"the bottleneck's G ({G.value:.3g} µs/KiB) is more than that of all stages "
-                f"({whole.value:.3g}): the path changed meanwhile"
-            )
-        if others.relative > RELATIVE_MAX:
-            return None, f"the interval is wide: {others.low:.3g} to {others.high:.3g} µs/KiB"
-        return others, ""
 
 
 class BlackBox:
@@ -454,13 +403,7 @@ class BlackBox:
                 f"{late} of {len(sizes)} trains left late because other work came between; "
                 "they are left out"
             )
-        if regime.line.at(regime.low_bytes) < OWN_PACE * self._own_us:
-            result.notes.append(
-                f"trains left at {self._own_us:.0f} µs a frame: the bottleneck may be this host"
-            )
-        if regime.g_b_us and regime.g_b_us.relative > RELATIVE_MAX:
-            g = regime.g_b_us
-            result.notes.append(f"the bottleneck's g is between {g.low:.3g} and {g.high:.3g} µs")
+        result.doubt()
         if there.reason or trips.reason:
             return result
         result.sum_g_us = trips.intercept_us * 0.5
