@@ -98,6 +98,14 @@ static int open_partial(struct block_handle *handle, uint64_t tag, struct stat *
 	return -EBUSY;
 }
 
+/* Whether the file system has so much for others than root: what is kept for root is no room. */
+bool block_has_room(int fd, uint64_t bytes)
+{
+	struct statvfs fs;
+
+	return fstatvfs(fd, &fs) || !fs.f_blocks || bytes / fs.f_frsize <= fs.f_bavail;
+}
+
 /*
  * Gives the file its size, with blocks behind it where that is cheap, so that a full
  * disk is an error now. In memory (F_GET_SEALS: tmpfs) it would not be: each page
@@ -106,11 +114,9 @@ static int open_partial(struct block_handle *handle, uint64_t tag, struct stat *
  */
 static int preallocate(int fd, uint64_t bytes)
 {
-	struct statvfs fs;
-
 	if (bytes > INT64_MAX)
 		return -EFBIG;
-	if (fstatvfs(fd, &fs) == 0 && fs.f_blocks && bytes / fs.f_frsize > fs.f_bavail)
+	if (!block_has_room(fd, bytes))
 		return -ENOSPC;
 	if (bytes && fcntl(fd, F_GET_SEALS) < 0) {
 		if (fallocate(fd, 0, 0, (off_t)bytes) == 0)

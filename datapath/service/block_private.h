@@ -400,6 +400,7 @@ void block_attr_top(struct careful_block_attr *attr);
 /* block_file.c, block_create.c, block_range.c, block_list.c, block_batch.c: worker threads. */
 void block_run(struct block_server *server, struct block_job *job);
 int block_create(struct block_server *server, struct block_job *job);
+bool block_has_room(int fd, uint64_t bytes);
 int block_commit(struct block_job *job);
 int block_digest(struct block_job *job);
 int block_extents(struct block_job *job);

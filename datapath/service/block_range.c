@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "service/block_private.h"
@@ -117,6 +118,20 @@ int block_extents(struct block_job *job)
 	return 0;
 }
 
+/* Whether zeros that take space find it: a range may lie in a hole, as large as the file's. One
+ * small request would take all that a disk has, and what it keeps for root. */
+static bool has_room(const struct block_job *job)
+{
+	uint64_t hole, there;
+	struct stat st;
+
+	if (fstat(job->fd, &st))
+		return true; /* fallocate() says why */
+	there = (uint64_t)st.st_blocks * 512;
+	hole = (uint64_t)st.st_size > there ? (uint64_t)st.st_size - there : 0;
+	return block_has_room(job->fd, job->bytes < hole ? job->bytes : hole);
+}
+
 /* Of a file no more than it has: no peer takes space by it that it could not by writing. */
 int block_zero(struct block_server *server, struct block_job *job)
 {
@@ -130,6 +145,8 @@ int block_zero(struct block_server *server, struct block_job *job)
 		return -EINVAL;
 	if (!job->bytes)
 		return 0;
+	if (mode == FALLOC_FL_ZERO_RANGE && !has_room(job))
+		return -ENOSPC;
 	if (block_work_vain(server, job)) /* its client may have another handle by now */
 		return -ECONNRESET;
 	return fallocate(job->fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)job->offset,

@@ -3,6 +3,8 @@
  * Room for a new file: a quota that is used up, and files that begin with what was there and
  * take no room in advance. Room for listings on disk.
  */
+#include <sys/statvfs.h>
+
 #include "block_end.h"
 #include "check.h"
 #include "service/block_private.h"
@@ -19,6 +21,20 @@ int fallocate(int fd, int mode, off_t offset, off_t bytes)
 		return ftruncate(fd, offset + bytes);
 	errno = no_room;
 	return -1;
+}
+
+static uint64_t available; /* blocks of 4 KiB for others than root; 0: enough */
+
+/* Likewise. */
+int fstatvfs(int fd, struct statvfs *fs)
+{
+	(void)fd;
+	*fs = (struct statvfs){
+		.f_blocks = UINT32_MAX,
+		.f_frsize = 4096,
+		.f_bavail = available ? available : UINT32_MAX,
+	};
+	return 0;
 }
 
 static void start(void)
@@ -170,11 +186,48 @@ static void test_listings__disk_of_a_peer_is_bounded(void)
 	stop();
 }
 
+/* Zeros in a hole take no more than others than root have, and where there is none, none. */
+static void test_zero__leaves_root_its_reserve(void)
+{
+	const struct careful_block_range range = { .bytes = htobe64(64 << 20) };
+	struct careful_block_open open = { .path_bytes = htobe32(4) };
+	uint32_t args[4] = { 0 };
+	char buf[sizeof(open) + 4];
+	int fd;
+
+	start();
+	fd = openat(AT_FDCWD, at("hole"), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+	CHECK(fd >= 0 && !ftruncate(fd, 64 << 20));
+	open.flags = htobe32(CAREFUL_BLOCK_INPLACE);
+	open.bytes = range.bytes;
+	memcpy(buf, &open, sizeof(open));
+	memcpy(buf + sizeof(open), "hole", 4);
+	args[0] = answer(fake_request(c, 0, CAREFUL_BLOCK_OPEN, NULL, buf, sizeof(buf)))->args[0];
+	available = 100;
+	CHECK_EQ(
+		answer(fake_request(c, 0, CAREFUL_BLOCK_ZERO, args, &range, sizeof(range)))->status,
+		-ENOSPC);
+	args[1] = CAREFUL_BLOCK_SPARSE;
+	CHECK_EQ(
+		answer(fake_request(c, 0, CAREFUL_BLOCK_ZERO, args, &range, sizeof(range)))->status,
+		0);
+	args[1] = 0;
+	available = 64 << 8;
+	CHECK_EQ(
+		answer(fake_request(c, 0, CAREFUL_BLOCK_ZERO, args, &range, sizeof(range)))->status,
+		0);
+	available = 0;
+	CHECK_EQ(close(fd), 0);
+	CHECK_EQ(unlink(at("hole")), 0);
+	stop();
+}
+
 int main(void)
 {
 	CHECK(mkdtemp(base));
 	RUN(test_quota__is_told_by_its_name);
 	RUN(test_seed__sparse);
+	RUN(test_zero__leaves_root_its_reserve);
 	RUN(test_listings__disk_of_a_peer_is_bounded);
 	remove_base();
 	return 0;
