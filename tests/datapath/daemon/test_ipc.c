@@ -1024,6 +1024,31 @@ static void test_clients__too_many(void)
 	assert(!server->clients && !server->clients_count);
 }
 
+/* Twice as many at a time as there can be, each anew again and again: who was there before is
+ * answered all the while, and others once they have gone. */
+static void test_clients__ten_thousand_keep_nobody_waiting(void)
+{
+	enum { CONNECTIONS = 10000, OPEN = 2 * IPC_CLIENTS };
+	int fds[OPEN], first = client();
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		if (i >= OPEN)
+			close(fds[i % OPEN]);
+		fds[i % OPEN] = client();
+		if (i % 10)
+			continue;
+		ask(first, (struct careful_ipc){ .op = CAREFUL_IPC_INFO, .id = 6 }, NULL, 0);
+		assert(!answered(first, 6)->head.status);
+	}
+	for (int i = 0; i < OPEN; i++)
+		close(fds[i]);
+	turn();
+	assert(server->clients_count == 1);
+	close(first);
+	turn();
+	assert(!server->clients && !server->clients_count);
+}
+
 static struct careful_signature signature_to(uint32_t peer, uint32_t kind)
 {
 	return (struct careful_signature){
@@ -1211,6 +1236,7 @@ int main(void)
 	test_measure__round_trips_one_by_one();
 	test_measure__refused_or_put_off();
 	test_clients__too_many();
+	test_clients__ten_thousand_keep_nobody_waiting();
 	c->answering = true;
 	test_signature__bursts_are_answered_with_their_marks();
 	test_signature__what_is_none_and_what_fails();
