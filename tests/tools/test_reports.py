@@ -202,3 +202,17 @@ def test_regret__fragments_are_near_the_best(name: str, paths: set[str], tmp_pat
             size["arms_us"]["plan"] = size["arms_us"]["128 B"]
 
     met_unless("regret", tmp_path, as_fm, name)
+
+
+def test_fleet__eight_hosts_take_little_longer_than_one() -> None:
+    kept = json.loads((REPORTS / "fleet.json").read_text())
+    assert (kept["inputs"]["hosts"], len(kept["rounds"])) == (8, 3)
+    assert kept["inputs"]["link_mbit_per_s"] <= 100
+    assert kept["all_s"] <= 1.5 * kept["one_s"]
+
+
+def test_nbd__ten_minutes_without_an_error() -> None:
+    kept = json.loads((REPORTS / "nbd-verify.json").read_text())
+    assert (kept["status"], kept["errors"]) == (0, 0)
+    assert kept["seconds"] >= 600
+    assert kept["read_bytes"] > 1 << 30

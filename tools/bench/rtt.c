@@ -6,6 +6,9 @@
  *
  *   rtt serve IFNAME
  *   rtt ask IFNAME HOST BYTES COUNT
+ *
+ * In place of IFNAME, the socket of a carefuld: a program that is attached, and waits adaptively.
+ * RTT_WAIT=adaptive: so does one that owns its queue.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -101,16 +104,35 @@ static int ask(struct careful *c, uint32_t peer, uint32_t bytes, uint32_t count)
 	return rc;
 }
 
+static int open_one(char *where, struct careful **c, struct careful_error *error)
+{
+	const char *wait = getenv("RTT_WAIT");
+	struct careful_options options = {
+		.ifname = where,
+		.instance = getenv("CAREFUL_INSTANCE"),
+		.wait_mode = wait && !strcmp(wait, "adaptive") ? CAREFUL_WAIT_ADAPTIVE :
+								 CAREFUL_WAIT_SPIN,
+		.xdp_mode = clock_xdp_mode(),
+	};
+	const struct careful_attach_options attach = {
+		.path = where,
+		.name = "rtt",
+		.wait_mode = CAREFUL_WAIT_ADAPTIVE,
+	};
+
+	return where[0] == '/' ? careful_attach(&attach, c, error) :
+				 careful_open(&options, c, error);
+}
+
 static int usage(void)
 {
-	fprintf(stderr, "usage: rtt serve IFNAME\n"
-			"       rtt ask IFNAME HOST BYTES COUNT\n");
+	fprintf(stderr, "usage: rtt serve IFNAME|SOCKET\n"
+			"       rtt ask IFNAME|SOCKET HOST BYTES COUNT\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
-	struct careful_options options = { .wait_mode = CAREFUL_WAIT_SPIN };
 	struct sockaddr_in to = { .sin_family = AF_INET };
 	struct careful_error error;
 	struct careful *c;
@@ -122,10 +144,7 @@ int main(int argc, char **argv)
 		return usage();
 	if (!asks)
 		signal(SIGTERM, on_signal);
-	options.ifname = argv[2];
-	options.instance = getenv("CAREFUL_INSTANCE");
-	options.xdp_mode = clock_xdp_mode();
-	rc = careful_open(&options, &c, &error);
+	rc = open_one(argv[2], &c, &error);
 	if (rc) {
 		fprintf(stderr, "rtt: %s\n", error.text);
 		return 1;
