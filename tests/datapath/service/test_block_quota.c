@@ -192,7 +192,7 @@ static void test_zero__leaves_root_its_reserve(void)
 	const struct careful_block_range range = { .bytes = htobe64(64 << 20) };
 	struct careful_block_open open = { .path_bytes = htobe32(4) };
 	uint32_t args[4] = { 0 };
-	char buf[sizeof(open) + 4];
+	char buf[sizeof(open) + sizeof("hole")];
 	int fd;
 
 	start();
@@ -201,8 +201,9 @@ static void test_zero__leaves_root_its_reserve(void)
 	open.flags = htobe32(CAREFUL_BLOCK_INPLACE);
 	open.bytes = range.bytes;
 	memcpy(buf, &open, sizeof(open));
-	memcpy(buf + sizeof(open), "hole", 4);
-	args[0] = answer(fake_request(c, 0, CAREFUL_BLOCK_OPEN, NULL, buf, sizeof(buf)))->args[0];
+	memcpy(buf + sizeof(open), "hole", sizeof("hole"));
+	args[0] =
+		answer(fake_request(c, 0, CAREFUL_BLOCK_OPEN, NULL, buf, sizeof(buf) - 1))->args[0];
 	available = 100;
 	CHECK_EQ(
 		answer(fake_request(c, 0, CAREFUL_BLOCK_ZERO, args, &range, sizeof(range)))->status,
