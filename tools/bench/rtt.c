@@ -8,11 +8,13 @@
  *   rtt ask IFNAME HOST BYTES COUNT
  *
  * In place of IFNAME, the socket of a carefuld: a program that is attached, and waits adaptively.
- * RTT_WAIT=adaptive: so does one that owns its queue.
+ * RTT_WAIT=adaptive or block: so does one that owns its queue. RTT_ASK=wait: who asks waits, too,
+ * instead of polling, as where both share a core.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +49,7 @@ static void serve(struct careful *c)
 		careful_wait(c, 100, -1);
 }
 
+static bool waits;
 static int answered;
 static int failed;
 
@@ -62,8 +65,12 @@ static int ask_once(struct careful *c, uint32_t peer, const void *payload, uint3
 	int rc = careful_request(c, peer, ECHO, NULL, payload, bytes, on_reply, NULL);
 
 	answered = 0;
-	while (!rc && !answered)
-		careful_poll(c);
+	while (!rc && !answered) {
+		if (waits)
+			careful_wait(c, 100, -1);
+		else
+			careful_poll(c);
+	}
 	return rc ? rc : failed;
 }
 
@@ -72,18 +79,19 @@ static int time_requests(struct careful *c, uint32_t peer, uint32_t bytes, uint6
 {
 	static uint8_t payload[4096];
 	uint64_t limit = clock_ns() + GIVE_UP_MS * 1000000ull;
+	uint32_t warmup = count < WARMUP ? count : WARMUP;
 	int rc;
 
 	if (bytes > sizeof(payload))
 		return -EINVAL;
-	for (uint32_t i = 0; i < count + WARMUP; i++) {
+	for (uint32_t i = 0; i < count + warmup; i++) {
 		uint64_t start = clock_ns();
 
 		rc = ask_once(c, peer, payload, bytes);
 		if (rc)
 			return rc;
-		if (i >= WARMUP)
-			ns[i - WARMUP] = clock_ns() - start;
+		if (i >= warmup)
+			ns[i - warmup] = clock_ns() - start;
 		if (start > limit)
 			return -ETIMEDOUT;
 	}
@@ -111,6 +119,7 @@ static int open_one(char *where, struct careful **c, struct careful_error *error
 		.ifname = where,
 		.instance = getenv("CAREFUL_INSTANCE"),
 		.wait_mode = wait && !strcmp(wait, "adaptive") ? CAREFUL_WAIT_ADAPTIVE :
+			     wait && !strcmp(wait, "block")    ? CAREFUL_WAIT_BLOCK :
 								 CAREFUL_WAIT_SPIN,
 		.xdp_mode = clock_xdp_mode(),
 	};
@@ -144,6 +153,7 @@ int main(int argc, char **argv)
 		return usage();
 	if (!asks)
 		signal(SIGTERM, on_signal);
+	waits = getenv("RTT_ASK");
 	rc = open_one(argv[2], &c, &error);
 	if (rc) {
 		fprintf(stderr, "rtt: %s\n", error.text);
