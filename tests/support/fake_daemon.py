@@ -242,6 +242,8 @@ class FakeDaemon:
         if q.region not in self.handles:
             return Answer(-errno.ENOENT)
         ours, theirs = files[q.file], self.handles[q.region].fd
+        if max(q.region_off, q.file_off) > (1 << 63) - 1 - q.bytes:
+            return Answer(-errno.EINVAL)
         if q.op == lib.CAREFUL_IPC_GET:
             data = os.pread(theirs, q.bytes, q.region_off)
             os.pwrite(ours, data, q.file_off)
