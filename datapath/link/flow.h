@@ -203,7 +203,7 @@ static inline bool flow_holds_many(const struct flow *flow, uint32_t held)
  * update from being due. */
 static inline bool flow_holds_share(const struct flow *flow, uint32_t held)
 {
-	return held >= flow->rx.size / 4;
+	return held >= (flow->rx.size + 7) / 8;
 }
 
 /* Whether some of what was sent has certainly not been handled: more than may stay owed. */
