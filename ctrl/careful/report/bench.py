@@ -140,14 +140,15 @@ def markdown(found: Found, name: str) -> str:
     """One table for the manual: ours beside P2's, narrow enough for a page."""
     own = TABLES[name]
     wanted = dict.fromkeys(cell for cell, _ in found.results if cell.table == name)
-    head = ["P", *(["grid"] if own is JACOBI else ["words", "frames"])]
-    head += ["processing"] if own.processing else []
-    head += ["traditional", "careful", "Δ %", "kernel %", "P2's"]
+    head = ["P", "grid" if own is JACOBI else "words", *(["read"] if own.processing else [])]
+    head += ["traditional", "careful", "Δ %", "kernel", "P2's"]
     lines = [f"{own.title} ({UNITS[own.unit]})", ""]
     lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for cell in wanted:
-        *shown, _, _, theirs = _row(found, cell)
-        lines.append(f"| {' | '.join([*shown, theirs])} |")
+        nodes, size, *middle, traditional, careful, ours, share, _, _, theirs = _row(found, cell)
+        how = ["yes" if one == "with" else one for one in middle[1:]] if own is not JACOBI else []
+        shown = [nodes, size, *how, traditional, careful, ours, share, theirs]
+        lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines).replace("…", "to")  # which man does not show everywhere
 
 

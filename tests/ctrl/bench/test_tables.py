@@ -148,9 +148,8 @@ def test_markdown__has_a_row_of_each_payload() -> None:
         found.results[cell, "careful"].values = [careful]
     found.results[LATENCY, "careful"].user_us = 25
     found.results[LATENCY, "traditional"].system_us = 75
-    found.frames = {LATENCY: 2, again: 2}
     rows = report.markdown(found, "latency").splitlines()[4:]
     assert rows == [
-        "| 4 | 1000 | 2 | no | 50.0 | 40.0 | -20.0 | 75 | -26.3 |",
-        "| 4 | 1000 | 2 | with | 100.0 | 90.0 | -10.0 | - | -10.2 |",
+        "| 4 | 1000 | no | 50.0 | 40.0 | -20.0 | 75 | -26.3 |",
+        "| 4 | 1000 | yes | 100.0 | 90.0 | -10.0 | - | -10.2 |",
     ]
