@@ -286,6 +286,9 @@ def ramps_to_try(path: Measured, index: int, now: TunePlan) -> list[TunePlan]:
     assert isinstance(row.best, TunePlan)
     if not now.is_fixed or row.message_bytes <= path.limits.min_bytes:
         return []
+    # Where another fixed size may gain, a ramp that is faster than this one proves nothing.
+    if row.gain_us.value >= GAIN_MIN * row.now_us.value:
+        return []
     return ramps.worth_a_try(path.rebuilt, row.message_bytes, (now, row.best), path.limits)
 
 

@@ -42,6 +42,10 @@ def path(pipeline: Pipeline, every_s: float = 0.02) -> LivePath:
     return LivePath(lambda _: pipeline, [Stream(MESSAGE, every_s)], noise=0.1, error=0.01)
 
 
+def fixed(pipeline: Pipeline) -> TunePlan:
+    return fixed_plan(pipeline, MESSAGE, LIMITS)[0]
+
+
 def gain(pipeline: Pipeline, plan: TunePlan) -> float:
     """Over the best fixed size."""
     return fixed_plan(pipeline, MESSAGE, LIMITS)[1] / truth_us(pipeline, MESSAGE, plan) - 1
@@ -50,7 +54,7 @@ def gain(pipeline: Pipeline, plan: TunePlan) -> float:
 @pytest.mark.parametrize("pipeline", [RISING, FALLING])
 def test_worth_a_try__one_for_either_order(pipeline: Pipeline) -> None:
     """From outside both are the same."""
-    found = ramps_to_try(measured(known(pipeline), LIMITS), CLASS, START)
+    found = ramps_to_try(measured(known(pipeline), LIMITS), CLASS, fixed(pipeline))
     assert 1 <= len(found) <= 3
     best = ramp_plan(pipeline, MESSAGE, LIMITS)[0]
     assert max(gain(pipeline, one) for one in found) > 0.8 * gain(pipeline, best) > 0.07
@@ -59,8 +63,10 @@ def test_worth_a_try__one_for_either_order(pipeline: Pipeline) -> None:
 
 def test_worth_a_try__none_where_no_order_gains() -> None:
     one = Pipeline((Stage("all", 50, 20),))
-    assert not ramps_to_try(measured(known(one), LIMITS), CLASS, START)
-    assert not ramps_to_try(measured(known(RISING), LIMITS), 0, START)
+    assert not ramps_to_try(measured(known(one), LIMITS), CLASS, fixed(one))
+    assert not ramps_to_try(measured(known(RISING), LIMITS), 0, TunePlan.fixed(64))
+    untuned = TunePlan.fixed(350)
+    assert not ramps_to_try(measured(known(RISING), LIMITS), CLASS, untuned), "a fixed size first"
     ramp = ramp_plan(RISING, MESSAGE, LIMITS)[0]
     assert not ramps_to_try(measured(known(RISING), LIMITS), CLASS, ramp), "it is one already"
 
