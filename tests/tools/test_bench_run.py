@@ -63,6 +63,33 @@ def test_both__modes_take_turns_within_a_round(tool: ModuleType) -> None:
     ]
 
 
+def test_round__goes_on_without_a_yardstick_that_fails(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Named once, left out of that round alone, and of the ratio there."""
+    fio: list[dict[str, float] | None] = [{"fio_us": 40.0}, None, {"fio_us": 50.0}]
+
+    def one() -> dict[str, float]:
+        found = fio.pop(0)
+        if not found:
+            raise tool.BenchError("fio is not installed")
+        return found
+
+    monkeypatch.setattr(sys.modules["yardsticks"], "fio", one)
+    bench = tool.Bench(Path(), 1, "auto")
+    monkeypatch.setattr(bench, "fetch", lambda: {"fetch_us": 10.0})
+    rounds: dict[str, dict[str, list[float]]] = {"auto": {}}
+    for _ in range(3):
+        tool.one_round({"auto": bench}, ["fetch", "fio"], rounds)
+    assert rounds["auto"] == {"fetch_us": [10.0] * 3, "fio_us": [40.0, None, 50.0]}
+    assert bench.missing == ["fio is not installed"]
+    (ratio,) = tool.ratios(rounds["auto"])
+    assert (ratio["ratio_min"], ratio["ratio_max"]) == (0.2, 0.25)
+    assert "fio is not installed" in capsys.readouterr().err
+    tool.report(rounds["auto"], {})
+    assert "NBD read, 8 KiB (nbdkit memory, fio)" in capsys.readouterr().out
+
+
 def test_every_program_of_ours_is_in_the_mode(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

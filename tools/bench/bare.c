@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The yardstick: what the device layer does with no protocol above it. Two threads,
- * each on a core and a veth end of its own, both spinning: (a) an echo, (b) a stream
- * one way. Frames carry a careful header, since XDP admits no others; the stream's
+ * each on a core and a veth end of its own, both spinning: (a) an echo of a frame, or of
+ * several, each sent back as it comes, (b) a stream one way. Frames carry a careful header, since XDP admits no others; the stream's
  * window is a shared word, not frames. Prints one JSON object.
  */
 #include <getopt.h>
@@ -18,8 +18,8 @@ enum {
 };
 
 static struct {
-	unsigned int mtu, mode, echo_bytes, frame_bytes, ms, batch, buffers, cpu[2];
-} options = { 9000, CAREFUL_XDP_AUTO, 64, 3840, 1000, 8, 512, { 0, 1 } };
+	unsigned int mtu, mode, echo_bytes, echo_frames, frame_bytes, ms, batch, buffers, cpu[2];
+} options = { 9000, CAREFUL_XDP_AUTO, 64, 1, 3840, 1000, 8, 512, { 0, 1 } };
 
 static struct end ends[2];
 static atomic_bool stop, failed;
@@ -71,14 +71,16 @@ static void *echo_server(void *arg)
 {
 	struct device_desc descs[DEVICE_SEGMENTS_MAX];
 	struct end *end = arg;
-	uint64_t bytes;
 
 	pin(1);
 	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
-		bytes = 0;
+		uint64_t bytes = 0;
+
 		end_take_back(end);
-		for (uint32_t n = end_drain(end, &bytes); n; n--)
-			send_frames(end, descs, end_put(end, (uint32_t)bytes, descs));
+		uint32_t n = end_drain(end, &bytes);
+
+		for (uint32_t i = 0; i < n; i++) /* all are of one size */
+			send_frames(end, descs, end_put(end, (uint32_t)(bytes / n), descs));
 	}
 	return NULL;
 }
@@ -103,8 +105,12 @@ static uint32_t echo_client(double *us, uint32_t most)
 		before = queue->port->ops->now_ns(queue->port);
 		if (before - start > options.ms * 1000000ULL)
 			break;
-		send_frames(end, descs, end_put(end, end_prefix(end) + options.echo_bytes, descs));
-		while (!end_drain(end, &bytes)) {
+		for (uint32_t k = 0, n; k < options.echo_frames; k++) {
+			n = end_put(end, end_prefix(end) + options.echo_bytes, descs);
+			send_frames(end, descs, n);
+		}
+		for (uint32_t came = 0; came < options.echo_frames;) {
+			came += end_drain(end, &bytes);
 			now = queue->port->ops->now_ns(queue->port);
 			if (now - before > GIVE_UP_MS * 1000000ULL) {
 				atomic_store(&failed, true);
@@ -184,8 +190,9 @@ static void run_echo(void)
 	pthread_join(server, NULL);
 	qsort(us, n, sizeof(*us), compare);
 	printf("\"echo_count\": %u, \"echo_p50_us\": %.3f, \"echo_p99_us\": %.3f, "
-	       "\"echo_min_us\": %.3f, ",
-	       n, n ? us[n / 2] : 0, n ? us[n - 1 - n / 100] : 0, n ? us[0] : 0);
+	       "\"echo_p999_us\": %.3f, \"echo_max_us\": %.3f, \"echo_min_us\": %.3f, ",
+	       n, n ? us[n / 2] : 0, n ? us[n - 1 - n / 100] : 0, n ? us[n - 1 - n / 1000] : 0,
+	       n ? us[n - 1] : 0, n ? us[0] : 0);
 	free(us);
 }
 
@@ -222,15 +229,11 @@ static unsigned int mode_of(const char *name)
 static void read_options(int argc, char **argv)
 {
 	static const struct option names[] = {
-		{ "mtu", 1, NULL, 'm' },
-		{ "xdp", 1, NULL, 'x' },
-		{ "echo-bytes", 1, NULL, 'e' },
-		{ "frame-bytes", 1, NULL, 'f' },
-		{ "ms", 1, NULL, 't' },
-		{ "batch", 1, NULL, 'b' },
-		{ "buffers", 1, NULL, 'r' },
-		{ "cpus", 1, NULL, 'c' },
-		{ 0 },
+		{ "mtu", 1, NULL, 'm' },	 { "xdp", 1, NULL, 'x' },
+		{ "echo-bytes", 1, NULL, 'e' },	 { "echo-frames", 1, NULL, 'k' },
+		{ "frame-bytes", 1, NULL, 'f' }, { "ms", 1, NULL, 't' },
+		{ "batch", 1, NULL, 'b' },	 { "buffers", 1, NULL, 'r' },
+		{ "cpus", 1, NULL, 'c' },	 { 0 },
 	};
 	int c;
 
@@ -247,6 +250,9 @@ static void read_options(int argc, char **argv)
 			break;
 		case 'e':
 			options.echo_bytes = value;
+			break;
+		case 'k':
+			options.echo_frames = value;
 			break;
 		case 'f':
 			options.frame_bytes = value;
@@ -266,8 +272,8 @@ static void read_options(int argc, char **argv)
 			/* fall through */
 		default:
 			fprintf(stderr, "usage: bare [--mtu N] [--xdp auto|native|generic] "
-					"[--echo-bytes N] [--frame-bytes N] [--ms N] [--batch N] "
-					"[--buffers N] [--cpus A,B]\n");
+					"[--echo-bytes N] [--echo-frames N] [--frame-bytes N] "
+					"[--ms N] [--batch N] [--buffers N] [--cpus A,B]\n");
 			exit(2);
 		}
 	}

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the measuring programs share: a clock, quantiles, and the XDP mode that
- * CAREFUL_XDP names (auto, native, generic). */
+/* What the measuring programs share: a clock, quantiles, and what CAREFUL_XDP (auto, native,
+ * generic) and CAREFUL_PROTOCOL (careful, traditional) name. */
 #ifndef BENCH_CLOCK_H
 #define BENCH_CLOCK_H
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -32,6 +33,23 @@ static inline double clock_quantile(uint64_t *ns, uint32_t count, uint32_t perce
 {
 	qsort(ns, count, sizeof(*ns), clock_compare);
 	return count ? (double)ns[(uint64_t)(count - 1) * percent / 100] : 0;
+}
+
+/* Sorts ns and prints what it holds, as a part of a JSON object. */
+static inline void clock_print(uint64_t *ns, uint32_t count)
+{
+	qsort(ns, count, sizeof(*ns), clock_compare);
+	printf(", \"p50_us\": %.3f, \"p99_us\": %.3f, \"p999_us\": %.3f, \"max_us\": %.3f",
+	       (double)ns[(count - 1) / 2] / 1e3,
+	       (double)ns[(uint64_t)(count - 1) * 99 / 100] / 1e3,
+	       (double)ns[(uint64_t)(count - 1) * 999 / 1000] / 1e3, (double)ns[count - 1] / 1e3);
+}
+
+static inline uint32_t clock_protocol(void)
+{
+	const char *name = getenv("CAREFUL_PROTOCOL");
+
+	return name && !strcmp(name, "traditional");
 }
 
 static inline uint32_t clock_xdp_mode(void)

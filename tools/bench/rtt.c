@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Request and reply between two instances, each owning its queue and spinning on a
- * core of its own: the client prints JSON with the P50 and P99 of a round trip.
+ * core of its own: the client prints JSON with quantiles of a round trip.
  * SIGTERM ends the server, and nothing else does: who asks may be slow to begin.
  *
  *   rtt serve IFNAME
@@ -103,11 +103,11 @@ static int ask(struct careful *c, uint32_t peer, uint32_t bytes, uint32_t count)
 	uint64_t *ns = calloc(count, sizeof(*ns));
 	int rc = ns ? time_requests(c, peer, bytes, ns, count) : -ENOMEM;
 
-	if (!rc)
-		printf("{\"schema\": 1, \"request_bytes\": %u, \"count\": %u, \"p50_us\": %.3f, "
-		       "\"p99_us\": %.3f}\n",
-		       bytes, count, clock_quantile(ns, count, 50) / 1e3,
-		       clock_quantile(ns, count, 99) / 1e3);
+	if (!rc) {
+		printf("{\"schema\": 1, \"request_bytes\": %u, \"count\": %u", bytes, count);
+		clock_print(ns, count);
+		printf("}\n");
+	}
 	free(ns);
 	return rc;
 }
@@ -122,6 +122,7 @@ static int open_one(char *where, struct careful **c, struct careful_error *error
 			     wait && !strcmp(wait, "block")    ? CAREFUL_WAIT_BLOCK :
 								 CAREFUL_WAIT_SPIN,
 		.xdp_mode = clock_xdp_mode(),
+		.protocol = clock_protocol(),
 	};
 	const struct careful_attach_options attach = {
 		.path = where,

@@ -1,0 +1,125 @@
+"""What tools/bench/run measures, in words, and the bounds of its ratios."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: Bytes of a round trip, as many there as back.
+SIZES = (64, 1024, 3072, 8192, 65536)
+#: The largest that careful takes in one frame: beyond it goes by stores.
+REQUEST_MOST = 3072
+#: Quantiles of a round trip.
+QUANTILES = {"p50": "P50", "p99": "P99", "p999": "P99.9", "max": "max"}
+#: Who makes round trips, careful first. UCX says P50 alone, libfabric the mean.
+WHO = {
+    "careful": "careful",
+    "python": "careful, a client in Python",
+    "traditional": "the traditional protocol",
+    "bare": "AF_XDP without a protocol",
+    "tcp_spin": "TCP, spinning (sockperf)",
+    "tcp_block": "TCP, blocking (sockperf)",
+    "udp_spin": "UDP, spinning (sockperf)",
+    "ucx": "UCX over TCP (ucx_perftest)",
+    "libfabric": "libfabric over TCP (fi_pingpong)",
+}
+#: What copies a file: figure -> name.
+COPIES = {
+    "get": "carefulctl get, file to tmpfs",
+    "own_get": "careful, file to tmpfs, program owning its queue",
+    "nbdcopy": "nbdcopy, file to tmpfs (nbdkit file)",
+    "rsync": "rsync from its daemon, file to tmpfs",
+    "scp": "scp without encryption, file to tmpfs",
+}
+
+
+def size_text(nbytes: int) -> str:
+    """As in `64 B`, `8 KiB`."""
+    return f"{nbytes} B" if nbytes < 1024 else f"{nbytes >> 10} KiB"
+
+
+def _trips() -> dict[str, tuple[str, str]]:
+    found = {}
+    for nbytes in SIZES:
+        for who, text in WHO.items():
+            for key, quantile in QUANTILES.items():
+                what = f"{size_text(nbytes)} there and back, {text}, {quantile}"
+                found[f"trip_{who}_{nbytes}_{key}_us"] = (what, "us")
+    return found
+
+
+def _costs() -> dict[str, tuple[str, str]]:
+    return {
+        f"cpu_{key}_{side}_s": (f"{text}: {side}'s core", "s/GiB")
+        for key, text in COPIES.items()
+        for side in ("client", "server")
+    }
+
+
+#: name -> (what it is, unit)
+FIGURES = {
+    "bare_echo_us": ("AF_XDP echo without a protocol, 64 B", "us"),
+    "bare_echo_p99_us": ("AF_XDP echo without a protocol, 64 B, P99", "us"),
+    "request_us": ("careful request and reply, 64 B, spinning", "us"),
+    "request_p99_us": ("careful request and reply, 64 B, spinning, P99", "us"),
+    "tcp_spin_us": ("TCP round trip, 64 B, spinning (sockperf)", "us"),
+    "tcp_block_us": ("TCP round trip, 64 B, blocking (sockperf)", "us"),
+    "fetch_us": ("careful block fetch, 8 KiB", "us"),
+    "nbd_us": ("NBD read, 8 KiB (nbdkit memory, libnbd)", "us"),
+    "fio_us": ("NBD read, 8 KiB (nbdkit memory, fio)", "us"),
+    "fio_p99_us": ("NBD read, 8 KiB (nbdkit memory, fio), P99", "us"),
+    "bare_stream_gbit": ("AF_XDP stream without a protocol", "Gbit/s"),
+    "stream_gbit": ("careful, stream of 1 MiB stores from memory to memory", "Gbit/s"),
+    "iperf_gso_gbit": ("TCP stream (iperf3)", "Gbit/s"),
+    "iperf_gbit": ("TCP stream without GSO and GRO (iperf3)", "Gbit/s"),
+    "ucx_gbit": ("UCX over TCP, stream of 1 MiB (ucx_perftest)", "Gbit/s"),
+    "small_mps": ("careful, 64 B messages in a stream", "1/s"),
+    "bare_small_mps": ("AF_XDP stream of as large frames", "1/s"),
+    **{f"{key}_gbit": (text, "Gbit/s") for key, text in COPIES.items()},
+    **_costs(),
+    "tree_careful_s": ("carefulctl get -r, 10,000 files of 4 KiB", "s"),
+    "tree_rsync_s": ("rsync from its daemon, 10,000 files of 4 KiB", "s"),
+    "tree_scp_s": ("scp -r without encryption, 10,000 files of 4 KiB", "s"),
+    **_trips(),
+}
+
+
+class Bound(NamedTuple):
+    """`figure` / `yardstick`, which shall be at most (or at least) `bound`; None: is told."""
+
+    figure: str
+    yardstick: str
+    bound: float | None
+    at_most: bool
+
+
+def _trip(who: str, nbytes: int) -> str:
+    return f"trip_{who}_{nbytes}_p50_us"
+
+
+BOUNDS = [
+    Bound("request_us", "bare_echo_us", 1.10, True),
+    Bound("request_us", "tcp_spin_us", 0.45, True),
+    Bound("request_p99_us", "bare_echo_p99_us", 1.2, True),
+    Bound(_trip("careful", 1024), _trip("tcp_spin", 1024), 0.50, True),
+    Bound(_trip("careful", 3072), _trip("tcp_spin", 3072), 0.55, True),
+    Bound(_trip("careful", 8192), _trip("bare", 8192), 1.10, True),
+    Bound(_trip("careful", 8192), _trip("tcp_spin", 8192), 0.9, True),
+    Bound(_trip("careful", 65536), _trip("tcp_spin", 65536), None, True),
+    Bound(_trip("careful", 64), _trip("ucx", 64), None, True),
+    Bound(_trip("careful", 64), _trip("libfabric", 64), None, True),
+    Bound("fetch_us", "nbd_us", 0.10, True),
+    Bound("fetch_us", "fio_us", None, True),
+    Bound("fetch_us", _trip("tcp_spin", 8192), 1.0, True),
+    Bound("small_mps", "bare_small_mps", 0.95, False),
+    Bound("stream_gbit", "bare_stream_gbit", 0.95, False),
+    Bound("stream_gbit", "iperf_gbit", 2.0, False),
+    Bound("stream_gbit", "iperf_gso_gbit", None, False),
+    Bound("stream_gbit", "ucx_gbit", None, False),
+    Bound("get_gbit", "bare_stream_gbit", 0.75, False),
+    Bound("own_get_gbit", "bare_stream_gbit", None, False),
+    Bound("get_gbit", "nbdcopy_gbit", 1.5, False),
+    Bound("get_gbit", "rsync_gbit", 3.0, False),
+    Bound("get_gbit", "scp_gbit", 3.0, False),
+    Bound("tree_careful_s", "tree_rsync_s", 0.5, True),
+    Bound("tree_careful_s", "tree_scp_s", 1 / 15, True),
+]

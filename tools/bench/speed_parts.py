@@ -1,0 +1,297 @@
+"""The parts of tools/bench/run: each a method of Bench, which returns the figures of one round."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yardsticks
+from bench_lab import BUILD, LAB, ROOT, BenchError
+from speed_figures import REQUEST_MOST, SIZES
+from speed_lab import (
+    CAREFULCTL,
+    CLIENT,
+    SERVER,
+    SERVER_IP,
+    beside,
+    busy_s,
+    daemon,
+    on,
+    run,
+)
+
+#: A fragment of the default plan with its headers, and what of it is payload, bytes.
+FRAME_BYTES, FRAME_PAYLOAD = 3784, 3640
+#: careful_am, bytes.
+HEADERS = 48
+#: A message of 64 bytes as a frame: Ethernet, IP and UDP, careful_hdr, careful_am, payload.
+SMALL_FRAME_BYTES = 14 + 28 + 48 + HEADERS + 64
+#: Round trips of a size.
+COUNT = 20_000
+#: Options of sockperf.
+SOCKETS = {
+    "tcp_spin": ("--tcp", "--nonblocked"),
+    "tcp_block": ("--tcp",),
+    "udp_spin": ("--nonblocked",),
+}
+
+
+class Bench:
+    """One method for each of PARTS, which returns the figures of one round."""
+
+    def __init__(self, work: Path, nbytes: int, xdp: str) -> None:
+        self.work, self.nbytes, self.xdp = work, nbytes, xdp
+        self.env = {"CAREFUL_XDP": xdp}
+        self.memory: dict[str, float] = {}
+        self.missing: list[str] = []
+
+    def best(self, what: str, once: Callable[[Path], float]) -> dict[str, float]:
+        """The fastest of three copies in a row, each to a new file, and what all cost the cores.
+
+        A virtual machine gives free pages back to its host within seconds, and the
+        first touch of such a page costs several times the copy into it. In a row, a
+        copy finds the pages that the one before has just freed. All are treated alike.
+        """
+        found = []
+        before = busy_s()
+        for k in range(3):
+            target = self.work / "out" / str(k)
+            found.append(once(target))
+            target.unlink()
+        copied = len(found) * self.nbytes / (1 << 30)
+        cost = {host: (busy - before[host]) / copied for host, busy in busy_s().items()}
+        return {
+            f"{what}_gbit": max(found),
+            f"cpu_{what}_client_s": cost[CLIENT],
+            f"cpu_{what}_server_s": cost[SERVER],
+        }
+
+    def _bare(self, *options: str | int) -> dict[str, float]:
+        argv = ["--xdp", self.xdp, "--mtu", "3826", "--ms", "800", *map(str, options)]
+        found: dict[str, float] = json.loads(run(BUILD / "bare", *argv))
+        if found["stream_lost_frames"]:
+            raise BenchError(f"bare: {found['stream_lost_frames']} frames lost")
+        if not found["echo_count"]:
+            raise BenchError("bare: no echo in time")
+        return found
+
+    def bare(self) -> dict[str, float]:
+        """The device layer alone, on a pair of its own."""
+        found = self._bare("--echo-bytes", 64 + HEADERS, "--frame-bytes", FRAME_BYTES)
+        return {
+            "bare_echo_us": found["echo_p50_us"],
+            "bare_echo_p99_us": found["echo_p99_us"],
+            "bare_stream_gbit": found["stream_Gbit_per_s"],
+        }
+
+    @contextlib.contextmanager
+    def _serving(self, program: str, **more: str) -> Iterator[dict[str, str]]:
+        """One of our programs at the server; the environment of both ends."""
+        env = {**self.env, **more}
+        with beside(SERVER, BUILD / program, "serve", "eth1", ready="ready", env=env):
+            yield env
+
+    def request(self) -> dict[str, float]:
+        """Two programs with libcareful."""
+        with self._serving("rtt") as env:
+            ask: list[str | Path] = [BUILD / "rtt", "ask", "eth1", SERVER_IP, "64", "50000"]
+            found = json.loads(run(*on(CLIENT, *ask), env=env))
+        return {"request_us": found["p50_us"], "request_p99_us": found["p99_us"]}
+
+    def tcp(self) -> dict[str, float]:
+        """Kernel TCP, both ways of waiting."""
+        return {
+            "tcp_spin_us": yardsticks.sockperf(64, "--tcp", "--nonblocked")["p50"],
+            "tcp_block_us": yardsticks.sockperf(64, "--tcp")["p50"],
+        }
+
+    def trips(self) -> dict[str, float]:
+        """Round trips of all sizes, by whom they are made."""
+        found: dict[str, float] = {}
+
+        def note(who: str, nbytes: int, quantiles: dict[str, float]) -> None:
+            for key, value in quantiles.items():
+                found[f"trip_{who}_{nbytes}_{key}_us"] = value
+
+        def noted(who: str, nbytes: int, trip: Callable[..., dict[str, float]], *how: str) -> None:
+            self._with(lambda: note(who, nbytes, trip(nbytes, *how)))
+
+        for protocol in ("careful", "traditional"):
+            self._own_trips(protocol, note)
+        for nbytes in SIZES:
+            noted("bare", nbytes, self._bare_trip)
+            noted("ucx", nbytes, yardsticks.ucx_trip)
+            noted("libfabric", nbytes, yardsticks.libfabric_trip)
+            for who, options in SOCKETS.items():
+                if who != "udp_spin" or nbytes <= REQUEST_MOST:
+                    noted(who, nbytes, yardsticks.sockperf, *options)
+        return found
+
+    def _own_trips(self, protocol: str, note: Callable[[str, int, dict[str, float]], None]) -> None:
+        """Requests where they fit one frame, else stores there and back."""
+        quantiles = ("p50", "p99", "p999", "max")
+
+        def ask(env: dict[str, str], *words: str | Path) -> dict[str, float]:
+            got = json.loads(run(*on(CLIENT, *words), env=env))
+            return {key: got[f"{key}_us"] for key in quantiles}
+
+        count = str(COUNT)
+        with self._serving("rtt", CAREFUL_PROTOCOL=protocol) as env:
+            for nbytes in (n for n in SIZES if n <= REQUEST_MOST):
+                words = ("ask", "eth1", SERVER_IP, str(nbytes), count)
+                note(protocol, nbytes, ask(env, BUILD / "rtt", *words))
+            if protocol == "careful":
+                python = ROOT / ".venv" / "bin" / "python"
+                program = ROOT / "tools" / "bench" / "trips.py"
+                note("python", 64, ask(env, python, program, SERVER_IP, "64", count))
+        with self._serving("passes", CAREFUL_PROTOCOL=protocol) as env:
+            for nbytes in (n for n in SIZES if n > REQUEST_MOST):
+                words = ("trips", "eth1", SERVER_IP, str(nbytes), count)
+                note(protocol, nbytes, ask(env, BUILD / "passes", *words))
+
+    def _bare_trip(self, nbytes: int) -> dict[str, float]:
+        """As many frames as careful needs, each sent back as it comes."""
+        frames = -(-nbytes // FRAME_PAYLOAD)
+        each = -(-nbytes // frames) + HEADERS
+        got = self._bare("--echo-bytes", each, "--echo-frames", frames, "--frame-bytes", 1024)
+        return {key: got[f"echo_{key}_us"] for key in ("p50", "p99", "p999", "max")}
+
+    def _with(self, yardstick: Callable[[], None]) -> None:
+        """What is not installed, or fails, is named, once, and left out."""
+        try:
+            yardstick()
+        except (BenchError, subprocess.TimeoutExpired) as error:
+            if str(error) not in self.missing:
+                self.missing.append(str(error))
+                print(f"run: {error}", file=sys.stderr)
+
+    def streams(self) -> dict[str, float]:
+        """One way, as fast as it goes."""
+        found: dict[str, float] = {}
+        with self._serving("passes") as env:
+
+            def one_way(*words: str) -> dict[str, float]:
+                argv: list[str | Path] = [BUILD / "passes", words[0], "eth1", SERVER_IP, *words[1:]]
+                got: dict[str, float] = json.loads(run(*on(CLIENT, *argv), env=env))
+                return got
+
+            found["stream_gbit"] = one_way("stream", str(1 << 20), "600")["stream_Gbit_per_s"]
+            found["small_mps"] = one_way("small", "64", "600")["messages_per_s"]
+        small = self._bare("--echo-bytes", 64 + HEADERS, "--frame-bytes", SMALL_FRAME_BYTES)
+        found["bare_small_mps"] = small["stream_frames_per_s"]
+        self._with(lambda: found.update(yardsticks.iperf()))
+        self._with(lambda: found.update(ucx_gbit=yardsticks.ucx_gbit()))
+        return found
+
+    def fio(self) -> dict[str, float]:
+        """Blocks over NBD, as fio reads them."""
+        found: dict[str, float] = {}
+        self._with(lambda: found.update(yardsticks.fio()))
+        return found
+
+    def copies(self) -> dict[str, float]:
+        """The file by rsync and scp."""
+        found: dict[str, float] = {}
+        for what, server in (("rsync", yardsticks.rsync_daemon), ("scp", yardsticks.sftp_server)):
+
+            def copy(what: str = what, server: Any = server) -> None:
+                with server(self.work) as command:
+
+                    def once(target: Path) -> float:
+                        start = time.monotonic()
+                        run(*on(CLIENT, *command, target))
+                        return self.nbytes * 8 / (time.monotonic() - start) / 1e9
+
+                    found.update(self.best(what, once))
+
+            self._with(copy)
+        return found
+
+    def trees(self) -> dict[str, float]:
+        """Many small files (tools/bench/trees), one round."""
+        found: dict[str, float] = {}
+
+        def one() -> None:
+            for program in ("rsync", "scp", "socat"):
+                yardsticks.need(program)
+            text = run(ROOT / "tools" / "bench" / "trees", "--rounds", "1", "--json")
+            of = json.loads(text)["seconds"]
+            for who in ("careful", "rsync", "scp"):
+                found[f"tree_{who}_s"] = of[f"{who} get"][0]
+
+        self._with(one)
+        return found
+
+    def fetch(self) -> dict[str, float]:
+        """A program that owns its queue against carefuld, file in the page cache."""
+        fetches: list[float] = []
+
+        def once(target: Path) -> float:
+            argv: list[str | Path] = [BUILD / "fetch", "eth1", SERVER_IP, "big", target, "10000"]
+            found = json.loads(run(*on(CLIENT, *argv), env=self.env))
+            fetches.append(found["fetch_8KiB_p50_us"])
+            return float(found["file_Gbit_per_s"])
+
+        with daemon(SERVER, self.xdp, "--wait", "spin", "--export", str(self.work / "in")):
+            copied = self.best("own_get", once)
+        return {"fetch_us": statistics.median(fetches), **copied}
+
+    def get(self) -> dict[str, float]:
+        """Both ends a carefuld: what a user sees; the bare device before and after."""
+        lab = [str(ROOT / "tools" / "lab"), "exec", "--name", LAB]
+
+        def once(target: Path) -> float:
+            text = run(*lab, CLIENT, "--", CAREFULCTL, "get", "--json", "h2:big", target)
+            return float(json.loads(text)["rate_gbit_per_s"])
+
+        before = self.bare()
+        export = ["--export", str(self.work / "in")]
+        with daemon(SERVER, self.xdp, *export), daemon(CLIENT, self.xdp):
+            copied = self.best("get", once)
+            self.look(lab)
+        after = self.bare()
+        found = {name: (value + after[name]) / 2 for name, value in before.items()}
+        return {**copied, **found}
+
+    def look(self, lab: list[str]) -> None:
+        """What the daemons hold after a large transfer."""
+        for host in (CLIENT, SERVER):
+            status = json.loads(run(*lab, host, "--", CAREFULCTL, "status", "--json", "eth1"))
+            one = status["instances"][0]
+            pid = one["pid"]
+            text = Path(f"/proc/{pid}/status").read_text()
+            for key in ("VmHWM", "RssAnon", "HugetlbPages"):
+                match = re.search(rf"{key}:\s+(\d+) kB", text)
+                name = f"{host}_{key}_KiB"
+                self.memory[name] = max(self.memory.get(name, 0), float(match[1] if match else 0))
+            for counter in ("lost_frames", "tx_buffers_held"):
+                name = f"{host}_{counter}"
+                value = float(one["counters"][counter])
+                self.memory[name] = max(self.memory.get(name, 0), value)
+
+    def nbd(self) -> dict[str, float]:
+        """nbdkit: reads from memory, then a copy of the same file."""
+        big = self.work / "in" / "big"
+        uri = f"nbd://{SERVER_IP}"
+        memory = ["nbdkit", "-f", "--ipaddr", SERVER_IP, "memory", "64M"]
+        with beside(SERVER, *memory):
+            first = self.work / "first"
+            run(*on(CLIENT, "nbdcopy", first, uri))
+            found = json.loads(run(*on(CLIENT, BUILD / "nbd", uri, "10000")))
+
+        def once(target: Path) -> float:
+            start = time.monotonic()
+            run(*on(CLIENT, "nbdcopy", uri, target))
+            return self.nbytes * 8 / (time.monotonic() - start) / 1e9
+
+        with beside(SERVER, "nbdkit", "-f", "-r", "--ipaddr", SERVER_IP, "file", str(big)):
+            copied = self.best("nbdcopy", once)
+        return {"nbd_us": found["p50_us"], **copied}
