@@ -112,7 +112,7 @@ static int ask(struct careful *c, uint32_t peer, uint32_t bytes, uint32_t count)
 	return rc;
 }
 
-static int open_one(char *where, struct careful **c, struct careful_error *error)
+static int open_one(const char *where, struct careful **c, struct careful_error *error)
 {
 	const char *wait = getenv("RTT_WAIT");
 	struct careful_options options = {
