@@ -6,6 +6,8 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,8 +34,19 @@ def as_nobody(host: Host, group: str, *argv: str | Path) -> tuple[int, str, str]
     return done.returncode, done.stdout, done.stderr
 
 
-def test_group__uses_careful_without_root(pair: tuple[Host, Host], tmp_path: Path) -> None:
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody may enter: pytest's are root's."""
+    with tempfile.TemporaryDirectory(prefix="careful-group-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_group__uses_careful_without_root(pair: tuple[Host, Host], open_folder: Path) -> None:
     here, there = pair
+    mine, roots = open_folder / "nobody", open_folder / "roots"
+    mine.mkdir()
+    os.chown(mine, NOBODY, -1)
     if as_nobody(here, "games", "test", "-x", sys.executable)[0]:
         pytest.skip(f"nobody may not run {sys.executable}")
     (there.export / "file").write_bytes(b"hello")
@@ -44,12 +57,6 @@ def test_group__uses_careful_without_root(pair: tuple[Host, Host], tmp_path: Pat
     here.up("--group", "games")
     sock = (RUN / here.lab.instance("h1") / "sock").stat()
     assert (stat.S_IMODE(sock.st_mode), sock.st_uid) == (0o660, 0)
-    mine = tmp_path / "nobody"
-    mine.mkdir()
-    os.chown(mine, NOBODY, -1)
-    for parent in mine.parents:
-        if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o001:
-            parent.chmod(0o711)
     code, _, said = as_nobody(here, "games", "carefulctl", "get", "h2:file", mine)
     assert (code, said) == (0, "")
     assert (mine / "file").read_bytes() == b"hello"
@@ -59,10 +66,10 @@ def test_group__uses_careful_without_root(pair: tuple[Host, Host], tmp_path: Pat
     assert "window W" in out
     assert as_nobody(here, "games", sys.executable, "-c", PROGRAM)[:2] == (0, "up\n")
     # A file that the caller may not write stays as it is.
-    (tmp_path / "roots").write_bytes(b"root's")
-    code, _, said = as_nobody(here, "games", "carefulctl", "get", "h2:file", tmp_path / "roots")
+    roots.write_bytes(b"root's")
+    code, _, said = as_nobody(here, "games", "carefulctl", "get", "h2:file", roots)
     assert code
-    assert (tmp_path / "roots").read_bytes() == b"root's"
+    assert roots.read_bytes() == b"root's"
     code, _, said = as_nobody(here, "games", "carefulctl", "down", "eth1")
     assert code
     assert "must be run as root" in said
