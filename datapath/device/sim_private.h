@@ -8,7 +8,8 @@
 #include "device/sim.h"
 
 enum {
-	SIM_SLOTS = 4096, /* frames and control messages under way */
+	/* Frames and control messages under way: trains that two nodes ask for, and the rest. */
+	SIM_SLOTS = 12288,
 	SIM_EVENTS = 2 * SIM_SLOTS,
 	SIM_CTRL_QUEUE = 64, /* control messages that the kernel's socket holds */
 	SIM_CTRL_BYTES = 256, /* of each, at most */
