@@ -105,7 +105,7 @@ def test_bench__quick_gives_every_cell(bench: Bench, tmp_path: Path) -> None:
             assert len(values) == one["nodes"] or result["late"]
             assert all(value > 0 for value in values)
         assert not one["careful"]["late"]
-        assert one["frames"] >= 1
+        assert one["frames"] >= 1 or one["nodes"] == 1
     for table in TABLES.values():
         assert table.title in out
     assert plot.stat().st_size > 10000
