@@ -3,7 +3,10 @@
 Speaks the protocol from a plain UDP socket: a session as anybody may open one without keys, frames
 under the right cookie, and in them what no honest peer says. Each misdeed has sessions of its own,
 and is repeated for SECONDS, once at least. Prints how much it did, as JSON. It runs in a host's
-network namespace; what becomes of others meanwhile is for who started it.
+network namespace; what becomes of others meanwhile is for who started it. Misdeeds for which a
+peer needs no wire of its own are C tests of the block service: repeated batches, listings on disk,
+SEED of any size, owners and attributes, preallocation (test_block_wait, _quota, _long, _squash,
+_hangs).
 """
 
 from __future__ import annotations
