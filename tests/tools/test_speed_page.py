@@ -42,9 +42,9 @@ def test_page__tables(tool: ModuleType) -> None:
     for line in (
         "| careful | 4.0 | - | - | - |",
         "| careful, 64 B messages in a stream | 2.00 million/s | 1.00 | 3.00 |",
-        "| carefulctl get, file to tmpfs | 1.50 | 0.50 |",
+        "| carefulctl get | 1.50 | 0.50 |",
     ):
         assert line in text.splitlines()
-    assert "| 1.20 | 1.10 | 1.30 | at most 1.10: not met |" in text
+    assert "| request, 64 B | AF_XDP | 1.20 | 1.10 to 1.30 | no: at most 1.10 |" in text
     assert "At commit c0ffee, kernel 6.18" in text
     assert tool.page(whole | {"ratios": [ratio]}, text) == text

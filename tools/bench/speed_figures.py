@@ -68,10 +68,10 @@ FIGURES = {
     "fio_us": ("NBD read, 8 KiB (nbdkit memory, fio)", "us"),
     "fio_p99_us": ("NBD read, 8 KiB (nbdkit memory, fio), P99", "us"),
     "bare_stream_gbit": ("AF_XDP stream without a protocol", "Gbit/s"),
-    "stream_gbit": ("careful, stream of 1 MiB stores from memory to memory", "Gbit/s"),
+    "stream_gbit": ("careful, 1 MiB stores, memory to memory", "Gbit/s"),
     "iperf_gso_gbit": ("TCP stream (iperf3)", "Gbit/s"),
     "iperf_gbit": ("TCP stream without GSO and GRO (iperf3)", "Gbit/s"),
-    "ucx_gbit": ("UCX over TCP, stream of 1 MiB (ucx_perftest)", "Gbit/s"),
+    "ucx_gbit": ("UCX over TCP, 1 MiB (ucx_perftest)", "Gbit/s"),
     "small_mps": ("careful, 64 B messages in a stream", "1/s"),
     "bare_small_mps": ("AF_XDP stream of as large frames", "1/s"),
     **{f"{key}_gbit": (text, "Gbit/s") for key, text in COPIES.items()},
@@ -80,6 +80,39 @@ FIGURES = {
     "tree_rsync_s": ("rsync from its daemon, 10,000 files of 4 KiB", "s"),
     "tree_scp_s": ("scp -r without encryption, 10,000 files of 4 KiB", "s"),
     **_trips(),
+}
+
+
+#: Of what is compared: a few words, for a narrow table.
+SHORT = {
+    "request_us": "request, 64 B",
+    "request_p99_us": "the same, P99",
+    "bare_echo_us": "AF_XDP",
+    "bare_echo_p99_us": "AF_XDP, P99",
+    "tcp_spin_us": "TCP",
+    "fetch_us": "block, 8 KiB",
+    "nbd_us": "NBD",
+    "fio_us": "NBD (fio)",
+    "small_mps": "64 B messages",
+    "bare_small_mps": "AF_XDP",
+    "stream_gbit": "stream",
+    "bare_stream_gbit": "AF_XDP",
+    "iperf_gbit": "TCP, no GSO",
+    "iperf_gso_gbit": "TCP",
+    "ucx_gbit": "UCX",
+    "get_gbit": "get, 1 GiB",
+    "own_get_gbit": "get, own queue",
+    "nbdcopy_gbit": "nbdcopy",
+    "rsync_gbit": "rsync",
+    "scp_gbit": "scp",
+    "tree_careful_s": "get -r, 10,000",
+    "tree_rsync_s": "rsync",
+    "tree_scp_s": "scp",
+    **{f"trip_careful_{size}_p50_us": f"{size_text(size)} and back" for size in SIZES},
+    **{f"trip_bare_{size}_p50_us": "AF_XDP" for size in SIZES},
+    **{f"trip_tcp_spin_{size}_p50_us": "TCP" for size in SIZES},
+    **{f"trip_ucx_{size}_p50_us": "UCX" for size in SIZES},
+    **{f"trip_libfabric_{size}_p50_us": "libfabric" for size in SIZES},
 }
 
 
