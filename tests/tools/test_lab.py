@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -350,6 +351,28 @@ def test_sweep__takes_down_what_dead_owners_left(name: str) -> None:
     owner.wait()
     assert name in tool("sweep").stdout
     assert traces(name) == []
+
+
+def test_lock__its_directory_goes_before_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another `down` that ends just then removes it.
+    monkeypatch.syspath_prepend(str(TOOL.parent))
+    state = importlib.import_module("laboratory.state")
+    directory, open_it, gone = tmp_path / "careful-lab", os.open, []
+
+    def open_late(path: Path, flags: int) -> int:
+        if not gone:
+            gone.append(path)
+            path.rmdir()
+        return open_it(path, flags)
+
+    monkeypatch.setattr(state, "STATE", directory)
+    monkeypatch.setattr(state.os, "open", open_late)
+    with state.locked():
+        assert directory.is_dir()
+    assert gone == [directory]
+    assert not directory.exists()
 
 
 def test_sweep__leaves_labs_without_owner(name: str) -> None:

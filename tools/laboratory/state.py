@@ -110,7 +110,10 @@ def locked() -> Iterator[None]:
     """
     while True:
         STATE.mkdir(mode=0o755, exist_ok=True)
-        descriptor = os.open(STATE, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            descriptor = os.open(STATE, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue  # removed between the two calls by one that has just ended
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), STATE.stat()):
