@@ -71,6 +71,7 @@ struct link_question {
  * Our SYNC, and what its answers said.
  *
  * @nonce:          of the one without an answer; 0: none
+ * @awaited:        something was, at the last tick: silence counts
  * @wait_ms:        silence before one: at most link->sync_ms, less after a loss
  * @disagreed:      answers in a row that disagree with the same counts,
  * @disagreed_ns:   when the last of them came that counts,
@@ -82,6 +83,7 @@ struct link_question {
  */
 struct link_sync {
 	uint64_t nonce;
+	bool awaited;
 	uint32_t wait_ms;
 	uint32_t disagreed;
 	uint64_t disagreed_ns;

@@ -262,13 +262,18 @@ static void sync_tick(struct link_peer *peer)
 	struct session *session = peer->session;
 	struct link *link = peer->link;
 	uint64_t wait_ms = session->sync.disagreed ? DISAGREE_RETRY_MS : session->sync.wait_ms;
-	uint64_t silent_ms = (link->now_ns - session->heard_ns) / 1000000;
+	bool awaited = session->sync.awaited;
+	uint64_t silent_ms;
 
-	if (!link_awaits(peer)) {
-		session->heard_ns = link->now_ns;
+	session->sync.awaited = link_awaits(peer);
+	if (!session->sync.awaited)
 		session->sync.nonce = 0;
+	/* Nobody looks at the clock while nothing is awaited: that was no silence. */
+	if (!session->sync.awaited || !awaited) {
+		session->heard_ns = link->now_ns;
 		return;
 	}
+	silent_ms = (link->now_ns - session->heard_ns) / 1000000;
 	if (silent_ms >= link->stall_ms && session->sync.nonce) {
 		link_close(peer, ETIMEDOUT);
 		return;

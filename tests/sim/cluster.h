@@ -25,6 +25,7 @@ enum {
 	GUARD_BYTES = 64, /* of it, behind each target */
 	STALL_MS = 2000, /* silence before a peer counts as gone */
 	SYNC_MS = 200,
+	TWICE_MS = 20, /* between two of its answers that count (sync.c) */
 };
 
 /* Faults that are the node's, not the network's: of node `to`. */

@@ -359,8 +359,9 @@ static void judge(struct scenario *s)
 		if (fault->until_ns > s->healed_ns)
 			s->healed_ns = fault->until_ns;
 	}
-	/* Frames that come later than a sync's answers twice say count as lost. */
-	s->excused |= held_ns >= SYNC_MS / 2 * (uint64_t)MS || (held_ns && clock);
+	/* Frames that come later than a sync's answers twice say count as lost, and a credit that is
+	 * owed may have had it asked just then. */
+	s->excused |= held_ns >= TWICE_MS * (uint64_t)MS || (held_ns && clock);
 	s->excused |= lost_ns >= STALL_MS / 2 * (uint64_t)MS || (lost_ns && clock);
 	/* While a process stands, forged frames take all room there is (seal.h). */
 	s->excused |= forges && stopped;

@@ -206,6 +206,20 @@ static void test_sync__frames_that_came_before_the_question_count(void)
 	}
 }
 
+/* A process that did not look for longer than a silence may last, as a program does that counts,
+ * asks for something: nothing was awaited meanwhile, and the answer may take its time. */
+static void test_sync__no_silence_where_nothing_was_awaited(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		sim_op(OP_REQUEST, 0, 100, 0);
+		/* By then the credits have come home, with a SYNC's answer. */
+		sim_op(OP_REQUEST, 0, 100, 510)->reply_ns = 50 * SIM_MS;
+		sim_fault(FAULT_STALL, 0, 0, 500, 520 + STALL_MS);
+		EXPECT_WELL(sim_play_strictly());
+	}
+}
+
 /* The one place is still being emptied when the same host is back. */
 static void test_close__who_comes_back_finds_the_place_that_was_left(void)
 {
@@ -395,6 +409,7 @@ int main(void)
 	RUN(test_sync__a_tx_ring_that_stays_full_ends_the_session);
 	RUN(test_sync__an_answer_older_than_the_frames_is_no_loss);
 	RUN(test_sync__frames_that_came_before_the_question_count);
+	RUN(test_sync__no_silence_where_nothing_was_awaited);
 	RUN(test_close__who_comes_back_finds_the_place_that_was_left);
 	RUN(test_refuse__a_store_that_waits_is_told_why);
 	RUN(test_yield__an_idle_session_loses_no_frame);
