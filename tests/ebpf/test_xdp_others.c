@@ -3,7 +3,6 @@
  * What the XDP program leaves alone although it names our port: what a router passes on to
  * other hosts, and answers of other services to a port that was chosen by chance.
  */
-#include <sched.h>
 #include <stdlib.h>
 
 #include "xdp.h"
@@ -11,7 +10,7 @@
 static const uint8_t here[] = { 10, 77, 0, 1 }, there[] = { 10, 99, 0, 5 };
 static const uint8_t here6[16] = { 0xfd, 0x77, [15] = 1 }, there6[16] = { 0xfd, 0x99, [15] = 5 };
 
-/* Test frames come in on lo, of a network namespace of this process alone. */
+/* Test frames come in on lo of own_network(). */
 static void be_router(bool router)
 {
 	char command[256];
@@ -88,8 +87,7 @@ static void run_all(const char *name)
 
 int main(void)
 {
-	if (unshare(CLONE_NEWNET))
-		skip(errno == EPERM ? "needs root" : "no network namespaces");
+	own_network();
 	// NOLINTNEXTLINE: a test's own words
 	CHECK(!system("ip link set lo up && ip addr add 10.77.0.1/24 dev lo &&"
 		      "ip route add 10.99.0.0/16 dev lo && ip addr add fd77::1/64 dev lo nodad &&"
