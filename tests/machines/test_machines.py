@@ -2,69 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
+from guests import MARKS, Machines
 
-MACHINES = Path(__file__).parents[2] / "tools/machines"
-#: An emulated CPU takes its time, and more so beside others.
-LIMIT_S = 600
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(3 * LIMIT_S),
-    pytest.mark.skipif(
-        "CAREFUL_MACHINES" not in os.environ, reason="it takes minutes: tools/test machines"
-    ),
-]
-
-
-class Machines:
-    """Two that run."""
-
-    def __init__(self, name: str, kernel: str, nic: str) -> None:
-        self._name = name
-        done = self._tool("up", "--kernel", kernel, "--nic", nic)
-        if "has no" in done.stderr or "apt-get" in done.stderr:
-            pytest.skip(done.stderr.strip())
-        assert done.returncode == 0, done.stderr
-
-    def _tool(self, word: str, *argv: str) -> subprocess.CompletedProcess[str]:
-        argv = (str(MACHINES), word, "--name", self._name, *argv)
-        return subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S)
-
-    def run(self, host: str, *argv: str) -> str:
-        done = self._tool("exec", host, "--", *argv)
-        assert done.returncode == 0, (argv, done.stdout, done.stderr)
-        return done.stdout
-
-    def up(self, host: str, *options: str) -> dict[str, Any]:
-        """Careful on eth1, as long as it takes; its settings."""
-        until = time.monotonic() + LIMIT_S
-        argv = ("carefulctl", "up", "eth1", "--export", "/tmp:rw", "--insecure", *options)
-        while (done := self._tool("exec", host, "--", *argv)).returncode:
-            assert "was not ready" in done.stderr, done.stderr
-            assert time.monotonic() < until, done.stderr
-        return self.status(host)
-
-    def status(self, host: str) -> dict[str, Any]:
-        found = json.loads(self.run(host, "carefulctl", "status", "eth1", "--json"))
-        (one,) = found["instances"]
-        return dict(one)
-
-    def down(self) -> None:
-        self._tool("down")
+pytestmark = MARKS
 
 
 @pytest.fixture
 def machines(request: pytest.FixtureRequest) -> Iterator[Machines]:
-    one = Machines(f"test{os.getpid()}", *request.param)
+    kernel, nic = request.param
+    one = Machines(f"test{os.getpid()}", "--kernel", kernel, "--nic", nic)
     yield one
     one.down()
 

@@ -1,0 +1,41 @@
+"""The oldest kernel that is promised takes the XDP program: one emulated machine, in CI too.
+
+A kernel of today takes programs that the verifier of Linux 6.1 refuses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from guests import MARKS, Machines
+
+pytestmark = MARKS
+
+ROOT = Path(__file__).parents[2]
+BUILT = [ROOT / "build/gcc" / one.stem for one in sorted(ROOT.glob("tests/ebpf/test_xdp*.c"))]
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Machines]:
+    one = Machines(f"load{os.getpid()}", "--kernel", "6.1", "--hosts", "1")
+    yield one
+    one.down()
+
+
+def test_load__linux_6_1(machines: Machines) -> None:
+    assert machines.run("h1", "uname", "-r").startswith("6.1.")
+    found = machines.up("h1")
+    assert (found["xdp_mode"], found["zerocopy"]) == ("native", False)
+    assert " name careful_" in machines.run("h1", "ip", "link", "show", "eth1")
+    machines.run("h1", "carefulctl", "down", "eth1")
+
+
+def test_frames__linux_6_1(machines: Machines) -> None:
+    """What the program does with frames of every kind there: the tests of tests/ebpf."""
+    if missing := [one.name for one in BUILT if not one.exists()]:
+        pytest.skip(f"not built: {', '.join(missing)}: tools/test c")
+    for one in BUILT:
+        machines.run("h1", str(one))

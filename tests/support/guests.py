@@ -1,0 +1,63 @@
+"""Emulated machines for tests (tools/machines), and why there are none where there are none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MACHINES = Path(__file__).parents[2] / "tools/machines"
+#: An emulated CPU takes its time, and more so beside others.
+LIMIT_S = 600
+#: What `tools/machines up` says where packages cannot be had.
+WITHOUT = ("has no", "apt-get", "run tools/setup machines")
+
+MARKS = [
+    pytest.mark.slow,
+    pytest.mark.timeout(3 * LIMIT_S),
+    pytest.mark.skipif(
+        "CAREFUL_MACHINES" not in os.environ, reason="a step of its own: tools/test machines"
+    ),
+]
+
+
+class Machines:
+    """A group that runs; `up_with` are its options."""
+
+    def __init__(self, name: str, *up_with: str) -> None:
+        self._name = name
+        done = self._tool("up", *up_with)
+        if any(text in done.stderr for text in WITHOUT):
+            pytest.skip(done.stderr.strip())
+        assert done.returncode == 0, done.stderr
+
+    def _tool(self, word: str, *argv: str) -> subprocess.CompletedProcess[str]:
+        argv = (str(MACHINES), word, "--name", self._name, *argv)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S)
+
+    def run(self, host: str, *argv: str) -> str:
+        done = self._tool("exec", host, "--", *argv)
+        assert done.returncode == 0, (argv, done.stdout, done.stderr)
+        return done.stdout
+
+    def up(self, host: str, *options: str) -> dict[str, Any]:
+        """Careful on eth1, as long as it takes; its settings."""
+        until = time.monotonic() + LIMIT_S
+        argv = ("carefulctl", "up", "eth1", "--export", "/tmp:rw", "--insecure", *options)
+        while (done := self._tool("exec", host, "--", *argv)).returncode:
+            assert "was not ready" in done.stderr, done.stderr
+            assert time.monotonic() < until, done.stderr
+        return self.status(host)
+
+    def status(self, host: str) -> dict[str, Any]:
+        found = json.loads(self.run(host, "carefulctl", "status", "eth1", "--json"))
+        (one,) = found["instances"]
+        return dict(one)
+
+    def down(self) -> None:
+        self._tool("down")
