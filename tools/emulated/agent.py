@@ -1,8 +1,9 @@
 """The first process of an emulated machine: configures its network, then runs what it is told.
 
-A request is a line of JSON on a virtio port. Answers are what the command prints, in pieces: a
-byte (1: standard output, 2: standard error, 0: the end), the length, the bytes; the end's are its
-status. Who asks and goes has his command ended. Needs the standard library alone.
+A request is a line of JSON on a virtio port. The answer begins with the request's token, for what
+was asked by somebody who is gone may be answered late; then comes what the command prints, in
+pieces: a byte (1: standard output, 2: standard error, 0: the end), the length, the bytes; the end's
+are its status. Who asks and goes has his command ended. Needs the standard library alone.
 
 Usage: agent.py HOST MTU, in the machine.
 """
@@ -26,6 +27,8 @@ PIECE = struct.Struct("!BI")
 PORTS = Path("/sys/class/virtio-ports")
 #: So long a command's children may hold its output open after its end, seconds.
 LINGER_S = 1.0
+#: So long it may take until this side knows that whoever asked is there, seconds.
+KNOWN_S = 10.0
 
 
 def configure(host: int, mtu: int) -> None:
@@ -48,6 +51,7 @@ class Port:
     def __init__(self, device: Path) -> None:
         self._file = os.open(device, os.O_RDWR)
         self._lock = threading.Lock()
+        self._job: subprocess.Popen[bytes] | None = None
 
     def serve(self) -> None:
         """Run what is asked for, for ever."""
@@ -58,14 +62,19 @@ class Port:
                 asked = b""
                 time.sleep(0.02)
                 continue
-            asked += got
-            if asked.endswith(b"\n"):
-                self._run(json.loads(asked))
-                asked = b""
+            *whole, asked = (asked + got).split(b"\n")
+            if whole:  # who asked before the last is gone
+                self._run(json.loads(whole[-1]))
 
     def _run(self, request: dict[str, Any]) -> None:
+        until = time.monotonic() + KNOWN_S
+        while self._is_left() and time.monotonic() < until:
+            time.sleep(0.01)
+        with self._lock:
+            self._job = None
+            self._write(request["token"].encode())
         try:
-            job = subprocess.Popen(
+            self._job = job = subprocess.Popen(
                 request["argv"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -79,7 +88,7 @@ class Port:
             self._say(0, b"127")
             return
         streams = [
-            threading.Thread(target=self._pass_on, args=(kind, stream), daemon=True)
+            threading.Thread(target=self._pass_on, args=(job, kind, stream), daemon=True)
             for kind, stream in ((1, job.stdout), (2, job.stderr))
         ]
         for one in streams:
@@ -99,15 +108,19 @@ class Port:
         poll.register(self._file, 0)
         return any(event & select.POLLHUP for _, event in poll.poll(0))
 
-    def _pass_on(self, kind: int, stream: IO[bytes]) -> None:
+    def _pass_on(self, job: subprocess.Popen[bytes], kind: int, stream: IO[bytes]) -> None:
         while data := stream.read1(65536):  # type: ignore[attr-defined]
-            self._say(kind, data)
+            with self._lock:
+                if self._job is job:  # else the answer is another's by now
+                    self._write(PIECE.pack(kind, len(data)) + data)
 
     def _say(self, kind: int, data: bytes) -> None:
         with self._lock:
-            left = PIECE.pack(kind, len(data)) + data
-            while left and not self._is_left():
-                left = left[os.write(self._file, left) :]
+            self._write(PIECE.pack(kind, len(data)) + data)
+
+    def _write(self, left: bytes) -> None:
+        while left and not self._is_left():
+            left = left[os.write(self._file, left) :]
 
 
 def main() -> None:

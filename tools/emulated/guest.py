@@ -6,6 +6,7 @@ import fcntl
 import json
 import lzma
 import os
+import secrets
 import select
 import shutil
 import socket
@@ -167,6 +168,20 @@ def _connect(folder: Path, locks: list[IO[bytes]]) -> socket.socket:
     raise LabError(f"{folder.name} runs {PORTS} commands already")
 
 
+def begin(stream: IO[bytes], token: bytes) -> None:
+    """Read over answers to others, who did not wait for them, to where ours begins.
+
+    Raises:
+        ConnectionError: it does not.
+    """
+    seen = b""
+    while not seen.endswith(token):
+        one = stream.read(1)
+        if not one:
+            raise ConnectionError
+        seen = seen[1 - len(token) :] + one
+
+
 def run(folder: Path, argv: list[str], limit_s: float | None = None) -> int:
     """Run a command in a machine, its output ours; its status.
 
@@ -177,13 +192,15 @@ def run(folder: Path, argv: list[str], limit_s: float | None = None) -> int:
     """
     keep = {key: os.environ[key] for key in ("PATH", "HOME", "TERM", "LANG") if key in os.environ}
     own = {key: value for key, value in os.environ.items() if key.startswith("CAREFUL_")}
-    request = {"argv": argv, "cwd": str(Path.cwd()), "env": keep | own}
+    token = secrets.token_hex(16)
+    request = {"token": token, "argv": argv, "cwd": str(Path.cwd()), "env": keep | own}
     locks: list[IO[bytes]] = []
     try:
         with _connect(folder, locks) as port:
             port.settimeout(limit_s)
             port.sendall(json.dumps(request).encode() + b"\n")
             stream = port.makefile("rb")
+            begin(stream, token.encode())
             while True:
                 kind, count = PIECE.unpack(stream.read(PIECE.size))
                 data = stream.read(count)
