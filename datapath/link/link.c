@@ -143,7 +143,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	link->pool_count = options->copyout_buffers;
 	link->pool_buffer_bytes = queue->buffer_bytes;
 
-	link->peers = calloc(link->peers_max, sizeof(*link->peers));
+	link->peers = aligned_alloc(LINK_PEER_LINE, link->peers_max * sizeof(*link->peers));
 	link->sessions = calloc(link->peers_max, sizeof(*link->sessions));
 	link->heard = calloc(link->peers_max, sizeof(*link->heard));
 	link->tx_free = calloc(queue->tx_chunks, sizeof(*link->tx_free));
@@ -162,10 +162,12 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	}
 	link_init_buffers(link);
 	for (uint32_t i = 0; i < link->peers_max; i++) {
-		link->peers[i].link = link;
-		link->peers[i].session = &link->sessions[i];
-		link->peers[i].may_fill = &link->unused;
-		link->peers[i].slot = (uint16_t)i;
+		link->peers[i] = (struct link_peer){
+			.link = link,
+			.session = &link->sessions[i],
+			.may_fill = &link->unused,
+			.slot = (uint16_t)i,
+		};
 		link->kept_lists[i].next = link->kept_lists[i].prev = &link->kept_lists[i];
 	}
 	rc = seal_init(link, options->seal, error);

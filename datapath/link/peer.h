@@ -8,6 +8,7 @@
 #define LINK_PEER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <careful/careful.h>
@@ -255,6 +256,8 @@ enum link_sends {
 	LINK_SENDS_SEALED = 2, /* either of them, and to be sealed */
 };
 
+enum { LINK_PEER_LINE = 64 }; /* of the cache, bytes */
+
 /*
  * One peer. The index in link->peers is its slot in the peers map.
  *
@@ -271,34 +274,37 @@ enum link_sends {
  */
 struct link_peer {
 	struct link *link;
-	struct session *session;
-	uint32_t *may_fill;
 	uint64_t epoch;
 	uint64_t cookie_in; /* of its frames; 0: none admitted */
 	uint64_t cookie_plain;
 	uint64_t cookie_out; /* of ours */
-	struct flow flow;
-	uint32_t kept;
-	uint32_t kept_old;
-	uint32_t operations;
 	uint32_t buffer_bytes; /* of the peer's receive buffers */
 	uint32_t frame_bytes; /* largest frame towards it */
 	uint16_t slot;
 	uint16_t slot_out; /* src_node of our frames */
 	uint16_t queue_out;
+	uint16_t beside;
+	uint8_t trailer;
+	uint8_t sends;
 	uint8_t state; /* enum careful_peer_state */
 	uint8_t phase; /* enum link_phase */
 	bool dirty; /* in link->dirty: something was freed for it */
 	bool heard; /* a frame or control message arrived since the last tick */
 	bool withholding;
 	bool asking;
-	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
+	struct flow flow;
 	struct llhdr llhdr;
-	uint16_t beside;
-	uint8_t trailer;
-	uint8_t sends;
-};
+	uint32_t kept;
+	uint32_t kept_old;
+	uint32_t operations;
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
+	uint32_t *may_fill;
+	struct session *session;
+} __attribute__((aligned(LINK_PEER_LINE)));
 
-_Static_assert(sizeof(struct link_peer) <= 256, "four cache lines");
+_Static_assert(sizeof(struct link_peer) == 4 * (size_t)LINK_PEER_LINE &&
+		       offsetof(struct link_peer, flow) == LINK_PEER_LINE &&
+		       offsetof(struct link_peer, llhdr) == 2 * LINK_PEER_LINE,
+	       "who it is, the protocol, the headers, the counts: a cache line each");
 
 #endif /* LINK_PEER_H */

@@ -56,7 +56,8 @@ static bool may_ask(const struct message_peer *mp, const struct link_peer *peer,
 
 static void count_get(struct message_peer *mp, const struct careful_am *am)
 {
-	mp->gets += am->kind == CAREFUL_AM_GET;
+	if (am->kind == CAREFUL_AM_GET)
+		mp->gets++;
 }
 
 void message_got(struct message_state *state, struct link_peer *peer)
@@ -126,10 +127,15 @@ static int park(struct message_state *state, struct link_peer *peer, const struc
 	return 0;
 }
 
-/* Whether others wait that must leave before. */
-static bool must_wait(const struct message_peer *mp, const struct link_peer *peer,
+/* Whether others wait that must leave before. Mostly a bit says that none does: one line of the
+ * cache for all peers, where each has some of its own. */
+static bool must_wait(const struct message_state *state, const struct link_peer *peer,
 		      const struct careful_am *am)
 {
+	const struct message_peer *mp = &state->peers[peer->slot];
+
+	if (!message_sends(state, peer->slot))
+		return am->kind == CAREFUL_AM_GET && !may_ask(mp, peer, am);
 	if (mp->answers.first)
 		return true;
 	return is_question(am) && (mp->questions.first || !may_ask(mp, peer, am));
@@ -162,13 +168,11 @@ send_now(struct link_peer *peer, const struct careful_am *am, const void *payloa
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes)
 {
-	struct message_peer *mp = &state->peers[peer->slot];
-
 	if (MESSAGE_AM_BYTES + bytes > state->link->queue->buffer_bytes)
 		return -EMSGSIZE;
-	if (must_wait(mp, peer, am) || !send_now(peer, am, payload, bytes))
+	if (must_wait(state, peer, am) || !send_now(peer, am, payload, bytes))
 		return park(state, peer, am, payload, bytes);
-	count_get(mp, am);
+	count_get(&state->peers[peer->slot], am);
 	return 0;
 }
 

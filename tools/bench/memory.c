@@ -8,10 +8,14 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <careful/wire.h>
 
-enum { BASE = 0x0a4d0002 }; /* the first of the addresses: 10.77.0.2 */
+enum {
+	BASE = 0x0a4d0002, /* the first of the addresses: 10.77.0.2 */
+	MEMORY_HUGE = 2 << 20, /* bytes of a huge page */
+};
 
 static struct memory *of_queue(struct queue *queue)
 {
@@ -312,7 +316,8 @@ static const struct storage_ops storage_ops = {
 
 static void init(struct memory *end, uint32_t side, uint32_t rx)
 {
-	size_t umem_bytes = (size_t)(rx + MEMORY_TX) * MEMORY_CHUNK;
+	size_t chunks_bytes = (size_t)(rx + MEMORY_TX) * MEMORY_CHUNK;
+	size_t umem_bytes = (chunks_bytes + MEMORY_HUGE - 1) / MEMORY_HUGE * MEMORY_HUGE;
 
 	end->side = side;
 	end->random = side;
@@ -322,7 +327,7 @@ static void init(struct memory *end, uint32_t side, uint32_t rx)
 	end->queue = (struct queue){
 		.ops = &queue_ops,
 		.port = &end->port,
-		.umem = aligned_alloc(MEMORY_CHUNK, umem_bytes),
+		.umem = aligned_alloc(MEMORY_HUGE, umem_bytes),
 		.chunk_bytes = MEMORY_CHUNK,
 		.rx_chunks = rx,
 		.tx_chunks = MEMORY_TX,
@@ -337,6 +342,7 @@ static void init(struct memory *end, uint32_t side, uint32_t rx)
 	end->live = calloc(CAREFUL_PEERS_MAX, sizeof(*end->live));
 	if (!end->queue.umem || !end->tune || !end->live)
 		abort();
+	madvise(end->queue.umem, umem_bytes, MADV_HUGEPAGE); /* as a device's UMEM is */
 	memset(end->queue.umem, 0, umem_bytes);
 	for (uint32_t i = 0; i < rx; i++)
 		end->fill_ring[end->fill.head++] = (uint64_t)i * MEMORY_CHUNK;
