@@ -328,7 +328,9 @@ static void sent(struct careful *c, struct message_out *out)
 	if (out->question)
 		live_sent(c, out);
 	op = out->token ? operation_find(c, out->token, out->peer, out->epoch) : NULL;
-	if (op && out->done) {
+	if (op && out->done && !out->am.token) {
+		operation_drop(c, op); /* nobody waits for an answer */
+	} else if (op && out->done) {
 		op->digest = out->digest;
 		/* From here on the answer ends it, and a reset may too. */
 		op->placing = false;

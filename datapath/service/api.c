@@ -254,13 +254,15 @@ int careful_store(struct careful *c, uint32_t index, uint32_t region, uint64_t r
 	out->am = (struct careful_am){
 		.kind = CAREFUL_AM_STORE,
 		.handler = htobe16(handler),
-		.token = htobe32(op->token),
 		.region = htobe32(region),
 		.region_off = htobe64(region_off),
 	};
 	args_to(&out->am, args);
 	message_out_start(&c->messages, out);
 	live_begin(c, out, op);
+	/* An answer that nobody waits for would be a frame more. */
+	if (done || op->live.began_ns)
+		out->am.token = htobe32(op->token);
 	return 0;
 }
 

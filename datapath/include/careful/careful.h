@@ -529,7 +529,8 @@ int careful_region_remove(struct careful *instance, uint32_t key);
 
 /* Moves bytes from local to a region of the peer; then handler (or
  * CAREFUL_HANDLERS for none) runs there and done here; it hears -ENOSYS if there is no
- * such handler, the bytes in place. local must stay as it is until done. */
+ * such handler, the bytes in place. local must stay as it is until done. Without done no answer
+ * is sent: local must stay until the peer shows that the bytes are there, as by a store back. */
 int careful_store(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
 		  const struct careful_span *local, uint32_t bytes, uint16_t handler,
 		  const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);

@@ -212,6 +212,53 @@ static void test_store__handler_ends_the_session(void)
 	ends_close(&ends);
 }
 
+static void count_store(const struct careful_message *message, void *user)
+{
+	CHECK_EQ(message->bytes, 8192);
+	++*(uint32_t *)user;
+}
+
+/* Frames of the peer's data: beside those that give buffers back. */
+static uint64_t answers(const struct careful *c)
+{
+	return c->link.peers[0].tx_frames - c->link.counters[CAREFUL_C_TX_UPDATES];
+}
+
+static void test_store__unanswered_where_nobody_waits(void)
+{
+	const struct careful_span span = { .base = source, .fd = -1 };
+	const struct careful_region region = {
+		.span = { .base = target, .fd = -1 },
+		.bytes = BYTES,
+		.access = CAREFUL_REGION_WRITE,
+		.peer = CAREFUL_ANY_PEER,
+	};
+	uint32_t came = 0, free_count, key;
+	uint64_t before;
+	struct ends ends;
+
+	ends_open(&ends, 3826);
+	free_count = ends.c[0]->operations_free_count;
+	careful_handle_store(ends.c[1], 5, count_store, &came);
+	CHECK_EQ(careful_region_add(ends.c[1], &region, &key), 0);
+	before = answers(ends.c[1]);
+	for (uint32_t i = 1; i <= 20; i++) {
+		CHECK_EQ(careful_store(ends.c[0], (uint32_t)ends.peer, key, 0, &span, 8192, 5, NULL,
+				       0, NULL, NULL),
+			 0);
+		for (int k = 0; k < PATIENCE && came < i; k++)
+			poll_both(&ends);
+		CHECK_EQ(came, i);
+	}
+	/* Some are answered all the same, for they are measured (live.c). */
+	CHECK(answers(ends.c[1]) - before <= 10);
+	for (int k = 0; k < PATIENCE && ends.c[0]->operations_free_count < free_count; k++)
+		poll_both(&ends);
+	CHECK_EQ(ends.c[0]->operations_free_count, free_count);
+	CHECK_EQ(ends.c[0]->link.peers[0].operations, 0);
+	ends_close(&ends);
+}
+
 static void test_store__of_no_bytes_of_a_file(void)
 {
 	const struct careful_span span = { .fd = memfd_create("empty", 0) };
@@ -526,6 +573,7 @@ int main(void)
 	RUN(test_store__to_memory_checked_by_region);
 	RUN(test_get__a_source_that_shrank_is_an_error);
 	RUN(test_store__handler_ends_the_session);
+	RUN(test_store__unanswered_where_nobody_waits);
 	RUN(test_store__of_no_bytes_of_a_file);
 	RUN(test_tune__live_and_never_stuck);
 	RUN(test_counters__wrap_around);
