@@ -2,7 +2,8 @@
 /*
  * The yardstick: what the device layer does with no protocol above it. Two threads,
  * each on a core and a veth end of its own, both spinning: (a) an echo of a frame, or of
- * several, each sent back as it comes, (b) a stream one way. Frames carry a careful header, since XDP admits no others; the stream's
+ * several, each sent back as it comes, or all of them in one kick when they are here (--whole),
+ * (b) a stream one way. Frames carry a careful header, since XDP admits no others; the stream's
  * window is a shared word, not frames. Prints one JSON object.
  */
 #include <getopt.h>
@@ -19,7 +20,8 @@ enum {
 
 static struct {
 	unsigned int mtu, mode, echo_bytes, echo_frames, frame_bytes, ms, batch, buffers, cpu[2];
-} options = { 9000, CAREFUL_XDP_AUTO, 64, 1, 3840, 1000, 8, 512, { 0, 1 } };
+	unsigned int whole;
+} options = { 9000, CAREFUL_XDP_AUTO, 64, 1, 3840, 1000, 8, 512, { 0, 1 }, 0 };
 
 static struct end ends[2];
 static atomic_bool stop, failed;
@@ -58,6 +60,21 @@ static void send_frames(struct end *end, const struct device_desc *descs, uint32
 		;
 }
 
+/* As many frames of one size: a kick for each, or one for all. */
+static void put_frames(struct end *end, uint32_t frames, uint32_t bytes)
+{
+	struct device_desc descs[END_BATCH * DEVICE_SEGMENTS_MAX];
+	uint32_t n = 0;
+
+	for (uint32_t k = 1; k <= frames; k++) {
+		n += end_put(end, bytes, descs + n);
+		if (options.whole && k < frames)
+			continue;
+		send_frames(end, descs, n);
+		n = 0;
+	}
+}
+
 static void pin(int side)
 {
 	cpu_set_t set;
@@ -69,18 +86,19 @@ static void pin(int side)
 
 static void *echo_server(void *arg)
 {
-	struct device_desc descs[DEVICE_SEGMENTS_MAX];
 	struct end *end = arg;
+	uint64_t bytes = 0;
+	uint32_t n = 0;
 
 	pin(1);
 	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
-		uint64_t bytes = 0;
-
 		end_take_back(end);
-		uint32_t n = end_drain(end, &bytes);
-
-		for (uint32_t i = 0; i < n; i++) /* all are of one size */
-			send_frames(end, descs, end_put(end, (uint32_t)(bytes / n), descs));
+		n += end_drain(end, &bytes);
+		if (n < (options.whole ? options.echo_frames : 1))
+			continue;
+		put_frames(end, n, (uint32_t)(bytes / n)); /* all are of one size */
+		n = 0;
+		bytes = 0;
 	}
 	return NULL;
 }
@@ -94,7 +112,6 @@ static int compare(const void *a, const void *b)
 
 static uint32_t echo_client(double *us, uint32_t most)
 {
-	struct device_desc descs[DEVICE_SEGMENTS_MAX];
 	struct end *end = &ends[0];
 	struct queue *queue = end->queue;
 	uint64_t start = queue->port->ops->now_ns(queue->port), before, now, bytes = 0;
@@ -105,10 +122,7 @@ static uint32_t echo_client(double *us, uint32_t most)
 		before = queue->port->ops->now_ns(queue->port);
 		if (before - start > options.ms * 1000000ULL)
 			break;
-		for (uint32_t k = 0, n; k < options.echo_frames; k++) {
-			n = end_put(end, end_prefix(end) + options.echo_bytes, descs);
-			send_frames(end, descs, n);
-		}
+		put_frames(end, options.echo_frames, end_prefix(end) + options.echo_bytes);
 		for (uint32_t came = 0; came < options.echo_frames;) {
 			came += end_drain(end, &bytes);
 			now = queue->port->ops->now_ns(queue->port);
@@ -229,11 +243,17 @@ static unsigned int mode_of(const char *name)
 static void read_options(int argc, char **argv)
 {
 	static const struct option names[] = {
-		{ "mtu", 1, NULL, 'm' },	 { "xdp", 1, NULL, 'x' },
-		{ "echo-bytes", 1, NULL, 'e' },	 { "echo-frames", 1, NULL, 'k' },
-		{ "frame-bytes", 1, NULL, 'f' }, { "ms", 1, NULL, 't' },
-		{ "batch", 1, NULL, 'b' },	 { "buffers", 1, NULL, 'r' },
-		{ "cpus", 1, NULL, 'c' },	 { 0 },
+		{ "mtu", 1, NULL, 'm' },
+		{ "xdp", 1, NULL, 'x' },
+		{ "echo-bytes", 1, NULL, 'e' },
+		{ "echo-frames", 1, NULL, 'k' },
+		{ "frame-bytes", 1, NULL, 'f' },
+		{ "ms", 1, NULL, 't' },
+		{ "batch", 1, NULL, 'b' },
+		{ "buffers", 1, NULL, 'r' },
+		{ "cpus", 1, NULL, 'c' },
+		{ "whole", 0, NULL, 'w' },
+		{ 0 },
 	};
 	int c;
 
@@ -266,17 +286,23 @@ static void read_options(int argc, char **argv)
 		case 'r':
 			options.buffers = value;
 			break;
+		case 'w':
+			options.whole = 1;
+			break;
 		case 'c':
 			if (sscanf(text, "%u,%u", &options.cpu[0], &options.cpu[1]) == 2) // NOLINT
 				break;
 			/* fall through */
 		default:
-			fprintf(stderr, "usage: bare [--mtu N] [--xdp auto|native|generic] "
-					"[--echo-bytes N] [--echo-frames N] [--frame-bytes N] "
-					"[--ms N] [--batch N] [--buffers N] [--cpus A,B]\n");
+			fprintf(stderr,
+				"usage: bare [--mtu N] [--xdp auto|native|generic] "
+				"[--echo-bytes N] [--echo-frames N] [--frame-bytes N] "
+				"[--ms N] [--batch N] [--buffers N] [--cpus A,B] [--whole]\n");
 			exit(2);
 		}
 	}
+	if (options.echo_frames > END_BATCH)
+		options.echo_frames = END_BATCH;
 	if (!options.batch || options.batch > END_BATCH)
 		options.batch = END_BATCH;
 }

@@ -128,6 +128,8 @@ class Bench:
             self._own_trips(protocol, note)
         for nbytes in SIZES:
             noted("bare", nbytes, self._bare_trip)
+            if nbytes > REQUEST_MOST:
+                noted("whole", nbytes, self._bare_trip, "--whole")
             noted("ucx", nbytes, yardsticks.ucx_trip)
             noted("libfabric", nbytes, yardsticks.libfabric_trip)
             for who, options in SOCKETS.items():
@@ -157,11 +159,12 @@ class Bench:
                 words = ("trips", "eth1", SERVER_IP, str(nbytes), count)
                 note(protocol, nbytes, ask(env, BUILD / "passes", *words))
 
-    def _bare_trip(self, nbytes: int) -> dict[str, float]:
-        """As many frames as careful needs, each sent back as it comes."""
+    def _bare_trip(self, nbytes: int, *how: str) -> dict[str, float]:
+        """As many frames as careful needs, each sent back as it comes, or as told."""
         frames = -(-nbytes // FRAME_PAYLOAD)
         each = -(-nbytes // frames) + HEADERS
-        got = self._bare("--echo-bytes", each, "--echo-frames", frames, "--frame-bytes", 1024)
+        sizes = ("--echo-bytes", each, "--echo-frames", frames, "--frame-bytes", 1024)
+        got = self._bare(*sizes, *how)
         return {key: got[f"echo_{key}_us"] for key in ("p50", "p99", "p999", "max")}
 
     def _with(self, yardstick: Callable[[], None]) -> None:
