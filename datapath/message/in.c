@@ -60,7 +60,7 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->taken = 0;
 	in->io.kind = STORAGE_UNKNOWN;
 	if (in->digest_wanted)
-		XXH3_64bits_reset(in->hash);
+		xxh3_reset(in->hash);
 	plan_take(port->ops->tune(port, frame->peer->slot), in->bytes, &plan);
 	in->stamps.began_ns = 0;
 	in->stamps.version = plan.version;
@@ -320,7 +320,7 @@ static void end_digest(struct message_in *in, const struct link_rxframe *frame, 
 	__be64 theirs = 0;
 
 	copy_from(in->state->link, frame, at, &theirs, sizeof(theirs));
-	in->digest = XXH3_64bits_digest(in->hash);
+	in->digest = xxh3_end(in->hash);
 	if (in->digest != be64toh(theirs) && !in->error) {
 		link_count(in->state->link, CAREFUL_C_DIGEST_BAD);
 		in->error = EBADMSG;
@@ -355,7 +355,7 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 	n = body_iov(in->state->link, frame, at, bytes, iov);
 	if (in->digest_wanted)
 		for (uint32_t i = 0; i < n; i++)
-			XXH3_64bits_update(in->hash, iov[i].iov_base, iov[i].iov_len);
+			xxh3_update(in->hash, iov[i].iov_base, iov[i].iov_len);
 	if (flags & CAREFUL_F_LAST) {
 		in->last = true;
 		if (in->digest_wanted)

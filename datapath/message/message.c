@@ -38,7 +38,7 @@ static int init_ins(struct message_state *state, uint32_t copies)
 		in->state = state;
 		in->io.iov = in->iov;
 		state->ins_free[state->ins_free_count++] = in;
-		in->hash = XXH3_createState();
+		in->hash = xxh3_create();
 		if (!in->hash)
 			return -ENOMEM;
 	}
@@ -75,7 +75,7 @@ static int init_outs(struct message_state *state, uint32_t n)
 	}
 	share_init(&state->outs_share, n, state->link->peers_max);
 	for (uint32_t i = 0; i < n; i++) {
-		state->outs[i].hash = XXH3_createState();
+		state->outs[i].hash = xxh3_create();
 		if (!state->outs[i].hash)
 			return -ENOMEM;
 		state->outs[i].io.iov = state->outs[i].iov;
@@ -113,9 +113,9 @@ int message_init(struct message_state *state, struct link *link, struct storage 
 void message_deinit(struct message_state *state)
 {
 	for (uint32_t i = 0; state->ins && i < state->ins_count; i++)
-		XXH3_freeState(state->ins[i].hash);
+		xxh3_free(state->ins[i].hash);
 	for (uint32_t i = 0; state->outs && i < state->outs_share.count; i++)
-		XXH3_freeState(state->outs[i].hash);
+		xxh3_free(state->outs[i].hash);
 	free(state->ins);
 	free(state->ins_free);
 	free(state->slots);

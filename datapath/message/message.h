@@ -8,11 +8,10 @@
 #ifndef MESSAGE_MESSAGE_H
 #define MESSAGE_MESSAGE_H
 
-#include <xxhash.h>
-
 #include "link/link.h"
 #include "message/plan.h"
 #include "storage/storage.h"
+#include "storage/xxh3.h"
 
 enum {
 	MESSAGE_SLOTS = 16, /* bulk messages under way from one peer to another */
@@ -62,8 +61,8 @@ struct message_out {
 	bool asked; /* the question has left */
 	int error; /* positive errno: the source failed, the message is aborted */
 	struct plan_cursor plan;
-	XXH64_hash_t digest;
-	XXH3_state_t *hash;
+	uint64_t digest;
+	struct xxh3 *hash;
 
 	/* In their order; @filled_off, @filled_count: of those that hostTx took last. */
 	struct sink host_tx;
@@ -133,8 +132,8 @@ struct message_in {
 	struct careful_kept *kept; /* its last frame, until it has ended; NULL: given back, */
 	int32_t place; /* or a copy of that; -1: none */
 	int error; /* positive errno */
-	XXH64_hash_t digest;
-	XXH3_state_t *hash;
+	uint64_t digest;
+	struct xxh3 *hash;
 
 	/* Payload that waits, in its order, for the stage that takes it: hostRx, or store. */
 	struct message_part *parts, *parts_last;

@@ -29,7 +29,7 @@ bool message_may_store(const struct message_state *state, const struct link_peer
 struct message_out *message_out_get(struct message_state *state, struct link_peer *peer)
 {
 	struct message_out *out;
-	XXH3_state_t *hash;
+	struct xxh3 *hash;
 
 	if (!share_may(&state->outs_share, state->peers[peer->slot].outs))
 		return NULL;
@@ -61,7 +61,7 @@ void message_out_start(struct message_state *state, struct message_out *out)
 
 	plan_take(port->ops->tune(port, out->peer->slot), out->bytes, &out->plan);
 	if (out->digest_wanted)
-		XXH3_64bits_reset(out->hash);
+		xxh3_reset(out->hash);
 	out->next = NULL;
 	out->waited = (mp->out_last && !mp->out_last->host_tx.busy) || link_busy(out->peer);
 	if (mp->out_last)
@@ -195,11 +195,11 @@ static void seal(struct message_out *out, struct message_frame *filled)
 		return;
 	n = link_tx_iov(frame, payload_at(args), args->frag_bytes, iov);
 	for (uint32_t k = 0; k < n; k++)
-		XXH3_64bits_update(out->hash, iov[k].iov_base, iov[k].iov_len);
+		xxh3_update(out->hash, iov[k].iov_base, iov[k].iov_len);
 	if (args->flags & CAREFUL_F_LAST) {
 		__be64 digest;
 
-		out->digest = XXH3_64bits_digest(out->hash);
+		out->digest = xxh3_end(out->hash);
 		digest = htobe64(out->digest);
 		link_tx_write(frame, payload_at(args) + args->frag_bytes, &digest, sizeof(digest));
 	}

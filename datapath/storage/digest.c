@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Digests of byte ranges of files (files.h), read in pieces so that a range may be
- * larger than memory. Calls blake3.c.
+ * larger than memory. Calls blake3.c, xxh3.c.
  */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <careful/files.h>
 
 #include "storage/blake3.h"
+#include "storage/xxh3.h"
 
 enum { PIECE = 256 << 10 };
 
 /* @xxh3: NULL where blake3 is used */
 struct state {
-	XXH3_state_t *xxh3;
+	struct xxh3 *xxh3;
 	uint32_t algorithm;
 	struct blake3 blake3;
 };
@@ -26,7 +26,7 @@ struct state {
 static void add(struct state *s, const void *data, size_t bytes)
 {
 	if (s->xxh3)
-		XXH3_64bits_update(s->xxh3, data, bytes);
+		xxh3_update(s->xxh3, data, bytes);
 	else
 		blake3_update(&s->blake3, data, bytes);
 }
@@ -39,7 +39,7 @@ static int end(struct state *s, uint8_t *digest)
 		blake3_final(&s->blake3, s->algorithm == CAREFUL_BLOCK_BLAKE3_ROOT, digest);
 		return BLAKE3_BYTES;
 	}
-	value = htobe64(XXH3_64bits_digest(s->xxh3));
+	value = htobe64(xxh3_end(s->xxh3));
 	memcpy(digest, &value, sizeof(value));
 	return sizeof(value);
 }
@@ -78,19 +78,19 @@ int careful_digest_at(int fd, uint64_t place, uint64_t offset, uint64_t bytes, u
 		return -EINVAL;
 	piece = malloc(PIECE);
 	if (algorithm == CAREFUL_BLOCK_XXH3)
-		s.xxh3 = XXH3_createState();
+		s.xxh3 = xxh3_create();
 	if (!piece || (algorithm == CAREFUL_BLOCK_XXH3 && !s.xxh3)) {
 		rc = -ENOMEM;
 	} else {
 		if (s.xxh3)
-			XXH3_64bits_reset(s.xxh3);
+			xxh3_reset(s.xxh3);
 		else
 			blake3_init(&s.blake3, algorithm == CAREFUL_BLOCK_BLAKE3 ? offset : 0);
 		rc = add_range(&s, fd, place, bytes, piece);
 		if (!rc)
 			rc = end(&s, digest);
 	}
-	XXH3_freeState(s.xxh3);
+	xxh3_free(s.xxh3);
 	free(piece);
 	return rc;
 }

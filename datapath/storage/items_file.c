@@ -3,7 +3,7 @@
  * FILE: never seen half-written. Where the file system can, a file is made without a name
  * and linked when it is complete, so that a crash leaves nothing of it; else it has a
  * temporary name first. Where a batch is synced, many files wait for one sync of their file
- * system, which is a fraction of what a sync of each would take. Calls attr.c.
+ * system, which is a fraction of what a sync of each would take. Calls attr.c and xxh3.c.
  */
 #include <endian.h>
 #include <errno.h>
@@ -14,10 +14,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "storage/attr.h"
 #include "storage/items.h"
+#include "storage/xxh3.h"
 
 void items_temporary(struct items *s, char temporary[ITEMS_TEMPORARY_BYTES])
 {
@@ -237,7 +237,7 @@ int items_make_file(struct items *s, int dir, const char *name)
 	if (strlen(name) > NAME_MAX)
 		return -ENAMETOOLONG;
 	if (!(s->flags & CAREFUL_BATCH_NODIGEST) &&
-	    XXH3_64bits(item->data, item->data_bytes) != item->digest)
+	    xxh3_of(item->data, item->data_bytes) != item->digest)
 		return -EBADMSG;
 	/* Files that wait for a sync would each hold a descriptor without a name. */
 	if (!(s->flags & CAREFUL_BATCH_SYNC) && !s->no_nameless) {

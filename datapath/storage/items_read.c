@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * READ: what a name stands for, as the item that makes the same elsewhere. DIGEST: the digest
- * of what READ would give. Calls items_record.c, attr.c, xattrs.c and steady.c.
+ * of what READ would give. Calls items_record.c, attr.c, xattrs.c, steady.c and xxh3.c.
  */
 #include <endian.h>
 #include <errno.h>
@@ -9,12 +9,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "storage/attr.h"
 #include "storage/items.h"
 #include "storage/steady.h"
 #include "storage/xattrs.h"
+#include "storage/xxh3.h"
 
 enum {
 	READS_MAX = 4, /* of a file that changes under us */
@@ -124,7 +124,7 @@ static int read_data(struct items *s, struct careful_block_item *record, int fd,
 		return rc;
 	attr_set(&record->attr, st);
 	if (s->item.op == CAREFUL_ITEM_DIGEST || !(s->flags & CAREFUL_BATCH_NODIGEST))
-		record->digest = htobe64(XXH3_64bits(place(s, record), bytes));
+		record->digest = htobe64(xxh3_of(place(s, record), bytes));
 	record->op = htobe16(s->item.op == CAREFUL_ITEM_DIGEST ? CAREFUL_ITEM_DIGEST :
 								 CAREFUL_ITEM_FILE);
 	if (s->item.op != CAREFUL_ITEM_DIGEST)

@@ -360,16 +360,16 @@ static uint32_t write_digest(struct node *node, uint32_t slot, uint32_t msg_id, 
 {
 	const struct message_in *at =
 		node->c->messages.slots[slot * MESSAGE_SLOTS + msg_id % MESSAGE_SLOTS];
-	XXH3_state_t *hash = XXH3_createState();
+	struct xxh3 *hash = xxh3_create();
 	__be64 digest;
 
 	if (at && at->digest_wanted)
-		XXH3_copyState(hash, at->hash);
+		xxh3_copy(hash, at->hash);
 	else
-		XXH3_64bits_reset(hash);
-	XXH3_64bits_update(hash, data, bytes);
-	digest = htobe64(XXH3_64bits_digest(hash));
-	XXH3_freeState(hash);
+		xxh3_reset(hash);
+	xxh3_update(hash, data, bytes);
+	digest = htobe64(xxh3_end(hash));
+	xxh3_free(hash);
 	memcpy(to, &digest, sizeof(digest));
 	return sizeof(digest);
 }

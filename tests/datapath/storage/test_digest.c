@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Digests of ranges: BLAKE3 against the test vectors of its authors (input byte i is
- * i mod 251), parts that join to the whole, and what is no range.
+ * i mod 251), parts that join to the whole, XXH3 against its library, and what is no range.
  */
 #include <assert.h>
 #include <errno.h>
@@ -15,6 +15,7 @@
 #include <careful/files.h>
 
 #include "storage/blake3.h"
+#include "storage/xxh3.h"
 
 /* github.com/BLAKE3-team/BLAKE3, test_vectors/test_vectors.json: "hash", 32 bytes. */
 static const struct {
@@ -123,6 +124,29 @@ static void test_digest__xxh3(void)
 	assert(!memcmp(digest, expected, 8));
 }
 
+/* Whatever the CPU has: as the library has it, in pieces of any size, and at any address. */
+static void test_xxh3__any_pieces(void)
+{
+	struct xxh3 *state = xxh3_create();
+
+	assert(state);
+	for (size_t bytes = 0; bytes < 20000; bytes += 1 + bytes / 7) {
+		const uint8_t *from = input + bytes % 67;
+		uint64_t expected = XXH3_64bits(from, bytes);
+
+		assert(xxh3_of(from, bytes) == expected);
+		for (size_t piece = 1; piece <= 4096; piece = 3 * piece + bytes % 5) {
+			xxh3_reset(state);
+			for (size_t at = 0; at < bytes; at += piece)
+				xxh3_update(state, from + at,
+					    bytes - at < piece ? bytes - at : piece);
+			assert(xxh3_end(state) == expected);
+		}
+	}
+	xxh3_free(state);
+	xxh3_free(NULL);
+}
+
 static void test_digest__no_such_range(void)
 {
 	uint8_t digest[32];
@@ -146,6 +170,7 @@ int main(void)
 	test_blake3__any_pieces();
 	test_blake3__parts_join();
 	test_digest__xxh3();
+	test_xxh3__any_pieces();
 	test_digest__no_such_range();
 	close(fd);
 	return 0;
