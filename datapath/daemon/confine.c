@@ -32,6 +32,8 @@ static const struct {
 	{ CAP_SYS_ADMIN, NEEDED_BY_OWNERS }, /* trusted.* */
 };
 
+static bool kept[sizeof(needed) / sizeof(needed[0])];
+
 static bool is_needed(const struct daemon_options *options, enum needed_by by)
 {
 	bool found = by == NEEDED_ALWAYS;
@@ -58,14 +60,33 @@ int confine(const struct daemon_options *options, struct careful_error *error)
 	if (capng_get_caps_process())
 		return refuse(error, -EPERM, "the capabilities of this process cannot be read");
 	bounds = capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP);
-	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
 		had[i] = capng_have_capability(CAPNG_PERMITTED, needed[i].capability);
+		kept[i] = is_needed(options, needed[i].by);
+	}
 	capng_clear(CAPNG_SELECT_BOTH);
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
-		if (had[i] && is_needed(options, needed[i].by))
+		if (had[i] && kept[i])
 			capng_update(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED,
 				     needed[i].capability);
 	if (capng_apply(bounds ? CAPNG_SELECT_BOTH : CAPNG_SELECT_CAPS))
 		return refuse(error, -EPERM, "capabilities cannot be dropped");
+	return 0;
+}
+
+int confine_covers(const struct daemon_options *options, struct careful_error *error)
+{
+	static const char *const what[] = {
+		[NEEDED_BY_EXPORTS] = "any --export",
+		[NEEDED_BY_WRITABLE] = "--export with :rw",
+		[NEEDED_BY_OWNERS] = "--export with :rw,owners",
+	};
+
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+		if (!kept[i] && is_needed(options, needed[i].by))
+			return refuse(error, -EPERM,
+				      "%s: it began without one, and gave up the capabilities "
+				      "that it takes: that needs a restart",
+				      what[needed[i].by]);
 	return 0;
 }

@@ -331,6 +331,12 @@ int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc
 	return 0;
 }
 
+void ipc_reloads(struct ipc *ipc, ipc_reload_fn *fn, void *user)
+{
+	ipc->reload = fn;
+	ipc->reload_user = user;
+}
+
 void ipc_tells_of(struct ipc *ipc, const struct block_server *block)
 {
 	ipc->block = block;

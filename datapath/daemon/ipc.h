@@ -25,6 +25,11 @@ void ipc_destroy(struct ipc *ipc);
 struct block_server;
 void ipc_tells_of(struct ipc *ipc, const struct block_server *block);
 
+/* Who takes RELOAD; not before, nobody. Returns 0, or -errno with *error. */
+typedef int ipc_reload_fn(const char *words, uint32_t bytes, struct careful_error *error,
+			  void *user);
+void ipc_reloads(struct ipc *ipc, ipc_reload_fn *fn, void *user);
+
 /* What an event in epoll_fd belongs to. */
 struct ipc_event {
 	void (*handle)(struct ipc_event *event, uint32_t events);

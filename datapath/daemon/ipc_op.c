@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -327,6 +328,25 @@ static void answer_use(struct ipc_client *client, struct ipc_op *op)
 		   (uint32_t)(sizeof(all.use) + n * sizeof(struct careful_export_use)));
 }
 
+static int reload(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+{
+	struct ipc *ipc = client->ipc;
+	struct careful_error error = { "" };
+	socklen_t bytes = sizeof(struct ucred);
+	struct ucred who = { .uid = (uid_t)-1 };
+
+	getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
+	if (who.uid)
+		return -EPERM;
+	if (!ipc->reload)
+		return -EOPNOTSUPP;
+	if (ipc->reload(q->payload, q->head.payload_bytes, &error, ipc->reload_user))
+		ipc_answer(op, 0, NULL, error.text, (uint32_t)strlen(error.text));
+	else
+		ipc_answer(op, 0, NULL, NULL, 0);
+	return 0;
+}
+
 /* How much an answer's payload may be. */
 static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *head)
 {
@@ -351,6 +371,8 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
 		return bytes < 0 ? 0 : (uint32_t)bytes;
 	case CAREFUL_IPC_SIGNATURE:
 		return CAREFUL_IPC_PAYLOAD_BYTES;
+	case CAREFUL_IPC_RELOAD:
+		return sizeof(struct careful_error);
 	case CAREFUL_IPC_PEER_INFO:
 		return sizeof(struct careful_ipc_peer);
 	case CAREFUL_IPC_PROGRAMS:
@@ -410,6 +432,9 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 		break;
 	case CAREFUL_IPC_SIGNATURE:
 		rc = ipc_signature(client, op, q);
+		break;
+	case CAREFUL_IPC_RELOAD:
+		rc = reload(client, op, q);
 		break;
 	case CAREFUL_IPC_PEER_BEGIN:
 		rc = ipc_peer_begin(client->ipc, op, q);

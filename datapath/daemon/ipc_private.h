@@ -126,6 +126,8 @@ struct ipc {
 	struct ipc_op *connects;
 	struct ipc_measure *measure; /* under way, or NULL */
 	const struct block_server *block; /* whose exports USE tells of, or NULL */
+	ipc_reload_fn *reload; /* or NULL */
+	void *reload_user;
 	struct careful_ipc_use use;
 	struct ipc_program *programs; /* that are there */
 	struct ipc_program *owners[CAREFUL_HANDLERS_APP]; /* of requests to each handler */

@@ -27,6 +27,7 @@
 #include "daemon/options.h"
 #include "daemon/process.h"
 #include "daemon/queues.h"
+#include "daemon/reload.h"
 #include "daemon/rundir.h"
 #include "daemon/scratch_file.h"
 #include "daemon/syscalls.h"
@@ -122,6 +123,13 @@ static void on_block_end(const struct block_end *end, void *user)
 
 	if (!d->closing)
 		transfer_log(&d->transfers, end, d->health.names[end->peer]);
+}
+
+static int on_reload(const char *words, uint32_t bytes, struct careful_error *error, void *user)
+{
+	struct daemon *d = user;
+
+	return reload(d->instance, d->block, words, bytes, error);
 }
 
 static int watch_fd(struct daemon *d, int fd, struct ipc_event *event,
@@ -234,6 +242,7 @@ static int serve(struct daemon *d, struct careful_error *error)
 		rc = ipc_create(d->instance, d->dir.listen_fd, d->epoll_fd, &d->ipc);
 	if (!rc) {
 		ipc_tells_of(d->ipc, d->block);
+		ipc_reloads(d->ipc, on_reload, d);
 		block_tell(d->block, on_block_end, d);
 		rc = health_init(&d->health, d->instance);
 		if (!rc)
@@ -277,10 +286,7 @@ static void log_start(struct daemon *d)
 	if (info.device.native_refused[0])
 		log_line("%s: native XDP was refused: %s", info.device.ifname,
 			 info.device.native_refused);
-	for (uint32_t i = 0; i < d->options.exports_count; i++)
-		log_line("export %s%s%s", d->options.exports[i].path,
-			 d->options.exports[i].writable ? " (writable)" : "",
-			 d->options.exports[i].owners ? " (owners)" : "");
+	reload_log(&d->options);
 }
 
 static void handle_events(struct daemon *d)

@@ -63,4 +63,17 @@ static inline void share_put(struct share *share, uint32_t *held)
 	share->owed += *held < share->each;
 }
 
+/* Divides it among others: all who hold any are among them, with how many. */
+static inline void share_divide(struct share *share, const uint32_t *held, uint32_t peers)
+{
+	struct share now;
+
+	share_init(&now, share->count, peers);
+	for (uint32_t i = 0; i < peers; i++) {
+		now.free -= held[i];
+		now.owed -= held[i] < now.each ? held[i] : now.each;
+	}
+	*share = now;
+}
+
 #endif /* LINK_SHARE_H */

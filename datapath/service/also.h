@@ -24,4 +24,7 @@ void engine_revoke_region(struct careful *c, uint32_t key);
 void engine_keep_file(struct careful *c, int fd);
 void engine_lose_file(struct careful *c, int fd);
 
+/* From now on it waits as wait_mode, spin_us, sync_ms and stall_ms of these say. */
+void engine_wait_as(struct careful *c, const struct careful_options *options);
+
 #endif /* SERVICE_ALSO_H */

@@ -65,17 +65,25 @@ void block_tell(struct block_server *server, block_end_fn *fn, void *user)
 
 uint32_t block_use(const struct block_server *server, struct careful_export_use *uses)
 {
-	for (uint32_t i = 0; i < server->exports_count; i++)
-		uses[i] = server->exports[i].use;
+	const struct block_exports *exports = server->exports;
+	uint8_t index[BLOCK_PLACES];
+
+	memset(index, BLOCK_EXPORTS, sizeof(index));
+	for (uint32_t i = 0; i < exports->count; i++) {
+		index[exports->all[i].place] = (uint8_t)i;
+		uses[i] = server->use[exports->all[i].place];
+	}
 	for (uint32_t i = 0; i < server->peers_count; i++) {
 		for (const struct block_handle *h = server->peers[i].handles; h; h = h->next) {
+			uint8_t at = index[h->place];
+
 			if ((h->state == BLOCK_OPEN || h->state == BLOCK_ENDING) && !h->listing &&
-			    h->place < server->exports_count)
-				engine_moved(server->instance, h->key, &uses[h->place].read_bytes,
-					     &uses[h->place].written_bytes);
+			    at < exports->count)
+				engine_moved(server->instance, h->key, &uses[at].read_bytes,
+					     &uses[at].written_bytes);
 		}
 	}
-	return server->exports_count;
+	return exports->count;
 }
 
 int block_fd(struct block_server *server)
@@ -107,7 +115,7 @@ static int allocate(struct block_server *server)
 		struct block_peer *peer = &server->peers[i];
 
 		peer->parked_tail = &peer->parked;
-		share_init(&peer->jobs, BLOCK_JOBS / info.peers_max, server->exports_count + 1);
+		share_init(&peer->jobs, BLOCK_JOBS / info.peers_max, server->places + 1);
 	}
 	for (uint32_t i = 0; i <= BLOCK_JOBS; i++) {
 		server->jobs[i].job.path = server->jobs[i].path;
@@ -148,7 +156,7 @@ int block_serve(struct careful *instance, const struct block_export_options *exp
 	block_queue_init(&s->unsent);
 	block_queue_init(&s->ending);
 	snprintf(error->text, sizeof(error->text), "block service: cannot start");
-	rc = block_exports_init(s, exports, n, error);
+	rc = block_exports_take(s, exports, n, error);
 	if (!rc)
 		rc = allocate(s);
 	if (!rc)
@@ -162,6 +170,24 @@ int block_serve(struct careful *instance, const struct block_export_options *exp
 	assert(!rc);
 	*server = s;
 	return 0;
+}
+
+int block_replace(struct block_server *server, const struct block_export_options *exports,
+		  uint32_t n, struct careful_error *error)
+{
+	int rc;
+
+	snprintf(error->text, sizeof(error->text), "exports: %s", strerror(ENOMEM));
+	rc = block_exports_take(server, exports, n, error);
+	for (uint32_t i = 0; !rc && i < server->peers_count; i++) {
+		struct block_peer *peer = &server->peers[i];
+		uint32_t held[BLOCK_PLACES];
+
+		memcpy(held, peer->jobs_at, server->places * sizeof(held[0]));
+		held[server->places] = peer->jobs_at[BLOCK_EXPORTS];
+		share_divide(&peer->jobs, held, server->places + 1);
+	}
+	return rc;
 }
 
 /* Ends what a peer holds, and removes its temporary files: the workers are gone, so all is this

@@ -13,7 +13,7 @@
 #include "storage/tree.h"
 
 /* OPEN with SCRATCH. */
-int block_open_scratch(struct block_server *server, struct block_job *job)
+int block_open_scratch(struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	const struct block_export *export = NULL;
@@ -21,7 +21,7 @@ int block_open_scratch(struct block_server *server, struct block_job *job)
 
 	if (job->bytes > BLOCK_BATCH_BYTES)
 		return -E2BIG;
-	fd = block_path_open(server, job, job->path, O_RDONLY | O_DIRECTORY, 0, &export);
+	fd = block_path_open(job, job->path, O_RDONLY | O_DIRECTORY, 0, &export);
 	if (fd < 0)
 		return fd;
 	handle->dir_fd = fd;

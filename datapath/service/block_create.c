@@ -188,14 +188,14 @@ static int furnish(struct block_server *server, const struct block_job *job)
 }
 
 /* What the name is to become, found and allowed. */
-static int prepare(struct block_server *server, struct block_job *job)
+static int prepare(struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	const struct block_export *export = NULL;
 	const char *name;
 	int rc;
 
-	rc = block_path_parent(server, job, &name, &export);
+	rc = block_path_parent(job, &name, &export);
 	if (rc < 0)
 		return rc;
 	handle->dir_fd = rc;
@@ -213,7 +213,7 @@ int block_create(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	struct stat st = { 0 };
-	int rc = job->tag && (job->flags & CAREFUL_BLOCK_STREAM) ? -EINVAL : prepare(server, job);
+	int rc = job->tag && (job->flags & CAREFUL_BLOCK_STREAM) ? -EINVAL : prepare(job);
 
 	if (rc)
 		return rc;

@@ -119,13 +119,13 @@ uint64_t block_exports_of(const struct block_server *server, uint32_t peer)
 	struct block_host host;
 	uint64_t seen = 0;
 
-	if (!server->is_for_some)
+	if (!server->exports->is_for_some)
 		return UINT64_MAX;
 	if (careful_peer_info(server->instance, peer, &info))
 		return 0;
 	host = host_of(&info.address);
-	for (uint32_t i = 0; i < server->exports_count; i++)
-		seen |= (uint64_t)is_seen_by(&server->exports[i], &host) << i;
+	for (uint32_t i = 0; i < server->exports->count; i++)
+		seen |= (uint64_t)is_seen_by(&server->exports->all[i], &host) << i;
 	return seen;
 }
 
@@ -135,10 +135,10 @@ static int refuse(struct careful_error *error, const char *path, int rc, const c
 	return rc;
 }
 
-static int add(struct block_server *server, const struct block_export_options *options,
+static int add(struct block_exports *exports, const struct block_export_options *options,
 	       bool is_one_of_several, struct careful_error *error)
 {
-	struct block_export *e = &server->exports[server->exports_count];
+	struct block_export *e = &exports->all[exports->count];
 	int rc = find(e, options->path);
 
 	if (rc == -EXDEV)
@@ -153,16 +153,16 @@ static int add(struct block_server *server, const struct block_export_options *o
 		if (!e->hosts)
 			return refuse(error, options->path, -ENOMEM, strerror(ENOMEM));
 		memcpy(e->hosts, options->hosts, e->hosts_count * sizeof(*e->hosts));
-		server->is_for_some = true;
+		exports->is_for_some = true;
 	}
 	snprintf(e->name, sizeof(e->name), "%s", options->name ? options->name : "");
-	server->exports_count++;
+	exports->count++;
 	if (!is_one_of_several)
 		return 0;
 	if (!*e->name || !strcmp(e->name, ".") || !strcmp(e->name, ".."))
 		return refuse(error, options->path, -EINVAL,
 			      "has no name to tell it from the others");
-	for (const struct block_export *other = server->exports; other < e; other++) {
+	for (const struct block_export *other = exports->all; other < e; other++) {
 		if (strcmp(other->name, e->name) != 0)
 			continue;
 		snprintf(error->text, sizeof(error->text),
@@ -172,20 +172,78 @@ static int add(struct block_server *server, const struct block_export_options *o
 	return 0;
 }
 
-int block_exports_init(struct block_server *server, const struct block_export_options *exports,
+static void destroy(struct block_exports *exports, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		free(exports->all[i].path);
+		free(exports->all[i].hosts);
+	}
+	free(exports);
+}
+
+/* Which of the exports that are replaced is the same directory, or NULL. */
+static const struct block_export *same_in(const struct block_exports *exports, const char *path)
+{
+	for (uint32_t i = 0; exports && i < exports->count; i++)
+		if (!strcmp(exports->all[i].path, path))
+			return &exports->all[i];
+	return NULL;
+}
+
+/* Gives each export a place: the one that its directory has, or one that none of now has, if
+ * there is such a one. */
+static void settle(struct block_server *server, struct block_exports *exports)
+{
+	uint64_t taken = 0, had = 0;
+
+	for (uint32_t i = 0; server->exports && i < server->exports->count; i++)
+		had |= 1ull << server->exports->all[i].place;
+	for (uint32_t i = 0; i < exports->count; i++) {
+		const struct block_export *same = same_in(server->exports, exports->all[i].path);
+
+		exports->all[i].place = same ? same->place : BLOCK_EXPORTS;
+		taken |= same ? 1ull << same->place : 0;
+	}
+	for (uint32_t i = 0; i < exports->count; i++) {
+		struct block_export *e = &exports->all[i];
+		uint64_t none = (had | taken) == UINT64_MAX ? taken : had | taken;
+
+		if (e->place == BLOCK_EXPORTS) {
+			e->place = (uint8_t)__builtin_ctzll(~none);
+			taken |= 1ull << e->place;
+			memset(&server->use[e->place], 0, sizeof(server->use[e->place]));
+		}
+		if (e->place >= server->places)
+			server->places = e->place + 1u;
+	}
+}
+
+/* On failure what there is stays. */
+int block_exports_take(struct block_server *server, const struct block_export_options *exports,
 		       uint32_t n, struct careful_error *error)
 {
-	int rc = 0;
+	struct block_exports *made = calloc(1, sizeof(*made) + n * sizeof(made->all[0]));
+	int rc = made ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; !rc && i < n; i++)
-		rc = add(server, &exports[i], n > 1, error);
-	return rc;
+		rc = add(made, &exports[i], n > 1, error);
+	if (rc) {
+		if (made)
+			destroy(made, n);
+		return rc;
+	}
+	settle(server, made);
+	made->older = server->exports;
+	server->exports = made;
+	return 0;
 }
 
 void block_exports_deinit(struct block_server *server)
 {
-	for (uint32_t i = 0; i < BLOCK_EXPORTS; i++) {
-		free(server->exports[i].path);
-		free(server->exports[i].hosts);
+	struct block_exports *older;
+
+	for (; server->exports; server->exports = older) {
+		older = server->exports->older;
+		destroy(server->exports, server->exports->count);
 	}
 }

@@ -26,14 +26,14 @@ static int check_type(mode_t mode)
 /* Opens what has blocks. The type is known before the file is opened, and again after,
  * since another may stand there by then; O_NONBLOCK keeps that one from hanging us.
  * O_EXCL keeps off a block device that is mounted. */
-static int open_blocks(struct block_server *server, struct block_job *job, bool write)
+static int open_blocks(struct block_job *job, bool write)
 {
 	struct block_handle *handle = job->handle;
 	const struct block_export *export = NULL;
 	struct stat st;
 	int fd, rc;
 
-	fd = block_path_open(server, job, job->path, O_PATH, 0, &export);
+	fd = block_path_open(job, job->path, O_PATH, 0, &export);
 	if (fd < 0)
 		return fd;
 	rc = fstat(fd, &st) ? -errno : check_type(st.st_mode);
@@ -42,7 +42,7 @@ static int open_blocks(struct block_server *server, struct block_job *job, bool 
 		rc = -EROFS;
 	if (rc)
 		return rc;
-	fd = block_path_open(server, job, job->path,
+	fd = block_path_open(job, job->path,
 			     O_NONBLOCK | (write ? O_RDWR : O_RDONLY) |
 				     (write && S_ISBLK(st.st_mode) ? O_EXCL : 0),
 			     0, NULL);
@@ -78,7 +78,7 @@ static int serve_copy(struct block_server *server, struct block_handle *handle, 
 static int do_open(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
-	int rc = open_blocks(server, job, false), copy;
+	int rc = open_blocks(job, false), copy;
 
 	if (!rc)
 		rc = careful_settle(handle->fd, &copy);
@@ -94,10 +94,10 @@ static int do_open(struct block_server *server, struct block_job *job)
 }
 
 /* OPEN with INPLACE: a regular file may grow up to what the client says. */
-static int do_open_inplace(struct block_server *server, struct block_job *job)
+static int do_open_inplace(struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
-	int rc = open_blocks(server, job, true);
+	int rc = open_blocks(job, true);
 
 	if (rc)
 		return rc;
@@ -127,9 +127,9 @@ static int do_open_as(struct block_server *server, struct block_job *job)
 	if (job->flags & CAREFUL_BLOCK_NULL)
 		return do_open_null(job);
 	if (job->flags & CAREFUL_BLOCK_SCRATCH)
-		return block_open_scratch(server, job);
+		return block_open_scratch(job);
 	if (job->flags & CAREFUL_BLOCK_INPLACE)
-		return do_open_inplace(server, job);
+		return do_open_inplace(job);
 	return job->flags & CAREFUL_BLOCK_CREATE ? block_create(server, job) : do_open(server, job);
 }
 
@@ -151,16 +151,16 @@ static void close_handle(struct block_server *server, struct block_handle *handl
 	handle->disk = 0;
 }
 
-static int do_stat(struct block_server *server, struct block_job *job)
+static int do_stat(struct block_job *job)
 {
 	int fd, rc;
 
-	if (block_path_is_top(server, job->path)) {
+	if (block_path_is_top(job, job->path)) {
 		block_attr_top(&job->attr);
 		job->has_attr = true;
 		return 0;
 	}
-	fd = block_path_open(server, job, job->path, O_PATH, 0, NULL);
+	fd = block_path_open(job, job->path, O_PATH, 0, NULL);
 	if (fd < 0)
 		return fd;
 	rc = block_attr_of(fd, job);
@@ -168,7 +168,7 @@ static int do_stat(struct block_server *server, struct block_job *job)
 	return rc;
 }
 
-static int do_mkdir(struct block_server *server, struct block_job *job)
+static int do_mkdir(struct block_job *job)
 {
 	const struct block_export *export = NULL;
 	const char *name;
@@ -176,14 +176,14 @@ static int do_mkdir(struct block_server *server, struct block_job *job)
 	int fd, rc;
 
 	/* The root of an export exists: no error, as for any directory. */
-	fd = block_path_is_top(server, job->path) ?
+	fd = block_path_is_top(job, job->path) ?
 		     -EISDIR :
-		     block_path_open(server, job, job->path, O_PATH | O_DIRECTORY, 0, &export);
+		     block_path_open(job, job->path, O_PATH | O_DIRECTORY, 0, &export);
 	if (fd >= 0) {
 		close(fd);
 		return export->writable ? 0 : -EROFS;
 	}
-	fd = block_path_parent(server, job, &name, &export);
+	fd = block_path_parent(job, &name, &export);
 	if (fd < 0)
 		return fd;
 	rc = export->writable ? 0 : -EROFS;
@@ -221,7 +221,7 @@ void block_run(struct block_server *server, struct block_job *job)
 {
 	bool null = job->op == CAREFUL_BLOCK_OPEN && (job->flags & CAREFUL_BLOCK_NULL);
 
-	if (job->path && !server->exports_count && !null) {
+	if (job->path && !job->among->count && !null) {
 		job->status = -EACCES;
 		return;
 	}
@@ -233,10 +233,10 @@ void block_run(struct block_server *server, struct block_job *job)
 		job->status = block_list(server, job);
 		break;
 	case CAREFUL_BLOCK_STAT:
-		job->status = do_stat(server, job);
+		job->status = do_stat(job);
 		break;
 	case CAREFUL_BLOCK_MKDIR:
-		job->status = do_mkdir(server, job);
+		job->status = do_mkdir(job);
 		break;
 	case CAREFUL_BLOCK_DIGEST:
 		job->status = block_digest(job);

@@ -169,9 +169,9 @@ static bool try_end(struct block_server *server, struct block_handle *handle)
 	engine_moved(server->instance, handle->key, &handle->read_bytes, &handle->written_bytes);
 	if (careful_region_remove(server->instance, handle->key) == -EBUSY)
 		return false;
-	if (handle->place < server->exports_count && !handle->listing) {
-		server->exports[handle->place].use.read_bytes += handle->read_bytes;
-		server->exports[handle->place].use.written_bytes += handle->written_bytes;
+	if (handle->place != BLOCK_EXPORTS && !handle->listing) {
+		server->use[handle->place].read_bytes += handle->read_bytes;
+		server->use[handle->place].written_bytes += handle->written_bytes;
 	}
 	handle->state = BLOCK_CLOSING;
 	block_work_put(server, &handle->end);

@@ -157,13 +157,13 @@ static int list_top(struct listing *l)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; !rc && i < l->server->exports_count; i++) {
-		const struct block_export *export = &l->server->exports[i];
+	for (uint32_t i = 0; !rc && i < l->job->among->count; i++) {
+		const struct block_export *export = &l->job->among->all[i];
 		size_t n = strlen(export->name);
 		int fd, code;
 		struct stat st;
 
-		if (!block_export_is_seen(l->server, l->job, export))
+		if (!block_export_is_seen(l->job, export))
 			continue;
 		fd = block_export_open(export);
 		code = fd < 0 ? -fd : 0;
@@ -227,7 +227,7 @@ static int open_listed(struct listing *l, const char *name)
 
 	if (l->root >= 0)
 		return beneath_open(l->root, name, flags, RESOLVE_NO_SYMLINKS);
-	return block_path_open(l->server, l->job, name, flags, RESOLVE_NO_SYMLINKS, NULL);
+	return block_path_open(l->job, name, flags, RESOLVE_NO_SYMLINKS, NULL);
 }
 
 /* Lists each directory among the records behind them all. */
@@ -284,8 +284,8 @@ int block_list(struct block_server *server, struct block_job *job)
 	struct listing *l;
 	int rc, root = -1;
 
-	if (!block_path_is_top(server, job->path)) {
-		root = block_path_open(server, job, job->path, O_RDONLY | O_DIRECTORY, 0, NULL);
+	if (!block_path_is_top(job, job->path)) {
+		root = block_path_open(job, job->path, O_RDONLY | O_DIRECTORY, 0, NULL);
 		if (root < 0)
 			return root;
 	}

@@ -14,27 +14,27 @@
 #include "storage/tree.h"
 
 /* Whether path is the directory above several exports, which exists nowhere. */
-bool block_path_is_top(const struct block_server *server, const char *path)
+bool block_path_is_top(const struct block_job *job, const char *path)
 {
-	return server->exports_count > 1 && (!*path || !strcmp(path, "."));
+	return job->among->count > 1 && (!*path || !strcmp(path, "."));
 }
 
 /* The export that path lies in; *rest is what remains, never empty. */
-static const struct block_export *find_export(const struct block_server *server,
-					      const struct block_job *job, const char *path,
+static const struct block_export *find_export(const struct block_job *job, const char *path,
 					      const char **rest)
 {
+	const struct block_exports *exports = job->among;
 	size_t n = strcspn(path, "/");
 
-	if (server->exports_count == 1) {
+	if (exports->count == 1) {
 		*rest = *path ? path : ".";
-		return &server->exports[0];
+		return &exports->all[0];
 	}
-	for (uint32_t i = 0; i < server->exports_count; i++) {
-		const struct block_export *e = &server->exports[i];
+	for (uint32_t i = 0; i < exports->count; i++) {
+		const struct block_export *e = &exports->all[i];
 
 		if (strlen(e->name) != n || memcmp(e->name, path, n) != 0 ||
-		    !block_export_is_seen(server, job, e))
+		    !block_export_is_seen(job, e))
 			continue;
 		path += n;
 		while (*path == '/')
@@ -45,19 +45,19 @@ static const struct block_export *find_export(const struct block_server *server,
 	return NULL;
 }
 
-/* Which export the job's path lies in, as an index; BLOCK_EXPORTS: none. */
-uint8_t block_path_place(const struct block_server *server, const struct block_job *job)
+/* The place of the export that the job's path lies in; BLOCK_EXPORTS: it lies in none. */
+uint8_t block_path_place(const struct block_job *job)
 {
 	const struct block_export *export = NULL;
 	const char *rest;
 
-	if (server->exports_count && *job->path != '/')
-		export = find_export(server, job, job->path, &rest);
-	return export ? (uint8_t)(export - server->exports) : BLOCK_EXPORTS;
+	if (job->among->count && *job->path != '/')
+		export = find_export(job, job->path, &rest);
+	return export ? export->place : BLOCK_EXPORTS;
 }
 
-int block_path_open(const struct block_server *server, const struct block_job *job,
-		    const char *path, int flags, uint64_t resolve, const struct block_export **from)
+int block_path_open(const struct block_job *job, const char *path, int flags, uint64_t resolve,
+		    const struct block_export **from)
 {
 	const struct block_export *export;
 	const char *rest;
@@ -65,12 +65,12 @@ int block_path_open(const struct block_server *server, const struct block_job *j
 
 	if (*path == '/')
 		return -EXDEV;
-	if (block_path_is_top(server, path))
+	if (block_path_is_top(job, path))
 		return -EISDIR;
-	export = find_export(server, job, path, &rest);
+	export = find_export(job, path, &rest);
 	if (!export)
 		return -ENOENT;
-	if (!block_export_is_seen(server, job, export))
+	if (!block_export_is_seen(job, export))
 		return -EACCES;
 	if (from)
 		*from = export;
@@ -86,8 +86,8 @@ int block_path_open(const struct block_server *server, const struct block_job *j
  * Opens the directory that path's last component stands in, or is to; *name is that
  * component. Cuts the job's path in two.
  */
-int block_path_parent(const struct block_server *server, const struct block_job *job,
-		      const char **name, const struct block_export **from)
+int block_path_parent(const struct block_job *job, const char **name,
+		      const struct block_export **from)
 {
 	char *path = job->path;
 	size_t n = strlen(path);
@@ -101,11 +101,11 @@ int block_path_parent(const struct block_server *server, const struct block_job 
 	*name = slash ? slash + 1 : path;
 	if (!**name || !strcmp(*name, ".") || !strcmp(*name, ".."))
 		return -EINVAL;
-	if (!slash && server->exports_count > 1)
+	if (!slash && job->among->count > 1)
 		return -EROFS; /* beside the exports nothing can be created */
 	if (slash)
 		*slash = 0;
-	return block_path_open(server, job, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0, from);
+	return block_path_open(job, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0, from);
 }
 
 /* The file as the client is told of it; of a block device that is open, with its size. */

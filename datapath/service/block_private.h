@@ -55,7 +55,7 @@ struct block_handle;
  * One request under way.
  *
  * @op:       enum careful_block_handler, or BLOCK_DISCARD
- * @place:    the index of the export that it works in; BLOCK_EXPORTS: none
+ * @place:    of the export that it works in; BLOCK_EXPORTS: none
  * @life:     of the peer when it asked; if it has changed, what it opened is nobody's
  * @attempt:  OPEN, LIST, BATCH: the client's name for it; 0: none
  * @tag, @tail_bytes: OPEN: of a partial file
@@ -65,7 +65,7 @@ struct block_handle;
  * @dir_fd:   BATCH: likewise, the handle's directory; else -1
  * @may_write, @squashed: BATCH: what the export that the directory lies in lets it do
  * @waited:   its turn has come
- * @exports:  that the peer may see, a bit each
+ * @among:    the exports when it began, and @exports: those that the peer may see, a bit each
  * @umask, @file_bytes_max: BATCH
  * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS, ZERO: the range
  * @path:     NUL-terminated; NULL in the end of a handle
@@ -96,6 +96,7 @@ struct block_job {
 	bool may_write;
 	bool squashed;
 	bool waited;
+	const struct block_exports *among;
 	uint64_t exports;
 	uint32_t umask;
 	uint32_t file_bytes_max;
@@ -236,17 +237,30 @@ struct block_peer {
 /*
  * @path:  of the directory, without symlinks
  * @was:   what stood there when it was exported
- * @use:   of handles that are open, what they moved counts when they end
+ * @place: its index in what is kept of each; it stays when exports are replaced
  */
 struct block_export {
 	char *path;
 	struct statx was;
+	uint8_t place;
 	bool writable;
 	bool owners;
 	struct block_host *hosts;
 	uint32_t hosts_count;
-	struct careful_export_use use;
 	char name[NAME_MAX + 1];
+};
+
+/*
+ * All exports at a time; nothing in it changes. Those that others have replaced stay until the
+ * end, for a job may be at them: some hundred bytes an export.
+ *
+ * @is_for_some: one of them is not everybody's
+ */
+struct block_exports {
+	struct block_exports *older;
+	uint32_t count;
+	bool is_for_some;
+	struct block_export all[];
 };
 
 struct block_queue {
@@ -282,11 +296,16 @@ struct block_work {
 	int event_fd;
 };
 
+/*
+ * @exports: those of now; workers have them from their jobs
+ * @places:  that exports have, or had; the shares of a peer are these and one more
+ * @use:     of each place; what open handles moved counts when they end
+ */
 struct block_server {
 	struct careful *instance;
-	struct block_export exports[BLOCK_EXPORTS];
-	uint32_t exports_count;
-	bool is_for_some; /* an export is not everybody's */
+	struct block_exports *exports;
+	uint32_t places;
+	struct careful_export_use use[BLOCK_EXPORTS];
 	uint64_t listing_disk; /* BLOCK_LISTING_DISK; tests have less */
 	uint32_t peers_count;
 	struct block_peer *peers;
@@ -373,27 +392,25 @@ const struct block_ended *block_handle_ended(struct block_server *server, uint32
 					     uint32_t key, uint16_t op);
 
 /* block_export.c: open: any thread. A descriptor, or -errno; -ENOLINK: it is gone. */
-int block_exports_init(struct block_server *server, const struct block_export_options *exports,
+int block_exports_take(struct block_server *server, const struct block_export_options *exports,
 		       uint32_t n, struct careful_error *error);
 void block_exports_deinit(struct block_server *server);
 int block_export_open(const struct block_export *export);
 /* The engine's thread: the exports that a peer may see. */
 uint64_t block_exports_of(const struct block_server *server, uint32_t peer);
-static inline bool block_export_is_seen(const struct block_server *server,
-					const struct block_job *job,
+static inline bool block_export_is_seen(const struct block_job *job,
 					const struct block_export *export)
 {
-	return job->exports >> (export - server->exports) & 1;
+	return job->exports >> (export - job->among->all) & 1;
 }
 
 /* block_path.c: worker threads. */
-int block_path_open(const struct block_server *server, const struct block_job *job,
-		    const char *path, int flags, uint64_t resolve,
+int block_path_open(const struct block_job *job, const char *path, int flags, uint64_t resolve,
 		    const struct block_export **from);
-int block_path_parent(const struct block_server *server, const struct block_job *job,
-		      const char **name, const struct block_export **from);
-uint8_t block_path_place(const struct block_server *server, const struct block_job *job);
-bool block_path_is_top(const struct block_server *server, const char *path);
+int block_path_parent(const struct block_job *job, const char **name,
+		      const struct block_export **from);
+uint8_t block_path_place(const struct block_job *job);
+bool block_path_is_top(const struct block_job *job, const char *path);
 int block_attr_of(int fd, struct block_job *job);
 void block_attr_top(struct careful_block_attr *attr);
 
@@ -406,7 +423,7 @@ int block_digest(struct block_job *job);
 int block_extents(struct block_job *job);
 int block_zero(struct block_server *server, struct block_job *job);
 int block_list(struct block_server *server, struct block_job *job);
-int block_open_scratch(struct block_server *server, struct block_job *job);
+int block_open_scratch(struct block_job *job);
 int block_batch(struct block_job *job);
 
 #endif /* SERVICE_BLOCK_PRIVATE_H */

@@ -13,25 +13,19 @@
 
 #include "service/block_private.h"
 
-/* Which of the peer's shares a place has; what lies in no export has one, too. */
-static uint8_t share_of(const struct block_server *server, uint8_t place)
-{
-	return place < server->exports_count ? place : (uint8_t)server->exports_count;
-}
-
 /* Whether the peer may have another job in that place. */
 static bool may_begin(const struct block_server *server, uint32_t index, uint8_t place)
 {
 	const struct block_peer *peer = &server->peers[index];
 
-	return share_may(&peer->jobs, peer->jobs_at[share_of(server, place)]);
+	return share_may(&peer->jobs, peer->jobs_at[place]);
 }
 
 static void begin(struct block_server *server, const struct block_job *job)
 {
 	struct block_peer *peer = &server->peers[job->peer];
 
-	share_take(&peer->jobs, &peer->jobs_at[share_of(server, job->place)]);
+	share_take(&peer->jobs, &peer->jobs_at[job->place]);
 }
 
 static void put_job(struct block_server *server, struct block_job *job)
@@ -54,8 +48,7 @@ static void release(struct block_server *server, struct block_job *job)
 		close(job->fd);
 	if (job->dir_fd >= 0)
 		close(job->dir_fd);
-	share_put(&server->peers[job->peer].jobs,
-		  &server->peers[job->peer].jobs_at[share_of(server, job->place)]);
+	share_put(&server->peers[job->peer].jobs, &server->peers[job->peer].jobs_at[job->place]);
 	put_job(server, job);
 }
 
@@ -72,8 +65,8 @@ static void count(struct block_server *server, const struct block_job *job)
 
 	if (denied)
 		engine_denied(server->instance);
-	if (job->place < server->exports_count && job->op != BLOCK_DISCARD) {
-		struct careful_export_use *use = &server->exports[job->place].use;
+	if (job->place != BLOCK_EXPORTS && job->op != BLOCK_DISCARD) {
+		struct careful_export_use *use = &server->use[job->place];
 
 		use->requests++;
 		use->failed += job->status != 0;
@@ -290,6 +283,7 @@ static struct block_job *take_job(struct block_server *server, uint32_t peer, ui
 		.place = BLOCK_EXPORTS,
 		.peer = peer,
 		.life = server->peers[peer].life,
+		.among = server->exports,
 		.exports = block_exports_of(server, peer),
 		.to = *to,
 		.fd = -1,
@@ -317,7 +311,7 @@ static uint8_t place_of(struct block_server *server, const struct block_job *job
 	default:
 		return job->flags & CAREFUL_BLOCK_NULL && job->op == CAREFUL_BLOCK_OPEN ?
 			       BLOCK_EXPORTS :
-			       block_path_place(server, job);
+			       block_path_place(job);
 	}
 }
 
@@ -360,7 +354,7 @@ static void park(struct block_server *server, const struct careful_message *mess
 	careful_reply_name(message, &parked->to);
 	*peer->parked_tail = parked;
 	peer->parked_tail = &parked->next;
-	peer->parked_at[share_of(server, place)]++;
+	peer->parked_at[place]++;
 }
 
 /* Takes the one at *at out. */
@@ -371,7 +365,7 @@ static void unpark(struct block_server *server, struct block_peer *peer, struct 
 	*at = parked->next;
 	if (!*at)
 		peer->parked_tail = at;
-	peer->parked_at[share_of(server, parked->place)]--;
+	peer->parked_at[parked->place]--;
 	careful_release(server->instance, parked->kept);
 	parked->next = server->parked_free;
 	server->parked_free = parked;
@@ -425,8 +419,7 @@ void block_on_request(const struct careful_message *message, void *user)
 	rc = block_parse(job, message->args, message->payload, message->bytes);
 	if (!rc)
 		job->place = place_of(server, job);
-	if (!peer->parked_at[share_of(server, job->place)] &&
-	    may_begin(server, message->peer, job->place)) {
+	if (!peer->parked_at[job->place] && may_begin(server, message->peer, job->place)) {
 		start(server, job, rc);
 		return;
 	}

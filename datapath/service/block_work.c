@@ -170,7 +170,7 @@ static int start_worker(struct block_server *server)
 void block_work_put(struct block_server *server, struct block_job *job)
 {
 	struct block_work *work = &server->work;
-	uint32_t most = BLOCK_WORKERS * (server->exports_count + 1);
+	uint32_t most = BLOCK_WORKERS * (server->places + 1);
 
 	pthread_mutex_lock(&work->lock);
 	block_queue_put(&work->queues[job->peer], job);

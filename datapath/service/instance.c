@@ -3,6 +3,7 @@
  * An instance's life and its waiting. Calls round.c, event.c, attach.c, and each layer below to open and to
  * close it.
  */
+#include "service/also.h"
 #include "service/attach.h"
 #include "service/engine.h"
 
@@ -26,6 +27,14 @@ static const struct engine_limits default_limits = {
 	.messages = { .outs = CAREFUL_BULK_MAX, .parked = CAREFUL_SMALL_MAX, .copies = COPIES },
 };
 
+static void set_times(struct careful_options *o, const struct careful_options *in)
+{
+	o->wait_mode = in->wait_mode;
+	o->spin_us = in->spin_us ? in->spin_us : 50;
+	o->sync_ms = in->sync_ms ? in->sync_ms : 200;
+	o->stall_ms = in->stall_ms ? in->stall_ms : 30000;
+}
+
 static void set_defaults(struct careful *c, const struct careful_options *in)
 {
 	struct careful_options *o = &c->options;
@@ -48,9 +57,14 @@ static void set_defaults(struct careful *c, const struct careful_options *in)
 	o->rx_buffers = o->rx_buffers ? o->rx_buffers : 512;
 	o->tx_buffers = o->tx_buffers ? o->tx_buffers : 512;
 	o->copyout_buffers = o->copyout_buffers ? o->copyout_buffers : o->rx_buffers;
-	o->spin_us = o->spin_us ? o->spin_us : 50;
-	o->sync_ms = o->sync_ms ? o->sync_ms : 200;
-	o->stall_ms = o->stall_ms ? o->stall_ms : 30000;
+	set_times(o, in);
+}
+
+void engine_wait_as(struct careful *c, const struct careful_options *options)
+{
+	set_times(&c->options, options);
+	c->link.sync_ms = c->options.sync_ms;
+	c->link.stall_ms = c->options.stall_ms;
 }
 
 static int check_options(const struct careful_options *o, struct careful_error *error)

@@ -12,7 +12,7 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import instance_option, json_option, say, shared, show
 from careful.cli.params import Whole, WholeDuration
-from careful.control import config, daemon, instances, keys, state_dir, status, tuner
+from careful.control import config, daemon, instances, keys, reload, state_dir, status, tuner
 from careful.report import status as report
 
 
@@ -24,6 +24,7 @@ from careful.report import status as report
             "export two trees, the second writable",
         ),
         ("carefulctl up eth1 --tune auto", "tune it all the while"),
+        ("carefulctl up eth1 --export /srv/c --reload", "export another tree; sessions go on"),
         ("carefulctl up eth1 --seal encrypt", "nothing of it can be read or forged on the way"),
     ],
     topics=("files", "protocols", "security", "services"),
@@ -146,6 +147,12 @@ from careful.report import status as report
     is_flag=True,
     help="Become carefuld, which logs to standard error: for systemd's carefuld@IFACE.",
 )
+@click.option(
+    "--reload",
+    "reloads",
+    is_flag=True,
+    help="It is up: give it these options instead, and let sessions go on (`help services`).",
+)
 @shared
 def up(
     ifname: str,
@@ -155,6 +162,7 @@ def up(
     export: tuple[str, ...],
     tune: str | None,
     foreground: bool,
+    reloads: bool,
     seal: tuple[str, ...],
     **given: object,
 ) -> None:
@@ -165,8 +173,9 @@ def up(
     before any data; the better one stays, and is remembered for this driver and kernel.
 
     If careful is already up with the same options, nothing changes and the
-    exit status is 0; if it is up with other options, `up` fails and names them. `doctor` tells
-    beforehand what `up` would refuse. Under systemd: `carefulctl help services`.
+    exit status is 0; if it is up with other options, `up` fails and names them. --reload gives it
+    those options while it runs, or names what takes a restart. `doctor` tells beforehand what `up`
+    would refuse. Under systemd: `carefulctl help services`.
     """
     settings = config.load(config_path)
     name = instance or ifname
@@ -179,6 +188,11 @@ def up(
     if options.seal is not None:
         options = replace(options, seal=settings.sealed(options.seal))
     tune = tune or settings.tune(name)
+    if reloads:
+        if foreground:
+            raise click.UsageError("--reload is for one that is up, --foreground starts one")
+        _reload(ifname, name, options, tune, settings, as_json)
+        return
     if foreground:
         if tune == "auto":
             _warn(f"tune auto does not begin with --foreground: enable careful-tune@{ifname}")
@@ -193,6 +207,28 @@ def up(
     inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
     text = report.up(found, done.already)
     show(as_json, "up", inputs, {"already": done.already, **found}, text)
+
+
+def _reload(
+    ifname: str,
+    name: str,
+    options: config.UpOptions,
+    tune: str,
+    settings: config.Config,
+    as_json: bool,
+) -> None:
+    changed = reload.reload(ifname, name, options)
+    instance = instances.find(name)
+    if "--foreground" not in instance.argv:  # else careful-tune@IFACE is a service of its own
+        for one in instances.queues(instance):
+            if tune == "auto":
+                tuner.start(ifname, one)
+            else:
+                tuner.stop(one)
+    found = status.gather(instance, settings)
+    inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
+    figures = {"already": True, "changed": changed, **found}
+    show(as_json, "up", inputs, figures, report.reloaded(found, changed))
 
 
 def _warn(text: str) -> None:

@@ -1,7 +1,7 @@
 """The options of `up` as carefuld's command line, and those of a running carefuld read back.
 
-A running instance is asked what it was started with by its own command line; nothing else
-remembers it.
+A running instance is asked what it was started with by its own command line, or, where it was
+given other options since, by what instances.py remembers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from careful.control.config import DEFAULTS, UpOptions
 from careful.control.exports import parse
 
 
-def _option(field: str) -> str:
+def option(field: str) -> str:
+    """What a field of UpOptions is called on a command line."""
     return "--" + field.replace("_", "-")
 
 
@@ -26,10 +27,10 @@ def words(options: UpOptions) -> list[str]:
         if value is None or value is False:
             continue
         if value is True:
-            argv.append(_option(one.name))
+            argv.append(option(one.name))
         else:
             for part in value if isinstance(value, tuple) else (value,):
-                argv += [_option(one.name), str(part)]
+                argv += [option(one.name), str(part)]
     return argv
 
 
@@ -37,7 +38,7 @@ def read(argv: Sequence[str]) -> UpOptions:
     """The options among a command line; what is no option of `up` is passed over."""
     found: dict[str, Any] = {}
     hints = get_type_hints(UpOptions)
-    names = {_option(one): one for one in hints}
+    names = {option(one): one for one in hints}
     for index, word in enumerate(argv):
         name, following = names.get(word), argv[index + 1] if index + 1 < len(argv) else ""
         if name is None:
@@ -51,6 +52,21 @@ def read(argv: Sequence[str]) -> UpOptions:
         else:
             found[name] = (*found.get(name, ()), following)
     return UpOptions(**found)
+
+
+def without_options(argv: Sequence[str]) -> list[str]:
+    """What stands in a command line beside options of `up`."""
+    hints = get_type_hints(UpOptions)
+    names = {option(one): one for one in hints}
+    found, is_value = [], False
+    for word in argv:
+        if is_value:
+            is_value = False
+        elif word in names:
+            is_value = hints[names[word]] != bool | None
+        else:
+            found.append(word)
+    return found
 
 
 def _effective(options: UpOptions, instance: str) -> UpOptions:
@@ -73,5 +89,5 @@ def differences(asked: UpOptions, running: UpOptions, instance: str) -> list[str
     for one in fields(UpOptions):
         now, wanted = getattr(running, one.name), getattr(asked, one.name)
         if now != wanted:
-            found.append(f"{_option(one.name)} is {_shown(now)}, not {_shown(wanted)}")
+            found.append(f"{option(one.name)} is {_shown(now)}, not {_shown(wanted)}")
     return found

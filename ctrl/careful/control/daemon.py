@@ -208,8 +208,12 @@ class Up:
     already: bool
 
 
-def _checked(ifname: str, name: str, options: UpOptions) -> UpOptions:
-    """What `up` refuses before it looks at what runs."""
+def checked(ifname: str, name: str, options: UpOptions) -> UpOptions:
+    """The options; what `up` refuses before it looks at what runs.
+
+    Raises:
+        CarefulError: says what is wrong.
+    """
     if instances.first_of(name) != name:
         text = "NAME+K is what queue K of an instance is called"
         raise CarefulError(errno.EINVAL, text, f"instance {name}")
@@ -239,7 +243,7 @@ def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAU
     Raises:
         CarefulError: says what is missing and what to do.
     """
-    options = _checked(ifname, name, options)
+    options = checked(ifname, name, options)
     with instances.changing(name):
         link = links.find(ifname)  # as it is now that nobody else changes it
         instance = instances.find(name)
@@ -263,7 +267,7 @@ def become(ifname: str, name: str, options: UpOptions, state: Path = state_dir.D
     Raises:
         CarefulError: it is up already, or as up().
     """
-    options = _checked(ifname, name, options)
+    options = checked(ifname, name, options)
     program = executable()
     with instances.changing(name):
         link = links.find(ifname)

@@ -78,7 +78,7 @@ class Instance:
         pid: of its process; 0: it does not run.
         ifname: the interface it was started for; "" if that is not known.
         here: whether it is in our network namespace; None if we may not know.
-        argv: what it was started with.
+        argv: what it was started with, or given since.
     """
 
     name: str
@@ -137,7 +137,26 @@ def find(name: str) -> Instance:
     argv: list[str] = []
     with suppress(OSError):
         argv = (proc / "cmdline").read_text(errors="surrogateescape").split("\0")
+    with suppress(OSError):
+        text = (RUN / name / "options").read_text(errors="surrogateescape")
+        whose, *others = text.split("\0")
+        argv = others if whose == str(pid) else argv
     return Instance(name, pid, _option(argv, "--ifname"), _is_here(pid), tuple(argv))
+
+
+def remember(instance: Instance, argv: Sequence[str]) -> None:
+    """That it runs with other options than it was started with.
+
+    Raises:
+        CarefulError: that cannot be written.
+    """
+    path = instance.directory / "options"
+    new = path.with_suffix(".new")
+    try:
+        new.write_text("\0".join([str(instance.pid), *argv]), errors="surrogateescape")
+        new.rename(path)
+    except OSError as error:
+        raise from_os(error, str(path)) from None
 
 
 def first_of(name: str) -> str:

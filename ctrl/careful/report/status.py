@@ -57,6 +57,13 @@ def up(found: dict[str, Any], already: bool) -> str:
     return effect(found)
 
 
+def reloaded(found: dict[str, Any], changed: list[str]) -> str:
+    """What `up --reload` did."""
+    if not changed:
+        return f"{found['ifname']}: has these options already (carefuld {found['pid']})"
+    return f"{found['ifname']}: {'; '.join(changed)}\n{effect(found)}"
+
+
 def _counts(found: dict[str, int]) -> list[tuple[str, int]]:
     return [(name, value) for name, value in found.items() if value]
 

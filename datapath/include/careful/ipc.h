@@ -72,6 +72,10 @@ enum careful_ipc_op {
 	 * GET. One answer: bytes of all, and the status of the first that failed (-ENODATA: it was
 	 * shorter); then some are in the file, and others not. */
 	CAREFUL_IPC_GETS = 27,
+	/* payload: words of carefuld's command line, a NUL behind each, of root alone. The exports
+	 * and waits that they say are in effect from now on; other words change nothing. Answer's
+	 * payload: what is wrong with them, in words, and then nothing has changed; or nothing. */
+	CAREFUL_IPC_RELOAD = 28,
 };
 
 enum careful_ipc_measure {

@@ -64,6 +64,13 @@ def test_up__refused_leaves_nothing(host: Host) -> None:
     host.up()
 
 
+def test_command_line__without_options() -> None:
+    options = UpOptions(peers=4, export=("/a", "/b:rw"), insecure=True)
+    argv = ["carefuld", "--ifname", "eth1", *command_line.words(options), "--foreground"]
+    assert command_line.without_options(argv) == ["carefuld", "--ifname", "eth1", "--foreground"]
+    assert command_line.read(argv) == options
+
+
 def test_up__goes_on_with_the_log(host: Host) -> None:
     """What the last carefuld said of its end is what people look for."""
     host.up()

@@ -475,6 +475,36 @@ static struct careful_ipc_use use_of(int fd, uint32_t exports)
 	return use;
 }
 
+static int on_reload(const char *words, uint32_t bytes, struct careful_error *error, void *user)
+{
+	assert(bytes == 4 && !memcmp(words, "a\0b", 4));
+	snprintf(error->text, sizeof(error->text), "%s", (const char *)user);
+	return *error->text ? -EINVAL : 0;
+}
+
+/* Root's words are handed on, and what is wrong with them comes back; others' are not. */
+static void test_reload__words_of_root(void)
+{
+	struct careful_ipc head = { .op = CAREFUL_IPC_RELOAD, .id = 8 };
+	int fd = client(), status = geteuid() ? -EPERM : 0;
+	struct answer *a;
+
+	ask(fd, head, "a\0b", 4);
+	assert(answered(fd, 8)->head.status == (status ? status : -EOPNOTSUPP));
+	ipc_reloads(server, on_reload, (void *)(uintptr_t) "");
+	ask(fd, head, "a\0b", 4);
+	a = answered(fd, 8);
+	assert(a->head.status == status && !a->head.payload_bytes);
+	ipc_reloads(server, on_reload, (void *)(uintptr_t) "no b");
+	ask(fd, head, "a\0b", 4);
+	a = answered(fd, 8);
+	assert(a->head.status == status);
+	assert(status || (a->head.payload_bytes == 4 && !memcmp(a->payload, "no b", 4)));
+	ipc_reloads(server, NULL, NULL);
+	close(fd);
+	turn();
+}
+
 static uint64_t buckets_sum(const struct careful_latency *kind, uint32_t from)
 {
 	uint64_t sum = 0;
@@ -1221,6 +1251,7 @@ int main(void)
 	test_peer__name_of_a_former_peer();
 	test_request__and_bulk();
 	test_gets__one_answer();
+	test_reload__words_of_root();
 	test_use__times_and_exports();
 	test_ping__results();
 	test_burst__begins_or_is_refused();

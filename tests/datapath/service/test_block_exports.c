@@ -168,6 +168,62 @@ static void test_export__use_is_counted(void)
 	remove_tree("two");
 }
 
+static void replace(const char *const *paths, const char *const *names, uint32_t n, int expected)
+{
+	struct block_export_options exports[3];
+	struct careful_error error = { "" };
+
+	for (uint32_t i = 0; i < n; i++)
+		exports[i] = (struct block_export_options){ .path = strdup(at(paths[i])),
+							    .name = names[i] };
+	assert(block_replace(server, exports, n, &error) == expected);
+	assert(!expected || strstr(error.text, "nowhere"));
+	for (uint32_t i = 0; i < n; i++)
+		free((void *)exports[i].path);
+}
+
+/* What is open goes on; an export that stays keeps its counts, whatever its index. */
+static void test_replace__while_a_file_is_open(void)
+{
+	const char *both[] = { "two", "one", "three" }, *none[] = { "two", "nowhere" };
+	struct careful_export_use uses[BLOCK_EXPORTS];
+	struct fake_answer *file, *new;
+	char buf[8];
+
+	make("one", "a");
+	make("two", "b");
+	make("three", "c");
+	start("one", NULL);
+	file = with_open(CAREFUL_BLOCK_OPEN, "a", 0);
+	new = with_open(CAREFUL_BLOCK_OPEN, "new", CAREFUL_BLOCK_CREATE);
+	assert(file->status == 0 && new->status == 0);
+	replace(both, both, 3, 0);
+	/* Read-only from now on, but for what was begun. */
+	assert(with_open(CAREFUL_BLOCK_OPEN, "one/n", CAREFUL_BLOCK_CREATE)->status == -EROFS);
+	assert(status("two/b") == 0 && status("one/a") == 0 && status("a") == -ENOENT);
+	assert(block_use(server, uses) == 3 && uses[0].requests == 1 && !uses[2].requests);
+	assert(uses[1].requests == 4 && uses[1].read_bytes == 6 && uses[1].written_bytes == 4);
+	assert(pread(fake_region(c, file->args[0])->span.fd, buf, 8, 0) == 1);
+	/* One that is wrong changes nothing. */
+	replace(none, none, 2, -ENOENT);
+	assert(status("three/c") == 0);
+	replace(both, both, 1, 0);
+	assert(status("b") == 0 && block_use(server, uses) == 1 && uses[0].requests == 2);
+	close_key(file->args[0]);
+	close_key(new->args[0]);
+	assert(!exists("one/new"));
+	replace(NULL, NULL, 0, 0);
+	assert(status("b") == -EACCES && block_use(server, uses) == 0);
+	/* For ever: places are used again. */
+	for (int i = 0; i < 200; i++)
+		replace(&both[i % 3], both, 1, 0);
+	assert(status("b") == -ENOENT && status("a") == 0);
+	stop();
+	remove_tree("one");
+	remove_tree("two");
+	remove_tree("three");
+}
+
 static void test_export__made_again(void)
 {
 	struct fake_answer *a;
@@ -337,6 +393,7 @@ int main(void)
 	assert(mkdtemp(base));
 	test_tell__ends_of_files();
 	test_export__use_is_counted();
+	test_replace__while_a_file_is_open();
 	test_export__made_again();
 	test_export__listed();
 	test_export__symlinks();

@@ -1,0 +1,87 @@
+"""Other options for an instance that is up, whose sessions go on: carefuld is told which.
+
+Owns what can change while it runs; how carefuld takes it is datapath/daemon/reload.c's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import fields, replace
+
+from careful._abi import lib
+from careful.control import command_line, daemon, instances
+from careful.control.config import UpOptions
+from careful.control.instances import Instance
+from careful.daemon.client import Client
+from careful.errors import CarefulError
+
+#: Options of `up` that carefuld takes while it runs.
+LIVE = ("export", "insecure", "wait", "spin_us", "sync_ms", "stall_ms")
+
+
+def _live(options: UpOptions) -> UpOptions:
+    return UpOptions(**{name: getattr(options, name) for name in LIVE})
+
+
+def _tell(one: Instance, options: UpOptions) -> None:
+    """Tell carefuld.
+
+    Raises:
+        CarefulError: it refuses, or does not answer; nothing has changed.
+    """
+    # The keys: whether there are any decides what may be exported.
+    said = ["carefuld", "--ifname", one.ifname]
+    said += command_line.words(replace(_live(options), keys=options.keys))
+    payload = b"".join(os.fsencode(word) + b"\0" for word in said)
+    with Client(one.socket, f"carefuld {one.name}") as client:
+        answer = client.call(lib.CAREFUL_IPC_RELOAD, f"carefuld {one.name}", payload=payload)
+    if answer.payload:
+        text = f"{answer.payload.decode(errors='replace')}; nothing has changed"
+        raise CarefulError(errno.EINVAL, text, f"instance {one.name}")
+
+
+def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
+    """Give an instance that is up these options.
+
+    Args:
+        ifname: the interface.
+        name: of the instance.
+        options: all that it is to have, as for daemon.up().
+
+    Returns:
+        A phrase for each option that has changed.
+
+    Raises:
+        CarefulError: it is not up, or an option takes a restart: then nothing has changed.
+    """
+    options = daemon.checked(ifname, name, options)
+    with instances.changing(name):
+        instance = instances.find(name)
+        if not instance.pid or instance.ifname != ifname:
+            text = f"is not up on {ifname}; first: carefulctl up {ifname}"
+            raise CarefulError(errno.ENOTCONN, text, f"instance {name}")
+        running = command_line.read(instance.argv)
+        fixed = [
+            one for one in command_line.differences(options, running, name) if not _is_live(one)
+        ]
+        if fixed:
+            text = f"a restart is needed: {'; '.join(fixed)}; nothing has changed"
+            raise CarefulError(errno.EBUSY, text, f"instance {name}")
+        changed = command_line.differences(running, options, name)
+        if changed:
+            for one in instances.queues(instance):
+                _tell(one, options)
+                instances.remember(one, _argv(one, running, options))
+        return changed
+
+
+def _is_live(phrase: str) -> bool:
+    return any(phrase.startswith(f"{command_line.option(one)} ") for one in LIVE)
+
+
+def _argv(one: Instance, running: UpOptions, options: UpOptions) -> list[str]:
+    """The command line that would have started it with these options."""
+    kept = replace(running, **{one.name: None for one in fields(UpOptions) if one.name in LIVE})
+    others = command_line.without_options(one.argv)
+    return [*others, *command_line.words(_live(options).over(kept))]

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * See reload.h. No session ends by it, and what is open stays so. What takes a new start
+ * (`carefulctl up --reload` compares) is read here, too, and left alone. Calls options.c,
+ * confine.c, log.c and service's block.c and instance.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/confine.h"
+#include "daemon/log.h"
+#include "daemon/reload.h"
+#include "device/error.h"
+#include "service/also.h"
+
+enum { WORDS = 512 };
+
+void reload_log(const struct daemon_options *options)
+{
+	for (uint32_t i = 0; i < options->exports_count; i++)
+		log_line("export %s%s%s", options->exports[i].path,
+			 options->exports[i].writable ? " (writable)" : "",
+			 options->exports[i].owners ? " (owners)" : "");
+}
+
+static int take(struct careful *instance, struct block_server *block,
+		const struct daemon_options *options, struct careful_error *error)
+{
+	int rc = confine_covers(options, error);
+
+	if (!rc)
+		rc = block_replace(block, options->exports, options->exports_count, error);
+	if (rc)
+		return rc;
+	engine_wait_as(instance, &options->careful);
+	log_line("other options, %u exports", options->exports_count);
+	reload_log(options);
+	return 0;
+}
+
+int reload(struct careful *instance, struct block_server *block, const char *words, uint32_t bytes,
+	   struct careful_error *error)
+{
+	struct daemon_options options;
+	char *copy = malloc(bytes + 1), *argv[WORDS + 1];
+	int argc = 0, rc;
+
+	if (!copy)
+		return refuse(error, -ENOMEM, "%s", strerror(ENOMEM));
+	memcpy(copy, words, bytes);
+	copy[bytes] = 0;
+	for (char *at = copy; at < copy + bytes && argc < WORDS; at += strlen(at) + 1)
+		argv[argc++] = at;
+	argv[argc] = NULL;
+	rc = options_parse(&options, argc, argv, error);
+	if (rc > 0)
+		rc = refuse(error, -EINVAL, "--help and --version are for a start");
+	if (!rc)
+		rc = take(instance, block, &options, error);
+	for (uint32_t i = 0; i < options.exports_count; i++) {
+		free((void *)options.exports[i].path);
+		free((void *)options.exports[i].hosts);
+	}
+	free(copy);
+	return rc;
+}

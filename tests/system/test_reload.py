@@ -1,0 +1,62 @@
+"""Other options for a carefuld that moves a file: its session goes on (`up --reload`)."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from hosts import CRAWLING, Host, finish, make_file, moving
+
+
+def test_reload__beside_a_transfer(pair: tuple[Host, Host]) -> None:
+    a, b = pair
+    more = b.own / "more"
+    more.mkdir()
+    make_file(more / "f", 5)
+    (b.export / "big").write_bytes(b"x" * (256 << 20))  # minutes of it
+    options = ("--export", f"{b.export}:rw,owners", "--insecure")
+    transfer = a.start("get", *CRAWLING, "h2:big", a.own)
+    moving(b)
+    pid, (before,) = b.pid, b.status()["peers"]
+
+    other = ("up", "eth1", *options, "--export", more, "--sync", "300ms")
+    done = b.ctl(*other, "--reload")
+    assert f"--export is {b.export}:rw,owners {more}, not {b.export}:rw,owners" in done.stdout
+    assert "--sync-ms is 300, not 200" in done.stdout
+    moving(b)
+    assert a.ctl("ls", "h2:more").stdout == "f\n"
+    # What cannot be had is refused by name, and takes nothing else with it.
+    for words, said in (
+        (("--peers", "2"), "a restart is needed: --peers is 8, not 2; nothing has changed"),
+        (("--export", "/nowhere"), "/nowhere"),
+    ):
+        wrong = b.ctl("up", "eth1", *options, *words, "--reload", check=False)
+        assert wrong.returncode == 1
+        assert said in wrong.stderr
+    assert a.ctl("ls", "h2:more").stdout == "f\n"
+    assert "is already up with these options" in b.ctl(*other).stdout
+    assert json.loads(b.ctl(*other, "--reload", "--json").stdout)["changed"] == []
+
+    (after,) = b.status()["peers"]
+    assert (b.pid, after["epochs"], after["state"]) == (pid, before["epochs"], "up")
+    b.assert_nothing_lost()
+    assert transfer.poll() is None
+    transfer.send_signal(signal.SIGINT)
+    assert finish(transfer)[0] == 130
+
+
+def test_reload__what_there_is_none_of(pair: tuple[Host, Host]) -> None:
+    a, _ = pair
+    a.down()
+    done = a.ctl("up", "eth1", "--reload", check=False)
+    assert done.returncode == 1
+    assert "is not up on eth1; first: carefulctl up eth1" in done.stderr
+    # Without exports it gave up the capabilities that they take.
+    a.ctl("up", "eth1")
+    done = a.ctl("up", "eth1", "--export", a.own, "--reload", check=False)
+    assert done.returncode == 1
+    assert "any --export: it began without one" in done.stderr
