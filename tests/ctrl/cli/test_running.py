@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -87,3 +90,25 @@ def test_wait__what_is_an_end(
     with pytest.raises(CarefulError) as caught:
         one.wait(error)
     assert caught.value is error
+
+
+def test_run__what_was_found_is_not_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio.run() formats what its task returned: that may be a list of a million files."""
+
+    formatted = []
+
+    class Found:
+        def __repr__(self) -> str:
+            formatted.append(self)
+            return ""
+
+    @asynccontextmanager
+    async def connected(route: Any) -> AsyncIterator[None]:
+        yield None
+
+    async def work(peer: Any) -> Found:
+        return Found()
+
+    monkeypatch.setattr(running, "connected", connected)
+    assert isinstance(running.run(None, work), Found)  # type: ignore[arg-type]
+    assert not formatted
