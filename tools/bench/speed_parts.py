@@ -219,9 +219,7 @@ class Bench:
         return found
 
     def trees(self) -> dict[str, float]:
-        """Many small files (tools/bench/trees): of three rounds, since a first copy also opens the
-        session, and has the XDP mode tried.
-        """
+        """Many small files (tools/bench/trees), of three rounds."""
         found: dict[str, float] = {}
 
         def one() -> None:
