@@ -13,8 +13,8 @@ pytestmark = MARKS
 
 @pytest.fixture
 def machines(request: pytest.FixtureRequest) -> Iterator[Machines]:
-    kernel, nic = request.param
-    one = Machines(f"test{os.getpid()}", "--kernel", kernel, "--nic", nic)
+    kernel, nic, *more = request.param
+    one = Machines(f"test{os.getpid()}", "--kernel", kernel, "--nic", nic, *more)
     yield one
     one.down()
 
@@ -56,4 +56,20 @@ def test_files__copied(machines: Machines) -> None:
 def test_files__zero_copy(machines: Machines) -> None:
     found = machines.up("h1", "--require-zerocopy"), machines.up("h2", "--require-zerocopy")
     assert [one["zerocopy"] for one in found] == [True, True]
+    there_and_back(machines)
+
+
+@pytest.mark.parametrize(
+    "machines", [("6.18", "virtio", "--queues", "2")], indirect=True, ids=["6.18-virtio"]
+)
+def test_queues__virtio_cannot_steer_to_one_of_two(machines: Machines) -> None:
+    """It has no rules: the host that the guest runs on chooses the queue that a frame comes to."""
+    word = "ethtool -L eth1 combined 1"
+    for queues in ("1", "2"):
+        refused = machines.tried("h1", "carefulctl", "up", "eth1", "--queues", queues)
+        assert refused.returncode
+        assert f"cannot steer a port to one: `{word}`" in refused.stderr
+    for host in ("h1", "h2"):
+        machines.run(host, *word.split())
+        machines.up(host)
     there_and_back(machines)

@@ -40,8 +40,11 @@ class Machines:
         argv = (str(MACHINES), word, "--name", self._name, *argv)
         return subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S)
 
+    def tried(self, host: str, *argv: str) -> subprocess.CompletedProcess[str]:
+        return self._tool("exec", host, "--", *argv)
+
     def run(self, host: str, *argv: str) -> str:
-        done = self._tool("exec", host, "--", *argv)
+        done = self.tried(host, *argv)
         assert done.returncode == 0, (argv, done.stdout, done.stderr)
         return done.stdout
 
@@ -49,7 +52,7 @@ class Machines:
         """Careful on eth1, as long as it takes; its settings."""
         until = time.monotonic() + LIMIT_S
         argv = ("carefulctl", "up", "eth1", "--export", "/tmp:rw", "--insecure", *options)
-        while (done := self._tool("exec", host, "--", *argv)).returncode:
+        while (done := self.tried(host, *argv)).returncode:
             assert "was not ready" in done.stderr, done.stderr
             assert time.monotonic() < until, done.stderr
         return self.status(host)
