@@ -2,7 +2,7 @@
 /*
  * A link's life, what is known of all of it, and what the device's news mean to it.
  * Everything it will ever need is allocated here; the paths of frames allocate nothing.
- * Calls session.c, tx.c, reserve.c, traditional.c.
+ * Calls session.c, tx.c, lend.c, reserve.c, traditional.c.
  */
 #include "link/group.h"
 #include "link/link.h"
@@ -161,6 +161,10 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 		return link_refuse(error, -ENOMEM, "out of memory");
 	}
 	link_init_buffers(link);
+	if (link_lend_init(link)) {
+		link_deinit(link);
+		return link_refuse(error, -ENOMEM, "out of memory");
+	}
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		link->peers[i] = (struct link_peer){
 			.link = link,
@@ -198,6 +202,7 @@ void link_deinit(struct link *link)
 	free(link->sessions);
 	free(link->heard);
 	free(link->tx_free);
+	free(link->lent);
 	free(link->fill);
 	free(link->dirty);
 	free(link->kept);

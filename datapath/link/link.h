@@ -143,6 +143,8 @@ struct link {
 	/* Send buffers: a stack of free chunks, the frames queued since the last kick. */
 	uint64_t *tx_free;
 	uint32_t tx_free_count;
+	bool *lent; /* by send buffer: the application has it (lend.c) */
+	uint32_t lent_count, lent_most;
 	struct device_desc tx_queue[LINK_TX_QUEUE];
 	uint32_t tx_queued;
 	struct sink net_tx; /* of what is queued and not kicked */
@@ -311,6 +313,14 @@ void link_updates_due(struct link *link);
 void link_kick_queued(struct link *link);
 void link_complete(struct link *link);
 uint32_t link_body_here(const struct link_peer *peer);
+
+/* lend.c: send buffers of the application */
+int link_lend_init(struct link *link);
+uint8_t *link_lend(struct link *link);
+bool link_is_lent(const struct link *link, const uint8_t *body);
+void link_unlend(struct link *link, const uint8_t *body);
+void link_tx_lent(struct link_peer *peer, uint8_t *body, uint32_t body_bytes,
+		  struct link_txframe *frame);
 
 /* short.c: the same of a message in one frame, in one go */
 bool link_short_careful(struct link_peer *peer, const struct careful_am *am, const void *payload,

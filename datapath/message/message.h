@@ -243,6 +243,8 @@ void message_forget(struct message_state *state, struct link_peer *peer);
 /* small.c */
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes);
+int message_small_lent(struct message_state *state, struct link_peer *peer,
+		       const struct careful_am *am, uint8_t *body, uint32_t bytes);
 /* So many bytes more or fewer are to leave for the peer than is known here, behind the next frame:
  * what they will need beside its window is asked for. */
 void message_ahead(struct message_state *state, struct link_peer *peer, uint64_t more,

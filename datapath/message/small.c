@@ -2,7 +2,7 @@
 /*
  * Messages of one frame: built in a send buffer when one may leave at once, else
  * parked in ordinary memory, so that a peer without credits holds no send buffer. Calls
- * link's tx.c and group.c.
+ * link's tx.c, lend.c and group.c.
  */
 #include "link/group.h"
 #include "message/message.h"
@@ -173,6 +173,27 @@ int message_small(struct message_state *state, struct link_peer *peer, const str
 	if (must_wait(state, peer, am) || !send_now(peer, am, payload, bytes))
 		return park(state, peer, am, payload, bytes);
 	count_get(&state->peers[peer->slot], am);
+	return 0;
+}
+
+/* The same of what stands behind room for careful_am in a send buffer that is lent, which ends with
+ * it: the message leaves in it, or is parked. -EAGAIN: it stays lent. */
+int message_small_lent(struct message_state *state, struct link_peer *peer,
+		       const struct careful_am *am, uint8_t *body, uint32_t bytes)
+{
+	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
+	struct link_txframe frame;
+	int rc;
+
+	if (must_wait(state, peer, am) || !link_may_send(peer, MESSAGE_AM_BYTES + bytes)) {
+		rc = park(state, peer, am, body + MESSAGE_AM_BYTES, bytes);
+		if (!rc)
+			link_unlend(state->link, body);
+		return rc;
+	}
+	memcpy(body, am, MESSAGE_AM_BYTES);
+	link_tx_lent(peer, body, MESSAGE_AM_BYTES + bytes, &frame);
+	send_small(peer, &frame, bytes, began_ns);
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What careful.h offers for moving data: requests, replies, stores and gets. Calls
- * operation.c, peers.c, live.c, attach.c, attach_ring.c, message's out.c and small.c, link's tx.c.
+ * operation.c, peers.c, live.c, attach.c, attach_ring.c, message's out.c and small.c, link's tx.c and
+ * lend.c.
  */
 #include "service/attach.h"
 #include "service/engine.h"
@@ -83,16 +84,16 @@ static struct link_peer *live_peer(struct careful *c, uint32_t index, int *rc)
 	return peer;
 }
 
-int careful_request(struct careful *c, uint32_t index, uint16_t handler, const uint32_t *args,
-		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user)
+/* lent: the body of a send buffer in which the payload stands already; or NULL. */
+static inline int request(struct careful *c, uint32_t index, uint16_t handler, const uint32_t *args,
+			  const void *payload, uint8_t *lent, uint32_t bytes, careful_done_fn *done,
+			  void *user)
 {
 	struct careful_am am = { .kind = CAREFUL_AM_REQUEST, .handler = htobe16(handler) };
 	struct operation *op = NULL;
 	struct link_peer *peer;
 	int rc;
 
-	if (c->attached)
-		return attached_request(c, index, handler, args, payload, bytes, done, user);
 	peer = live_peer(c, index, &rc);
 	if (rc || !peer)
 		return rc;
@@ -106,10 +107,63 @@ int careful_request(struct careful *c, uint32_t index, uint16_t handler, const u
 		am.token = htobe32(op->token);
 	}
 	args_to(&am, args);
-	rc = message_small(&c->messages, peer, &am, payload, bytes);
+	rc = lent ? message_small_lent(&c->messages, peer, &am, lent, bytes) :
+		    message_small(&c->messages, peer, &am, payload, bytes);
 	if (rc && op)
 		operation_drop(c, op);
 	return rc;
+}
+
+int careful_request(struct careful *c, uint32_t index, uint16_t handler, const uint32_t *args,
+		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user)
+{
+	if (c->attached)
+		return attached_request(c, index, handler, args, payload, bytes, done, user);
+	return request(c, index, handler, args, payload, NULL, bytes, done, user);
+}
+
+int careful_alloc(struct careful *c, void **payload)
+{
+	uint8_t *body;
+
+	if (c->attached)
+		return -EOPNOTSUPP;
+	body = link_lend(&c->link);
+	if (!body)
+		return -EAGAIN;
+	*payload = body + MESSAGE_AM_BYTES;
+	return (int)(c->link.body_most - MESSAGE_AM_BYTES);
+}
+
+/* The body of what careful_alloc() gave; NULL: it is not the application's. */
+static uint8_t *body_of(struct careful *c, void *payload)
+{
+	uint8_t *body;
+
+	if (!payload || c->attached)
+		return NULL;
+	body = (uint8_t *)payload - MESSAGE_AM_BYTES;
+	return link_is_lent(&c->link, body) ? body : NULL;
+}
+
+int careful_free(struct careful *c, void *payload)
+{
+	const uint8_t *body = body_of(c, payload);
+
+	if (!body)
+		return -EINVAL;
+	link_unlend(&c->link, body);
+	return 0;
+}
+
+int careful_send(struct careful *c, uint32_t index, uint16_t handler, const uint32_t *args,
+		 void *payload, uint32_t bytes, careful_done_fn *done, void *user)
+{
+	uint8_t *body = body_of(c, payload);
+
+	if (!body)
+		return -EINVAL;
+	return request(c, index, handler, args, payload, body, bytes, done, user);
 }
 
 void careful_reply_name(const struct careful_message *message, struct careful_reply_to *to)

@@ -5,6 +5,7 @@
  * only measured() counts (tools/bench/instructions).
  *
  *   null request COUNT [BYTES]   a request and its reply
+ *   null lent COUNT [BYTES]      the same, built in a send buffer (careful_alloc())
  *   null wait COUNT [BYTES]      the same, with careful_wait() for each poll
  *   null idle COUNT              a poll that finds nothing
  *   null store COUNT [BYTES]     a store from memory to memory, by frame
@@ -81,11 +82,25 @@ static void on_done(const struct careful_result *result, void *user)
 	done++;
 }
 
-/* The client's poll sends; the server's answers; the client's takes the answer. */
-static void request(uint32_t bytes)
+static void ask(uint32_t bytes, int lent)
 {
-	if (careful_request(c[0], 0, ECHO, NULL, memory[0], bytes, on_done, NULL))
+	void *payload = NULL;
+	int rc;
+
+	if (!lent)
+		rc = careful_request(c[0], 0, ECHO, NULL, memory[0], bytes, on_done, NULL);
+	else if (careful_alloc(c[0], &payload) < (int)bytes)
+		rc = -1;
+	else
+		rc = careful_send(c[0], 0, ECHO, NULL, payload, bytes, on_done, NULL);
+	if (rc)
 		give_up("a request was refused");
+}
+
+/* The client's poll sends; the server's answers; the client's takes the answer. */
+static void request(uint32_t bytes, int lent)
+{
+	ask(bytes, lent);
 	done = 0;
 	while (!done) {
 		poll_end(0);
@@ -165,7 +180,7 @@ static void once(char what, uint32_t bytes)
 	else if (what == 's')
 		store(bytes);
 	else
-		request(bytes);
+		request(bytes, what == 'l');
 }
 
 /* All that callgrind collects. */
@@ -332,7 +347,7 @@ static void print_halves(uint32_t count, uint32_t bytes)
 
 int main(int argc, char **argv)
 {
-	static const char *const kinds[] = { "request", "wait",	  "idle",
+	static const char *const kinds[] = { "request", "lent",	  "wait",      "idle",
 					     "store",	"halves", "operations" };
 	const char *what = argc > 1 ? argv[1] : "";
 	uint32_t count = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
@@ -349,10 +364,10 @@ int main(int argc, char **argv)
 		seal = argv[--argc];
 	}
 	bytes = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < 7; i++)
 		known |= !strcmp(what, kinds[i]);
 	if (!known || !count || argc > 4 || bytes > STORE_MAX) {
-		fprintf(stderr, "usage: null request|wait|idle|store|halves|operations COUNT "
+		fprintf(stderr, "usage: null request|lent|wait|idle|store|halves|operations COUNT "
 				"[BYTES] [careful|traditional|auth|encrypt]\n");
 		return 2;
 	}

@@ -507,6 +507,20 @@ int careful_handle_store(struct careful *instance, uint16_t handler, careful_han
  * session yet, or a reply waited for one with smaller frames; -EAGAIN: no room (above). */
 int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
 		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+/*
+ * A message that is built where it leaves from: careful_alloc() gives room for its payload in a
+ * send buffer of the device, and returns how many bytes; careful_send() sends it as
+ * careful_request() does, and nothing is copied where it can leave at once. The buffer is the
+ * program's until careful_send() returns 0, or careful_free(), or careful_close(); what is sent or
+ * freed is written no more. -EAGAIN: the program has its share, a quarter of the send buffers, or
+ * none is free; -EINVAL: payload is not the program's (any more); -EOPNOTSUPP: of an instance that
+ * is attached. The other end reads in place, too: a handler's payload lies where it came, and stays
+ * there where it is kept.
+ */
+int careful_alloc(struct careful *instance, void **payload);
+int careful_send(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
+		 void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+int careful_free(struct careful *instance, void *payload);
 /* Answers: within the handler, or later by careful_reply_to. */
 int careful_reply(const struct careful_message *message, int status, const uint32_t *args,
 		  const void *payload, uint32_t bytes);
