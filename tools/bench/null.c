@@ -171,12 +171,13 @@ static void halves(uint32_t bytes)
 	}
 }
 
-static void once(char what, uint32_t bytes)
+/* In place, as it is counted, too. */
+static inline __attribute__((always_inline)) void once(char what, uint32_t bytes)
 {
-	if (what == 'h')
-		halves(bytes);
-	else if (what == 'i')
+	if (what == 'i')
 		poll_end(0);
+	else if (what == 'h')
+		halves(bytes);
 	else if (what == 's')
 		store(bytes);
 	else
