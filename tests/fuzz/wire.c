@@ -264,6 +264,15 @@ static uint32_t received(struct node *node, uint32_t slot, uint32_t msg_id)
 	return at ? at->received : 0;
 }
 
+/* Bytes that are left of it, at most so many. */
+static uint32_t left(struct node *node, uint32_t slot, uint32_t msg_id, uint32_t most)
+{
+	const struct message_in *at =
+		node->c->messages.slots[slot * MESSAGE_SLOTS + msg_id % MESSAGE_SLOTS];
+
+	return at && at->bytes - at->received < most ? at->bytes - at->received : most;
+}
+
 /* The token of an operation under way. */
 static uint32_t live_token(struct node *node, uint32_t which)
 {
@@ -408,10 +417,12 @@ void node_frame(struct node *node, struct input *in)
 	uint8_t frame[LLHDR_MAX + 64 + LINK_HDR_BYTES + BODY_MAX], body[BODY_MAX];
 	uint32_t msg_id = take8(in), bytes = take16(in) % 900, at = 0, total;
 	uint32_t off = received(node, slot, msg_id);
-	uint32_t bulk_bytes = off + bytes + (ll & 0x10 ? take16(in) : 0);
-	uint32_t start;
+	uint32_t bulk_bytes, start;
 
 	hdr.flags = what & 0x1f & ~CAREFUL_F_BCAST_EVENT;
+	if (hdr.flags & CAREFUL_F_LAST && !(hdr.flags & CAREFUL_F_FIRST)) /* of all it may say */
+		bytes = left(node, slot, msg_id, bytes);
+	bulk_bytes = off + bytes + (ll & 0x10 ? take16(in) : 0);
 	if (what & 0x10)
 		hdr.flags |= CAREFUL_F_ABORT;
 	if (what & 0x20) {

@@ -18,7 +18,8 @@
  * What one frame says.
  *
  * @peer:      slot at the instance
- * @flags:     besides FIRST and LAST
+ * @flags:     besides FIRST and LAST, of which it has not those in @without
+ * @off, @more: bytes of the message before this frame, and behind it
  * @credits:   buffers that it says were given back, of all ever; the wire's cumulative count
  * @extra:     what it asks for beside its window
  * @am:        its kind, handler, token, region and bytes, as on the wire
@@ -26,7 +27,8 @@
  */
 struct hostile {
 	uint32_t peer;
-	uint8_t flags;
+	uint8_t flags, without;
+	uint32_t off, more;
 	uint32_t credits;
 	uint16_t extra;
 	uint32_t msg_id;
@@ -34,12 +36,12 @@ struct hostile {
 	uint32_t bytes;
 };
 
-/* A message in one frame comes in; it is not handled yet. */
+/* A frame, if nothing else is said a whole message, comes in; it is not handled yet. */
 static inline void hostile_arrive(struct node *node, const struct hostile *what)
 {
 	const struct link_peer *peer = &node->c->link.peers[what->peer];
 	const struct shape shape = {
-		.flags = CAREFUL_F_FIRST | CAREFUL_F_LAST | what->flags,
+		.flags = (CAREFUL_F_FIRST | CAREFUL_F_LAST | what->flags) & ~what->without,
 		.cookie = peer->cookie_in,
 		.seq = peer->flow.seq_in + node->arrived_count + 1,
 		.frag_bytes = what->bytes,
@@ -50,13 +52,15 @@ static inline void hostile_arrive(struct node *node, const struct hostile *what)
 
 	frame_build(&frame, &shape);
 	body = frame.data + frame.hdr_at + sizeof(hdr);
-	memcpy(body, &what->am, sizeof(what->am));
+	if (shape.flags & CAREFUL_F_FIRST)
+		memcpy(body, &what->am, sizeof(what->am));
 	memcpy(&hdr, frame.data + frame.hdr_at, sizeof(hdr));
 	hdr.src_node = htobe16((uint16_t)what->peer);
 	hdr.credits = htobe32(what->credits);
 	hdr.extra = htobe16(what->extra);
 	hdr.msg_id = htobe32(what->msg_id);
-	hdr.msg_bytes = htobe32(what->bytes);
+	hdr.msg_bytes = htobe32(what->off + what->bytes + what->more);
+	hdr.frag_off = htobe32(what->off);
 	hdr.payload_crc = htobe32(link_crc32c(
 		body, sizeof(what->am) + (what->flags & CAREFUL_F_BULK ? 0 : what->bytes)));
 	hdr.check = htobe32(careful_hdr_check(&hdr));

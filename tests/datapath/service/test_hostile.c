@@ -92,6 +92,32 @@ static void expect_served(struct node *node, uint32_t slot)
 	CHECK_EQ(node->c->waiting[slot].deferred, 0);
 }
 
+/* A digest is announced with the first fragment, and the last one ends in none. */
+static void test_store__without_the_digest_it_announced(void)
+{
+	struct node *node = node_open();
+	struct hostile what = store(NULL, CAREFUL_HANDLERS);
+	uint64_t dropped;
+
+	CHECK(node_session(node, 0));
+	CHECK(node_session(node, 1));
+	what.am.region = htobe32(node->keys[0]);
+	what.flags |= CAREFUL_F_DIGEST;
+	what.without = CAREFUL_F_LAST;
+	what.more = 64;
+	hostile_send(node, &what);
+	dropped = node->c->link.counters[CAREFUL_C_DROP_MESSAGE];
+	what.off = 64;
+	what.more = 0;
+	what.flags = CAREFUL_F_BULK;
+	what.without = CAREFUL_F_FIRST;
+	hostile_send(node, &what);
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_DROP_MESSAGE], dropped + 1);
+	CHECK_EQ(node->c->messages.ins_free_count, node->c->messages.ins_count);
+	expect_served(node, 1);
+	node_close(node);
+}
+
 /* Stores of one frame, each of which is answered: the answers find no credits. */
 static void test_stores__unanswered_are_bounded(void)
 {
@@ -156,6 +182,7 @@ static void test_kept__leave_others_their_copies(void)
 int main(void)
 {
 	RUN(test_store__runs_no_handler_of_requests);
+	RUN(test_store__without_the_digest_it_announced);
 	RUN(test_stores__unanswered_are_bounded);
 	RUN(test_gets__leave_others_their_share);
 	RUN(test_kept__leave_others_their_copies);
