@@ -312,14 +312,21 @@ static void step(struct cluster *cluster)
 	cluster->steps++;
 }
 
-/* Whether frames are kept that a peer may not have: that is asked, or the peer given up. Or
- * a grant is to be paid back. */
+/* Whether frames are kept that a peer may not have, or missed that one said it sent, which may be
+ * a lie: that is asked, or the peer given up. Or a grant is to be paid back. */
 static bool keeps(const struct link *link)
 {
-	for (uint32_t i = 0; i < link->peers_max; i++)
-		if ((link->traditional && window_tx_outstanding(&link->peers[i].flow.tx)) ||
-		    link->sessions[i].granted)
+	const struct traditional_link *again = link->traditional;
+
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		const struct flow *flow = &link->peers[i].flow;
+
+		if (link->sessions[i].granted)
 			return true;
+		if (again && link->peers[i].phase == LINK_OPEN &&
+		    (window_tx_outstanding(&flow->tx) || again->peers[i].highest != flow->seq_in))
+			return true;
+	}
 	return false;
 }
 

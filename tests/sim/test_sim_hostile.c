@@ -79,6 +79,10 @@ static void test_hostile__seeds_that_failed(void)
 	cluster->hostile = true;
 	for (uint32_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++)
 		EXPECT_WELL(run_cut(cluster, seeds[i], true, &none));
+	/* A message that announced a digest and ended in none. */
+	cluster->protocol = CAREFUL_PROTOCOL_TRADITIONAL;
+	EXPECT_WELL(run_cut(cluster, 89855, true, &none));
+	cluster->protocol = CAREFUL_PROTOCOL_CAREFUL;
 	cluster->hostile = false;
 }
 
