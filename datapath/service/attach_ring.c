@@ -455,8 +455,8 @@ int attached_wait(struct careful *c, int timeout_ms, int extra_fd)
 		if (rc) {
 			if (blocked)
 				spin_blocked(&c->spin, spin, blocked, c->options.spin_us * 1000ull);
-			else if (start && spin)
-				spin_paid(&c->spin);
+			else if (start && spin && c->spin.vain)
+				spin_paid(&c->spin, now_ns() - start, c->options.spin_us * 1000ull);
 			return rc;
 		}
 		now = now_ns();

@@ -334,13 +334,15 @@ static uint64_t spin_ns(struct careful *c)
 	}
 }
 
-/* Frames came: what that says of spinning. @waited: it was not at once. */
-static void learn(struct careful *c, uint64_t spun_ns, bool waited, uint64_t blocked_ns)
+/* Frames came: what that says of spinning. @start_ns: when the wait began; 0: they were there. */
+static void learn(struct careful *c, uint64_t spun_ns, uint64_t start_ns, uint64_t blocked_ns)
 {
+	uint64_t spin_ns = c->options.spin_us * 1000ull;
+
 	if (blocked_ns)
-		spin_blocked(&c->spin, spun_ns, blocked_ns, c->options.spin_us * 1000ull);
-	else if (waited && spun_ns)
-		spin_paid(&c->spin);
+		spin_blocked(&c->spin, spun_ns, blocked_ns, spin_ns);
+	else if (start_ns && spun_ns && c->spin.vain)
+		spin_paid(&c->spin, c->port->ops->now_ns(c->port) - start_ns, spin_ns);
 }
 
 int careful_wait(struct careful *c, int timeout_ms, int extra_fd)

@@ -20,7 +20,7 @@ static uint32_t run(struct spin *spin, uint32_t waits, uint64_t answer_ns, bool 
 
 		spun += spins;
 		if (!shared && answer_ns <= spin_ns)
-			spin_paid(spin);
+			spin_paid(spin, answer_ns, SPIN_NS);
 		else
 			spin_blocked(spin, spins, shared ? answer_ns : answer_ns - spin_ns,
 				     SPIN_NS);
@@ -64,6 +64,24 @@ static void test_spin__goes_on_where_nothing_came_for_long(void)
 	CHECK_EQ(run(&spin, SPIN_VAIN_MAX, 3000, false), SPIN_VAIN_MAX);
 }
 
+/* A stream between ends that share a CPU: who sends more has the CPU for longer, and now and then
+ * the scheduler gives it to them while we spin; or they are done, and nothing comes for a while. */
+static void test_spin__stays_stopped_where_the_scheduler_ends_it(void)
+{
+	struct spin spin = { 0 };
+	uint32_t spun = 0, rounds = WAITS / 20;
+
+	for (uint32_t i = 0; i < rounds; i++) {
+		spun += run(&spin, 18, 200000, true);
+		if (spin_wanted(&spin)) {
+			spin_paid(&spin, 150000, SPIN_NS);
+			spun++;
+		}
+		spun += run(&spin, 1, 1000000, true);
+	}
+	CHECK(spun <= SPIN_VAIN_MAX + rounds + WAITS / SPIN_TRY + 1);
+}
+
 /* Now and then an answer takes longer than spinning lasts. */
 static void test_spin__some_that_were_in_vain_do_not_stop_it(void)
 {
@@ -81,6 +99,7 @@ int main(void)
 	RUN(test_spin__stops_where_the_other_end_waits_for_our_cpu);
 	RUN(test_spin__begins_again_when_it_pays);
 	RUN(test_spin__goes_on_where_nothing_came_for_long);
+	RUN(test_spin__stays_stopped_where_the_scheduler_ends_it);
 	RUN(test_spin__some_that_were_in_vain_do_not_stop_it);
 	return 0;
 }
