@@ -17,7 +17,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <linux/fs.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -28,6 +30,7 @@ enum {
 	HINTS = 256,
 	WORKERS = 64, /* of the kernel's, for regular files */
 	KEPT = 1024, /* descriptors below it can be registered, each at its own number */
+	PROC_BLOCK_BYTES = 1024,
 	REGISTER_AT = 2, /* operations of the ring on one */
 	WRITEV_FIXED = 61, /* liburing 2.3 does not name it */
 };
@@ -38,11 +41,13 @@ enum {
  * @keepers:  who said so; 0: nobody
  * @kind:     enum storage_kind
  * @ops:      that the ring had on it, up to REGISTER_AT
+ * @plain:    no registered memory is written to it
  */
 struct kept {
 	uint32_t keepers;
 	uint8_t kind;
 	uint8_t ops;
+	bool plain;
 	bool registered;
 };
 
@@ -148,6 +153,25 @@ static bool is_in_memory(const struct uring *u, const struct iovec *iov, unsigne
 	return true;
 }
 
+/*
+ * Files of /proc have no write_iter, and what is written to them from registered memory in several
+ * pieces is the list of these pieces (Linux 6.18, loop_rw_iter()). Asking for the size of blocks
+ * never waits; another file system whose blocks are as small is written in the slower way.
+ */
+static bool is_plain(int fd)
+{
+	int bytes = 0;
+
+	return !ioctl(fd, FIGETBSZ, &bytes) && bytes == PROC_BLOCK_BYTES;
+}
+
+static bool may_be_fixed(struct uring *u, int fd)
+{
+	const struct kept *kept = kept_of(u, fd);
+
+	return fd < KEPT && !(kept && kept->plain);
+}
+
 /* Puts op among those that flush() hands to the kernel. */
 static void op_queue(struct uring *u, struct op *op)
 {
@@ -156,7 +180,7 @@ static void op_queue(struct uring *u, struct op *op)
 	struct iovec *iov = io->iov + op->segment;
 	unsigned int count = io->iov_count - op->segment;
 	uint64_t offset = io->offset + op->moved;
-	bool fixed = io->write && is_in_memory(u, iov, count);
+	bool fixed = io->write && may_be_fixed(u, io->fd) && is_in_memory(u, iov, count);
 
 	/* Each op has at most one entry, and there are as many entries as ops. */
 	assert(sqe);
@@ -336,7 +360,7 @@ static void uring_keep(struct storage *storage, int fd)
 	if (fd < 0 || fd >= KEPT)
 		return;
 	if (!u->kept[fd].keepers++)
-		u->kept[fd] = (struct kept){ .keepers = 1 };
+		u->kept[fd] = (struct kept){ .keepers = 1, .plain = is_plain(fd) };
 }
 
 static void uring_lose(struct storage *storage, int fd)

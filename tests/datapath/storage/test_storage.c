@@ -377,6 +377,36 @@ static void test_keep__file_and_memory_are_registered(void)
 	munmap(memory, BYTES);
 }
 
+/* The memory of a process is a file, too, to which registered pieces are written in another way. */
+static void test_keep__memory_of_a_process(void)
+{
+	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	char *memory =
+		mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const uint64_t at = (uintptr_t)back;
+	struct storage *own, *shared = storage;
+
+	assert(fd >= 0 && uring_open(DEPTH, &own) == 0 && memory != MAP_FAILED);
+	storage = own;
+	own->ops->memory(own, memory, BYTES);
+	own->ops->keep(own, fd);
+	for (unsigned int pieces = 1; pieces <= 16; pieces *= 2) {
+		memcpy(memory, data, 40000);
+		memset(back, 0, 50000);
+		assert(run(fd, true, at + 5, memory, 40000, pieces, NULL) == 40000);
+		assert(memcmp(back + 5, data, 40000) == 0 && !back[4] && !back[40005]);
+		memset(memory, 0, 40000);
+		assert(run(fd, false, at + 5, memory, 40000, pieces, NULL) == 40000);
+		assert(memcmp(memory, data, 40000) == 0);
+	}
+	assert(run(fd, true, 16, memory, 40000, 2, NULL) < 0); /* nothing is there */
+	own->ops->lose(own, fd);
+	own->ops->close(own);
+	storage = shared;
+	munmap(memory, BYTES);
+	close(fd);
+}
+
 static void test_close__with_writes_under_way(void)
 {
 	static struct storage_io io[DEPTH];
@@ -451,6 +481,7 @@ int main(void)
 	test_read__of_many_pieces();
 	test_flush__one_call_for_all();
 	test_keep__file_and_memory_are_registered();
+	test_keep__memory_of_a_process();
 	test_close__with_writes_under_way();
 	test_open__depth();
 	full = test_error__full_disk();
