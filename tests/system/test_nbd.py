@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,31 @@ needs_nbd = [
     pytest.mark.skipif(not shutil.which("nbdcopy"), reason="libnbd-bin is not installed"),
 ]
 pytestmark = needs_nbd
+
+
+#: An NBD client that trims: OFFSET,NBYTES,FLAGS ..., and what each is answered with.
+TRIMS = """
+import os, socket, struct, sys
+def read(n):
+    found = b""
+    while len(found) < n:
+        more = sock.recv(n - len(found))
+        assert more
+        found += more
+    return found
+sock = socket.socket(socket.AF_UNIX)
+sock.connect(sys.argv[1])
+assert read(18)[:16] == b"NBDMAGICIHAVEOPT"
+sock.sendall(struct.pack(">I8sII", 3, b"IHAVEOPT", 1, 0))  # the default export
+read(10)
+for number, words in enumerate(sys.argv[2:]):
+    offset, nbytes, flags = map(int, words.split(","))
+    sock.sendall(struct.pack(">IHHQQI", 0x25609513, flags, 4, number, offset, nbytes))
+    magic, error, cookie = struct.unpack(">IIQ", read(16))
+    assert (magic, cookie) == (0x67446698, number)
+    print(error)
+"""
+FUA = 1
 
 
 def served(host: Host, client: str, *parameters: str) -> list[str | Path]:
@@ -80,6 +106,40 @@ def test_nbd__zeros_are_not_moved(pair: tuple[Host, Host]) -> None:
     assert image.read_bytes() == data + bytes(15 * MIB)
     assert image.stat().st_blocks * 512 < 4 * MIB
     assert received(there) - before < 4 * MIB
+
+
+def test_nbd__trim_makes_holes(pair: tuple[Host, Host]) -> None:
+    here, there = pair
+    image = there.export / "image"
+    data = make_file(image, 4 * MIB)
+    before = image.stat().st_blocks
+    client = [sys.executable, "-c", shlex.quote(TRIMS), "$unixsocket"]
+    trims = (f"{MIB},{MIB},0", f"{3 * MIB},{MIB},{FUA}", f"{4 * MIB},4096,0", "0,0,0")
+    said = ran(here, " ".join([*client, *trims]), "path=image").split()
+    assert said[:2] == ["0", "0"]
+    assert said[2] != "0"  # beyond the end
+    assert image.read_bytes() == data[:MIB] + bytes(MIB) + data[2 * MIB : 3 * MIB] + bytes(MIB)
+    assert before - image.stat().st_blocks >= 2 * MIB // 512
+    here.assert_nothing_lost()
+
+
+def test_nbd__is_a_plugin_as_others_are() -> None:
+    """What nbdkit's own tests ask of every plugin: --help, --version and --dump-plugin."""
+    asked = {
+        option: subprocess.run(
+            ["nbdkit", PLUGIN, option], capture_output=True, text=True, check=True
+        ).stdout
+        for option in ("--help", "--version", "--dump-plugin")
+    }
+    for name in ("host=", "path=", "instance=", "port="):
+        assert name in asked["--help"]
+    assert "careful" in asked["--version"]
+    said = dict(line.split("=", 1) for line in asked["--dump-plugin"].splitlines())
+    assert said["name"] == "careful"
+    assert said["path"] == str(PLUGIN)
+    assert (said["magic_config_key"], said["max_thread_model"]) == ("path", "parallel")
+    for one in ("pread", "pwrite", "flush", "trim", "zero", "extents", "block_size"):
+        assert said[f"has_{one}"] == "1"
 
 
 def test_nbd__goes_on_where_the_hosts_carefuld_is_restarted(pair: tuple[Host, Host]) -> None:
