@@ -1,8 +1,8 @@
 """The configuration file: names of nodes, and defaults of `up`.
 
 TOML: [nodes] gives hosts a name, [up] the defaults of all instances, [instance.NAME] those of
-one, [transfer] and [state] what get, put and what is kept do. Owns what may stand there and its
-types.
+one, [socket] who may use them, [transfer] and [state] what get, put and what is kept do. Owns what
+may stand there and its types.
 """
 
 from __future__ import annotations
@@ -243,6 +243,13 @@ def _options(file: _File, where: str, table: Any) -> UpOptions:
     return UpOptions(**found)
 
 
+def _socket(file: _File, table: Any) -> UpOptions:
+    """Who may use every instance, but where [up] or [instance.NAME] says otherwise."""
+    if not isinstance(table, dict) or table.keys() - {"group"}:
+        raise file.bad("[socket] must be a table of group alone", "socket")
+    return _options(file, "socket", table)
+
+
 def _state_directory(file: _File, table: Any) -> Path | None:
     if not isinstance(table, dict) or table.keys() - {"directory"}:
         raise file.bad("[state] must be a table of directory alone", "state")
@@ -268,9 +275,9 @@ def parse(text: str, path: Path) -> Config:
         raise file.bad(str(error)) from None
     except RecursionError:
         raise file.bad("nested too deeply") from None
-    unknown = set(tree) - {"nodes", "up", "instance", "transfer", "state"}
+    unknown = set(tree) - {"nodes", "up", "instance", "socket", "transfer", "state"}
     if unknown:
-        tables = "[nodes], [up], [instance.NAME], [transfer], [state]"
+        tables = "[nodes], [up], [instance.NAME], [socket], [transfer], [state]"
         raise file.bad(f"[{min(unknown)}] is unknown; there are {tables}", min(unknown))
     moving = tree.get("transfer", {})
     if not isinstance(moving, dict) or moving.keys() - {"on_loss"}:
@@ -288,9 +295,10 @@ def parse(text: str, path: Path) -> Config:
         found[name] = (f"instance.{name}", one)
     options = {name: _options(file, *table) for name, table in found.items()}
     tunes = {name: said for name, table in found.items() if (said := _tune(file, *table))}
+    up = options.pop("").over(_socket(file, tree.get("socket", {})))
     return Config(
         nodes,
-        options.pop(""),
+        up,
         options,
         tunes,
         moving.get("on_loss"),

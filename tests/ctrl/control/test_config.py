@@ -24,6 +24,13 @@ def test_tune__of_all_and_of_one() -> None:
     assert config.Config().tune("eth1") == "off"
 
 
+def test_socket__group_of_all_but_where_more_is_said() -> None:
+    text = '[socket]\ngroup = "lab"\n[instance.eth2]\ngroup = "other"\n'
+    found = config.parse(text, FILE)
+    assert [found.options(name).group for name in ("eth1", "eth2")] == ["lab", "other"]
+    assert config.parse(text + '[up]\ngroup = "up"', FILE).options("eth1").group == "up"
+
+
 def test_tune__a_later_file_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [tmp_path / name for name in ("etc.toml", "home.toml")]
     files[0].write_text('[up]\ntune = "auto"\n[instance.eth2]\ntune = "auto"')
@@ -49,6 +56,8 @@ def test_tune__that_cannot_be_meant(table: str, value: str) -> None:
         ('[instance."eth1"]\n\n  cpu = "a"', r":3: \[instance.eth1\] cpu = 'a': .* wrong type"),
         ("[nodes]\n[exports]", r":2: \[exports\] is unknown; there are \[nodes\]"),
         ("[transfer]\nloss = 1", r":1: \[transfer\] must be a table of on_loss"),
+        ("[socket]\nmode = 1", r":1: \[socket\] must be a table of group"),
+        ("[socket]\ngroup = 1", r":2: \[socket\] group = 1: .* wrong type"),
         ("[up]\ntune = 'x'", r":2: \[up\] tune = 'x': one of"),
         ("[state]\ndirectory = 'a'", r":2: \[state\] directory"),
         ("up = {peers = 'x'}", r"toml: \[up\] peers = 'x'"),  # no line of its own
@@ -86,4 +95,4 @@ def test_example__names_every_key_and_changes_nothing() -> None:
     keys = {*tree["up"], *tree["instance"]["eth1"]}
     assert keys == {one.name for one in fields(config.UpOptions)} | {"tune"}
     assert tree["up"]["rx_buffers"] == config.DEFAULTS.rx_buffers
-    assert set(tree) == {"nodes", "up", "instance", "transfer", "state"}
+    assert set(tree) == {"nodes", "up", "instance", "socket", "transfer", "state"}
