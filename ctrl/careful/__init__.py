@@ -149,12 +149,10 @@ def connect(
     """Share the interface of the carefuld that runs, beside other programs. Needs root, or the
     group of `carefulctl up --group`.
 
-    A node as open() gives it, but: memory that register() takes is of Node.memory(); stores
-    and gets of memory are of memory_bytes at a time; a handler's number is one program's;
-    Peer.close() ends what this program has on its way, and leaves the session to the others; 128
-    operations may be on their way. A program that reads nothing for 30 s is stalled: requests for
-    it fail with ETIMEDOUT. When carefuld ends, operations end with ECONNRESET, and every call
-    raises ENOTCONN.
+    A node as open() gives it, but: a handler's number is one program's; Peer.close() ends what this
+    program has on its way, and leaves the session to the others; 128 operations may be on their
+    way. A program that reads nothing for 30 s is stalled: requests for it fail with ETIMEDOUT. When
+    carefuld ends, operations end with ECONNRESET, and every call raises ENOTCONN.
 
     Args:
         instance: which carefuld; by default CAREFUL_INSTANCE, or the only one here.

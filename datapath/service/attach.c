@@ -186,8 +186,9 @@ static int ask(struct careful *c, struct careful_ipc *head, const void *payload,
 	return rc;
 }
 
-static int ask_passing(struct careful *c, struct careful_ipc *head, const void *payload,
-		       uint32_t bytes, void *answer, uint32_t answer_bytes, int passed)
+/* As attached_ask(), with a descriptor; -1: none. */
+int attached_pass(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
+		  void *answer, uint32_t answer_bytes, int passed)
 {
 	int rc = ask(c, head, payload, bytes, answer, answer_bytes, passed, NULL);
 
@@ -206,14 +207,14 @@ static int ask_passing(struct careful *c, struct careful_ipc *head, const void *
 int attached_ask(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
 		 void *answer, uint32_t answer_bytes)
 {
-	return ask_passing(c, head, payload, bytes, answer, answer_bytes, -1);
+	return attached_pass(c, head, payload, bytes, answer, answer_bytes, -1);
 }
 
 /* -EAGAIN: it has as many of ours as it takes. */
 int attached_file_add(struct careful *c, int fd, uint32_t *file)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_ADD };
-	int rc = fd < 0 ? -EBADF : ask_passing(c, &head, NULL, 0, NULL, 0, fd);
+	int rc = fd < 0 ? -EBADF : attached_pass(c, &head, NULL, 0, NULL, 0, fd);
 
 	*file = head.file;
 	return rc == -EMFILE ? -EAGAIN : rc;
@@ -345,6 +346,7 @@ int attached_close(struct careful *c)
 
 	if (c->polling)
 		return -EDEADLK;
+	events_end(c);
 	if (a->socket_fd >= 0)
 		close(a->socket_fd);
 	if (a->area)
@@ -413,41 +415,6 @@ int attached_handle(struct careful *c, uint16_t handler, uint32_t of, bool on)
 		.flags = of,
 		.bytes = on,
 	};
-
-	return attached_ask(c, &head, NULL, 0, NULL, 0);
-}
-
-int attached_region_add(struct careful *c, const struct careful_region *region, uint32_t *key)
-{
-	struct attached *a = c->attached;
-	const uint64_t off = (uint64_t)((uintptr_t)region->span.base - (uintptr_t)a->memory);
-	struct careful_ipc head = {
-		.op = CAREFUL_IPC_REGION_ADD,
-		.region_off = off,
-		.bytes = region->bytes,
-		.flags = region->access,
-		.peer = region->peer,
-	};
-	int rc, fd = -1;
-
-	if (!region->span.base) {
-		fd = region->span.fd;
-		head.region_off = 0;
-		head.file_off = region->span.offset;
-		if (fd < 0)
-			return -EINVAL;
-	} else if (off > a->memory_bytes || region->bytes > a->memory_bytes - off) {
-		return -EOPNOTSUPP;
-	}
-	rc = ask_passing(c, &head, NULL, 0, NULL, 0, fd);
-	if (!rc)
-		*key = head.region;
-	return rc;
-}
-
-int attached_region_remove(struct careful *c, uint32_t key)
-{
-	struct careful_ipc head = { .op = CAREFUL_IPC_REGION_REMOVE, .region = key };
 
 	return attached_ask(c, &head, NULL, 0, NULL, 0);
 }

@@ -2,7 +2,7 @@
 /*
  * An instance that is a carefuld's (careful_attach()): what the calls of careful.h do for one.
  * attach.c has its life and what is asked through the socket, attach_ring.c what goes through
- * the rings (ipc.h), attach_more.c kept messages and pings.
+ * the rings (ipc.h), attach_more.c regions, kept messages and pings.
  */
 #ifndef SERVICE_ATTACH_H
 #define SERVICE_ATTACH_H
@@ -39,6 +39,12 @@ struct attached_op {
 	uint32_t file;
 };
 
+/* @key: 0: free */
+struct attached_region {
+	uint32_t key;
+	uint8_t *base;
+};
+
 /*
  * @socket_fd:    -1: carefuld has ended
  * @asks_put, @told_taken: what the area says, for the area is anybody's
@@ -47,6 +53,8 @@ struct attached_op {
  * @looks:        polls; the socket is looked at in some of them
  * @pages_used:   a byte for each page of the memory
  * @closed:       a peer was closed, and its operations are to end
+ * @own_file:     our memory as a file of carefuld's, +1; 0: not yet
+ * @regions:      those of memory that is not shared
  */
 struct attached {
 	int socket_fd;
@@ -69,11 +77,15 @@ struct attached {
 	uint32_t free_count;
 	uint8_t free[CAREFUL_RING_OPERATIONS]; /* of ops[] */
 	struct attached_op ops[CAREFUL_RING_OPERATIONS];
+	uint32_t own_file;
+	struct attached_region regions[CAREFUL_AREA_REGIONS];
 };
 
 /* attach.c */
 int attached_ask(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
 		 void *answer, uint32_t answer_bytes);
+int attached_pass(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
+		  void *answer, uint32_t answer_bytes, int passed);
 int attached_file_add(struct careful *c, int fd, uint32_t *file);
 void attached_file_remove(struct careful *c, uint32_t file);
 void attached_ring(struct attached *a, uint32_t flags);
@@ -84,10 +96,10 @@ int attached_peer(struct careful *c, const struct sockaddr *address, uint32_t by
 int attached_peer_close(struct careful *c, uint32_t peer);
 int attached_peer_info(struct careful *c, uint32_t peer, struct careful_ipc_peer *found);
 int attached_handle(struct careful *c, uint16_t handler, uint32_t of, bool on);
-int attached_region_add(struct careful *c, const struct careful_region *region, uint32_t *key);
-int attached_region_remove(struct careful *c, uint32_t key);
 
 /* attach_ring.c */
+uint32_t attached_room(const struct attached *a);
+bool attached_taken(const struct attached *a);
 int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off);
 int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
 		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
@@ -102,6 +114,10 @@ int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms);
 int attached_wait(struct careful *c, int timeout_ms, int extra_fd);
 
 /* attach_more.c */
+int attached_own_file(struct careful *c);
+int attached_region_add(struct careful *c, const struct careful_region *region, uint32_t *key);
+int attached_region_remove(struct careful *c, uint32_t key);
+const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t off);
 struct careful_kept *attached_keep(const struct careful_message *message);
 void attached_release(struct careful_kept *kept);
 int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,

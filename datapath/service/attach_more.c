@@ -1,15 +1,117 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What an attached program has beside messages and moves: messages that it keeps, and pings. Calls
- * attach_ring.c.
+ * What an attached program has beside messages and moves: regions, messages that it keeps, and
+ * pings. Calls attach.c, attach_ring.c.
+ *
+ * Memory that is not shared is a file to carefuld, which we open, for it may not: /proc/self/mem.
+ * What lies at an address has that offset in it, and the kernel copies between it and frames. With
+ * the program the memory ends, and carefuld reads nothing more from it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <careful/wire.h>
 
 #include "service/attach.h"
+
+static int open_own(void)
+{
+	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+
+	/* Without /proc, or where a program may not look into itself. */
+	return fd < 0 ? -EOPNOTSUPP : fd;
+}
+
+/* Our memory, as moves name it: carefuld's number of it, or -errno. */
+int attached_own_file(struct careful *c)
+{
+	struct attached *a = c->attached;
+	uint32_t file;
+	int fd, rc;
+
+	if (!a->own_file) {
+		fd = open_own();
+		if (fd < 0)
+			return fd;
+		rc = attached_file_add(c, fd, &file);
+		close(fd);
+		if (rc)
+			return rc;
+		a->own_file = file + 1;
+	}
+	return (int)a->own_file - 1;
+}
+
+static struct attached_region *find_region(struct attached *a, uint32_t key)
+{
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++)
+		if (a->regions[i].key == key)
+			return &a->regions[i];
+	return NULL;
+}
+
+int attached_region_add(struct careful *c, const struct careful_region *region, uint32_t *key)
+{
+	struct attached *a = c->attached;
+	const uint64_t off = (uint64_t)((uintptr_t)region->span.base - (uintptr_t)a->memory);
+	struct attached_region *own = NULL;
+	struct careful_ipc head = {
+		.op = CAREFUL_IPC_REGION_ADD,
+		.bytes = region->bytes,
+		.flags = region->access,
+		.peer = region->peer,
+	};
+	int rc, fd = -1;
+
+	if (!region->span.base) {
+		fd = region->span.fd;
+		head.file_off = region->span.offset;
+		if (fd < 0)
+			return -EINVAL;
+	} else if (off <= a->memory_bytes && region->bytes <= a->memory_bytes - off) {
+		head.region_off = off;
+	} else {
+		own = find_region(a, 0);
+		if (!own)
+			return -ENOSPC;
+		fd = open_own();
+		if (fd < 0)
+			return fd;
+		head.file_off = (uintptr_t)region->span.base;
+	}
+	rc = attached_pass(c, &head, NULL, 0, NULL, 0, fd);
+	if (own)
+		close(fd);
+	if (rc)
+		return rc;
+	*key = head.region;
+	if (own)
+		*own = (struct attached_region){ .key = *key, .base = region->span.base };
+	return 0;
+}
+
+int attached_region_remove(struct careful *c, uint32_t key)
+{
+	struct careful_ipc head = { .op = CAREFUL_IPC_REGION_REMOVE, .region = key };
+	struct attached_region *own = key ? find_region(c->attached, key) : NULL;
+	int rc = attached_ask(c, &head, NULL, 0, NULL, 0);
+
+	if (!rc && own)
+		own->key = 0;
+	return rc;
+}
+
+/* What was stored into a region of memory that is not shared; NULL: it is of a file. */
+const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t off)
+{
+	for (uint32_t i = 0; key && i < CAREFUL_AREA_REGIONS; i++)
+		if (a->regions[i].key == key)
+			return a->regions[i].base + off;
+	return NULL;
+}
 
 /* A copy: the ring's place is the next message's, and its credit went back when carefuld told. */
 struct careful_kept *attached_keep(const struct careful_message *message)

@@ -16,6 +16,7 @@ enum {
 	ROUND = 64, /* of what is told that a poll takes */
 	LOOKS = 1 << 16, /* polls between two looks at the socket, where nobody waits */
 	IDLE_MS = 1000,
+	EVENTS_MS = 20, /* in a group: what is to be said again is looked at so often */
 	EXTRA_NS = 20 * 1000, /* as careful_wait() */
 };
 
@@ -59,6 +60,20 @@ static int put(struct careful *c, const struct careful_ring_entry *entry, const 
 		attached_ring(a, 0);
 	}
 	return 0;
+}
+
+/* How many requests can begin now. */
+uint32_t attached_room(const struct attached *a)
+{
+	const uint32_t left = CAREFUL_RING_ASKS - (a->asks_put - read_number(&a->area->asks_taken));
+
+	return left < a->free_count ? left : a->free_count;
+}
+
+/* Whether carefuld has all that was asked. */
+bool attached_taken(const struct attached *a)
+{
+	return a->socket_fd < 0 || read_number(&a->area->asks_taken) == a->asks_put;
 }
 
 static struct attached_op *take_op(struct attached *a, careful_done_fn *done, void *user,
@@ -135,7 +150,21 @@ int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const u
 	return rc;
 }
 
-/* Where the bytes of a get or store lie in the shared memory: their own place, or a copy's. */
+/* There is no room for a copy: the bytes stay where they are, and carefuld gets at them there, if
+ * that can be. rc: why there is none. */
+static int place_own(struct careful *c, struct attached_op *op, const void *base, int rc)
+{
+	int file = attached_own_file(c);
+
+	if (file < 0)
+		return rc;
+	op->file = (uint32_t)file + 1;
+	op->memory_off = (uintptr_t)base;
+	return 0;
+}
+
+/* Where the bytes of a get or store lie: in the shared memory, their own place or a copy's; or in
+ * a file. */
 static int place(struct careful *c, struct attached_op *op, const struct careful_span *local,
 		 uint32_t bytes, bool get)
 {
@@ -156,13 +185,20 @@ static int place(struct careful *c, struct attached_op *op, const struct careful
 		return 0;
 	rc = attached_pages(a, bytes, &op->memory_off);
 	if (rc)
-		return rc;
+		return place_own(c, op, local->base, rc);
 	op->pages = (bytes + ATTACH_PAGE_BYTES - 1) / ATTACH_PAGE_BYTES;
 	if (get)
 		op->into = local->base;
 	else
 		memcpy(a->memory + op->memory_off, local->base, bytes);
 	return 0;
+}
+
+/* A file of one operation; our memory stays. */
+static void lose_file(struct careful *c, uint32_t file)
+{
+	if (file && file != c->attached->own_file)
+		attached_file_remove(c, file - 1);
 }
 
 /* A get or a store, as asked says. */
@@ -189,8 +225,7 @@ int attached_move(struct careful *c, const struct careful_ring_entry *asked,
 		const uint32_t file = op->file;
 
 		free_op(a, op);
-		if (file)
-			attached_file_remove(c, file - 1);
+		lose_file(c, file);
 	}
 	return rc;
 }
@@ -259,8 +294,7 @@ static void on_end(struct careful *c, const struct careful_ring_entry *e, const 
 		memcpy(op->into, a->memory + op->memory_off, e->bytes);
 	was = *op;
 	free_op(a, op); /* free for what the application asks now */
-	if (was.file)
-		attached_file_remove(c, was.file - 1);
+	lose_file(c, was.file);
 	if (was.left)
 		result = (struct careful_result){ .status = -ECONNRESET };
 	tell_done(&was, &result);
@@ -272,8 +306,9 @@ static void on_message(struct careful *c, const struct careful_ring_entry *e,
 	const bool store = e->kind == CAREFUL_RING_STORED;
 	const uint32_t index = e->handler % CAREFUL_HANDLERS;
 	const struct handler *handler = store ? &c->store_handlers[index] : &c->handlers[index];
-	const uint8_t *stored =
-		e->flags & CAREFUL_RING_OF_FILE ? NULL : c->attached->memory + e->memory_off;
+	const uint8_t *stored = e->flags & CAREFUL_RING_OF_FILE ?
+					attached_stored(c->attached, e->region, e->region_off) :
+					c->attached->memory + e->memory_off;
 	struct careful_message message = {
 		.instance = c,
 		.peer = e->peer,
@@ -383,6 +418,8 @@ int attached_poll(struct careful *c)
 	}
 	if (a->closed)
 		end_closed(c);
+	if (c->events)
+		event_round(c);
 	c->polling = false;
 	return n || a->socket_fd >= 0 ? n : -ENOTCONN;
 }
@@ -403,7 +440,7 @@ int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
 
 	if (a->socket_fd >= 0 && n)
 		fds[count++] = a->socket_fd;
-	*timeout_ms = arm(a) && a->socket_fd >= 0 ? IDLE_MS : 0;
+	*timeout_ms = arm(a) && a->socket_fd >= 0 ? (c->events ? EVENTS_MS : IDLE_MS) : 0;
 	return (int)count;
 }
 

@@ -143,6 +143,7 @@ struct careful {
 	uint32_t deferred_count, deferred_max;
 
 	struct careful_events *events; /* the group that it takes part in, or NULL */
+	struct careful_events *events_forgotten; /* closed, with requests under way */
 
 	uint64_t tick_ns;
 	struct spin spin;
@@ -227,6 +228,7 @@ void event_arrived(struct careful *c, struct link_rxframe *frame, const struct c
 void event_epoch_over(struct careful *c, struct link_peer *peer);
 void event_round(struct careful *c);
 void event_forget(struct careful *c);
+void events_end(struct careful *c);
 
 /* peers.c */
 struct link_peer *engine_peer(struct careful *c, uint32_t peer);

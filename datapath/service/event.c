@@ -6,19 +6,22 @@
  * reason, tells the others, so that those who lost nothing do not wait for ever.
  *
  * Nothing here is parked: what cannot leave now is said again in a later round. Calls
- * event_in.c, event_out.c, event_group.c, event_trace.c, instance.c to wait, message's small.c.
+ * event_in.c, event_out.c, event_group.c, event_requests.c, event_trace.c, instance.c to wait,
+ * message's small.c.
  */
 #include "service/event_private.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
 
 enum { JOIN_AGAIN_NS = 5 * 1000 * 1000 };
 
 static void watch(struct event_node *node, bool on)
 {
-	if (node->awaited == on)
+	if (node->awaited == on || !node->peer)
 		return;
 	node->awaited = on;
 	if (on)
@@ -27,7 +30,17 @@ static void watch(struct event_node *node, bool on)
 		link_awaited(node->peer);
 }
 
-static void destroy(struct careful_events *ev)
+uint64_t event_now_ns(const struct careful_events *ev)
+{
+	struct timespec now;
+
+	if (!ev->c->attached)
+		return ev->c->link.now_ns;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void event_destroy(struct careful_events *ev)
 {
 	free(ev->node);
 	free(ev->rank_of);
@@ -36,27 +49,32 @@ static void destroy(struct careful_events *ev)
 	free(ev);
 }
 
-static struct careful_events *create(struct careful *c, uint32_t nodes)
+static struct careful_events *create(struct careful *c, uint32_t nodes, bool requests)
 {
+	const uint32_t fragments = requests ? EVENT_ROOM + nodes * EVENT_WINDOW : c->deferred_max;
 	struct careful_events *ev = calloc(1, sizeof(*ev));
 
 	if (!ev)
 		return NULL;
 	ev->notes_fd = -1;
 	ev->node = calloc(nodes, sizeof(*ev->node));
-	ev->rank_of = calloc(c->link.peers_max, sizeof(*ev->rank_of));
+	ev->rank_of = calloc(c->link.peers_max + 1, sizeof(*ev->rank_of));
 	/* Each holds a receive buffer, or a copy. */
-	ev->fragments = calloc(c->deferred_max, sizeof(*ev->fragments));
+	ev->fragments = calloc(fragments, sizeof(*ev->fragments));
 	if (!ev->node || !ev->rank_of || !ev->fragments) {
-		destroy(ev);
+		event_destroy(ev);
 		return NULL;
 	}
 	for (uint32_t i = 0; i < c->link.peers_max; i++)
 		ev->rank_of[i] = EVENT_NOBODY;
-	for (uint32_t i = 0; i < c->deferred_max; i++) {
+	for (uint32_t i = 0; i < fragments; i++) {
 		ev->fragments[i].next = ev->free;
 		ev->free = &ev->fragments[i];
 	}
+	for (uint32_t i = 0; i < nodes; i++)
+		ev->node[i].ev = ev;
+	ev->c = c;
+	ev->requests = requests;
 	return ev;
 }
 
@@ -78,6 +96,17 @@ static int set_nodes(struct careful_events *ev, const uint32_t *peers)
 	return 0;
 }
 
+static uint32_t new_part(const struct careful_events *ev)
+{
+	uint32_t part = 0;
+
+	if (!ev->c->attached)
+		return (uint32_t)link_random(&ev->c->link);
+	if (getrandom(&part, sizeof(part), 0) < 0)
+		part = (uint32_t)event_now_ns(ev);
+	return part;
+}
+
 int careful_events_open(struct careful *c, const struct careful_events_options *options,
 			struct careful_events **events)
 {
@@ -86,29 +115,27 @@ int careful_events_open(struct careful *c, const struct careful_events_options *
 	const char *trace;
 	int rc;
 
-	if (c->attached)
-		return -EOPNOTSUPP;
 	if (c->events)
 		return -EBUSY;
 	if (!nodes || nodes > CAREFUL_EVENT_NODES_MAX || options->rank >= nodes)
 		return -EINVAL;
-	if (nodes - 1 + LINK_CHUNKS_FREE_MIN > c->queue->tx_chunks)
+	if (!c->attached && nodes - 1 + LINK_CHUNKS_FREE_MIN > c->queue->tx_chunks)
 		return -ENOBUFS;
-	ev = create(c, nodes);
+	ev = create(c, nodes, c->attached || options->requests);
 	if (!ev)
 		return -ENOMEM;
-	ev->c = c;
 	ev->number = options->group;
 	ev->nodes = nodes;
 	ev->rank = options->rank;
-	ev->part = (uint32_t)link_random(&c->link) | 1;
-	event_group_init(ev, options->replicate != 0);
-	rc = set_nodes(ev, options->peers);
+	ev->part = new_part(ev) | 1;
+	event_group_init(ev, options->replicate || ev->requests);
+	rc = ev->requests ? event_requests_open(ev, options->peers) : set_nodes(ev, options->peers);
 	trace = getenv("CAREFUL_EVENT_TRACE"); // NOLINT(concurrency-mt-unsafe)
 	if (!rc && trace && trace[0])
 		rc = careful_events_trace(ev, trace);
 	if (rc) {
-		destroy(ev);
+		event_requests_close(ev);
+		event_destroy(ev);
 		return rc;
 	}
 	for (uint32_t rank = 0; rank < nodes; rank++)
@@ -126,9 +153,17 @@ int careful_event_bytes(struct careful_events *ev)
 	for (uint32_t rank = 0; rank < ev->nodes; rank++) {
 		const struct link_peer *peer = ev->node[rank].peer;
 		uint32_t bytes;
+		int rc;
 
 		if (rank == ev->rank || ev->node[rank].left)
 			continue;
+		if (ev->requests) {
+			rc = event_requests_bytes(&ev->node[rank]);
+			if (rc < 0)
+				return rc;
+			least = (uint32_t)rc < least ? (uint32_t)rc : least;
+			continue;
+		}
 		if (!link_knows(peer))
 			return -EAGAIN;
 		bytes = link_body_single(peer) - MESSAGE_AM_BYTES;
@@ -151,7 +186,8 @@ bool event_tell(struct careful_events *ev, struct event_node *node, const struct
 
 	am.kind = CAREFUL_AM_EVENT;
 	am.region = htobe32(ev->number);
-	return message_small_now(&ev->c->messages, node->peer, &am, NULL, 0);
+	return ev->requests ? event_requests_tell(ev, node, &am) :
+			      message_small_now(&ev->c->messages, node->peer, &am, NULL, 0);
 }
 
 static bool say_join(struct careful_events *ev, struct event_node *node)
@@ -303,29 +339,35 @@ void event_said(struct careful_events *ev, uint32_t rank, const struct careful_a
 	}
 }
 
+/* Nothing comes from a node any more, and nothing is told to it. */
+void event_gone(struct careful_events *ev, uint32_t rank, int error)
+{
+	struct event_node *node = &ev->node[rank];
+
+	watch(node, false);
+	event_give_up(ev, node);
+	if (!node->left)
+		event_fail(ev, rank, error);
+	node->left = true; /* its slot may be another's from now on */
+	node->owes_fail = node->owes_leave = false;
+}
+
 /* An epoch of a peer's session is over: what was on its way may be lost. */
 void event_epoch_over(struct careful *c, struct link_peer *peer)
 {
 	struct careful_events *ev = c->events;
 	uint32_t rank = ev->rank_of[peer->slot];
-	struct event_node *node;
 
 	if (rank == EVENT_NOBODY)
 		return;
-	node = &ev->node[rank];
-	watch(node, false);
-	event_give_up(ev, node);
-	if (!node->left)
-		event_fail(ev, rank, operation_over_status(peer));
-	node->left = true; /* its slot may be another's from now on */
-	node->owes_fail = node->owes_leave = false;
+	event_gone(ev, rank, operation_over_status(peer));
 	ev->rank_of[peer->slot] = EVENT_NOBODY;
 }
 
 /* In this order: who has not heard JOIN yet takes nothing else. */
 static void say_all(struct careful_events *ev, struct event_node *node)
 {
-	uint64_t now_ns = ev->c->link.now_ns;
+	uint64_t now_ns = event_now_ns(ev);
 
 	if (!node->left && now_ns >= node->ask_ns && say_join(ev, node))
 		node->ask_ns = node->joined ? UINT64_MAX : now_ns + JOIN_AGAIN_NS;
@@ -343,7 +385,10 @@ void event_round(struct careful *c)
 	for (uint32_t i = 0; i < ev->nodes; i++)
 		if (i != ev->rank)
 			say_all(ev, &ev->node[i]);
-	event_group_round(ev);
+	if (ev->requests)
+		event_requests_round(ev);
+	else
+		event_group_round(ev);
 	if (ev->waiting && event_may_send(ev, ev->waiting_dst, ev->waiting_bytes)) {
 		ev->waiting = false;
 		c->told++;
@@ -361,7 +406,7 @@ int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms)
 		return -EAGAIN;
 	if (c->polling)
 		return -EDEADLK;
-	now_ns = c->port->ops->now_ns(c->port);
+	now_ns = c->attached ? event_now_ns(ev) : c->port->ops->now_ns(c->port);
 	if (!*until_ns)
 		*until_ns = timeout_ms < 0 ? UINT64_MAX : now_ns + timeout_ms * 1000000ull;
 	if (now_ns >= *until_ns)
@@ -376,7 +421,7 @@ static bool owes(const struct careful_events *ev)
 	for (uint32_t i = 0; i < ev->nodes; i++)
 		if (ev->node[i].owes_fail || ev->node[i].owes_leave)
 			return true;
-	return false;
+	return event_requests_owes(ev);
 }
 
 static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
@@ -413,7 +458,27 @@ void event_forget(struct careful *c)
 	event_group_off(ev, -EPIPE);
 	event_trace_end(ev);
 	c->events = NULL;
-	destroy(ev);
+	event_requests_close(ev);
+	if (!ev->pending) {
+		event_destroy(ev);
+		return;
+	}
+	ev->over = true;
+	ev->forgotten = c->events_forgotten;
+	c->events_forgotten = ev;
+}
+
+/* The instance ends, and with it what they wait for. */
+void events_end(struct careful *c)
+{
+	struct careful_events *ev;
+
+	if (c->events)
+		event_forget(c);
+	while ((ev = c->events_forgotten)) {
+		c->events_forgotten = ev->forgotten;
+		event_destroy(ev);
+	}
 }
 
 int careful_events_close(struct careful_events *ev, int status, int timeout_ms)

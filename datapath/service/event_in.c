@@ -3,14 +3,25 @@
  * Fragments in (P2 section 5.1): kept in their receive buffers, in their order, until the
  * application consumes them; what runs short is copied out beneath (link's hold.c, P2 section
  * 5.3). The one that the application has does not move. Calls event.c, event_group.c,
- * event_trace.c, link's
- * hold.c and rx.c.
+ * event_requests.c, event_trace.c, link's hold.c and rx.c.
  */
 #include "service/event_private.h"
 
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
+#include <stdlib.h>
+
+/* Nobody wants a fragment any more. */
+static void let_go(struct careful_events *ev, struct careful_kept *kept)
+{
+	if (ev->requests) {
+		ev->kept--;
+		free(kept);
+	} else {
+		link_let_go(&ev->c->link, kept);
+	}
+}
 
 /* Gives the buffers of a node's fragments back. */
 void event_drop(struct careful_events *ev, struct event_node *node)
@@ -19,7 +30,7 @@ void event_drop(struct careful_events *ev, struct event_node *node)
 
 	while ((fragment = node->first)) {
 		node->first = fragment->next;
-		link_let_go(&ev->c->link, fragment->kept);
+		let_go(ev, fragment->kept);
 		fragment->next = ev->free;
 		ev->free = fragment;
 	}
@@ -41,10 +52,12 @@ void event_return(struct careful_events *ev)
 
 	if (!ev->given)
 		return;
-	link_let_go(link, ev->given);
+	let_go(ev, ev->given);
 	ev->given = NULL;
 	ev->blocked_ns = 0;
-	if (link->counters[CAREFUL_C_CREDITS_WITHHELD])
+	if (ev->requests)
+		event_requests_round(ev);
+	else if (link->counters[CAREFUL_C_CREDITS_WITHHELD])
 		relieve(ev);
 }
 
@@ -65,8 +78,7 @@ static bool follows(const struct careful_events *ev, const struct event_way *way
 	return !new->offset && (!way->any || new->event > way->event);
 }
 
-static void add(struct careful_events *ev, struct event_node *node,
-		const struct event_fragment *new)
+void event_add(struct careful_events *ev, struct event_node *node, const struct event_fragment *new)
 {
 	struct event_fragment *fragment = ev->free;
 	struct event_way *way = &node->in;
@@ -87,26 +99,36 @@ static void add(struct careful_events *ev, struct event_node *node,
 	way->offset = way->open ? new->offset + new->bytes : 0;
 }
 
-/* A fragment of a node that takes part; false: nobody wants it. */
+/* Whether a fragment is wanted: it is of a node that takes part. */
+bool event_may_take(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
+		    uint32_t bytes, struct event_fragment *new)
+{
+	const struct event_node *node = &ev->node[rank];
+
+	*new = (struct event_fragment){
+		.event = be64toh(am->region_off),
+		.offset = be32toh(am->bytes),
+		.bytes = bytes,
+		.flags = am->flags,
+	};
+	if (!node->joined || node->left || ev->error)
+		return false;
+	if (follows(ev, &node->in, new))
+		return true;
+	event_fail(ev, rank, -EPROTO);
+	return false;
+}
+
+/* A fragment in a frame; false: nobody wants it. */
 static bool take(struct careful_events *ev, uint32_t rank, struct link_rxframe *frame,
 		 const struct careful_am *am)
 {
-	struct event_node *node = &ev->node[rank];
-	struct event_fragment new = {
-		.event = be64toh(am->region_off),
-		.offset = be32toh(am->bytes),
-		.bytes = be16toh(frame->hdr.frag_bytes),
-		.flags = am->flags,
-	};
+	struct event_fragment new;
 
-	if (!node->joined || node->left || ev->error)
+	if (!event_may_take(ev, rank, am, be16toh(frame->hdr.frag_bytes), &new))
 		return false;
-	if (!follows(ev, &node->in, &new)) {
-		event_fail(ev, rank, -EPROTO);
-		return false;
-	}
 	new.kept = link_hold(&ev->c->link, frame, true);
-	add(ev, node, &new);
+	event_add(ev, &ev->node[rank], &new);
 	return true;
 }
 
@@ -218,7 +240,8 @@ static int give(struct careful_events *ev, uint32_t rank, struct careful_event_f
 	if (status != CAREFUL_EVENT_MORE)
 		ev->turn = rank + 1 < ev->nodes ? rank + 1 : 0;
 	ev->given = fragment->kept;
-	link_hold_still(ev->given);
+	if (!ev->requests)
+		link_hold_still(ev->given);
 	*out = (struct careful_event_fragment){
 		.data = ev->given->body + MESSAGE_AM_BYTES,
 		.bytes = fragment->bytes,

@@ -2,7 +2,7 @@
 /*
  * Fragments out (P2 section 5.1): which may be sent in which order, and when there is room. A
  * broadcast goes to all or to none, so that a sender which has to wait has sent nothing. Calls
- * event.c, event_group.c, event_trace.c, message's small.c, link's tx.c and hold.c.
+ * event.c, event_group.c, event_requests.c, event_trace.c, message's small.c, link's tx.c and hold.c.
  */
 #include "service/event_private.h"
 
@@ -56,7 +56,14 @@ static int fits(const struct careful_events *ev, uint32_t dst, uint32_t bytes)
 {
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		const struct link_peer *peer = ev->node[i].peer;
+		int most;
 
+		if (ev->requests) {
+			most = is_meant(ev, dst, i) ? event_requests_bytes(&ev->node[i]) : 0;
+			if (most > 0 && bytes > (uint32_t)most)
+				return -EMSGSIZE;
+			continue;
+		}
 		if (is_meant(ev, dst, i) && link_knows(peer) &&
 		    bytes > link_body_single(peer) - MESSAGE_AM_BYTES)
 			return -EMSGSIZE;
@@ -79,11 +86,12 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		if (!is_meant(ev, dst, i))
 			continue;
-		if (!message_small_may(&ev->c->messages, ev->node[i].peer, bytes))
+		if (ev->requests ? !event_requests_may(&ev->node[i], bytes) :
+				   !message_small_may(&ev->c->messages, ev->node[i].peer, bytes))
 			return false;
 		frames++;
 	}
-	return link_tx_room(&ev->c->link, frames);
+	return ev->requests ? event_requests_room(ev, frames) : link_tx_room(&ev->c->link, frames);
 }
 
 /* A fragment was sent to a node. */
@@ -144,6 +152,8 @@ int careful_event_ahead(struct careful_events *ev, uint32_t dst, uint64_t bytes)
 		return ev->error;
 	if (dst != CAREFUL_EVENT_ALL && (dst >= ev->nodes || dst == ev->rank))
 		return -ENOENT;
+	if (ev->requests)
+		return 0; /* each has its own window */
 	if (dst == CAREFUL_EVENT_ALL && !ev->group_error)
 		return 0; /* in one frame, now or soon */
 	for (uint32_t i = 0; i < ev->nodes; i++) {
@@ -165,7 +175,9 @@ static void send_to(struct careful_events *ev, uint32_t rank, uint64_t event, co
 
 	less_ahead(ev, &ev->node[rank], bytes, flags);
 	/* event_may_send() saw room for all of them. */
-	if (message_small_now(&ev->c->messages, ev->node[rank].peer, &am, data, bytes))
+	if (ev->requests ?
+		    event_requests_send(ev, rank, &am, data, bytes) :
+		    message_small_now(&ev->c->messages, ev->node[rank].peer, &am, data, bytes))
 		count(ev, rank, event, bytes, flags);
 	else
 		event_fail(ev, rank, -EIO);
@@ -190,6 +202,8 @@ static void send_group(struct careful_events *ev, uint64_t event, const void *da
 
 static bool withholds(const struct careful_events *ev)
 {
+	if (ev->requests)
+		return event_requests_withholds(ev);
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct link_peer *peer = ev->node[i].peer;
 
@@ -205,15 +219,15 @@ static bool withholds(const struct careful_events *ev)
 /* There is no room: for how long, and is it this node that the others wait for? */
 static int blocked(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 {
-	struct link *link = &ev->c->link;
+	const uint64_t now_ns = event_now_ns(ev);
+	const uint64_t sync_ms = ev->requests ? EVENT_ASKED_MS : ev->c->link.sync_ms;
 
 	ev->waiting = true;
 	ev->waiting_dst = dst;
 	ev->waiting_bytes = bytes;
 	if (!ev->blocked_ns)
-		ev->blocked_ns = link->now_ns ?: 1;
-	if (link->now_ns - ev->blocked_ns < SYNCS_BLOCKED * link->sync_ms * 1000000ull ||
-	    !withholds(ev))
+		ev->blocked_ns = now_ns ?: 1;
+	if (now_ns - ev->blocked_ns < SYNCS_BLOCKED * sync_ms * 1000000ull || !withholds(ev))
 		return -EAGAIN;
 	ev->blocked_ns = 0;
 	ev->waiting = false;
@@ -247,7 +261,7 @@ static int try(struct careful_events *ev, uint32_t dst, uint64_t event, const vo
 			if (is_meant(ev, dst, i))
 				send_to(ev, i, event, data, bytes, flags);
 	/* Asynchronous: a whole message leaves though nobody polls. */
-	if (flags & CAREFUL_EVENT_F_LAST)
+	if (flags & CAREFUL_EVENT_F_LAST && !ev->c->attached)
 		link_kick(&ev->c->link);
 	return ev->error;
 }

@@ -2,7 +2,8 @@
 /*
  * The event service from the inside (P2 section 5.1): what is known of each node of a group,
  * and the fragments that nobody has consumed yet. An event's path in is event_in.c's, out
- * event_out.c's, a frame to all event_group.c's, a group's life event.c's.
+ * event_out.c's, a frame to all event_group.c's,
+ * what goes by requests event_requests.c's, a group's life event.c's.
  */
 #ifndef SERVICE_EVENT_PRIVATE_H
 #define SERVICE_EVENT_PRIVATE_H
@@ -16,6 +17,10 @@ enum {
 	EVENT_NOBODY = 0xffff, /* a peer that is no node of the group */
 	EVENT_FLAGS = CAREFUL_EVENT_F_LAST | CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE,
 };
+
+/* Of a group that goes by requests: to one node without an answer, and kept here of all nodes before
+ * who sends waits. */
+enum { EVENT_WINDOW = 16, EVENT_ROOM = 4096, EVENT_ASKED_MS = 200 };
 
 /* A fragment that came, in its receive buffer or copied out. */
 struct event_fragment {
@@ -55,6 +60,14 @@ struct event_way {
  * @refusal:   a positive errno: they will not
  * @hears:     it gets our frames to all
  * @first, @last: fragments that came, in their order
+ *
+ * Where the group goes by requests (event_requests.c):
+ * @index:     how the instance calls it
+ * @body_most: payload of a request to it; 0: not known yet
+ * @under_way: fragments to it without an answer
+ * @joining, @staying: JOIN and STAY have none
+ * @stays, @stay: its STAY, to be answered
+ * @owed, @owed_at, @owed_count: answers to its fragments, the oldest first
  */
 struct event_node {
 	struct link_peer *peer;
@@ -66,6 +79,13 @@ struct event_node {
 	bool joined, left, awaited;
 	bool owes_heard, hears;
 	int refusal;
+
+	struct careful_events *ev;
+	uint32_t index, body_most, under_way;
+	bool joining, staying, stays;
+	struct careful_reply_to stay;
+	struct careful_reply_to owed[EVENT_WINDOW];
+	uint32_t owed_at, owed_count;
 };
 
 /* A note of what was sent or consumed (event_trace.c). */
@@ -91,6 +111,10 @@ struct event_note {
  * @group:     to which they go; NULL: there are none, @group_error: for this reason
  * @hear:      nodes that get them
  * @probe_ns:  when the next probe is due
+ * @requests:  it goes by requests, to this handler
+ * @kept:      fragments that are kept here,
+ * @pending:   and requests whose end has not been told
+ * @over:      it waits for that alone; @forgotten: the next that does
  */
 struct careful_events {
 	struct careful *c;
@@ -122,6 +146,12 @@ struct careful_events {
 	uint32_t hear;
 	uint64_t probe_ns;
 
+	bool requests;
+	uint16_t handler;
+	uint32_t kept, pending;
+	bool over;
+	struct careful_events *forgotten;
+
 	struct event_note *notes;
 	uint64_t notes_count;
 	int notes_fd;
@@ -134,12 +164,33 @@ static inline bool event_knows_us(const struct event_node *node)
 }
 
 /* event.c */
+uint64_t event_now_ns(const struct careful_events *ev);
+void event_destroy(struct careful_events *ev);
+void event_gone(struct careful_events *ev, uint32_t rank, int error);
 void event_fail(struct careful_events *ev, uint32_t rank, int error);
 int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms);
 bool event_tell(struct careful_events *ev, struct event_node *node, const struct careful_am *am);
 void event_said(struct careful_events *ev, uint32_t rank, const struct careful_am *am);
 
+/* event_requests.c: where the group goes by requests */
+int event_requests_open(struct careful_events *ev, const uint32_t *peers);
+void event_requests_close(struct careful_events *ev);
+bool event_requests_tell(struct careful_events *ev, struct event_node *node,
+			 const struct careful_am *am);
+bool event_requests_send(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
+			 const void *data, uint32_t bytes);
+bool event_requests_may(const struct event_node *node, uint32_t bytes);
+bool event_requests_room(const struct careful_events *ev, uint32_t frames);
+bool event_requests_withholds(const struct careful_events *ev);
+bool event_requests_owes(const struct careful_events *ev);
+void event_requests_round(struct careful_events *ev);
+int event_requests_bytes(struct event_node *node);
+
 /* event_in.c */
+bool event_may_take(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
+		    uint32_t bytes, struct event_fragment *fragment);
+void event_add(struct careful_events *ev, struct event_node *node,
+	       const struct event_fragment *fragment);
 void event_drop(struct careful_events *ev, struct event_node *node);
 void event_return(struct careful_events *ev);
 

@@ -44,7 +44,8 @@ void event_note_down(struct careful_events *ev, char what, uint32_t node, uint64
 
 	if (i < NOTES_MAX)
 		ev->notes[i] = (struct event_note){
-			.at_ns = ev->c->port->ops->now_ns(ev->c->port),
+			.at_ns = ev->c->attached ? event_now_ns(ev) :
+						   ev->c->port->ops->now_ns(ev->c->port),
 			.event = event,
 			.node = node,
 			.bytes = bytes,
@@ -67,7 +68,8 @@ void event_trace_end(struct careful_events *ev)
 	}
 	fprintf(out,
 		"# careful events 1: rank %u of %u, window %u, receive buffers %u, left out %llu\n",
-		ev->rank, ev->nodes, ev->c->link.window, ev->c->queue->info.receive_buffers,
+		ev->rank, ev->nodes, ev->requests ? EVENT_WINDOW : ev->c->link.window,
+		ev->requests ? EVENT_ROOM : ev->c->queue->info.receive_buffers,
 		(unsigned long long)(ev->notes_count - kept));
 	fprintf(out, "# at_ns what node event bytes flags\n");
 	for (uint64_t i = 0; i < kept; i++) {

@@ -117,8 +117,7 @@ static void destroy(struct careful *c)
 {
 	if (c->storage)
 		c->storage->ops->close(c->storage);
-	if (c->events)
-		event_forget(c);
+	events_end(c);
 	message_deinit(&c->messages);
 	link_deinit(&c->link);
 	if (c->queue)

@@ -26,6 +26,8 @@ enum {
 
 static const uint64_t world_ms = 1000000;
 
+static bool world_requests; /* groups go by requests */
+
 struct world {
 	struct sim_world *sim;
 	uint32_t nodes, idle;
@@ -151,6 +153,7 @@ static inline struct careful_events *world_join(struct world *w, uint32_t rank, 
 		.rank = rank,
 		.replicate = w->replicate,
 		.peers = w->node[rank].peers,
+		.requests = world_requests,
 	};
 
 	CHECK_EQ(careful_events_open(w->node[rank].c, &options, &w->node[rank].ev), 0);

@@ -3,6 +3,7 @@
 #include <endian.h>
 
 #include "event_world.h"
+#include "service/event_private.h"
 
 enum {
 	LAST = CAREFUL_EVENT_F_LAST,
@@ -24,6 +25,7 @@ static void begin(uint32_t nodes, uint32_t window, uint32_t copies)
 /* Everybody is done, nobody has failed, and no buffer is missing. */
 static void end_well(void)
 {
+	world_run(&w, 1); /* credits are back */
 	for (uint32_t i = 0; i < w.nodes; i++) {
 		CHECK_EQ(careful_events_failed(w.node[i].ev, NULL), 0);
 		careful_events_close(w.node[i].ev, 0, 0);
@@ -158,6 +160,7 @@ static void test_open__late_and_again(void)
 	expect(1, ALL, 1, "x", 0, CAREFUL_EVENT_EVENT_DONE);
 	/* Closed and opened again by each in turn: the groups do not mix. */
 	for (uint32_t i = 0; i < 3; i++) {
+		world_run(&w, 1); /* credits are back */
 		CHECK_EQ(careful_events_close(w.node[i].ev, 0, 0), 0);
 		world_join(&w, i, 3);
 		CHECK_EQ(careful_event_send(w.node[i].ev, ALL, 1, "y", 1, LAST | CROWD, 0),
@@ -174,7 +177,7 @@ static void test_open__late_and_again(void)
 }
 
 /* P2's flooding: each broadcasts `events` messages of `fragments` fragments, then consumes. */
-static uint32_t events, fragments;
+static uint32_t events, fragments, bytes = 720;
 
 static uint32_t word(uint32_t rank, uint64_t event, uint32_t fragment)
 {
@@ -189,7 +192,7 @@ static bool flood(struct world *world, uint32_t rank, struct program *p)
 		uint32_t data[180] = { word(rank, p->event, p->fragment) };
 		uint32_t flags = CROWD | LARGE | (p->fragment + 1 == fragments ? LAST : 0);
 
-		p->rc = careful_event_send(ev, ALL, p->event, data, sizeof(data), flags, 0);
+		p->rc = careful_event_send(ev, ALL, p->event, data, bytes, flags, 0);
 		if (p->rc)
 			return p->rc != -EAGAIN;
 		p->event += ++p->fragment == fragments;
@@ -202,9 +205,9 @@ static bool flood(struct world *world, uint32_t rank, struct program *p)
 		p->rc = careful_event_receive(ev, ALL, event, &got, 0);
 		if (p->rc)
 			return p->rc != -EAGAIN;
-		CHECK_EQ(got.bytes, 720);
+		CHECK_EQ(got.bytes, bytes);
 		memcpy(&first, got.data, sizeof(first)); /* frames are not aligned */
-		CHECK_EQ(first, word(got.source, event, got.offset / 720));
+		CHECK_EQ(first, word(got.source, event, got.offset / bytes));
 		p->got++;
 		p->event += got.status == CAREFUL_EVENT_EVENT_DONE;
 	}
@@ -448,6 +451,7 @@ static void test_open__another_group(void)
 		.nodes = 2,
 		.rank = 0,
 		.peers = (uint32_t[]){ 0, w.node[1].peers[0] },
+		.requests = world_requests,
 	};
 	CHECK_EQ(careful_events_open(w.node[1].c, &same_rank, &w.node[1].ev), 0);
 	world_run(&w, 20);
@@ -464,6 +468,19 @@ static void say(uint32_t from, uint32_t to, uint32_t group, struct careful_am am
 
 	am.kind = CAREFUL_AM_EVENT;
 	am.region = htobe32(group);
+	if (world_requests) {
+		uint8_t body[sizeof(am) + sizeof(payload)] = { 0 };
+
+		if (am.handler != htobe16(CAREFUL_EVENT_JOIN))
+			am.args[3] = htobe32(w.node[to].ev->part);
+		memcpy(body, &am, sizeof(am));
+		CHECK_EQ(careful_request(c, w.node[from].peers[to],
+					 (uint16_t)(CAREFUL_HANDLERS_APP - 1 - group), NULL, body,
+					 (uint32_t)sizeof(am) + bytes, NULL, NULL),
+			 0);
+		world_run(&w, 1);
+		return;
+	}
 	CHECK(message_small_now(&c->messages, &c->link.peers[w.node[from].peers[to]], &am, payload,
 				bytes));
 	world_run(&w, 1);
@@ -624,6 +641,91 @@ static void test_fail__is_passed_on(void)
 	world_end(&w);
 }
 
+/* What comes is kept in memory, and who consumes nothing is told so in the end. */
+static void test_requests__flood(void)
+{
+	struct program programs[WORLD_NODES_MAX] = { 0 };
+
+	bytes = 720 - (uint32_t)sizeof(struct careful_am);
+	for (uint32_t nodes = 2; nodes <= 8; nodes *= 2) {
+		memset(programs, 0, sizeof(programs));
+		begin(nodes, 4, 64);
+		events = 10;
+		fragments = 8;
+		CHECK(world_play(&w, flood, programs, 1000));
+		for (uint32_t k = 0; k < nodes; k++) {
+			CHECK_EQ(programs[k].rc, 0);
+			CHECK_EQ(programs[k].got, (nodes - 1) * events * fragments);
+			CHECK_EQ(careful_events_broadcast(w.node[k].ev), -EOPNOTSUPP);
+		}
+		end_well();
+	}
+	memset(programs, 0, sizeof(programs));
+	begin(3, 8, 64);
+	events = 30;
+	fragments = 100;
+	CHECK(world_play(&w, flood_and_yield, programs, 5000));
+	for (uint32_t k = 0; k < 3; k++) {
+		CHECK_EQ(programs[k].rc, -ENOBUFS);
+		CHECK(w.node[k].ev->kept >= EVENT_ROOM);
+		CHECK(w.node[k].ev->kept <= EVENT_ROOM + 2 * EVENT_WINDOW);
+		CHECK_EQ(careful_events_failed(w.node[k].ev, NULL), 0);
+	}
+	for (uint32_t k = 0; k < 3; k++) /* and goes on, where the others consumed something */
+		for (uint32_t i = 0; i < 100; i++)
+			CHECK_EQ(world_receive(&w, k, (k + 1) % 3, 0, &got), 0);
+	CHECK_EQ(world_send(&w, 0, ALL, programs[0].event, "x", 1,
+			    CROWD | LARGE | (programs[0].fragment == 99 ? LAST : 0)),
+		 0);
+	world_end(&w);
+}
+
+static void on_anything(const struct careful_message *message, void *user)
+{
+	(void)message;
+	(void)user;
+}
+
+/* The handler is the group's alone, and free when that is closed. */
+static void test_requests__handler(void)
+{
+	const uint16_t number = CAREFUL_HANDLERS_APP - 1 - 5;
+
+	world_set(&w, 2, 4, 16);
+	world_begin(&w);
+	CHECK_EQ(careful_handle(w.node[0].c, number, on_anything, NULL), 0);
+	CHECK_EQ(careful_events_open(
+			 w.node[0].c,
+			 &(struct careful_events_options){
+				 .group = 5, .nodes = 2, .peers = w.node[0].peers, .requests = 1 },
+			 &w.node[0].ev),
+		 -EBUSY);
+	CHECK_EQ(careful_handle(w.node[0].c, number, NULL, NULL), 0);
+	world_join_all(&w);
+	CHECK_EQ(world_send(&w, 0, 1, 1, "x", 1, LAST), 0);
+	expect(1, ALL, 1, "x", 0, CAREFUL_EVENT_EVENT_DONE);
+	end_well();
+}
+
+/* All that does not tell how fragments are kept, with requests in place of frames. */
+static void by_requests(void)
+{
+	world_requests = true;
+	RUN(test_receive__more_and_done);
+	RUN(test_crowd__each_hears_all_others);
+	RUN(test_crowd__to_each_its_own);
+	RUN(test_open__late_and_again);
+	RUN(test_send__misuse);
+	RUN(test_receive__misuse);
+	RUN(test_receive__a_node_that_breaks_the_rules);
+	RUN(test_open__another_group);
+	RUN(test_arrived__what_breaks_the_rules);
+	RUN(test_fail__reaches_every_node);
+	RUN(test_fail__is_passed_on);
+	RUN(test_requests__flood);
+	RUN(test_requests__handler);
+}
+
 int main(void)
 {
 	RUN(test_receive__more_and_done);
@@ -642,5 +744,6 @@ int main(void)
 	RUN(test_arrived__what_breaks_the_rules);
 	RUN(test_fail__reaches_every_node);
 	RUN(test_fail__is_passed_on);
+	by_requests();
 	return 0;
 }

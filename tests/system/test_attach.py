@@ -25,6 +25,8 @@ async def main():
         node.handle(1, lambda message: table)
         node.handle(2, lambda message: message.payload.upper())
         node.handle(3, late)
+        other = node.register(bytearray(4 << 20))
+        node.handle(5, lambda message: other)
         with open(sys.argv[1], "r+b") as file:
             stored = node.register(file)
         node.handle(4, lambda message: stored)
@@ -36,7 +38,7 @@ asyncio.run(main())
 ASKS = """
 import careful, os, sys
 name, end = sys.argv[1:]
-with careful.connect(name=name) as node:
+with careful.connect(name=name, memory_bytes=1 << 20) as node:
     h2 = node.connect("10.77.0.2")
     table = h2.region(h2.request(1).result().payload)
     stored = h2.region(h2.request(4).result().payload)
@@ -64,14 +66,17 @@ with careful.connect(name=name) as node:
             print("ready", flush=True)
         if os.path.exists(end):
             break
-    for call in (
-        lambda: node.register(bytearray(10)),
-        lambda: table.get(bytearray(17 << 20)),
-    ):
-        try:
-            call()
-        except careful.CarefulError as error:
-            print(error.strerror)
+    # More than is shared, from and into memory of no kind; of a peer's that is not shared either.
+    other = h2.region(h2.request(5).result().payload)
+    mine, at = os.urandom(1_000_003), (sum(name.encode()) % 4) * (1 << 20)
+    back = bytearray(len(mine))
+    rest = node.memory(1 << 20)  # of 1 MiB that is all
+    for local in (1, 10, 4096, len(mine)):
+        other.store(mine[:local], at + 1).result()
+        part = memoryview(back)[:local]
+        other.get(part, at + 1).result()
+        assert part == mine[:local]
+    assert not any(rest)
     print(node.info()["peers_max"], node.peers[0].state)
 """
 
@@ -98,7 +103,7 @@ def test_programs__side_by_side_and_one_is_killed(pair: tuple[Host, Host]) -> No
     found = programs(here)
     assert set(found) == {"first", "second", "third"}
     assert all(one["pid"] and one["asked"] >= 5 for one in found.values())
-    assert (programs(there)["serves"]["handlers"], programs(there)["serves"]["regions"]) == (4, 2)
+    assert (programs(there)["serves"]["handlers"], programs(there)["serves"]["regions"]) == (5, 3)
     assert "second" in here.ctl("status").stdout
     # lab.start() runs the program below another; status names itself.
     subprocess.run(["kill", "-9", str(found["second"]["pid"])], check=True)
@@ -114,13 +119,102 @@ def test_programs__side_by_side_and_one_is_killed(pair: tuple[Host, Host]) -> No
     for process in (first, third, fourth):
         out, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, "")
-        lines = out.splitlines()
-        assert ["Node.memory()" in lines[0], "memory_bytes" in lines[1]] == [True, True]
-        assert lines[2] == "8 up"
+        assert out == "8 up\n"
     # The other host's program: who asks it hears of its end, and carefuld is as before.
     serves.send_signal(signal.SIGKILL)
     serves.wait(60)
     wait_for(lambda: not programs(there), "end of the program")
     assert programs(here) == {}
     for host in pair:
+        host.assert_nothing_lost()
+
+
+#: Pings to careful's XDP program and to the engine of the other host.
+PINGS = """
+import careful
+from careful._abi import ffi, lib
+found = []
+@ffi.callback("careful_ping_fn")
+def pinged(result, _):
+    found.append((result.status, result.stage, result.round_trip_ns > 0))
+with careful.connect(name="pings") as node:
+    h2 = node.connect("10.77.0.2")
+    for stage in (lib.CAREFUL_STAGE_NET_RX, lib.CAREFUL_STAGE_HOST_RX):
+        ask = ffi.new("struct careful_ping_ask *", (stage, 0, 300, 30000))
+        assert lib.careful_ping(node._engine.pointer, h2.index, ask, pinged, ffi.NULL) == 0
+        assert node._engine.wait_until(lambda: found[-1:] == [(0, stage, True)], 60), found
+"""
+#: A group of two, in an event loop, until a file is there.
+EVENTS = """
+import asyncio, careful, careful.event, numpy, os, sys
+group, rank, end = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+async def main():
+    async with careful.connect(name=f"events{group}") as node:
+        events = await careful.event.ajoin(node, ["10.77.0.1", "10.77.0.2"], rank, group=group)
+        assert "beside carefuld" in events.broadcasts
+        mine = numpy.arange(100_000.0) + rank
+        into, event = numpy.empty_like(mine), 0
+        while not os.path.exists(end):
+            event += 1
+            await asyncio.gather(
+                events.asend(mine, event, crowd=True), events.areceive(event, into=into)
+            )
+            assert (into == mine + 1 - 2 * rank).all()
+            if event == 1:
+                print("ready", flush=True)
+        print(event)
+asyncio.run(main())
+"""
+
+
+def test_ping__comes_back(pair: tuple[Host, Host]) -> None:
+    here, _ = pair
+    process = here.lab.start(here.name, sys.executable, "-W", "error", "-c", PINGS)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_events__groups_beside_carefuld(pair: tuple[Host, Host]) -> None:
+    here, there = pair
+    end = here.own / "events.end"
+    jacobi = ["-m", "careful.event.jacobi", "eth1", "--attached", "--size", "16"]
+    jacobi += ["--iterations", "20", "--check", "--hosts", "10.77.0.1,10.77.0.2", "--rank"]
+    first = [
+        host.lab.start(host.name, sys.executable, "-W", "error", *jacobi, str(rank))
+        for rank, host in enumerate(pair)
+    ]
+    groups = {
+        group: [
+            host.lab.start(
+                host.name,
+                sys.executable,
+                "-W",
+                "error",
+                "-c",
+                EVENTS,
+                str(group),
+                str(rank),
+                str(end),
+            )
+            for rank, host in enumerate(pair)
+        ]
+        for group in (1, 2)
+    }
+    for process in groups[1] + groups[2]:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    # One of a group is killed: the other hears of it, and the other groups do not.
+    killed = programs(there)["events1"]
+    subprocess.run(["kill", "-9", str(killed["pid"])], check=True)
+    _, err = groups[1][0].communicate(timeout=60)
+    assert "node 1 (10.77.0.2): it failed" in err
+    groups[1][1].communicate(timeout=60)
+    for process in first:
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, ""), out
+    end.touch()
+    for process in groups[2]:
+        process.communicate(timeout=60)
+    for host in pair:
+        wait_for(lambda host=host: not programs(host), "end of the programs")
         host.assert_nothing_lost()

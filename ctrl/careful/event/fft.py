@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-import careful
-from careful.event.join import join
+from careful.event.join import join, opened
 from careful.event.mpi import Comm
 
 Grid = npt.NDArray[np.complex128]
@@ -70,9 +69,10 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m careful.event.fft",
         description="A 2-D Fourier transform over events; run it on each host.",
     )
-    parser.add_argument("iface", help="interface; careful is not up on it")
+    parser.add_argument("iface", help="interface; careful is not up on it, but for --attached")
     parser.add_argument("--hosts", required=True, help="of all nodes, in order: h1,h2,h3")
     parser.add_argument("--rank", type=int, required=True, help="this node's, from 0")
+    parser.add_argument("--attached", action="store_true", help="beside carefuld, on every host")
     parser.add_argument("--size", type=int, default=256, help="rows and columns (%(default)s)")
     parser.add_argument("--rounds", type=int, default=10, help="how often (%(default)s)")
     return parser.parse_args(argv)
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = arguments(argv)
     hosts = given.hosts.split(",")
     with (
-        careful.open(given.iface, peers=max(len(hosts) - 1, 1)) as node,
+        opened(given.iface, len(hosts), given.attached) as node,
         join(node, hosts, given.rank) as events,
     ):
         took_s, off = run(Comm(events), given.size, max(given.rounds, 1))

@@ -35,7 +35,7 @@ _TEXTS = {
     errno.ENOBUFS: "what came and was not received takes all room to copy out: receive, then "
     "send again, or open the node with more rx_buffers",
     errno.EPROTO: "it broke the rules of events, or is of another group",
-    errno.EBUSY: "the node takes part in a group already",
+    errno.EBUSY: "the node takes part in a group already, or a program has the group's handler",
     errno.ECANCELED: "it ended in the middle of an event",
 }
 #: Why broadcasts are replicated.
@@ -104,7 +104,14 @@ class Events:
         nodes: P, how many there are.
     """
 
-    def __init__(self, node: Node, peers: Sequence[Peer | None], rank: int, group: int) -> None:
+    def __init__(
+        self,
+        node: Node,
+        peers: Sequence[Peer | None],
+        rank: int,
+        group: int,
+        attached: bool = False,
+    ) -> None:
         self._engine = node._engine
         self._names = [peer.name if peer else node.instance for peer in peers]
         self.rank, self.nodes = rank, len(peers)
@@ -112,6 +119,7 @@ class Events:
         options = ffi.new("struct careful_events_options *")
         options.group, options.nodes, options.rank = group, len(peers), rank
         options.peers = indices
+        options.requests = self._requests = attached or self._engine.attached
         found = ffi.new("struct careful_events **")
         rc = lib.careful_events_open(self._engine.pointer, options, found)
         check(rc, node.ifname, _TEXTS.get(-rc, ""))
@@ -151,6 +159,8 @@ class Events:
             return "one frame"
         if rc == -errno.EAGAIN:
             return "replicated for now: not every node has said yet that frames to all reach it"
+        if self._requests:
+            return "replicated: programs beside carefuld take part"
         return f"replicated: {_REPLICATED.get(-rc) or meaning(-rc)}"
 
     @property

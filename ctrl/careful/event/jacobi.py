@@ -16,9 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-import careful
 from careful.event.group import Events
-from careful.event.join import join
+from careful.event.join import join, opened
 
 Grid = npt.NDArray[np.float64]
 
@@ -153,9 +152,10 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m careful.event.jacobi",
         description="Jacobi iteration over events (P2 section 6.1); run it on each host.",
     )
-    parser.add_argument("iface", help="interface; careful is not up on it")
+    parser.add_argument("iface", help="interface; careful is not up on it, but for --attached")
     parser.add_argument("--hosts", required=True, help="of all nodes, in order: h1,h2,h3")
     parser.add_argument("--rank", type=int, required=True, help="this node's, from 0")
+    parser.add_argument("--attached", action="store_true", help="beside carefuld, on every host")
     parser.add_argument("--size", type=int, default=64, help="rows and columns (%(default)s)")
     parser.add_argument("--iterations", type=int, default=1000, help="how many (%(default)s)")
     parser.add_argument("--check", action="store_true", help="compare with one node's result")
@@ -178,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = arguments(argv)
     hosts = given.hosts.split(",")
     with (
-        careful.open(given.iface, peers=max(len(hosts) - 1, 1)) as node,
+        opened(given.iface, len(hosts), given.attached) as node,
         join(node, hosts, given.rank) as events,
     ):
         took_s, whole = run(events, given.size, given.iterations)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import time
 from collections.abc import Sequence
 
+import careful
 from careful.errors import CarefulError
 from careful.event.group import Events
 from careful.node import Node, Peer
@@ -20,10 +22,7 @@ _NOT_YET = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ETIMEDOUT, errno.ECONN
 _AGAIN_S = 0.05
 
 
-def _checked(node: Node, hosts: Sequence[str], rank: int) -> list[str]:
-    if node._engine.attached:
-        text = "events take a node of careful.open(), with a queue of its own"
-        raise CarefulError(errno.EOPNOTSUPP, text, node.ifname)
+def _checked(hosts: Sequence[str], rank: int) -> list[str]:
     if isinstance(hosts, str) or not hosts:
         raise ValueError("hosts are a list of names, in the order of their ranks")
     if not 0 <= rank < len(hosts):
@@ -32,25 +31,34 @@ def _checked(node: Node, hosts: Sequence[str], rank: int) -> list[str]:
 
 
 def join(
-    node: Node, hosts: Sequence[str], rank: int, *, group: int = 0, timeout_s: float = 30.0
+    node: Node,
+    hosts: Sequence[str],
+    rank: int,
+    *,
+    group: int = 0,
+    attached: bool = False,
+    timeout_s: float = 30.0,
 ) -> Events:
     """Take part in a group; returns when there is a session with each of its nodes.
 
     Args:
-        node: of careful.open(), with at least as many `peers` as there are other nodes.
+        node: of careful.open(), with at least as many `peers` as there are other nodes; or of
+            careful.connect(), whose carefuld has as many.
         hosts: of each rank its host, as Node.connect() takes it; this one's is not used.
         rank: this node's.
         group: a number that all nodes give, so that none takes another program's.
+        attached: whether nodes of careful.connect() take part; of one of these it is said. Then
+            all that the group says is requests for handler 127 - group % 128, which is its own.
         timeout_s: how long to wait for the others, seconds.
 
     Raises:
         ValueError: the rank is none of the hosts'.
-        CarefulError: a host is unknown, did not come in time, or the node has a group; it is of
-            careful.connect() (EOPNOTSUPP).
+        CarefulError: a host is unknown, did not come in time, or the node has a group, or
+            another program the handler.
     """
     end = time.monotonic() + timeout_s
     peers: list[Peer | None] = []
-    for number, host in enumerate(_checked(node, hosts, rank)):
+    for number, host in enumerate(_checked(hosts, rank)):
         while number != rank:
             try:
                 peers.append(node.connect(host, max(end - time.monotonic(), 0.1)))
@@ -61,16 +69,29 @@ def join(
             node.wait(_AGAIN_S)
         else:
             peers.append(None)
-    return Events(node, peers, rank, group)
+    return Events(node, peers, rank, group, attached)
+
+
+def opened(iface: str, nodes: int, attached: bool) -> Node:
+    """What the examples join with: a queue of their own, or a place beside carefuld."""
+    if attached:
+        return careful.connect(os.environ.get("CAREFUL_INSTANCE", iface))
+    return careful.open(iface, peers=max(nodes - 1, 1))
 
 
 async def ajoin(
-    node: Node, hosts: Sequence[str], rank: int, *, group: int = 0, timeout_s: float = 30.0
+    node: Node,
+    hosts: Sequence[str],
+    rank: int,
+    *,
+    group: int = 0,
+    attached: bool = False,
+    timeout_s: float = 30.0,
 ) -> Events:
     """As join(), in an event loop."""
     end = time.monotonic() + timeout_s
     peers: list[Peer | None] = []
-    for number, host in enumerate(_checked(node, hosts, rank)):
+    for number, host in enumerate(_checked(hosts, rank)):
         while number != rank:
             try:
                 peers.append(await node.aconnect(host, max(end - time.monotonic(), 0.1)))
@@ -81,4 +102,4 @@ async def ajoin(
             await asyncio.sleep(_AGAIN_S)
         else:
             peers.append(None)
-    return Events(node, peers, rank, group)
+    return Events(node, peers, rank, group, attached)

@@ -247,8 +247,8 @@ class Node:
     def memory(self, nbytes: int) -> memoryview:
         """Memory, zeroed, that can be registered however the node was made.
 
-        That of careful.connect() is shared with carefuld: stores and gets of it are not copied
-        here. It is the program's until that ends.
+        That of careful.connect() is shared with carefuld: what peers do with it, and stores and
+        gets of it, are not copied here. It is the program's until that ends.
 
         Raises:
             CarefulError: there is not so much (ENOMEM).
@@ -266,8 +266,7 @@ class Node:
 
         Args:
             what: an object with a contiguous buffer (bytearray, mmap, a NumPy array
-                ...), a FileRange, or an open file. Held until the region's remove(). Of a node
-                of careful.connect(), memory is what memory() gave, or a part of it.
+                ...), a FileRange, or an open file. Held until the region's remove().
             access: "r" (peers get), "w" (peers store) or "rw".
             peer: the only one that may, until its session ends; None: all.
 

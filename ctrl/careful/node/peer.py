@@ -23,7 +23,9 @@ _STATES = enum_names("careful_peer_state", "CAREFUL_PEER_")
 _TEXTS = {
     -errno.EMSGSIZE: "the payload is too large for one frame (payload_bytes); store or get it"
 }
-_MOVE_TEXTS = {-errno.EMSGSIZE: "more at a time than is shared with carefuld (memory_bytes)"}
+_MOVE_TEXTS = {
+    -errno.EMSGSIZE: "without /proc/self/mem, at most memory_bytes at a time of other memory"
+}
 
 
 class Peer:

@@ -427,11 +427,11 @@ struct careful_attach_options {
  * instance takes the calls of one that careful_open() gave, but for these differences:
  *
  * - Peers' numbers are not below P; the one of a peer that has gone is not given again soon.
- * - A region's span is of a file, or lies in careful_memory(); -EOPNOTSUPP if not.
+ * - Regions of careful_memory() are read and written where they lie. Those of other memory pass
+ *   through /proc/self/mem, which carefuld is given; -EOPNOTSUPP where that cannot be opened.
  * - A region that careful_region_remove() leaves for -EBUSY is refused to peers from then on.
- * - A get or store may be of other memory, and then goes through a copy in careful_memory():
- *   -EAGAIN if that has no room now, -EMSGSIZE if it never will. For one of a file carefuld
- *   is passed the descriptor: 64 at a time.
+ * - A get or store of other memory goes through a copy in careful_memory(); without room for one,
+ *   as a region's bytes. For one of a file carefuld is passed the descriptor: 64 at a time.
  * - A handler's number is one program's: careful_handle() says -EBUSY if another has it.
  * - A request that finds its peer gone, or payload too large, hears of it in done; without
  *   done nobody does. So does one to CAREFUL_HANDLERS_APP or beyond, which is -EINVAL.
@@ -439,7 +439,8 @@ struct careful_attach_options {
  *   ends with -ECONNRESET.
  * - A message that is kept is a copy, and holds no credit. A ping that cannot begin ends with the
  *   status that careful_ping() would have had.
- * - careful_peer_measure(), careful_keys_refresh() and events are -EOPNOTSUPP.
+ * - careful_peer_measure() and careful_keys_refresh() are -EOPNOTSUPP. Events go by requests, in
+ *   groups whose other nodes do so, too (careful/event.h).
  * - carefuld's end is -ENOTCONN, from every call; operations end with -ECONNRESET before.
  *
  * CAREFUL_RING_OPERATIONS may be under way at a time. A program that has not polled for 30 s while

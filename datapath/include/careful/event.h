@@ -53,6 +53,9 @@ enum careful_event_status {
  * @rank:    this node's, from 0
  * @replicate: not 0: this node's broadcasts are a frame for each node, even where one reaches all
  * @peers:   of each rank its index (careful_peer()); this node's own does not count
+ * @requests: not 0: what this group's nodes send one another are requests, since some of them are
+ *           careful_attach()ed; these need not say so, all others must. The handler
+ *           CAREFUL_HANDLERS_APP - 1 - group % CAREFUL_HANDLERS_APP is the group's, then
  */
 struct careful_events_options {
 	uint32_t group;
@@ -60,6 +63,7 @@ struct careful_events_options {
 	uint32_t rank;
 	uint32_t replicate;
 	const uint32_t *peers;
+	uint32_t requests;
 };
 
 /*
@@ -80,7 +84,7 @@ struct careful_event_fragment {
 
 /*
  * Takes part in a group: returns at once; nodes find each other while they send or receive.
- * -EBUSY: the instance is in one already; -EINVAL: rank or number of nodes; -ENOENT: no such
+ * -EBUSY: the instance is in one already, or the handler is taken; -EINVAL: rank or number of nodes; -ENOENT: no such
  * peer; -ENOBUFS: too few send buffers for a broadcast.
  */
 int careful_events_open(struct careful *instance, const struct careful_events_options *options,
@@ -143,7 +147,7 @@ int careful_events_failed(const struct careful_events *events, uint32_t *rank);
 /*
  * How this node's broadcasts leave. 0: each fragment in one frame to all; -EAGAIN: not yet, it is
  * being found out. Else they are replicated, for this reason: -EOPNOTSUPP: the device or the
- * protocol has no frames to all, there are fewer than three nodes, or it is to replicate; -EAFNOSUPPORT: a
+ * protocol has no frames to all, the group goes by requests, there are fewer than three nodes, or it is to replicate; -EAFNOSUPPORT: a
  * node has none by IPv6; -EHOSTUNREACH: such frames do not reach each node; or what a node refused them with.
  */
 int careful_events_broadcast(const struct careful_events *events);

@@ -5,6 +5,7 @@
  * that die, stall or write anything into their area, and that the others do not notice. Needs no
  * privilege.
  */
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include <careful/careful.h>
+#include <careful/event.h>
 #include <careful/ipc.h>
 
 #include "check.h"
@@ -406,8 +408,6 @@ static void test_move__memory_of_its_own_and_other(void)
 		CHECK_EQ(o.result.status, -ERANGE);
 	}
 	/* More than there is, and files that are none. */
-	CHECK_EQ(careful_get(c, peer, table_key, 0, &spans[1], 5 << 20, 0, on_done, NULL),
-		 -EMSGSIZE);
 	CHECK_EQ(careful_memory(c, 5 << 20, &base), -ENOMEM);
 	CHECK_EQ(careful_memory(c, UINT64_MAX - 10, &base), -ENOMEM);
 	CHECK_EQ(careful_get(c, peer, table_key, 0, &(struct careful_span){ .fd = -1 }, 1, 0,
@@ -621,13 +621,13 @@ static void test_region__is_served_and_goes_with_the_program(void)
 		.peer = CAREFUL_ANY_PEER,
 		.span = { .base = table, .fd = -1 },
 	};
+	static uint8_t local[10000];
 	struct service s = { 0 };
 	static struct outcome o;
-	uint32_t key = 0;
+	uint32_t key = 0, own = 0;
 	void *base;
 
 	peer_of(c);
-	CHECK_EQ(careful_region_add(c, &region, &key), -EOPNOTSUPP); /* none that is shared */
 	CHECK_EQ(careful_memory(c, 10000, &base), 0);
 	region.span.base = base;
 	CHECK_EQ(careful_region_add(c, &region, &key), 0);
@@ -665,6 +665,21 @@ static void test_region__is_served_and_goes_with_the_program(void)
 	CHECK_EQ(s.last.region_off, 300);
 	CHECK(!s.last.payload);
 	CHECK_EQ(careful_region_remove(c, key + 1), -ENOENT);
+	/* Memory that is not shared is a file to carefuld, and memory to the program. */
+	region.span = (struct careful_span){ .base = local, .fd = -1 };
+	CHECK_EQ(careful_region_add(c, &region, &own), 0);
+	o.done = 0;
+	pthread_mutex_lock(&lock);
+	CHECK_EQ(careful_store(node[1], 0, own, 400, &(struct careful_span){ .base = table }, 0,
+			       OURS, NULL, 0, on_done, &o),
+		 0);
+	pthread_mutex_unlock(&lock);
+	await(c, &o);
+	CHECK_EQ(o.result.status, 0);
+	await_count(c, &s.stored, 3);
+	CHECK(s.last.payload == local + 400);
+	CHECK_EQ(careful_region_remove(c, own), 0);
+	CHECK_EQ(careful_region_remove(c, own), -ENOENT);
 	CHECK_EQ(careful_close(c), 0);
 	await_programs(0);
 	c = attached("after");
@@ -1071,6 +1086,153 @@ static void test_rings__more_than_there_is_ends_the_program(void)
 }
 
 /* Or an access of carefuld's could fail. */
+/* A part in a group of the other host, which has a queue of its own. */
+static struct careful_events *join_there(uint32_t me)
+{
+	const struct careful_events_options options = {
+		.group = 3, .nodes = 2, .rank = 1, .peers = &me, .requests = 1
+	};
+	struct careful_events *ev = NULL;
+
+	pthread_mutex_lock(&lock);
+	CHECK_EQ(careful_events_open(node[1], &options, &ev), 0);
+	pthread_mutex_unlock(&lock);
+	return ev;
+}
+
+static int join_here(struct careful *c, uint32_t peer, struct careful_events **ev)
+{
+	const uint32_t peers[2] = { 0, peer };
+	const struct careful_events_options options = { .group = 3, .nodes = 2, .peers = peers };
+
+	return careful_events_open(c, &options, ev);
+}
+
+static void close_there(struct careful_events *ev)
+{
+	pthread_mutex_lock(&lock);
+	careful_events_close(ev, 0, 0);
+	pthread_mutex_unlock(&lock);
+}
+
+/* What the other end says of a group, when it is not -EAGAIN any more. */
+static int received_there(struct careful *c, struct careful_events *ev, uint64_t event,
+			  const void *data, uint32_t bytes)
+{
+	struct careful_event_fragment got;
+	int rc = -EAGAIN;
+
+	for (int i = 0; i < PATIENCE_MS && rc == -EAGAIN; i++) {
+		CHECK(careful_wait(c, 1, -1) >= 0);
+		pthread_mutex_lock(&lock);
+		rc = careful_event_receive(ev, CAREFUL_EVENT_ALL, event, &got, 0);
+		if (!rc) {
+			CHECK_EQ(got.bytes, bytes);
+			CHECK(!memcmp(got.data, data, bytes));
+		}
+		pthread_mutex_unlock(&lock);
+	}
+	return rc;
+}
+
+static int sent_there(struct careful *c, struct careful_events *ev, uint64_t event,
+		      const void *data, uint32_t bytes)
+{
+	int rc = -EAGAIN;
+
+	for (int i = 0; i < PATIENCE_MS && rc == -EAGAIN; i++) {
+		CHECK(careful_wait(c, 1, -1) >= 0);
+		pthread_mutex_lock(&lock);
+		rc = careful_event_send(ev, 0, event, data, bytes, CAREFUL_EVENT_F_LAST, 0);
+		pthread_mutex_unlock(&lock);
+	}
+	return rc;
+}
+
+/* A thousand messages there, each of them back, and more at once than one may have under way. */
+static void play(struct careful *c, struct careful_events *here, struct careful_events *there)
+{
+	const int most = careful_event_bytes(here);
+	static uint8_t data[CAREFUL_RING_PAYLOAD_BYTES];
+	struct careful_event_fragment got;
+
+	CHECK(most > 1000 && (size_t)most < sizeof(data));
+	CHECK_EQ(careful_event_send(here, 1, 0, data, (uint32_t)most + 1, CAREFUL_EVENT_F_LAST, 0),
+		 -EMSGSIZE);
+	for (uint64_t event = 1; event <= 400; event++) {
+		memset(data, (int)event, sizeof(data));
+		CHECK_EQ(careful_event_send(here, CAREFUL_EVENT_ALL, event, data, (uint32_t)most,
+					    CAREFUL_EVENT_F_LAST, PATIENCE_MS),
+			 0);
+	}
+	for (uint64_t event = 1; event <= 400; event++) {
+		memset(data, (int)event, sizeof(data));
+		CHECK_EQ(received_there(c, there, event, data, (uint32_t)most), 0);
+		CHECK_EQ(sent_there(c, there, event, data, 100), 0);
+	}
+	for (uint64_t event = 1; event <= 400; event++) {
+		memset(data, (int)event, sizeof(data));
+		CHECK_EQ(careful_event_receive(here, 1, event, &got, PATIENCE_MS), 0);
+		CHECK_EQ(got.bytes, 100);
+		CHECK(!memcmp(got.data, data, 100));
+	}
+}
+
+/* The other host's name here and ours there do not change. */
+static void test_events__with_a_node_that_has_a_queue(void)
+{
+	struct careful *c = attached("first"), *other = attached("other");
+	struct careful_events *here, *second, *there;
+	uint32_t peer = peer_of(c);
+	struct careful_am am = { .kind = CAREFUL_AM_EVENT,
+				 .flags = CAREFUL_EVENT_F_LAST,
+				 .region = htobe32(3),
+				 .region_off = htobe64(1u << 20) };
+	struct outcome o = { 0 };
+
+	CHECK_EQ(peer_of(other), peer);
+	there = join_there(0);
+	CHECK_EQ(join_here(c, peer, &here), 0);
+	CHECK_EQ(careful_events_broadcast(here), -EOPNOTSUPP);
+	CHECK_EQ(join_here(c, peer, &second), -EBUSY); /* it is in one */
+	CHECK_EQ(join_here(other, peer, &second), -EBUSY); /* the handler is taken */
+	play(c, here, there);
+	/* Another program speaks for this one, and yet another writes rubbish: nobody minds. */
+	CHECK_EQ(careful_request(other, peer, CAREFUL_HANDLERS_APP - 1 - 3, NULL, &am, sizeof(am),
+				 on_done, &o),
+		 0);
+	await(other, &o);
+	CHECK_EQ(o.result.status, -ENOSYS);
+	__atomic_store_n(&other->attached->area->asks_put.value, 1u << 31, __ATOMIC_RELEASE);
+	await_programs(1);
+	careful_close(other);
+	CHECK_EQ(careful_event_send(here, 1, 401, "x", 1, CAREFUL_EVENT_F_LAST, PATIENCE_MS), 0);
+	CHECK_EQ(received_there(c, there, 401, "x", 1), 0);
+	CHECK_EQ(careful_events_failed(there, NULL), 0);
+	/* It dies, and the other node hears of it, though nothing was under way. */
+	careful_close(c);
+	c = attached("second");
+	CHECK_EQ(peer_of(c), peer);
+	CHECK_EQ(received_there(c, there, 402, "", 0), -ECONNRESET);
+	CHECK_EQ(join_here(c, peer, &here), 0);
+	close_there(there);
+	there = join_there(0);
+	play(c, here, there);
+	/* It leaves in the middle of an event, then for good. */
+	CHECK_EQ(careful_event_send(here, 1, 500, "x", 1, CAREFUL_EVENT_F_LARGE, PATIENCE_MS), 0);
+	CHECK_EQ(careful_events_close(here, 0, PATIENCE_MS), 0);
+	CHECK_EQ(received_there(c, there, 501, "", 0), -ECANCELED);
+	close_there(there);
+	there = join_there(0);
+	CHECK_EQ(join_here(c, peer, &here), 0);
+	play(c, here, there);
+	CHECK_EQ(careful_events_close(here, 0, PATIENCE_MS), 0);
+	CHECK_EQ(received_there(c, there, 600, "", 0), -ENOMSG);
+	close_there(there);
+	CHECK_EQ(careful_close(c), 0);
+	await_programs(0);
+}
+
 static void test_area__keeps_its_size(void)
 {
 	struct careful_ipc head = { .version = CAREFUL_IPC_VERSION,
@@ -1149,6 +1311,7 @@ int main(void)
 	RUN(test_rings__full_to_the_last_place);
 	RUN(test_rings__hold_anything);
 	RUN(test_rings__more_than_there_is_ends_the_program);
+	RUN(test_events__with_a_node_that_has_a_queue);
 	RUN(test_area__keeps_its_size);
 	RUN(test_end__of_carefuld);
 	close_all();

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A group whose nodes are not all alone with their queues: programs of careful_attach() have no
+ * receive buffers in which fragments could wait. What is a frame of the event service elsewhere is
+ * here the payload of a request, careful_am and all, to a handler that each node has for the group.
+ *
+ * A fragment is copied and answered when it comes; beyond EVENT_ROOM of them, as some are consumed.
+ * Of EVENT_WINDOW without an answer the sender waits. One more request, STAY, is answered when a
+ * node leaves: it fails when the program there dies, whether something was sent to it or not.
+ * Programs of one host look alike to its peers: all but JOIN carries the random number of the
+ * receiver's part, which only the program that it was told to knows.
+ * Calls api.c, attach_ring.c, event.c, event_in.c, message's small.c.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "service/attach.h"
+#include "service/event_private.h"
+
+static uint32_t rank_of(const struct event_node *node)
+{
+	return (uint32_t)(node - node->ev->node);
+}
+
+/* A request has ended; the last one of a group that was closed ends the group. */
+static void ended(struct careful_events *ev)
+{
+	struct careful_events **at = &ev->c->events_forgotten;
+
+	if (--ev->pending || !ev->over)
+		return;
+	while (*at != ev)
+		at = &(*at)->forgotten;
+	*at = ev->forgotten;
+	event_destroy(ev);
+}
+
+/* What a request met. -ENOSYS: its node has no part in the group: not yet, or no longer. */
+static void met(struct event_node *node, int status, bool may_be_absent)
+{
+	struct careful_events *ev = node->ev;
+
+	if (!ev->over && status && !(status == -ENOSYS && may_be_absent))
+		event_gone(ev, rank_of(node), status == -ENOSYS ? -ECONNRESET : status);
+	ended(ev);
+}
+
+static void on_joined(const struct careful_result *result, void *user)
+{
+	struct event_node *node = user;
+
+	node->joining = false;
+	met(node, result->status == -EBUSY ? 0 : result->status, true);
+}
+
+static void on_stayed(const struct careful_result *result, void *user)
+{
+	struct event_node *node = user;
+
+	node->staying = false;
+	/* Had it left, it would have said so before. */
+	met(node, result->status || node->left ? result->status : -ECONNRESET, false);
+}
+
+static void on_told(const struct careful_result *result, void *user)
+{
+	struct event_node *node = user;
+
+	met(node, result->status, true);
+}
+
+static void on_sent(const struct careful_result *result, void *user)
+{
+	struct event_node *node = user;
+
+	node->under_way--;
+	met(node, result->status, false);
+}
+
+/* False: not now, or never. */
+static bool ask(struct event_node *node, const struct careful_am *am, const void *data,
+		uint32_t bytes, careful_done_fn *done)
+{
+	struct careful_events *ev = node->ev;
+	uint8_t body[CAREFUL_RING_PAYLOAD_BYTES];
+	struct careful_am own = *am;
+	int rc;
+
+	if (be16toh(am->handler) != CAREFUL_EVENT_JOIN)
+		own.args[3] = htobe32(node->part);
+	memcpy(body, &own, sizeof(own));
+	if (bytes)
+		memcpy(body + sizeof(*am), data, bytes);
+	rc = careful_request(ev->c, node->index, ev->handler, NULL, body,
+			     (uint32_t)sizeof(*am) + bytes, done, node);
+	if (!rc)
+		ev->pending++;
+	else if (rc != -EAGAIN)
+		event_gone(ev, rank_of(node), rc);
+	return !rc;
+}
+
+/* From a queue of our own it leaves at once, or not at all: the instance may end. */
+static bool may_leave(struct careful *c, const struct event_node *node, uint32_t bytes)
+{
+	struct link_peer *peer = c->attached ? NULL : engine_peer(c, node->index);
+
+	return c->attached ||
+	       (peer && message_small_may(&c->messages, peer, MESSAGE_AM_BYTES + bytes));
+}
+
+bool event_requests_tell(struct careful_events *ev, struct event_node *node,
+			 const struct careful_am *am)
+{
+	const bool join = be16toh(am->handler) == CAREFUL_EVENT_JOIN;
+
+	if ((join && node->joining) || !may_leave(ev->c, node, 0))
+		return false;
+	if (!ask(node, am, NULL, 0, join ? on_joined : on_told))
+		return false;
+	node->joining |= join;
+	return true;
+}
+
+bool event_requests_send(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
+			 const void *data, uint32_t bytes)
+{
+	struct event_node *node = &ev->node[rank];
+
+	if (!ask(node, am, data, bytes, on_sent))
+		return false;
+	node->under_way++;
+	return true;
+}
+
+bool event_requests_may(const struct event_node *node, uint32_t bytes)
+{
+	return node->under_way < EVENT_WINDOW && may_leave(node->ev->c, node, bytes);
+}
+
+/* Whether so many requests can begin: a broadcast goes to all or to none. */
+bool event_requests_room(const struct careful_events *ev, uint32_t frames)
+{
+	struct careful *c = ev->c;
+
+	if (c->attached)
+		return attached_room(c->attached) >= frames;
+	return c->operations_free_count >= frames && link_tx_room(&c->link, frames);
+}
+
+int event_requests_bytes(struct event_node *node)
+{
+	int rc;
+
+	if (!node->body_most) {
+		rc = careful_payload_bytes(node->ev->c, node->index);
+		if (rc < 0)
+			return rc;
+		node->body_most = rc < CAREFUL_RING_PAYLOAD_BYTES ? (uint32_t)rc :
+								    CAREFUL_RING_PAYLOAD_BYTES;
+	}
+	return (int)(node->body_most - sizeof(struct careful_am));
+}
+
+bool event_requests_withholds(const struct careful_events *ev)
+{
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (ev->node[i].owed_count)
+			return true;
+	return false;
+}
+
+/* Whether carefuld has not taken all yet: it would be lost with this program. */
+bool event_requests_owes(const struct careful_events *ev)
+{
+	return ev->requests && ev->c->attached && !attached_taken(ev->c->attached);
+}
+
+static bool answer(struct careful_events *ev, const struct careful_reply_to *to)
+{
+	return careful_reply_late(ev->c, to, 0, NULL, NULL, 0) != -EAGAIN;
+}
+
+static void answer_fragments(struct event_node *node)
+{
+	struct careful_events *ev = node->ev;
+
+	while (node->owed_count && ev->kept < EVENT_ROOM &&
+	       answer(ev, &node->owed[node->owed_at])) {
+		node->owed_at = (node->owed_at + 1) % EVENT_WINDOW;
+		node->owed_count--;
+	}
+}
+
+static void say_stay(struct event_node *node)
+{
+	struct careful_events *ev = node->ev;
+	const struct careful_am am = {
+		.kind = CAREFUL_AM_EVENT,
+		.region = htobe32(ev->number),
+		.handler = htobe16(CAREFUL_EVENT_STAY),
+	};
+
+	node->staying = ask(node, &am, NULL, 0, on_stayed);
+}
+
+/* Once a round, and when something was consumed. */
+void event_requests_round(struct careful_events *ev)
+{
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		struct event_node *node = &ev->node[i];
+
+		if (i == ev->rank)
+			continue;
+		answer_fragments(node);
+		if (node->left && node->stays)
+			node->stays = !answer(ev, &node->stay);
+		if (!node->left && !node->staying && !ev->error && event_knows_us(node))
+			say_stay(node);
+	}
+}
+
+/* A fragment: a copy, for its place is the next message's. */
+static void keep(struct event_node *node, const struct careful_message *message,
+		 const struct careful_am *am)
+{
+	struct careful_events *ev = node->ev;
+	struct event_fragment new;
+	struct careful_kept *kept;
+
+	if (!event_may_take(ev, rank_of(node), am, message->bytes - (uint32_t)sizeof(*am), &new)) {
+		careful_reply(message, 0, NULL, NULL, 0);
+		return;
+	}
+	if (!ev->free || node->owed_count == EVENT_WINDOW) {
+		event_fail(ev, rank_of(node), -EPROTO);
+		return;
+	}
+	kept = calloc(1, sizeof(*kept) + message->bytes);
+	if (!kept) {
+		event_fail(ev, ev->rank, -ENOMEM);
+		return;
+	}
+	memcpy(kept + 1, message->payload, message->bytes);
+	kept->body = (const uint8_t *)(kept + 1);
+	kept->body_bytes = message->bytes;
+	new.kept = kept;
+	event_add(ev, node, &new);
+	ev->kept++;
+	careful_reply_name(message,
+			   &node->owed[(node->owed_at + node->owed_count++) % EVENT_WINDOW]);
+	answer_fragments(node);
+}
+
+static void stay(struct event_node *node, const struct careful_message *message)
+{
+	if (node->stays || !node->joined || node->left) {
+		careful_reply(message, ECONNRESET, NULL, NULL, 0);
+		return;
+	}
+	careful_reply_name(message, &node->stay);
+	node->stays = true;
+}
+
+static void on_request(const struct careful_message *message, void *user)
+{
+	struct careful_events *ev = user;
+	struct event_node *node = NULL;
+	struct careful_am am;
+
+	for (uint32_t i = 0; i < ev->nodes && !node; i++)
+		if (i != ev->rank && ev->node[i].index == message->peer)
+			node = &ev->node[i];
+	if (node && message->bytes >= sizeof(am))
+		memcpy(&am, message->payload, sizeof(am));
+	else
+		node = NULL;
+	if (!node || am.kind != CAREFUL_AM_EVENT || be32toh(am.region) != ev->number ||
+	    (be16toh(am.handler) != CAREFUL_EVENT_JOIN && be32toh(am.args[3]) != ev->part)) {
+		careful_reply(message, ENOSYS, NULL, NULL, 0);
+		return;
+	}
+	switch (be16toh(am.handler)) {
+	case CAREFUL_EVENT_FRAGMENT:
+		keep(node, message, &am);
+		break;
+	case CAREFUL_EVENT_STAY:
+		stay(node, message);
+		break;
+	case CAREFUL_EVENT_JOIN:
+	case CAREFUL_EVENT_LEAVE:
+	case CAREFUL_EVENT_FAIL:
+		event_said(ev, rank_of(node), &am);
+		careful_reply(message, 0, NULL, NULL, 0);
+		break;
+	default:
+		careful_reply(message, EINVAL, NULL, NULL, 0);
+	}
+}
+
+static int take_handler(struct careful_events *ev)
+{
+	const uint32_t number = CAREFUL_HANDLERS_APP - 1 - ev->number % CAREFUL_HANDLERS_APP;
+	int rc = -EBUSY;
+
+	if (!ev->c->handlers[number].fn)
+		rc = careful_handle(ev->c, (uint16_t)number, on_request, ev);
+	if (!rc)
+		ev->handler = (uint16_t)number;
+	return rc;
+}
+
+int event_requests_open(struct careful_events *ev, const uint32_t *peers)
+{
+	for (uint32_t rank = 0; rank < ev->nodes; rank++) {
+		if (rank == ev->rank)
+			continue;
+		for (uint32_t i = 0; i < rank; i++)
+			if (i != ev->rank && peers[i] == peers[rank])
+				return -EINVAL;
+		if (!ev->c->attached && !engine_peer(ev->c, peers[rank]))
+			return -ENOENT;
+		ev->node[rank].index = peers[rank];
+	}
+	return take_handler(ev);
+}
+
+/* Who still waits to hear of our end hears of it. */
+void event_requests_close(struct careful_events *ev)
+{
+	const struct handler *handler = &ev->c->handlers[ev->handler];
+
+	if (!ev->requests)
+		return;
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		struct event_node *node = &ev->node[i];
+
+		for (; node->owed_count; node->owed_count--) {
+			answer(ev, &node->owed[node->owed_at]);
+			node->owed_at = (node->owed_at + 1) % EVENT_WINDOW;
+		}
+		if (node->stays)
+			answer(ev, &node->stay);
+	}
+	if (handler->fn == on_request && handler->user == ev)
+		careful_handle(ev->c, ev->handler, NULL, NULL);
+}
