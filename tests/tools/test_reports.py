@@ -129,6 +129,18 @@ def test_adaptive__one_setting_is_near_the_best_of_both(tmp_path: Path) -> None:
     met_unless("adaptive", tmp_path, nothing_joined)
 
 
+def test_idle__who_waits_is_ready_and_takes_nothing(tmp_path: Path) -> None:
+    def as_slow(found: dict[str, Any]) -> None:
+        for one in found["rounds"]:
+            one["careful_us"] = one["tcp_us"]
+
+    def spinning(found: dict[str, Any]) -> None:
+        found["rounds"][0]["share"]["h1"] = 0.02
+
+    for spoil in (as_slow, spinning):
+        met_unless("idle", tmp_path, spoil)
+
+
 @pytest.mark.parametrize("name", ["slow-store", "slow-store-auto"])
 def test_slow_store__blocks_gain_what_the_paper_says(name: str, tmp_path: Path) -> None:
     def as_flat(found: dict[str, Any]) -> None:

@@ -9,21 +9,25 @@
  *
  * In place of IFNAME, the socket of a carefuld: a program that is attached, and waits adaptively.
  * RTT_WAIT=adaptive or block: so does one that owns its queue. RTT_ASK=wait: who asks waits, too,
- * instead of polling, as where both share a core.
+ * instead of polling, as where both share a core. RTT_IDLE_MS: how long nothing happens before each
+ * request. In place of IFNAME, "tcp": the same over a connection of the kernel's, both ends blocking.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <careful/careful.h>
 
 #include "clock.h"
 
-enum { ECHO = 1, WARMUP = 2000, GIVE_UP_MS = 60000 };
+enum { ECHO = 1, WARMUP = 2000, GIVE_UP_MS = 60000, TCP_PORT = 8023, BYTES_MAX = 4096 };
 
 static volatile sig_atomic_t ended;
 
@@ -50,6 +54,7 @@ static void serve(struct careful *c)
 }
 
 static bool waits;
+static uint32_t idle_ms;
 static int answered;
 static int failed;
 
@@ -74,10 +79,19 @@ static int ask_once(struct careful *c, uint32_t peer, const void *payload, uint3
 	return rc ? rc : failed;
 }
 
+/* Nothing but what the engine does by itself. */
+static void be_idle(struct careful *c)
+{
+	uint64_t now = clock_ns(), until = now + idle_ms * 1000000ull;
+
+	for (; now < until; now = clock_ns())
+		careful_wait(c, (int)((until - now) / 1000000) + 1, -1);
+}
+
 static int time_requests(struct careful *c, uint32_t peer, uint32_t bytes, uint64_t *ns,
 			 uint32_t count)
 {
-	static uint8_t payload[4096];
+	static uint8_t payload[BYTES_MAX];
 	uint64_t limit = clock_ns() + GIVE_UP_MS * 1000000ull;
 	uint32_t warmup = count < WARMUP ? count : WARMUP;
 	int rc;
@@ -85,8 +99,11 @@ static int time_requests(struct careful *c, uint32_t peer, uint32_t bytes, uint6
 	if (bytes > sizeof(payload))
 		return -EINVAL;
 	for (uint32_t i = 0; i < count + warmup; i++) {
-		uint64_t start = clock_ns();
+		uint64_t start;
 
+		if (idle_ms && i >= warmup)
+			be_idle(c);
+		start = clock_ns();
 		rc = ask_once(c, peer, payload, bytes);
 		if (rc)
 			return rc;
@@ -98,17 +115,90 @@ static int time_requests(struct careful *c, uint32_t peer, uint32_t bytes, uint6
 	return 0;
 }
 
+static void print(uint32_t bytes, uint64_t *ns, uint32_t count)
+{
+	printf("{\"schema\": 1, \"request_bytes\": %u, \"count\": %u", bytes, count);
+	clock_print(ns, count);
+	printf("}\n");
+}
+
 static int ask(struct careful *c, uint32_t peer, uint32_t bytes, uint32_t count)
 {
 	uint64_t *ns = calloc(count, sizeof(*ns));
 	int rc = ns ? time_requests(c, peer, bytes, ns, count) : -ENOMEM;
 
-	if (!rc) {
-		printf("{\"schema\": 1, \"request_bytes\": %u, \"count\": %u", bytes, count);
-		clock_print(ns, count);
-		printf("}\n");
-	}
+	if (!rc)
+		print(bytes, ns, count);
 	free(ns);
+	return rc;
+}
+
+/* One connection after the other; SIGTERM ends it. */
+static int tcp_serve(void)
+{
+	const struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(TCP_PORT) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, with;
+	uint8_t payload[BYTES_MAX];
+
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) ||
+	    bind(fd, (const struct sockaddr *)&at, sizeof(at)) || listen(fd, 1))
+		return -errno;
+	printf("ready\n");
+	fflush(stdout);
+	while ((with = accept(fd, NULL, NULL)) >= 0) {
+		ssize_t n;
+
+		setsockopt(with, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+		while ((n = recv(with, payload, sizeof(payload), 0)) > 0 &&
+		       send(with, payload, (size_t)n, 0) == n)
+			;
+		close(with);
+	}
+	return -errno;
+}
+
+static int tcp_ask_once(int fd, uint8_t *payload, uint32_t bytes)
+{
+	if (send(fd, payload, bytes, 0) != (ssize_t)bytes ||
+	    recv(fd, payload, bytes, MSG_WAITALL) != (ssize_t)bytes)
+		return errno ? -errno : -EIO;
+	return 0;
+}
+
+static int tcp_time_requests(int fd, uint32_t bytes, uint64_t *ns, uint32_t count)
+{
+	const uint32_t warmup = count < WARMUP ? count : WARMUP;
+	uint8_t payload[BYTES_MAX] = { 0 };
+	int rc = bytes > sizeof(payload) ? -EINVAL : 0;
+
+	for (uint32_t i = 0; !rc && i < count + warmup; i++) {
+		uint64_t start;
+
+		if (i >= warmup)
+			usleep(idle_ms * 1000);
+		start = clock_ns();
+		rc = tcp_ask_once(fd, payload, bytes);
+		if (i >= warmup)
+			ns[i - warmup] = clock_ns() - start;
+	}
+	return rc;
+}
+
+static int tcp_ask(struct sockaddr_in *to, uint32_t bytes, uint32_t count)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, rc;
+	uint64_t *ns = calloc(count, sizeof(*ns));
+
+	to->sin_port = htons(TCP_PORT);
+	if (fd < 0 || connect(fd, (const struct sockaddr *)to, sizeof(*to)) ||
+	    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)))
+		rc = -errno;
+	else
+		rc = ns ? tcp_time_requests(fd, bytes, ns, count) : -ENOMEM;
+	if (!rc)
+		print(bytes, ns, count);
+	free(ns);
+	close(fd);
 	return rc;
 }
 
@@ -136,13 +226,14 @@ static int open_one(const char *where, struct careful **c, struct careful_error 
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: rtt serve IFNAME|SOCKET\n"
-			"       rtt ask IFNAME|SOCKET HOST BYTES COUNT\n");
+	fprintf(stderr, "usage: rtt serve IFNAME|SOCKET|tcp\n"
+			"       rtt ask IFNAME|SOCKET|tcp HOST BYTES COUNT\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
+	const char *idle = getenv("RTT_IDLE_MS");
 	struct sockaddr_in to = { .sin_family = AF_INET };
 	struct careful_error error;
 	struct careful *c;
@@ -152,9 +243,17 @@ int main(int argc, char **argv)
 	if ((!asks && (argc != 3 || strcmp(argv[1], "serve") != 0)) ||
 	    (asks && inet_pton(AF_INET, argv[3], &to.sin_addr) != 1))
 		return usage();
+	waits = getenv("RTT_ASK");
+	idle_ms = idle ? (uint32_t)atoi(idle) : 0;
+	if (!strcmp(argv[2], "tcp")) {
+		rc = asks ? tcp_ask(&to, (uint32_t)atoi(argv[4]), (uint32_t)atoi(argv[5])) :
+			    tcp_serve();
+		if (rc)
+			fprintf(stderr, "rtt: tcp: %s\n", strerror(-rc));
+		return rc ? 1 : 0;
+	}
 	if (!asks)
 		signal(SIGTERM, on_signal);
-	waits = getenv("RTT_ASK");
 	rc = open_one(argv[2], &c, &error);
 	if (rc) {
 		fprintf(stderr, "rtt: %s\n", error.text);
