@@ -38,6 +38,8 @@ def test_pieces__are_what_a_release_stands_on(release: ModuleType, tmp_path: Pat
     (targets,) = re.findall(r"\|\| targets=\((.*)\)", (ROOT / "tools/fuzz").read_text())
     assert [one.argv[3] for one in of["fuzz"]] == targets.split()
     assert [one.argv[2] for one in of["soak"]] == ["1600000000"]
+    assert {one.argv[2]: one.argv[4] for one in of["powercut"]} == {"ext4": "100", "xfs": "100"}
+    assert {one.argv[3] for one in of["drivers"]} == {"1000000"}
     assert len({one.key for one in made}) == len(made)
 
 
@@ -49,6 +51,8 @@ def test_pieces__of_a_small_scale_are_one_of_each(release: ModuleType, tmp_path:
         "hostile",
         *["fuzz"] * len(release.FUZZED),
         "faults",
+        *["powercut"] * 2,
+        *["drivers"] * len(release.DRIVERS),
         "soak",
     ]
     assert "--count 1" in " ".join(made[0].argv)
@@ -138,8 +142,8 @@ def test_release__of_another_commit_is_not_gone_on_with(
         played.run(0)
 
 
-def test_release__list_runs_nothing(release: ModuleType) -> None:
+def test_release__list_runs_nothing(release: ModuleType, tmp_path: Path) -> None:
     argv = [sys.executable, ROOT / "tools/release", "--list", "--scale", "1e-9"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    assert len(done.stdout.splitlines()) == len(release.KINDS) - 1 + len(release.FUZZED)
+    assert len(done.stdout.splitlines()) == len(release.pieces(tmp_path, 1e-9))
     assert "tools/soak --sim --from 0 --count 1" in done.stdout

@@ -1,0 +1,136 @@
+"""All writes to a disk in the order in which they ended, and what a power cut may leave of them.
+
+Reads the log that QEMU's blklogwrites keeps, in the format of Linux's dm-log-writes
+(drivers/md/dm-log-writes.c): a superblock, then of each write a sector that says where it went,
+and its data. QEMU notes a write when it has ended, so a flush in the log covers all that is
+before it. What ended while that flush was under way counts as flushed too: the log cannot tell.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+MAGIC, VERSION = 0x6A736677736872, 1
+SUPER = struct.Struct("<QQQI")  # magic, version, entries, bytes of a sector
+ENTRY = struct.Struct("<QQQQ")  # sector, sectors, flags, bytes of private data
+FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
+
+#: What becomes of writes that no flush followed.
+FATES = ("dropped", "kept", "some", "torn")
+
+
+class Write(NamedTuple):
+    """An entry: what was written at which sector; a flush has no sectors, a discard no data."""
+
+    sector: int
+    sectors: int
+    flags: int
+    at: int  # where its data is in the log, bytes
+
+
+class Log:
+    """A log that is no longer written.
+
+    Raises:
+        ValueError: it is no such log.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[bytes] = path.open("rb")
+        head = self._file.read(SUPER.size)
+        if len(head) < SUPER.size:
+            raise ValueError(f"{path}: no log: it is too short")
+        magic, version, count, self.sector_bytes = SUPER.unpack(head)
+        if (magic, version) != (MAGIC, VERSION):
+            raise ValueError(f"{path}: no log of writes: {magic:#x}, version {version}")
+        self.writes = list(self._read(count, os.fstat(self._file.fileno()).st_size))
+
+    def _read(self, count: int, size: int) -> Iterator[Write]:
+        """Its entries, as far as they are whole: who wrote it may have been killed."""
+        at = self.sector_bytes
+        for _ in range(count):
+            self._file.seek(at)
+            raw = self._file.read(ENTRY.size)
+            if len(raw) < ENTRY.size:
+                return
+            sector, sectors, flags, _ = ENTRY.unpack(raw)
+            at += self.sector_bytes
+            one = Write(sector, 0 if flags & MARK else sectors, flags, at)
+            if not flags & (DISCARD | MARK):
+                at += sectors * self.sector_bytes
+            if at > size:
+                return
+            yield one
+
+    def data(self, one: Write) -> bytes:
+        """What it wrote; zeros for a discard, after which a disk may hold anything."""
+        nbytes = one.sectors * self.sector_bytes
+        if one.flags & DISCARD:
+            return bytes(nbytes)
+        self._file.seek(one.at)
+        return self._file.read(nbytes)
+
+
+class Disk:
+    """A disk as it was, and what is certainly on it at later and later instants.
+
+    Args:
+        log: of all that was written to it.
+        empty: it, before the first of these writes.
+        image: a file for what is certainly on it.
+    """
+
+    def __init__(self, log: Log, empty: Path, image: Path) -> None:
+        self._log, self._image = log, image
+        self._flushed = 0  # so many entries of the log are in the image
+        _copy(empty, image)
+
+    def cut(self, instant: int, fate: str, rng: random.Random, to: Path) -> int:
+        """What is on the disk if power fails after so many entries; how many were not flushed.
+
+        Args:
+            instant: no less than at the call before.
+            fate: one of FATES. dropped, kept: none or all of what was not flushed is there; some:
+                half of it, at random, so that a later write may be there without an earlier one;
+                torn: of half of that only some of the sectors.
+            rng: chooses.
+            to: the file.
+        """
+        writes = self._log.writes[:instant]
+        last = max((k for k, one in enumerate(writes) if one.flags & FLUSH), default=-1) + 1
+        with self._image.open("r+b") as file:
+            for one in writes[self._flushed : last]:
+                self._apply(file, one)
+        self._flushed = max(self._flushed, last)
+        _copy(self._image, to)
+        unsure = [one for one in writes[last:] if one.sectors]
+        with to.open("r+b") as file:
+            for one in unsure:
+                kept = one.flags & FUA or fate == "kept"
+                kept = kept or (fate in ("some", "torn") and rng.random() < 0.5)
+                if kept:
+                    torn = fate == "torn" and not one.flags & FUA and rng.random() < 0.5
+                    self._apply(file, one, rng if torn else None)
+        return len(unsure)
+
+    def _apply(self, file: IO[bytes], one: Write, rng: random.Random | None = None) -> None:
+        """Write it; with rng only some of its sectors."""
+        size, data = self._log.sector_bytes, self._log.data(one)
+        if rng is None:
+            os.pwrite(file.fileno(), data, one.sector * size)
+            return
+        for k in range(one.sectors):
+            if rng.random() < 0.5:
+                piece = data[k * size : (k + 1) * size]
+                os.pwrite(file.fileno(), piece, (one.sector + k) * size)
+
+
+def _copy(image: Path, to: Path) -> None:
+    """A copy with the same holes."""
+    subprocess.run(["cp", "--sparse=always", image, to], check=True)
