@@ -19,7 +19,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +94,8 @@ class Engine:
         owner: handle of the object whose callbacks C runs; it lives as long as this.
         on_error: what is told of exceptions in callbacks.
         driver: what polls in an event loop, or None.
+        outgoing: messages that are built in send buffers;
+        unsent: send buffers of those that nobody will send.
 
     Raises:
         CarefulError: it cannot be opened; the text says what to do.
@@ -110,6 +112,9 @@ class Engine:
         self.owner: Any = None
         self.on_error: ErrorHook = self._log_error
         self.driver: Driver | None = None
+        self.outgoing: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.unsent: list[Any] = []
+        self._seen: Counter[int] = Counter()
         self._backlog: dict[object, deque[_Waiting]] = {}
         self._news = 0
         self._polled_s = time.monotonic()
@@ -340,15 +345,39 @@ class Engine:
         if not (self._inside and self._thread == threading.get_ident()):
             self.end()
 
+    def seen(self, raw: Any, nbytes: int) -> memoryview:
+        """A view of a send buffer. What is made of it, parts and arrays, has it seen, too."""
+        address = int(ffi.cast("uintptr_t", raw))
+        self._seen[address] += 1
+        held = ffi.gc(ffi.cast("uint8_t *", raw), lambda _: self._seen.subtract((address,)))
+        return memoryview(ffi.buffer(held, nbytes)).cast("B")
+
+    def is_seen(self, raw: Any) -> bool:
+        """Whether there is any view of the buffer."""
+        return self._seen[int(ffi.cast("uintptr_t", raw))] > 0
+
+    def take_back(self) -> None:
+        """Free the buffers that nobody will send, and nobody sees."""
+        seen = [raw for raw in self.unsent if self.is_seen(raw)]
+        for raw in self.unsent:
+            if not self.is_seen(raw):
+                lib.careful_free(self.pointer, raw)
+        self.unsent = seen
+
     def close(self) -> None:
         """Close, from where the instance may be used.
 
         Raises:
             RuntimeError: called by a callback, or in another thread.
+            BufferError: something sees the payload of a message that is being built.
         """
         if self._pointer is not None and self._process == os.getpid():
             self.refuse_inside("close the node")
             _ = self.pointer
+            for message in list(self.outgoing):
+                message.unsee()
+            if self._seen.total():
+                raise BufferError("something sees the payload of a message: let go of it first")
         if self.driver is not None:
             self.driver.stop()
         self._backlog.clear()

@@ -26,6 +26,7 @@ from careful.node.engine import Engine, ErrorHook
 from careful.node.loop import Driver
 from careful.node.message import Handler, LateReply, Message, failure
 from careful.node.options import NOT_OURS, attach_fields, fields_of
+from careful.node.outgoing import Outgoing
 from careful.node.peer import Peer
 from careful.node.region import Region
 
@@ -152,6 +153,7 @@ class Node:
 
         Raises:
             RuntimeError: called by a handler, or in another thread.
+            BufferError: something sees the payload of a message that is being built.
         """
         self._engine.close()
         for region in self._regions.values():
@@ -260,6 +262,15 @@ class Node:
         rc = lib.careful_memory(self._engine.pointer, nbytes, base)
         check(rc, self.ifname, "no such piece of it is free (memory_bytes)")
         return memoryview(ffi.buffer(base[0], nbytes)).cast("B")
+
+    def outgoing(self) -> Outgoing:
+        """A message to be built in a send buffer of the device, from where it is sent.
+
+        Raises:
+            CarefulError: a quarter of the send buffers is used so, or none is free (EAGAIN); they
+                are carefuld's (careful.connect(); EOPNOTSUPP).
+        """
+        return Outgoing(self._engine)
 
     def register(self, what: Any, access: str = "rw", peer: Peer | None = None) -> Region:
         """Let peers get from, or store to, memory or a part of a file.

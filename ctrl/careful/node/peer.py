@@ -143,7 +143,7 @@ class Peer:
             )
 
         rc = self._engine.begin(self, start, fail)
-        texts = _TEXTS if function == lib.careful_request else _MOVE_TEXTS
+        texts = _MOVE_TEXTS if function in (lib.careful_store, lib.careful_get) else _TEXTS
         check(rc, self.name, texts.get(rc, ""))
 
     def request(self, handler: int, payload: Any = b"", args: tuple[int, ...] = ()) -> Operation:

@@ -18,6 +18,60 @@ from node_handlers import Handlers
 from node_server import BLANK_BYTES, NBYTES
 
 
+def built(node: Node) -> None:
+    """Messages in send buffers: each ends once, and not while anybody sees it."""
+    peer = node.connect(HOST)
+    message = node.outgoing()
+    assert len(message.payload) >= peer.payload_bytes
+    message.payload[:5] = b"hello"
+    with raises(ValueError, "bytes"):
+        message.send(peer, Handlers.ECHO, len(message.payload) + 1)
+    result = message.send(peer, Handlers.ECHO, 5, (1, 2)).result(30)
+    assert (result.payload, result.args[-2:]) == (b"olleh", (2, 1))
+    for again in (message.free, lambda: message.send(peer, Handlers.ECHO)):
+        with raises(RuntimeError, "sent or freed"):
+            again()
+    message = node.outgoing()
+    array = np.frombuffer(message.payload, np.uint8)[:4]
+    array[:] = 1, 2, 3, 4
+    with raises(BufferError, "let go"):
+        message.send(peer, Handlers.ECHO, 4)
+    with raises(BufferError, "let go"):
+        node.close()
+    del array
+    assert message.send(peer, Handlers.ECHO, 4).result(30).payload == bytes((4, 3, 2, 1))
+    message = node.outgoing()
+    part = message.payload[:4]
+    with raises(BufferError, "let go"):
+        message.free()
+    del message
+    with raises(BufferError, "let go"):
+        node.close()
+    part[:] = b"mine"
+    del part
+    with fails(errno.EMSGSIZE, HOST, "payload_bytes"):
+        message = node.outgoing()
+        message.send(peer, Handlers.ECHO)
+        raise AssertionError(peer.payload_bytes)
+
+
+def built_share(node: Node) -> None:
+    """A quarter of the send buffers; those that are dropped are given back."""
+    peer = node.connect(HOST)
+    for _ in range(3):
+        held = []
+        with fails(errno.EAGAIN, "eth1", "send buffers"):
+            while True:
+                held.append(node.outgoing())
+        assert 16 < len(held) <= 512
+        assert peer.request(Handlers.ECHO, b"ab").result(30).payload == b"ba"
+        operations = [message.send(peer, Handlers.ECHO, 1) for message in held[:16]]
+        for operation in operations:
+            operation.result(30)
+        held[20].free()
+        held.clear()
+
+
 def request(node: Node) -> None:
     """Payload and args there and back, many at a time, and what is refused."""
     info = node.info()

@@ -59,6 +59,8 @@ def test_two_programs__over(server: Lab, case: str, family: int) -> None:
     "case",
     [
         "regions",
+        "built",
+        "built_share",
         "memory_is_held",
         "full",
         "peers",
