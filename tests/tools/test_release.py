@@ -122,6 +122,15 @@ def test_release__interrupted_goes_on(played: Played, capsys: pytest.CaptureFixt
     assert played.ran() == {"sim": 1, "fuzz": 2, "soak": 1}
 
 
+def test_run__finds_carefulctl(
+    release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From any shell: `tools/release` is called without the environment in PATH."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    piece = release.Piece("faults", "1", ["sh", "-c", 'echo "$PATH"'])
+    assert release.run(piece, tmp_path) == (0, f"{ROOT / '.venv/bin'}:/usr/bin:/bin")
+
+
 def test_release__a_failure_ends_nothing_else_and_stays_told(
     played: Played, capsys: pytest.CaptureFixture[str]
 ) -> None:
