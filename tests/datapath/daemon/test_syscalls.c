@@ -27,7 +27,9 @@ static const char *const no_args[] = { "/bin/true", NULL };
 static const struct call refused[] = {
 	{ "execve", SYS_execve, { (long)"/bin/true", (long)no_args, (long)&no_args[1] } },
 	{ "execveat", SYS_execveat, { AT_FDCWD, (long)"/bin/true", (long)no_args } },
+#ifdef SYS_fork /* arm64 has clone() alone */
 	{ "fork", SYS_fork, { 0 } },
+#endif
 	{ "clone of a namespace", SYS_clone, { CLONE_NEWUSER | SIGCHLD } },
 	{ "clone3", SYS_clone3, { 0 } },
 	{ "unshare", SYS_unshare, { 0 } },
