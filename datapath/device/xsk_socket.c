@@ -167,12 +167,12 @@ struct bind_try {
 static int bind_best(struct xsk_queue *xsk, bool require_zerocopy)
 {
 	const struct xsk_port *port = xsk_port_of(xsk);
-	bool native = port->xdp_mode == CAREFUL_XDP_NATIVE;
+	bool zerocopy = port->xdp_mode == CAREFUL_XDP_NATIVE && !netdev_is_deaf(&port->netdev);
 	bool sg = xsk_bpf_frags(port) && !(port->without & XSK_WITHOUT_SG);
 	bool single = port->netdev.mtu + ETHERNET_BYTES <= single_frame_bytes(xsk);
 	const struct bind_try tries[] = {
-		{ XDP_ZEROCOPY | XDP_USE_SG, native && sg },
-		{ XDP_ZEROCOPY, native && (single || require_zerocopy) },
+		{ XDP_ZEROCOPY | XDP_USE_SG, zerocopy && sg },
+		{ XDP_ZEROCOPY, zerocopy && (single || require_zerocopy) },
 		{ XDP_COPY | XDP_USE_SG, !require_zerocopy && sg },
 		{ XDP_COPY, !require_zerocopy },
 	};
@@ -222,6 +222,11 @@ static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zero
 	if (!require_zerocopy || rc == -ENETDOWN || rc == -ENODEV)
 		return refuse(error, rc, "%s: cannot bind an AF_XDP socket to queue %u: %s", ifname,
 			      xsk->queue.index, strerror(-rc));
+	if (port->xdp_mode == CAREFUL_XDP_NATIVE && netdev_is_deaf(&port->netdev))
+		return refuse(error, -EOPNOTSUPP,
+			      "%s: with zero-copy driver %s takes no buffer and brings no frame "
+			      "(it is woken by the wrong interrupt); leave --require-zerocopy out",
+			      ifname, port->netdev.driver);
 	if (port->xdp_mode == CAREFUL_XDP_NATIVE)
 		return refuse(error, -EOPNOTSUPP,
 			      "%s: driver %s refuses zero-copy (%s): %s; or leave "
