@@ -7,12 +7,14 @@ import io
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rogue
 from careful._abi import enum_names, lib, unpack
 from careful.control import bpf, capture
 from careful.control.capture import Frame
@@ -215,6 +217,21 @@ def test_capture__says_why_xdp_drops(two: list[Host]) -> None:
     assert status == 0, err
     assert len(out.splitlines()) == 2
     assert all("XDP dropped it (drop_short): truncated" in line for line in out.splitlines())
+
+
+@pytest.mark.lab
+def test_capture__of_a_peer_that_lies(two: list[Host]) -> None:
+    """Whatever stands in its frames, messages and names: a line, with nothing a terminal obeys."""
+    h1, h2 = two
+    process = start(h1)
+    for misdeed in ("names-for-terminals", "lies-in-frames", "lies-in-control"):
+        argv = (sys.executable, rogue.__file__, h1.lab.address("h1"), misdeed, "0", "1")
+        h2.lab.run("h2", *argv, timeout=120)
+    process.send_signal(signal.SIGINT)
+    status, out, err = finish(process)  # it may have had no room for some
+    assert status == 0, err
+    assert len(out.splitlines()) > 20
+    assert set(out) <= {"\n", *map(chr, range(0x20, 0x7F))}, out
 
 
 @pytest.mark.lab

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("careful._binding")
 
 import rogue
-from hosts import MIB, SLOWLY, Host, alive, finish, make_file, moving
+from hosts import MIB, SLOWLY, Host, Hosts, alive, finish, make_file, moving
 from lab import Lab
 
 PEERS = 16
@@ -60,3 +60,24 @@ def test_misdeed__harms_nobody_else(three: list[Host], misdeed: str) -> None:
     assert [(one["epochs"], one["state"]) for one in seen] in ([], [(1, "up")])
     assert not set(server.log) & {*map(chr, range(0x80, 0xA0)), "\x1b", "\x07"}
     assert "\x1b" not in server.ctl("status").stdout
+
+
+def test_misdeeds__on_one_queue_of_four(hosts: Hosts) -> None:
+    """Whose queue it is goes on serving, and so do the others."""
+    server, honest = hosts(queues=(4, 1))
+    server.up("--queues", "4", "--peers", "16")
+    honest.up()
+    make_file(server.export / "big", 16 * MIB)
+    pids = [one["pid"] for one in server.status()["queues"]]
+    get = honest.start("get", *SLOWLY, "h1:big", honest.own / "big")
+    moving(honest)
+    for misdeed in ("beyond-the-window", "lies-in-frames", "lies-in-control"):
+        argv = (sys.executable, rogue.__file__, server.lab.address("h1"), misdeed, "0", "40")
+        done = server.lab.run("h2", *argv, timeout=120)
+        assert json.loads(done.stdout)[misdeed] >= 40
+    status, _, errors = finish(get)
+    assert status == 0, errors
+    assert (honest.own / "big").read_bytes() == (server.export / "big").read_bytes()
+    assert [one["pid"] for one in server.status()["queues"]] == pids
+    assert all(map(alive, pids))
+    honest.assert_nothing_lost()
