@@ -3,9 +3,11 @@
  * Ways out of an exported directory, as a table: each is tried by every request that has a path,
  * also while what it leads through changes, and none reads or changes what lies outside.
  */
+#include <linux/fs.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 
 #include "block_end.h"
@@ -58,6 +60,9 @@ static const struct escape {
 	{ "\0../outside/secret", 19 },
 	{ "../outside/secret\0", 18 },
 	{ "SUB/../../OUTSIDE/secret", 0 },
+	{ "mount/fold/OUT/secret", 0 },
+	{ "mount/fold/OUT/new", 0 },
+	{ "mount/fold/SUB/../../../../outside/secret", 0 },
 	{ "..\xc0\xaf..\xc0\xafoutside", 0 },
 	{ overlong, 0 },
 	{ deep, 0 },
@@ -66,6 +71,22 @@ static const struct escape {
 static void make_link(const char *to, const char *name)
 {
 	CHECK_EQ(symlink(to, at(name)), 0);
+}
+
+/* A file system below the export, and in it a directory where upper case is lower case too, if the
+ * kernel has that for a tmpfs (CONFIG_UNICODE, from Linux 6.13). Else the names are other names. */
+static void mount_folding(void)
+{
+	int fd, flags = FS_CASEFOLD_FL;
+
+	if (mount("tmpfs", at("export/mount"), "tmpfs", 0, "casefold"))
+		CHECK(!mount("tmpfs", at("export/mount"), "tmpfs", 0, NULL));
+	CHECK_EQ(mkdir(at("export/mount/fold"), 0755), 0);
+	fd = open(at("export/mount/fold"), O_RDONLY | O_DIRECTORY);
+	if (ioctl(fd, FS_IOC_SETFLAGS, &flags))
+		printf("no tmpfs here folds case: %s\n", strerror(errno));
+	CHECK(!close(fd) && !mkdir(at("export/mount/fold/sub"), 0755));
+	make_link(at("outside"), "export/mount/fold/out");
 }
 
 static void set_up(void)
@@ -93,8 +114,8 @@ static void set_up(void)
 	if (mknod(at("export/device"), S_IFCHR | 0600, 1 << 8 | 5))
 		skip("needs root");
 	CHECK(!mkdir(at("export/mount"), 0755) && !unshare(CLONE_NEWNS) &&
-	      !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
-	      !mount("tmpfs", at("export/mount"), "tmpfs", 0, NULL));
+	      !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	mount_folding();
 	memset(overlong, 'x', sizeof(overlong) - 1);
 	for (size_t i = 0; i + 3 < sizeof(deep); i += 3)
 		memcpy(deep + i, "../", 3); /* NOLINT: a counted string */
