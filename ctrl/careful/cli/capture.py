@@ -69,8 +69,8 @@ def capture(
     """Capture the frames of an interface that careful is up on, until Ctrl-C. Needs root and bcc.
 
     AF_XDP passes tcpdump by. This sees what XDP got on careful's port, with what became of it,
-    and what left. `tools/gen/dissector.py` writes a dissector for Wireshark. A frame of more
-    than 4056 bytes is cut. What there was no room for is counted at the end.
+    and what left. `help lab` says where Wireshark's dissector is. A frame of more than 4056 bytes
+    is cut. What there was no room for is counted at the end.
     """
     one = instances.on_interface(ifname, instance) if ifname else instances.choose(instance)
     caught = 0
