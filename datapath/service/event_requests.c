@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "service/attach.h"
 #include "service/event_private.h"
@@ -327,12 +328,12 @@ int event_requests_open(struct careful_events *ev, const uint32_t *peers)
 	return take_handler(ev);
 }
 
-/* Who still waits to hear of our end hears of it. */
+/* Who still waits to hear of our end hears of it; not from a child of fork(), which has copies. */
 void event_requests_close(struct careful_events *ev)
 {
 	const struct handler *handler = &ev->c->handlers[ev->handler];
 
-	if (!ev->requests)
+	if (!ev->requests || ev->c->owner != getpid())
 		return;
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct event_node *node = &ev->node[i];

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <careful/careful.h>
@@ -1189,6 +1190,7 @@ static void test_events__with_a_node_that_has_a_queue(void)
 				 .region = htobe32(3),
 				 .region_off = htobe64(1u << 20) };
 	struct outcome o = { 0 };
+	pid_t pid;
 
 	CHECK_EQ(peer_of(other), peer);
 	there = join_there(0);
@@ -1209,11 +1211,20 @@ static void test_events__with_a_node_that_has_a_queue(void)
 	CHECK_EQ(careful_event_send(here, 1, 401, "x", 1, CAREFUL_EVENT_F_LAST, PATIENCE_MS), 0);
 	CHECK_EQ(received_there(c, there, 401, "x", 1), 0);
 	CHECK_EQ(careful_events_failed(there, NULL), 0);
+	/* A child of it that ends is none of this. */
+	pid = fork();
+	if (!pid) {
+		careful_close(c);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	CHECK_EQ(careful_event_send(here, 1, 402, "x", 1, CAREFUL_EVENT_F_LAST, PATIENCE_MS), 0);
+	CHECK_EQ(received_there(c, there, 402, "x", 1), 0);
 	/* It dies, and the other node hears of it, though nothing was under way. */
 	careful_close(c);
 	c = attached("second");
 	CHECK_EQ(peer_of(c), peer);
-	CHECK_EQ(received_there(c, there, 402, "", 0), -ECONNRESET);
+	CHECK_EQ(received_there(c, there, 403, "", 0), -ECONNRESET);
 	CHECK_EQ(join_here(c, peer, &here), 0);
 	close_there(there);
 	there = join_there(0);
