@@ -134,6 +134,11 @@ def main() -> None:
             except ChildProcessError:
                 time.sleep(1)
     configure(host, mtu)
+    serve()
+
+
+def serve() -> None:
+    """Run what is asked for on any port."""
     ports = [one for one in PORTS.iterdir() if (one / "name").read_text().startswith("exec")]
     threads = [threading.Thread(target=Port(Path("/dev") / one.name).serve) for one in ports]
     for one in threads:

@@ -56,14 +56,14 @@ class Machine:
         return device
 
 
-def ramdisk(machine: Machine, to: Path) -> None:
+def ramdisk(machine: Machine, to: Path, init: Path = HERE / "init") -> None:
     """Write the first file system: busybox, init, and the modules in their order."""
     tree = to.with_suffix(".d")
     shutil.rmtree(tree, ignore_errors=True)
     (tree / "bin").mkdir(parents=True)
     (tree / "modules").mkdir()
     shutil.copy2("/bin/busybox", tree / "bin")
-    shutil.copy2(HERE / "init", tree / "init")  # it is executable
+    shutil.copy2(init, tree / "init")  # it is executable
     paths: list[str] = []
     kernel = machine.kernel
     for name in (*BASE, NICS[machine.nic][1], *(DISK if machine.disk else ())):
