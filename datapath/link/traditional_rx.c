@@ -47,6 +47,16 @@ static uint32_t held(const struct link *link)
 	return n;
 }
 
+/* Whether a frame may be held as well: acknowledgements and questions come in the last buffer,
+ * which is held only where it is soon copied out. */
+static bool one_free(const struct link_peer *peer, uint32_t cost)
+{
+	const struct link *link = peer->link;
+
+	return held(link) + cost < link->queue->info.receive_buffers ||
+	       share_may(&link->pool_share, peer->session->copied);
+}
+
 /* Whether others leave half of all receive buffers free. */
 static bool many_free(const struct link *link, uint32_t cost)
 {
@@ -72,7 +82,8 @@ static bool may_enter(const struct link_peer *peer, uint32_t cost)
 	uint32_t early = of(peer)->early_buffers, most = peer->link->traditional->early_max;
 
 	early = early < most ? early : most;
-	return peer->kept + early + cost <= peer->flow.rx.size || many_free(peer->link, cost);
+	return (peer->kept + early + cost <= peer->flow.rx.size && one_free(peer, cost)) ||
+	       many_free(peer->link, cost);
 }
 
 /* The peer has sent so far, at least: what is missing of it is found out. */

@@ -25,7 +25,7 @@ def release(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_pieces__are_what_a_release_stands_on(release: ModuleType, tmp_path: Path) -> None:
     made = release.pieces(tmp_path, 1.0)
     of = {kind: [one for one in made if one.kind == kind] for kind in release.KINDS}
-    kinds = {"sim": 10_000_000, "traditional": 180_000, "hostile": 1_000_000}
+    kinds = {"sim": 10_000_000, "traditional": 1_000_000, "hostile": 1_000_000}
     for kind, count in kinds.items():
         seeds = [(int(one.argv[3]), int(one.argv[5])) for one in of[kind]]
         assert sum(n for _, n in seeds) == count
