@@ -220,6 +220,13 @@ static bool say_leave(struct careful_events *ev, struct event_node *node)
 	return event_tell(ev, node, &am);
 }
 
+/* Whether it is to hear what becomes of us here: our JOIN may have found it. Who has left and did
+ * not name our part left with an earlier one of its own, and a later one may rely on us. */
+static bool is_to_hear(const struct event_node *node)
+{
+	return node->asked && !(node->left && node->aware);
+}
+
 /* The group has failed here; every node that takes part is to hear of it, but the one whose
  * session is over. What nobody will consume gives its buffers back. */
 void event_fail(struct careful_events *ev, uint32_t rank, int error)
@@ -237,8 +244,7 @@ void event_fail(struct careful_events *ev, uint32_t rank, int error)
 			continue;
 		event_drop(ev, node);
 		event_give_up(ev, node);
-		if (node->joined && !node->left)
-			node->owes_fail = true;
+		node->owes_fail |= is_to_hear(node);
 	}
 }
 
@@ -270,10 +276,8 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		ev->joined++;
 		ev->c->told++;
 	}
-	if (!ours)
-		node->ask_ns = 0; /* it waits for ours */
-	else
-		node->ask_ns = UINT64_MAX;
+	node->aware |= ours != 0;
+	node->ask_ns = ours ? UINT64_MAX : 0; /* 0: it waits for ours */
 	if (!right)
 		event_fail(ev, rank, -EPROTO);
 	else if (ev->error)
@@ -288,7 +292,8 @@ static void on_leave(struct careful_events *ev, uint32_t rank)
 	struct event_node *node = &ev->node[rank];
 
 	node->left = true;
-	node->owes_fail = node->owes_leave = false;
+	node->owes_fail &= is_to_hear(node);
+	node->owes_leave = false;
 	watch(node, false);
 	event_group_off(ev, -EPIPE);
 	event_group_say_off(ev, node);
@@ -349,7 +354,7 @@ void event_gone(struct careful_events *ev, uint32_t rank, int error)
 	if (!node->left)
 		event_fail(ev, rank, error);
 	node->left = true; /* its slot may be another's from now on */
-	node->owes_fail = node->owes_leave = false;
+	node->asked = node->owes_fail = node->owes_leave = false;
 }
 
 /* An epoch of a peer's session is over: what was on its way may be lost. */
@@ -369,9 +374,13 @@ static void say_all(struct careful_events *ev, struct event_node *node)
 {
 	uint64_t now_ns = event_now_ns(ev);
 
-	if (!node->left && now_ns >= node->ask_ns && say_join(ev, node))
+	if (!node->left && now_ns >= node->ask_ns) {
+		if (!say_join(ev, node))
+			return;
+		node->asked = true;
 		node->ask_ns = node->joined ? UINT64_MAX : now_ns + JOIN_AGAIN_NS;
-	if (node->ask_ns != UINT64_MAX)
+	}
+	if (!node->asked)
 		return;
 	if (node->owes_fail ? say_fail(ev, node) : node->owes_leave && say_leave(ev, node))
 		node->owes_fail = node->owes_leave = false;
@@ -433,9 +442,12 @@ static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
 		status = -ECANCELED;
 	if (status)
 		event_fail(ev, ev->rank, status);
-	for (uint32_t i = 0; i < ev->nodes; i++)
-		if (i != ev->rank && ev->node[i].joined && !ev->node[i].left)
-			ev->node[i].owes_leave = true;
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		struct event_node *node = &ev->node[i];
+
+		node->owes_leave = i != ev->rank && is_to_hear(node);
+		node->owes_fail |= node->owes_leave && ev->error; /* who was asked since, too */
+	}
 	event_round(ev->c);
 	while (!rc && owes(ev))
 		rc = event_wait(ev, &until_ns, timeout_ms);

@@ -53,6 +53,7 @@ struct event_way {
  *
  * @joined:    it takes part, @part: with this number
  * @left:      it has said that it is done
+ * @asked:     JOIN was said to it, @aware: and its own named our part
  * @owes_fail, @owes_leave: what it still has to be told, in this order
  * @awaited:   its session is watched: service waits for a sign of it
  * @ask_ns:    when JOIN is said again; UINT64_MAX: both have heard
@@ -76,7 +77,7 @@ struct event_node {
 	uint64_t ask_ns;
 	uint32_t part;
 	bool owes_fail, owes_leave;
-	bool joined, left, awaited;
+	bool joined, left, asked, aware, awaited;
 	bool owes_heard, hears;
 	int refusal;
 

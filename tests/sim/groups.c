@@ -14,10 +14,11 @@
 enum {
 	STREAM_KIND = 0x800,
 	STREAM_BYTES,
+	STREAM_AGAIN,
 	EVENTS = 12,
 	BYTES_MAX = 5000,
 	GROUP = 9,
-	AGAIN_NS = 1000 * 1000,
+	AGAIN_NS = 1000 * 1000, /* at least, and up to four times as long */
 	CLOSE_NS = 5u * 1000 * 1000 * 1000u / 2, /* that who closes waits at most to be heard */
 };
 
@@ -195,7 +196,8 @@ static bool may_tell(const struct node *node)
 	const struct careful_events *ev = node->part.ev;
 
 	for (uint32_t i = 0; i < ev->nodes; i++)
-		if (i != ev->rank && ev->node[i].joined && !ev->node[i].left &&
+		if (i != ev->rank && ev->node[i].asked &&
+		    !(ev->node[i].left && ev->node[i].aware) &&
 		    (ev->node[i].owes_fail ||
 		     !message_small_may(&node->c->messages, ev->node[i].peer, 0)))
 			return false;
@@ -233,6 +235,12 @@ static bool is_awaited(const struct node *node)
 	return false;
 }
 
+/* Who all wait equally long may fail each other's groups for ever. */
+static uint64_t again_ns(const struct node *node, uint64_t now_ns)
+{
+	return now_ns + AGAIN_NS + roll(node, STREAM_AGAIN, now_ns, node->port) % (3 * AGAIN_NS);
+}
+
 uint64_t groups_run(struct node *node)
 {
 	struct cluster *cluster = node->cluster;
@@ -248,7 +256,7 @@ uint64_t groups_run(struct node *node)
 		if (now_ns < part->again_ns)
 			return part->again_ns;
 		if ((part->done && !is_awaited(node)) || !open_part(node)) {
-			part->again_ns = now_ns + AGAIN_NS;
+			part->again_ns = again_ns(node, now_ns);
 			return part->again_ns;
 		}
 	}
@@ -262,7 +270,7 @@ uint64_t groups_run(struct node *node)
 		return part->again_ns;
 	careful_events_close(part->ev, part->failed ? part->status : 0, 0);
 	part->ev = NULL;
-	part->again_ns = now_ns + AGAIN_NS;
+	part->again_ns = again_ns(node, now_ns);
 	part->done |= !part->failed;
 	return part->again_ns;
 }
