@@ -545,6 +545,7 @@ void watch_begin(struct link_peer *peer);
 void watch_ask(struct link_peer *peer);
 void watch_answer(struct link_peer *peer, const struct careful_ctrl *sync);
 bool watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack);
+void watch_count(struct link_peer *peer, const struct careful_ctrl *ack);
 void watch_heard(struct link_peer *peer);
 void watch_tick(struct link_peer *peer);
 bool watch_unheard(const struct link_peer *peer);

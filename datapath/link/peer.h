@@ -102,12 +102,16 @@ struct link_sync {
  * @asked_ns: when the last one was due
  * @frames:   that had come then
  * @missed:   questions in a row without an answer, though frames came after them
+ * @answered: questions in a row that were
+ * @casts:    frames to a group that had left then, at the last question first
  */
 struct link_watch {
 	uint64_t nonce;
 	uint64_t asked_ns;
 	uint64_t frames;
 	uint32_t missed;
+	uint32_t answered;
+	uint32_t casts[3];
 };
 
 /*

@@ -141,6 +141,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		return false;
 	if (watch_on_answer(peer, ctrl)) {
 		seal_heard(peer);
+		watch_count(peer, ctrl);
 		return true;
 	}
 	if (peer->phase != LINK_OPEN || !sync->nonce || be64toh(ctrl->nonce) != sync->nonce)

@@ -3,7 +3,9 @@
  * Whether control messages pass while frames do. They take another way: XDP takes frames before
  * a firewall sees them, the kernel's socket gets control after it. Traffic that goes on needs no
  * control for a long time, so each end asks once in a while whether it is heard, and says so where
- * it is not: the next loss would end the session. Calls peer.c.
+ * it is not: the next loss would end the session. The answer says how many frames to a group have
+ * come: those that left two answers ago are all to be among them. Where the last of them is lost
+ * no gap shows it, and where the peer goes on sending no silence. Calls peer.c, session.c.
  */
 #include "link/link.h"
 
@@ -12,6 +14,7 @@
 enum {
 	WATCH_SYNCS = 10, /* sync_ms between two questions, */
 	WATCH_TIMES = 3, /* of which so many in a row have no answer before that is said */
+	SAYS_CASTS = 2, /* an answer's status; 1: it does not */
 };
 
 /* A handshake is over: control messages passed. */
@@ -29,7 +32,8 @@ void watch_answer(struct link_peer *peer, const struct careful_ctrl *sync)
 	struct careful_ctrl ack = {
 		.nonce = sync->nonce,
 		.cookie = htobe64(peer->cookie_out),
-		.status = htobe32(1),
+		.status = htobe32(SAYS_CASTS),
+		.seq_rcvd = htobe32(peer->session->casts.in),
 	};
 
 	if (link_has_epoch(peer))
@@ -44,27 +48,40 @@ void watch_heard(struct link_peer *peer)
 	watch->missed = 0;
 }
 
-/* Whether the answer is one of ours, which says nothing of frames. */
+/* Whether the answer is one of ours, which says nothing of what is owed. */
 bool watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack)
 {
-	const struct link_watch *watch = &peer->session->watch;
+	struct link_watch *watch = &peer->session->watch;
 
 	if (!watch->nonce || be64toh(ack->nonce) != watch->nonce)
 		return false;
 	watch_heard(peer);
+	watch->answered++;
 	return true;
+}
+
+/* What such an answer means for frames. It may come of a process that stood since the one before,
+ * and has not looked what is in its RX ring. */
+void watch_count(struct link_peer *peer, const struct careful_ctrl *ack)
+{
+	const struct link_watch *watch = &peer->session->watch;
+	uint32_t missing = watch->casts[2] - be32toh(ack->seq_rcvd);
+
+	if (watch->answered >= 3 && be32toh(ack->status) == SAYS_CASTS && (int32_t)missing > 0)
+		link_lost(peer, missing);
 }
 
 void watch_ask(struct link_peer *peer)
 {
 	struct session *session = peer->session;
+	struct link_watch *watch = &session->watch;
 	struct careful_ctrl ctrl = {
 		.status = htobe32(CAREFUL_SYNC_HEARD),
 		.cookie = htobe64(peer->cookie_out),
 	};
 
-	session->watch.nonce = link_random(peer->link);
-	ctrl.nonce = htobe64(session->watch.nonce);
+	watch->nonce = link_random(peer->link);
+	ctrl.nonce = htobe64(watch->nonce);
 	link_say(peer, &ctrl, CAREFUL_SYNC);
 }
 
@@ -79,11 +96,16 @@ void watch_tick(struct link_peer *peer)
 	if (link->now_ns - watch->asked_ns < WATCH_SYNCS * link->sync_ms * 1000000ull)
 		return;
 	watch->missed += watch->nonce && came;
+	watch->answered = watch->nonce ? 0 : watch->answered;
 	watch->nonce = 0;
 	watch->asked_ns = link->now_ns;
 	watch->frames = peer->rx_frames;
-	if (came)
-		watch_ask(peer);
+	if (!came)
+		return;
+	watch->casts[2] = watch->casts[1];
+	watch->casts[1] = watch->casts[0];
+	watch->casts[0] = peer->session->casts.out;
+	watch_ask(peer);
 }
 
 bool watch_unheard(const struct link_peer *peer)
