@@ -304,6 +304,7 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
         restart=given["restart"],
         restart_changed=given.get("restart_changed", False),
         fail_on_loss=(given["on_loss"] or settings.on_loss) == "fail",
+        outlasts=bool(given["outlast_s"]),
     )
 
 

@@ -42,6 +42,8 @@ class Options:
         restart_changed: whether that is so where the source has changed since; else it is refused.
         fail_on_loss: whether a frame that the network loses ends the transfer; else what
             it carried is asked for again.
+        outlasts: whether a session that is reset again and again ends the transfer, which goes
+            on later; else that is the failure of one file.
     """
 
     block_bytes: int = 4 << 20
@@ -67,6 +69,7 @@ class Options:
     restart: bool = False
     restart_changed: bool = False
     fail_on_loss: bool = False
+    outlasts: bool = False
 
     def again(self) -> Options:
         """The same for another try, which goes on with what this one left."""

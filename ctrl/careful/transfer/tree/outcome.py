@@ -44,7 +44,8 @@ class Outcome:
 
     def fail(self, name: str, error: CarefulError) -> None:
         """Note a failure, or raise it if it is everybody's."""
-        if error.errno in FATAL:
+        is_reset = self.options.outlasts and error.errno == errno.ECONNRESET
+        if error.errno in FATAL or is_reset:
             raise error
         self._note(name, error)
 

@@ -158,3 +158,17 @@ def test_sink__a_name_that_says_what_a_connection_would() -> None:
     ]
     with pytest.raises(CarefulError):
         sink.fail("f", CarefulError(errno.ENOTCONN, "", "f"))
+
+
+@pytest.mark.parametrize("outlasts", [False, True])
+def test_sink__a_session_that_is_reset_again_and_again(outlasts: bool) -> None:
+    """Another carefuld may be up there soon: who outlasts that goes on with the same file."""
+    sink = Outcome(Options(outlasts=outlasts), Silent(), Result())
+    error = CarefulError(errno.ECONNRESET, "", "f")
+    if outlasts:
+        with pytest.raises(CarefulError):
+            sink.fail("f", error)
+        assert not sink.report.failures
+    else:
+        sink.fail("f", error)
+        assert [name for name, _ in sink.report.failures] == ["f"]
