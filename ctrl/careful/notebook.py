@@ -95,7 +95,8 @@ def status(instance: str | None = None, config: Config | Path | str | None = Non
         config: a configuration, or the file that holds it; by default carefulctl's.
 
     Raises:
-        CarefulError: there is no such instance, it does not answer, or root alone may ask.
+        CarefulError: there is no such instance, it does not answer, or root and its group alone
+            may ask.
     """
     from careful.control import instances
     from careful.control import status as state

@@ -439,8 +439,8 @@ struct careful_attach_options {
  *   ends with -ECONNRESET.
  * - A message that is kept is a copy, and holds no credit. A ping that cannot begin ends with the
  *   status that careful_ping() would have had.
- * - careful_peer_measure() and careful_keys_refresh() are -EOPNOTSUPP. Events go by requests, in
- *   groups whose other nodes do so, too (careful/event.h).
+ * - careful_peer_measure(), careful_keys_refresh() and careful_alloc() are -EOPNOTSUPP. Events go
+ *   by requests, in groups whose other nodes do so, too (careful/event.h).
  * - carefuld's end is -ENOTCONN, from every call; operations end with -ECONNRESET before.
  *
  * CAREFUL_RING_OPERATIONS may be under way at a time. A program that has not polled for 30 s while
