@@ -290,8 +290,9 @@ def test_down__ends_carefuld(name: str, tmp_path: Path, stopped: bool) -> None:
 def test_down__removes_what_a_killed_daemon_left(name: str) -> None:
     tool("up", "--name", name)
     left = Path("/run/careful") / f"{name}-h1"
+    queue = Path("/run/careful") / f"{name}-h1+3"
     foreign = Path("/run/careful") / f"{name}-h1-other"
-    for folder in (left, foreign):
+    for folder in (left, queue, foreign):
         folder.mkdir(parents=True)
         (folder / "log").touch()
     files = [left.parent / f"{name}-h1.lock", left.parent / f".{name}-h1.changing"]
@@ -300,6 +301,7 @@ def test_down__removes_what_a_killed_daemon_left(name: str) -> None:
     try:
         tool("down", "--name", name)
         assert not left.exists()
+        assert not queue.exists()
         assert not any(file.exists() for file in files)
         assert foreign.exists()
     finally:
