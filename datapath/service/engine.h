@@ -223,7 +223,7 @@ int region_check(struct careful *c, const struct link_peer *peer, const struct c
 void ping_receive(struct careful *c, struct link_rxframe *frame);
 void ping_finish(struct careful *c);
 
-/* event.c, event_in.c: with a group alone, but for event_arrived() */
+/* event.c, event_member.c, event_in.c: with a group alone, but for event_arrived() */
 void event_arrived(struct careful *c, struct link_rxframe *frame, const struct careful_am *am);
 void event_epoch_over(struct careful *c, struct link_peer *peer);
 void event_round(struct careful *c);

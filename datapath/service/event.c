@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A group of nodes (P2 section 5.1): its life, who takes part, and how a failure reaches every
- * node. Each session is watched from the beginning, whether something is to come from there
- * or not, so that each node learns by itself of a peer that died; and who fails, for whatever
- * reason, tells the others, so that those who lost nothing do not wait for ever.
- *
- * Nothing here is parked: what cannot leave now is said again in a later round. Calls
- * event_in.c, event_out.c, event_group.c, event_requests.c, event_trace.c, instance.c to wait,
- * message's small.c.
+ * A group of nodes (P2 section 5.1): its life. Each session is watched from the beginning, whether
+ * something is to come from there or not, so that each node learns by itself of a peer that died.
+ * Calls event_member.c, event_in.c, event_out.c, event_group.c, event_requests.c, event_trace.c,
+ * instance.c to wait.
  */
 #include "service/event_private.h"
 
@@ -16,19 +12,6 @@
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
-
-enum { JOIN_AGAIN_NS = 5 * 1000 * 1000 };
-
-static void watch(struct event_node *node, bool on)
-{
-	if (node->awaited == on || !node->peer)
-		return;
-	node->awaited = on;
-	if (on)
-		link_await(node->peer);
-	else
-		link_awaited(node->peer);
-}
 
 uint64_t event_now_ns(const struct careful_events *ev)
 {
@@ -140,7 +123,7 @@ int careful_events_open(struct careful *c, const struct careful_events_options *
 	}
 	for (uint32_t rank = 0; rank < nodes; rank++)
 		if (rank != ev->rank)
-			watch(&ev->node[rank], true);
+			event_watch(&ev->node[rank], true);
 	c->events = ev;
 	*events = ev;
 	return 0;
@@ -177,231 +160,6 @@ int careful_events_failed(const struct careful_events *ev, uint32_t *rank)
 	if (rank)
 		*rank = ev->error_rank;
 	return ev->error;
-}
-
-/* Says something to a node, now; false: not now. */
-bool event_tell(struct careful_events *ev, struct event_node *node, const struct careful_am *what)
-{
-	struct careful_am am = *what;
-
-	am.kind = CAREFUL_AM_EVENT;
-	am.region = htobe32(ev->number);
-	return ev->requests ? event_requests_tell(ev, node, &am) :
-			      message_small_now(&ev->c->messages, node->peer, &am, NULL, 0);
-}
-
-static bool say_join(struct careful_events *ev, struct event_node *node)
-{
-	struct careful_am am = {
-		.handler = htobe16(CAREFUL_EVENT_JOIN),
-		.args = { htobe32(ev->rank), htobe32(ev->nodes), htobe32(node->part) },
-		.bytes = htobe32(ev->part),
-	};
-
-	event_group_join(ev, &am);
-	return event_tell(ev, node, &am);
-}
-
-static bool say_fail(struct careful_events *ev, struct event_node *node)
-{
-	const struct careful_am am = {
-		.handler = htobe16(CAREFUL_EVENT_FAIL),
-		.args = { htobe32(ev->error_rank), htobe32((uint32_t)-ev->error),
-			  htobe32(node->owes_leave) },
-	};
-
-	return event_tell(ev, node, &am);
-}
-
-static bool say_leave(struct careful_events *ev, struct event_node *node)
-{
-	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_LEAVE) };
-
-	return event_tell(ev, node, &am);
-}
-
-/* Whether it is to hear what becomes of us here: our JOIN may have found it. Who has left and did
- * not name our part left with an earlier one of its own, and a later one may rely on us. */
-static bool is_to_hear(const struct event_node *node)
-{
-	return node->asked && !(node->left && node->aware);
-}
-
-/* The group has failed here; every node that takes part is to hear of it, but the one whose
- * session is over. What nobody will consume gives its buffers back. */
-void event_fail(struct careful_events *ev, uint32_t rank, int error)
-{
-	if (ev->error)
-		return;
-	ev->error = error;
-	ev->error_rank = rank;
-	event_group_off(ev, error);
-	ev->c->told++; /* who waits is to look */
-	for (uint32_t i = 0; i < ev->nodes; i++) {
-		struct event_node *node = &ev->node[i];
-
-		if (i == ev->rank)
-			continue;
-		event_drop(ev, node);
-		event_give_up(ev, node);
-		node->owes_fail |= is_to_hear(node);
-	}
-}
-
-static bool is_ours(const struct careful_events *ev, uint32_t rank, const struct careful_am *am)
-{
-	return be32toh(am->args[0]) == rank && be32toh(am->args[1]) == ev->nodes;
-}
-
-static void on_join(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
-{
-	uint32_t part = be32toh(am->bytes), ours = be32toh(am->args[2]);
-	struct event_node *node = &ev->node[rank];
-	bool right = is_ours(ev, rank, am);
-
-	/* Who has left and is back waits until we have, too. */
-	if (node->left)
-		return;
-	if (right && node->joined && node->part != part) { /* that it has left did not get here */
-		event_fail(ev, rank, -ECONNRESET);
-		return;
-	}
-	if (right && ours && ours != ev->part) { /* it is in a group with an earlier part of ours */
-		node->ask_ns = 0;
-		return;
-	}
-	if (!node->joined) {
-		node->joined = true;
-		node->part = part;
-		ev->joined++;
-		ev->c->told++;
-	}
-	node->aware |= ours != 0;
-	node->ask_ns = ours ? UINT64_MAX : 0; /* 0: it waits for ours */
-	if (!right)
-		event_fail(ev, rank, -EPROTO);
-	else if (ev->error)
-		node->owes_fail = true;
-	else
-		event_group_joined(ev, rank, am);
-}
-
-/* No more comes from there, and nothing is to be told to it. */
-static void on_leave(struct careful_events *ev, uint32_t rank)
-{
-	struct event_node *node = &ev->node[rank];
-
-	node->left = true;
-	node->owes_fail &= is_to_hear(node);
-	node->owes_leave = false;
-	watch(node, false);
-	event_group_off(ev, -EPIPE);
-	event_group_say_off(ev, node);
-	ev->c->told++;
-	if (node->in.open)
-		event_fail(ev, rank, -EPROTO);
-}
-
-static void on_fail(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
-{
-	uint32_t failed = be32toh(am->args[0]);
-	int error = (int)(be32toh(am->args[1]) & 0xfff);
-
-	/* -EAGAIN would mean that there is something to wait for. */
-	if (!error || error == EAGAIN)
-		error = EPROTO;
-	event_fail(ev, failed < ev->nodes ? failed : rank, -error);
-	if (am->args[2])
-		on_leave(ev, rank);
-}
-
-/* What a node of the group said, beside fragments; what it said in an earlier group, before it
- * joined this one, is over. */
-void event_said(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
-{
-	bool takes_part = ev->node[rank].joined && !ev->node[rank].left;
-
-	switch (be16toh(am->handler)) {
-	case CAREFUL_EVENT_JOIN:
-		on_join(ev, rank, am);
-		break;
-	case CAREFUL_EVENT_LEAVE:
-		if (takes_part)
-			on_leave(ev, rank);
-		break;
-	case CAREFUL_EVENT_FAIL:
-		if (takes_part)
-			on_fail(ev, rank, am);
-		break;
-	case CAREFUL_EVENT_HEARD:
-		if (takes_part)
-			event_group_heard(ev, rank, am);
-		break;
-	case CAREFUL_EVENT_ONE_BY_ONE:
-		break; /* event_group_ends() */
-	default:
-		link_count(&ev->c->link, CAREFUL_C_DROP_MESSAGE);
-	}
-}
-
-/* Nothing comes from a node any more, and nothing is told to it. */
-void event_gone(struct careful_events *ev, uint32_t rank, int error)
-{
-	struct event_node *node = &ev->node[rank];
-
-	watch(node, false);
-	event_give_up(ev, node);
-	if (!node->left)
-		event_fail(ev, rank, error);
-	node->left = true; /* its slot may be another's from now on */
-	node->asked = node->owes_fail = node->owes_leave = false;
-}
-
-/* An epoch of a peer's session is over: what was on its way may be lost. */
-void event_epoch_over(struct careful *c, struct link_peer *peer)
-{
-	struct careful_events *ev = c->events;
-	uint32_t rank = ev->rank_of[peer->slot];
-
-	if (rank == EVENT_NOBODY)
-		return;
-	event_gone(ev, rank, operation_over_status(peer));
-	ev->rank_of[peer->slot] = EVENT_NOBODY;
-}
-
-/* In this order: who has not heard JOIN yet takes nothing else. */
-static void say_all(struct careful_events *ev, struct event_node *node)
-{
-	uint64_t now_ns = event_now_ns(ev);
-
-	if (!node->left && now_ns >= node->ask_ns) {
-		if (!say_join(ev, node))
-			return;
-		node->asked = true;
-		node->ask_ns = node->joined ? UINT64_MAX : now_ns + JOIN_AGAIN_NS;
-	}
-	if (!node->asked)
-		return;
-	if (node->owes_fail ? say_fail(ev, node) : node->owes_leave && say_leave(ev, node))
-		node->owes_fail = node->owes_leave = false;
-}
-
-/* Once a round: what is to be said, and whether who waits for room has some. */
-void event_round(struct careful *c)
-{
-	struct careful_events *ev = c->events;
-
-	for (uint32_t i = 0; i < ev->nodes; i++)
-		if (i != ev->rank)
-			say_all(ev, &ev->node[i]);
-	if (ev->requests)
-		event_requests_round(ev);
-	else
-		event_group_round(ev);
-	if (ev->waiting && event_may_send(ev, ev->waiting_dst, ev->waiting_bytes)) {
-		ev->waiting = false;
-		c->told++;
-	}
 }
 
 /* Polls for a while; 0: look again. *until_ns is 0 before the first time. */
@@ -445,7 +203,7 @@ static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct event_node *node = &ev->node[i];
 
-		node->owes_leave = i != ev->rank && is_to_hear(node);
+		node->owes_leave = i != ev->rank && event_is_to_hear(node);
 		node->owes_fail |= node->owes_leave && ev->error; /* who was asked since, too */
 	}
 	event_round(ev->c);
@@ -465,7 +223,7 @@ void event_forget(struct careful *c)
 			continue;
 		event_drop(ev, &ev->node[i]);
 		event_give_up(ev, &ev->node[i]);
-		watch(&ev->node[i], false);
+		event_watch(&ev->node[i], false);
 	}
 	event_group_off(ev, -EPIPE);
 	event_trace_end(ev);

@@ -3,7 +3,7 @@
  * A broadcast as one frame (P2 section 5.1): each node tells all others, with its JOIN, the cookie
  * of its frames to the group, and sends probes with it. When all have said that one came, its
  * broadcasts are one frame each. Until then, and for ever where one does not hear it or refuses,
- * they are replicated. Calls event.c, link's group.c.
+ * they are replicated. Calls event_member.c, link's group.c.
  */
 #include "service/event_private.h"
 

@@ -2,8 +2,8 @@
 /*
  * Fragments in (P2 section 5.1): kept in their receive buffers, in their order, until the
  * application consumes them; what runs short is copied out beneath (link's hold.c, P2 section
- * 5.3). The one that the application has does not move. Calls event.c, event_group.c,
- * event_requests.c, event_trace.c, link's hold.c and rx.c.
+ * 5.3). The one that the application has does not move. Calls event.c, event_member.c,
+ * event_group.c, event_requests.c, event_trace.c, link's hold.c and rx.c.
  */
 #include "service/event_private.h"
 

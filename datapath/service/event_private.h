@@ -2,8 +2,8 @@
 /*
  * The event service from the inside (P2 section 5.1): what is known of each node of a group,
  * and the fragments that nobody has consumed yet. An event's path in is event_in.c's, out
- * event_out.c's, a frame to all event_group.c's,
- * what goes by requests event_requests.c's, a group's life event.c's.
+ * event_out.c's, a frame to all event_group.c's, what goes by requests event_requests.c's; who
+ * takes part is event_member.c's, a group's life event.c's.
  */
 #ifndef SERVICE_EVENT_PRIVATE_H
 #define SERVICE_EVENT_PRIVATE_H
@@ -164,12 +164,22 @@ static inline bool event_knows_us(const struct event_node *node)
 	return node->joined && node->ask_ns == UINT64_MAX;
 }
 
+/* Whether it is to hear what becomes of us here: our JOIN may have found it. Who has left and did
+ * not name our part left with an earlier one of its own, and a later one may rely on us. */
+static inline bool event_is_to_hear(const struct event_node *node)
+{
+	return node->asked && !(node->left && node->aware);
+}
+
 /* event.c */
 uint64_t event_now_ns(const struct careful_events *ev);
 void event_destroy(struct careful_events *ev);
+int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms);
+
+/* event_member.c */
+void event_watch(struct event_node *node, bool on);
 void event_gone(struct careful_events *ev, uint32_t rank, int error);
 void event_fail(struct careful_events *ev, uint32_t rank, int error);
-int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms);
 bool event_tell(struct careful_events *ev, struct event_node *node, const struct careful_am *am);
 void event_said(struct careful_events *ev, uint32_t rank, const struct careful_am *am);
 

@@ -9,7 +9,7 @@
  * node leaves: it fails when the program there dies, whether something was sent to it or not.
  * Programs of one host look alike to its peers: all but JOIN carries the random number of the
  * receiver's part, which only the program that it was told to knows.
- * Calls api.c, attach_ring.c, event.c, event_in.c, message's small.c.
+ * Calls api.c, attach_ring.c, event.c, event_member.c, event_in.c, message's small.c.
  */
 #include <endian.h>
 #include <errno.h>

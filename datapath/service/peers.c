@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Peers as the application sees them, and what the end of an epoch means to it. Calls am.c,
- * attach.c, operation.c, event.c, message's in.c and out.c, link's session.c, peer.c and epoch.c.
+ * attach.c, operation.c, event_member.c, message's in.c and out.c, link's session.c, peer.c and
+ * epoch.c.
  */
 #include "service/attach.h"
 #include "link/spread.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The round that careful_poll() is: take in what came, call the application, send. Calls
- * attach_ring.c, am.c, deferred.c, event.c, ping.c, operation.c, peers.c and the layers below; instance.c
- * calls it.
+ * attach_ring.c, am.c, deferred.c, event_member.c, ping.c, operation.c, peers.c and the layers
+ * below; instance.c calls it.
  */
 #include "service/attach.h"
 #include "service/engine.h"

@@ -196,8 +196,7 @@ static bool may_tell(const struct node *node)
 	const struct careful_events *ev = node->part.ev;
 
 	for (uint32_t i = 0; i < ev->nodes; i++)
-		if (i != ev->rank && ev->node[i].asked &&
-		    !(ev->node[i].left && ev->node[i].aware) &&
+		if (i != ev->rank && event_is_to_hear(&ev->node[i]) &&
 		    (ev->node[i].owes_fail ||
 		     !message_small_may(&node->c->messages, ev->node[i].peer, 0)))
 			return false;
