@@ -156,15 +156,11 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	link->pool_free = calloc(link->pool_count + 1, sizeof(*link->pool_free));
 	if (!link->peers || !link->sessions || !link->heard || !link->tx_free || !link->fill ||
 	    !link->dirty || !link->kept || !link->kept_lists || !link->kept_free || !link->pool ||
-	    !link->pool_free) {
+	    !link->pool_free || link_lend_init(link)) {
 		link_deinit(link);
 		return link_refuse(error, -ENOMEM, "out of memory");
 	}
 	link_init_buffers(link);
-	if (link_lend_init(link)) {
-		link_deinit(link);
-		return link_refuse(error, -ENOMEM, "out of memory");
-	}
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		link->peers[i] = (struct link_peer){
 			.link = link,

@@ -53,8 +53,8 @@ static bool one_free(const struct link_peer *peer, uint32_t cost)
 {
 	const struct link *link = peer->link;
 
-	return held(link) + cost < link->queue->info.receive_buffers ||
-	       share_may(&link->pool_share, peer->session->copied);
+	return share_may(&link->pool_share, peer->session->copied) ||
+	       held(link) + cost < link->queue->info.receive_buffers;
 }
 
 /* Whether others leave half of all receive buffers free. */

@@ -14,7 +14,7 @@
 enum {
 	WATCH_SYNCS = 10, /* sync_ms between two questions, */
 	WATCH_TIMES = 3, /* of which so many in a row have no answer before that is said */
-	SAYS_CASTS = 2, /* an answer's status; 1: it does not */
+	SAYS_CASTS = 2, /* an answer's status (careful_ctrl) */
 };
 
 /* A handshake is over: control messages passed. */

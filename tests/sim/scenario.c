@@ -359,8 +359,8 @@ static void judge(struct scenario *s)
 		if (fault->until_ns > s->healed_ns)
 			s->healed_ns = fault->until_ns;
 	}
-	/* Frames that come later than a sync's answers twice say count as lost, and a credit that is
-	 * owed may have had it asked just then. */
+	/* A frame that comes after two answers of a SYNC counts as lost, and one may be under way,
+	 * for a credit that is owed, when the frame is held. */
 	s->excused |= held_ns >= TWICE_MS * (uint64_t)MS || (held_ns && clock);
 	s->excused |= lost_ns >= STALL_MS / 2 * (uint64_t)MS || (lost_ns && clock);
 	/* While a process stands, forged frames take all room there is (seal.h). */

@@ -288,8 +288,8 @@ enum careful_sync {
 	CAREFUL_SYNC_COUNTS = 0, /* what was sent and received */
 	/* Its window is wanted: if nothing is under way in the session, a BYE is the answer. */
 	CAREFUL_SYNC_YIELD = 1,
-	CAREFUL_SYNC_HEARD =
-		2, /* whether it is heard: the answer comes at once, and proves no loss */
+	/* Whether it is heard: the answer comes at once, and counts frames to groups alone. */
+	CAREFUL_SYNC_HEARD = 2,
 };
 
 /*
@@ -319,7 +319,8 @@ enum careful_sync {
  * @frame_bytes:        HELLO, WELCOME: largest frame we take, Ethernet header included
  * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol; REFUSE:
  *                      enum careful_refusal; SYNC: enum careful_sync; SYNC_ACK: 1 while frames
- *                      counted in seq_sent may wait in the sender's device: it proves no loss
+ *                      counted in seq_sent may wait in the sender's device: it proves no loss;
+ *                      2 to CAREFUL_SYNC_HEARD: seq_rcvd are frames to a group
  * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; HELLO, WELCOME: enum careful_seal
  * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch; HELLO, WELCOME: enum
  *                      careful_cipher where frames are sealed

@@ -118,14 +118,20 @@ static void test_get__memory_and_files(void)
 	bulk(9000, 0);
 }
 
-static void test_store__to_memory_checked_by_region(void)
+/* The target, for stores of any peer. */
+static struct careful_region written_by_all(void)
 {
-	struct careful_region region = {
+	return (struct careful_region){
 		.span = { .base = target, .fd = -1 },
 		.bytes = BYTES,
 		.access = CAREFUL_REGION_WRITE,
 		.peer = CAREFUL_ANY_PEER,
 	};
+}
+
+static void test_store__to_memory_checked_by_region(void)
+{
+	struct careful_region region = written_by_all();
 	struct careful_span local = { .base = source, .fd = -1 };
 	struct outcome outcome = { 0 };
 	struct ends ends;
@@ -177,7 +183,6 @@ static void test_get__a_source_that_shrank_is_an_error(void)
 	close(from);
 }
 
-/* A minpulse above any window and fragments of every size, from the next message on. */
 static void close_peer(const struct careful_message *message, void *user)
 {
 	*(bool *)user = true;
@@ -188,12 +193,7 @@ static void close_peer(const struct careful_message *message, void *user)
 static void test_store__handler_ends_the_session(void)
 {
 	const struct careful_span span = { .base = source, .fd = -1 };
-	const struct careful_region region = {
-		.span = { .base = target, .fd = -1 },
-		.bytes = BYTES,
-		.access = CAREFUL_REGION_WRITE,
-		.peer = CAREFUL_ANY_PEER,
-	};
+	const struct careful_region region = written_by_all();
 	struct outcome outcome = { 0 };
 	bool closed = false;
 	struct ends ends;
@@ -227,12 +227,7 @@ static uint64_t answers(const struct careful *c)
 static void test_store__unanswered_where_nobody_waits(void)
 {
 	const struct careful_span span = { .base = source, .fd = -1 };
-	const struct careful_region region = {
-		.span = { .base = target, .fd = -1 },
-		.bytes = BYTES,
-		.access = CAREFUL_REGION_WRITE,
-		.peer = CAREFUL_ANY_PEER,
-	};
+	const struct careful_region region = written_by_all();
 	uint32_t came = 0, free_count, key;
 	uint64_t before;
 	struct ends ends;
@@ -284,6 +279,7 @@ static void test_store__of_no_bytes_of_a_file(void)
 	close(span.fd);
 }
 
+/* A minpulse above any window and fragments of every size, from the next message on. */
 static void test_tune__live_and_never_stuck(void)
 {
 	static const uint32_t sizes[] = { 0, 1, 100, 1000, 3000, 100000, UINT32_MAX };
