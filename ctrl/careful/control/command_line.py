@@ -14,7 +14,7 @@ from careful.control.config import DEFAULTS, UpOptions
 from careful.control.exports import parse
 
 
-def option(field: str) -> str:
+def _option(field: str) -> str:
     """What a field of UpOptions is called on a command line."""
     return "--" + field.replace("_", "-")
 
@@ -27,10 +27,10 @@ def words(options: UpOptions) -> list[str]:
         if value is None or value is False:
             continue
         if value is True:
-            argv.append(option(one.name))
+            argv.append(_option(one.name))
         else:
             for part in value if isinstance(value, tuple) else (value,):
-                argv += [option(one.name), str(part)]
+                argv += [_option(one.name), str(part)]
     return argv
 
 
@@ -38,7 +38,7 @@ def read(argv: Sequence[str]) -> UpOptions:
     """The options among a command line; what is no option of `up` is passed over."""
     found: dict[str, Any] = {}
     hints = get_type_hints(UpOptions)
-    names = {option(one): one for one in hints}
+    names = {_option(one): one for one in hints}
     for index, word in enumerate(argv):
         name, following = names.get(word), argv[index + 1] if index + 1 < len(argv) else ""
         if name is None:
@@ -57,7 +57,7 @@ def read(argv: Sequence[str]) -> UpOptions:
 def without_options(argv: Sequence[str]) -> list[str]:
     """What stands in a command line beside options of `up`."""
     hints = get_type_hints(UpOptions)
-    names = {option(one): one for one in hints}
+    names = {_option(one): one for one in hints}
     found, is_value = [], False
     for word in argv:
         if is_value:
@@ -82,12 +82,12 @@ def _shown(value: object) -> str:
     return {None: "none", True: "yes", False: "no"}.get(value, str(value))  # type: ignore[call-overload, no-any-return]
 
 
-def differences(asked: UpOptions, running: UpOptions, instance: str) -> list[str]:
-    """What an instance would have to be started anew for: a phrase for each option."""
+def differences(asked: UpOptions, running: UpOptions, instance: str) -> dict[str, str]:
+    """In which options, by their field, an instance runs otherwise than asked: a phrase of each."""
     asked, running = _effective(asked, instance), _effective(running, instance)
-    found = []
+    found = {}
     for one in fields(UpOptions):
         now, wanted = getattr(running, one.name), getattr(asked, one.name)
         if now != wanted:
-            found.append(f"{option(one.name)} is {_shown(now)}, not {_shown(wanted)}")
+            found[one.name] = f"{_option(one.name)} is {_shown(now)}, not {_shown(wanted)}"
     return found

@@ -183,7 +183,7 @@ def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
         running = command_line.read(instance.argv)
         differing = command_line.differences(options, running, instance.name)
         if differing:
-            text += f", with other options: {'; '.join(differing)}"
+            text += f", with other options: {'; '.join(differing.values())}"
         elif link.xdp_program is None:
             text += ", but its XDP program was taken off"
         else:

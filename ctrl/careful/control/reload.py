@@ -62,22 +62,16 @@ def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
             text = f"is not up on {ifname}; first: carefulctl up {ifname}"
             raise CarefulError(errno.ENOTCONN, text, f"instance {name}")
         running = command_line.read(instance.argv)
-        fixed = [
-            one for one in command_line.differences(options, running, name) if not _is_live(one)
-        ]
-        if fixed:
+        differing = command_line.differences(options, running, name)
+        if fixed := [phrase for field, phrase in differing.items() if field not in LIVE]:
             text = f"a restart is needed: {'; '.join(fixed)}; nothing has changed"
             raise CarefulError(errno.EBUSY, text, f"instance {name}")
-        changed = command_line.differences(running, options, name)
+        changed = list(command_line.differences(running, options, name).values())
         if changed:
             for one in instances.queues(instance):
                 _tell(one, options)
                 instances.remember(one, _argv(one, running, options))
         return changed
-
-
-def _is_live(phrase: str) -> bool:
-    return any(phrase.startswith(f"{command_line.option(one)} ") for one in LIVE)
 
 
 def _argv(one: Instance, running: UpOptions, options: UpOptions) -> list[str]:
