@@ -35,6 +35,7 @@ IN_EFFECT: dict[str, Any] = {
     "xdp_mode": "native",
     "xdp_by": "remembered",
     "zerocopy": False,
+    "multibuffer": True,
     "mtu_bytes": 3826,
     "port": 51966,
     "protocol": "careful",

@@ -12,9 +12,11 @@ from careful.units import shown_bytes as size
 if TYPE_CHECKING:
     from careful.control.daemon import Down
 
+_ETHERNET_BYTES = 14
+
 
 def effect(found: dict[str, Any]) -> str:
-    """What is in effect on an instance: three lines."""
+    """What is in effect on an instance: three lines, and what else is to be said."""
     wait = found["wait"]
     if wait == "adaptive":
         wait += f", spins {found['spin_us']} µs"
@@ -34,9 +36,21 @@ def effect(found: dict[str, Any]) -> str:
         f"UMEM {size(found['umem_bytes'])}{' in hugepages' if found['hugepages'] else ''}",
         "  exports " + _exports(found["exports"]),
     ]
+    if not found["multibuffer"]:
+        lines.insert(2, _single(found))
     if found["tuner_pid"]:
         lines.append(f"  tuned by process {found['tuner_pid']} (carefulctl tune explain)")
     return "\n".join(lines)
+
+
+def _single(found: dict[str, Any]) -> str:
+    """Where no frame fills several buffers: how long one can be, and what has longer ones."""
+    frame, whole = found["frame_bytes"], found["mtu_bytes"] + _ETHERNET_BYTES
+    less = f" of the MTU's {whole}" if frame < whole else ""
+    return (
+        f"  a frame fits one buffer, {frame} bytes{less} at most: several take Linux 6.6 or later, "
+        "and a driver that has them in this mode"
+    )
 
 
 def _exports(found: list[dict[str, Any]]) -> str:

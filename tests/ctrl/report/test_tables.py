@@ -31,6 +31,16 @@ def test_effect__names_the_reserve_where_there_is_one() -> None:
     assert "less a reserve of 256 (200 free) / P 8" in report.effect(kept)
 
 
+def test_effect__says_that_no_frame_fills_several_buffers() -> None:
+    """On Linux 6.1 `up` said nothing of it, only `doctor`."""
+    assert "one buffer" not in report.effect(IN_EFFECT)
+    alone = {**IN_EFFECT, "multibuffer": False, "mtu_bytes": 1500, "frame_bytes": 1514}
+    (line,) = [one for one in report.effect(alone).splitlines() if "one buffer" in one]
+    assert line.startswith("  a frame fits one buffer, 1514 bytes at most: several take Linux 6.6")
+    short = report.effect({**alone, "mtu_bytes": 9000, "frame_bytes": 3520})
+    assert "3520 bytes of the MTU's 9014 at most" in short
+
+
 def test_effect__names_keys_where_sessions_take_them() -> None:
     assert "keys" not in report.effect(IN_EFFECT)
     assert "protocol careful, keys" in report.effect({**IN_EFFECT, "keyed": True})
