@@ -146,14 +146,20 @@ int main(int argc, char **argv)
 	unsigned int rounds = argc > 2 ? (unsigned int)strtoul(argv[2], NULL, 10) : 40;
 	uint64_t bytes = 2ul * SEGMENTS * BUFFER_BYTES;
 	struct iovec all;
+	int rc;
 
 	if (argc < 2 || rounds < 1 || rounds > ROUNDS_MAX) {
 		fprintf(stderr, "usage: uring FILE [ROUNDS]\n");
 		return 2;
 	}
+	rc = io_uring_queue_init(64, &ring, 0);
+	if (rc < 0) {
+		printf("SKIP: io_uring_setup: %s\n", strerror(-rc));
+		return rc == -ENOSYS || rc == -EPERM ? 77 : 1;
+	}
 	fd = open(argv[1], O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (fd < 0 || memory == MAP_FAILED || io_uring_queue_init(64, &ring, 0)) {
+	if (fd < 0 || memory == MAP_FAILED) {
 		perror(argv[1]);
 		return 1;
 	}

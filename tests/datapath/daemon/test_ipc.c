@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <careful/block.h>
@@ -613,8 +614,35 @@ static void test_burst__begins_or_is_refused(void)
 	turn();
 }
 
+/* Whether descriptors stay open that a message's buffer did not hold, and nobody knows of: under
+ * QEMU, which reads with a buffer twice as long as the program's. */
+static bool excess_stays_open(void)
+{
+	const int many[3] = { 0, 1, 2 };
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))); /* of two */
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control,
+			      .msg_controllen = sizeof(control) };
+	int pair[2], before, status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+		before = open_fds();
+		assert(send_raw(pair[0], "x", 1, many, 3) == 0);
+		assert(recvmsg(pair[1], &msg, 0) == 1);
+		_exit(open_fds() > before + 2);
+	}
+	assert(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
 static void test_file__kinds(void)
 {
+	size_t most = excess_stays_open() ? 2 : 3;
 	int fd = client(), before = open_fds(), null, pipes[2];
 	struct careful_ipc head = { .version = CAREFUL_IPC_VERSION,
 				    .op = CAREFUL_IPC_FILE_ADD,
@@ -640,16 +668,18 @@ static void test_file__kinds(void)
 		close(files[i].fd);
 	}
 	close(pipes[1]);
+	if (most < 3)
+		printf("not tried: more descriptors than fit; those that do not stay open here\n");
 	/* None, too many, and descriptors where none belong: nothing is kept. */
 	ask(fd, head, NULL, 0);
 	assert(answered(fd, 1)->head.status == -EBADF);
 	assert(open_fds() == before + 2);
-	send_raw(fd, &head, sizeof(head), many, 3);
+	send_raw(fd, &head, sizeof(head), many, most);
 	next_answer(fd);
 	head.op = CAREFUL_IPC_INFO;
-	send_raw(fd, &head, sizeof(head), many, 3);
+	send_raw(fd, &head, sizeof(head), many, most);
 	assert(answered(fd, 1)->head.status == 0);
-	send_raw(fd, "x", 1, many, 3);
+	send_raw(fd, "x", 1, many, most);
 	assert(closed(fd));
 	close(fd);
 	turn();
