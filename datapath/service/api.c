@@ -203,9 +203,9 @@ int careful_reply_late(struct careful *c, const struct careful_reply_to *to, int
 	return message_small(&c->messages, peer, &am, payload, bytes);
 }
 
-void engine_denied(struct careful *c)
+void engine_denied(struct careful *c, uint32_t n)
 {
-	link_count(&c->link, CAREFUL_C_PATHS_DENIED);
+	c->link.counters[CAREFUL_C_PATHS_DENIED] += n;
 }
 
 int careful_reply(const struct careful_message *message, int status, const uint32_t *args,

@@ -97,8 +97,8 @@ void block_tell(struct block_server *server, block_end_fn *fn, void *user);
 /* What peers did with each export so far; returns how many there are. */
 uint32_t block_use(const struct block_server *server, struct careful_export_use *uses);
 
-/* What it asks of api.c: a request was denied for its path. */
-void engine_denied(struct careful *instance);
+/* What it asks of api.c: requests, or items of one, were denied for their paths. */
+void engine_denied(struct careful *instance, uint32_t n);
 /* Of region.c: adds what peers moved from and to a region. */
 void engine_moved(struct careful *instance, uint32_t key, uint64_t *read_bytes,
 		  uint64_t *written_bytes);

@@ -70,6 +70,7 @@ static int keep_answer(struct block_job *job, const struct careful_batch_answer 
 	job->args[1] = (uint32_t)(answer->bytes >> 32);
 	job->args[2] = (uint32_t)answer->bytes;
 	job->args[3] = answer->failed;
+	job->denied = answer->denied;
 	return 0;
 }
 

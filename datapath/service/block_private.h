@@ -65,6 +65,7 @@ struct block_handle;
  * @dir_fd:   BATCH: likewise, the handle's directory; else -1
  * @may_write, @squashed: BATCH: what the export that the directory lies in lets it do
  * @waited:   its turn has come
+ * @denied:   BATCH: items that were, for their paths
  * @among:    the exports when it began, and @exports: those that the peer may see, a bit each
  * @umask, @file_bytes_max: BATCH
  * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS, ZERO: the range
@@ -96,6 +97,7 @@ struct block_job {
 	bool may_write;
 	bool squashed;
 	bool waited;
+	uint32_t denied;
 	const struct block_exports *among;
 	uint64_t exports;
 	uint32_t umask;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "service/block_private.h"
+#include "storage/tree.h"
 
 /* Whether the peer may have another job in that place. */
 static bool may_begin(const struct block_server *server, uint32_t index, uint8_t place)
@@ -52,25 +53,18 @@ static void release(struct block_server *server, struct block_job *job)
 	put_job(server, job);
 }
 
-/* Its path leads out of the exports, or through a symlink, or the peer may not do that there. */
-static bool is_denied(int status)
-{
-	return status == -EXDEV || status == -ELOOP || status == -EACCES || status == -EPERM ||
-	       status == -EROFS;
-}
-
 static void count(struct block_server *server, const struct block_job *job)
 {
-	bool denied = job->path && is_denied(job->status);
+	uint32_t denied = job->path && beneath_denied(job->status) ? 1 : job->denied;
 
 	if (denied)
-		engine_denied(server->instance);
+		engine_denied(server->instance, denied);
 	if (job->place != BLOCK_EXPORTS && job->op != BLOCK_DISCARD) {
 		struct careful_export_use *use = &server->use[job->place];
 
 		use->requests++;
 		use->failed += job->status != 0;
-		use->denied += denied;
+		use->denied += denied != 0;
 	}
 }
 

@@ -31,6 +31,12 @@ int beneath_open(int dir_fd, const char *path, int flags, uint64_t resolve)
 	return -EAGAIN;
 }
 
+bool beneath_denied(int status)
+{
+	return status == -EXDEV || status == -ELOOP || status == -EACCES || status == -EPERM ||
+	       status == -EROFS;
+}
+
 int careful_open_beneath(int base, const char *path, int flags)
 {
 	return beneath_open(base, path, flags, RESOLVE_NO_SYMLINKS);

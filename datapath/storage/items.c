@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "storage/items.h"
+#include "storage/tree.h"
 
 static int take_name(char *to, const char *from, size_t bytes)
 {
@@ -62,8 +63,10 @@ static int one(struct items *s, int status)
 		items_read(s);
 		return 0;
 	}
-	if (!status)
+	if (!status) {
 		status = s->writable ? items_write(s) : -EROFS;
+		s->denied += beneath_denied(status);
+	}
 	record.op = htobe16(s->item.op);
 	record.digest = htobe64(s->item.digest);
 	record.attr.bytes = htobe64(s->item.data_bytes);
@@ -120,6 +123,7 @@ int careful_batch(int base, const void *items, uint64_t bytes, const struct care
 		answer->items = s->out;
 		answer->bytes = s->used;
 		answer->failed = s->failed;
+		answer->denied = s->denied;
 	}
 	free(s->pending);
 	free(s);

@@ -82,7 +82,7 @@ struct items {
 	uint32_t dirs_count;
 	char *out;
 	size_t used, room, room_max;
-	uint32_t failed;
+	uint32_t failed, denied;
 	uint64_t counter;
 	uint32_t rereads;
 	struct item item;

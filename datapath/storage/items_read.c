@@ -13,6 +13,7 @@
 #include "storage/attr.h"
 #include "storage/items.h"
 #include "storage/steady.h"
+#include "storage/tree.h"
 #include "storage/xattrs.h"
 #include "storage/xxh3.h"
 
@@ -190,6 +191,7 @@ void items_read(struct items *s)
 	}
 	if (!rc && s->item.op == CAREFUL_ITEM_DIGEST && record.op != htobe16(CAREFUL_ITEM_DIGEST))
 		rc = S_ISREG(st.st_mode) ? -EOVERFLOW : -ENOTSUP;
+	s->denied += beneath_denied(rc);
 	if (rc) { /* a part may have been there: it does not count */
 		record.op = htobe16(s->item.op);
 		record.text_bytes = 0;

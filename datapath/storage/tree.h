@@ -9,6 +9,7 @@
 #define STORAGE_TREE_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -19,6 +20,10 @@
 /* openat2() beneath dir_fd, `resolve` in addition: a descriptor, or -errno; -EXDEV for
  * what leaves it. */
 int beneath_open(int dir_fd, const char *path, int flags, uint64_t resolve);
+
+/* Whether a status says that a path leads out, or through a symlink, or that what was asked may
+ * not be done there. */
+bool beneath_denied(int status);
 
 void attr_set(struct careful_block_attr *attr, const struct stat *st);
 /* The modification time of an open file, ns since 1970. */

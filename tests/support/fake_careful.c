@@ -191,9 +191,9 @@ void engine_lose_file(struct careful *c, int fd)
 	c->files_kept--;
 }
 
-void engine_denied(struct careful *instance)
+void engine_denied(struct careful *instance, uint32_t n)
 {
-	instance->denied++;
+	instance->denied += n;
 }
 
 void engine_moved(struct careful *instance, uint32_t key, uint64_t *read_bytes,

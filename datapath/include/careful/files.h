@@ -62,11 +62,13 @@ struct careful_batch_how {
 	void *memory;
 };
 
-/* @items: malloc'ed, unless the caller gave memory; @failed: how many have a status */
+/* @items: malloc'ed, unless the caller gave memory; @failed: how many have a status; @denied: of
+ * these, as the path leads out, or that may not be done there */
 struct careful_batch_answer {
 	void *items;
 	uint64_t bytes;
 	uint32_t failed;
+	uint32_t denied;
 };
 
 /* Runs careful_block_item records with names beneath the directory `base`, and none that

@@ -172,8 +172,8 @@ struct careful_ipc_use {
  * What peers did with an export since the start; in the order of the command line.
  *
  * @requests: that were answered, ends of open files among them
- * @failed:   of them, with an error,
- * @denied:   of these, as the path leads out, or the peer may not do that
+ * @failed:   of them, with an error
+ * @denied:   of them, as a path leads out, or the peer may not do that; batches of which an item is
  * @read_bytes, @written_bytes: of the contents of files
  */
 struct careful_export_use {

@@ -368,6 +368,32 @@ static void batch__nothing_leads_out(void)
 	CHECK(one(99, "x", "", 0) == EINVAL);
 }
 
+static uint32_t denied(bool writable)
+{
+	struct careful_batch_answer answer = run(to, batch, used, CAREFUL_BATCH_NODIGEST, writable);
+
+	careful_batch_release(&answer);
+	used = 0;
+	return answer.denied;
+}
+
+/* What is refused for its path, and not what is not there, or what the other end had not. */
+static void batch__counts_what_is_denied(void)
+{
+	struct careful_block_item *said = (void *)batch;
+
+	put(CAREFUL_ITEM_FILE, "up/x", "", S_IFREG | 0600, 0);
+	put(CAREFUL_ITEM_READ, "up/x", "", 0, 1);
+	put(CAREFUL_ITEM_LINK, "x", "../x", 0, 0);
+	put(CAREFUL_ITEM_READ, "missing", "", 0, 1);
+	CHECK(denied(true) == 3);
+	put(CAREFUL_ITEM_META, "up", "", S_IFLNK | 0777, 0);
+	CHECK(denied(false) == 1);
+	put(CAREFUL_ITEM_FILE, "x", "", S_IFREG | 0600, 0);
+	said->status = htobe32(EACCES);
+	CHECK(denied(true) == 0);
+}
+
 static void batch__read_only(void)
 {
 	for (int op = CAREFUL_ITEM_FILE; op <= CAREFUL_ITEM_SYNC; op++) {
@@ -414,6 +440,7 @@ int main(void)
 	RUN(batch__partial_in_a_directory_in_use_stays);
 	RUN(batch__its_temporaries_are_not_cleared_away);
 	RUN(batch__nothing_leads_out);
+	RUN(batch__counts_what_is_denied);
 	RUN(batch__read_only);
 	RUN(batch__noise);
 	snprintf(command, sizeof(command), "rm -rf %s", root);
