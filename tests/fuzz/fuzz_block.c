@@ -9,6 +9,7 @@
 #include <ftw.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,15 +20,21 @@
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 #include "input.h"
 #include "service/block_private.h"
+#include "storage/xxh3.h"
 
 enum {
 	STEPS = 40,
 	FILE_LIMIT = 1 << 20, /* what a file may grow to: the input asks for any size */
 	PATIENCE = 3000,
+	SCRATCH_BYTES = 4096, /* for a batch */
+	PATH_BYTES = 64,
+	ITEM_BYTES = 64, /* of contents */
+	SECRET_BYTES = 20,
 };
 
 static bool unanswered[FAKE_TOKENS]; /* may stay so */
 static char base[] = "/tmp/fuzz_block.XXXXXX";
+static uint64_t secret; /* its digest: what is compared, libFuzzer puts into inputs */
 
 static const char *at(const char *path)
 {
@@ -70,6 +77,26 @@ static void make_writable(void)
 	MUST(!mkfifo(at("w/pipe"), 0644));
 }
 
+/* Another one each time. */
+static void put_secret(void)
+{
+	char text[SECRET_BYTES + 1] = { 0 };
+
+	MUST(getrandom(text, SECRET_BYTES, 0) == SECRET_BYTES);
+	for (int i = 0; i < SECRET_BYTES; i++)
+		text[i] = (char)(text[i] | 0x80);
+	put_file("outside/secret", text);
+	secret = xxh3_of(text, SECRET_BYTES);
+}
+
+static bool is_told(const char *text, ssize_t bytes)
+{
+	for (ssize_t i = 0; i + SECRET_BYTES <= bytes; i++)
+		if (text[i] & 0x80 && xxh3_of(text + i, SECRET_BYTES) == secret)
+			return true;
+	return false;
+}
+
 static void set_up(void)
 {
 	const struct rlimit limit = { FILE_LIMIT, FILE_LIMIT };
@@ -79,7 +106,7 @@ static void set_up(void)
 	signal(SIGXFSZ, SIG_IGN);
 	MUST(!setrlimit(RLIMIT_FSIZE, &limit));
 	MUST(!mkdir(at("outside"), 0755) && !mkdir(at("r"), 0755) && !mkdir(at("r/d"), 0755));
-	put_file("outside/secret", "nobody may read this");
+	put_secret();
 	put_file("r/f", "a file");
 	put_file("r/d/g", "another");
 	MUST(!symlink("../outside/secret", at("r/out")) && !symlink("d/g", at("r/in")));
@@ -131,14 +158,106 @@ static uint32_t take_key(struct input *in, const struct careful *c)
 	return what & 0x80 ? take16(in) : c->keys ? c->keys - 1 - what % 8 : 0;
 }
 
-static uint32_t take_payload(struct input *in, const struct careful *c, uint16_t handler,
-			     uint32_t *args, uint8_t *payload, uint32_t room)
+/* A name in a batch: one of those that matter, or any. */
+static uint32_t take_name(struct input *in, char *to)
+{
+	static const char *const names[] = {
+		"f",  "d",    "new",	"d/new", "in",	    "pipe",	"out",	     "out/secret",
+		"..", "d/..", "../r/f", "out/f", "out/new", "d/../new", "in/../new", "/etc/passwd",
+	};
+	uint8_t which = take8(in);
+
+	if (which >= 0xc0)
+		return take_path(in, to, PATH_BYTES);
+	strcpy(to, names[which & 15]); /* NOLINT: shorter than PATH_BYTES */
+	return (uint32_t)strlen(to);
+}
+
+/* An item of a batch: any operation with any names, where a few bytes may be bent. */
+static uint32_t put_item(struct input *in, uint8_t *to)
+{
+	static const uint32_t types[] = { S_IFREG, S_IFDIR, S_IFLNK, 0 };
+	struct careful_block_item item = { 0 };
+	uint32_t used = sizeof(item), n;
+
+	item.op = htobe16(take8(in) % (CAREFUL_ITEM_DIGEST + 2));
+	n = take16(in);
+	item.attr.mode = htobe32(types[n >> 14] | (n & 07777));
+	item.attr.uid = htobe32(n & 1);
+	item.attr.bytes = htobe64(n & 2);
+	item.attr.mtime_ns = htobe64(take8(in));
+	n = take_name(in, (char *)to + used);
+	item.name_bytes = htobe32(n);
+	used += n;
+	n = take_name(in, (char *)to + used);
+	item.text_bytes = htobe32(n);
+	used += n;
+	n = take8(in) % ITEM_BYTES;
+	memset(to + used, 'n', n);
+	item.data_bytes = htobe64(n);
+	used += n;
+	memcpy(to, &item, sizeof(item));
+	for (n = take8(in); n > 0xf8; n--)
+		to[take8(in) % used] ^= take8(in);
+	return (used + 7) & ~7U;
+}
+
+/* What a peer stores as a batch where it may store. */
+static uint32_t store_items(struct input *in, struct careful *c, uint32_t key)
+{
+	uint8_t items[SCRATCH_BYTES] = { 0 };
+	const struct careful_region *region = fake_region(c, key);
+	uint32_t used = 0;
+
+	if (!region || !(region->access & CAREFUL_REGION_WRITE))
+		return 0;
+	for (uint32_t n = take8(in) & 7; n; n--)
+		used += put_item(in, items + used);
+	if (used > region->bytes)
+		used = (uint32_t)region->bytes;
+	return pwrite(region->span.fd, items, used, 0) == used ? used : 0;
+}
+
+/* The newest handle that a peer may store to, or any. */
+static uint32_t take_scratch(struct input *in, const struct careful *c)
+{
+	if (in->bytes && in->data[0] < 0xe0) {
+		take8(in);
+		for (uint32_t key = c->keys; key--;)
+			if (c->regions[key].used &&
+			    c->regions[key].region.access & CAREFUL_REGION_WRITE)
+				return key;
+	}
+	return take_key(in, c);
+}
+
+/* The items are stored before they are asked to be run. */
+static uint32_t take_batch(struct input *in, struct careful *c, uint32_t *args, uint8_t *payload)
+{
+	struct careful_block_batch batch = { .file_bytes_max = htobe32(FILE_LIMIT) };
+	uint64_t bytes;
+
+	args[0] = take_scratch(in, c);
+	args[1] = take8(in);
+	bytes = store_items(in, c, args[0]);
+	if (take8(in) > 0xf0)
+		bytes = take_size(in);
+	batch.bytes = htobe64(bytes);
+	batch.umask = htobe32(take8(in));
+	memcpy(payload, &batch, sizeof(batch));
+	return sizeof(batch);
+}
+
+static uint32_t take_payload(struct input *in, struct careful *c, uint16_t handler, uint32_t *args,
+			     uint8_t *payload, uint32_t room)
 {
 	struct careful_block_open open = { 0 };
 	struct careful_block_range range = { 0 };
 	uint32_t bytes;
 
 	switch (handler) {
+	case CAREFUL_BLOCK_BATCH:
+		return take_batch(in, c, args, payload);
 	case CAREFUL_BLOCK_STAT:
 	case CAREFUL_BLOCK_LIST:
 		args[0] = take8(in);
@@ -174,14 +293,41 @@ static uint32_t take_payload(struct input *in, const struct careful *c, uint16_t
 	return bytes + (uint32_t)sizeof(open);
 }
 
+static uint16_t handler_of(uint8_t what)
+{
+	switch (what & 0x78) {
+	case 0x78:
+		return CAREFUL_BLOCK_ZERO;
+	case 0x70:
+		return CAREFUL_BLOCK_BATCH;
+	default:
+		return CAREFUL_BLOCK_OPEN + (what & 7);
+	}
+}
+
+/* An OPEN of memory for a batch, in one of the exports. */
+static uint32_t make_scratch(uint8_t *payload, char export)
+{
+	const struct careful_block_open open = {
+		.flags = htobe32(CAREFUL_BLOCK_SCRATCH),
+		.bytes = htobe64(SCRATCH_BYTES),
+		.path_bytes = htobe32(1),
+	};
+
+	memcpy(payload, &open, sizeof(open));
+	payload[sizeof(open)] = (uint8_t) export;
+	return sizeof(open) + 1;
+}
+
 static void ask(struct careful *c, struct input *in)
 {
 	uint8_t what = take8(in), how = take8(in);
-	uint16_t handler = (what & 0x78) == 0x78 ? CAREFUL_BLOCK_ZERO :
-						   CAREFUL_BLOCK_OPEN + (what & 7);
+	uint16_t handler = handler_of(what);
 	uint8_t payload[1024] = { 0 };
 	uint32_t args[4] = { 0, 0, 0, how & 3 };
-	uint32_t bytes = take_payload(in, c, handler, args, payload, sizeof(payload));
+	uint32_t bytes = handler == CAREFUL_BLOCK_OPEN && how & 0x10 ?
+				 make_scratch(payload, how & 4 ? 'r' : 'w') :
+				 take_payload(in, c, handler, args, payload, sizeof(payload));
 
 	for (uint32_t n = how >> 6; n && bytes; n--) { /* bent */
 		uint32_t i = take8(in) % bytes;
@@ -212,10 +358,14 @@ static bool idle(const struct block_server *server)
 	return !server->unsent.head && !server->ending.head;
 }
 
-static void check_answers(const struct careful *c)
+/* All but those that wait until their peer ends what it holds. */
+static void check_answers(const struct careful *c, const struct block_server *server)
 {
+	uint32_t n = 0;
+
 	for (uint32_t i = 0; i < c->tokens; i++)
-		MUST(c->answers[i]->given || unanswered[i]);
+		n += !c->answers[i]->given && !unanswered[i];
+	MUST(n <= server->waiters_count);
 }
 
 static bool regions_left(const struct careful *c)
@@ -226,10 +376,10 @@ static bool regions_left(const struct careful *c)
 	return false;
 }
 
-/* What peers may get from or store to now lies where it may. */
+/* What peers may get from or store to now lies where it may, and holds no secret. */
 static void check_regions(const struct careful *c)
 {
-	char link[64], path[512];
+	char link[64], path[512], text[4096];
 
 	for (uint32_t i = 0; i < FAKE_REGIONS; i++) {
 		ssize_t n;
@@ -241,6 +391,8 @@ static void check_regions(const struct careful *c)
 		MUST(n > 0);
 		path[n] = 0;
 		MUST(strncmp(path, at("outside"), strlen(at("outside"))) != 0);
+		n = pread(c->regions[i].region.span.fd, text, sizeof(text), 0);
+		MUST(!is_told(text, n));
 	}
 }
 
@@ -254,7 +406,7 @@ static void wait_for(struct careful *c, struct block_server *server)
 		poll(&pfd, 1, timeout < 0 ? 10 : timeout);
 		block_poll(server);
 	}
-	check_answers(c);
+	check_answers(c, server);
 }
 
 /* A peer goes: nobody waits for what it asked. */
@@ -269,7 +421,8 @@ static void check_outside(void)
 	struct stat st;
 	struct stat dir;
 
-	MUST(!stat(at("outside/secret"), &st) && st.st_size == 20 && (st.st_mode & 0777) == 0644);
+	MUST(!stat(at("outside/secret"), &st) && st.st_size == SECRET_BYTES &&
+	     (st.st_mode & 0777) == 0644);
 	MUST(!stat(at("outside"), &dir) && dir.st_nlink == 2 && !stat(at("r"), &dir) &&
 	     dir.st_nlink == 3);
 	MUST(access(at("new"), F_OK) && access(at("outside/new"), F_OK) &&

@@ -10,14 +10,17 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 
+#include <careful/files.h>
+
 #include "block_end.h"
 #include "check.h"
 
 #define SECRET "nobody's business"
 
-enum { RACES = 300, NAME_BYTES = 300 };
+enum { RACES = 300, SLOW = 20, NAME_BYTES = 300 };
 
 static struct stat outside;
+static uint8_t digest[CAREFUL_DIGEST_BYTES_MAX]; /* of the secret; the first 8 count */
 static char overlong[NAME_BYTES], deep[PATH_MAX - 64];
 
 /* @bytes: where the path holds NUL; 0: its length */
@@ -100,6 +103,9 @@ static void set_up(void)
 	fd = open(at("outside/secret"), O_CREAT | O_WRONLY, 0600);
 	CHECK_EQ(write(fd, SECRET, strlen(SECRET)), (ssize_t)strlen(SECRET));
 	CHECK(!fstat(fd, &outside) && !close(fd));
+	fd = open(at("outside/secret"), O_RDONLY);
+	CHECK_EQ(careful_digest(fd, 0, strlen(SECRET), CAREFUL_BLOCK_XXH3, digest), 8);
+	CHECK(!close(fd));
 	make_link(at("outside"), "export/absolute");
 	make_link("../outside", "export/relative");
 	make_link("../outside/secret", "export/file");
@@ -246,7 +252,8 @@ static size_t put_item(char *to, uint16_t op, const char *name, uint32_t bytes, 
 		.attr = { .mode = htobe32((op == CAREFUL_ITEM_DIRECTORY ? S_IFDIR :
 					   op == CAREFUL_ITEM_SYMLINK	? S_IFLNK :
 									  S_IFREG) |
-					  0777) },
+					  0777),
+			  .bytes = htobe64(1) }, /* READ: with the contents */
 		.op = htobe16(op),
 		.name_bytes = htobe32(bytes),
 		.text_bytes = htobe32((uint32_t)strlen(text)),
@@ -266,7 +273,8 @@ static size_t put_items(char *batch, const struct escape *escape)
 					CAREFUL_ITEM_SYMLINK, CAREFUL_ITEM_META,
 					CAREFUL_ITEM_REMOVE };
 	uint32_t bytes = escape->bytes ? escape->bytes : (uint32_t)strlen(escape->path);
-	bool within = !strchr(escape->path, '/'); /* its own entry may go */
+	/* Its own entry may go: then it were no way out any more. */
+	bool within = !strchr(escape->path, '/') && strcmp(escape->path, "..") != 0;
 	size_t used = put_item(batch, CAREFUL_ITEM_LINK, "got", 3, escape->path);
 
 	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]) - within; i++)
@@ -275,10 +283,12 @@ static size_t put_items(char *batch, const struct escape *escape)
 	return used;
 }
 
-static void try_batch(const struct escape *escape)
+/* Whether some of its items failed. */
+static bool try_batch(const struct escape *escape)
 {
 	static const struct escape top = { "", 0 };
 	static char batch[8 * (PATH_MAX + 256)], data[sizeof(batch)];
+	bool failed = false;
 	struct careful_block_batch how = { .file_bytes_max = htobe32(4096) };
 	uint32_t args[4] = { 0, CAREFUL_BATCH_MODE | CAREFUL_BATCH_TIME | CAREFUL_BATCH_NODIGEST };
 	struct fake_answer *a;
@@ -295,9 +305,10 @@ static void try_batch(const struct escape *escape)
 	a = answer(fake_request(c, 0, CAREFUL_BLOCK_BATCH, args, &how, sizeof(how)));
 	if (!a->status) {
 		run++;
-		CHECK(a->args[3]); /* some of them failed */
+		failed = a->args[3];
 		CHECK(pread(fake_region(c, a->args[0])->span.fd, data, sizeof(data), 0) > 0);
 		CHECK(!memmem(data, sizeof(data), SECRET, strlen(SECRET)));
+		CHECK(!memmem(data, sizeof(data), digest, 8));
 		CHECK(!memmem(data, sizeof(data), "root:", 5));
 		close_key(a->args[0]);
 	}
@@ -306,16 +317,20 @@ static void try_batch(const struct escape *escape)
 		CHECK(st.st_ino != outside.st_ino);
 		CHECK(!unlink(at("export/got")));
 	}
+	return failed;
 }
 
 static void test_batch__none_leads_out(void)
 {
 	start();
 	for (size_t i = 0; i < sizeof(escapes) / sizeof(escapes[0]); i++) {
-		try_batch(&escapes[i]);
+		uint32_t before = run;
+
+		CHECK(try_batch(&escapes[i]) || run == before);
 		check_outside();
 	}
 	CHECK(run > sizeof(escapes) / sizeof(escapes[0]) / 2);
+	CHECK(c->denied > 100); /* items, each counted */
 	stop();
 }
 
@@ -332,16 +347,23 @@ static void test_escape__none_leads_out(void)
 
 static atomic_bool swapping;
 
-/* A directory and a symlink out of the export change places all the time. */
+static void exchange(int dir, const char *one, const char *two)
+{
+	CHECK_EQ(renameat2(dir, one, dir, two, RENAME_EXCHANGE), 0);
+}
+
+/* A directory and a symlink out of the export change places all the time, and so do a file and
+ * a symlink to the secret. */
 static void *swap(void *arg)
 {
-	char one[PATH_MAX], two[PATH_MAX];
+	int dir = open(at("export"), O_RDONLY | O_DIRECTORY);
 
 	(void)arg;
-	snprintf(one, sizeof(one), "%s/export/swapped", base);
-	snprintf(two, sizeof(two), "%s/export/link", base);
-	while (atomic_load(&swapping))
-		CHECK_EQ(renameat2(AT_FDCWD, one, AT_FDCWD, two, RENAME_EXCHANGE), 0);
+	while (atomic_load(&swapping)) {
+		exchange(dir, "swapped", "link");
+		exchange(dir, "leaf", "leaf-link");
+	}
+	close(dir);
 	return NULL;
 }
 
@@ -349,16 +371,26 @@ static void test_escape__nor_a_race(void)
 {
 	static const struct escape read = { "swapped/secret", 0 };
 	static const struct escape others[] = { { "swapped/new", 0 }, { "swapped", 0 } };
+	static const struct escape leaf = { "leaf", 0 };
 	pthread_t thread;
 
+	CHECK(!close(open(at("export/leaf"), O_CREAT | O_WRONLY, 0644)));
+	make_link("../outside/secret", "export/leaf-link");
 	start();
+	run = 0;
 	atomic_store(&swapping, true);
 	CHECK_EQ(pthread_create(&thread, NULL, swap, NULL), 0);
 	for (int i = 0; i < RACES; i++) {
 		try_handle(CAREFUL_BLOCK_OPEN, &read, 0);
 		try_handle(CAREFUL_BLOCK_OPEN, &read, CAREFUL_BLOCK_INPLACE);
 		try_all(&others[i & 1]);
+		try_batch(&read);
+		if (i % SLOW) /* whoever reads what has just changed waits */
+			continue;
+		try_batch(&others[i / SLOW & 1]);
+		try_batch(&leaf);
 	}
+	CHECK(run > RACES);
 	atomic_store(&swapping, false);
 	pthread_join(thread, NULL);
 	check_outside();
