@@ -178,7 +178,7 @@ struct ipc_program {
 	struct careful_area *area;
 	uint64_t area_bytes;
 	struct careful_ring_entry *asks, *told;
-	uint8_t *asks_payload, *told_payload;
+	uint8_t *asks_payload, *told_payload, *built;
 	uint8_t *memory;
 	uint64_t memory_bytes;
 	uint32_t asks_taken;

@@ -47,6 +47,7 @@ static int create_area(struct ipc_program *p)
 	p->told = p->asks + CAREFUL_RING_ASKS;
 	p->asks_payload = at + careful_area_payloads();
 	p->told_payload = p->asks_payload + CAREFUL_RING_ASKS * CAREFUL_RING_PAYLOAD_BYTES;
+	p->built = at + careful_area_built();
 	p->memory = at + before;
 	return fd;
 }

@@ -134,6 +134,11 @@ static int ring_request(struct ipc_program *p, uint32_t index, const struct care
 		return -EINVAL;
 	if (e->bytes > CAREFUL_RING_PAYLOAD_BYTES)
 		return -EMSGSIZE;
+	if (e->flags & CAREFUL_RING_OF_BUILT) {
+		if (e->memory_off >= CAREFUL_RING_BUILT)
+			return -EFAULT;
+		payload = p->built + e->memory_off * CAREFUL_RING_PAYLOAD_BYTES;
+	}
 	return careful_request(p->client->ipc->instance, index, (uint16_t)e->handler, e->args,
 			       payload, e->bytes, op ? op_done : NULL, op);
 }

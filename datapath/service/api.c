@@ -127,7 +127,7 @@ int careful_alloc(struct careful *c, void **payload)
 	uint8_t *body;
 
 	if (c->attached)
-		return -EOPNOTSUPP;
+		return attached_alloc(c, payload);
 	body = link_lend(&c->link);
 	if (!body)
 		return -EAGAIN;
@@ -140,7 +140,7 @@ static uint8_t *body_of(struct careful *c, void *payload)
 {
 	uint8_t *body;
 
-	if (!payload || c->attached)
+	if (!payload)
 		return NULL;
 	body = (uint8_t *)payload - MESSAGE_AM_BYTES;
 	return link_is_lent(&c->link, body) ? body : NULL;
@@ -148,8 +148,11 @@ static uint8_t *body_of(struct careful *c, void *payload)
 
 int careful_free(struct careful *c, void *payload)
 {
-	const uint8_t *body = body_of(c, payload);
+	const uint8_t *body;
 
+	if (c->attached)
+		return attached_free(c, payload);
+	body = body_of(c, payload);
 	if (!body)
 		return -EINVAL;
 	link_unlend(&c->link, body);
@@ -159,8 +162,16 @@ int careful_free(struct careful *c, void *payload)
 int careful_send(struct careful *c, uint32_t index, uint16_t handler, const uint32_t *args,
 		 void *payload, uint32_t bytes, careful_done_fn *done, void *user)
 {
-	uint8_t *body = body_of(c, payload);
+	uint8_t *body;
+	int built;
 
+	if (c->attached) {
+		built = attached_built(c->attached, payload);
+		return built < 0 ? built :
+				   attached_send(c, index, handler, args, (uint32_t)built, bytes,
+						 done, user);
+	}
+	body = body_of(c, payload);
 	if (!body)
 		return -EINVAL;
 	return request(c, index, handler, args, payload, body, bytes, done, user);

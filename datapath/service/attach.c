@@ -267,6 +267,7 @@ static int map_area(struct attached *a, int fd, uint64_t memory_bytes)
 	a->told = a->asks + CAREFUL_RING_ASKS;
 	a->asks_payload = at + careful_area_payloads();
 	a->told_payload = a->asks_payload + CAREFUL_RING_ASKS * CAREFUL_RING_PAYLOAD_BYTES;
+	a->built = at + careful_area_built();
 	a->memory = at + before;
 	a->memory_bytes = memory_bytes;
 	a->pages_count = (uint32_t)(memory_bytes / ATTACH_PAGE_BYTES);
@@ -405,6 +406,13 @@ int attached_peer_info(struct careful *c, uint32_t peer, struct careful_ipc_peer
 	struct careful_ipc head = { .op = CAREFUL_IPC_PEER_INFO, .peer = peer };
 
 	return attached_ask(c, &head, NULL, 0, found, sizeof(*found));
+}
+
+int attached_peer_measure(struct careful *c, uint32_t peer)
+{
+	struct careful_ipc head = { .op = CAREFUL_IPC_BURST, .peer = peer };
+
+	return attached_ask(c, &head, NULL, 0, NULL, 0);
 }
 
 int attached_handle(struct careful *c, uint16_t handler, uint32_t of, bool on)

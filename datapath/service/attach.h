@@ -2,7 +2,7 @@
 /*
  * An instance that is a carefuld's (careful_attach()): what the calls of careful.h do for one.
  * attach.c has its life and what is asked through the socket, attach_ring.c what goes through
- * the rings (ipc.h), attach_more.c regions, kept messages and pings.
+ * the rings (ipc.h), attach_more.c regions, pings, and messages that are built or kept.
  */
 #ifndef SERVICE_ATTACH_H
 #define SERVICE_ATTACH_H
@@ -39,6 +39,9 @@ struct attached_op {
 	uint32_t file;
 };
 
+/* SENT: an entry of the ring names it, which carefuld may not have taken. */
+enum attached_built { ATTACHED_FREE, ATTACHED_OWN, ATTACHED_SENT };
+
 /* @key: 0: free */
 struct attached_region {
 	uint32_t key;
@@ -53,6 +56,8 @@ struct attached_region {
  * @looks:        polls; the socket is looked at in some of them
  * @pages_used:   a byte for each page of the memory
  * @closed:       a peer was closed, and its operations are to end
+ * @built_state:  enum attached_built, of each payload that the application may build
+ * @asks_built:   of each entry of the ring: which of them it names, +1
  * @own_file:     our memory as a file of carefuld's, +1; 0: not yet
  * @regions:      those of memory that is not shared
  */
@@ -61,7 +66,7 @@ struct attached {
 	struct careful_area *area;
 	uint64_t area_bytes;
 	struct careful_ring_entry *asks, *told;
-	uint8_t *asks_payload, *told_payload;
+	uint8_t *asks_payload, *told_payload, *built;
 	uint8_t *memory;
 	uint64_t memory_bytes;
 	uint8_t *pages_used;
@@ -77,6 +82,8 @@ struct attached {
 	uint32_t free_count;
 	uint8_t free[CAREFUL_RING_OPERATIONS]; /* of ops[] */
 	struct attached_op ops[CAREFUL_RING_OPERATIONS];
+	uint8_t built_state[CAREFUL_RING_BUILT];
+	uint8_t asks_built[CAREFUL_RING_ASKS];
 	uint32_t own_file;
 	struct attached_region regions[CAREFUL_AREA_REGIONS];
 };
@@ -95,6 +102,7 @@ int attached_info(struct careful *c, struct careful_info *info);
 int attached_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes);
 int attached_peer_close(struct careful *c, uint32_t peer);
 int attached_peer_info(struct careful *c, uint32_t peer, struct careful_ipc_peer *found);
+int attached_peer_measure(struct careful *c, uint32_t peer);
 int attached_handle(struct careful *c, uint16_t handler, uint32_t of, bool on);
 
 /* attach_ring.c */
@@ -103,6 +111,9 @@ bool attached_taken(const struct attached *a);
 int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off);
 int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
 		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+int attached_send(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		  uint32_t built, uint32_t bytes, careful_done_fn *done, void *user);
+void attached_take_back(struct attached *a);
 int attached_move(struct careful *c, const struct careful_ring_entry *asked,
 		  const struct careful_span *local, careful_done_fn *done, void *user);
 int attached_probe(struct careful *c, const struct careful_ring_entry *asked, careful_ping_fn *done,
@@ -118,6 +129,9 @@ int attached_own_file(struct careful *c);
 int attached_region_add(struct careful *c, const struct careful_region *region, uint32_t *key);
 int attached_region_remove(struct careful *c, uint32_t key);
 const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t off);
+int attached_alloc(struct careful *c, void **payload);
+int attached_built(const struct attached *a, const void *payload);
+int attached_free(struct careful *c, const void *payload);
 struct careful_kept *attached_keep(const struct careful_message *message);
 void attached_release(struct careful_kept *kept);
 int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What an attached program has beside messages and moves: regions, messages that it keeps, and
- * pings. Calls attach.c, attach_ring.c.
+ * What an attached program has beside messages and moves: regions, messages that it builds or
+ * keeps, and pings. Calls attach.c, attach_ring.c.
  *
  * Memory that is not shared is a file to carefuld, which we open, for it may not: /proc/self/mem.
  * What lies at an address has that offset in it, and the kernel copies between it and frames. With
@@ -111,6 +111,47 @@ const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t 
 		if (a->regions[i].key == key)
 			return a->regions[i].base + off;
 	return NULL;
+}
+
+/* A payload that carefuld reads where it is built. */
+int attached_alloc(struct careful *c, void **payload)
+{
+	struct attached *a = c->attached;
+	const uint8_t *found = memchr(a->built_state, ATTACHED_FREE, CAREFUL_RING_BUILT);
+
+	if (a->socket_fd < 0)
+		return -ENOTCONN;
+	if (!found) {
+		attached_take_back(a);
+		found = memchr(a->built_state, ATTACHED_FREE, CAREFUL_RING_BUILT);
+	}
+	if (!found)
+		return -EAGAIN;
+	a->built_state[found - a->built_state] = ATTACHED_OWN;
+	*payload = a->built + (size_t)(found - a->built_state) * CAREFUL_RING_PAYLOAD_BYTES;
+	return CAREFUL_RING_PAYLOAD_BYTES;
+}
+
+/* Which one attached_alloc() gave; -EINVAL: it is not the application's. */
+int attached_built(const struct attached *a, const void *payload)
+{
+	const uint64_t off = (uint64_t)((uintptr_t)payload - (uintptr_t)a->built);
+	const uint64_t at = off / CAREFUL_RING_PAYLOAD_BYTES;
+
+	if (at >= CAREFUL_RING_BUILT || off % CAREFUL_RING_PAYLOAD_BYTES ||
+	    a->built_state[at] != ATTACHED_OWN)
+		return -EINVAL;
+	return (int)at;
+}
+
+int attached_free(struct careful *c, const void *payload)
+{
+	int built = attached_built(c->attached, payload);
+
+	if (built < 0)
+		return built;
+	c->attached->built_state[built] = ATTACHED_FREE;
+	return 0;
 }
 
 /* A copy: the ring's place is the next message's, and its credit went back when carefuld told. */

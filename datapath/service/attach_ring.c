@@ -38,6 +38,23 @@ static void write_number(struct careful_ring_number *number, uint32_t value)
 	__atomic_store_n(&number->value, value, __ATOMIC_RELEASE);
 }
 
+/* The entry at this place was taken: what it named is free. */
+static void free_built(struct attached *a, uint32_t at)
+{
+	if (a->asks_built[at])
+		a->built_state[a->asks_built[at] - 1] = ATTACHED_FREE;
+	a->asks_built[at] = 0;
+}
+
+/* Frees what carefuld has taken. */
+void attached_take_back(struct attached *a)
+{
+	const uint32_t left = a->asks_put - read_number(&a->area->asks_taken);
+
+	for (uint32_t n = left + 1; n <= CAREFUL_RING_ASKS; n++)
+		free_built(a, (a->asks_put - n) % CAREFUL_RING_ASKS);
+}
+
 /* -EAGAIN: carefuld has not taken what is there. */
 static int put(struct careful *c, const struct careful_ring_entry *entry, const void *payload)
 {
@@ -48,6 +65,7 @@ static int put(struct careful *c, const struct careful_ring_entry *entry, const 
 		return -ENOTCONN;
 	if (a->asks_put - read_number(&a->area->asks_taken) >= CAREFUL_RING_ASKS)
 		return -EAGAIN;
+	free_built(a, at);
 	a->asks[at] = *entry;
 	if (payload)
 		memcpy(a->asks_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES, payload,
@@ -123,31 +141,56 @@ static void args_to(struct careful_ring_entry *entry, const uint32_t *args)
 		memcpy(entry->args, args, sizeof(entry->args));
 }
 
-int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
-		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user)
+/* entry: all but its kind, id and args. */
+static int begin_request(struct careful *c, struct careful_ring_entry *entry, const uint32_t *args,
+			 const void *payload, careful_done_fn *done, void *user)
 {
-	struct careful_ring_entry entry = {
-		.kind = CAREFUL_RING_REQUEST,
-		.peer = peer,
-		.handler = handler,
-		.bytes = bytes,
-	};
 	struct attached_op *op = NULL;
 	int rc;
 
-	if (bytes > CAREFUL_RING_PAYLOAD_BYTES)
+	if (entry->bytes > CAREFUL_RING_PAYLOAD_BYTES)
 		return -EMSGSIZE;
+	entry->kind = CAREFUL_RING_REQUEST;
 	if (done) {
-		op = take_op(c->attached, done, user, peer);
+		op = take_op(c->attached, done, user, entry->peer);
 		if (!op)
 			return -EAGAIN;
-		entry.id = op->id;
+		entry->id = op->id;
 	}
-	args_to(&entry, args);
-	rc = put(c, &entry, payload);
+	args_to(entry, args);
+	rc = put(c, entry, payload);
 	if (rc && op)
 		free_op(c->attached, op);
 	return rc;
+}
+
+int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user)
+{
+	struct careful_ring_entry entry = { .peer = peer, .handler = handler, .bytes = bytes };
+
+	return begin_request(c, &entry, args, payload, done, user);
+}
+
+/* built: of the payloads that the application built, one of its own. */
+int attached_send(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		  uint32_t built, uint32_t bytes, careful_done_fn *done, void *user)
+{
+	struct attached *a = c->attached;
+	struct careful_ring_entry entry = {
+		.peer = peer,
+		.handler = handler,
+		.bytes = bytes,
+		.flags = CAREFUL_RING_OF_BUILT,
+		.memory_off = built,
+	};
+	int rc = begin_request(c, &entry, args, NULL, done, user);
+
+	if (rc)
+		return rc;
+	a->built_state[built] = ATTACHED_SENT;
+	a->asks_built[(a->asks_put - 1) % CAREFUL_RING_ASKS] = (uint8_t)(built + 1);
+	return 0;
 }
 
 /* There is no room for a copy: the bytes stay where they are, and carefuld gets at them there, if

@@ -202,7 +202,7 @@ int careful_peer_measure(struct careful *c, uint32_t index)
 	struct link_peer *peer;
 
 	if (c->attached)
-		return -EOPNOTSUPP;
+		return attached_peer_measure(c, index);
 	peer = engine_peer(c, index);
 	if (!peer)
 		return -ENOENT;

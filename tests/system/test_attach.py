@@ -36,7 +36,7 @@ asyncio.run(main())
 """
 #: Asks for all of it, again and again until a file is there, and then what cannot be.
 ASKS = """
-import careful, os, sys
+import careful, errno, os, sys
 name, end = sys.argv[1:]
 with careful.connect(name=name, memory_bytes=1 << 20) as node:
     h2 = node.connect("10.77.0.2")
@@ -48,6 +48,9 @@ with careful.connect(name=name, memory_bytes=1 << 20) as node:
     while True:
         assert h2.request(2, b"hello").result().payload == b"HELLO"
         assert h2.request(3, b"hello").result().payload == b"olleh"
+        message = node.outgoing()
+        message.payload[:5] = b"built"
+        assert message.send(h2, 2, 5).result().payload == b"BUILT"
         table.store(mine, at).result()
         back = bytearray(len(mine))
         table.get(back, at).result()
@@ -66,6 +69,24 @@ with careful.connect(name=name, memory_bytes=1 << 20) as node:
             print("ready", flush=True)
         if os.path.exists(end):
             break
+    # As many built messages as there may be; those that nobody sent are given back.
+    built = [node.outgoing() for _ in range(64)]
+    try:
+        node.outgoing()
+        raise SystemExit("one more than there may be")
+    except careful.CarefulError as error:
+        assert error.errno == errno.EAGAIN and "not sent" in str(error), error
+    flying = [message.send(h2, 2, 1) for message in built[:32]]
+    assert all(len(operation.result().payload) == 1 for operation in flying)
+    del built
+    for _ in range(200):
+        node.outgoing().free()
+    message = node.outgoing()
+    try:
+        message.send(h2, 2).result()  # all that there is room for: more than a frame has
+        raise SystemExit("as large as it is")
+    except careful.CarefulError as error:
+        assert error.errno == errno.EMSGSIZE, error
     # More than is shared, from and into memory of no kind; of a peer's that is not shared either.
     other = h2.region(h2.request(5).result().payload)
     mine, at = os.urandom(1_000_003), (sum(name.encode()) % 4) * (1 << 20)
@@ -129,7 +150,7 @@ def test_programs__side_by_side_and_one_is_killed(pair: tuple[Host, Host]) -> No
         host.assert_nothing_lost()
 
 
-#: Pings to careful's XDP program and to the engine of the other host.
+#: Pings to careful's XDP program and to the engine of the other host; and the burst of its path.
 PINGS = """
 import careful
 from careful._abi import ffi, lib
@@ -143,6 +164,11 @@ with careful.connect(name="pings") as node:
         ask = ffi.new("struct careful_ping_ask *", (stage, 0, 300, 30000))
         assert lib.careful_ping(node._engine.pointer, h2.index, ask, pinged, ffi.NULL) == 0
         assert node._engine.wait_until(lambda: found[-1:] == [(0, stage, True)], 60), found
+    before = h2._info().bursts_measured
+    measure = lambda: lib.careful_peer_measure(node._engine.pointer, h2.index) == 0
+    assert node._engine.wait_until(measure, 60)
+    assert node._engine.wait_until(lambda: h2._info().bursts_measured != before, 60)
+    assert lib.careful_peer_measure(node._engine.pointer, h2.index + (1 << 16)) < 0
 """
 #: A group of two, in an event loop, until a file is there.
 EVENTS = """

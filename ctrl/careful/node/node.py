@@ -266,9 +266,10 @@ class Node:
     def outgoing(self) -> Outgoing:
         """A message to be built in a send buffer of the device, from where it is sent.
 
+        Of careful.connect(): in memory from which carefuld copies it there; 64 at a time.
+
         Raises:
-            CarefulError: a quarter of the send buffers is used so, or none is free (EAGAIN); they
-                are carefuld's (careful.connect(); EOPNOTSUPP).
+            CarefulError: a quarter of the send buffers is used so, or none is free (EAGAIN).
         """
         return Outgoing(self._engine)
 

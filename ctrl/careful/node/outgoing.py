@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from careful.node.peer import Peer
 
 _TEXTS = {
-    -errno.EAGAIN: "a quarter of the send buffers (tx_buffers) hold messages that were not sent",
-    -errno.EOPNOTSUPP: "the send buffers are carefuld's: request() copies",
+    -errno.EAGAIN: "a quarter of the send buffers (tx_buffers), or 64 beside carefuld, hold "
+    "messages that were not sent",
 }
 
 

@@ -439,8 +439,10 @@ struct careful_attach_options {
  *   ends with -ECONNRESET.
  * - A message that is kept is a copy, and holds no credit. A ping that cannot begin ends with the
  *   status that careful_ping() would have had.
- * - careful_peer_measure(), careful_keys_refresh() and careful_alloc() are -EOPNOTSUPP. Events go
- *   by requests, in groups whose other nodes do so, too (careful/event.h).
+ * - careful_alloc() gives memory from which carefuld copies into a send buffer: CAREFUL_RING_BUILT
+ *   at a time, with room for CAREFUL_RING_PAYLOAD_BYTES whatever the peer takes.
+ * - careful_keys_refresh() is -EOPNOTSUPP: the keys are carefuld's. Events go by requests, in groups
+ *   whose other nodes do so, too (careful/event.h).
  * - carefuld's end is -ENOTCONN, from every call; operations end with -ECONNRESET before.
  *
  * CAREFUL_RING_OPERATIONS may be under way at a time. A program that has not polled for 30 s while
@@ -514,8 +516,7 @@ int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, c
  * careful_request() does, and nothing is copied where it can leave at once. The buffer is the
  * program's until careful_send() returns 0, or careful_free(), or careful_close(); what is sent or
  * freed is written no more. -EAGAIN: the program has its share, a quarter of the send buffers, or
- * none is free; -EINVAL: payload is not the program's (any more); -EOPNOTSUPP: of an instance that
- * is attached. The other end reads in place, too: a handler's payload lies where it came, and stays
+ * none is free; -EINVAL: payload is not the program's (any more). The other end reads in place, too: a handler's payload lies where it came, and stays
  * there where it is kept.
  */
 int careful_alloc(struct careful *instance, void **payload);

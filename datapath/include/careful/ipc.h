@@ -17,7 +17,7 @@
 #endif
 
 enum {
-	CAREFUL_IPC_VERSION = 7, /* raised when a packet or a payload gets another layout */
+	CAREFUL_IPC_VERSION = 8, /* raised when a packet or a payload gets another layout */
 	CAREFUL_IPC_PAYLOAD_BYTES = 65536,
 	CAREFUL_IPC_INFLIGHT = 256,
 	CAREFUL_IPC_FILES = 64, /* files a client may have registered at a time */
@@ -268,13 +268,14 @@ struct careful_program_info {
 /*
  * The area that a program shares with carefuld. It begins with a struct careful_area; then
  * CAREFUL_RING_ASKS entries of what the program asks, CAREFUL_RING_TOLD of what it is told, the
- * payloads of both (entry i's is the i-th of its ring), and the program's memory, where regions
- * lie and stores and gets move bytes. Each number is written by one end alone. carefuld believes
+ * payloads of both (entry i's is the i-th of its ring), CAREFUL_RING_BUILT payloads that the program
+ * builds before it asks, and its memory, where regions lie and stores and gets move bytes. Each number is written by one end alone. carefuld believes
  * nothing that it reads here: it takes each entry once, and looks at its own copy.
  */
 enum {
 	CAREFUL_RING_ASKS = 256, /* a power of two, as the next one */
 	CAREFUL_RING_TOLD = 1024,
+	CAREFUL_RING_BUILT = 64,
 	CAREFUL_RING_PAYLOAD_BYTES = 4096,
 	CAREFUL_RING_OPERATIONS = 128, /* a program's share of CAREFUL_OPERATIONS_MAX */
 	CAREFUL_RING_ANSWERS = 512, /* requests of peers that it may leave unanswered */
@@ -296,9 +297,16 @@ enum careful_ring_kind {
 	CAREFUL_RING_PING = 9,
 };
 
-/* Flag of GET and STORE: not of the memory, but of the file (FILE_ADD) that status names. Of
- * STORED: the region is of a file, and its bytes are not in the memory. */
-enum { CAREFUL_RING_OF_FILE = 2 };
+/*
+ * OF_FILE, of GET and STORE: not of the memory, but of the file (FILE_ADD) that status names. Of
+ * STORED: the region is of a file, and its bytes are not in the memory.
+ * OF_BUILT, of REQUEST: the payload is the memory_off-th of those that the program built. It is the
+ * program's again when the entry was taken.
+ */
+enum {
+	CAREFUL_RING_OF_FILE = 2,
+	CAREFUL_RING_OF_BUILT = 4,
+};
 
 /* @memory_off: GET and STORE: where in the memory or the file; the rest as in struct careful_ipc. */
 struct careful_ring_entry {
@@ -336,7 +344,7 @@ struct careful_area {
 };
 
 #ifndef CAREFUL_CDEF
-/* Where in the area the payloads begin, and the program's memory. */
+/* Where in the area the payloads begin, those that are built, and the program's memory. */
 static inline uint64_t careful_area_payloads(void)
 {
 	return (sizeof(struct careful_area) +
@@ -345,10 +353,15 @@ static inline uint64_t careful_area_payloads(void)
 	       4096 * 4096;
 }
 
-static inline uint64_t careful_area_before(void)
+static inline uint64_t careful_area_built(void)
 {
 	return careful_area_payloads() +
 	       (uint64_t)(CAREFUL_RING_ASKS + CAREFUL_RING_TOLD) * CAREFUL_RING_PAYLOAD_BYTES;
+}
+
+static inline uint64_t careful_area_before(void)
+{
+	return careful_area_built() + (uint64_t)CAREFUL_RING_BUILT * CAREFUL_RING_PAYLOAD_BYTES;
 }
 #endif
 

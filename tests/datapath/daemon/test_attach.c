@@ -46,6 +46,7 @@ static struct sockaddr_un address = { .sun_family = AF_UNIX };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all above */
 static pthread_t thread;
 static bool stop;
+static bool silent; /* the other host says nothing */
 static uint8_t table[TABLE_BYTES]; /* of the other host */
 static uint32_t table_key;
 
@@ -66,7 +67,7 @@ static void turn(void)
 		event->handle(event, events[i].events);
 	}
 	ipc_poll(server);
-	for (int side = 0; side < 2; side++) {
+	for (int side = 0; side < (silent ? 1 : 2); side++) {
 		ends[side].now_ns = clock_now_ns();
 		CHECK(careful_poll(node[side]) >= 0);
 	}
@@ -353,7 +354,7 @@ static void test_request__answers_and_failures(void)
 		CHECK_EQ(outcomes[i].result.status, 0);
 	}
 	/* What other calls say. */
-	CHECK_EQ(careful_peer_measure(c, peer), -EOPNOTSUPP);
+	CHECK_EQ(careful_peer_measure(c, peer + (1u << 16)), -ENOTCONN);
 	CHECK_EQ(careful_keys_refresh(c, NULL), -EOPNOTSUPP);
 	CHECK_EQ(careful_peer_info(c, peer + (1u << 16), &(struct careful_peer_info){ 0 }),
 		 -ENOENT);
@@ -363,6 +364,68 @@ static void test_request__answers_and_failures(void)
 	CHECK_EQ(careful_peer_close(c, peer), 0);
 	await(c, &o);
 	CHECK_EQ(asked(c, peer, "again"), 0);
+	CHECK_EQ(careful_close(c), 0);
+	await_programs(0);
+}
+
+/* Payloads that are built where carefuld reads them: one after the other, all at once, and what is
+ * not the program's (any more). */
+static void test_send__of_what_it_built(void)
+{
+	static struct outcome outcomes[CAREFUL_RING_BUILT];
+	uint8_t *built[CAREFUL_RING_BUILT];
+	struct careful *c = attached("builds");
+	uint32_t peer = peer_of(c);
+	struct outcome o = { 0 };
+	void *none;
+
+	for (int i = 1; i <= 3 * CAREFUL_RING_ASKS; i++) {
+		CHECK(careful_alloc(c, (void **)&built[0]) >= careful_payload_bytes(c, peer));
+		memset(built[0], i, 1000);
+		o.done = 0;
+		CHECK_EQ(careful_send(c, peer, ECHO, NULL, built[0], 1000, on_done, &o), 0);
+		CHECK_EQ(careful_send(c, peer, ECHO, NULL, built[0], 1000, on_done, &o), -EINVAL);
+		CHECK_EQ(careful_free(c, built[0]), -EINVAL);
+		await(c, &o);
+		CHECK_EQ(o.result.status, 0);
+		CHECK_EQ(o.result.bytes, 1000);
+		for (int k = 0; k < 1000; k++)
+			CHECK_EQ(o.payload[k], (uint8_t)i);
+	}
+	for (int round = 0; round < 3; round++) {
+		memset(outcomes, 0, sizeof(outcomes));
+		for (int i = 0; i < CAREFUL_RING_BUILT; i++)
+			CHECK_EQ(careful_alloc(c, (void **)&built[i]), CAREFUL_RING_PAYLOAD_BYTES);
+		CHECK_EQ(careful_alloc(c, &none), -EAGAIN);
+		CHECK_EQ(asked(c, peer, "beside them"), 0);
+		for (int i = 0; i < CAREFUL_RING_BUILT; i++) {
+			memset(built[i], i, 100);
+			CHECK_EQ(careful_send(c, peer, ECHO, NULL, built[i], 100, on_done,
+					      &outcomes[i]),
+				 0);
+		}
+		for (int i = 0; i < CAREFUL_RING_BUILT; i++) {
+			await(c, &outcomes[i]);
+			CHECK_EQ(outcomes[i].result.status, 0);
+			CHECK_EQ(outcomes[i].payload[99], i);
+		}
+	}
+	CHECK_EQ(careful_alloc(c, &none), CAREFUL_RING_PAYLOAD_BYTES);
+	CHECK_EQ(careful_send(c, peer, ECHO, NULL, NULL, 1, NULL, NULL), -EINVAL);
+	CHECK_EQ(careful_send(c, peer, ECHO, NULL, &o, 1, NULL, NULL), -EINVAL);
+	CHECK_EQ(careful_free(c, (uint8_t *)none + 1), -EINVAL);
+	/* What is refused stays the program's; what the peer cannot take, done hears of. */
+	CHECK_EQ(careful_send(c, peer, ECHO, NULL, none, CAREFUL_RING_PAYLOAD_BYTES + 1, NULL,
+			      NULL),
+		 -EMSGSIZE);
+	CHECK_EQ(careful_free(c, none), 0);
+	CHECK_EQ(careful_free(c, none), -EINVAL);
+	CHECK_EQ(careful_alloc(c, &none), CAREFUL_RING_PAYLOAD_BYTES);
+	o.done = 0;
+	CHECK_EQ(careful_send(c, peer, ECHO, NULL, none, CAREFUL_RING_PAYLOAD_BYTES, on_done, &o),
+		 0);
+	await(c, &o);
+	CHECK_EQ(o.result.status, -EMSGSIZE);
 	CHECK_EQ(careful_close(c), 0);
 	await_programs(0);
 }
@@ -785,7 +848,6 @@ static void test_status__names_each(void)
 	await_programs(0);
 }
 
-/* It goes in the middle of everything; another one does not notice. */
 /* Its state at carefuld. */
 static uint32_t state_of_peer(uint32_t peer)
 {
@@ -797,12 +859,20 @@ static uint32_t state_of_peer(uint32_t peer)
 	return info.state;
 }
 
+static void set_silent(bool on)
+{
+	pthread_mutex_lock(&lock);
+	silent = on;
+	pthread_mutex_unlock(&lock);
+}
+
 static void test_close__gives_up_a_handshake_that_nobody_else_wants(void)
 {
 	struct careful *first = attached("first"), *second = attached("second");
 	const union address nobody = memory_address(1, 5);
 	int peer, same, index;
 
+	set_silent(true);
 	/* Nobody else asked for it, though another program is there. */
 	peer = careful_peer(first, &nobody.sa, sizeof(nobody.in));
 	CHECK(peer >= 0);
@@ -820,11 +890,13 @@ static void test_close__gives_up_a_handshake_that_nobody_else_wants(void)
 	CHECK_EQ(state_of_peer((uint32_t)index), CAREFUL_PEER_CONNECTING);
 	CHECK_EQ(careful_peer_close(second, (uint32_t)peer), 0);
 	CHECK_EQ(state_of_peer((uint32_t)index), CAREFUL_PEER_NONE);
+	set_silent(false);
 	CHECK_EQ(careful_close(first), 0);
 	CHECK_EQ(careful_close(second), 0);
 	await_programs(0);
 }
 
+/* It goes in the middle of everything; another one does not notice. */
 static void test_death__leaves_nothing(void)
 {
 	struct careful *other = attached("lives");
@@ -1046,7 +1118,7 @@ static void test_rings__hold_anything(void)
 				.handler = random >> 8 & 0x1ff,
 				.region = random >> 17 & 1 ? table_key : (uint32_t)random,
 				.bytes = (uint32_t)(random >> (20 + (random & 31))),
-				.flags = random >> 9 & 3,
+				.flags = random >> 9 & 7,
 				.status = random >> 12 & 1 ? (int32_t)random : 0,
 				.memory_off = random >> (18 + (random >> 7 & 31)),
 			};
@@ -1309,6 +1381,7 @@ int main(void)
 	RUN(test_attach__what_cannot_be);
 	RUN(test_attach__hears_why_it_is_not_served);
 	RUN(test_request__answers_and_failures);
+	RUN(test_send__of_what_it_built);
 	RUN(test_move__memory_of_its_own_and_other);
 	RUN(test_handle__requests_of_peers);
 	RUN(test_keep__outlives_its_place_in_the_ring);
