@@ -81,7 +81,7 @@ def test_command__needs_no_extra_for_the_rest() -> None:
 
 
 def test_need__says_who_needs_what(monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in EXTRAS.keys() - {"IPython"}:  # tests do without it
+    for package in EXTRAS:
         need(package, "this test")
     monkeypatch.setitem(sys.modules, "scipy", None)  # type: ignore[arg-type]
     with pytest.raises(MissingExtraError, match=r"^a test needs scipy: pip install 'careful\[plan"):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import types
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,6 +146,33 @@ def test_progress__draws_now_and_then_and_the_end(monkeypatch: pytest.MonkeyPatc
 
 def test_progress__of_empty_files_is_full() -> None:
     assert '<progress value="1" max="1">' in notebook.bar(Progress(1, 1, 0, 0, "empty"), 0.0)
+
+
+#: What IPython's shell, which a notebook's kernel is, shows of a bar and of a result.
+SHOWS = """
+from careful import notebook
+from careful.files.options import Progress
+from careful.transfer.result import Result
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+shell = InteractiveShell.instance()
+with capture_output() as shown:
+    watch = notebook.progress()
+    watch(Progress(2, 2, 100, 100, "last"))
+print([output.data["text/html"] for output in shown.outputs][1])
+print(shell.display_formatter.format(Result(seconds=2.0))[0]["text/html"])
+"""
+
+
+def test_progress__in_the_shell_of_a_notebook(tmp_path: Path) -> None:
+    pytest.importorskip("IPython")
+    environment = {**os.environ, "IPYTHONDIR": str(tmp_path)}
+    argv = [sys.executable, "-c", SHOWS]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    bar, report = done.stdout.split("\n", 1)
+    assert bar.startswith('<progress value="100" max="100"></progress> 100 B of 100 B')
+    assert "files" in read(report).texts
 
 
 def test_progress__names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
