@@ -7,6 +7,7 @@ do not. A figure that was withheld counts as one that missed.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -183,6 +184,16 @@ def test_cost__the_controller_is_hardly_there(name: str, wrong: object, tmp_path
             one[name] = wrong
 
     met_unless("cost", tmp_path, spoil)
+
+
+def test_dask_checks__all_passed_that_there_are() -> None:
+    found = json.loads((REPORTS / "dask-checks.json").read_text())
+    kept, page = found["checks"], (ROOT / "ctrl/careful/man/dask.md").read_text()
+    assert {one["outcome"] for one in kept} == {"passed"}
+    checks = (ROOT / "tests/support/dask_tests.py").read_text()
+    names = {one["name"].split("[")[0] for one in kept}
+    assert names == set(re.findall(r"^async def (test_\w+)", checks, re.MULTILINE))
+    assert f"{len(kept)} of {len(kept)} with its commit {found['distributed'][:7]}" in page
 
 
 def test_answer__each_change_in_time(tmp_path: Path) -> None:
