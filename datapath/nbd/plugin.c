@@ -4,7 +4,7 @@
  *
  *   nbdkit …/nbdkit-careful-plugin.so host=h2 path=image
  *
- * Owns the parameters, and what NBD's words mean here. Calls file.c.
+ * Owns the parameters, and what NBD's words mean here. Calls file.c, queue.c.
  */
 #define NBDKIT_API_VERSION 2
 #include <careful/wire.h>
@@ -18,13 +18,13 @@
 #include <unistd.h>
 
 #include "nbd/file.h"
+#include "nbd/queue.h"
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
-#define RUN_DIR "/run/careful"
 
 static const char *host, *path, *instance, *port;
+static char *used; /* instance */
 static struct sockaddr_storage address;
-static char *sock;
 
 static int careful_config(const char *key, const char *value)
 {
@@ -46,16 +46,17 @@ static int careful_config(const char *key, const char *value)
 	return -1;
 }
 
-/* The only instance on this machine; NULL: there are none or several, and it was said. */
+/* The only instance on this machine, whose other queues are NAME+1 and so on; NULL: there are none or
+ * several, and it was said. */
 static char *only_instance(void)
 {
 	struct dirent *entry;
 	char *found = NULL;
 	int count = 0;
-	DIR *dir = opendir(RUN_DIR);
+	DIR *dir = opendir(QUEUE_RUN_DIR);
 
 	while (dir && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.') {
+		if (entry->d_name[0] != '.' && !strchr(entry->d_name, '+')) {
 			free(found);
 			found = strdup(entry->d_name);
 			count++;
@@ -70,18 +71,12 @@ static char *only_instance(void)
 	return NULL;
 }
 
-static int find_socket(void)
+static int find_instance(void)
 {
-	char *only = NULL;
-	int rc;
+	const char *named = instance ? instance : getenv("CAREFUL_INSTANCE");
 
-	if (!instance)
-		instance = getenv("CAREFUL_INSTANCE");
-	if (!instance && !(instance = only = only_instance()))
-		return -1;
-	rc = asprintf(&sock, RUN_DIR "/%s/sock", instance);
-	free(only);
-	return rc < 0 ? -1 : 0;
+	used = named ? strdup(named) : only_instance();
+	return used ? 0 : -1;
 }
 
 static int careful_config_complete(void)
@@ -102,12 +97,12 @@ static int careful_config_complete(void)
 	}
 	memcpy(&address, found->ai_addr, found->ai_addrlen);
 	freeaddrinfo(found);
-	return find_socket();
+	return find_instance();
 }
 
 static void careful_unload(void)
 {
-	free(sock);
+	free(used);
 }
 
 /* What a call of nbdkit's returns. */
@@ -123,9 +118,19 @@ static int result(int rc)
 
 static void *careful_open(int readonly)
 {
-	struct file *file;
+	struct sockaddr_storage there = address;
+	struct file *file = NULL;
+	char *sock = NULL;
+	int rc;
 
-	return result(file_open(sock, &address, path, !readonly, &file)) ? NULL : file;
+	if (port) /* it names the queue, too */
+		rc = asprintf(&sock, QUEUE_RUN_DIR "/%s/sock", used) < 0 ? -ENOMEM : 0;
+	else
+		rc = queue_find(used, &there, &sock);
+	if (!rc)
+		rc = file_open(sock, &there, path, !readonly, &file);
+	free(sock);
+	return result(rc) ? NULL : file;
 }
 
 static void careful_close(void *handle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 pytest.importorskip("careful._binding")
 
 from hosts import MIB, Host, finish, make_file, moving
+from lab import MakeLab
 
 PLUGIN = Path(sys.prefix) / "lib" / "nbdkit" / "plugins" / "nbdkit-careful-plugin.so"
 
@@ -121,6 +123,104 @@ def test_nbd__trim_makes_holes(pair: tuple[Host, Host]) -> None:
     assert image.read_bytes() == data[:MIB] + bytes(MIB) + data[2 * MIB : 3 * MIB] + bytes(MIB)
     assert before - image.stat().st_blocks >= 2 * MIB // 512
     here.assert_nothing_lost()
+
+
+needs_qemu = pytest.mark.skipif(
+    not (shutil.which("qemu-img") and shutil.which("qemu-io")), reason="qemu-utils is not installed"
+)
+
+
+@needs_qemu
+def test_nbd__qemu_reads_and_writes_images(pair: tuple[Host, Host]) -> None:
+    """Raw and qcow2, converted both ways; qemu-io writes, zeroes, discards and verifies."""
+    here, there = pair
+    data = make_file(there.export / "image", 8 * MIB)
+    raw = "driver=nbd,server.type=unix,server.path=$unixsocket"
+    ran(here, f"qemu-img convert --image-opts {raw} -O qcow2 {here.own}/copy", "path=image")
+    # -n: it is there; what qemu calls discard makes holes.
+    (there.export / "back").write_bytes(b"x" * 8 * MIB)
+    back = f"qemu-img convert -n -f qcow2 {here.own}/copy --target-image-opts {raw}"
+    ran(here, back, "path=back")
+    assert (there.export / "back").read_bytes() == data
+    commands = [
+        f"write -P 0xa5 {MIB} {MIB}",
+        f"write -f -P 0x5a 12345 {64 << 10}",  # FUA
+        f"write -z {3 * MIB} {MIB}",
+        f"discard {5 * MIB} {MIB}",
+        "flush",
+        f"read -P 0xa5 {MIB} {MIB}",
+        f"read -P 0x5a 12345 {64 << 10}",
+        f"read -P 0 {3 * MIB} {MIB}",
+    ]
+    asked = " ".join(f"-c {shlex.quote(one)}" for one in commands)
+    said = ran(here, f"qemu-io -d unmap -f raw {asked} nbd:unix:$unixsocket", "path=image")
+    assert "verification failed" not in said
+    assert said.count("ops;") == len(commands) - 1
+    now = (there.export / "image").read_bytes()
+    assert now[MIB : 2 * MIB] == b"\xa5" * MIB
+    assert now[3 * MIB : 4 * MIB] == now[5 * MIB : 6 * MIB] == bytes(MIB)
+    assert now[6 * MIB :] == data[6 * MIB :]
+    assert now[:12345] == data[:12345]
+    here.assert_nothing_lost()
+
+
+@needs_qemu
+def test_nbd__an_image_of_qemu_s_own_lies_on_the_host(pair: tuple[Host, Host]) -> None:
+    """qcow2 on the remote file: metadata that are written, read and checked through it."""
+    here, there = pair
+    (there.export / "image").write_bytes(bytes(16 * MIB))
+    at = "nbd+unix:///?socket=$unixsocket"
+    client = " && ".join(
+        [
+            f'qemu-img create -q -f qcow2 "{at}" 8M',
+            f'qemu-io -f qcow2 -c "write -P 7 1M 3M" -c "read -P 7 1M 3M" -c flush "{at}"',
+            f'qemu-img check -f qcow2 "{at}"',
+        ]
+    )
+    said = ran(here, client, "path=image")
+    assert "No errors were found" in said
+    assert (there.export / "image").read_bytes()[:4] == b"QFI\xfb"
+
+
+def test_nbd__is_found_by_its_name(pair: tuple[Host, Host], tmp_path: Path) -> None:
+    """`nbdkit careful`, where the package installs it: among nbdkit's own plugins."""
+    here, there = pair
+    data = make_file(there.export / "image", MIB)
+    config = subprocess.run(["nbdkit", "--dump-config"], capture_output=True, text=True, check=True)
+    (folder,) = re.findall(r"^plugindir=(.*)$", config.stdout, re.MULTILINE)
+    shutil.copy(PLUGIN, tmp_path)
+    client = f'nbdcopy "$uri" {here.own}/copy'
+    named = ["nbdkit", "-U", "-", "careful", "host=10.77.0.2", "path=image", "--run", client]
+    bound = f"mount --bind {tmp_path} {folder} && exec {shlex.join(named)}"
+    here.lab.run(here.name, "unshare", "--mount", "sh", "-c", bound)
+    assert (here.own / "copy").read_bytes() == data
+
+
+def test_nbd__goes_by_the_queue_that_serves_the_host(make_lab: MakeLab, tmp_path: Path) -> None:
+    lab = make_lab(queues=(4, 4))
+    data = make_file(tmp_path / "image", 3 * MIB)
+    for host in lab.hosts:
+        up = ("carefulctl", "up", "eth1", "--insecure", "--queues", "4", "--peers", "8")
+        lab.run(host, *up, "--export", f"{tmp_path}:rw")
+
+    def copied(name: str) -> list[int]:
+        """A copy by two connections; the queue of each session."""
+        client = f'nbdcopy --connections=2 "$uri" {tmp_path}/{name}'
+        plugin = ["nbdkit", "-U", "-", PLUGIN, f"host={lab.address('h2')}", "path=image"]
+        lab.run("h1", *plugin, "--run", client)
+        assert (tmp_path / name).read_bytes() == data
+        shown = json.loads(lab.run("h1", "carefulctl", "status", "eth1", "--json").stdout)
+        return [one["queue"] for one in shown["instances"][0]["peers"] if one["state"] == "up"]
+
+    first = copied("first")
+    assert len(first) == 1
+    # A session that is there is used, whoever made it.
+    lab.run("h1", "carefulctl", "ls", f"{lab.address('h2')}:")
+    assert copied("second") == first
+    lab.run("h1", "carefulctl", "down", "eth1")
+    lab.run("h1", "carefulctl", "up", "eth1", "--insecure", "--queues", "4", "--peers", "8")
+    lab.run("h1", "carefulctl", "ls", f"{lab.address('h2')}:")
+    assert len(copied("third")) == 1
 
 
 def test_nbd__is_a_plugin_as_others_are() -> None:
