@@ -31,11 +31,14 @@ enum {
 };
 
 /* One that is under way. @given: @peer keeps still;
- * @others: they keep still, too, for each mode is a new epoch of theirs */
+ * @others: they keep still, too, for each mode is a new epoch of theirs;
+ * @downs: of the link, before; @cut: a change of mode took its carrier away */
 struct attempt {
 	struct trial *trial;
 	uint32_t peer;
 	bool given;
+	bool cut;
+	uint32_t downs;
 	uint32_t others_count;
 	uint32_t others[CAREFUL_PEERS_MAX];
 	uint32_t region;
@@ -87,6 +90,14 @@ static int find_region(struct attempt *a)
 	return rc;
 }
 
+/* No new epoch in time: for want of the peer, or of the link itself. */
+static void say_gone(struct attempt *a)
+{
+	a->cut |= mode_link_downs(a->trial->instance) != a->downs;
+	snprintf(a->why.text, sizeof(a->why.text), "%s",
+		 a->cut ? "the link goes down when the mode changes" : "the peer is gone");
+}
+
 /* Whether it failed: until a new epoch, if the session is to have one. */
 static int change(struct attempt *a, uint32_t mode, bool and_wait)
 {
@@ -103,7 +114,7 @@ static int change(struct attempt *a, uint32_t mode, bool and_wait)
 	while (!rc && and_wait && !trial_is_up(trial_peer(a->trial, a->peer).state)) {
 		rc = careful_wait(c, 1, -1) < 0 || clock_now_ns() > until_ns ? -ETIMEDOUT : 0;
 		if (rc)
-			snprintf(a->why.text, sizeof(a->why.text), "the peer is gone");
+			say_gone(a);
 	}
 	return rc;
 }
@@ -164,21 +175,33 @@ static void over(struct trial *t, uint32_t by)
 		ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, false);
 }
 
-/* Back to the driver's mode: until the next try, or for good. */
+static void remember(const struct trial *t, uint32_t mode)
+{
+	struct careful_error why;
+
+	if (xdp_remember(t->state_dir, device_of(t).driver, mode, &why))
+		log_line("XDP: %s", why.text);
+}
+
+/* Back to the driver's mode: until the next try, or for good. A driver that starts its NIC anew
+ * for each mode is not tried again, nor after the next `up`: that takes the link for seconds. */
 static void give_up(struct attempt *a)
 {
 	struct trial *t = a->trial;
 	struct careful_error why = a->why;
 	int rc = change(a, a->trial->drivers, true);
-	bool last = ++t->failed == TRIES;
+	bool last = ++t->failed == TRIES || a->cut;
 	uint32_t mode = device_of(t).xdp_mode;
+	bool drivers = mode == t->drivers;
 
 	log_line("XDP: not measured with peer %u: %s; %s%s%s", a->peer, why.text, name_of(mode),
-		 mode == t->drivers ? ", the driver's" : "", last ? "" : ", until the next try");
+		 drivers ? ", the driver's" : "", last ? "" : ", until the next try");
 	if (rc)
 		log_line("XDP: back to %s: %s", name_of(a->trial->drivers), a->why.text);
+	if (a->cut && drivers)
+		remember(t, mode);
 	if (last)
-		over(t, mode == t->drivers ? CAREFUL_XDP_BY_DRIVER : CAREFUL_XDP_BY_LEFT);
+		over(t, drivers ? CAREFUL_XDP_BY_DRIVER : CAREFUL_XDP_BY_LEFT);
 	else
 		try_again(t, a->peer);
 }
@@ -190,15 +213,14 @@ static void conclude(struct attempt *a)
 	uint32_t best = xdp_choose(a->arms);
 	bool clear = best != CAREFUL_XDP_AUTO;
 	uint32_t mode = clear ? best : a->trial->drivers;
-	struct careful_error why;
 
 	if (change(a, mode, true) && device_of(t).xdp_mode != mode) {
 		give_up(a);
 		return;
 	}
 	log_figures(a, clear);
-	if (clear && xdp_remember(t->state_dir, device_of(t).driver, mode, &why))
-		log_line("XDP: %s", why.text);
+	if (clear)
+		remember(t, mode);
 	over(t, clear ? CAREFUL_XDP_BY_MEASURED : CAREFUL_XDP_BY_DRIVER);
 }
 
@@ -251,6 +273,7 @@ static void run(struct attempt *a)
 	t->running = true;
 	log_line("XDP: measuring native and generic with peer %u", a->peer);
 	a->until_ns = clock_in_ms(TRIAL_MS);
+	a->downs = mode_link_downs(t->instance);
 	if (measure(a))
 		give_up(a);
 	else
@@ -359,6 +382,15 @@ static bool remembered(struct trial *t, const char *driver)
 	return !rc;
 }
 
+/* A driver that started its NIC anew for the program would do so for each mode that is tried. */
+static bool keeps_link(const struct trial *t)
+{
+	if (!mode_link_downs(t->instance))
+		return true;
+	log_line("XDP: not to be measured: the link went down for the program");
+	return false;
+}
+
 int trial_init(struct trial *t, struct careful *instance, struct ipc *ipc,
 	       const struct daemon_options *options)
 {
@@ -377,9 +409,12 @@ int trial_init(struct trial *t, struct careful *instance, struct ipc *ipc,
 	if (getrandom(&t->ticket, sizeof(t->ticket), 0) != (ssize_t)sizeof(t->ticket))
 		return -EIO;
 	if (is_open(&info.device, options)) {
-		t->wanted = !remembered(t, info.device.driver);
-		mode_decided(instance,
-			     t->wanted ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_REMEMBERED);
+		bool known = remembered(t, info.device.driver);
+
+		t->wanted = !known && keeps_link(t);
+		mode_decided(instance, known	 ? CAREFUL_XDP_BY_REMEMBERED :
+				       t->wanted ? CAREFUL_XDP_BY_PENDING :
+						   CAREFUL_XDP_BY_DRIVER);
 	}
 	for (uint32_t i = 0; i < t->peers_max; i++)
 		ipc_hold(ipc, i, IPC_HOLD_TRIAL, t->wanted);

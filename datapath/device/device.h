@@ -241,6 +241,8 @@ struct port_ops {
 
 	uint64_t (*now_ns)(struct port *port); /* monotonic */
 	void (*random)(struct port *port, void *buf, uint32_t bytes);
+	/* How often the carrier went since the port was opened. May be NULL: never. */
+	uint32_t (*downs)(struct port *port);
 	/* What changed since the last call: enum device_event, or'd. */
 	uint32_t (*events)(struct port *port);
 	/* File descriptors to poll() for readability when there is nothing to do. */

@@ -26,6 +26,7 @@ static uint32_t link_news(struct route *route, const struct nlmsghdr *m)
 	bool up = (ifi->ifi_flags & ROUTE_UP) == ROUTE_UP;
 	const struct rtattr *mac = rtnl_attr(attrs, bytes, IFLA_ADDRESS);
 	uint32_t mtu = rtnl_attr_u32(rtnl_attr(attrs, bytes, IFLA_MTU));
+	const struct rtattr *downs = rtnl_attr(attrs, bytes, IFLA_CARRIER_DOWN_COUNT);
 	uint32_t events = 0;
 
 	/* AF_BRIDGE: about a bridge's port, not about the link. */
@@ -36,6 +37,8 @@ static uint32_t link_news(struct route *route, const struct nlmsghdr *m)
 		route->up = false;
 		return DEVICE_GONE | DEVICE_DOWN;
 	}
+	if (downs)
+		route->downs = rtnl_attr_u32(downs);
 	if (up != route->up)
 		events |= up ? DEVICE_UP | DEVICE_ROUTES : DEVICE_DOWN;
 	if (mtu && mtu != route->mtu) {
@@ -114,6 +117,7 @@ int route_open(struct route *route, const struct netdev *netdev, uint16_t port)
 	/* Only now, so that no change falls between the question and the news. */
 	if (!rc)
 		catch_up(route);
+	route->downs_before = route->downs;
 	return rc;
 }
 
@@ -144,6 +148,13 @@ uint32_t route_events(struct route *route)
 				events |= one_news(route, m);
 	}
 	return events;
+}
+
+/* The same as the kernel has it now: of a carrier that goes it tells a second later. */
+uint32_t route_downs(struct route *route)
+{
+	route->unread |= catch_up(route);
+	return route->downs - route->downs_before;
 }
 
 /* May frames be sent? Looks for news of it where the last were that they may not. */

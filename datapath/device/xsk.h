@@ -79,6 +79,8 @@ struct route {
 	uint32_t mtu;
 	uint16_t port;
 	uint32_t unread; /* events seen, but not yet by the caller of route_events() */
+	uint32_t downs,
+		downs_before; /* times that the carrier went, ever; and before it was opened */
 	bool up; /* the link and its carrier, by the latest news */
 	bool gone;
 	uint8_t mac[6];
@@ -333,6 +335,7 @@ int route_open(struct route *route, const struct netdev *netdev, uint16_t port);
 void route_close(struct route *route);
 uint32_t route_events(struct route *route);
 bool route_up(struct route *route);
+uint32_t route_downs(struct route *route);
 
 /* netdev.c: what the interface is like. steered: 1: the NIC brings frames to our port to the
  * queue; 0: no rule of it does; -ENOENT: its rules are off; another -errno: it has none. */

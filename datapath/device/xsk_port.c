@@ -127,6 +127,11 @@ static void xsk_random(struct port *port, void *buf, uint32_t bytes)
 	}
 }
 
+static uint32_t xsk_downs(struct port *port)
+{
+	return route_downs(&to_xsk_port(port)->route);
+}
+
 static uint32_t xsk_events(struct port *port)
 {
 	struct xsk_port *xsk = to_xsk_port(port);
@@ -185,6 +190,7 @@ static const struct port_ops port_ops = {
 	.distrust = xsk_distrust,
 	.now_ns = xsk_now_ns,
 	.random = xsk_random,
+	.downs = xsk_downs,
 	.events = xsk_events,
 	.wait_fds = xsk_wait_fds,
 	.close = close_port,

@@ -65,6 +65,13 @@ int mode_change(struct careful *c, uint32_t mode, struct careful_error *error)
 	return rc;
 }
 
+uint32_t mode_link_downs(struct careful *c)
+{
+	struct port *port = c->queue->port;
+
+	return port->ops->downs ? port->ops->downs(port) : 0;
+}
+
 void mode_decided(struct careful *c, uint32_t by)
 {
 	c->queue->info.xdp_by = by;

@@ -170,7 +170,8 @@ def up(
 
     Prints the settings in effect: XDP mode, copy or zero-copy, the window and what limits it,
     and the exports. With --xdp auto, native and generic mode are measured with the first peer,
-    before any data; the better one stays, and is remembered for this driver and kernel.
+    before any data; the better one stays, and is remembered for this driver and kernel. Where
+    a change takes the link down, the driver's own mode stays.
 
     If careful is already up with the same options, nothing changes and the
     exit status is 0; if it is up with other options, `up` fails and names them. --reload gives it
