@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
-static void list_add_tail(struct careful_kept *head, struct careful_kept *kept)
+static void list_add_tail(struct link_held *head, struct link_held *kept)
 {
 	kept->prev = head->prev;
 	kept->next = head;
@@ -18,7 +18,7 @@ static void list_add_tail(struct careful_kept *head, struct careful_kept *kept)
 	head->prev = kept;
 }
 
-static void list_remove(struct careful_kept *kept)
+static void list_remove(struct link_held *kept)
 {
 	if (!kept->next)
 		return;
@@ -29,14 +29,14 @@ static void list_remove(struct careful_kept *kept)
 
 /* Keeps a frame's buffers. may_copy: its body is in one piece, and whoever holds it
  * asks for its place each time. */
-struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy)
+struct link_held *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy)
 {
-	struct careful_kept *kept;
+	struct link_held *kept;
 
 	/* There is one for each buffer and each copy: never empty. */
 	assert(link->kept_free_count);
 	kept = link->kept_free[--link->kept_free_count];
-	*kept = (struct careful_kept){
+	*kept = (struct link_held){
 		.peer = frame->peer,
 		.epoch = frame->epoch,
 		.body = frame->body,
@@ -44,6 +44,7 @@ struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bo
 		.cost = frame->cost,
 		.pool = -1,
 		.segments = frame->segments,
+		.uses = 1,
 	};
 	for (uint32_t i = 0; i < frame->segments; i++)
 		kept->addr[i] = frame->desc[i].addr;
@@ -56,14 +57,24 @@ struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bo
 	return kept;
 }
 
+/* One of its messages is held, too. */
+struct careful_kept *link_keep(struct link_held *held, struct careful_kept message)
+{
+	struct careful_kept *kept = &held->messages[message.nth];
+
+	held->uses++;
+	*kept = message;
+	return kept;
+}
+
 /* Whoever holds it knows its place now, and relies on that: it is copied out no more. */
-void link_hold_still(struct careful_kept *kept)
+void link_hold_still(struct link_held *kept)
 {
 	list_remove(kept);
 }
 
 /* Gives the buffers back, wherever the body is by now. */
-static void give_back(struct link *link, struct careful_kept *kept)
+static void give_back(struct link *link, struct link_held *kept)
 {
 	struct link_peer *peer = kept->peer;
 
@@ -78,8 +89,10 @@ static void give_back(struct link *link, struct careful_kept *kept)
 	list_remove(kept);
 }
 
-void link_let_go(struct link *link, struct careful_kept *kept)
+void link_let_go(struct link *link, struct link_held *kept)
 {
+	if (--kept->uses)
+		return;
 	give_back(link, kept);
 	if (kept->pool >= 0) {
 		link->pool_free[link->pool_share.free] = kept->pool;
@@ -89,7 +102,7 @@ void link_let_go(struct link *link, struct careful_kept *kept)
 	link->kept_free[link->kept_free_count++] = kept;
 }
 
-static void copy_out(struct link *link, struct careful_kept *kept)
+static void copy_out(struct link *link, struct link_held *kept)
 {
 	int32_t index = link->pool_free[link->pool_share.free - 1];
 	uint8_t *copy = link->pool + (size_t)index * link->pool_buffer_bytes;
@@ -107,8 +120,8 @@ static void copy_out(struct link *link, struct careful_kept *kept)
 void link_copy_out(struct link_peer *peer)
 {
 	struct link *link = peer->link;
-	const struct careful_kept *end = &link->kept_lists[peer->slot];
-	struct careful_kept *kept = end->next, *next;
+	const struct link_held *end = &link->kept_lists[peer->slot];
+	struct link_held *kept = end->next, *next;
 	bool withholding = false;
 
 	for (; kept != end && link_holds_many(peer); kept = next) {

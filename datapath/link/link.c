@@ -151,7 +151,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	link->dirty = calloc(link->peers_max, sizeof(struct link_peer *));
 	link->kept = calloc(kept_count, sizeof(*link->kept));
 	link->kept_lists = calloc(link->peers_max, sizeof(*link->kept_lists));
-	link->kept_free = calloc(kept_count, sizeof(struct careful_kept *));
+	link->kept_free = calloc(kept_count, sizeof(struct link_held *));
 	link->pool = calloc(link->pool_count + 1, link->pool_buffer_bytes);
 	link->pool_free = calloc(link->pool_count + 1, sizeof(*link->pool_free));
 	if (!link->peers || !link->sessions || !link->heard || !link->tx_free || !link->fill ||

@@ -9,6 +9,7 @@
 
 #include <linux/types.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
@@ -57,10 +58,21 @@ struct link_rxframe {
 	uint64_t began_ns; /* of its hostRx; 0: not traced, or told of */
 };
 
-/* Receive buffers held beyond the batch in which they arrived. */
+/* A message of a frame that is held, as careful_keep() hands it out: which one, and where in the body
+ * it begins. */
 struct careful_kept {
-	struct careful_kept *next,
-		*prev; /* among its peer's that may be copied out, oldest first */
+	uint16_t nth, at;
+};
+
+/*
+ * Receive buffers held beyond the batch in which they arrived.
+ *
+ * @uses:     of who holds them: they are let go with the last
+ * @waits:    the first of its messages that could not be served yet
+ * @messages: those that are kept
+ */
+struct link_held {
+	struct link_held *next, *prev; /* among its peer's that may be copied out, oldest first */
 	struct link_peer *peer;
 	uint64_t epoch;
 	const uint8_t *body; /* in UMEM, or in the copy-out pool */
@@ -68,8 +80,17 @@ struct careful_kept {
 	uint32_t cost; /* 0: copied out, the buffers are back already */
 	int32_t pool; /* index of its copy-out buffer, or -1 */
 	uint16_t segments;
+	uint16_t uses;
+	struct careful_kept waits;
+	struct careful_kept messages[CAREFUL_PACKED_MAX];
 	uint64_t addr[DEVICE_SEGMENTS_MAX];
 };
+
+static inline struct link_held *link_held_of(struct careful_kept *kept)
+{
+	return (struct link_held *)((uint8_t *)(kept - kept->nth) -
+				    offsetof(struct link_held, messages));
+}
 
 /* What the control socket brings, and ICMP errors quote; all of it begins with version, type. */
 union link_message {
@@ -168,10 +189,10 @@ struct link {
 	const struct link_peer *alone; /* nobody else's epoch begins; NULL: everybody's may */
 
 	/* Held frames and their copies. */
-	struct careful_kept *kept;
-	struct careful_kept **kept_free;
+	struct link_held *kept;
+	struct link_held **kept_free;
 	uint32_t kept_free_count;
-	struct careful_kept *kept_lists; /* of each peer, the head of those that may be copied out */
+	struct link_held *kept_lists; /* of each peer, the head of those that may be copied out */
 	uint8_t *pool;
 	uint32_t pool_buffer_bytes;
 	int32_t *pool_free;
@@ -270,9 +291,10 @@ static inline void link_placed(struct link_rxframe *frame)
 }
 
 /* hold.c: frames that stay */
-struct careful_kept *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy);
-void link_hold_still(struct careful_kept *kept);
-void link_let_go(struct link *link, struct careful_kept *kept);
+struct link_held *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy);
+struct careful_kept *link_keep(struct link_held *held, struct careful_kept message);
+void link_hold_still(struct link_held *kept);
+void link_let_go(struct link *link, struct link_held *kept);
 void link_copy_out(struct link_peer *peer);
 
 /* Whether so many of the peer's buffers are held that it may soon have no credit. */

@@ -94,8 +94,10 @@ int message_init(struct message_state *state, struct link *link, struct storage 
 	state->left_tail = &state->left;
 	bytes = parked_bytes(state);
 	state->peers = calloc(link->peers_max, sizeof(*state->peers));
-	for (uint32_t i = 0; state->peers && i < link->peers_max; i++)
+	for (uint32_t i = 0; state->peers && i < link->peers_max; i++) {
 		state->peers[i].unanswered_tail = &state->peers[i].unanswered;
+		state->peers[i].left_at = UINT64_MAX;
+	}
 	state->parked = calloc(limits->parked, bytes);
 	state->parked_free = calloc(limits->parked, sizeof(struct message_small *));
 	if (!state->peers || !state->parked || !state->parked_free ||

@@ -31,7 +31,7 @@ struct message_small {
 	struct link_peer *peer;
 	uint64_t epoch;
 	uint32_t bytes;
-	uint8_t body[];
+	_Alignas(struct careful_am) uint8_t body[];
 };
 
 /* A frame that waits for hostTx, is being filled, or is filled; it has send buffers. */
@@ -83,7 +83,7 @@ struct message_out {
  */
 struct message_part {
 	struct message_part *next;
-	struct careful_kept *kept;
+	struct link_held *kept;
 	uint32_t cost;
 	int32_t place;
 	uint32_t room;
@@ -129,7 +129,7 @@ struct message_in {
 	uint32_t minpulse_bytes[CAREFUL_SINKS];
 	bool active, last, digest_wanted, finished;
 	bool answers; /* it is the data of a get: its end is the operation's */
-	struct careful_kept *kept; /* its last frame, until it has ended; NULL: given back, */
+	struct link_held *kept; /* its last frame, until it has ended; NULL: given back, */
 	int32_t place; /* or a copy of that; -1: none */
 	int error; /* positive errno */
 	uint64_t digest;
@@ -171,6 +171,7 @@ struct message_state {
 	struct share parked_share;
 	uint32_t reading; /* messages whose file is being read */
 	uint32_t messages; /* of all peers */
+	uint32_t packed_max; /* messages in one frame */
 	uint64_t sending[CAREFUL_PEERS_MAX / 64]; /* a bit for each peer that has some */
 	struct message_peer {
 		/* Small ones that wait. Answers do not wait behind questions. */
@@ -178,6 +179,8 @@ struct message_state {
 			struct message_small *first, *last;
 		} answers, questions;
 		uint32_t gets; /* that left and have no data yet */
+		uint32_t together; /* small ones that wait for company alone, since the last pump */
+		uint64_t left_at; /* the kick before which one of them left: later ones wait for it */
 		struct message_out *out_first, *out_last;
 		uint32_t ids;
 		uint16_t slots_busy;
@@ -249,8 +252,7 @@ int message_small_lent(struct message_state *state, struct link_peer *peer,
  * what they will need beside its window is asked for. */
 void message_ahead(struct message_state *state, struct link_peer *peer, uint64_t more,
 		   uint64_t less);
-bool message_small_may(const struct message_state *state, const struct link_peer *peer,
-		       uint32_t bytes);
+bool message_small_may(struct message_state *state, struct link_peer *peer, uint32_t bytes);
 bool message_small_now(struct message_state *state, struct link_peer *peer,
 		       const struct careful_am *am, const void *payload, uint32_t bytes);
 bool message_small_group(struct link_group *group, const struct careful_am *am, const void *payload,

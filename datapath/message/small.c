@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Messages of one frame: built in a send buffer when one may leave at once, else
- * parked in ordinary memory, so that a peer without credits holds no send buffer. Calls
- * link's tx.c, lend.c and group.c.
+ * parked in ordinary memory, so that a peer without credits holds no send buffer. Those that are
+ * parked share frames (careful_am.next): one credit, and one way through the device, for many. The
+ * first to a peer since the last kick leaves in a frame of its own, for it should not wait for others,
+ * nor for their bytes on the wire; those that come before the next kick wait for that anyway, and are
+ * parked until just before it. Calls link's tx.c, lend.c and group.c.
  */
 #include "link/group.h"
 #include "message/message.h"
@@ -141,6 +144,21 @@ static bool must_wait(const struct message_state *state, const struct link_peer 
 	return is_question(am) && (mp->questions.first || !may_ask(mp, peer, am));
 }
 
+/* Whether it leaves with the next kick however soon it is built: then others may come meanwhile
+ * that share its frame. */
+static bool has_company(const struct message_state *state, const struct message_peer *mp,
+			const struct careful_am *am)
+{
+	return mp->left_at == state->link->counters[CAREFUL_C_PULSES] && state->packed_max > 1 &&
+	       !(am->flags & CAREFUL_AM_ALONE);
+}
+
+/* The next one that leaves is not the first before a kick. */
+static void has_left(struct message_state *state, struct message_peer *mp)
+{
+	mp->left_at = state->link->counters[CAREFUL_C_PULSES];
+}
+
 /* Sends, if there is room now. Every request comes by here. */
 static inline __attribute__((always_inline)) bool
 send_now(struct link_peer *peer, const struct careful_am *am, const void *payload, uint32_t bytes)
@@ -163,16 +181,39 @@ send_now(struct link_peer *peer, const struct careful_am *am, const void *payloa
 	return true;
 }
 
+/* The same of one that waits for others. They fill no more than a frame, and leave the room to what
+ * waits for credits. */
+static int join(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
+		const void *payload, uint32_t bytes)
+{
+	struct message_peer *mp = &state->peers[peer->slot];
+	int rc = park(state, peer, am, payload, bytes);
+
+	if (rc || ++mp->together >= state->packed_max)
+		message_small_pump(state, peer);
+	if (!rc)
+		return 0;
+	if (must_wait(state, peer, am) || !send_now(peer, am, payload, bytes))
+		return park(state, peer, am, payload, bytes);
+	count_get(mp, am);
+	return 0;
+}
+
 /* Sends, or parks; the payload is copied either way. -EAGAIN: nothing is free.
  */
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes)
 {
+	struct message_peer *mp = &state->peers[peer->slot];
+
 	if (MESSAGE_AM_BYTES + bytes > state->link->queue->buffer_bytes)
 		return -EMSGSIZE;
+	if (has_company(state, mp, am))
+		return join(state, peer, am, payload, bytes);
 	if (must_wait(state, peer, am) || !send_now(peer, am, payload, bytes))
 		return park(state, peer, am, payload, bytes);
-	count_get(&state->peers[peer->slot], am);
+	has_left(state, mp);
+	count_get(mp, am);
 	return 0;
 }
 
@@ -194,16 +235,18 @@ int message_small_lent(struct message_state *state, struct link_peer *peer,
 	memcpy(body, am, MESSAGE_AM_BYTES);
 	link_tx_lent(peer, body, MESSAGE_AM_BYTES + bytes, &frame);
 	send_small(peer, &frame, bytes, began_ns);
+	has_left(state, &state->peers[peer->slot]);
 	return 0;
 }
 
 /* Whether a message with so much payload could leave at once: it has credits, and none waits
  * that came before. */
-bool message_small_may(const struct message_state *state, const struct link_peer *peer,
-		       uint32_t bytes)
+bool message_small_may(struct message_state *state, struct link_peer *peer, uint32_t bytes)
 {
 	const struct message_peer *mp = &state->peers[peer->slot];
 
+	if (mp->together)
+		message_small_pump(state, peer);
 	return !mp->answers.first && !mp->questions.first &&
 	       link_may_send(peer, MESSAGE_AM_BYTES + bytes);
 }
@@ -307,6 +350,61 @@ bool message_small_unfit(struct message_state *state, struct careful_am *am,
 	return true;
 }
 
+static const struct careful_am *am_of(const struct message_small *small)
+{
+	return (const struct careful_am *)small->body;
+}
+
+/* How many of the first in a queue one frame takes, and the bytes of its body. */
+static uint32_t gather(const struct message_state *state, const struct link_peer *peer,
+		       const struct message_small *small, uint32_t *body_bytes)
+{
+	uint32_t most = link_knows(peer) ? link_body_single(peer) : 0;
+	uint32_t gets = state->peers[peer->slot].gets;
+	uint32_t n = 0;
+
+	*body_bytes = 0;
+	do {
+		gets += am_of(small)->kind == CAREFUL_AM_GET;
+		*body_bytes += MESSAGE_AM_BYTES + small->bytes;
+		n++;
+		if (am_of(small)->flags & CAREFUL_AM_ALONE)
+			break;
+		small = small->next;
+	} while (n < state->packed_max && small && small->epoch == peer->epoch &&
+		 !(am_of(small)->flags & CAREFUL_AM_ALONE) &&
+		 *body_bytes + MESSAGE_AM_BYTES + small->bytes <= most &&
+		 (am_of(small)->kind != CAREFUL_AM_GET || gets < link_room(peer)));
+	return n;
+}
+
+static void drop_first(struct message_state *state, struct link_peer *peer,
+		       struct message_queue *queue)
+{
+	message_over(state, &state->peers[peer->slot]);
+	put(state, take_first(queue));
+}
+
+/* The first n of a queue, in one frame. */
+static void pack(struct message_state *state, struct message_queue *queue, uint32_t n,
+		 struct link_txframe *frame)
+{
+	struct message_peer *mp = &state->peers[frame->peer->slot];
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct message_small *small = queue->first;
+		struct careful_am *am = (struct careful_am *)small->body;
+		uint32_t bytes = MESSAGE_AM_BYTES + small->bytes;
+
+		am->next = htobe32(i + 1 < n ? bytes : 0);
+		link_tx_write(frame, at, small->body, bytes);
+		count_get(mp, am);
+		at += bytes;
+		drop_first(state, frame->peer, queue);
+	}
+}
+
 /* Sends what waits in a queue, as far as credits go; false: something still
  * waits. */
 static bool pump_queue(struct message_state *state, struct link_peer *peer,
@@ -316,26 +414,24 @@ static bool pump_queue(struct message_state *state, struct link_peer *peer,
 	struct link_txframe frame;
 
 	while (queue->first) {
-		struct message_small *small = queue->first;
-		uint32_t body = MESSAGE_AM_BYTES + small->bytes;
-		struct careful_am am;
+		uint32_t body_bytes, n;
+		uint64_t began_ns;
 
 		if (take_unfit(state, peer, queue))
 			continue;
-		if (small->epoch == peer->epoch) {
-			uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
-
-			memcpy(&am, small->body, sizeof(am));
-			if (!may_ask(mp, peer, &am))
-				return true; /* it waits for data, not for credits */
-			if (!link_may_send(peer, body) || !link_tx_get(peer, body, &frame))
-				return false;
-			link_tx_write(&frame, 0, small->body, body);
-			count_get(mp, &am);
-			send_small(peer, &frame, small->bytes, began_ns);
+		if (queue->first->epoch != peer->epoch) {
+			drop_first(state, peer, queue);
+			continue;
 		}
-		message_over(state, mp);
-		put(state, take_first(queue));
+		began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
+		if (!may_ask(mp, peer, am_of(queue->first)))
+			return true; /* it waits for data, not for credits */
+		n = gather(state, peer, queue->first, &body_bytes);
+		if (!link_may_send(peer, body_bytes) || !link_tx_get(peer, body_bytes, &frame))
+			return false;
+		pack(state, queue, n, &frame);
+		send_small(peer, &frame, body_bytes - MESSAGE_AM_BYTES, began_ns);
+		has_left(state, mp);
 	}
 	return true;
 }
@@ -346,5 +442,6 @@ bool message_small_pump(struct message_state *state, struct link_peer *peer)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
 
+	mp->together = 0;
 	return pump_queue(state, peer, &mp->answers) && pump_queue(state, peer, &mp->questions);
 }

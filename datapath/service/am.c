@@ -89,15 +89,19 @@ static void on_request(struct careful *c, struct link_peer *peer, const struct c
 		.token = be32toh(am->token),
 		.payload = payload,
 		.bytes = bytes,
-		.keepable = c->handled_frame || c->handled_kept,
+		.keepable = c->handled_frame || c->handled_held,
 	};
+
+	c->handled_kept = NULL;
 
 	if (!handler->fn) {
 		reply_status(c, peer, am->token, ENOSYS);
 		return;
 	}
 	args_from(am, message.args);
+	c->handled_alone = am->flags & CAREFUL_AM_ALONE;
 	handler->fn(&message, handler->user);
+	c->handled_alone = 0;
 }
 
 /* Starts the data of a get; false: no message is free now. */
@@ -144,11 +148,113 @@ void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *a
 	}
 }
 
+/* Whether the messages of a frame follow each other to its end, and are of kinds that share one. */
+static bool are_packed(const struct link_rxframe *frame)
+{
+	uint32_t left = frame->body_bytes;
+	const uint8_t *at = frame->body;
+	struct careful_am am;
+
+	for (uint32_t n = 1; n <= CAREFUL_PACKED_MAX; n++) {
+		uint32_t next;
+
+		memcpy(&am, at, sizeof(am));
+		if (am.kind != CAREFUL_AM_REQUEST && am.kind != CAREFUL_AM_REPLY &&
+		    am.kind != CAREFUL_AM_GET)
+			return false;
+		next = be32toh(am.next);
+		if (!next)
+			return true;
+		if (next < sizeof(am) || next > left - sizeof(am))
+			return false;
+		at += next;
+		left -= next;
+	}
+	return false;
+}
+
+/* Does what a request or a get in a frame asks for. */
+static inline void take_question(struct careful *c, struct link_rxframe *frame,
+				 const struct careful_am *am, struct careful_kept which,
+				 uint32_t bytes)
+{
+	c->handled_frame = frame;
+	c->handled = which;
+	am_do(c, frame->peer, am, frame->body + which.at + sizeof(*am), bytes);
+	c->handled_frame = NULL;
+}
+
+/* The end of a frame whose questions were served, but for what its handlers kept; or of one that
+ * waits from the message on that is named. */
+static inline void end_frame(struct careful *c, struct link_rxframe *frame,
+			     const struct careful_kept *waits)
+{
+	struct link_held *held = c->handled_held;
+
+	if (!held && !waits) {
+		link_release(&c->link, frame);
+		return;
+	}
+	c->handled_held = NULL;
+	if (!waits) {
+		link_let_go(&c->link, held);
+		return;
+	}
+	if (!held)
+		held = link_hold(&c->link, frame, true);
+	held->waits = *waits;
+	deferred_put(c, held);
+}
+
+static void take_one(struct careful *c, struct link_rxframe *frame, const struct careful_am *am)
+{
+	const struct careful_kept first = { 0 };
+	uint32_t bytes = frame->body_bytes - (uint32_t)sizeof(*am);
+
+	if (am->kind == CAREFUL_AM_REPLY) {
+		on_reply(c, frame->peer, am, frame->body + sizeof(*am), bytes);
+		link_release(&c->link, frame);
+	} else if (deferred_serves(c, frame->peer, am)) {
+		take_question(c, frame, am, first, bytes);
+		end_frame(c, frame, NULL);
+	} else {
+		end_frame(c, frame, &first);
+	}
+}
+
+/* The same of several messages. From the first one on that cannot be served yet the questions wait;
+ * answers do not. */
+static __attribute__((noinline)) void take_each(struct careful *c, struct link_rxframe *frame)
+{
+	struct careful_kept each = { 0 }, first = { 0 };
+	struct careful_am am;
+	bool waits = false;
+
+	do {
+		uint32_t bytes = frame->body_bytes - each.at;
+		uint32_t payload;
+
+		memcpy(&am, frame->body + each.at, sizeof(am));
+		if (am.next)
+			bytes = be32toh(am.next);
+		payload = bytes - (uint32_t)sizeof(am);
+		if (am.kind == CAREFUL_AM_REPLY) {
+			on_reply(c, frame->peer, &am, frame->body + each.at + sizeof(am), payload);
+		} else if (!waits && deferred_serves(c, frame->peer, &am)) {
+			take_question(c, frame, &am, each, payload);
+		} else if (!waits) {
+			waits = true;
+			first = each;
+		}
+		each.at += (uint16_t)bytes;
+		each.nth++;
+	} while (am.next && !link_stale(frame));
+	end_frame(c, frame, waits ? &first : NULL);
+}
+
 static void on_small(struct careful *c, struct link_rxframe *frame)
 {
-	struct link_peer *peer = frame->peer;
 	struct careful_am am;
-	uint32_t bytes = be16toh(frame->hdr.frag_bytes);
 
 	if (frame->segments != 1 || frame->body_bytes != frame->body_total ||
 	    (!frame->checked &&
@@ -156,32 +262,22 @@ static void on_small(struct careful *c, struct link_rxframe *frame)
 		/* The header was right and the payload is not: a broken promise. */
 		link_count(&c->link, CAREFUL_C_DROP_CRC);
 		link_release(&c->link, frame);
-		link_break(peer);
+		link_break(frame->peer);
 		return;
 	}
 	memcpy(&am, frame->body, sizeof(am));
 	link_placed(frame); /* what is done with it is the handler's time */
 	if (am.kind == CAREFUL_AM_EVENT) {
 		event_arrived(c, frame, &am);
-		return;
-	}
-	if (am.kind == CAREFUL_AM_REPLY) {
-		on_reply(c, peer, &am, frame->body + sizeof(am), bytes);
-	} else if (!deferred_serves(c, peer, &am)) {
-		deferred_put(c, frame);
-		return;
+	} else if (!am.next) {
+		take_one(c, frame, &am);
+	} else if (are_packed(frame)) {
+		take_each(c, frame);
 	} else {
-		struct careful_kept *kept;
-
-		c->handled_frame = frame;
-		am_do(c, peer, &am, frame->body + sizeof(am), bytes);
-		kept = c->handled_kept;
-		c->handled_frame = NULL;
-		c->handled_kept = NULL;
-		if (kept)
-			return;
+		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
+		link_release(&c->link, frame);
+		link_break(frame->peer);
 	}
-	link_release(&c->link, frame);
 }
 
 /* Where the data of a new bulk message goes; 0 or a positive errno. */
@@ -352,31 +448,4 @@ void am_sent(struct careful *c)
 	while ((out = message_out_left(&c->messages)))
 		sent(c, out);
 	unfit(c);
-}
-
-struct careful_kept *careful_keep(const struct careful_message *message)
-{
-	struct careful *c = message->instance;
-
-	if (c->attached)
-		return attached_keep(message);
-	if (!message->keepable)
-		return NULL;
-	if (!c->handled_kept && c->handled_frame)
-		c->handled_kept = link_hold(&c->link, c->handled_frame, true);
-	c->deferred_taken = true;
-	return c->handled_kept;
-}
-
-const void *careful_kept_payload(struct careful_kept *kept)
-{
-	return kept->body + sizeof(struct careful_am);
-}
-
-void careful_release(struct careful *c, struct careful_kept *kept)
-{
-	if (c->attached)
-		attached_release(kept);
-	else
-		link_let_go(&c->link, kept);
 }

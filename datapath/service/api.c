@@ -106,6 +106,8 @@ static inline int request(struct careful *c, uint32_t index, uint16_t handler, c
 			return -EAGAIN;
 		am.token = htobe32(op->token);
 	}
+	if (handler == CAREFUL_PROBE)
+		am.flags = CAREFUL_AM_ALONE;
 	args_to(&am, args);
 	rc = lent ? message_small_lent(&c->messages, peer, &am, lent, bytes) :
 		    message_small(&c->messages, peer, &am, payload, bytes);
@@ -194,6 +196,7 @@ int careful_reply_late(struct careful *c, const struct careful_reply_to *to, int
 {
 	struct careful_am am = {
 		.kind = CAREFUL_AM_REPLY,
+		.flags = c->handled_alone,
 		.token = htobe32(to->token),
 		.status = htobe32((uint32_t)(status < 0 ? -status : status)),
 	};

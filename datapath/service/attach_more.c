@@ -157,25 +157,24 @@ int attached_free(struct careful *c, const void *payload)
 /* A copy: the ring's place is the next message's, and its credit went back when carefuld told. */
 struct careful_kept *attached_keep(const struct careful_message *message)
 {
-	struct careful_kept *kept;
+	struct link_held *held;
 	uint8_t *body;
 
 	if (!message->keepable)
 		return NULL;
-	kept = calloc(1, sizeof(*kept) + sizeof(struct careful_am) + message->bytes);
-	if (!kept)
+	held = calloc(1, sizeof(*held) + sizeof(struct careful_am) + message->bytes);
+	if (!held)
 		return NULL;
-	body = (uint8_t *)(kept + 1);
+	body = (uint8_t *)(held + 1);
 	if (message->bytes)
 		memcpy(body + sizeof(struct careful_am), message->payload, message->bytes);
-	kept->body = body;
-	kept->body_bytes = (uint32_t)sizeof(struct careful_am) + message->bytes;
-	return kept;
+	held->body = body;
+	return &held->messages[0];
 }
 
 void attached_release(struct careful_kept *kept)
 {
-	free(kept);
+	free(link_held_of(kept));
 }
 
 /* What an own queue refuses at once with -EAGAIN, done hears here. */

@@ -52,7 +52,8 @@ uint32_t block_poll(struct block_server *server)
 	}
 	for (uint32_t i = 0; server->waiters_count && i < server->peers_count; i++)
 		block_wake(server, i);
-	for (uint32_t i = 0; server->parked_count && i < server->peers_count; i++)
+	for (uint32_t i = 0; server->parked_share.free < BLOCK_PARKED && i < server->peers_count;
+	     i++)
 		block_unpark(server, i);
 	return n;
 }
@@ -122,6 +123,7 @@ static int allocate(struct block_server *server)
 		server->jobs[i].job.next = server->jobs_free;
 		server->jobs_free = &server->jobs[i].job;
 	}
+	share_init(&server->parked_share, BLOCK_PARKED, info.peers_max);
 	for (uint32_t i = 0; i < BLOCK_PARKED; i++) {
 		server->parked[i].next = server->parked_free;
 		server->parked_free = &server->parked[i];

@@ -30,7 +30,7 @@ enum {
 	BLOCK_PLACES = BLOCK_EXPORTS + 1, /* the exports, and what lies in none */
 	BLOCK_STOP_MS = 2000, /* at the end, until what is under way is left to itself */
 	BLOCK_JOBS = 512, /* with a path, for all peers together; one more is read into */
-	BLOCK_PARKED = 2048, /* requests that wait for a job, all peers together */
+	BLOCK_PARKED = 2048, /* requests that wait for a job; peers have shares */
 	BLOCK_ENDED = 64, /* ends that are remembered for each peer */
 	BLOCK_TEMPORARY_BYTES = 40,
 	/* Of a peer: a listing up to the first lies in memory while all such together stay below
@@ -232,6 +232,7 @@ struct block_peer {
 	_Atomic uint64_t memory, disk;
 	struct block_handle *handles;
 	struct block_parked *parked, **parked_tail;
+	uint32_t parked_held;
 	struct block_ended ended[BLOCK_ENDED];
 	uint32_t ended_next;
 };
@@ -314,7 +315,7 @@ struct block_server {
 	struct block_path_job *jobs;
 	struct block_job *jobs_free;
 	struct block_parked *parked, *parked_free;
-	uint32_t parked_count; /* in use */
+	struct share parked_share;
 	uint32_t waiters_count; /* of all peers */
 	struct block_queue unsent; /* answered, but the engine had no room */
 	struct block_queue ending; /* ends of handles in state ENDING */

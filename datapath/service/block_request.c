@@ -330,15 +330,16 @@ bool block_start_again(struct block_server *server, const struct block_waiter *w
 static void park(struct block_server *server, const struct careful_message *message, uint8_t place)
 {
 	struct block_peer *peer = &server->peers[message->peer];
+	bool may = share_may(&server->parked_share, peer->parked_held);
+	struct careful_kept *kept = may ? careful_keep(message) : NULL;
 	struct block_parked *parked = server->parked_free;
-	struct careful_kept *kept = parked ? careful_keep(message) : NULL;
 
 	if (!kept) {
 		careful_reply(message, -EAGAIN, NULL, NULL, 0);
 		return;
 	}
 	server->parked_free = parked->next;
-	server->parked_count++;
+	share_take(&server->parked_share, &peer->parked_held);
 	parked->next = NULL;
 	parked->place = place;
 	parked->kept = kept;
@@ -363,7 +364,7 @@ static void unpark(struct block_server *server, struct block_peer *peer, struct 
 	careful_release(server->instance, parked->kept);
 	parked->next = server->parked_free;
 	server->parked_free = parked;
-	server->parked_count--;
+	share_put(&server->parked_share, &peer->parked_held);
 }
 
 /* The peer is gone, and what waited was its own; or another process asks there already,

@@ -8,9 +8,8 @@
 #include "service/engine.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <string.h>
-
-enum fate { FATE_SERVE, FATE_DROP, FATE_KEEP };
 
 bool deferred_serves(const struct careful *c, const struct link_peer *peer,
 		     const struct careful_am *am)
@@ -31,38 +30,43 @@ static void begin(struct careful *c, const struct link_peer *peer)
 		c->waiting[peer->slot].since_ns = c->link.now_ns;
 }
 
-void deferred_put(struct careful *c, struct link_rxframe *frame)
+/* A frame, from its first message that waits on. */
+void deferred_put(struct careful *c, struct link_held *held)
 {
 	assert(c->deferred_count < c->deferred_max);
-	begin(c, frame->peer);
-	c->waiting[frame->peer->slot].deferred++;
-	c->deferred[c->deferred_count++] = link_hold(&c->link, frame, true);
+	begin(c, held->peer);
+	c->waiting[held->peer->slot].deferred++;
+	c->deferred[c->deferred_count++] = held;
 }
 
-static enum fate fate(const struct careful *c, const struct careful_kept *kept)
+/* Serves what a frame has left, as far as can be; false: some of it still waits. Answers among it
+ * were taken when they came. */
+static bool serve(struct careful *c, struct link_held *held)
 {
 	struct careful_am am;
 
 	/* The next epoch begins when the buffers of this one are back: that must not wait
 	 * until something can be served. */
-	if (kept->epoch != kept->peer->epoch)
-		return FATE_DROP;
-	memcpy(&am, kept->body, sizeof(am));
-	return deferred_serves(c, kept->peer, &am) ? FATE_SERVE : FATE_KEEP;
-}
+	while (held->epoch == held->peer->epoch) {
+		const uint8_t *at = held->body + held->waits.at;
+		uint32_t bytes = held->body_bytes - held->waits.at;
 
-/* It is held already: that ends here, unless the handler keeps it. */
-static void serve(struct careful *c, struct careful_kept *kept)
-{
-	struct careful_am am;
-
-	memcpy(&am, kept->body, sizeof(am));
-	c->handled_kept = kept;
-	c->deferred_taken = false;
-	am_do(c, kept->peer, &am, kept->body + sizeof(am), kept->body_bytes - (uint32_t)sizeof(am));
-	c->handled_kept = NULL;
-	if (!c->deferred_taken)
-		link_let_go(&c->link, kept);
+		memcpy(&am, at, sizeof(am));
+		if (am.next)
+			bytes = be32toh(am.next);
+		if (am.kind != CAREFUL_AM_REPLY) {
+			if (!deferred_serves(c, held->peer, &am))
+				return false;
+			c->waiting[held->peer->slot].since_ns = c->link.now_ns;
+			c->handled = held->waits;
+			am_do(c, held->peer, &am, at + sizeof(am), bytes - (uint32_t)sizeof(am));
+		}
+		if (!am.next)
+			break;
+		held->waits.at += (uint16_t)bytes;
+		held->waits.nth++;
+	}
+	return true;
 }
 
 /* Serves what had to wait, oldest first, and drops what waited too long. Handlers run here: none
@@ -73,20 +77,19 @@ static void serve_all(struct careful *c)
 
 	c->deferred_count = 0;
 	for (uint32_t i = 0; i < n; i++) {
-		struct careful_kept *kept = c->deferred[i];
-		struct engine_waiting *waiting = &c->waiting[kept->peer->slot];
-		enum fate is = fate(c, kept);
+		struct link_held *held = c->deferred[i];
+		bool served;
 
-		if (is == FATE_KEEP) {
-			c->deferred[c->deferred_count++] = kept;
+		c->handled_held = held;
+		served = serve(c, held);
+		c->handled_held = NULL;
+		if (!served) {
+			c->deferred[c->deferred_count++] = held;
 			continue;
 		}
-		waiting->deferred--;
-		waiting->since_ns = c->link.now_ns;
-		if (is == FATE_SERVE)
-			serve(c, kept);
-		else
-			link_let_go(&c->link, kept);
+		c->waiting[held->peer->slot].deferred--;
+		c->waiting[held->peer->slot].since_ns = c->link.now_ns;
+		link_let_go(&c->link, held);
 	}
 }
 

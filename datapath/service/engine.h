@@ -113,7 +113,7 @@ struct careful {
 		careful_ping_fn *done;
 		void *user;
 		struct careful *c;
-		struct careful_kept *kept; /* being written; NULL: none */
+		struct link_held *kept; /* being written; NULL: none */
 		struct link_peer *peer;
 		uint64_t epoch, host_ns;
 		__be32 frag_off; /* of the ping */
@@ -131,15 +131,17 @@ struct careful {
 	} * live;
 	uint8_t scratch; /* enum careful_scratch */
 
-	/* Where the running handler's message lies: in a frame, or, if it was deferred, in
-	 * buffers that are held already. handled_kept is also what the handler kept of the
-	 * frame; deferred_taken says that it kept a deferred one. NULL while none runs. */
+	/* Where the running handler's message lies: in a frame, or in buffers that are held already;
+	 * NULL while none runs. handled_kept: the handler kept it; handled_alone: CAREFUL_AM_ALONE, as
+	 * it has that, and so its answer. */
 	struct link_rxframe *handled_frame;
+	struct link_held *handled_held;
+	struct careful_kept handled;
 	struct careful_kept *handled_kept;
-	bool deferred_taken;
+	uint8_t handled_alone;
 
 	/* Requests that could not be served yet, in their receive buffers. */
-	struct careful_kept **deferred;
+	struct link_held **deferred;
 	uint32_t deferred_count, deferred_max;
 
 	struct careful_events *events; /* the group that it takes part in, or NULL */
@@ -189,7 +191,7 @@ void am_sent(struct careful *c);
 /* deferred.c */
 bool deferred_serves(const struct careful *c, const struct link_peer *peer,
 		     const struct careful_am *am);
-void deferred_put(struct careful *c, struct link_rxframe *frame);
+void deferred_put(struct careful *c, struct link_held *held);
 void deferred_stores(struct careful *c);
 void deferred_go_on(struct careful *c);
 

@@ -180,12 +180,12 @@ bool event_group_can(const struct careful_events *ev)
  */
 bool event_group_may_send(struct careful_events *ev, uint32_t bytes)
 {
-	const struct message_state *state = &ev->c->messages;
+	struct message_state *state = &ev->c->messages;
 	const uint32_t body = MESSAGE_AM_BYTES + bytes;
 	uint32_t can = 0;
 
 	for (uint32_t m = 0; m < ev->group->count; m++) {
-		const struct link_peer *peer = ev->group->members[m].peer;
+		struct link_peer *peer = ev->group->members[m].peer;
 
 		can += message_small_may(state, peer, bytes) || ev->group->members[m].held;
 		if (state->peers[peer->slot].messages)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 /* Nobody wants a fragment any more. */
-static void let_go(struct careful_events *ev, struct careful_kept *kept)
+static void let_go(struct careful_events *ev, struct link_held *kept)
 {
 	if (ev->requests) {
 		ev->kept--;

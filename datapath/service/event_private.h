@@ -25,7 +25,7 @@ enum { EVENT_WINDOW = 16, EVENT_ROOM = 4096, EVENT_ASKED_MS = 200 };
 /* A fragment that came, in its receive buffer or copied out. */
 struct event_fragment {
 	struct event_fragment *next; /* of its source's, or among the free ones */
-	struct careful_kept *kept;
+	struct link_held *kept;
 	uint64_t event;
 	uint32_t offset;
 	uint32_t bytes;
@@ -137,7 +137,7 @@ struct careful_events {
 	bool waiting;
 	uint32_t waiting_dst, waiting_bytes;
 
-	struct careful_kept *given;
+	struct link_held *given;
 	int error;
 	uint32_t error_rank;
 

@@ -229,7 +229,7 @@ static void keep(struct event_node *node, const struct careful_message *message,
 {
 	struct careful_events *ev = node->ev;
 	struct event_fragment new;
-	struct careful_kept *kept;
+	struct link_held *kept;
 
 	if (!event_may_take(ev, rank_of(node), am, message->bytes - (uint32_t)sizeof(*am), &new)) {
 		careful_reply(message, 0, NULL, NULL, 0);

@@ -100,7 +100,7 @@ static int allocate(struct careful *c)
 	c->seen = calloc(c->options.peers, sizeof(*c->seen));
 	c->waiting = calloc(c->options.peers, sizeof(*c->waiting));
 	c->deferred_max = c->options.rx_buffers + c->options.copyout_buffers;
-	c->deferred = calloc(c->deferred_max, sizeof(struct careful_kept *));
+	c->deferred = calloc(c->deferred_max, sizeof(struct link_held *));
 	c->pings = calloc(c->options.peers, sizeof(*c->pings));
 	c->live = calloc(c->options.peers, sizeof(*c->live));
 	c->scratch_fd = -1;
@@ -164,6 +164,7 @@ static int set_up(struct careful *c, struct careful_error *error)
 		snprintf(error->text, sizeof(error->text), "out of memory");
 		return rc;
 	}
+	c->messages.packed_max = c->options.unpacked ? 1 : CAREFUL_PACKED_MAX;
 	tune_defaults(c);
 	return 0;
 }

@@ -35,7 +35,7 @@ static int8_t beyond(struct world *world, uint32_t counter, uint32_t base)
 static void get_kept(struct node *node, const struct link_peer *peer, struct direction *flow)
 {
 	for (uint32_t i = 0; i < node->kept_count; i++) {
-		const struct careful_kept *kept = node->kept[i];
+		const struct link_held *kept = node->kept[i];
 
 		if (kept->peer != peer)
 			continue;
@@ -124,10 +124,10 @@ static void take_buffers(struct node *node, uint32_t n, uint64_t *addrs)
 static void put_kept(struct node *node, struct link_peer *peer, uint32_t cost, bool may_copy)
 {
 	struct link *link = &node->link;
-	struct careful_kept *kept = link->kept_free[--link->kept_free_count];
+	struct link_held *kept = link->kept_free[--link->kept_free_count];
 	const uint8_t tag = (uint8_t)node->kept_count;
 
-	*kept = (struct careful_kept){
+	*kept = (struct link_held){
 		.peer = peer,
 		.epoch = peer->epoch,
 		.body_bytes = body_of(1),
@@ -146,7 +146,7 @@ static void put_kept(struct node *node, struct link_peer *peer, uint32_t cost, b
 	}
 	memset((uint8_t *)kept->body, tag, kept->body_bytes);
 	if (cost && may_copy) {
-		struct careful_kept *end = &link->kept_lists[peer->slot];
+		struct link_held *end = &link->kept_lists[peer->slot];
 
 		kept->prev = end->prev;
 		kept->next = end;

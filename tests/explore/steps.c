@@ -178,7 +178,7 @@ static void copy_out(struct world *world, struct node *node, struct link_peer *p
 {
 	link_copy_out(peer);
 	for (uint32_t i = 0; i < node->kept_count; i++) {
-		const struct careful_kept *kept = node->kept[i];
+		const struct link_held *kept = node->kept[i];
 
 		if (kept->body[0] != i || kept->body[kept->body_bytes - 1] != i)
 			violation(world, "a kept frame is not what it was before the copy-out");

@@ -105,7 +105,7 @@ struct node {
 	uint64_t cookie[NODES_MAX]; /* admitted, by slot */
 	struct link_group *group; /* of the others; NULL: it does not cast */
 
-	struct careful_kept *kept[KEPT_MAX]; /* what the application keeps */
+	struct link_held *kept[KEPT_MAX]; /* what the application keeps */
 	uint32_t kept_count;
 };
 

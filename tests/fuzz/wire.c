@@ -304,6 +304,7 @@ static uint32_t write_am(struct node *node, struct input *in, uint8_t *body, uin
 	am.region_off = htobe64(what & 0x80 ? off : off & 0x3f);
 	am.bytes = htobe32(take16(in) % (2 * NODE_BYTES));
 	am.status = htobe32(what & 0x20 ? off : 0);
+	am.next = htobe32((what & 0x38) == 0x18 ? 8 * (off & 31) : 0);
 	for (int i = 0; i < CAREFUL_AM_ARGS; i++)
 		am.args[i] = htobe32((uint32_t)which << i);
 	if (am.kind == CAREFUL_AM_GET_DATA) { /* as long as was asked for */

@@ -91,6 +91,7 @@ struct late {
 	uint32_t attempt;
 	uint64_t at_ns;
 	struct careful_kept *kept;
+	uint32_t bytes; /* of that */
 	struct careful_reply_to to;
 };
 
@@ -196,7 +197,8 @@ struct cluster {
 	struct scenario scenario;
 	struct node nodes[NODES_MAX];
 	uint32_t protocol; /* enum careful_protocol, of what seeds make */
-	bool hostile; /* in what seeds make, one of three lies */
+	bool hostile; /* in what seeds make, one of three lies, */
+	bool unpacked; /* or no two messages share a frame */
 	uint64_t draws, lies; /* of who lies */
 	uint8_t *targets; /* OPS_MAX places of OP_BYTES_MAX, each with a guard */
 	uint32_t ops_done;
@@ -216,7 +218,7 @@ struct cluster {
 
 /* scenario.c */
 /* @hostile: of three nodes one lies. */
-void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile);
+void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile, bool unpacked);
 /* Leaves out what the cut does; the lists of hits stay the cut's. */
 void scenario_cut(struct scenario *s, const struct cut *cut);
 

@@ -39,7 +39,7 @@ static const struct field header[] = {
 static const struct field message[] = {
 	FIELD(careful_am, kind),  FIELD(careful_am, flags),	 FIELD(careful_am, handler),
 	FIELD(careful_am, token), FIELD(careful_am, region),	 FIELD(careful_am, status),
-	FIELD(careful_am, bytes), FIELD(careful_am, region_off),
+	FIELD(careful_am, bytes), FIELD(careful_am, region_off), FIELD(careful_am, next),
 };
 
 static const struct field control[] = {

@@ -159,7 +159,8 @@ static void tell_failure(struct cluster *cluster, const struct range *range, con
 	fprintf(range->out, "cut short, it fails so: %s\n",
 		why ? why : "not at all (it is not deterministic)");
 	report_command(range, job->seed, &cut);
-	scenario_make(&cluster->scenario, job->seed, range->faults, cluster->hostile);
+	scenario_make(&cluster->scenario, job->seed, range->faults, cluster->hostile,
+		      cluster->unpacked);
 	scenario_cut(&cluster->scenario, &cut);
 	report_scenario(range->out, &cluster->scenario);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Runs seeds: sim [--from N] [--count N] [--jobs N] [--no-faults] [--limit-ms N]
- * [--protocol careful|traditional] [--hostile: one of three nodes lies], or one again as a
- * failure told:
+ * [--protocol careful|traditional] [--hostile: one of three nodes lies] [--unpacked: no two messages
+ * share a frame], or one again as a failure told:
  * sim --seed N [--without-op I]… [--without-fault I]… [--hits FAULT:I,I…]… [--trace]
  * Status 1 at the first seed that fails, crashes or takes too long (--limit-ms, of processor
  * time), after cutting its schedule short.
@@ -46,6 +46,7 @@ int main(int argc, char **argv)
 		{ "trace", no_argument, NULL, 't' },
 		{ "protocol", required_argument, NULL, 'p' },
 		{ "hostile", no_argument, NULL, 'H' },
+		{ "unpacked", no_argument, NULL, 'u' },
 		{ NULL, 0, NULL, 0 },
 	};
 	static struct cut cut;
@@ -102,6 +103,9 @@ int main(int argc, char **argv)
 		case 'H':
 			range.hostile = true;
 			break;
+		case 'u':
+			range.unpacked = true;
+			break;
 		case 'l':
 			range.limit_ms = (uint32_t)strtoul(optarg, NULL, 10);
 			break;
@@ -115,6 +119,7 @@ int main(int argc, char **argv)
 	cluster->trace = trace;
 	cluster->protocol = range.protocol;
 	cluster->hostile = range.hostile;
+	cluster->unpacked = range.unpacked;
 	if (one)
 		rc = run_one(cluster, &range, &cut);
 	else

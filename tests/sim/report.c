@@ -92,7 +92,8 @@ void report_command(const struct range *range, uint64_t seed, const struct cut *
 	fprintf(out, "  %s --seed %llu%s%s", range->program, (unsigned long long)seed,
 		range->faults ? "" : " --no-faults",
 		range->protocol ? " --protocol traditional" : "");
-	fprintf(out, "%s", range->hostile ? " --hostile" : "");
+	fprintf(out, "%s%s", range->hostile ? " --hostile" : "",
+		range->unpacked ? " --unpacked" : "");
 	for (uint32_t i = 0; i < OPS_MAX; i++)
 		if (cut->ops_left_out >> i & 1)
 			fprintf(out, " --without-op %u", i);

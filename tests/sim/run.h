@@ -26,7 +26,7 @@ struct range {
 	uint64_t from, count;
 	uint32_t jobs;
 	uint32_t limit_ms;
-	bool faults, hostile;
+	bool faults, hostile, unpacked;
 	uint32_t protocol;
 	run_fn *run;
 	const char *program;

@@ -15,6 +15,7 @@ enum {
 	STREAM_DISKS,
 	STREAM_KEYED,
 	STREAM_GROUP,
+	STREAM_PACKED,
 	MS = 1000 * 1000,
 	BEGIN_MS = 1000, /* the world's time begins here */
 };
@@ -236,7 +237,18 @@ static void make_forger(const struct scenario *s, struct sim_fault *fault)
 	fault->what = s->seal && random % 4 > 1 ? SIM_FRAMES : SIM_CONTROL;
 }
 
-void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile)
+/* Mostly small messages share frames, which those do that are asked for together. */
+static void make_packed(struct scenario *s, bool unpacked)
+{
+	struct dice dice = { s->seed, STREAM_PACKED, 0 };
+	uint64_t each_ns = one_in(&dice, 3) ? 1 : spread(&dice, 1000, 20 * MS);
+
+	s->options.unpacked = unpacked || one_in(&dice, 4);
+	for (uint32_t i = 0; !s->options.unpacked && i < s->ops_count; i++)
+		s->ops[i].at_ns -= (s->ops[i].at_ns - BEGIN_MS * (uint64_t)MS) % each_ns;
+}
+
+void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile, bool unpacked)
 {
 	struct dice dice = { seed, STREAM_SHAPE, 0 };
 
@@ -249,6 +261,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile)
 	make_trains(s);
 	make_reserve(s);
 	make_disks(s);
+	make_packed(s, unpacked);
 	s->keyed = sim_hash(seed, STREAM_KEYED, 0) % 4 ? 0 : (1u << s->nodes) - 1;
 	if (s->keyed && sim_hash(seed, STREAM_KEYED, 1) % 2)
 		s->seal = sim_hash(seed, STREAM_KEYED, 2) % 2 ? "encrypt" : "auth";

@@ -30,7 +30,7 @@ struct hunt {
 
 const char *run_cut(struct cluster *cluster, uint64_t seed, bool faults, const struct cut *cut)
 {
-	scenario_make(&cluster->scenario, seed, faults, cluster->hostile);
+	scenario_make(&cluster->scenario, seed, faults, cluster->hostile, cluster->unpacked);
 	cluster->scenario.options.protocol = cluster->protocol;
 	scenario_cut(&cluster->scenario, cut);
 	return cluster_run(cluster);
@@ -170,7 +170,7 @@ void shrink(struct cluster *cluster, const struct range *range, uint64_t seed, c
 	uint32_t faults_count, ops_count;
 	bool shorter = true;
 
-	scenario_make(&cluster->scenario, seed, range->faults, cluster->hostile);
+	scenario_make(&cluster->scenario, seed, range->faults, cluster->hostile, cluster->unpacked);
 	faults_count = cluster->scenario.faults_count;
 	ops_count = cluster->scenario.ops_count;
 	if (!fails(&hunt, cut))

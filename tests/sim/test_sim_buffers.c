@@ -72,6 +72,7 @@ static void test_get__both_ends_full_of_them_for_a_while(void)
 		scene->options.peers = 1;
 		scene->options.rx_buffers = 4;
 		scene->options.copyout_buffers = 1;
+		scene->options.unpacked = 1;
 		scene->limits.messages.outs = 1;
 		for (uint32_t i = 0; i < OPS_MAX; i++)
 			sim_op(i & 2 ? OP_GET : OP_STORE, i & 1, 3000, 0)->at_ns +=

@@ -98,7 +98,7 @@ static void check_command(uint32_t kept)
 
 static void test_run__a_seed_that_fails_is_cut_to_what_fails_so(void)
 {
-	scenario_make(&cluster->scenario, BAD_SEED, true, false);
+	scenario_make(&cluster->scenario, BAD_SEED, true, false, false);
 	CHECK_EQ(cluster->scenario.ops_count, 7);
 	CHECK_EQ(run(fails, 1, 100), 1);
 	check_output("seed 45 fails: at operation 3\n");

@@ -159,6 +159,7 @@ static void test_share__full_for_longer_than_a_stall(void)
 {
 	traditional(3);
 	scene->options.copyout_buffers = 1;
+	scene->options.unpacked = 1;
 	for (uint32_t i = 0; i < 24; i++)
 		sim_op(OP_REQUEST, 0, 200, 0.1 * i);
 	sim_fault(FAULT_KEEP, 0, 1, 0, STALL_MS + 500);

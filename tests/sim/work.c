@@ -134,6 +134,7 @@ static void on_request(const struct careful_message *message, void *user)
 		.to = to,
 		.op = op,
 		.attempt = message->args[1],
+		.bytes = message->bytes,
 		.at_ns = sim_now_ns(node->cluster->world) + op->reply_ns,
 	};
 	ran(op, late.attempt);
@@ -185,10 +186,9 @@ static uint64_t run_late(struct node *node)
 			continue;
 		}
 		if (late->kept) {
-			const uint32_t bytes = late->kept->body_bytes - (uint32_t)MESSAGE_AM_BYTES;
-
-			if (!op_distrusted(late->op) && memcmp(careful_kept_payload(late->kept),
-							       source_of(late->op), bytes) != 0)
+			if (!op_distrusted(late->op) &&
+			    memcmp(careful_kept_payload(late->kept), source_of(late->op),
+				   late->bytes) != 0)
 				sim_fail(node->cluster->world, "operation %u: kept payload changed",
 					 late->op->index);
 			careful_release(node->c, late->kept);

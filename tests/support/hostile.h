@@ -14,6 +14,8 @@
 #include "frame.h"
 #include "node.h"
 
+enum { HOSTILE_REST = 1024 };
+
 /*
  * What one frame says.
  *
@@ -23,7 +25,7 @@
  * @credits:   buffers that it says were given back, of all ever; the wire's cumulative count
  * @extra:     what it asks for beside its window
  * @am:        its kind, handler, token, region and bytes, as on the wire
- * @bytes:     of payload
+ * @bytes:     of payload, of which @rest are the first
  */
 struct hostile {
 	uint32_t peer;
@@ -34,6 +36,7 @@ struct hostile {
 	uint32_t msg_id;
 	struct careful_am am;
 	uint32_t bytes;
+	uint8_t rest[HOSTILE_REST];
 };
 
 /* A frame, if nothing else is said a whole message, comes in; it is not handled yet. */
@@ -54,6 +57,9 @@ static inline void hostile_arrive(struct node *node, const struct hostile *what)
 	body = frame.data + frame.hdr_at + sizeof(hdr);
 	if (shape.flags & CAREFUL_F_FIRST)
 		memcpy(body, &what->am, sizeof(what->am));
+	if (shape.flags & CAREFUL_F_FIRST && what->bytes)
+		memcpy(body + sizeof(what->am), what->rest,
+		       what->bytes < HOSTILE_REST ? what->bytes : HOSTILE_REST);
 	memcpy(&hdr, frame.data + frame.hdr_at, sizeof(hdr));
 	hdr.src_node = htobe16((uint16_t)what->peer);
 	hdr.credits = htobe32(what->credits);

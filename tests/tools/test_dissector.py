@@ -50,6 +50,10 @@ def test_dissector__reads_what_was_sent(tmp_path: Path) -> None:
         pack("careful_keyed", version=version, type=int(lib.CAREFUL_HELLO), token=4),
         pack("careful_ctrl", version=version, type=int(lib.CAREFUL_HELLO), window=64),
         pack("careful_ping_answer", version=version, type=int(lib.CAREFUL_PING_ANSWER), stage=3),
+        pack("careful_hdr", version=version, type=1, flags=first, seq=79)
+        + pack("careful_am", kind=int(lib.CAREFUL_AM_REQUEST), region=1, next=50)
+        + bytes(2)
+        + pack("careful_am", kind=int(lib.CAREFUL_AM_REPLY), region=2),
         b"\x02\x01",
     )
     names = ["hdr.seq", "hdr.cookie", "hdr.flags.first", "hdr.flags.bulk", "hdr.frag_off"]
@@ -70,5 +74,6 @@ def test_dissector__reads_what_was_sent(tmp_path: Path) -> None:
         ",,,,,,,,,0x0000000000000004,",
         ",,,,,,,0,64,,",
         ",,,,,,,,,,3",
+        "79,0x0000000000000000,1,0,0,1,2,1,2,,,,",
         ",,,,,,,,,,",
     ]

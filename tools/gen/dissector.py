@@ -55,6 +55,8 @@ def _lines() -> Iterator[str]:
         for one in layout(f"careful_{struct}"):
             yield f"  {{ {one.offset}, {one.size}, {_declared(struct, one)} }},"
         yield "} }"
+    (next_at,) = (one.offset for one in layout("careful_am") if one.name == "next")
+    yield f"local next_at = {next_at}"
     yield "local flags = {"
     for bit, text in flag_names("CAREFUL_F_").items():
         made = f'ProtoField.bool("careful.hdr.flags.{text}", "{text}", 8, nil, {bit})'
@@ -118,7 +120,12 @@ function careful.dissector(buffer, info, root)
   end
   local at = add("hdr", buffer, 0, root)
   if set % (2 * number.F_FIRST) >= number.F_FIRST and at < buffer:len() then
-    at = add("am", buffer, at, root)
+    local after
+    repeat
+      add("am", buffer, at, root)
+      after = buffer:len() >= at + next_at + 4 and buffer(at + next_at, 4):uint() or 0
+      at = at + after
+    until after < structs.am.bytes or at >= buffer:len()
   end
   return buffer:len()
 end

@@ -109,6 +109,7 @@ enum careful_wait_mode {
  *                     is closed last. `port` is the first one's, the others have those that follow;
  *                     `peers` is of all together; the maps of the others are pinned under
  *                     instance+queue. (1)
+ * @unpacked:          1: no two messages share a frame (0)
  */
 struct careful_options {
 	const char *ifname;
@@ -132,6 +133,7 @@ struct careful_options {
 	const char *keys;
 	const char *seal;
 	uint32_t queues;
+	uint32_t unpacked;
 };
 
 /* What bounds R (DESIGN: Windows). */
@@ -505,7 +507,8 @@ int careful_handle(struct careful *instance, uint16_t handler, careful_handler_f
  * payload lies in the region, and is NULL where that is of a file. */
 int careful_handle_store(struct careful *instance, uint16_t handler, careful_handler_fn *fn,
 			 void *user);
-/* Sends a request; payload is copied before the call returns. done runs once.
+/* Sends a request; payload is copied before the call returns. done runs once. It leaves with the next
+ * careful_poll(): the first to a peer in a frame of its own, up to 16 after it in one together.
  * -EMSGSIZE: payload exceeds careful_payload_bytes(), which done is told where there was no
  * session yet, or a reply waited for one with smaller frames; -EAGAIN: no room (above). */
 int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
@@ -556,7 +559,7 @@ int careful_get(struct careful *instance, uint32_t peer, uint32_t region, uint64
 		careful_done_fn *done, void *user);
 
 /* Keeps the payload of a message beyond its handler. The receive buffer's credit
- * returns with the release. The payload may move when buffers run short: ask
+ * returns with the release, of the last of those that share its frame. The payload may move when buffers run short: ask
  * careful_kept_payload() each time. NULL where the message cannot be kept. */
 struct careful_kept;
 struct careful_kept *careful_keep(const struct careful_message *message);

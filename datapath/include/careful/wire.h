@@ -16,7 +16,7 @@
 #endif
 
 enum {
-	CAREFUL_WIRE_VERSION = 3, /* raised when a host of the last one could not talk */
+	CAREFUL_WIRE_VERSION = 4, /* raised when a host of the last one could not talk */
 	CAREFUL_WIRE_SEALED = 0x80 | CAREFUL_WIRE_VERSION, /* of a sealed frame; below */
 	/* Default UDP port of frames (XDP) and of control (kernel socket). */
 	CAREFUL_PORT_DEFAULT = 51966,
@@ -26,6 +26,7 @@ enum {
 	CAREFUL_AM_ARGS = 4,
 	CAREFUL_DIGEST_BYTES = 8,
 	CAREFUL_KEY_BYTES = 32,
+	CAREFUL_PACKED_MAX = 16, /* messages in one frame */
 };
 
 enum careful_type {
@@ -218,6 +219,7 @@ enum {
 	CAREFUL_AM_EVENT_LAST = 0x02, /* EVENT: the sender's last fragment of it to this node */
 	CAREFUL_AM_EVENT_CROWD = 0x04, /* EVENT: all others send to this node, too */
 	CAREFUL_AM_EVENT_LARGE = 0x08, /* EVENT: of several fragments */
+	CAREFUL_AM_ALONE = 0x10, /* REQUEST, REPLY: it shares its frame with no other */
 };
 
 /*
@@ -244,7 +246,9 @@ enum careful_event_what {
 };
 
 /*
- * Opens a message: stands before the payload of its first fragment.
+ * Opens a message: stands before the payload of its first fragment. Messages of one frame each that
+ * wait together for the same receiver share a frame: then the next one's stands behind the payload,
+ * and all but the first count as payload in the frame's header.
  *
  * @kind:        enum careful_am_kind
  * @flags:       CAREFUL_AM_*
@@ -255,7 +259,7 @@ enum careful_event_what {
  * @status:      REPLY, GET_DATA: 0 or a positive errno
  * @region_off:  STORE, GET: where in the region, bytes; EVENT: the event
  * @bytes:       GET: how many; EVENT: where in its message the fragment stands, bytes
- * @pad:         0
+ * @next:        REQUEST, REPLY, GET: bytes from here to the next one's in the frame; 0: none follows
  * @args:        four words for the handler; EVENT: enum careful_event_what
  */
 struct careful_am {
@@ -267,7 +271,7 @@ struct careful_am {
 	__be32 status;
 	__be64 region_off;
 	__be32 bytes;
-	__be32 pad;
+	__be32 next;
 	__be32 args[CAREFUL_AM_ARGS];
 };
 

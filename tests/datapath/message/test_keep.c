@@ -27,6 +27,7 @@ static void test_keep__copied_out_when_buffers_run_short(void)
 
 	memset(outcomes, 0, sizeof(outcomes));
 	ends_open(&ends, 1500);
+	ends.c[0]->messages.packed_max = 1;
 	careful_handle(ends.c[1], 9, keep, NULL);
 	for (uint32_t i = 0; i < 300; i++)
 		CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, 9, NULL, &i, sizeof(i),
@@ -153,6 +154,7 @@ static void test_keep__released_between_publishing_and_updates(void)
 
 	kept_count = 0;
 	ends_open(&ends, 1500);
+	ends.c[0]->messages.packed_max = 1;
 	careful_handle(ends.c[1], 9, keep, NULL);
 	for (uint32_t i = 0; i < 20; i++)
 		CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, 9, NULL, NULL, 0, NULL,

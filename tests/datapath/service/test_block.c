@@ -440,6 +440,25 @@ static void test_handle__bounded_while_some_end(void)
 	assert(close_key(0, a->args[0])->status == 0);
 }
 
+/* One peer's requests wait, more than may: another's still find room. */
+static void test_request__one_peer_leaves_room_to_others(void)
+{
+	static uint32_t tokens[3000]; /* more than wait of all peers together */
+	uint32_t theirs[100];
+	int busy = 0;
+
+	for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++)
+		tokens[i] = fake_request(c, 0, CAREFUL_BLOCK_STAT, (uint32_t[4]){ 0 }, "a", 1);
+	for (size_t i = 0; i < sizeof(theirs) / sizeof(theirs[0]); i++)
+		theirs[i] = fake_request(c, 1, CAREFUL_BLOCK_STAT, (uint32_t[4]){ 0 }, "a", 1);
+	for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++)
+		busy += answer(tokens[i])->status == -EAGAIN;
+	assert(busy > 0);
+	for (size_t i = 0; i < sizeof(theirs) / sizeof(theirs[0]); i++)
+		assert(answer(theirs[i])->status == 0);
+	assert(c->kept == 0);
+}
+
 static void test_request__more_than_jobs(void)
 {
 	uint32_t tokens[1000];
@@ -885,6 +904,7 @@ int main(void)
 	test_handle__busy_region();
 	test_handle__asked_again();
 	test_handle__answer_lost();
+	test_request__one_peer_leaves_room_to_others();
 	test_request__more_than_jobs();
 	test_export__read_only();
 	test_list__entries();

@@ -179,6 +179,74 @@ static void test_kept__leave_others_their_copies(void)
 	node_close(node);
 }
 
+/* A frame of n requests, each with as many bytes of payload as said; the last one's header can say
+ * that another follows. */
+static void send_packed(struct node *node, uint32_t n, uint32_t payload, const uint32_t *nexts,
+			uint8_t kind)
+{
+	struct hostile what = { .am = { .kind = CAREFUL_AM_REQUEST,
+					.handler = htobe16(CAREFUL_HANDLERS_APP + 4),
+					.next = htobe32(nexts[0]) } };
+	uint32_t each = (uint32_t)sizeof(struct careful_am) + payload;
+
+	what.bytes = n * each - (uint32_t)sizeof(struct careful_am);
+	for (uint32_t i = 1; i < n; i++) {
+		struct careful_am am = what.am;
+
+		if (i + 1 == n)
+			am.kind = kind;
+		am.next = htobe32(nexts[i]);
+		memcpy(what.rest + (i - 1) * each + payload, &am, sizeof(am));
+	}
+	hostile_send(node, &what);
+}
+
+/* Messages of one frame that do not follow each other to its end, or are of a kind that shares none:
+ * none of them is run. */
+static void test_packed__wrongly(void)
+{
+	enum { EACH = sizeof(struct careful_am) + 8, MOST = 7 };
+	static const struct {
+		uint32_t n;
+		uint8_t kind;
+		uint32_t at, next; /* of one of them, instead of the right one */
+		uint32_t ran;
+	} cases[] = {
+		{ 3, CAREFUL_AM_REQUEST, 0, EACH, 3 },
+		{ MOST, CAREFUL_AM_REQUEST, 0, EACH, MOST },
+		{ 3, CAREFUL_AM_STORE, 0, EACH, 0 },
+		{ 3, CAREFUL_AM_EVENT, 0, EACH, 0 },
+		{ 3, CAREFUL_AM_GET_DATA, 0, EACH, 0 },
+		{ 3, CAREFUL_AM_REQUEST, 1, 1, 0 },
+		{ 3, CAREFUL_AM_REQUEST, 1, sizeof(struct careful_am) - 1, 0 },
+		{ 3, CAREFUL_AM_REQUEST, 1, EACH + 9, 0 },
+		{ 3, CAREFUL_AM_REQUEST, 1, UINT32_MAX, 0 },
+		{ 3, CAREFUL_AM_REQUEST, 2, EACH, 0 },
+		{ 3, CAREFUL_AM_REQUEST, 2, 8, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct node *node = node_open();
+		const struct link_peer *peer = &node->c->link.peers[0];
+		uint32_t nexts[MOST];
+		uint64_t epoch;
+
+		CHECK(node_session(node, 0));
+		CHECK(node_session(node, 1));
+		CHECK_EQ(careful_handle(node->c, CAREFUL_HANDLERS_APP + 4, on_run, NULL), 0);
+		epoch = peer->epoch;
+		ran = 0;
+		for (uint32_t k = 0; k < cases[i].n; k++)
+			nexts[k] = k + 1 < cases[i].n ? EACH : 0;
+		nexts[cases[i].at] = cases[i].next;
+		send_packed(node, cases[i].n, 8, nexts, cases[i].kind);
+		CHECK_EQ(ran, cases[i].ran);
+		CHECK_EQ(peer->epoch == epoch, cases[i].ran != 0);
+		expect_served(node, 1);
+		node_close(node);
+	}
+}
+
 int main(void)
 {
 	RUN(test_store__runs_no_handler_of_requests);
@@ -186,5 +254,6 @@ int main(void)
 	RUN(test_stores__unanswered_are_bounded);
 	RUN(test_gets__leave_others_their_share);
 	RUN(test_kept__leave_others_their_copies);
+	RUN(test_packed__wrongly);
 	return 0;
 }

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Small messages that wait together share a frame, and each is a message still. */
+#include "instances.h"
+
+#include <errno.h>
+
+enum { ECHO = 3, KEEP = 4, COUNT = 40, MANY = 2000 };
+
+static struct outcome outcomes[COUNT];
+static struct careful_kept *kept[MANY];
+static struct careful_reply_to names[MANY];
+static uint32_t kept_count, came;
+
+/* Its number, in their order. */
+static void on_echo(const struct careful_message *message, void *user)
+{
+	uint32_t number;
+
+	(void)user;
+	CHECK_EQ(message->bytes, sizeof(number) + message->args[0] % 7);
+	memcpy(&number, message->payload, sizeof(number));
+	CHECK_EQ(number, came++);
+	CHECK_EQ(careful_reply(message, 0, message->args, message->payload, message->bytes), 0);
+}
+
+static void on_keep(const struct careful_message *message, void *user)
+{
+	(void)user;
+	careful_reply_name(message, &names[kept_count]);
+	kept[kept_count] = careful_keep(message);
+	CHECK(kept[kept_count]);
+	CHECK(careful_keep(message) == kept[kept_count]);
+	kept_count++;
+}
+
+/* A session, in which nothing is under way. */
+static void open_up(struct ends *ends, struct careful_options options)
+{
+	struct outcome outcome = { 0 };
+	uint32_t none = 0;
+
+	memset(outcomes, 0, sizeof(outcomes));
+	came = kept_count = 0;
+	pair_open(&ends->pair, 1500);
+	for (int side = 0; side < 2; side++) {
+		ends->c[side] = instance_open(&ends->pair, side, options);
+		CHECK_EQ(careful_handle(ends->c[side], ECHO, on_echo, NULL), 0);
+		CHECK_EQ(careful_handle(ends->c[side], KEEP, on_keep, NULL), 0);
+	}
+	ends->peer = peer_at(ends->c[0], "10.77.0.2", 0);
+	CHECK_EQ(careful_request(ends->c[0], (uint32_t)ends->peer, ECHO, NULL, &none, sizeof(none),
+				 on_done, &outcome),
+		 0);
+	await(ends, &outcome);
+	came = 0;
+}
+
+/* Frames of data that the first has sent. */
+static uint64_t frames(const struct ends *ends)
+{
+	const struct link *link = &ends->c[0]->link;
+
+	return link->counters[CAREFUL_C_TX_FRAMES] - link->counters[CAREFUL_C_TX_UPDATES];
+}
+
+static void ask(const struct ends *ends, uint16_t handler, uint32_t i, careful_done_fn *done,
+		void *user)
+{
+	uint32_t payload[3] = { i }, args[4] = { i };
+	uint32_t bytes = (uint32_t)sizeof(i) + (handler == ECHO ? i % 7 : 0);
+
+	CHECK_EQ(careful_request(ends->c[0], (uint32_t)ends->peer, handler, args, payload, bytes,
+				 done, user),
+		 0);
+}
+
+/* So many at once; how many frames they took. */
+static uint64_t ask_all(struct ends *ends, uint32_t count)
+{
+	uint64_t before = frames(ends);
+
+	for (uint32_t i = 0; i < count; i++)
+		ask(ends, ECHO, i, on_done, &outcomes[i]);
+	for (uint32_t i = 0; i < count; i++) {
+		await(ends, &outcomes[i]);
+		CHECK_EQ(outcomes[i].result.status, 0);
+		CHECK_EQ(outcomes[i].result.args[0], i);
+		CHECK_EQ(outcomes[i].result.bytes, sizeof(i) + i % 7);
+		CHECK(!memcmp(outcomes[i].payload, &i, sizeof(i)));
+	}
+	CHECK_EQ(came, count);
+	return frames(ends) - before;
+}
+
+/* The first, which could leave at once, has a frame of its own. */
+static void shared(struct careful_options options)
+{
+	struct ends ends;
+
+	open_up(&ends, options);
+	CHECK_EQ(ask_all(&ends, COUNT),
+		 1 + (COUNT - 1 + CAREFUL_PACKED_MAX - 1) / CAREFUL_PACKED_MAX);
+	CHECK_EQ(ends.c[0]->messages.parked_share.free, ends.c[0]->messages.parked_share.count);
+	if (!options.protocol) { /* the other keeps frames until they are acknowledged */
+		ends_close(&ends);
+		return;
+	}
+	careful_close(ends.c[0]);
+	careful_close(ends.c[1]);
+	pair_close(&ends.pair);
+}
+
+static void test_pack__those_behind_the_first_share_frames(void)
+{
+	shared((struct careful_options){ 0 });
+}
+
+static void test_pack__in_the_traditional_protocol(void)
+{
+	shared((struct careful_options){ .protocol = CAREFUL_PROTOCOL_TRADITIONAL });
+}
+
+static void test_pack__not_where_it_is_not_wanted(void)
+{
+	struct ends ends;
+
+	open_up(&ends, (struct careful_options){ .unpacked = 1 });
+	CHECK_EQ(ask_all(&ends, COUNT), COUNT);
+	ends_close(&ends);
+}
+
+/* What measures frames is one. */
+static void test_pack__no_probes(void)
+{
+	struct ends ends;
+	uint64_t before;
+
+	open_up(&ends, (struct careful_options){ 0 });
+	before = frames(&ends);
+	for (uint32_t i = 0; i < 10; i++)
+		ask(&ends, CAREFUL_PROBE, i, on_done, &outcomes[i]);
+	for (uint32_t i = 0; i < 10; i++) {
+		await(&ends, &outcomes[i]);
+		CHECK_EQ(outcomes[i].result.status, -ENOSYS);
+	}
+	CHECK_EQ(frames(&ends) - before, 10);
+	ends_close(&ends);
+}
+
+/* As many as fit the frames of the session, and no more. */
+static void test_pack__no_more_than_a_frame_holds(void)
+{
+	static uint8_t payload[600];
+	struct ends ends;
+	uint64_t before;
+
+	open_up(&ends, (struct careful_options){ 0 });
+	before = frames(&ends);
+	for (uint32_t i = 0; i < 9; i++)
+		CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, KEEP, NULL, payload,
+					 sizeof(payload), NULL, NULL),
+			 0);
+	for (int i = 0; i < PATIENCE && kept_count < 9; i++)
+		poll_both(&ends);
+	CHECK_EQ(frames(&ends) - before, 1 + 8 / 2);
+	while (kept_count)
+		careful_release(ends.c[1], kept[--kept_count]);
+	ends_close(&ends);
+}
+
+/* Who puts more into one than may be has none of them run. */
+static void test_pack__too_many(void)
+{
+	struct ends ends;
+
+	open_up(&ends, (struct careful_options){ 0 });
+	ends.c[0]->messages.packed_max = CAREFUL_PACKED_MAX + 1;
+	for (uint32_t i = 0; i < CAREFUL_PACKED_MAX + 2; i++)
+		ask(&ends, ECHO, i, on_done, &outcomes[i]);
+	for (uint32_t i = 0; i < CAREFUL_PACKED_MAX + 2; i++)
+		await(&ends, &outcomes[i]);
+	CHECK_EQ(came, 1); /* the first has a frame of its own */
+	CHECK_EQ(outcomes[1].result.status, -ECONNRESET);
+	CHECK(ends.c[1]->link.counters[CAREFUL_C_EPOCHS_BROKEN] > 0);
+	careful_close(ends.c[0]);
+	careful_close(ends.c[1]);
+	pair_close(&ends.pair);
+}
+
+static uint32_t buffers_kept(const struct ends *ends)
+{
+	struct careful_peer_info info;
+
+	CHECK_EQ(careful_peer_info(ends->c[1], 0, &info), 0);
+	return info.buffers_kept;
+}
+
+/* A frame's buffer is back when the last of its messages is let go. */
+static void test_keep__each_holds_its_frame(void)
+{
+	struct ends ends;
+
+	open_up(&ends, (struct careful_options){ 0 });
+	for (uint32_t i = 0; i < 3; i++)
+		ask(&ends, KEEP, i, on_done, &outcomes[i]);
+	for (int i = 0; i < PATIENCE && kept_count < 3; i++)
+		poll_both(&ends);
+	CHECK_EQ(buffers_kept(&ends), 2);
+	careful_release(ends.c[1], kept[1]);
+	CHECK_EQ(buffers_kept(&ends), 2);
+	careful_release(ends.c[1], kept[0]);
+	CHECK_EQ(buffers_kept(&ends), 1);
+	CHECK_EQ(*(const uint8_t *)careful_kept_payload(kept[2]), 2);
+	careful_release(ends.c[1], kept[2]);
+	CHECK_EQ(buffers_kept(&ends), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		CHECK_EQ(careful_reply_late(ends.c[1], &names[i], 0, NULL, NULL, 0), 0);
+		await(&ends, &outcomes[i]);
+	}
+	ends_close(&ends);
+}
+
+/* Its frame is copied out once, with all of them. */
+static void test_keep__copied_out(void)
+{
+	struct careful_info info;
+	struct ends ends;
+
+	open_up(&ends, (struct careful_options){ 0 });
+	for (uint32_t sent = 0; sent < MANY;) {
+		for (uint32_t i = 0; i < 50; i++)
+			ask(&ends, KEEP, sent++, NULL, NULL);
+		for (int i = 0; i < PATIENCE && kept_count < sent; i++)
+			poll_both(&ends);
+	}
+	careful_info(ends.c[1], &info);
+	CHECK(info.counters[CAREFUL_C_COPIED_OUT] > MANY / 50 * 4 / 2);
+	CHECK(info.counters[CAREFUL_C_COPIED_OUT] < MANY / 4);
+	for (uint32_t i = 0; i < MANY; i++) {
+		CHECK(!memcmp(careful_kept_payload(kept[i]), &i, sizeof(i)));
+		careful_release(ends.c[1], kept[i]);
+	}
+	ends_close(&ends);
+}
+
+/* Without room for an answer to the rest of a frame it waits, and is served in its order. */
+static void test_deferred__from_the_message_on_that_finds_no_room(void)
+{
+	uint32_t free_count, room = 0;
+	struct message_state *m;
+	struct ends ends;
+
+	open_up(&ends, (struct careful_options){ 0 });
+	m = &ends.c[1]->messages;
+	free_count = m->parked_share.free;
+	m->parked_share.free = 0;
+	m->peers[0].parked = m->parked_share.each;
+	for (uint32_t i = 0; i < COUNT; i++)
+		ask(&ends, ECHO, i, on_done, &outcomes[i]);
+	for (int i = 0; i < PATIENCE && ends.c[1]->deferred_count < 4; i++)
+		poll_both(&ends);
+	CHECK_EQ(ends.c[1]->deferred_count, 4);
+	CHECK_EQ(came, 0);
+	m->parked_share.free = free_count;
+	m->peers[0].parked = 0;
+	for (uint32_t i = 0; i < COUNT; i++) {
+		await(&ends, &outcomes[i]);
+		room += outcomes[i].result.status == 0;
+	}
+	CHECK_EQ(room, COUNT);
+	CHECK_EQ(came, COUNT);
+	CHECK_EQ(buffers_kept(&ends), 0);
+	ends_close(&ends);
+}
+
+int main(void)
+{
+	RUN(test_pack__those_behind_the_first_share_frames);
+	RUN(test_pack__in_the_traditional_protocol);
+	RUN(test_pack__not_where_it_is_not_wanted);
+	RUN(test_pack__no_probes);
+	RUN(test_pack__no_more_than_a_frame_holds);
+	RUN(test_pack__too_many);
+	RUN(test_keep__each_holds_its_frame);
+	RUN(test_keep__copied_out);
+	RUN(test_deferred__from_the_message_on_that_finds_no_room);
+	return 0;
+}
