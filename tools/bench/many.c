@@ -2,10 +2,12 @@
 /*
  * What a small message costs without a device, and whether it costs more with many peers: two
  * instances joined in memory have P sessions with each other, and a receive window of 16 in each.
- * One thread polls them in turn; eight messages leave a round, each to the next peer.
+ * One thread polls them in turn; eight messages leave a round, each to the next peer and in a frame of
+ * its own.
  *
  *   many stream PEERS COUNT [BYTES]   messages one way, with the window updates that answer them
  *   many burst PEERS COUNT [BYTES]    requests and their replies
+ *   many packed PEERS COUNT [BYTES]   one way, 64 a round to one peer, which share frames
  *   many device PEERS COUNT [BYTES]   the device alone: what the others' time has of it
  *
  * Prints JSON: the least and the middle of the times of short spans (others may run meanwhile);
@@ -30,7 +32,8 @@ enum {
 	SINK = 1,
 	ECHO = 2,
 	WINDOW = 16, /* of each peer */
-	BATCH = 8, /* messages a round */
+	BATCH = 8, /* messages a round, */
+	PACKED = 64, /* and where they share frames */
 	SPANS = 200, /* at most, that are timed one by one */
 	SPAN_ROUNDS = 50, /* at least, in one of them */
 	POLL_NS = 100,
@@ -43,7 +46,7 @@ enum {
 static struct memory ends[2];
 static struct careful *c[2];
 static uint32_t poll_ns = CONNECT_NS;
-static uint32_t peers, next, sent, came, answers, rounds_done, all_rounds;
+static uint32_t peers, next, sent, came, answers, rounds_done, all_rounds, batch = BATCH;
 static uint8_t payload[PAYLOAD_MAX];
 static volatile uint64_t allocations;
 
@@ -144,6 +147,7 @@ static void open_end(uint32_t side)
 		.peers = peers,
 		.rx_buffers = ends[side].queue.rx_chunks,
 		.tx_buffers = MEMORY_TX,
+		.unpacked = batch == BATCH,
 	};
 	const struct engine_base base = {
 		.queue = &ends[side].queue,
@@ -202,12 +206,15 @@ static void close_all(void)
 
 static void messages(uint16_t handler, careful_done_fn *done, uint32_t bytes)
 {
-	for (uint32_t i = 0; i < BATCH; i++) {
+	for (uint32_t i = 0; i < batch; i++) {
 		if (careful_request(c[0], next, handler, NULL, payload, bytes, done, NULL))
 			give_up("a request was refused");
 		sent++;
-		next = next + 1 == peers ? 0 : next + 1;
+		if (batch == BATCH)
+			next = next + 1 == peers ? 0 : next + 1;
 	}
+	if (batch != BATCH)
+		next = next + 1 == peers ? 0 : next + 1;
 	poll_end(0);
 	poll_end(1);
 }
@@ -237,7 +244,7 @@ static void device_frames(uint32_t side, uint32_t n, uint32_t bytes)
 
 static void once(char what, uint32_t bytes)
 {
-	if (what == 's') {
+	if (what == 's' || what == 'p') {
 		messages(SINK, NULL, bytes);
 	} else if (what == 'b') {
 		messages(ECHO, on_done, bytes);
@@ -271,8 +278,8 @@ static void spans(char what, uint32_t rounds, uint32_t bytes, double *least, dou
 		calls_end = 0;
 		ns[i] = clock_ns() - began_ns;
 	}
-	*middle = clock_quantile(ns, count, 50) / each / BATCH;
-	*least = (double)ns[0] / each / BATCH;
+	*middle = clock_quantile(ns, count, 50) / each / batch;
+	*least = (double)ns[0] / each / batch;
 }
 
 static void print(const char *what, uint32_t count, uint32_t bytes, double least, double middle)
@@ -284,7 +291,7 @@ static void print(const char *what, uint32_t count, uint32_t bytes, double least
 	       "\"measured\": %u, \"batch\": %u, \"ns_least\": %.1f, \"ns\": %.1f, \"frames\": %.3f, \"rx\": %.3f, "
 	       "\"fill\": %.3f, \"tx\": %.3f, \"kick\": %.3f, \"complete\": %.3f, "
 	       "\"clock\": %.3f, \"allocations\": %llu, ",
-	       what, peers, count, bytes, all_rounds * BATCH, BATCH, least, middle,
+	       what, peers, count, bytes, all_rounds * batch, batch, least, middle,
 	       (double)(a->frames + b->frames) / n, (double)(a->rx + b->rx) / n,
 	       (double)(a->fill + b->fill) / n, (double)(a->tx + b->tx) / n,
 	       (double)(a->kick + b->kick) / n, (double)(a->complete + b->complete) / n,
@@ -311,18 +318,21 @@ int main(int argc, char **argv)
 	const char *what = argc > 1 ? argv[1] : "";
 	uint32_t count = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
 	uint32_t bytes = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 64;
-	uint32_t rounds = (count + BATCH - 1) / BATCH, warmup;
+	uint32_t rounds, warmup;
 	double least, middle;
 
 	peers = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
 	if ((strcmp(what, "stream") != 0 && strcmp(what, "burst") != 0 &&
-	     strcmp(what, "device") != 0) ||
+	     strcmp(what, "device") != 0 && strcmp(what, "packed") != 0) ||
 	    !count || peers < 2 || peers > CAREFUL_PEERS_MAX || peers & (peers - 1) ||
 	    bytes > PAYLOAD_MAX || argc > 6) {
-		fprintf(stderr, "usage: many stream|burst|device PEERS COUNT [BYTES [callgrind]]   "
-				"(PEERS: a power of two from 2 to 256)\n");
+		fprintf(stderr,
+			"usage: many stream|burst|packed|device PEERS COUNT [BYTES [callgrind]]   "
+			"(PEERS: a power of two from 2 to 256)\n");
 		return 2;
 	}
+	batch = what[0] == 'p' ? PACKED : BATCH;
+	rounds = (count + batch - 1) / batch;
 	open_all();
 	warmup = 8 * peers * WINDOW / BATCH; /* each buffer several times */
 	measured(what[0], warmup, bytes);
@@ -332,7 +342,7 @@ int main(int argc, char **argv)
 	if (argc < 6)
 		watch_calls();
 	spans(what[0], rounds, bytes, &least, &middle);
-	print(what, rounds_done * BATCH, bytes, least, middle);
+	print(what, rounds_done * batch, bytes, least, middle);
 	check(what[0]);
 	close_all();
 	return 0;

@@ -6,7 +6,8 @@
  *   passes serve IFNAME
  *   passes trips IFNAME HOST BYTES COUNT    as many bytes there and back, by stores
  *   passes stream IFNAME HOST BYTES MS      stores of so many, one after the other
- *   passes small IFNAME HOST BYTES MS       requests of so many that want no reply
+ *   passes small IFNAME HOST BYTES MS       requests of so many that want no reply, a frame each
+ *   passes packed IFNAME HOST BYTES MS      the same, 64 between two polls, which share frames
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,6 +28,8 @@ enum {
 	BACK = 2, /* that was */
 	ROOM = 4 << 20, /* bytes at each end */
 	UNDER_WAY = 4, /* stores of a stream */
+	ROUND_ALONE = 8, /* requests between two polls, */
+	ROUND_PACKED = 64, /* and where they share frames */
 	WARMUP = 2000,
 	GIVE_UP_MS = 60000,
 };
@@ -190,7 +193,7 @@ static void stream(uint32_t bytes, uint32_t ms)
 	       (double)(stored - before) * 8 / (double)(clock_ns() - start));
 }
 
-static void small(uint32_t bytes, uint32_t ms)
+static void small(uint32_t bytes, uint32_t ms, uint32_t each)
 {
 	uint64_t start = 0, until = clock_ns() + ms * 1000000ull / 2, before = 0;
 
@@ -203,7 +206,7 @@ static void small(uint32_t bytes, uint32_t ms)
 				careful_poll(end.c);
 			if (rc)
 				fail("request", rc);
-			if (n % 8 == 7)
+			if (n % each == each - 1)
 				careful_poll(end.c);
 		}
 		if (!round) {
@@ -221,11 +224,11 @@ static int usage(void)
 {
 	fprintf(stderr, "usage: passes serve IFNAME\n"
 			"       passes trips IFNAME HOST BYTES COUNT\n"
-			"       passes stream|small IFNAME HOST BYTES MS\n");
+			"       passes stream|small|packed IFNAME HOST BYTES MS\n");
 	return 2;
 }
 
-static void open_end(const char *ifname)
+static void open_end(const char *ifname, bool unpacked)
 {
 	struct careful_options options = {
 		.ifname = ifname,
@@ -233,6 +236,7 @@ static void open_end(const char *ifname)
 		.wait_mode = CAREFUL_WAIT_SPIN,
 		.xdp_mode = clock_xdp_mode(),
 		.protocol = clock_protocol(),
+		.unpacked = unpacked,
 	};
 	struct careful_region region = {
 		.span = { .base = malloc(ROOM), .fd = -1 },
@@ -272,7 +276,7 @@ int main(int argc, char **argv)
 	if (!serves &&
 	    (argc != 6 || inet_pton(AF_INET, argv[3], &to.sin_addr) != 1 || bytes > ROOM || !much))
 		return usage();
-	open_end(argv[2]);
+	open_end(argv[2], !strcmp(argv[1], "small"));
 	if (serves) {
 		signal(SIGTERM, on_signal);
 		printf("ready\n");
@@ -292,7 +296,9 @@ int main(int argc, char **argv)
 	else if (!strcmp(argv[1], "stream"))
 		stream(bytes, much);
 	else if (!strcmp(argv[1], "small"))
-		small(bytes, much);
+		small(bytes, much, ROUND_ALONE);
+	else if (!strcmp(argv[1], "packed"))
+		small(bytes, much, ROUND_PACKED);
 	else
 		return usage();
 	careful_close(end.c);
