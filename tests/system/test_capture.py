@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from careful.report import capture as report
 from careful.report import pcapng
 from hosts import Host, finish, hosts_up, make_file
 
+ROOT = Path(__file__).parents[2]
 PORT = int(lib.CAREFUL_PORT_DEFAULT)
 HEADERS_BYTES = 14 + 20 + 8
 
@@ -197,6 +199,36 @@ def test_capture__a_file_both_ways(two: list[Host], tmp_path: Path) -> None:
     assert sent > 300_000 // 4096
     assert received > 0
     assert data[5000:5100] in b"".join(parts[one] for one in sorted(parts))
+
+
+@pytest.mark.lab
+def test_capture__wireshark_reads_it(two: list[Host], tmp_path: Path) -> None:
+    """The generated dissector, on what passed between two carefulds."""
+    if not shutil.which("tshark"):
+        pytest.skip("tshark is not installed (apt-get install tshark)")
+    h1 = two[0]
+    path, script = tmp_path / "frames.pcapng", tmp_path / "careful.lua"
+    subprocess.run([sys.executable, ROOT / "tools/gen/dissector.py", script], check=True)
+    process = start(h1, "-w", path)
+    h1.ctl("ls", "h2:")
+    time.sleep(0.5)
+    stopped(process)
+    names = ["hdr.seq", "ctrl.type", "am.kind"]
+    fields = [word for name in names for word in ("-e", f"careful.{name}")]
+    argv = ["tshark", "-r", path, "-X", f"lua_script:{script}", "-T", "fields", *fields]
+    done = subprocess.run([*argv, "-E", "separator=,"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    shown = [line.split(",") for line in done.stdout.splitlines()]
+    frames = [frame[HEADERS_BYTES:] for frame, _ in read(path)]
+    assert len(shown) == len(frames)
+    for (seq, kind, am), frame in zip(shown, frames, strict=True):
+        if frame[1] & 0x80:
+            assert (seq, int(kind, 0), am) == ("", frame[1], "")
+        else:
+            hdr = unpack("careful_hdr", frame)
+            assert (int(seq), kind) == (hdr["seq"], "")
+            assert bool(am) == bool(hdr["type"] == 1 and hdr["flags"] & lib.CAREFUL_F_FIRST)
+    assert {am for _, _, am in shown} > {""}  # there were requests among them
 
 
 @pytest.mark.lab
