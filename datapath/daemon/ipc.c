@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Clients of the local socket: they come and go, and ask. What the questions do is
- * ipc_op.c's, which this calls, as the polls of ipc_peer.c, ipc_program.c
- * and ipc_measure.c, and log.c; answers
- * leave through ipc_answer.c.
+ * ipc_op.c's, which this calls, as the polls of ipc_peer.c, ipc_program.c and ipc_measure.c, and
+ * log.c; answers leave through ipc_answer.c, and descriptors through ipc_close.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,7 +20,7 @@ static void unpark(struct ipc_client *client)
 	if (!client->parked)
 		return;
 	if (client->parked->fd >= 0)
-		close(client->parked->fd);
+		ipc_close(client, client->parked->fd, NULL);
 	free(client->parked);
 	client->parked = NULL;
 	client->ipc->busy--;
@@ -47,7 +46,7 @@ static void disconnect(struct ipc_client *client)
 }
 
 /* The one descriptor that came along, or -1. Others are closed. */
-static int take_fd(struct msghdr *msg)
+static int take_fd(struct ipc_client *client, struct msghdr *msg)
 {
 	int first = -1;
 
@@ -64,7 +63,7 @@ static int take_fd(struct msghdr *msg)
 			if (first < 0)
 				first = fd;
 			else
-				close(fd);
+				ipc_close(client, fd, NULL);
 		}
 	}
 	return first;
@@ -110,17 +109,17 @@ static int receive(struct ipc_client *client, struct ipc_question *q)
 		return errno == EAGAIN ? 0 : -errno;
 	if (n == 0)
 		return -EPIPE;
-	q->fd = take_fd(&msg);
+	q->fd = take_fd(client, &msg);
 	q->payload = client->ipc->buffer;
 	if (n >= (ssize_t)sizeof(q->head.version) && q->head.version != CAREFUL_IPC_VERSION) {
 		if (q->fd >= 0)
-			close(q->fd);
+			ipc_close(client, q->fd, NULL);
 		return other_version(client, q->head.version);
 	}
 	if (n < (ssize_t)sizeof(q->head) || (msg.msg_flags & MSG_TRUNC) ||
 	    q->head.payload_bytes != (size_t)n - sizeof(q->head)) {
 		if (q->fd >= 0)
-			close(q->fd);
+			ipc_close(client, q->fd, NULL);
 		return -EPROTO;
 	}
 	return 1;
@@ -147,7 +146,7 @@ static void read_questions(struct ipc_client *client)
 	int rc = 1;
 
 	for (int i = 0; i < IPC_ROUND && !client->failed; i++) {
-		if (client->parked || !client->ops_free)
+		if (!ipc_may_ask(client))
 			break;
 		rc = receive(client, &q);
 		if (rc <= 0)
@@ -158,7 +157,7 @@ static void read_questions(struct ipc_client *client)
 			q.fd = rc ? q.fd : -1;
 		}
 		if (q.fd >= 0)
-			close(q.fd);
+			ipc_close(client, q.fd, NULL);
 		if (rc < 0)
 			break;
 	}
@@ -200,8 +199,6 @@ static struct ipc_client *client_create(struct ipc *ipc, int fd)
 
 static void client_destroy(struct ipc_client *client)
 {
-	ipc_close_files(client);
-	ipc_program_free(client);
 	ipc_issuer_leave(client);
 	free(client->handles);
 	free(client);
@@ -284,6 +281,12 @@ void ipc_poll(struct ipc *ipc)
 			at = &client->next;
 			continue;
 		}
+		ipc_close_files(client);
+		ipc_program_free(client);
+		if (client->closing) {
+			at = &client->next;
+			continue;
+		}
 		*at = client->next;
 		ipc->clients_count--;
 		ipc->busy--;
@@ -322,8 +325,12 @@ int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc
 	new->epoll_fd = epoll_fd;
 	new->peers_max = info.peers_max;
 	ev.data.ptr = &new->event;
-	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listen_fd, &ev)) {
+	rc = ipc_closer_init(&new->closer, epoll_fd);
+	if (!rc && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listen_fd, &ev)) {
 		rc = -errno;
+		ipc_closer_stop(&new->closer);
+	}
+	if (rc) {
 		free(new);
 		return rc;
 	}
@@ -343,18 +350,27 @@ void ipc_tells_of(struct ipc *ipc, const struct block_server *block)
 }
 
 /* After careful_close(): no operation is under way any longer. */
-void ipc_destroy(struct ipc *ipc)
+uint32_t ipc_destroy(struct ipc *ipc)
 {
 	struct ipc_client *client;
+	uint32_t left;
 
 	ipc->instance = NULL;
-	while ((client = ipc->clients)) {
-		ipc->clients = client->next;
+	for (client = ipc->clients; client; client = client->next) {
 		disconnect(client);
 		for (uint32_t i = 0; i < CAREFUL_IPC_FILES; i++)
 			client->files[i].users = 0;
+		ipc_close_files(client);
+		ipc_program_free(client);
+	}
+	left = ipc_closer_stop(&ipc->closer);
+	if (left) /* they use the rest */
+		return left;
+	while ((client = ipc->clients)) {
+		ipc->clients = client->next;
 		client_destroy(client);
 	}
 	ipc_measure_deinit(ipc);
 	free(ipc);
+	return 0;
 }

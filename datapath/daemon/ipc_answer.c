@@ -18,7 +18,7 @@ void ipc_arm(struct ipc_client *client)
 
 	if (client->fd < 0)
 		return;
-	if (!client->parked && client->ops_free)
+	if (ipc_may_ask(client))
 		ev.events |= EPOLLIN;
 	if (client->answers)
 		ev.events |= EPOLLOUT;

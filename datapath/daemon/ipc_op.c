@@ -3,7 +3,7 @@
  * What the local socket's questions do: files, requests, gets and stores towards
  * peers, and the handles that a client leaves behind. GETS, CONNECT, programs, SIGNATURE and
  * MEASURE are ipc_gets.c's, ipc_peer.c's, ipc_program.c's, ipc_signature.c's and ipc_measure.c's,
- * answers ipc_answer.c's: it calls all six, and service's block.c.
+ * answers ipc_answer.c's, closing ipc_close.c's: it calls all seven, and service's block.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <careful/block.h>
@@ -27,26 +26,27 @@
  * for ever; O_APPEND would put all that is written at the end. */
 int ipc_file_check(int fd)
 {
-	struct stat st;
+	struct statx st;
 	int flags = fcntl(fd, F_GETFL);
 
-	if (flags < 0 || fstat(fd, &st))
+	/* What never changes: whoever serves the file need not be asked, and may hang. */
+	if (flags < 0 || statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st))
 		return -errno;
 	if (flags & (O_APPEND | O_PATH))
 		return -EINVAL;
-	if (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode))
+	if (S_ISREG(st.stx_mode) || S_ISBLK(st.stx_mode))
 		return 0;
 	/* /dev/null, /dev/zero */
-	if (S_ISCHR(st.st_mode) && major(st.st_rdev) == 1 &&
-	    (minor(st.st_rdev) == 3 || minor(st.st_rdev) == 5))
+	if (S_ISCHR(st.stx_mode) && st.stx_rdev_major == 1 &&
+	    (st.stx_rdev_minor == 3 || st.stx_rdev_minor == 5))
 		return 0;
 	return -ENOTSUP;
 }
 
-static void file_add(struct ipc_client *client, struct ipc_op *op, int passed)
+static void file_add(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	struct careful_ipc head = { 0 };
-	int rc = passed < 0 ? -EBADF : ipc_file_check(passed);
+	int rc = q->fd < 0 ? -EBADF : ipc_file_check(q->fd);
 	uint32_t i = 0;
 
 	while (!rc && i < CAREFUL_IPC_FILES && client->files[i].fd >= 0)
@@ -54,11 +54,10 @@ static void file_add(struct ipc_client *client, struct ipc_op *op, int passed)
 	if (!rc && i == CAREFUL_IPC_FILES)
 		rc = -EMFILE;
 	if (!rc) {
-		client->files[i].fd = fcntl(passed, F_DUPFD_CLOEXEC, 3);
-		rc = client->files[i].fd < 0 ? -errno : 0;
-	}
-	if (!rc)
+		client->files[i].fd = q->fd;
+		q->fd = -1;
 		engine_keep_file(client->ipc->instance, client->files[i].fd);
+	}
 	head.file = i;
 	ipc_answer(op, rc, &head, NULL, 0);
 }
@@ -87,11 +86,9 @@ static void close_file(struct ipc_client *client, struct ipc_file *file)
 
 	if (client->ipc->instance)
 		engine_lose_file(client->ipc->instance, file->fd);
-	close(file->fd);
+	ipc_close(client, file->fd, remover);
 	file->fd = -1;
 	file->remover = NULL;
-	if (remover)
-		ipc_answer(remover, 0, NULL, NULL, 0);
 }
 
 static void file_remove(struct ipc_client *client, struct ipc_op *op, uint32_t index)
@@ -386,7 +383,7 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
  * Begins what a question asks for; its answer comes now or later. -EAGAIN: not yet,
  * ask again with the same question.
  */
-int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
+int ipc_ask(struct ipc_client *client, struct ipc_question *q)
 {
 	struct ipc_op *op = NULL;
 	int rc = 0;
@@ -409,7 +406,7 @@ int ipc_ask(struct ipc_client *client, const struct ipc_question *q)
 		rc = ipc_connect(client->ipc, op, q);
 		break;
 	case CAREFUL_IPC_FILE_ADD:
-		file_add(client, op, q->fd);
+		file_add(client, op, q);
 		break;
 	case CAREFUL_IPC_FILE_REMOVE:
 		file_remove(client, op, q->head.file);

@@ -2,10 +2,13 @@
 /*
  * What the files of the local socket's server share. All in one thread. Calls go from
  * ipc.c to ipc_op.c, from there to ipc_gets.c, ipc_peer.c, ipc_program.c, ipc_signature.c and
- * ipc_measure.c, and from all of them to ipc_answer.c; from ipc_program.c to ipc_ring.c.
+ * ipc_measure.c, and from all of them to ipc_answer.c; from ipc_program.c to ipc_ring.c. What closes
+ * files is ipc_close.c's, the only one with threads.
  */
 #ifndef DAEMON_IPC_PRIVATE_H
 #define DAEMON_IPC_PRIVATE_H
+
+#include <pthread.h>
 
 #include <careful/abi.h>
 #include <careful/careful.h>
@@ -22,6 +25,7 @@ enum {
 	IPC_PING_MS = 60000, /* longest wait for a ping's answer */
 	IPC_PROGRAM_OPS = CAREFUL_RING_OPERATIONS,
 	IPC_STALL_MS = 30000, /* unread for so long: a program is stalled */
+	IPC_STOP_MS = 2000, /* at the end, until files that do not close are left */
 	IPC_ROUND = 32, /* questions read from one client before the others' turn */
 };
 
@@ -86,6 +90,8 @@ struct ipc_handle {
  * @reserved:   sum of their reserves
  * @armed:      epoll events asked for
  * @parked:     waits, with its payload behind it; nothing is read meanwhile
+ * @closing:    files handed to ipc_close() that are not closed yet; @closes: one of them is just
+ *              being, under the closer's lock
  */
 struct ipc_client {
 	struct ipc_event event;
@@ -97,6 +103,8 @@ struct ipc_client {
 	uint32_t reserved;
 	uint32_t armed;
 	struct ipc_question *parked;
+	uint32_t closing;
+	bool closes;
 	struct ipc_answer *answers, **answers_tail;
 	struct ipc_op *ops_free;
 	struct ipc_handle *handles;
@@ -106,6 +114,30 @@ struct ipc_client {
 	struct ipc_issuer *issuer; /* SIGNATURE; NULL before the first */
 	struct ipc_file files[CAREFUL_IPC_FILES];
 	struct ipc_op ops[CAREFUL_IPC_INFLIGHT];
+};
+
+/* A file to be closed; @op: to be answered then, or NULL */
+struct ipc_closing {
+	struct ipc_closing *next;
+	struct ipc_client *client;
+	struct ipc_op *op;
+	int fd;
+};
+
+/*
+ * @clients, @threads_count: the engine's thread's alone: clients with files to close
+ * @waiting, @closed, @living, @stop: under the lock
+ */
+struct ipc_closer {
+	struct ipc_event event;
+	uint32_t clients, threads_count;
+	pthread_t threads[IPC_CLIENTS];
+	pthread_mutex_t lock;
+	pthread_cond_t wake, over;
+	struct ipc_closing *waiting, **waiting_tail, *closed;
+	uint32_t living;
+	bool stop;
+	int event_fd;
 };
 
 /*
@@ -123,6 +155,7 @@ struct ipc {
 	uint32_t clients_count;
 	uint32_t busy;
 	struct ipc_client *clients;
+	struct ipc_closer closer;
 	struct ipc_op *connects;
 	struct ipc_measure *measure; /* under way, or NULL */
 	const struct block_server *block; /* whose exports USE tells of, or NULL */
@@ -205,6 +238,17 @@ struct ipc_program {
 	struct careful_program_info info; /* name, pid, and counts */
 };
 
+/* ipc_close.c */
+int ipc_closer_init(struct ipc_closer *closer, int epoll_fd);
+uint32_t ipc_closer_stop(struct ipc_closer *closer);
+void ipc_close(struct ipc_client *client, int fd, struct ipc_op *op);
+
+/* Whether another question may be read: there is room for what it may leave. */
+static inline bool ipc_may_ask(const struct ipc_client *client)
+{
+	return !client->parked && client->ops_free && client->closing < CAREFUL_IPC_FILES;
+}
+
 /* ipc_answer.c */
 void ipc_arm(struct ipc_client *client);
 struct ipc_op *ipc_op_take(struct ipc_client *client, const struct careful_ipc *head,
@@ -216,7 +260,8 @@ void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const v
 void ipc_flush(struct ipc_client *client);
 
 /* ipc_op.c */
-int ipc_ask(struct ipc_client *client, const struct ipc_question *question);
+/* It takes the question's descriptor, or leaves it to who asks. */
+int ipc_ask(struct ipc_client *client, struct ipc_question *question);
 void ipc_file_unuse(struct ipc_client *client, uint32_t index);
 int ipc_file_use(struct ipc_client *client, uint32_t index);
 int ipc_file_check(int fd);
@@ -240,7 +285,7 @@ int ipc_peer_leave(struct ipc_program *p, uint32_t peer);
 uint32_t ipc_peer_name(const struct ipc *ipc, uint32_t index);
 
 /* ipc_program.c */
-int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);
+int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 void ipc_programs_peer(struct ipc *ipc, uint32_t index, uint32_t state);
 void ipc_programs_poll(struct ipc *ipc);
 void ipc_program_leave(struct ipc_client *client);

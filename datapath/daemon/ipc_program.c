@@ -2,7 +2,7 @@
 /*
  * Programs that share the interface: how one attaches, what it asks beside its rings, what
  * peers want of it, and its end, after which nothing of it is left. What goes through the rings
- * is ipc_ring.c's, which this calls, as ipc_answer.c, ipc_peer.c, service's also.h.
+ * is ipc_ring.c's, which this calls, as ipc_answer.c, ipc_close.c, ipc_peer.c, service's also.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -290,7 +290,7 @@ static int remove_region(struct ipc_program *p, struct ipc_program_region *regio
 		engine_revoke_region(p->client->ipc->instance, region->key);
 	} else {
 		if (region->fd >= 0)
-			close(region->fd);
+			ipc_close(p->client, region->fd, NULL);
 		region->fd = -1;
 		region->key = 0;
 		region->gone = false;
@@ -317,13 +317,11 @@ static int region_span(struct ipc_program *p, const struct ipc_question *q,
 	rc = head->file_off > INT64_MAX || head->bytes > INT64_MAX - head->file_off ?
 		     -EINVAL :
 		     ipc_file_check(q->fd);
-	if (rc)
-		return rc;
-	span->fd = fcntl(q->fd, F_DUPFD_CLOEXEC, 3);
-	return span->fd < 0 ? -errno : 0;
+	span->fd = q->fd;
+	return rc;
 }
 
-static int region_add(struct ipc_program *p, const struct ipc_question *q, uint32_t *key)
+static int region_add(struct ipc_program *p, struct ipc_question *q, uint32_t *key)
 {
 	const struct careful_ipc *head = &q->head;
 	struct ipc *ipc = p->client->ipc;
@@ -351,11 +349,10 @@ static int region_add(struct ipc_program *p, const struct ipc_question *q, uint3
 	rc = careful_region_add(ipc->instance, &region, &slot->key);
 	if (rc) {
 		slot->key = 0;
-		if (region.span.fd >= 0)
-			close(region.span.fd);
 		return rc;
 	}
 	slot->fd = region.span.fd;
+	q->fd = -1;
 	slot->peer = region.peer;
 	slot->memory_off = head->region_off;
 	p->regions_used++;
@@ -397,7 +394,7 @@ static void answer_programs(struct ipc *ipc, struct ipc_op *op)
 }
 
 /* What a program asks of its own. */
-static int of_program(struct ipc_program *p, struct ipc_op *op, const struct ipc_question *q)
+static int of_program(struct ipc_program *p, struct ipc_op *op, struct ipc_question *q)
 {
 	struct careful_ipc head = { 0 };
 	struct ipc_program_region *region;
@@ -426,7 +423,7 @@ static int of_program(struct ipc_program *p, struct ipc_op *op, const struct ipc
 	return 0;
 }
 
-int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	switch (q->head.op) {
 	case CAREFUL_IPC_ATTACH:
@@ -560,7 +557,7 @@ void ipc_program_free(struct ipc_client *client)
 		return;
 	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++) /* carefuld's end alone leaves some */
 		if (p->regions[i].key && p->regions[i].fd >= 0)
-			close(p->regions[i].fd);
+			ipc_close(client, p->regions[i].fd, NULL);
 	munmap(p->area, p->area_bytes);
 	free(p);
 	client->program = NULL;

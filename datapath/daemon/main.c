@@ -414,7 +414,7 @@ int main(int argc, char **argv)
 	struct daemon *d = &carefuld;
 	struct careful_error error = { "" };
 	int parent_fd = -1;
-	uint32_t left;
+	uint32_t left, files_left;
 	int rc = options_parse(&d->options, argc, argv, &error);
 
 	if (rc) {
@@ -461,7 +461,7 @@ int main(int argc, char **argv)
 	queues_end(&d->queues);
 	/* The engine first: when it is closed, nothing uses a file any longer. */
 	careful_close(d->instance);
-	ipc_destroy(d->ipc);
+	files_left = ipc_destroy(d->ipc);
 	left = block_stop(d->block);
 	health_deinit(&d->health);
 	rundir_close(&d->dir);
@@ -469,6 +469,10 @@ int main(int argc, char **argv)
 		log_line("%u file operations hang in an export; what they wrote is left as it is, "
 			 "and this process until they end",
 			 left);
+	if (files_left)
+		log_line(
+			"files of %u local clients do not close: they are left to whoever serves them",
+			files_left);
 	log_line("ended");
 	return rc || d->broken ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -17,6 +17,8 @@
 #include <careful/ipc.h>
 #include <careful/wire.h>
 
+#include "daemon/ipc_close.c" /* NOLINT(bugprone-suspicious-include): threads wait by the true clock */
+
 /* The daemon's clock: a millisecond later whenever it looks. */
 static uint64_t clock_ms;
 
@@ -74,7 +76,7 @@ static void changed(struct careful *instance, uint32_t peer, uint32_t state, voi
 static void turn(void)
 {
 	struct epoll_event events[16];
-	int n = epoll_wait(world.epoll_fd, events, 16, 0);
+	int n = epoll_wait(world.epoll_fd, events, 16, world.server->closer.clients ? -1 : 0);
 
 	for (int i = 0; i < n; i++) {
 		struct ipc_event *event = events[i].data.ptr;

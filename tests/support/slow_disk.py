@@ -43,8 +43,8 @@ def slow_disk(
     top: Path,
     folder: Path,
     reads: tuple[float, float] = (0.0, 0.0),
-) -> Iterator[None]:
-    """Mount one at `top`, which exists; what it holds lies in folder/backing.
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Mount one at `top`, which exists; what it holds lies in folder/backing. Its server.
 
     reads: g and G of a read; the others are a write's.
     """
@@ -57,7 +57,7 @@ def slow_disk(
                 assert server.poll() is None, "slowfs ended at once"
                 assert time.monotonic() < end, "slowfs does not begin"
                 time.sleep(0.02)
-            yield
+            yield server
         finally:
             subprocess.run(["umount", "-l", top], check=False, capture_output=True)
             server.terminate()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,8 +13,11 @@ import pytest
 
 pytest.importorskip("careful._binding")
 
+from careful._binding import lib
+from careful.daemon.client import Answer, Client
 from disks import Disk, MakeDisk
-from hosts import MIB, Host, Hosts, make_file, received, wait_for
+from hosts import MIB, RUN, Host, Hosts, make_file, received, wait_for
+from slow_disk import slow_disk
 
 PUTS = 6  # more than an export has workers
 FRAMES = 200  # of a get that has begun
@@ -65,6 +70,33 @@ def test_frozen__others_are_served_and_down_ends(
         wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of what was left")
     finally:
         end_all(puts)
+
+
+def test_client__whose_file_system_hangs_stops_nobody_else(
+    pair: tuple[Host, Host], tmp_path: Path
+) -> None:
+    """One that serves FUSE stands still while carefuld looks at a file of it and closes it."""
+    a, b = pair
+    top, removed = tmp_path / "slow", list[Answer]()
+    for folder in (top, tmp_path / "backing"):
+        folder.mkdir()
+    (tmp_path / "backing/f").write_bytes(b"x")
+    (b.export / "f").write_text("served")
+    sock = RUN / a.lab.instance(a.name) / "sock"
+    with slow_disk(0, 0, top, tmp_path) as server, Client(sock) as client:
+        fd = os.open(top / "f", os.O_RDONLY)
+        server.send_signal(signal.SIGSTOP)
+        try:
+            file = client.call(lib.CAREFUL_IPC_FILE_ADD, "f", fd=fd, timeout_s=60).file
+            client.submit(lib.CAREFUL_IPC_FILE_REMOVE, removed.append, file=file)
+            for _ in range(2):
+                assert "f" in a.ctl("ls", "h2:", timeout=60).stdout
+            client.receive()
+            assert not removed
+        finally:
+            server.send_signal(signal.SIGCONT)
+            os.close(fd)
+        wait_for(lambda: client.receive() or removed, "the end of the file")
 
 
 def test_get__to_a_frozen_disk_stops_nobody_else(

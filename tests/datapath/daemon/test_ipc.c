@@ -9,12 +9,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +29,7 @@
 
 #include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_answer.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_close.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_gets.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
@@ -60,6 +65,25 @@ static void changed(struct careful *instance, uint32_t peer, uint32_t state, voi
 	ipc_peer_changed(user, peer, state);
 }
 
+static ino_t hanging; /* a file that does not close until `may_close`; 0: none */
+static sem_t may_close;
+
+/* In place of libc's. */
+int close(int fd)
+{
+	struct stat st;
+
+	if (hanging && !fstat(fd, &st) && st.st_ino == hanging)
+		sem_wait(&may_close);
+	return (int)syscall(SYS_close, fd);
+}
+
+/* Whether files are being closed, and will be. */
+static bool closes(void)
+{
+	return server->closer.clients && !hanging;
+}
+
 /* The daemon's loop, until it has nothing to do. */
 static void turn(void)
 {
@@ -67,14 +91,14 @@ static void turn(void)
 	int n;
 
 	do {
-		n = epoll_wait(epoll_fd, events, 16, 0);
+		n = epoll_wait(epoll_fd, events, 16, closes() ? -1 : 0);
 		for (int i = 0; i < n; i++) {
 			struct ipc_event *event = events[i].data.ptr;
 
 			event->handle(event, events[i].events);
 		}
 		ipc_poll(server);
-	} while (n > 0);
+	} while (n > 0 || closes());
 }
 
 static int client(void)
@@ -698,6 +722,63 @@ static void test_file__kinds(void)
 	assert(open_fds() == before - 2);
 }
 
+static struct answer *add_another(int fd, int file)
+{
+	const struct careful_ipc head = { .version = CAREFUL_IPC_VERSION,
+					  .op = CAREFUL_IPC_INFO,
+					  .id = 5 };
+
+	assert(send_raw(fd, &head, sizeof(head), &file, 1) == 0);
+	return next_answer(fd);
+}
+
+/* As on FUSE, when whoever serves it hangs: its client waits, and nobody else. */
+static void test_file__that_does_not_close(void)
+{
+	int fd = client(), other = client(), before = open_fds(), answers = 0;
+	int file = memfd_create("hanging", MFD_CLOEXEC), null = open("/dev/null", O_RDONLY);
+	struct careful_ipc remove = { .op = CAREFUL_IPC_FILE_REMOVE, .id = 3 };
+	const struct careful_ipc info = { .op = CAREFUL_IPC_INFO, .id = 4 };
+	struct stat st;
+
+	assert(!fstat(file, &st));
+	remove.file = add_file(fd, file);
+	hanging = st.st_ino;
+	ask(fd, remove, NULL, 0);
+	assert(!next_answer(fd));
+	for (int i = 0; i < 3; i++) {
+		ask(other, info, NULL, 0);
+		assert(!answered(other, 4)->head.status);
+		ask(fd, info, NULL, 0);
+		assert(!answered(fd, 4)->head.status);
+	}
+	/* Another's file closes, in a thread of its own. */
+	remove.file = add_file(other, null);
+	ask(other, remove, NULL, 0);
+	while (poll(&(struct pollfd){ .fd = other, .events = POLLIN }, 1, 0) == 0)
+		turn();
+	assert(!answered(other, 3)->head.status);
+	/* It can pass so many that hang, and no more is read of it. */
+	while (add_another(fd, file))
+		answers++;
+	assert(answers == CAREFUL_IPC_FILES - 1 && server->clients_count == 2);
+	assert(open_fds() == before + 2 + CAREFUL_IPC_FILES);
+	/* Nor are those closed by its going. */
+	syscall(SYS_close, fd);
+	turn();
+	assert(server->clients_count == 2);
+	hanging = 0;
+	for (int i = 0; i < 2 * CAREFUL_IPC_FILES; i++)
+		sem_post(&may_close);
+	turn();
+	assert(server->clients_count == 1);
+	close(file);
+	close(null);
+	close(other);
+	turn();
+	assert(!server->clients && open_fds() == before - 4);
+}
+
 static void test_packet__malformed(void)
 {
 	static unsigned char buf[sizeof(struct careful_ipc) + CAREFUL_IPC_PAYLOAD_BYTES + 1];
@@ -1286,6 +1367,7 @@ int main(void)
 	test_ping__results();
 	test_burst__begins_or_is_refused();
 	test_file__kinds();
+	test_file__that_does_not_close();
 	test_packet__malformed();
 	test_packet__of_another_version_is_told();
 	test_packet__random();
