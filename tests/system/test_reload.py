@@ -31,10 +31,12 @@ def test_reload__beside_a_transfer(pair: tuple[Host, Host]) -> None:
     assert a.ctl("ls", "h2:more").stdout == "f\n"
     # What cannot be had is refused by name, and takes nothing else with it.
     for words, said in (
-        (("--peers", "2"), "a restart is needed: --peers is 8, not 2; nothing has changed"),
-        (("--export", "/nowhere"), "/nowhere"),
+        ((*options, "--peers", "2"), "restart is needed: --peers is 8, not 2; nothing has changed"),
+        ((*options, "--export", "/nowhere"), "/nowhere"),
+        (options[:2], "whoever can send to the port could write"),  # without --insecure
+        (("--export", f"{more}:rw"), "whoever can send to the port could write"),
     ):
-        wrong = b.ctl("up", "eth1", *options, *words, "--reload", check=False)
+        wrong = b.ctl("up", "eth1", *words, "--reload", check=False)
         assert wrong.returncode == 1
         assert said in wrong.stderr
     assert a.ctl("ls", "h2:more").stdout == "f\n"
