@@ -90,6 +90,47 @@ def test_round__goes_on_without_a_yardstick_that_fails(
     assert "NBD read, 8 KiB (nbdkit memory, fio)" in capsys.readouterr().out
 
 
+def test_best__arms_take_turns(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One state of the machine for all; each pays for its own copies."""
+    parts = sys.modules["speed_parts"]
+    (tmp_path / "out").mkdir()
+    made: list[str] = []
+    busy = {"h1": 0.0, "h2": 0.0}
+
+    def arm(name: str, rates: list[float], cost_s: float) -> tuple[str, object]:
+        def once(target: Path) -> float:
+            target.touch()
+            made.append(name)
+            busy["h1"] += cost_s
+            return rates.pop(0)
+
+        return name, once
+
+    monkeypatch.setattr(parts, "busy_s", lambda: dict(busy))
+    bench = tool.Bench(tmp_path, 1 << 30, "auto")
+    found = bench.best(arm("get", [1.0, 5.0, 2.0], 0.5), arm("plain", [6.0, 3.0, 4.0], 0.25))
+    assert made == ["get", "plain"] * 3
+    assert (found["get_gbit"], found["plain_gbit"]) == (5.0, 6.0)
+    assert (found["cpu_get_client_s"], found["cpu_plain_client_s"]) == (0.5, 0.25)
+    assert found["cpu_get_server_s"] == 0.0
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_stream_costs__are_of_the_busiest_half_second(tool: ModuleType) -> None:
+    """What comes before and after is no part of it."""
+    lab = sys.modules["speed_lab"]
+    busy_s = (0.0, 0.0, 0.05, 0.4, 0.8, 0.8, 0.8)
+    seen = [(0.4 * k, {"h1": busy, "h2": busy / 2}) for k, busy in enumerate(busy_s)]
+    share = lab.share_of(seen)
+    assert share == {"h1": pytest.approx(0.75 / 0.8), "h2": pytest.approx(0.375 / 0.8)}
+    costs = lab.stream_costs("stream", 8.589934592, share)  # a GiB a second
+    assert costs["stream_gbit"] == 8.589934592
+    assert costs["cpu_stream_client_s"] == pytest.approx(0.75 / 0.8)
+    assert costs["cpu_stream_server_s"] == pytest.approx(0.375 / 0.8)
+
+
 def test_every_program_of_ours_is_in_the_mode(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

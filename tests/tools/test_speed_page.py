@@ -34,17 +34,50 @@ def test_page__tables(tool: ModuleType) -> None:
         "small_mps": [2e6, 1e6, 3e6],
         "cpu_get_client_s": [1.0, 1.5, 2.0],
         "cpu_get_server_s": [0.5, 0.5, 0.5],
+        "cpu_iperf_client_s": [0.4],
+        "cpu_iperf_server_s": [0.3],
+        "fio_us": [58.0, 60.0, 62.0],
+        "fio_p99_us": [78.0, 80.0, 82.0],
+        "fetch_us": [10.0],
+        "tree_careful_s": [0.3, 0.4, 0.5],
+        "tree_rsync_s": [0.6],
     }
     ratio = {"figure": "request_us", "yardstick": "bare_echo_us", "ratio": 1.2, "ratio_min": 1.1}
     ratio |= {"ratio_max": 1.3, "bound": 1.1, "at_most": True, "met": False}
     whole = {"commit": "c0ffee", "kernel": "6.18.1-x", "file_bytes": 1 << 30, "rounds": rounds}
+    whole["memory"] = {"h1_VmHWM_KiB": 16384.0, "h2_VmHWM_KiB": 8192.0, "h1_RssAnon_KiB": 1.0}
+    whole |= {"xdp": "auto", "xdp_modes": {"bare": ["generic"], "carefuld": ["generic"]}}
     text = tool.page(whole | {"ratios": [ratio]}, "# speed\n")
     for line in (
         "| careful | 4.0 | - | - | - |",
         "| careful, 64 B messages in a stream | 2.00 million/s | 1.00 | 3.00 |",
         "| carefulctl get | 1.50 | 0.50 |",
+        "| TCP stream without GSO and GRO (iperf3) | 0.40 | 0.30 |",
+        "| NBD read, 8 KiB (nbdkit memory, fio) | 60.0 | 80.0 |",
+        "| careful block fetch, 8 KiB | 10.0 | - |",
+        "| carefulctl get -r | 0.40 | 0.30 | 0.50 |",
+        "| resident, the most so far | 16.0 | 8.0 |",
     ):
         assert line in text.splitlines()
     assert "| request, 64 B | AF_XDP | 1.20 | 1.10 to 1.30 | no: at most 1.10 |" in text
     assert "At commit c0ffee, kernel 6.18" in text
+    assert "ran in generic XDP mode (`--xdp auto`)" in " ".join(text.split())
     assert tool.page(whole | {"ratios": [ratio]}, text) == text
+
+
+def test_page__names_programs_in_another_xdp_mode(tool: ModuleType) -> None:
+    modes = {"bare": ["native"], "carefuld": ["native", "generic"]}
+    said = tool._modes({"xdp": "auto", "xdp_modes": modes})
+    assert said == " XDP modes: bare native, carefuld native and generic (`--xdp auto`)."
+    assert tool._modes({"xdp": "auto"}) == ""
+
+
+def test_plot__of_a_run_of_some_parts(tool: ModuleType, tmp_path: Path) -> None:
+    """Each panel that careful is in; the others' places stay empty."""
+    pytest.importorskip("matplotlib")
+    rounds = {"get_gbit": [10.0, 12.0], "nbdcopy_gbit": [8.0], "tcp_spin_us": [7.0]}
+    found = tool.panels({"file_bytes": 1 << 30, "rounds": rounds})
+    assert [panel.title for panel in found] == ["file of 1 GiB"]
+    assert "| nbdcopy: 8 Gbit/s | 1.38 |" in tool.table(found)
+    tool.draw(found, str(tmp_path / "speed.png"))
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the measuring programs share: a clock, quantiles, and what CAREFUL_XDP (auto, native,
- * generic) and CAREFUL_PROTOCOL (careful, traditional) name. */
+ * generic) and CAREFUL_PROTOCOL (careful, traditional) name; which XDP mode is in effect. */
 #ifndef BENCH_CLOCK_H
 #define BENCH_CLOCK_H
 
@@ -59,6 +59,16 @@ static inline uint32_t clock_xdp_mode(void)
 	if (name && !strcmp(name, "native"))
 		return CAREFUL_XDP_NATIVE;
 	return name && !strcmp(name, "generic") ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_AUTO;
+}
+
+/* Prints it, as a part of a JSON object. */
+static inline void clock_print_xdp(struct careful *c)
+{
+	struct careful_info info = { 0 };
+
+	careful_info(c, &info);
+	printf(", \"xdp\": \"%s\"",
+	       info.device.xdp_mode == CAREFUL_XDP_NATIVE ? "native" : "generic");
 }
 
 #endif /* BENCH_CLOCK_H */

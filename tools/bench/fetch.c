@@ -88,12 +88,15 @@ static int run(struct careful *c, int peer, char **argv, uint32_t n)
 	rc = whole(c, &file, fd);
 	spent = clock_ns() - start;
 	close(fd);
-	if (!rc)
+	if (!rc) {
 		printf("{\"schema\": 1, \"fetch_8KiB_p50_us\": %.2f, \"fetch_8KiB_p99_us\": %.2f, "
-		       "\"file_bytes\": %llu, \"file_s\": %.4f, \"file_Gbit_per_s\": %.3f}\n",
+		       "\"file_bytes\": %llu, \"file_s\": %.4f, \"file_Gbit_per_s\": %.3f",
 		       clock_quantile(ns, n, 50) / 1e3, clock_quantile(ns, n, 99) / 1e3,
 		       (unsigned long long)file.bytes, (double)spent / 1e9,
 		       (double)file.bytes * 8 / (double)spent);
+		clock_print_xdp(c);
+		printf("}\n");
+	}
 	free(ns);
 	return rc ? rc : remote_file_close(c, &file, NULL);
 }

@@ -150,6 +150,7 @@ static void trips(uint32_t bytes, uint32_t count)
 	}
 	printf("{\"schema\": 1, \"bytes\": %u, \"count\": %u", bytes, count);
 	clock_print(ns, count);
+	clock_print_xdp(end.c);
 	printf("}\n");
 	free(ns);
 }
@@ -189,8 +190,10 @@ static void stream(uint32_t bytes, uint32_t ms)
 			until = start + ms * 1000000ull;
 		}
 	}
-	printf("{\"schema\": 1, \"bytes\": %u, \"stream_Gbit_per_s\": %.3f}\n", bytes,
+	printf("{\"schema\": 1, \"bytes\": %u, \"stream_Gbit_per_s\": %.3f", bytes,
 	       (double)(stored - before) * 8 / (double)(clock_ns() - start));
+	clock_print_xdp(end.c);
+	printf("}\n");
 }
 
 static void small(uint32_t bytes, uint32_t ms, uint32_t each)

@@ -115,10 +115,12 @@ static int time_requests(struct careful *c, uint32_t peer, uint32_t bytes, uint6
 	return 0;
 }
 
-static void print(uint32_t bytes, uint64_t *ns, uint32_t count)
+static void print(struct careful *c, uint32_t bytes, uint64_t *ns, uint32_t count)
 {
 	printf("{\"schema\": 1, \"request_bytes\": %u, \"count\": %u", bytes, count);
 	clock_print(ns, count);
+	if (c)
+		clock_print_xdp(c);
 	printf("}\n");
 }
 
@@ -128,7 +130,7 @@ static int ask(struct careful *c, uint32_t peer, uint32_t bytes, uint32_t count)
 	int rc = ns ? time_requests(c, peer, bytes, ns, count) : -ENOMEM;
 
 	if (!rc)
-		print(bytes, ns, count);
+		print(c, bytes, ns, count);
 	free(ns);
 	return rc;
 }
@@ -196,7 +198,7 @@ static int tcp_ask(struct sockaddr_in *to, uint32_t bytes, uint32_t count)
 	else
 		rc = ns ? tcp_time_requests(fd, bytes, ns, count) : -ENOMEM;
 	if (!rc)
-		print(bytes, ns, count);
+		print(NULL, bytes, ns, count);
 	free(ns);
 	close(fd);
 	return rc;

@@ -20,16 +20,25 @@ WHO = {
     "tcp_spin": "TCP, spinning (sockperf)",
     "tcp_block": "TCP, blocking (sockperf)",
     "udp_spin": "UDP, spinning (sockperf)",
+    "udp_block": "UDP, blocking (sockperf)",
     "ucx": "UCX over TCP (ucx_perftest)",
     "libfabric": "libfabric over TCP (fi_pingpong)",
 }
 #: What copies a file: figure -> name.
 COPIES = {
     "get": "carefulctl get, file to tmpfs",
+    "get_plain": "carefulctl get without a digest, file to tmpfs",
+    "get_blake3": "carefulctl get with BLAKE3, file to tmpfs",
     "own_get": "careful, file to tmpfs, program owning its queue",
     "nbdcopy": "nbdcopy, file to tmpfs (nbdkit file)",
     "rsync": "rsync from its daemon, file to tmpfs",
     "scp": "scp without encryption, file to tmpfs",
+}
+#: What sends a stream, of which the cores' time is taken: figure -> name.
+STREAMS = {
+    "stream": "careful, 1 MiB stores, memory to memory",
+    "iperf_gso": "TCP stream (iperf3)",
+    "iperf": "TCP stream without GSO and GRO (iperf3)",
 }
 
 
@@ -51,7 +60,7 @@ def _trips() -> dict[str, tuple[str, str]]:
 def _costs() -> dict[str, tuple[str, str]]:
     return {
         f"cpu_{key}_{side}_s": (f"{text}: {side}'s core", "s/GiB")
-        for key, text in COPIES.items()
+        for key, text in {**COPIES, **STREAMS}.items()
         for side in ("client", "server")
     }
 
@@ -65,13 +74,14 @@ FIGURES = {
     "tcp_spin_us": ("TCP round trip, 64 B, spinning (sockperf)", "us"),
     "tcp_block_us": ("TCP round trip, 64 B, blocking (sockperf)", "us"),
     "fetch_us": ("careful block fetch, 8 KiB", "us"),
+    "fetch_p99_us": ("careful block fetch, 8 KiB, P99", "us"),
     "nbd_us": ("NBD read, 8 KiB (nbdkit memory, libnbd)", "us"),
+    "nbd_p99_us": ("NBD read, 8 KiB (nbdkit memory, libnbd), P99", "us"),
     "fio_us": ("NBD read, 8 KiB (nbdkit memory, fio)", "us"),
     "fio_p99_us": ("NBD read, 8 KiB (nbdkit memory, fio), P99", "us"),
     "bare_stream_gbit": ("AF_XDP stream without a protocol", "Gbit/s"),
-    "stream_gbit": ("careful, 1 MiB stores, memory to memory", "Gbit/s"),
-    "iperf_gso_gbit": ("TCP stream (iperf3)", "Gbit/s"),
-    "iperf_gbit": ("TCP stream without GSO and GRO (iperf3)", "Gbit/s"),
+    **{f"{key}_gbit": (text, "Gbit/s") for key, text in STREAMS.items()},
+    "traditional_gbit": ("the traditional protocol, the same stores", "Gbit/s"),
     "ucx_gbit": ("UCX over TCP, 1 MiB (ucx_perftest)", "Gbit/s"),
     "small_mps": ("careful, 64 B messages in a stream", "1/s"),
     "packed_mps": ("careful, 64 B messages that share frames", "1/s"),
@@ -103,7 +113,10 @@ SHORT = {
     "iperf_gbit": "TCP, no GSO",
     "iperf_gso_gbit": "TCP",
     "ucx_gbit": "UCX",
+    "traditional_gbit": "traditional",
     "get_gbit": "get, 1 GiB",
+    "get_plain_gbit": "no digest",
+    "get_blake3_gbit": "get, BLAKE3",
     "own_get_gbit": "get, own queue",
     "nbdcopy_gbit": "nbdcopy",
     "rsync_gbit": "rsync",
@@ -154,8 +167,11 @@ BOUNDS = [
     Bound("stream_gbit", "iperf_gbit", 2.0, False),
     Bound("stream_gbit", "iperf_gso_gbit", None, False),
     Bound("stream_gbit", "ucx_gbit", None, False),
+    Bound("stream_gbit", "traditional_gbit", None, False),
     Bound("get_gbit", "bare_stream_gbit", 0.75, False),
     Bound("own_get_gbit", "bare_stream_gbit", None, False),
+    Bound("get_gbit", "get_plain_gbit", 0.97, False),
+    Bound("get_blake3_gbit", "get_plain_gbit", None, False),
     Bound("get_gbit", "nbdcopy_gbit", 1.5, False),
     Bound("get_gbit", "rsync_gbit", 3.0, False),
     Bound("get_gbit", "scp_gbit", 3.0, False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ CLIENT, SERVER = "h1", "h2"
 SERVER_IP = "10.77.0.2"
 CPU = {CLIENT: 0, SERVER: 1}
 CAREFULCTL = ROOT / ".venv" / "bin" / "carefulctl"
+#: Of busiest(): how often it looks, and what it looks for.
+LOOK_S, SPAN_S = 0.05, 0.5
 
 
 def run(*argv: str | Path, timeout_s: float = 120, env: dict[str, str] | None = None) -> str:
@@ -88,3 +91,48 @@ def busy_s() -> dict[str, float]:
                 user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, fields)
                 found[host] = (user + nice + system + irq + softirq) / tick
     return found
+
+
+def share_of(seen: list[tuple[float, dict[str, float]]]) -> dict[str, float]:
+    """Which part of the busiest half second each host's core was busy, by looks at busy_s()."""
+    spans = [
+        (at - began, before, then)
+        for began, before in seen
+        for at, then in seen
+        if SPAN_S <= at - began < 2 * SPAN_S
+    ]
+    return {host: max((then[host] - now[host]) / s for s, now, then in spans) for host in CPU}
+
+
+@contextlib.contextmanager
+def busiest() -> Iterator[dict[str, float]]:
+    """share_of() the block, at its end; the block takes longer than half a second.
+
+    A stream begins some time after its program, and its program ends some time after it.
+    """
+    seen = [(time.monotonic(), busy_s())]
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(LOOK_S):
+            seen.append((time.monotonic(), busy_s()))
+
+    looks = threading.Thread(target=look)
+    share: dict[str, float] = {}
+    looks.start()
+    try:
+        yield share
+    finally:
+        ended.set()
+        looks.join()
+    share.update(share_of(seen))
+
+
+def stream_costs(name: str, gbit: float, share: dict[str, float]) -> dict[str, float]:
+    """A stream's rate, and what a GiB of it takes of each core, by busiest()."""
+    gib_s = (8 << 30) / 1e9 / gbit
+    return {
+        f"{name}_gbit": gbit,
+        f"cpu_{name}_client_s": share[CLIENT] * gib_s,
+        f"cpu_{name}_server_s": share[SERVER] * gib_s,
+    }

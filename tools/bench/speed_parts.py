@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from speed_lab import (
     SERVER,
     SERVER_IP,
     beside,
+    busiest,
     busy_s,
     daemon,
     on,
     run,
+    stream_costs,
 )
 
 #: A fragment of the default plan with its headers, and what of it is payload, bytes.
@@ -41,6 +44,7 @@ SOCKETS = {
     "tcp_spin": ("--tcp", "--nonblocked"),
     "tcp_block": ("--tcp",),
     "udp_spin": ("--nonblocked",),
+    "udp_block": (),
 }
 
 
@@ -52,27 +56,53 @@ class Bench:
         self.env = {"CAREFUL_XDP": xdp}
         self.memory: dict[str, float] = {}
         self.missing: list[str] = []
+        #: The XDP mode in effect, by program; several where it changed.
+        self.modes: dict[str, list[str]] = {}
 
-    def best(self, what: str, once: Callable[[Path], float]) -> dict[str, float]:
-        """The fastest of three copies in a row, each to a new file, and what all cost the cores.
+    def in_mode(self, program: str, mode: str) -> None:
+        """Notes it."""
+        seen = self.modes.setdefault(program, [])
+        if mode not in seen:
+            seen.append(mode)
+
+    def settle(self) -> None:
+        """With `auto`: all are in the mode that carefuld's trial finds the better one.
+
+        Only a carefuld tries modes: what owns its queue takes the driver's.
+        """
+        if self.xdp != "auto":
+            return
+        export = ["--export", str(self.work / "in")]
+        with daemon(SERVER, "auto", *export), daemon(CLIENT, "auto"):
+            run(*on(CLIENT, CAREFULCTL, "get", "-q", "h2:big", self.work / "out" / "first"))
+            (self.work / "out" / "first").unlink()
+            self.xdp = self._status(CLIENT)["xdp_mode"]
+        self.env = {"CAREFUL_XDP": self.xdp}
+
+    def best(self, *arms: tuple[str, Callable[[Path], float]]) -> dict[str, float]:
+        """Of each: the fastest of three copies, each to a new file, and what all cost the cores.
 
         A virtual machine gives free pages back to its host within seconds, and the
         first touch of such a page costs several times the copy into it. In a row, a
         copy finds the pages that the one before has just freed. All are treated alike.
         """
-        found = []
-        before = busy_s()
+        rates: dict[str, list[float]] = {what: [] for what, _ in arms}
+        cost = {what: dict.fromkeys((CLIENT, SERVER), 0.0) for what, _ in arms}
+        copied = 3 * self.nbytes / (1 << 30)
         for k in range(3):
-            target = self.work / "out" / str(k)
-            found.append(once(target))
-            target.unlink()
-        copied = len(found) * self.nbytes / (1 << 30)
-        cost = {host: (busy - before[host]) / copied for host, busy in busy_s().items()}
-        return {
-            f"{what}_gbit": max(found),
-            f"cpu_{what}_client_s": cost[CLIENT],
-            f"cpu_{what}_server_s": cost[SERVER],
-        }
+            for what, once in arms:
+                target = self.work / "out" / str(k)
+                before = busy_s()
+                rates[what].append(once(target))
+                target.unlink()
+                for host, busy in busy_s().items():
+                    cost[what][host] += (busy - before[host]) / copied
+        found = {}
+        for what, _ in arms:
+            found[f"{what}_gbit"] = max(rates[what])
+            found[f"cpu_{what}_client_s"] = cost[what][CLIENT]
+            found[f"cpu_{what}_server_s"] = cost[what][SERVER]
+        return found
 
     def _bare(self, *options: str | int) -> dict[str, float]:
         argv = ["--xdp", self.xdp, "--mtu", "3826", "--ms", "800", *map(str, options)]
@@ -81,6 +111,7 @@ class Bench:
             raise BenchError(f"bare: {found['stream_lost_frames']} frames lost")
         if not found["echo_count"]:
             raise BenchError("bare: no echo in time")
+        self.in_mode("bare", str(found["xdp"]))
         return found
 
     def bare(self) -> dict[str, float]:
@@ -104,6 +135,7 @@ class Bench:
         with self._serving("rtt") as env:
             ask: list[str | Path] = [BUILD / "rtt", "ask", "eth1", SERVER_IP, "64", "50000"]
             found = json.loads(run(*on(CLIENT, *ask), env=env))
+        self.in_mode("request", found["xdp"])
         return {"request_us": found["p50_us"], "request_p99_us": found["p99_us"]}
 
     def tcp(self) -> dict[str, float]:
@@ -125,7 +157,7 @@ class Bench:
             self._with(lambda: note(who, nbytes, trip(nbytes, *how)))
 
         for protocol in ("careful", "traditional"):
-            self._own_trips(protocol, note)
+            self._with(partial(self._own_trips, protocol, note))
         for nbytes in SIZES:
             noted("bare", nbytes, self._bare_trip)
             if nbytes > REQUEST_MOST:
@@ -133,8 +165,7 @@ class Bench:
             noted("ucx", nbytes, yardsticks.ucx_trip)
             noted("libfabric", nbytes, yardsticks.libfabric_trip)
             for who, options in SOCKETS.items():
-                if who != "udp_spin" or nbytes <= REQUEST_MOST:
-                    noted(who, nbytes, yardsticks.sockperf, *options)
+                noted(who, nbytes, yardsticks.sockperf, *options)
         return found
 
     def _own_trips(self, protocol: str, note: Callable[[str, int, dict[str, float]], None]) -> None:
@@ -143,17 +174,19 @@ class Bench:
 
         def ask(env: dict[str, str], *words: str | Path) -> dict[str, float]:
             got = json.loads(run(*on(CLIENT, *words), env=env))
+            self.in_mode(Path(words[0]).stem, got["xdp"])
             return {key: got[f"{key}_us"] for key in quantiles}
 
         count = str(COUNT)
+        python = ROOT / ".venv" / "bin" / "python"
+        program = ROOT / "tools" / "bench" / "trips.py"
         with self._serving("rtt", CAREFUL_PROTOCOL=protocol) as env:
             for nbytes in (n for n in SIZES if n <= REQUEST_MOST):
                 words = ("ask", "eth1", SERVER_IP, str(nbytes), count)
                 note(protocol, nbytes, ask(env, BUILD / "rtt", *words))
-            if protocol == "careful":
-                python = ROOT / ".venv" / "bin" / "python"
-                program = ROOT / "tools" / "bench" / "trips.py"
-                note("python", 64, ask(env, python, program, SERVER_IP, "64", count))
+                if protocol == "careful":
+                    got = ask(env, python, program, SERVER_IP, str(nbytes), count)
+                    note("python", nbytes, got)
         with self._serving("passes", CAREFUL_PROTOCOL=protocol) as env:
             for nbytes in (n for n in SIZES if n > REQUEST_MOST):
                 words = ("trips", "eth1", SERVER_IP, str(nbytes), count)
@@ -178,17 +211,22 @@ class Bench:
 
     def streams(self) -> dict[str, float]:
         """One way, as fast as it goes."""
-        found: dict[str, float] = {}
+
+        def one_way(env: dict[str, str], *words: str) -> dict[str, float]:
+            argv: list[str | Path] = [BUILD / "passes", words[0], "eth1", SERVER_IP, *words[1:]]
+            got: dict[str, float] = json.loads(run(*on(CLIENT, *argv), env=env))
+            return got
+
+        stores = ("stream", str(1 << 20), "600")
         with self._serving("passes") as env:
-
-            def one_way(*words: str) -> dict[str, float]:
-                argv: list[str | Path] = [BUILD / "passes", words[0], "eth1", SERVER_IP, *words[1:]]
-                got: dict[str, float] = json.loads(run(*on(CLIENT, *argv), env=env))
-                return got
-
-            found["stream_gbit"] = one_way("stream", str(1 << 20), "600")["stream_Gbit_per_s"]
+            with busiest() as share:
+                got = one_way(env, *stores)
+            self.in_mode("passes", str(got["xdp"]))
+            found = stream_costs("stream", got["stream_Gbit_per_s"], share)
             for words, name in (("small", "small_mps"), ("packed", "packed_mps")):
-                found[name] = one_way(words, "64", "600")["messages_per_s"]
+                found[name] = one_way(env, words, "64", "600")["messages_per_s"]
+        with self._serving("passes", CAREFUL_PROTOCOL="traditional") as env:
+            found["traditional_gbit"] = one_way(env, *stores)["stream_Gbit_per_s"]
         small = self._bare("--echo-bytes", 64 + HEADERS, "--frame-bytes", SMALL_FRAME_BYTES)
         found["bare_small_mps"] = small["stream_frames_per_s"]
         self._with(lambda: found.update(yardsticks.iperf()))
@@ -214,7 +252,7 @@ class Bench:
                         run(*on(CLIENT, *command, target))
                         return self.nbytes * 8 / (time.monotonic() - start) / 1e9
 
-                    found.update(self.best(what, once))
+                    found.update(self.best((what, once)))
 
             self._with(copy)
         return found
@@ -226,7 +264,8 @@ class Bench:
         def one() -> None:
             for program in ("rsync", "scp", "socat"):
                 yardsticks.need(program)
-            text = run(ROOT / "tools" / "bench" / "trees", "--rounds", "3", "--json")
+            trees = ROOT / "tools" / "bench" / "trees"
+            text = run(trees, "--rounds", "3", "--only", "get", "--json", timeout_s=600)
             of = json.loads(text)["seconds"]
             for who in ("careful", "rsync", "scp"):
                 found[f"tree_{who}_s"] = statistics.median(of[f"{who} get"])
@@ -236,40 +275,54 @@ class Bench:
 
     def fetch(self) -> dict[str, float]:
         """A program that owns its queue against carefuld, file in the page cache."""
-        fetches: list[float] = []
+        fetches: dict[str, list[float]] = {"p50": [], "p99": []}
 
         def once(target: Path) -> float:
             argv: list[str | Path] = [BUILD / "fetch", "eth1", SERVER_IP, "big", target, "10000"]
             found = json.loads(run(*on(CLIENT, *argv), env=self.env))
-            fetches.append(found["fetch_8KiB_p50_us"])
+            for key, values in fetches.items():
+                values.append(found[f"fetch_8KiB_{key}_us"])
+            self.in_mode("fetch", found["xdp"])
             return float(found["file_Gbit_per_s"])
 
         with daemon(SERVER, self.xdp, "--wait", "spin", "--export", str(self.work / "in")):
-            copied = self.best("own_get", once)
-        return {"fetch_us": statistics.median(fetches), **copied}
+            copied = self.best(("own_get", once))
+        p50, p99 = (statistics.median(values) for values in fetches.values())
+        return {"fetch_us": p50, "fetch_p99_us": p99, **copied}
 
     def get(self) -> dict[str, float]:
         """Both ends a carefuld: what a user sees; the bare device before and after."""
-        lab = [str(ROOT / "tools" / "lab"), "exec", "--name", LAB]
+        lab = [str(ROOT / "tools" / "lab"), "exec", "--name", LAB, CLIENT, "--"]
 
-        def once(target: Path) -> float:
-            text = run(*lab, CLIENT, "--", CAREFULCTL, "get", "--json", "h2:big", target)
-            return float(json.loads(text)["rate_gbit_per_s"])
+        def by(digest: str) -> Callable[[Path], float]:
+            def once(target: Path) -> float:
+                get = (CAREFULCTL, "get", "--json", "--digest", digest, "h2:big", target)
+                return float(json.loads(run(*lab, *get))["rate_gbit_per_s"])
+
+            return once
 
         before = self.bare()
         export = ["--export", str(self.work / "in")]
+        arms = (("get_blake3", "blake3"), ("get", "xxh3"), ("get_plain", "none"))
         with daemon(SERVER, self.xdp, *export), daemon(CLIENT, self.xdp):
-            copied = self.best("get", once)
-            self.look(lab)
+            copied = self.best(*((name, by(digest)) for name, digest in arms))
+            self.look()
         after = self.bare()
         found = {name: (value + after[name]) / 2 for name, value in before.items()}
         return {**copied, **found}
 
-    def look(self, lab: list[str]) -> None:
+    def _status(self, host: str) -> dict[str, Any]:
+        """What a host's carefuld says."""
+        lab = [str(ROOT / "tools" / "lab"), "exec", "--name", LAB, host, "--"]
+        status = json.loads(run(*lab, CAREFULCTL, "status", "--json", "eth1"))
+        found: dict[str, Any] = status["instances"][0]
+        return found
+
+    def look(self) -> None:
         """What the daemons hold after a large transfer."""
         for host in (CLIENT, SERVER):
-            status = json.loads(run(*lab, host, "--", CAREFULCTL, "status", "--json", "eth1"))
-            one = status["instances"][0]
+            one = self._status(host)
+            self.in_mode("carefuld", one["xdp_mode"])
             pid = one["pid"]
             text = Path(f"/proc/{pid}/status").read_text()
             for key in ("VmHWM", "RssAnon", "HugetlbPages"):
@@ -297,5 +350,5 @@ class Bench:
             return self.nbytes * 8 / (time.monotonic() - start) / 1e9
 
         with beside(SERVER, "nbdkit", "-f", "-r", "--ipaddr", SERVER_IP, "file", str(big)):
-            copied = self.best("nbdcopy", once)
-        return {"nbd_us": found["p50_us"], **copied}
+            copied = self.best(("nbdcopy", once))
+        return {"nbd_us": found["p50_us"], "nbd_p99_us": found["p99_us"], **copied}

@@ -20,6 +20,7 @@ def main() -> None:
     took = []
     with careful.open("eth1", xdp=os.environ.get("CAREFUL_XDP", "auto"), wait="spin") as node:
         peer = node.connect(host)
+        xdp = node.info()["xdp_mode"]
         for _ in range(count + WARMUP):
             before = time.perf_counter_ns()
             answer = peer.request(ECHO, payload).result()
@@ -28,7 +29,7 @@ def main() -> None:
     us = sorted(one / 1e3 for one in took[WARMUP:])
     at = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
     found = {f"{key}_us": us[int((len(us) - 1) * share)] for key, share in at.items()}
-    print(json.dumps({"schema": 1, "request_bytes": nbytes, "count": count, **found}))
+    print(json.dumps({"schema": 1, "request_bytes": nbytes, "count": count, **found, "xdp": xdp}))
 
 
 if __name__ == "__main__":

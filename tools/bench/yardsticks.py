@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench_lab import BenchError
-from speed_lab import CLIENT, SERVER, SERVER_IP, beside, on, run
+from speed_lab import CLIENT, SERVER, SERVER_IP, beside, busiest, on, run, stream_costs
 
 #: Of ucx_perftest and fi_pingpong.
 COUNT = 20_000
+#: Of ucx_perftest's stream of 1 MiB each, and before it counts (20 GB otherwise, and half of it).
+UCX_STREAM = ("2000", "-w", "500")
 #: The most that sockperf sends at once: 29 bytes less than 64 KiB.
 SOCKPERF_MOST = 65507
 #: Where a host's devices are seen: a host of the lab has its own network, and nothing else.
@@ -56,23 +58,25 @@ def _last_number(text: str, pattern: str, who: str) -> float:
     return float(found[-1])
 
 
-def _ucx(test: str, nbytes: int) -> str:
+def _ucx(test: str, nbytes: int, *count: str) -> str:
     need("ucx_perftest")
-    words = ["-t", test, "-s", str(nbytes), "-n", str(COUNT)]
+    words = ["-t", test, "-s", str(nbytes), "-n", *count]
     with beside(SERVER, *_UCX, *words):
         return run(*on(CLIENT, *_UCX, SERVER_IP, *words))
 
 
 def ucx_trip(nbytes: int) -> dict[str, float]:
     """The median: it prints half of a round trip."""
-    half = _last_number(_ucx("tag_lat", nbytes), r"Final: +\d+ +([\d.]+)", "ucx_perftest")
+    half = _last_number(
+        _ucx("tag_lat", nbytes, str(COUNT)), r"Final: +\d+ +([\d.]+)", "ucx_perftest"
+    )
     return {"p50": 2 * half}
 
 
 def ucx_gbit() -> float:
     """A stream of 1 MiB messages: the overall figure, of MB of 2**20 bytes."""
     pattern = r"Final: +\d+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +([\d.]+)"
-    text = _ucx("tag_bw", 1 << 20)
+    text = _ucx("tag_bw", 1 << 20, *UCX_STREAM)
     return _last_number(text, pattern, "ucx_perftest") * (1 << 20) * 8 / 1e9
 
 
@@ -97,19 +101,19 @@ def _plain() -> Iterator[None]:
             run(*on(host, "ethtool", "-K", "eth1", "tso", "on", "gso", "on", "gro", "on"))
 
 
-def _iperf() -> float:
+def _iperf(name: str) -> dict[str, float]:
     need("iperf3")
-    with beside(SERVER, "iperf3", "-s", "-1"):
+    with beside(SERVER, "iperf3", "-s", "-1"), busiest() as share:
         text = run(*on(CLIENT, "iperf3", "-c", SERVER_IP, "-t", "1", "-O", "1", "-J"))
-    return float(json.loads(text)["end"]["sum_received"]["bits_per_second"]) / 1e9
+    gbit = float(json.loads(text)["end"]["sum_received"]["bits_per_second"]) / 1e9
+    return stream_costs(name, gbit, share)
 
 
 def iperf() -> dict[str, float]:
     """With what the kernel does for TCP, and at the same frames as we send."""
-    found = {"iperf_gso_gbit": _iperf()}
+    found = _iperf("iperf_gso")
     with _plain():
-        found["iperf_gbit"] = _iperf()
-    return found
+        return found | _iperf("iperf")
 
 
 def fio() -> dict[str, float]:
