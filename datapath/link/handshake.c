@@ -475,6 +475,9 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 
 	if (!handshake_answers(&peer->session->handshake, ctrl))
 		return false;
+	/* Of a HELLO that was damaged, if the same one is spoken there. */
+	if (why == CAREFUL_REFUSED_VERSION && ctrl->version == CAREFUL_WIRE_VERSION)
+		return true;
 	if (proved) {
 		link_close(peer, error_of(why));
 	} else if (!handshake->refused) { /* anybody can say so */

@@ -81,6 +81,30 @@ static void test_welcome__buffers_that_no_frame_fills_end_the_attempt(void)
 	}
 }
 
+/* A HELLO whose version was damaged on the way is refused for that, by who speaks the same: it is said
+ * again. */
+static void test_refuse__of_our_own_version_ends_nothing(void)
+{
+	const union address to = node_host(0);
+	struct node *node = node_open();
+	struct careful_ctrl refuse = node_hello(0);
+	struct careful_peer_info info;
+
+	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
+	node_time(node, 1);
+	refuse.nonce = node->last.nonce;
+	refuse.type = CAREFUL_REFUSE;
+	refuse.status = htobe32(CAREFUL_REFUSED_VERSION);
+	for (int i = 0; i < 10; i++) {
+		node_tell(node, 0, &refuse);
+		node_time(node, 4);
+		CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
+		CHECK_EQ(info.state, CAREFUL_PEER_CONNECTING);
+		CHECK_EQ(node->last.type, CAREFUL_HELLO);
+	}
+	node_close(node);
+}
+
 static void note_status(const struct careful_result *result, void *user)
 {
 	*(int *)user = result->status;
@@ -306,6 +330,7 @@ int main(void)
 {
 	RUN(test_hello__buffers_that_no_frame_fills_are_refused);
 	RUN(test_welcome__buffers_that_no_frame_fills_end_the_attempt);
+	RUN(test_refuse__of_our_own_version_ends_nothing);
 	RUN(test_welcome__what_waited_and_fits_no_frame_is_told);
 	RUN(test_lost__a_new_process_that_asks_inherits_nothing);
 	RUN(test_lost__a_new_process_that_is_asked_inherits_nothing);
