@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,18 @@ def test_grown__is_what_takes_more_than_a_kept_run(tool: ModuleType) -> None:
     assert tool.grown(now, kept) == [
         "poll that finds nothing: 104 instructions, 100 in the kept run"
     ]
+
+
+def test_lent__is_what_the_copy_takes(tool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    tool.show_lent({"64": {"request": [120.0, 118.0], "lent": [117.0, 116.5]}})
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[1] == "   64 bytes: copied 118.0, lent 116.5, saved 1.5"
+
+
+def test_keep__says_at_which_commit(tool: ModuleType, tmp_path: Path) -> None:
+    tool.keep(tmp_path / "kept.json", {"lent": {}})
+    found = json.loads((tmp_path / "kept.json").read_text())
+    assert found == {"schema": 1, "commit": tool.commit(), "lent": {}}
 
 
 def test_main__builds_its_program_anew(
