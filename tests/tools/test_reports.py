@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -186,14 +187,29 @@ def test_cost__the_controller_is_hardly_there(name: str, wrong: object, tmp_path
     met_unless("cost", tmp_path, spoil)
 
 
+def page(name: str) -> str:
+    return (ROOT / "ctrl/careful/man" / f"{name}.md").read_text()
+
+
+def test_nbd_page__has_the_kept_medians() -> None:
+    rounds = json.loads((REPORTS / "nbd-compare.json").read_text())["rounds"]
+    for figure, shown in (
+        ("copy_s", "| `nbdcopy` of 256 MiB | {:.2f} s | {:.2f} s |"),
+        ("reads_1", "| reads of 4 KiB, one at a time (fio) | {:,.0f} /s | {:,.0f} /s |"),
+        ("reads_16", "| reads of 4 KiB, 16 at a time | {:,.0f} /s | {:,.0f} /s |"),
+    ):
+        both = [median(one[way][figure] for one in rounds) for way in ("careful", "tcp")]
+        assert shown.format(*both) in page("nbd")
+
+
 def test_dask_checks__all_passed_that_there_are() -> None:
     found = json.loads((REPORTS / "dask-checks.json").read_text())
-    kept, page = found["checks"], (ROOT / "ctrl/careful/man/dask.md").read_text()
+    kept = found["checks"]
     assert {one["outcome"] for one in kept} == {"passed"}
     checks = (ROOT / "tests/support/dask_tests.py").read_text()
     names = {one["name"].split("[")[0] for one in kept}
     assert names == set(re.findall(r"^async def (test_\w+)", checks, re.MULTILINE))
-    assert f"{len(kept)} of {len(kept)} with its commit {found['distributed'][:7]}" in page
+    assert f"{len(kept)} of {len(kept)} with its commit {found['distributed'][:7]}" in page("dask")
 
 
 def test_answer__each_change_in_time(tmp_path: Path) -> None:
