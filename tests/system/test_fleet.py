@@ -80,6 +80,44 @@ def test_put__a_host_dies_and_the_same_command_resumes(make_lab: MakeLab, tmp_pa
     assert (tmp_path / "h3" / "image").read_bytes() == b"another"
 
 
+def test_fleet__each_command_for_real(make_lab: MakeLab, tmp_path: Path) -> None:
+    """On three hosts; what goes by pairs is asked of two of them."""
+    lab = make_lab(hosts=3)
+    text = f'on = "{TOOL} exec --name {lab.name} {{}} --"\n'
+    for host in lab.hosts:
+        (tmp_path / host).mkdir()
+        text += f'[host.{host}]\nup = "--export {tmp_path / host}:rw --insecure"\n'
+    (tmp_path / "fleet.toml").write_text(text)
+
+    def fleet(name: str, *words: object) -> dict[str, Any]:
+        argv = ("fleet", name, "--json", "--hosts", tmp_path / "fleet.toml", *words)
+        found: dict[str, Any] = json.loads(lab.run("h1", "carefulctl", *argv).stdout)
+        assert found["failed_count"] == 0
+        return found
+
+    assert [one["host"] for one in fleet("up")["hosts"]] == list(lab.hosts)
+    plot = tmp_path / "pairs.png"
+    matrix = fleet("measure", "h1", "h3", "--time", "1s", "--plot", plot)
+    assert [(one["from"], one["to"]) for one in matrix["pairs"]] == [("h1", "h3"), ("h3", "h1")]
+    for one in matrix["pairs"]:
+        assert one["error"] is None
+        assert one["latency_us"] > 0
+        assert (one["lost_frames"], one["sent_frames"] > 0) == (0, True)
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    tuned = fleet("tune", "h1", "h2")
+    assert {(one["host"], one["peer"]) for one in tuned["hosts"]} == {("h1", "h2"), ("h2", "h1")}
+    status = fleet("status")["hosts"]
+    peers = [len(one["figures"]["instances"][0]["peers"]) for one in status]
+    assert peers == [2, 1, 1]
+    fleet("down", "h2")
+    done = lab.run(
+        "h1", "carefulctl", "fleet", "status", "--hosts", tmp_path / "fleet.toml", check=False
+    )
+    assert done.returncode == 3
+    assert "h2: " in done.stderr
+    fleet("down", "h1", "h3")
+
+
 def kill_relay(folder: Path, host: str, lab: Lab) -> None:
     """Kill the relay of one host, found by what it has open."""
     wanted = f"{folder / host}/.image.fleet-part"
