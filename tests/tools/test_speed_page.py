@@ -59,7 +59,7 @@ def test_page__tables(tool: ModuleType) -> None:
         "| resident, the most so far | 16.0 | 8.0 |",
     ):
         assert line in text.splitlines()
-    assert "| request, 64 B | AF_XDP | 1.20 | 1.10 to 1.30 | no: at most 1.10 |" in text
+    assert "| request, 64 B | AF_XDP | 1.20 | 1.10 to 1.30 | - | no: at most 1.10 |" in text
     assert "At commit c0ffee, kernel 6.18" in text
     assert "ran in generic XDP mode (`--xdp auto`)" in " ".join(text.split())
     assert tool.page(whole | {"ratios": [ratio]}, text) == text

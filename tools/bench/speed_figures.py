@@ -146,6 +146,18 @@ def _trip(who: str, nbytes: int) -> str:
     return f"trip_{who}_{nbytes}_p50_us"
 
 
+#: Figure -> those of the bare device whose mean is its part: what no protocol over it can pass.
+#: A block is half of a round trip of one frame, and half of one of three.
+DEVICE = {
+    "request_us": ("bare_echo_us",),
+    "fetch_us": (_trip("bare", 64), _trip("whole", 8192)),
+    "stream_gbit": ("bare_stream_gbit",),
+    "get_gbit": ("bare_stream_gbit",),
+    **{_trip("careful", size): (_trip("bare", size),) for size in SIZES},
+    _trip("careful", 8192): (_trip("whole", 8192),),
+    _trip("careful", 65536): (_trip("whole", 65536),),
+}
+
 BOUNDS = [
     Bound("request_us", "bare_echo_us", 1.10, True),
     Bound("request_us", "tcp_spin_us", 0.45, True),
