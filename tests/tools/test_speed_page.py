@@ -72,6 +72,13 @@ def test_page__names_programs_in_another_xdp_mode(tool: ModuleType) -> None:
     assert tool._modes({"xdp": "auto"}) == ""
 
 
+def test_page__the_device_is_not_beside_our_own(tool: ModuleType) -> None:
+    names = ("bare_stream_gbit", "nbdcopy_gbit", "get_plain_gbit")
+    whole = {"rounds": dict(zip(names, ([16.0], [8.0], [12.0]), strict=True))}
+    said = [tool._device(whole, tool.Bound("get_gbit", name, None, False)) for name in names]
+    assert said == ["-", "2.00", "-"]
+
+
 def test_plot__of_a_run_of_some_parts(tool: ModuleType, tmp_path: Path) -> None:
     """Each panel that careful is in; the others' places stay empty."""
     pytest.importorskip("matplotlib")

@@ -158,6 +158,9 @@ DEVICE = {
     _trip("careful", 65536): (_trip("whole", 65536),),
 }
 
+#: Yardsticks that are careful's own: beside them the device's part says nothing.
+OWN = ("get_plain_gbit", "traditional_gbit")
+
 BOUNDS = [
     Bound("request_us", "bare_echo_us", 1.10, True),
     Bound("request_us", "tcp_spin_us", 0.45, True),
