@@ -25,10 +25,11 @@ Bytes = npt.NDArray[np.uint8]
 SUM, PROD, MAX, MIN = np.add, np.multiply, np.maximum, np.minimum
 ANY_SOURCE = ANY
 
-#: Of an array in one event: what all others send at once has to find room.
-PIECE_BYTES = 1 << 15
+#: Of an array in one event: what all others send at once has to find room. Each is a turn of the
+#: ranks, so fewer of them are faster where a program waits for its core.
+PIECE_BYTES = 1 << 16
 #: Ranks for which there is room for that; of more, pieces are smaller.
-_CROWD = 16
+_CROWD = 8
 TAG_MAX = (1 << 14) - 1
 _PIECES_MAX = 1 << 16
 
