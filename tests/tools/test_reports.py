@@ -187,6 +187,17 @@ def test_cost__the_controller_is_hardly_there(name: str, wrong: object, tmp_path
     met_unless("cost", tmp_path, spoil)
 
 
+def test_fleet_pairs__the_slow_one_is_the_oddest(tmp_path: Path) -> None:
+    def another(found: dict[str, Any]) -> None:
+        found["slow"] = ["h1", "h4"]
+
+    def failed(found: dict[str, Any]) -> None:
+        found["commands"]["tune"]["failed_count"] = 1
+
+    for spoil in (another, failed):
+        met_unless("fleet_pairs", tmp_path, spoil)
+
+
 def page(name: str) -> str:
     return (ROOT / "ctrl/careful/man" / f"{name}.md").read_text()
 
