@@ -553,6 +553,7 @@ void link_yield_tick(struct link_peer *peer);
 void link_wake(struct link_peer *peer);
 
 /* sync.c: what silence means */
+void link_missing(struct link_peer *peer, uint32_t frames);
 void link_sync_yield(struct link_peer *peer);
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_question_answer(struct link_peer *peer);

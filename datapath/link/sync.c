@@ -118,8 +118,8 @@ static bool credit(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return !flow_credit(&peer->flow, ctrl);
 }
 
-/* An answer, and another one, found so many frames missing. */
-static void lose(struct link_peer *peer, uint32_t frames)
+/* So many frames are missing, as the peer says: in an answer, and another one, or of a group. */
+void link_missing(struct link_peer *peer, uint32_t frames)
 {
 	if (flow_can_miss(&peer->flow, frames)) {
 		link_lost(peer, frames);
@@ -184,7 +184,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->seq_rcvd = rcvd;
 	if (++sync->disagreed < DISAGREE_TIMES)
 		return true;
-	lose(peer, flow_missing(&peer->flow, &session->casts, ctrl));
+	link_missing(peer, flow_missing(&peer->flow, &session->casts, ctrl));
 	return true;
 }
 

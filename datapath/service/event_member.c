@@ -60,7 +60,10 @@ static bool say_fail(struct careful_events *ev, struct event_node *node)
 
 static bool say_leave(struct careful_events *ev, struct event_node *node)
 {
-	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_LEAVE) };
+	const struct careful_am am = {
+		.handler = htobe16(CAREFUL_EVENT_LEAVE),
+		.args = { htobe32(ev->requests ? 0 : node->peer->session->casts.out) },
+	};
 
 	return event_tell(ev, node, &am);
 }
@@ -124,6 +127,18 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		event_group_joined(ev, rank, am);
 }
 
+/* Whether all frames to groups have come that left there. Of the last of them nothing else would tell:
+ * the end of its session is no failure of a node that has left. */
+static bool all_came(const struct careful_events *ev, uint32_t rank, const struct careful_am *am)
+{
+	struct link_peer *peer = ev->node[rank].peer;
+	uint32_t missing = ev->requests ? 0 : be32toh(am->args[0]) - peer->session->casts.in;
+
+	if (missing)
+		link_missing(peer, missing);
+	return !missing;
+}
+
 /* No more comes from there, and nothing is to be told to it. */
 static void on_leave(struct careful_events *ev, uint32_t rank)
 {
@@ -164,7 +179,7 @@ void event_said(struct careful_events *ev, uint32_t rank, const struct careful_a
 		on_join(ev, rank, am);
 		break;
 	case CAREFUL_EVENT_LEAVE:
-		if (takes_part)
+		if (takes_part && all_came(ev, rank, am))
 			on_leave(ev, rank);
 		break;
 	case CAREFUL_EVENT_FAIL:

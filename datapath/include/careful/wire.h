@@ -235,7 +235,9 @@ enum careful_event_what {
 	 * was heard, else 0; the cookie of its frames to all, high, and in token low; 0: it sends
 	 * none. bytes: the number of its part, not 0 */
 	CAREFUL_EVENT_JOIN = 1,
-	CAREFUL_EVENT_LEAVE = 2, /* no more fragments come from the sender */
+	/* No more fragments come from the sender; args: the frames to groups that left there in this
+	 * epoch. */
+	CAREFUL_EVENT_LEAVE = 2,
 	CAREFUL_EVENT_FAIL = 3, /* args: the rank that failed, a positive errno, 1: and LEAVE */
 	/* To who said JOIN with a cookie: args: 0: a probe with it came; else (errno): none will. */
 	CAREFUL_EVENT_HEARD = 4,
