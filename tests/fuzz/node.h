@@ -105,6 +105,7 @@ void node_hear(struct node *node, uint32_t host, struct careful_ctrl *ctrl);
 void node_steps(struct node *node, struct input *in);
 /* One step each, as the input says. */
 void node_frame(struct node *node, struct input *in);
+void node_bulk(struct node *node, struct input *in);
 void node_raw_frame(struct node *node, struct input *in);
 void node_ctrl(struct node *node, struct input *in);
 void node_raw_ctrl(struct node *node, struct input *in);
