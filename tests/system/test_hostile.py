@@ -1,4 +1,8 @@
-"""A peer with a session that misbehaves towards a real carefuld, beside one that does not."""
+"""A peer with a session that misbehaves towards a real carefuld, beside one that does not.
+
+What ends in the XDP program is tried there, with frames of any length (tests/ebpf): jumbo frames
+whose UDP length is tiny, datagrams to a host behind this router, answers to an ephemeral port.
+"""
 
 from __future__ import annotations
 
