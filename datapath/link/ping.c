@@ -199,8 +199,9 @@ bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 		.probe = hdr->msg_id,
 	};
 
+	/* The other end may ask at once, while we still wait for trains. */
 	if (careful_frame_judge(hdr, careful_frame_body(hdr)) != CAREFUL_XDP_PASS_PING || !peer ||
-	    peer->phase != LINK_OPEN)
+	    (peer->phase != LINK_OPEN && peer->phase != LINK_HELD))
 		return false;
 	link->port->ops->probed(link->port, peer->slot, &probed);
 	/* It came past XDP, and nothing after it: only then is the stamp its own. */

@@ -116,6 +116,20 @@ static void test_ping__each_answers(void)
 }
 
 /* NET_RX stands outside the session; the others cost credits, which come back. */
+/* Whose trains are not over yet answers who is done with his: the ping would be lost, and not asked
+ * again. */
+static void test_ping__while_trains_are_awaited(void)
+{
+	struct ends ends;
+
+	open_up(&ends);
+	far(&ends)->phase = LINK_HELD;
+	far(&ends)->session->train.measuring = true;
+	far(&ends)->session->train.begun_ns = ends.c[1]->link.now_ns;
+	CHECK_EQ(probe(&ends, CAREFUL_STAGE_NET_RX, 600).status, 0);
+	ends_close(&ends);
+}
+
 static void test_ping__credits_are_conserved(void)
 {
 	int fd = memfd_create("scratch", MFD_CLOEXEC);
@@ -300,6 +314,7 @@ static void test_ping__over_ipv6(void)
 int main(void)
 {
 	RUN(test_ping__each_answers);
+	RUN(test_ping__while_trains_are_awaited);
 	RUN(test_ping__credits_are_conserved);
 	RUN(test_ping__what_is_refused);
 	RUN(test_ping__ends_without_an_answer);
