@@ -97,8 +97,8 @@ def _G_us_per_KiB(found: Mapping[str, Any]) -> float | None:
         for (less, here), (size, there) in combinations(trips, 2)
         if size > less
     ]
-    found = median(slopes) if slopes else -1.0
-    return found if found >= 0 else None  # a path that holds frames back has no line
+    slope = median(slopes) if slopes else -1.0
+    return slope if slope >= 0 else None  # a path that holds frames back has no line
 
 
 def _counts(status: Outcome, there: Host, address: str) -> tuple[int, int] | None:
