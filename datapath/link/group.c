@@ -252,6 +252,20 @@ bool link_group_heard(struct link_peer *peer)
 	return true;
 }
 
+uint32_t link_group_sent(const struct link_peer *peer)
+{
+	return peer->session->casts.out;
+}
+
+bool link_group_came(struct link_peer *peer, uint32_t sent)
+{
+	uint32_t missing = sent - peer->session->casts.in;
+
+	if (missing)
+		link_missing(peer, missing);
+	return !missing;
+}
+
 /* Who sends to a group with this cookie; NULL: nobody. */
 static struct link_peer *sender_of(struct link *link, uint64_t cookie)
 {

@@ -62,7 +62,7 @@ static bool say_leave(struct careful_events *ev, struct event_node *node)
 {
 	const struct careful_am am = {
 		.handler = htobe16(CAREFUL_EVENT_LEAVE),
-		.args = { htobe32(ev->requests ? 0 : node->peer->session->casts.out) },
+		.args = { htobe32(ev->requests ? 0 : link_group_sent(node->peer)) },
 	};
 
 	return event_tell(ev, node, &am);
@@ -131,12 +131,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
  * the end of its session is no failure of a node that has left. */
 static bool all_came(const struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
-	struct link_peer *peer = ev->node[rank].peer;
-	uint32_t missing = ev->requests ? 0 : be32toh(am->args[0]) - peer->session->casts.in;
-
-	if (missing)
-		link_missing(peer, missing);
-	return !missing;
+	return ev->requests || link_group_came(ev->node[rank].peer, be32toh(am->args[0]));
 }
 
 /* No more comes from there, and nothing is to be told to it. */

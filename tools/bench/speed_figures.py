@@ -16,7 +16,7 @@ WHO = {
     "python": "careful, a client in Python",
     "traditional": "the traditional protocol",
     "bare": "AF_XDP without a protocol",
-    "whole": "AF_XDP, all frames back in one kick when all are there",
+    "whole": "AF_XDP, all sent back at once",
     "tcp_spin": "TCP, spinning (sockperf)",
     "tcp_block": "TCP, blocking (sockperf)",
     "udp_spin": "UDP, spinning (sockperf)",
