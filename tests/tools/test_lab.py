@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -24,7 +25,8 @@ def traces(name: str) -> list[str]:
     found = [str(path) for path in netns.glob(f"careful-{name}-*")] if netns.is_dir() else []
     found += [str(state)] if state.exists() else []
     for parent in ("/sys/fs/bpf/careful", "/run/careful"):
-        found += [str(path) for path in Path(parent).glob(f"{name}-h*")]
+        with contextlib.suppress(FileNotFoundError):  # others' last one may go meanwhile
+            found += [str(path) for path in Path(parent).glob(f"{name}-h*")]
     return found
 
 
