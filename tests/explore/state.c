@@ -128,6 +128,7 @@ static void put_kept(struct node *node, struct link_peer *peer, uint32_t cost, b
 	const uint8_t tag = (uint8_t)node->kept_count;
 
 	*kept = (struct link_held){
+		.uses = 1,
 		.peer = peer,
 		.epoch = peer->epoch,
 		.body_bytes = body_of(1),
