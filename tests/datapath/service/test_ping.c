@@ -124,7 +124,7 @@ static void test_ping__while_trains_are_awaited(void)
 
 	open_up(&ends);
 	far(&ends)->phase = LINK_HELD;
-	far(&ends)->session->train.measuring = true;
+	far(&ends)->session->train.hold_until_ns = UINT64_MAX;
 	far(&ends)->session->train.begun_ns = ends.c[1]->link.now_ns;
 	CHECK_EQ(probe(&ends, CAREFUL_STAGE_NET_RX, 600).status, 0);
 	ends_close(&ends);
