@@ -2,10 +2,10 @@
 /*
  * Messages of one frame: built in a send buffer when one may leave at once, else
  * parked in ordinary memory, so that a peer without credits holds no send buffer. Those that are
- * parked share frames (careful_am.next): one credit, and one way through the device, for many. The
- * first to a peer since the last kick leaves in a frame of its own, for it should not wait for others,
- * nor for their bytes on the wire; those that come before the next kick wait for that anyway, and are
- * parked until just before it. Calls link's tx.c, lend.c and group.c.
+ * parked share frames (careful_am.next): one credit, and one way through the device, for many.
+ * The first to a peer since the last kick leaves in a frame of its own: it should not wait for
+ * others, nor for their bytes on the wire. Those that come before the next kick wait for that
+ * anyway, and are parked until just before it. Calls link's tx.c, lend.c and group.c.
  */
 #include "link/group.h"
 #include "message/message.h"
@@ -144,8 +144,8 @@ static bool must_wait(const struct message_state *state, const struct link_peer 
 	return is_question(am) && (mp->questions.first || !may_ask(mp, peer, am));
 }
 
-/* Whether it leaves with the next kick however soon it is built: then others may come meanwhile
- * that share its frame. */
+/* Whether one left already that waits for the same kick: then this one can wait for others that
+ * share its frame, and is no later for it. */
 static bool has_company(const struct message_state *state, const struct message_peer *mp,
 			const struct careful_am *am)
 {
@@ -153,7 +153,7 @@ static bool has_company(const struct message_state *state, const struct message_
 	       !(am->flags & CAREFUL_AM_ALONE);
 }
 
-/* The next one that leaves is not the first before a kick. */
+/* Whoever comes before the next kick is not the first. */
 static void has_left(struct message_state *state, struct message_peer *mp)
 {
 	mp->left_at = state->link->counters[CAREFUL_C_PULSES];
@@ -360,6 +360,7 @@ static uint32_t gather(const struct message_state *state, const struct link_peer
 		       const struct message_small *small, uint32_t *body_bytes)
 {
 	uint32_t most = link_knows(peer) ? link_body_single(peer) : 0;
+	uint32_t n_max = am_of(small)->flags & CAREFUL_AM_ALONE ? 1 : state->packed_max;
 	uint32_t gets = state->peers[peer->slot].gets;
 	uint32_t n = 0;
 
@@ -368,10 +369,8 @@ static uint32_t gather(const struct message_state *state, const struct link_peer
 		gets += am_of(small)->kind == CAREFUL_AM_GET;
 		*body_bytes += MESSAGE_AM_BYTES + small->bytes;
 		n++;
-		if (am_of(small)->flags & CAREFUL_AM_ALONE)
-			break;
 		small = small->next;
-	} while (n < state->packed_max && small && small->epoch == peer->epoch &&
+	} while (n < n_max && small && small->epoch == peer->epoch &&
 		 !(am_of(small)->flags & CAREFUL_AM_ALONE) &&
 		 *body_bytes + MESSAGE_AM_BYTES + small->bytes <= most &&
 		 (am_of(small)->kind != CAREFUL_AM_GET || gets < link_room(peer)));

@@ -93,7 +93,6 @@ static void on_request(struct careful *c, struct link_peer *peer, const struct c
 	};
 
 	c->handled_kept = NULL;
-
 	if (!handler->fn) {
 		reply_status(c, peer, am->token, ENOSYS);
 		return;
@@ -231,13 +230,9 @@ static __attribute__((noinline)) void take_each(struct careful *c, struct link_r
 	bool waits = false;
 
 	do {
-		uint32_t bytes = frame->body_bytes - each.at;
-		uint32_t payload;
+		uint32_t bytes = am_at(frame->body, frame->body_bytes, each, &am);
+		uint32_t payload = bytes - (uint32_t)sizeof(am);
 
-		memcpy(&am, frame->body + each.at, sizeof(am));
-		if (am.next)
-			bytes = be32toh(am.next);
-		payload = bytes - (uint32_t)sizeof(am);
 		if (am.kind == CAREFUL_AM_REPLY) {
 			on_reply(c, frame->peer, &am, frame->body + each.at + sizeof(am), payload);
 		} else if (!waits && deferred_serves(c, frame->peer, &am)) {
@@ -246,8 +241,7 @@ static __attribute__((noinline)) void take_each(struct careful *c, struct link_r
 			waits = true;
 			first = each;
 		}
-		each.at += (uint16_t)bytes;
-		each.nth++;
+		am_step(&each, bytes);
 	} while (am.next && !link_stale(frame));
 	end_frame(c, frame, waits ? &first : NULL);
 }

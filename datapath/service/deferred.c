@@ -8,8 +8,6 @@
 #include "service/engine.h"
 
 #include <assert.h>
-#include <endian.h>
-#include <string.h>
 
 bool deferred_serves(const struct careful *c, const struct link_peer *peer,
 		     const struct careful_am *am)
@@ -48,23 +46,19 @@ static bool serve(struct careful *c, struct link_held *held)
 	/* The next epoch begins when the buffers of this one are back: that must not wait
 	 * until something can be served. */
 	while (held->epoch == held->peer->epoch) {
-		const uint8_t *at = held->body + held->waits.at;
-		uint32_t bytes = held->body_bytes - held->waits.at;
+		uint32_t bytes = am_at(held->body, held->body_bytes, held->waits, &am);
 
-		memcpy(&am, at, sizeof(am));
-		if (am.next)
-			bytes = be32toh(am.next);
 		if (am.kind != CAREFUL_AM_REPLY) {
 			if (!deferred_serves(c, held->peer, &am))
 				return false;
 			c->waiting[held->peer->slot].since_ns = c->link.now_ns;
 			c->handled = held->waits;
-			am_do(c, held->peer, &am, at + sizeof(am), bytes - (uint32_t)sizeof(am));
+			am_do(c, held->peer, &am, held->body + held->waits.at + sizeof(am),
+			      bytes - (uint32_t)sizeof(am));
 		}
 		if (!am.next)
 			break;
-		held->waits.at += (uint16_t)bytes;
-		held->waits.nth++;
+		am_step(&held->waits, bytes);
 	}
 	return true;
 }

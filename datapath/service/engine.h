@@ -6,6 +6,8 @@
 #ifndef SERVICE_ENGINE_H
 #define SERVICE_ENGINE_H
 
+#include <endian.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include <careful/careful.h>
@@ -180,6 +182,20 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 /* round.c */
 void round_send(struct careful *c);
 bool round_untold(const struct careful *c);
+
+/* The message of a body at this place; returns its bytes up to the next one, or to the end. */
+static inline uint32_t am_at(const uint8_t *body, uint32_t body_bytes, struct careful_kept place,
+			     struct careful_am *am)
+{
+	memcpy(am, body + place.at, sizeof(*am));
+	return am->next ? be32toh(am->next) : body_bytes - place.at;
+}
+
+static inline void am_step(struct careful_kept *place, uint32_t bytes)
+{
+	place->at += (uint16_t)bytes;
+	place->nth++;
+}
 
 /* am.c */
 void am_take(struct careful *c, struct link_rxframe *frame);
