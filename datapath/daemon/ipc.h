@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The local socket's server (ipc.h of the public headers says what it speaks), in
- * the engine's thread; nothing in it blocks (files are closed by other threads). A client's operations outlive it: they
- * finish quietly, then its files close and the handles it left open at peers do too.
+ * the engine's thread; nothing in it blocks (files are closed by other threads). A client's
+ * operations outlive it: they finish quietly, then its files close and the handles it left open at
+ * peers do too.
  */
 #ifndef DAEMON_IPC_H
 #define DAEMON_IPC_H
@@ -19,7 +20,8 @@ struct ipc;
 /* Serves clients that connect to listen_fd, which is theirs to close. Their events
  * arrive in epoll_fd with a struct ipc_event as data. */
 int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc **ipc);
-/* 0; or how many clients have files that do not close: what is at them is left, and uses the rest. */
+/* 0; or how many clients have files that do not close: who waits for those is left, and all that
+ * it uses. */
 uint32_t ipc_destroy(struct ipc *ipc);
 
 /* Whose exports clients are told of; not before, none. */

@@ -475,7 +475,7 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 
 	if (!handshake_answers(&peer->session->handshake, ctrl))
 		return false;
-	/* Of a HELLO that was damaged, if the same one is spoken there. */
+	/* Our version is spoken there: what was refused is a HELLO that was damaged. */
 	if (why == CAREFUL_REFUSED_VERSION && ctrl->version == CAREFUL_WIRE_VERSION)
 		return true;
 	if (proved) {

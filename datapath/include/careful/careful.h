@@ -507,8 +507,9 @@ int careful_handle(struct careful *instance, uint16_t handler, careful_handler_f
  * payload lies in the region, and is NULL where that is of a file. */
 int careful_handle_store(struct careful *instance, uint16_t handler, careful_handler_fn *fn,
 			 void *user);
-/* Sends a request; payload is copied before the call returns. done runs once. It leaves with the next
- * careful_poll(): the first to a peer in a frame of its own, up to 16 after it in one together.
+/* Sends a request; payload is copied before the call returns. done runs once. It leaves with the
+ * next careful_poll(), as far as there are credits: the first to a peer in a frame of its own, those
+ * after it up to CAREFUL_PACKED_MAX in a frame.
  * -EMSGSIZE: payload exceeds careful_payload_bytes(), which done is told where there was no
  * session yet, or a reply waited for one with smaller frames; -EAGAIN: no room (above). */
 int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
@@ -519,8 +520,8 @@ int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, c
  * careful_request() does, and nothing is copied where it can leave at once. The buffer is the
  * program's until careful_send() returns 0, or careful_free(), or careful_close(); what is sent or
  * freed is written no more. -EAGAIN: the program has its share, a quarter of the send buffers, or
- * none is free; -EINVAL: payload is not the program's (any more). The other end reads in place, too: a handler's payload lies where it came, and stays
- * there where it is kept.
+ * none is free; -EINVAL: payload is not the program's (any more). The other end reads in place,
+ * too: a handler's payload lies where it came, and stays there where it is kept.
  */
 int careful_alloc(struct careful *instance, void **payload);
 int careful_send(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
@@ -559,8 +560,8 @@ int careful_get(struct careful *instance, uint32_t peer, uint32_t region, uint64
 		careful_done_fn *done, void *user);
 
 /* Keeps the payload of a message beyond its handler. The receive buffer's credit
- * returns with the release, of the last of those that share its frame. The payload may move when buffers run short: ask
- * careful_kept_payload() each time. NULL where the message cannot be kept. */
+ * returns with the release, of the last of those that share its frame. The payload may move when
+ * buffers run short: ask careful_kept_payload() each time. NULL where the message cannot be kept. */
 struct careful_kept;
 struct careful_kept *careful_keep(const struct careful_message *message);
 const void *careful_kept_payload(struct careful_kept *kept);

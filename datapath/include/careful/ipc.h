@@ -268,9 +268,10 @@ struct careful_program_info {
 /*
  * The area that a program shares with carefuld. It begins with a struct careful_area; then
  * CAREFUL_RING_ASKS entries of what the program asks, CAREFUL_RING_TOLD of what it is told, the
- * payloads of both (entry i's is the i-th of its ring), CAREFUL_RING_BUILT payloads that the program
- * builds before it asks, and its memory, where regions lie and stores and gets move bytes. Each number is written by one end alone. carefuld believes
- * nothing that it reads here: it takes each entry once, and looks at its own copy.
+ * payloads of both (entry i's is the i-th of its ring), CAREFUL_RING_BUILT payloads that the
+ * program builds before it asks, and its memory, where regions lie and stores and gets move bytes.
+ * Each number is written by one end alone. carefuld believes nothing that it reads here: it takes
+ * each entry once, and looks at its own copy.
  */
 enum {
 	CAREFUL_RING_ASKS = 256, /* a power of two, as the next one */
