@@ -94,15 +94,14 @@ def _instance(status: Outcome) -> tuple[str, ...]:
 
 def _pairs(
     hosts: Sequence[Host], words: Callable[[Host, Host], tuple[str, ...]], limit_s: float
-) -> list[Outcome]:
+) -> list[list[Job]]:
     """On each host something about each other, in turns in which no host has a part twice."""
     if len(hosts) < 2:
         raise click.UsageError("a pair takes two hosts")
-    jobs = [
+    return [
         [Job(here, words(here, there), limit_s, there.name) for here, there in turn]
         for turn in pairs.turns(hosts)
     ]
-    return in_turns(jobs, _told)
 
 
 def _each(
@@ -172,11 +171,12 @@ def tune(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> N
     for one pair. For tuning all the while, have `--tune auto` in `up`.
     """
     chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
-    found = _pairs(
+    turns = _pairs(
         chosen,
         lambda here, there: ("tune", "auto", here.interface, "--once", "--peer", there.address),
         limit_s,
     )
+    found = in_turns(turns, _told)
     text = report.tuned(found)
     _finish("tune", path, {"names": names, "limit_s": limit_s}, found, text, as_json)
 
@@ -214,7 +214,7 @@ def measure(
 
     Careful must be up on all of them. Of each pair it runs `measure blackbox`; a host has a part
     in one pair at a time. A figure is odd if it is 3.5 deviations off the median of all pairs
-    (by the median absolute deviation), and a loss always is.
+    (by the median absolute deviation), also when the pair is measured again; a loss always is.
     """
     chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
     limit = limit_s + seconds
@@ -224,7 +224,7 @@ def measure(
 
     before = looked()
     named = {one.host: _instance(one) for one in before}
-    found = _pairs(
+    turns = _pairs(
         chosen,
         lambda here, there: (
             *("measure", "blackbox", there.address, *named[here.name]),
@@ -232,12 +232,18 @@ def measure(
         ),
         limit,
     )
+    found = in_turns(turns, _told)
+    again = matrix.doubtful(matrix.made(chosen, found, before, before))
+    twice = in_turns([[job for job in turn if job.pair in again] for turn in turns])
+    second = {one.job.pair: one for one in twice}
+    found = [matrix.joined(one, second.get(one.job.pair, one)) for one in found]
     pairs_found = matrix.made(chosen, found, before, looked())
     asked = {"names": names, "seconds": seconds, "limit_s": limit_s}
     text = fleet_matrix.text(pairs_found)
     if plot_path:
         fleet_matrix.draw(pairs_found, plot_path)
-    _finish("measure", path, asked, found, text, as_json, fleet_matrix.figures(pairs_found))
+    figures = fleet_matrix.figures(pairs_found) | {"measured_twice": sorted(second)}
+    _finish("measure", path, asked, found, text, as_json, figures)
 
 
 fleet.add_command(put)

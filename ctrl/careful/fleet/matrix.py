@@ -6,7 +6,7 @@ Owns which figure of a pair is which, and the rule for the odd one. Calls fleet/
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import median
 from typing import Any
@@ -180,6 +180,29 @@ def _odd(matrix: Matrix) -> Iterator[Odd]:
         for pair, value in found.items():
             if unit and abs(value - middle) / unit > ODD:
                 yield Odd(pair, figure, value, middle, abs(value - middle) / unit)
+
+
+def doubtful(matrix: Matrix) -> set[tuple[str, str]]:
+    """The pairs with an odd figure that something else on a host may have caused.
+
+    Other work only ever makes a trip longer, and may do so all the while that a pair is measured.
+    """
+    return {one.pair for one in odd(matrix) if one.score is not None}
+
+
+def joined(first: Outcome, again: Outcome) -> Outcome:
+    """Two measurements of a pair as one: the least round trip of each size.
+
+    One that failed says nothing of the other.
+    """
+    if first.error or again.error:
+        return first
+    least = dict(_trips(first.figures))
+    for size, trip in _trips(again.figures):
+        least[size] = min(trip, least.get(size, trip))
+    trips = [{"size_bytes": size, "least_us": trip} for size, trip in least.items()]
+    figures = first.figures | {"round_trip_minima": trips}
+    return replace(first, figures=figures, took_s=first.took_s + again.took_s)
 
 
 def common(found: Sequence[Odd]) -> str:

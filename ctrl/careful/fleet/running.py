@@ -44,6 +44,11 @@ class Job:
     limit_s: float
     name: str = ""
 
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Its host's name, and what it is about."""
+        return self.host.name, self.name
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -6,7 +6,7 @@ from itertools import permutations
 from pathlib import Path
 
 from careful.fleet.hosts import Host
-from careful.fleet.matrix import Cell, Matrix, common, made, odd
+from careful.fleet.matrix import Cell, Matrix, common, doubtful, joined, made, odd
 from careful.fleet.running import Job, Outcome
 from careful.report import fleet_matrix
 
@@ -88,6 +88,41 @@ def test_made__losses_are_those_since_before() -> None:
         one["least_us"] = 100 - one["least_us"]
     anew = made(hosts, measured, [after, nothing], [before, nothing])
     assert anew["h1", "h2"] == Cell(12.5, 5.0, 4, 10)
+
+
+def trips(here: str, there: str, latency_us: float, slope_us: float = 5.0) -> Outcome:
+    """A measurement of a pair."""
+    sizes = range(64, 4096, 512)
+    minima = [
+        {"size_bytes": size, "least_us": 2 * latency_us + slope_us * (size - 64) / 1024}
+        for size in sizes
+    ]
+    return outcome(here, there, round_trip_minima=minima)
+
+
+def test_doubtful__what_was_disturbed_is_not_odd_when_measured_again() -> None:
+    """As kept of a lab: h2 to h4 is slow at the switch, h2 to h3 was beside other work."""
+    hosts = [Host(name, (), name, "eth1") for name in NAMES]
+    seen = dict.fromkeys(permutations(NAMES, 2), 79.3)
+    seen |= {("h1", "h4"): 78.7, ("h4", "h2"): 81.0, ("h3", "h4"): 81.2, ("h3", "h1"): 78.9}
+    seen |= {("h2", "h4"): 802.3, ("h2", "h3"): 86.1}
+    first = [trips(*pair, latency) for pair, latency in seen.items()]
+    idle = [outcome(name, "") for name in NAMES]
+    again = doubtful(made(hosts, first, idle, idle))
+    assert again == {("h2", "h4"), ("h2", "h3")}
+    second = {("h2", "h4"): trips("h2", "h4", 799.0), ("h2", "h3"): trips("h2", "h3", 79.9)}
+    both = [joined(one, second.get(one.job.pair, one)) for one in first]
+    found = odd(made(hosts, both, idle, idle))
+    assert [(one.pair, one.value) for one in found] == [(("h2", "h4"), 799.0)]
+
+
+def test_joined__the_least_of_each_size_of_what_did_not_fail() -> None:
+    first, again = trips("h1", "h2", 10.0, slope_us=8.0), trips("h1", "h2", 11.0, slope_us=4.0)
+    least = [one["least_us"] for one in joined(first, again).figures["round_trip_minima"]]
+    assert least == [20.0, 24.0, 26.0, 28.0, 30.0, 32.0, 34.0, 36.0]
+    failed = outcome("h1", "h2", "is not up")
+    assert joined(first, failed) is first
+    assert joined(failed, again) is failed
 
 
 def test_text__every_pair_and_who_is_odd(tmp_path: Path) -> None:

@@ -26,7 +26,13 @@ case $host in
     told) echo '{"error": "is busy\u001b[31m", "exit_status": 1}'; exit 1 ;;
     dead) kill -9 $$ ;;
     slow) exec sleep 60 ;;
-    m?) printf '{"round_trip_minima": [{"size_bytes": 64, "least_us": 25}],'
+    m?) least=25
+        case "$host $*" in
+            "m1 measure blackbox m4 "*) # disturbed when it is measured first
+                [ "$(grep -c '^m1 measure blackbox m4 ' calls)" = 1 ] && least=90 ;;
+            "m2 measure blackbox m3 "*) least=70 ;;
+        esac
+        printf '{"round_trip_minima": [{"size_bytes": 64, "least_us": %s}],' $least
         printf '"instances": [{"instance": "of-%s"}]}' $host ;;
     *) printf '{"schema": 1, "command": "status", "inputs": {}, "instances": [{"ifname": "eth1",'
        printf '"window_buffers": 64, "peers": [{"state": "up", "lost_here_frames": 2}]}]}' ;;
@@ -135,3 +141,15 @@ def test_measure__a_matrix_of_who_answers(script: Path, capfd: pytest.CaptureFix
     row = next(line for line in out.splitlines() if line.startswith("m1"))
     assert row.split() == ["m1", "12.5", "-", "12.5"]
     assert "failed" in out
+
+
+def test_measure__who_is_odd_is_measured_twice(
+    script: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fleet(script, "m1", "m2", "m3", "m4")
+    assert run(["fleet", "measure", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["measured_twice"] == [["m1", "m4"], ["m2", "m3"]]
+    assert [(one["from"], one["to"], one["value"]) for one in found["odd"]] == [("m2", "m3", 35.0)]
+    calls = [line for line in Path("calls").read_text().splitlines() if "blackbox" in line]
+    assert len(calls) == 12 + 2
