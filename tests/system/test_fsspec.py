@@ -126,12 +126,22 @@ def test_names__as_urls_and_across_processes(pair: tuple[Host, Host]) -> None:
     (there.export / "a" / "b?c#d *").write_bytes(b"1234")
     (there.export / "link").symlink_to("a")
     program = """
+import multiprocessing, os
+from concurrent.futures import ProcessPoolExecutor
+from operator import methodcaller
 again = pickle.loads(pickle.dumps(fs))
 print(again is fs, again.cat("a/b?c#d *"), fs.unstrip_protocol("a/b"), fs.info("link")["type"])
 found, path = fsspec.core.url_to_fs("careful://h2/a/b?c#d *")
 print(found is fs, path, found.walk("/").__next__()[1], fs.glob("a/b*"), fs.find("", withdirs=True))
 with fs.open("a/b?c#d *") as file:
     print(pickle.loads(pickle.dumps(file)).read())
+    file.seek(1)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as another:
+        def there(name, of, *words):
+            return another.submit(methodcaller(name, *words), of).result()
+        print(another.submit(os.getpid).result() != os.getpid())
+        there("pipe", fs, "a/b?c#d *", b"12345")
+        print(there("cat", fs, "a/b?c#d *"), there("read", file))
 fs.mv("a", "z", recursive=True)
 print(fs.find("/"), fs.du("/"))
 fs.rm("z", recursive=True)
@@ -142,7 +152,9 @@ print(fs.ls("", detail=False), fs.isdir("z"))
         "True b'1234' careful://h2/a/b directory",
         f"True {name} ['a'] ['{name}'] ['/', '/a', '{name}', '/link']",
         "b'1234'",
-        "['/link', '/z/b?c#d *'] 5",
+        "True",
+        "b'12345' b'2345'",
+        "['/link', '/z/b?c#d *'] 6",
         "['/link'] False",
     ]
 
