@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What a carefuld of the last released wire version said (released.h), said to one of today: the
- * same version is served, another one is told so, at both ends. record_released.py recorded it. */
+ * same version is served, another one is told so, at both ends. record_released.py recorded it.
+ * test_released_before.c has the same for the version before that. */
 #include <endian.h>
 #include <errno.h>
 
 #include "check.h"
 #include "frame.h"
 #include "node.h"
-#include "released.h"
+
+#ifndef RELEASED
+#define RELEASED "released.h"
+#endif
+#include RELEASED
 
 enum {
 	NONCE_AT = 8, /* in a HELLO, and in what answers it, of every version */
@@ -94,8 +99,12 @@ static void test_refuse__is_understood(void)
 	CHECK(node->last_bytes >= sizeof(released_hello));
 	hear_with(node, released_refuse, sizeof(released_refuse), NONCE_AT, node->last.nonce);
 	CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
-	CHECK_EQ(info.state, CAREFUL_PEER_FAILED);
-	CHECK_EQ(info.last_errno, EPROTONOSUPPORT);
+	if (served()) { /* our version was refused: that HELLO was damaged on its way */
+		CHECK_EQ(info.state, CAREFUL_PEER_CONNECTING);
+	} else {
+		CHECK_EQ(info.state, CAREFUL_PEER_FAILED);
+		CHECK_EQ(info.last_errno, EPROTONOSUPPORT);
+	}
 	node_close(node);
 }
 
