@@ -25,6 +25,8 @@ from typing import IO, Any
 
 PIECE = struct.Struct("!BI")
 PORTS = Path("/sys/class/virtio-ports")
+#: How often a port on which nobody is looks whether somebody is, seconds: eight of them do.
+NOBODY_S = 0.1
 #: So long a command's children may hold its output open after its end, seconds.
 LINGER_S = 1.0
 #: So long it may take until this side knows that whoever asked is there, seconds.
@@ -60,7 +62,7 @@ class Port:
             got = os.read(self._file, 65536)
             if not got:  # nobody is there
                 asked = b""
-                time.sleep(0.02)
+                time.sleep(NOBODY_S)
                 continue
             *whole, asked = (asked + got).split(b"\n")
             if whole:  # who asked before the last is gone
@@ -93,15 +95,24 @@ class Port:
         ]
         for one in streams:
             one.start()
-        while job.poll() is None:
-            if self._is_left():
-                os.killpg(job.pid, signal.SIGTERM)
-                job.wait()
-                return
-            time.sleep(0.01)
+        if self._is_left_first(job):
+            os.killpg(job.pid, signal.SIGTERM)
+            job.wait()
+            return
+        job.wait()
         for one in streams:
             one.join(LINGER_S)
         self._say(0, str(job.returncode if job.returncode >= 0 else 128 - job.returncode).encode())
+
+    def _is_left_first(self, job: subprocess.Popen[bytes]) -> bool:
+        """Wait for the command or for who asked; whether the latter is gone before it ends."""
+        ended = os.pidfd_open(job.pid)
+        poll = select.poll()
+        poll.register(self._file, 0)
+        poll.register(ended, select.POLLIN)
+        found = dict(poll.poll())
+        os.close(ended)
+        return ended not in found
 
     def _is_left(self) -> bool:
         poll = select.poll()
