@@ -154,22 +154,27 @@ static int reconnect(struct file *file)
 	return rc;
 }
 
-/* The same file again, where the session or the handle has ended. `stale`: the handle that has. */
-static int reopen(struct file *file, uint32_t stale, bool was_away)
+/* The same file again, where the session or the handle has ended. With the lock. */
+static int open_again(struct file *file, bool was_away)
 {
 	struct careful_block_attr attr;
+	int rc = was_away ? reconnect(file) : 0;
+
+	if (!rc)
+		rc = open_path(file, &attr);
+	if (!rc && (be64toh(attr.inode) != file->inode || be64toh(attr.device) != file->device))
+		rc = -ESTALE;
+	return rc;
+}
+
+/* The same, unless another call was quicker. `stale`: the handle that has ended. */
+static int reopen(struct file *file, uint32_t stale, bool was_away)
+{
 	int rc = 0;
 
 	pthread_rwlock_wrlock(&file->lock);
-	if (file->region == stale) { /* nobody was quicker */
-		if (was_away)
-			rc = reconnect(file);
-		if (!rc)
-			rc = open_path(file, &attr);
-		if (!rc &&
-		    (be64toh(attr.inode) != file->inode || be64toh(attr.device) != file->device))
-			rc = -ESTALE;
-	}
+	if (file->region == stale)
+		rc = open_again(file, was_away);
 	pthread_rwlock_unlock(&file->lock);
 	return rc;
 }
@@ -294,24 +299,25 @@ int file_sync(struct file *file)
 {
 	struct careful_block_open payload = { .flags = htobe32(CAREFUL_BLOCK_REPLACE) };
 	struct careful_block_attr attr;
-	uint32_t args[4], region;
-	int rc, tries;
+	uint32_t args[4];
+	int rc = 0, tries;
 
+	/* The handle ends with its COMMIT: nobody else may find that, however often we sync. */
+	pthread_rwlock_wrlock(&file->lock);
 	for (tries = 0; tries < REOPENS_MAX; tries++) {
-		pthread_rwlock_wrlock(&file->lock); /* the handle ends with its COMMIT */
-		region = file->region;
-		memcpy(args, (uint32_t[4]){ region, CAREFUL_BLOCK_REPLACE }, sizeof(args));
+		memcpy(args, (uint32_t[4]){ file->region, CAREFUL_BLOCK_REPLACE }, sizeof(args));
 		rc = request(file, CAREFUL_BLOCK_COMMIT, args, &payload, sizeof(payload), &attr,
 			     sizeof(attr));
-		pthread_rwlock_unlock(&file->lock);
 		if (rc && !is_lost(rc) && !is_damaged(rc))
-			return rc;
+			break;
 		/* Where the handle was lost: another one's COMMIT syncs the same file. */
-		if (reopen(file, region, is_away(rc) || is_damaged(rc)))
-			return rc ? rc : -EIO;
-		if (!rc)
-			return 0;
+		if (open_again(file, is_away(rc) || is_damaged(rc)))
+			rc = rc ? rc : -EIO;
+		else if (rc)
+			continue;
+		break;
 	}
+	pthread_rwlock_unlock(&file->lock);
 	return rc;
 }
 
