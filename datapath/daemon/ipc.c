@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Clients of the local socket: they come and go, and ask. What the questions do is
- * ipc_op.c's, which this calls, as the polls of ipc_peer.c, ipc_program.c and ipc_measure.c, and
- * log.c; answers leave through ipc_answer.c, and descriptors through ipc_close.c.
+ * ipc_op.c's, which this calls, as the polls of ipc_peer.c, ipc_program.c and ipc_measure.c,
+ * log.c, and service's operation.c; answers leave through ipc_answer.c, and descriptors through
+ * ipc_close.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -14,6 +15,7 @@
 
 #include "daemon/ipc_private.h"
 #include "daemon/log.h"
+#include "service/also.h"
 
 static void unpark(struct ipc_client *client)
 {
@@ -24,6 +26,21 @@ static void unpark(struct ipc_client *client)
 	free(client->parked);
 	client->parked = NULL;
 	client->ipc->busy--;
+}
+
+/* Of a client, what handlers of programs are to answer, which may never do so. carefulds do, and what
+ * they have opened is to be closed. */
+static bool is_of(const void *user, const void *of)
+{
+	const struct ipc_client *client = of;
+	const struct ipc_program *p = client->program;
+	const struct ipc_op *op = user;
+
+	if (p && (const struct ipc_program_op *)user >= p->ops &&
+	    (const struct ipc_program_op *)user < p->ops + IPC_PROGRAM_OPS)
+		return true;
+	return op >= client->ops && op < client->ops + CAREFUL_IPC_INFLIGHT &&
+	       op->op == CAREFUL_IPC_REQUEST && op->handler < CAREFUL_HANDLERS_APP;
 }
 
 /* Nobody listens any longer. What is under way stays; ipc_poll() frees the rest. */
@@ -37,6 +54,9 @@ static void disconnect(struct ipc_client *client)
 	client->fd = -1;
 	unpark(client);
 	ipc_program_leave(client);
+	if (client->ipc->instance &&
+	    (client->ops_used || (client->program && client->program->ops_used)))
+		engine_forget_requests(client->ipc->instance, is_of, client);
 	while ((answer = client->answers)) {
 		client->answers = answer->next;
 		ipc_op_free(answer->op);

@@ -24,6 +24,9 @@ enum {
 	IPC_CONNECT_MS = 5000,
 	IPC_PING_MS = 60000, /* longest wait for a ping's answer */
 	IPC_PROGRAM_OPS = CAREFUL_RING_OPERATIONS,
+	/* What stores and gets of a program may have under way, or one of them alone: as much as a
+	 * transfer (pace.py). They go in their order, whoever asked. */
+	IPC_PROGRAM_BYTES = 8 << 20,
 	IPC_STALL_MS = 30000, /* unread for so long: a program is stalled */
 	IPC_STOP_MS = 2000, /* at the end, until files that do not close are left */
 	IPC_ROUND = 32, /* questions read from one client before the others' turn */
@@ -170,12 +173,22 @@ struct ipc {
 	unsigned char buffer[CAREFUL_IPC_PAYLOAD_BYTES];
 };
 
-/* An operation of a program, or a request of a peer for it. @id: 0: free */
+/*
+ * An operation of a program.
+ *
+ * @next:   that is free, or waits for others to end
+ * @id:     0: free
+ * @file:   +1, of the client's files[]; 0: none
+ * @moves:  of a store or get under way: bytes; 0: none
+ * @asked:  what it is, while it waits
+ */
 struct ipc_program_op {
-	struct ipc_program_op *next; /* that is free */
+	struct ipc_program_op *next;
 	struct ipc_program *program;
 	uint64_t id;
-	uint32_t file; /* +1, of the client's files[]; 0: none */
+	uint32_t file;
+	uint32_t moves;
+	struct careful_ring_entry asked;
 };
 
 struct ipc_program_ask {
@@ -201,6 +214,8 @@ struct ipc_program_region {
  * @armed:       we said that we sleep
  * @asks_taken, @told_put: entries so far
  * @ops_used:    of ops[], taken; what is told keeps places for the ends of all of them
+ * @moving:      bytes of its stores and gets under way
+ * @later:       those that wait for them
  * @news:        it was told something since it was woken last
  * @blocked:     its next entry has to wait for room in the engine
  * @read_ns:     when it was seen to read, or had nothing to; @read: how far
@@ -229,6 +244,8 @@ struct ipc_program {
 	uint64_t read_ns;
 	uint64_t generation;
 	uint32_t answer_generation;
+	uint64_t moving;
+	struct ipc_program_op *later, **later_tail;
 	struct ipc_program_op *ops_free;
 	struct ipc_program_op ops[IPC_PROGRAM_OPS];
 	struct ipc_program_ask answers[CAREFUL_RING_ANSWERS];
@@ -299,6 +316,7 @@ void ipc_ring_tell(struct ipc_program *p, const struct careful_ring_entry *entry
 		   const void *payload);
 void ipc_ring_bell(struct ipc_program *p);
 void ipc_ring_wake(struct ipc_program *p);
+void ipc_ring_forget(struct ipc_program *p);
 void ipc_ring_fail(struct ipc_program *p, const char *why);
 uint32_t ipc_ring_round(struct ipc_program *p);
 bool ipc_ring_waits(struct ipc_program *p);

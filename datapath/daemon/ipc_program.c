@@ -19,6 +19,8 @@
 enum {
 	PAGE_BYTES = 4096,
 	NEWS_ROOM = 64, /* that requests of peers leave to news of peers */
+	/* That requests of peers leave to those that want an answer: who sends others need not wait. */
+	ANSWERED_ROOM = CAREFUL_RING_TOLD / 4,
 };
 
 /* The area: of a size that stays, so that no access of ours can fail. */
@@ -61,6 +63,7 @@ static struct ipc_program *create(struct ipc_client *client, const struct ipc_qu
 	if (!p)
 		return NULL;
 	p->client = client;
+	p->later_tail = &p->later;
 	p->memory_bytes = (q->head.bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 	memcpy(p->info.name, q->payload, q->head.payload_bytes);
 	getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
@@ -188,6 +191,7 @@ static void on_request(const struct careful_message *message, void *user)
 		.handler = message->handler,
 		.bytes = message->bytes,
 	};
+	const uint32_t room = NEWS_ROOM + (message->token ? 0 : ANSWERED_ROOM);
 	struct ipc_program_ask *ask = NULL;
 	int status = 0;
 
@@ -195,7 +199,7 @@ static void on_request(const struct careful_message *message, void *user)
 		status = ETIMEDOUT;
 	else if (message->bytes > CAREFUL_RING_PAYLOAD_BYTES)
 		status = EMSGSIZE;
-	else if (ipc_ring_room(p) <= NEWS_ROOM || p->answers_used == CAREFUL_RING_ANSWERS)
+	else if (ipc_ring_room(p) <= room || p->answers_used == CAREFUL_RING_ANSWERS)
 		status = EBUSY;
 	if (status) {
 		careful_reply(message, status, NULL, NULL, 0);
@@ -517,6 +521,7 @@ void ipc_program_leave(struct ipc_client *client)
 	if (!p || p->over)
 		return;
 	p->over = true;
+	ipc_ring_forget(p);
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;

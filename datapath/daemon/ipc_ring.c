@@ -86,13 +86,23 @@ void ipc_ring_wake(struct ipc_program *p)
 	ipc_ring_bell(p);
 }
 
-static void free_op(struct ipc_program_op *op)
+/* Nothing of it is under way. */
+static void unmove(struct ipc_program_op *op)
 {
 	struct ipc_program *p = op->program;
 
 	if (op->file)
 		ipc_file_unuse(p->client, op->file - 1);
+	p->moving -= op->moves;
 	op->file = 0;
+	op->moves = 0;
+}
+
+static void free_op(struct ipc_program_op *op)
+{
+	struct ipc_program *p = op->program;
+
+	unmove(op);
 	op->id = 0;
 	op->next = p->ops_free;
 	p->ops_free = op;
@@ -143,8 +153,14 @@ static int ring_request(struct ipc_program *p, uint32_t index, const struct care
 			       payload, e->bytes, op ? op_done : NULL, op);
 }
 
-static int ring_move(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
-		     struct ipc_program_op *op)
+/* Whether so many bytes more are within its share, or alone. */
+static bool may_move(const struct ipc_program *p, uint32_t bytes)
+{
+	return !p->moving || p->moving + bytes <= IPC_PROGRAM_BYTES;
+}
+
+static int begin_move(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
+		      struct ipc_program_op *op)
 {
 	struct careful *instance = p->client->ipc->instance;
 	struct careful_span span = { .fd = -1, .offset = e->memory_off };
@@ -161,6 +177,8 @@ static int ring_move(struct ipc_program *p, uint32_t index, const struct careful
 	} else {
 		span.base = p->memory + e->memory_off;
 	}
+	op->moves = e->bytes;
+	p->moving += e->bytes;
 	if (e->kind == CAREFUL_RING_GET)
 		return careful_get(instance, index, e->region, e->region_off, &span, e->bytes,
 				   e->flags, op_done, op);
@@ -168,6 +186,19 @@ static int ring_move(struct ipc_program *p, uint32_t index, const struct careful
 		return -EINVAL;
 	return careful_store(instance, index, e->region, e->region_off, &span, e->bytes,
 			     (uint16_t)e->handler, e->args, e->flags, op_done, op);
+}
+
+/* Begins, or waits behind those before it, and what comes behind in the ring does not wait. */
+static int ring_move(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
+		     struct ipc_program_op *op)
+{
+	if (!p->later && may_move(p, e->bytes))
+		return begin_move(p, index, e, op);
+	op->asked = *e;
+	op->next = NULL;
+	*p->later_tail = op;
+	p->later_tail = &op->next;
+	return 0;
 }
 
 static void op_pinged(const struct careful_ping_result *result, void *user)
@@ -240,6 +271,51 @@ static int ring_operate(struct ipc_program *p, const struct careful_ring_entry *
 	return rc == -EAGAIN ? rc : 0;
 }
 
+static struct ipc_program_op *take_later(struct ipc_program *p)
+{
+	struct ipc_program_op *op = p->later;
+
+	p->later = op->next;
+	if (!p->later)
+		p->later_tail = &p->later;
+	return op;
+}
+
+/* Begins what waited and may go now; how much that was. */
+static uint32_t begin_later(struct ipc_program *p)
+{
+	struct ipc *ipc = p->client->ipc;
+	uint32_t n = 0;
+
+	for (; p->later && may_move(p, p->later->asked.bytes); n++) {
+		struct ipc_program_op *op = p->later;
+		const struct careful_ring_entry *e = &op->asked;
+		struct careful_ring_entry end = { 0 };
+		int index = ipc_peer_index(ipc, e->peer), rc = index;
+
+		if (index >= 0 && ipc->held[index])
+			break;
+		if (index >= 0)
+			rc = begin_move(p, (uint32_t)index, e, op);
+		if (rc == -EAGAIN) {
+			unmove(op);
+			break;
+		}
+		take_later(p);
+		end.status = rc;
+		if (rc)
+			end_op(op, &end, NULL);
+	}
+	return n;
+}
+
+/* The program has gone: what waits does not begin. */
+void ipc_ring_forget(struct ipc_program *p)
+{
+	while (p->later)
+		free_op(take_later(p));
+}
+
 static int ring_reply(struct ipc_program *p, const struct careful_ring_entry *e,
 		      const void *payload)
 {
@@ -288,16 +364,18 @@ static int ring_begin(struct ipc_program *p, uint32_t at)
 /* Some of what it asks; how much that was. */
 uint32_t ipc_ring_round(struct ipc_program *p)
 {
-	uint32_t waiting, n = 0;
+	uint32_t waiting, n = 0, begun = 0;
 
 	if (p->client->failed)
 		return 0;
 	if (p->armed)
 		write_number(&p->area->asks_asleep, 0);
 	p->armed = false;
+	if (p->later)
+		begun = begin_later(p);
 	waiting = read_number(&p->area->asks_put) - p->asks_taken;
 	if (!waiting)
-		return 0;
+		return begun;
 	if (waiting > CAREFUL_RING_ASKS) {
 		ipc_ring_fail(p, "its ring holds more than it can");
 		return 0;
@@ -313,7 +391,7 @@ uint32_t ipc_ring_round(struct ipc_program *p)
 	}
 	p->info.asked += n;
 	write_number(&p->area->asks_taken, p->asks_taken);
-	return n;
+	return begun + n;
 }
 
 /* From here on it wakes us; true: it asks for something that need not wait. */

@@ -24,6 +24,13 @@ void engine_revoke_region(struct careful *c, uint32_t key);
 void engine_keep_file(struct careful *c, int fd);
 void engine_lose_file(struct careful *c, int fd);
 
+/* Whether an operation is one that nobody waits for; user: its own. */
+typedef bool engine_whose_fn(const void *user, const void *of);
+
+/* Ends those requests with -ECANCELED, within the next round: answers that come later are nobody's.
+ * A peer need never answer, and nothing of ours is read or written for a request. */
+void engine_forget_requests(struct careful *c, engine_whose_fn *whose, const void *of);
+
 /* From now on it waits as wait_mode, spin_us, sync_ms and stall_ms of these say. */
 void engine_wait_as(struct careful *c, const struct careful_options *options);
 

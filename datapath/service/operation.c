@@ -127,6 +127,18 @@ void operation_end_now(struct careful *c, struct operation *op, const struct car
 		done(result, user);
 }
 
+void engine_forget_requests(struct careful *c, engine_whose_fn *whose, const void *of)
+{
+	const struct careful_result result = { .status = -ECANCELED };
+
+	for (uint32_t i = 0; i < c->limits.operations; i++) {
+		struct operation *op = &c->operations[i];
+
+		if (op->token && op->kind == CAREFUL_AM_REQUEST && whose(op->user, of))
+			operation_end(c, op, &result);
+	}
+}
+
 /* Everything asked of a peer in an epoch that is over ends with status. */
 void operations_reset(struct careful *c, struct link_peer *peer, int status)
 {

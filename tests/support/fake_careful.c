@@ -116,6 +116,19 @@ void engine_revoke_region(struct careful *c, uint32_t key)
 	(void)key;
 }
 
+void engine_forget_requests(struct careful *c, engine_whose_fn *whose, const void *of)
+{
+	for (uint32_t i = 0; i < 512; i++) {
+		struct fake_operation *op = &c->operations[i];
+		const struct careful_result result = { .status = -ECANCELED };
+
+		if (op->kind == 'r' && whose(op->user, of)) {
+			op->kind = 0;
+			op->done(&result, op->user);
+		}
+	}
+}
+
 int careful_peer_whereabouts(struct careful *instance, uint32_t peer,
 			     struct careful_peer_whereabouts *where)
 {

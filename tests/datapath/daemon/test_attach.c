@@ -943,15 +943,134 @@ static void test_death__leaves_nothing(void)
 	await_programs(0);
 }
 
+/* At the other host: who holds what it is asked, and may never answer. */
+static struct careful_reply_to held[CAREFUL_RING_OPERATIONS];
+static uint32_t held_count;
+
+static void hold(const struct careful_message *message, void *user)
+{
+	(void)user;
+	CHECK(held_count < CAREFUL_RING_OPERATIONS);
+	careful_reply_name(message, &held[held_count++]);
+}
+
+static void handle_there(uint16_t handler, careful_handler_fn *fn)
+{
+	pthread_mutex_lock(&lock);
+	held_count = 0;
+	CHECK_EQ(careful_handle(node[1], handler, fn, NULL), 0);
+	pthread_mutex_unlock(&lock);
+}
+
+/* Nothing of a program waits for a peer that does not answer. */
+static void test_death__before_its_answers(void)
+{
+	struct careful *c = attached("dies"), *other = attached("lives");
+	const uint32_t peer = peer_of(c), same = peer_of(other);
+	uint32_t clients = 2, operations = 0;
+
+	handle_there(LATE, hold);
+	for (int i = 0; i < CAREFUL_RING_OPERATIONS; i++)
+		CHECK_EQ(careful_request(c, peer, LATE, NULL, NULL, 0, on_done, NULL), 0);
+	for (int i = 0; i < PATIENCE_MS && operations != CAREFUL_RING_OPERATIONS; i++) {
+		CHECK(careful_wait(other, 1, -1) >= 0);
+		operations = __atomic_load_n(&held_count, __ATOMIC_RELAXED);
+	}
+	CHECK_EQ(operations, CAREFUL_RING_OPERATIONS);
+	careful_close(c);
+	for (int i = 0; i < PATIENCE_MS && clients != 1; i++) {
+		CHECK(careful_wait(other, 1, -1) >= 0);
+		pthread_mutex_lock(&lock);
+		clients = server->clients_count;
+		operations = 256 - node[0]->operations_free_count;
+		pthread_mutex_unlock(&lock);
+	}
+	CHECK_EQ(clients, 1);
+	CHECK_EQ(operations, 0);
+	/* Answers that come then are nobody's. */
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; i < held_count; i++)
+		careful_reply_late(node[1], &held[i], 0, NULL, "late", 4);
+	pthread_mutex_unlock(&lock);
+	CHECK_EQ(asked(other, same, "still here"), 0);
+	handle_there(LATE, NULL);
+	careful_close(other);
+	await_programs(0);
+}
+
+/* All that a program may have on its way is stores as large as can be: what it asks behind them does
+ * not wait for them, and another one's waits for its share of them alone. */
+static void test_share__of_stores(void)
+{
+	enum { EACH = TABLE_BYTES, SHARE = IPC_PROGRAM_BYTES / EACH, FEW = 4 };
+	static struct outcome stores[CAREFUL_RING_OPERATIONS - FEW], asks[FEW], own;
+	struct careful *c = attached("floods"), *other = attached("lives");
+	const uint32_t peer = peer_of(c), same = peer_of(other);
+	struct careful_span span = { .fd = -1 };
+	struct ipc_program *p, *q;
+	uint64_t before, told;
+
+	memset(stores, 0, sizeof(stores));
+	memset(asks, 0, sizeof(asks));
+	own = (struct outcome){ 0 };
+	CHECK_EQ(careful_memory(c, EACH, &span.base), 0);
+	pthread_mutex_lock(&lock); /* the turns are ours */
+	p = program("floods");
+	q = program("lives");
+	CHECK(p && q);
+	before = p->info.told;
+	for (size_t i = 0; i < sizeof(stores) / sizeof(stores[0]); i++)
+		CHECK_EQ(careful_store(c, peer, table_key, 0, &span, EACH, CAREFUL_HANDLERS, NULL,
+				       0, on_done, &stores[i]),
+			 0);
+	for (int i = 0; i < FEW; i++)
+		CHECK_EQ(careful_request(c, peer, ECHO, NULL, "hello", 5, on_done, &asks[i]), 0);
+	for (int i = 0; i < PATIENCE_MS && p->info.told < before + FEW; i++)
+		turn();
+	CHECK(p->ops_used > CAREFUL_RING_OPERATIONS / 2);
+	for (int i = 0; i < PATIENCE_MS && p->info.told < before + 2 * SHARE; i++) {
+		turn();
+		CHECK(p->moving <= IPC_PROGRAM_BYTES);
+	}
+	before = p->info.told;
+	told = q->info.told;
+	CHECK_EQ(careful_store(other, same, table_key, 0, &span, 1, CAREFUL_HANDLERS, NULL, 0,
+			       on_done, &own),
+		 0);
+	for (int i = 0; i < PATIENCE_MS && q->info.told == told; i++)
+		turn();
+	CHECK(p->info.told - before <= SHARE + 2);
+	pthread_mutex_unlock(&lock);
+	await(other, &own);
+	CHECK_EQ(own.result.status, 0);
+	for (size_t i = 0; i < sizeof(stores) / sizeof(stores[0]); i++) {
+		await(c, &stores[i]);
+		CHECK_EQ(stores[i].result.status, 0);
+	}
+	for (int i = 0; i < FEW; i++)
+		CHECK_EQ(asks[i].done, 1);
+	/* What is under way ends, and what waits for it goes with the program. */
+	for (int i = 0; i < FEW; i++)
+		CHECK_EQ(careful_store(c, peer, table_key, 0, &span, EACH, CAREFUL_HANDLERS, NULL,
+				       0, on_done, &stores[i]),
+			 0);
+	careful_close(c);
+	careful_close(other);
+	await_programs(0);
+	pthread_mutex_lock(&lock);
+	CHECK_EQ(node[0]->operations_free_count, 256);
+	pthread_mutex_unlock(&lock);
+}
+
 /* Its requests are refused, and those under way; once it looks again it is served. */
 static void test_stall__requests_for_it_end(void)
 {
-	static struct outcome o, own[CAREFUL_RING_OPERATIONS];
+	static struct outcome o, waits, own[CAREFUL_RING_OPERATIONS];
 	struct careful *c = attached("sleeps"), *other = attached("wakes");
 	const uint32_t peer = peer_of(c);
 	struct service s = { 0 };
 	struct ipc_program *p;
-	uint32_t unread = 0;
+	uint32_t unread = 0, news = 0;
 
 	o = (struct outcome){ 0 };
 	peer_of(other);
@@ -978,12 +1097,22 @@ static void test_stall__requests_for_it_end(void)
 	ask_program(OURS, &o);
 	await(c, &o);
 	CHECK_EQ(o.result.status, 0);
-	/* It reads nothing at all while many ask: its ring is full, and nothing is overwritten. */
+	/* It reads nothing at all while many ask, and want no answer: there is room for who wants one. */
 	for (int sent = 0; sent < CAREFUL_RING_TOLD;) {
 		pthread_mutex_lock(&lock);
 		sent += !careful_request(node[1], 0, OURS, NULL, "hello", 5, NULL, NULL);
 		pthread_mutex_unlock(&lock);
 	}
+	waits = (struct outcome){ 0 };
+	ask_program(OURS, &waits);
+	for (int i = 0; i < PATIENCE_MS && p->answers_used != 1; i++)
+		CHECK(careful_wait(other, 1, -1) >= 0);
+	CHECK_EQ(p->answers_used, 1);
+	/* Its ring is full, and nothing is overwritten. */
+	pthread_mutex_lock(&lock);
+	for (uint32_t room = 0; room != 64; room = ipc_ring_room(p), news++)
+		ipc_ring_tell(p, &(struct careful_ring_entry){ .kind = CAREFUL_RING_PEER }, NULL);
+	pthread_mutex_unlock(&lock);
 	o.done = 0;
 	ask_program(OURS, &o);
 	await(other, &o);
@@ -1006,21 +1135,11 @@ static void test_stall__requests_for_it_end(void)
 	for (int i = 0; i < CAREFUL_RING_OPERATIONS; i++)
 		CHECK_EQ(own[i].done, 1);
 	CHECK(s.asked > CAREFUL_RING_TOLD / 2);
-	CHECK_EQ(s.asked + CAREFUL_RING_OPERATIONS, unread);
+	CHECK_EQ(s.asked + CAREFUL_RING_OPERATIONS + news, unread);
+	await(c, &waits);
 	careful_close(c);
 	careful_close(other);
 	await_programs(0);
-}
-
-/* A program's area, filled with anything while carefuld works on it. */
-static struct careful_reply_to held[CAREFUL_RING_OPERATIONS];
-static uint32_t held_count;
-
-static void hold(const struct careful_message *message, void *user)
-{
-	(void)user;
-	CHECK(held_count < CAREFUL_RING_OPERATIONS);
-	careful_reply_name(message, &held[held_count++]);
 }
 
 /* What a program that is told as much as can be begins yet, before it is done with the first. */
@@ -1070,9 +1189,7 @@ static void test_rings__full_to_the_last_place(void)
 	f.p = program("full");
 	while (attached_poll(f.c) > 0)
 		;
-	pthread_mutex_lock(&lock);
-	CHECK_EQ(careful_handle(node[1], LATE, hold, NULL), 0);
-	pthread_mutex_unlock(&lock);
+	handle_there(LATE, hold);
 	CHECK_EQ(careful_request(f.c, f.peer, ECHO, NULL, "first", 5, on_first, &f), 0);
 	for (int i = 1; i < CAREFUL_RING_OPERATIONS; i++)
 		CHECK_EQ(careful_request(f.c, f.peer, LATE, NULL, NULL, 0, on_done, &others), 0);
@@ -1087,13 +1204,12 @@ static void test_rings__full_to_the_last_place(void)
 	CHECK_EQ(f.done, 1);
 	CHECK_EQ(f.later.done, 1);
 	CHECK_EQ(others.done, CAREFUL_RING_OPERATIONS - 1);
-	pthread_mutex_lock(&lock);
-	CHECK_EQ(careful_handle(node[1], LATE, NULL, NULL), 0);
-	pthread_mutex_unlock(&lock);
+	handle_there(LATE, NULL);
 	CHECK_EQ(careful_close(f.c), 0);
 	await_programs(0);
 }
 
+/* A program's area, filled with anything while carefuld works on it. */
 static void test_rings__hold_anything(void)
 {
 	struct careful *good = attached("good");
@@ -1158,7 +1274,6 @@ static void test_rings__more_than_there_is_ends_the_program(void)
 	careful_close(c);
 }
 
-/* Or an access of carefuld's could fail. */
 /* A part in a group of the other host, which has a queue of its own. */
 static struct careful_events *join_there(uint32_t me)
 {
@@ -1316,6 +1431,7 @@ static void test_events__with_a_node_that_has_a_queue(void)
 	await_programs(0);
 }
 
+/* Or an access of carefuld's could fail. */
 static void test_area__keeps_its_size(void)
 {
 	struct careful_ipc head = { .version = CAREFUL_IPC_VERSION,
@@ -1391,6 +1507,8 @@ int main(void)
 	RUN(test_status__names_each);
 	RUN(test_close__gives_up_a_handshake_that_nobody_else_wants);
 	RUN(test_death__leaves_nothing);
+	RUN(test_death__before_its_answers);
+	RUN(test_share__of_stores);
 	RUN(test_stall__requests_for_it_end);
 	RUN(test_rings__full_to_the_last_place);
 	RUN(test_rings__hold_anything);
