@@ -1,0 +1,297 @@
+"""A program that misbehaves beside others of its carefuld: rogue_program.py SOCKET PEER MISDEED.
+
+Attaches as any program does (ipc.h), and then fills the rings itself, with what no library would.
+Each misdeed is repeated until SIGTERM; then it prints how much it did, as JSON. It begins with the
+line `begun`. What becomes of others meanwhile is for who started it.
+
+`rubbish` and `changing` have a second process that writes all the time into what carefuld reads,
+so between two of its reads, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import mmap
+import os
+import random
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from careful._abi import ffi, layout, lib, sizeof
+
+ASKS, TOLD = int(lib.CAREFUL_RING_ASKS), int(lib.CAREFUL_RING_TOLD)
+OPERATIONS = int(lib.CAREFUL_RING_OPERATIONS)
+AREA, ENTRY, PAYLOAD = sizeof("careful_area"), sizeof("careful_ring_entry"), 4096
+PAYLOADS = (AREA + (ASKS + TOLD) * ENTRY + 4095) // 4096 * 4096
+REQUEST, GET = int(lib.CAREFUL_RING_REQUEST), int(lib.CAREFUL_RING_GET)
+STORE, REPLY = int(lib.CAREFUL_RING_STORE), int(lib.CAREFUL_RING_REPLY)
+OFFSETS = {one.name: (one.offset, one.item_bytes) for one in layout("careful_ring_entry")}
+MEMORY_BYTES = 1 << 20
+#: Handlers of the other host: its region's key, an echo, and one that never answers.
+TABLE, ECHO, NEVER = 1, 2, 6
+ANSWER_S = 60.0
+rng = random.Random(21)
+
+
+class Ended(Exception):  # noqa: N818
+    """carefuld has disconnected it."""
+
+
+class Program:
+    """One that is attached, with its rings in its own hands."""
+
+    def __init__(self, path: str, peer: str, name: bytes) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(ANSWER_S)
+        self.socket.connect(path)
+        fds = array("i")
+        self._ask(lib.CAREFUL_IPC_ATTACH, name, bytes=MEMORY_BYTES)
+        data, control, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(4))
+        if not control:
+            raise Ended(data)
+        fds.frombytes(control[0][2])
+        self.map = mmap.mmap(fds[0], 0)
+        os.close(fds[0])
+        self.area = ffi.cast("struct careful_area *", ffi.from_buffer(self.map))
+        self.asks = ffi.cast("struct careful_ring_entry *", ffi.from_buffer(self.map) + AREA)
+        self.put = 0
+        address = struct.pack("=H", socket.AF_INET) + struct.pack(">H", lib.CAREFUL_PORT_DEFAULT)
+        address += socket.inet_aton(peer) + bytes(8)
+        self.peer = self.asked(lib.CAREFUL_IPC_PEER_BEGIN, address).peer
+        until = time.monotonic() + ANSWER_S
+        while self._state() != lib.CAREFUL_PEER_UP:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def _state(self) -> int:
+        answer = self.asked(lib.CAREFUL_IPC_PEER_INFO, peer=self.peer)
+        found = ffi.from_buffer("struct careful_ipc_peer *", answer.payload)
+        return int(found.info.state)
+
+    def _ask(self, op: int, payload: bytes, **fields: Any) -> None:
+        head = ffi.new("struct careful_ipc *", {"op": op, "id": 1, **fields})
+        head.version, head.payload_bytes = lib.CAREFUL_IPC_VERSION, len(payload)
+        self.socket.send(bytes(ffi.buffer(head)) + payload)
+
+    def asked(self, op: int, payload: bytes = b"", **fields: Any) -> Any:
+        """The answer's header; its payload is kept with it."""
+        self._ask(op, payload, **fields)
+        while True:
+            data = self.socket.recv(1 << 17)
+            if not data:
+                raise Ended
+            head = ffi.new("struct careful_ipc *")
+            ffi.memmove(head, data, sizeof("careful_ipc"))
+            if head.op == op:
+                break
+        if head.status:
+            raise OSError(-head.status, os.strerror(-head.status))
+        return type("Answer", (), {"peer": head.peer, "payload": data[sizeof("careful_ipc") :]})
+
+    def entry(self, at: int, kind: int, **fields: Any) -> None:
+        """Puts an entry in its place; it is not published."""
+        values = {"kind": kind, "peer": self.peer, "id": 1 + at, **fields}
+        self.asks[at % ASKS] = ffi.new("struct careful_ring_entry *", values)[0]
+
+    def publish(self, n: int = 1) -> None:
+        """Says so of the next ones, and wakes carefuld."""
+        self.put = (self.put + n) & 0xFFFFFFFF
+        self.area.asks_put.value = self.put
+        if self.area.asks_asleep.value:
+            self.area.asks_asleep.value = 0
+            with contextlib.suppress(OSError):
+                self._ask(lib.CAREFUL_IPC_BELL, b"")
+
+    def room(self) -> int:
+        """Entries that the ring has room for, as carefuld says."""
+        return max(0, ASKS - (self.put - int(self.area.asks_taken.value) & 0xFFFFFFFF))
+
+    def ended(self) -> bool:
+        """Whether carefuld has disconnected it."""
+        if not select.select([self.socket], [], [], 0)[0]:
+            return False
+        try:
+            return not self.socket.recv(1 << 17)
+        except OSError:
+            return True
+
+    def table(self) -> int:
+        """The key of the other host's region."""
+        self.entry(self.put, REQUEST, handler=TABLE)
+        before = self.area.told_put.value
+        self.publish()
+        until = time.monotonic() + ANSWER_S
+        while self.area.told_put.value == before:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        at = before % TOLD
+        self.area.told_taken.value = self.area.told_put.value
+        return int.from_bytes(self.map[PAYLOADS + (ASKS + at) * PAYLOAD :][:4], "big")
+
+
+def scribbles(program: Program, places: list[tuple[int, int]]) -> int:
+    """A process that writes anything there, all the time; its number."""
+    parent, child = os.getpid(), os.fork()
+    if child:
+        return child
+    rubbish = random.Random(7).randbytes(1 << 16)
+    view, at = memoryview(program.map), 0
+    while os.getppid() == parent:
+        for start, size in places:
+            at = (at + 61) % ((1 << 16) - size)
+            view[start : start + size] = rubbish[at : at + size]
+    os._exit(0)
+
+
+@contextlib.contextmanager
+def scribbled(program: Program, places: list[tuple[int, int]]) -> Iterator[None]:
+    """The same as long as the block."""
+    child = scribbles(program, places)
+    try:
+        yield
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def fields_of(names: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Where these fields of all entries are in the area."""
+    return [
+        (AREA + at * ENTRY + OFFSETS[name][0], OFFSETS[name][1])
+        for at in range(ASKS)
+        for name in names
+    ]
+
+
+def filled(program: Program, region: int, kinds: tuple[int, ...]) -> None:
+    """A ring full of what may be asked, not published."""
+    for at in range(ASKS):
+        kind = kinds[at % len(kinds)]
+        program.entry(
+            at,
+            kind,
+            handler=ECHO if kind == REQUEST else int(lib.CAREFUL_HANDLERS),
+            region=region,
+            bytes=16 if kind == REQUEST else 4096,
+            memory_off=4096 * (at % 128),
+        )
+
+
+def rubbish(attach: Callable[[], Program]) -> Iterator[int]:
+    """Everything that carefuld reads is overwritten all the time, its own numbers as well."""
+    while True:
+        with attach() as program:
+            filled(program, program.table(), (REQUEST, STORE, GET, REPLY))
+            pages = [(at, 4096) for at in range(0, PAYLOADS, 4096)]
+            program.publish(rng.randrange(1, ASKS))
+            # A whole ring at a time, or a few bytes anywhere.
+            small = [(rng.randrange(PAYLOADS - 8), rng.randrange(1, 8)) for _ in range(64)]
+            with scribbled(program, pages if rng.random() < 0.5 else small):
+                until = time.monotonic() + 0.2
+                while time.monotonic() < until and not program.ended():
+                    program.publish(rng.choice((1, 7, 255, -1, -300)))
+                    yield 1
+
+
+def changing(attach: Callable[[], Program]) -> Iterator[int]:
+    """Entries change after they were published: payloads, lengths, places, flags, files, peers."""
+    names = ("status", "peer", "handler", "region", "bytes", "region_off", "memory_off", "flags")
+    while True:
+        with contextlib.suppress(Ended), attach() as program:
+            region = program.table()
+            filled(program, region, (REQUEST, STORE, GET, REQUEST))
+            places = fields_of(names) + [(PAYLOADS + at * PAYLOAD, 16) for at in range(ASKS)]
+            rng.shuffle(places)
+            with scribbled(program, places):
+                until = time.monotonic() + 0.5
+                while time.monotonic() < until and not program.ended():
+                    n = program.room()
+                    program.publish(n)
+                    program.area.told_taken.value = rng.choice(
+                        (program.area.told_put.value, rng.getrandbits(32))
+                    )
+                    yield n
+                    if not n:
+                        filled(program, region, (REQUEST, STORE, GET, REQUEST))
+
+
+def flood(attach: Callable[[], Program], kinds: tuple[int, ...], **more: Any) -> Iterator[int]:
+    """All its operations, all the time."""
+    with attach() as program:
+        region = program.table()
+        filled(program, region, kinds)
+        for at in range(ASKS):
+            for name, value in more.items():
+                setattr(program.asks[at], name, value)
+        while not program.ended():
+            n = program.room()
+            program.publish(n)
+            program.area.told_taken.value = program.area.told_put.value
+            yield n
+            if not n:
+                time.sleep(0.0002)  # a sleep of 50 us more, so that it need not spin
+
+
+def fills(attach: Callable[[], Program]) -> Iterator[int]:
+    """All that may be on its way, to who does not answer, full rings, and nothing read."""
+    with attach() as program:
+        for at in range(OPERATIONS + ASKS):
+            program.entry(at, REQUEST, handler=NEVER)
+        while True:
+            n = program.room()
+            program.publish(n)
+            yield n
+            time.sleep(0.001)
+
+
+MISDEEDS: dict[str, Callable[[Callable[[], Program]], Iterator[int]]] = {
+    "rubbish": rubbish,
+    "changing": changing,
+    "requests": lambda attach: flood(attach, (REQUEST,)),
+    "one-way": lambda attach: flood(attach, (REQUEST,), id=0),
+    "stores": lambda attach: flood(attach, (STORE,), bytes=MEMORY_BYTES, memory_off=0),
+    "gets": lambda attach: flood(attach, (GET,), bytes=MEMORY_BYTES, memory_off=0),
+    "fills": fills,
+}
+
+
+def main() -> None:
+    """Until it is told to end."""
+    path, peer, misdeed = sys.argv[1:]
+    done, over = 0, []
+    signal.signal(signal.SIGTERM, lambda *_: over.append(True))
+
+    def attach() -> Program:
+        try:
+            return Program(path, peer, misdeed.encode())
+        except OSError as error:
+            if error.errno != errno.EUSERS:
+                raise
+            raise Ended from None
+
+    for n in MISDEEDS[misdeed](attach):
+        if not done and n:
+            print("begun", flush=True)
+        done += n
+        if over:
+            break
+    print(json.dumps({"done": done}))
+
+
+if __name__ == "__main__":
+    main()

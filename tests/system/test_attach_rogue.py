@@ -1,0 +1,175 @@
+"""A program that dies, stalls, floods or writes rubbish into its rings, at a real carefuld.
+
+Beside it another program asks, stores and gets, and a file is fetched: both go on. Each misdeed is
+support/rogue_program.py's; in process they are tests/datapath/daemon/test_attach.c, what a stalled
+one's peers hear among them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+import rogue_program
+from hosts import MIB, RUN, SLOWLY, Host, finish, make_file, moving, wait_for
+from lab import Lab
+
+pytestmark = pytest.mark.lab
+#: At the other host: a region for rogues and another one, an echo, and who never answers.
+SERVES = """
+import asyncio, careful
+async def never(message):
+    await asyncio.sleep(1e6)
+async def main():
+    async with careful.connect(name="serves", memory_bytes=2 << 20) as node:
+        for handler in (1, 5):
+            table = node.register(node.memory(1 << 20))
+            node.handle(handler, lambda message, table=table: table)
+        node.handle(2, lambda message: message.payload.upper())
+        node.handle(6, never)
+        print("ready", flush=True)
+        await node.serve_forever()
+asyncio.run(main())
+"""
+#: Round trips, and bytes there and back, until a file is there.
+ASKS = """
+import careful, os, sys
+with careful.connect(name="neighbour", memory_bytes=1 << 20) as node:
+    h2 = node.connect("10.77.0.2")
+    table = h2.region(h2.request(5).result().payload)
+    mine, back = os.urandom(100_000), bytearray(100_000)
+    print("ready", flush=True)
+    while not os.path.exists(sys.argv[1]):
+        assert h2.request(2, b"hello").result().payload == b"HELLO"
+        table.store(mine, 1_000).result()
+        table.get(back, 1_000).result()
+        assert back == mine
+"""
+
+
+def started(host: Host, text: str, *args: str | Path) -> subprocess.Popen[str]:
+    process = host.lab.start(host.name, sys.executable, "-W", "error", "-c", text, *args)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    return process
+
+
+def programs(host: Host) -> dict[str, Any]:
+    return {one["name"]: one for one in host.status()["programs"]}
+
+
+def areas(host: Host) -> int:
+    """Of programs, that carefuld has mapped."""
+    return Path(f"/proc/{host.pid}/maps").read_text().count("/memfd:careful-program")
+
+
+def asked(host: Host) -> int:
+    return int(programs(host)["neighbour"]["asked"])
+
+
+@pytest.fixture(scope="module")
+def two(
+    lab_possible: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Host, Host]]:
+    """A host whose program asks all the time, and one that serves it."""
+    lab = Lab(hosts=2)
+    hosts = [Host(lab, name, tmp_path_factory.mktemp("rogues")) for name in lab.hosts]
+    here, there = hosts
+    try:
+        for host in hosts:
+            host.up()
+        make_file(there.export / "big", 16 * MIB)
+        serves = started(there, SERVES)
+        end = here.own / "end"
+        asks = started(here, ASKS, end)
+        yield here, there
+        end.touch()
+        out, err = asks.communicate(timeout=60)
+        assert (asks.returncode, err, out) == (0, "", "")
+        serves.kill()
+        serves.wait(60)
+    finally:
+        for host in hosts:
+            host.ctl("down", "eth1", check=False)
+        lab.down()
+
+
+def rogue(host: Host, misdeed: str) -> subprocess.Popen[str]:
+    """A program that does it until it is told to end."""
+    path = RUN / host.lab.instance(host.name) / "sock"
+    argv = (sys.executable, rogue_program.__file__, path, "10.77.0.2", misdeed)
+    process = host.lab.start(host.name, *argv)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n", process.communicate()[1]
+    return process
+
+
+def goes_on(here: Host, there: Host) -> None:
+    """The neighbour, and a transfer: right, and to its end."""
+    pids, before = (here.pid, there.pid), asked(here)
+    get = here.start("get", "-f", *SLOWLY, "h2:big", here.own / "big")
+    moving(here)
+    wait_for(lambda: asked(here) > before + 60, "round of the neighbour")
+    status, _, errors = finish(get)
+    assert status == 0, errors
+    assert (here.own / "big").read_bytes() == (there.export / "big").read_bytes()
+    assert (here.pid, there.pid) == pids
+
+
+def nothing_left(here: Host, there: Host) -> None:
+    """All that it had came back."""
+    wait_for(lambda: set(programs(here)) == {"neighbour"}, "end of the rogue")
+    wait_for(lambda: areas(here) == 1, "end of its memory")
+    for host in (here, there):
+        found = host.assert_nothing_lost()
+        assert [(one["buffers_kept"], one["epochs"]) for one in found["peers"]] == [(0, 1)]
+
+
+@pytest.mark.parametrize("misdeed", [one for one in rogue_program.MISDEEDS if one != "fills"])
+def test_rogue__harms_nobody_else(two: tuple[Host, Host], misdeed: str) -> None:
+    process = rogue(two[0], misdeed)
+    goes_on(*two)
+    process.terminate()
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert json.loads(out)["done"]
+    nothing_left(*two)
+    if misdeed == "rubbish":
+        assert "program rubbish (process" in two[0].log
+        assert "it is disconnected" in two[0].log
+
+
+def test_rogue__stands_still_and_dies(two: tuple[Host, Host]) -> None:
+    """With all that it may have on its way, its rings full, and nobody to answer."""
+    here, _ = two
+    process = rogue(here, "fills")
+    wait_for(lambda: programs(here)["fills"]["operations"] == rogue_program.OPERATIONS, "rings")
+    pid = programs(here)["fills"]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    goes_on(*two)
+    assert programs(here)["fills"]["operations"] == rogue_program.OPERATIONS
+    assert "fills" in here.ctl("status").stdout
+    os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    nothing_left(*two)
+
+
+def test_rogue__is_killed_in_the_midst(two: tuple[Host, Host]) -> None:
+    here, _ = two
+    for misdeed in ("requests", "stores", "gets"):
+        process = rogue(here, misdeed)
+        wait_for(lambda name=misdeed: programs(here)[name]["told"] > 300, "flood")
+        os.kill(programs(here)[misdeed]["pid"], signal.SIGKILL)
+        process.communicate(timeout=60)
+        nothing_left(*two)
+    goes_on(*two)
