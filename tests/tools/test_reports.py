@@ -187,6 +187,18 @@ def test_cost__the_controller_is_hardly_there(name: str, wrong: object, tmp_path
     met_unless("cost", tmp_path, spoil)
 
 
+def test_drivers__nothing_was_lost_and_the_page_says_how_much_passed() -> None:
+    kept = json.loads((REPORTS / "drivers.json").read_text())
+    page = (ROOT / "ctrl/careful/man/lab.md").read_text()
+    for pair, one in kept.items():
+        assert one["sent"] == one["received"], pair
+        assert one["lost"] == [0, 0], pair
+        assert sum(one["received"]) == one["frames"], pair
+        assert set(one["path"].values()) == {"ok"}, pair
+        assert all(trouble["right"] for trouble in one["meanwhile"].values()), pair
+        assert f" {one['frames']:,} |" in page, pair
+
+
 def test_fleet_pairs__the_slow_one_is_the_oddest(tmp_path: Path) -> None:
     def another(found: dict[str, Any]) -> None:
         found["slow"] = ["h1", "h4"]
