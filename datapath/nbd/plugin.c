@@ -47,7 +47,7 @@ static int careful_config(const char *key, const char *value)
 }
 
 /* The only instance on this machine, whose other queues are NAME+1 and so on; NULL: there are none or
- * several, and it was said. */
+ * several, and it was said. Beside their directories are locks, and what dead ones left. */
 static char *only_instance(void)
 {
 	struct dirent *entry;
@@ -56,7 +56,8 @@ static char *only_instance(void)
 	DIR *dir = opendir(QUEUE_RUN_DIR);
 
 	while (dir && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.' && !strchr(entry->d_name, '+')) {
+		if (entry->d_name[0] != '.' && !strchr(entry->d_name, '+') &&
+		    queue_is_served(entry->d_name)) {
 			free(found);
 			found = strdup(entry->d_name);
 			count++;

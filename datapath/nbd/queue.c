@@ -27,6 +27,18 @@ static char *socket_of(const char *instance, uint32_t queue)
 	return rc < 0 ? NULL : path;
 }
 
+bool queue_is_served(const char *instance)
+{
+	char *path = socket_of(instance, 0);
+	struct client *client;
+	int rc = path ? client_connect(path, &client) : -ENOMEM;
+
+	free(path);
+	if (!rc)
+		client_close(client);
+	return !rc || rc == -EACCES;
+}
+
 /* One question. 0, or -errno. */
 static int ask(const char *instance, uint32_t queue, struct careful_ipc *packet,
 	       const void *payload, void *answer, size_t size)

@@ -6,9 +6,13 @@
 #ifndef CAREFUL_NBD_QUEUE_H
 #define CAREFUL_NBD_QUEUE_H
 
+#include <stdbool.h>
 #include <sys/socket.h>
 
 #define QUEUE_RUN_DIR "/run/careful"
+
+/* Whether a carefuld serves an instance's queue 0, maybe not us. */
+bool queue_is_served(const char *instance);
 
 /*
  * Of an instance with one queue: its socket. Otherwise that of the queue which has a session with

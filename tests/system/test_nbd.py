@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -256,6 +257,25 @@ def test_nbd__goes_on_where_the_hosts_carefuld_is_restarted(pair: tuple[Host, Ho
     code, _, err = finish(copying, timeout_s=280)
     assert code == 0, err
     assert (there.export / "image").read_bytes() == data
+
+
+def test_nbd__finds_the_only_instance(pair: tuple[Host, Host]) -> None:
+    """Beside its directory is its lock, and what a carefuld left that was killed."""
+    here, there = pair
+    data = make_file(there.export / "image", 100_000)
+    run = here.own / "run"
+    (run / "eth1").mkdir(parents=True)
+    (run / "dead").mkdir()
+    (run / "eth1.lock").touch()
+    (run / "of-nobody").touch()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
+        left.bind(str(run / "dead/sock"))
+    real = Path("/run/careful") / here.lab.instance("h1")
+    mounts = f"mount --bind {real} {run}/eth1 && mount --rbind {run} /run/careful && "
+    argv = served(here, f'nbdcopy "$uri" {here.own}/copy', "path=image")
+    script = mounts + "exec " + shlex.join(map(str, argv))
+    here.lab.run("h1", "env", "-u", "CAREFUL_INSTANCE", "unshare", "-m", "sh", "-c", script)
+    assert (here.own / "copy").read_bytes() == data
 
 
 def test_nbd__says_what_is_wrong(pair: tuple[Host, Host]) -> None:
