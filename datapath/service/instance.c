@@ -18,6 +18,8 @@ enum {
 	WAIT_SLICE_MS = 20, /* longest block while a peer has a timer */
 	POLLS_PER_LOOK = 32, /* rounds between two looks at the clock while waiting */
 	COPIES = (32 << 20) / MESSAGE_COPY_BYTES, /* for disks that take their time */
+	ASIDE_BYTES =
+		64 << 10, /* what another thread copies: less is sooner copied than handed over */
 	EXTRA_NS = 20 * 1000, /* between two looks at extra_fd: a look is a system call */
 };
 
@@ -185,6 +187,8 @@ static int open_base(struct careful *c, struct careful_error *error)
 			 rc == -ENOMEM ? "; what may be locked in memory is limited (ulimit -l): "
 					 "raise that, or run with CAP_IPC_LOCK" :
 					 "");
+	else if (c->options.file_writes == CAREFUL_FILE_WRITES_WORKERS)
+		c->storage->aside_bytes = ASIDE_BYTES;
 	return rc;
 }
 

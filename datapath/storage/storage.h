@@ -49,9 +49,11 @@ struct storage_io {
  * @ops_count:   operations that were begun
  * @calls:       system calls made for them
  * @registered:  handed to the kernel with a registered file, or registered memory
+ * @aside_bytes: writes of as much, or more, are another thread's, also to memory; 0: none
  */
 struct storage {
 	const struct storage_ops *ops;
+	uint64_t aside_bytes;
 	uint64_t ops_count, calls, registered;
 };
 
@@ -67,8 +69,7 @@ struct storage_ops {
 	void (*lose)(struct storage *storage, int fd);
 	/* What is written comes from there as a rule; said once. */
 	void (*memory)(struct storage *storage, void *base, uint64_t bytes);
-	/* Whether submit() of that operation, of which fd, write and kind are set, may not be
-	 * done at once. */
+	/* Whether that operation, of which fd, write and kind are set, may wait for a device. */
 	bool (*waits)(struct storage *storage, struct storage_io *io);
 	/* Completes what is ready; returns how many. */
 	uint32_t (*poll)(struct storage *storage);
@@ -104,7 +105,7 @@ static inline void storage_memory(struct storage *storage, void *base, uint64_t 
 }
 
 /* io_uring, with `depth` operations under way at most. A cached read and a write
- * to memory-backed files finish within submit(). */
+ * to memory-backed files finish within submit(), unless aside_bytes says otherwise. */
 int uring_open(uint32_t depth, struct storage **storage);
 
 #endif /* CAREFUL_STORAGE_H */

@@ -41,7 +41,7 @@ def exchange(a: Host, b: Host, there: str = "h2", *more: str | Path) -> None:
 @pytest.mark.parametrize("xdp", ["native", "generic"])
 def test_mtu__single_and_several_buffers(hosts: Hosts, mtu: int, buffers: int, xdp: str) -> None:
     a, b = hosts(mtu=mtu)
-    a.up("--xdp", xdp)
+    a.up("--xdp", xdp, "--file-writes", "workers")
     b.up("--xdp", xdp)
     exchange(a, b)
     found = a.status()

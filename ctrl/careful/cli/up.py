@@ -136,6 +136,12 @@ from careful.report import status as report
     metavar="TIME",
     help="Drop a peer that has been silent for this long.  [default: 30s]",
 )
+@click.option(
+    "--file-writes",
+    type=click.Choice(config.FILE_WRITES),
+    help="Who copies what comes into the page cache: the engine, or the kernel's workers on "
+    "other CPUs (`help speed`).  [default: engine]",
+)
 @click.option("--cpu", type=Whole(0, 4095), metavar="N", help="CPU to run carefuld on.")
 @click.option(
     "--tune",

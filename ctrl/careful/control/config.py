@@ -26,6 +26,7 @@ DEFAULT_PATHS = (Path("/etc/careful.toml"), Path("~/.config/careful/careful.toml
 XDP_MODES = ("auto", "native", "generic")
 WAIT_MODES = ("adaptive", "spin", "block")
 PROTOCOLS = ("careful", "traditional")
+FILE_WRITES = ("engine", "workers")
 #: What `seal` can say of a peer.
 SEALS = ("off", "auth", "encrypt")
 #: Who tunes an instance that is brought up.
@@ -55,6 +56,7 @@ class UpOptions:
         spin_us: adaptive: how long to spin, microseconds.
         sync_ms: silence before a peer is asked, milliseconds.
         stall_ms: silence before a peer counts as gone, milliseconds.
+        file_writes: who copies into the page cache: engine or workers.
         cpu: CPU to run on.
         export: directories that peers may read; with ":rw" write, too.
         insecure: they may write where sessions take no key.
@@ -78,6 +80,7 @@ class UpOptions:
     spin_us: int | None = None
     sync_ms: int | None = None
     stall_ms: int | None = None
+    file_writes: str | None = None
     cpu: int | None = None
     export: tuple[str, ...] | None = None
     insecure: bool | None = None
@@ -108,12 +111,18 @@ DEFAULTS = UpOptions(
     spin_us=50,
     sync_ms=200,
     stall_ms=30000,
+    file_writes="engine",
     export=(),
 )
 
 #: What a transfer does when the network loses a frame.
 ON_LOSS = ("repair", "fail")
-_CHOICES = {"xdp": XDP_MODES, "wait": WAIT_MODES, "protocol": PROTOCOLS}
+_CHOICES = {
+    "xdp": XDP_MODES,
+    "wait": WAIT_MODES,
+    "protocol": PROTOCOLS,
+    "file_writes": FILE_WRITES,
+}
 
 
 @dataclass(frozen=True)

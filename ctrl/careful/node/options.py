@@ -20,6 +20,7 @@ _NAME_BYTES = 31
 _ENUMS = {
     "xdp": ("xdp_mode", "careful_xdp_mode", "CAREFUL_XDP_"),
     "wait": ("wait_mode", "careful_wait_mode", "CAREFUL_WAIT_"),
+    "file_writes": ("file_writes", "careful_file_writes", "CAREFUL_FILE_WRITES_"),
     "protocol": ("protocol", "careful_protocol", "CAREFUL_PROTOCOL_"),
 }
 

@@ -74,6 +74,12 @@ enum careful_wait_mode {
 	CAREFUL_WAIT_BLOCK = 2,
 };
 
+/* Who copies what comes for a file into the page cache, where that is 64 KiB or more at a time. */
+enum careful_file_writes {
+	CAREFUL_FILE_WRITES_ENGINE = 0,
+	CAREFUL_FILE_WRITES_WORKERS = 1, /* of the kernel, on other CPUs */
+};
+
 /*
  * How to open an instance; zero is the default of each field.
  *
@@ -110,6 +116,7 @@ enum careful_wait_mode {
  *                     `peers` is of all together; the maps of the others are pinned under
  *                     instance+queue. (1)
  * @unpacked:          1: no two messages share a frame (0)
+ * @file_writes:       enum careful_file_writes
  */
 struct careful_options {
 	const char *ifname;
@@ -134,6 +141,7 @@ struct careful_options {
 	const char *seal;
 	uint32_t queues;
 	uint32_t unpacked;
+	uint32_t file_writes;
 };
 
 /* What bounds R (DESIGN: Windows). */

@@ -407,6 +407,27 @@ static void test_keep__memory_of_a_process(void)
 	close(fd);
 }
 
+/* Large writes are another thread's from there on, also where memory holds the file; small ones,
+ * and reads, are copied here. */
+static void test_aside__large_writes_are_handed_over(void)
+{
+	int memory = memfd_create("aside", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	bool at_once;
+
+	storage->aside_bytes = 64 << 10;
+	assert(run(memory, true, 0, data, BYTES, 64, &at_once) == BYTES && !at_once);
+	memset(back, 0, BYTES);
+	assert(run(memory, false, 0, back, BYTES, 64, &at_once) == BYTES && at_once);
+	assert(memcmp(back, data, BYTES) == 0);
+	assert(run(memory, true, 8, data, (64 << 10) - 1, 1, &at_once) == 65535 && at_once);
+	assert(run(memory, true, 0, data, 64 << 10, 1, &at_once) == 65536 && !at_once);
+	assert(fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE) == 0);
+	assert(run(memory, true, 0, data, BYTES, 16, &at_once) == -EPERM && !at_once);
+	storage->aside_bytes = 0;
+	assert(run(memory, true, 0, data, BYTES, 16, &at_once) == -EPERM && at_once);
+	close(memory);
+}
+
 static void test_close__with_writes_under_way(void)
 {
 	static struct storage_io io[DEPTH];
@@ -482,6 +503,7 @@ int main(void)
 	test_flush__one_call_for_all();
 	test_keep__file_and_memory_are_registered();
 	test_keep__memory_of_a_process();
+	test_aside__large_writes_are_handed_over();
 	test_close__with_writes_under_way();
 	test_open__depth();
 	full = test_error__full_disk();
