@@ -199,14 +199,18 @@ def test_drivers__nothing_was_lost_and_the_page_says_how_much_passed() -> None:
         assert f" {one['frames']:,} |" in page, pair
 
 
-def test_fleet_pairs__the_slow_one_is_the_oddest(tmp_path: Path) -> None:
+def test_fleet_pairs__the_slow_one_is_odd_and_no_other(tmp_path: Path) -> None:
+    def one_more(found: dict[str, Any]) -> None:
+        odd = found["commands"]["measure"]["odd"]
+        odd.append(odd[-1] | {"from": "h2", "to": "h3"})
+
     def another(found: dict[str, Any]) -> None:
         found["slow"] = ["h1", "h4"]
 
     def failed(found: dict[str, Any]) -> None:
         found["commands"]["tune"]["failed_count"] = 1
 
-    for spoil in (another, failed):
+    for spoil in (one_more, another, failed):
         met_unless("fleet_pairs", tmp_path, spoil)
 
 
@@ -225,7 +229,7 @@ def test_nbd_page__has_the_kept_medians() -> None:
         assert shown.format(*both) in page("nbd")
 
 
-def test_events_page__has_the_kept_medians_of_mpi() -> None:
+def test_mpi_page__has_the_kept_medians() -> None:
     seconds = json.loads((REPORTS / "mpi.json").read_text())["seconds"]
     for size in seconds["shared"]:
         cells = [
@@ -233,7 +237,7 @@ def test_events_page__has_the_kept_medians_of_mpi() -> None:
             for priority in ("shared", "first")
             for way in ("careful", "mpi4py")
         ]
-        assert f"| {size} | {' | '.join(cells)} |" in page("events")
+        assert f"| {size} | {' | '.join(cells)} |" in page("mpi")
 
 
 def test_dask_checks__all_passed_that_there_are() -> None:
@@ -282,6 +286,42 @@ def test_fleet__eight_hosts_take_little_longer_than_one() -> None:
     assert (kept["inputs"]["hosts"], len(kept["rounds"])) == (8, 3)
     assert kept["inputs"]["link_mbit_per_s"] <= 100
     assert kept["all_s"] <= 1.5 * kept["one_s"]
+    said = " ".join(page("hosts").split())
+    assert f"took {kept['all_s']:.1f} s, to one {kept['one_s']:.1f} s" in said
+    assert f"took {kept['ratio']:.2f} times as long for 8 hosts" in said
+
+
+def test_dask_gone__a_worker_that_is_killed_is_noticed_as_over_tcp(tmp_path: Path) -> None:
+    def after_a_second(found: dict[str, Any]) -> None:
+        for one in found["rounds"]:
+            one["careful"]["worker_s"] = [1.0 for _ in one["careful"]["worker_s"]]
+
+    def after_a_minute(found: dict[str, Any]) -> None:
+        found["rounds"][0]["careful"]["link_s"] = 60.0
+
+    for spoil in (after_a_second, after_a_minute):
+        met_unless("dask_gone", tmp_path, spoil)
+    rounds = json.loads((REPORTS / "dask-gone.json").read_text())["rounds"]
+    for what, name in (
+        ("worker_s", "a worker is killed (SIGKILL)"),
+        ("ended_s", "of these, until its program has ended"),
+    ):
+        ms = (
+            median(1e3 * s for one in rounds for s in one[way][what]) for way in ("careful", "tcp")
+        )
+        assert "| {} | {:.0f} ms | {:.0f} ms |".format(name, *ms) in page("dask")
+
+
+def test_fsspec_page__has_the_kept_medians_of_ranges() -> None:
+    for size, ways in json.loads((REPORTS / "ranges.json").read_text())["seconds"].items():
+        took = median(ways["careful"]) * 1e3  # of 1000 ranges
+        cells = [f"{int(size) // 1024} KiB", f"{took:.0f} µs"]
+        for way in ("http", "sftp"):
+            pairs = zip(ways["careful"], ways[way], strict=True)
+            times = median(theirs / ours for ours, theirs in pairs)
+            cells.append(f"{times:.1f}" if way == "http" or times < 10 else f"{times:.0f}")
+        row = " | ".join(re.escape(cell) + r"( \w+)*" for cell in cells).replace(" | ", r" \| ")
+        assert re.search(rf"^\| {row} \|$", page("fsspec"), re.MULTILINE), cells
 
 
 def test_nbd__ten_minutes_without_an_error() -> None:
