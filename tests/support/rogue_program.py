@@ -1,4 +1,6 @@
-"""A program that misbehaves beside others of its carefuld: rogue_program.py SOCKET PEER MISDEED.
+"""A program that misbehaves beside others of its carefuld.
+
+    rogue_program.py SOCKET PEER MISDEED [HANDLER]
 
 Attaches as any program does (ipc.h), and then fills the rings itself, with what no library would.
 Each misdeed is repeated until SIGTERM; then it prints how much it did, as JSON. It begins with the
@@ -36,8 +38,8 @@ REQUEST, GET = int(lib.CAREFUL_RING_REQUEST), int(lib.CAREFUL_RING_GET)
 STORE, REPLY = int(lib.CAREFUL_RING_STORE), int(lib.CAREFUL_RING_REPLY)
 OFFSETS = {one.name: (one.offset, one.item_bytes) for one in layout("careful_ring_entry")}
 MEMORY_BYTES = 1 << 20
-#: Handlers of the other host: its region's key, an echo, and one that never answers.
-TABLE, ECHO, NEVER = 1, 2, 6
+#: Handlers of the other host: its region's key, one that answers, and one that never does.
+TABLE, ANSWERS, NEVER = 101, 102, 103
 ANSWER_S = 60.0
 rng = random.Random(21)
 
@@ -180,12 +182,13 @@ def fields_of(names: tuple[str, ...]) -> list[tuple[int, int]]:
 
 def filled(program: Program, region: int, kinds: tuple[int, ...]) -> None:
     """A ring full of what may be asked, not published."""
+    answers = int(sys.argv[4]) if len(sys.argv) > 4 else ANSWERS
     for at in range(ASKS):
         kind = kinds[at % len(kinds)]
         program.entry(
             at,
             kind,
-            handler=ECHO if kind == REQUEST else int(lib.CAREFUL_HANDLERS),
+            handler=answers if kind == REQUEST else int(lib.CAREFUL_HANDLERS),
             region=region,
             bytes=16 if kind == REQUEST else 4096,
             memory_off=4096 * (at % 128),
@@ -259,6 +262,20 @@ def fills(attach: Callable[[], Program]) -> Iterator[int]:
             time.sleep(0.001)
 
 
+def dies(attach: Callable[[], Program]) -> Iterator[int]:
+    """One after the other dies in the midst of a flood."""
+    while True:
+        child = os.fork()
+        if not child:
+            until = time.monotonic() + 0.05
+            for _ in flood(attach, (REQUEST, STORE, GET)):
+                if time.monotonic() > until:
+                    break
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+        yield 1
+
+
 MISDEEDS: dict[str, Callable[[Callable[[], Program]], Iterator[int]]] = {
     "rubbish": rubbish,
     "changing": changing,
@@ -266,13 +283,14 @@ MISDEEDS: dict[str, Callable[[Callable[[], Program]], Iterator[int]]] = {
     "one-way": lambda attach: flood(attach, (REQUEST,), id=0),
     "stores": lambda attach: flood(attach, (STORE,), bytes=MEMORY_BYTES, memory_off=0),
     "gets": lambda attach: flood(attach, (GET,), bytes=MEMORY_BYTES, memory_off=0),
+    "dies": dies,
     "fills": fills,
 }
 
 
 def main() -> None:
     """Until it is told to end."""
-    path, peer, misdeed = sys.argv[1:]
+    path, peer, misdeed = sys.argv[1:4]
     done, over = 0, []
     signal.signal(signal.SIGTERM, lambda *_: over.append(True))
 

@@ -32,11 +32,12 @@ async def never(message):
     await asyncio.sleep(1e6)
 async def main():
     async with careful.connect(name="serves", memory_bytes=2 << 20) as node:
-        for handler in (1, 5):
+        for handler in (101, 1):
             table = node.register(node.memory(1 << 20))
             node.handle(handler, lambda message, table=table: table)
-        node.handle(2, lambda message: message.payload.upper())
-        node.handle(6, never)
+        for handler in (102, 2):
+            node.handle(handler, lambda message: message.payload.upper())
+        node.handle(103, never)
         print("ready", flush=True)
         await node.serve_forever()
 asyncio.run(main())
@@ -46,7 +47,7 @@ ASKS = """
 import careful, os, sys
 with careful.connect(name="neighbour", memory_bytes=1 << 20) as node:
     h2 = node.connect("10.77.0.2")
-    table = h2.region(h2.request(5).result().payload)
+    table = h2.region(h2.request(1).result().payload)
     mine, back = os.urandom(100_000), bytearray(100_000)
     print("ready", flush=True)
     while not os.path.exists(sys.argv[1]):
