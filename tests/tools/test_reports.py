@@ -324,6 +324,17 @@ def test_fsspec_page__has_the_kept_medians_of_ranges() -> None:
         assert re.search(rf"^\| {row} \|$", page("fsspec"), re.MULTILINE), cells
 
 
+def test_notebook__a_call_takes_less_than_a_command(tmp_path: Path) -> None:
+    def as_long(found: dict[str, Any]) -> None:
+        found["call_ms"] = found["command_ms"]
+
+    met_unless("notebook", tmp_path, as_long)
+    kept = json.loads((REPORTS / "notebook.json").read_text())
+    took = median(kept["call_ms"]), median(kept["command_ms"])
+    text = "takes {:.1f} ms, and `carefulctl status` from a cell {:.0f} ms"
+    assert text.format(*took) in " ".join(page("jupyter").split())
+
+
 def test_nbd__ten_minutes_without_an_error() -> None:
     kept = json.loads((REPORTS / "nbd-verify.json").read_text())
     assert (kept["status"], kept["errors"]) == (0, 0)
