@@ -335,6 +335,12 @@ def test_notebook__a_call_takes_less_than_a_command(tmp_path: Path) -> None:
     assert text.format(*took) in " ".join(page("jupyter").split())
 
 
+def test_nbd_client__a_file_system_came_back_whole() -> None:
+    kept = json.loads((REPORTS / "nbd-client.json").read_text())  # of a run without an error
+    assert f"an ext4 with {kept['files']} files" in page("nbd")
+    assert 32 << 10 < kept["after_trim_kib"] < kept["image_bytes"] >> 11
+
+
 def test_nbd__ten_minutes_without_an_error() -> None:
     kept = json.loads((REPORTS / "nbd-verify.json").read_text())
     assert (kept["status"], kept["errors"]) == (0, 0)
