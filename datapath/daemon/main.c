@@ -414,7 +414,7 @@ int main(int argc, char **argv)
 	struct daemon *d = &carefuld;
 	struct careful_error error = { "" };
 	int parent_fd = -1;
-	uint32_t left, files_left;
+	uint32_t left, files_left, inside;
 	int rc = options_parse(&d->options, argc, argv, &error);
 
 	if (rc) {
@@ -460,15 +460,16 @@ int main(int argc, char **argv)
 	d->closing = true;
 	queues_end(&d->queues);
 	/* The engine first: when it is closed, nothing uses a file any longer. */
-	careful_close(d->instance);
+	inside = (uint32_t)careful_close(d->instance);
 	files_left = ipc_destroy(d->ipc);
-	left = block_stop(d->block);
+	left = block_stop(d->block) + inside;
 	health_deinit(&d->health);
 	rundir_close(&d->dir);
 	if (left)
-		log_line("%u file operations hang in an export; what they wrote is left as it is, "
-			 "and this process until they end",
-			 left);
+		log_line(
+			"%u file operations hang in a file system; what they wrote is left as it is, "
+			"and this process until they end",
+			left);
 	if (files_left)
 		log_line(
 			"files of %u local clients do not close: they are left to whoever serves them",

@@ -103,6 +103,7 @@ struct queue {
 	uint32_t buffer_bytes; /* bytes of a frame that one receive buffer holds */
 	uint32_t segments_max; /* descriptors a frame may have here; 1: no multi-buffer */
 	uint32_t frame_bytes_max; /* largest frame, whatever the MTU, Ethernet header included */
+	bool umem_stays; /* close() leaves it mapped: the kernel still uses it */
 	bool judged; /* rx() has only what careful_frame_judge() and its like let in (frame.h) */
 	uint16_t index;
 	int fd; /* readable when frames have arrived; -1: none */

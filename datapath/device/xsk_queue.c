@@ -49,7 +49,7 @@ static void close_queue(struct queue *queue)
 	struct xsk_queue *xsk = to_xsk(queue);
 
 	xsk_socket_close(xsk);
-	if (xsk_ours(xsk_port_of(xsk))) /* no child has it */
+	if (xsk_ours(xsk_port_of(xsk)) && !queue->umem_stays) /* no child has it */
 		xsk_umem_unmap(xsk);
 	free(xsk);
 }

@@ -59,6 +59,7 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->stage = (struct sink){ 0 };
 	in->taken = 0;
 	in->io.kind = STORAGE_UNKNOWN;
+	in->io.dev = 0;
 	if (in->digest_wanted)
 		xxh3_reset(in->hash);
 	plan_take(port->ops->tune(port, frame->peer->slot), in->bytes, &plan);

@@ -42,6 +42,7 @@ struct message_out *message_out_get(struct message_state *state, struct link_pee
 	out->frames_tail = &out->frames;
 	out->host_tx = (struct sink){ 0 };
 	out->io.kind = STORAGE_UNKNOWN;
+	out->io.dev = 0;
 	out->peer = peer;
 	out->epoch = peer->epoch;
 	out->slot = MESSAGE_SLOT_WAITING;

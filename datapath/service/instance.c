@@ -115,12 +115,18 @@ static int allocate(struct careful *c)
 	return 0;
 }
 
-static void destroy(struct careful *c)
+/* Returns how many operations hang in a file system: what they use stays. */
+static uint32_t destroy(struct careful *c)
 {
-	if (c->storage)
-		c->storage->ops->close(c->storage);
+	uint32_t left = c->storage ? c->storage->ops->close(c->storage) : 0;
+
 	events_end(c);
-	message_deinit(&c->messages);
+	if (left) { /* of what they write, the messages, the frames and the copies */
+		c->queue->umem_stays = true;
+		c->link.pool = NULL;
+	} else {
+		message_deinit(&c->messages);
+	}
 	link_deinit(&c->link);
 	if (c->queue)
 		device_close(c->queue);
@@ -133,6 +139,7 @@ static void destroy(struct careful *c)
 	free(c->pings);
 	free(c->live);
 	free(c);
+	return left;
 }
 
 /* Untuned, a fragment is what fits one receive buffer; over IPv4, as plans are made. What a
@@ -259,8 +266,7 @@ int careful_close(struct careful *c)
 	for (uint32_t i = 0; ours && i < c->link.peers_max; i++)
 		if (c->link.peers[i].state != CAREFUL_PEER_NONE)
 			link_close(&c->link.peers[i], 0);
-	destroy(c);
-	return 0;
+	return (int)destroy(c);
 }
 
 int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)

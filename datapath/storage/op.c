@@ -71,3 +71,16 @@ int op_inline(struct op *op, int flags, uint64_t *calls)
 	op_end(op, (int64_t)op->moved);
 	return 1;
 }
+
+bool op_is_within(const struct iovec *memory, const struct iovec *iov, unsigned int count)
+{
+	const char *begin = memory->iov_base, *end = begin + memory->iov_len;
+
+	for (unsigned int i = 0; i < count; i++) {
+		const char *at = iov[i].iov_base;
+
+		if (at < begin || at >= end || iov[i].iov_len > (size_t)(end - at))
+			return false;
+	}
+	return true;
+}

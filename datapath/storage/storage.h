@@ -15,7 +15,7 @@
 enum {
 	STORAGE_IO_SEGMENTS = 64, /* of a write */
 	STORAGE_READ_SEGMENTS = 512, /* of a read; the kernel takes 1024 */
-	URING_DEPTH_MAX = 32767, /* the kernel's limit, and one for the end */
+	URING_DEPTH_MAX = 32766, /* the kernel's limit, and two for other things */
 };
 
 /* What a file stands on. */
@@ -29,6 +29,7 @@ enum storage_kind {
  * One operation; owned by the caller, and left alone until it is done.
  *
  * @kind:    what storage knows of the file; stays for the next operation on the same one
+ * @dev:     its file system, likewise; 0: not known yet
  * @result:  bytes moved (fewer than asked only at a file's end), or -errno
  * @done:    called from storage's poll(), unless submit() said that it is done
  */
@@ -39,6 +40,7 @@ struct storage_io {
 	uint16_t iov_count;
 	uint64_t offset;
 	uint64_t bytes; /* sum of the segments */
+	uint64_t dev;
 	int64_t result;
 	void (*done)(struct storage_io *io);
 	struct storage_io *next; /* storage's own */
@@ -76,7 +78,9 @@ struct storage_ops {
 	/* Readable when poll() has something to do; -1: never. */
 	int (*wait_fd)(struct storage *storage);
 	uint32_t (*pending)(struct storage *storage);
-	void (*close)(struct storage *storage);
+	/* Returns how many operations hang in a file system: what they use, the callers' memory
+	 * and this, stays until the process ends. */
+	uint32_t (*close)(struct storage *storage);
 };
 
 /* What a storage need not have: it is NULL where there is nothing to do. */

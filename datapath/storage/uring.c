@@ -5,7 +5,7 @@
  * aside_bytes leaves to the kernel's workers, go through the ring: collected, and handed over by
  * flush() with one system call. Reads are left to nobody: the sender's engine gained nothing by it
  * (1.00 to 1.03 of its time for a GiB), for what another CPU copied it then fetches from there.
- * No other file of the engine includes liburing. Calls op.c.
+ * No other file of the engine includes liburing. Calls kept.c, lanes.c, op.c.
  *
  * Descriptors of which it is said that they stay (keep()) are registered when the ring
  * has the second operation on one; a single one would pay for it and not gain. Memory that
@@ -17,40 +17,22 @@
  */
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <liburing.h>
-#include <linux/fs.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "storage/kept.h"
+#include "storage/lanes.h"
 #include "storage/op.h"
 #include "storage/storage.h"
 
 enum {
 	HINTS = 256,
 	WORKERS = 64, /* of the kernel's, for regular files */
-	KEPT = 1024, /* descriptors below it can be registered, each at its own number */
-	PROC_BLOCK_BYTES = 1024,
 	REGISTER_AT = 2, /* operations of the ring on one */
 	WRITEV_FIXED = 61, /* liburing 2.3 does not name it */
-};
-
-/*
- * A descriptor that stays what it is.
- *
- * @keepers:  who said so; 0: nobody
- * @kind:     enum storage_kind
- * @ops:      that the ring had on it, up to REGISTER_AT
- * @plain:    no registered memory is written to it
- */
-struct kept {
-	uint32_t keepers;
-	uint8_t kind;
-	uint8_t ops;
-	bool plain;
-	bool registered;
+	CLOSE_MS = 1000, /* what then is still under way hangs */
 };
 
 /*
@@ -59,13 +41,20 @@ struct kept {
  * @memory:    that is registered; of no length: none is
  * @vectored:  several pieces of it can be written as one operation
  * @files:     there is room for registered files
+ * @pending:   operations under way, here or in lanes
+ * @in_ring:   of them; all are of ring_dev
+ * @lanes:     NULL until they are needed
+ * @woken:     what was read of their eventfd
  */
 struct uring {
 	struct storage storage;
 	struct io_uring ring;
 	struct op *free;
 	uint32_t depth;
-	uint32_t pending;
+	uint32_t pending, in_ring;
+	uint64_t ring_dev;
+	struct lanes *lanes;
+	uint64_t woken;
 	pid_t owner;
 	struct iovec memory;
 	bool vectored;
@@ -74,34 +63,6 @@ struct uring {
 	struct kept kept[KEPT];
 	struct op ops[];
 };
-
-static struct kept *kept_of(struct uring *u, int fd)
-{
-	struct kept *kept = fd >= 0 && fd < KEPT ? &u->kept[fd] : NULL;
-
-	return kept && kept->keepers ? kept : NULL;
-}
-
-/*
- * Whether the file is memory itself: seals exist on tmpfs, memfd and hugetlbfs
- * alone, and asking for them never waits, as fstatfs() of a network file system
- * may. ramfs has none and takes the slower path. Asked once of a message, or of a
- * descriptor that stays.
- */
-static bool is_memory(struct uring *u, struct storage_io *io)
-{
-	struct kept *kept = io->kind == STORAGE_UNKNOWN ? kept_of(u, io->fd) : NULL;
-
-	if (kept)
-		io->kind = kept->kind;
-	if (io->kind == STORAGE_UNKNOWN) {
-		io->kind = fcntl(io->fd, F_GET_SEALS) >= 0 ? STORAGE_MEMORY : STORAGE_OTHER;
-		u->storage.calls++;
-	}
-	if (kept)
-		kept->kind = io->kind;
-	return io->kind == STORAGE_MEMORY;
-}
 
 static bool is_aside(const struct uring *u, const struct op *op)
 {
@@ -116,7 +77,7 @@ static int try_now(struct uring *u, struct op *op)
 	if (is_aside(u, op))
 		return 0;
 	if (op->io->write || *hint) {
-		*hint = is_memory(u, op->io);
+		*hint = kept_is_memory(u->kept, op->io, &u->storage.calls);
 		if (*hint)
 			return op_inline(op, 0, &u->storage.calls);
 		/* A buffered write may wait for the device's write-back. */
@@ -127,14 +88,14 @@ static int try_now(struct uring *u, struct op *op)
 
 	if (rc != -EOPNOTSUPP)
 		return rc;
-	*hint = is_memory(u, op->io);
+	*hint = kept_is_memory(u->kept, op->io, &u->storage.calls);
 	return *hint ? op_inline(op, 0, &u->storage.calls) : 0;
 }
 
 /* Whether the ring knows the descriptor by its number; from its second operation on. */
 static bool is_registered(struct uring *u, int fd)
 {
-	struct kept *kept = kept_of(u, fd);
+	struct kept *kept = kept_of(u->kept, fd);
 
 	if (!kept || !u->files)
 		return false;
@@ -149,34 +110,13 @@ static bool is_registered(struct uring *u, int fd)
 /* Whether so many pieces can be written from registered memory, as one operation. */
 static bool is_in_memory(const struct uring *u, const struct iovec *iov, unsigned int count)
 {
-	if (!u->memory.iov_len || (count > 1 && !u->vectored))
-		return false;
-	const char *begin = u->memory.iov_base, *end = begin + u->memory.iov_len;
-
-	for (unsigned int i = 0; i < count; i++) {
-		const char *at = iov[i].iov_base;
-
-		if (at < begin || at >= end || iov[i].iov_len > (size_t)(end - at))
-			return false;
-	}
-	return true;
-}
-
-/*
- * Files of /proc have no write_iter, and what is written to them from registered memory in several
- * pieces is the list of these pieces (Linux 6.18, loop_rw_iter()). Asking for the size of blocks
- * never waits; another file system whose blocks are as small is written in the slower way.
- */
-static bool is_plain(int fd)
-{
-	int bytes = 0;
-
-	return !ioctl(fd, FIGETBSZ, &bytes) && bytes == PROC_BLOCK_BYTES;
+	return u->memory.iov_len && (count == 1 || u->vectored) &&
+	       op_is_within(&u->memory, iov, count);
 }
 
 static bool may_be_fixed(struct uring *u, int fd)
 {
-	const struct kept *kept = kept_of(u, fd);
+	const struct kept *kept = kept_of(u->kept, fd);
 
 	return fd < KEPT && !(kept && kept->plain);
 }
@@ -229,6 +169,33 @@ static void uring_flush(struct storage *storage)
 	assert(rc >= 0 || rc == -EAGAIN || rc == -EBUSY);
 }
 
+/* The ring is readable when lanes have something. */
+static void await_lanes(struct uring *u)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
+
+	assert(sqe);
+	io_uring_prep_read(sqe, lanes_fd(u->lanes), &u->woken, sizeof(u->woken), 0);
+	io_uring_sqe_set_data(sqe, u->lanes);
+}
+
+/* Whether op is in a lane now (lanes.h), for the ring is another file system's. */
+static bool goes_to_lane(struct uring *u, struct op *op)
+{
+	uint64_t dev = kept_dev(u->kept, op->io, &u->storage.calls);
+
+	if (!u->in_ring)
+		u->ring_dev = dev;
+	if (!dev || dev == u->ring_dev)
+		return false;
+	if (!u->lanes) {
+		if (lanes_open(&u->lanes))
+			return false;
+		await_lanes(u);
+	}
+	return !lanes_put(u->lanes, op);
+}
+
 static int uring_submit(struct storage *storage, struct storage_io *io)
 {
 	struct uring *u = (struct uring *)storage;
@@ -254,24 +221,49 @@ static int uring_submit(struct storage *storage, struct storage_io *io)
 	u->free = op->next;
 	*op = local;
 	u->pending++;
-	op_queue(u, op);
+	if (!goes_to_lane(u, op)) {
+		u->in_ring++;
+		op_queue(u, op);
+	}
 	return 0;
 }
 
 static bool uring_waits(struct storage *storage, struct storage_io *io)
 {
-	return !is_memory((struct uring *)storage, io);
+	struct uring *u = (struct uring *)storage;
+
+	return !kept_is_memory(u->kept, io, &storage->calls);
 }
 
-static void op_done(struct uring *u, struct op *op, int64_t result)
+static void op_free(struct uring *u, struct op *op)
 {
 	struct storage_io *io = op->io;
 
-	op_end(op, result);
 	op->next = u->free;
 	u->free = op;
 	u->pending--;
 	io->done(io);
+}
+
+static void op_done(struct uring *u, struct op *op, int64_t result)
+{
+	op_end(op, result);
+	u->in_ring--;
+	op_free(u, op);
+}
+
+static uint32_t take_lanes(struct uring *u)
+{
+	struct op *op = lanes_take(u->lanes, &u->storage.calls), *next;
+	uint32_t done = 0;
+
+	for (; op; op = next) {
+		next = op->next;
+		op_free(u, op);
+		done++;
+	}
+	await_lanes(u);
+	return done;
 }
 
 /* One completion; true if the operation has ended. */
@@ -305,12 +297,14 @@ static uint32_t uring_poll(struct storage *storage)
 	if (!u->pending)
 		return 0;
 	while (io_uring_peek_cqe(&u->ring, &cqe) == 0) {
-		struct op *op = io_uring_cqe_get_data(cqe);
+		void *of = io_uring_cqe_get_data(cqe); /* no cancellation: those come at the end */
 		int res = cqe->res;
 
 		io_uring_cqe_seen(&u->ring, cqe);
-		if (op)
-			done += op_completed(u, op, res);
+		if (u->lanes && of == u->lanes)
+			done += take_lanes(u);
+		else
+			done += op_completed(u, of, res);
 	}
 	return done;
 }
@@ -327,41 +321,55 @@ static uint32_t uring_pending(struct storage *storage)
 	return ((struct uring *)storage)->pending;
 }
 
-/*
- * Leaves no operation behind: the kernel may write into the caller's memory until
- * each has completed. Cancels what has not begun, then waits for the rest; done() is
- * not called, the callers are being closed too. In a child of fork() they are the
- * parent's operations, and go on.
- */
-static void uring_close(struct storage *storage)
+/* Waits for what the ring has, as long as something of it ends. */
+static void await_ring(struct uring *u)
 {
-	struct uring *u = (struct uring *)storage;
-	struct io_uring_sqe *sqe;
+	struct __kernel_timespec patience = { .tv_sec = CLOSE_MS / 1000 };
 	struct io_uring_cqe *cqe;
 
-	if (u->owner != getpid())
-		u->pending = 0;
-	if (u->pending) {
+	while (u->in_ring) {
+		int rc = io_uring_wait_cqe_timeout(&u->ring, &cqe, &patience);
+		void *of;
+
+		if (rc == -EINTR)
+			continue;
+		if (rc < 0)
+			return;
+		of = io_uring_cqe_get_data(cqe);
+		u->in_ring -= of && of != u->lanes;
+		io_uring_cqe_seen(&u->ring, cqe);
+	}
+}
+
+/*
+ * Leaves no operation behind that ends: the kernel may write into the caller's memory until each has
+ * completed. Cancels what has not begun, then waits for the rest; done() is not called, the callers
+ * are being closed too. In a child of fork() they are the parent's operations, and go on.
+ */
+static uint32_t uring_close(struct storage *storage)
+{
+	struct uring *u = (struct uring *)storage;
+	bool ours = u->owner == getpid();
+	struct io_uring_sqe *sqe;
+	uint32_t left = 0;
+
+	if (ours && (u->in_ring || u->lanes)) {
 		sqe = io_uring_get_sqe(&u->ring);
 		if (sqe) {
 			io_uring_prep_cancel64(sqe, 0, IORING_ASYNC_CANCEL_ANY);
 			io_uring_sqe_set_data(sqe, NULL);
 		}
 		io_uring_submit(&u->ring);
+		await_ring(u);
+		left = u->in_ring;
 	}
-	while (u->pending) {
-		int rc = io_uring_wait_cqe(&u->ring, &cqe);
-
-		if (rc == -EINTR)
-			continue;
-		if (rc < 0)
-			break;
-		if (io_uring_cqe_get_data(cqe))
-			u->pending--;
-		io_uring_cqe_seen(&u->ring, cqe);
-	}
+	if (ours && u->lanes)
+		left += lanes_close(u->lanes, CLOSE_MS);
+	if (left)
+		return left;
 	io_uring_queue_exit(&u->ring);
 	free(u);
+	return 0;
 }
 
 static void uring_keep(struct storage *storage, int fd)
@@ -371,13 +379,13 @@ static void uring_keep(struct storage *storage, int fd)
 	if (fd < 0 || fd >= KEPT)
 		return;
 	if (!u->kept[fd].keepers++)
-		u->kept[fd] = (struct kept){ .keepers = 1, .plain = is_plain(fd) };
+		u->kept[fd] = (struct kept){ .keepers = 1, .plain = kept_is_plain(fd) };
 }
 
 static void uring_lose(struct storage *storage, int fd)
 {
 	struct uring *u = (struct uring *)storage;
-	struct kept *kept = kept_of(u, fd);
+	struct kept *kept = kept_of(u->kept, fd);
 	int none = -1;
 
 	if (!kept || --kept->keepers || !kept->registered)
@@ -430,14 +438,14 @@ int uring_open(uint32_t depth, struct storage **storage)
 		u->ops[i].next = u->free;
 		u->free = &u->ops[i];
 	}
-	/* One entry more, for the cancellation at the end. */
-	rc = io_uring_queue_init(depth + 1, &u->ring, 0);
+	/* Entries more, for lanes and for the cancellation at the end. */
+	rc = io_uring_queue_init(depth + 2, &u->ring, 0);
 	if (rc < 0) {
 		free(u);
 		return rc;
 	}
 	u->files = !io_uring_register_files_sparse(&u->ring, KEPT);
-	/* A file that hangs holds one of them; what cannot be set stays as it is. */
+	/* An operation that hangs holds one; what cannot be set stays as it is. */
 	io_uring_register_iowq_max_workers(&u->ring, workers);
 	*storage = &u->storage;
 	return 0;

@@ -385,9 +385,10 @@ static uint32_t io_pending(struct storage *storage)
 	return node_of_storage(storage)->ios_count;
 }
 
-static void io_close(struct storage *storage)
+static uint32_t io_close(struct storage *storage)
 {
 	(void)storage;
+	return 0;
 }
 
 static const struct storage_ops storage_ops = {

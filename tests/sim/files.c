@@ -107,9 +107,10 @@ static uint32_t files_pending(struct storage *storage)
 	return to_files(storage)->count;
 }
 
-static void files_close(struct storage *storage)
+static uint32_t files_close(struct storage *storage)
 {
 	to_files(storage)->count = 0;
+	return 0;
 }
 
 static const struct storage_ops files_ops = {

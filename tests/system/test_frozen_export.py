@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -37,19 +36,6 @@ def hanging(pid: int) -> int:
     """Threads of a process that wait and cannot be woken."""
     tasks = Path(f"/proc/{pid}/task").glob("*/stat")
     return sum(one.read_text().rpartition(")")[2].split()[0] == "D" for one in tasks)
-
-
-def get_small(host: Host) -> None:
-    """Fetch a small file, at the second try if it must be.
-
-    Of two files whose inodes share one of 64 places in the kernel's hash, io_uring lets one's
-    buffered writes wait for the other's (io-wq.c): a new file seldom has that place again.
-    """
-    for timeout_s in (30, 60):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            host.ctl("get", "h2:small", host.own / "small", "--force", timeout=timeout_s)
-            return
-    pytest.fail("it waits for a frozen disk")
 
 
 def end_all(processes: Iterable[subprocess.Popen[str]]) -> None:
@@ -130,9 +116,15 @@ def test_get__to_a_frozen_disk_stops_nobody_else(
             for _ in range(3):
                 assert "small" in a.ctl("ls", "h2:", timeout=60).stdout
                 assert "mine" in b.ctl("ls", "h1:", timeout=60).stdout
-                get_small(a)
+                a.ctl("get", "h2:small", a.own / "small", "--force", timeout=60)
             assert (a.own / "small").read_bytes() == small
             assert hanging(a.pid), "the disk does not hang"
             assert a.assert_nothing_lost()["counters"]["copied_out"] > 0
+            pid = a.pid
+            assert "hang in a file system" in a.ctl("down", "eth1").stdout
+            assert hanging(pid)
+            a.up()
+            assert "small" in a.ctl("ls", "h2:", timeout=60).stdout
+        wait_for(lambda: not Path(f"/proc/{pid}").exists(), "the end of what was left")
     finally:
         end_all([get])

@@ -300,9 +300,10 @@ static int no_fd(struct storage *storage)
 	return -1;
 }
 
-static void no_close(struct storage *storage)
+static uint32_t no_close(struct storage *storage)
 {
 	(void)storage;
+	return 0;
 }
 
 static const struct storage_ops storage_ops = {

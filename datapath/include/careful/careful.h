@@ -464,7 +464,8 @@ int careful_attach(const struct careful_attach_options *options, struct careful 
 		   struct careful_error *error);
 
 /* What was sent leaves; operations without their end never hear of it. In a child of fork():
- * lets go of what the child inherited; the parent's instance goes on. */
+ * lets go of what the child inherited; the parent's instance goes on. Above 0: so many operations
+ * hang in a file system, and what they use stays, until the process ends. */
 int careful_close(struct careful *instance);
 
 /* One round: receive, send, give back, keep time. Returns the frames handled;

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* See kept.h. Nothing here waits for a file system. Calls nobody. */
+#include "storage/kept.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+enum { PROC_BLOCK_BYTES = 1024 };
+
+/*
+ * Whether the file is memory itself: seals exist on tmpfs, memfd and hugetlbfs
+ * alone, and asking for them never waits, as fstatfs() of a network file system
+ * may. ramfs has none and takes the slower path.
+ */
+bool kept_is_memory(struct kept *all, struct storage_io *io, uint64_t *calls)
+{
+	struct kept *kept = io->kind == STORAGE_UNKNOWN ? kept_of(all, io->fd) : NULL;
+
+	if (kept)
+		io->kind = kept->kind;
+	if (io->kind == STORAGE_UNKNOWN) {
+		io->kind = fcntl(io->fd, F_GET_SEALS) >= 0 ? STORAGE_MEMORY : STORAGE_OTHER;
+		++*calls;
+	}
+	if (kept)
+		kept->kind = io->kind;
+	return io->kind == STORAGE_MEMORY;
+}
+
+/* 0: not known. */
+uint64_t kept_dev(struct kept *all, struct storage_io *io, uint64_t *calls)
+{
+	struct kept *kept = io->dev ? NULL : kept_of(all, io->fd);
+	struct statx st;
+
+	if (kept)
+		io->dev = kept->dev;
+	if (!io->dev) {
+		++*calls;
+		if (!statx(io->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st))
+			io->dev = makedev(st.stx_dev_major, st.stx_dev_minor);
+	}
+	if (kept)
+		kept->dev = io->dev;
+	return io->dev;
+}
+
+/*
+ * Files of /proc have no write_iter, and what is written to them from registered memory in several
+ * pieces is the list of these pieces (Linux 6.18, loop_rw_iter()). Asking for the size of blocks
+ * never waits; another file system whose blocks are as small is written in the slower way.
+ */
+bool kept_is_plain(int fd)
+{
+	int bytes = 0;
+
+	return !ioctl(fd, FIGETBSZ, &bytes) && bytes == PROC_BLOCK_BYTES;
+}

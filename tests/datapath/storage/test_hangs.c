@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Writes that hang, until the test says so, in one file system, and what storage does meanwhile in
+ * others: what they write is memory whose pages nobody has filled in yet (userfaultfd). ramfs
+ * is a file system that storage does not take for memory.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "storage/storage.h"
+
+enum {
+	DEPTH = 128,
+	BYTES = 4096,
+	FILES = 400, /* that share 64 places in the kernel */
+	HANG = 100, /* more than it has workers */
+	PAGES = HANG + 2,
+	PATIENCE_MS = 60000,
+};
+
+static struct storage *storage;
+static char dir[] = "/tmp/test_hangs.XXXXXX";
+static int fault_fd;
+static char *missing;
+static unsigned char data[BYTES], back[BYTES];
+static uint32_t completed, files;
+
+/* What fills pages of which one asks is this process, and not before it is told. */
+static void begin(void)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register range = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+
+	fault_fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (fault_fd < 0 || ioctl(fault_fd, UFFDIO_API, &api))
+		skip("no userfaultfd in this kernel, or not for us");
+	missing = mmap(NULL, (size_t)PAGES * BYTES, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(missing != MAP_FAILED);
+	range.range.start = (uintptr_t)missing;
+	range.range.len = (uint64_t)PAGES * BYTES;
+	CHECK(!ioctl(fault_fd, UFFDIO_REGISTER, &range));
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		skip("may not mount");
+	CHECK(mkdtemp(dir) && !mount("none", dir, "tmpfs", 0, NULL));
+}
+
+static void go_on(uint32_t page, uint32_t count)
+{
+	struct uffdio_range range = { (uintptr_t)missing + (uint64_t)page * BYTES,
+				      (uint64_t)count * BYTES };
+
+	CHECK(!ioctl(fault_fd, UFFDIO_UNREGISTER, &range));
+}
+
+/* Until so many more hang: what has not begun would be cancelled. */
+static void await_faults(uint32_t count)
+{
+	struct pollfd pfd = { .fd = fault_fd, .events = POLLIN };
+	struct uffd_msg message;
+
+	while (count) {
+		CHECK_EQ(poll(&pfd, 1, PATIENCE_MS), 1);
+		count -= read(fault_fd, &message, sizeof(message)) == sizeof(message);
+	}
+}
+
+static const char *at(const char *name)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return path;
+}
+
+static void make_disk(const char *name)
+{
+	CHECK(!mkdir(at(name), 0700) && !mount("none", at(name), "ramfs", 0, NULL));
+}
+
+static int new_file(const char *disk)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s/%u", dir, disk, files++);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	CHECK(fd >= 0);
+	return fd;
+}
+
+static void done(struct storage_io *io)
+{
+	(void)io;
+	completed++;
+}
+
+/* It ends only when io.done() says so. */
+static void submit(struct storage_io *io, struct iovec *iov, const char *disk, void *from)
+{
+	*iov = (struct iovec){ from, BYTES };
+	*io = (struct storage_io){ .fd = new_file(disk),
+				   .write = true,
+				   .iov_count = 1,
+				   .bytes = BYTES,
+				   .done = done,
+				   .iov = iov };
+	CHECK_EQ(storage->ops->submit(storage, io), 0);
+	storage->ops->flush(storage);
+}
+
+static void hang(struct storage_io *io, struct iovec *iov, const char *disk, uint32_t page)
+{
+	submit(io, iov, disk, missing + (size_t)page * BYTES);
+}
+
+static void await(uint32_t count)
+{
+	while (completed < count) {
+		struct pollfd pfd = { .fd = storage->ops->wait_fd(storage), .events = POLLIN };
+
+		storage->ops->flush(storage);
+		CHECK_EQ(poll(&pfd, 1, PATIENCE_MS), 1);
+		storage->ops->poll(storage);
+	}
+}
+
+/* Each is written, one after the other, and so much as was given. */
+static void write_files(const char *disk, uint32_t count)
+{
+	struct storage_io io;
+	struct iovec iov;
+
+	for (uint32_t i = 0; i < count; i++) {
+		memset(data, (int)i, BYTES);
+		submit(&io, &iov, disk, data);
+		await(completed + 1);
+		CHECK_EQ(io.result, BYTES);
+		CHECK(pread(io.fd, back, BYTES, 0) == BYTES && !memcmp(data, back, BYTES));
+		close(io.fd);
+	}
+}
+
+int main(void)
+{
+	static struct storage_io io[PAGES];
+	static struct iovec iov[PAGES];
+	int rc = uring_open(DEPTH, &storage);
+
+	if (rc == -ENOSYS || rc == -EPERM)
+		skip("no io_uring here");
+	CHECK_EQ(rc, 0);
+	begin();
+	make_disk("a");
+	make_disk("b");
+	make_disk("c");
+	write_files("a", 1);
+	hang(&io[0], &iov[0], "a", 0);
+	write_files("b", FILES);
+	/* Of the same file system as many as the kernel has workers for, and more. */
+	for (uint32_t i = 1; i < HANG - 1; i++)
+		hang(&io[i], &iov[i], "a", i);
+	write_files("b", 1);
+	/* And where another hangs as well. */
+	hang(&io[HANG - 1], &iov[HANG - 1], "b", HANG - 1);
+	write_files("c", FILES);
+	CHECK_EQ(completed, 1 + FILES + 1 + FILES);
+	CHECK_EQ(storage->ops->pending(storage), HANG);
+	go_on(0, HANG);
+	await(completed + HANG);
+	for (uint32_t i = 0; i < HANG; i++)
+		CHECK_EQ(io[i].result, BYTES);
+	CHECK_EQ(storage->ops->pending(storage), 0);
+	/* In the ring and beside it. */
+	hang(&io[HANG], &iov[HANG], "a", HANG);
+	hang(&io[HANG + 1], &iov[HANG + 1], "b", HANG + 1);
+	write_files("c", 1);
+	await_faults(2);
+	CHECK_EQ(storage->ops->close(storage), 2);
+	go_on(HANG, 2);
+	printf("test_hangs: ok\n");
+	return 0;
+}
