@@ -148,6 +148,7 @@ static void send_hello(struct link_peer *peer)
 	struct careful_ctrl ctrl = { .nonce = htobe64(session->handshake.nonce) };
 
 	session->asked_ns = peer->link->now_ns;
+	session->handshake.refused_again = false;
 	if (peer->phase == LINK_ASKED && peer->link->keyed) {
 		keyed_send(peer);
 		return;
@@ -507,7 +508,7 @@ void handshake_drained(struct link_peer *peer)
 }
 
 /* A REFUSE came that anybody can have sent, and nothing else was heard: whether to believe it. Who
- * means it says so to the next HELLO as well, and goes on until it was long enough. */
+ * means it says so to each HELLO, also to the last one when it was long enough. */
 static bool refused(struct link_peer *peer)
 {
 	const struct handshake *handshake = &peer->session->handshake;

@@ -26,7 +26,7 @@ struct link_peer;
  *              (spread.h); 0: it has no choice
  * @retry_ms:   from a HELLO to the next, while there is no answer
  * @refused:    errno of a REFUSE that anybody can have sent, @refused_ns: when it came; 0: none;
- *              @refused_again: so was a HELLO that was sent after that
+ *              @refused_again: so was the last HELLO, which was sent after that
  */
 struct handshake {
 	uint64_t nonce;

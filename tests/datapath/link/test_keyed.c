@@ -166,6 +166,31 @@ static void test_keyed__a_refusal_counts_when_nothing_else_is_heard(void)
 	node_close(node);
 }
 
+/* Somebody answers each HELLO for a while, with a reason that no key can prove wrong. */
+static void test_keyed__a_refusal_that_ends_too_soon_is_not_believed(void)
+{
+	struct careful_ctrl refuse;
+	struct node *node = asking(&refuse);
+
+	refuse.type = CAREFUL_REFUSE;
+	refuse.status = htobe32(CAREFUL_REFUSED_FRAME);
+	refuse.check = 0;
+	refuse.check = htobe32(careful_ctrl_check(&refuse));
+	for (uint32_t ms = 0; ms < 1200; ms++) {
+		if (ms < 200) /* takes one as well */
+			push(node, 0, &refuse, sizeof(refuse));
+		node_time(node, 1);
+		CHECK(first(node)->state != CAREFUL_PEER_FAILED);
+	}
+	for (uint32_t ms = 0; ms < 200; ms++) { /* and again: that is the last word */
+		push(node, 0, &refuse, sizeof(refuse));
+		node_time(node, 1);
+	}
+	CHECK_EQ(first(node)->state, CAREFUL_PEER_FAILED);
+	CHECK_EQ(link_error(first(node)), EMSGSIZE);
+	node_close(node);
+}
+
 /* GONE is about the session that was asked of. */
 static void test_keyed__gone_of_another_session_is_not_believed(void)
 {
@@ -244,6 +269,7 @@ int main(void)
 	RUN(test_keyed__a_message_turned_back_is_not_believed);
 	RUN(test_keyed__a_stranger_is_not_challenged);
 	RUN(test_keyed__a_refusal_counts_when_nothing_else_is_heard);
+	RUN(test_keyed__a_refusal_that_ends_too_soon_is_not_believed);
 	RUN(test_keyed__gone_of_another_session_is_not_believed);
 	RUN(test_keyed__an_answer_had_in_advance_is_none);
 	return 0;
