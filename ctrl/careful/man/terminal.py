@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
-from rich.padding import Padding
 from rich.text import Text
 from rich.theme import Theme
 
@@ -41,7 +40,8 @@ class _CodeBlock(CodeBlock):
     """Commands to be copied: no colours, no background, no lines folded."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Padding(Text(str(self.text).rstrip(), no_wrap=True, overflow="ignore"), (0, 0, 0, 2))
+        lines = "\n".join(f"  {line}" for line in str(self.text).rstrip().splitlines())
+        yield Text(lines, no_wrap=True, overflow="ignore")  # a Padding would cut them
 
 
 class _Page(Markdown):
@@ -71,5 +71,5 @@ def shown(markdown: str, width: int, coloured: bool) -> str:
         highlight=False,
         theme=_THEME,
     )
-    console.print(_Page(markdown, hyperlinks=False))
+    console.print(_Page(markdown, hyperlinks=False), crop=False)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")

@@ -192,9 +192,12 @@ def test_topic__fits_the_terminal(topic: str, capsys: pytest.CaptureFixture[str]
     assert head == f"# {topic} - {man.topics()[topic]}"
     assert man.topics()[topic]
     assert "\n# " not in rest
+    blocks = re.findall(r"^```(?:python)?\n(.*?)^```", page, re.M | re.S)
+    typed = {f"  {line}".rstrip() for block in blocks for line in block.splitlines()}
     for width in 60, 80, 200:
-        text = terminal.shown(page, width, coloured=False)
-        assert [line for line in text.splitlines() if len(line) > min(width, 80)] == []
+        lines = terminal.shown(page, width, coloured=False).splitlines()
+        assert typed <= set(lines)  # as they are to be copied: neither folded nor cut
+        assert [line for line in lines if len(line) > min(width, 80) and line not in typed] == []
     assert run(["help", topic]) == 0
     assert capsys.readouterr().out.startswith(f"{topic} - ")
     assert "\x1b[1m" in terminal.shown(page, 80, coloured=True)
