@@ -3,7 +3,7 @@
  * carefuld's end of a program's rings (ipc.h): what it asks begins here, what it is told goes
  * in. The program may write anything into the area at any time: an entry is copied once and
  * looked at then, places in rings are masked, and memory is what lies within its own. What it
- * spoils so is its own business. Calls ipc_answer.c, ipc_peer.c, log.c.
+ * spoils so is its own business. Calls ipc_answer.c, ipc_peer.c, log.c, service's also.h.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,8 +11,10 @@
 
 #include "daemon/ipc_private.h"
 #include "daemon/log.h"
+#include "service/also.h"
 
-enum { ROUND = 32 }; /* entries of one program before the others' turn */
+/* Entries of one program before the others' turn, where there are some: they wait for that. */
+enum { ROUND = 32, ROUND_SHARED = 8 };
 
 static uint32_t read_number(const struct careful_ring_number *number)
 {
@@ -149,6 +151,9 @@ static int ring_request(struct ipc_program *p, uint32_t index, const struct care
 			return -EFAULT;
 		payload = p->built + e->memory_off * CAREFUL_RING_PAYLOAD_BYTES;
 	}
+	/* No operation bounds those that want no answer. */
+	if (!op && engine_waiting(p->client->ipc->instance, index) >= IPC_PROGRAM_OPS)
+		return -EAGAIN;
 	return careful_request(p->client->ipc->instance, index, (uint16_t)e->handler, e->args,
 			       payload, e->bytes, op ? op_done : NULL, op);
 }
@@ -364,6 +369,7 @@ static int ring_begin(struct ipc_program *p, uint32_t at)
 /* Some of what it asks; how much that was. */
 uint32_t ipc_ring_round(struct ipc_program *p)
 {
+	const uint32_t most = p->client->ipc->programs->next ? ROUND_SHARED : ROUND;
 	uint32_t waiting, n = 0, begun = 0;
 
 	if (p->client->failed)
@@ -381,7 +387,7 @@ uint32_t ipc_ring_round(struct ipc_program *p)
 		return 0;
 	}
 	p->blocked = false;
-	while (n < waiting && n < ROUND) {
+	while (n < waiting && n < most) {
 		if (ring_begin(p, p->asks_taken % CAREFUL_RING_ASKS)) {
 			p->blocked = true;
 			break;

@@ -24,6 +24,9 @@ void engine_revoke_region(struct careful *c, uint32_t key);
 void engine_keep_file(struct careful *c, int fd);
 void engine_lose_file(struct careful *c, int fd);
 
+/* Messages of one frame that wait until they may leave for a peer. */
+uint32_t engine_waiting(const struct careful *c, uint32_t peer);
+
 /* Whether an operation is one that nobody waits for; user: its own. */
 typedef bool engine_whose_fn(const void *user, const void *of);
 

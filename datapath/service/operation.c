@@ -127,6 +127,11 @@ void operation_end_now(struct careful *c, struct operation *op, const struct car
 		done(result, user);
 }
 
+uint32_t engine_waiting(const struct careful *c, uint32_t peer)
+{
+	return peer < c->link.peers_max ? c->messages.peers[peer].parked : 0;
+}
+
 void engine_forget_requests(struct careful *c, engine_whose_fn *whose, const void *of)
 {
 	const struct careful_result result = { .status = -ECANCELED };

@@ -109,7 +109,7 @@ static void open_all(void)
 			.storage = &ends[side].storage,
 			.limits = { .operations = 256,
 				    .regions = 256,
-				    .messages = { .outs = 32, .parked = 128, .copies = 64 } },
+				    .messages = { .outs = 32, .parked = 512, .copies = 64 } },
 		};
 
 		ends[side].now_ns = clock_now_ns();
@@ -1062,6 +1062,41 @@ static void test_share__of_stores(void)
 	pthread_mutex_unlock(&lock);
 }
 
+/* One that asks all the time, and wants no answer, has a few turns of another's, and no more of what
+ * waits for credits than one that does. */
+static void test_share__of_requests(void)
+{
+	struct careful *c = attached("floods"), *other = attached("lives");
+	const uint32_t peer = peer_of(c), same = peer_of(other);
+	struct careful_ring_entry *asks = c->attached->asks;
+	struct ipc_program *p;
+	uint32_t taken, most = 0;
+
+	pthread_mutex_lock(&lock); /* the turns are ours */
+	p = program("floods");
+	CHECK(p);
+	for (uint32_t i = 0; i < CAREFUL_RING_ASKS; i++)
+		asks[i] = (struct careful_ring_entry){ .kind = CAREFUL_RING_REQUEST,
+						       .peer = peer,
+						       .handler = OURS };
+	silent = true;
+	for (int i = 0; i < 1000; i++) {
+		taken = p->asks_taken;
+		__atomic_store_n(&c->attached->area->asks_put.value, taken + CAREFUL_RING_ASKS,
+				 __ATOMIC_RELEASE);
+		turn();
+		most = p->asks_taken - taken > most ? p->asks_taken - taken : most;
+		CHECK(node[0]->messages.peers[0].parked <= CAREFUL_RING_OPERATIONS);
+	}
+	CHECK(most && most <= 8);
+	silent = false;
+	pthread_mutex_unlock(&lock);
+	CHECK_EQ(asked(other, same, "hello"), 0);
+	careful_close(c);
+	careful_close(other);
+	await_programs(0);
+}
+
 /* Its requests are refused, and those under way; once it looks again it is served. */
 static void test_stall__requests_for_it_end(void)
 {
@@ -1509,6 +1544,7 @@ int main(void)
 	RUN(test_death__leaves_nothing);
 	RUN(test_death__before_its_answers);
 	RUN(test_share__of_stores);
+	RUN(test_share__of_requests);
 	RUN(test_stall__requests_for_it_end);
 	RUN(test_rings__full_to_the_last_place);
 	RUN(test_rings__hold_anything);
