@@ -32,7 +32,7 @@ enum {
 	WORKERS = 64, /* of the kernel's, for regular files */
 	REGISTER_AT = 2, /* operations of the ring on one */
 	WRITEV_FIXED = 61, /* liburing 2.3 does not name it */
-	CLOSE_MS = 1000, /* what then is still under way hangs */
+	CLOSE_MS = 500, /* what then is still under way hangs; `down` waits for others, too */
 };
 
 /*
@@ -324,7 +324,7 @@ static uint32_t uring_pending(struct storage *storage)
 /* Waits for what the ring has, as long as something of it ends. */
 static void await_ring(struct uring *u)
 {
-	struct __kernel_timespec patience = { .tv_sec = CLOSE_MS / 1000 };
+	struct __kernel_timespec patience = { .tv_nsec = CLOSE_MS * 1000000LL };
 	struct io_uring_cqe *cqe;
 
 	while (u->in_ring) {
@@ -364,7 +364,7 @@ static uint32_t uring_close(struct storage *storage)
 		left = u->in_ring;
 	}
 	if (ours && u->lanes)
-		left += lanes_close(u->lanes, CLOSE_MS);
+		left += lanes_close(u->lanes, left ? 0 : CLOSE_MS);
 	if (left)
 		return left;
 	io_uring_queue_exit(&u->ring);
