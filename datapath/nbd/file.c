@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,6 +28,7 @@ enum {
 	RESETS_MAX = 20, /* of one request */
 	FULL_S = 30, /* how long a request waits for room at the host */
 	AWAY_S = 30, /* how long a host may be away that was there */
+	BUSY_S = 2, /* how long a device's handle of an ended session may take to be closed */
 	PAUSE_NS = 20000000,
 	EXTENTS_MAX = 1024, /* of one answer */
 };
@@ -39,7 +41,7 @@ struct file {
 	struct client *client;
 	struct sockaddr_storage address;
 	char *path;
-	bool is_writable;
+	bool is_writable, is_device;
 	uint64_t nbytes, inode, device;
 	pthread_rwlock_t lock;
 	uint32_t peer, region;
@@ -157,11 +159,14 @@ static int reconnect(struct file *file)
 /* The same file again, where the session or the handle has ended. With the lock. */
 static int open_again(struct file *file, bool was_away)
 {
+	struct timespec pause = { .tv_nsec = PAUSE_NS };
 	struct careful_block_attr attr;
 	int rc = was_away ? reconnect(file) : 0;
+	time_t until = time(NULL) + BUSY_S;
 
 	if (!rc)
-		rc = open_path(file, &attr);
+		while ((rc = open_path(file, &attr)) == -EBUSY && time(NULL) < until)
+			nanosleep(&pause, NULL);
 	if (!rc && (be64toh(attr.inode) != file->inode || be64toh(attr.device) != file->device))
 		rc = -ESTALE;
 	return rc;
@@ -429,6 +434,7 @@ static int begin(struct file *file, const char *sock, bool wanted)
 	file->nbytes = be64toh(attr.bytes);
 	file->inode = be64toh(attr.inode);
 	file->device = be64toh(attr.device);
+	file->is_device = S_ISBLK(be32toh(attr.mode));
 	return 0;
 }
 
@@ -482,4 +488,9 @@ uint64_t file_bytes(const struct file *file)
 bool file_is_writable(const struct file *file)
 {
 	return file->is_writable;
+}
+
+bool file_is_exclusive(const struct file *file)
+{
+	return file->is_writable && file->is_device;
 }

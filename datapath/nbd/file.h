@@ -36,6 +36,9 @@ uint64_t file_bytes(const struct file *file);
 
 bool file_is_writable(const struct file *file);
 
+/* Whether nobody else can have it open to be written: a block device. */
+bool file_is_exclusive(const struct file *file);
+
 /* 0, or -errno. The range lies in the file. */
 int file_read(struct file *file, void *buffer, uint64_t nbytes, uint64_t offset);
 int file_write(struct file *file, const void *buffer, uint64_t nbytes, uint64_t offset);

@@ -12,9 +12,11 @@
 #include <errno.h>
 #include <netdb.h>
 #include <nbdkit-plugin.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "nbd/file.h"
@@ -25,6 +27,13 @@
 static const char *host, *path, *instance, *port;
 static char *used; /* instance */
 static struct sockaddr_storage address;
+
+/* The host opens a device to be written for one handle at a time. A flush ends that and opens
+ * another: nobody else of ours may ask in between. */
+enum { CLOSING_S = 1 }; /* how long a connection that has ended may take to close */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;
+static bool is_taken;
 
 static int careful_config(const char *key, const char *value)
 {
@@ -106,18 +115,26 @@ static void careful_unload(void)
 	free(used);
 }
 
+static const char *reason(int rc)
+{
+	if (rc == -ENOTCONN)
+		return "careful is not up, here or there";
+	if (rc == -EBUSY)
+		return "the device is in use: mounted, or written by another connection";
+	return strerror(-rc);
+}
+
 /* What a call of nbdkit's returns. */
 static int result(int rc)
 {
 	if (!rc)
 		return 0;
-	nbdkit_error("%s:%s: %s", host, path,
-		     rc == -ENOTCONN ? "careful is not up, here or there" : strerror(-rc));
+	nbdkit_error("%s:%s: %s", host, path, reason(rc));
 	nbdkit_set_error(-rc);
 	return -1;
 }
 
-static void *careful_open(int readonly)
+static struct file *open_file(bool wanted)
 {
 	struct sockaddr_storage there = address;
 	struct file *file = NULL;
@@ -129,14 +146,44 @@ static void *careful_open(int readonly)
 	else
 		rc = queue_find(used, &there, &sock);
 	if (!rc)
-		rc = file_open(sock, &there, path, !readonly, &file);
+		rc = file_open(sock, &there, path, wanted, &file);
 	free(sock);
 	return result(rc) ? NULL : file;
 }
 
+static void *careful_open(int readonly)
+{
+	struct timespec until;
+	struct file *file;
+	int rc = 0;
+
+	if (readonly)
+		return open_file(false);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += CLOSING_S;
+	pthread_mutex_lock(&opening);
+	while (is_taken && !rc)
+		rc = pthread_cond_timedwait(&closed, &opening, &until);
+	file = is_taken ? NULL : open_file(true);
+	if (is_taken)
+		result(-EBUSY);
+	else
+		is_taken = file && file_is_exclusive(file);
+	pthread_mutex_unlock(&opening);
+	return file;
+}
+
 static void careful_close(void *handle)
 {
+	const bool was_exclusive = file_is_exclusive(handle);
+
 	file_close(handle);
+	if (!was_exclusive)
+		return;
+	pthread_mutex_lock(&opening);
+	is_taken = false;
+	pthread_cond_signal(&closed);
+	pthread_mutex_unlock(&opening);
 }
 
 static int64_t careful_get_size(void *handle)
@@ -149,11 +196,10 @@ static int careful_can_write(void *handle)
 	return file_is_writable(handle);
 }
 
-/* A sync of the file covers what came by another connection. */
+/* A sync of the file covers what came by another connection. A device has one alone. */
 static int careful_can_multi_conn(void *handle)
 {
-	(void)handle;
-	return 1;
+	return !file_is_exclusive(handle);
 }
 
 static int careful_can_extents(void *handle)

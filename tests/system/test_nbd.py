@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -31,8 +33,9 @@ pytestmark = needs_nbd
 
 
 #: An NBD client that trims: OFFSET,NBYTES,FLAGS ..., and what each is answered with.
+#: With SECOND it tries another connection first.
 TRIMS = """
-import os, socket, struct, sys
+import os, socket, struct, subprocess, sys
 def read(n):
     found = b""
     while len(found) < n:
@@ -45,6 +48,9 @@ sock.connect(sys.argv[1])
 assert read(18)[:16] == b"NBDMAGICIHAVEOPT"
 sock.sendall(struct.pack(">I8sII", 3, b"IHAVEOPT", 1, 0))  # the default export
 read(10)
+if "SECOND" in os.environ:
+    second = subprocess.run(["nbdinfo", "--size", "nbd+unix:///?socket=" + sys.argv[1]])
+    print("refused" if second.returncode else "served", flush=True)
 for number, words in enumerate(sys.argv[2:]):
     offset, nbytes, flags = map(int, words.split(","))
     sock.sendall(struct.pack(">IHHQQI", 0x25609513, flags, 4, number, offset, nbytes))
@@ -93,6 +99,36 @@ def test_nbd__a_file_is_copied_both_ways(pair: tuple[Host, Host]) -> None:
     ran(here, f'nbdcopy --flush --request-size=65536 {here.own}/fresh "$uri"', "path=image")
     assert image.read_bytes() == fresh + bytes(512)
     here.assert_nothing_lost()
+
+
+def test_nbd__a_device_has_one_connection_that_writes(pair: tuple[Host, Host]) -> None:
+    here, there = pair
+    fresh = make_file(here.own / "fresh", 4 * MIB)
+    (there.own / "disk").write_bytes(bytes(4 * MIB))
+    made = subprocess.run(
+        ["losetup", "--show", "-f", there.own / "disk"], capture_output=True, text=True
+    )
+    if made.returncode:
+        pytest.skip(f"no loop device: {made.stderr.strip()}")
+    loop = made.stdout.strip()
+    device = there.export / "device"
+    try:
+        os.mknod(device, 0o600 | stat.S_IFBLK, Path(loop).stat().st_rdev)
+        both = f'nbdcopy --flush {here.own}/fresh "$uri" && nbdcopy "$uri" {here.own}/copy'
+        ran(here, both, "path=device")
+        assert (here.own / "copy").read_bytes() == fresh
+        # One that comes all the same is refused; the first goes on.
+        client = [sys.executable, "-c", shlex.quote(TRIMS), "$unixsocket", f"{MIB},{MIB},{FUA}"]
+        argv = served(here, " ".join(["SECOND=yes", *client]), "path=device")
+        done = here.lab.run("h1", *argv)
+        assert done.stdout.split() == ["refused", "0"]
+        assert "in use: mounted, or written by another connection" in done.stderr
+        now = fresh[:MIB] + bytes(MIB) + fresh[2 * MIB :]
+        ran(here, f'nbdcopy "$uri" {here.own}/copy', "path=device")
+        assert (here.own / "copy").read_bytes() == now
+    finally:
+        device.unlink(missing_ok=True)
+        subprocess.run(["losetup", "-d", loop], check=True)
 
 
 def test_nbd__zeros_are_not_moved(pair: tuple[Host, Host]) -> None:
