@@ -410,6 +410,20 @@ static int share_memory(struct file *file)
 	return rc;
 }
 
+/* The first handle. Where a device is in use, another nbdkit may be about to end, as after --run: a
+ * few more tries. Many could come between a flush of one that goes on and its next handle. */
+static int open_first(struct file *file, struct careful_block_attr *attr)
+{
+	struct timespec pause = { .tv_nsec = 50000000 };
+	int rc = open_path(file, attr);
+
+	for (; rc == -EBUSY && pause.tv_nsec < 1000000000; pause.tv_nsec *= 2) {
+		nanosleep(&pause, NULL);
+		rc = open_path(file, attr);
+	}
+	return rc;
+}
+
 static int begin(struct file *file, const char *sock, bool wanted)
 {
 	struct careful_block_attr attr;
@@ -424,7 +438,7 @@ static int begin(struct file *file, const char *sock, bool wanted)
 	if (rc)
 		return rc;
 	file->is_writable = wanted;
-	rc = open_path(file, &attr);
+	rc = open_first(file, &attr);
 	if (wanted && (rc == -EROFS || rc == -EACCES || rc == -EPERM)) {
 		file->is_writable = false;
 		rc = open_path(file, &attr);

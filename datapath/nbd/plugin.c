@@ -30,7 +30,7 @@ static struct sockaddr_storage address;
 
 /* The host opens a device to be written for one handle at a time. A flush ends that and opens
  * another: nobody else of ours may ask in between. */
-enum { CLOSING_S = 1 }; /* how long a connection that has ended may take to close */
+enum { CLOSING_S = 3 }; /* how long a connection that has ended may take to close */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;
 static bool is_taken;
