@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from hosts import MIB, Host, Hosts, make_file, wait_for
 from keyed import Keyed
@@ -54,6 +56,36 @@ def test_keys__who_has_none_or_another_gets_nothing(keyed: Keyed) -> None:
     assert "does not trust our key" in b.ctl("ls", "h1:", check=False).stderr
     assert refused(b) > before
     assert not (a.own / "file").exists()
+
+
+def read_again(host: Host, times: int) -> None:
+    """Wait until it has read its keys so often since it began."""
+    wait_for(lambda: host.log.count("keys: read again") >= times, "new keys")
+
+
+def test_keys__another_one_beside_a_transfer(keyed: Keyed) -> None:
+    """It cannot end before all of it is read here, and what is read is more than was under way."""
+    a, b = keyed.hosts
+    kept = make_file(b.export / "big", 48 * MIB)
+    keyed.up()
+    first = keyed.public(b)
+    argv = a.lab.argv("h1", "carefulctl", "get", "--block-bytes", "64KiB", "h2:big", "-")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as transfer:
+        assert transfer.stdout
+        got = transfer.stdout.read(8 * MIB)
+        keyed.key(a, "trust", "h2", str(keyed.key(b, "new", "--later")["key"]))
+        read_again(a, 1)
+        got += transfer.stdout.read(8 * MIB)
+        keyed.key(b, "new", "--replace")
+        read_again(b, 1)
+        got += transfer.stdout.read(8 * MIB)
+        assert peer(a)["epochs"] == 1  # nothing ended
+        keyed.key(a, "remove", first)
+        wait_for(lambda: peer(a)["epochs"] == 2 and peer(a)["state"] == "up", "new epoch")
+        assert transfer.poll() is None
+        got += transfer.stdout.read()
+    assert transfer.returncode == 0
+    assert got == kept
 
 
 def test_keys__another_one_without_an_end_and_then_none(keyed: Keyed) -> None:
