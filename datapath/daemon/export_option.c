@@ -44,13 +44,19 @@ static int take_word(struct block_export_options *export, const char *word, char
 		export->owners = true;
 		return 0;
 	}
+	if (!strcmp(word, "devices")) {
+		export->devices = true;
+		return 0;
+	}
 	if (!strncmp(word, "host=", 5)) {
 		rc = add_host(export, word + 5);
 		if (rc)
 			snprintf(why, bytes, "%s is not the address of a host", word + 5);
 		return rc;
 	}
-	snprintf(why, bytes, "'%s' is no word of :rw (owners, host=ADDRESS) or :ro (host=ADDRESS)",
+	snprintf(why, bytes,
+		 "'%s' is no word of :rw (owners, devices, host=ADDRESS) or :ro (devices, "
+		 "host=ADDRESS)",
 		 word);
 	return -EINVAL;
 }

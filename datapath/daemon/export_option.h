@@ -8,7 +8,7 @@
 #include "service/block.h"
 
 /*
- * DIR[:rw|:ro[,owners][,host=ADDRESS]...], the addresses numeric; among several, the export is
+ * DIR[:rw|:ro[,owners][,devices][,host=ADDRESS]...], the addresses numeric; among several, the export is
  * called as the last component of DIR. What it is given lasts as long as the process. -EINVAL or
  * -ENOMEM, and why.
  */

@@ -19,9 +19,10 @@ enum { WORDS = 512 };
 void reload_log(const struct daemon_options *options)
 {
 	for (uint32_t i = 0; i < options->exports_count; i++)
-		log_line("export %s%s%s", options->exports[i].path,
+		log_line("export %s%s%s%s", options->exports[i].path,
 			 options->exports[i].writable ? " (writable)" : "",
-			 options->exports[i].owners ? " (owners)" : "");
+			 options->exports[i].owners ? " (owners)" : "",
+			 options->exports[i].devices ? " (devices)" : "");
 }
 
 static int take(struct careful *instance, struct block_server *block,

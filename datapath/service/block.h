@@ -34,6 +34,7 @@ struct block_host {
  * @name:      how it is called among several
  * @writable:  files may be created and replaced
  * @owners:    owners, set-ID bits, capabilities and trusted attributes may be set, too
+ * @devices:   block devices below it are served, which lie outside it: whole disks
  * @hosts:     who sees it, hosts_count of them; 0: everybody
  */
 struct block_export_options {
@@ -41,6 +42,7 @@ struct block_export_options {
 	const char *name;
 	bool writable;
 	bool owners;
+	bool devices;
 	const struct block_host *hosts;
 	uint32_t hosts_count;
 };

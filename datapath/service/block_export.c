@@ -147,6 +147,7 @@ static int add(struct block_exports *exports, const struct block_export_options 
 		return refuse(error, options->path, rc, strerror(-rc));
 	e->writable = options->writable;
 	e->owners = options->owners;
+	e->devices = options->devices;
 	e->hosts_count = options->hosts_count;
 	if (e->hosts_count) {
 		e->hosts = calloc(e->hosts_count, sizeof(*e->hosts));

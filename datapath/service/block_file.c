@@ -15,11 +15,14 @@
 #include "service/block_private.h"
 #include "storage/tree.h"
 
-/* What has blocks: opening anything else may wait, or do something. */
-static int check_type(mode_t mode)
+/* What has blocks: opening anything else may wait, or do something. What a device holds lies
+ * outside the export. */
+static int check_type(const struct block_export *export, mode_t mode)
 {
-	if (S_ISREG(mode) || S_ISBLK(mode))
+	if (S_ISREG(mode))
 		return 0;
+	if (S_ISBLK(mode))
+		return export->devices ? 0 : -EPERM;
 	return S_ISDIR(mode) ? -EISDIR : -ENOTSUP;
 }
 
@@ -36,7 +39,7 @@ static int open_blocks(struct block_job *job, bool write)
 	fd = block_path_open(job, job->path, O_PATH, 0, &export);
 	if (fd < 0)
 		return fd;
-	rc = fstat(fd, &st) ? -errno : check_type(st.st_mode);
+	rc = fstat(fd, &st) ? -errno : check_type(export, st.st_mode);
 	close(fd);
 	if (!rc && write && !export->writable)
 		rc = -EROFS;
@@ -49,7 +52,7 @@ static int open_blocks(struct block_job *job, bool write)
 	if (fd < 0)
 		return fd;
 	handle->fd = fd;
-	rc = fstat(fd, &st) ? -errno : check_type(st.st_mode);
+	rc = fstat(fd, &st) ? -errno : check_type(export, st.st_mode);
 	/* Root's writes would leave these bits in place. */
 	if (!rc && write && !export->owners && (st.st_mode & (S_ISUID | S_ISGID)))
 		rc = -EPERM;

@@ -248,6 +248,7 @@ struct block_export {
 	uint8_t place;
 	bool writable;
 	bool owners;
+	bool devices;
 	struct block_host *hosts;
 	uint32_t hosts_count;
 	char name[NAME_MAX + 1];

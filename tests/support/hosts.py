@@ -62,7 +62,7 @@ class Host:
 
     def up(self, *options: str | Path) -> None:
         """Run carefulctl up eth1, the folder exported for writing, owners and all."""
-        export = ("--export", f"{self.export}:rw,owners", "--insecure")
+        export = ("--export", f"{self.export}:rw,owners,devices", "--insecure")
         self.ctl("up", "eth1", *export, *options)
 
     def down(self) -> None:

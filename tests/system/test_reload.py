@@ -18,14 +18,17 @@ def test_reload__beside_a_transfer(pair: tuple[Host, Host]) -> None:
     more.mkdir()
     make_file(more / "f", 5)
     (b.export / "big").write_bytes(b"x" * (256 << 20))  # minutes of it
-    options = ("--export", f"{b.export}:rw,owners", "--insecure")
+    options = ("--export", f"{b.export}:rw,owners,devices", "--insecure")
     transfer = a.start("get", *CRAWLING, "h2:big", a.own)
     moving(b)
     pid, (before,) = b.pid, b.status()["peers"]
 
     other = ("up", "eth1", *options, "--export", more, "--sync", "300ms")
     done = b.ctl(*other, "--reload")
-    assert f"--export is {b.export}:rw,owners {more}, not {b.export}:rw,owners" in done.stdout
+    assert (
+        f"--export is {b.export}:rw,owners,devices {more}, not {b.export}:rw,owners,devices"
+        in done.stdout
+    )
     assert "--sync-ms is 300, not 200" in done.stdout
     moving(b)
     assert a.ctl("ls", "h2:more").stdout == "f\n"

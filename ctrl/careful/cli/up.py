@@ -41,8 +41,8 @@ from careful.report import status as report
     multiple=True,
     metavar="DIR[:rw[,owners]]",
     help="Let peers read DIR, or with :rw write it too (with :rw,owners, owners and set-user-ID "
-    "bits as root may). DIR:rw,host=HOST or DIR:ro,host=HOST is for that host alone. May be "
-    "repeated.",
+    "bits as root may; with :rw,devices or :ro,devices, block devices below DIR, too). "
+    "DIR:rw,host=HOST or DIR:ro,host=HOST is for that host alone. May be repeated.",
 )
 @click.option(
     "--insecure", is_flag=True, default=None, help="Export with :rw though there are no keys."

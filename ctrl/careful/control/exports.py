@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from careful.address import resolve
@@ -27,23 +27,26 @@ class Export:
         path: the directory, as it was given.
         writable: whether peers may write.
         owners: whether they may set owners, and what else is root's to give.
+        devices: whether block devices below it are served: whole disks.
         hosts: who sees it; (): everybody.
     """
 
     path: str
     writable: bool = False
     owners: bool = False
+    devices: bool = False
     hosts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        words = [*(["owners"] if self.owners else []), *(f"host={one}" for one in self.hosts)]
+        words = [word for word in ("owners", "devices") if getattr(self, word)]
+        words += [f"host={one}" for one in self.hosts]
         if not (self.writable or words):
             return self.path
         return ",".join([f"{self.path}:{'rw' if self.writable else 'ro'}", *words])
 
 
 def parse(text: str) -> Export:
-    """An export as it is written: DIR[:rw|:ro[,owners][,host=HOST]...].
+    """An export as it is written: DIR[:rw|:ro[,owners][,devices][,host=HOST]...].
 
     Raises:
         CarefulError: no directory is given, or a word is none.
@@ -53,16 +56,19 @@ def parse(text: str) -> Export:
     if not path:
         raise CarefulError(errno.EINVAL, "no directory is given", f"--export {text!r}")
     hosts: list[str] = []
-    owners = False
+    owners = devices = False
     for word in words.split(",")[1:]:
         if word.startswith("host=") and len(word) > len("host="):
             hosts.append(word.removeprefix("host="))
         elif word == "owners" and kind == "rw":
             owners = True
+        elif word == "devices":
+            devices = True
         else:
-            reason = f"{word!r} is no word of :rw (owners, host=HOST) or :ro (host=HOST)"
+            words = ":rw (owners, devices, host=HOST) or :ro (devices, host=HOST)"
+            reason = f"{word!r} is no word of {words}"
             raise CarefulError(errno.EINVAL, reason, f"--export {text!r}")
-    return Export(path, kind == "rw", owners, tuple(hosts))
+    return Export(path, kind == "rw", owners, devices, tuple(hosts))
 
 
 def numeric(host: str) -> str:
@@ -96,4 +102,4 @@ def _checked(text: str, address: Callable[[str], str]) -> str:
         reason = "is not a directory" if path.exists() else "no such directory"
         raise CarefulError(errno.ENOTDIR, reason, f"--export {export.path}")
     hosts = tuple(address(one) for one in export.hosts)
-    return str(Export(str(path.resolve()), export.writable, export.owners, hosts))
+    return str(replace(export, path=str(path.resolve()), hosts=hosts))

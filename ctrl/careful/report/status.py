@@ -59,7 +59,7 @@ def _exports(found: list[dict[str, Any]]) -> str:
 
 def _export(one: dict[str, Any]) -> str:
     words = ["writable"] if one["writable"] else []
-    words += ["owners"] if one["owners"] else []
+    words += [word for word in ("owners", "devices") if one[word]]
     words += [f"for {' '.join(one['hosts'])}"] if one["hosts"] else []
     return str(one["path"]) + (f" ({', '.join(words)})" if words else "")
 

@@ -34,13 +34,21 @@ def test_up__twice_is_once(host: Host) -> None:
     host.up("--peers", "4")
     pid = host.pid
     again = host.ctl(
-        "up", "eth1", "--export", f"{host.export}:rw,owners", "--insecure", "--peers", "4"
+        "up", "eth1", "--export", f"{host.export}:rw,owners,devices", "--insecure", "--peers", "4"
     )
     assert again.stdout == f"eth1: is already up with these options (carefuld {pid})\n"
     assert host.pid == pid
     # An option that is given as what it is by default makes no difference.
     done = host.ctl(
-        *("up", "eth1", "--export", f"{host.export}:rw,owners", "--insecure", "--peers", "4"),
+        *(
+            "up",
+            "eth1",
+            "--export",
+            f"{host.export}:rw,owners,devices",
+            "--insecure",
+            "--peers",
+            "4",
+        ),
         *("--wait", "adaptive", "--rx-buffers", "512", "--json"),
     )
     assert json.loads(done.stdout)["already"] is True
@@ -52,7 +60,7 @@ def test_up__otherwise_names_what_differs(host: Host) -> None:
     done = host.ctl("up", "eth1", "--peers", "2", "--xdp", "generic", check=False)
     assert done.returncode == 1
     assert "--peers is 4, not 2; --xdp is auto, not generic" in done.stderr
-    assert f"--export is {host.export}:rw,owners, not none" in done.stderr
+    assert f"--export is {host.export}:rw,owners,devices, not none" in done.stderr
     assert done.stderr.endswith("first: carefulctl down eth1\n")
     assert host.pid == pid
 
@@ -95,11 +103,11 @@ def test_status__exports(host: Host, tmp_path: Path) -> None:
     host.up("--export", more)
     found = host.status()["exports"]
     assert found == [
-        {"path": str(host.export), "writable": True, "owners": True, "hosts": []},
-        {"path": str(more), "writable": False, "owners": False, "hosts": []},
+        {"path": str(host.export), "writable": True, "owners": True, "devices": True, "hosts": []},
+        {"path": str(more), "writable": False, "owners": False, "devices": False, "hosts": []},
     ]
     said = " ".join(host.ctl("status", "eth1").stdout.split())
-    assert f"exports {host.export} (writable, owners), {more}" in said
+    assert f"exports {host.export} (writable, owners, devices), {more}" in said
 
 
 def test_up__says_why_it_is_generic(host: Host) -> None:
@@ -127,7 +135,7 @@ def test_status__program_taken_off(host: Host) -> None:
     assert said.returncode == 1
     assert "the program was taken off eth1, no frame arrives" in said.stdout
     again = host.ctl(
-        "up", "eth1", "--export", f"{host.export}:rw,owners", "--insecure", check=False
+        "up", "eth1", "--export", f"{host.export}:rw,owners,devices", "--insecure", check=False
     )
     assert "but its XDP program was taken off; first: carefulctl down eth1" in again.stderr
     host.down()
