@@ -362,10 +362,14 @@ static bool ended(struct cluster *cluster)
 {
 	uint64_t now_ns = sim_now_ns(cluster->world);
 
+	if (measuring(cluster)) { /* what that holds up is untold after it */
+		cluster->done_ns = 0;
+		return false;
+	}
 	if (cluster->ops_done < cluster->scenario.ops_count || !groups_over(cluster) ||
 	    now_ns < cluster->scenario.healed_ns || (!cluster->done_ns && untold(cluster)))
 		return false;
-	if (!cluster->done_ns || measuring(cluster))
+	if (!cluster->done_ns)
 		cluster->done_ns = now_ns;
 	return now_ns >= cluster->done_ns + QUIET_NS;
 }
