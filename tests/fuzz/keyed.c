@@ -9,6 +9,7 @@
 #include <careful/frame.h>
 
 #include "node.h"
+#include "proof.h"
 
 /* Host 2 has the key of host 0, as one with several addresses has. */
 static void private_key(uint32_t host, uint8_t *key)
@@ -80,27 +81,6 @@ static struct link_peer *peer_at(struct node *node, uint32_t host)
 	return link_peer_find(&node->c->link, &address);
 }
 
-static void mac(const uint8_t *key, const void *message, size_t bytes, const uint8_t *sender,
-		uint8_t *to)
-{
-	uint8_t out[crypto_auth_hmacsha256_BYTES];
-	crypto_auth_hmacsha256_state state;
-
-	crypto_auth_hmacsha256_init(&state, key, NOISE_KEY_BYTES);
-	crypto_auth_hmacsha256_update(&state, message, bytes);
-	if (sender)
-		crypto_auth_hmacsha256_update(&state, sender, NOISE_KEY_BYTES);
-	crypto_auth_hmacsha256_final(&state, out);
-	memcpy(to, out, CAREFUL_TAG_BYTES);
-}
-
-/* Whether a message is of no epoch, and proved by both static keys. */
-static bool is_static(uint8_t type)
-{
-	return type == CAREFUL_HELLO || type == CAREFUL_CHALLENGE || type == CAREFUL_GONE ||
-	       type == CAREFUL_REFUSE;
-}
-
 struct careful_proved node_prove(struct node *node, uint32_t host, const struct careful_ctrl *ctrl)
 {
 	const struct link_peer *peer = peer_at(node, host);
@@ -111,13 +91,13 @@ struct careful_proved node_prove(struct node *node, uint32_t host, const struct 
 	message.ctrl.bytes = htobe16(sizeof(message));
 	message.ctrl.check = 0;
 	message.ctrl.check = htobe32(careful_ctrl_check(&message.ctrl));
-	if (is_static(ctrl->type)) {
-		mac(trusted_at(node, host)->mac_key, &message, offsetof(struct careful_proved, mac),
-		    pair->ours, message.mac);
+	if (proof_static(ctrl->type)) {
+		proof_mac(trusted_at(node, host)->mac_key, &message,
+			  offsetof(struct careful_proved, mac), pair->ours, message.mac);
 	} else if (keyed && keyed->proves) {
 		message.count = htobe64(keyed->heard.last + 1);
-		mac(keyed->hear_key, &message, offsetof(struct careful_proved, mac), NULL,
-		    message.mac);
+		proof_mac(keyed->hear_key, &message, offsetof(struct careful_proved, mac), NULL,
+			  message.mac);
 	}
 	return message;
 }
@@ -132,7 +112,7 @@ void node_prove_answer(const struct node *node, uint32_t slot, struct careful_pi
 	answer->check = 0;
 	memcpy(in, answer, sizeof(*answer));
 	memcpy(in + sizeof(*answer), &frag_off, sizeof(frag_off));
-	mac(peer->session->keyed.hear_key, in, sizeof(in), NULL, out);
+	proof_mac(peer->session->keyed.hear_key, in, sizeof(in), NULL, out);
 	memcpy(&answer->cookie, out, sizeof(answer->cookie));
 }
 
@@ -141,7 +121,7 @@ static void close_keyed(struct node *node, uint32_t host, struct noise *noise,
 			const struct careful_ctrl *ctrl, struct careful_keyed *message)
 {
 	noise_seal(noise, &ctrl->incarnation, CAREFUL_SEALED_BYTES, message->sealed);
-	mac(trusted_at(node, host)->mac_key, message, sizeof(*message), NULL, message->mac);
+	proof_mac(trusted_at(node, host)->mac_key, message, sizeof(*message), NULL, message->mac);
 	message->check = htobe32(careful_message_check(message, sizeof(*message)));
 	noise_forget(noise);
 }
