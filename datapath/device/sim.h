@@ -127,7 +127,8 @@ struct sim_config {
 	uint32_t faults_count;
 	void (*on_pass)(void *user, uint32_t from, uint32_t to, bool control, const void *message,
 			uint32_t bytes, const char *what);
-	bool (*on_send)(void *user, uint32_t from, bool control, void *message, uint32_t bytes);
+	bool (*on_send)(void *user, uint32_t from, uint32_t to, bool control, void *message,
+			uint32_t bytes);
 	void (*on_hit)(void *user, const struct sim_fault *fault, uint32_t opportunity);
 	void *user;
 };

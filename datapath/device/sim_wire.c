@@ -284,8 +284,8 @@ static bool changed(const struct sim_world *world, struct sim_slot *slot)
 	uint32_t at = slot->control ? 0 : header_at(slot->data);
 
 	return world->config.on_send && !slot->refused && slot->bytes >= at &&
-	       world->config.on_send(world->config.user, slot->from, slot->control, slot->data + at,
-				     slot->bytes - at);
+	       world->config.on_send(world->config.user, slot->from, slot->to, slot->control,
+				     slot->data + at, slot->bytes - at);
 }
 
 /* Something enters the network. */

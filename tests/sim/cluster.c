@@ -402,7 +402,7 @@ static void begin(struct cluster *cluster)
 	cluster->ops_done = cluster->epochs = cluster->met = 0;
 	cluster->steps = cluster->done_ns = cluster->polls = 0;
 	cluster->hit_ns = cluster->broken_ns = 0;
-	cluster->draws = cluster->lies = 0;
+	cluster->draws = cluster->lies = cluster->lies_proved = 0;
 	memset(cluster->counters, 0, sizeof(cluster->counters));
 	memset(cluster->pings, 0, sizeof(cluster->pings));
 	work_begin(cluster);

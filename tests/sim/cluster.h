@@ -199,7 +199,7 @@ struct cluster {
 	uint32_t protocol; /* enum careful_protocol, of what seeds make */
 	bool hostile; /* in what seeds make, one of three lies, */
 	bool unpacked; /* or no two messages share a frame */
-	uint64_t draws, lies; /* of who lies */
+	uint64_t draws, lies, lies_proved; /* of who lies: the last by its keys */
 	uint8_t *targets; /* OPS_MAX places of OP_BYTES_MAX, each with a guard */
 	uint32_t ops_done;
 	uint64_t steps;

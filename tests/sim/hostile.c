@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A node that lies for a while: what it sends is well formed, under the right cookie and with right
- * checks, and some fields of headers, messages and control messages are what a seed says. Then it
- * is killed, and an honest one takes its place.
+ * checks, and some fields of headers, messages and control messages are what a seed says. Where it
+ * has keys, most lies are proved and sealed by them as the truth was, and some are not: those are
+ * forgeries. Then it is killed, and an honest one takes its place.
  */
 #include "cluster.h"
 
 #include <endian.h>
 #include <string.h>
 
-enum { STREAM_LIES = 0x5000, STREAM_RATE };
+#include "proof.h"
+
+enum { STREAM_LIES = 0x5000, STREAM_RATE, STREAM_PROVES };
 
 static const uint64_t lies_end_ns = 1200 * 1000000ull, again_ns = 1210 * 1000000ull;
 
@@ -74,14 +77,26 @@ static void alter(struct cluster *cluster, uint8_t *base, const struct field *fi
 		memset(at, 0xff, field->bytes);
 		break;
 	default:
-		memcpy(at, &random, field->bytes);
+		memcpy(at, &random, field->bytes < sizeof(random) ? field->bytes : sizeof(random));
 	}
 }
 
-static void lie_in_frame(struct cluster *cluster, uint8_t *frame, uint32_t bytes)
+/* As the liar knows the node at a port; NULL: it does not. */
+static struct link_peer *known_at(const struct cluster *cluster, uint32_t from, uint32_t to)
+{
+	struct careful *c = cluster->nodes[from].c;
+	union address address;
+
+	if (!c)
+		return NULL;
+	sim_address(cluster->world, to, &address);
+	return link_peer_find(&c->link, &address);
+}
+
+/* A header with its body, of so many bytes. */
+static void lie_in_plain(struct cluster *cluster, uint8_t *frame, uint32_t body)
 {
 	struct careful_hdr hdr;
-	uint32_t body = bytes - (uint32_t)sizeof(hdr);
 	uint32_t covered;
 
 	memcpy(&hdr, frame, sizeof(hdr));
@@ -98,6 +113,39 @@ static void lie_in_frame(struct cluster *cluster, uint8_t *frame, uint32_t bytes
 	memcpy(frame, &hdr, sizeof(hdr));
 }
 
+/* The same in a sealed frame, and sealed again by the number that it had, of which nobody will see
+ * another; or of its number. false: it is not sealed, or of an epoch that is over, and stays as it
+ * is. */
+static bool lie_in_sealed(struct cluster *cluster, const struct link_peer *peer, uint8_t *frame,
+			  uint32_t bytes)
+{
+	uint8_t plain[SIM_FRAME_BYTES];
+	const struct seal *seal = peer->session->seal;
+	struct careful_seal_end end;
+	uint32_t body, beside = LINK_HDR_BYTES;
+
+	if (frame[0] != CAREFUL_WIRE_SEALED || !seal || !seal->out.cipher ||
+	    bytes < LINK_HDR_BYTES + sizeof(end))
+		return false;
+	body = bytes - LINK_HDR_BYTES - (uint32_t)sizeof(end);
+	beside += seal->mode == CAREFUL_SEAL_AUTH ? body : 0;
+	memcpy(plain, frame, bytes);
+	memcpy(&end, plain + LINK_HDR_BYTES + body, sizeof(end));
+	if (!aead_open(&seal->out, be64toh(end.count), plain, beside, plain + beside,
+		       LINK_HDR_BYTES + body - beside, end.tag))
+		return false;
+	if (draw(cluster) % 16)
+		lie_in_plain(cluster, plain, body);
+	else
+		alter(cluster, (uint8_t *)&end, &(struct field)FIELD(careful_seal_end, count), 1);
+	end.count = end.count ? end.count : htobe64(1); /* none is sealed as 0 */
+	aead_seal(&seal->out, be64toh(end.count), plain, beside, plain + beside,
+		  LINK_HDR_BYTES + body - beside, end.tag);
+	memcpy(plain + LINK_HDR_BYTES + body, &end, sizeof(end));
+	memcpy(frame, plain, bytes);
+	return true;
+}
+
 static void lie_in_control(struct cluster *cluster, uint8_t *bytes)
 {
 	struct careful_ctrl ctrl;
@@ -109,7 +157,111 @@ static void lie_in_control(struct cluster *cluster, uint8_t *bytes)
 	memcpy(bytes, &ctrl, sizeof(ctrl));
 }
 
-static bool lie(void *user, uint32_t from, bool is_control, void *what, uint32_t bytes)
+/* A message that was proved, of whatever type it is now: by the keys that are for that one. false:
+ * there are none. */
+static bool prove(const struct cluster *cluster, uint32_t from, struct link_peer *peer,
+		  struct careful_proved *proved)
+{
+	const struct link *link = &cluster->nodes[from].c->link;
+	struct keyed *keyed = &peer->session->keyed;
+	const struct keys_trusted *trusted = NULL;
+
+	if (!proof_static(proved->ctrl.type)) {
+		if (!proved->count)
+			proved->count = htobe64(++keyed->said);
+		proof_mac(keyed->say_key, proved, offsetof(struct careful_proved, mac), NULL,
+			  proved->mac);
+		return keyed->proves;
+	}
+	/* Of several keys the last is the one that its host has (keys.c). */
+	proved->count = 0;
+	while ((trusted = keys_find(&link->keys, &peer->session->address, trusted)))
+		proof_mac(trusted->mac_key, proved, offsetof(struct careful_proved, mac),
+			  trusted->pair.ours, proved->mac);
+	return true;
+}
+
+/* In what a HELLO says sealed, which is then said so to the end. false: it is another message. */
+static bool lie_in_hello(struct cluster *cluster, struct keyed *keyed, struct careful_keyed *hello)
+{
+	enum { OPEN_FIELDS = 4 }; /* of control, before those that are sealed */
+	struct {
+		uint8_t name[7], version;
+		__be64 nonce, token;
+	} prologue = { "careful", CAREFUL_WIRE_VERSION, hello->nonce, hello->token };
+	uint8_t public[NOISE_KEY_BYTES];
+	struct noise ours, theirs;
+	struct careful_ctrl ctrl;
+
+	if (hello->type != CAREFUL_HELLO || memcmp(hello, &keyed->message, sizeof(*hello)) != 0)
+		return false;
+	noise_begin(&ours, &keyed->noise.pair, true, &prologue, sizeof(prologue));
+	if (noise_write(&ours, keyed->noise.e, public))
+		return false;
+	theirs = ours;
+	if (noise_open(&theirs, hello->sealed, sizeof(hello->sealed), &ctrl.incarnation))
+		return false;
+	alter(cluster, (uint8_t *)&ctrl, control + OPEN_FIELDS,
+	      sizeof(control) / sizeof(control[0]) - OPEN_FIELDS);
+	noise_seal(&ours, &ctrl.incarnation, CAREFUL_SEALED_BYTES, hello->sealed);
+	keyed->noise = ours;
+	return true;
+}
+
+/* A message of the handshake. What a WELCOME seals stays: its keys are gone. */
+static void lie_in_handshake(struct cluster *cluster, const struct link_peer *peer, uint8_t *bytes)
+{
+	static const struct field fields[] = {
+		FIELD(careful_keyed, type),   FIELD(careful_keyed, nonce),
+		FIELD(careful_keyed, token),  FIELD(careful_keyed, ephemeral),
+		FIELD(careful_keyed, sealed),
+	};
+	struct keyed *keyed = &peer->session->keyed;
+	struct careful_keyed message;
+	bool inside;
+
+	memcpy(&message, bytes, sizeof(message));
+	inside = draw(cluster) % 4 && lie_in_hello(cluster, keyed, &message);
+	if (!inside)
+		alter(cluster, (uint8_t *)&message, fields, sizeof(fields) / sizeof(fields[0]));
+	message.check = 0;
+	memset(message.mac, 0, sizeof(message.mac));
+	proof_mac(keyed->mac_key, &message, sizeof(message), NULL, message.mac);
+	message.check = htobe32(careful_message_check(&message, sizeof(message)));
+	if (inside)
+		keyed->message = message;
+	memcpy(bytes, &message, sizeof(message));
+}
+
+/* A lie as who has the keys tells it. false: not a word of it can be proved. */
+static bool lie_proved(struct cluster *cluster, uint32_t from, uint32_t to, bool is_control,
+		       uint8_t *what, uint32_t bytes)
+{
+	struct link_peer *peer = known_at(cluster, from, to);
+	struct careful_proved proved;
+
+	if (!peer || !cluster->nodes[from].c->link.keyed)
+		return false;
+	if (!is_control)
+		return lie_in_sealed(cluster, peer, what, bytes);
+	if (bytes == sizeof(struct careful_keyed)) {
+		lie_in_handshake(cluster, peer, what);
+		return true;
+	}
+	if (bytes != sizeof(proved))
+		return false;
+	memcpy(&proved, what, sizeof(proved));
+	if (draw(cluster) % 16)
+		lie_in_control(cluster, (uint8_t *)&proved.ctrl);
+	else
+		alter(cluster, (uint8_t *)&proved, &(struct field)FIELD(careful_proved, count), 1);
+	if (!prove(cluster, from, peer, &proved))
+		return false;
+	memcpy(what, &proved, sizeof(proved));
+	return true;
+}
+
+static bool lie(void *user, uint32_t from, uint32_t to, bool is_control, void *what, uint32_t bytes)
 {
 	struct cluster *cluster = user;
 	const struct scenario *s = &cluster->scenario;
@@ -120,10 +272,13 @@ static bool lie(void *user, uint32_t from, bool is_control, void *what, uint32_t
 	    bytes < (is_control ? sizeof(struct careful_ctrl) : sizeof(struct careful_hdr)))
 		return false;
 	cluster->lies++;
-	if (is_control)
+	if (sim_hash(s->seed, STREAM_PROVES, cluster->lies) % 4 &&
+	    lie_proved(cluster, from, to, is_control, what, bytes))
+		cluster->lies_proved++;
+	else if (is_control)
 		lie_in_control(cluster, what);
 	else
-		lie_in_frame(cluster, what, bytes);
+		lie_in_plain(cluster, what, bytes - (uint32_t)sizeof(struct careful_hdr));
 	return true;
 }
 

@@ -28,6 +28,7 @@ void totals_add(struct totals *totals, const struct cluster *cluster)
 	for (uint32_t i = 0; i < CAREFUL_COUNTERS; i++)
 		totals->counters[i] += cluster->counters[i];
 	totals->lies += cluster->lies;
+	totals->lies_proved += cluster->lies_proved;
 }
 
 void totals_sum(struct totals *all, const struct totals *one)
@@ -80,7 +81,8 @@ void totals_report(FILE *out, const struct totals *totals)
 			(unsigned long long)n[CAREFUL_C_ACKS_SENT],
 			(unsigned long long)n[CAREFUL_C_TIMED_OUT]);
 	if (totals->lies)
-		fprintf(out, "%llu lies\n", (unsigned long long)totals->lies);
+		fprintf(out, "%llu lies, %llu of them proved by keys\n",
+			(unsigned long long)totals->lies, (unsigned long long)totals->lies_proved);
 	fprintf(out, "%.1f s of processor time, %.0f seeds a second and core\n", totals->took_s,
 		(double)totals->seeds / totals->took_s);
 }

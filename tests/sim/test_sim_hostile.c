@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * One node among three lies: what it sends is well formed, under the right cookie and with right
- * checks, and some fields of headers, messages and control messages are what a seed says. The
- * invariants of the simulator hold at every node, what the other two do with each other never
- * fails and takes no longer, and who begins anew where it was is served again.
+ * checks, and some fields of headers, messages and control messages are what a seed says; where
+ * there are keys, most lies are proved and sealed by them. The invariants of the simulator hold at
+ * every node, what the other two do with each other never fails and takes no longer, and who begins
+ * anew where it was is served again.
  */
 #include "run.h"
 #include "sim.h"
 
 enum { SEEDS = 200, HOSTILE = 2, PAIR = 8 };
 
-static uint64_t lies; /* so far, of all seeds */
+static uint64_t lies, lies_proved; /* so far, of all seeds */
 
 static struct op *between(uint32_t i, uint32_t from, uint32_t to)
 {
@@ -28,6 +29,7 @@ static struct op *between(uint32_t i, uint32_t from, uint32_t to)
  * of theirs was done. */
 static uint64_t play(uint64_t seed, bool hostile)
 {
+	static const char *const seals[] = { "auth", "encrypt" };
 	uint64_t last_ns = 0;
 
 	sim_scene(seed);
@@ -35,6 +37,8 @@ static uint64_t play(uint64_t seed, bool hostile)
 	scene->config.ipv6 = seed & 1;
 	scene->limits.messages.copies = seed % 3;
 	scene->files_delay_ns = seed % 5 ? 0 : 20000;
+	scene->keyed = seed / 2 % 2 ? 7 : 0;
+	scene->seal = seed / 4 % 2 ? seals[seed / 8 % 2] : NULL;
 	for (uint32_t i = 0; i < PAIR; i++)
 		between(i, i & 1, !(i & 1));
 	if (hostile) {
@@ -44,6 +48,7 @@ static uint64_t play(uint64_t seed, bool hostile)
 	}
 	EXPECT_WELL(sim_play());
 	lies += cluster->lies;
+	lies_proved += cluster->lies_proved;
 	for (uint32_t i = 0; i < PAIR; i++) {
 		CHECK_EQ(scene->ops[i].attempt, 1);
 		CHECK_EQ(scene->ops[i].last_status, 0);
@@ -65,8 +70,10 @@ static void test_hostile__harms_nobody_else(void)
 		CHECK(beside_ns * 2 <= alone_ns * 3);
 	}
 	CHECK(lies > SEEDS);
-	printf("%llu lies, the others at worst %llu %% of their time alone\n",
-	       (unsigned long long)lies, (unsigned long long)worst);
+	CHECK(lies_proved > SEEDS);
+	printf("%llu lies, %llu proved, the others at worst %llu %% of their time alone\n",
+	       (unsigned long long)lies, (unsigned long long)lies_proved,
+	       (unsigned long long)worst);
 }
 
 /* A train that nobody waited for any more, a count of frames that cannot be lost, an end that a
