@@ -64,6 +64,8 @@ def test_parse__damaged_files_are_refused(share: float) -> None:
 
 def test_of_process__without_probes_says_so() -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
+        # What Popen() saw begin has no more than a stack for a while.
+        wait_for(lambda: "sleep" in Path(f"/proc/{other.pid}/maps").read_text(), "program")
         with pytest.raises(CarefulError, match="sleep has no probes"):
             sdt.of_process(other.pid)
         other.kill()

@@ -482,7 +482,7 @@ def test_rehearsal__compares(ends: Ends) -> None:
         ends.write(name, data)
     ends.run()
     (ends.target / "new").unlink()
-    (ends.target / "other").write_bytes(data[:4096] + b"x" + data[4097:])
+    (ends.target / "other").write_bytes(data[:4096] + bytes([data[4096] ^ 1]) + data[4097:])
     before = describe(ends.target)
     report = ends.run(replace(ARCHIVE, checksum=True, replace=True, dry_run=True))
     assert [Path(name).name for name, _ in report.equal] == ["same"]
