@@ -199,6 +199,15 @@ def test_drivers__nothing_was_lost_and_the_page_says_how_much_passed() -> None:
         assert f" {one['frames']:,} |" in page, pair
 
 
+@pytest.mark.parametrize("name", ["flood-keyed", "flood-sealed"])
+def test_flood__with_keys_slows_no_more_than_elsewhere(name: str, tmp_path: Path) -> None:
+    def spoil(found: dict[str, Any]) -> None:
+        for one in found["rounds"]:
+            one["handshakes"]["s"] = 1.2 * one["handshakes elsewhere"]["s"]
+
+    met_unless("flood", tmp_path, spoil, name)
+
+
 def test_fleet_pairs__the_slow_one_is_odd_and_no_other(tmp_path: Path) -> None:
     def one_more(found: dict[str, Any]) -> None:
         odd = found["commands"]["measure"]["odd"]

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,27 @@ pytestmark = [
 ]
 
 
-def start(tmp_path: Path, *args: str | Path) -> subprocess.Popen[str]:
-    """Start tools/soak with a state of its own."""
-    argv = [ROOT / "tools" / "soak", "--state", tmp_path / "state.json", *args]
-    return subprocess.Popen(
-        [str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start tools/soak with a state of its own; however the test ends, none goes on."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def one(*args: str | Path) -> subprocess.Popen[str]:
+        argv = [ROOT / "tools" / "soak", "--state", tmp_path / "state.json", *args]
+        soak = subprocess.Popen(
+            [str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        begun.append(soak)
+        return soak
+
+    yield one
+    for soak in begun:
+        if soak.poll() is None:
+            soak.terminate()
+            soak.communicate(timeout=280)
 
 
 def namespaces(soak: subprocess.Popen[str]) -> list[str]:
@@ -46,14 +62,14 @@ def moving(soak: subprocess.Popen[str]) -> None:
         stats = json.loads(done.stdout)[0]["stats64"] if not done.returncode else None
         return int(stats["rx"]["packets"]) if stats else 0
 
-    wait_for(lambda: len(namespaces(soak)) == 2, "lab", 120)
+    wait_for(lambda: len(namespaces(soak)) == 2, "lab", 200)
     host = next(name for name in namespaces(soak) if name.endswith("-h2"))
-    wait_for(lambda: frames() > 20_000, "traffic", 60)
+    wait_for(lambda: frames() > 20_000, "traffic", 80)
 
 
-def test_soak__interrupted_and_resumed(tmp_path: Path) -> None:
+def test_soak__interrupted_and_resumed(tmp_path: Path, start: Start) -> None:
     report = tmp_path / "report.json"
-    soak = start(tmp_path, "--frames", "1e12", "--report", report)
+    soak = start("--frames", "1e12", "--report", report)
     moving(soak)
     soak.send_signal(signal.SIGINT)
     out, err = soak.communicate(timeout=280)
@@ -62,7 +78,7 @@ def test_soak__interrupted_and_resumed(tmp_path: Path) -> None:
     first = json.loads((tmp_path / "state.json").read_text())["pieces"][0]
     assert first["frames"] > 20_000
     wanted = first["frames"] + FRAMES
-    soak = start(tmp_path, "--frames", str(wanted), "--report", report)
+    soak = start("--frames", str(wanted), "--report", report)
     out, err = soak.communicate(timeout=280)
     assert soak.returncode == 0, err
     found = json.loads(report.read_text())
@@ -87,29 +103,26 @@ def failure(tmp_path: Path, soak: subprocess.Popen[str], err: str) -> dict[str, 
     return dict(one)
 
 
-def test_soak__its_interface_is_deleted(tmp_path: Path) -> None:
-    soak = start(tmp_path, "--frames", "1e12", "--report", tmp_path / "report.json")
-    try:
-        moving(soak)
-        host = namespaces(soak)[0]
-        subprocess.run(["ip", "-n", host, "link", "del", "eth1"], check=True)
-        _, err = soak.communicate(timeout=280)
-    finally:
-        soak.terminate()
+def test_soak__its_interface_is_deleted(tmp_path: Path, start: Start) -> None:
+    soak = start("--frames", "1e12", "--report", tmp_path / "report.json")
+    moving(soak)
+    host = namespaces(soak)[0]
+    subprocess.run(["ip", "-n", host, "link", "del", "eth1"], check=True)
+    _, err = soak.communicate(timeout=280)
     assert "interface" in failure(tmp_path, soak, err)["failed"]
 
 
-def test_soak__a_lost_frame_is_seen_and_counted(tmp_path: Path) -> None:
+def test_soak__a_lost_frame_is_seen_and_counted(tmp_path: Path, start: Start) -> None:
     """The link loses one frame of a thousand; the first ends the soak, and stays on record."""
     report = ("--report", tmp_path / "report.json")
     lossy = ("--frames", "1e6", "--hops", hops(tmp_path, "loss = 0.001"), *report)
-    soak = start(tmp_path, *lossy)
+    soak = start(*lossy)
     _, err = soak.communicate(timeout=280)
     one = failure(tmp_path, soak, err)
     assert one["lost"]["lost_frames"] >= 1, one
     assert one["lost"]["epochs_broken"] >= 1, one
     assert one["failed"], one
-    soak = start(tmp_path, "--frames", "20000", *report)
+    soak = start("--frames", "20000", *report)
     out, err = soak.communicate(timeout=280)
     assert soak.returncode == 1, "goes on, but forgives nothing"
     found = json.loads(report[1].read_text())
@@ -126,16 +139,16 @@ def test_soak__a_loss_is_a_failure(tmp_path: Path, bad: dict[str, object]) -> No
     piece = {"seconds": 1.0, "frames": 2000, "frames_missing": 0, "bytes": 1, "requests": 1}
     piece |= {"stores": 0, "gets": 0, "lost": {}, "xdp_mode": "native"} | bad
     (tmp_path / "state.json").write_text(json.dumps({"pieces": [piece]}))
-    soak = start(tmp_path, "--frames", "1000", "--report", report)
+    soak = start("--frames", "1000", "--report", report)
     soak.communicate(timeout=280)
     assert soak.returncode == 1
     found = json.loads(report.read_text())
     assert {name: found[name] for name in bad} == bad
 
 
-def test_soak__state_that_is_none(tmp_path: Path) -> None:
+def test_soak__state_that_is_none(tmp_path: Path, start: Start) -> None:
     (tmp_path / "state.json").write_text("{}")
-    soak = start(tmp_path, "--frames", "1e6")
+    soak = start("--frames", "1e6")
     _, err = soak.communicate(timeout=280)
     assert soak.returncode == 1
     assert "state.json" in err.strip().splitlines()[-1]
