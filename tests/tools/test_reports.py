@@ -199,6 +199,14 @@ def test_drivers__nothing_was_lost_and_the_page_says_how_much_passed() -> None:
         assert f" {one['frames']:,} |" in page, pair
 
 
+def test_file_writes__the_receiver_s_engine_has_less_to_do(tmp_path: Path) -> None:
+    def spoil(found: dict[str, Any]) -> None:
+        for one in found["rounds"]:
+            one["workers"]["h1_engine_s"] = one["engine"]["h1_engine_s"]
+
+    met_unless("file_writes", tmp_path, spoil)
+
+
 @pytest.mark.parametrize("name", ["flood-keyed", "flood-sealed"])
 def test_flood__with_keys_slows_no_more_than_elsewhere(name: str, tmp_path: Path) -> None:
     def spoil(found: dict[str, Any]) -> None:
