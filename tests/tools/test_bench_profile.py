@@ -38,9 +38,9 @@ swapper [000]
 def test_samples__are_told_by_their_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
     profile = load_tool("bench/profile", monkeypatch)
     assert dict(profile.samples(TEXT)) == {
-        (1, "carefuld", "send", "memcpy_orig"): 1,
-        (1, "carefuld", "receive", "bpf_prog_1234_careful_xdp"): 1,
-        (0, "carefuld", "digest", "xxh3_accumulate"): 1,
-        (0, "carefulctl", "own", "_PyEval_EvalFrameDefault"): 1,
-        (0, "carefulctl", "files made", "d_alloc"): 1,
+        (1, "carefuld", "send"): 1,
+        (1, "carefuld", "receive"): 1,
+        (0, "carefuld", "digest"): 1,
+        (0, "carefulctl", "own"): 1,
+        (0, "carefulctl", "files made"): 1,
     }
