@@ -133,7 +133,7 @@ def test_soak__a_lost_frame_is_seen_and_counted(tmp_path: Path, start: Start) ->
 
 
 @pytest.mark.parametrize("bad", [{"frames_missing": 1}, {"lost": {"lost_frames": 1}}])
-def test_soak__a_loss_is_a_failure(tmp_path: Path, bad: dict[str, object]) -> None:
+def test_soak__a_loss_is_a_failure(tmp_path: Path, start: Start, bad: dict[str, object]) -> None:
     """Also where no operation failed of it, and in a state of an earlier version."""
     report = tmp_path / "report.json"
     piece = {"seconds": 1.0, "frames": 2000, "frames_missing": 0, "bytes": 1, "requests": 1}
