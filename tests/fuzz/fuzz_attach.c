@@ -7,16 +7,15 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <careful/careful.h>
 #include <careful/ipc.h>
 
+#include "control.h"
 #include "daemon/ipc_private.h"
 #include "input.h"
 #include "memory.h"
@@ -50,7 +49,8 @@ static struct {
 	struct memory ends[2];
 	struct careful *node[2];
 	struct ipc *server;
-	int listen_fd, epoll_fd, file;
+	struct control control;
+	int file;
 	uint64_t now_ns;
 	uint32_t table_key, region_key, peer;
 	uint64_t ids;
@@ -59,7 +59,6 @@ static struct {
 	uint32_t held_count;
 } world;
 
-static struct sockaddr_un address = { .sun_family = AF_UNIX };
 static uint8_t table[TABLE_BYTES], scrap[TABLE_BYTES];
 
 static void changed(struct careful *instance, uint32_t peer, uint32_t state, void *user)
@@ -83,15 +82,7 @@ static void hold(const struct careful_message *message, void *user)
 
 static void turn(void)
 {
-	struct epoll_event events[16];
-	int n = epoll_wait(world.epoll_fd, events, 16, world.server->closer.clients ? -1 : 0);
-
-	for (int i = 0; i < n; i++) {
-		struct ipc_event *event = events[i].data.ptr;
-
-		event->handle(event, events[i].events);
-	}
-	ipc_poll(world.server);
+	control_turn(&world.control, world.server, world.server->closer.clients);
 	world.now_ns += TURN_NS;
 	for (int side = 0; side < 2; side++) {
 		world.ends[side].now_ns = world.now_ns;
@@ -211,14 +202,11 @@ static void attach(struct program *p)
 				      .payload_bytes = 1 };
 	struct careful_ipc peer = { .op = CAREFUL_IPC_PEER_BEGIN,
 				    .payload_bytes = sizeof(there.in) };
-	socklen_t length = sizeof(sa_family_t) + 1 + (socklen_t)strlen(address.sun_path + 1);
 
 	leave(p);
-	p->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (connect(p->fd, (struct sockaddr *)&address, length)) {
-		leave(p);
+	p->fd = control_connect(&world.control);
+	if (p->fd < 0)
 		return;
-	}
 	ask(p, &attach, "p", -1);
 	ask(p, &peer, &there.in, -1);
 	for (int i = 0; i < 4 && !p->area; i++) {
@@ -421,30 +409,18 @@ static void step(struct input *in)
 		go_on();
 }
 
-static int lowest_fd(void)
-{
-	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-	close(fd);
-	return fd;
-}
-
 static void set_up(void)
 {
 	struct careful_peer_info info = { 0 };
 
 	memset(&world, 0, sizeof(world));
-	snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "fuzz_attach.%d", getpid());
+	control_listen(&world.control, "fuzz_attach");
 	world.now_ns = 1000000000;
 	open_engines();
 	world.file = memfd_create("fuzz_attach", MFD_CLOEXEC);
-	world.listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	world.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	MUST(!ftruncate(world.file, MEMORY_BYTES));
-	MUST(!bind(world.listen_fd, (struct sockaddr *)&address,
-		   sizeof(sa_family_t) + 1 + (socklen_t)strlen(address.sun_path + 1)));
-	MUST(!listen(world.listen_fd, 8));
-	MUST(!ipc_create(world.node[0], world.listen_fd, world.epoll_fd, &world.server));
+	MUST(!ipc_create(world.node[0], world.control.listen_fd, world.control.epoll_fd,
+			 &world.server));
 	MUST(!careful_peer_watch(world.node[0], changed, world.server));
 	for (int i = 0; i < PROGRAMS; i++)
 		world.programs[i].fd = -1;
@@ -478,8 +454,7 @@ static void tear_down(void)
 	ipc_destroy(world.server);
 	careful_close(world.node[1]);
 	memory_deinit(world.ends);
-	close(world.listen_fd);
-	close(world.epoll_fd);
+	control_close(&world.control);
 	close(world.file);
 }
 

@@ -429,14 +429,6 @@ static void check_outside(void)
 	     access(at("outside/f"), F_OK) && access(at("r/new"), F_OK));
 }
 
-static int lowest_fd(void)
-{
-	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-	close(fd);
-	return fd;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct block_export_options exports[] = { { .name = "r" },

@@ -6,10 +6,8 @@
  */
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,6 +41,7 @@ static int fuzz_clock(clockid_t clock, struct timespec *t)
 #include "daemon/ipc_signature.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
+#include "control.h"
 #include "input.h"
 
 enum {
@@ -58,14 +57,13 @@ enum {
 static struct {
 	struct careful *c;
 	struct ipc *server;
-	int listen_fd, epoll_fd, file;
+	struct control control;
+	int file;
 	int fds[CLIENTS];
 	uint32_t peer; /* the last that a CONNECT was answered with */
 	uint32_t file_index;
 	uint64_t until_ms; /* clock_ms will not be more */
 } world;
-
-static struct sockaddr_un address = { .sun_family = AF_UNIX };
 
 static void changed(struct careful *instance, uint32_t peer, uint32_t state, void *user)
 {
@@ -75,29 +73,9 @@ static void changed(struct careful *instance, uint32_t peer, uint32_t state, voi
 
 static void turn(void)
 {
-	struct epoll_event events[16];
-	int n = epoll_wait(world.epoll_fd, events, 16, world.server->closer.clients ? -1 : 0);
-
-	for (int i = 0; i < n; i++) {
-		struct ipc_event *event = events[i].data.ptr;
-
-		event->handle(event, events[i].events);
-	}
-	ipc_poll(world.server);
+	control_turn(&world.control, world.server, world.server->closer.clients);
 	world.until_ms += TURN_MS;
 	MUST(clock_ms <= world.until_ms);
-}
-
-static int connect_one(void)
-{
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	socklen_t length = sizeof(sa_family_t) + 1 + (socklen_t)strlen(address.sun_path + 1);
-
-	if (connect(fd, (struct sockaddr *)&address, length)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
 }
 
 /* Reads what has been answered; packets are whole and say what they are. */
@@ -212,8 +190,8 @@ static void send_packet_of(struct input *in, int fd)
 		cmsg->cmsg_type = SCM_RIGHTS;
 		cmsg->cmsg_len = CMSG_LEN(sizeof(int) * n);
 		for (uint32_t i = 0; i < n; i++)
-			memcpy(CMSG_DATA(cmsg) + i * sizeof(int), i ? &world.epoll_fd : &world.file,
-			       sizeof(int));
+			memcpy(CMSG_DATA(cmsg) + i * sizeof(int),
+			       i ? &world.control.epoll_fd : &world.file, sizeof(int));
 	}
 	world.until_ms += QUESTION_MS;
 	sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -281,7 +259,7 @@ static void step(struct input *in)
 	switch (what & 7) {
 	case 0:
 		if (*fd < 0)
-			*fd = connect_one();
+			*fd = control_connect(&world.control);
 		break;
 	case 1:
 		if (*fd >= 0 && what & 0x40)
@@ -309,31 +287,18 @@ static void step(struct input *in)
 		turn();
 }
 
-static int lowest_fd(void)
-{
-	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-	close(fd);
-	return fd;
-}
-
 static void set_up(void)
 {
-	snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "fuzz_ipc.%d", getpid());
+	control_listen(&world.control, "fuzz_ipc");
 	world.c = fake_create();
 	world.file = memfd_create("fuzz_ipc", MFD_CLOEXEC);
-	world.listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	world.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	MUST(!bind(world.listen_fd, (struct sockaddr *)&address,
-		   sizeof(sa_family_t) + 1 + (socklen_t)strlen(address.sun_path + 1)));
-	MUST(!listen(world.listen_fd, 8));
-	MUST(!ipc_create(world.c, world.listen_fd, world.epoll_fd, &world.server));
+	MUST(!ipc_create(world.c, world.control.listen_fd, world.control.epoll_fd, &world.server));
 	careful_peer_watch(world.c, changed, world.server);
 	world.peer = world.file_index = 0;
 	world.until_ms = clock_ms;
 	for (int i = 0; i < CLIENTS; i++)
 		world.fds[i] = -1;
-	world.fds[0] = connect_one();
+	world.fds[0] = control_connect(&world.control);
 	turn();
 }
 
@@ -359,8 +324,7 @@ static void tear_down(void)
 	MUST(!world.server->connects);
 	ipc_destroy(world.server);
 	fake_destroy(world.c);
-	close(world.listen_fd);
-	close(world.epoll_fd);
+	control_close(&world.control);
 	close(world.file);
 }
 

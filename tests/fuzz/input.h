@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct input {
 	const uint8_t *data;
@@ -50,6 +51,15 @@ static inline const uint8_t *take_bytes(struct input *in, size_t n, uint32_t *go
 	in->data += *got;
 	in->bytes -= *got;
 	return p;
+}
+
+/* What a new descriptor would be: the same before and after, where none is left open. */
+static inline int lowest_fd(void)
+{
+	int fd = dup(STDERR_FILENO);
+
+	close(fd);
+	return fd;
 }
 
 /* What must hold whatever comes: ends the run as a finding. */

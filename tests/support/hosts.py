@@ -11,6 +11,7 @@ import contextlib
 import json
 import random
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -138,6 +139,19 @@ def alive(pid: int) -> bool:
         return not zombie or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except FileNotFoundError:
         return False
+
+
+def attached(host: Host, text: str, *args: str | Path) -> subprocess.Popen[str]:
+    """A program in Python on a host, which has said that it is ready."""
+    process = host.lab.start(host.name, sys.executable, "-W", "error", "-c", text, *args)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    return process
+
+
+def programs(host: Host) -> dict[str, Any]:
+    """Those attached to a host's carefuld, by name."""
+    return {one["name"]: one for one in host.status()["programs"]}
 
 
 Hosts = Callable[..., list[Host]]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from typing import Any
 
 import pytest
-from hosts import Host, wait_for
+from hosts import Host, attached, programs, wait_for
 
 pytest.importorskip("careful._binding")
 pytestmark = pytest.mark.lab
@@ -102,24 +101,13 @@ with careful.connect(name=name, memory_bytes=1 << 20) as node:
 """
 
 
-def started(host: Host, text: str, *args: str) -> subprocess.Popen[str]:
-    process = host.lab.start(host.name, sys.executable, "-W", "error", "-c", text, *args)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n", process.communicate()[1]
-    return process
-
-
-def programs(host: Host) -> dict[str, Any]:
-    return {one["name"]: one for one in host.status()["programs"]}
-
-
 def test_programs__side_by_side_and_one_is_killed(pair: tuple[Host, Host]) -> None:
     here, there = pair
     (there.own / "stored").write_bytes(bytes(1 << 20))
-    serves = started(there, SERVES, str(there.own / "stored"))
+    serves = attached(there, SERVES, str(there.own / "stored"))
     end = here.own / "end"
     first, second, third = (
-        started(here, ASKS, name, str(end)) for name in ("first", "second", "third")
+        attached(here, ASKS, name, str(end)) for name in ("first", "second", "third")
     )
     found = programs(here)
     assert set(found) == {"first", "second", "third"}
@@ -135,7 +123,7 @@ def test_programs__side_by_side_and_one_is_killed(pair: tuple[Host, Host]) -> No
     # Files move beside them, and a fourth one has the second's place.
     (here.own / "file").write_bytes(b"x" * 1_000_000)
     here.ctl("put", here.own / "file", "h2:")
-    fourth = started(here, ASKS, "fifth", str(end))
+    fourth = attached(here, ASKS, "fifth", str(end))
     end.touch()
     for process in (first, third, fourth):
         out, err = process.communicate(timeout=60)

@@ -14,14 +14,24 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("careful._binding")
 
 import rogue_program
-from hosts import MIB, RUN, SLOWLY, Host, finish, make_file, moving, wait_for
+from hosts import (
+    MIB,
+    RUN,
+    SLOWLY,
+    Host,
+    attached,
+    finish,
+    make_file,
+    moving,
+    programs,
+    wait_for,
+)
 from lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -58,17 +68,6 @@ with careful.connect(name="neighbour", memory_bytes=1 << 20) as node:
 """
 
 
-def started(host: Host, text: str, *args: str | Path) -> subprocess.Popen[str]:
-    process = host.lab.start(host.name, sys.executable, "-W", "error", "-c", text, *args)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n", process.communicate()[1]
-    return process
-
-
-def programs(host: Host) -> dict[str, Any]:
-    return {one["name"]: one for one in host.status()["programs"]}
-
-
 def areas(host: Host) -> int:
     """Of programs, that carefuld has mapped."""
     return Path(f"/proc/{host.pid}/maps").read_text().count("/memfd:careful-program")
@@ -90,9 +89,9 @@ def two(
         for host in hosts:
             host.up()
         make_file(there.export / "big", 16 * MIB)
-        serves = started(there, SERVES)
+        serves = attached(there, SERVES)
         end = here.own / "end"
-        asks = started(here, ASKS, end)
+        asks = attached(here, ASKS, end)
         yield here, there
         end.touch()
         out, err = asks.communicate(timeout=60)
