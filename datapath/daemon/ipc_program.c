@@ -19,7 +19,7 @@
 enum {
 	PAGE_BYTES = 4096,
 	NEWS_ROOM = 64, /* that requests of peers leave to news of peers */
-	/* That requests of peers leave to those that want an answer: who sends others need not wait. */
+	/* That requests which want no answer leave to those that do. */
 	ANSWERED_ROOM = CAREFUL_RING_TOLD / 4,
 };
 

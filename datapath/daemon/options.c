@@ -52,7 +52,7 @@ static const char usage[] =
 	"  --export DIR[:rw]      let peers read DIR, or with :rw write it too; may be repeated.\n"
 	"                         With several, paths start with the last component of a DIR.\n"
 	"                         :rw,owners lets them set owners and set-user-ID bits as root may;\n"
-	"                         with devices, likewise, block devices below DIR are theirs, too;\n"
+	"                         :rw,devices or :ro,devices serves block devices below DIR, too;\n"
 	"                         :rw,host=ADDRESS or :ro,host=ADDRESS is for that host alone\n"
 	"  --insecure             let peers write though there are no --keys: whoever can send to the\n"
 	"                         port is one\n"

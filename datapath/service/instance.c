@@ -18,8 +18,7 @@ enum {
 	WAIT_SLICE_MS = 20, /* longest block while a peer has a timer */
 	POLLS_PER_LOOK = 32, /* rounds between two looks at the clock while waiting */
 	COPIES = (32 << 20) / MESSAGE_COPY_BYTES, /* for disks that take their time */
-	ASIDE_BYTES =
-		64 << 10, /* what another thread copies: less is sooner copied than handed over */
+	ASIDE_BYTES = 64 << 10, /* less is sooner written than handed to a worker */
 	EXTRA_NS = 20 * 1000, /* between two looks at extra_fd: a look is a system call */
 };
 

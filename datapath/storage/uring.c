@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * storage.h with liburing. What memory holds (the page cache, tmpfs) is copied
- * within submit(), since the copy is the work; what has to wait for a device, and writes that
- * aside_bytes leaves to the kernel's workers, go through the ring: collected, and handed over by
- * flush() with one system call. Reads are left to nobody: the sender's engine gained nothing by it
- * (1.00 to 1.03 of its time for a GiB), for what another CPU copied it then fetches from there.
+ * within submit(), since the copy is the work; what waits for a device, and writes that are others'
+ * (aside_bytes), go through the ring: collected, and handed over by flush() with one system call.
  * No other file of the engine includes liburing. Calls kept.c, lanes.c, op.c.
  *
  * Descriptors of which it is said that they stay (keep()) are registered when the ring
@@ -342,8 +340,8 @@ static void await_ring(struct uring *u)
 }
 
 /*
- * Leaves no operation behind that ends: the kernel may write into the caller's memory until each has
- * completed. Cancels what has not begun, then waits for the rest; done() is not called, the callers
+ * Leaves no operation behind that ends: the kernel may write into the caller's memory until each
+ * has completed. Cancels what has not begun, then waits for the rest; done() is not called, the callers
  * are being closed too. In a child of fork() they are the parent's operations, and go on.
  */
 static uint32_t uring_close(struct storage *storage)
