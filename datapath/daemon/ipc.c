@@ -28,8 +28,8 @@ static void unpark(struct ipc_client *client)
 	client->ipc->busy--;
 }
 
-/* Of a client, what handlers of programs are to answer, which may never do so. carefulds do, and
- * what they have opened is to be closed. */
+/* Of a client, what handlers of programs are to answer, which may never do so, and pings, which keep
+ * those of others back. carefulds answer, and what they have opened is to be closed. */
 static bool is_of(const void *user, const void *of)
 {
 	const struct ipc_client *client = of;
@@ -40,7 +40,8 @@ static bool is_of(const void *user, const void *of)
 	    (const struct ipc_program_op *)user < p->ops + IPC_PROGRAM_OPS)
 		return true;
 	return op >= client->ops && op < client->ops + CAREFUL_IPC_INFLIGHT &&
-	       op->op == CAREFUL_IPC_REQUEST && op->handler < CAREFUL_HANDLERS_APP;
+	       (op->op == CAREFUL_IPC_PING ||
+		(op->op == CAREFUL_IPC_REQUEST && op->handler < CAREFUL_HANDLERS_APP));
 }
 
 /* Nobody listens any longer. What is under way stays; ipc_poll() frees the rest. */
@@ -56,7 +57,7 @@ static void disconnect(struct ipc_client *client)
 	ipc_program_leave(client);
 	if (client->ipc->instance &&
 	    (client->ops_used || (client->program && client->program->ops_used)))
-		engine_forget_requests(client->ipc->instance, is_of, client);
+		engine_forget(client->ipc->instance, is_of, client);
 	while ((answer = client->answers)) {
 		client->answers = answer->next;
 		ipc_op_free(answer->op);

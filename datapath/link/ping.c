@@ -158,6 +158,13 @@ void link_ping_tick(struct link_peer *peer)
 		end(peer, -ETIMEDOUT);
 }
 
+/* Nobody waits for it any longer: an answer that comes later is too late. */
+void link_ping_forget(struct link_peer *peer)
+{
+	if (peer->session->ping.asked)
+		end(peer, -ECANCELED);
+}
+
 /* The epoch is over, and with it the numbers of its probes. */
 void link_ping_reset(struct link_peer *peer)
 {

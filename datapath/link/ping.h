@@ -24,6 +24,7 @@ bool link_on_ping_answer(struct link *link, const union address *from,
 void link_on_ping_icmp(struct link *link, const union address *to, const struct careful_hdr *quoted,
 		       const struct arrival *arrival);
 void link_ping_tick(struct link_peer *peer);
+void link_ping_forget(struct link_peer *peer);
 void link_ping_reset(struct link_peer *peer);
 void link_stamps_tick(struct link *link);
 

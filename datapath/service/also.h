@@ -30,9 +30,9 @@ uint32_t engine_waiting(const struct careful *c, uint32_t peer);
 /* Whether an operation is one that nobody waits for; user: its own. */
 typedef bool engine_whose_fn(const void *user, const void *of);
 
-/* Ends those requests with -ECANCELED, within the next round: answers that come later are nobody's.
- * A peer need never answer, and nothing of ours is read or written for a request. */
-void engine_forget_requests(struct careful *c, engine_whose_fn *whose, const void *of);
+/* Ends those requests and pings with -ECANCELED, within the next round: answers that come later are
+ * nobody's. A peer need never answer, and nothing of ours is read or written for them. */
+void engine_forget(struct careful *c, engine_whose_fn *whose, const void *of);
 
 /* From now on it waits as wait_mode, spin_us, sync_ms and stall_ms of these say. */
 void engine_wait_as(struct careful *c, const struct careful_options *options);

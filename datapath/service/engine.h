@@ -240,6 +240,7 @@ int region_check(struct careful *c, const struct link_peer *peer, const struct c
 /* ping.c */
 void ping_receive(struct careful *c, struct link_rxframe *frame);
 void ping_finish(struct careful *c);
+void ping_forget(struct careful *c, engine_whose_fn *whose, const void *of);
 
 /* event.c, event_member.c, event_in.c: with a group alone, but for event_arrived() */
 void event_arrived(struct careful *c, struct link_rxframe *frame, const struct careful_am *am);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Operations that wait for an answer: a table whose tokens are never reused soon. Calls
- * message's small.c.
+ * ping.c and message's small.c.
  */
 #include "service/engine.h"
 
@@ -132,7 +132,7 @@ uint32_t engine_waiting(const struct careful *c, uint32_t peer)
 	return peer < c->link.peers_max ? c->messages.peers[peer].parked : 0;
 }
 
-void engine_forget_requests(struct careful *c, engine_whose_fn *whose, const void *of)
+void engine_forget(struct careful *c, engine_whose_fn *whose, const void *of)
 {
 	const struct careful_result result = { .status = -ECANCELED };
 
@@ -142,6 +142,7 @@ void engine_forget_requests(struct careful *c, engine_whose_fn *whose, const voi
 		if (op->token && op->kind == CAREFUL_AM_REQUEST && whose(op->user, of))
 			operation_end(c, op, &result);
 	}
+	ping_forget(c, whose, of);
 }
 
 /* Everything asked of a peer in an epoch that is over ends with status. */

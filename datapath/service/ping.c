@@ -60,6 +60,13 @@ void ping_finish(struct careful *c)
 	}
 }
 
+void ping_forget(struct careful *c, engine_whose_fn *whose, const void *of)
+{
+	for (uint32_t i = 0; i < c->link.peers_max; i++)
+		if (c->pings[i].done && whose(c->pings[i].user, of))
+			link_ping_forget(&c->link.peers[i]);
+}
+
 static __be32 ns32(uint64_t ns)
 {
 	return htobe32(ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX);

@@ -123,7 +123,18 @@ uint32_t engine_waiting(const struct careful *c, uint32_t peer)
 	return 0;
 }
 
-void engine_forget_requests(struct careful *c, engine_whose_fn *whose, const void *of)
+static void fake_forget_ping(struct careful *c, engine_whose_fn *whose, const void *of)
+{
+	const struct careful_ping_result result = { .status = -ECANCELED };
+	careful_ping_fn *done = c->ping.done;
+
+	if (!done || !whose(c->ping.user, of))
+		return;
+	c->ping.done = NULL;
+	done(&result, c->ping.user);
+}
+
+void engine_forget(struct careful *c, engine_whose_fn *whose, const void *of)
 {
 	for (uint32_t i = 0; i < 512; i++) {
 		struct fake_operation *op = &c->operations[i];
@@ -134,6 +145,7 @@ void engine_forget_requests(struct careful *c, engine_whose_fn *whose, const voi
 			op->done(&result, op->user);
 		}
 	}
+	fake_forget_ping(c, whose, of);
 }
 
 int careful_peer_whereabouts(struct careful *instance, uint32_t peer,

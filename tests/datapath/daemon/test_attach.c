@@ -665,14 +665,19 @@ static void test_ping__of_stages_and_what_cannot_be(void)
 					 .timeout_ms = 10000 };
 	CHECK_EQ(ping(c, peer, &ask).status, -ENOTSUP);
 	CHECK(ping(c, 77, &ask).status < 0);
-	/* One that has not come back when the program ends. */
+	/* One that has not come back when the program ends: nothing waits for it any longer. */
 	ask = (struct careful_ping_ask){ .stage = CAREFUL_STAGE_NET_RX,
 					 .bytes = 300,
-					 .timeout_ms = 10000 };
+					 .timeout_ms = 60000 };
 	CHECK_EQ(careful_ping(c, peer, &ask, on_pinged, &lost), 0);
 	CHECK_EQ(asked(c, peer, "still"), 0);
 	CHECK_EQ(careful_close(c), 0);
 	CHECK_EQ(lost.done, 0);
+	await_programs(0);
+	c = attached("pings");
+	ask.timeout_ms = 50;
+	CHECK_EQ(ping(c, peer_of(c), &ask).status, -ETIMEDOUT);
+	CHECK_EQ(careful_close(c), 0);
 	await_programs(0);
 }
 

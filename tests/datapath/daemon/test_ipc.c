@@ -614,6 +614,39 @@ static void test_ping__results(void)
 	turn();
 }
 
+/* Its ping is not waited for: another client's begins. */
+static void test_ping__of_a_client_that_has_gone(void)
+{
+	int gone = client(), fd = client();
+	struct careful_ipc head = { .op = CAREFUL_IPC_PING,
+				    .id = 22,
+				    .peer = connect_peer(fd, 0x0a000001),
+				    .bytes = 1400,
+				    .args = { CAREFUL_STAGE_NET_RX, 0, IPC_PING_MS } };
+	struct careful_ping_result result = { .status = 0 };
+	careful_ping_fn *done;
+
+	ask(gone, head, NULL, 0);
+	turn();
+	head.bytes = 300;
+	ask(fd, head, NULL, 0);
+	turn();
+	assert(c->ping.done && c->ping.ask.bytes == 1400);
+	close(gone);
+	turn();
+	turn();
+	assert(server->clients_count == 1);
+	done = c->ping.done;
+	assert(done && c->ping.ask.bytes == 300);
+	c->ping.done = NULL;
+	done(&result, c->ping.user);
+	assert(answered(fd, 22)->head.status == 0);
+	close(fd);
+	turn();
+	assert(!server->clients);
+	careful_peer_close(c, 0);
+}
+
 /* Answered as soon as it has begun, or with what is in the way. */
 static void test_burst__begins_or_is_refused(void)
 {
@@ -1365,6 +1398,7 @@ int main(void)
 	test_reload__words_of_root();
 	test_use__times_and_exports();
 	test_ping__results();
+	test_ping__of_a_client_that_has_gone();
 	test_burst__begins_or_is_refused();
 	test_file__kinds();
 	test_file__that_does_not_close();

@@ -38,18 +38,26 @@ static void await_ping(struct ends *ends, struct told *told)
 	CHECK_EQ(told->done, 1);
 }
 
-static struct careful_ping_result probe(struct ends *ends, uint32_t stage, uint32_t bytes)
+static void begin(struct ends *ends, const struct careful_ping_ask *ask, struct told *told)
 {
-	struct told told;
 	int rc = -EAGAIN;
 
+	*told = (struct told){ 0 };
 	/* A veth whose other end is not run at once is busy for a while. */
 	for (int i = 0; i < PATIENCE && rc == -EAGAIN; i++) {
-		rc = ask(ends, stage, bytes, &told);
+		rc = careful_ping(ends->c[0], (uint32_t)ends->peer, ask, on_ping, told);
 		if (rc)
 			poll_both(ends);
 	}
 	CHECK_EQ(rc, 0);
+}
+
+static struct careful_ping_result probe(struct ends *ends, uint32_t stage, uint32_t bytes)
+{
+	const struct careful_ping_ask ask = { .stage = stage, .bytes = bytes, .timeout_ms = 10000 };
+	struct told told;
+
+	begin(ends, &ask, &told);
 	await_ping(ends, &told);
 	return told.result;
 }
@@ -192,17 +200,22 @@ static void test_ping__what_is_refused(void)
 	ends_close(&ends);
 }
 
-/* No answer: in time, and once; likewise where the session ends meanwhile. */
+static bool is_of(const void *user, const void *of)
+{
+	return user == of;
+}
+
+/* No answer: in time, and once; likewise where the asker, or the session, ends meanwhile. */
 static void test_ping__ends_without_an_answer(void)
 {
 	struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX,
 					.bytes = 600,
 					.timeout_ms = 20 };
-	struct told told = { 0 };
+	struct told told;
 	struct ends ends;
 
 	open_up(&ends);
-	CHECK_EQ(careful_ping(ends.c[0], (uint32_t)ends.peer, &ask, on_ping, &told), 0);
+	begin(&ends, &ask, &told);
 	for (int i = 0; i < PATIENCE && !told.done; i++)
 		careful_poll(ends.c[0]); /* the other end stands still */
 	CHECK_EQ(told.done, 1);
@@ -210,9 +223,18 @@ static void test_ping__ends_without_an_answer(void)
 	for (int i = 0; i < 2000; i++)
 		poll_both(&ends); /* the answer comes now, and is nobody's */
 	CHECK_EQ(told.done, 1);
-	told = (struct told){ 0 };
-	ask.timeout_ms = 10000;
-	CHECK_EQ(careful_ping(ends.c[0], (uint32_t)ends.peer, &ask, on_ping, &told), 0);
+	ask.timeout_ms = 60000;
+	begin(&ends, &ask, &told);
+	engine_forget(ends.c[0], is_of, &ask); /* another's */
+	careful_poll(ends.c[0]);
+	CHECK_EQ(told.done, 0);
+	engine_forget(ends.c[0], is_of, &told);
+	careful_poll(ends.c[0]);
+	CHECK_EQ(told.done, 1);
+	CHECK_EQ(told.result.status, -ECANCELED);
+	CHECK_EQ(probe(&ends, CAREFUL_STAGE_NET_RX, 600).status, 0);
+	CHECK_EQ(told.done, 1);
+	begin(&ends, &ask, &told);
 	CHECK_EQ(careful_peer_close(ends.c[0], (uint32_t)ends.peer), 0);
 	await_ping(&ends, &told);
 	CHECK_EQ(told.result.status, -ECONNRESET);
