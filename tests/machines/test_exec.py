@@ -1,4 +1,4 @@
-"""Whose answer it is that a machine gives, without a machine."""
+"""Whose answer it is that a machine gives, and why one does not start, without a machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
 from emulated.agent import PIECE
-from emulated.guest import begin
+from emulated.guest import begin, last_words
 
 TOKEN = b"0123456789abcdef"
 
@@ -27,3 +27,14 @@ def test_begin__what_others_did_not_wait_for_is_read_over() -> None:
 def test_begin__the_machine_ends() -> None:
     with pytest.raises(ConnectionError):
         begin(io.BytesIO(b"late" + TOKEN[:-1]), TOKEN)
+
+
+def test_last_words__say_why_the_kernel_gave_up(tmp_path: Path) -> None:
+    """Once a failed test told where the kernel had been in memory, and no more."""
+    console = tmp_path / "console"
+    console.write_text("")
+    assert last_words(console) == "its console is silent"
+    console.write_text("init: no root file system\n")
+    assert last_words(console) == "init: no root file system"
+    console.write_text("[ 6.8] Kernel panic - not syncing: why\r\n[ 6.8] Kernel Offset: 0x2be\n")
+    assert last_words(console) == "[ 6.8] Kernel panic - not syncing: why"

@@ -22,6 +22,7 @@ from typing import IO
 from laboratory.state import LabError
 
 from emulated.agent import PIECE
+from emulated.archive import PLACE
 from emulated.kernels import Kernel
 from emulated.qemu import NICS, qemu
 
@@ -138,8 +139,16 @@ def wait_until_up(folder: Path) -> None:
             break
         if run(folder, ["true"], limit_s=1.0) == 0:
             return
-    console = (folder / "console").read_text(errors="replace").strip().splitlines()
-    raise LabError(f"{folder.name} does not start: {(console or ['its console is silent'])[-1]}")
+    PLACE.mkdir(parents=True, exist_ok=True)
+    kept = shutil.copyfile(folder / "console", PLACE / "console")
+    raise LabError(f"{folder.name} does not start: {last_words(kept)} (the console: {kept})")
+
+
+def last_words(console: Path) -> str:
+    """Why the machine's kernel gave up, or the last line that came."""
+    lines = console.read_text(errors="replace").strip().splitlines()
+    gave_up = [one for one in lines if "Kernel panic" in one]
+    return (gave_up or lines or ["its console is silent"])[-1]
 
 
 def pid_of(folder: Path) -> int:
