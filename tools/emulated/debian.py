@@ -39,8 +39,8 @@ FILES = {
 }
 
 
-def command(*argv: str | Path) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True)
+def command(*argv: str | Path, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, env=env)
     if done.returncode:
         raise LabError(f"{argv[0]}: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
     return done.stdout

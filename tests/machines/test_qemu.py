@@ -1,0 +1,55 @@
+"""Which QEMU a machine gets, without a machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
+
+from emulated import qemu
+from laboratory.state import LabError
+
+
+@pytest.fixture
+def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where one of Debian's is, if it is asked for; PATH has no other."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "here"))
+    monkeypatch.setattr(qemu, "unpacked", lambda *_: tmp_path)
+    loader = tmp_path / "usr/lib64/ld-linux-x86-64.so.2"
+    loader.parent.mkdir(parents=True)
+    says(loader, "10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)")
+    return tmp_path
+
+
+def says(program: Path, version: str, devices: str = "igb options:") -> None:
+    program.write_text(
+        f"""#!/bin/sh
+        case "$*" in
+        *--version) echo "QEMU emulator version {version}" ;;
+        *help) echo "{devices}" ;;
+        esac"""
+    )
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize("version", ["8.1.0", "10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)"])
+def test_qemu__of_this_host(unpacked: Path, version: str) -> None:
+    says(unpacked / "here" / qemu.PROGRAM, version)
+    assert qemu.qemu("igb")[0] == [qemu.PROGRAM]
+
+
+def test_qemu__a_kernel_that_changes_its_code_may_die_of_an_old_one(unpacked: Path) -> None:
+    """A machine with 7.2 ended so, once in thirty starts, and a test of them with it."""
+    says(unpacked / "here" / qemu.PROGRAM, "7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)")
+    assert qemu.qemu("igb")[0][0] == unpacked / "usr/lib64/ld-linux-x86-64.so.2"
+
+
+def test_qemu__none_here_and_none_that_serves_there(unpacked: Path) -> None:
+    assert unpacked in Path(qemu.qemu("igb")[0][0]).parents
+    says(unpacked / "usr/lib64/ld-linux-x86-64.so.2", "10.0.13", devices="")
+    with pytest.raises(LabError, match="no igb"):
+        qemu.qemu("igb")
