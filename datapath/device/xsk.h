@@ -220,6 +220,8 @@ int xsk_umem_map(struct xsk_queue *xsk, struct careful_error *error);
 void xsk_umem_unmap(struct xsk_queue *xsk);
 int xsk_socket_open(struct xsk_queue *xsk, bool require_zerocopy, struct careful_error *error);
 void xsk_socket_close(struct xsk_queue *xsk);
+/* What to change, where a driver refused zero-copy with -errno. */
+const char *xsk_zerocopy_advice(const char *driver, int rc);
 
 /* xsk_rings.c: queue_ops */
 uint32_t xsk_rx(struct queue *queue, struct device_desc *descs, uint32_t n);

@@ -191,9 +191,28 @@ static int bind_best(struct xsk_queue *xsk, bool require_zerocopy)
 	return rc;
 }
 
-/* What a driver means by an errno, as far as drivers agree, and what to change. */
-static const char *zerocopy_advice(int rc)
+/*
+ * What virtio_net means by an errno, where it is not what others mean. Queue and headroom are in
+ * order when we ask, so that EINVAL is the DMA API (virtnet_xsk_pool_enable()), or no zero-copy
+ * at all, before Linux 6.3; ENOENT is virtqueue_reset()'s. NULL: as others.
+ */
+static const char *virtio_advice(int rc)
 {
+	if (rc == -EINVAL)
+		return "the host must let it use the DMA API "
+		       "(QEMU: iommu_platform=on,disable-legacy=on), and Linux be 6.13 or later";
+	if (rc == -ENOENT)
+		return "the host must let it reset a queue (QEMU 7.2 or later: queue_reset=on)";
+	return NULL;
+}
+
+/* What a driver means by an errno, as far as drivers agree, and what to change. */
+const char *xsk_zerocopy_advice(const char *driver, int rc)
+{
+	const char *virtio = !strcmp(driver, "virtio_net") ? virtio_advice(rc) : NULL;
+
+	if (virtio)
+		return virtio;
 	switch (rc) {
 	case -EOPNOTSUPP:
 	case -524: /* ENOTSUPP, the kernel's own */
@@ -231,7 +250,8 @@ static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zero
 		return refuse(error, -EOPNOTSUPP,
 			      "%s: driver %s refuses zero-copy (%s): %s; or leave "
 			      "--require-zerocopy out",
-			      ifname, port->netdev.driver, strerror(-rc), zerocopy_advice(rc));
+			      ifname, port->netdev.driver, strerror(-rc),
+			      xsk_zerocopy_advice(port->netdev.driver, rc));
 	return refuse(error, -EOPNOTSUPP,
 		      "%s: zero-copy needs native XDP, %s%s; leave --require-zerocopy out", ifname,
 		      port->native_refused[0] ? "which was refused: " : "and --xdp is generic",
