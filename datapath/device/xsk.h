@@ -220,7 +220,9 @@ int xsk_umem_map(struct xsk_queue *xsk, struct careful_error *error);
 void xsk_umem_unmap(struct xsk_queue *xsk);
 int xsk_socket_open(struct xsk_queue *xsk, bool require_zerocopy, struct careful_error *error);
 void xsk_socket_close(struct xsk_queue *xsk);
-/* What to change, where a driver refused zero-copy with -errno. */
+/* -EOPNOTSUPP, and why there is no zero-copy: the mode, or rc, which is the driver's. */
+int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *error);
+/* What to change, where a driver refused it with -errno. */
 const char *xsk_zerocopy_advice(const char *driver, int rc);
 
 /* xsk_rings.c: queue_ops */

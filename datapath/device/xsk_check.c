@@ -2,7 +2,7 @@
 /*
  * What careful_open() needs of machine, process and interface, thing by thing: the one list
  * that opening goes through and that `doctor` shows. A check changes nothing. Calls
- * xsk_ctrl.c and xsk_attach.c for what only they know, xsk_pins.c, netdev.c.
+ * xsk_ctrl.c, xsk_attach.c and xsk_socket.c for what only they know, xsk_pins.c, netdev.c.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -258,6 +258,22 @@ static int check_program(const struct look *look)
 	return xsk_attach_check(&look->port, look->error);
 }
 
+/* What a driver that has native XDP says of it, it says when the socket is bound. */
+static int check_zerocopy(const struct look *look)
+{
+	struct xsk_port port = look->port;
+	bool generic = look->options->xdp_mode == CAREFUL_XDP_GENERIC;
+
+	if (!look->options->require_zerocopy)
+		return refuse(look->error, 0,
+			      "not required: frames are copied where it is not had");
+	port.xdp_mode = generic ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE;
+	if (generic || netdev_is_deaf(&port.netdev))
+		return xsk_say_zerocopy(&port, -EOPNOTSUPP, look->error);
+	return refuse(look->error, -EAGAIN, "whether driver %s has it is seen at `up` alone",
+		      port.netdev.driver);
+}
+
 static int (*const checks[CAREFUL_CHECKS])(const struct look *look) = {
 	[CAREFUL_CHECK_KERNEL] = check_kernel,	     [CAREFUL_CHECK_PRIVILEGE] = check_privilege,
 	[CAREFUL_CHECK_FILES] = check_files,	     [CAREFUL_CHECK_MEMLOCK] = check_memlock,
@@ -265,6 +281,7 @@ static int (*const checks[CAREFUL_CHECKS])(const struct look *look) = {
 	[CAREFUL_CHECK_INTERFACE] = check_interface, [CAREFUL_CHECK_MTU] = check_mtu,
 	[CAREFUL_CHECK_QUEUE] = check_queue,	     [CAREFUL_CHECK_STEERING] = check_steering,
 	[CAREFUL_CHECK_PORT] = check_port,	     [CAREFUL_CHECK_PROGRAM] = check_program,
+	[CAREFUL_CHECK_ZEROCOPY] = check_zerocopy,
 };
 
 static void begin(struct look *look, const struct careful_options *options,

@@ -227,6 +227,27 @@ const char *xsk_zerocopy_advice(const char *driver, int rc)
 	}
 }
 
+int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *error)
+{
+	const char *ifname = port->netdev.name, *driver = port->netdev.driver;
+
+	if (port->xdp_mode != CAREFUL_XDP_NATIVE)
+		return refuse(error, -EOPNOTSUPP,
+			      "%s: zero-copy needs native XDP, %s%s; leave --require-zerocopy out",
+			      ifname,
+			      port->native_refused[0] ? "which was refused: " :
+							"and --xdp is generic",
+			      port->native_refused);
+	if (netdev_is_deaf(&port->netdev))
+		return refuse(error, -EOPNOTSUPP,
+			      "%s: with zero-copy driver %s takes no buffer and brings no frame "
+			      "(it is woken by the wrong interrupt); leave --require-zerocopy out",
+			      ifname, driver);
+	return refuse(error, -EOPNOTSUPP,
+		      "%s: driver %s refuses zero-copy (%s): %s; or leave --require-zerocopy out",
+		      ifname, driver, strerror(-rc), xsk_zerocopy_advice(driver, rc));
+}
+
 static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zerocopy,
 			  struct careful_error *error)
 {
@@ -241,21 +262,7 @@ static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zero
 	if (!require_zerocopy || rc == -ENETDOWN || rc == -ENODEV)
 		return refuse(error, rc, "%s: cannot bind an AF_XDP socket to queue %u: %s", ifname,
 			      xsk->queue.index, strerror(-rc));
-	if (port->xdp_mode == CAREFUL_XDP_NATIVE && netdev_is_deaf(&port->netdev))
-		return refuse(error, -EOPNOTSUPP,
-			      "%s: with zero-copy driver %s takes no buffer and brings no frame "
-			      "(it is woken by the wrong interrupt); leave --require-zerocopy out",
-			      ifname, port->netdev.driver);
-	if (port->xdp_mode == CAREFUL_XDP_NATIVE)
-		return refuse(error, -EOPNOTSUPP,
-			      "%s: driver %s refuses zero-copy (%s): %s; or leave "
-			      "--require-zerocopy out",
-			      ifname, port->netdev.driver, strerror(-rc),
-			      xsk_zerocopy_advice(port->netdev.driver, rc));
-	return refuse(error, -EOPNOTSUPP,
-		      "%s: zero-copy needs native XDP, %s%s; leave --require-zerocopy out", ifname,
-		      port->native_refused[0] ? "which was refused: " : "and --xdp is generic",
-		      port->native_refused);
+	return xsk_say_zerocopy(port, rc, error);
 }
 
 /* What the socket needs to never be the one that is full. */

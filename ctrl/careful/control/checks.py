@@ -47,11 +47,11 @@ _HEADROOM_BYTES = 256  # XDP_PACKET_HEADROOM
 _ETHERNET_BYTES = 14
 
 #: Checks by the names of `enum careful_check`, where they are called otherwise.
-_NAMES = {"kernel": "AF_XDP", "mtu": "MTU", "program": "XDP"}
+_NAMES = {"kernel": "AF_XDP", "mtu": "MTU", "program": "XDP", "zerocopy": "zero-copy"}
 #: What root may do is for root to see.
 _ROOTS = ("privilege", "files", "memlock", "bpffs")
 #: An instance that is up would find itself.
-_OF_AN_OWNER = ("program", "port")
+_OF_AN_OWNER = ("program", "port", "zerocopy")
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,8 @@ def _library(case: Case) -> Iterator[Finding]:
     raw.ifname, raw.instance = texts
     for name in ("peers", "queue", "queues", "port", "rx_buffers", "tx_buffers", "reserve"):
         setattr(raw, name, getattr(case.options, name) or 0)
+    raw.xdp_mode = config.XDP_MODES.index(case.options.xdp or config.XDP_MODES[0])
+    raw.require_zerocopy = bool(case.options.require_zerocopy)
     _raise_limits()
     for number, name in enum_names("careful_check", "CAREFUL_CHECK_").items():
         if number >= lib.CAREFUL_CHECKS or (name in _OF_AN_OWNER and case.in_use):
@@ -125,6 +127,8 @@ def _library(case: Case) -> Iterator[Finding]:
         text = ffi.string(said.text).decode(errors="replace")
         state = FAIL if code else OK
         if code and name in _ROOTS and os.geteuid() != 0:
+            state = UNKNOWN
+        if code == errno.EAGAIN:
             state = UNKNOWN
         if code == errno.EXDEV and shutil.which("ethtool"):
             state, text = OK, "several queues: `up` steers the port to one"

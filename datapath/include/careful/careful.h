@@ -392,12 +392,14 @@ enum careful_check {
 	CAREFUL_CHECK_STEERING, /* the port to the queue, where there are several */
 	CAREFUL_CHECK_PORT, /* UDP */
 	CAREFUL_CHECK_PROGRAM, /* another one on the interface */
+	CAREFUL_CHECK_ZEROCOPY, /* where it is required */
 	CAREFUL_CHECKS,
 };
 
 /* One of them, which changes nothing: what careful_open() would return for it, and its line
  * in *error; where nothing is in the way, a line that says what is there. -EXDEV: a rule is
- * missing that steers the port. Of an instance that is open, the last two find itself. */
+ * missing that steers the port. -EAGAIN: opening alone tells. Of an instance that is open, the
+ * last three find itself. */
 int careful_check(const struct careful_options *options, uint32_t check,
 		  struct careful_error *error);
 

@@ -173,6 +173,23 @@ def test_doctor__window_is_too_small(
         run(wired, "ip link set q1 mtu 1500")
 
 
+def test_doctor__zero_copy_is_required(wired: Host, tmp_path: Path) -> None:
+    """It had no finding of it, though `up` refuses; what a bind alone tells it does not guess."""
+    config = tmp_path / "careful.toml"
+    config.write_text('[up]\nrequire_zerocopy = true\nxdp = "generic"\n')
+    environment = ["env", f"CAREFUL_CONFIG={config}"]
+    assert "zero-copy needs native XDP, and --xdp is generic" in failure(wired, *environment)
+    config.write_text("[up]\nrequire_zerocopy = true\n")
+    shown = wired.lab.run("h1", *environment, "carefulctl", "doctor", "q1").stdout
+    assert "?     zero-copy  whether driver veth has it is seen at `up` alone" in shown
+    assert doctor(wired, "q1")["zero-copy"][0] == "ok"
+    wired.ctl("up", "q1")
+    try:
+        assert "zero-copy" not in doctor(wired, "q1")
+    finally:
+        wired.ctl("down", "q1")
+
+
 def test_doctor__another_program(wired: Host) -> None:
     """Of a sibling: its name, and never how to take its program away. It keeps its pfifo."""
     wired.ctl("up", "q1", "--instance", "sibling")

@@ -217,6 +217,24 @@ static void test_open__bad_options(void)
 	expect_nothing_left();
 }
 
+/* As opening says it, as far as that is known before. */
+static void test_check__zerocopy(void)
+{
+	struct careful_options options = defaults();
+	struct careful_error said;
+
+	pair_enter(&pair, 0);
+	CHECK_EQ(careful_check(&options, CAREFUL_CHECK_ZEROCOPY, &said), 0);
+	CHECK(strstr(said.text, "not required"));
+	options.require_zerocopy = 1;
+	CHECK_EQ(careful_check(&options, CAREFUL_CHECK_ZEROCOPY, &said), -EAGAIN);
+	CHECK(strstr(said.text, "driver veth"));
+	options.xdp_mode = CAREFUL_XDP_GENERIC;
+	CHECK_EQ(careful_check(&options, CAREFUL_CHECK_ZEROCOPY, &said), -EOPNOTSUPP);
+	pair_leave(&pair);
+	refused(&options, -EOPNOTSUPP, said.text);
+}
+
 static void test_open__interface_not_fit(void)
 {
 	struct careful_options options = defaults();
@@ -591,6 +609,7 @@ int main(void)
 	RUN(test_open__program_taken_off);
 	RUN(test_open__generic_is_bounded_by_the_backlog);
 	RUN(test_open__bad_options);
+	RUN(test_check__zerocopy);
 	RUN(test_open__interface_not_fit);
 	RUN(test_open__port_in_use);
 	RUN(test_open__another_program_is_named);
