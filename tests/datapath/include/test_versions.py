@@ -2,13 +2,15 @@
 
 versions.json keeps what each number stood for when it was last raised: layouts and values. What
 is kept must hold as long as the number does; what is added beside it is no change. After raising
-one: `python tests/datapath/include/test_versions.py`.
+one: `python tests/datapath/include/test_versions.py`, which keeps nothing else under a number that
+is kept already.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,21 @@ def changed(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     ]
 
 
+def recorded() -> dict[str, Any]:
+    """What each number stands for now."""
+    return {name: {"version": value, **declared(name)} for name, value in numbers().items()}
+
+
+def dodged(kept: dict[str, Any], made: dict[str, Any]) -> list[str]:
+    """What is not as it was, though its number is: that is not to be recorded."""
+    return [
+        f"{number} {what}"
+        for number, one in kept.items()
+        if made[number]["version"] <= one["version"]
+        for what in changed(one, made[number])
+    ]
+
+
 @pytest.mark.parametrize("number", OF)
 def test_versions__what_a_number_stood_for_still_holds(number: str) -> None:
     kept = json.loads(KEPT.read_text())[number]
@@ -90,6 +107,20 @@ def test_versions__a_change_is_found() -> None:
     assert changed(kept["wire"], now) == ["constants CAREFUL_HELLO"]
 
 
+def test_versions__none_is_kept_anew_under_its_number() -> None:
+    """Whoever changed a layout could record that, too, and no number was raised."""
+    kept = json.loads(KEPT.read_text())
+    made = recorded()
+    assert not dodged(kept, made)
+    made["socket"]["structs"]["careful_ipc"].pop()
+    made["wire"]["constants"]["CAREFUL_HELLO"] += 1
+    assert dodged(kept, made) == ["wire constants CAREFUL_HELLO", "socket structs careful_ipc"]
+    made["wire"]["version"] += 1
+    assert dodged(kept, made) == ["socket structs careful_ipc"]
+
+
 if __name__ == "__main__":
-    made = {name: {"version": value, **declared(name)} for name, value in numbers().items()}
+    made = recorded()
+    if differing := dodged(json.loads(KEPT.read_text()), made):
+        sys.exit(f"raise the number first: not as it was: {', '.join(differing)}")
     KEPT.write_text(json.dumps(made, separators=(",", ":")).replace('],"', '],\n"') + "\n")
