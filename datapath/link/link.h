@@ -68,7 +68,8 @@ struct careful_kept {
  * Receive buffers held beyond the batch in which they arrived.
  *
  * @uses:     of who holds them: they are let go with the last
- * @waits:    the first of its messages that could not be served yet
+ * @waits:    those of its messages that could not be served yet, a bit each, and which of them
+ *            are requests
  * @messages: those that are kept
  */
 struct link_held {
@@ -81,7 +82,9 @@ struct link_held {
 	int32_t pool; /* index of its copy-out buffer, or -1 */
 	uint16_t segments;
 	uint16_t uses;
-	struct careful_kept waits;
+	struct link_waits {
+		uint16_t all, requests;
+	} waits;
 	struct careful_kept messages[CAREFUL_PACKED_MAX];
 	uint64_t addr[DEVICE_SEGMENTS_MAX];
 };

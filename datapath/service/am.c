@@ -183,51 +183,48 @@ static inline void take_question(struct careful *c, struct link_rxframe *frame,
 	c->handled_frame = NULL;
 }
 
-/* The end of a frame whose questions were served, but for what its handlers kept; or of one that
- * waits from the message on that is named. */
-static inline void end_frame(struct careful *c, struct link_rxframe *frame,
-			     const struct careful_kept *waits)
+/* The end of a frame whose questions were served, but for what its handlers kept, and for those
+ * that wait. */
+static inline void end_frame(struct careful *c, struct link_rxframe *frame, struct link_waits waits)
 {
 	struct link_held *held = c->handled_held;
 
-	if (!held && !waits) {
+	if (!held && !waits.all) {
 		link_release(&c->link, frame);
 		return;
 	}
 	c->handled_held = NULL;
-	if (!waits) {
+	if (!waits.all) {
 		link_let_go(&c->link, held);
 		return;
 	}
 	if (!held)
 		held = link_hold(&c->link, frame, true);
-	held->waits = *waits;
+	held->waits = waits;
 	deferred_put(c, held);
 }
 
 static void take_one(struct careful *c, struct link_rxframe *frame, const struct careful_am *am)
 {
-	const struct careful_kept first = { 0 };
 	uint32_t bytes = frame->body_bytes - (uint32_t)sizeof(*am);
+	struct link_waits waits = { 0 };
 
 	if (am->kind == CAREFUL_AM_REPLY) {
 		on_reply(c, frame->peer, am, frame->body + sizeof(*am), bytes);
 		link_release(&c->link, frame);
-	} else if (deferred_serves(c, frame->peer, am)) {
-		take_question(c, frame, am, first, bytes);
-		end_frame(c, frame, NULL);
-	} else {
-		end_frame(c, frame, &first);
+		return;
 	}
+	if (!deferred_waits(c, frame->peer, am, 0, &waits))
+		take_question(c, frame, am, (struct careful_kept){ 0 }, bytes);
+	end_frame(c, frame, waits);
 }
 
-/* The same of several messages. From the first one on that cannot be served yet the questions wait;
- * answers do not. */
+/* The same of several messages. Answers among them wait for nothing. */
 static __attribute__((noinline)) void take_each(struct careful *c, struct link_rxframe *frame)
 {
-	struct careful_kept each = { 0 }, first = { 0 };
+	struct careful_kept each = { 0 };
+	struct link_waits waits = { 0 };
 	struct careful_am am;
-	bool waits = false;
 
 	do {
 		uint32_t bytes = am_at(frame->body, frame->body_bytes, each, &am);
@@ -235,15 +232,12 @@ static __attribute__((noinline)) void take_each(struct careful *c, struct link_r
 
 		if (am.kind == CAREFUL_AM_REPLY) {
 			on_reply(c, frame->peer, &am, frame->body + each.at + sizeof(am), payload);
-		} else if (!waits && deferred_serves(c, frame->peer, &am)) {
+		} else if (!deferred_waits(c, frame->peer, &am, each.nth, &waits)) {
 			take_question(c, frame, &am, each, payload);
-		} else if (!waits) {
-			waits = true;
-			first = each;
 		}
 		am_step(&each, bytes);
 	} while (am.next && !link_stale(frame));
-	end_frame(c, frame, waits ? &first : NULL);
+	end_frame(c, frame, waits);
 }
 
 static void on_small(struct careful *c, struct link_rxframe *frame)

@@ -9,11 +9,29 @@
 
 #include <assert.h>
 
-bool deferred_serves(const struct careful *c, const struct link_peer *peer,
+/* Where there is no token, nobody waits for an answer. */
+static bool has_room(const struct careful *c, const struct link_peer *peer,
 		     const struct careful_am *am)
 {
-	/* Where there is no token, nobody waits for an answer. */
 	return !am->token || message_may_serve(&c->messages, peer, am);
+}
+
+/* Whether the nth message of a frame must wait; then that is noted. A peer's requests are handled
+ * in the order in which it asked. None waits behind a get: that waits for the peer's credits, for
+ * which both would wait for ever if requests behind it held our buffers. */
+bool deferred_waits(const struct careful *c, const struct link_peer *peer,
+		    const struct careful_am *am, uint16_t nth, struct link_waits *waits)
+{
+	bool request = am->kind == CAREFUL_AM_REQUEST;
+
+	if (!(request &&
+	      (waits->requests || (c->deferred_count && c->waiting[peer->slot].requests))) &&
+	    has_room(c, peer, am))
+		return false;
+	waits->all |= (uint16_t)(1u << nth);
+	if (request)
+		waits->requests |= (uint16_t)(1u << nth);
+	return true;
 }
 
 static bool is_waiting(const struct careful *c, uint32_t peer)
@@ -28,61 +46,78 @@ static void begin(struct careful *c, const struct link_peer *peer)
 		c->waiting[peer->slot].since_ns = c->link.now_ns;
 }
 
-/* A frame, from its first message that waits on. */
+/* A frame, of which some messages wait on. */
 void deferred_put(struct careful *c, struct link_held *held)
 {
+	struct engine_waiting *waiting = &c->waiting[held->peer->slot];
+
 	assert(c->deferred_count < c->deferred_max);
 	begin(c, held->peer);
-	c->waiting[held->peer->slot].deferred++;
+	waiting->deferred++;
+	waiting->requests += (uint32_t)__builtin_popcount(held->waits.requests);
 	c->deferred[c->deferred_count++] = held;
 }
 
-/* Serves what a frame has left, as far as can be; false: some of it still waits. Answers among it
- * were taken when they came. */
-static bool serve(struct careful *c, struct link_held *held)
+/* Whether a message that waited must wait on. */
+static bool waits_on(struct careful *c, const struct link_held *held, const struct careful_am *am)
 {
-	struct careful_am am;
+	struct engine_waiting *waiting = &c->waiting[held->peer->slot];
+	bool request = am->kind == CAREFUL_AM_REQUEST;
 
-	/* The next epoch begins when the buffers of this one are back: that must not wait
-	 * until something can be served. */
-	while (held->epoch == held->peer->epoch) {
-		uint32_t bytes = am_at(held->body, held->body_bytes, held->waits, &am);
-
-		if (am.kind != CAREFUL_AM_REPLY) {
-			if (!deferred_serves(c, held->peer, &am))
-				return false;
-			c->waiting[held->peer->slot].since_ns = c->link.now_ns;
-			c->handled = held->waits;
-			am_do(c, held->peer, &am, held->body + held->waits.at + sizeof(am),
-			      bytes - (uint32_t)sizeof(am));
-		}
-		if (!am.next)
-			break;
-		am_step(&held->waits, bytes);
-	}
+	if (!(request && waiting->pass == c->deferred_pass) && has_room(c, held->peer, am))
+		return false;
+	if (request)
+		waiting->pass = c->deferred_pass;
 	return true;
 }
 
-/* Serves what had to wait, oldest first, and drops what waited too long. Handlers run here: none
- * of what they may call adds to these. */
+/* Serves what waits in a frame, as far as can be. The next epoch begins when the buffers of this
+ * one are back: that must not wait until something can be served. */
+static void serve(struct careful *c, struct link_held *held)
+{
+	struct engine_waiting *waiting = &c->waiting[held->peer->slot];
+	struct careful_kept each = { 0 };
+	struct careful_am am;
+
+	for (uint32_t bytes; held->waits.all >> each.nth && held->epoch == held->peer->epoch;
+	     am_step(&each, bytes)) {
+		uint16_t bit = (uint16_t)(1u << each.nth);
+
+		bytes = am_at(held->body, held->body_bytes, each, &am);
+		if (!(held->waits.all & bit) || waits_on(c, held, &am))
+			continue;
+		held->waits.all &= (uint16_t)~bit;
+		waiting->requests -= (bool)(held->waits.requests & bit);
+		held->waits.requests &= (uint16_t)~bit;
+		waiting->since_ns = c->link.now_ns;
+		c->handled = each;
+		am_do(c, held->peer, &am, held->body + each.at + sizeof(am),
+		      bytes - (uint32_t)sizeof(am));
+	}
+}
+
+/* Serves what had to wait, oldest first, and drops what is of an epoch that is over. Handlers run
+ * here: none of what they may call adds to these. */
 static void serve_all(struct careful *c)
 {
 	uint32_t n = c->deferred_count;
 
 	c->deferred_count = 0;
+	c->deferred_pass++;
 	for (uint32_t i = 0; i < n; i++) {
 		struct link_held *held = c->deferred[i];
-		bool served;
+		struct engine_waiting *waiting = &c->waiting[held->peer->slot];
 
 		c->handled_held = held;
-		served = serve(c, held);
+		serve(c, held);
 		c->handled_held = NULL;
-		if (!served) {
+		if (held->waits.all && held->epoch == held->peer->epoch) {
 			c->deferred[c->deferred_count++] = held;
 			continue;
 		}
-		c->waiting[held->peer->slot].deferred--;
-		c->waiting[held->peer->slot].since_ns = c->link.now_ns;
+		waiting->deferred--;
+		waiting->requests -= (uint32_t)__builtin_popcount(held->waits.requests);
+		waiting->since_ns = c->link.now_ns;
 		link_let_go(&c->link, held);
 	}
 }

@@ -102,10 +102,11 @@ struct careful {
 	} * seen;
 
 	/* Of each peer, what waits until it can be served or answered. @since_ns: when the
-	 * last of it was, or the first began to wait */
+	 * last of it was, or the first began to wait; @deferred: frames; @requests: in them;
+	 * @pass: of @deferred_pass, the last in which a request waited on */
 	struct engine_waiting {
-		uint64_t since_ns;
-		uint32_t deferred;
+		uint64_t since_ns, pass;
+		uint32_t deferred, requests;
 	} * waiting;
 	bool changed; /* some peer's state may be another than it was told */
 
@@ -145,6 +146,7 @@ struct careful {
 	/* Requests that could not be served yet, in their receive buffers. */
 	struct link_held **deferred;
 	uint32_t deferred_count, deferred_max;
+	uint64_t deferred_pass; /* over all of them, counted from 1 */
 
 	struct careful_events *events; /* the group that it takes part in, or NULL */
 	struct careful_events *events_forgotten; /* closed, with requests under way */
@@ -205,8 +207,8 @@ void am_finished(struct careful *c, struct message_in *in);
 void am_sent(struct careful *c);
 
 /* deferred.c */
-bool deferred_serves(const struct careful *c, const struct link_peer *peer,
-		     const struct careful_am *am);
+bool deferred_waits(const struct careful *c, const struct link_peer *peer,
+		    const struct careful_am *am, uint16_t nth, struct link_waits *waits);
 void deferred_put(struct careful *c, struct link_held *held);
 void deferred_stores(struct careful *c);
 void deferred_go_on(struct careful *c);

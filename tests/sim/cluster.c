@@ -402,8 +402,11 @@ static void begin(struct cluster *cluster)
 	cluster->ops_done = cluster->epochs = cluster->met = 0;
 	cluster->steps = cluster->done_ns = cluster->polls = 0;
 	cluster->hit_ns = cluster->broken_ns = 0;
-	cluster->draws = cluster->lies = cluster->lies_proved = 0;
+	cluster->draws = cluster->lies = cluster->unlike = 0;
+	memset(cluster->lies_proved, 0, sizeof(cluster->lies_proved));
 	memset(cluster->counters, 0, sizeof(cluster->counters));
+	memset(cluster->requests, 0, sizeof(cluster->requests));
+	memset(cluster->handled, 0, sizeof(cluster->handled));
 	memset(cluster->pings, 0, sizeof(cluster->pings));
 	work_begin(cluster);
 	for (uint32_t i = 0; i < s->nodes; i++) {

@@ -39,6 +39,9 @@ enum cluster_fault_kind {
 	FAULT_KINDS,
 };
 
+/* Of lies that keys prove: messages, those of the handshake, sealed frames. */
+enum lie_kind { LIE_CONTROL, LIE_HANDSHAKE, LIE_SEALED, LIES_PROVED };
+
 /* Losses and duplications that have a name of their own. */
 enum special {
 	SPECIAL_NONE,
@@ -199,8 +202,12 @@ struct cluster {
 	uint32_t protocol; /* enum careful_protocol, of what seeds make */
 	bool hostile; /* in what seeds make, one of three lies, */
 	bool unpacked; /* or no two messages share a frame */
-	uint64_t draws, lies, lies_proved; /* of who lies: the last by its keys */
+	uint64_t unlike; /* what who lies proved once more, untouched, and got another proof */
+	bool proves_all; /* and tells no lie that its keys could have proved and do not */
+	uint64_t draws, lies, lies_proved[LIES_PROVED]; /* of who lies: by its keys, of each kind */
 	uint8_t *targets; /* OPS_MAX places of OP_BYTES_MAX, each with a guard */
+	uint32_t requests[NODES_MAX][NODES_MAX]; /* how many the one asked of the other, */
+	uint32_t handled[NODES_MAX][NODES_MAX]; /* and the last that its handler ran for */
 	uint32_t ops_done;
 	uint64_t steps;
 	uint64_t done_ns;

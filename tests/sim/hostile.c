@@ -2,8 +2,8 @@
 /*
  * A node that lies for a while: what it sends is well formed, under the right cookie and with right
  * checks, and some fields of headers, messages and control messages are what a seed says. Where it
- * has keys, most lies are proved and sealed by them as the truth was, and some are not: those are
- * forgeries. Then it is killed, and an honest one takes its place.
+ * has keys, three of four lies in what they prove or seal are proved and sealed as the truth was;
+ * the fourth is a forgery. Then it is killed, and an honest one takes its place.
  */
 #include "cluster.h"
 
@@ -113,13 +113,19 @@ static void lie_in_plain(struct cluster *cluster, uint8_t *frame, uint32_t body)
 	memcpy(frame, &hdr, sizeof(hdr));
 }
 
+/* What was told, proved once more by these keys, is what it was: else no lie of theirs is. */
+static void compare(struct cluster *cluster, const void *told, const void *again, uint32_t bytes)
+{
+	cluster->unlike += memcmp(told, again, bytes) != 0;
+}
+
 /* The same in a sealed frame, and sealed again by the number that it had, of which nobody will see
  * another; or of its number. false: it is not sealed, or of an epoch that is over, and stays as it
  * is. */
 static bool lie_in_sealed(struct cluster *cluster, const struct link_peer *peer, uint8_t *frame,
 			  uint32_t bytes)
 {
-	uint8_t plain[SIM_FRAME_BYTES];
+	uint8_t plain[SIM_FRAME_BYTES], again[SIM_FRAME_BYTES];
 	const struct seal *seal = peer->session->seal;
 	struct careful_seal_end end;
 	uint32_t body, beside = LINK_HDR_BYTES;
@@ -134,6 +140,10 @@ static bool lie_in_sealed(struct cluster *cluster, const struct link_peer *peer,
 	if (!aead_open(&seal->out, be64toh(end.count), plain, beside, plain + beside,
 		       LINK_HDR_BYTES + body - beside, end.tag))
 		return false;
+	memcpy(again, plain, bytes);
+	aead_seal(&seal->out, be64toh(end.count), again, beside, again + beside,
+		  LINK_HDR_BYTES + body - beside, again + bytes - sizeof(end.tag));
+	compare(cluster, frame, again, bytes);
 	if (draw(cluster) % 16)
 		lie_in_plain(cluster, plain, body);
 	else
@@ -189,8 +199,8 @@ static bool lie_in_hello(struct cluster *cluster, struct keyed *keyed, struct ca
 		uint8_t name[7], version;
 		__be64 nonce, token;
 	} prologue = { "careful", CAREFUL_WIRE_VERSION, hello->nonce, hello->token };
-	uint8_t public[NOISE_KEY_BYTES];
-	struct noise ours, theirs;
+	uint8_t public[NOISE_KEY_BYTES], sealed[sizeof(hello->sealed)];
+	struct noise ours, theirs, again;
 	struct careful_ctrl ctrl;
 
 	if (hello->type != CAREFUL_HELLO || memcmp(hello, &keyed->message, sizeof(*hello)) != 0)
@@ -198,14 +208,24 @@ static bool lie_in_hello(struct cluster *cluster, struct keyed *keyed, struct ca
 	noise_begin(&ours, &keyed->noise.pair, true, &prologue, sizeof(prologue));
 	if (noise_write(&ours, keyed->noise.e, public))
 		return false;
-	theirs = ours;
+	theirs = again = ours;
 	if (noise_open(&theirs, hello->sealed, sizeof(hello->sealed), &ctrl.incarnation))
 		return false;
+	noise_seal(&again, &ctrl.incarnation, CAREFUL_SEALED_BYTES, sealed);
+	compare(cluster, hello->sealed, sealed, sizeof(sealed));
 	alter(cluster, (uint8_t *)&ctrl, control + OPEN_FIELDS,
 	      sizeof(control) / sizeof(control[0]) - OPEN_FIELDS);
 	noise_seal(&ours, &ctrl.incarnation, CAREFUL_SEALED_BYTES, hello->sealed);
 	keyed->noise = ours;
 	return true;
+}
+
+static void prove_handshake(const struct keyed *keyed, struct careful_keyed *message)
+{
+	message->check = 0;
+	memset(message->mac, 0, sizeof(message->mac));
+	proof_mac(keyed->mac_key, message, sizeof(*message), NULL, message->mac);
+	message->check = htobe32(careful_message_check(message, sizeof(*message)));
 }
 
 /* A message of the handshake. What a WELCOME seals stays: its keys are gone. */
@@ -221,44 +241,45 @@ static void lie_in_handshake(struct cluster *cluster, const struct link_peer *pe
 	bool inside;
 
 	memcpy(&message, bytes, sizeof(message));
+	prove_handshake(keyed, &message);
+	compare(cluster, bytes, &message, sizeof(message));
 	inside = draw(cluster) % 4 && lie_in_hello(cluster, keyed, &message);
 	if (!inside)
 		alter(cluster, (uint8_t *)&message, fields, sizeof(fields) / sizeof(fields[0]));
-	message.check = 0;
-	memset(message.mac, 0, sizeof(message.mac));
-	proof_mac(keyed->mac_key, &message, sizeof(message), NULL, message.mac);
-	message.check = htobe32(careful_message_check(&message, sizeof(message)));
+	prove_handshake(keyed, &message);
 	if (inside)
 		keyed->message = message;
 	memcpy(bytes, &message, sizeof(message));
 }
 
-/* A lie as who has the keys tells it. false: not a word of it can be proved. */
-static bool lie_proved(struct cluster *cluster, uint32_t from, uint32_t to, bool is_control,
-		       uint8_t *what, uint32_t bytes)
+/* A lie as who has the keys tells it: its kind; -1: not a word of it can be proved. */
+static int lie_proved(struct cluster *cluster, uint32_t from, uint32_t to, bool is_control,
+		      uint8_t *what, uint32_t bytes)
 {
 	struct link_peer *peer = known_at(cluster, from, to);
 	struct careful_proved proved;
 
 	if (!peer || !cluster->nodes[from].c->link.keyed)
-		return false;
+		return -1;
 	if (!is_control)
-		return lie_in_sealed(cluster, peer, what, bytes);
+		return lie_in_sealed(cluster, peer, what, bytes) ? LIE_SEALED : -1;
 	if (bytes == sizeof(struct careful_keyed)) {
 		lie_in_handshake(cluster, peer, what);
-		return true;
+		return LIE_HANDSHAKE;
 	}
 	if (bytes != sizeof(proved))
-		return false;
+		return -1;
 	memcpy(&proved, what, sizeof(proved));
+	if (prove(cluster, from, peer, &proved))
+		compare(cluster, what, &proved, sizeof(proved));
 	if (draw(cluster) % 16)
 		lie_in_control(cluster, (uint8_t *)&proved.ctrl);
 	else
 		alter(cluster, (uint8_t *)&proved, &(struct field)FIELD(careful_proved, count), 1);
 	if (!prove(cluster, from, peer, &proved))
-		return false;
+		return -1;
 	memcpy(what, &proved, sizeof(proved));
-	return true;
+	return LIE_CONTROL;
 }
 
 static bool lie(void *user, uint32_t from, uint32_t to, bool is_control, void *what, uint32_t bytes)
@@ -266,15 +287,19 @@ static bool lie(void *user, uint32_t from, uint32_t to, bool is_control, void *w
 	struct cluster *cluster = user;
 	const struct scenario *s = &cluster->scenario;
 	uint32_t one_in = 1 + (uint32_t)(sim_hash(s->seed, STREAM_RATE, 0) % 12);
+	int kind = -1;
 
 	if (!(s->hostile >> from & 1) || draw(cluster) % one_in ||
 	    sim_now_ns(cluster->world) > lies_end_ns ||
 	    bytes < (is_control ? sizeof(struct careful_ctrl) : sizeof(struct careful_hdr)))
 		return false;
 	cluster->lies++;
-	if (sim_hash(s->seed, STREAM_PROVES, cluster->lies) % 4 &&
-	    lie_proved(cluster, from, to, is_control, what, bytes))
-		cluster->lies_proved++;
+	if (cluster->proves_all || sim_hash(s->seed, STREAM_PROVES, cluster->lies) % 4)
+		kind = lie_proved(cluster, from, to, is_control, what, bytes);
+	if (kind >= 0)
+		cluster->lies_proved[kind]++;
+	else if (cluster->proves_all)
+		return false;
 	else if (is_control)
 		lie_in_control(cluster, what);
 	else

@@ -28,7 +28,8 @@ void totals_add(struct totals *totals, const struct cluster *cluster)
 	for (uint32_t i = 0; i < CAREFUL_COUNTERS; i++)
 		totals->counters[i] += cluster->counters[i];
 	totals->lies += cluster->lies;
-	totals->lies_proved += cluster->lies_proved;
+	for (uint32_t i = 0; i < LIES_PROVED; i++)
+		totals->lies_proved += cluster->lies_proved[i];
 }
 
 void totals_sum(struct totals *all, const struct totals *one)

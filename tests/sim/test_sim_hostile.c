@@ -2,16 +2,19 @@
 /*
  * One node among three lies: what it sends is well formed, under the right cookie and with right
  * checks, and some fields of headers, messages and control messages are what a seed says; where
- * there are keys, most lies are proved and sealed by them. The invariants of the simulator hold at
+ * there are keys, three of four lies in what they prove or seal are proved and sealed. The invariants of the simulator hold at
  * every node, what the other two do with each other never fails and takes no longer, and who begins
  * anew where it was is served again.
  */
+#include <string.h>
+
 #include "run.h"
 #include "sim.h"
 
 enum { SEEDS = 200, HOSTILE = 2, PAIR = 8 };
 
-static uint64_t lies, lies_proved; /* so far, of all seeds */
+static uint64_t lies, lies_proved[LIES_PROVED]; /* so far, of all seeds */
+static uint64_t unlike, dropped; /* likewise; frames dropped for their tags */
 
 static struct op *between(uint32_t i, uint32_t from, uint32_t to)
 {
@@ -48,7 +51,10 @@ static uint64_t play(uint64_t seed, bool hostile)
 	}
 	EXPECT_WELL(sim_play());
 	lies += cluster->lies;
-	lies_proved += cluster->lies_proved;
+	for (uint32_t i = 0; i < LIES_PROVED; i++)
+		lies_proved[i] += cluster->lies_proved[i];
+	dropped += cluster->counters[CAREFUL_C_DROP_SEAL];
+	unlike += cluster->unlike;
 	for (uint32_t i = 0; i < PAIR; i++) {
 		CHECK_EQ(scene->ops[i].attempt, 1);
 		CHECK_EQ(scene->ops[i].last_status, 0);
@@ -70,10 +76,25 @@ static void test_hostile__harms_nobody_else(void)
 		CHECK(beside_ns * 2 <= alone_ns * 3);
 	}
 	CHECK(lies > SEEDS);
-	CHECK(lies_proved > SEEDS);
-	printf("%llu lies, %llu proved, the others at worst %llu %% of their time alone\n",
-	       (unsigned long long)lies, (unsigned long long)lies_proved,
-	       (unsigned long long)worst);
+	printf("%llu lies, the others at worst %llu %% of their time alone\n",
+	       (unsigned long long)lies, (unsigned long long)worst);
+}
+
+/* Who has keys can prove the truth as it was proved; and what it seals is taken, lies and all. */
+static void test_hostile__what_keys_prove_is_taken(void)
+{
+	memset(lies_proved, 0, sizeof(lies_proved));
+	lies = dropped = unlike = 0;
+	cluster->proves_all = true;
+	for (uint64_t seed = 0; seed < SEEDS; seed++)
+		if (seed / 2 % 2)
+			play(seed, true);
+	cluster->proves_all = false;
+	CHECK_EQ(unlike, 0);
+	for (uint32_t i = 0; i < LIES_PROVED; i++)
+		CHECK(lies_proved[i] > SEEDS / 2);
+	/* One in 16 lies in its number. */
+	CHECK(dropped * 4 < lies_proved[LIE_SEALED]);
 }
 
 /* A train that nobody waited for any more, a count of frames that cannot be lost, an end that a
@@ -99,6 +120,7 @@ int main(void)
 {
 	sim_init();
 	RUN(test_hostile__harms_nobody_else);
+	RUN(test_hostile__what_keys_prove_is_taken);
 	RUN(test_hostile__seeds_that_failed);
 	cluster_destroy(cluster);
 	return 0;

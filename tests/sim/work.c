@@ -91,6 +91,19 @@ static void ran(struct op *op, uint32_t attempt)
 			 attempt);
 }
 
+/* A node's requests to another are handled in the order in which it asked. */
+static void ran_in_turn(struct op *op, uint32_t number)
+{
+	uint32_t *last = &op->cluster->handled[op->from][op->to];
+
+	if (op_distrusted(op))
+		return;
+	if (number <= *last)
+		sim_fail(op->cluster->world, "operation %u, request %u of node %u, ran after %u",
+			 op->index, number, op->from, *last);
+	*last = number;
+}
+
 static int answer(struct node *node, struct op *op, uint32_t attempt,
 		  const struct careful_reply_to *to)
 {
@@ -138,6 +151,7 @@ static void on_request(const struct careful_message *message, void *user)
 		.at_ns = sim_now_ns(node->cluster->world) + op->reply_ns,
 	};
 	ran(op, late.attempt);
+	ran_in_turn(op, message->args[3]);
 	if (!op_distrusted(op) && (message->bytes != message->args[2] ||
 				   memcmp(message->payload, source_of(op), message->bytes) != 0))
 		sim_fail(node->cluster->world, "operation %u: the request's payload is wrong",
@@ -365,6 +379,7 @@ static int issue(struct node *node, struct op *op, uint32_t peer)
 		if (most < (int)op->bytes)
 			args[2] = most > SMALL_BYTES ? (uint32_t)most : SMALL_BYTES;
 		op->asked_bytes = args[2];
+		args[3] = ++op->cluster->requests[op->from][op->to];
 		return careful_request(node->c, peer, HANDLER_REQUEST, args, bytes, args[2],
 				       op->silent ? NULL : on_done, op);
 	case OP_STORE:

@@ -520,7 +520,8 @@ int careful_handle_store(struct careful *instance, uint16_t handler, careful_han
 			 void *user);
 /* Sends a request; payload is copied before the call returns. done runs once. It leaves with the
  * next careful_poll(), as far as there are credits: the first to a peer in a frame of its own, those
- * after it up to CAREFUL_PACKED_MAX in a frame.
+ * after it up to CAREFUL_PACKED_MAX in a frame. A peer handles our requests in the order in which
+ * they were asked; gets and stores go beside them.
  * -EMSGSIZE: payload exceeds careful_payload_bytes(), which done is told where there was no
  * session yet, or a reply waited for one with smaller frames; -EAGAIN: no room (above). */
 int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,

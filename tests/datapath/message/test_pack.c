@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-enum { ECHO = 3, KEEP = 4, COUNT = 40, MANY = 2000 };
+enum { ECHO = 3, KEEP = 4, IN_TURN = 5, COUNT = 40, MANY = 2000, FLOOD = 20000 };
 
 static struct outcome outcomes[COUNT];
 static struct careful_kept *kept[MANY];
@@ -243,26 +243,38 @@ static void test_keep__copied_out(void)
 	ends_close(&ends);
 }
 
+/* Asks for so much of the second, which has no room for any answer: room keeps what it had. */
+static void ask_without_room(struct ends *ends, uint32_t count, struct share *room)
+{
+	struct message_state *m = &ends->c[1]->messages;
+
+	*room = m->parked_share;
+	m->parked_share.free = 0;
+	m->peers[0].parked = m->parked_share.each;
+	for (uint32_t i = 0; i < count; i++)
+		ask(ends, ECHO, i, on_done, &outcomes[i]);
+	for (int i = 0; i < PATIENCE && ends->c[1]->deferred_count < 4; i++)
+		poll_both(ends);
+	CHECK_EQ(ends->c[1]->deferred_count, 4);
+	CHECK_EQ(came, 0);
+}
+
+static void give_room(struct ends *ends, const struct share *room)
+{
+	ends->c[1]->messages.parked_share = *room;
+	ends->c[1]->messages.peers[0].parked = 0;
+}
+
 /* Without room for an answer to the rest of a frame it waits, and is served in its order. */
 static void test_deferred__from_the_message_on_that_finds_no_room(void)
 {
-	uint32_t free_count, room = 0;
-	struct message_state *m;
+	struct share had;
+	uint32_t room = 0;
 	struct ends ends;
 
 	open_up(&ends, (struct careful_options){ 0 });
-	m = &ends.c[1]->messages;
-	free_count = m->parked_share.free;
-	m->parked_share.free = 0;
-	m->peers[0].parked = m->parked_share.each;
-	for (uint32_t i = 0; i < COUNT; i++)
-		ask(&ends, ECHO, i, on_done, &outcomes[i]);
-	for (int i = 0; i < PATIENCE && ends.c[1]->deferred_count < 4; i++)
-		poll_both(&ends);
-	CHECK_EQ(ends.c[1]->deferred_count, 4);
-	CHECK_EQ(came, 0);
-	m->parked_share.free = free_count;
-	m->peers[0].parked = 0;
+	ask_without_room(&ends, COUNT, &had);
+	give_room(&ends, &had);
 	for (uint32_t i = 0; i < COUNT; i++) {
 		await(&ends, &outcomes[i]);
 		room += outcomes[i].result.status == 0;
@@ -270,6 +282,95 @@ static void test_deferred__from_the_message_on_that_finds_no_room(void)
 	CHECK_EQ(room, COUNT);
 	CHECK_EQ(came, COUNT);
 	CHECK_EQ(buffers_kept(&ends), 0);
+	ends_close(&ends);
+}
+
+/* There is room again when the next comes, before those that wait were looked at. */
+static void test_deferred__the_next_does_not_overtake(void)
+{
+	struct share had;
+	struct ends ends;
+
+	open_up(&ends, (struct careful_options){ 0 });
+	ask_without_room(&ends, COUNT - 2, &had);
+	ask(&ends, ECHO, COUNT - 2, on_done, &outcomes[COUNT - 2]);
+	ask(&ends, ECHO, COUNT - 1, on_done, &outcomes[COUNT - 1]);
+	careful_poll(ends.c[0]);
+	give_room(&ends, &had);
+	for (uint32_t i = 0; i < COUNT; i++)
+		await(&ends, &outcomes[i]);
+	CHECK_EQ(came, COUNT);
+	CHECK_EQ(buffers_kept(&ends), 0);
+	ends_close(&ends);
+}
+
+/* Of each end: what it asked and what it handled, in their order, and what was answered. */
+static struct flood {
+	struct careful *c;
+	uint32_t peer, asked, handled, wanted, answered;
+	uint64_t waited; /* rounds in which something waited for room */
+} floods[2];
+
+static void on_flood(const struct careful_message *message, void *user)
+{
+	struct flood *flood = user;
+
+	CHECK_EQ(message->args[0], flood->handled++);
+	if (message->args[1])
+		CHECK_EQ(careful_reply(message, 0, NULL, message->payload, message->bytes), 0);
+}
+
+static void on_answer(const struct careful_result *result, void *user)
+{
+	CHECK_EQ(result->status, 0);
+	((struct flood *)user)->answered++;
+}
+
+/* Asks for as much as there is room for. */
+static void flood_on(struct flood *flood)
+{
+	static const uint8_t payload[MESSAGE_SMALL_BYTES];
+
+	while (flood->asked < FLOOD) {
+		uint32_t args[4] = { flood->asked, flood->asked % 5 > 0 };
+		int rc = careful_request(flood->c, flood->peer, IN_TURN, args, payload,
+					 flood->asked % 7 * 64, args[1] ? on_answer : NULL, flood);
+
+		if (rc == -EAGAIN)
+			break;
+		CHECK_EQ(rc, 0);
+		flood->asked++;
+		flood->wanted += args[1];
+	}
+	flood->waited += flood->c->deferred_count > 0;
+}
+
+static bool is_over(const struct flood *flood)
+{
+	return flood->asked == FLOOD && flood->handled == FLOOD && flood->answered == flood->wanted;
+}
+
+/* Both ask for more than there is room for; one in five wants no answer. All of it is handled in
+ * its order, and neither waits for the other for ever. */
+static void test_deferred__both_flood(void)
+{
+	struct careful_options options = { .rx_buffers = 256, .tx_buffers = 256, .peers = 4 };
+	struct ends ends;
+
+	open_up(&ends, options);
+	for (int side = 0; side < 2; side++) {
+		floods[side] = (struct flood){ .c = ends.c[side] };
+		CHECK_EQ(careful_handle(ends.c[side], IN_TURN, on_flood, &floods[side]), 0);
+	}
+	floods[0].peer = (uint32_t)ends.peer;
+	for (int i = 0; i < PATIENCE && !(is_over(&floods[0]) && is_over(&floods[1])); i++) {
+		for (int side = 0; side < 2; side++) {
+			flood_on(&floods[side]);
+			careful_poll(ends.c[side]);
+		}
+	}
+	CHECK(is_over(&floods[0]) && is_over(&floods[1]));
+	CHECK(floods[0].waited + floods[1].waited);
 	ends_close(&ends);
 }
 
@@ -284,5 +385,7 @@ int main(void)
 	RUN(test_keep__each_holds_its_frame);
 	RUN(test_keep__copied_out);
 	RUN(test_deferred__from_the_message_on_that_finds_no_room);
+	RUN(test_deferred__the_next_does_not_overtake);
+	RUN(test_deferred__both_flood);
 	return 0;
 }
