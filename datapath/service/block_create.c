@@ -140,16 +140,19 @@ static int copy(struct block_server *server, const struct block_job *job, int fr
 	return rc;
 }
 
-/* Begins with what stands at the final name, as far as it fits. */
+/* Begins with what stands at the final name, as far as it fits. A file, known before it is opened:
+ * opening anything else may do something. */
 static int seed(struct block_server *server, const struct block_job *job, uint64_t bytes)
 {
 	const struct block_handle *handle = job->handle;
-
-	int fd = openat(handle->dir_fd, handle->name,
-			O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
-	int rc;
+	int rc, fd;
 
+	if (fstatat(handle->dir_fd, handle->name, &st, AT_SYMLINK_NOFOLLOW))
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISREG(st.st_mode))
+		return 0;
+	fd = openat(handle->dir_fd, handle->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT || errno == ELOOP ? 0 : -errno;
 	rc = fstat(fd, &st) ? -errno : 0;
