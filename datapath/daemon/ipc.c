@@ -28,8 +28,8 @@ static void unpark(struct ipc_client *client)
 	client->ipc->busy--;
 }
 
-/* Of a client, what handlers of programs are to answer, which may never do so, and pings, which keep
- * those of others back. carefulds answer, and what they have opened is to be closed. */
+/* Of a client, what handlers of programs are to answer, which may never do so, and pings, which
+ * keep those of others back. carefulds answer, and what they have opened is to be closed. */
 static bool is_of(const void *user, const void *of)
 {
 	const struct ipc_client *client = of;

@@ -2,8 +2,8 @@
 /*
  * What the files of the local socket's server share. All in one thread. Calls go from
  * ipc.c to ipc_op.c, from there to ipc_gets.c, ipc_peer.c, ipc_program.c, ipc_signature.c and
- * ipc_measure.c, and from all of them to ipc_answer.c; from ipc_program.c to ipc_ring.c. What closes
- * files is ipc_close.c's, the only one with threads.
+ * ipc_measure.c, and from all of them to ipc_answer.c; from ipc_program.c to ipc_ring.c. What
+ * closes files is ipc_close.c's, the only one with threads.
  */
 #ifndef DAEMON_IPC_PRIVATE_H
 #define DAEMON_IPC_PRIVATE_H

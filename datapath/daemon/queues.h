@@ -34,8 +34,8 @@ bool queues_wait(struct queues *queues);
 void queues_say(struct queues *queues, const char *error);
 /* Of the first, which is open: has the others open theirs. */
 int queues_open(struct queues *queues, struct careful_error *error);
-/* One of these sockets has something to say, or its process is gone: all of them are to end. Returns
- * 0 if it ends as it was told to, or -EPIPE: it died. */
+/* One of these sockets has something to say, or its process is gone: all of them are to end.
+ * Returns 0 if it ends as it was told to, or -EPIPE: it died. */
 int queues_heard(struct queues *queues, uint32_t index);
 /* At our end: the others end, too, and the first one waits for that, for a while. */
 void queues_end(struct queues *queues);

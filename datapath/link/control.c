@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The control socket and the clock: each message, and each tick, goes to whom it concerns.
- * Calls door.c, handshake.c, spread.c, session.c, epoch.c, sync.c, ping.c, train.c, peer.c, reserve.c,
- * traditional.c.
+ * Calls door.c, handshake.c, spread.c, session.c, epoch.c, sync.c, ping.c, train.c, peer.c,
+ * reserve.c, traditional.c.
  */
 #include "link/link.h"
 #include "link/spread.h"

@@ -2,8 +2,8 @@
 /*
  * An epoch's beginning and end, and the session's end. Either end of a session drains the old
  * epoch before a new one begins: its slot in the peers map is closed, all that lay in the RX
- * ring taken, and every held buffer back in the fill ring. Who agrees on the next is the handshake's.
- * Calls ping.c, train.c, watch.c, peer.c, group.c, reserve.c, traditional.c.
+ * ring taken, and every held buffer back in the fill ring. Who agrees on the next is the
+ * handshake's. Calls ping.c, train.c, watch.c, peer.c, group.c, reserve.c, traditional.c.
  */
 #include "link/group.h"
 #include "link/link.h"

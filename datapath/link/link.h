@@ -58,8 +58,8 @@ struct link_rxframe {
 	uint64_t began_ns; /* of its hostRx; 0: not traced, or told of */
 };
 
-/* A message of a frame that is held, as careful_keep() hands it out: which one, and where in the body
- * it begins. */
+/* A message of a frame that is held, as careful_keep() hands it out: which one, and where in the
+ * body it begins. */
 struct careful_kept {
 	uint16_t nth, at;
 };

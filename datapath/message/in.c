@@ -342,8 +342,8 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 		move_on(in);
 		return;
 	}
-	/* Frames come in sequence, and a sender cuts a message from front to back. Each says whether
-	 * the last one ends in a digest. */
+	/* Frames come in sequence, and a sender cuts a message from front to back. Each says
+	 * whether the last one ends in a digest. */
 	if (be32toh(frame->hdr.frag_off) != in->received || bytes > in->bytes - in->received ||
 	    (bool)(flags & CAREFUL_F_DIGEST) != in->digest_wanted ||
 	    (bool)(flags & CAREFUL_F_LAST) != (in->received + bytes == in->bytes)) {

@@ -43,8 +43,8 @@ bool file_is_exclusive(const struct file *file);
 int file_read(struct file *file, void *buffer, uint64_t nbytes, uint64_t offset);
 int file_write(struct file *file, const void *buffer, uint64_t nbytes, uint64_t offset);
 
-/* Makes it read as zeros, without moving any; @give_back: the host's file becomes a hole there, else
- * it keeps its space. 0; -EOPNOTSUPP: the host cannot, and has done nothing; or -errno. */
+/* Makes it read as zeros, without moving any; @give_back: the host's file becomes a hole there,
+ * else it keeps its space. 0; -EOPNOTSUPP: the host cannot, and has done nothing; or -errno. */
 int file_zero(struct file *file, uint64_t nbytes, uint64_t offset, bool give_back);
 
 /* What was written by anybody until now is durable. 0, or -errno. */

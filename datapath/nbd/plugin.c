@@ -55,8 +55,8 @@ static int careful_config(const char *key, const char *value)
 	return -1;
 }
 
-/* The only instance on this machine, whose other queues are NAME+1 and so on; NULL: there are none or
- * several, and it was said. Beside their directories are locks, and what dead ones left. */
+/* The only instance on this machine, whose other queues are NAME+1 and so on; NULL: there are none
+ * or several, and it was said. Beside their directories are locks, and what dead ones left. */
 static char *only_instance(void)
 {
 	struct dirent *entry;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What careful.h offers for moving data: requests, replies, stores and gets. Calls
- * operation.c, peers.c, live.c, attach.c, attach_ring.c, message's out.c and small.c, link's tx.c and
- * lend.c.
+ * operation.c, peers.c, live.c, attach.c, attach_ring.c, message's out.c and small.c, link's tx.c
+ * and lend.c.
  */
 #include "service/attach.h"
 #include "service/engine.h"

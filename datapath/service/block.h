@@ -56,9 +56,10 @@ int block_serve(struct careful *instance, const struct block_export_options *exp
 /* Serves these from now on; what is open goes on as it was opened. On failure the others stay. */
 int block_replace(struct block_server *server, const struct block_export_options *exports,
 		  uint32_t n, struct careful_error *error);
-/* Ends all handles and removes uncommitted temporary files, not partial ones. After careful_close():
- * no message uses the files any longer. Waits for work under way, for 2 s: returns how many
- * threads hang in a file system, which end when that goes on; their files are left as they are. */
+/* Ends all handles and removes uncommitted temporary files, not partial ones. After
+ * careful_close(): no message uses the files any longer. Waits for work under way, for 2 s: returns
+ * how many threads hang in a file system, which end when that goes on; their files are left as they
+ * are. */
 uint32_t block_stop(struct block_server *server);
 
 /* To be called each round; answers what the workers have done. Returns how many. */

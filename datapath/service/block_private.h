@@ -61,7 +61,8 @@ struct block_handle;
  * @tag, @tail_bytes: OPEN: of a partial file
  * @key:      COMMIT, CLOSE, DIGEST, EXTENTS, ZERO, BATCH: the handle as the client knows it
  * @again:    ZERO: it may have been asked before
- * @fd:       DIGEST, EXTENTS, ZERO, BATCH: the handle's file, a descriptor of the job's own; else -1
+ * @fd:       DIGEST, EXTENTS, ZERO, BATCH: the handle's file, a descriptor of the job's own;
+ *            else -1
  * @dir_fd:   BATCH: likewise, the handle's directory; else -1
  * @may_write, @squashed: BATCH: what the export that the directory lies in lets it do
  * @waited:   its turn has come
@@ -277,8 +278,8 @@ struct block_running {
 };
 
 /*
- * The worker threads and what they are given; everything under lock but `ready` and `stop`. Threads are
- * begun when all the others have something to do.
+ * The worker threads and what they are given; everything under lock but `ready` and `stop`. Threads
+ * are begun when all the others have something to do.
  *
  * @queues:   what waits, of each peer; they take turns
  * @running:  workers in each place, for all peers
@@ -350,8 +351,8 @@ static inline struct block_job *block_queue_take(struct block_queue *q)
 	return job;
 }
 
-/* block_work.c: put, take: the engine's thread. vain: a worker: whether nobody wants any more what a
- * job is at. */
+/* block_work.c: put, take: the engine's thread. vain: a worker: whether nobody wants any more what
+ * a job is at. */
 int block_work_init(struct block_server *server);
 uint32_t block_work_stop(struct block_server *server);
 bool block_work_hangs(struct block_server *server, uint8_t place);

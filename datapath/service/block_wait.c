@@ -2,8 +2,8 @@
 /*
  * Requests that wait until their peer has room for another handle, in order. They hold no job, so
  * that what frees a handle can be asked for meanwhile. Scratches wait apart from answers: a
- * scratch's holder may wait for an answer, an answer's for nothing. So do other files, whose holders
- * wait for nothing here either. Calls block_request.c.
+ * scratch's holder may wait for an answer, an answer's for nothing. So do other files, whose
+ * holders wait for nothing here either. Calls block_request.c.
  */
 #include <errno.h>
 #include <stdlib.h>

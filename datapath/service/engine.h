@@ -134,9 +134,9 @@ struct careful {
 	} * live;
 	uint8_t scratch; /* enum careful_scratch */
 
-	/* Where the running handler's message lies: in a frame, or in buffers that are held already;
-	 * NULL while none runs. handled_kept: the handler kept it; handled_alone: CAREFUL_AM_ALONE, as
-	 * it has that, and so its answer. */
+	/* Where the running handler's message lies: in a frame, or in buffers that are held
+	 * already; NULL while none runs. handled_kept: the handler kept it; handled_alone:
+	 * CAREFUL_AM_ALONE, as it has that, and so its answer. */
 	struct link_rxframe *handled_frame;
 	struct link_held *handled_held;
 	struct careful_kept handled;

@@ -2,8 +2,8 @@
 /*
  * Fragments out (P2 section 5.1): which may be sent in which order, and when there is room. A
  * broadcast goes to all or to none, so that a sender which has to wait has sent nothing. Calls
- * event.c, event_member.c, event_group.c, event_requests.c, event_trace.c, message's small.c, link's
- * tx.c and hold.c.
+ * event.c, event_member.c, event_group.c, event_requests.c, event_trace.c, message's small.c,
+ * link's tx.c and hold.c.
  */
 #include "service/event_private.h"
 

@@ -18,8 +18,8 @@ enum {
 	EVENT_FLAGS = CAREFUL_EVENT_F_LAST | CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE,
 };
 
-/* Of a group that goes by requests: to one node without an answer, and kept here of all nodes before
- * who sends waits. */
+/* Of a group that goes by requests: to one node without an answer, and kept here of all nodes
+ * before who sends waits. */
 enum { EVENT_WINDOW = 16, EVENT_ROOM = 4096, EVENT_ASKED_MS = 200 };
 
 /* A fragment that came, in its receive buffer or copied out. */

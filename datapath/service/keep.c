@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Payloads that outlive their handlers, in their receive buffers: each message that is kept holds its
- * frame, which it may share with others. Calls attach_more.c, link's hold.c.
+ * Payloads that outlive their handlers, in their receive buffers: each message that is kept holds
+ * its frame, which it may share with others. Calls attach_more.c, link's hold.c.
  */
 #include "service/attach.h"
 #include "service/engine.h"

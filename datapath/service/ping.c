@@ -2,7 +2,8 @@
 /*
  * Pings (P1 section 6) past XDP: the engine on receipt, the store after writing. The
  * place for a write and for the answer is each peer's own, there before the probe is sent.
- * Also careful_ping(), which asks. Calls peers.c, attach_more.c, link's ping.c, rx.c and hold.c, and storage.
+ * Also careful_ping(), which asks. Calls peers.c, attach_more.c, link's ping.c, rx.c and hold.c,
+ * and storage.
  */
 #include <endian.h>
 #include <errno.h>

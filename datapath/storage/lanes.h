@@ -3,9 +3,9 @@
  * Threads beside the ring, a few for each file system, so that one that hangs holds up no other.
  *
  * The kernel has so many workers for all operations of a thread, whichever its ring, and lets
- * buffered writes wait for each other whose inodes share one of 64 places of a hash (io-wq.c). So one
- * file system at a time has the ring, whichever comes while nothing is under way there; those that
- * come meanwhile come here (uring.c).
+ * buffered writes wait for each other whose inodes share one of 64 places of a hash (io-wq.c). So
+ * one file system at a time has the ring, whichever comes while nothing is under way there; those
+ * that come meanwhile come here (uring.c).
  */
 #ifndef STORAGE_LANES_H
 #define STORAGE_LANES_H

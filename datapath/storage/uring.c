@@ -341,8 +341,8 @@ static void await_ring(struct uring *u)
 
 /*
  * Leaves no operation behind that ends: the kernel may write into the caller's memory until each
- * has completed. Cancels what has not begun, then waits for the rest; done() is not called, the callers
- * are being closed too. In a child of fork() they are the parent's operations, and go on.
+ * has completed. Cancels what has not begun, then waits for the rest; done() is not called, the
+ * callers are being closed too. In a child of fork() they are the parent's operations, and go on.
  */
 static uint32_t uring_close(struct storage *storage)
 {

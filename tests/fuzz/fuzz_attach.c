@@ -2,8 +2,8 @@
 /*
  * Fuzzes carefuld's end of what it shares with programs (ipc.h), over two engines joined in memory:
  * programs that attach, put anything into their rings, move the numbers there, change entries that
- * they have published, ask by the socket and go, while the other host asks, stores and gets. Another
- * program goes on beside them, no frame is lost, and nothing of theirs is left.
+ * they have published, ask by the socket and go, while the other host asks, stores and gets.
+ * Another program goes on beside them, no frame is lost, and nothing of theirs is left.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,8 @@
  * Events among all nodes of a cluster, beside their work, where the scenario has them: a program
  * of some events, each to all, from one, or each to its next, in pieces as large as frames are.
  * Whose group fails, or whose process ends, begins again, and so does who is through, where another
- * waits for it. A failure that some node were not told of would be the end. Calls the event interface; its private header to see what is left to say.
+ * waits for it. A failure that some node were not told of would be the end. Calls the event
+ * interface; its private header to see what is left to say.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Runs seeds: sim [--from N] [--count N] [--jobs N] [--no-faults] [--limit-ms N]
- * [--protocol careful|traditional] [--hostile: one of three nodes lies] [--unpacked: no two messages
- * share a frame], or one again as a failure told:
+ * [--protocol careful|traditional] [--hostile: one of three nodes lies] [--unpacked: no two
+ * messages share a frame], or one again as a failure told:
  * sim --seed N [--without-op I]… [--without-fault I]… [--hits FAULT:I,I…]… [--trace]
  * Status 1 at the first seed that fails, crashes or takes too long (--limit-ms, of processor
  * time), after cutting its schedule short.

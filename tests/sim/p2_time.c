@@ -100,8 +100,8 @@ void p2_open(struct p2_time *t, struct world *w, uint32_t nodes, bool traditiona
 	w->options.tx_buffers = buffers;
 	w->options.sync_ms = 2000; /* a frame may wait for the ring for 200 ms */
 	w->options.stall_ms = 30000;
-	/* Careful's windows are R / P (section 5.3). Under the other protocol a buffer is anybody's,
-	 * and nothing was copied out (section 6.1, flooding). */
+	/* Careful's windows are R / P (section 5.3). Under the other protocol a buffer is
+	 * anybody's, and nothing was copied out (section 6.1, flooding). */
 	w->options.peers = traditional ? nodes - 1 : nodes;
 	w->options.copyout_buffers = traditional ? 1 : COPIES;
 	w->shape = (struct sim_shape){

@@ -172,8 +172,8 @@ static void lose_each(uint32_t protocol)
 			if (protocol == TRADITIONAL)
 				CHECK_EQ(programs[i].rc, 0);
 			else
-				/* Of those to all and to one, what follows may come before what is lost is
-				 * missed. */
+				/* Of those to all and to one, what follows may come before what is
+				 * lost is missed. */
 				CHECK(!programs[i].rc || programs[i].rc == -ECONNRESET ||
 				      programs[i].rc == -EPROTO);
 			CHECK(programs[i].rc || programs[i].event == events);

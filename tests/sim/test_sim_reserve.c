@@ -114,8 +114,8 @@ static void test_loss__each_frame_in_turn(void)
 	CHECK(n > 40);
 }
 
-/* One in ten is lost, late, twice, cut off, finds no buffer, or is damaged; nodes die, stop, and keep
- * what they get. */
+/* One in ten is lost, late, twice, cut off, finds no buffer, or is damaged; nodes die, stop, and
+ * keep what they get. */
 static void test_faults__all_kinds(void)
 {
 	uint64_t granted = 0;

@@ -66,8 +66,8 @@ static inline int pair_namespace(void)
 
 static inline void pair_up(const struct pair *pair, int side, unsigned int mtu)
 {
-	/* Static addresses at once, and nothing on the wire that we didn't send; by one process, for
-	 * the tests do this hundreds of times. */
+	/* Static addresses at once, and nothing on the wire that we didn't send; by one process,
+	 * for the tests do this hundreds of times. */
 	CHECK(!pair_run(pair, side,
 			"if cd /proc/sys/net/ipv6/conf/eth1; then"
 			"  read off <disable_ipv6; echo 0 >accept_dad; echo 0 >router_solicitations;"

@@ -2,8 +2,8 @@
 /*
  * What a small message costs without a device, and whether it costs more with many peers: two
  * instances joined in memory have P sessions with each other, and a receive window of 16 in each.
- * One thread polls them in turn; eight messages leave a round, each to the next peer and in a frame of
- * its own.
+ * One thread polls them in turn; eight messages leave a round, each to the next peer and in a frame
+ * of its own.
  *
  *   many stream PEERS COUNT [BYTES]   messages one way, with the window updates that answer them
  *   many burst PEERS COUNT [BYTES]    requests and their replies

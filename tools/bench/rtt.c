@@ -10,7 +10,8 @@
  * In place of IFNAME, the socket of a carefuld: a program that is attached, and waits adaptively.
  * RTT_WAIT=adaptive or block: so does one that owns its queue. RTT_ASK=wait: who asks waits, too,
  * instead of polling, as where both share a core. RTT_IDLE_MS: how long nothing happens before each
- * request. In place of IFNAME, "tcp": the same over a connection of the kernel's, both ends blocking.
+ * request. In place of IFNAME, "tcp": the same over a connection of the kernel's, both ends
+ * blocking.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -453,8 +453,8 @@ struct careful_attach_options {
  *   status that careful_ping() would have had.
  * - careful_alloc() gives memory from which carefuld copies into a send buffer: CAREFUL_RING_BUILT
  *   at a time, with room for CAREFUL_RING_PAYLOAD_BYTES whatever the peer takes.
- * - careful_keys_refresh() is -EOPNOTSUPP: the keys are carefuld's. Events go by requests, in groups
- *   whose other nodes do so, too (careful/event.h).
+ * - careful_keys_refresh() is -EOPNOTSUPP: the keys are carefuld's. Events go by requests, in
+ *   groups whose other nodes do so, too (careful/event.h).
  * - carefuld's end is -ENOTCONN, from every call; operations end with -ECONNRESET before.
  *
  * CAREFUL_RING_OPERATIONS may be under way at a time. A program that has not polled for 30 s while
@@ -487,8 +487,8 @@ int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeou
 int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes);
 /*
  * As careful_peer(), for who would use another queue: `queues` are those of this interface, a bit
- * each, on which a session is as welcome as on this one (careful_options.queues). Where the peer has
- * several queues, too, it chooses. If it chooses others than were asked, this peer fails with
+ * each, on which a session is as welcome as on this one (careful_options.queues). Where the peer
+ * has several queues, too, it chooses. If it chooses others than were asked, this peer fails with
  * EREMCHG, and careful_peer_moved() says by which of our queues, and at which port, it is to be
  * asked: that is for the instance which has that queue. -ENOENT: it was not sent away.
  */
@@ -519,9 +519,9 @@ int careful_handle(struct careful *instance, uint16_t handler, careful_handler_f
 int careful_handle_store(struct careful *instance, uint16_t handler, careful_handler_fn *fn,
 			 void *user);
 /* Sends a request; payload is copied before the call returns. done runs once. It leaves with the
- * next careful_poll(), as far as there are credits: the first to a peer in a frame of its own, those
- * after it up to CAREFUL_PACKED_MAX in a frame. A peer handles our requests in the order in which
- * they were asked; gets and stores go beside them.
+ * next careful_poll(), as far as there are credits: the first to a peer in a frame of its own,
+ * those after it up to CAREFUL_PACKED_MAX in a frame. A peer handles our requests in the order in
+ * which they were asked; gets and stores go beside them.
  * -EMSGSIZE: payload exceeds careful_payload_bytes(), which done is told where there was no
  * session yet, or a reply waited for one with smaller frames; -EAGAIN: no room (above). */
 int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,

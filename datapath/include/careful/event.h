@@ -69,7 +69,8 @@ struct careful_events_options {
 /*
  * A fragment that was received.
  *
- * @data:    its bytes, where the frame put them (not aligned), until the next careful_event_receive() or careful_events_close()
+ * @data:    its bytes, where the frame put them (not aligned), until the next
+ *           careful_event_receive() or careful_events_close()
  * @offset:  where it stands in its message, bytes
  * @source:  rank of the node that sent it
  * @status:  enum careful_event_status
@@ -84,8 +85,8 @@ struct careful_event_fragment {
 
 /*
  * Takes part in a group: returns at once; nodes find each other while they send or receive.
- * -EBUSY: the instance is in one already, or the handler is taken; -EINVAL: rank or number of nodes; -ENOENT: no such
- * peer; -ENOBUFS: too few send buffers for a broadcast.
+ * -EBUSY: the instance is in one already, or the handler is taken; -EINVAL: rank or number of
+ * nodes; -ENOENT: no such peer; -ENOBUFS: too few send buffers for a broadcast.
  */
 int careful_events_open(struct careful *instance, const struct careful_events_options *options,
 			struct careful_events **events);
@@ -147,8 +148,9 @@ int careful_events_failed(const struct careful_events *events, uint32_t *rank);
 /*
  * How this node's broadcasts leave. 0: each fragment in one frame to all; -EAGAIN: not yet, it is
  * being found out. Else they are replicated, for this reason: -EOPNOTSUPP: the device or the
- * protocol has no frames to all, the group goes by requests, there are fewer than three nodes, or it is to replicate; -EAFNOSUPPORT: a
- * node has none by IPv6; -EHOSTUNREACH: such frames do not reach each node; or what a node refused them with.
+ * protocol has no frames to all, the group goes by requests, there are fewer than three nodes, or
+ * it is to replicate; -EAFNOSUPPORT: a node has none by IPv6; -EHOSTUNREACH: such frames do not
+ * reach each node; or what a node refused them with.
  */
 int careful_events_broadcast(const struct careful_events *events);
 

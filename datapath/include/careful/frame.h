@@ -338,8 +338,8 @@ CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
 /*
  * Whether a header is right, and followed by body_bytes as it says. A fragment of a message
  * has any of its own flags and no stage limit; an update neither of them, nor a body; a train's
- * frame none but the group's; an acknowledgement the flag that asks; a ping no flags, and a stage at
- * which it ends. CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING of a ping that ends at XDP,
+ * frame none but the group's; an acknowledgement the flag that asks; a ping no flags, and a stage
+ * at which it ends. CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING of a ping that ends at XDP,
  * CAREFUL_XDP_DROP_TRAIN, or why it is wrong.
  */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_any(const struct careful_hdr *hdr,

@@ -17,8 +17,8 @@ extern "C" {
  * A question to the stages of the path to a peer (wire.h: enum careful_stage).
  *
  * @stage:       where the probe ends
- * @ttl:         IP's (its hop limit), with CAREFUL_STAGE_NET_RX alone: where it expires a router answers;
- *               0: the usual one
+ * @ttl:         IP's (its hop limit), with CAREFUL_STAGE_NET_RX alone: where it expires a router
+ *               answers; 0: the usual one
  * @bytes:       of the IP packet, in one buffer
  * @timeout_ms:  how long to wait for the answer
  */

@@ -36,8 +36,8 @@ enum careful_type {
 	CAREFUL_TRAIN = 4, /* one of a train, or a group's probe: XDP notes it and drops it */
 	CAREFUL_ACK = 5, /* traditional: what has come, or is wanted again; below */
 
-	/* Asks for a session, or for a new epoch of it. Of every version: no smaller than careful_ctrl,
-	 * and as that up to nonce, so that whoever speaks another one can REFUSE it. */
+	/* Asks for a session, or for a new epoch of it. Of every version: no smaller than
+	 * careful_ctrl, and as that up to nonce, so that whoever speaks another one can REFUSE it. */
 	CAREFUL_HELLO = 0x80,
 	CAREFUL_CHALLENGE = 0x81, /* shows that HELLO's sender is where it says */
 	CAREFUL_WELCOME = 0x82, /* grants the session */
@@ -117,9 +117,10 @@ enum {
  * frame of the session. credits are those that the group's frames have given back, cumulative: each
  * frame adds the least that is owed to any member (P2 section 5.3), and no frame of the
  * session counts them. What is owed beyond to one of the first 16 members, in the order of their
- * ranks, is in 4 bits of msg_id (the first 8; the lowest are the first's) or frag_off. A TRAIN frame to a group is a probe: it has no seq, and costs no credit;
- * msg_id is its number, from 1. XDP admits them from their sender's address alone. A member
- * that forges it can send in the sender's name: that ends the session of these two, and no other.
+ * ranks, is in 4 bits of msg_id (the first 8; the lowest are the first's) or frag_off. A TRAIN
+ * frame to a group is a probe: it has no seq, and costs no credit; msg_id is its number, from 1.
+ * XDP admits them from their sender's address alone. A member that forges it can send in the
+ * sender's name: that ends the session of these two, and no other.
  */
 
 /*
@@ -235,15 +236,15 @@ enum careful_event_what {
 	 * was heard, else 0; the cookie of its frames to all, high, and in token low; 0: it sends
 	 * none. bytes: the number of its part, not 0 */
 	CAREFUL_EVENT_JOIN = 1,
-	/* No more fragments come from the sender; args: the frames to groups that left there in this
-	 * epoch. */
+	/* No more fragments come from the sender; args: the frames to groups that left there in
+	 * this epoch. */
 	CAREFUL_EVENT_LEAVE = 2,
 	CAREFUL_EVENT_FAIL = 3, /* args: the rank that failed, a positive errno, 1: and LEAVE */
 	/* To who said JOIN with a cookie: args: 0: a probe with it came; else (errno): none will. */
 	CAREFUL_EVENT_HEARD = 4,
 	CAREFUL_EVENT_ONE_BY_ONE = 5, /* no more frames to all come; nor after LEAVE */
-	/* Of a group by requests (service/event_requests.c), where all but JOIN has the number of the
-	 * receiver's part in args[3]: answered when the node leaves. */
+	/* Of a group by requests (service/event_requests.c), where all but JOIN has the number of
+	 * the receiver's part in args[3]: answered when the node leaves. */
 	CAREFUL_EVENT_STAY = 6,
 };
 
@@ -261,7 +262,8 @@ enum careful_event_what {
  * @status:      REPLY, GET_DATA: 0 or a positive errno
  * @region_off:  STORE, GET: where in the region, bytes; EVENT: the event
  * @bytes:       GET: how many; EVENT: where in its message the fragment stands, bytes
- * @next:        REQUEST, REPLY, GET: bytes from here to the next one's in the frame; 0: none follows
+ * @next:        REQUEST, REPLY, GET: bytes from here to the next one's in the frame; 0: none
+ *               follows
  * @args:        four words for the handler; EVENT: enum careful_event_what
  */
 struct careful_am {

@@ -1003,8 +1003,8 @@ static void test_death__before_its_answers(void)
 	await_programs(0);
 }
 
-/* All that a program may have on its way is stores as large as can be: what it asks behind them does
- * not wait for them, and another one's waits for its share of them alone. */
+/* All that a program may have on its way is stores as large as can be: what it asks behind them
+ * does not wait for them, and another one's waits for its share of them alone. */
 static void test_share__of_stores(void)
 {
 	enum { EACH = TABLE_BYTES, SHARE = IPC_PROGRAM_BYTES / EACH, FEW = 4 };
@@ -1067,8 +1067,8 @@ static void test_share__of_stores(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* One that asks all the time, and wants no answer, has a few turns of another's, and no more of what
- * waits for credits than one that does. */
+/* One that asks all the time, and wants no answer, has a few turns of another's, and no more of
+ * what waits for credits than one that does. */
 static void test_share__of_requests(void)
 {
 	struct careful *c = attached("floods"), *other = attached("lives");

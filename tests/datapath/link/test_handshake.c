@@ -81,8 +81,8 @@ static void test_welcome__buffers_that_no_frame_fills_end_the_attempt(void)
 	}
 }
 
-/* A HELLO whose version was damaged on the way is refused for that, by who speaks the same: it is said
- * again. */
+/* A HELLO whose version was damaged on the way is refused for that, by who speaks the same: it is
+ * said again. */
 static void test_refuse__of_our_own_version_ends_nothing(void)
 {
 	const union address to = node_host(0);

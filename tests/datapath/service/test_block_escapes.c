@@ -295,8 +295,8 @@ static size_t put_items(char *batch, const struct escape *escape)
 					CAREFUL_ITEM_DIRECTORY, CAREFUL_ITEM_SYMLINK,
 					CAREFUL_ITEM_META,	CAREFUL_ITEM_REMOVE };
 	uint32_t bytes = escape->bytes ? escape->bytes : (uint32_t)strlen(escape->path);
-	/* In a race a link may stay, where the name leads within, which is not to be told from a way
-	 * out; and what changes places has to stay. */
+	/* In a race a link may stay, where the name leads within, which is not to be told from a
+	 * way out; and what changes places has to stay. */
 	bool races = atomic_load(&swapping), stays = races && !strchr(escape->path, '/');
 	size_t used = put_item(batch, CAREFUL_ITEM_LINK, "got", 3, escape->path);
 

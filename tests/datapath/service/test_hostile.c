@@ -201,8 +201,8 @@ static void send_packed(struct node *node, uint32_t n, uint32_t payload, const u
 	hostile_send(node, &what);
 }
 
-/* Messages of one frame that do not follow each other to its end, or are of a kind that shares none:
- * none of them is run. */
+/* Messages of one frame that do not follow each other to its end, or are of a kind that shares
+ * none: none of them is run. */
 static void test_packed__wrongly(void)
 {
 	enum { EACH = sizeof(struct careful_am) + 8, MOST = 7 };
