@@ -199,6 +199,17 @@ def test_drivers__nothing_was_lost_and_the_page_says_how_much_passed() -> None:
         assert f" {one['frames']:,} |" in page, pair
 
 
+def test_power_cut__nothing_was_missing_and_the_table_says_of_how_many_writes() -> None:
+    kept = json.loads((REPORTS / "power-cut.json").read_text())
+    table = (REPORTS / "README.md").read_text()
+    assert set(kept) == {"ext4", "xfs"}
+    for fs, one in kept.items():
+        assert (one["instants"], one["failures"]) == (100, []), fs
+        assert f"wire version {one['wire']}" in table, fs
+        assert f"{fs}, {one['writes']}" in table, fs
+    assert f"{sum(one['with_a_part'] for one in kept.values())} cuts left a part" in table
+
+
 def test_file_writes__the_receiver_s_engine_has_less_to_do(tmp_path: Path) -> None:
     def spoil(found: dict[str, Any]) -> None:
         for one in found["rounds"]:
