@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "device/xsk.h"
@@ -50,8 +51,28 @@ static int read_interface(int fd, struct netdev *netdev)
 	return 0;
 }
 
+/*
+ * igb_xsk_wakeup() raised the TX queue's interrupt whatever was to be woken, and igc_xsk_wakeup()
+ * the RX queue's, until Linux 7.0 (some earlier ones got it, too). A queue has one interrupt for
+ * both where more than half of the most queues are in use (igb_set_flag_queue_pairs()), and igb's
+ * where it has no MSI-X: then it counts no interrupt for other things.
+ */
+bool netdev_wakes_another(const char *driver, const char *release,
+			  const struct ethtool_channels *channels)
+{
+	bool paired = channels->combined_count > channels->max_combined / 2;
+	bool msix = channels->other_count;
+
+	if (strtoul(release, NULL, 10) >= 7)
+		return false;
+	if (!strcmp(driver, "igb"))
+		return msix && !paired;
+	return !strcmp(driver, "igc") && !(msix && paired);
+}
+
 static void read_driver(int fd, struct netdev *netdev)
 {
+	struct utsname system = { 0 };
 	struct ethtool_drvinfo driver = { .cmd = ETHTOOL_GDRVINFO };
 	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
 	struct ethtool_ringparam ring = { .cmd = ETHTOOL_GRINGPARAM };
@@ -67,6 +88,8 @@ static void read_driver(int fd, struct netdev *netdev)
 	if (channels.combined_count + channels.tx_count > 1)
 		netdev->tx_queues = channels.combined_count + channels.tx_count;
 	netdev->combined = channels.combined_count;
+	uname(&system);
+	netdev->deaf = netdev_wakes_another(netdev->driver, system.release, &channels);
 	if (!ethtool(fd, netdev->name, &ring))
 		netdev->rx_ring = ring.rx_pending;
 }

@@ -66,6 +66,7 @@ struct netdev {
 	uint32_t rx_queues;
 	uint32_t tx_queues;
 	bool combined; /* a queue receives and sends */
+	bool deaf; /* with zero-copy no frame would pass, though the driver takes it */
 	uint32_t rx_ring; /* of the device, frames; 0: it doesn't say */
 	char master[16]; /* whose port it is (a bridge's, a bond's); "": nobody's */
 	char master_kind[16];
@@ -353,14 +354,9 @@ static inline bool netdev_straight(const struct netdev *netdev)
 	return !strcmp(netdev->driver, "veth");
 }
 
-/*
- * Whether no frame would come with zero-copy, though the driver takes it. Who wakes igb to take
- * buffers reaches the interrupt for transmission (igb_xsk_wakeup, Linux 6.14 to 6.18), which is
- * another one where half of the queues or fewer are in use. Seen in 6.18: none was ever taken.
- */
-static inline bool netdev_is_deaf(const struct netdev *netdev)
-{
-	return !strcmp(netdev->driver, "igb");
-}
+/* Whether a driver with these queues wakes another of them than it is asked to, zero-copy's. */
+struct ethtool_channels;
+bool netdev_wakes_another(const char *driver, const char *release,
+			  const struct ethtool_channels *channels);
 
 #endif /* CAREFUL_XSK_H */

@@ -268,7 +268,7 @@ static int check_zerocopy(const struct look *look)
 		return refuse(look->error, 0,
 			      "not required: frames are copied where it is not had");
 	port.xdp_mode = generic ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE;
-	if (generic || netdev_is_deaf(&port.netdev))
+	if (generic || port.netdev.deaf)
 		return xsk_say_zerocopy(&port, -EOPNOTSUPP, look->error);
 	return refuse(look->error, -EAGAIN, "whether driver %s has it is seen at `up` alone",
 		      port.netdev.driver);

@@ -167,7 +167,7 @@ struct bind_try {
 static int bind_best(struct xsk_queue *xsk, bool require_zerocopy)
 {
 	const struct xsk_port *port = xsk_port_of(xsk);
-	bool zerocopy = port->xdp_mode == CAREFUL_XDP_NATIVE && !netdev_is_deaf(&port->netdev);
+	bool zerocopy = port->xdp_mode == CAREFUL_XDP_NATIVE && !port->netdev.deaf;
 	bool sg = xsk_bpf_frags(port) && !(port->without & XSK_WITHOUT_SG);
 	bool single = port->netdev.mtu + ETHERNET_BYTES <= single_frame_bytes(xsk);
 	const struct bind_try tries[] = {
@@ -238,10 +238,10 @@ int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *
 			      port->native_refused[0] ? "which was refused: " :
 							"and --xdp is generic",
 			      port->native_refused);
-	if (netdev_is_deaf(&port->netdev))
+	if (port->netdev.deaf)
 		return refuse(error, -EOPNOTSUPP,
-			      "%s: with zero-copy driver %s takes no buffer and brings no frame "
-			      "(it is woken by the wrong interrupt); leave --require-zerocopy out",
+			      "%s: with zero-copy driver %s wakes the wrong interrupt, so that no "
+			      "frame passes: Linux 7.0 mends that; or leave --require-zerocopy out",
 			      ifname, driver);
 	return refuse(error, -EOPNOTSUPP,
 		      "%s: driver %s refuses zero-copy (%s): %s; or leave --require-zerocopy out",

@@ -24,7 +24,7 @@ from laboratory.state import LabError
 from emulated.agent import PIECE
 from emulated.archive import PLACE
 from emulated.kernels import Kernel
-from emulated.qemu import NICS, qemu
+from emulated.qemu import NICS, WORDS, qemu
 
 HERE = Path(__file__).parent
 #: Commands that run in a machine at the same time.
@@ -101,6 +101,7 @@ def start(
     folder.mkdir(exist_ok=True)
     agent = HERE / "agent.py"
     program, env = qemu(machine.nic)
+    words = f"console=ttyS0 quiet panic=-1 {WORDS.get(machine.nic, '')}"
     argv: list[str | Path] = [
         *inside, *program, "-nodefaults", "-no-reboot", "-display", "none", "-daemonize",
         "-pidfile", folder / "pid", "-serial", f"file:{folder / 'console'}",
@@ -108,7 +109,7 @@ def start(
         "-accel", "tcg,thread=multi", "-cpu", "max",
         "-smp", "2", "-m", str(MEMORY_MIB),
         "-kernel", machine.kernel.image, "-initrd", folder.parent / "ramdisk",
-        "-append", f"console=ttyS0 quiet panic=-1 careful={agent},{host},{machine.mtu}",
+        "-append", f"{words} careful={agent},{host},{machine.mtu}",
         "-virtfs",
         "local,path=/,mount_tag=root,security_model=passthrough,readonly=on,multidevs=remap",
         *(word for net in nets for word in ("-netdev", net)),

@@ -29,7 +29,10 @@ NICS = {
     ),
     "e1000e": ("e1000e", "e1000e"),
     "igb": ("igb", "igb"),
+    "igb-intx": ("igb", "igb"),
 }
+#: What a kernel is told for a card: without MSI igb has one interrupt, for both ways.
+WORDS = {"igb-intx": "pci=nomsi"}
 
 Argv = list[str | Path]
 

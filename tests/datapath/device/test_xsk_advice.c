@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What to change where a driver refuses zero-copy: of each driver what it means by an errno. */
+/* Zero-copy: what to change where a driver refuses it, and which would take it and pass nothing. */
 #include <errno.h>
+#include <linux/ethtool.h>
 #include <string.h>
 
 #include "check.h"
@@ -30,9 +31,44 @@ static void test_advice__others_as_they_agree(void)
 	says("virtio_net", -ENOMEM, "UMEM could not be mapped");
 }
 
+static bool wakes_another(const char *driver, const char *release, uint32_t queues, uint32_t most,
+			  uint32_t others)
+{
+	const struct ethtool_channels channels = {
+		.combined_count = queues,
+		.max_combined = most,
+		.other_count = others,
+	};
+
+	return netdev_wakes_another(driver, release, &channels);
+}
+
+/* Each was seen in an emulated machine: frames passed, or no buffer was taken. */
+static void test_wakes_another__igb(void)
+{
+	CHECK(wakes_another("igb", "6.18.15+deb13-amd64", 1, 8, 1));
+	CHECK(!wakes_another("igb", "6.18.15+deb13-amd64", 1, 8, 0));
+	CHECK(!wakes_another("igb", "7.3.4+deb13-amd64", 1, 8, 1));
+}
+
+/* By the source: of the queues more than half, or the one that there is. */
+static void test_wakes_another__a_queue_has_one_interrupt(void)
+{
+	CHECK(wakes_another("igb", "6.18.15", 4, 8, 1));
+	CHECK(!wakes_another("igb", "6.18.15", 5, 8, 1));
+	CHECK(!wakes_another("igb", "6.18.15", 1, 1, 1));
+	CHECK(wakes_another("igc", "6.12.1", 1, 4, 1));
+	CHECK(wakes_another("igc", "6.12.1", 1, 4, 0));
+	CHECK(!wakes_another("igc", "6.12.1", 3, 4, 1));
+	CHECK(!wakes_another("igc", "10.0.1", 1, 4, 1));
+	CHECK(!wakes_another("ice", "6.18.15", 1, 8, 1));
+}
+
 int main(void)
 {
 	RUN(test_advice__virtio_needs_something_of_its_host);
 	RUN(test_advice__others_as_they_agree);
+	RUN(test_wakes_another__igb);
+	RUN(test_wakes_another__a_queue_has_one_interrupt);
 	return 0;
 }
