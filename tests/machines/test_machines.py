@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 
 import pytest
 from guests import MARKS, Machines
+from hosts import wait_for
 
 pytestmark = MARKS
 
@@ -19,16 +21,33 @@ def machines(request: pytest.FixtureRequest) -> Iterator[Machines]:
         if nic.startswith("igb"):  # it has more queues, and no steering
             for host in ("h1", "h2"):
                 one.run(host, "ethtool", "-L", "eth1", "combined", "1")
+        one.run("h2", "date", "-s", "+1 hour")
         yield one
     finally:
         one.down()
 
 
 def there_and_back(machines: Machines) -> None:
-    """Two MiB each way, the same at the end, none lost; and nothing is left behind."""
+    """Two MiB each way, the same at the end, none lost; and nothing is left behind.
+
+    The clocks are an hour apart. One is set back by a day while a file is on its way, which is then
+    interrupted, and goes on.
+    """
     machines.run("h2", "sh", "-c", "head -c 2097152 /dev/urandom >/tmp/file")
     machines.run("h1", "carefulctl", "get", "10.77.0.2:file", "/tmp/got")
-    machines.run("h1", "carefulctl", "put", "/tmp/got", "10.77.0.2:back")
+    before = machines.status("h2")["peers"][0]["rx_bytes"]
+    put = "carefulctl put --block-bytes 64KiB --rate-limit 64KiB /tmp/got 10.77.0.2:back"
+    pid = machines.run("h1", "sh", "-c", f"{put} >/tmp/said 2>&1 & echo $!").strip()
+    wait_for(
+        lambda: machines.status("h2")["peers"][0]["rx_bytes"] > before + 200_000, "blocks of a put"
+    )
+    machines.run("h1", "date", "-s", "-1 day")
+    gone = f"kill {pid}; while kill -0 {pid} 2>/dev/null; do sleep 0.1; done"
+    machines.run("h1", "sh", "-c", gone)
+    again = machines.run("h1", *put.replace("--rate-limit 64KiB", "--json").split())
+    assert 0 < json.loads(again)["resumed_bytes"] < 2097152
+    machines.run("h2", "cmp", "/tmp/file", "/tmp/back")
+    machines.run("h1", "carefulctl", "sync", "/tmp/got", "10.77.0.2:back")
     machines.run("h2", "cmp", "/tmp/file", "/tmp/back")
     for host in ("h1", "h2"):
         (peer,) = machines.status(host)["peers"]
