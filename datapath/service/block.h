@@ -76,6 +76,7 @@ void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *
  *
  * @path:          as the peer named it; of small files the directory
  * @small:         they came together: bytes are of requests and answers
+ * @writable:      what was written is kept, unless it is null:
  * @op:            COMMIT, CLOSE: the peer's word; DISCARD: it is gone, or its session is
  * @status:        0 or -errno
  * @bytes:         of the file

@@ -186,7 +186,7 @@ void block_handle_tell(struct block_server *server, const struct block_handle *h
 		.peer = handle->peer,
 		.path = handle->path,
 		.small = handle->scratch,
-		.writable = handle->writable,
+		.writable = handle->writable && handle->place != BLOCK_EXPORTS,
 		.op = handle->end.op,
 		.status = handle->end.status,
 		.bytes = handle->bytes,

@@ -30,7 +30,7 @@ from careful.control.status import counters, in_effect, peer
 from careful.control.use import parse
 from careful.errors import CarefulError
 from careful.report import metrics
-from hosts import Host, make_file
+from hosts import Host, make_file, wait_for
 from prometheus_client.parser import text_string_to_metric_families
 
 PACKAGING = Path(__file__).parents[3] / "tools" / "packaging" / "prometheus"
@@ -209,6 +209,7 @@ def test_exporter__of_real_hosts(shared_pair: tuple[Host, Host]) -> None:
     a, b = shared_pair
     make_file(b.export / "f", 1 << 20)
     a.ctl("get", "h2:f", a.own)
+    a.ctl("put", a.own / "f", "h2:null:")
     here = read(a.ctl("exporter", "eth1", "--once").stdout)
     there = read(b.ctl("exporter", "eth1", "--once").stdout)
     assert value(here, "careful_peer_state", address="10.77.0.2", state="up") == 1
@@ -216,5 +217,7 @@ def test_exporter__of_real_hosts(shared_pair: tuple[Host, Host]) -> None:
     assert value(there, "careful_export_read_bytes_total", export=str(b.export)) >= 1 << 20
     assert value(there, "careful_export_requests_total") >= 2
     assert value(here, "careful_lost_frames_total") == 0
-    assert '"f": 1048576 bytes read in ' in b.log
+    assert re.search(r'"f": 1048576 bytes read in [0-9.]+ s, done$', b.log, re.MULTILINE)
+    wait_for(lambda: "1048576 bytes written in" in b.log, "word of what went nowhere")
+    assert re.search(r"1048576 bytes written in [0-9.]+ s, done$", b.log, re.MULTILINE)
     assert value(here, "careful_xdp_frames_total", verdict="admitted") > 0
