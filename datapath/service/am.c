@@ -214,7 +214,9 @@ static void take_one(struct careful *c, struct link_rxframe *frame, const struct
 		link_release(&c->link, frame);
 		return;
 	}
-	if (!deferred_waits(c, frame->peer, am, 0, &waits))
+	/* Mostly nobody's wait: every request comes by here. */
+	if ((!c->deferred_count && deferred_room(c, frame->peer, am)) ||
+	    !deferred_waits(c, frame->peer, am, 0, &waits))
 		take_question(c, frame, am, (struct careful_kept){ 0 }, bytes);
 	end_frame(c, frame, waits);
 }

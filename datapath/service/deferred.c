@@ -9,13 +9,6 @@
 
 #include <assert.h>
 
-/* Where there is no token, nobody waits for an answer. */
-static bool has_room(const struct careful *c, const struct link_peer *peer,
-		     const struct careful_am *am)
-{
-	return !am->token || message_may_serve(&c->messages, peer, am);
-}
-
 /* Whether the nth message of a frame must wait; then that is noted. A peer's requests are handled
  * in the order in which it asked. None waits behind a get: that waits for the peer's credits, for
  * which both would wait for ever if requests behind it held our buffers. */
@@ -26,7 +19,7 @@ bool deferred_waits(const struct careful *c, const struct link_peer *peer,
 
 	if (!(request &&
 	      (waits->requests || (c->deferred_count && c->waiting[peer->slot].requests))) &&
-	    has_room(c, peer, am))
+	    deferred_room(c, peer, am))
 		return false;
 	waits->all |= (uint16_t)(1u << nth);
 	if (request)
@@ -64,7 +57,7 @@ static bool waits_on(struct careful *c, const struct link_held *held, const stru
 	struct engine_waiting *waiting = &c->waiting[held->peer->slot];
 	bool request = am->kind == CAREFUL_AM_REQUEST;
 
-	if (!(request && waiting->pass == c->deferred_pass) && has_room(c, held->peer, am))
+	if (!(request && waiting->pass == c->deferred_pass) && deferred_room(c, held->peer, am))
 		return false;
 	if (request)
 		waiting->pass = c->deferred_pass;

@@ -207,6 +207,13 @@ void am_finished(struct careful *c, struct message_in *in);
 void am_sent(struct careful *c);
 
 /* deferred.c */
+/* Whether there is room for a message's answer. Where there is no token, nobody waits for one. */
+static inline bool deferred_room(const struct careful *c, const struct link_peer *peer,
+				 const struct careful_am *am)
+{
+	return !am->token || message_may_serve(&c->messages, peer, am);
+}
+
 bool deferred_waits(const struct careful *c, const struct link_peer *peer,
 		    const struct careful_am *am, uint16_t nth, struct link_waits *waits);
 void deferred_put(struct careful *c, struct link_held *held);
