@@ -68,8 +68,7 @@ struct careful_kept {
  * Receive buffers held beyond the batch in which they arrived.
  *
  * @uses:     of who holds them: they are let go with the last
- * @waits:    those of its messages that could not be served yet, a bit each, and which of them
- *            are requests
+ * @waits:    those of its messages that could not be served yet, a bit each
  * @messages: those that are kept
  */
 struct link_held {
@@ -82,9 +81,7 @@ struct link_held {
 	int32_t pool; /* index of its copy-out buffer, or -1 */
 	uint16_t segments;
 	uint16_t uses;
-	struct link_waits {
-		uint16_t all, requests;
-	} waits;
+	uint16_t waits;
 	struct careful_kept messages[CAREFUL_PACKED_MAX];
 	uint64_t addr[DEVICE_SEGMENTS_MAX];
 };

@@ -185,16 +185,16 @@ static inline void take_question(struct careful *c, struct link_rxframe *frame,
 
 /* The end of a frame whose questions were served, but for what its handlers kept, and for those
  * that wait. */
-static inline void end_frame(struct careful *c, struct link_rxframe *frame, struct link_waits waits)
+static inline void end_frame(struct careful *c, struct link_rxframe *frame, uint16_t waits)
 {
 	struct link_held *held = c->handled_held;
 
-	if (!held && !waits.all) {
+	if (!held && !waits) {
 		link_release(&c->link, frame);
 		return;
 	}
 	c->handled_held = NULL;
-	if (!waits.all) {
+	if (!waits) {
 		link_let_go(&c->link, held);
 		return;
 	}
@@ -207,16 +207,17 @@ static inline void end_frame(struct careful *c, struct link_rxframe *frame, stru
 static void take_one(struct careful *c, struct link_rxframe *frame, const struct careful_am *am)
 {
 	uint32_t bytes = frame->body_bytes - (uint32_t)sizeof(*am);
-	struct link_waits waits = { 0 };
+	bool waits;
 
 	if (am->kind == CAREFUL_AM_REPLY) {
 		on_reply(c, frame->peer, am, frame->body + sizeof(*am), bytes);
 		link_release(&c->link, frame);
 		return;
 	}
-	/* Mostly nobody's wait: every request comes by here. */
-	if ((!c->deferred_count && deferred_room(c, frame->peer, am)) ||
-	    !deferred_waits(c, frame->peer, am, 0, &waits))
+	/* Every request comes by here, and nearly always none waits. */
+	waits = (c->deferred_count || !deferred_room(c, frame->peer, am)) &&
+		deferred_waits(c, frame->peer, am);
+	if (!waits)
 		take_question(c, frame, am, (struct careful_kept){ 0 }, bytes);
 	end_frame(c, frame, waits);
 }
@@ -225,7 +226,7 @@ static void take_one(struct careful *c, struct link_rxframe *frame, const struct
 static __attribute__((noinline)) void take_each(struct careful *c, struct link_rxframe *frame)
 {
 	struct careful_kept each = { 0 };
-	struct link_waits waits = { 0 };
+	uint16_t waits = 0;
 	struct careful_am am;
 
 	do {
@@ -234,7 +235,9 @@ static __attribute__((noinline)) void take_each(struct careful *c, struct link_r
 
 		if (am.kind == CAREFUL_AM_REPLY) {
 			on_reply(c, frame->peer, &am, frame->body + each.at + sizeof(am), payload);
-		} else if (!deferred_waits(c, frame->peer, &am, each.nth, &waits)) {
+		} else if (deferred_waits(c, frame->peer, &am)) {
+			waits |= (uint16_t)(1u << each.nth);
+		} else {
 			take_question(c, frame, &am, each, payload);
 		}
 		am_step(&each, bytes);

@@ -9,21 +9,18 @@
 
 #include <assert.h>
 
-/* Whether the nth message of a frame must wait; then that is noted. A peer's requests are handled
- * in the order in which it asked. None waits behind a get: that waits for the peer's credits, for
- * which both would wait for ever if requests behind it held our buffers. */
-bool deferred_waits(const struct careful *c, const struct link_peer *peer,
-		    const struct careful_am *am, uint16_t nth, struct link_waits *waits)
+/* Whether a message must wait, or wait on. A peer's requests are handled in the order in which it
+ * asked. None waits behind a get: that waits for the peer's credits, for which both would wait for
+ * ever if requests behind it held our buffers. */
+bool deferred_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am)
 {
+	struct engine_waiting *waiting = &c->waiting[peer->slot];
 	bool request = am->kind == CAREFUL_AM_REQUEST;
 
-	if (!(request &&
-	      (waits->requests || (c->deferred_count && c->waiting[peer->slot].requests))) &&
-	    deferred_room(c, peer, am))
+	if (!(request && waiting->pass == c->deferred_pass) && deferred_room(c, peer, am))
 		return false;
-	waits->all |= (uint16_t)(1u << nth);
 	if (request)
-		waits->requests |= (uint16_t)(1u << nth);
+		waiting->pass = c->deferred_pass;
 	return true;
 }
 
@@ -42,47 +39,28 @@ static void begin(struct careful *c, const struct link_peer *peer)
 /* A frame, of which some messages wait on. */
 void deferred_put(struct careful *c, struct link_held *held)
 {
-	struct engine_waiting *waiting = &c->waiting[held->peer->slot];
-
 	assert(c->deferred_count < c->deferred_max);
 	begin(c, held->peer);
-	waiting->deferred++;
-	waiting->requests += (uint32_t)__builtin_popcount(held->waits.requests);
+	c->waiting[held->peer->slot].deferred++;
 	c->deferred[c->deferred_count++] = held;
-}
-
-/* Whether a message that waited must wait on. */
-static bool waits_on(struct careful *c, const struct link_held *held, const struct careful_am *am)
-{
-	struct engine_waiting *waiting = &c->waiting[held->peer->slot];
-	bool request = am->kind == CAREFUL_AM_REQUEST;
-
-	if (!(request && waiting->pass == c->deferred_pass) && deferred_room(c, held->peer, am))
-		return false;
-	if (request)
-		waiting->pass = c->deferred_pass;
-	return true;
 }
 
 /* Serves what waits in a frame, as far as can be. The next epoch begins when the buffers of this
  * one are back: that must not wait until something can be served. */
 static void serve(struct careful *c, struct link_held *held)
 {
-	struct engine_waiting *waiting = &c->waiting[held->peer->slot];
 	struct careful_kept each = { 0 };
 	struct careful_am am;
 
-	for (uint32_t bytes; held->waits.all >> each.nth && held->epoch == held->peer->epoch;
+	for (uint32_t bytes; held->waits >> each.nth && held->epoch == held->peer->epoch;
 	     am_step(&each, bytes)) {
 		uint16_t bit = (uint16_t)(1u << each.nth);
 
 		bytes = am_at(held->body, held->body_bytes, each, &am);
-		if (!(held->waits.all & bit) || waits_on(c, held, &am))
+		if (!(held->waits & bit) || deferred_waits(c, held->peer, &am))
 			continue;
-		held->waits.all &= (uint16_t)~bit;
-		waiting->requests -= (bool)(held->waits.requests & bit);
-		held->waits.requests &= (uint16_t)~bit;
-		waiting->since_ns = c->link.now_ns;
+		held->waits &= (uint16_t)~bit;
+		c->waiting[held->peer->slot].since_ns = c->link.now_ns;
 		c->handled = each;
 		am_do(c, held->peer, &am, held->body + each.at + sizeof(am),
 		      bytes - (uint32_t)sizeof(am));
@@ -95,22 +73,21 @@ static void serve_all(struct careful *c)
 {
 	uint32_t n = c->deferred_count;
 
+	_Static_assert(CAREFUL_PACKED_MAX <= 8 * sizeof((*c->deferred)->waits), "a bit each");
 	c->deferred_count = 0;
 	c->deferred_pass++;
 	for (uint32_t i = 0; i < n; i++) {
 		struct link_held *held = c->deferred[i];
-		struct engine_waiting *waiting = &c->waiting[held->peer->slot];
 
 		c->handled_held = held;
 		serve(c, held);
 		c->handled_held = NULL;
-		if (held->waits.all && held->epoch == held->peer->epoch) {
+		if (held->waits && held->epoch == held->peer->epoch) {
 			c->deferred[c->deferred_count++] = held;
 			continue;
 		}
-		waiting->deferred--;
-		waiting->requests -= (uint32_t)__builtin_popcount(held->waits.requests);
-		waiting->since_ns = c->link.now_ns;
+		c->waiting[held->peer->slot].deferred--;
+		c->waiting[held->peer->slot].since_ns = c->link.now_ns;
 		link_let_go(&c->link, held);
 	}
 }

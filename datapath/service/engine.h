@@ -102,11 +102,11 @@ struct careful {
 	} * seen;
 
 	/* Of each peer, what waits until it can be served or answered. @since_ns: when the
-	 * last of it was, or the first began to wait; @deferred: frames; @requests: in them;
-	 * @pass: of @deferred_pass, the last in which a request waited on */
+	 * last of it was, or the first began to wait; @deferred: frames; @pass: the
+	 * deferred_pass in which a request last had to wait, so that those behind it do */
 	struct engine_waiting {
 		uint64_t since_ns, pass;
-		uint32_t deferred, requests;
+		uint32_t deferred;
 	} * waiting;
 	bool changed; /* some peer's state may be another than it was told */
 
@@ -146,7 +146,7 @@ struct careful {
 	/* Requests that could not be served yet, in their receive buffers. */
 	struct link_held **deferred;
 	uint32_t deferred_count, deferred_max;
-	uint64_t deferred_pass; /* over all of them, counted from 1 */
+	uint64_t deferred_pass; /* the next look at all of them; from 1 on */
 
 	struct careful_events *events; /* the group that it takes part in, or NULL */
 	struct careful_events *events_forgotten; /* closed, with requests under way */
@@ -214,8 +214,7 @@ static inline bool deferred_room(const struct careful *c, const struct link_peer
 	return !am->token || message_may_serve(&c->messages, peer, am);
 }
 
-bool deferred_waits(const struct careful *c, const struct link_peer *peer,
-		    const struct careful_am *am, uint16_t nth, struct link_waits *waits);
+bool deferred_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am);
 void deferred_put(struct careful *c, struct link_held *held);
 void deferred_stores(struct careful *c);
 void deferred_go_on(struct careful *c);

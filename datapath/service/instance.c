@@ -100,6 +100,7 @@ static int allocate(struct careful *c)
 	c->regions = calloc(c->limits.regions, sizeof(*c->regions));
 	c->seen = calloc(c->options.peers, sizeof(*c->seen));
 	c->waiting = calloc(c->options.peers, sizeof(*c->waiting));
+	c->deferred_pass = 1;
 	c->deferred_max = c->options.rx_buffers + c->options.copyout_buffers;
 	c->deferred = calloc(c->deferred_max, sizeof(struct link_held *));
 	c->pings = calloc(c->options.peers, sizeof(*c->pings));
