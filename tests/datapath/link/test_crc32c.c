@@ -71,8 +71,10 @@ static void test_instruction__as_the_table_at_every_length_and_alignment(void)
 		data[i] = (uint8_t)(state >> 24);
 	}
 	for (uint32_t at = 0; at < 8; at++)
-		for (uint32_t bytes = 0; bytes <= 1600; bytes++)
+		for (uint32_t bytes = 0; bytes <= 1600; bytes++) {
 			CHECK_EQ(crc32c_cpu(data + at, bytes), crc32c_table(data + at, bytes));
+			CHECK_EQ(link_crc32c(data + at, bytes), crc32c_table(data + at, bytes));
+		}
 }
 
 int main(void)
