@@ -14,9 +14,9 @@
  *
  * WHAT: bare (frames alone, as many bytes each way), read (each end writes all of what it sends,
  * and reads all of what comes: what any program does that has a message), request, store (and one
- * back); and of a block: bare-block, read-block, get (from memory), block (from a file), and
- * get-plain and block-plain, without a digest. Prints JSON: the medians, and how long a look for
- * frames takes that finds none. CAREFUL_XDP: native or generic.
+ * back); and of a block: bare-block, read-block, get (from memory), block (from a file), the same
+ * without a digest (-plain), and so of bytes that the caches still have (-warm). Prints JSON: the
+ * medians, and how long a look for frames takes that finds none. CAREFUL_XDP: native or generic.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -34,10 +34,11 @@ enum {
 	AM_BYTES = 48, /* what a message has before its payload */
 	FRAME_PAYLOAD = 3640, /* of a frame by the default plan */
 	FILE_BYTES = 64 << 20,
+	WARM_BYTES = 256 << 10,
 	WARMUP = 2000,
 	GIVE_UP_MS = 10000,
 	CALIBRATE_NS = 20 * 1000 * 1000,
-		ASK_BYTES = 64, /* of a block */
+	ASK_BYTES = 64, /* of a block */
 	STAGES = 5,
 };
 
@@ -67,7 +68,7 @@ static atomic_bool stop;
 static bool answered;
 static uint32_t bytes;
 static const char *what;
-static bool engine, reads, block, file, plain; /* what `what` says */
+static bool engine, reads, block, file, plain, warm; /* what `what` says */
 
 static inline uint64_t ticks(void)
 {
@@ -296,7 +297,7 @@ static void engine_trip(void)
 	answered = false;
 	if (block) {
 		rc = careful_get(c[0], 0, region[1], at, &span, bytes, flags, on_done, NULL);
-		at = (at + bytes) % (FILE_BYTES / bytes * bytes);
+		at = (at + bytes) % ((warm ? WARM_BYTES : FILE_BYTES) / bytes * bytes);
 	} else if (what[0] == 'r') {
 		rc = careful_request(c[0], 0, ECHO, NULL, memory[0], bytes, on_done, NULL);
 	} else {
@@ -452,16 +453,17 @@ static void measure(uint32_t count)
 static int usage(void)
 {
 	fprintf(stderr, "usage: stages bare|read|request|store|bare-block|read-block|get|get-plain|"
-			"block|block-plain BYTES COUNT\n");
+			"get-warm|block|block-plain|block-warm BYTES COUNT\n");
 	return 2;
 }
 
 /* Of the words that there are; false: it is none. */
 static bool understand(void)
 {
-	static const char *const known[] = { "bare",	   "read",	 "request", "store",
-					     "bare-block", "read-block", "get",	    "get-plain",
-					     "block",	   "block-plain" };
+	static const char *const known[] = {
+		"bare", "read",	     "request",	 "store", "bare-block",	 "read-block",
+		"get",	"get-plain", "get-warm", "block", "block-plain", "block-warm",
+	};
 	bool found = false;
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
@@ -470,7 +472,8 @@ static bool understand(void)
 	reads = !strncmp(what, "read", 4);
 	file = !strncmp(what, "block", 5);
 	block = strstr(what, "block") || what[0] == 'g';
-	plain = strstr(what, "-plain");
+	warm = strstr(what, "-warm");
+	plain = warm || strstr(what, "-plain");
 	return found;
 }
 
