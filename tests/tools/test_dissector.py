@@ -17,28 +17,45 @@ from careful._abi import lib, pack
 ROOT = Path(__file__).parents[2]
 
 
-def datagram(payload: bytes) -> bytes:
-    """In UDP, IPv4 and Ethernet."""
+def datagram(payload: bytes, ipv6: bool = False) -> bytes:
+    """In UDP, IP and Ethernet."""
     udp = struct.pack(">4H", 4000, int(lib.CAREFUL_PORT_DEFAULT), 8 + len(payload), 0)
+    if ipv6:
+        ip = struct.pack(">IHBB16s16s", 6 << 28, len(udp) + len(payload), 17, 64, b"1", b"2")
+        return bytes(12) + b"\x86\xdd" + ip + udp + payload
     whole = 20 + len(udp) + len(payload)
     ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, whole, 0, 0, 64, 17, 0, b"\n\0\0\1", b"\n\0\0\2")
     return bytes(12) + b"\x08\x00" + ip + udp + payload
 
 
-def capture(path: Path, *payloads: bytes) -> None:
+def capture(path: Path, *payloads: bytes, ipv6: bool = False) -> None:
     """A pcap file."""
     with path.open("wb") as file:
         file.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 16, 1))
-        for one in map(datagram, payloads):
+        for one in (datagram(payload, ipv6) for payload in payloads):
             file.write(struct.pack("=4I", 0, 0, len(one), len(one)) + one)
 
 
-def test_dissector__reads_what_was_sent(tmp_path: Path) -> None:
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
     if not shutil.which("tshark"):
         pytest.skip("tshark is not installed (apt-get install tshark)")
-    script = tmp_path / "careful.lua"
-    argv = [sys.executable, ROOT / "tools/gen/dissector.py", script]
-    subprocess.run(argv, check=True)
+    path = tmp_path / "careful.lua"
+    subprocess.run([sys.executable, ROOT / "tools/gen/dissector.py", path], check=True)
+    return path
+
+
+def shown(script: Path, frames: Path, names: list[str]) -> list[str]:
+    """Of each frame, the values of these fields."""
+    fields = [word for name in names for word in ("-e", f"careful.{name}")]
+    argv = ["tshark", "-r", frames, "-X", f"lua_script:{script}", "-T", "fields", *fields]
+    done = subprocess.run([*argv, "-E", "separator=,"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_dissector__reads_what_was_sent(script: Path, tmp_path: Path, ipv6: bool) -> None:
     first = int(lib.CAREFUL_F_FIRST) | int(lib.CAREFUL_F_LAST)
     version, cookie = int(lib.CAREFUL_WIRE_VERSION), 0x1122334455667788
     capture(
@@ -55,19 +72,12 @@ def test_dissector__reads_what_was_sent(tmp_path: Path) -> None:
         + bytes(2)
         + pack("careful_am", kind=int(lib.CAREFUL_AM_REPLY), region=2),
         b"\x02\x01",
+        ipv6=ipv6,
     )
     names = ["hdr.seq", "hdr.cookie", "hdr.flags.first", "hdr.flags.bulk", "hdr.frag_off"]
     names += ["am.kind", "am.region", "ctrl.seq_sent", "ctrl.window", "keyed.token"]
     names += ["ping_answer.stage"]
-    fields = [word for name in names for word in ("-e", f"careful.{name}")]
-    read = ["tshark", "-r", tmp_path / "frames.pcap", "-X", f"lua_script:{script}"]
-    done = subprocess.run(
-        [*read, "-T", "fields", "-E", "separator=,", *fields],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    assert shown(script, tmp_path / "frames.pcap", names) == [
         f"77,{cookie:#x},1,0,0,3,5,,,,",
         "78,0x0000000000000000,0,0,3694,,,,,,",
         ",,,,,,,9,0,,",
@@ -77,3 +87,16 @@ def test_dissector__reads_what_was_sent(tmp_path: Path) -> None:
         "79,0x0000000000000000,1,0,0,1,2,1,2,,,,",
         ",,,,,,,,,,",
     ]
+
+
+def test_dissector__sealed_frames(script: Path, tmp_path: Path) -> None:
+    """Their end; what they carry where it is readable, and nothing of what is encrypted."""
+    flags = int(lib.CAREFUL_F_FIRST) | int(lib.CAREFUL_F_LAST)
+    hdr = pack("careful_hdr", version=int(lib.CAREFUL_WIRE_SEALED), type=1, flags=flags, seq=80)
+    am = pack("careful_am", kind=int(lib.CAREFUL_AM_GET), region=5)
+    payload, end = b"payload", pack("careful_seal_end", count=9)
+    encrypted = bytes(byte ^ 0xA5 for byte in am + payload)
+    capture(tmp_path / "frames.pcap", *(hdr + part + end for part in (am + payload, encrypted)))
+    names = ["hdr.seq", "am.kind", "am.region", "seal_end.count"]
+    kind = int(lib.CAREFUL_AM_GET)
+    assert shown(script, tmp_path / "frames.pcap", names) == [f"80,{kind},5,9", "80,,,9"]

@@ -20,6 +20,7 @@ VALUES = {
         "stage_limit": enum_names("careful_stage", "CAREFUL_STAGE_"),
     },
     "am": {"kind": enum_names("careful_am_kind", "CAREFUL_AM_")},
+    "seal_end": {},
     "ctrl": {"type": enum_names("careful_type", "CAREFUL_")},
     "keyed": {"type": enum_names("careful_type", "CAREFUL_")},
     "ping_answer": {
@@ -57,6 +58,7 @@ def _lines() -> Iterator[str]:
         yield "} }"
     (next_at,) = (one.offset for one in layout("careful_am") if one.name == "next")
     yield f"local next_at = {next_at}"
+    yield f"local kinds = {max(enum_names('careful_am_kind', 'CAREFUL_AM_'))}"
     yield "local flags = {"
     for bit, text in flag_names("CAREFUL_F_").items():
         made = f'ProtoField.bool("careful.hdr.flags.{text}", "{text}", 8, nil, {bit})'
@@ -64,7 +66,10 @@ def _lines() -> Iterator[str]:
     yield "}"
     numbers = ", ".join(
         f"{name} = {int(getattr(lib, f'CAREFUL_{name}'))}"
-        for name in ("CTRL_BIT", "F_FIRST", "PING_ANSWER", "HELLO", "WELCOME", "PORT_DEFAULT")
+        for name in (
+            *("CTRL_BIT", "F_FIRST", "PING_ANSWER", "HELLO", "WELCOME", "PORT_DEFAULT"),
+            "WIRE_SEALED",
+        )
     )
     yield f"local number = {{ {numbers} }}"
     yield _REST
@@ -108,6 +113,20 @@ local function control(kind, bytes)
   return "ctrl"
 end
 
+-- Where the message behind the one at `at` begins, if there is one at all: what is encrypted has
+-- hardly a kind that there is, and a length that there is room for.
+local function message_end(buffer, at, last)
+  if at >= last then
+    return nil
+  end
+  local kind = buffer(at, 1):uint()
+  local after = buffer:len() >= at + next_at + 4 and buffer(at + next_at, 4):uint() or 0
+  if kind < 1 or kind > kinds or after > last - at then
+    return nil
+  end
+  return after < structs.am.bytes and last or at + after
+end
+
 function careful.dissector(buffer, info, root)
   if buffer:len() < 4 then
     return 0
@@ -119,13 +138,20 @@ function careful.dissector(buffer, info, root)
     return buffer:len()
   end
   local at = add("hdr", buffer, 0, root)
-  if set % (2 * number.F_FIRST) >= number.F_FIRST and at < buffer:len() then
-    local after
-    repeat
+  local last = buffer:reported_len()
+  if buffer(0, 1):uint() == number.WIRE_SEALED then
+    last = last - structs.seal_end.bytes
+    if last >= at and last + structs.seal_end.bytes <= buffer:len() then
+      add("seal_end", buffer, last, root)
+    end
+  end
+  if set % (2 * number.F_FIRST) >= number.F_FIRST then
+    local behind = message_end(buffer, at, math.min(last, buffer:len()))
+    while behind do
       add("am", buffer, at, root)
-      after = buffer:len() >= at + next_at + 4 and buffer(at + next_at, 4):uint() or 0
-      at = at + after
-    until after < structs.am.bytes or at >= buffer:len()
+      at = behind
+      behind = message_end(buffer, at, math.min(last, buffer:len()))
+    end
   end
   return buffer:len()
 end
