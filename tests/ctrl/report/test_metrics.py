@@ -14,7 +14,7 @@ import threading
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -167,6 +167,85 @@ def test_text__promtool_finds_nothing_to_say(promtool: str | Path) -> None:
     rules = PACKAGING / "careful.rules.yml"
     done = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+class Alert(NamedTuple):
+    """Series with a value a minute, and the minutes in which the alert stands, and does not."""
+
+    series: dict[str, list[int]]
+    stands: tuple[int, ...]
+    silent: tuple[int, ...]
+
+
+ALERTS = {
+    "CarefulDown": Alert({"careful_up": [1, 0, 0, 0, 1]}, (2, 3), (0, 1, 4)),
+    "CarefulFull": Alert({"careful_full": [0] + [1] * 8 + [0]}, (6, 8), (5, 9)),
+    "CarefulProgramDetached": Alert({"careful_program_attached": [1, 0, 1]}, (1,), (0, 2)),
+    "CarefulFramesLost": Alert(
+        {"careful_lost_frames_total": [2, 2, 2] + [5] * 8}, (3, 6), (0, 2, 9)
+    ),
+    "CarefulPeerStalled": Alert(
+        {
+            'careful_peer_state{state="stalled"}': [0, 1, 1, 1, 0],
+            'careful_peer_state{state="up"}': [1, 0, 0, 0, 1],
+        },
+        (2, 3),
+        (0, 1, 4),
+    ),
+    "CarefulControlUnheard": Alert(
+        {"careful_peer_control_unheard": [0, 1, 1, 1, 0]}, (2, 3), (1, 4)
+    ),
+    "CarefulSlowClient": Alert({"careful_peer_withholding": [0] + [1] * 8 + [0]}, (6, 8), (5, 9)),
+    # What is denied fails, too: from the 12th minute on nothing else does.
+    "CarefulExportFails": Alert(
+        {
+            "careful_export_failed_requests_total": [120 * k for k in range(24)],
+            "careful_export_denied_requests_total": [0] * 12 + [120 * k for k in range(12)],
+        },
+        (8, 11),
+        (1, 4, 18, 23),
+    ),
+    "CarefulDenied": Alert(
+        {"careful_export_denied_requests_total": [120 * max(k - 3, 0) for k in range(16)]},
+        (11, 15),
+        (0, 3, 9),
+    ),
+}
+
+
+@pytest.mark.timeout(1800)
+def test_rules__promtool_sees_each_alert_when_it_should(
+    promtool: str | Path, tmp_path: Path
+) -> None:
+    """By `promtool test rules`: each of them, and no longer than it should."""
+    rules = PACKAGING / "careful.rules.yml"
+    assert set(re.findall(r"- alert: (\w+)", rules.read_text())) == set(ALERTS)
+    tests = []
+    for name, alert in ALERTS.items():
+        query = f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) or vector(0)'
+        minutes = dict.fromkeys(alert.stands, 1) | dict.fromkeys(alert.silent, 0)
+        tests.append(
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": series, "values": " ".join(map(str, values))}
+                    for series, values in alert.series.items()
+                ],
+                "promql_expr_test": [
+                    {
+                        "expr": query,
+                        "eval_time": f"{minute}m",
+                        "exp_samples": [{"labels": "{}", "value": value}],
+                    }
+                    for minute, value in sorted(minutes.items())
+                ],
+            }
+        )
+    path = tmp_path / "tests.yml"  # JSON is YAML
+    whole = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}
+    path.write_text(json.dumps(whole))
+    done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def named(expression: str) -> set[str]:
