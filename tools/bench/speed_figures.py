@@ -161,6 +161,9 @@ DEVICE = {
 #: Yardsticks that are careful's own: beside them the device's part says nothing.
 OWN = ("get_plain_gbit", "traditional_gbit")
 
+#: Measured once a round, in the XDP mode that carefuld's own trial finds the better.
+MODELESS = ("tree_careful_s",)
+
 BOUNDS = [
     Bound("request_us", "bare_echo_us", 1.10, True),
     Bound("request_us", "tcp_spin_us", 0.45, True),
