@@ -33,6 +33,17 @@ def test_load__linux_6_1(machines: Machines) -> None:
     machines.run("h1", "carefulctl", "down", "eth1")
 
 
+def test_mtu__linux_6_1_has_frames_of_one_buffer(machines: Machines) -> None:
+    """A larger MTU is no error there; `up` says how long a frame can be, and what has longer ones."""
+    machines.run("h1", "ip", "link", "set", "eth1", "mtu", "4000")
+    machines.up("h1")
+    said = machines.run("h1", "carefulctl", "up", "eth1", "--insecure")
+    assert "a frame fits one buffer, " in said
+    assert " of the MTU's 4014 at most: several take Linux 6.6 or later" in said
+    machines.run("h1", "carefulctl", "down", "eth1")
+    machines.run("h1", "ip", "link", "set", "eth1", "mtu", "1500")
+
+
 def test_frames__linux_6_1(machines: Machines) -> None:
     """What the program does with frames of every kind there: the tests of tests/ebpf."""
     if missing := [one.name for one in BUILT if not one.exists()]:

@@ -118,3 +118,18 @@ def test_queues__virtio_cannot_steer_to_one_of_two(machines: Machines) -> None:
         machines.run(host, *word.split())
         machines.up(host)
     there_and_back(machines)
+
+
+@pytest.mark.parametrize(
+    "machines", [("6.18", "virtio", "--hosts", "3")], indirect=True, ids=["6.18-virtio"]
+)
+def test_hub__three_machines(machines: Machines) -> None:
+    """Each sees the others, by a hub between their cards."""
+    for host in ("h1", "h2", "h3"):
+        machines.up(host)
+    machines.run("h3", "sh", "-c", "head -c 500000 /dev/urandom >/tmp/file")
+    for host in ("h1", "h2"):
+        machines.run(host, "carefulctl", "get", "10.77.0.3:file", "/tmp/got")
+    machines.run("h1", "carefulctl", "put", "/tmp/got", "10.77.0.2:again")
+    machines.run("h2", "cmp", "/tmp/got", "/tmp/again")
+    assert len(machines.status("h1")["peers"]) == 2

@@ -12,7 +12,9 @@
 #endif
 
 enum {
-	CAREFUL_ABI_VERSION = 3, /* raised when a key or a value gets another layout */
+	/* Raised when a key or a value gets another layout, and CAREFUL_IPC_VERSION with it: who
+	 * reads maps asks their carefuld first. */
+	CAREFUL_ABI_VERSION = 3,
 	CAREFUL_PEERS_MAX = 256, /* slots of the peers map; P is at most this */
 	CAREFUL_CLASSES = 16, /* message-size classes of a plan table */
 	CAREFUL_CLASS0_BYTES = 64, /* class i holds messages up to this << i */

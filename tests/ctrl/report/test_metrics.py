@@ -248,6 +248,26 @@ def test_rules__promtool_sees_each_alert_when_it_should(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def expressions() -> list[str]:
+    """Of the dashboard's panels."""
+    dashboard = json.loads((PACKAGING / "grafana.json").read_text())
+    return [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
+
+
+@pytest.mark.timeout(1800)
+def test_dashboard__promtool_reads_each_expression(promtool: str | Path, tmp_path: Path) -> None:
+    """With what Grafana puts in the place of its variables."""
+    rules = [
+        {"record": f"shown:{k}", "expr": re.sub(r"\$\w+", ".*", re.sub(r"\$__\w+", "5m", expr))}
+        for k, expr in enumerate(expressions())
+    ]
+    path = tmp_path / "rules.yml"
+    path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    done = subprocess.run([promtool, "check", "rules", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(rules)} rules found" in done.stdout
+
+
 def named(expression: str) -> set[str]:
     return set(re.findall(r"\bcareful_\w+", expression))
 
@@ -256,7 +276,7 @@ def test_rules_and_dashboard__ask_for_metrics_that_there_are() -> None:
     there = set(read(metrics.text(a_look)))
     rules = re.findall(r"^ +expr: (.*)$", (PACKAGING / "careful.rules.yml").read_text(), re.M)
     dashboard = json.loads((PACKAGING / "grafana.json").read_text())
-    shown = [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
+    shown = expressions()
     assert len(rules) >= 8
     assert len(shown) >= 15
     for expression in [*rules, *shown]:
