@@ -59,7 +59,7 @@ def test_page__tables(tool: ModuleType) -> None:
         "| resident, the most so far | 16.0 | 8.0 |",
     ):
         assert line in text.splitlines()
-    assert "| request, 64 B | AF_XDP | 1.20 (1.10 to 1.30): no | - | at most 1.10 |" in text
+    assert "| request, 64 B / AF_XDP | 1.20 (1.10 to 1.30): no | - | ≤ 1.10 |" in text
     assert "At commit c0ffee, kernel 6.18" in text
     assert "ran in generic XDP mode (`--xdp auto`)" in " ".join(text.split())
     assert tool.page(whole | {"ratios": [ratio]}, text) == text
@@ -85,10 +85,10 @@ def test_page__of_both_xdp_modes(tool: ModuleType, tmp_path: Path) -> None:
     whole = {"commit": "c0ffee", "kernel": "6.18.1-x", "file_bytes": 1 << 30, "modes": modes}
     path.write_text(json.dumps(whole))
     text = tool.section(tool.load(path))
-    assert "| careful | beside | native | generic | AF_XDP's own | target |" in text
-    line = "| 0.50 (0.30 to 0.60): no | 0.40 (0.30 to 0.60): met | 0.47, 0.35 | at most 0.45 |"
-    assert f"| request, 64 B | TCP {line}" in text
-    assert "| get -r, 10,000 | rsync | 0.60 (0.30 to 0.60): no | - | - | at most 0.50 |" in text
+    assert "| careful / beside | native | generic | device | target |" in text
+    line = "| 0.50 (0.30 to 0.60): no | 0.40 (0.30 to 0.60): met | 0.47, 0.35 | ≤ 0.45 |"
+    assert f"| request, 64 B / TCP {line}" in text
+    assert "| get -r, 10,000 / rsync | 0.60 (0.30 to 0.60): no | - | - | ≤ 0.50 |" in text
     assert "the other tables are of native mode" in " ".join(text.split())
 
 
