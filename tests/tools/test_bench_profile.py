@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from tool_module import load_tool
 
@@ -41,6 +44,18 @@ def test_samples__are_told_by_their_stacks(monkeypatch: pytest.MonkeyPatch) -> N
         (1, "carefuld", "send"): 1,
         (1, "carefuld", "receive"): 1,
         (0, "carefuld", "digest"): 1,
-        (0, "carefulctl", "own"): 1,
+        (0, "carefulctl", "own _PyEval_EvalFrameDefault"): 1,
         (0, "carefulctl", "files made"): 1,
     }
+
+
+def test_report__of_the_kept_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its tables, those of round trips and of a stream's functions among them."""
+    profile = load_tool("bench/profile", monkeypatch)
+    kept = Path(__file__).parents[1] / "reports" / "profile.json"
+    assert profile.report(json.loads(kept.read_text()))
+    said = capsys.readouterr().out
+    for kind in ("native     64 request", "generic  8192 block-warm", " %  link_send", "get -r: "):
+        assert kind in said
