@@ -5,6 +5,7 @@ Owns the device and the mount; both are gone when the test ends.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -54,8 +55,17 @@ class Disk:
         """
         argv = ["umount", self.top]
         wait_for(lambda: not subprocess.run(argv, capture_output=True).returncode, "unmounting")
-        known = Path("/proc/fs/ext4", self.device.name)
-        wait_for(lambda: not known.exists(), "the end of the last mount")
+        wait_for(self._is_free, "the end of the last mount")
+
+    def _is_free(self) -> bool:
+        """Whether no file system has it, whose last word is the superblock."""
+        try:
+            os.close(os.open(self.device, os.O_RDONLY | os.O_EXCL))
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False
+        return True
 
     def destroy(self) -> None:
         """Give device and mount back, whatever a test left of them."""

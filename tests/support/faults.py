@@ -91,9 +91,12 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
                 raise Missed
             struck = time.monotonic()
             fault.hit(ground, victim, rng)
+            late = fault.ends and met.poll() == 0
             status, _, errors = finish(met, BOUND_S)
             end_s = time.monotonic() - struck
             beside_status, said, line = finish(beside, BOUND_S)
+            if late:  # it was done before there was a fault
+                raise Missed
         assert "Traceback" not in errors, errors
         assert status == 0 or (status in (1, 3) and errors.count("\n") == 1), errors
         assert status != 0 or not fault.ends, "it cannot be done"
