@@ -99,9 +99,9 @@ block(uint64_t crc, const uint8_t *p, uint32_t lane, const uint32_t *by)
 						     moved(second, by[1]));
 }
 
-/* The bytes that are left over, behind those of which `crc` is. */
-__attribute__((target("sse4.2,pclmul"))) static inline uint32_t rest(uint64_t crc, const uint8_t *p,
-								     uint32_t bytes)
+/* `crc` is of the bytes before these, and not inverted yet. */
+__attribute__((target("sse4.2,pclmul"))) static inline uint32_t
+finish(uint64_t crc, const uint8_t *p, uint32_t bytes)
 {
 	for (; bytes >= 3 * LONG_LANE; bytes -= 3 * LONG_LANE, p += 3 * LONG_LANE)
 		crc = block(crc, p, LONG_LANE, long_by);
@@ -117,7 +117,7 @@ __attribute__((target("sse4.2,pclmul"))) static inline uint32_t rest(uint64_t cr
 __attribute__((target("sse4.2,pclmul"))) static uint32_t crc32c_cpu(const uint8_t *p,
 								    uint32_t bytes)
 {
-	return rest(~0u, p, bytes);
+	return finish(~0u, p, bytes);
 }
 
 static bool cpu_has_wide(void)
@@ -127,10 +127,10 @@ static bool cpu_has_wide(void)
 }
 
 /*
- * Where products are to be had four at a time, 64 bytes are added to the product of the 64 before
- * them: each 16 bytes are a polynomial, moved on by so many bits as they are away. Its first word
- * is 64 bits further up than its second. Four such sums go side by side, 256 bytes apart; then
- * they are one, then 16 bytes, whose CRC is that of all.
+ * Where the processor makes four products at a time: 16 bytes are a polynomial, whose first word is
+ * 64 bits further up than its second. Moved on by as many bits as there are between them and other
+ * 16 bytes, they can be added to these, and the CRC of the sum is that of all. Four registers take
+ * 256 bytes so, and then the next 256. In the end the four become one, and that one 16 bytes.
  */
 #define WIDE target("avx512f,vpclmulqdq,sse4.2,pclmul")
 
@@ -179,9 +179,9 @@ __attribute__((WIDE)) static uint32_t crc32c_wide(const uint8_t *p, uint32_t byt
 			_mm512_castsi512_si128(moved_wide(_mm512_castsi128_si512(sum), by128)),
 			_mm512_castsi512_si128(all));
 	}
-	return rest(__builtin_ia32_crc32di(__builtin_ia32_crc32di(0, (uint64_t)sum[0]),
-					   (uint64_t)sum[1]),
-		    p, bytes);
+	return finish(__builtin_ia32_crc32di(__builtin_ia32_crc32di(0, (uint64_t)sum[0]),
+					     (uint64_t)sum[1]),
+		      p, bytes);
 }
 
 #elif defined(__aarch64__) && defined(__AARCH64EL__)

@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <careful/wire.h>
 #include <endian.h>
+#include <pthread.h>
 
 #include "device/device.h"
 #include "pair.h"
@@ -44,6 +45,16 @@ static inline void end_deinit(struct end *end)
 {
 	device_close(end->queue);
 	free(end->free);
+}
+
+/* The caller stays on one CPU. */
+static inline void end_pin(unsigned int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	CHECK(!pthread_setaffinity_np(pthread_self(), sizeof(set), &set));
 }
 
 /* Headers of frames to the other side. */

@@ -89,7 +89,8 @@ def test_page__of_both_xdp_modes(tool: ModuleType, tmp_path: Path) -> None:
     line = "| 0.50 (0.30 to 0.60): no | 0.40 (0.30 to 0.60): met | 0.47, 0.35 | ≤ 0.45 |"
     assert f"| request, 64 B / TCP {line}" in text
     assert "| get -r, 10,000 / rsync | 0.60 (0.30 to 0.60): no | - | - | ≤ 0.50 |" in text
-    assert "the other tables are of native mode" in " ".join(text.split())
+    said = " ".join(text.split())
+    assert "small files in the one that carefuld chose; the other tables are of native mode" in said
 
 
 def test_page__names_programs_in_another_xdp_mode(tool: ModuleType) -> None:

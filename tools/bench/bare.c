@@ -75,22 +75,13 @@ static void put_frames(struct end *end, uint32_t frames, uint32_t bytes)
 	}
 }
 
-static void pin(int side)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(options.cpu[side], &set);
-	CHECK(!pthread_setaffinity_np(pthread_self(), sizeof(set), &set));
-}
-
 static void *echo_server(void *arg)
 {
 	struct end *end = arg;
 	uint64_t bytes = 0;
 	uint32_t n = 0;
 
-	pin(1);
+	end_pin(options.cpu[1]);
 	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
 		end_take_back(end);
 		n += end_drain(end, &bytes);
@@ -117,7 +108,7 @@ static uint32_t echo_client(double *us, uint32_t most)
 	uint64_t start = queue->port->ops->now_ns(queue->port), before, now, bytes = 0;
 	uint32_t count = 0;
 
-	pin(0);
+	end_pin(options.cpu[0]);
 	for (uint32_t i = 0; count < most; i++) {
 		before = queue->port->ops->now_ns(queue->port);
 		if (before - start > options.ms * 1000000ULL)
@@ -144,7 +135,7 @@ static void *stream_receiver(void *arg)
 	struct end *end = arg;
 	uint64_t bytes = 0, frames = 0;
 
-	pin(1);
+	end_pin(options.cpu[1]);
 	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
 		uint32_t n = end_drain(end, &bytes);
 
@@ -218,7 +209,7 @@ static void run_stream(void)
 
 	atomic_store(&stop, false);
 	CHECK(!pthread_create(&receiver, NULL, stream_receiver, &ends[1]));
-	pin(0);
+	end_pin(options.cpu[0]);
 	/* The kernel's memory for packets grows warm first: that takes a while. */
 	stream_sender(options.ms / 2, &sent);
 	before = sent;

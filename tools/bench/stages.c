@@ -24,6 +24,7 @@
 
 #include "clock.h"
 #include "end.h"
+#include "noted.h"
 #include "service/engine.h"
 
 enum {
@@ -37,29 +38,10 @@ enum {
 	WARM_BYTES = 256 << 10,
 	WARMUP = 2000,
 	GIVE_UP_MS = 10000,
-	CALIBRATE_NS = 20 * 1000 * 1000,
 	ASK_BYTES = 64, /* of a block */
 	STAGES = 5,
 };
 
-/*
- * What an end noted, in ticks.
- *
- * @sent:   the device was first told to send; 0: not since the last trip
- * @came:   frames were last seen
- * @began:  the first look for frames after the last kick
- * @looks:  looks since then
- * @queued: descriptors, since then
- */
-struct noted {
-	_Alignas(64) atomic_ullong sent;
-	atomic_ullong came;
-	uint64_t began, looks, queued;
-};
-
-static struct noted noted[2];
-static const struct queue_ops *device[2];
-static struct queue_ops watched[2];
 static struct end ends[2];
 static struct careful *c[2];
 static uint8_t *memory[2];
@@ -69,81 +51,6 @@ static bool answered;
 static uint32_t bytes;
 static const char *what;
 static bool engine, reads, block, file, plain, warm; /* what `what` says */
-
-static inline uint64_t ticks(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_lfence(); /* what was to be read has been */
-	return __builtin_ia32_rdtsc();
-#else
-	return clock_ns();
-#endif
-}
-
-static inline uint32_t note_rx(int side, struct queue *queue, struct device_desc *descs, uint32_t n)
-{
-	struct noted *end = &noted[side];
-	uint32_t got;
-
-	if (!end->looks++)
-		end->began = ticks();
-	got = device[side]->rx(queue, descs, n);
-	if (!got)
-		return 0;
-	if (side) /* the answer to what came before is on its way */
-		atomic_store_explicit(&end->sent, 0, memory_order_relaxed);
-	atomic_store_explicit(&end->came, ticks(), memory_order_relaxed);
-	return got;
-}
-
-static inline int note_kick(int side, struct queue *queue)
-{
-	struct noted *end = &noted[side];
-	int rc;
-
-	if (end->queued && !atomic_load_explicit(&end->sent, memory_order_relaxed))
-		atomic_store_explicit(&end->sent, ticks(), memory_order_relaxed);
-	end->queued = 0;
-	rc = device[side]->kick(queue);
-	end->looks = 0;
-	return rc;
-}
-
-static inline uint32_t note_tx(int side, struct queue *queue, const struct device_desc *descs,
-			       uint32_t n)
-{
-	uint32_t taken = device[side]->tx(queue, descs, n);
-
-	noted[side].queued += taken;
-	return taken;
-}
-
-#define WATCH(side)                                                                             \
-	static uint32_t rx_##side(struct queue *queue, struct device_desc *descs, uint32_t n)   \
-	{                                                                                       \
-		return note_rx(side, queue, descs, n);                                          \
-	}                                                                                       \
-	static int kick_##side(struct queue *queue)                                             \
-	{                                                                                       \
-		return note_kick(side, queue);                                                  \
-	}                                                                                       \
-	static uint32_t tx_##side(struct queue *queue, const struct device_desc *d, uint32_t n) \
-	{                                                                                       \
-		return note_tx(side, queue, d, n);                                              \
-	}
-
-WATCH(0)
-WATCH(1)
-
-static void watch(int side, struct queue *queue)
-{
-	device[side] = queue->ops;
-	watched[side] = *queue->ops;
-	watched[side].rx = side ? rx_1 : rx_0;
-	watched[side].kick = side ? kick_1 : kick_0;
-	watched[side].tx = side ? tx_1 : tx_0;
-	queue->ops = &watched[side];
-}
 
 static void give_up(const char *why)
 {
@@ -244,7 +151,7 @@ static void bare_open(int side)
 	snprintf(instance, sizeof(instance), "stages-%d-%d", getpid(), side);
 	if (xsk_open(&options, &queue, &error))
 		give_up(error.text);
-	watch(side, queue);
+	noted_watch(side, queue);
 	end_init(&ends[side], side, queue);
 }
 
@@ -330,7 +237,7 @@ static void engine_open_at(int side)
 	snprintf(instance, sizeof(instance), "stages-%d-%d", getpid(), side);
 	if (careful_open(&options, &c[side], &error))
 		give_up(error.text);
-	watch(side, c[side]->queue);
+	noted_watch(side, c[side]->queue);
 	whole.span.base = memory[side];
 	if (file) {
 		whole.span.base = NULL;
@@ -360,33 +267,15 @@ static void engine_meet(void)
 
 /* --- both */
 
-static void pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	CHECK(!pthread_setaffinity_np(pthread_self(), sizeof(set), &set));
-}
-
 static void *serve(void *arg)
 {
 	(void)arg;
-	pin(1);
+	end_pin(1);
 	if (!engine)
 		bare_serve();
 	while (!atomic_load(&stop))
 		careful_poll(c[1]);
 	return NULL;
-}
-
-static double tick_ns(void)
-{
-	uint64_t began_ns = clock_ns(), began = ticks(), took_ns;
-
-	while ((took_ns = clock_ns() - began_ns) < CALIBRATE_NS)
-		;
-	return (double)took_ns / (double)(ticks() - began);
 }
 
 /* One trip's stages, in ticks; where they do not follow each other, something else came between. */
@@ -396,12 +285,12 @@ static bool once(uint64_t *stages, uint64_t *round)
 	uint64_t began, done, sent, came, seen, left;
 
 	atomic_store_explicit(&here->sent, 0, memory_order_relaxed);
-	began = ticks();
+	began = noted_ticks();
 	if (engine)
 		engine_trip();
 	else
 		bare_trip();
-	done = ticks();
+	done = noted_ticks();
 	sent = atomic_load_explicit(&here->sent, memory_order_relaxed);
 	came = atomic_load_explicit(&here->came, memory_order_relaxed);
 	seen = atomic_load_explicit(&there->came, memory_order_relaxed);
@@ -421,7 +310,7 @@ static void measure(uint32_t count)
 {
 	static const char *const names[] = { "ask", "there", "answer", "back", "take" };
 	uint64_t *took[STAGES + 2], stages[STAGES], round;
-	double each_ns = tick_ns();
+	double each_ns = clock_tick_ns();
 	uint32_t n = 0;
 
 	for (int i = 0; i < STAGES + 2; i++) {
@@ -501,7 +390,7 @@ int main(int argc, char **argv)
 	}
 	for (int side = 0; side < 2 && !engine; side++)
 		end_resolve(&ends[side], false);
-	pin(0);
+	end_pin(0);
 	CHECK(!pthread_create(&server, NULL, serve, NULL));
 	if (engine)
 		engine_meet();

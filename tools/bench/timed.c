@@ -14,7 +14,6 @@
 
 enum {
 	BINS = 2000, /* the last one: that, and more */
-	CALIBRATE_NS = 20 * 1000 * 1000,
 	TRIES = 2000,
 	OUTLIER =
 		10, /* times the median, and 100 ns: somebody else ran meanwhile (P2's appendix) */
@@ -25,27 +24,18 @@ static uint64_t inner; /* ticks of spans within the one that is open, with their
 static double tick_ns = 1;
 static uint64_t within, around; /* ticks that an empty span takes: by its own count, and in all */
 
-static inline uint64_t ticks(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	return __builtin_ia32_rdtsc();
-#else
-	return clock_ns();
-#endif
-}
-
 struct timed_span timed_begin(enum timed_operation what)
 {
 	struct timed_span span = { .what = what, .inner = inner };
 
 	inner = 0;
-	span.began = ticks();
+	span.began = clock_ticks();
 	return span;
 }
 
 void timed_end(struct timed_span *span)
 {
-	uint64_t took = ticks() - span->began;
+	uint64_t took = clock_ticks() - span->began;
 	uint64_t own = took - inner;
 	double ns = own > within ? (double)(own - within) * tick_ns : 0;
 
@@ -61,21 +51,17 @@ void timed_forget(void)
 
 void timed_calibrate(void)
 {
-	uint64_t began_ns = clock_ns(), began = ticks(), took_ns;
-
-	while ((took_ns = clock_ns() - began_ns) < CALIBRATE_NS)
-		;
-	tick_ns = (double)took_ns / (double)(ticks() - began);
+	tick_ns = clock_tick_ns();
 	within = around = UINT64_MAX;
 	for (int i = 0; i < TRIES; i++) {
-		uint64_t from = ticks(), one;
+		uint64_t from = clock_ticks(), one;
 
 		{
-			one = ticks();
-			one = ticks() - one;
+			one = clock_ticks();
+			one = clock_ticks() - one;
 		}
 		within = one < within ? one : within;
-		from = ticks() - from;
+		from = clock_ticks() - from;
 		around = from < around ? from : around;
 	}
 	timed_forget();

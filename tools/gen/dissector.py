@@ -29,6 +29,7 @@ VALUES = {
         "scratch": enum_names("careful_scratch", "CAREFUL_SCRATCH_"),
     },
 }
+_NUMBERS = ("CTRL_BIT", "F_FIRST", "HELLO", "PING_ANSWER", "PORT_DEFAULT", "WELCOME", "WIRE_SEALED")
 _HEX = ("cookie", "check", "payload_crc", "nonce", "token", "incarnation")
 
 
@@ -64,13 +65,7 @@ def _lines() -> Iterator[str]:
         made = f'ProtoField.bool("careful.hdr.flags.{text}", "{text}", 8, nil, {bit})'
         yield f"  {made},"
     yield "}"
-    numbers = ", ".join(
-        f"{name} = {int(getattr(lib, f'CAREFUL_{name}'))}"
-        for name in (
-            *("CTRL_BIT", "F_FIRST", "PING_ANSWER", "HELLO", "WELCOME", "PORT_DEFAULT"),
-            "WIRE_SEALED",
-        )
-    )
+    numbers = ", ".join(f"{name} = {int(getattr(lib, f'CAREFUL_{name}'))}" for name in _NUMBERS)
     yield f"local number = {{ {numbers} }}"
     yield _REST
 
@@ -113,18 +108,18 @@ local function control(kind, bytes)
   return "ctrl"
 end
 
--- Where the message behind the one at `at` begins, if there is one at all: what is encrypted has
--- hardly a kind that there is, and a length that there is room for.
+-- Where the message at `at` ends, if there is one. Encrypted bytes hardly ever have a known kind
+-- and a length that there is room for.
 local function message_end(buffer, at, last)
   if at >= last then
     return nil
   end
   local kind = buffer(at, 1):uint()
-  local after = buffer:len() >= at + next_at + 4 and buffer(at + next_at, 4):uint() or 0
-  if kind < 1 or kind > kinds or after > last - at then
+  local bytes = last >= at + next_at + 4 and buffer(at + next_at, 4):uint() or 0
+  if kind < 1 or kind > kinds or bytes > last - at then
     return nil
   end
-  return after < structs.am.bytes and last or at + after
+  return bytes < structs.am.bytes and last or at + bytes
 end
 
 function careful.dissector(buffer, info, root)
@@ -141,17 +136,16 @@ function careful.dissector(buffer, info, root)
   local last = buffer:reported_len()
   if buffer(0, 1):uint() == number.WIRE_SEALED then
     last = last - structs.seal_end.bytes
-    if last >= at and last + structs.seal_end.bytes <= buffer:len() then
+    if last >= at and last < buffer:len() then
       add("seal_end", buffer, last, root)
     end
   end
-  if set % (2 * number.F_FIRST) >= number.F_FIRST then
-    local behind = message_end(buffer, at, math.min(last, buffer:len()))
-    while behind do
-      add("am", buffer, at, root)
-      at = behind
-      behind = message_end(buffer, at, math.min(last, buffer:len()))
-    end
+  last = math.min(last, buffer:len())
+  local behind = set % (2 * number.F_FIRST) >= number.F_FIRST and message_end(buffer, at, last)
+  while behind do
+    add("am", buffer, at, root)
+    at = behind
+    behind = message_end(buffer, at, last)
   end
   return buffer:len()
 end
