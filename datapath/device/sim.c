@@ -60,6 +60,7 @@ static uint32_t sim_rx(struct queue *queue, struct device_desc *descs, uint32_t 
 			whole = i + 1;
 	for (uint32_t i = 0; i < whole; i++) {
 		descs[i] = sim_ring_take(&sim->rx);
+		sim->stray_taken |= (descs[i].options & SIM_DESC_STRAY) != 0;
 		descs[i].options &= ~(uint32_t)SIM_DESC_STRAY;
 		hand_over(sim, descs[i].addr, SIM_ENGINE);
 		if (!i || !(descs[i - 1].options & DEVICE_DESC_MORE))
@@ -76,6 +77,7 @@ static void sim_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		if (give(sim, addrs[i], true))
 			sim_ring_put(&sim->fill, (struct device_desc){ .addr = addrs[i] & mask });
+	sim->stray_taken = false; /* what they were charged is given back right after */
 }
 
 static uint32_t sim_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)

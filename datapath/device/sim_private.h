@@ -114,6 +114,7 @@ struct sim_device {
 	uint32_t rx_engine, tx_engine; /* chunks that the engine owns */
 	bool dead; /* its process is: nothing leaves any more */
 	bool drops; /* a frame that finds no buffer is dropped: no window promised it one */
+	bool stray_taken; /* the engine has some, and has not given their room back */
 	bool stray_lost; /* forged frames were charged, and the engine never saw them */
 };
 

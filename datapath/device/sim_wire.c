@@ -333,11 +333,11 @@ static bool place(struct sim_device *sim, const struct sim_slot *slot)
 	return true;
 }
 
-/* Whether a forged frame has room that a true one may need (seal.h): it waits, or was lost after
- * it was charged, which only the end of the epoch mends. */
+/* Whether a forged frame has room that a true one may need (seal.h): it waits, or the engine has it
+ * still, or it was lost after it was charged, which only the end of the epoch mends. */
 static bool stray_waits(const struct sim_device *sim)
 {
-	if (sim->stray_lost)
+	if (sim->stray_lost || sim->stray_taken)
 		return true;
 	for (uint32_t i = sim->rx.tail; i != sim->rx.head; i++)
 		if (sim->rx.entries[i & (sim->rx.size - 1)].options & SIM_DESC_STRAY)
