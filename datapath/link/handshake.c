@@ -26,9 +26,12 @@
 
 enum {
 	RETRY_MS = 50, /* between two HELLOs, at most; */
-	REFUSED_MS = 500, /* nothing else was heard since a REFUSE that proves nothing, */
-	OTHER_MS = 100, /* and where another key can be tried */
 	RETRY_MS_MIN = 5, /* between the first two: each next time is twice as long */
+	/* HELLOs that got a REFUSE which proves nothing, and nothing else was heard, until it is
+	 * believed (half a second), and where another key can be tried. Attempts are counted, not
+	 * time: a process that was stopped has not tried. */
+	REFUSALS = 13,
+	REFUSALS_OTHER = 5,
 	/* What a receive buffer can hold of a frame: one that held more than any frame has
 	 * would make frames cost nothing. */
 	BUFFER_BYTES_MIN = 256,
@@ -148,7 +151,7 @@ static void send_hello(struct link_peer *peer)
 	struct careful_ctrl ctrl = { .nonce = htobe64(session->handshake.nonce) };
 
 	session->asked_ns = peer->link->now_ns;
-	session->handshake.refused_again = false;
+	session->handshake.refused_last = false;
 	if (peer->phase == LINK_ASKED && peer->link->keyed) {
 		keyed_send(peer);
 		return;
@@ -172,7 +175,7 @@ static void ask(struct link_peer *peer)
 	peer->phase = LINK_ASKING;
 	handshake->nonce = link_random(peer->link);
 	handshake->token = 0;
-	handshake->refused = 0;
+	handshake->refusals = 0;
 	handshake->retry_ms = RETRY_MS_MIN;
 	if (peer->link->keyed && !keys_find(&peer->link->keys, &peer->session->address, NULL))
 		link_close(peer, ENOKEY);
@@ -194,7 +197,7 @@ void handshake_ask_again(struct link_peer *peer)
 	peer->phase = LINK_ASKING;
 	handshake->nonce = link_random(peer->link);
 	handshake->token = peer->cookie_out;
-	handshake->refused = 0;
+	handshake->refusals = 0;
 	handshake->retry_ms = RETRY_MS_MIN;
 	peer->session->asked_ns = peer->link->now_ns;
 	peer->link->draining = true;
@@ -412,7 +415,7 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 		return false;
 	session->sync.refused = false;
 	session->sync.refused_rounds = 0;
-	session->handshake.refused = 0;
+	session->handshake.refusals = 0;
 	if (session->handshake.token == be64toh(ctrl->token))
 		return true; /* the answer to a HELLO that we repeated */
 	/* Another than before: the peer ended an epoch since, maybe that of the window
@@ -466,7 +469,8 @@ static int error_of(uint32_t why)
 	       why == CAREFUL_REFUSED_KEY      ? EKEYREJECTED :
 	       why == CAREFUL_REFUSED_PROTOCOL ? EPROTOTYPE :
 	       why == CAREFUL_REFUSED_SEAL     ? ENOPROTOOPT :
-						 EMSGSIZE;
+	       why == CAREFUL_REFUSED_FRAME    ? EMSGSIZE :
+						 EPROTO;
 }
 
 bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl, bool proved)
@@ -481,13 +485,13 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 		return true;
 	if (proved) {
 		link_close(peer, error_of(why));
-	} else if (!handshake->refused) { /* anybody can say so */
-		handshake->refused = error_of(why);
-		handshake->refused_ns = peer->link->now_ns;
-		handshake->refused_again = false;
-	} else if (peer->session->asked_ns > handshake->refused_ns) {
-		handshake->refused_again = true;
+		return true;
 	}
+	if (!handshake->refused_last) { /* anybody can say so */
+		handshake->refused_last = true;
+		handshake->refusals++;
+	}
+	handshake->refused = error_of(why);
 	return true;
 }
 
@@ -508,20 +512,20 @@ void handshake_drained(struct link_peer *peer)
 }
 
 /* A REFUSE came that anybody can have sent, and nothing else was heard: whether to believe it. Who
- * means it says so to each HELLO, also to the last one when it was long enough. */
+ * means it says so to each HELLO, also to the last one when there were enough. */
 static bool refused(struct link_peer *peer)
 {
 	const struct handshake *handshake = &peer->session->handshake;
-	uint64_t silent_ms = (peer->link->now_ns - handshake->refused_ns) / 1000000;
 
-	if (!handshake->refused_again)
+	if (!handshake->refused_last)
 		return false;
-	if (handshake->refused == EKEYREJECTED && silent_ms >= OTHER_MS && keyed_other(peer)) {
+	if (handshake->refused == EKEYREJECTED && handshake->refusals >= REFUSALS_OTHER &&
+	    keyed_other(peer)) {
 		epoch_end(peer);
 		ask(peer);
 		return true;
 	}
-	if (silent_ms < REFUSED_MS)
+	if (handshake->refusals < REFUSALS)
 		return false;
 	link_close(peer, handshake->refused);
 	return true;
@@ -536,7 +540,7 @@ void handshake_tick(struct link_peer *peer)
 	if ((peer->phase != LINK_ASKING && peer->phase != LINK_ASKED) || handshake_waits(peer) ||
 	    peer->link->now_ns - session->asked_ns < handshake->retry_ms * 1000000ull)
 		return;
-	if (handshake->refused && refused(peer))
+	if (refused(peer))
 		return;
 	link_unheard(peer, session->since_ns);
 	handshake->retry_ms *= 2;

@@ -25,8 +25,8 @@ struct link_peer;
  * @among:      queues of ours, a bit each, that the peer may choose from as the session begins
  *              (spread.h); 0: it has no choice
  * @retry_ms:   from a HELLO to the next, while there is no answer
- * @refused:    errno of a REFUSE that anybody can have sent, @refused_ns: when it came; 0: none;
- *              @refused_again: so was the last HELLO, which was sent after that
+ * @refusals:   HELLOs that got a REFUSE which anybody can have sent, since anything else was heard;
+ *              @refused_last: the last one did; @refused: the errno of the last REFUSE
  */
 struct handshake {
 	uint64_t nonce;
@@ -35,8 +35,8 @@ struct handshake {
 	uint32_t among;
 	uint32_t retry_ms;
 	int refused;
-	bool refused_again;
-	uint64_t refused_ns;
+	bool refused_last;
+	uint32_t refusals;
 };
 
 void handshake_ask(struct link_peer *peer);
