@@ -129,17 +129,19 @@ struct link_watch {
  * @seen:       frames of it that came; @seen_ns: when the last of them was noticed
  * @best:       most frames that came whole; @least: fewest before one was missing
  * @broken:     trains that did not; @late: of which nothing or no end was heard
+ * @tiny:       its frames are as small as can be; the large ones before had shown @large_verdict
+ *              and @large_burst
  * @lost:       of the @behind frames that followed the first missing one in each
  * @begun_ns:   when the epoch did
  * @hold_ms:    as the peer's HELLO or WELCOME said; @hold_until_ns: as its last word did
  * @over:       times that it is still to be told that ours are over
- * @asks:       trains that it asked for; @out_number, @out_frames: the last one,
+ * @asks:       trains that it asked for; @out_number, @out_frames, @out_tiny: the last one,
  * @left:       frames of it that are not sent yet; @unsaid: nor is it told that they are
  */
 struct link_train {
-	bool wanted, measuring, lost_some, ended, unsaid;
-	uint8_t verdict;
-	uint32_t burst;
+	bool wanted, measuring, lost_some, ended, unsaid, tiny, out_tiny;
+	uint8_t verdict, large_verdict;
+	uint32_t burst, large_burst;
 	uint32_t measured;
 	uint64_t measured_ns;
 	uint32_t again_ms;

@@ -133,6 +133,16 @@ static void ask(struct link_peer *peer, uint32_t frames)
 	train_say(peer, CAREFUL_TRAIN_ASK, train->number, frames);
 }
 
+/* The first of so many frames. */
+static void ask_first(struct link_peer *peer, uint32_t frames)
+{
+	struct link_train *train = &peer->session->train;
+
+	train->broken = train->late = 0;
+	train->lost = train->behind = 0;
+	ask(peer, frames);
+}
+
 /* The epoch has begun: whether data is held back at first. */
 bool link_train_begin(struct link_peer *peer)
 {
@@ -149,6 +159,7 @@ bool link_train_begin(struct link_peer *peer)
 		train->best = train->lost = train->behind = 0;
 		train->broken = train->late = 0;
 		train->asked_ns = 0;
+		train->tiny = false;
 	}
 	return train->measuring || train->hold_until_ns;
 }
@@ -216,6 +227,25 @@ static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 	train->over = OVER_TIMES;
 }
 
+/* What trains of one kind showed. Where frames were lost large ones do not tell all: tiny ones come
+ * faster, and a queue that counts frames, not bytes, takes fewer of them at once. */
+static void showed(struct link_peer *peer, uint8_t verdict, uint32_t burst)
+{
+	struct link_train *train = &peer->session->train;
+
+	if (train->lost_some && !train->tiny && verdict != CAREFUL_BURST_LOSSY) {
+		train->tiny = true;
+		train->large_verdict = verdict;
+		train->large_burst = train->goal = burst;
+		train->best = 0;
+		ask_first(peer, burst);
+	} else if (train->tiny && verdict != CAREFUL_BURST_SHORT) {
+		conclude(peer, train->large_verdict, train->large_burst);
+	} else {
+		conclude(peer, verdict, burst);
+	}
+}
+
 /* Whether all trains broke at about the same frame, as at a queue. A queue that drains where the
  * peer runs out of send buffers loses but a few of those behind. */
 static bool breaks_evenly(const struct link_train *train)
@@ -230,13 +260,15 @@ static void judge(struct link_peer *peer)
 	const struct link_train *train = &peer->session->train;
 	uint64_t lost = train->lost, behind = train->behind;
 
-	if (!train->broken || !train->best) /* no answer, or not even one: as it was known */
+	if (train->tiny && (!train->broken || !train->best))
+		conclude(peer, train->large_verdict, train->large_burst);
+	else if (!train->broken || !train->best) /* no answer, or not even one: as it was known */
 		conclude(peer, train->verdict, train->burst);
 	else if (breaks_evenly(train) || lost * train->best >= QUEUE_TIMES * behind ||
 		 (lost >= QUEUE_TIMES && 4 * lost >= 3 * behind))
-		conclude(peer, CAREFUL_BURST_SHORT, train->best);
+		showed(peer, CAREFUL_BURST_SHORT, train->best);
 	else
-		conclude(peer, CAREFUL_BURST_LOSSY, train->best);
+		showed(peer, CAREFUL_BURST_LOSSY, train->best);
 }
 
 static void came_whole(struct link_peer *peer, uint64_t span_ns)
@@ -247,12 +279,10 @@ static void came_whole(struct link_peer *peer, uint64_t span_ns)
 	if (train->frames > train->best)
 		train->best = train->frames;
 	if (train->frames < train->goal && (train->lost_some || longer_ns < SPAN_MS * 1000000ull)) {
-		train->broken = train->late = 0;
-		train->lost = train->behind = 0;
-		ask(peer, train->goal);
+		ask_first(peer, train->goal);
 		return;
 	}
-	conclude(peer, CAREFUL_BURST_WHOLE, train->best);
+	showed(peer, CAREFUL_BURST_WHOLE, train->best);
 }
 
 static void came_broken(struct link_peer *peer, const struct train_seen *seen)

@@ -19,6 +19,7 @@ void train_say(struct link_peer *peer, uint8_t type, uint32_t number, uint32_t f
 		.nonce = htobe64(number),
 		.cookie = htobe64(peer->cookie_out),
 		.window = htobe32(frames),
+		.frame_bytes = htobe32(type == CAREFUL_TRAIN_ASK && peer->session->train.tiny),
 		.hold_ms = htobe32(type == CAREFUL_TRAIN_ASK ? TRAIN_HOLD_MS : 0),
 	};
 
@@ -41,6 +42,7 @@ bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	train->out_number = (uint32_t)number;
 	train->out_frames = train->left = frames < CAREFUL_TRAIN_FRAMES ? frames :
 									  CAREFUL_TRAIN_FRAMES;
+	train->out_tiny = ctrl->frame_bytes;
 	train->unsaid = true;
 	peer->link->trains = true;
 	return true;
@@ -50,7 +52,7 @@ bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 static bool send_one(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
-	uint32_t body = link_body_single(peer);
+	uint32_t body = train->out_tiny ? 1 : link_body_single(peer);
 	struct link_send_args args = {
 		.type = CAREFUL_TRAIN,
 		.msg_id = train->out_number,

@@ -84,6 +84,27 @@ static void test_short_queue__of_trains_in_batches(void)
 		expect(port, CAREFUL_BURST_SHORT, 26, 13); /* one leaves meanwhile */
 }
 
+/* While a large frame leaves its sender, the queue lets one go; tiny ones come faster. After a
+ * loss the path is asked for a train of those, too. */
+static void test_short_queue__of_small_fragments(void)
+{
+	begin(1, 52, true);
+	scene->options.peers = 1;
+	scene->options.rx_buffers = 64;
+	scene->config.wire_G_ps_per_byte = 5000;
+	scene->plan_bytes = 128;
+	for (uint32_t i = 0; i < 12; i++)
+		sim_op(OP_STORE, i & 1, 12000, 20 + 20 * i);
+	EXPECT_WELL(sim_play());
+	CHECK(cluster->counters[CAREFUL_C_LOST_FRAMES] > 0);
+	for (uint32_t port = 0; port < 2; port++) {
+		CHECK_EQ(found[port].burst, CAREFUL_BURST_SHORT);
+		CHECK(found[port].burst_frames >= 52);
+		CHECK(found[port].burst_frames <= 54);
+		CHECK_EQ(found[port].window, found[port].burst_frames);
+	}
+}
+
 /* The same unmeasured: that is what it is for. */
 static void test_short_queue__loses_frames_unmeasured(void)
 {
@@ -160,6 +181,7 @@ int main(void)
 	sim_init();
 	RUN(test_short_queue__nothing_is_lost);
 	RUN(test_short_queue__of_trains_in_batches);
+	RUN(test_short_queue__of_small_fragments);
 	RUN(test_short_queue__loses_frames_unmeasured);
 	RUN(test_long_queue__keeps_the_window);
 	RUN(test_random_loss__keeps_the_window);

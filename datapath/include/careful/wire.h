@@ -324,7 +324,8 @@ enum careful_sync {
  *                      CHALLENGE: of those, such as reach our queue; 0: ask on as you did;
  *                      TRAIN_ASK: frames wanted, TRAIN_SENT: that left
  * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds
- * @frame_bytes:        HELLO, WELCOME: largest frame we take, Ethernet header included
+ * @frame_bytes:        HELLO, WELCOME: largest frame we take, Ethernet header included;
+ *                      TRAIN_ASK: 1: frames as small as can be; 0: as fill a buffer
  * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol; REFUSE:
  *                      enum careful_refusal; SYNC: enum careful_sync; SYNC_ACK: 1 while frames
  *                      counted in seq_sent may wait in the sender's device: it proves no loss;
