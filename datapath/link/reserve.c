@@ -174,9 +174,20 @@ static void unask(struct link_peer *peer)
 		session->unasked = false;
 }
 
+/* A grant came when all had left that it was for, and is less than an update is due for: who does
+ * not hear of it cannot use it up. */
+static void tell_late(struct link_peer *peer)
+{
+	if (!peer->flow.asked && window_rx_owed(&peer->flow.rx) &&
+	    peer->session->granted_frames == peer->rx_frames)
+		link_send_update(peer);
+}
+
 void reserve_tick(struct link_peer *peer)
 {
-	if (peer->phase == LINK_OPEN && peer->llhdr.bytes && !peer->flow.ask) {
+	bool sends = peer->phase == LINK_OPEN && peer->llhdr.bytes;
+
+	if (sends && !peer->flow.ask) {
 		unask(peer);
 		spend(peer);
 	}
@@ -187,6 +198,8 @@ void reserve_tick(struct link_peer *peer)
 			reserve_return(peer);
 		return;
 	}
+	if (sends)
+		tell_late(peer);
 	if (!lies_idle(peer))
 		return;
 	link_count(peer->link, CAREFUL_C_GRANTS_ENDED);
