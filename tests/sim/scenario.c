@@ -355,7 +355,7 @@ static uint64_t holds_ns(const struct sim_fault *fault)
 
 static void judge(struct scenario *s)
 {
-	bool clock = false, forges = false, stopped = false;
+	bool clock = false, fills = false, stopped = false;
 	uint64_t held_ns = 0, lost_ns = 0;
 
 	s->excused = s->config.queue_frames; /* it loses what it does not hold */
@@ -367,7 +367,7 @@ static void judge(struct scenario *s)
 		s->excused |= excuses(s, fault);
 		lost_ns += loses_ns(fault);
 		clock |= fault->kind == SIM_CLOCK;
-		forges |= fault->forges;
+		fills |= fault->forges || (fault->kind == SIM_REPLAY && s->seal);
 		stopped |= fault->kind == FAULT_STALL;
 		held_ns += holds_ns(fault);
 		s->damage |= fault->kind == SIM_CORRUPT;
@@ -378,8 +378,9 @@ static void judge(struct scenario *s)
 	 * for a credit that is owed, when the frame is held. */
 	s->excused |= held_ns >= TWICE_MS * (uint64_t)MS || (held_ns && clock);
 	s->excused |= lost_ns >= STALL_MS / 2 * (uint64_t)MS || (lost_ns && clock);
-	/* While a process stands, forged frames take all room there is (seal.h). */
-	s->excused |= forges && stopped;
+	/* While a process stands, forged frames, and sealed ones that come again, take all room
+	 * there is (seal.h). */
+	s->excused |= fills && stopped;
 	if (!s->damage)
 		for (uint32_t i = 0; i < s->ops_count; i++)
 			s->ops[i].digest = s->ops[i].pool_at & 1;

@@ -220,7 +220,8 @@ static uint64_t run_late(struct node *node)
 /* Whether so much payload is more than some frame of the run could hold. */
 static bool outgrew_an_mtu(const struct scenario *s, uint32_t bytes)
 {
-	const uint32_t beside = LINK_IPV4_BYTES - ETHERNET_BYTES + LINK_IPV6_MORE + LINK_HDR_BYTES;
+	const uint32_t beside = LINK_IPV4_BYTES - ETHERNET_BYTES + LINK_IPV6_MORE + LINK_HDR_BYTES +
+				sizeof(struct careful_seal_end);
 
 	for (uint32_t i = 0; i < s->faults_count; i++)
 		if (s->faults[i].kind == SIM_MTU &&
@@ -239,10 +240,9 @@ static bool too_large(const struct cluster *cluster, uint32_t from, uint32_t to,
 
 	sim_address(cluster->world, to, &address);
 	peer = node->c ? link_peer_find(&node->c->link, &address) : NULL;
-	if (!peer) /* closed by what another operation's end did */
-		return outgrew_an_mtu(&cluster->scenario, bytes);
-	/* That session may be over by now: what it held is known until there is another. */
-	return link_knows(peer) && MESSAGE_AM_BYTES + bytes > link_body_single(peer);
+	/* There may be another session by now, with larger frames again, or none. */
+	return outgrew_an_mtu(&cluster->scenario, bytes) ||
+	       (peer && link_knows(peer) && MESSAGE_AM_BYTES + bytes > link_body_single(peer));
 }
 
 static bool outgrown(const struct op *op)
