@@ -342,6 +342,7 @@ static void challenge(struct link *link, const union address *to, const struct c
 	struct careful_ctrl ctrl = { .nonce = hello->nonce, .token = htobe64(token) };
 
 	link_count(link, CAREFUL_C_CTRL_CHALLENGED);
+	ctrl.seq_sent = htobe32((uint32_t)link->counters[CAREFUL_C_CTRL_CHALLENGED]);
 	spread_tell(link, to, hello, &ctrl);
 	if (trusted)
 		keyed_say_static(link, to, trusted, &ctrl, CAREFUL_CHALLENGE);
@@ -407,12 +408,23 @@ static void try_hello(struct link_peer *peer)
 	send_hello(peer);
 }
 
+/* Whether a CHALLENGE was overtaken by another of the same process, which tells more. */
+static bool overtaken(const struct session *session, const struct careful_ctrl *ctrl)
+{
+	return session->incarnation == be64toh(ctrl->incarnation) && ctrl->seq_sent &&
+	       (int32_t)(be32toh(ctrl->seq_sent) - session->handshake.challenge) < 0;
+}
+
 bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
+
 	if ((peer->phase != LINK_ASKING && peer->phase != LINK_ASKED) ||
 	    !handshake_answers(&session->handshake, ctrl))
 		return false;
+	if (overtaken(session, ctrl))
+		return true;
+	session->handshake.challenge = be32toh(ctrl->seq_sent);
 	session->sync.refused = false;
 	session->sync.refused_rounds = 0;
 	session->handshake.refusals = 0;

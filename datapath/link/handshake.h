@@ -22,6 +22,7 @@ struct link_peer;
  * @nonce:      of our HELLO; 0: we are not asking
  * @nonce_in:   of the HELLO that this epoch answers
  * @token:      that the peer's CHALLENGE gave us; 0: none yet
+ * @challenge:  number of the last CHALLENGE (careful_ctrl.seq_sent)
  * @among:      queues of ours, a bit each, that the peer may choose from as the session begins
  *              (spread.h); 0: it has no choice
  * @retry_ms:   from a HELLO to the next, while there is no answer
@@ -32,6 +33,7 @@ struct handshake {
 	uint64_t nonce;
 	uint64_t nonce_in;
 	uint64_t token;
+	uint32_t challenge;
 	uint32_t among;
 	uint32_t retry_ms;
 	int refused;

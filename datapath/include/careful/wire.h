@@ -330,7 +330,9 @@ enum careful_sync {
  *                      enum careful_refusal; SYNC: enum careful_sync; SYNC_ACK: 1 while frames
  *                      counted in seq_sent may wait in the sender's device: it proves no loss;
  *                      2 to CAREFUL_SYNC_HEARD: seq_rcvd are frames to a group
- * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; HELLO, WELCOME: enum careful_seal
+ * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; HELLO, WELCOME: enum
+ *                      careful_seal; CHALLENGE: how many its sender has sent, so that one that is
+ *                      overtaken is known; 0: it does not say
  * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch; HELLO, WELCOME: enum
  *                      careful_cipher where frames are sealed
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch, as careful_hdr.credits;
