@@ -294,6 +294,7 @@ static bool excuses(const struct scenario *s, const struct sim_fault *fault)
 	bool frames = fault->what & SIM_FRAMES;
 	uint64_t long_ns = STALL_MS * (uint64_t)MS / 2;
 	bool lasting = fault->until_ns - fault->at_ns >= long_ns;
+	uint32_t window = (s->options.rx_buffers - s->options.reserve) / s->options.peers;
 
 	if ((fault->kind == FAULT_KILL || fault->kind == FAULT_RESTART) &&
 	    s->hostile >> fault->to & 1)
@@ -312,8 +313,7 @@ static bool excuses(const struct scenario *s, const struct sim_fault *fault)
 	case FAULT_KEEP:
 		return lasting;
 	case SIM_DUPLICATE: /* beside a sealed window there is room for a third of it (seal.h) */
-		return frames && s->seal &&
-		       (fault->one_in <= 3 || s->options.rx_buffers / s->options.peers <= 8);
+		return frames && s->seal && (fault->one_in <= 3 || window <= 8);
 	case SIM_CLOCK:
 		return fault->amount >= long_ns;
 	case SIM_DELAY: /* see judge() */
