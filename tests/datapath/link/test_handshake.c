@@ -105,6 +105,39 @@ static void test_refuse__of_our_own_version_ends_nothing(void)
 	node_close(node);
 }
 
+/* One that is on its way for long is told by its number from one that the peer sent since, unless
+ * it has none, or is another process's. */
+static void test_challenge__overtaken_changes_nothing(void)
+{
+	static const struct {
+		uint32_t number, incarnation;
+		bool news;
+	} later[] = { { 3, 1, false }, { 0, 1, true }, { 3, 2, true }, { 5, 1, true } };
+	const union address to = node_host(0);
+
+	for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++) {
+		struct node *node = node_open();
+		struct careful_ctrl answer = node_hello(0);
+
+		CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
+		node_time(node, 1);
+		answer.nonce = node->last.nonce;
+		answer.type = CAREFUL_CHALLENGE;
+		answer.incarnation = htobe64(1);
+		answer.token = htobe64(77);
+		answer.seq_sent = htobe32(4);
+		node_tell(node, 0, &answer);
+		CHECK_EQ(be64toh(node->last.token), 77);
+		answer.token = htobe64(78);
+		answer.seq_sent = htobe32(later[i].number);
+		answer.incarnation = htobe64(later[i].incarnation);
+		node_tell(node, 0, &answer);
+		CHECK_EQ(node->last.nonce != answer.nonce, later[i].news);
+		CHECK_EQ(node->c->link.peers[0].phase, later[i].news ? LINK_ASKING : LINK_ASKED);
+		node_close(node);
+	}
+}
+
 static void note_status(const struct careful_result *result, void *user)
 {
 	*(int *)user = result->status;
@@ -331,6 +364,7 @@ int main(void)
 	RUN(test_hello__buffers_that_no_frame_fills_are_refused);
 	RUN(test_welcome__buffers_that_no_frame_fills_end_the_attempt);
 	RUN(test_refuse__of_our_own_version_ends_nothing);
+	RUN(test_challenge__overtaken_changes_nothing);
 	RUN(test_welcome__what_waited_and_fits_no_frame_is_told);
 	RUN(test_lost__a_new_process_that_asks_inherits_nothing);
 	RUN(test_lost__a_new_process_that_is_asked_inherits_nothing);
