@@ -69,3 +69,10 @@ def qemu(nic: str) -> tuple[Argv, dict[str, str]]:
     if not _serves(argv, env, nic):
         raise LabError(f"this QEMU is too old or has no {nic}, and so is Debian's {SUITE}")
     return argv, env
+
+
+def version(nic: str) -> str:
+    """Of the QEMU that has this card, as it says."""
+    argv, env = qemu(nic)
+    said = subprocess.run([*argv, "--version"], capture_output=True, text=True, env=env).stdout
+    return said.partition(" version ")[2].partition("\n")[0]
