@@ -48,10 +48,12 @@ struct link_held *link_hold(struct link *link, struct link_rxframe *frame, bool 
 	};
 	for (uint32_t i = 0; i < frame->segments; i++)
 		kept->addr[i] = frame->desc[i].addr;
-	if (frame->epoch == frame->peer->epoch)
+	if (frame->epoch == frame->peer->epoch) {
 		frame->peer->kept += frame->cost;
-	else
+		link_dirty(frame->peer); /* an update may be due for it */
+	} else {
 		frame->peer->kept_old += frame->cost;
+	}
 	if (may_copy)
 		list_add_tail(&link->kept_lists[frame->peer->slot], kept);
 	return kept;

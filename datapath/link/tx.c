@@ -441,6 +441,16 @@ bool link_send_update(struct link_peer *peer)
 	return true;
 }
 
+static bool update_due(const struct link_peer *peer)
+{
+	const struct queue *queue = peer->link->queue;
+	const struct window_rx *rx = &peer->flow.rx;
+	uint32_t most = queue_frame_bytes(queue), kept = peer->kept;
+
+	return flow_update_due(&peer->flow) ||
+	       (kept && window_rx_update_early(rx, kept, link_buffers(most, queue->buffer_bytes)));
+}
+
 /* Whether the peer is to be told something, and was not. */
 static bool untold(struct link_peer *peer)
 {
@@ -449,7 +459,7 @@ static bool untold(struct link_peer *peer)
 		return false;
 	if (peer->link->traditional)
 		return traditional_due(peer) && (!peer->llhdr.bytes || !traditional_tell(peer));
-	return flow_update_due(&peer->flow) && (!peer->llhdr.bytes || !link_send_update(peer));
+	return update_due(peer) && (!peer->llhdr.bytes || !link_send_update(peer));
 }
 
 void link_updates_due(struct link *link)

@@ -131,6 +131,15 @@ static inline bool window_rx_update_due(const struct window_rx *w)
 	return window_rx_owed(w) >= w->threshold;
 }
 
+/* The same where so much more is kept for a while: with that and what is owed, a frame of this cost
+ * may not fit before the threshold is reached. */
+static inline bool window_rx_update_early(const struct window_rx *w, uint32_t kept, uint32_t cost)
+{
+	uint32_t owed = window_rx_owed(w);
+
+	return owed > WINDOW_UPDATE_COST && owed + kept + cost >= w->size;
+}
+
 /* So much that is owed is told by a frame to a group, or was told by one: such credits are in
  * an account of their own, so that frames of the two may overtake each other. */
 static inline void window_rx_settle(struct window_rx *w, uint32_t credits)

@@ -75,6 +75,26 @@ static void test_grant__credits_run_ahead(void)
 	CHECK_EQ(window_tx_free(&tx), 4);
 }
 
+/* Whatever is kept below the threshold, frames go on: an update is due in time, and none is for a
+ * single buffer. */
+static void test_update__early_where_buffers_are_kept(void)
+{
+	for (uint32_t size = WINDOW_MIN; size <= 64; size++)
+		for (uint32_t cost = 1; cost <= window_cost_max(size); cost++)
+			for (uint32_t kept = 0; kept < window_threshold(size); kept++) {
+				struct window_tx tx = { .size = size, .sent = kept };
+				struct window_rx rx = { .size = size, .received = kept };
+
+				while (window_tx_may_send(&tx, cost)) {
+					window_tx_send(&tx, cost);
+					CHECK_EQ(window_rx_receive(&rx, cost), 0);
+					window_rx_return(&rx, cost);
+				}
+				CHECK_EQ(window_rx_update_early(&rx, kept, cost),
+					 window_rx_owed(&rx) >= 2);
+			}
+}
+
 /* Two ends that only ever send data and updates by the rule, through 2^32. */
 static void test_rule__counters_wrap_and_nothing_stalls(void)
 {
@@ -103,6 +123,7 @@ int main(void)
 	RUN(test_credit__impossible_ones_are_refused);
 	RUN(test_receive__more_than_granted_is_refused);
 	RUN(test_grant__credits_run_ahead);
+	RUN(test_update__early_where_buffers_are_kept);
 	RUN(test_rule__counters_wrap_and_nothing_stalls);
 	return 0;
 }
