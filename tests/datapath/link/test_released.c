@@ -152,9 +152,32 @@ static void test_request__is_served(void)
 	node_close(node);
 }
 
+/* The one that asks first is today's, and is answered as the released one answered. */
+static void test_answers__are_understood(void)
+{
+	const union address to = node_host(0);
+	struct node *node = node_open();
+	struct careful_peer_info info;
+	uint64_t nonce;
+
+	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
+	node_time(node, 1);
+	nonce = node->last.nonce;
+	hear_with(node, released_challenge, sizeof(released_challenge), NONCE_AT, nonce);
+	if (served())
+		CHECK(!memcmp((uint8_t *)&node->last + TOKEN_AT, released_challenge + TOKEN_AT, 8));
+	hear_with(node, released_welcome, sizeof(released_welcome), NONCE_AT, nonce);
+	for (int s = 0; s < 3; s++) /* it asks to hold data back, and sends no train */
+		node_time(node, 1000);
+	CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
+	CHECK_EQ(info.state, served() ? CAREFUL_PEER_UP : CAREFUL_PEER_CONNECTING);
+	node_close(node);
+}
+
 int main(void)
 {
 	test_hello__is_answered();
+	test_answers__are_understood();
 	test_refuse__is_understood();
 	test_request__is_served();
 	printf("test_released: ok\n");
