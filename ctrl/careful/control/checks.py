@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -132,7 +133,10 @@ def _library(case: Case) -> Iterator[Finding]:
             state = UNKNOWN
         if code == errno.EXDEV and shutil.which("ethtool"):
             state, text = OK, "several queues: `up` steers the port to one"
-        yield Finding(_NAMES.get(name, name), state, text)
+        # What can be done about queues is a command in the text.
+        found = re.search(r"`(ethtool -[KL] [^`]+)`", text) if state == FAIL else None
+        fix = tuple(found[1].split()) if found else ()
+        yield Finding(_NAMES.get(name, name), state, text, fix=fix)
         if code == errno.ENODEV:
             return
 

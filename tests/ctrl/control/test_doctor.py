@@ -146,6 +146,16 @@ def test_doctor__says_what_up_says(wired: Host, what: str) -> None:
         run(wired, "ethtool -L q1 rx 1; ip link set q1 nomaster mtu 1500 up", check=False)
 
 
+def test_doctor__fix_leaves_one_queue_where_none_is_steered_to(wired: Host) -> None:
+    run(wired, "ethtool -L q1 rx 4")
+    try:
+        fixed = doctor(wired, "--fix", "--yes", "q1")
+        assert ("ok", "ethtool -L q1 rx 1", "") in fixed.values()
+        assert "fail" not in {state for state, _, _ in doctor(wired, "q1").values()}
+    finally:
+        run(wired, "ethtool -L q1 rx 1", check=False)
+
+
 @pytest.mark.parametrize(
     ("mtu", "peers", "said"),
     [
