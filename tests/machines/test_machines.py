@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 
 import pytest
+from careful.control import checks
 from guests import MARKS, Machines
 from hosts import wait_for
 
@@ -59,6 +61,23 @@ def there_and_back(machines: Machines) -> None:
         assert machines.run(host, "sh", "-c", left) == ""
 
 
+def looked(machines: Machines) -> None:
+    """Doctor knows the card: its driver, descriptors and pause frames are those of ethtool."""
+    said = json.loads(machines.run("h1", "carefulctl", "doctor", "--json", "eth1"))["findings"]
+    found = {one["check"]: one["text"] for one in said}
+    assert "fail" not in {one["state"] for one in said}, said
+    driver = machines.run("h1", "ethtool", "-i", "eth1").split()[1]
+    assert found["interface"] == f"eth1 is up (driver {driver})"
+    rings = re.findall(r"^RX:\s+(\d+)$", machines.run("h1", "ethtool", "-g", "eth1"), re.MULTILINE)
+    most, size = map(int, rings)
+    assert found["ring"] == checks.ring("eth1", size, most, 512).text
+    paused = machines.tried("h1", "ethtool", "-a", "eth1")
+    assert ("pause" in found) is (paused.returncode == 0)
+    if "pause" in found:
+        on = {way: f"\n{way}:\t\ton\n" in paused.stdout for way in ("RX", "TX")}
+        assert found["pause"] == checks.pause("eth1", (on["RX"], on["TX"])).text
+
+
 @pytest.mark.parametrize(
     "machines",
     [
@@ -72,6 +91,7 @@ def there_and_back(machines: Machines) -> None:
     ids="-".join,
 )
 def test_files__copied(machines: Machines) -> None:
+    looked(machines)
     found = machines.up("h1"), machines.up("h2")
     assert [one["zerocopy"] for one in found] == [False, False]
     there_and_back(machines)

@@ -49,13 +49,18 @@ class Machines:
         return done.stdout
 
     def up(self, host: str, *options: str) -> dict[str, Any]:
-        """Careful on eth1, as long as it takes; its settings."""
+        """Careful on eth1; its settings."""
+        self.said_up(host, *options)
+        return self.status(host)
+
+    def said_up(self, host: str, *options: str) -> str:
+        """Careful on eth1, as long as it takes; what `up` says of it."""
         until = time.monotonic() + LIMIT_S
         argv = ("carefulctl", "up", "eth1", "--export", "/tmp:rw", "--insecure", *options)
         while (done := self.tried(host, *argv)).returncode:
             assert "was not ready" in done.stderr, done.stderr
             assert time.monotonic() < until, done.stderr
-        return self.status(host)
+        return done.stdout
 
     def status(self, host: str) -> dict[str, Any]:
         found = json.loads(self.run(host, "carefulctl", "status", "eth1", "--json"))
