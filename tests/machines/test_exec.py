@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
 import sys
+import time
+import tty
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
-from emulated.agent import PIECE
+from emulated import agent
+from emulated.agent import PIECE, Port
 from emulated.guest import begin, last_words
 
 TOKEN = b"0123456789abcdef"
@@ -27,6 +34,58 @@ def test_begin__what_others_did_not_wait_for_is_read_over() -> None:
 def test_begin__the_machine_ends() -> None:
     with pytest.raises(ConnectionError):
         begin(io.BytesIO(b"late" + TOKEN[:-1]), TOKEN)
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Port, int]]:
+    """A terminal's end for a machine's, which knows whether somebody is at the other, too."""
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", lambda *_: ours)
+        one = Port(Path("exec0"))
+    yield one, theirs
+    os.close(ours)
+
+
+def asked(*argv: str) -> dict[str, object]:
+    return {"token": TOKEN.decode(), "argv": argv, "cwd": "/", "env": dict(os.environ)}
+
+
+def test_agent__learns_late_that_who_asked_before_is_gone(
+    port: tuple[Port, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the command of who asked now, and said nothing: he waited for ever."""
+    monkeypatch.setattr(agent, "KNOWN_S", 600.0)
+    one, theirs = port
+    name = os.ttyname(theirs)
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(one._run, asked("sh", "-c", "sleep 0.5; echo said; exit 3"))
+        with os.fdopen(theirs, "rb", buffering=0) as stream:
+            begin(stream, TOKEN)
+        time.sleep(0.2)  # in which it sees that nobody is there
+        with Path(name).open("rb", buffering=0) as stream:
+            begin(stream, PIECE.pack(1, 5) + b"said\n" + PIECE.pack(0, 1) + b"3")
+            done.result(30)
+
+
+@pytest.mark.parametrize("another", [False, True])
+def test_agent__who_asked_is_gone(
+    port: tuple[Port, int], another: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else comes, or asks already: his command is ended."""
+    monkeypatch.setattr(agent, "KNOWN_S", 600.0 if another else 0.1)
+    one, theirs = port
+    name = os.ttyname(theirs)
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(one._run, asked("sleep", "600"))
+        with os.fdopen(theirs, "rb", buffering=0) as stream:
+            begin(stream, TOKEN)
+        if another:
+            with Path(name).open("wb", buffering=0) as stream:
+                stream.write(b"{}\n")
+                done.result(30)
+        done.result(30)
 
 
 def test_last_words__say_why_the_kernel_gave_up(tmp_path: Path) -> None:

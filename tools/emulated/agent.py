@@ -69,9 +69,7 @@ class Port:
                 self._run(json.loads(whole[-1]))
 
     def _run(self, request: dict[str, Any]) -> None:
-        until = time.monotonic() + KNOWN_S
-        while self._is_left() and time.monotonic() < until:
-            time.sleep(0.01)
+        self._is_left()
         with self._lock:
             self._job = None
             self._write(request["token"].encode())
@@ -105,19 +103,34 @@ class Port:
         self._say(0, str(job.returncode if job.returncode >= 0 else 128 - job.returncode).encode())
 
     def _is_left_first(self, job: subprocess.Popen[bytes]) -> bool:
-        """Wait for the command or for who asked; whether the latter is gone before it ends."""
+        """Wait for the command or for who asked; whether the latter is gone before it ends.
+
+        He is gone where nobody is there, and where somebody else asks already.
+        """
         ended = os.pidfd_open(job.pid)
         poll = select.poll()
-        poll.register(self._file, 0)
+        poll.register(self._file, select.POLLIN)
         poll.register(ended, select.POLLIN)
         found = dict(poll.poll())
+        while ended not in found and found[self._file] & select.POLLHUP and not self._is_left():
+            found = dict(poll.poll())
         os.close(ended)
         return ended not in found
 
     def _is_left(self) -> bool:
+        """Whether nobody is there, and nobody comes.
+
+        A machine that had no time learns late that who asked before is gone, and then that who asks
+        now is there.
+        """
         poll = select.poll()
         poll.register(self._file, 0)
-        return any(event & select.POLLHUP for _, event in poll.poll(0))
+        until = time.monotonic() + KNOWN_S
+        while any(event & select.POLLHUP for _, event in poll.poll(0)):
+            if time.monotonic() > until:
+                return True
+            time.sleep(0.01)
+        return False
 
     def _pass_on(self, job: subprocess.Popen[bytes], kind: int, stream: IO[bytes]) -> None:
         while data := stream.read1(65536):  # type: ignore[attr-defined]
