@@ -57,6 +57,7 @@ def moving(soak: subprocess.Popen[str]) -> None:
     """Wait until its second host has received many frames."""
 
     def frames() -> int:
+        assert soak.poll() is None, soak.communicate()
         argv = ["ip", "-n", host, "-j", "-s", "link", "show", "eth1"]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         stats = json.loads(done.stdout)[0]["stats64"] if not done.returncode else None
