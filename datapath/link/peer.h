@@ -129,8 +129,7 @@ struct link_watch {
  * @seen:       frames of it that came; @seen_ns: when the last of them was noticed
  * @best:       most frames that came whole; @least: fewest before one was missing
  * @broken:     trains that did not; @late: of which nothing or no end was heard
- * @tiny:       its frames are as small as can be; the large ones before had shown @large_verdict
- *              and @large_burst
+ * @tiny:       its frames are as small as can be: large ones came before
  * @lost:       of the @behind frames that followed the first missing one in each
  * @begun_ns:   when the epoch did
  * @hold_ms:    as the peer's HELLO or WELCOME said; @hold_until_ns: as its last word did
@@ -140,8 +139,8 @@ struct link_watch {
  */
 struct link_train {
 	bool wanted, measuring, lost_some, ended, unsaid, tiny, out_tiny;
-	uint8_t verdict, large_verdict;
-	uint32_t burst, large_burst;
+	uint8_t verdict;
+	uint32_t burst;
 	uint32_t measured;
 	uint64_t measured_ns;
 	uint32_t again_ms;

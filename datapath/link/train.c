@@ -227,20 +227,21 @@ static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 	train->over = OVER_TIMES;
 }
 
-/* What trains of one kind showed. Where frames were lost large ones do not tell all: tiny ones come
- * faster, and a queue that counts frames, not bytes, takes fewer of them at once. */
+/* What trains of one kind showed. Where frames were lost, large ones do not tell all: tiny ones come
+ * faster, and a queue that counts frames, not bytes, takes fewer of them at once. What the large
+ * ones showed is known from then on, and stays unless the tiny ones show less. */
 static void showed(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 {
 	struct link_train *train = &peer->session->train;
 
 	if (train->lost_some && !train->tiny && verdict != CAREFUL_BURST_LOSSY) {
 		train->tiny = true;
-		train->large_verdict = verdict;
-		train->large_burst = train->goal = burst;
+		train->verdict = verdict;
+		train->burst = train->goal = burst;
 		train->best = 0;
 		ask_first(peer, burst);
 	} else if (train->tiny && verdict != CAREFUL_BURST_SHORT) {
-		conclude(peer, train->large_verdict, train->large_burst);
+		conclude(peer, train->verdict, train->burst);
 	} else {
 		conclude(peer, verdict, burst);
 	}
@@ -260,9 +261,7 @@ static void judge(struct link_peer *peer)
 	const struct link_train *train = &peer->session->train;
 	uint64_t lost = train->lost, behind = train->behind;
 
-	if (train->tiny && (!train->broken || !train->best))
-		conclude(peer, train->large_verdict, train->large_burst);
-	else if (!train->broken || !train->best) /* no answer, or not even one: as it was known */
+	if (!train->broken || !train->best) /* no answer, or not even one: as it was known */
 		conclude(peer, train->verdict, train->burst);
 	else if (breaks_evenly(train) || lost * train->best >= QUEUE_TIMES * behind ||
 		 (lost >= QUEUE_TIMES && 4 * lost >= 3 * behind))
