@@ -131,8 +131,8 @@ static inline bool window_rx_update_due(const struct window_rx *w)
 	return window_rx_owed(w) >= w->threshold;
 }
 
-/* The same where so much more is kept for a while: with that and what is owed, a frame of this cost
- * may not fit before the threshold is reached. */
+/* An update below the threshold: so many buffers are kept for a while that, with what is owed, a
+ * frame of this cost does not fit. */
 static inline bool window_rx_update_early(const struct window_rx *w, uint32_t kept, uint32_t cost)
 {
 	uint32_t owed = window_rx_owed(w);
