@@ -34,8 +34,7 @@ enum {
 /* The least window in which the largest frame fits. */
 static uint32_t window_least(const struct link *link)
 {
-	const struct queue *queue = link->queue;
-	uint32_t cost = link_buffers(queue_frame_bytes(queue), queue->buffer_bytes);
+	uint32_t cost = link_frame_cost(link->queue);
 	uint32_t window = WINDOW_MIN;
 
 	while (window_cost_max(window) < cost)
@@ -386,6 +385,7 @@ static void open_now(struct link_peer *peer)
 	peer->session->heard_ns = peer->link->now_ns;
 	peer->heard = true;
 	link_state(peer, CAREFUL_PEER_UP);
+	link_dirty(peer); /* an update that fell due was not said */
 }
 
 /* Whether data may go after all: frames of the peer's are here, which holds nothing back any

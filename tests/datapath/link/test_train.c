@@ -7,6 +7,7 @@
 #include <endian.h>
 
 #include "check.h"
+#include "frame.h"
 #include "node.h"
 
 enum {
@@ -201,6 +202,34 @@ static void test_hold__data_waits(void)
 	node_close(node);
 }
 
+/* The peer, whose data opens the session, may wait for them: it has used its window up. */
+static void test_hold__credits_that_fell_due_are_told(void)
+{
+	const struct shape shape = { .type = CAREFUL_UPDATE };
+	struct node *node = node_open();
+	const struct link_peer *peer = &node->c->link.peers[0];
+	struct careful_hdr hdr = { .version = CAREFUL_WIRE_VERSION, .type = CAREFUL_UPDATE };
+
+	join(node, 0, HOLD_MS);
+	hdr.cookie = htobe64(peer->cookie_in);
+	for (uint32_t seq = 1; seq <= WINDOW; seq++) {
+		struct frame frame = { 0 };
+
+		hdr.seq = htobe32(seq);
+		hdr.check = htobe32(careful_hdr_check(&hdr));
+		frame_build(&frame, &shape);
+		memcpy(frame.data + frame.hdr_at, &hdr, sizeof(hdr));
+		node_arrive(node, frame.data, frame.bytes);
+		node_poll(node, 1); /* it does not look at the clock */
+	}
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_RX_FRAMES], WINDOW);
+	CHECK_EQ(peer->phase, LINK_HELD);
+	node_time(node, 1);
+	CHECK_EQ(peer->phase, LINK_OPEN);
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_TX_UPDATES], 1);
+	node_close(node);
+}
+
 /* An older peer answers nothing, and holds nothing back. */
 static void test_measure__no_answer(void)
 {
@@ -312,6 +341,7 @@ int main(void)
 	RUN(test_hold__over_ends_it);
 	RUN(test_hold__over_ends_the_train);
 	RUN(test_hold__data_waits);
+	RUN(test_hold__credits_that_fell_due_are_told);
 	RUN(test_ask__bounded);
 	RUN(test_ask__of_nobody_and_out_of_time);
 	RUN(test_measure__no_answer);
