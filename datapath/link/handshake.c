@@ -175,6 +175,7 @@ static void ask(struct link_peer *peer)
 	peer->phase = LINK_ASKING;
 	handshake->nonce = link_random(peer->link);
 	handshake->token = 0;
+	handshake->challenge = 0;
 	handshake->refusals = 0;
 	handshake->retry_ms = RETRY_MS_MIN;
 	if (peer->link->keyed && !keys_find(&peer->link->keys, &peer->session->address, NULL))
@@ -197,6 +198,7 @@ void handshake_ask_again(struct link_peer *peer)
 	peer->phase = LINK_ASKING;
 	handshake->nonce = link_random(peer->link);
 	handshake->token = peer->cookie_out;
+	handshake->challenge = 0;
 	handshake->refusals = 0;
 	handshake->retry_ms = RETRY_MS_MIN;
 	peer->session->asked_ns = peer->link->now_ns;
@@ -411,8 +413,10 @@ static void try_hello(struct link_peer *peer)
 /* Whether a CHALLENGE was overtaken by another of the same process, which tells more. */
 static bool overtaken(const struct session *session, const struct careful_ctrl *ctrl)
 {
-	return session->incarnation == be64toh(ctrl->incarnation) && ctrl->seq_sent &&
-	       (int32_t)(be32toh(ctrl->seq_sent) - session->handshake.challenge) < 0;
+	uint32_t last = session->handshake.challenge;
+
+	return last && session->incarnation == be64toh(ctrl->incarnation) &&
+	       (int32_t)(be32toh(ctrl->seq_sent) - last) < 0;
 }
 
 bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl)

@@ -22,7 +22,7 @@ struct link_peer;
  * @nonce:      of our HELLO; 0: we are not asking
  * @nonce_in:   of the HELLO that this epoch answers
  * @token:      that the peer's CHALLENGE gave us; 0: none yet
- * @challenge:  number of the last CHALLENGE (careful_ctrl.seq_sent)
+ * @challenge:  number of the last CHALLENGE to this HELLO (careful_ctrl.seq_sent); 0: none yet
  * @among:      queues of ours, a bit each, that the peer may choose from as the session begins
  *              (spread.h); 0: it has no choice
  * @retry_ms:   from a HELLO to the next, while there is no answer

@@ -60,7 +60,7 @@ int link_window(struct link *link, const struct careful_options *options,
 		struct careful_error *error)
 {
 	const struct queue *queue = link->queue;
-	uint32_t cost = link_buffers(queue_frame_bytes(queue), queue->buffer_bytes);
+	uint32_t cost = link_frame_cost(queue);
 	uint32_t buffers = queue->info.receive_buffers;
 	int rc;
 

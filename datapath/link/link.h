@@ -213,6 +213,12 @@ static inline uint32_t link_buffers(uint32_t bytes, uint32_t buffer_bytes)
 	return bytes <= buffer_bytes ? 1 : (bytes + buffer_bytes - 1) / buffer_bytes;
 }
 
+/* Buffers that the largest frame fills. */
+static inline uint32_t link_frame_cost(const struct queue *queue)
+{
+	return link_buffers(queue_frame_bytes(queue), queue->buffer_bytes);
+}
+
 /* Begins to wait for what the RX ring holds: each descriptor there has a chunk of its own. */
 static inline struct link_drain link_drain_begin(const struct link *link)
 {

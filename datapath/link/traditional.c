@@ -42,7 +42,7 @@ static int init_peer(struct traditional_link *all, struct traditional *t)
 int traditional_init(struct link *link)
 {
 	const struct queue *queue = link->queue;
-	uint32_t cost = link_buffers(queue_frame_bytes(queue), queue->buffer_bytes);
+	uint32_t cost = link_frame_cost(queue);
 	struct traditional_link *all = calloc(1, sizeof(*all));
 
 	if (!all)

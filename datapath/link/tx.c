@@ -443,12 +443,9 @@ bool link_send_update(struct link_peer *peer)
 
 static bool update_due(const struct link_peer *peer)
 {
-	const struct queue *queue = peer->link->queue;
-	const struct window_rx *rx = &peer->flow.rx;
-	uint32_t most = queue_frame_bytes(queue), kept = peer->kept;
-
 	return flow_update_due(&peer->flow) ||
-	       (kept && window_rx_update_early(rx, kept, link_buffers(most, queue->buffer_bytes)));
+	       (peer->kept && window_rx_update_early(&peer->flow.rx, peer->kept,
+						     link_frame_cost(peer->link->queue)));
 }
 
 /* Whether the peer is to be told something, and was not. */

@@ -132,7 +132,8 @@ static inline bool window_rx_update_due(const struct window_rx *w)
 }
 
 /* An update below the threshold: so many buffers are kept for a while that, with what is owed, a
- * frame of this cost does not fit. */
+ * frame of this cost does not fit. Never for one buffer: an update costs one. If that one is all
+ * that is missing, the frame waits for a SYNC. */
 static inline bool window_rx_update_early(const struct window_rx *w, uint32_t kept, uint32_t cost)
 {
 	uint32_t owed = window_rx_owed(w);

@@ -16,7 +16,7 @@
 #endif
 
 enum {
-	CAREFUL_WIRE_VERSION = 4, /* raised when a host of the last one could not talk */
+	CAREFUL_WIRE_VERSION = 5, /* raised by each change of what is said */
 	CAREFUL_WIRE_SEALED = 0x80 | CAREFUL_WIRE_VERSION, /* of a sealed frame; below */
 	/* Default UDP port of frames (XDP) and of control (kernel socket). */
 	CAREFUL_PORT_DEFAULT = 51966,
@@ -70,8 +70,8 @@ enum careful_stage {
 };
 
 /*
- * A train shows what burst the path takes: frames as large as one receive buffer holds, back
- * to back, as if windows were sent whole. Whoever grants a window asks for trains towards
+ * A train shows what burst the path takes: frames as large as one receive buffer holds, or
+ * as small as can be (TRAIN_ASK says which), back to back, as if windows were sent whole. Whoever grants a window asks for trains towards
  * itself, before the first data of an epoch, and its XDP counts them. They stand outside the
  * session, as a ping of NET_RX does. msg_id: the train, as asked for; frag_off: the frame's
  * index. Who does not know trains drops the frames and leaves the question unanswered.
@@ -332,7 +332,7 @@ enum careful_sync {
  *                      2 to CAREFUL_SYNC_HEARD: seq_rcvd are frames to a group
  * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; HELLO, WELCOME: enum
  *                      careful_seal; CHALLENGE: how many its sender has sent, so that one that is
- *                      overtaken is known; 0: it does not say
+ *                      overtaken is known
  * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch; HELLO, WELCOME: enum
  *                      careful_cipher where frames are sealed
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch, as careful_hdr.credits;
@@ -401,7 +401,7 @@ struct careful_keyed {
 /*
  * Between hosts with keys all other messages are proved, too: what has no mac, or a wrong one, is
  * not believed. Only a REFUSE may come from who has no key to prove it by, or speaks another
- * version: it counts when nothing else was heard for a while.
+ * version: it counts when HELLO after HELLO got no other answer.
  *
  * @ctrl:  as without keys, but for its `bytes`; its check is of it alone
  * @count: messages that its sender has proved in this epoch, this one included; 0: HELLO,

@@ -110,7 +110,7 @@ def main() -> None:
     wanted = ("hello", "challenge", "hello_again", "welcome", "request", "next_hello", "refuse")
     kept = Path(__file__).with_name("released.h")
     if f"released_hello[] = {{\n\t0x{VERSION:02x}," not in kept.read_text():
-        kept.rename(kept.with_name("released_before.h"))
+        kept.with_name("released_before.h").write_text(kept.read_text())
     kept.write_text(written({name: messages[name] for name in wanted}))
 
 

@@ -106,13 +106,13 @@ static void test_refuse__of_our_own_version_ends_nothing(void)
 }
 
 /* One that is on its way for long is told by its number from one that the peer sent since, unless
- * it has none, or is another process's. */
+ * it is another process's. */
 static void test_challenge__overtaken_changes_nothing(void)
 {
 	static const struct {
 		uint32_t number, incarnation;
 		bool news;
-	} later[] = { { 3, 1, false }, { 0, 1, true }, { 3, 2, true }, { 5, 1, true } };
+	} later[] = { { 3, 1, false }, { 3, 2, true }, { 5, 1, true } };
 	const union address to = node_host(0);
 
 	for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++) {
@@ -136,6 +136,44 @@ static void test_challenge__overtaken_changes_nothing(void)
 		CHECK_EQ(node->c->link.peers[0].phase, later[i].news ? LINK_ASKING : LINK_ASKED);
 		node_close(node);
 	}
+}
+
+/* Numbers are of one question: a process that is known by its own HELLO since counts from 1. */
+static void test_challenge__number_of_an_earlier_question_bounds_nothing(void)
+{
+	const union address to = node_host(0);
+	struct node *node = node_open();
+	struct careful_ctrl answer = node_hello(0), hello = answer;
+	struct careful_peer_info info;
+
+	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
+	node_time(node, 1);
+	answer.nonce = node->last.nonce;
+	answer.type = CAREFUL_CHALLENGE;
+	answer.token = htobe64(77);
+	answer.seq_sent = htobe32(500);
+	node_tell(node, 0, &answer);
+	CHECK_EQ(node->c->link.peers[0].phase, LINK_ASKED);
+	hello.nonce = htobe64(UINT64_MAX); /* the larger one is answered */
+	hello.incarnation = htobe64(99);
+	CHECK(node_ask(node, 0, &hello));
+	link_close(&node->c->link.peers[0], ETIMEDOUT);
+	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
+	node_time(node, 1);
+	CHECK_EQ(node->last.type, CAREFUL_HELLO);
+	CHECK_EQ(node->c->link.sessions[0].incarnation, 99);
+	answer.nonce = node->last.nonce;
+	answer.incarnation = htobe64(99);
+	answer.token = htobe64(78);
+	answer.seq_sent = htobe32(1);
+	node_tell(node, 0, &answer);
+	CHECK_EQ(node->c->link.peers[0].phase, LINK_ASKED);
+	answer.type = CAREFUL_WELCOME;
+	answer.seq_sent = 0;
+	node_tell(node, 0, &answer);
+	CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
+	CHECK_EQ(info.state, CAREFUL_PEER_UP);
+	node_close(node);
 }
 
 static void note_status(const struct careful_result *result, void *user)
@@ -365,6 +403,7 @@ int main(void)
 	RUN(test_welcome__buffers_that_no_frame_fills_end_the_attempt);
 	RUN(test_refuse__of_our_own_version_ends_nothing);
 	RUN(test_challenge__overtaken_changes_nothing);
+	RUN(test_challenge__number_of_an_earlier_question_bounds_nothing);
 	RUN(test_welcome__what_waited_and_fits_no_frame_is_told);
 	RUN(test_lost__a_new_process_that_asks_inherits_nothing);
 	RUN(test_lost__a_new_process_that_is_asked_inherits_nothing);

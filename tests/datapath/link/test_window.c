@@ -75,8 +75,8 @@ static void test_grant__credits_run_ahead(void)
 	CHECK_EQ(window_tx_free(&tx), 4);
 }
 
-/* Whatever is kept below the threshold, frames go on: an update is due in time, and none is for a
- * single buffer. */
+/* Whatever is kept below the threshold, frames go on where two or more are owed: an update is due
+ * in time. For a single buffer none is. */
 static void test_update__early_where_buffers_are_kept(void)
 {
 	for (uint32_t size = WINDOW_MIN; size <= 64; size++)
