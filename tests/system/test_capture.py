@@ -16,17 +16,19 @@ from typing import Any
 
 import pytest
 import rogue
-from careful._abi import enum_names, lib, unpack
+from careful._abi import enum_names, lib, pack, sizeof, unpack
 from careful.control import bpf, capture
 from careful.control.capture import Frame
 from careful.errors import CarefulError
 from careful.report import capture as report
 from careful.report import pcapng
-from hosts import Host, finish, hosts_up, make_file
+from hosts import Host, finish, hosts_up, make_file, wait_for
+from keyed import Keyed
 
 ROOT = Path(__file__).parents[2]
 PORT = int(lib.CAREFUL_PORT_DEFAULT)
 HEADERS_BYTES = 14 + 20 + 8
+TYPES = enum_names("careful_type", "CAREFUL_")
 
 
 def read(path: Path) -> list[tuple[bytes, Any]]:
@@ -201,34 +203,115 @@ def test_capture__a_file_both_ways(two: list[Host], tmp_path: Path) -> None:
     assert data[5000:5100] in b"".join(parts[one] for one in sorted(parts))
 
 
-@pytest.mark.lab
-def test_capture__wireshark_reads_it(two: list[Host], tmp_path: Path) -> None:
-    """The generated dissector, on what passed between two carefulds."""
+def dissected(path: Path, *names: str) -> list[list[str]]:
+    """What tshark reads of a file with the generated dissector: of each frame these fields."""
     if not shutil.which("tshark"):
         pytest.skip("tshark is not installed (apt-get install tshark)")
-    h1 = two[0]
-    path, script = tmp_path / "frames.pcapng", tmp_path / "careful.lua"
+    script = path.with_suffix(".lua")
     subprocess.run([sys.executable, ROOT / "tools/gen/dissector.py", script], check=True)
+    wrong = ["_ws.malformed", "_ws.lua.error"]
+    fields = [word for name in (*wrong, *names) for word in ("-e", name)]
+    argv = ["tshark", "-r", path, "-X", f"lua_script:{script}", "-T", "fields", *fields]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    shown = [line.split("\t") for line in done.stdout.splitlines()]
+    assert {tuple(one[: len(wrong)]) for one in shown} == {("", "")}
+    return [one[len(wrong) :] for one in shown]
+
+
+#: Sends datagrams, each given in hex, to careful's port of a host as if they came from careful's.
+_SEND = """
+import socket, struct, sys
+port = int(sys.argv[2])
+with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP) as one:
+    for payload in map(bytes.fromhex, sys.argv[3:]):
+        one.sendto(struct.pack(">4H", port, port, 8 + len(payload), 0) + payload, (sys.argv[1], 0))
+"""
+
+
+def wrong_frames() -> dict[str, bytes]:
+    """Frames that XDP drops, and what it counts them as."""
+    mine = {"version": int(lib.CAREFUL_WIRE_VERSION), "type": int(lib.CAREFUL_DATA), "seq": 1}
+    longer = rogue.checked("careful_hdr", pack("careful_hdr", **mine, frag_bytes=100))
+    stranger = rogue.checked("careful_hdr", pack("careful_hdr", **mine, cookie=1, src_node=0xFFFF))
+    return {
+        "drop_version": pack("careful_hdr", **{**mine, "version": mine["version"] - 1}),
+        "drop_check": pack("careful_hdr", **mine),
+        "drop_short": longer + bytes(99),
+        "drop_node": stranger,
+    }
+
+
+@pytest.mark.lab
+def test_capture__wireshark_reads_it(two: list[Host], tmp_path: Path) -> None:
+    """The generated dissector, on what passed between two carefulds; and why XDP dropped some."""
+    h1, h2 = two
+    path, wrong = tmp_path / "frames.pcapng", wrong_frames()
     process = start(h1, "-w", path)
     h1.ctl("ls", "h2:")
-    time.sleep(0.5)
+    sent = [one.hex() for one in wrong.values()]
+    before = h1.status()["xdp_counters"]
+    h2.lab.run("h2", "python3", "-c", _SEND, h1.lab.address("h1"), str(PORT), *sent)
+
+    def dropped() -> bool:
+        after = h1.status()["xdp_counters"]
+        return all(after[why] == before[why] + 1 for why in wrong)
+
+    wait_for(dropped, "frame that XDP drops")
     stopped(process)
-    names = ["hdr.seq", "ctrl.type", "am.kind"]
-    fields = [word for name in names for word in ("-e", f"careful.{name}")]
-    argv = ["tshark", "-r", path, "-X", f"lua_script:{script}", "-T", "fields", *fields]
-    done = subprocess.run([*argv, "-E", "separator=,"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    shown = [line.split(",") for line in done.stdout.splitlines()]
+    names = ["careful.hdr.seq", "careful.ctrl.type", "careful.am.kind", "frame.comment"]
+    shown = dissected(path, *names)
     frames = [frame[HEADERS_BYTES:] for frame, _ in read(path)]
     assert len(shown) == len(frames)
-    for (seq, kind, am), frame in zip(shown, frames, strict=True):
+    for (seq, kind, am, _), frame in zip(shown, frames, strict=True):
         if frame[1] & 0x80:
             assert (seq, int(kind, 0), am) == ("", frame[1], "")
         else:
             hdr = unpack("careful_hdr", frame)
             assert (int(seq), kind) == (hdr["seq"], "")
             assert bool(am) == bool(hdr["type"] == 1 and hdr["flags"] & lib.CAREFUL_F_FIRST)
-    assert {am for _, _, am in shown} > {""}  # there were requests among them
+    assert {am for _, _, am, _ in shown} > {""}  # there were requests among them
+    said = zip((comment for *_, comment in shown), frames, strict=True)
+    assert [one for one in said if one[0].startswith("XDP dropped it")] == [
+        (f"XDP dropped it ({why}): {pcapng.WHY[why]}", frame) for why, frame in wrong.items()
+    ]
+
+
+@pytest.mark.lab
+def test_capture__wireshark_reads_what_keys_prove_and_seal(two: list[Host], tmp_path: Path) -> None:
+    h1, h2 = two
+    path = tmp_path / "frames.pcapng"
+    for host in two:
+        host.down()
+    try:
+        keyed = Keyed(h1, h2)
+        keyed.up("--seal", "encrypt")
+        process = start(h1, "-w", path)
+        h1.ctl("ls", "h2:")
+        stopped(process)
+    finally:
+        for host in two:
+            host.ctl("down", "eth1", check=False)
+            host.up()
+    names = ["_ws.col.Info", "careful.am.kind", "careful.seal_end.count"]
+    names += ["careful.proved.count", "careful.proved.mac"]
+    shown = dissected(path, *names)
+    proved, sealed = set(), set()
+    for (info, kind, sealed_count, count, mac), (frame, _) in zip(shown, read(path), strict=True):
+        payload = frame[HEADERS_BYTES:]
+        name = TYPES[payload[1]]
+        if payload[0] == lib.CAREFUL_WIRE_SEALED:
+            sealed.add(info)
+            end = unpack("careful_seal_end", payload[-sizeof("careful_seal_end") :])
+            assert (info, kind, int(sealed_count)) == (f"sealed {name}", "", end["count"])
+        elif payload[1] & lib.CAREFUL_CTRL_BIT and len(payload) == sizeof("careful_proved"):
+            message = unpack("careful_proved", payload)
+            assert (info, int(count), mac) == (name, message["count"], message["mac"].hex())
+            proved.add((name, message["count"] > 0))
+        else:
+            assert (info, sealed_count, count) == (name, "", "")
+    assert sealed >= {"sealed data"}
+    assert proved >= {("challenge", False), ("train_ask", True)}
 
 
 @pytest.mark.lab

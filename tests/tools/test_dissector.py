@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 import subprocess
@@ -45,9 +46,21 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
+def test_dissector__has_each_struct_of_the_wire(tmp_path: Path) -> None:
+    path = tmp_path / "careful.lua"
+    subprocess.run([sys.executable, ROOT / "tools/gen/dissector.py", path], check=True)
+    wire = (ROOT / "datapath/include/careful/wire.h").read_text()
+    declared = re.findall(r"^struct careful_(\w+) \{", wire, re.MULTILINE)
+    assert "proved" in declared
+    assert sorted(declared) == sorted(
+        re.findall(r"^structs\.(\w+) =", path.read_text(), re.MULTILINE)
+    )
+
+
 def shown(script: Path, frames: Path, names: list[str]) -> list[str]:
-    """Of each frame, the values of these fields."""
-    fields = [word for name in names for word in ("-e", f"careful.{name}")]
+    """Of each frame, the values of these fields; _: of tshark's own."""
+    full = [name if name.startswith("_") else f"careful.{name}" for name in names]
+    fields = [word for name in full for word in ("-e", name)]
     argv = ["tshark", "-r", frames, "-X", f"lua_script:{script}", "-T", "fields", *fields]
     done = subprocess.run([*argv, "-E", "separator=,"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -97,6 +110,30 @@ def test_dissector__sealed_frames(script: Path, tmp_path: Path) -> None:
     payload, end = b"payload", pack("careful_seal_end", count=9)
     encrypted = bytes(byte ^ 0xA5 for byte in am + payload)
     capture(tmp_path / "frames.pcap", *(hdr + part + end for part in (am + payload, encrypted)))
-    names = ["hdr.seq", "am.kind", "am.region", "seal_end.count"]
+    names = ["hdr.seq", "am.kind", "am.region", "seal_end.count", "_ws.col.Info"]
     kind = int(lib.CAREFUL_AM_GET)
-    assert shown(script, tmp_path / "frames.pcap", names) == [f"80,{kind},5,9", "80,,,9"]
+    assert shown(script, tmp_path / "frames.pcap", names) == [
+        f"80,{kind},5,9,sealed data",
+        "80,,,9,sealed data",
+    ]
+
+
+def test_dissector__control_messages_that_keys_prove(script: Path, tmp_path: Path) -> None:
+    """The message is as without keys; its count and mac stand behind it."""
+    version, mac = int(lib.CAREFUL_WIRE_VERSION), bytes(range(16))
+    message = {"ctrl.version": version, "ctrl.nonce": 3, "count": 7, "mac": mac}
+    capture(
+        tmp_path / "frames.pcap",
+        pack("careful_proved", **message, **{"ctrl.type": int(lib.CAREFUL_SYNC)}),
+        pack("careful_proved", **message, **{"ctrl.type": int(lib.CAREFUL_HELLO)}),
+        pack("careful_ctrl", version=version, type=int(lib.CAREFUL_SYNC), nonce=3),
+        pack("careful_proved", **message, **{"ctrl.type": int(lib.CAREFUL_SYNC)})[:-1],
+    )
+    names = ["ctrl.type", "ctrl.nonce", "proved.count", "proved.mac", "_ws.col.Info"]
+    names += ["_ws.malformed", "_ws.lua.error"]
+    assert shown(script, tmp_path / "frames.pcap", names) == [
+        f"132,0x0000000000000003,7,{mac.hex()},sync,,",
+        f"128,0x0000000000000003,7,{mac.hex()},hello,,",
+        "132,0x0000000000000003,,,sync,,",
+        "132,0x0000000000000003,,,sync,,",
+    ]

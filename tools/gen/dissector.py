@@ -16,12 +16,14 @@ from careful._abi import Field, enum_names, flag_names, layout, lib, sizeof
 #: Struct -> field -> names of its values.
 VALUES = {
     "hdr": {
+        "version": {int(lib.CAREFUL_WIRE_SEALED): "sealed"},
         "type": enum_names("careful_type", "CAREFUL_"),
         "stage_limit": enum_names("careful_stage", "CAREFUL_STAGE_"),
     },
     "am": {"kind": enum_names("careful_am_kind", "CAREFUL_AM_")},
     "seal_end": {},
     "ctrl": {"type": enum_names("careful_type", "CAREFUL_")},
+    "proved": {},
     "keyed": {"type": enum_names("careful_type", "CAREFUL_")},
     "ping_answer": {
         "type": enum_names("careful_type", "CAREFUL_"),
@@ -53,12 +55,20 @@ def _lines() -> Iterator[str]:
     yield "local structs = {}"
     yield "local fields = {}"
     for struct in VALUES:
-        yield f"structs.{struct} = {{ bytes = {sizeof(f'careful_{struct}')}, fields = {{"
-        for one in layout(f"careful_{struct}"):
-            yield f"  {{ {one.offset}, {one.size}, {_declared(struct, one)} }},"
+        members = layout(f"careful_{struct}")
+        yield f"structs.{struct} = {{ bytes = {sizeof(f'careful_{struct}')},"
+        inner, dot, _ = members[0].name.partition(".")  # a struct, whose fields are its own
+        if dot:
+            yield f'  begins = "{inner}",'
+        yield "  fields = {"
+        for one in members:
+            if "." not in one.name:
+                yield f"    {{ {one.offset}, {one.size}, {_declared(struct, one)} }},"
         yield "} }"
     (next_at,) = (one.offset for one in layout("careful_am") if one.name == "next")
     yield f"local next_at = {next_at}"
+    types = ", ".join(f'[{value}] = "{text}"' for value, text in VALUES["hdr"]["type"].items())
+    yield f"local types = {{ {types} }}"
     yield f"local kinds = {max(enum_names('careful_am_kind', 'CAREFUL_AM_'))}"
     yield "local flags = {"
     for bit, text in flag_names("CAREFUL_F_").items():
@@ -85,6 +95,9 @@ careful.fields = fields
 local function add(name, buffer, at, root)
   local struct = structs[name]
   local tree = root:add(careful, buffer(at, math.min(struct.bytes, buffer:len() - at)), name)
+  if struct.begins then
+    add(struct.begins, buffer, at, tree)
+  end
   for _, one in ipairs(struct.fields) do
     if at + one[1] + one[2] <= buffer:len() then
       local item = tree:add(one[3], buffer(at + one[1], one[2]))
@@ -105,7 +118,7 @@ local function control(kind, bytes)
   if bytes == structs.keyed.bytes and (kind == number.HELLO or kind == number.WELCOME) then
     return "keyed"
   end
-  return "ctrl"
+  return bytes == structs.proved.bytes and "proved" or "ctrl"
 end
 
 -- Where the message at `at` ends, if there is one. Encrypted bytes hardly ever have a known kind
@@ -128,13 +141,15 @@ function careful.dissector(buffer, info, root)
   end
   info.cols.protocol = "careful"
   local kind, set = buffer(1, 1):uint(), buffer(2, 1):uint()
+  local sealed = buffer(0, 1):uint() == number.WIRE_SEALED
+  info.cols.info = (sealed and "sealed " or "") .. (types[kind] or "type " .. kind)
   if kind >= number.CTRL_BIT then
     add(control(kind, buffer:len()), buffer, 0, root)
     return buffer:len()
   end
   local at = add("hdr", buffer, 0, root)
   local last = buffer:reported_len()
-  if buffer(0, 1):uint() == number.WIRE_SEALED then
+  if sealed then
     last = last - structs.seal_end.bytes
     if last >= at and last < buffer:len() then
       add("seal_end", buffer, last, root)

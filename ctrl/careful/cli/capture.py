@@ -80,17 +80,22 @@ def capture(
             write = _to(path, one.ifname, opened)
         except OSError as error:
             raise from_os(error, str(path)) from None
+
+        def take(frames: list[Frame]) -> None:
+            nonlocal caught
+            for frame in frames:
+                if caught != count and (not dropped or frame.verdict in pcapng.WHY):
+                    write(frame)
+                    caught += 1
+            sys.stdout.flush()
+
         click.echo(f"carefulctl: capturing {one.ifname}; Ctrl-C ends it", err=True)
         until = time.monotonic() + seconds if seconds else None
         try:
             while (until is None or time.monotonic() < until) and caught != count:
-                for frame in source.collect(_LOOK_S):
-                    if caught != count and (not dropped or frame.verdict in pcapng.WHY):
-                        write(frame)
-                        caught += 1
-                sys.stdout.flush()
+                take(source.collect(_LOOK_S))
         except KeyboardInterrupt:
-            pass
+            take(source.collect(0))  # what passed since the last look
         lost = source.lost_count
     more = f", {lost} more passed that there was no room for" if lost else ""
     click.echo(f"carefulctl: {caught} frames{more}", err=True)
