@@ -50,7 +50,8 @@ static int check_kernel(const struct look *look)
 	/* Whether we may is the next check's. */
 	if (fd < 0 && errno != EPERM)
 		return refuse(look->error, -errno,
-			      "this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS): %s",
+			      "this kernel has no AF_XDP sockets (%s): boot one with "
+			      "CONFIG_XDP_SOCKETS=y, as Debian's are",
 			      strerror(errno));
 	if (fd >= 0)
 		close(fd);
@@ -90,7 +91,8 @@ static int check_files(const struct look *look)
 		return refuse(look->error, -errno, "open files: %s", strerror(errno));
 	if (limit.rlim_cur < FILES_MIN)
 		return refuse(look->error, -EMFILE,
-			      "at most %llu open files are allowed (ulimit -n); %d is the least",
+			      "at most %llu open files are allowed, and %d is the least: `ulimit "
+			      "-n 1024`",
 			      (unsigned long long)limit.rlim_cur, FILES_MIN);
 	return refuse(look->error, 0, "up to %llu (ulimit -n)", (unsigned long long)limit.rlim_cur);
 }
@@ -184,8 +186,9 @@ static int check_mtu(const struct look *look)
 
 	if (netdev->mtu < CAREFUL_MTU_MIN)
 		return refuse(look->error, -EMSGSIZE,
-			      "%s: an MTU of %u is too small, %u is the least", netdev->name,
-			      netdev->mtu, CAREFUL_MTU_MIN);
+			      "%s: an MTU of %u is too small, %u is the least: `ip link set %s "
+			      "mtu 1500`",
+			      netdev->name, netdev->mtu, CAREFUL_MTU_MIN, netdev->name);
 	return refuse(look->error, 0, "%u", netdev->mtu);
 }
 

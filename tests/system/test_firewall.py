@@ -30,9 +30,10 @@ def drop_control(host: Host, drop: bool) -> None:
 
 
 def control(host: Host) -> list[tuple[str, str]]:
-    """State and text of what doctor says of control messages."""
+    """State of control messages, and what doctor says of them and of what mends it."""
     found = json.loads(host.ctl("doctor", "eth1", "--json").stdout)["findings"]
-    return [(one["state"], one["text"]) for one in found if one["check"] == "control"]
+    said = (one for one in found if one["check"] == "control")
+    return [(one["state"], f"{one['text']} {one['advice']}") for one in said]
 
 
 def test_control_dropped__status_doctor_and_log_say_so(hosts: Hosts) -> None:
@@ -49,6 +50,8 @@ def test_control_dropped__status_doctor_and_log_say_so(hosts: Hosts) -> None:
         ((state, text),) = control(host)
         assert state == "warn"
         assert f"{other.name} come, but no control messages: does a firewall" in text
+        text, _, advice = text.partition(" on both hosts ")
+        assert "udp dport 51966 accept" in advice
         said = text[text.index("come, but") :]  # status has the names that this host gave
         assert said in " ".join(host.ctl("status").stdout.split())
     moving(a)

@@ -33,7 +33,7 @@ from careful.control import (
     status,
 )
 from careful.control.config import UpOptions
-from careful.control.finding import FAIL, OK, UNKNOWN, WARN, Finding
+from careful.control.finding import REINSTALL, Finding, fail, ok, unknown, warn
 from careful.control.instances import Instance
 from careful.control.links import Link
 from careful.errors import CarefulError
@@ -49,6 +49,33 @@ _ETHERNET_BYTES = 14
 
 #: Checks by the names of `enum careful_check`, where they are called otherwise.
 _NAMES = {"kernel": "AF_XDP", "mtu": "MTU", "program": "XDP", "zerocopy": "zero-copy"}
+#: What mends each, where the line of `up` has no command that does.
+_ADVICE = {
+    "kernel": "apt-get install linux-image-amd64 or linux-image-arm64, and boot it",
+    "privilege": "docker run --cap-add NAME, or CapabilityBoundingSet= of the unit",
+    "files": "under systemd: LimitNOFILE=65536, by systemctl edit carefuld@{ifname}",
+    "memlock": "ulimit -l unlimited; under systemd: LimitMEMLOCK=infinity, by systemctl edit "
+    "carefuld@{ifname}",
+    "bpffs": "mount -t bpf bpf /sys/fs/bpf",
+    "options": "change it in careful.toml: carefulctl help careful.toml",
+    "interface": "name an Ethernet interface: ip link lists them",
+    "mtu": "ip link set {ifname} mtu 1500",
+    "queue": "up --queue, --queues, or ethtool -L {ifname}; ethtool -l {ifname} lists queues",
+    "steering": "ethtool -L {ifname} combined 1",
+    "port": "up --port, or port in careful.toml, the same at its peers",
+    "program": "end what uses it; bpftool net show dev {ifname} names its program",
+    "zerocopy": "take require_zerocopy out of careful.toml",
+}
+#: The same of control messages that do not come, and of keys: none, and such as are not right.
+_LET_IN = (
+    "on both hosts nft insert rule inet filter input udp dport {port} accept, or with ufw: ufw "
+    "allow {port}/udp; until then the next loss may end the session"
+)
+_MAKE = "on each host carefulctl key new, and carefulctl key trust HOST KEY for each other"
+_ANEW = "mend that file, or make keys elsewhere: carefulctl key new --keys DIR, and up --keys DIR"
+#: A command in a line of `up`, and such as `--fix` runs: it concerns the interface's queues alone.
+_COMMAND = re.compile(r"`((?:ip link set|ethtool) [^`]+)`")
+_FIX = re.compile(r"ethtool -[KL] .+")
 #: What root may do is for root to see.
 _ROOTS = ("privilege", "files", "memlock", "bpffs")
 #: An instance that is up would find itself.
@@ -69,12 +96,12 @@ class Case:
         return bool(self.instance.pid or instances.owner_without_daemon(self.instance.name))
 
 
-def _tried(check: str, act: Callable[[], str]) -> Finding:
-    """What a step of `up` says that changes nothing."""
+def _tried(check: str, act: Callable[[], str], advice: str) -> Finding:
+    """What a step of `up` says that changes nothing; advice: what mends it where that fails."""
     try:
-        return Finding(check, OK, act())
+        return ok(check, act())
     except CarefulError as error:
-        return Finding(check, FAIL, str(error))
+        return fail(check, str(error), advice)
 
 
 def _carefuld() -> str:
@@ -100,14 +127,14 @@ def _machine() -> Iterator[Finding]:
     text = f"Linux {os.uname().release}"
     if _release() < _KERNEL_FRAGS:
         text += ": a frame fits one buffer (several from Linux 6.6 on)"
-    yield Finding("kernel", OK, text)
-    yield _tried("carefuld", _carefuld)
+    yield ok("kernel", text)
+    yield _tried("carefuld", _carefuld, REINSTALL)
     try:
         bpf.library()
-        yield Finding("bcc", OK, "python3-bpfcc is installed")
+        yield ok("bcc", "python3-bpfcc is installed")
     except CarefulError as error:
         text = "not installed: `trace` and `measure clearbox` will not work"
-        yield Finding("bcc", WARN, text, error.reason)
+        yield warn("bcc", text, error.reason)
 
 
 def _library(case: Case) -> Iterator[Finding]:
@@ -126,17 +153,18 @@ def _library(case: Case) -> Iterator[Finding]:
         said = ffi.new("struct careful_error *")
         code = -lib.careful_check(raw, number, said)
         text = ffi.string(said.text).decode(errors="replace")
-        state = FAIL if code else OK
-        if code and name in _ROOTS and os.geteuid() != 0:
-            state = UNKNOWN
-        if code == errno.EAGAIN:
-            state = UNKNOWN
+        shown = _NAMES.get(name, name)
         if code == errno.EXDEV and shutil.which("ethtool"):
-            state, text = OK, "several queues: `up` steers the port to one"
-        # What can be done about queues is a command in the text.
-        found = re.search(r"`(ethtool -[KL] [^`]+)`", text) if state == FAIL else None
-        fix = tuple(found[1].split()) if found else ()
-        yield Finding(_NAMES.get(name, name), state, text, fix=fix)
+            yield ok(shown, "several queues: `up` steers the port to one")
+        elif not code:
+            yield ok(shown, text)
+        elif code == errno.EAGAIN or (name in _ROOTS and os.geteuid() != 0):
+            yield unknown(shown, text)
+        else:
+            found = _COMMAND.search(text)
+            advice = found[1] if found else _ADVICE[name].format(ifname=case.ifname)
+            fix = tuple(advice.split()) if found and _FIX.match(advice) else ()
+            yield fail(shown, text, advice, fix)
         if code == errno.ENODEV:
             return
 
@@ -144,14 +172,12 @@ def _library(case: Case) -> Iterator[Finding]:
 def pause(ifname: str, heeds_and_sends: tuple[bool, bool]) -> Finding:
     """Link-level flow control: with it, a queue that is full holds its sender and drops nothing."""
     if all(heeds_and_sends):
-        return Finding(
-            "pause", OK, "pause frames are heeded and sent: a full queue holds its sender"
-        )
+        return ok("pause", "pause frames are heeded and sent: a full queue holds its sender")
     words = {False: "are neither heeded nor sent", True: "are heeded, and not sent"}
     said = "are sent, and not heeded" if heeds_and_sends[1] else words[heeds_and_sends[0]]
     text = f"pause frames {said}: a queue that is full drops, here or in the switch"
     fix = ("ethtool", "-A", ifname, "rx", "on", "tx", "on")
-    return Finding("pause", WARN, text, f"{' '.join(fix)}, and flow control in the switch", fix)
+    return warn("pause", text, f"{' '.join(fix)}, and flow control in the switch", fix)
 
 
 def pfc(ifname: str, priorities: frozenset[int]) -> Finding:
@@ -161,10 +187,10 @@ def pfc(ifname: str, priorities: frozenset[int]) -> Finding:
     """
     listed = " ".join(map(str, sorted(priorities)))
     if 0 in priorities:
-        return Finding("PFC", OK, f"on for priorities {listed}; careful's frames have 0")
+        return ok("PFC", f"on for priorities {listed}; careful's frames have 0")
     text = f"on for priorities {listed}, and careful's frames have 0: a full queue drops them"
     fix = ("dcb", "pfc", "set", "dev", ifname, "prio-pfc", "0:on")
-    return Finding("PFC", WARN, text, f"{' '.join(fix)}, and the same in the switch", fix)
+    return warn("PFC", text, f"{' '.join(fix)}, and the same in the switch", fix)
 
 
 def ring(ifname: str, size: int, most: int, wanted: int) -> Finding:
@@ -177,10 +203,10 @@ def ring(ifname: str, size: int, most: int, wanted: int) -> Finding:
         wanted: receive buffers, as `up` would ask for them.
     """
     if size >= min(wanted, most):
-        return Finding("ring", OK, f"{size} receive descriptors (the driver has at most {most})")
+        return ok("ring", f"{size} receive descriptors (the driver has at most {most})")
     text = f"{size} receive descriptors of at most {most}: R is no more, though UMEM has {wanted}"
     fix = ("ethtool", "-G", ifname, "rx", str(most))
-    return Finding("ring", WARN, text, " ".join(fix), fix)
+    return warn("ring", text, " ".join(fix), fix)
 
 
 def _driver(link: Link, driver: ethtool.DriverInfo, options: UpOptions) -> Iterator[Finding]:
@@ -196,22 +222,23 @@ def _driver(link: Link, driver: ethtool.DriverInfo, options: UpOptions) -> Itera
     if driver.lro:
         fix = ("ethtool", "-K", link.name, "lro", "off")
         text = "LRO is on, and drivers refuse native XDP with it"
-        yield Finding("offloads", WARN, text, " ".join(fix), fix)
+        yield warn("offloads", text, " ".join(fix), fix)
     else:
-        yield Finding("offloads", OK, "LRO is off")
+        yield ok("offloads", "LRO is off")
 
 
 def _interface(link: Link, options: UpOptions) -> Iterator[Finding]:
     if link.up and not link.carrier:
-        yield Finding("carrier", WARN, f"no link on {link.name}", "check the cable")
+        advice = "put the cable in, and set the other end up: ip link set INTERFACE up"
+        yield warn("carrier", f"no link on {link.name}", advice)
     if link.kind == "veth" and link.mtu > _MTU_BUFFER:
-        advice = f"up to {_MTU_BUFFER} it fits one, which is faster per byte"
-        yield Finding("buffers", WARN, f"with an MTU of {link.mtu} a frame fills several", advice)
+        advice = f"ip link set {link.name} mtu {_MTU_BUFFER}: it fits one, faster per byte"
+        yield warn("buffers", f"with an MTU of {link.mtu} a frame fills several", advice)
     if links.has_address(link):
-        yield Finding("address", OK, f"{link.name} has an address")
+        yield ok("address", f"{link.name} has an address")
     else:
         text = f"{link.name} has link-local addresses at most: peers can use no others"
-        yield Finding("address", WARN, text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
+        yield warn("address", text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
     yield from _driver(link, ethtool.driver_info(link.name), options)
 
 
@@ -229,9 +256,10 @@ def _window(link: Link, options: UpOptions) -> Finding:
     said = ffi.new("struct careful_error *")
     window = lib.careful_window(buffers, lib.CAREFUL_BOUND_UMEM, peers, link.mtu, cost, said)
     if window < 0:
-        return Finding("window", FAIL, status.text(said.text))
+        advice = "up --peers, --rx-buffers, or peers and rx_buffers in careful.toml"
+        return fail("window", status.text(said.text), advice)
     text = f"{window} buffers for each of {peers} peers; a frame of this MTU fills {cost}"
-    return Finding("window", OK, text)
+    return ok("window", text)
 
 
 def _detached(link: Link, instance: Instance) -> bool:
@@ -246,11 +274,13 @@ def _own_program(link: Link, case: Case) -> Iterator[Finding]:
     if not case.in_use:
         return
     if _detached(link, case.instance):
-        text = f"the program was taken off {link.name}, no frame arrives"
-        text += f": carefulctl down {link.name}, then up" if case.instance.pid else ""
-        yield Finding("XDP", FAIL, text)
+        advice = f"carefulctl down {link.name}, then up"
+        if not case.instance.pid:
+            pid = instances.owner_without_daemon(case.instance.name)
+            advice = f"end process {pid}, whose queue it is, and start it again"
+        yield fail("XDP", f"the program was taken off {link.name}, no frame arrives", advice)
     else:
-        yield Finding("XDP", OK, f"ours, {link.xdp_mode}")
+        yield ok("XDP", f"ours, {link.xdp_mode}")
 
 
 def _control(instance: Instance) -> Iterator[Finding]:
@@ -258,34 +288,34 @@ def _control(instance: Instance) -> Iterator[Finding]:
     if not instance.pid:
         return
     try:
-        unheard = status.unheard_at(instance)
+        unheard, port = status.unheard_at(instance), status.port_of(instance)
     except CarefulError as error:
-        yield Finding("control", UNKNOWN, str(error))
+        yield unknown("control", str(error))
         return
     for one in unheard:
-        yield Finding("control", WARN, one, "the next loss may end the session")
+        yield warn("control", one, _LET_IN.format(port=port))
     if not unheard:
-        yield Finding("control", OK, "no peer's control messages are missing")
+        yield ok("control", "no peer's control messages are missing")
 
 
 def _qdisc(link: Link, case: Case) -> Finding:
     qdisc = links.root_qdisc(link)
     if qdisc is None and link.kind == "veth":
-        return Finding("qdisc", OK, "none; `up` adds a pfifo, so that a full ring loses nothing")
+        return ok("qdisc", "none; `up` adds a pfifo, so that a full ring loses nothing")
     used = case.in_use or instances.uses(link)  # another instance's pfifo is not left over
     if qdisc is not None and qdisc.is_ours and not used:
         advice = f"carefulctl down {link.name} removes it"
-        return Finding("qdisc", WARN, f"{qdisc.kind}, left by a carefuld that was killed", advice)
-    return Finding("qdisc", OK, qdisc.kind if qdisc else "none")
+        return warn("qdisc", f"{qdisc.kind}, left by a carefuld that was killed", advice)
+    return ok("qdisc", qdisc.kind if qdisc else "none")
 
 
 def _hugepages(options: UpOptions) -> Finding:
     whole = options.over(config.DEFAULTS)
     nbytes = ((whole.rx_buffers or 1) + (whole.tx_buffers or 1)) * _BUFFER_BYTES
     if kind := hugepages.kind(nbytes):
-        return Finding("hugepages", OK, f"{kind} ones, for a UMEM of {size(nbytes)}")
+        return ok("hugepages", f"{kind} ones, for a UMEM of {size(nbytes)}")
     text = f"none for a UMEM of {size(nbytes)}: small pages are slower"
-    return Finding("hugepages", WARN, text, f"sysctl vm.nr_hugepages={hugepages.count(nbytes)}")
+    return warn("hugepages", text, f"sysctl vm.nr_hugepages={hugepages.count(nbytes)}")
 
 
 def _backlog() -> Finding:
@@ -294,30 +324,38 @@ def _backlog() -> Finding:
         backlog = int(path.read_text())
     except OSError:
         text = f"cannot be seen in this network namespace; assumed to be {_BACKLOG_DEFAULT}"
-        return Finding("backlog", UNKNOWN, text)
-    return Finding("backlog", OK, f"{backlog} frames: bounds R in generic mode")
+        return unknown("backlog", text)
+    return ok("backlog", f"{backlog} frames: bounds R in generic mode")
 
 
 def _instance(case: Case) -> Finding:
     instance = case.instance
     if instance.pid:
         where = f" on {instance.ifname}" if instance.ifname else ""
-        return Finding("instance", OK, f"{instance.name} runs{where} (carefuld {instance.pid})")
+        return ok("instance", f"{instance.name} runs{where} (carefuld {instance.pid})")
     if pid := instances.owner_without_daemon(instance.name):
         text = f"{instance.name} belongs to process {pid}, a program with a queue of its own"
-        return Finding("instance", OK, text)
+        return ok("instance", text)
     try:
         pins = (maps.PINS / instance.name).exists()
     except PermissionError:
-        return Finding("instance", UNKNOWN, "only root can see whether pins are left")
+        return unknown("instance", "only root can see whether pins are left")
     if pins or instance.directory.exists():
         advice = f"the next `up` clears them, or: carefulctl down {case.ifname}"
-        return Finding("instance", WARN, "a killed carefuld left pins or files behind", advice)
-    return Finding("instance", OK, f"{instance.name} is not up, and left nothing behind")
+        return warn("instance", "a killed carefuld left pins or files behind", advice)
+    return ok("instance", f"{instance.name} is not up, and left nothing behind")
 
 
 def _exports(options: UpOptions) -> str:
     return ", ".join(exports.check(options.export) or ()) or "none in the configuration"
+
+
+def _written(options: UpOptions) -> list[str]:
+    """Exports that whoever gets a session may write, though no key is taken."""
+    with suppress(CarefulError):  # is said of exports
+        checked = map(exports.parse, exports.check(options.export) or ())
+        return [one.path for one in checked if one.writable and not options.insecure]
+    return []
 
 
 def _keys(options: UpOptions) -> Finding:
@@ -327,19 +365,24 @@ def _keys(options: UpOptions) -> Finding:
     try:
         if directory is None:
             if sealed:
-                return Finding("keys", FAIL, f"none, and seal = {options.seal!r} takes keys")
-            return Finding("keys", OK, "none: whoever can send to the port gets a session")
+                text = f"--seal {options.seal} takes keys: carefulctl key new, and --keys"
+                return fail("keys", text, _MAKE)
+            for path in _written(options):
+                text = f"--export {path}:rw: whoever can send to the port could write: "
+                text += "make keys (carefulctl key new), or add --insecure"
+                return fail("keys", text, _MAKE)
+            return ok("keys", "none: whoever can send to the port gets a session")
         place = keys.Keys(Path(directory))
         if not os.access(place.directory, os.R_OK | os.X_OK) and place.directory.exists():
-            return Finding("keys", UNKNOWN, f"only root can see {place.directory}")
+            return unknown("keys", f"only root can see {place.directory}")
         text = f"{place.directory}: {place.check()}"
     except CarefulError as error:
-        return Finding("keys", FAIL, str(error))
+        return fail("keys", str(error), _ANEW)
     except PermissionError:
-        return Finding("keys", UNKNOWN, "only root can see them")
+        return unknown("keys", "only root can see them")
     if not place.trusted():
-        return Finding("keys", WARN, text, "nobody gets a session: carefulctl key trust HOST KEY")
-    return Finding("keys", OK, text)
+        return warn("keys", text, "nobody gets a session: carefulctl key trust HOST KEY")
+    return ok("keys", text)
 
 
 def look(case: Case) -> list[Finding]:
@@ -352,7 +395,8 @@ def look(case: Case) -> list[Finding]:
     else:
         found += [*_interface(link, case.options), *_own_program(link, case), _qdisc(link, case)]
         found.append(_window(link, case.options))
-    found.append(_tried("exports", lambda: _exports(case.options)))
+    advice = "up --export DIR, or export in careful.toml: carefulctl help careful.toml"
+    found.append(_tried("exports", lambda: _exports(case.options), advice))
     found.append(_keys(case.options))
     found += _control(case.instance)
     return [*found, _hugepages(case.options), _backlog(), _instance(case)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from careful.control.finding import FAIL, OK, WARN, Finding
+from careful.control.finding import REINSTALL, WARN, Finding, fail, ok, warn
 from careful.errors import CarefulError, from_os
 
 BPFFS = Path("/sys/fs/bpf")
@@ -30,7 +30,7 @@ def check(ifname: str, name: str | None, config_path: Path | None = None) -> lis
     try:
         from careful.control import checks, config, instances
     except CarefulError as error:
-        return [Finding("library", FAIL, str(error))]
+        return [fail("library", str(error), REINSTALL)]
     instance = instances.on_interface(ifname, name)
     options = config.load(config_path).options(instance.name)
     return checks.look(checks.Case(ifname, instance, options))
@@ -137,12 +137,12 @@ def fix(steps: Sequence[Step]) -> list[Finding]:
     done = []
     for step in steps:
         if step.left:
-            done.append(Finding(step.check, WARN, f"left as it is: {step.left}", step.what))
+            done.append(warn(step.check, f"left as it is: {step.left}", step.what))
             continue
         try:
-            done.append(Finding(step.check, OK, step.act() or "nothing to do"))
+            done.append(ok(step.check, step.act() or "nothing to do"))
         except CarefulError as error:
-            done.append(Finding(step.check, WARN, str(error)))
+            done.append(warn(step.check, str(error), f"by hand: {step.what}"))
     there = {one.check for one in done}
     rest = [one for one in ("bpffs", "interface", "instance") if one not in there]
-    return [*done, *(Finding(one, OK, "nothing to do") for one in rest)]
+    return [*done, *(ok(one, "nothing to do") for one in rest)]

@@ -16,6 +16,7 @@ def findings(found: Iterable[Finding]) -> str:
     mark = {"ok": "ok  ", "warn": "warn", "fail": alarm("FAIL"), "unknown": "?   "}
     lines = []
     for one in found:
-        advice = f" ({one.advice})" if one.advice else ""
+        said = one.advice in one.text  # a line of `up` may say what to do
+        advice = "" if said else f" ({one.advice})"
         lines.append(f"{mark[one.state]}  {one.check:10} {one.text}{advice}")
     return folded("\n".join(lines), hang=17)

@@ -18,7 +18,7 @@ import pytest
 from careful.cli.main import run as carefulctl
 from careful.control import checks, ethtool, instances, links
 from careful.control import doctor as doctoring
-from careful.control.finding import OK, WARN, Finding
+from careful.control.finding import ok, warn
 from hosts import PINS, RUN, Host, alive, wait_for
 from lab import Lab, MakeLab
 
@@ -99,7 +99,7 @@ WRONG = {
     "down": ("ip link set q1 down", "ip link set q1 up"),
     "queues": ("ethtool -L q1 rx 4", "ethtool -L q1 rx 1"),
     "port": ("ip link add br9 type bridge && ip link set q1 master br9", "ip link set q1 nomaster"),
-    "MTU": ("ip link set q1 mtu 150", ""),
+    "MTU": ("ip link set q1 mtu 150", "ip link set q1 mtu 1500"),
 }
 
 
@@ -138,7 +138,7 @@ def test_doctor__says_what_up_says(wired: Host, what: str) -> None:
     try:
         line = failure(wired)
         assert right in line
-        run(wired, right or "ip link set q1 mtu 1500")
+        run(wired, right)
         wired.ctl("up", "q1")
         wired.ctl("down", "q1")
     finally:
@@ -372,7 +372,7 @@ def test_pfc__of_the_priority_that_frames_have(said: str, on: Any, state: str) -
 def test_fix__does_each_and_one_that_fails_keeps_none_of_the_others() -> None:
     ran = []
     steps = [
-        doctoring.Step("a", "", lambda: doctoring._run(("false",))),
+        doctoring.Step("a", "try it", lambda: doctoring._run(("false",))),
         doctoring.Step("b", "", lambda: doctoring._run(("careful-no-such-program",))),
         doctoring.Step("c", "", lambda: ran.append(1) or "done"),
     ]
@@ -380,6 +380,7 @@ def test_fix__does_each_and_one_that_fails_keeps_none_of_the_others() -> None:
     assert ran == [1]
     assert (found["c"].state, found["c"].text) == ("ok", "done")
     assert (found["a"].state, found["a"].text) == ("warn", "false: status 1")
+    assert found["a"].advice == "by hand: try it"
     assert "careful-no-such-program: No such file" in found["b"].text
     assert found["bpffs"].text == "nothing to do"
 
@@ -390,7 +391,7 @@ def test_fix__leaves_settings_of_an_interface_in_use(
 ) -> None:
     """ethtool -G and -A take many links down, and with them the sessions."""
     ran = []
-    found = [Finding("ring", WARN, "few", "", ("ethtool", "-G", "lo", "rx", "9"))]
+    found = [warn("ring", "few", "more", ("ethtool", "-G", "lo", "rx", "9"))]
     monkeypatch.setattr(instances, "need_root", lambda _: None)
     monkeypatch.setattr(instances, "uses", lambda link: used and link == links.find("lo"))
     monkeypatch.setattr(doctoring, "check", lambda *_: found)
@@ -410,7 +411,7 @@ def test_fix__says_nothing_of_what_was_declined(
     """It said "nothing to do" of what it had just listed."""
     steps = [doctoring.Step("bpffs", "mount it", lambda: "mounted")]
     monkeypatch.setattr(doctoring, "plan", lambda *_: steps)
-    monkeypatch.setattr(doctoring, "check", lambda *_: [Finding("XDP", OK, "none")])
+    monkeypatch.setattr(doctoring, "check", lambda *_: [ok("XDP", "none")])
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("click.confirm", lambda *_, **__: answer)
     assert carefulctl(["doctor", "--fix", "lo"]) == 0

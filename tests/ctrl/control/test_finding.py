@@ -1,0 +1,103 @@
+"""What doctor finds wrong says what mends it: a command, an option, or a file to change."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.control import checks, instances, status
+from careful.control.config import UpOptions
+from careful.control.finding import FAIL, WARN, Finding, ok, warn
+from careful.report.doctor import findings
+
+PACKAGE = Path(checks.__file__).parents[1]
+
+
+@pytest.mark.parametrize("state", [WARN, FAIL])
+def test_finding__of_a_fault_says_what_mends_it(state: str) -> None:
+    with pytest.raises(AssertionError, match="ring: what mends it"):
+        Finding("ring", state, "few")
+    assert Finding("ring", state, "few", "more").advice == "more"
+    made = [
+        path.name for path in PACKAGE.rglob("*.py") if re.search(r"\bFinding\(", path.read_text())
+    ]
+    assert made == ["finding.py"]  # the others take ok(), unknown(), and what mends it
+
+
+@pytest.mark.parametrize("text", ["is wrong", "is wrong: `ethtool -L lo rx 1`"])
+def test_library__each_check_has_what_mends_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def careful_check(_: Any, number: int, error: Any) -> int:
+        error.text = text.encode()
+        return -errno.EINVAL
+
+    known = SimpleNamespace(CAREFUL_CHECKS=lib.CAREFUL_CHECKS, careful_check=careful_check)
+    monkeypatch.setattr(checks, "lib", known)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    case = checks.Case("lo", instances.find("careful-none"))
+    found = list(checks._library(case))
+    names = {checks._NAMES.get(name, name) for name in checks._ADVICE}
+    assert {one.check for one in found} == names
+    assert len(found) == lib.CAREFUL_CHECKS
+    for one in found:
+        command = "ethtool -L lo rx 1" in text
+        assert one.state == "fail"
+        assert (one.advice == "ethtool -L lo rx 1", bool(one.fix)) == (command, command)
+        assert "{" not in one.advice
+
+
+@pytest.mark.parametrize(
+    ("pid", "advice"),
+    [(0, "end process 4711, whose queue it is"), (12, "carefulctl down eth1, then up")],
+)
+def test_own_program__taken_off(pid: int, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_detached", lambda *_: True)
+    monkeypatch.setattr(instances, "owner_without_daemon", lambda _: 0 if pid else 4711)
+    instance = SimpleNamespace(name="eth1", pid=pid)
+    case: Any = SimpleNamespace(instance=instance, in_use=True)
+    link: Any = SimpleNamespace(name="eth1")
+    (found,) = checks._own_program(link, case)
+    assert (found.state, advice in found.advice) == ("fail", True)
+
+
+def test_control__names_what_lets_it_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "unheard_at", lambda _: ["the frames of h2 come, but ..."])
+    monkeypatch.setattr(status, "port_of", lambda _: 4000)
+    instance: Any = SimpleNamespace(pid=12)
+    (found,) = checks._control(instance)
+    assert found.state == "warn"
+    assert "udp dport 4000 accept" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("options", "state"),
+    [
+        ({}, "ok"),
+        ({"seal": "encrypt"}, "fail"),
+        ({"export": ("/tmp:rw",)}, "fail"),
+        ({"export": ("/tmp:rw",), "insecure": True}, "ok"),
+        ({"export": ("/tmp",)}, "ok"),
+        ({"export": ("/no such directory:rw",)}, "ok"),
+    ],
+)
+def test_keys__where_there_are_none(options: dict[str, Any], state: str) -> None:
+    """What `up` refuses without them; which doctor did not say of exports that can be written."""
+    found = checks._keys(UpOptions(keys="none", **options))
+    assert found.state == state
+    assert ("carefulctl key new" in found.text) == (state == "fail")
+    assert ("carefulctl key trust HOST KEY" in found.advice) == (state == "fail")
+
+
+def test_report__says_once_what_mends_it() -> None:
+    found = [warn("MTU", "is small: `ip link set q1 mtu 9`", "ip link set q1 mtu 9"), ok("a", "b")]
+    found.append(warn("port", "is in use", "up --port"))
+    assert findings(found).splitlines() == [
+        "warn  MTU        is small: `ip link set q1 mtu 9`",
+        "ok    a          b",
+        "warn  port       is in use (up --port)",
+    ]
