@@ -53,9 +53,10 @@ static int read_interface(int fd, struct netdev *netdev)
 
 /*
  * igb_xsk_wakeup() raised the TX queue's interrupt whatever was to be woken, and igc_xsk_wakeup()
- * the RX queue's, until Linux 7.0 (some earlier ones got it, too). A queue has one interrupt for
- * both where more than half of the most queues are in use (igb_set_flag_queue_pairs()), and igb's
- * where it has no MSI-X: then it counts no interrupt for other things.
+ * the RX queue's, until Linux 7.0 (commits d4c13ab36273 and 554a1c34c11a, which stable releases of
+ * 6.18 and 6.19 were to get, too). A queue has one interrupt for both where more than half of the
+ * most queues are in use (igb_set_flag_queue_pairs()), and igb's where it has no MSI-X: then it
+ * counts no interrupt for other things.
  */
 bool netdev_wakes_another(const char *driver, const char *release,
 			  const struct ethtool_channels *channels)

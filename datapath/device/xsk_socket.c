@@ -241,7 +241,8 @@ int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *
 	if (port->netdev.deaf)
 		return refuse(error, -EOPNOTSUPP,
 			      "%s: with zero-copy driver %s wakes the wrong interrupt, so that no "
-			      "frame passes: Linux 7.0 mends that; or leave --require-zerocopy out",
+			      "frame passes: boot Linux 7.0, in whose source that is mended, or "
+			      "leave --require-zerocopy out",
 			      ifname, driver);
 	return refuse(error, -EOPNOTSUPP,
 		      "%s: driver %s refuses zero-copy (%s): %s; or leave --require-zerocopy out",
