@@ -1,0 +1,158 @@
+"""The two machines of tools/installed: QEMU, Debian's disk in it, and what is asked of them.
+
+Owns RUN. Calls guest.py, kernels.py and debian.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from laboratory.state import LabError
+
+from emulated import guest
+from emulated.debian import HOSTS, command
+from emulated.kernels import kernel
+from emulated.qemu import qemu
+
+RUN = Path("/run/careful-installed")
+WAIT_S = 900.0
+INIT = """#!/bin/busybox sh
+busybox mkdir -p /dev /proc /sys /root
+busybox mount -t devtmpfs dev /dev
+busybox mount -t proc proc /proc
+busybox mount -t sysfs sys /sys
+for module in /modules/*; do
+	busybox insmod "$module" || busybox echo "init: $module: not loaded"
+done
+until busybox mount -t ext4 /dev/vda /root; do busybox sleep 1; done
+for place in dev proc sys; do
+	busybox mount --move /$place /root/$place
+done
+exec busybox switch_root /root /lib/systemd/systemd
+"""
+
+
+class Host:
+    """One of the machines."""
+
+    def __init__(self, name: str, disk: Path, one: guest.Machine) -> None:
+        self.name, self.number = name, HOSTS.index(name) + 1
+        self.folder = RUN / name
+        self.folder.mkdir(parents=True)
+        command("cp", "--sparse=always", disk, self.folder.with_name(f"{name}.disk"))
+        wire = f"stream,id=net,server={'on' if self.number == 1 else 'off'},addr.type=unix"
+        program, env = qemu("virtio")
+        argv: list[str | Path] = [
+            "nice", *program, "-nodefaults", "-display", "none", "-daemonize",
+            "-pidfile", self.folder / "pid", "-serial", f"file:{self.folder / 'console'}",
+            "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(guest.MEMORY_MIB),
+            "-kernel", one.kernel.image, "-initrd", RUN / "ramdisk",
+            "-append", f"console=ttyS0 quiet net.ifnames=0 systemd.hostname={name}",
+            "-drive", f"file={RUN / f'{name}.disk'},if=virtio,format=raw,cache=unsafe",
+            "-netdev", f"{wire},addr.path={RUN / 'wire'}",
+            "-device", f"virtio-net-pci,romfile=,netdev=net,mac=02:77:00:00:00:0{self.number}",
+            "-device", "virtio-rng-pci",
+            "-device", f"virtio-serial-pci,max_ports={guest.PORTS + 1}",
+        ]  # fmt: skip
+        for number in range(guest.PORTS):
+            path = self.folder / f"exec{number}"
+            argv += ["-chardev", f"socket,id=exec{number},path={path},server=on,wait=off"]
+            argv += ["-device", f"virtserialport,chardev=exec{number},name=exec{number}"]
+        command(*argv, env=env)
+
+    def run(self, *argv: str, check: bool = True) -> str:
+        """What a command prints there.
+
+        Raises:
+            LabError: it failed.
+        """
+        out = io.TextIOWrapper(io.BytesIO())
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            status = guest.run(self.folder, list(argv))
+        out.seek(0)
+        text = out.read()
+        if check and status:
+            raise LabError(f"{self.name}: {' '.join(argv)}: status {status}: {text.strip()}")
+        return text
+
+    def sh(self, text: str) -> str:
+        """The same, of a shell that ends at the first failure."""
+        return self.run("sh", "-ec", text)
+
+    def boot(self) -> str:
+        """Which start of it this is; "": it is between two."""
+        with contextlib.suppress(LabError, OSError):
+            out = io.TextIOWrapper(io.BytesIO())
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+                argv = ["cat", "/proc/sys/kernel/random/boot_id"]
+                if guest.run(self.folder, argv, limit_s=20.0):
+                    return ""
+            out.seek(0)
+            return out.read().strip()
+        return ""
+
+    def pid(self) -> str:
+        """Carefuld's process."""
+        return self.run("systemctl", "show", "--value", "-p", "MainPID", "carefuld@eth1").strip()
+
+    def journal(self) -> str:
+        """What there is to say of a failure."""
+        with contextlib.suppress(LabError, OSError):
+            return self.run("journalctl", "-n", "60", "--no-hostname", check=False)
+        return ""
+
+    def reboot(self) -> str:
+        """Begin to; which start it was until now."""
+        boot = self.boot()
+        out = io.TextIOWrapper(io.BytesIO())
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            # It may be gone before it answers.
+            guest.run(self.folder, ["systemctl", "reboot", "--no-block"], limit_s=20.0)
+        return boot
+
+    def wait_until_up(self, but: str = "") -> None:
+        """Until it has started, anew where `but` was the start before, and settled."""
+
+        def settled() -> bool:
+            said = self.run("systemctl", "is-system-running", check=False).strip()
+            return said in ("running", "degraded")
+
+        wait_for(lambda: self.boot() not in ("", but), f"{self.name} starts")
+        wait_for(settled, f"{self.name} has started")
+
+
+def wait_for(what: Callable[[], Any], name: str) -> None:
+    end = time.monotonic() + WAIT_S
+    while not what():
+        if time.monotonic() > end:
+            raise LabError(f"not within {WAIT_S:.0f} s: {name}")
+        time.sleep(1)
+
+
+def start(disk: Path) -> list[Host]:
+    one = guest.Machine(kernel("6.1"), "virtio", 1500, 1, disk=True)
+    init = RUN / "init"
+    init.write_text(INIT)
+    init.chmod(0o755)
+    guest.ramdisk(one, RUN / "ramdisk", init)
+    hosts = [Host(name, disk, one) for name in HOSTS]
+    for host in hosts:
+        host.wait_until_up()
+    return hosts
+
+
+def end() -> None:
+    for folder in RUN.glob("h[0-9]"):
+        if pid := guest.pid_of(folder):
+            handle = os.pidfd_open(pid)
+            os.kill(pid, signal.SIGKILL)
+            guest.wait_for(handle)
+    shutil.rmtree(RUN, ignore_errors=True)
