@@ -230,8 +230,8 @@ class LivePath:
     def offer(self, values: Mapping[int, Value]) -> tuple[int, int]:
         other = (self.active + 1) % 3
         self.versions[other] = list(self.versions[self.active])
-        for item, value in values.items():
-            self.versions[other][item] = value
+        for item in values.keys() - self.pinned:
+            self.versions[other][item] = values[item]
         self._pair = (self.active, other)
         return self._pair
 
@@ -244,15 +244,16 @@ class LivePath:
     def settle(self, values: Mapping[int, Value]) -> None:
         other = (self.active + 1) % 3
         self.versions[other] = list(self.versions[self.active])
-        for item, value in values.items():
-            self.versions[other][item] = value
+        for item in values.keys() - self.pinned:
+            self.versions[other][item] = values[item]
         self.active = other
         self.effects.append((self.now, self.in_effect()))
 
     def set_by_hand(self, item: int, value: Value) -> None:
         """As `tune set` does."""
-        self.pinned.add(item)
+        self.pinned.discard(item)
         self.settle({item: value})
+        self.pinned.add(item)
         self._pair = (-1, -1)
 
     def live(self) -> dict[tuple[int, int], Counts]:

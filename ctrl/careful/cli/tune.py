@@ -160,8 +160,7 @@ def tune_set(
         by_hand.release(session, change.classes)
         rows = tune_peers.show(session, peers, settings)
     else:
-        rows = tune_peers.change(session, peers, settings, classes_set)
-        by_hand.pin(session, rows if peers else [], classes_set)
+        rows = by_hand.change(session, peers, settings, classes_set)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers, "auto": release}
     inputs |= vars(change)
     text = report.tuning([(row.peer, row.tune) for row in rows])
@@ -200,8 +199,7 @@ def tune_apply(
     settings = config.load(config_path)
     classes = tune_file.parse(file.read(), file.name, of)
     session = tune_peers.session(ifname, instance, settings)
-    rows = tune_peers.change(session, peers, settings, classes)
-    by_hand.pin(session, rows if peers else [], classes)
+    rows = by_hand.change(session, peers, settings, classes)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers, "file": file.name, "of": of}
     text = report.tuning([(row.peer, row.tune) for row in rows])
     show(as_json, "tune apply", inputs, _figures(session, rows), text)

@@ -6,7 +6,7 @@ Owns the way from peers to slots; how an entry changes is tune_entry.py's.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -142,9 +142,16 @@ def show(one: Session, hosts: Sequence[str], config: Config) -> list[Row]:
 
 
 def change(
-    one: Session, hosts: Sequence[str], config: Config, settings: Mapping[int, tune_entry.Setting]
+    one: Session,
+    hosts: Sequence[str],
+    config: Config,
+    settings: Mapping[int, tune_entry.Setting],
+    noted: Callable[[Session, list[int]], None],
 ) -> list[Row]:
     """Set some classes, for some peers or for all and new ones; what is in effect then.
+
+    noted: told of each queue, and of the slots that were set there, none for all; no other tuner
+    writes until it returns.
 
     Raises:
         CarefulError: a host is no peer, or the map refuses.
@@ -152,7 +159,10 @@ def change(
     _check(one, hosts, config)
     for queue in one.queues:
         named = [slot for _, slot in _slots(queue, hosts, config)]
+        if hosts and not named:  # they are other queues'
+            continue
         name = queue.instance.name
         with tune_entry.one_writer(maps.PINS / name), maps.tune_map(name) as map_:
-            tune_entry.apply(map_, named if hosts else tune_entry.all_slots(), settings)
+            tune_entry.apply(map_, named or tune_entry.all_slots(), settings)
+            noted(queue, named)
     return show(one, hosts, config)

@@ -34,7 +34,10 @@ class Path(Protocol):
         """Items that are not ours to change."""
 
     def offer(self, values: Mapping[int, Value], /) -> tuple[int, int]:
-        """Put values beside those in effect; the versions in effect, and beside it."""
+        """Put values beside those in effect; the versions in effect, and beside it.
+
+        Neither this nor settle() touches items that are not ours to change.
+        """
 
     def flip(self) -> bool:
         """Make the other of the two versions the one in effect; False: somebody changed them."""

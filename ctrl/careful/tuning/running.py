@@ -184,10 +184,15 @@ class RunningPath:
             self.tenancy.check()
             yield
 
+    def _ours(self, values: Mapping[int, Value]) -> dict[int, Setting]:
+        """Those that were not set by hand since somebody looked; only alone is that so still."""
+        pinned = self.by_hand()
+        return _settings({item: one for item, one in values.items() if item not in pinned})
+
     def offer(self, values: Mapping[int, Value]) -> tuple[int, int]:
         """Put values beside those in effect."""
         with self._alone():
-            self._two = tune_entry.beside(self._tune, self.peer.slot, _settings(values))
+            self._two = tune_entry.beside(self._tune, self.peer.slot, self._ours(values))
         return self._two.active, self._two.other
 
     def flip(self) -> bool:
@@ -200,7 +205,7 @@ class RunningPath:
         """Put values into effect, all else as it is."""
         if values:
             with self._alone():
-                tune_entry.apply(self._tune, [self.peer.slot], _settings(values))
+                tune_entry.apply(self._tune, [self.peer.slot], self._ours(values))
 
     def _counted(self) -> _Counted:
         """What the engine has counted; of an entry that is as it was, what was made of it then."""

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from careful._abi import ffi, lib, sizeof
-from careful.address import Address, resolve
-from careful.control import instances, maps, tune_entry
+from careful.control import tune_entry
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.control.tune_entry import Plan, Setting
@@ -19,81 +14,16 @@ from careful.model import load_shipped
 from careful.tuning.loop import Loop, _Tuned
 from careful.tuning.running import RunningPath
 from live_path import LIMITS, figures
+from slots import World, begin
 
 H2, H3 = "10.77.0.2", "10.77.0.3"
 SLOT, ELSEWHERE = 5, 6
 MINE = {index: Setting(Plan.fixed(3000), {}) for index in range(tune_entry.CLASSES)}
 
 
-@dataclass
-class Memory:
-    """A map in memory."""
-
-    nbytes: int
-    values: dict[int, bytes] = field(default_factory=dict)
-
-    def lookup(self, key: int) -> bytes:
-        return self.values.get(key, bytes(self.nbytes))
-
-    def update(self, key: int, value: bytes) -> None:
-        self.values[key] = value
-
-    def close(self) -> None:
-        """What is pinned stays."""
-
-
-@dataclass
-class World:
-    """carefuld's peers, as its socket tells them, and the maps of its instance."""
-
-    maps: dict[str, Memory] = field(default_factory=dict)
-    slots: dict[int, str] = field(default_factory=dict)
-    cookie: int = 0
-
-    def map(self, path: Path, _: int, nbytes: int) -> Memory:
-        return self.maps.setdefault(path.name, Memory(nbytes))
-
-    def info(self) -> Any:
-        one: Any = ffi.new("struct careful_info *")
-        one.device.ifname = b"eth1"
-        return one
-
-    def peers(self) -> list[Any]:
-        return [_peer(slot, ip) for slot, ip in self.slots.items()]
-
-    def give(self, slot: int, ip: str) -> None:
-        """A session of a host's in a slot: a new one, whoever had it."""
-        self.slots[slot] = ip
-        entry: Any = ffi.new("struct careful_peer_entry *")
-        self.cookie += 1
-        entry.cookie = self.cookie
-        self.maps["peers"].update(slot, bytes(ffi.buffer(entry)))
-
-    def settings(self, slot: int) -> bytes:
-        return self.maps["tune"].lookup(slot)
-
-
-def _peer(slot: int, ip: str) -> Any:
-    one: Any = ffi.new("struct careful_peer_info *")
-    ffi.memmove(ffi.addressof(one, "address"), _address(ip).sockaddr(), sizeof("sockaddr_storage"))
-    one.slot, one.state = slot, lib.CAREFUL_PEER_UP
-    return one
-
-
-def _address(ip: str) -> Address:
-    return replace(resolve(ip), port=7000)
-
-
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
-    one = World()
-    for name in ("tune", "live", "peers"):
-        one.map(tmp_path / name, 4, sizeof(f"careful_{name.replace('peers', 'peer')}_entry"))
-    (tmp_path / "i").mkdir()
-    monkeypatch.setenv("CAREFUL_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(maps, "PinnedMap", one.map)
-    monkeypatch.setattr(maps, "PINS", tmp_path)
-    monkeypatch.setattr(instances, "RUN", tmp_path)
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    one = begin(monkeypatch, tmp_path)
     seen = figures(load_shipped("gam"), 0.03, random.Random(1))
     monkeypatch.setattr(RunningPath, "measure", lambda *_: (seen, LIMITS))
     return one
