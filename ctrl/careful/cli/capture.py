@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -36,6 +37,24 @@ def _to(path: Path | None, ifname: str, opened: ExitStack) -> Callable[[Frame], 
     else:
         file = opened.enter_context(path.open("wb"))
     return pcapng.Writer(file, ifname).write
+
+
+def _stopped(opened: ExitStack) -> Callable[[], bool]:
+    """Whether Ctrl-C was pressed, while that is open: the first time it is no exception.
+
+    As one it could end a frame half written, and get lost where bcc calls us.
+    """
+    before, pressed = signal.getsignal(signal.SIGINT), False
+
+    def note(*_: object) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(signal.SIGINT, before)
+
+    if before is signal.default_int_handler:  # nohup, and `&`, have it ignored
+        signal.signal(signal.SIGINT, note)
+        opened.callback(signal.signal, signal.SIGINT, before)
+    return lambda: pressed
 
 
 @command(
@@ -89,13 +108,13 @@ def capture(
                     caught += 1
             sys.stdout.flush()
 
+        stopped = _stopped(opened)
         click.echo(f"carefulctl: capturing {one.ifname}; Ctrl-C ends it", err=True)
         until = time.monotonic() + seconds if seconds else None
-        try:
-            while (until is None or time.monotonic() < until) and caught != count:
-                take(source.collect(_LOOK_S))
-        except KeyboardInterrupt:
-            take(source.collect(0))  # what passed since the last look
+        while not stopped() and (until is None or time.monotonic() < until) and caught != count:
+            take(source.collect(_LOOK_S))
+        if stopped():
+            take(source.collect(0))  # what passed since
         lost = source.lost_count
     more = f", {lost} more passed that there was no room for" if lost else ""
     click.echo(f"carefulctl: {caught} frames{more}", err=True)
