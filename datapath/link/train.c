@@ -385,7 +385,6 @@ static void open_now(struct link_peer *peer)
 	peer->session->heard_ns = peer->link->now_ns;
 	peer->heard = true;
 	link_state(peer, CAREFUL_PEER_UP);
-	link_dirty(peer); /* an update that fell due was not said */
 }
 
 /* Whether data may go after all: frames of the peer's are here, which holds nothing back any

@@ -448,15 +448,19 @@ static bool update_due(const struct link_peer *peer)
 						     link_frame_cost(peer->link->queue)));
 }
 
-/* Whether the peer is to be told something, and was not. */
+/* Whether the peer is to be told something, and was not. Its frames may come before its WELCOME, or
+ * while data is held back: it is told when the session opens. */
 static bool untold(struct link_peer *peer)
 {
+	bool traditional = peer->link->traditional;
+
 	OPERATION(OPERATION_TELL);
-	if (peer->phase != LINK_OPEN)
+	if (!(traditional ? traditional_due(peer) : update_due(peer)))
 		return false;
-	if (peer->link->traditional)
-		return traditional_due(peer) && (!peer->llhdr.bytes || !traditional_tell(peer));
-	return update_due(peer) && (!peer->llhdr.bytes || !link_send_update(peer));
+	if (peer->phase != LINK_OPEN)
+		return peer->cookie_in != 0;
+	return !peer->llhdr.bytes ||
+	       !(traditional ? traditional_tell(peer) : link_send_update(peer));
 }
 
 void link_updates_due(struct link *link)

@@ -202,16 +202,16 @@ static void test_hold__data_waits(void)
 	node_close(node);
 }
 
-/* The peer, whose data opens the session, may wait for them: it has used its window up. */
-static void test_hold__credits_that_fell_due_are_told(void)
+/* The peer uses its window up, before we look at the clock. */
+static void use_up(struct node *node)
 {
 	const struct shape shape = { .type = CAREFUL_UPDATE };
-	struct node *node = node_open();
-	const struct link_peer *peer = &node->c->link.peers[0];
-	struct careful_hdr hdr = { .version = CAREFUL_WIRE_VERSION, .type = CAREFUL_UPDATE };
+	struct careful_hdr hdr = {
+		.version = CAREFUL_WIRE_VERSION,
+		.type = CAREFUL_UPDATE,
+		.cookie = htobe64(node->c->link.peers[0].cookie_in),
+	};
 
-	join(node, 0, HOLD_MS);
-	hdr.cookie = htobe64(peer->cookie_in);
 	for (uint32_t seq = 1; seq <= WINDOW; seq++) {
 		struct frame frame = { 0 };
 
@@ -220,12 +220,44 @@ static void test_hold__credits_that_fell_due_are_told(void)
 		frame_build(&frame, &shape);
 		memcpy(frame.data + frame.hdr_at, &hdr, sizeof(hdr));
 		node_arrive(node, frame.data, frame.bytes);
-		node_poll(node, 1); /* it does not look at the clock */
+		node_poll(node, 1);
 	}
 	CHECK_EQ(node->c->link.counters[CAREFUL_C_RX_FRAMES], WINDOW);
-	CHECK_EQ(peer->phase, LINK_HELD);
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_TX_UPDATES], 0);
+}
+
+/* Its data opens the session, and then it may wait for them. */
+static void test_hold__credits_that_fell_due_are_told(void)
+{
+	struct node *node = node_open();
+
+	join(node, 0, HOLD_MS);
+	use_up(node);
+	CHECK_EQ(node->c->link.peers[0].phase, LINK_HELD);
 	node_time(node, 1);
-	CHECK_EQ(peer->phase, LINK_OPEN);
+	CHECK(is_up(node));
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_TX_UPDATES], 1);
+	node_close(node);
+}
+
+/* The same of frames that overtake its WELCOME. */
+static void test_asked__credits_that_fell_due_are_told(void)
+{
+	const union address to = node_host(0);
+	struct careful_ctrl answer = node_hello(0);
+	struct node *node = node_open();
+
+	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
+	node_time(node, 1);
+	answer.nonce = node->last.nonce;
+	answer.type = CAREFUL_CHALLENGE;
+	answer.token = htobe64(77);
+	node_tell(node, 0, &answer);
+	use_up(node);
+	CHECK_EQ(node->c->link.peers[0].phase, LINK_ASKED);
+	answer.type = CAREFUL_WELCOME;
+	node_tell(node, 0, &answer);
+	CHECK(is_up(node));
 	CHECK_EQ(node->c->link.counters[CAREFUL_C_TX_UPDATES], 1);
 	node_close(node);
 }
@@ -342,6 +374,7 @@ int main(void)
 	RUN(test_hold__over_ends_the_train);
 	RUN(test_hold__data_waits);
 	RUN(test_hold__credits_that_fell_due_are_told);
+	RUN(test_asked__credits_that_fell_due_are_told);
 	RUN(test_ask__bounded);
 	RUN(test_ask__of_nobody_and_out_of_time);
 	RUN(test_measure__no_answer);
