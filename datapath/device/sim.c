@@ -185,7 +185,6 @@ static uint32_t *sim_admit(struct port *nic, uint32_t slot, uint64_t cookie, uin
 		.cookie = cookie,
 		.window = taken ? 0 : window,
 		.sealed_window = taken ? window : 0,
-		.limit = window,
 		.may_fill = window,
 		.buffer_bytes = buffer_bytes,
 	};

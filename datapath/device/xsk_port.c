@@ -49,7 +49,8 @@ static uint32_t *xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, ui
 		*taken = &peer->seq_taken;
 	peer->filled = 0;
 	peer->buffer_bytes = buffer_bytes;
-	peer->limit = peer->may_fill = window;
+	peer->limit = 0; /* so that the first frame looks at may_fill */
+	peer->may_fill = window;
 	peer->probe_last = 0;
 	peer->train = 0;
 	__atomic_store_n(&peer->cookie, cookie, __ATOMIC_RELEASE);

@@ -102,6 +102,9 @@ void epoch_begin(struct link_peer *peer, uint64_t cookie)
 		link->port, peer->slot, peer->cookie_in,
 		link->traditional ? CAREFUL_WINDOW_ANY : peer->flow.ahead + room,
 		link->queue->buffer_bytes, peer->trailer ? &peer->session->seal->taken : NULL);
+	/* What may be granted bounds their numbers; they fill no more than the window without it. */
+	if (!link->traditional)
+		__atomic_store_n(peer->may_fill, peer->flow.most, __ATOMIC_RELEASE);
 }
 
 /* The peer's window is known, and ours was told. */
