@@ -238,6 +238,8 @@ void link_drained(struct link *link)
 		link->draining |= link_question_answer(peer);
 		if (!handshake_waits(peer))
 			continue;
+		if (peer->kept_old)
+			link_copy_out_old(peer);
 		handshake_drained(peer);
 		if (handshake_waits(peer) && !peer->kept_old)
 			link->draining = true;

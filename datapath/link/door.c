@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See door.h. Calls no other file. */
+/* See door.h. Calls peer.c. */
 #include "link/link.h"
 
 #include <sodium/crypto_shorthash.h>
@@ -37,6 +37,9 @@ static uint32_t place_of(const struct link *link, const union address *from)
 
 bool door_admits(struct link *link, const union address *from)
 {
-	return take(link, &link->door.proved_ns[place_of(link, from)], DOOR_PROVED,
-		    DOOR_PROVED_BURST);
+	const struct link_peer *peer = link_peer_find(link, from);
+	uint64_t *due_ns = peer ? &peer->session->proved_ns :
+				  &link->door.proved_ns[place_of(link, from)];
+
+	return take(link, due_ns, DOOR_PROVED, DOOR_PROVED_BURST);
 }

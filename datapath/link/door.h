@@ -29,7 +29,9 @@ enum {
 /* When the next one would be due at that rate, ns; beyond now, of a burst. */
 struct door {
 	uint64_t answers_ns;
-	uint64_t proved_ns[DOOR_SOURCES]; /* by a secret hash of the address */
+	/* By a secret hash of the address. A peer has its own (struct session): strangers with many
+	 * addresses fill all of these. */
+	uint64_t proved_ns[DOOR_SOURCES];
 };
 
 /* Whether a message whose sender has proved nothing is answered; else that is counted. */

@@ -309,7 +309,11 @@ static void take_hello(struct link *link, const union address *from,
 			link_close(peer, ENOPROTOOPT);
 		return;
 	}
-	if (!peer && link_peer_welcome(link, from, trusted ? trusted->pair.theirs : NULL))
+	/* So too where it had a slot that others may take meanwhile. */
+	if ((!peer || link_peer_free(peer)) &&
+	    !link_peer_welcome(link, from, trusted ? trusted->pair.theirs : NULL))
+		peer = NULL;
+	else if (!peer)
 		peer = link_peer_get(link, from);
 	if (!peer) { /* it asks again, where somebody may give up a window */
 		if (!link_yield_ask(link))
@@ -362,6 +366,10 @@ void handshake_on_hello(struct link *link, const union address *from,
 	const struct keys_trusted *asker;
 	struct keyed_heard heard;
 
+	if (!nonce) { /* as if it answered the HELLO that it never sent */
+		link_count(link, CAREFUL_C_CTRL_MALFORMED);
+		return;
+	}
 	if (link->keyed && !keys_find(&link->keys, from, NULL)) {
 		if (door_answers(link))
 			refuse_key(link, from, hello);

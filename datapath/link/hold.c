@@ -118,6 +118,20 @@ static void copy_out(struct link *link, struct link_held *kept)
 	link_count(link, CAREFUL_C_COPIED_OUT);
 }
 
+/* Frees buffers of epochs that are over, for which the next one waits. */
+void link_copy_out_old(struct link_peer *peer)
+{
+	struct link *link = peer->link;
+	const struct link_held *end = &link->kept_lists[peer->slot];
+	struct link_held *kept = end->next, *next;
+
+	for (; kept != end && share_may(&link->pool_share, peer->session->copied); kept = next) {
+		next = kept->next;
+		if (kept->epoch != peer->epoch)
+			copy_out(link, kept);
+	}
+}
+
 /* Frees buffers of a peer whose handlers keep many of them. */
 void link_copy_out(struct link_peer *peer)
 {

@@ -302,6 +302,7 @@ struct careful_kept *link_keep(struct link_held *held, struct careful_kept messa
 void link_hold_still(struct link_held *kept);
 void link_let_go(struct link *link, struct link_held *kept);
 void link_copy_out(struct link_peer *peer);
+void link_copy_out_old(struct link_peer *peer);
 
 /* Whether so many of the peer's buffers are held that it may soon have no credit. */
 static inline bool link_holds_many(const struct link_peer *peer)
@@ -480,6 +481,7 @@ static inline struct link_peer *link_peer_of(struct link *link, const struct car
 /* peer.c: the table of peers, and messages to them */
 struct link_peer *link_peer_find(struct link *link, const union address *address);
 bool link_peer_welcome(struct link *link, const union address *address, const uint8_t *key);
+bool link_peer_free(const struct link_peer *peer);
 struct link_peer *link_peer_get(struct link *link, const union address *address);
 struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr);
 void link_state(struct link_peer *peer, uint8_t state);

@@ -45,7 +45,7 @@ struct link_peer *link_peer_find(struct link *link, const union address *address
 
 /* A slot whose peer failed, or gave up its window, and of which no buffer is held, is free for
  * another. */
-static bool slot_free(const struct link_peer *peer)
+bool link_peer_free(const struct link_peer *peer)
 {
 	return (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED ||
 		peer->session->dormant) &&
@@ -72,7 +72,7 @@ bool link_peer_welcome(struct link *link, const union address *address, const ui
 	uint32_t taken = 0;
 
 	for (uint32_t i = 0; i < link->peers_max; i++)
-		taken += !slot_free(&link->peers[i]) &&
+		taken += !link_peer_free(&link->peers[i]) &&
 			 is_of(link->peers[i].session, address, key) &&
 			 !address_equal(&link->peers[i].session->address, address);
 	if (taken < (link->peers_max + 1) / 2)
@@ -155,7 +155,7 @@ struct link_peer *link_peer_get(struct link *link, const union address *address)
 			best = peer;
 			break;
 		}
-		if (!slot_free(peer))
+		if (!link_peer_free(peer))
 			continue;
 		if (!best || (peer->state == CAREFUL_PEER_NONE && best->state))
 			best = peer;

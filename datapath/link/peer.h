@@ -176,6 +176,7 @@ struct link_train {
  * @since_ns:    the state's, or the silence's, beginning
  * @heard_ns:    when the peer last gave a sign
  * @asked_ns:    last HELLO, SYNC sent
+ * @proved_ns:   when the next of its handshakes is due (door.h)
  * @no_way:      how often its frames' link address was looked for in vain, @no_way_ns: last
  * @distrusted_ns: when its link address was last asked for anew, in silence
  * @moved:       frames of the session, both ways, when they were counted last,
@@ -212,6 +213,7 @@ struct session {
 	uint64_t since_ns;
 	uint64_t heard_ns;
 	uint64_t asked_ns;
+	uint64_t proved_ns;
 	uint64_t no_way_ns;
 	uint32_t no_way;
 	uint64_t distrusted_ns;

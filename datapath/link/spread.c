@@ -111,7 +111,7 @@ bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challe
 
 void spread_ask(struct link_peer *peer, uint32_t among)
 {
-	if (peer->phase == LINK_IDLE)
+	if (peer->phase == LINK_IDLE && !peer->session->dormant)
 		peer->session->handshake.among = among;
 }
 

@@ -267,8 +267,10 @@ static void sync_tick(struct link_peer *peer)
 	uint64_t silent_ms;
 
 	session->sync.awaited = link_awaits(peer);
-	if (!session->sync.awaited)
+	if (!session->sync.awaited) {
 		session->sync.nonce = 0;
+		session->sync.blocked_ns = 0;
+	}
 	/* Nobody looks at the clock while nothing is awaited: that was no silence. */
 	if (!session->sync.awaited || !awaited) {
 		session->heard_ns = link->now_ns;

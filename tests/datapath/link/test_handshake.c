@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "check.h"
-#include "node.h"
+#include "hostile.h"
 
 static const struct offer {
 	uint32_t buffer_bytes;
@@ -297,6 +297,29 @@ static void test_sync__of_the_epoch_that_is_being_renewed_is_not_gone(void)
 	node_close(node);
 }
 
+/* What a program keeps of the last epoch is copied out: its buffers are the next one's. */
+static void test_hello__waits_for_nothing_that_is_kept(void)
+{
+	const struct hostile kept = {
+		.am = { .kind = CAREFUL_AM_REQUEST, .handler = htobe16(1) },
+		.bytes = 10,
+	};
+	struct careful_ctrl hello = node_hello(0);
+	struct node *node = node_open();
+	const struct link_peer *peer = &node->c->link.peers[0];
+
+	CHECK(node_ask(node, 0, &hello));
+	hostile_send(node, &kept);
+	CHECK_EQ(node->kept_count, 1);
+	CHECK_EQ(peer->kept, 1);
+	hello.nonce = htobe64(1000);
+	CHECK(node_ask(node, 0, &hello));
+	CHECK_EQ(peer->session->epochs, 2);
+	CHECK_EQ(node->kept_count, 1);
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_COPIED_OUT], 1);
+	node_close(node);
+}
+
 static void test_hello__one_address_leaves_slots_to_others(void)
 {
 	struct node *node = node_open();
@@ -308,6 +331,47 @@ static void test_hello__one_address_leaves_slots_to_others(void)
 		CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_PEERS);
 	}
 	CHECK(node_session(node, 1));
+	node_close(node);
+}
+
+/* Nor does it by slots that it had, and that count as free. */
+static void test_hello__one_address_comes_back_to_no_more_slots(void)
+{
+	struct careful_ctrl hello = node_hello(0);
+	struct node *node = node_open();
+
+	CHECK(node_session(node, 0));
+	link_close(&node->c->link.peers[0], ECONNRESET);
+	CHECK(node_session(node, NODE_HOSTS)); /* another port of it */
+	hello.nonce = htobe64(1000);
+	CHECK(!node_ask(node, 0, &hello));
+	CHECK_EQ(node->last.type, CAREFUL_REFUSE);
+	CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_PEERS);
+	CHECK(node_session(node, 1));
+	node_close(node);
+}
+
+/* As if it answered the HELLO that a host never sent: it would be told of that one's session. */
+static void test_hello__without_a_number_is_dropped(void)
+{
+	const union address to = node_host(0);
+	struct careful_ctrl answer = node_hello(0), hello = answer;
+	struct node *node = node_open();
+
+	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
+	node_time(node, 1);
+	answer.nonce = node->last.nonce;
+	answer.type = CAREFUL_CHALLENGE;
+	answer.token = htobe64(77);
+	node_tell(node, 0, &answer);
+	answer.type = CAREFUL_WELCOME;
+	node_tell(node, 0, &answer);
+	CHECK_EQ(node->c->link.peers[0].phase, LINK_OPEN);
+	hello.nonce = 0;
+	hello.token = htobe64(1);
+	node_tell(node, 0, &hello);
+	CHECK_EQ(node->last.type, CAREFUL_HELLO); /* our own */
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_CTRL_MALFORMED], 1);
 	node_close(node);
 }
 
@@ -397,6 +461,25 @@ static void test_flood__of_a_peer_is_gone_on_with_at_a_rate(void)
 	node_close(node);
 }
 
+/* Strangers at many addresses prove each of them, and keep out other strangers: not who has a
+ * session, and begins a new epoch after a loss. */
+static void test_flood__of_many_addresses_keeps_no_peer_out(void)
+{
+	struct careful_ctrl hello = node_hello(0);
+	struct node *node = node_open();
+	struct link *link = &node->c->link;
+
+	CHECK(node_session(node, 0));
+	for (uint32_t i = 0; i < DOOR_SOURCES; i++)
+		link->door.proved_ns[i] = UINT64_MAX;
+	CHECK(!node_session(node, 1));
+	CHECK_EQ(link->sessions[0].epochs, 1);
+	hello.nonce = htobe64(1000);
+	CHECK(node_ask(node, 0, &hello));
+	CHECK_EQ(link->sessions[0].epochs, 2);
+	node_close(node);
+}
+
 int main(void)
 {
 	RUN(test_hello__buffers_that_no_frame_fills_are_refused);
@@ -408,9 +491,13 @@ int main(void)
 	RUN(test_lost__a_new_process_that_asks_inherits_nothing);
 	RUN(test_lost__a_new_process_that_is_asked_inherits_nothing);
 	RUN(test_sync__of_the_epoch_that_is_being_renewed_is_not_gone);
+	RUN(test_hello__waits_for_nothing_that_is_kept);
 	RUN(test_hello__one_address_leaves_slots_to_others);
+	RUN(test_hello__one_address_comes_back_to_no_more_slots);
+	RUN(test_hello__without_a_number_is_dropped);
 	RUN(test_flood__of_strangers_is_answered_at_a_rate);
 	RUN(test_flood__wakes_nobody);
 	RUN(test_flood__of_a_peer_is_gone_on_with_at_a_rate);
+	RUN(test_flood__of_many_addresses_keeps_no_peer_out);
 	return 0;
 }
