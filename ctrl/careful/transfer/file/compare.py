@@ -56,12 +56,26 @@ async def equal_blocks(
     theirs, mine = (block_sizes(size, block_bytes) for size in sizes)
     common = [a for a, b in zip(theirs, mine, strict=False) if a == b]
     found = await remote.digests(handle, 0, sum(common), block_bytes, path) if common else []
+    return await held(fd, dict(enumerate(found)), mine, block_bytes)
 
-    def digest(block: tuple[int, int]) -> int:
-        return digest_of_range(fd, block[0] * block_bytes, block[1])
 
-    own = await in_slices(digest, enumerate(common), block_bytes)
-    return {index: a for index, (a, b) in enumerate(zip(own, found, strict=True)) if a == b}
+async def held(
+    fd: int, blocks: dict[int, int], sizes: BlockSizes, block_bytes: int
+) -> dict[int, int]:
+    """Of blocks, with their digests (XXH3), those that a file of this machine has.
+
+    Args:
+        fd: of the file.
+        blocks: number and digest of each.
+        sizes: of the file's blocks.
+        block_bytes: size of a block.
+    """
+
+    def digest(index: int) -> int:
+        return digest_of_range(fd, index * block_bytes, sizes[index])
+
+    own = await in_slices(digest, blocks, block_bytes)
+    return {index: a for (index, a), b in zip(blocks.items(), own, strict=True) if a == b}
 
 
 async def is_all_equal(

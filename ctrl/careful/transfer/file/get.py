@@ -21,6 +21,7 @@ from careful.transfer.file.compare import (
     block_sizes,
     copy_into,
     equal_blocks,
+    held,
     is_all_equal,
     open_old,
 )
@@ -46,7 +47,6 @@ class _Fetch:
     options: Options
     progress: Progress
     root: str | None
-    _old_bytes: int = -1
 
     async def run(self, handle: int, attr: Attr) -> FileResult | None:
         """Fetch what is open; its partial file is kept or gone if that fails. None: it is here."""
@@ -62,13 +62,13 @@ class _Fetch:
             resumed = kept.journal.bytes_in_place if kept is not None and known else 0
             matched = 0
             if self.options.checksum and not known:
-                known = await self._matched(part, handle, attr, block_bytes)
-                sizes = block_sizes(attr.bytes, block_bytes)
-                matched = sum(sizes[index] for index in known)
-                if matched == attr.bytes == self._old_bytes:
+                known, equal = await self._matched(part, handle, attr, block_bytes)
+                if equal:
                     part.discard()
                     await self.remote.close(handle, self.source)
                     return None
+                sizes = block_sizes(attr.bytes, block_bytes)
+                matched = sum(sizes[index] for index in known)
             self.progress.present(resumed + matched)
             async with self.remote.registered(part.fd) as file:
                 mover = Mover(
@@ -165,25 +165,30 @@ class _Fetch:
 
     async def _matched(
         self, part: Partial, handle: int, attr: Attr, block_bytes: int
-    ) -> dict[int, int]:
-        """The blocks that the file which is replaced has already; they are copied."""
+    ) -> tuple[dict[int, int], bool]:
+        """The blocks that the file which is replaced has already, and whether they are all of both.
+
+        They are copied, but where they are all.
+        """
         old = open_old(part.folder.name, part.folder.fd)
         if old < 0:
-            return {}
+            return {}, False
+        blocks = block_sizes(attr.bytes, block_bytes)
         try:
-            name = shown(self.target)
-            self._old_bytes = os.fstat(old).st_size
-            sizes = attr.bytes, self._old_bytes
+            sizes = attr.bytes, os.fstat(old).st_size
             same = await equal_blocks(self.remote, handle, sizes, old, block_bytes, self.source)
+            if sizes[0] == sizes[1] and len(same) == len(blocks):
+                return same, True
             if same:
-                nbytes = min(sizes)
-                await copy_into(old, part.fd, nbytes, name)
+                await copy_into(old, part.fd, min(sizes), shown(self.target))
         finally:
             os.close(old)
+        # It may have been written to since it was compared: what was copied counts.
+        same = await held(part.fd, same, blocks, block_bytes)
         if isinstance(part, KeptPartial):
             for index, digest in same.items():
                 part.note(part.journal.mark(index, digest))
-        return same
+        return same, False
 
     def _part(self, identity: Identity, mode: int, sparse: bool) -> Partial:
         """Where the file is written; one with a journal if it has more than one block."""

@@ -192,8 +192,7 @@ class RemotePartial:
         self._kept = True
         if not await self._open_kept(tag, mode):
             await self._begin()
-            for index, digest in self.seeded.items():
-                self.mark(index, digest)
+            await self._find_seeded()
             return dict(self.seeded)
         self.seeded = {}
         self._open_tail()
@@ -209,6 +208,19 @@ class RemotePartial:
             await verify_source(self.remote, self.handle, journal, self._note, self.target)
             await self._find_unmarked(fd, never)
         return {index: journal.digest(index) or 0 for index in journal.in_place}
+
+    async def _find_seeded(self) -> None:
+        """Look for the blocks that the file which is replaced had when it was compared.
+
+        Another may have taken its place since, or it was written to: what was copied counts.
+        """
+        compared, self.seeded = self.seeded, {}
+        for index, digest in await _digests_there(
+            self.remote, self.handle, self.journal, compared, self.target
+        ):
+            if compared[index] == digest:
+                self.seeded[index] = digest
+                self.mark(index, digest)
 
     async def _find_unmarked(self, fd: int, never: list[int]) -> None:
         """Look for blocks that came into place before the journal could say so.

@@ -1,0 +1,115 @@
+"""-c, and an old file that becomes another one between the comparison and the copy of it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transfers
+from careful._abi import lib
+from careful.daemon.route import Route
+from careful.transfer.file import get as getting
+from careful.transfer.options import Options, Silent
+from fake_daemon import MOVES, FakeDaemon
+
+BLOCK = 4096
+DATA = random.Random(3).randbytes(8 * BLOCK + 100)
+OPTIONS = Options(block_bytes=BLOCK, replace=True, checksum=True)
+
+
+def changed(*blocks: int) -> bytes:
+    """The same, but for the first byte of some blocks."""
+    data = bytearray(DATA)
+    for index in blocks:
+        data[index * BLOCK] ^= 1
+    return bytes(data)
+
+
+class Ends:
+    """A source; an old file at the target, whose blocks but one are equal; and what moves."""
+
+    def __init__(self, way: str, route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+        self.route, self.daemon, self.is_get = route, daemon, way == "get"
+        here, there = tmp_path / "b", daemon.root / "a"
+        self.source, self.target = (there, here) if self.is_get else (here, there)
+        self.source.write_bytes(DATA)
+        self.target.write_bytes(changed(1))
+        self.moved: list[int] = []
+
+    def write(self, data: bytes, in_place: bool) -> None:
+        """The old file is another one from now on."""
+        if in_place:
+            with self.target.open("r+b") as file:
+                file.write(data)
+                file.truncate()
+            return
+        new = self.target.with_name("new")
+        new.write_bytes(data)
+        new.replace(self.target)
+
+    def run(self) -> Any:
+        move = transfers.get if self.is_get else transfers.put
+        source, target = ("a", str(self.target)) if self.is_get else (str(self.source), "a")
+        return move(self.route, [source], target, False, OPTIONS, Silent())
+
+
+@pytest.fixture(params=["get", "put"])
+def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_path: Path) -> Ends:
+    return Ends(request.param, route, daemon, tmp_path)
+
+
+def between(ends: Ends, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """Have change() called when the old file was compared, and before it is copied."""
+    copy, compared = getting.copy_into, False
+
+    async def copy_into(*told: Any) -> None:
+        change()
+        await copy(*told)
+
+    def fault(question: Any) -> int:
+        nonlocal compared
+        if question.op in MOVES and question.region_off < len(DATA):
+            ends.moved.append(question.region_off // BLOCK)
+        if question.op != lib.CAREFUL_IPC_REQUEST or ends.is_get:
+            return 0
+        if question.handler == lib.CAREFUL_BLOCK_OPEN and compared:  # the file to be
+            change()
+        compared = compared or question.handler == lib.CAREFUL_BLOCK_DIGEST
+        return 0
+
+    monkeypatch.setattr(getting, "copy_into", copy_into)
+    ends.daemon.fault = fault
+
+
+@pytest.mark.parametrize("in_place", [True, False], ids=["written", "replaced"])
+@pytest.mark.parametrize("cut", [False, True])
+def test_seeded__another_old_file(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch, in_place: bool, cut: bool
+) -> None:
+    now = changed(1, 3, 8)[: 5 * BLOCK + 7 if cut else None]
+    between(ends, monkeypatch, lambda: ends.write(now, in_place))
+    report = ends.run()
+    assert not report.failures
+    assert ends.target.read_bytes() == DATA
+    opened_before = ends.is_get and not in_place
+    bad = [1] if opened_before else [1, 3, 5, 6, 7, 8] if cut else [1, 3, 8]
+    assert sorted(ends.moved) == bad
+    assert report.matched_bytes == len(DATA) - sum(len(DATA[i * BLOCK :][:BLOCK]) for i in bad)
+
+
+def test_seeded__nothing_is_left_of_it(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    between(ends, monkeypatch, lambda: ends.write(changed(*range(9)), True))
+    report = ends.run()
+    assert (report.failures, report.matched_bytes, report.resumed_bytes) == ([], 0, 0)
+    assert ends.target.read_bytes() == DATA
+    assert sorted(ends.moved) == list(range(9))
+
+
+def test_seeded__equal_is_not_copied(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends.target.write_bytes(DATA)
+    inode = ends.target.stat().st_ino
+    between(ends, monkeypatch, lambda: pytest.fail("it is copied"))
+    assert not ends.run().failures
+    assert (ends.target.stat().st_ino, ends.moved) == (inode, [])
