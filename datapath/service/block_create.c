@@ -286,7 +286,10 @@ int block_commit(struct block_job *job)
 
 	if (!handle->name[0])
 		return commit_inplace(job);
-	rc = cut(handle, job);
+	/* What takes long comes while the journal is there: who is interrupted in it goes on. */
+	rc = sync && handle->partial && fsync(handle->fd) ? -errno : 0;
+	if (!rc)
+		rc = cut(handle, job);
 	if (!rc && fchmod(handle->fd, job->mode & 0777))
 		rc = -errno;
 	if (!rc && job->mtime_ns)

@@ -5,6 +5,7 @@
  */
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <xxhash.h>
 
 #include "block_end.h"
@@ -118,6 +119,31 @@ static void test_partial__continued(void)
 	a = commit(key, 0, 0);
 	assert(a->status == 0 && holds("new", "12345", 5) && !exists(partial));
 	assert(unlink(at("new")) == 0 && entries() == 0);
+}
+
+/* How large the regular file was at each fsync(), bytes. */
+static off_t synced[2];
+static unsigned int syncs;
+
+int fsync(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && syncs < 2)
+		synced[syncs++] = st.st_size;
+	return (int)syscall(SYS_fsync, fd);
+}
+
+/* Who is interrupted while it is synced finds the journal; after it the file is whole. */
+static void test_partial__synced_before_the_journal_goes(void)
+{
+	syncs = 0;
+	assert(commit(open_partial("new", 0, 5)->args[0], 0, 0)->status == 0);
+	assert(syncs == 2 && synced[0] == 105 && synced[1] == 5);
+	assert(unlink(at("new")) == 0);
+	syncs = 0;
+	assert(commit(open_partial("new", 0, 5)->args[0], CAREFUL_BLOCK_NOSYNC, 0)->status == 0);
+	assert(syncs == 0 && unlink(at("new")) == 0 && entries() == 0);
 }
 
 static void test_partial__discarded(void)
@@ -458,6 +484,7 @@ int main(void)
 	assert(mkdtemp(base));
 	serve(true);
 	test_partial__continued();
+	test_partial__synced_before_the_journal_goes();
 	test_partial__discarded();
 	test_partial__of_another_size();
 	test_partial__peer_gone();

@@ -363,6 +363,8 @@ class KeptPartial(Partial):
     def commit(self, sync: bool, mtime_ns: int | None = None) -> None:
         """As Partial's; the journal goes."""
         try:
+            if sync:  # what takes long comes while it is there: who is interrupted in it goes on
+                os.fsync(self.fd)
             os.ftruncate(self.fd, self.journal.identity.bytes)
         except OSError as error:
             raise from_os(error, shown(self.path)) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -389,6 +390,24 @@ def test_resume__came_without_digests(ends: Ends) -> None:
     assert ends.target.read_bytes() == DATA
     assert report.resumed_bytes == 3 * BLOCK
     assert report.files[0].digest == ends.run(replace=True).files[0].digest
+
+
+@pytest.mark.parametrize("fsync", ["file", "none"])
+def test_get__synced_before_the_journal_goes(
+    route: Route, daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str
+) -> None:
+    """Who is interrupted while the file is synced, which may take minutes, goes on from there."""
+    sync, found = os.fsync, []
+
+    def watch(fd: int) -> None:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            left = read_journal(fd)
+            found.append(left and left.bytes_in_place)
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    Ends("get", route, daemon, tmp_path).run(fsync=fsync)
+    assert found == ([len(DATA), None] if fsync == "file" else [])
 
 
 def test_get__partial_is_somebody_else_s(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
