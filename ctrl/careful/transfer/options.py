@@ -74,7 +74,8 @@ class Options:
     def again(self) -> Options:
         """The same for another try, which goes on with what this one left."""
         limit = RateLimit(self.limit.bytes_per_s) if self.limit else None
-        return replace(self, restart=False, limit=limit)
+        changed = self.restart or self.restart_changed  # also of files that this one did not begin
+        return replace(self, restart=False, restart_changed=changed, limit=limit)
 
     @property
     def sync(self) -> bool:

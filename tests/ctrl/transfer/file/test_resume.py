@@ -226,6 +226,14 @@ def test_resume__another_block_size(ends: Ends) -> None:
     assert ends.target.read_bytes() == DATA
 
 
+def test_again__restart_holds_for_what_had_not_begun() -> None:
+    """Another try goes on with what the first left, and throws away what is of another source."""
+    now = Options(restart=True).again()
+    assert (now.restart, now.restart_changed) == (False, True)
+    assert now.again() == now
+    assert Options().again() == Options()
+
+
 def test_resume__restart(ends: Ends) -> None:
     ends.break_off(4)
     report = ends.run(restart=True)
