@@ -113,15 +113,30 @@ class Part:
 
     def begin(self, nbytes: int) -> list[str]:
         """Have the part, with room for so many bytes; digests of its pieces."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = self._open(part_name(self._name), flags)
+        while not self._open_locked():
+            pass
+        found = digests(self._fd, nbytes)
+        os.ftruncate(self._fd, nbytes)
+        return found
+
+    def _open_locked(self) -> bool:
+        """Open the part and keep others off; False: what was opened is none any more."""
+        name = part_name(self._name)
+        self._fd = self._open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CarefulError(errno.EBUSY, "is being put by another program", self._name) from None
-        found = digests(self._fd, nbytes)
-        os.ftruncate(self._fd, nbytes)
-        return found
+        mine = os.fstat(self._fd)
+        with suppress(FileNotFoundError):
+            named = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+            if os.path.samestat(mine, named):
+                if mine.st_nlink == 1:
+                    return True
+                os.unlink(name, dir_fd=self._folder)  # whole: finish() was ended after its link
+        os.close(self._fd)  # whoever had it gave it the file's name meanwhile
+        self._fd = -1
+        return False
 
     @property
     def fd(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -73,6 +74,39 @@ def test_begin__one_at_a_time_and_never_by_a_link(folder: Path, tmp_path: Path) 
     os.mkfifo(folder / "d")
     with pytest.raises(CarefulError, match="no regular file"):
         Part(folder, "d").whole(6)
+
+
+def test_begin__what_is_whole_by_now_is_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program gives the part its name between our open and our lock."""
+    lock, part, locks = fcntl.flock, folder / part_name("a"), 0
+
+    def late(fd: int, how: int) -> None:
+        nonlocal locks
+        locks += 1
+        if locks == 1:
+            part.write_bytes(DATA)
+            part.rename(folder / "a")
+        lock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with Part(folder, "a") as one:
+        assert one.begin(10) == []
+        assert os.fstat(one.fd).st_ino == part.stat().st_ino
+    assert (locks, part.stat().st_size) == (2, 10)
+    assert (folder / "a").read_bytes() == DATA
+
+
+def test_begin__a_part_that_is_the_file_too_is_none(folder: Path) -> None:
+    """Ended between the two calls by which the file gets its name and the part loses its own."""
+    (folder / "a").write_bytes(DATA)
+    (folder / part_name("a")).hardlink_to(folder / "a")
+    with Part(folder, "a") as one:
+        assert one.begin(10) == []
+        os.pwrite(one.fd, b"x" * 10, 0)
+    assert (folder / "a").read_bytes() == DATA
+    assert (folder / part_name("a")).stat().st_size == 10
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "../a", "a\0b"])
