@@ -24,7 +24,7 @@ from careful import files
 from careful.errors import CarefulError, shown
 from careful.fleet.blocks import Blocks, Hop, digests, piece_bytes, planned
 from careful.fleet.hosts import Host
-from careful.fleet.relay import LINE_MAX, Sender
+from careful.fleet.relay import DAMAGED, LINE_MAX, Sender
 from careful.fleet.running import end
 
 #: Pieces of the larger block that a hop is measured with.
@@ -127,6 +127,11 @@ class _Link:
             raise CarefulError(0, f"did not answer within {limit_s:g} s") from None
 
 
+def _version(info: os.stat_result) -> tuple[int, int, int]:
+    """What is another once a file's contents are."""
+    return info.st_size, info.st_mtime_ns, info.st_ctime_ns
+
+
 class Put:
     """One file, to several hosts.
 
@@ -143,6 +148,7 @@ class Put:
         self.path, self.limit_s, self.replace, self.told = path, limit_s, replace, told
         self._wanted: list[str] = []
         self._fd, self._begun, self._bytes, self._mode = -1, 0.0, 0, 0
+        self._version = 0, 0, 0
 
     async def run(self, hosts: Sequence[Host]) -> Result:
         """Do it.
@@ -158,6 +164,7 @@ class Put:
         try:
             info = os.fstat(self._fd)
             self._bytes, self._mode = info.st_size, info.st_mode & 0o777
+            self._version = _version(info)
             self._wanted = await asyncio.to_thread(digests, self._fd, self._bytes)
             await asyncio.gather(*(self._begin(one) for one in links))
             chain = [one for one in links if not one.is_over]
@@ -300,9 +307,15 @@ class Put:
         elif "broken" in said and number + 1 < len(chain) and not chain[number + 1].finishing:
             self._break(chain, number + 1, said["broken"])
         elif "ended" in said:
-            self._break(chain, number, said["ended"])
+            self._break(chain, number, self._why(said["ended"]))
         elif "done" in said:
             self._over(chain[number], "put")
+
+    def _why(self, ended: str) -> str:
+        """Why a host's relay ended: a file that was written to meanwhile is not damaged."""
+        if ended.endswith(DAMAGED) and _version(os.fstat(self._fd)) != self._version:
+            return f"{self.path.name}: changed while it was being put; put it again"
+        return ended
 
     def _onward(self, chain: list[_Link], number: int, blocks: Blocks) -> None:
         """Have a host send on what it has and the next one lacks; finish it if it has all."""

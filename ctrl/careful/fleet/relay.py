@@ -24,6 +24,8 @@ from careful.fleet.blocks import UNDER_WAY, digests
 
 #: A line may have the digests of 65,536 pieces.
 LINE_MAX = 1 << 23
+#: How `finish` ends where not all is as it should be.
+DAMAGED = "was damaged on its way; put it again"
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -147,12 +149,11 @@ class Part:
         """Give it its name, once it is as it should be, and durable.
 
         Raises:
-            CarefulError: it is damaged, and gone; or the name is taken.
+            CarefulError: it is damaged: what is right of it stays; or the name is taken.
         """
         part, where = part_name(self._name), self._folder
         if os.fstat(self._fd).st_size != nbytes or digests(self._fd, nbytes) != wanted:
-            os.unlink(part, dir_fd=where)
-            raise CarefulError(errno.EIO, "was damaged on its way; put it again", self._name)
+            raise CarefulError(errno.EIO, DAMAGED, self._name)
         try:
             os.fchmod(self._fd, mode & 0o777)
             os.fsync(self._fd)

@@ -42,10 +42,18 @@ def test_finish__whole_and_nothing_else(folder: Path) -> None:
     assert Part(folder, "a").whole(len(DATA) + 1) == []
 
 
-def test_finish__damaged_is_gone(folder: Path) -> None:
+def test_finish__damaged_waits(folder: Path) -> None:
+    """What is right of it need not come again."""
     with pytest.raises(CarefulError, match="damaged"):
-        put(folder, data=b"?" * 10)
-    assert list(folder.iterdir()) == []
+        put(folder, data=b"?" * 10 + DATA[10:])
+    assert [one.name for one in folder.iterdir()] == [part_name("a")]
+    (folder.parent / "source").write_bytes(DATA)
+    with Part(folder, "a") as part, (folder.parent / "source").open("rb") as source:
+        wanted = digests(source.fileno(), len(DATA))
+        found = part.begin(len(DATA))
+    assert [a == b for a, b in zip(found, wanted, strict=True)] == [False, True]
+    put(folder)
+    assert [one.name for one in folder.iterdir()] == ["a"]
 
 
 def test_finish__a_name_that_came_meanwhile_stays(folder: Path) -> None:

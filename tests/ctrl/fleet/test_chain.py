@@ -1,0 +1,44 @@
+"""`fleet put` as this host sees it: what relays say, and what is told of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from careful.fleet.blocks import Blocks
+from careful.fleet.chain import Member, Put, _Link, _version
+from careful.fleet.hosts import Host
+from careful.fleet.relay import DAMAGED
+
+BLOCKS = Blocks(100, 1 << 16)
+
+
+def link(name: str, script: str = "") -> _Link:
+    return _Link(Member(Host(name, ("sh", "-c", script), name, "eth1")))
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Iterator[Put]:
+    (tmp_path / "a").write_bytes(b"x" * 100)
+    found = Put(tmp_path / "a", 30, False, lambda member: None)
+    found._fd = os.open(tmp_path / "a", os.O_RDONLY)
+    found._version = _version(os.fstat(found._fd))
+    yield found
+    os.close(found._fd)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_hear__written_to_is_not_damaged(put: Put, is_written: bool) -> None:
+    """What a program writes into the file after its digests were taken."""
+    if is_written:
+        put.path.write_bytes(b"y" * 101)
+    chain = [link("h2"), link("h3")]
+    for one in chain:
+        one.finishing = True
+    put._hear(chain, 0, {"ended": f"a: {DAMAGED}"}, BLOCKS)
+    put._hear(chain, 1, {"ended": "a: No space left on device"}, BLOCKS)
+    changed = "changed while it was being put; put it again"
+    assert chain[0].member.error == f"a: {changed if is_written else DAMAGED}"
+    assert chain[1].member.error == "a: No space left on device"
