@@ -118,11 +118,14 @@ class _Link:
         raise CarefulError(0, shown(last))
 
     async def ask(self, limit_s: float, **words: Any) -> dict[str, Any]:
-        """Tell it something, and what it answers."""
+        """Tell it something, and what it answers; it may say before that it is busy with it."""
         self.tell(**words)
         try:
-            async with asyncio.timeout(limit_s):
-                return await self.hear()
+            while True:
+                async with asyncio.timeout(limit_s):
+                    said = await self.hear()
+                if "busy" not in said:
+                    return said
         except TimeoutError:
             raise CarefulError(0, f"did not answer within {limit_s:g} s") from None
 

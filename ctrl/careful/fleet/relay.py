@@ -14,9 +14,10 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from careful import files
 from careful.errors import CarefulError, from_os, shown
@@ -26,6 +27,9 @@ from careful.fleet.blocks import UNDER_WAY, digests
 LINE_MAX = 1 << 23
 #: How `finish` ends where not all is as it should be.
 DAMAGED = "was damaged on its way; put it again"
+#: Whoever reads a whole file, or syncs it, says so as often: it may take minutes, seconds.
+_BUSY_S = 1.0
+_T = TypeVar("_T")
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -172,6 +176,15 @@ def _say(**words: Any) -> None:
     sys.stdout.flush()
 
 
+async def _in_thread(work: Callable[..., _T], *told: Any) -> _T:
+    """Run what may take minutes in a thread, and say meanwhile that it goes on."""
+    job = asyncio.ensure_future(asyncio.to_thread(work, *told))
+    while not (await asyncio.wait([job], timeout=_BUSY_S))[0]:
+        with suppress(OSError):  # who does not listen is found out by the answer
+            _say(busy=True)
+    return await job
+
+
 class _Relay:
     """What is told on standard input, done."""
 
@@ -196,7 +209,7 @@ class _Relay:
         head = json.loads(await lines.readline())
         name, nbytes = str(head["name"]), int(head["bytes"])
         with Part(self._folder, name) as part:
-            _say(whole=await asyncio.to_thread(part.whole, nbytes))
+            _say(whole=await _in_thread(part.whole, nbytes))
             async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
                 while line := await lines.readline():
                     told = json.loads(line)
@@ -220,13 +233,13 @@ class _Relay:
     async def _do(self, told: dict[str, Any], part: Part, nbytes: int) -> None:
         """What concerns this host alone."""
         if "begin" in told:
-            _say(pieces=await asyncio.to_thread(part.begin, nbytes))
+            _say(pieces=await _in_thread(part.begin, nbytes))
         elif "ping" in told:
             _say(pong=True)
         elif "finish" in told:
             wanted = [str(one) for one in told["finish"]]
             mode, replace = int(told["mode"]), bool(told["replace"])
-            await asyncio.to_thread(part.finish, wanted, nbytes, mode, replace)
+            await _in_thread(part.finish, wanted, nbytes, mode, replace)
             _say(done=True)
 
 

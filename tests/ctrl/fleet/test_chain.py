@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +14,25 @@ from careful.fleet.hosts import Host
 from careful.fleet.relay import DAMAGED
 
 BLOCKS = Blocks(100, 1 << 16)
+#: A relay that answers one question, when it has said twice that it is busy.
+BUSY = """read -r line; echo '{"busy": true}'; echo '{"busy": true}'; echo '{"whole": []}'"""
 
 
 def link(name: str, script: str = "") -> _Link:
     return _Link(Member(Host(name, ("sh", "-c", script), name, "eth1")))
+
+
+def test_ask__busy_is_no_answer() -> None:
+    async def ask() -> dict[str, object]:
+        one = link("h2", BUSY)
+        await one.start()
+        try:
+            return await one.ask(30, name="a")
+        finally:
+            assert one.process
+            await one.process.wait()
+
+    assert asyncio.run(ask()) == {"whole": []}
 
 
 @pytest.fixture
@@ -27,6 +43,12 @@ def put(tmp_path: Path) -> Iterator[Put]:
     found._version = _version(os.fstat(found._fd))
     yield found
     os.close(found._fd)
+
+
+def test_hear__busy_moves_nothing(put: Put) -> None:
+    chain = [link("h2"), link("h3")]
+    put._hear(chain, 0, {"busy": True}, BLOCKS)
+    assert [(one.is_over, one.have) for one in chain] == [(False, set())] * 2
 
 
 @pytest.mark.parametrize("is_written", [False, True])

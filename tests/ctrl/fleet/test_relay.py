@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
+import threading
 from pathlib import Path
 
 import pytest
 from careful.errors import CarefulError
+from careful.fleet import relay
 from careful.fleet.blocks import digests
 from careful.fleet.relay import Part, part_name
 
@@ -121,3 +124,21 @@ def test_begin__a_part_that_is_the_file_too_is_none(folder: Path) -> None:
 def test_part__a_name_leads_nowhere_else(folder: Path, name: str) -> None:
     with pytest.raises(CarefulError, match="no name"):
         Part(folder, name)
+
+
+def test_in_thread__says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A digest of 40 GB takes longer than `--limit`."""
+    said: list[dict[str, object]] = []
+    enough = threading.Event()
+
+    def say(**words: object) -> None:
+        said.append(words)
+        if len(said) == 3:
+            enough.set()
+
+    monkeypatch.setattr(relay, "_say", say)
+    monkeypatch.setattr(relay, "_BUSY_S", 0.01)
+    assert asyncio.run(relay._in_thread(enough.wait, 60))
+    assert said[:3] == [{"busy": True}] * 3
+    with pytest.raises(CarefulError, match="no name"):
+        asyncio.run(relay._in_thread(Part, Path("/"), ".."))
