@@ -195,8 +195,7 @@ class Controller:
 
     def _retry(self, live: Live, now: float) -> None:
         """What is unverified, and its messages come, is tried."""
-        ready = self._proofs.ready(by_class(live))
-        if ready:
+        if ready := self._proofs.ready(by_class(live)):
             self._try(ready, now, fresh=False)
 
     def _shifted(self, totals: Mapping[int, Counts], now: float) -> list[int]:
@@ -415,8 +414,9 @@ class Controller:
         if why is not None:
             self._finish(now, why)
         elif not test.flip():
-            self._proofs.drop()
-            self._decide("set by hand", test.pairs, "meanwhile: the A/B is dropped")
+            self._proofs.forget()  # other values may have had one of the two versions since
+            self._decide("set by hand", {}, "meanwhile: the A/B ends")
+            self._finish(now, "something was set by hand meanwhile")
 
     def _finish(self, now: float, why: str) -> None:
         """End the A/B, and say what it says; why: "" where it decided something."""

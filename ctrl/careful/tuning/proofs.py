@@ -75,10 +75,6 @@ class Proofs:
             apart_s[item] = (now - began) / count if count > 0 else 0.0
         self.test = AB(self._path, pairs, self._trials, now, fresh, apart_s)
 
-    def drop(self) -> None:
-        """Somebody has set other values meanwhile: it says nothing."""
-        self.test, self._state.on_trial = None, {}
-
     def finish(self, now: float, decided: bool) -> list[Told]:
         """Keep what held, undo what did not, and mark the rest.
 

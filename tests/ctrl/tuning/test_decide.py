@@ -432,6 +432,23 @@ def test_by_hand__within_an_ab() -> None:
     assert told(one, "set by hand")
 
 
+def test_by_hand__another_class_within_an_ab() -> None:
+    """Of the others nothing is known yet: they are in effect, unverified, and tried again."""
+    on = path(noise=0.5)
+    one = controller(on)
+    while not one.trying:
+        on.advance(one.step())
+    pairs = dict(one.state.on_trial)
+    another = next(item for item in pairs if item != CLASS)
+    on.set_by_hand(another, pairs.pop(another).before)
+    on.advance(one.step())
+    assert not one.trying
+    assert one.state.unverified == pairs
+    assert all(on.in_effect()[item] == pair.after for item, pair in pairs.items())
+    run(one, on, 60)
+    assert verdicts(one)[CLASS] == "held"
+
+
 @pytest.mark.parametrize("when_s", [0.31, 0.5, 1.0, 3.0, 30.0])
 def test_killed__another_goes_on(when_s: float) -> None:
     """Whatever it was doing: its state is as it was last saved, and the plans as they were."""
