@@ -95,9 +95,10 @@ class Trying:
         if all(turns.quiet(index, now) for index in open_):
             return "over" if len(open_) < len(self.searches) else "quiet"
         if not (changed and self._base):
+            base, self._base = self._base, False  # until that is known: a signal may end the flip
             if not turns.flip():
                 return "by hand"
-            self._base = not self._base
+            self._base = not base
         if changed:
             turns.renew(self._beside())
         return ""

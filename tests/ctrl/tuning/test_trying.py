@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import random
+import signal
 from itertools import pairwise
 
 import pytest
+from careful.errors import Ended
 from careful.model import load_shipped
 from careful.model.stages import Limits
 from careful.model.tunemap import TunePlan, class_of
@@ -293,6 +295,27 @@ def test_by_hand__meanwhile() -> None:
     run(one, on, 300)
     assert on.plan(CLASS) == mine
     assert told(one, "set by hand")
+
+
+def test_ended__within_a_flip() -> None:
+    """The map has changed, and the signal is an exception before anybody knows it."""
+    on = path()
+    one = controller(on)
+    real = on.flip
+
+    def flip() -> bool:
+        real()
+        raise Ended(signal.SIGTERM)
+
+    run(one, on, 5)
+    while one._trying is None or not one._trying._base:
+        on.advance(one.step())
+    on.flip = flip  # type: ignore[method-assign]
+    with pytest.raises(Ended):
+        run(one, on, 5)
+    assert (on.plan(CLASS), on.kick(CLASS)) != (START, UNTUNED)
+    one.close()
+    assert (on.plan(CLASS), on.kick(CLASS)) == (START, UNTUNED)
 
 
 def test_measured_after_all__is_planned() -> None:
