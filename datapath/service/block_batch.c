@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Batches at the server: memory that a peer stores items into, and what comes of them.
- * The items themselves are storage's. Calls block_path.c, and storage/tree.h.
+ * The items themselves are storage's. Calls block_path.c, block_work.c, and storage/tree.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -74,9 +74,24 @@ static int keep_answer(struct block_job *job, const struct careful_batch_answer 
 	return 0;
 }
 
-/* BATCH: the handle's file becomes the answer. */
-int block_batch(struct block_job *job)
+/* A batch under way, for batch_run(). */
+struct under_way {
+	struct block_server *server;
+	const struct block_job *job;
+};
+
+static bool is_vain(void *user)
 {
+	const struct under_way *batch = user;
+
+	return block_work_vain(batch->server, batch->job);
+}
+
+/* BATCH: the handle's file becomes the answer. */
+int block_batch(struct block_server *server, struct block_job *job)
+{
+	struct under_way batch = { server, job };
+	const struct batch_wanted wanted = { is_vain, &batch };
 	struct careful_batch_how how = {
 		.flags = job->flags,
 		.umask = job->umask,
@@ -93,7 +108,7 @@ int block_batch(struct block_job *job)
 		return -ENOMEM;
 	rc = read_items(job->fd, items, job->bytes);
 	if (!rc)
-		rc = careful_batch(job->dir_fd, items, job->bytes, &how, &answer);
+		rc = batch_run(job->dir_fd, items, job->bytes, &how, &wanted, &answer);
 	if (!rc)
 		rc = keep_answer(job, &answer);
 	careful_batch_release(&answer);

@@ -251,7 +251,7 @@ void block_run(struct block_server *server, struct block_job *job)
 		job->status = block_zero(server, job);
 		break;
 	case CAREFUL_BLOCK_BATCH:
-		job->status = block_batch(job);
+		job->status = block_batch(server, job);
 		break;
 	case CAREFUL_BLOCK_COMMIT:
 		job->status = block_commit(job);

@@ -429,6 +429,6 @@ int block_extents(struct block_job *job);
 int block_zero(struct block_server *server, struct block_job *job);
 int block_list(struct block_server *server, struct block_job *job);
 int block_open_scratch(struct block_job *job);
-int block_batch(struct block_job *job);
+int block_batch(struct block_server *server, struct block_job *job);
 
 #endif /* SERVICE_BLOCK_PRIVATE_H */

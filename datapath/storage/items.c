@@ -74,13 +74,14 @@ static int one(struct items *s, int status)
 	return 0;
 }
 
-static int all(struct items *s, const char *in, size_t bytes)
+static int all(struct items *s, const char *in, size_t bytes, const struct batch_wanted *wanted)
 {
 	size_t at = 0;
 	int rc = 0, status = 0;
 
 	while (!rc && at < bytes) {
-		rc = next(&s->item, in, bytes, &at, &status);
+		s->in_vain = wanted && wanted->vain(wanted->user);
+		rc = s->in_vain ? -ECONNRESET : next(&s->item, in, bytes, &at, &status);
 		if (!rc)
 			rc = one(s, status);
 	}
@@ -88,8 +89,8 @@ static int all(struct items *s, const char *in, size_t bytes)
 	return rc;
 }
 
-int careful_batch(int base, const void *items, uint64_t bytes, const struct careful_batch_how *how,
-		  struct careful_batch_answer *answer)
+int batch_run(int base, const void *items, uint64_t bytes, const struct careful_batch_how *how,
+	      const struct batch_wanted *wanted, struct careful_batch_answer *answer)
 {
 	struct items *s = calloc(1, sizeof(*s));
 	int rc;
@@ -113,7 +114,7 @@ int careful_batch(int base, const void *items, uint64_t bytes, const struct care
 	s->parent = -1;
 	rc = getrandom(&s->counter, sizeof(s->counter), 0) == sizeof(s->counter) ? 0 : -EIO;
 	if (!rc)
-		rc = all(s, items, bytes);
+		rc = all(s, items, bytes, wanted);
 	if (s->parent >= 0)
 		close(s->parent);
 	if (rc) {
@@ -128,6 +129,12 @@ int careful_batch(int base, const void *items, uint64_t bytes, const struct care
 	free(s->pending);
 	free(s);
 	return rc;
+}
+
+int careful_batch(int base, const void *items, uint64_t bytes, const struct careful_batch_how *how,
+		  struct careful_batch_answer *answer)
+{
+	return batch_run(base, items, bytes, how, NULL, answer);
 }
 
 void careful_batch_release(struct careful_batch_answer *answer)

@@ -18,6 +18,10 @@ enum {
 	ITEMS_PENDING = 512, /* files that wait for one sync together */
 	ITEMS_DIRS = 64, /* directories they stand in */
 	ITEMS_TEMPORARY_BYTES = 40,
+	/* Of one batch, for items may be many and small. Ours reads 64 MiB at most, and is synced
+	 * sixteen times: 1024 files in as many directories. */
+	ITEMS_READ_BYTES = 256 << 20,
+	ITEMS_SYNCS = 64,
 };
 
 /* A record of a batch, as it stands there: what is in it lies within. */
@@ -65,6 +69,9 @@ struct items_fresh {
  * @out:       the answer so far, used of room bytes, room at most room_max
  * @counter:   makes names of temporary files
  * @rereads:   of files that changed while they were read
+ * @read_bytes: of contents, whether they are in the answer or not
+ * @syncs:     so far; of files that wait together one
+ * @in_vain:   nobody wants it any more
  */
 struct items {
 	int base;
@@ -85,6 +92,9 @@ struct items {
 	uint32_t failed, denied;
 	uint64_t counter;
 	uint32_t rereads;
+	uint64_t read_bytes;
+	uint32_t syncs;
+	bool in_vain;
 	struct item item;
 };
 

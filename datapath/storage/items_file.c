@@ -247,18 +247,37 @@ int items_make_file(struct items *s, int dir, const char *name)
 	return rc == -EOPNOTSUPP ? make_named(s, dir, name) : rc;
 }
 
+/* Each file system that pending files stand in, once. */
+static int sync_pending(struct items *s)
+{
+	dev_t synced[ITEMS_DIRS];
+	uint32_t count = 0;
+
+	if (s->in_vain)
+		return -ECONNRESET;
+	if (++s->syncs > ITEMS_SYNCS)
+		return -EOVERFLOW;
+	for (uint32_t i = 0; i < s->dirs_count; i++) {
+		uint32_t at = 0;
+		struct stat st;
+
+		if (fstat(s->dirs[i], &st))
+			continue;
+		while (at < count && synced[at] != st.st_dev)
+			at++;
+		if (at < count)
+			continue;
+		if (syncfs(s->dirs[i]))
+			return -errno;
+		synced[count++] = st.st_dev;
+	}
+	return 0;
+}
+
 void items_flush(struct items *s)
 {
-	struct stat st;
-	dev_t synced = 0;
-	int rc = 0;
+	int rc = s->pending_count ? sync_pending(s) : 0;
 
-	for (uint32_t i = 0; i < s->dirs_count && !rc; i++) {
-		if (fstat(s->dirs[i], &st) || (i && st.st_dev == synced))
-			continue;
-		rc = syncfs(s->dirs[i]) ? -errno : 0;
-		synced = st.st_dev;
-	}
 	for (uint32_t i = 0; i < s->pending_count; i++) {
 		const struct pending *p = &s->pending[i];
 		int dir = s->dirs[p->dir];

@@ -90,7 +90,8 @@ static bool has_size(int fd, const struct stat *st)
 	return st->st_size || pread(fd, &byte, 1, 0) == 0;
 }
 
-/* A file's contents, as of one moment: 0; -ESTALE: there was none, or it is too large now. */
+/* A file's contents, as of one moment: 0; -ESTALE: there was none, or it is too large now; -EOVERFLOW: no
+ * room, or the batch has read enough. */
 static int read_steady(struct items *s, struct careful_block_item *record, int fd, struct stat *st)
 {
 	struct stat after;
@@ -102,8 +103,12 @@ static int read_steady(struct items *s, struct careful_block_item *record, int f
 		rc = i ? steady_wait(fd, st) : 0;
 		if (!rc && (uint64_t)st->st_size > s->file_max)
 			break;
+		if (!rc && s->read_bytes > ITEMS_READ_BYTES)
+			return -EOVERFLOW;
 		if (!rc)
 			rc = items_reserve(s, length(record) + (size_t)st->st_size + 8);
+		if (!rc)
+			s->read_bytes += (uint64_t)st->st_size;
 		if (!rc)
 			rc = read_all(fd, place(s, record), (size_t)st->st_size);
 		if (rc && rc != -ESTALE)

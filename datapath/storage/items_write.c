@@ -162,6 +162,8 @@ int items_write(struct items *s)
 	case CAREFUL_ITEM_REMOVE:
 		return remove_one(s, dir, name);
 	case CAREFUL_ITEM_SYNC:
+		if (++s->syncs > ITEMS_SYNCS)
+			return -EOVERFLOW;
 		return syncfs(dir) ? -errno : 0;
 	default:
 		return -EINVAL;

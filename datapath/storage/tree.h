@@ -31,6 +31,17 @@ int attr_set_time(int fd, int64_t ns);
 
 enum { ENTRY_DENTS_BYTES = 64 << 10 };
 
+/* Whether nobody wants any more what a batch does; @vain is asked before each item. */
+struct batch_wanted {
+	bool (*vain)(void *user);
+	void *user;
+};
+
+/* careful_batch() for somebody who may go meanwhile: -ECONNRESET then, and files that wait for a
+ * sync are not made. @wanted: or NULL. */
+int batch_run(int base, const void *items, uint64_t bytes, const struct careful_batch_how *how,
+	      const struct batch_wanted *wanted, struct careful_batch_answer *answer);
+
 /*
  * @unreadable:  entries that could not be read, so far; those whose path is too long for
  *               any request have no record

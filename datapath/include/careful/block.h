@@ -53,7 +53,8 @@
  *         there, one after the other; names are relative to the directory that was
  *         opened. Reply: args[0] is the answer's handle, args[1] and args[2] its bytes
  *         (high, low), args[3] how many items failed. The answer has a record for each
- *         item, in the same order.
+ *         item, in the same order. Beyond 256 MiB read, or 64 syncs, an item's status is
+ *         EOVERFLOW.
  *
  * A BATCH whose answer has no room among those that the peer has is run when its turn comes.
  *

@@ -49,7 +49,7 @@ int careful_open_beneath(int base, const char *path, int flags);
  *                     not set, whatever the items say
  * @no_symlinks:       1: none is followed, not even one that stays beneath
  * @answer_bytes_max:  items beyond are answered with EOVERFLOW; where not even that fits,
- *                     the batch ends with it
+ *                     the batch ends with it; so are those beyond 256 MiB read, or 64 syncs
  * @memory:            of the caller's, of answer_bytes_max, for the answer; NULL: none */
 struct careful_batch_how {
 	uint32_t flags;

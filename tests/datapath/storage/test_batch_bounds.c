@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What a batch may cost whoever runs it, however many items it has, and its end in between. */
+#include <dirent.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "storage/items.h"
+#include "storage/tree.h"
+
+static char batch[64 << 10];
+static size_t used;
+static int top;
+
+static void put(uint16_t op, const char *name, uint32_t mode)
+{
+	const struct careful_block_item head = {
+		.attr = { .mode = htobe32(mode) },
+		.op = htobe16(op),
+		.name_bytes = htobe32((uint32_t)strlen(name)),
+	};
+
+	memcpy(batch + used, &head, sizeof(head));
+	memcpy(batch + used + sizeof(head), name, strlen(name) + 1);
+	used = (used + sizeof(head) + strlen(name) + 7) & ~(size_t)7;
+}
+
+static int entries(int dir)
+{
+	DIR *d = fdopendir(openat(dir, ".", O_RDONLY));
+	int n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n - 2;
+}
+
+/* Many small items do not read for ever: their answers take no room. */
+static void test_batch__reads_so_much(void)
+{
+	enum { FILE_BYTES = 8 << 20, COUNT = 40 };
+	const struct careful_batch_how how = {
+		.file_bytes_max = FILE_BYTES,
+		.answer_bytes_max = FILE_BYTES + (1 << 20),
+	};
+	struct careful_batch_answer found;
+	int fd = openat(top, "eight", O_CREAT | O_WRONLY, 0600);
+
+	CHECK(ftruncate(fd, FILE_BYTES) == 0 && close(fd) == 0);
+	for (int i = 0; i < COUNT; i++)
+		put(CAREFUL_ITEM_DIGEST, "eight", 0);
+	CHECK_EQ(careful_batch(top, batch, used, &how, &found), 0);
+	used = 0;
+	CHECK(!unlinkat(top, "eight", 0));
+	/* The last one that is read goes beyond; a new file may be read twice. */
+	CHECK(found.failed < COUNT);
+	CHECK(COUNT - found.failed <= ITEMS_READ_BYTES / FILE_BYTES + 1);
+	careful_batch_release(&found);
+}
+
+static bool after_two(void *user)
+{
+	return ++*(int *)user > 2;
+}
+
+static void test_batch__ends_when_nobody_wants_it(void)
+{
+	static const uint32_t flags[] = { 0, CAREFUL_BATCH_SYNC };
+
+	for (int i = 0; i < 2; i++) {
+		struct careful_batch_how how = {
+			.flags = CAREFUL_BATCH_NODIGEST | flags[i],
+			.writable = 1,
+			.answer_bytes_max = 1 << 20,
+		};
+		struct careful_batch_answer made;
+		int asked = 0;
+		const struct batch_wanted wanted = { after_two, &asked };
+
+		put(CAREFUL_ITEM_FILE, "v1", S_IFREG | 0600);
+		put(CAREFUL_ITEM_FILE, "v2", S_IFREG | 0600);
+		put(CAREFUL_ITEM_FILE, "v3", S_IFREG | 0600);
+		CHECK_EQ(batch_run(top, batch, used, &how, &wanted, &made), -ECONNRESET);
+		used = 0;
+		CHECK(!made.items && asked == 3);
+		/* Those that waited for a sync were not made. */
+		CHECK_EQ(entries(top), flags[i] ? 0 : 2);
+		unlinkat(top, "v1", 0);
+		unlinkat(top, "v2", 0);
+	}
+}
+
+/* In memory, where a sync does nothing. */
+static void test_batch__syncs_so_often(void)
+{
+	const struct careful_batch_how how = {
+		.flags = CAREFUL_BATCH_NODIGEST | CAREFUL_BATCH_SYNC,
+		.writable = 1,
+		.answer_bytes_max = 1 << 20,
+	};
+	char shm[] = "/dev/shm/careful-batch-XXXXXX";
+	struct careful_batch_answer made;
+	int dir;
+
+	if (!mkdtemp(shm))
+		skip("no /dev/shm");
+	dir = open(shm, O_RDONLY | O_DIRECTORY);
+	for (int i = 0; i < ITEMS_SYNCS - 1; i++)
+		put(CAREFUL_ITEM_SYNC, ".", 0);
+	put(CAREFUL_ITEM_FILE, "a", S_IFREG | 0600);
+	put(CAREFUL_ITEM_DIRECTORY, "d", 0700);
+	put(CAREFUL_ITEM_FILE, "d/b", S_IFREG | 0600);
+	put(CAREFUL_ITEM_SYNC, ".", 0);
+	CHECK_EQ(careful_batch(dir, batch, used, &how, &made), 0);
+	used = 0;
+	CHECK_EQ(made.failed, 2);
+	careful_batch_release(&made);
+	CHECK(!unlinkat(dir, "a", 0) && !unlinkat(dir, "d", AT_REMOVEDIR));
+	CHECK(entries(dir) == 0 && !rmdir(shm));
+	close(dir);
+}
+
+int main(void)
+{
+	char root[] = "/tmp/careful-batch-bounds-XXXXXX";
+
+	CHECK(mkdtemp(root));
+	top = open(root, O_RDONLY | O_DIRECTORY);
+	RUN(test_batch__reads_so_much);
+	RUN(test_batch__ends_when_nobody_wants_it);
+	close(top);
+	CHECK(!rmdir(root));
+	RUN(test_batch__syncs_so_often);
+	return 0;
+}
