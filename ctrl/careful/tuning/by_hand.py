@@ -11,7 +11,8 @@ from careful.control import tune_peers
 from careful.control.config import Config
 from careful.control.tune_entry import Setting
 from careful.control.tune_peers import Row, Session
-from careful.tuning.items import NET_TX, STORE
+from careful.model.tunemap import TunePlan
+from careful.tuning.items import NET_TX, STORE, Kick, Pulse, Value
 from careful.tuning.state import Store
 
 
@@ -22,14 +23,20 @@ def change(
 
     Arguments, result and errors are those of tune_peers.change().
     """
-    items = [index for index, one in settings.items() if one.plan is not None]
-    for first, sink in ((STORE, "store"), (NET_TX, "net_tx")):
-        items += [first + index for index, one in settings.items() if sink in one.minpulse_bytes]
+    values: dict[int, Value] = {}
+    for index, one in settings.items():
+        pulses = one.minpulse_bytes
+        if one.plan is not None:
+            values[index] = TunePlan(**vars(one.plan))
+        if "store" in pulses:
+            values[STORE + index] = Pulse(pulses["store"])
+        if "net_tx" in pulses:
+            values[NET_TX + index] = Kick(pulses["net_tx"])
 
     def pin(queue: Session, slots: Sequence[int]) -> None:
         addresses = {int(one["slot"]): str(one["address"]) for one in queue.peers}
-        if items and queue.instance.directory.is_dir():
-            Store(queue.instance.directory).pin([addresses[slot] for slot in slots], items)
+        if values and queue.instance.directory.is_dir():
+            Store(queue.instance.directory).pin([addresses[slot] for slot in slots], values)
 
     return tune_peers.change(session, hosts, config, settings, pin)
 

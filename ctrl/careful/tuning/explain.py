@@ -57,9 +57,10 @@ def gather(session: Session, hosts: Sequence[str], config: Config) -> dict[str, 
 def path(row: InEffect, address: str, state: PathState | None, store: Store) -> dict[str, Any]:
     """One path: its classes, the measurement, and the last decisions."""
     now, least = plans(row.tune), kicks(row.tune)
+    values: tuple[Value, ...] = (*now, *pulses(row.tune), *least)
     state = state or PathState({})
     known = _known(state)
-    by_hand = store.by_hand(address)
+    by_hand = store.by_hand(address, values)
     found = [
         _class(index, plan, least[index], state, by_hand & {index, NET_TX + index})
         for index, plan in enumerate(now)

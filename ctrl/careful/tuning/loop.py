@@ -64,6 +64,7 @@ class _Tuned:
         carefuld = _process(instance.pid)
         returned, self.state.carefuld = self.state.carefuld != carefuld, carefuld
         try:
+            self.path.begin()
             self.controller = Controller(
                 self.path,
                 self.state,

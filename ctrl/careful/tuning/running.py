@@ -176,7 +176,12 @@ class RunningPath:
 
     def by_hand(self) -> frozenset[int]:
         """Items that `tune set` or `tune apply` set."""
-        return self._store.by_hand(self.peer.name)
+        return self._store.by_hand(self.peer.name, self.in_effect())
+
+    def begin(self) -> None:
+        """Its settings may be those of new peers: what was set for it in another slot has ended."""
+        with self._alone():
+            self._store.unpin(self.peer.name, self.in_effect())
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

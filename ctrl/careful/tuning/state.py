@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -188,14 +188,14 @@ class PathState:
         """Plain types."""
         return {
             **vars(self),
-            "plans": {str(index): plan.as_dict() for index, plan in self.plans.items()},
+            "plans": _values_out(self.plans),
             "unverified": _pairs_out(self.unverified),
             "refuted": {
                 str(index): [one.as_dict() for one in plans]
                 for index, plans in self.refuted.items()
             },
             "on_trial": _pairs_out(self.on_trial),
-            "put_back": {str(item): one.as_dict() for item, one in self.put_back.items()},
+            "put_back": _values_out(self.put_back),
             "tried": {str(index): asdict(one) for index, one in self.tried.items()},
         }
 
@@ -205,8 +205,7 @@ class PathState:
         kept = {"put_back": {}, "tried": {}, **data}
         _check(kept)
         for name in ("plans", "put_back"):
-            values = kept[name].items()
-            kept[name] = {int(item): value_of(int(item), one) for item, one in values}
+            kept[name] = _values_in(kept[name])
         kept["tried"] = {int(index): _tried(one) for index, one in kept["tried"].items()}
         kept["unverified"] = _pairs_in(kept["unverified"])
         kept["on_trial"] = _pairs_in(kept["on_trial"])
@@ -272,6 +271,16 @@ def _clock() -> dict[str, Any]:
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return {"boot": boot, "wall_less_monotonic_s": time.time() - time.monotonic()}
+
+
+def _values_out(values: Mapping[int, Value]) -> dict[str, Any]:
+    return {str(item): one.as_dict() for item, one in values.items()}
+
+
+def _values_in(data: dict[str, Any]) -> dict[int, Value]:
+    if not all(0 <= int(item) < ITEM_COUNT for item in data):
+        raise ValueError
+    return {int(item): value_of(int(item), one) for item, one in data.items()}
 
 
 def _pairs_out(pairs: dict[int, Pair]) -> dict[str, Any]:
@@ -343,32 +352,46 @@ class Store:
         with suppress(OSError):
             write(self.path, json.dumps(whole) + "\n")
 
-    def by_hand(self, peer: str) -> frozenset[int]:
-        """Items that were set by hand for a peer, or for all."""
-        pins = self._read_pins()
-        return frozenset(pins.get("", set()) | pins.get(peer, set()))
+    def by_hand(self, peer: str, in_effect: Sequence[Value]) -> frozenset[int]:
+        """Items that were set by hand for a peer, or for all, and are so still.
 
-    def pin(self, peers: Iterable[str], classes: Iterable[int]) -> None:
+        in_effect: the values of all items. A peer that comes back to another slot begins with
+        those of new peers: what was set for it has ended.
+        """
+        pins = self._read_pins()
+        set_ = [*pins.get("", {}).items(), *pins.get(peer, {}).items()]
+        return frozenset(item for item, value in set_ if in_effect[item] == value)
+
+    def pin(self, peers: Iterable[str], values: Mapping[int, Value]) -> None:
         """Items that were set by hand stay; peers: addresses, none for all."""
         pins = self._read_pins()
         for peer in list(peers) or [""]:
-            pins[peer] = pins.get(peer, set()) | set(classes)
+            pins[peer] = {**pins.get(peer, {}), **values}
         self._write_pins(pins)
+
+    def unpin(self, peer: str, in_effect: Sequence[Value]) -> None:
+        """What was set for a peer in another slot is not: it may get the same value otherwise."""
+        pins = self._read_pins()
+        kept = pins.get(peer, {})
+        pins[peer] = {item: value for item, value in kept.items() if in_effect[item] == value}
+        if pins[peer] != kept:
+            self._write_pins(pins)
 
     def release(self, classes: Iterable[int]) -> None:
         """Classes are the controller's again, for every peer: their plans and thresholds."""
         given = {index + first for index in classes for first in (0, STORE, NET_TX)}
-        self._write_pins({peer: kept - given for peer, kept in self._read_pins().items()})
+        pins = self._read_pins()
+        for kept in pins.values():
+            for item in kept.keys() & given:
+                del kept[item]
+        self._write_pins(pins)
 
-    def _read_pins(self) -> dict[str, set[int]]:
-        with suppress(OSError, ValueError, TypeError, AttributeError):
+    def _read_pins(self) -> dict[str, dict[int, Value]]:
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             data = json.loads(self._pins.read_text())
-            return {
-                str(peer): {int(one) for one in classes if 0 <= int(one) < ITEM_COUNT}
-                for peer, classes in data.items()
-            }
+            return {str(peer): _values_in(items) for peer, items in data.items()}
         return {}
 
-    def _write_pins(self, pins: dict[str, set[int]]) -> None:
-        kept = {peer: sorted(classes) for peer, classes in pins.items() if classes}
+    def _write_pins(self, pins: Mapping[str, Mapping[int, Value]]) -> None:
+        kept = {peer: _values_out(values) for peer, values in pins.items() if values}
         write(self._pins, json.dumps(kept) + "\n")

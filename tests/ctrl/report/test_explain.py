@@ -106,8 +106,11 @@ def test_path__a_threshold_of_which_nothing_is_predicted(store: Store) -> None:
 
 
 def test_path__set_by_hand(store: Store) -> None:
-    store.pin([], [CLASS])
+    plan = TunePlan(**found(store)["paths"][0]["classes"][CLASS]["plan"])
+    store.pin([], {CLASS: plan})
     assert found(store)["paths"][0]["classes"][CLASS]["standing"] == "set by hand"
+    store.pin([], {CLASS: replace(plan, step_bytes=1)})  # that is not what is in effect
+    assert found(store)["paths"][0]["classes"][CLASS]["standing"] == "verified"
 
 
 def test_path__that_nobody_measured(store: Store) -> None:

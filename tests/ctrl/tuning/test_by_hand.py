@@ -188,8 +188,9 @@ def test_set__a_peer_of_another_queue(
     monkeypatch.setattr(tune_peers, "session", lambda *_: replace(queues[0], others=(queues[1],)))
     tune_set("--peer", H2)
     here, there = (Store(one.instance.directory) for one in queues)
-    assert not here.by_hand("10.77.0.3:7000") | here.by_hand(PEER.name)
-    assert there.by_hand(PEER.name) == {CLASS}
-    assert not there.by_hand("10.77.0.3:7000")
+    values = [MINE] * tune_entry.CLASSES
+    assert not here.by_hand("10.77.0.3:7000", values) | here.by_hand(PEER.name, values)
+    assert there.by_hand(PEER.name, values) == {CLASS}
+    assert not there.by_hand("10.77.0.3:7000", values)
     CliRunner().invoke(tune, ["set", "eth1", "--auto"], catch_exceptions=False)
-    assert not there.by_hand(PEER.name)
+    assert not there.by_hand(PEER.name, values)

@@ -146,14 +146,38 @@ def test_store__decisions_have_a_bound() -> None:
 
 
 def test_by_hand__of_all_and_of_one(store: Store) -> None:
-    assert not store.by_hand("h2")
-    store.pin([], [1, 2])
-    store.pin(["h2"], [7])
-    assert store.by_hand("h2") == {1, 2, 7}
-    assert store.by_hand("h3") == {1, 2}
+    values = [PAIR.before] * STORE + [Pulse(1)] * STORE + [Kick(1)] * STORE
+    assert not store.by_hand("h2", values)
+    store.pin([], {1: PAIR.before, 2: PAIR.before})
+    store.pin(["h2"], {7: PAIR.before, STORE + 7: Pulse(1), NET_TX + 7: Kick(1)})
+    assert store.by_hand("h2", values) == {1, 2, 7, STORE + 7, NET_TX + 7}
+    assert store.by_hand("h3", values) == {1, 2}
     store.release([2, 7])
-    assert store.by_hand("h2") == {1}
-    assert store.by_hand("h3") == {1}
+    assert store.by_hand("h2", values) == {1}
+    assert store.by_hand("h3", values) == {1}
+
+
+def test_by_hand__ends_with_the_value(store: Store) -> None:
+    """Who comes back to another slot has the settings of new peers there."""
+    mine = [PAIR.after] * STORE
+    new = [PAIR.before] * STORE
+    store.pin(["h2"], {7: PAIR.after})
+    store.pin(["h3"], {7: PAIR.after})
+    assert store.by_hand("h2", mine) == {7}
+    assert not store.by_hand("h2", new)
+    store.unpin("h2", mine)
+    assert store.by_hand("h2", mine) == {7}
+    store.unpin("h2", new)
+    assert not store.by_hand("h2", mine), "the same value, found by others"
+    assert store.by_hand("h3", mine) == {7}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"": {"99": {}}}', '{"": {"7": {"x": 1}}}'])
+def test_by_hand__a_damaged_file_is_none(store: Store, text: str) -> None:
+    (store.path.parent / "tuning-by-hand.json").write_text(text)
+    assert not store.by_hand("h2", [PAIR.before] * STORE)
+    store.pin([], {7: PAIR.before})
+    assert store.by_hand("h2", [PAIR.before] * STORE) == {7}
 
 
 def test_state__of_a_version_that_did_not_try() -> None:

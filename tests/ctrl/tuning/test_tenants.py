@@ -13,6 +13,7 @@ from careful.control.tune_entry import Plan, Setting
 from careful.model import load_shipped
 from careful.tuning.loop import Loop, _Tuned
 from careful.tuning.running import RunningPath
+from careful.tuning.state import Store
 from live_path import LIMITS, figures
 from slots import World, begin
 
@@ -97,6 +98,23 @@ def test_back_again__goes_on_where_it_ended(world: World, loop: Loop, slot: int)
     assert not state.on_trial
     values = tuned(loop).path.in_effect()
     assert all(values[item] == pair.after for item, pair in pairs.items())
+
+
+def test_back_again__what_was_set_for_it_has_ended(world: World, loop: Loop) -> None:
+    """Elsewhere it begins with the settings of new peers, which are tune auto's again."""
+    path = tuned(loop).path
+    tune_entry.apply(world.maps["tune"], [SLOT], {7: Setting(Plan.fixed(777), {})})
+    store = Store(Instance("i").directory)
+    store.pin([path.peer.name], {7: path.in_effect()[7]})
+    assert path.by_hand() == {7}
+    for slot, pinned in ((SLOT, {7}), (ELSEWHERE, set())):
+        world.slots.clear()
+        look(loop, world)
+        world.give(slot, H2)
+        look(loop, world)
+        assert tuned(loop).path.by_hand() == pinned
+    tune_entry.apply(world.maps["tune"], [ELSEWHERE], {7: Setting(Plan.fixed(777), {})})
+    assert not tuned(loop).path.by_hand(), "the same value, found by others"
 
 
 def test_the_same_host__in_a_new_session(world: World, loop: Loop) -> None:
