@@ -34,14 +34,16 @@ enum {
 };
 
 /*
- * @lock:      held to write while `region` changes, to read while it is used
- * @free:      a bit for each slot of `memory`
+ * @lock:         held to write while `region` changes, to read while it is used
+ * @region:       the handle; 0, which no handle is: none
+ * @is_replaced:  another file has the path now: nothing is opened any more
+ * @free:         a bit for each slot of `memory`
  */
 struct file {
 	struct client *client;
 	struct sockaddr_storage address;
 	char *path;
-	bool is_writable, is_device;
+	bool is_writable, is_device, is_replaced;
 	uint64_t nbytes, inode, device;
 	pthread_rwlock_t lock;
 	uint32_t peer, region;
@@ -111,7 +113,7 @@ static int connect_peer(struct file *file)
 }
 
 /* Another handle of the path. With the lock, or alone. */
-static int open_path(struct file *file, struct careful_block_attr *attr)
+static int open_path(struct file *file, uint32_t *region, struct careful_block_attr *attr)
 {
 	size_t path = strlen(file->path);
 	struct {
@@ -133,8 +135,15 @@ static int open_path(struct file *file, struct careful_block_attr *attr)
 	rc = request(file, CAREFUL_BLOCK_OPEN, args, &payload,
 		     (uint32_t)(sizeof(payload.open) + path), attr, sizeof(*attr));
 	if (!rc)
-		file->region = args[0];
+		*region = args[0];
 	return rc;
+}
+
+static void close_region(struct file *file, uint32_t region)
+{
+	uint32_t args[4] = { region };
+
+	request(file, CAREFUL_BLOCK_CLOSE, args, NULL, 0, NULL, 0);
 }
 
 /* Whether the session with the host is gone, not the handle alone. */
@@ -161,15 +170,26 @@ static int open_again(struct file *file, bool was_away)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
 	struct careful_block_attr attr;
-	int rc = was_away ? reconnect(file) : 0;
-	time_t until = time(NULL) + BUSY_S;
+	uint32_t region;
+	time_t until;
+	int rc;
 
+	if (file->is_replaced)
+		return -ESTALE;
+	rc = was_away ? reconnect(file) : 0;
+	until = time(NULL) + BUSY_S;
 	if (!rc)
-		while ((rc = open_path(file, &attr)) == -EBUSY && time(NULL) < until)
+		while ((rc = open_path(file, &region, &attr)) == -EBUSY && time(NULL) < until)
 			nanosleep(&pause, NULL);
-	if (!rc && (be64toh(attr.inode) != file->inode || be64toh(attr.device) != file->device))
-		rc = -ESTALE;
-	return rc;
+	if (rc)
+		return rc;
+	if (be64toh(attr.inode) != file->inode || be64toh(attr.device) != file->device) {
+		close_region(file, region);
+		file->is_replaced = true;
+		region = 0;
+	}
+	file->region = region;
+	return region ? 0 : -ESTALE;
 }
 
 /* The same, unless another call was quicker. `stale`: the handle that has ended. */
@@ -305,7 +325,7 @@ int file_sync(struct file *file)
 	struct careful_block_open payload = { .flags = htobe32(CAREFUL_BLOCK_REPLACE) };
 	struct careful_block_attr attr;
 	uint32_t args[4];
-	int rc = 0, tries;
+	int rc = 0, opened, tries;
 
 	/* The handle ends with its COMMIT: nobody else may find that, however often we sync. */
 	pthread_rwlock_wrlock(&file->lock);
@@ -316,8 +336,9 @@ int file_sync(struct file *file)
 		if (rc && !is_lost(rc) && !is_damaged(rc))
 			break;
 		/* Where the handle was lost: another one's COMMIT syncs the same file. */
-		if (open_again(file, is_away(rc) || is_damaged(rc)))
-			rc = rc ? rc : -EIO;
+		opened = open_again(file, is_away(rc) || is_damaged(rc));
+		if (opened)
+			rc = opened;
 		else if (rc)
 			continue;
 		break;
@@ -415,11 +436,11 @@ static int share_memory(struct file *file)
 static int open_first(struct file *file, struct careful_block_attr *attr)
 {
 	struct timespec pause = { .tv_nsec = 50000000 };
-	int rc = open_path(file, attr);
+	int rc = open_path(file, &file->region, attr);
 
 	for (; rc == -EBUSY && pause.tv_nsec < 1000000000; pause.tv_nsec *= 2) {
 		nanosleep(&pause, NULL);
-		rc = open_path(file, attr);
+		rc = open_path(file, &file->region, attr);
 	}
 	return rc;
 }
@@ -441,7 +462,7 @@ static int begin(struct file *file, const char *sock, bool wanted)
 	rc = open_first(file, &attr);
 	if (wanted && (rc == -EROFS || rc == -EACCES || rc == -EPERM)) {
 		file->is_writable = false;
-		rc = open_path(file, &attr);
+		rc = open_path(file, &file->region, &attr);
 	}
 	if (rc)
 		return rc;
@@ -477,10 +498,8 @@ int file_open(const char *sock, const struct sockaddr_storage *address, const ch
 
 void file_close(struct file *file)
 {
-	uint32_t args[4] = { file->region };
-
 	if (file->region)
-		request(file, CAREFUL_BLOCK_CLOSE, args, NULL, 0, NULL, 0);
+		close_region(file, file->region);
 	if (file->client)
 		client_close(file->client);
 	if (file->memory)

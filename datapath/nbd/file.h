@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A file or block device of a host, for any number of threads: ranges of it are read and written in
- * their place. What a session's end takes is asked for again; a file that has been replaced by
- * another is an error (-ESTALE).
+ * their place. What a session's end takes is asked for again; where the file was found to have been
+ * replaced by another, every call ends with -ESTALE from then on.
  */
 #ifndef CAREFUL_NBD_FILE_H
 #define CAREFUL_NBD_FILE_H

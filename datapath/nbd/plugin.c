@@ -121,6 +121,8 @@ static const char *reason(int rc)
 		return "careful is not up, here or there";
 	if (rc == -EBUSY)
 		return "the device is in use: mounted, or written by another connection";
+	if (rc == -ESTALE)
+		return "another file has this name now";
 	return strerror(-rc);
 }
 

@@ -32,8 +32,8 @@ needs_nbd = [
 pytestmark = needs_nbd
 
 
-#: An NBD client that trims: OFFSET,NBYTES,FLAGS ..., and what each is answered with.
-#: With SECOND it tries another connection first.
+#: An NBD client that trims: OFFSET,NBYTES,FLAGS ..., and what each is answered with. FROM:TO
+#: gives a file another name meanwhile. With SECOND it tries another connection first.
 TRIMS = """
 import os, socket, struct, subprocess, sys
 def read(n):
@@ -52,6 +52,9 @@ if "SECOND" in os.environ:
     second = subprocess.run(["nbdinfo", "--size", "nbd+unix:///?socket=" + sys.argv[1]])
     print("refused" if second.returncode else "served", flush=True)
 for number, words in enumerate(sys.argv[2:]):
+    if ":" in words:
+        os.rename(*words.split(":"))
+        continue
     offset, nbytes, flags = map(int, words.split(","))
     sock.sendall(struct.pack(">IHHQQI", 0x25609513, flags, 4, number, offset, nbytes))
     magic, error, cookie = struct.unpack(">IIQ", read(16))
@@ -160,6 +163,23 @@ def test_nbd__trim_makes_holes(pair: tuple[Host, Host]) -> None:
     assert image.read_bytes() == data[:MIB] + bytes(MIB) + data[2 * MIB : 3 * MIB] + bytes(MIB)
     assert before - image.stat().st_blocks >= 2 * MIB // 512
     here.assert_nothing_lost()
+
+
+def test_nbd__another_file_of_the_name_is_not_touched(pair: tuple[Host, Host]) -> None:
+    here, there = pair
+    make_file(there.export / "image", MIB)
+    other = make_file(there.export / "other", MIB, 2)
+    client = [sys.executable, "-c", shlex.quote(TRIMS), "$unixsocket"]
+    trims = (f"0,4096,{FUA}", f"{there.export}/other:{there.export}/image")
+    trims += (f"4096,4096,{FUA}", "8192,4096,0", f"12288,4096,{FUA}")
+    argv = served(here, " ".join([*client, *trims]), "path=image")
+    done = here.lab.run("h1", *argv)
+    first, *later = done.stdout.split()
+    assert first == "0"
+    assert len(later) == 3
+    assert "0" not in later
+    assert "10.77.0.2:image: another file has this name now" in done.stderr
+    assert (there.export / "image").read_bytes() == other
 
 
 needs_qemu = pytest.mark.skipif(

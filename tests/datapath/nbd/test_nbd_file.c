@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The NBD plugin's file, on a carefuld of the test's own that is network and host, too: what comes
+ * of a handle, and of the file that has its name.
+ */
+#include "nbd/file.h"
+
+#include <careful/block.h>
+#include <careful/ipc.h>
+#include <endian.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum {
+	PEER = 7,
+	HANDLES = 64,
+	INODES = 3,
+	FILE_BYTES = 1 << 20,
+};
+
+/* A handle's key is where it stands; 0 is none. */
+struct handle {
+	uint64_t inode;
+	bool is_open, is_committed;
+	int status; /* of its COMMIT, which is answered so again */
+};
+
+/* Between two calls of file.h's this is the test's, during one the thread's.
+ * @inode:      of the file that has the name
+ * @opening:    what an OPEN is answered with
+ * @committing: the same of the next COMMIT that ends a handle
+ * @resets:     so many of the next questions are lost
+ * @stored:     how often each file was written
+ * @is_dirty:   what was written is not on the disk
+ */
+static struct {
+	struct sockaddr_un address;
+	int listener;
+	pthread_t thread;
+	struct handle handles[HANDLES];
+	uint32_t handles_count;
+	uint64_t inode;
+	int opening, committing;
+	unsigned int resets, stored[INODES];
+	bool is_dirty;
+} host;
+
+static struct handle *find(uint32_t key)
+{
+	return key < HANDLES && host.handles[key].is_open ? &host.handles[key] : NULL;
+}
+
+static unsigned int open_handles(void)
+{
+	unsigned int count = 0;
+
+	for (uint32_t key = 1; key < HANDLES; key++)
+		count += host.handles[key].is_open;
+	return count;
+}
+
+static int open_file(struct careful_ipc *packet, struct careful_block_attr *attr)
+{
+	if (host.opening)
+		return host.opening;
+	CHECK(++host.handles_count < HANDLES);
+	packet->args[0] = host.handles_count;
+	host.handles[host.handles_count] = (struct handle){ .inode = host.inode, .is_open = true };
+	*attr = (struct careful_block_attr){
+		.mode = htobe32(S_IFREG | 0600),
+		.bytes = htobe64(FILE_BYTES),
+		.inode = htobe64(host.inode),
+	};
+	packet->payload_bytes = sizeof(*attr);
+	return 0;
+}
+
+static int end_handle(uint32_t key, bool is_commit)
+{
+	struct handle *handle = find(key);
+
+	if (!handle)
+		return is_commit && key < HANDLES && host.handles[key].is_committed ?
+			       host.handles[key].status :
+			       -EBADF;
+	handle->is_open = false;
+	if (!is_commit)
+		return 0;
+	handle->is_committed = true;
+	handle->status = host.committing;
+	host.committing = 0;
+	host.is_dirty = false;
+	return handle->status;
+}
+
+static int request(struct careful_ipc *packet, void *payload)
+{
+	switch (packet->handler) {
+	case CAREFUL_BLOCK_OPEN:
+		return open_file(packet, payload);
+	case CAREFUL_BLOCK_COMMIT:
+		return end_handle(packet->args[0], true);
+	case CAREFUL_BLOCK_CLOSE:
+		return end_handle(packet->args[0], false);
+	case CAREFUL_BLOCK_ZERO:
+		return find(packet->args[0]) ? 0 : -EBADF;
+	default:
+		return -ENOSYS;
+	}
+}
+
+static int answer(struct careful_ipc *packet, void *payload)
+{
+	const struct handle *handle = find(packet->region);
+
+	if (packet->op == CAREFUL_IPC_FILE_ADD)
+		return 0;
+	if (host.resets && host.resets--)
+		return -ECONNRESET;
+	switch (packet->op) {
+	case CAREFUL_IPC_CONNECT:
+		packet->peer = PEER;
+		return 0;
+	case CAREFUL_IPC_REQUEST:
+		return request(packet, payload);
+	case CAREFUL_IPC_STORE:
+		if (handle) {
+			host.stored[handle->inode]++;
+			host.is_dirty = true;
+		}
+		return handle ? 0 : -ENOENT;
+	case CAREFUL_IPC_GET:
+		return handle ? 0 : -ENOENT;
+	default:
+		return -ENOSYS;
+	}
+}
+
+/* A question; false: the connection has ended. */
+static bool serve_one(int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))];
+	struct careful_block_attr payload;
+	char asked[4096];
+	struct careful_ipc packet;
+	struct iovec iov[2] = {
+		{ .iov_base = &packet, .iov_len = sizeof(packet) },
+		{ .iov_base = asked, .iov_len = sizeof(asked) },
+	};
+	struct msghdr message = {
+		.msg_iov = iov,
+		.msg_iovlen = 2,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *passed;
+	int status;
+
+	if (recvmsg(fd, &message, 0) <= 0)
+		return false;
+	passed = CMSG_FIRSTHDR(&message);
+	if (passed)
+		close(*(int *)CMSG_DATA(passed));
+	packet.payload_bytes = 0;
+	status = answer(&packet, &payload);
+	packet.status = status;
+	iov[1] = (struct iovec){ .iov_base = &payload, .iov_len = packet.payload_bytes };
+	message = (struct msghdr){ .msg_iov = iov, .msg_iovlen = 2 };
+	return sendmsg(fd, &message, MSG_NOSIGNAL) > 0;
+}
+
+static void *serve(void *arg)
+{
+	int fd = accept(host.listener, NULL, NULL);
+
+	(void)arg;
+	CHECK(fd >= 0);
+	while (serve_one(fd))
+		;
+	close(fd);
+	return NULL;
+}
+
+static struct file *begin(void)
+{
+	struct sockaddr_storage there = { .ss_family = AF_INET };
+	char folder[] = "/tmp/careful-nbd-XXXXXX";
+	struct file *file;
+
+	memset(&host, 0, sizeof(host));
+	host.inode = 1;
+	CHECK(mkdtemp(folder));
+	host.address.sun_family = AF_UNIX;
+	snprintf(host.address.sun_path, sizeof(host.address.sun_path), "%s/sock", folder);
+	host.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	CHECK(!bind(host.listener, (struct sockaddr *)&host.address, sizeof(host.address)));
+	CHECK(!listen(host.listener, 1));
+	CHECK(!pthread_create(&host.thread, NULL, serve, NULL));
+	CHECK(!file_open(host.address.sun_path, &there, "image", true, &file));
+	CHECK_EQ(open_handles(), 1);
+	return file;
+}
+
+static void end(struct file *file)
+{
+	char *name = strrchr(host.address.sun_path, '/');
+
+	file_close(file);
+	CHECK(!pthread_join(host.thread, NULL));
+	CHECK_EQ(open_handles(), 0);
+	close(host.listener);
+	unlink(host.address.sun_path);
+	*name = '\0';
+	rmdir(host.address.sun_path);
+}
+
+static int write_word(struct file *file)
+{
+	return file_write(file, "word", 4, 0);
+}
+
+static int read_word(struct file *file)
+{
+	char word[4];
+
+	return file_read(file, word, sizeof(word), 0);
+}
+
+/* Another file got the name: a flush, or what else ends the handle, finds that. */
+static void never_writes_into_another_file(bool is_flush)
+{
+	struct file *file = begin();
+
+	CHECK_EQ(write_word(file), 0);
+	host.inode = 2;
+	CHECK_EQ(write_word(file), 0); /* into the first, which has a handle yet */
+	if (!is_flush)
+		host.handles[host.handles_count].is_open = false;
+	CHECK_EQ(is_flush ? file_sync(file) : write_word(file), -ESTALE);
+	CHECK_EQ(write_word(file), -ESTALE);
+	CHECK_EQ(read_word(file), -ESTALE);
+	CHECK_EQ(file_sync(file), -ESTALE);
+	CHECK_EQ(file_zero(file, 4, 0, true), -ESTALE);
+	CHECK_EQ(open_handles(), 0);
+	host.inode = 1; /* an inode's number is given again */
+	CHECK_EQ(write_word(file), -ESTALE);
+	CHECK_EQ(host.stored[1], 2);
+	CHECK_EQ(host.stored[2], 0);
+	end(file);
+}
+
+static void test_file__is_not_another_one_after_a_flush(void)
+{
+	never_writes_into_another_file(true);
+}
+
+static void test_file__is_not_another_one_where_its_handle_was_lost(void)
+{
+	never_writes_into_another_file(false);
+}
+
+int main(void)
+{
+	RUN(test_file__is_not_another_one_after_a_flush);
+	RUN(test_file__is_not_another_one_where_its_handle_was_lost);
+	return 0;
+}
