@@ -165,7 +165,8 @@ static int reconnect(struct file *file)
 	return rc;
 }
 
-/* The same file again, where the session or the handle has ended. With the lock. */
+/* The same file again, where the session or the handle has ended, or seems to. Without one the next
+ * call tries again. With the lock. */
 static int open_again(struct file *file, bool was_away)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
@@ -174,22 +175,24 @@ static int open_again(struct file *file, bool was_away)
 	time_t until;
 	int rc;
 
+	file->region = 0;
 	if (file->is_replaced)
 		return -ESTALE;
 	rc = was_away ? reconnect(file) : 0;
+	if (rc)
+		return rc;
 	until = time(NULL) + BUSY_S;
-	if (!rc)
-		while ((rc = open_path(file, &region, &attr)) == -EBUSY && time(NULL) < until)
-			nanosleep(&pause, NULL);
+	while ((rc = open_path(file, &region, &attr)) == -EBUSY && time(NULL) < until)
+		nanosleep(&pause, NULL);
 	if (rc)
 		return rc;
 	if (be64toh(attr.inode) != file->inode || be64toh(attr.device) != file->device) {
 		close_region(file, region);
 		file->is_replaced = true;
-		region = 0;
+		return -ESTALE;
 	}
 	file->region = region;
-	return region ? 0 : -ESTALE;
+	return 0;
 }
 
 /* The same, unless another call was quicker. `stale`: the handle that has ended. */
@@ -326,22 +329,24 @@ int file_sync(struct file *file)
 	struct careful_block_attr attr;
 	uint32_t args[4];
 	int rc = 0, opened, tries;
+	bool again;
 
-	/* The handle ends with its COMMIT: nobody else may find that, however often we sync. */
+	/* The handle ends with its COMMIT: nobody else may find that, however often we sync. Nor may
+	 * it be committed again: the host would answer as it did, without a sync. */
 	pthread_rwlock_wrlock(&file->lock);
 	for (tries = 0; tries < REOPENS_MAX; tries++) {
 		memcpy(args, (uint32_t[4]){ file->region, CAREFUL_BLOCK_REPLACE }, sizeof(args));
 		rc = request(file, CAREFUL_BLOCK_COMMIT, args, &payload, sizeof(payload), &attr,
 			     sizeof(attr));
-		if (rc && !is_lost(rc) && !is_damaged(rc))
-			break;
 		/* Where the handle was lost: another one's COMMIT syncs the same file. */
+		again = is_lost(rc) || is_damaged(rc);
+		if (!rc)
+			file->region = 0;
 		opened = open_again(file, is_away(rc) || is_damaged(rc));
-		if (opened)
+		if (opened && (!rc || again))
 			rc = opened;
-		else if (rc)
-			continue;
-		break;
+		if (opened || !again)
+			break;
 	}
 	pthread_rwlock_unlock(&file->lock);
 	return rc;

@@ -267,9 +267,42 @@ static void test_file__is_not_another_one_where_its_handle_was_lost(void)
 	never_writes_into_another_file(false);
 }
 
+/* One flush was told of a failure, in COMMIT or in the OPEN behind it; another connection writes,
+ * and there is another flush. */
+static void syncs_after_a_failure(int committing, int opening)
+{
+	struct file *file = begin();
+
+	CHECK_EQ(write_word(file), 0);
+	host.committing = committing;
+	host.opening = opening;
+	CHECK_EQ(file_sync(file), committing ? committing : opening);
+	CHECK(!host.is_dirty);
+	host.opening = 0;
+	host.is_dirty = true;
+	CHECK_EQ(file_sync(file), 0);
+	CHECK(!host.is_dirty);
+	CHECK_EQ(write_word(file), 0);
+	CHECK_EQ(open_handles(), 1);
+	end(file);
+}
+
+static void test_file__is_synced_after_a_sync_that_failed(void)
+{
+	syncs_after_a_failure(-EIO, 0);
+	syncs_after_a_failure(-EIO, -EMFILE);
+}
+
+static void test_file__is_synced_after_a_flush_that_found_no_room(void)
+{
+	syncs_after_a_failure(0, -EMFILE);
+}
+
 int main(void)
 {
 	RUN(test_file__is_not_another_one_after_a_flush);
 	RUN(test_file__is_not_another_one_where_its_handle_was_lost);
+	RUN(test_file__is_synced_after_a_sync_that_failed);
+	RUN(test_file__is_synced_after_a_flush_that_found_no_room);
 	return 0;
 }
