@@ -170,6 +170,7 @@ static int reconnect(struct file *file)
 static int open_again(struct file *file, bool was_away)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
+	const uint32_t old = file->region;
 	struct careful_block_attr attr;
 	uint32_t region;
 	time_t until;
@@ -181,6 +182,8 @@ static int open_again(struct file *file, bool was_away)
 	rc = was_away ? reconnect(file) : 0;
 	if (rc)
 		return rc;
+	if (old) /* it may live: a device has no other beside it */
+		close_region(file, old);
 	until = time(NULL) + BUSY_S;
 	while ((rc = open_path(file, &region, &attr)) == -EBUSY && time(NULL) < until)
 		nanosleep(&pause, NULL);

@@ -35,6 +35,7 @@ struct handle {
 
 /* Between two calls of file.h's this is the test's, during one the thread's.
  * @inode:      of the file that has the name
+ * @is_device:  it has one handle at a time
  * @opening:    what an OPEN is answered with
  * @committing: the same of the next COMMIT that ends a handle
  * @resets:     so many of the next questions are lost
@@ -48,6 +49,7 @@ static struct {
 	struct handle handles[HANDLES];
 	uint32_t handles_count;
 	uint64_t inode;
+	bool is_device;
 	int opening, committing;
 	unsigned int resets, stored[INODES];
 	bool is_dirty;
@@ -71,6 +73,8 @@ static int open_file(struct careful_ipc *packet, struct careful_block_attr *attr
 {
 	if (host.opening)
 		return host.opening;
+	if (host.is_device && open_handles())
+		return -EBUSY;
 	CHECK(++host.handles_count < HANDLES);
 	packet->args[0] = host.handles_count;
 	host.handles[host.handles_count] = (struct handle){ .inode = host.inode, .is_open = true };
@@ -298,11 +302,33 @@ static void test_file__is_synced_after_a_flush_that_found_no_room(void)
 	syncs_after_a_failure(0, -EMFILE);
 }
 
+/* It is asked again, and then opened anew: 13 resets in move(), 21 in COMMIT. */
+static void has_one_handle_after_resets(unsigned int resets, int (*call)(struct file *file))
+{
+	struct file *file = begin();
+
+	host.is_device = true;
+	CHECK_EQ(write_word(file), 0);
+	host.resets = resets;
+	CHECK_EQ(call(file), 0);
+	CHECK_EQ(host.resets, 0);
+	CHECK_EQ(host.handles_count, 2 + (call == file_sync));
+	CHECK_EQ(open_handles(), 1);
+	end(file);
+}
+
+static void test_file__has_one_handle_after_resets(void)
+{
+	has_one_handle_after_resets(13, write_word);
+	has_one_handle_after_resets(21, file_sync);
+}
+
 int main(void)
 {
 	RUN(test_file__is_not_another_one_after_a_flush);
 	RUN(test_file__is_not_another_one_where_its_handle_was_lost);
 	RUN(test_file__is_synced_after_a_sync_that_failed);
 	RUN(test_file__is_synced_after_a_flush_that_found_no_room);
+	RUN(test_file__has_one_handle_after_resets);
 	return 0;
 }
