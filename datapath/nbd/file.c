@@ -481,6 +481,17 @@ static int begin(struct file *file, const char *sock, bool wanted)
 	return 0;
 }
 
+/* Reads and writes that overlap hold up no flush: who comes later waits for it. */
+static void init_lock(pthread_rwlock_t *lock)
+{
+	pthread_rwlockattr_t attr;
+
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(lock, &attr);
+	pthread_rwlockattr_destroy(&attr);
+}
+
 int file_open(const char *sock, const struct sockaddr_storage *address, const char *path,
 	      bool wanted, struct file **file)
 {
@@ -492,7 +503,7 @@ int file_open(const char *sock, const struct sockaddr_storage *address, const ch
 	made->address = *address;
 	made->memory_fd = -1;
 	made->free = (1U << SLOTS) - 1;
-	pthread_rwlock_init(&made->lock, NULL);
+	init_lock(&made->lock);
 	pthread_mutex_init(&made->slots_lock, NULL);
 	pthread_cond_init(&made->slot_free, NULL);
 	made->path = strdup(path);

@@ -9,12 +9,14 @@
 #include <careful/ipc.h>
 #include <endian.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -24,6 +26,9 @@ enum {
 	HANDLES = 64,
 	INODES = 3,
 	FILE_BYTES = 1 << 20,
+	HELD_MS = 200,
+	READERS = 3,
+	PATIENCE_S = 30,
 };
 
 /* A handle's key is where it stands; 0 is none. */
@@ -41,6 +46,7 @@ struct handle {
  * @resets:     so many of the next questions are lost
  * @stored:     how often each file was written
  * @is_dirty:   what was written is not on the disk
+ * @overlaps:   a read is answered when the next one is there, or none comes
  */
 static struct {
 	struct sockaddr_un address;
@@ -53,6 +59,8 @@ static struct {
 	int opening, committing;
 	unsigned int resets, stored[INODES];
 	bool is_dirty;
+	bool overlaps, is_held;
+	struct careful_ipc held;
 } host;
 
 static struct handle *find(uint32_t key)
@@ -148,13 +156,33 @@ static int answer(struct careful_ipc *packet, void *payload)
 	}
 }
 
+static bool reply(int fd, struct careful_ipc *packet, void *payload)
+{
+	struct iovec iov[2] = {
+		{ .iov_base = packet, .iov_len = sizeof(*packet) },
+		{ .iov_base = payload, .iov_len = packet->payload_bytes },
+	};
+	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 2 };
+
+	return sendmsg(fd, &message, MSG_NOSIGNAL) > 0;
+}
+
+/* Answers the read that waits, if one does. */
+static void reply_held(int fd)
+{
+	if (host.is_held)
+		reply(fd, &host.held, NULL);
+	host.is_held = false;
+}
+
 /* A question; false: the connection has ended. */
 static bool serve_one(int fd)
 {
+	struct pollfd next = { .fd = fd, .events = POLLIN };
 	char control[CMSG_SPACE(sizeof(int))];
 	struct careful_block_attr payload;
-	char asked[4096];
 	struct careful_ipc packet;
+	char asked[4096];
 	struct iovec iov[2] = {
 		{ .iov_base = &packet, .iov_len = sizeof(packet) },
 		{ .iov_base = asked, .iov_len = sizeof(asked) },
@@ -166,19 +194,22 @@ static bool serve_one(int fd)
 		.msg_controllen = sizeof(control),
 	};
 	struct cmsghdr *passed;
-	int status;
 
+	if (host.is_held && !poll(&next, 1, HELD_MS))
+		reply_held(fd);
 	if (recvmsg(fd, &message, 0) <= 0)
 		return false;
 	passed = CMSG_FIRSTHDR(&message);
 	if (passed)
 		close(*(int *)CMSG_DATA(passed));
 	packet.payload_bytes = 0;
-	status = answer(&packet, &payload);
-	packet.status = status;
-	iov[1] = (struct iovec){ .iov_base = &payload, .iov_len = packet.payload_bytes };
-	message = (struct msghdr){ .msg_iov = iov, .msg_iovlen = 2 };
-	return sendmsg(fd, &message, MSG_NOSIGNAL) > 0;
+	packet.status = answer(&packet, &payload);
+	if (!host.overlaps || packet.op != CAREFUL_IPC_GET)
+		return reply(fd, &packet, &payload);
+	reply_held(fd);
+	host.held = packet;
+	host.is_held = true;
+	return true;
 }
 
 static void *serve(void *arg)
@@ -323,6 +354,41 @@ static void test_file__has_one_handle_after_resets(void)
 	has_one_handle_after_resets(21, file_sync);
 }
 
+static atomic_bool is_synced;
+static atomic_uint reads;
+
+/* Reads until the flush has ended; it has to within a long time. */
+static void *read_on(void *arg)
+{
+	time_t until = time(NULL) + PATIENCE_S;
+
+	do {
+		CHECK(time(NULL) < until);
+		CHECK_EQ(read_word(arg), 0);
+		reads++;
+	} while (!is_synced);
+	return NULL;
+}
+
+/* There is always one under way. */
+static void test_file__is_synced_while_reads_go_on(void)
+{
+	pthread_t readers[READERS];
+	struct file *file = begin();
+
+	host.overlaps = true;
+	is_synced = false;
+	for (int i = 0; i < READERS; i++)
+		CHECK(!pthread_create(&readers[i], NULL, read_on, file));
+	while (reads < READERS)
+		usleep(1000);
+	CHECK_EQ(file_sync(file), 0);
+	is_synced = true;
+	for (int i = 0; i < READERS; i++)
+		CHECK(!pthread_join(readers[i], NULL));
+	end(file);
+}
+
 int main(void)
 {
 	RUN(test_file__is_not_another_one_after_a_flush);
@@ -330,5 +396,6 @@ int main(void)
 	RUN(test_file__is_synced_after_a_sync_that_failed);
 	RUN(test_file__is_synced_after_a_flush_that_found_no_room);
 	RUN(test_file__has_one_handle_after_resets);
+	RUN(test_file__is_synced_while_reads_go_on);
 	return 0;
 }
