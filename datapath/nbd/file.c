@@ -55,13 +55,21 @@ struct file {
 	uint32_t free;
 };
 
+static time_t now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
 /* A request to the host's block service; its answer's words and payload. 0, or -errno. Where the
  * host has no room it is asked again. */
 static int request_once(struct file *file, uint32_t handler, uint32_t args[4], const void *payload,
 			uint32_t size, void *answer, size_t answer_size)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
-	time_t until = time(NULL) + FULL_S;
+	time_t until = now_s() + FULL_S;
 	struct careful_ipc packet;
 	int rc;
 
@@ -74,7 +82,7 @@ static int request_once(struct file *file, uint32_t handler, uint32_t args[4], c
 		};
 		memcpy(packet.args, args, sizeof(packet.args));
 		rc = client_ask(file->client, &packet, payload, -1, answer, answer_size);
-		if (rc != -EAGAIN || time(NULL) >= until)
+		if (rc != -EAGAIN || now_s() >= until)
 			break;
 		nanosleep(&pause, NULL);
 	}
@@ -157,10 +165,10 @@ static bool is_away(int rc)
 static int reconnect(struct file *file)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
-	time_t until = time(NULL) + AWAY_S;
+	time_t until = now_s() + AWAY_S;
 	int rc;
 
-	while (((rc = connect_peer(file)) == -ECONNRESET || is_away(rc)) && time(NULL) < until)
+	while (((rc = connect_peer(file)) == -ECONNRESET || is_away(rc)) && now_s() < until)
 		nanosleep(&pause, NULL);
 	return rc;
 }
@@ -184,8 +192,8 @@ static int open_again(struct file *file, bool was_away)
 		return rc;
 	if (old) /* it may live: a device has no other beside it */
 		close_region(file, old);
-	until = time(NULL) + BUSY_S;
-	while ((rc = open_path(file, &region, &attr)) == -EBUSY && time(NULL) < until)
+	until = now_s() + BUSY_S;
+	while ((rc = open_path(file, &region, &attr)) == -EBUSY && now_s() < until)
 		nanosleep(&pause, NULL);
 	if (rc)
 		return rc;

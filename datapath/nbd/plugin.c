@@ -161,11 +161,11 @@ static void *careful_open(int readonly)
 
 	if (readonly)
 		return open_file(false);
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += CLOSING_S;
 	pthread_mutex_lock(&opening);
 	while (is_taken && !rc)
-		rc = pthread_cond_timedwait(&closed, &opening, &until);
+		rc = pthread_cond_clockwait(&closed, &opening, CLOCK_MONOTONIC, &until);
 	file = is_taken ? NULL : open_file(true);
 	if (is_taken)
 		result(-EBUSY);

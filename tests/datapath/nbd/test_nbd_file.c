@@ -44,6 +44,7 @@ struct handle {
  * @opening:    what an OPEN is answered with
  * @committing: the same of the next COMMIT that ends a handle
  * @resets:     so many of the next questions are lost
+ * @full:       there is no room for so many of the next requests
  * @stored:     how often each file was written
  * @is_dirty:   what was written is not on the disk
  * @overlaps:   a read is answered when the next one is there, or none comes
@@ -57,11 +58,23 @@ static struct {
 	uint64_t inode;
 	bool is_device;
 	int opening, committing;
-	unsigned int resets, stored[INODES];
+	unsigned int resets, full, stored[INODES];
 	bool is_dirty;
 	bool overlaps, is_held;
 	struct careful_ipc held;
 } host;
+
+time_t __wrap_time(time_t *at);
+
+time_t __wrap_time(time_t *at)
+{
+	static time_t day;
+
+	day += 3600;
+	if (at)
+		*at = day;
+	return day;
+}
 
 static struct handle *find(uint32_t key)
 {
@@ -115,6 +128,8 @@ static int end_handle(uint32_t key, bool is_commit)
 
 static int request(struct careful_ipc *packet, void *payload)
 {
+	if (host.full && host.full--)
+		return -EAGAIN;
 	switch (packet->handler) {
 	case CAREFUL_BLOCK_OPEN:
 		return open_file(packet, payload);
@@ -354,16 +369,31 @@ static void test_file__has_one_handle_after_resets(void)
 	has_one_handle_after_resets(21, file_sync);
 }
 
+/* The host has no room for a while, and the clock of the day is set by an hour whenever it is asked. */
+static void test_file__waits_whatever_the_clock_is_set_to(void)
+{
+	struct file *file = begin();
+
+	host.full = 3;
+	CHECK_EQ(file_sync(file), 0);
+	CHECK_EQ(host.full, 0);
+	end(file);
+}
+
 static atomic_bool is_synced;
 static atomic_uint reads;
 
 /* Reads until the flush has ended; it has to within a long time. */
 static void *read_on(void *arg)
 {
-	time_t until = time(NULL) + PATIENCE_S;
+	struct timespec now;
+	time_t until;
 
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	until = now.tv_sec + PATIENCE_S;
 	do {
-		CHECK(time(NULL) < until);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		CHECK(now.tv_sec < until);
 		CHECK_EQ(read_word(arg), 0);
 		reads++;
 	} while (!is_synced);
@@ -396,6 +426,7 @@ int main(void)
 	RUN(test_file__is_synced_after_a_sync_that_failed);
 	RUN(test_file__is_synced_after_a_flush_that_found_no_room);
 	RUN(test_file__has_one_handle_after_resets);
+	RUN(test_file__waits_whatever_the_clock_is_set_to);
 	RUN(test_file__is_synced_while_reads_go_on);
 	return 0;
 }
