@@ -363,23 +363,44 @@ int file_sync(struct file *file)
 	return rc;
 }
 
-int file_extents(struct file *file, uint64_t nbytes, uint64_t offset,
-		 int (*found)(void *arg, uint64_t offset, uint64_t nbytes, bool is_data), void *arg)
+/* What is asked of a range of the file, with such flags; again where it was lost. args: the answer's
+ * words. */
+static int ask_range(struct file *file, uint32_t handler, uint32_t flags, uint64_t nbytes,
+		     uint64_t offset, uint32_t args[4], void *answer, size_t answer_size)
 {
-	struct careful_block_range range = {
+	const struct careful_block_range range = {
 		.offset = htobe64(offset),
 		.bytes = htobe64(nbytes),
 	};
+	uint32_t region, again = 0;
+	int rc, failures = 0, reopens = 0;
+
+	for (;;) {
+		pthread_rwlock_rdlock(&file->lock);
+		region = file->region;
+		memcpy(args, (uint32_t[4]){ region, flags, again }, 4 * sizeof(*args));
+		rc = request_once(file, handler, args, &range, sizeof(range), answer, answer_size);
+		pthread_rwlock_unlock(&file->lock);
+		again = 1; /* a ZERO that still runs ends before another begins */
+		if (is_damaged(rc) && failures++ < FAILURES_MAX)
+			continue;
+		if ((!is_lost(rc) && !is_damaged(rc)) || reopens++ >= REOPENS_MAX)
+			return rc;
+		rc = reopen(file, region, rc != -ENOENT && rc != -EBADF);
+		if (rc)
+			return rc;
+	}
+}
+
+int file_extents(struct file *file, uint64_t nbytes, uint64_t offset,
+		 int (*found)(void *arg, uint64_t offset, uint64_t nbytes, bool is_data), void *arg)
+{
 	struct careful_block_extent extents[EXTENTS_MAX];
 	uint64_t at = offset, from, end;
-	uint32_t args[4] = { 0 };
-	int rc;
+	uint32_t args[4];
+	int rc = ask_range(file, CAREFUL_BLOCK_EXTENTS, 0, nbytes, offset, args, extents,
+			   sizeof(extents));
 
-	pthread_rwlock_rdlock(&file->lock);
-	args[0] = file->region;
-	rc = request(file, CAREFUL_BLOCK_EXTENTS, args, &range, sizeof(range), extents,
-		     sizeof(extents));
-	pthread_rwlock_unlock(&file->lock);
 	if (rc)
 		return rc;
 	end = (uint64_t)args[1] << 32 | args[2];
@@ -401,30 +422,11 @@ int file_extents(struct file *file, uint64_t nbytes, uint64_t offset,
 
 int file_zero(struct file *file, uint64_t nbytes, uint64_t offset, bool give_back)
 {
-	const struct careful_block_range range = {
-		.offset = htobe64(offset),
-		.bytes = htobe64(nbytes),
-	};
-	uint32_t args[4], region, again = 0;
-	int rc, failures = 0, reopens = 0;
+	uint32_t args[4];
+	int rc = ask_range(file, CAREFUL_BLOCK_ZERO, give_back ? CAREFUL_BLOCK_SPARSE : 0, nbytes,
+			   offset, args, NULL, 0);
 
-	for (;;) {
-		pthread_rwlock_rdlock(&file->lock);
-		region = file->region;
-		memcpy(args, (uint32_t[4]){ region, give_back ? CAREFUL_BLOCK_SPARSE : 0, again },
-		       sizeof(args));
-		rc = request_once(file, CAREFUL_BLOCK_ZERO, args, &range, sizeof(range), NULL, 0);
-		pthread_rwlock_unlock(&file->lock);
-		again = 1; /* an earlier one that still runs ends first */
-		if (is_damaged(rc) && failures++ < FAILURES_MAX)
-			continue;
-		if ((is_lost(rc) || is_damaged(rc)) && reopens++ < REOPENS_MAX)
-			rc = reopen(file, region, rc != -ENOENT && rc != -EBADF);
-		else
-			return rc == -ENOSYS || rc == -EINVAL ? -EOPNOTSUPP : rc;
-		if (rc)
-			return rc;
-	}
+	return rc == -ENOSYS || rc == -EINVAL ? -EOPNOTSUPP : rc;
 }
 
 /* Memory that carefuld knows, too. */

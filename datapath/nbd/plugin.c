@@ -278,7 +278,7 @@ static int careful_extents(void *handle, uint32_t count, uint64_t offset, uint32
 
 	(void)flags;
 	rc = file_extents(handle, count, offset, add_extent, extents);
-	if (rc == -ENOTSUP || rc == -ENOENT || rc == -EBADF) /* it may be data everywhere */
+	if (rc == -ENOTSUP) /* it may be data everywhere */
 		rc = add_extent(extents, offset, count, true);
 	return result(rc);
 }

@@ -44,6 +44,7 @@ struct handle {
  * @opening:    what an OPEN is answered with
  * @committing: the same of the next COMMIT that ends a handle
  * @resets:     so many of the next questions are lost
+ * @away:       it is down, and up again when so many have asked for a session
  * @full:       there is no room for so many of the next requests
  * @stored:     how often each file was written
  * @is_dirty:   what was written is not on the disk
@@ -58,7 +59,7 @@ static struct {
 	uint64_t inode;
 	bool is_device;
 	int opening, committing;
-	unsigned int resets, full, stored[INODES];
+	unsigned int resets, away, full, stored[INODES];
 	bool is_dirty;
 	bool overlaps, is_held;
 	struct careful_ipc held;
@@ -139,9 +140,25 @@ static int request(struct careful_ipc *packet, void *payload)
 		return end_handle(packet->args[0], false);
 	case CAREFUL_BLOCK_ZERO:
 		return find(packet->args[0]) ? 0 : -EBADF;
+	case CAREFUL_BLOCK_EXTENTS: /* there is none: a hole */
+		if (!find(packet->args[0]))
+			return -EBADF;
+		memcpy(packet->args, (uint32_t[4]){ 0, 0, FILE_BYTES }, sizeof(packet->args));
+		return 0;
 	default:
 		return -ENOSYS;
 	}
+}
+
+/* A session with the host; one that was down has lost its handles. */
+static int connect_peer(struct careful_ipc *packet)
+{
+	packet->peer = PEER;
+	if (!host.away)
+		return 0;
+	for (uint32_t key = 1; key < HANDLES; key++)
+		host.handles[key].is_open = false;
+	return --host.away ? -ETIMEDOUT : 0;
 }
 
 static int answer(struct careful_ipc *packet, void *payload)
@@ -152,10 +169,11 @@ static int answer(struct careful_ipc *packet, void *payload)
 		return 0;
 	if (host.resets && host.resets--)
 		return -ECONNRESET;
+	if (packet->op == CAREFUL_IPC_CONNECT)
+		return connect_peer(packet);
+	if (host.away)
+		return -ENOTCONN;
 	switch (packet->op) {
-	case CAREFUL_IPC_CONNECT:
-		packet->peer = PEER;
-		return 0;
 	case CAREFUL_IPC_REQUEST:
 		return request(packet, payload);
 	case CAREFUL_IPC_STORE:
@@ -284,6 +302,28 @@ static int read_word(struct file *file)
 	return file_read(file, word, sizeof(word), 0);
 }
 
+static int find_hole(void *arg, uint64_t offset, uint64_t nbytes, bool is_data)
+{
+	CHECK_EQ(offset, 0);
+	CHECK_EQ(nbytes, FILE_BYTES);
+	CHECK(!is_data);
+	++*(int *)arg;
+	return 0;
+}
+
+static int find_extents(struct file *file)
+{
+	int count = 0, rc = file_extents(file, FILE_BYTES, 0, find_hole, &count);
+
+	CHECK_EQ(count, !rc);
+	return rc;
+}
+
+static int zero_word(struct file *file)
+{
+	return file_zero(file, 4, 0, true);
+}
+
 /* Another file got the name: a flush, or what else ends the handle, finds that. */
 static void never_writes_into_another_file(bool is_flush)
 {
@@ -298,7 +338,8 @@ static void never_writes_into_another_file(bool is_flush)
 	CHECK_EQ(write_word(file), -ESTALE);
 	CHECK_EQ(read_word(file), -ESTALE);
 	CHECK_EQ(file_sync(file), -ESTALE);
-	CHECK_EQ(file_zero(file, 4, 0, true), -ESTALE);
+	CHECK_EQ(zero_word(file), -ESTALE);
+	CHECK_EQ(find_extents(file), -ESTALE);
 	CHECK_EQ(open_handles(), 0);
 	host.inode = 1; /* an inode's number is given again */
 	CHECK_EQ(write_word(file), -ESTALE);
@@ -369,6 +410,21 @@ static void test_file__has_one_handle_after_resets(void)
 	has_one_handle_after_resets(21, file_sync);
 }
 
+static void test_file__waits_for_a_host_that_is_down(void)
+{
+	int (*const calls[])(struct file * file) = { read_word, write_word, zero_word, find_extents,
+						     file_sync };
+	struct file *file = begin();
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		host.away = 3;
+		CHECK_EQ(calls[i](file), 0);
+		CHECK_EQ(host.away, 0);
+		CHECK_EQ(open_handles(), 1);
+	}
+	end(file);
+}
+
 /* The host has no room for a while, and the clock of the day is set by an hour whenever it is asked. */
 static void test_file__waits_whatever_the_clock_is_set_to(void)
 {
@@ -426,6 +482,7 @@ int main(void)
 	RUN(test_file__is_synced_after_a_sync_that_failed);
 	RUN(test_file__is_synced_after_a_flush_that_found_no_room);
 	RUN(test_file__has_one_handle_after_resets);
+	RUN(test_file__waits_for_a_host_that_is_down);
 	RUN(test_file__waits_whatever_the_clock_is_set_to);
 	RUN(test_file__is_synced_while_reads_go_on);
 	return 0;
