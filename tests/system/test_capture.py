@@ -21,7 +21,7 @@ import rogue
 from careful._abi import enum_names, lib, pack, sizeof, unpack
 from careful.cli import capture as cli
 from careful.cli.main import run as carefulctl
-from careful.control import bpf, capture
+from careful.control import bpf, capture, instances
 from careful.control.capture import Frame
 from careful.errors import CarefulError
 from careful.report import capture as report
@@ -75,6 +75,29 @@ def test_comment__for_each_that_xdp_does_not_admit() -> None:
 @pytest.mark.parametrize("data", [b"", bytes(12), bytes(14), bytes(60), b"\0" * 12 + b"\x08\0\x45"])
 def test_line__of_anything(data: bytes) -> None:
     assert f"{len(data)} B" in report.line(Frame(0, data, len(data), False, "drop_short"))
+
+
+def test_lost_count__what_waits_to_be_read_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = capture.Capture(instances.Instance("eth1"), PORT)
+    waiting = [capture._HEAD.pack(0, 64, 0, lib.CAREFUL_XDP_ADMITTED, 0)] * 3
+
+    class Ring:
+        def poll(self, _: int) -> None:
+            one._raw += waiting
+            waiting.clear()
+
+        def number(self, _: str) -> int:
+            return 2
+
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    with near, far:
+        monkeypatch.setattr(one, "_program", Ring(), raising=False)
+        monkeypatch.setattr(one, "_socket", near, raising=False)
+        monkeypatch.setattr(one, "_since_ns", 0, raising=False)
+        monkeypatch.setattr(one, "_counted", 10, raising=False)
+        monkeypatch.setattr(one, "_count", lambda: 14)
+        assert one.lost_count == 2 + 1
 
 
 # --- control messages that leave

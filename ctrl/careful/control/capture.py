@@ -225,6 +225,10 @@ class Capture:
 
     @property
     def lost_count(self) -> int:
-        """Frames that passed and were not caught, since there was no room for them."""
+        """Frames that passed and were not caught, since there was no room for them.
+
+        Those that were caught and not collected yet are lost by asking.
+        """
         judged = self._count() - self._counted
+        self.collect(0)  # there was room for what waits there
         return self._program.number("lost") + max(judged - self._received, 0)
