@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES, PLACE = ROOT / "build/package", ROOT / "build/installed"
 HOSTS = ("h1", "h2")
 #: What a machine has beside what the package asks for.
-BASE = "systemd-sysv,udev,iproute2,procps"
+BASE = "systemd-sysv,udev,iproute2,procps,bpftool,python3-bpfcc,python3-prometheus-client"
 IMAGE_MIB = 2048
 FILES = {
     "etc/fstab": "/dev/vda / ext4 defaults 0 1\n",

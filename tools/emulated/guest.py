@@ -35,7 +35,7 @@ MEMORY_MIB = 1024
 
 BASE = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
 #: What a machine with a disk loads, too.
-DISK = ("virtio_blk", "ext4", "xfs")
+DISK = ("virtio_blk", "ext4", "xfs", "loop")
 
 
 @dataclass(frozen=True)

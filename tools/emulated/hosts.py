@@ -99,9 +99,13 @@ class Host:
             return out.read().strip()
         return ""
 
+    def show(self, key: str, unit: str = "carefuld@eth1") -> str:
+        """What systemd says of a unit."""
+        return self.run("systemctl", "show", "--value", "-p", key, unit).strip()
+
     def pid(self) -> str:
         """Carefuld's process."""
-        return self.run("systemctl", "show", "--value", "-p", "MainPID", "carefuld@eth1").strip()
+        return self.show("MainPID")
 
     def journal(self) -> str:
         """What there is to say of a failure."""
