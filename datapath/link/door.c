@@ -43,3 +43,13 @@ bool door_admits(struct link *link, const union address *from)
 
 	return take(link, due_ns, DOOR_PROVED, DOOR_PROVED_BURST);
 }
+
+void door_close(struct link *link, const union address *host)
+{
+	link->door.closed[place_of(link, host)]++;
+}
+
+uint32_t door_closed(const struct link *link, const union address *host)
+{
+	return link->door.closed[place_of(link, host)];
+}

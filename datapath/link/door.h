@@ -32,11 +32,16 @@ struct door {
 	/* By a secret hash of the address. A peer has its own (struct session): strangers with many
 	 * addresses fill all of these. */
 	uint64_t proved_ns[DOOR_SOURCES];
+	uint32_t closed[DOOR_SOURCES]; /* sessions with hosts of such an address */
 };
 
 /* Whether a message whose sender has proved nothing is answered; else that is counted. */
 bool door_answers(struct link *link);
 /* Whether a HELLO whose sender is at its address is gone on with; else that is counted. */
 bool door_admits(struct link *link, const union address *from);
+/* A session with a host is over: what proves an address is another from then on, and that of hosts
+ * elsewhere the same. */
+void door_close(struct link *link, const union address *host);
+uint32_t door_closed(const struct link *link, const union address *host);
 
 #endif /* LINK_DOOR_H */

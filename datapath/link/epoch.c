@@ -139,7 +139,7 @@ void link_close(struct link_peer *peer, int error)
 	if (link_has_epoch(peer) && peer->cookie_out)
 		link_say(peer, &ctrl, CAREFUL_BYE);
 	epoch_end(peer);
-	link->closed++;
+	door_close(link, &session->address);
 	handshake_forget(&session->handshake);
 	session->want = false;
 	session->dormant = false;

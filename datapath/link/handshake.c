@@ -52,7 +52,7 @@ static uint64_t challenge_token(struct link *link, const union address *address,
 	} in = {
 		.nonce = nonce,
 		.epoch = peer ? peer->epoch : 0,
-		.epochs = peer ? peer->session->epochs : link->closed,
+		.epochs = peer ? peer->session->epochs : door_closed(link, address),
 	};
 	uint64_t token;
 

@@ -199,7 +199,6 @@ struct link {
 	uint32_t pool_count;
 	struct share pool_share;
 
-	uint32_t closed; /* sessions given up, all peers */
 	bool pings_done; /* some peer's ping ended */
 	bool trains; /* frames of some are to be sent */
 	uint64_t stamps_until_ns; /* the device notes arrivals until then; 0: it does not */

@@ -88,6 +88,7 @@ bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync)
 	link_say(peer, &bye, CAREFUL_BYE);
 	epoch_end(peer);
 	peer->cookie_out = 0;
+	door_close(peer->link, &peer->session->address);
 	peer->session->dormant = true;
 	return true;
 }

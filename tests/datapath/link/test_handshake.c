@@ -480,6 +480,22 @@ static void test_flood__of_many_addresses_keeps_no_peer_out(void)
 	node_close(node);
 }
 
+/* What a host was told to prove its address holds while others' sessions end. */
+static void test_challenge__holds_while_others_go(void)
+{
+	struct careful_ctrl hello = node_hello(1);
+	struct node *node = node_open();
+
+	CHECK(node_session(node, 0));
+	node_tell(node, 1, &hello);
+	hello.token = node->said[CAREFUL_CHALLENGE & 7].token;
+	link_close(&node->c->link.peers[0], ECONNRESET);
+	node_tell(node, 1, &hello);
+	CHECK_EQ(node->last.type, CAREFUL_WELCOME);
+	CHECK_EQ(node->said_to[CAREFUL_WELCOME & 7], 1);
+	node_close(node);
+}
+
 int main(void)
 {
 	RUN(test_hello__buffers_that_no_frame_fills_are_refused);
@@ -499,5 +515,6 @@ int main(void)
 	RUN(test_flood__wakes_nobody);
 	RUN(test_flood__of_a_peer_is_gone_on_with_at_a_rate);
 	RUN(test_flood__of_many_addresses_keeps_no_peer_out);
+	RUN(test_challenge__holds_while_others_go);
 	return 0;
 }
