@@ -138,6 +138,15 @@ def has_address(link: Link) -> bool:
         return any(one["scope"] != _SCOPE_LINK for one in route.get_addr(index=link.index))
 
 
+def addresses(index: int) -> frozenset[str]:
+    """Those of an interface, by its index; none where there is no such interface."""
+    with _netlink(f"interface {index}") as route:
+        return frozenset(
+            str(_attribute(one, "IFA_LOCAL") or _attribute(one, "IFA_ADDRESS"))
+            for one in route.get_addr(index=index)
+        )
+
+
 def root_qdisc(link: Link) -> Qdisc | None:
     """The root qdisc of an interface, or None where it has none (noqueue)."""
     with _netlink(link.name) as route:

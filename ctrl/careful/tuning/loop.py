@@ -20,7 +20,7 @@ from typing import Any
 
 from careful._abi import ffi, lib
 from careful.address import Address
-from careful.control import instances, status
+from careful.control import instances, links, status
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.control.state_dir import StateDir, place
@@ -199,7 +199,8 @@ class Loop:
                 continue
             label = str(one["node"] or one["name"] or one["address"])
             peer = Peer(label, str(one["address"]), address, int(one["slot"]))
-            found[peer.name] = (peer, _identity(self._instance, info, one, address))
+            ours = self._own_ip(peer, int(info.device.ifindex))
+            found[peer.name] = (peer, _identity(self._instance, info, one, ours))
         for name, tuned in list(self._tuned.items()):
             same = name in found and found[name] == (tuned.peer, tuned.identity)
             if not same or tuned.path.tenancy.is_over:
@@ -212,6 +213,19 @@ class Loop:
                     tuned = _Tuned(self._instance, peer, identity, *shared)
                     tuned.controller.searches = not self._once  # it takes minutes
                     self._tuned[name] = tuned
+
+    def _own_ip(self, peer: Peer, ifindex: int) -> str:
+        """The address that we have towards a peer; the one of before, if it is another's.
+
+        An interface that is down, or has lost its address, may have both back in a moment. The
+        kernel names no way to the peer meanwhile, or one by another interface.
+        """
+        ours, name = own_ip(peer.address), peer.name
+        tuned = self._tuned.get(name) or self._store.load().get(name)
+        before = str(tuned.identity.get("own_ip", "")) if tuned else ""
+        if before in ("", ours):
+            return ours
+        return ours if ours in links.addresses(ifindex) else before
 
 
 def _load() -> None:
@@ -242,15 +256,13 @@ def _has_slot(client: Client, peer: Peer) -> bool:
     )
 
 
-def _identity(
-    instance: Instance, info: Any, peer: dict[str, Any], address: Address
-) -> dict[str, Any]:
+def _identity(instance: Instance, info: Any, peer: dict[str, Any], ours: str) -> dict[str, Any]:
     """What makes a path this one: both addresses, the instance, how it uses the device."""
     used = status.in_effect(info)
     names = ("driver", "queue", "mtu_bytes", "xdp_mode", "zerocopy", "window_buffers", "wait")
     return {
         "instance": instance.name,
-        "own_ip": own_ip(address),
+        "own_ip": ours,
         "peer": str(peer["address"]),
         "peer_frame_bytes": peer["frame_bytes"],
         **{name: used[name] for name in names},

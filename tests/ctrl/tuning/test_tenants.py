@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from careful.control import tune_entry
+from careful.control import links, tune_entry
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.control.tune_entry import Plan, Setting
@@ -30,10 +31,30 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     return one
 
 
+@dataclass
+class Own:
+    """The address that the kernel names towards a peer, and those of our interface."""
+
+    ip: str = "10.77.0.1"
+    here: frozenset[str] = frozenset({"10.77.0.1"})
+
+
 @pytest.fixture
-def loop(world: World) -> Loop:
+def own(monkeypatch: pytest.MonkeyPatch) -> Own:
+    one = Own()
+    monkeypatch.setattr("careful.tuning.loop.own_ip", lambda _: one.ip)
+    monkeypatch.setattr(links, "addresses", lambda _: one.here)
+    return one
+
+
+def begun() -> Loop:
+    return Loop(Instance("i"), [], Config(), lambda *_: None, lambda _: None)
+
+
+@pytest.fixture
+def loop(world: World, own: Own) -> Loop:
     """Tunes the host in the slot, and has an A/B under way."""
-    one = Loop(Instance("i"), [], Config(), lambda *_: None, lambda _: None)
+    one = begun()
     world.give(SLOT, H2)
     tune_entry.apply(world.maps["tune"], [SLOT, ELSEWHERE], MINE)
     look(one, world)
@@ -143,3 +164,30 @@ def test_between_two_looks__it_went_and_came(world: World, loop: Loop) -> None:
     assert tuned(loop) is not first
     step(loop)
     assert tuned(loop).controller.state.figures
+
+
+@pytest.mark.parametrize("meanwhile", ["", "192.0.2.1"])
+def test_interface__that_is_down_for_a_moment(
+    world: World, own: Own, loop: Loop, meanwhile: str
+) -> None:
+    """There is no way to the peer then, or one by another interface: it is the same path."""
+    first, here = tuned(loop), own.here
+    own.ip, own.here = meanwhile, frozenset()
+    look(loop, world)
+    assert tuned(loop) is first
+    loop._close()
+    another = begun()  # begun while it is down
+    look(another, world)
+    assert tuned(another).controller.state.figures
+    own.ip, own.here = "10.77.0.1", here
+    second = tuned(another)
+    look(another, world)
+    assert tuned(another) is second
+
+
+def test_interface__that_has_another_address(world: World, own: Own, loop: Loop) -> None:
+    first = tuned(loop)
+    own.ip, own.here = "10.77.0.9", frozenset({"10.77.0.9"})
+    look(loop, world)
+    assert tuned(loop) is not first
+    assert not tuned(loop).controller.state.figures
