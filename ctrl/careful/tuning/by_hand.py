@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from careful.control import tune_peers
+from careful.control import maps, tune_peers
 from careful.control.config import Config
-from careful.control.tune_entry import Setting
+from careful.control.tune_entry import Setting, one_writer
 from careful.control.tune_peers import Row, Session
 from careful.model.tunemap import TunePlan
 from careful.tuning.items import NET_TX, STORE, Kick, Pulse, Value
@@ -46,4 +46,5 @@ def release(session: Session, classes: Iterable[int]) -> None:
     given = list(classes)
     for queue in session.queues:
         if queue.instance.directory.is_dir():
-            Store(queue.instance.directory).release(given)
+            with one_writer(maps.PINS / queue.instance.name):
+                Store(queue.instance.directory).release(given)

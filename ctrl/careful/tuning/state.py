@@ -310,7 +310,9 @@ def _paths(data: Any) -> dict[str, PathState]:
 
 
 class Store:
-    """The states of an instance's paths, by the peer's address.
+    """The states of an instance's paths, by the peer's address, and what was set by hand.
+
+    Who changes the latter is alone with the instance's maps (tune_entry.one_writer).
 
     Args:
         directory: of the instance; `down` removes it.

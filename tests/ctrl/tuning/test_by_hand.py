@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ def test_set__the_controller_waits_for_the_map(
     real, commands = tune_entry.one_writer, list[int]()
 
     @contextmanager
-    def one_writer(pin: PathLike[str]) -> Iterator[None]:
+    def one_writer(pin: os.PathLike[str]) -> Iterator[None]:
         commands.append(1)
         with real(pin):
             yield
@@ -194,3 +195,24 @@ def test_set__a_peer_of_another_queue(
     assert not there.by_hand("10.77.0.3:7000", values)
     CliRunner().invoke(tune, ["set", "eth1", "--auto"], catch_exceptions=False)
     assert not there.by_hand(PEER.name, values)
+
+
+def test_set__two_at_once(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is read, changed and written: nobody else does so meanwhile."""
+    real, held = Store._read_pins, list[bool]()
+
+    def read(store: Store) -> Any:
+        fd = os.open(tmp_path / "i", os.O_RDONLY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.append(False)
+        except BlockingIOError:
+            held.append(True)
+        finally:
+            os.close(fd)
+        return real(store)
+
+    monkeypatch.setattr(Store, "_read_pins", read)
+    tune_set()
+    CliRunner().invoke(tune, ["set", "eth1", "--auto"], catch_exceptions=False)
+    assert held == [True, True]
