@@ -128,3 +128,18 @@ def test_entry__is_as_the_kernel_has_it() -> None:
     """Sizes of struct log_write_super and log_write_entry, packed and little-endian."""
     assert (SUPER.size, ENTRY.size) == (28, 32)
     assert SUPER.pack(MAGIC, 1, 2, 512)[:8] == struct.pack("<Q", 0x6A736677736872)
+
+
+def test_disk__that_ignores_flushes(logged: Callable[..., Log], tmp_path: Path) -> None:
+    """About half of them, and what they were to keep is lost with the rest."""
+    each = [(k % SECTORS, FLUSH, of("a")) for k in range(200)]
+    log = logged(*each)
+    (tmp_path / "empty").write_bytes(of("e") * SECTORS)
+
+    def unsure(lies: random.Random | None) -> int:
+        disk = Disk(log, tmp_path / "empty", tmp_path / "certain", lies)
+        cuts = range(1, len(each) + 1)
+        return sum(disk.cut(k, "dropped", random.Random(1), tmp_path / "image") for k in cuts)
+
+    assert unsure(None) == 0
+    assert 60 <= unsure(random.Random(1)) <= 400

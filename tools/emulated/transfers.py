@@ -25,11 +25,11 @@ SOURCES, DISK = PLACE / "src", PLACE / "disk"
 MARKS_BYTES = 1 << 20
 MARK = b"careful: complete "
 SECTOR_BYTES = 512
-FILE_BYTES_MAX, SMALL_BYTES_MAX = 3 << 20, 64 << 10
+FILE_BYTES_MAX, SMALL_BYTES_MAX = 12 << 20, 64 << 10
 #: Files have several blocks, so that a transfer can go on in the middle of one.
 BLOCK_BYTES = "128KiB"
 #: So that there is time for writes before the end.
-RATE = "512KiB"
+RATE = "1MiB"
 #: Of all sources, or one would seem to have changed outside the machine; ns since 1970.
 MTIME_NS = 1_700_000_000_000_000_000
 

@@ -84,10 +84,15 @@ class Disk:
         log: of all that was written to it.
         empty: it, before the first of these writes.
         image: a file for what is certainly on it.
+        lies: chooses half of the flushes, which the disk ignores; None: it ignores none.
     """
 
-    def __init__(self, log: Log, empty: Path, image: Path) -> None:
+    def __init__(
+        self, log: Log, empty: Path, image: Path, lies: random.Random | None = None
+    ) -> None:
         self._log, self._image = log, image
+        flushes = [k for k, one in enumerate(log.writes) if one.flags & FLUSH]
+        self._flushes = [k for k in flushes if lies is None or lies.random() < 0.5]
         self._flushed = 0  # so many entries of the log are in the image
         _copy(empty, image)
 
@@ -103,7 +108,7 @@ class Disk:
             to: the file.
         """
         writes = self._log.writes[:instant]
-        last = max((k for k, one in enumerate(writes) if one.flags & FLUSH), default=-1) + 1
+        last = max((k for k in self._flushes if k < instant), default=-1) + 1
         with self._image.open("r+b") as file:
             for one in writes[self._flushed : last]:
                 self._apply(file, one)
