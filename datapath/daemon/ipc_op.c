@@ -443,6 +443,7 @@ int ipc_ask(struct ipc_client *client, struct ipc_question *q)
 	case CAREFUL_IPC_HANDLE:
 	case CAREFUL_IPC_REGION_ADD:
 	case CAREFUL_IPC_REGION_REMOVE:
+	case CAREFUL_IPC_QUIET:
 	case CAREFUL_IPC_PROGRAMS:
 		rc = ipc_program_ask(client, op, q);
 		break;

@@ -239,6 +239,7 @@ struct ipc_program {
 	bool armed;
 	bool blocked;
 	bool stalled;
+	bool quiet; /* it is about to go: QUIET */
 	bool over; /* the program has gone */
 	uint32_t read;
 	uint64_t read_ns;

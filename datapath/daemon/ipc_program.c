@@ -397,6 +397,29 @@ static void answer_programs(struct ipc *ipc, struct ipc_op *op)
 	ipc_answer(op, 0, NULL, infos, n * (uint32_t)sizeof(infos[0]));
 }
 
+static bool is_op_of(const void *user, const void *of)
+{
+	const struct ipc_program *p = of;
+	const struct ipc_program_op *op = user;
+
+	return op >= p->ops && op < p->ops + IPC_PROGRAM_OPS;
+}
+
+/* Nothing begins for the program, or is written any more, but for what disks have: whether there
+ * is that. */
+static bool quiet(struct ipc_program *p)
+{
+	struct careful *instance = p->client->ipc->instance;
+	uint32_t writing = engine_stop_gets(instance, is_op_of, p);
+
+	p->quiet = true;
+	ipc_ring_forget(p);
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++)
+		if (p->regions[i].key)
+			writing += engine_stop_stores(instance, p->regions[i].key);
+	return writing;
+}
+
 /* What a program asks of its own. */
 static int of_program(struct ipc_program *p, struct ipc_op *op, struct ipc_question *q)
 {
@@ -418,6 +441,9 @@ static int of_program(struct ipc_program *p, struct ipc_op *op, struct ipc_quest
 		break;
 	case CAREFUL_IPC_REGION_ADD:
 		rc = region_add(p, q, &head.region);
+		break;
+	case CAREFUL_IPC_QUIET:
+		rc = quiet(p) ? -EBUSY : 0;
 		break;
 	default:
 		region = find_region(p, q->head.region);
@@ -521,15 +547,15 @@ void ipc_program_leave(struct ipc_client *client)
 	if (!p || p->over)
 		return;
 	p->over = true;
-	ipc_ring_forget(p);
+	if (ipc->instance)
+		quiet(p);
+	else
+		ipc_ring_forget(p);
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++) {
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++)
 		p->regions[i].gone = p->regions[i].key;
-		if (p->regions[i].key && ipc->instance)
-			engine_revoke_region(ipc->instance, p->regions[i].key);
-	}
 	for (uint32_t i = 0; i < CAREFUL_HANDLERS_APP; i++) {
 		if (ipc->owners[i] != p)
 			continue;

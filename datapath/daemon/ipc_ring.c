@@ -372,7 +372,7 @@ uint32_t ipc_ring_round(struct ipc_program *p)
 	const uint32_t most = p->client->ipc->programs->next ? ROUND_SHARED : ROUND;
 	uint32_t waiting, n = 0, begun = 0;
 
-	if (p->client->failed)
+	if (p->client->failed || p->quiet)
 		return 0;
 	if (p->armed)
 		write_number(&p->area->asks_asleep, 0);
@@ -406,6 +406,6 @@ bool ipc_ring_waits(struct ipc_program *p)
 	p->armed = true;
 	write_number(&p->area->asks_asleep, 1);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	return read_number(&p->area->asks_put) != p->asks_taken && !p->blocked &&
+	return read_number(&p->area->asks_put) != p->asks_taken && !p->blocked && !p->quiet &&
 	       !p->client->failed;
 }

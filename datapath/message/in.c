@@ -372,6 +372,16 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 	move_on(in);
 }
 
+/* From now on nothing of it gets to its place, but for a write that a disk has: whether there is
+ * one. */
+bool message_in_stop(struct message_in *in, int error)
+{
+	if (!in->error)
+		in->error = error;
+	move_on(in);
+	return in->stage.busy;
+}
+
 /* An epoch of the peer is over: whatever was under way in it ends. */
 void message_forget(struct message_state *state, struct link_peer *peer)
 {

@@ -288,6 +288,7 @@ bool message_may_ask(const struct message_state *state, const struct link_peer *
 struct message_in *message_in_open(struct message_state *state, const struct link_rxframe *frame);
 struct message_in *message_in_find(struct message_state *state, const struct link_rxframe *frame);
 void message_in_add(struct message_in *in, struct link_rxframe *frame);
+bool message_in_stop(struct message_in *in, int error);
 
 /* ended.c: messages that came whole, or failed */
 void message_in_finish(struct message_in *in);

@@ -20,6 +20,9 @@ void engine_refuse_store(struct careful *c, int error);
 /* No peer begins anything at the region any more. careful_region_remove() is due yet. */
 void engine_revoke_region(struct careful *c, uint32_t key);
 
+/* Nor is anything written into it by what is under way already: how many writes disks have yet. */
+uint32_t engine_stop_stores(struct careful *c, uint32_t key);
+
 /* The descriptor is the same file until engine_lose_file(), which comes before it is closed. */
 void engine_keep_file(struct careful *c, int fd);
 void engine_lose_file(struct careful *c, int fd);
@@ -33,6 +36,10 @@ typedef bool engine_whose_fn(const void *user, const void *of);
 /* Ends those requests and pings with -ECANCELED, within the next round: answers that come later are
  * nobody's. A peer need never answer, and nothing of ours is read or written for them. */
 void engine_forget(struct careful *c, engine_whose_fn *whose, const void *of);
+
+/* None of those gets puts anything in its place any more; their ends come as before. How many
+ * writes disks have yet. */
+uint32_t engine_stop_gets(struct careful *c, engine_whose_fn *whose, const void *of);
 
 /* From now on it waits as wait_mode, spin_us, sync_ms and stall_ms of these say. */
 void engine_wait_as(struct careful *c, const struct careful_options *options);

@@ -297,7 +297,7 @@ static int find_sink(struct careful *c, struct message_in *in)
 	op->placing = true;
 	in->answers = true;
 	in->sink = op->local;
-	return 0;
+	return op->stopped ? ECANCELED : 0;
 }
 
 static void on_bulk(struct careful *c, struct link_rxframe *frame)

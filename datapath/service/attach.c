@@ -348,6 +348,7 @@ int attached_close(struct careful *c)
 	if (c->polling)
 		return -EDEADLK;
 	events_end(c);
+	attached_quiet(c);
 	if (a->socket_fd >= 0)
 		close(a->socket_fd);
 	if (a->area)

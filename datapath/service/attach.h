@@ -21,7 +21,8 @@ enum { ATTACH_PAGE_BYTES = 4096 };
  *
  * @id:     0: free
  * @pinged: in place of done, of a ping
- * @left:   its end has been told, for its peer was closed; carefuld's is still to come
+ * @left:   its peer was closed: its end has been told, unless it lands; carefuld's is to come
+ * @lands:  get: carefuld puts the bytes in their place, until it tells the end
  * @into:   get: where the copy goes; NULL: the bytes are in their place
  * @pages:  of the memory, from @memory_off on, that the copy takes
  * @file:   as carefuld calls it, +1; 0: of memory
@@ -33,6 +34,7 @@ struct attached_op {
 	void *user;
 	uint32_t peer;
 	bool left;
+	bool lands;
 	void *into;
 	uint64_t memory_off;
 	uint32_t pages;
@@ -134,6 +136,7 @@ int attached_built(const struct attached *a, const void *payload);
 int attached_free(struct careful *c, const void *payload);
 struct careful_kept *attached_keep(const struct careful_message *message);
 void attached_release(struct careful_kept *kept);
+void attached_quiet(struct careful *c);
 int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
 		  careful_ping_fn *done, void *user);
 void attached_ping_ended(careful_ping_fn *done, void *user, int status, const void *payload,

@@ -11,11 +11,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <careful/wire.h>
 
 #include "service/attach.h"
+
+/* Into a file on a disk that hangs something may be written for ever. */
+enum { QUIET_MS = 3000 };
 
 static int open_own(void)
 {
@@ -43,6 +47,27 @@ int attached_own_file(struct careful *c)
 		a->own_file = file + 1;
 	}
 	return (int)a->own_file - 1;
+}
+
+/* carefuld writes nothing more into memory that is the application's: that may be another's soon.
+ * A child of fork() asks nothing, for its memory is another. */
+void attached_quiet(struct careful *c)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	const struct attached *a = c->attached;
+	bool is_written = a->own_file || a->lent;
+
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++)
+		is_written |= a->regions[i].key;
+	if (!is_written || c->owner != getpid())
+		return;
+	for (uint32_t i = 0; i < QUIET_MS; i++) {
+		struct careful_ipc head = { .op = CAREFUL_IPC_QUIET };
+
+		if (attached_ask(c, &head, NULL, 0, NULL, 0) != -EBUSY)
+			return;
+		nanosleep(&pause, NULL);
+	}
 }
 
 static struct attached_region *find_region(struct attached *a, uint32_t key)

@@ -256,6 +256,7 @@ int attached_move(struct careful *c, const struct careful_ring_entry *asked,
 	if (!op)
 		return -EAGAIN;
 	rc = place(c, op, local, asked->bytes, asked->kind == CAREFUL_RING_GET);
+	op->lands = asked->kind == CAREFUL_RING_GET && !op->into;
 	entry.id = op->id;
 	entry.memory_off = op->memory_off;
 	if (op->file) {
@@ -400,7 +401,7 @@ static void end_closed(struct careful *c)
 	for (uint32_t i = 0; i < CAREFUL_RING_OPERATIONS; i++) {
 		struct attached_op *op = &a->ops[i], was = *op;
 
-		if (!op->id || (a->socket_fd >= 0 && !op->left))
+		if (!op->id || (a->socket_fd >= 0 && (!op->left || op->lands)))
 			continue;
 		op->done = NULL; /* once */
 		op->pinged = NULL;

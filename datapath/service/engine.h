@@ -49,6 +49,7 @@ struct operation {
 	uint8_t kind; /* enum careful_am_kind */
 	bool to_file;
 	bool placing; /* its data is on the way: the message's end completes it */
+	bool stopped; /* get: none of it is put in its place any more */
 	struct careful_span local;
 	uint32_t bytes;
 	uint64_t digest; /* store: of what was sent */

@@ -32,7 +32,7 @@ struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8
 	op->peer = peer;
 	op->epoch = peer->epoch;
 	op->kind = kind;
-	op->placing = op->to_file = false;
+	op->placing = op->to_file = op->stopped = false;
 	op->digest = 0;
 	op->live.began_ns = 0;
 	op->done = done;
@@ -143,6 +143,29 @@ void engine_forget(struct careful *c, engine_whose_fn *whose, const void *of)
 			operation_end(c, op, &result);
 	}
 	ping_forget(c, whose, of);
+}
+
+uint32_t engine_stop_gets(struct careful *c, engine_whose_fn *whose, const void *of)
+{
+	uint32_t writing = 0;
+
+	for (uint32_t i = 0; i < c->limits.operations; i++) {
+		struct operation *op = &c->operations[i];
+
+		if (op->token && op->kind == CAREFUL_AM_GET && whose(op->user, of))
+			op->stopped = true;
+	}
+	for (uint32_t i = 0; i < c->messages.ins_count; i++) {
+		struct message_in *in = &c->messages.ins[i];
+		const struct operation *op;
+
+		if (!in->active || in->finished || !in->answers)
+			continue;
+		op = operation_find(c, be32toh(in->am.token), in->peer, in->epoch);
+		if (op && op->stopped)
+			writing += message_in_stop(in, ECANCELED);
+	}
+	return writing;
 }
 
 /* Everything asked of a peer in an epoch that is over ends with status. */

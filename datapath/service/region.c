@@ -84,6 +84,20 @@ void engine_revoke_region(struct careful *c, uint32_t key)
 		region->region.access = 0;
 }
 
+uint32_t engine_stop_stores(struct careful *c, uint32_t key)
+{
+	uint32_t writing = 0;
+
+	engine_revoke_region(c, key);
+	for (uint32_t i = 0; i < c->messages.ins_count; i++) {
+		struct message_in *in = &c->messages.ins[i];
+
+		if (in->active && !in->finished && in->region == key)
+			writing += message_in_stop(in, ENOENT);
+	}
+	return writing;
+}
+
 void engine_keep_file(struct careful *c, int fd)
 {
 	storage_keep(c->storage, fd);

@@ -287,7 +287,7 @@ static void by_the_socket(struct input *in, struct program *p)
 	};
 	uint8_t what = take8(in), how = take8(in);
 	struct careful_ipc head = {
-		.op = ops[what % 14],
+		.op = what == 0xff ? CAREFUL_IPC_QUIET : ops[what % 14],
 		.handler = how & 8 ? take16(in) : THEIRS + (how & 1),
 		.flags = how & 0x10 ? take8(in) : 1 + (how & 2) / 2,
 		.bytes = how & 4 ? take16(in) : 1,

@@ -116,6 +116,21 @@ void engine_revoke_region(struct careful *c, uint32_t key)
 	(void)key;
 }
 
+uint32_t engine_stop_stores(struct careful *c, uint32_t key)
+{
+	(void)c;
+	(void)key;
+	return 0;
+}
+
+uint32_t engine_stop_gets(struct careful *c, engine_whose_fn *whose, const void *of)
+{
+	(void)c;
+	(void)whose;
+	(void)of;
+	return 0;
+}
+
 uint32_t engine_waiting(const struct careful *c, uint32_t peer)
 {
 	(void)c;

@@ -82,7 +82,11 @@ class Peer:
         self._gone = True
 
     def close(self) -> None:
-        """End the session; what is on its way ends with ECONNRESET in the next poll."""
+        """End the session; what is on its way ends with ECONNRESET in the next poll.
+
+        Of a carefuld's instance, a get without a copy ends when nothing comes into its memory any
+        more.
+        """
         if not self._gone:
             check(self._engine.run(lib.careful_peer_close, self.index), self.name)
             if self._engine.driver is not None:

@@ -448,7 +448,8 @@ struct careful_attach_options {
  * - A request that finds its peer gone, or payload too large, hears of it in done; without
  *   done nobody does. So does one to CAREFUL_HANDLERS_APP or beyond, which is -EINVAL.
  * - careful_peer_close() leaves the peer to the others. What this program has under way to it
- *   ends with -ECONNRESET.
+ *   ends with -ECONNRESET; a get without a copy, when nothing comes into its memory any more.
+ *   Nor does anything after careful_close().
  * - A message that is kept is a copy, and holds no credit. A ping that cannot begin ends with the
  *   status that careful_ping() would have had.
  * - careful_alloc() gives memory from which carefuld copies into a send buffer: CAREFUL_RING_BUILT

@@ -76,6 +76,9 @@ enum careful_ipc_op {
 	 * and waits that they say are in effect from now on; other words change nothing. Answer's
 	 * payload: what is wrong with them, in words, and then nothing has changed; or nothing. */
 	CAREFUL_IPC_RELOAD = 28,
+	/* The program is about to end: nothing that it asks in its ring begins, and nothing is put
+	 * into its regions, or where its gets go. -EBUSY: something is just being written yet. */
+	CAREFUL_IPC_QUIET = 29,
 };
 
 enum careful_ipc_measure {

@@ -15,6 +15,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -853,6 +854,185 @@ static void test_status__names_each(void)
 	await_programs(0);
 }
 
+/* carefuld's disks: what is written to a file takes a while from a moment on, and then counts. */
+static struct {
+	bool (*moment)(void);
+	struct storage_io *first;
+	uint32_t turns;
+	uint32_t begun, ended;
+} slow;
+
+static int slow_submit(struct storage *storage, struct storage_io *io)
+{
+	(void)storage;
+	io->next = slow.first;
+	slow.first = io;
+	slow.begun++;
+	return 0;
+}
+
+static uint32_t slow_poll(struct storage *storage)
+{
+	struct storage_io *io = slow.first;
+
+	(void)storage;
+	if (!io || !slow.moment() || ++slow.turns % 2000)
+		return 0;
+	slow.first = io->next;
+	io->result = pwritev(io->fd, io->iov, io->iov_count, (off_t)io->offset);
+	slow.ended++;
+	io->done(io);
+	return 1;
+}
+
+static uint32_t slow_pending(struct storage *storage)
+{
+	(void)storage;
+	return slow.first != NULL;
+}
+
+static const struct storage_ops *set_storage(const struct storage_ops *ops, bool (*moment)(void))
+{
+	const struct storage_ops *was;
+
+	pthread_mutex_lock(&lock);
+	was = ends[0].storage.ops;
+	ends[0].storage.ops = ops;
+	memset(&slow, 0, sizeof(slow));
+	slow.moment = moment;
+	pthread_mutex_unlock(&lock);
+	return was;
+}
+
+static void await_slow(void)
+{
+	bool there = false;
+
+	for (int i = 0; i < PATIENCE_MS && !there; i++) {
+		usleep(200);
+		pthread_mutex_lock(&lock);
+		there = slow.begun;
+		pthread_mutex_unlock(&lock);
+	}
+	CHECK(there);
+}
+
+/* What was written when the memory was the program's again; all of it has ended. */
+static uint32_t written_by_now(void)
+{
+	uint32_t begun;
+
+	pthread_mutex_lock(&lock);
+	CHECK_EQ(slow.begun, slow.ended);
+	begun = slow.begun;
+	pthread_mutex_unlock(&lock);
+	return begun;
+}
+
+static bool is_closing(void)
+{
+	const struct ipc_program *p = program("closes");
+
+	return !p || p->quiet;
+}
+
+/* Memory of the program's that is not shared is its own again when it has closed: a store of a
+ * peer's and a get are in the middle. */
+static void test_close__nothing_is_written_afterwards(void)
+{
+	static uint8_t local[300000];
+	struct careful_region region = {
+		.bytes = sizeof(local),
+		.access = CAREFUL_REGION_WRITE,
+		.peer = CAREFUL_ANY_PEER,
+		.span = { .base = local, .fd = -1 },
+	};
+	const struct careful_span there = { .base = table, .fd = -1 };
+	static struct outcome o;
+	const struct storage_ops *was;
+	struct storage_ops ops;
+	uint32_t key, begun;
+	void *all;
+
+	ops = *ends[0].storage.ops;
+	ops.submit = slow_submit;
+	ops.poll = slow_poll;
+	ops.pending = slow_pending;
+	was = ends[0].storage.ops;
+	for (int get = 0; get < 2; get++) {
+		struct careful *c = attached("closes"), *other = attached("lives");
+		uint32_t peer = peer_of(c);
+
+		o = (struct outcome){ 0 };
+		set_storage(&ops, is_closing);
+		CHECK_EQ(careful_memory(c, 4 << 20, &all), 0); /* no room for copies */
+		if (get) {
+			CHECK_EQ(careful_get(c, peer, table_key, 0, &region.span, sizeof(local), 0,
+					     on_done, &o),
+				 0);
+		} else {
+			CHECK_EQ(careful_region_add(c, &region, &key), 0);
+			pthread_mutex_lock(&lock);
+			CHECK_EQ(careful_store(node[1], 0, key, 0, &there, sizeof(local),
+					       CAREFUL_HANDLERS, NULL, 0, on_done, &o),
+				 0);
+			pthread_mutex_unlock(&lock);
+		}
+		await_slow();
+		CHECK_EQ(careful_close(c), 0);
+		begun = written_by_now();
+		await_programs(1);
+		CHECK_EQ(written_by_now(), begun);
+		if (!get) {
+			await(other, &o);
+			CHECK_EQ(o.result.status, -ENOENT);
+		}
+		careful_close(other);
+		await_programs(0);
+	}
+	set_storage(was, NULL);
+}
+
+static bool has_left(void)
+{
+	const struct ipc_program *p = program("closes");
+
+	return !p || !memchr(p->wants, 1, sizeof(p->wants));
+}
+
+/* A get into such memory ends, for a program that has closed the peer, when it is its own. */
+static void test_peer_close__tells_of_a_get_when_nothing_comes(void)
+{
+	static uint8_t local[300000];
+	const struct careful_span span = { .base = local, .fd = -1 };
+	static struct outcome o;
+	struct careful *c = attached("closes");
+	const uint32_t peer = peer_of(c);
+	const struct storage_ops *was;
+	struct storage_ops ops;
+	uint32_t begun;
+	void *all;
+
+	ops = *ends[0].storage.ops;
+	ops.submit = slow_submit;
+	ops.poll = slow_poll;
+	ops.pending = slow_pending;
+	was = set_storage(&ops, has_left);
+	o = (struct outcome){ 0 };
+	CHECK_EQ(careful_memory(c, 4 << 20, &all), 0);
+	CHECK_EQ(careful_get(c, peer, table_key, 0, &span, sizeof(local), 0, on_done, &o), 0);
+	await_slow();
+	CHECK_EQ(careful_peer_close(c, peer), 0);
+	await(c, &o);
+	begun = written_by_now();
+	CHECK_EQ(o.result.status, -ECONNRESET);
+	CHECK_EQ(asked(c, peer, "again"), 0);
+	CHECK_EQ(written_by_now(), begun);
+	CHECK_EQ(careful_close(c), 0);
+	await_programs(0);
+	set_storage(was, NULL);
+}
+
 /* Its state at carefuld. */
 static uint32_t state_of_peer(uint32_t peer)
 {
@@ -1544,6 +1724,8 @@ int main(void)
 	RUN(test_ping__of_stages_and_what_cannot_be);
 	RUN(test_region__is_served_and_goes_with_the_program);
 	RUN(test_region__is_refused_while_it_is_read);
+	RUN(test_close__nothing_is_written_afterwards);
+	RUN(test_peer_close__tells_of_a_get_when_nothing_comes);
 	RUN(test_status__names_each);
 	RUN(test_close__gives_up_a_handshake_that_nobody_else_wants);
 	RUN(test_death__leaves_nothing);
