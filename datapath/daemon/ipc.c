@@ -283,6 +283,7 @@ void ipc_poll(struct ipc *ipc)
 {
 	struct ipc_client **at, *client;
 
+	ipc->has_signed = false;
 	if (ipc->connects)
 		ipc_connects_poll(ipc);
 	if (ipc->measure)

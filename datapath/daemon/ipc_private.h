@@ -148,6 +148,7 @@ struct ipc_closer {
  *             name for it is not taken for the next peer there
  * @connects:  CONNECTs under way
  * @busy:      clients that have something parked, or handles to close
+ * @has_signed: a SIGNATURE has had this round of the loop
  */
 struct ipc {
 	struct ipc_event event;
@@ -157,6 +158,7 @@ struct ipc {
 	uint32_t peers_max;
 	uint32_t clients_count;
 	uint32_t busy;
+	bool has_signed;
 	struct ipc_client *clients;
 	struct ipc_closer closer;
 	struct ipc_op *connects;

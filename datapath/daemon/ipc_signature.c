@@ -131,13 +131,19 @@ static int prepare(struct ipc_client *client, const struct ipc_question *q,
 	return 0;
 }
 
-/* 0: answered; -errno: to be answered. */
+/* 0: answered; -errno: to be answered; -EAGAIN: not in this round, for each may hold the loop for
+ * CAREFUL_BURST_MS, whoever asks. */
 int ipc_signature(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
 {
 	static uint64_t answers[CAREFUL_IPC_PAYLOAD_BYTES / sizeof(uint64_t)];
-	struct ipc_issuer *issuer = issuer_of(client);
-	int rc = issuer ? prepare(client, q, issuer) : -ENOMEM;
+	struct ipc_issuer *issuer;
+	int rc;
 
+	if (client->ipc->has_signed)
+		return -EAGAIN;
+	client->ipc->has_signed = true;
+	issuer = issuer_of(client);
+	rc = issuer ? prepare(client, q, issuer) : -ENOMEM;
 	if (!rc)
 		rc = signature_run(&issuer->layer, &issuer->signature, answers, sizeof(answers));
 	if (rc < 0) {

@@ -1295,6 +1295,41 @@ static void test_signature__what_is_none_and_what_fails(void)
 	turn();
 }
 
+/* Each may last seconds: however many are asked, by whomever, the loop goes round in between. */
+static void test_signature__one_a_round(void)
+{
+	enum { EACH = 8 };
+	int fds[2] = { client(), client() };
+	uint32_t peer = connect_peer(fds[0], 0x0a000001), answers = 0, rounds = 0;
+	struct careful_signature s = signature_to(peer, CAREFUL_IPC_REQUEST);
+	const struct careful_ipc head = { .op = CAREFUL_IPC_SIGNATURE, .id = 62 };
+	struct epoll_event events[16];
+
+	for (int i = 0; i < 2 * EACH; i++)
+		assert(!ask(fds[i % 2], head, &s, sizeof(s)));
+	for (; answers < 2 * EACH && rounds < 4 * EACH; rounds++) {
+		int n = epoll_wait(epoll_fd, events, 16, 0), found = 0;
+		char buf[4096];
+
+		for (int i = 0; i < n; i++) {
+			struct ipc_event *event = events[i].data.ptr;
+
+			event->handle(event, events[i].events);
+		}
+		ipc_poll(server);
+		for (int i = 0; i < 2; i++)
+			while (recv(fds[i], buf, sizeof(buf), MSG_DONTWAIT) > 0)
+				found++;
+		assert(found <= 2); /* one that was read, one that had waited */
+		answers += (uint32_t)found;
+	}
+	assert(answers == 2 * EACH);
+	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
+	close(fds[0]);
+	close(fds[1]);
+	turn();
+}
+
 /* A peer's peace: what names it waits, what names another does not. */
 static void test_hold__questions_to_one_peer_wait(void)
 {
@@ -1417,6 +1452,7 @@ int main(void)
 	c->answering = true;
 	test_signature__bursts_are_answered_with_their_marks();
 	test_signature__what_is_none_and_what_fails();
+	test_signature__one_a_round();
 	test_hold__questions_to_one_peer_wait();
 	test_hold__a_session_is_told_of_afterwards();
 	test_signature__replies_outlive_the_client();
