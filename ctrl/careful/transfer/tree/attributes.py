@@ -10,7 +10,7 @@ from typing import TypeVar
 from careful._abi import lib
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, Tree
-from careful.transfer.protocol.block import Attr
+from careful.transfer.protocol.block import Attr, Entry
 from careful.transfer.tree.outcome import Outcome
 
 _T = TypeVar("_T")
@@ -85,6 +85,22 @@ async def _read_xattrs(source: Tree, names: Sequence[str], flags: int) -> list[I
         for index, one in zip(late, rest, strict=True):
             found[index] = one
     return found
+
+
+async def usual_modes(target: Tree, made: Sequence[Entry], mask: int) -> None:
+    """Give directories that were made the permissions that new ones have.
+
+    Args:
+        target: the directory they are below.
+        made: as the source has them.
+        mask: permission bits that they do not get.
+    """
+    for part in parts(made):
+        items = []
+        for one in part:
+            mode = batch.packed_attr(one.attr._replace(mode=one.attr.mode & ~0o7000 & ~mask))
+            items.append(Item(lib.CAREFUL_ITEM_META, os.fsencode(one.name), mode))
+        await batch.asked(target, items, lib.CAREFUL_BATCH_MODE)
 
 
 async def sync_file_system(tree: Tree, sink: Outcome) -> None:

@@ -21,11 +21,17 @@ from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item
 from careful.transfer.protocol.block import Attr, Entry, parent
 from careful.transfer.tasks import all_of
-from careful.transfer.tree.attributes import apply_attributes, parts, sync_file_system
-from careful.transfer.tree.clashes import extra, in_the_way, is_another, look_alike, taken_for_one
+from careful.transfer.tree.attributes import (
+    apply_attributes,
+    parts,
+    sync_file_system,
+    usual_modes,
+)
+from careful.transfer.tree.clashes import extra, in_the_way, look_alike, taken_for_one
 from careful.transfer.tree.digests import equal_small
-from careful.transfer.tree.existing import Fate, fate, refused
-from careful.transfer.tree.links import is_made, link_items
+from careful.transfer.tree.existing import Fate, fate_of, refused
+from careful.transfer.tree.lanes import Part
+from careful.transfer.tree.links import HardLinks, is_made, link_items
 from careful.transfer.tree.outcome import Outcome
 from careful.transfer.tree.scan import Apart
 from careful.transfer.tree.small_files import SmallFiles
@@ -63,7 +69,7 @@ class TreeTransfer:
         self.top = Entry(".", top[0], "", 0)
         self.directories: list[Entry] = []
         self.symlinks: list[Entry] = []
-        self.hard_links: list[tuple[Entry, str]] = []
+        self.hard_links = HardLinks(self.existing, self.options)
         self.small: list[Entry] = []
         self.large: list[Entry] = []
         self.made: set[str] = {"."} if top[1] else set()
@@ -95,7 +101,6 @@ class TreeTransfer:
 
     def plan(self) -> None:
         """Sort the entries by what is to be done with them."""
-        seen: dict[tuple[int, int], str] = {}
         for entry in self.entries:
             attr = entry.attr
             if is_partial(entry.name) and not attr.is_dir and not entry.error:
@@ -114,13 +119,7 @@ class TreeTransfer:
                     self.symlinks.append(entry)
             elif not attr.is_file:
                 self.sink.skip(self.source.name(entry.name), attr.mode)
-            elif self.options.hard_links and attr.nlink > 1:
-                first = seen.setdefault((attr.device, attr.inode), entry.name)
-                if first == entry.name or self._is_barred(entry):
-                    self._plan_file(entry)
-                else:
-                    self.hard_links.append((entry, first))
-            else:
+            elif not (self.options.hard_links and self.hard_links.take(entry)):
                 self._plan_file(entry)
         for part in self.plain:
             self.sink.progress.expect(part.files, part.bytes)
@@ -135,8 +134,7 @@ class TreeTransfer:
         return there is not None and there.attr.is_link and there.target == entry.target
 
     def _plan_file(self, entry: Entry) -> None:
-        there = self.existing.get(entry.name)
-        what = fate(entry.attr, there.attr if there else None, self.options)
+        what = fate_of(entry, self.existing, self.options)
         if what is Fate.MOVE:
             self._plan_move(entry)
         elif what is Fate.EQUAL:
@@ -211,7 +209,7 @@ class TreeTransfer:
         """Do all of it."""
         self.plan()
         await self._settle(self.doubtful)
-        self.hard_links = [one for one in self.hard_links if not self._is_linked(*one)]
+        self.hard_links.drop_made(self.equal)
         if self.options.dry_run:
             await self._rehearse()
             return
@@ -225,22 +223,41 @@ class TreeTransfer:
             return [one for one in entries if parent(one.name) not in barred]
 
         if barred:
-            self.small += [entry for part in self.plain for entry in part.entries()]
-            self.plain = ()
+            named = [entry for part in self.plain for entry in part.entries()]
+            self.small += named
+            self.entries, self.plain = [*self.entries, *named], ()
         self.small, self.large = left(self.small), left(self.large)
-        await all_of(
-            self.small_files.sifted(self.plain),
-            self.small_files.listed(self.small),
-            self._large_files(self.large),
-        )
-        await self._large_files(self.small_files.alone)
-        await self._settle([(entry, Fate.COMPARE) for entry in self.late])
-        await self._make_links(left(self.symlinks), barred)
+        self.hard_links.drop_below(barred)
+        await self._move_files(self.plain)
+        while await self._next_names():
+            await self._move_files(())
+        await self._make_links(left(self.symlinks))
         await self._look_alikes()
         if self.options.delete:
             await self._delete()
         await self._clear()
         await self._attributes()
+
+    async def _move_files(self, plain: Sequence[Part]) -> None:
+        """Move these, and all that is planned."""
+        await all_of(
+            self.small_files.sifted(plain),
+            self.small_files.listed(self.small),
+            self._large_files(self.large),
+        )
+        await self._large_files(self.small_files.alone)
+        await self._settle([(entry, Fate.COMPARE) for entry in self.late])
+        self.small_files.alone.clear()
+        self.late.clear()
+
+    async def _next_names(self) -> bool:
+        """Plan files under their next names, whose first did not come; whether there are any."""
+        firsts = self.hard_links.next_names(self.in_place, self.small_files.linked)
+        self.small, self.large, self.doubtful = [], [], []
+        for entry in firsts:
+            self._plan_file(entry)
+        await self._settle(self.doubtful)
+        return bool(firsts)
 
     async def _clear(self) -> None:
         """Remove what earlier runs left, now that all is there."""
@@ -252,19 +269,25 @@ class TreeTransfer:
 
     async def _rehearse(self) -> None:
         """Say what would be done."""
+        await self._rehearse_files()
+        while await self._next_names():
+            await self._rehearse_files()
+        self.sink.report.directories += sum(
+            one.name not in self.existing for one in self.directories
+        )
+        self.sink.report.links += len(self.symlinks) + len(self.hard_links.pairs)
+        gone = self._clashing()
+        gone += [one for one in self._extra() if one not in gone] if self.options.delete else []
+        self.sink.report.deleted += [self.target.name(one.name) for one in gone]
+
+    async def _rehearse_files(self) -> None:
         for entry in self.small + self.large:
+            self.in_place[entry.name] = entry.attr
             if self._is_compared(entry):
                 await self._rehearse_comparison(entry)
             else:
                 names = self.source.name(entry.name), self.target.name(entry.name)
                 self.sink.done(FileResult(*names, entry.attr.bytes, None, 0))
-        self.sink.report.directories += sum(
-            one.name not in self.existing for one in self.directories
-        )
-        self.sink.report.links += len(self.symlinks) + len(self.hard_links)
-        gone = self._clashing()
-        gone += [one for one in self._extra() if one not in gone] if self.options.delete else []
-        self.sink.report.deleted += [self.target.name(one.name) for one in gone]
 
     async def _rehearse_comparison(self, entry: Entry) -> None:
         names, nbytes = (
@@ -352,9 +375,8 @@ class TreeTransfer:
         ends = way.source.join(source, name), way.target.join(target, name)
         return await way.copy(*ends, self.options, self.sink.progress)
 
-    async def _make_links(self, symlinks: list[Entry], barred: set[str]) -> None:
-        pairs = [pair for pair in self.hard_links if parent(pair[0].name) not in barred]
-        made = link_items(symlinks, pairs)
+    async def _make_links(self, symlinks: list[Entry]) -> None:
+        made = link_items(symlinks, self.hard_links.pairs)
         flags = self.batch_flags & ~lib.CAREFUL_BATCH_XATTRS
         answers = await self._run([item for _, item in made], flags)
         for (name, item), answer in zip(made, answers, strict=True):
@@ -363,19 +385,12 @@ class TreeTransfer:
             elif answer.status != errno.EEXIST or not await is_made(self.target, item):
                 self._failed_there(name, answer.status)
 
-    def _is_linked(self, entry: Entry, first: str) -> bool:
-        """Whether a name is the same file already as another, which stays."""
-        one, other = self.existing.get(entry.name), self.existing.get(first)
-        if first not in self.equal or one is None or other is None:
-            return False
-        return not is_another(one.attr, other.attr)
-
     async def _look_alikes(self) -> None:
         """Where names may be replaced, one may have replaced another that differs in case alone."""
         if not self.options.replace:
             return
         plain = (entry for part in self.plain for entry in part.entries())
-        groups = look_alike([*self.entries, *plain, *self.small])
+        groups = look_alike([*self.entries, *plain])
         for one, other in await taken_for_one(self.target, groups):
             text = f"is the same name there as {self.target.name(other)}; one replaced the other"
             name = self.target.name(one)
@@ -418,16 +433,8 @@ class TreeTransfer:
             wanted += [(one.name, one.name, one.attr) for one in directories]
             await apply_attributes(self.source, self.target, wanted, plain, self.sink)
         if not plain & lib.CAREFUL_BATCH_MODE:
-            fresh = [
-                Item(lib.CAREFUL_ITEM_META, os.fsencode(one.name), self._usual_mode(one.attr))
-                for one in directories
-                if one.name in self.made
-            ]
-            await self._run(fresh, lib.CAREFUL_BATCH_MODE)
-
-    def _usual_mode(self, attr: Attr) -> bytes:
-        mode = attr.mode & ~0o7000 & ~self.way.target.mask
-        return batch.packed_attr(attr._replace(mode=mode))
+            fresh = [one for one in directories if one.name in self.made]
+            await usual_modes(self.target, fresh, self.way.target.mask)
 
 
 def new_mode(attr: Attr) -> bytes:

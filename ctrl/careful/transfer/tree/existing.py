@@ -8,12 +8,13 @@ was interrupted goes on with what is missing. A device, fifo or socket is never 
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from enum import Enum
 
 from careful.errors import CarefulError
 from careful.transfer.file.local import special_there
 from careful.transfer.options import Options
-from careful.transfer.protocol.entries import Attr
+from careful.transfer.protocol.entries import Attr, Entry
 
 REFUSED = "exists and differs; -f replaces it"
 
@@ -53,6 +54,12 @@ def fate(source: Attr, there: Attr | None, options: Options) -> Fate:
     # Of what takes up nothing, as in sysfs, only reading tells the size.
     may_be_equal = there.bytes == source.bytes or not source.allocated
     return Fate.COMPARE if there.is_file and may_be_equal else Fate.REFUSE
+
+
+def fate_of(entry: Entry, existing: Mapping[str, Entry], options: Options) -> Fate:
+    """What is done with a file of a tree; existing: name -> entry of the target."""
+    there = existing.get(entry.name)
+    return fate(entry.attr, there.attr if there else None, options)
 
 
 def refused(there: Attr | None, name: str) -> CarefulError:

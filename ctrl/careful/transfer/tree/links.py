@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence, Set
 
 from careful._abi import lib
+from careful.transfer.options import Options
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, Tree
-from careful.transfer.protocol.entries import Entry
+from careful.transfer.protocol.entries import Entry, parent
 from careful.transfer.tree.clashes import is_another
+from careful.transfer.tree.existing import Fate, fate_of
 
 
 def link_items(
@@ -24,6 +26,63 @@ def link_items(
         item = Item(lib.CAREFUL_ITEM_LINK, os.fsencode(one.name), text=os.fsencode(first))
         made.append((one.name, item))
     return made
+
+
+class HardLinks:
+    """Names of files that have several: one brings the file, the others are linked to it.
+
+    Args:
+        existing: name -> entry of the target.
+        options: as for fate().
+
+    Attributes:
+        pairs: (a name, the one that it is linked to).
+    """
+
+    def __init__(self, existing: Mapping[str, Entry], options: Options) -> None:
+        self._existing, self._options = existing, options
+        self._firsts: dict[tuple[int, int], str] = {}
+        self.pairs: list[tuple[Entry, str]] = []
+
+    def take(self, entry: Entry) -> bool:
+        """Whether a name is to be a link; else it is a file, with which others may be linked."""
+        what = fate_of(entry, self._existing, self._options)
+        if entry.attr.nlink <= 1 or what in (Fate.NEWER, Fate.REFUSE):
+            return False  # what stays is not the source's file
+        first = self._firsts.setdefault((entry.attr.device, entry.attr.inode), entry.name)
+        # What may not be replaced is compared, as a file of its own.
+        if first == entry.name or (what is Fate.COMPARE and not self._is_made(entry, first)):
+            return False
+        self.pairs.append((entry, first))
+        return True
+
+    def _is_made(self, entry: Entry, first: str) -> bool:
+        one, other = self._existing.get(entry.name), self._existing.get(first)
+        return one is not None and other is not None and not is_another(one.attr, other.attr)
+
+    def drop_made(self, stay: Set[str]) -> None:
+        """Leave out names that are linked already; stay: files that are not replaced."""
+        self.pairs = [one for one in self.pairs if one[1] not in stay or not self._is_made(*one)]
+
+    def drop_below(self, folders: Set[str]) -> None:
+        """Leave out names in directories that could not be made."""
+        self.pairs = [one for one in self.pairs if parent(one[0].name) not in folders]
+
+    def next_names(self, *here: Container[str]) -> list[Entry]:
+        """The names that take the place of those that did not bring their file.
+
+        Args:
+            *here: names that did, or were equal.
+        """
+        firsts: dict[str, Entry] = {}
+        pairs: list[tuple[Entry, str]] = []
+        for one, first in self.pairs:
+            if any(first in names for names in here):
+                pairs.append((one, first))
+            elif firsts.setdefault(first, one) is not one:
+                pairs.append((one, firsts[first].name))
+        self.pairs = pairs
+        return list(firsts.values())
 
 
 async def is_made(target: Tree, item: Item) -> bool:

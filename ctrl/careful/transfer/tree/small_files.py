@@ -50,6 +50,7 @@ class SmallFiles:
 
     Attributes:
         alone: files that were no small ones any longer; they are left to others.
+        linked: names that came, of files that have several.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class SmallFiles:
         self.source, self.target, self.flags, self.late = source, target, flags, late
         self.sink, self.options = sink, sink.options
         self.alone: list[Entry] = []
+        self.linked: set[str] = set()
 
     async def listed(self, files: Sequence[Entry]) -> None:
         """Move these."""
@@ -230,6 +232,8 @@ class SmallFiles:
         elif answer.status:
             self.sink.fail_errno(name, answer.status, target)
         else:
+            if entry.attr.nlink > 1:
+                self.linked.add(entry.name)
             nbytes = len(item.data)
             digest = None
             if self.options.digest:  # of a file of one block
