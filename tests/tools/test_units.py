@@ -35,6 +35,13 @@ def test_units__systemd_takes_them(tmp_path: Path) -> None:
     assert (done.returncode, said) == (0, []), done.stderr
 
 
+def test_unit__ends_no_carefuld_that_it_did_not_start() -> None:
+    """ExecStopPost runs after a start that failed, too, and another may be up since."""
+    text = (UNITS / "carefuld@.service").read_text()
+    (said,) = re.findall(r"^ExecStopPost=-/usr/bin/carefulctl (.*)", text, re.M)
+    assert said.split() == ["down", "--dead", "--instance", "%I", "%I"]
+
+
 def test_unit__carefuld_may_have_what_it_keeps() -> None:
     text = (UNITS / "carefuld@.service").read_text()
     given = set(" ".join(re.findall(r"^CapabilityBoundingSet=(.*)", text, re.M)).split())

@@ -244,14 +244,16 @@ def _warn(text: str) -> None:
 
 @command(examples=[("carefulctl down eth1", "stop it; nothing is left behind")])
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
+# For systemd's carefuld@IFACE: what it did not start is not its to end.
+@click.option("--dead", is_flag=True, hidden=True)
 @instance_option
 @json_option
-def down(ifname: str, instance: str | None, as_json: bool) -> None:
+def down(ifname: str, instance: str | None, dead: bool, as_json: bool) -> None:
     """Take careful off IFACE: stop carefuld, and remove everything it left.
 
     This also removes what a carefuld that was killed left behind.
     """
-    done = daemon.down(ifname, instance)
+    done = daemon.down(ifname, instance, dead)
     figures = {"process": done.process or "was not running", **vars(done.cleared)}
     inputs = {"ifname": ifname, "instance": instance}
     show(as_json, "down", inputs, figures, report.down(ifname, done))

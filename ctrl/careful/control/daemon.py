@@ -385,19 +385,21 @@ class Down:
 
     Attributes:
         process: "ended", "killed", "" (it did not run); "left": it has let go of everything, and
-            its process stays until a file system goes on that hangs.
+            its process stays until a file system goes on that hangs; "up": it lives, and was
+            left alone.
     """
 
     process: str
     cleared: Cleared
 
 
-def down(ifname: str, name: str | None) -> Down:
+def down(ifname: str, name: str | None, dead: bool = False) -> Down:
     """End the carefuld of an interface, and remove what is left of it.
 
     Args:
         ifname: the interface.
         name: of the instance, by option or CAREFUL_INSTANCE.
+        dead: only remove what is left of one that is dead; nothing where one lives.
 
     Raises:
         CarefulError: no such interface or instance, or it cannot be ended.
@@ -408,7 +410,10 @@ def down(ifname: str, name: str | None) -> Down:
         links.find(ifname)
     with instances.changing(instance.name):
         instance = instances.find(instance.name)
-        if not instance.pid and (pid := instances.owner_without_daemon(instance.name)):
+        pid = instances.owner_without_daemon(instance.name)
+        if dead and (instance.pid or pid):
+            return Down("up", Cleared())
+        if not instance.pid and pid:
             text = f"is in use by process {pid}, which is not a carefuld; end it"
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
         for one in (instance, *instances.leftovers(instance.name)):

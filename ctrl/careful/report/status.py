@@ -211,6 +211,8 @@ def down(ifname: str, done: Down) -> str:
             f"{ifname}: carefuld ended, but for operations that hang in a file system: its "
             "process goes when they do (its log says how many)"
         )
+    if done.process == "up":
+        return f"{ifname}: careful is up, and stays so"
     if done.process:
         return f"{ifname}: carefuld {done.process}"
     return f"{ifname}: {'leftovers removed' if done.cleared else 'careful was not up'}"

@@ -213,8 +213,12 @@ def test_up__foreground_becomes_carefuld(host: Host) -> None:
     again = host.ctl("up", "eth1", "--foreground", check=False)
     assert again.returncode == 1
     assert f"is already up (carefuld {process.pid})" in again.stderr
+    # What the unit does after a start that failed: this one is not its own.
+    assert "careful is up, and stays so" in host.ctl("down", "--dead", "eth1").stdout
+    assert process.poll() is None
+    assert host.status()["pid"] == process.pid
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said.splitlines()[-1].split(" ", 1)[1]) == (0, "ended")
-    host.down()
+    host.ctl("down", "--dead", "eth1")
     assert not (RUN / host.lab.instance("h1")).exists()
