@@ -123,25 +123,58 @@ void ipc_close_files(struct ipc_client *client)
 	}
 }
 
-static void remember_handle(struct ipc_client *client, uint32_t peer, uint32_t key)
+static void remember_handle(struct ipc_client *client, const struct ipc_handle *handle)
 {
 	if (!client->handles)
 		client->handles = malloc(IPC_HANDLES * sizeof(*client->handles));
 	/* Beyond the bound they stay open at the peer until the session ends. */
-	if (!client->handles || client->handles_count == IPC_HANDLES)
-		return;
-	client->handles[client->handles_count++] = (struct ipc_handle){ peer, key };
+	if (client->handles && client->handles_count < IPC_HANDLES)
+		client->handles[client->handles_count++] = *handle;
 }
 
-static void forget_handle(struct ipc_client *client, uint32_t peer, uint32_t key)
+static void forget_handle(struct ipc_client *client, const struct ipc_handle *known)
 {
 	for (uint32_t i = 0; i < client->handles_count; i++) {
 		struct ipc_handle *handle = &client->handles[i];
 
-		if (handle->peer == peer && handle->key == key) {
+		if (handle->peer == known->peer && handle->key == known->key &&
+		    handle->attempt == known->attempt) {
 			*handle = client->handles[--client->handles_count];
 			return;
 		}
+	}
+}
+
+/* An answer that did not come may have named something: the attempt's name still does. */
+static void track_opened(struct ipc_op *op, const struct careful_result *result)
+{
+	const struct ipc_handle attempt = { .peer = op->peer, .attempt = op->attempt };
+	const struct ipc_handle opened = { .peer = op->peer, .key = result->args[0] };
+
+	if (op->attempt)
+		forget_handle(op->client, &attempt);
+	if (!result->status)
+		remember_handle(op->client, &opened);
+	else if (op->attempt && result->status == -ECONNRESET)
+		remember_handle(op->client, &attempt);
+}
+
+/* Nobody else asks again for a client that has gone. */
+static void track_closed(struct ipc_op *op, const struct careful_result *result)
+{
+	const bool is_lost = result->status == -ECONNRESET || result->status == -EAGAIN;
+	const struct ipc_handle handle = {
+		.peer = op->peer,
+		.key = op->handle,
+		.attempt = op->handle ? 0 : op->attempt,
+	};
+
+	if (is_lost && op->client->fd >= 0)
+		return;
+	forget_handle(op->client, &handle);
+	if (is_lost) {
+		remember_handle(op->client, &handle);
+		op->client->close_ns = clock_in_ms(IPC_CLOSE_MS);
 	}
 }
 
@@ -152,13 +185,11 @@ static void track_handles(struct ipc_op *op, const struct careful_result *result
 	case CAREFUL_BLOCK_OPEN:
 	case CAREFUL_BLOCK_LIST:
 	case CAREFUL_BLOCK_BATCH:
-		if (!result->status)
-			remember_handle(op->client, op->peer, result->args[0]);
+		track_opened(op, result);
 		break;
 	case CAREFUL_BLOCK_COMMIT:
 	case CAREFUL_BLOCK_CLOSE:
-		if (result->status != -ECONNRESET)
-			forget_handle(op->client, op->peer, op->handle);
+		track_closed(op, result);
 		break;
 	default:
 		break;
@@ -223,6 +254,7 @@ static int request(struct ipc_client *client, struct ipc_op *op, const struct ip
 	op->peer = q->head.peer;
 	op->handler = q->head.handler;
 	op->handle = q->head.args[0];
+	op->attempt = (uint64_t)q->head.args[2] << 32 | q->head.args[3];
 	op->began_ns = clock_now_ns();
 	return careful_request(instance, (uint32_t)index, (uint16_t)q->head.handler, q->head.args,
 			       q->payload, q->head.payload_bytes, request_done, op);
@@ -466,6 +498,8 @@ int ipc_ask(struct ipc_client *client, struct ipc_question *q)
  * to be continued. */
 bool ipc_close_handles(struct ipc_client *client)
 {
+	if (client->handles_count && clock_now_ns() < client->close_ns)
+		return false;
 	while (client->handles_count) {
 		struct ipc_handle *handle = &client->handles[client->handles_count - 1];
 		struct ipc_question q = {
@@ -474,7 +508,12 @@ bool ipc_close_handles(struct ipc_client *client)
 				.op = CAREFUL_IPC_REQUEST,
 				.peer = handle->peer,
 				.handler = CAREFUL_BLOCK_CLOSE,
-				.args = { handle->key },
+				.args = {
+					handle->key,
+					0,
+					(uint32_t)(handle->attempt >> 32),
+					(uint32_t)handle->attempt,
+				},
 			},
 			.fd = -1,
 			.payload = "",

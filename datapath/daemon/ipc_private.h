@@ -21,6 +21,7 @@ enum {
 	 * clients together 8 MiB of the 32 that the daemon may take beside its buffers. */
 	IPC_ANSWER_BYTES = 256 << 10,
 	IPC_HANDLES = 1024, /* open at peers for one client, as far as they are remembered */
+	IPC_CLOSE_MS = 10, /* until a CLOSE that was not heard is asked again */
 	IPC_CONNECT_MS = 5000,
 	IPC_PING_MS = 60000, /* longest wait for a ping's answer */
 	IPC_PROGRAM_OPS = CAREFUL_RING_OPERATIONS,
@@ -42,6 +43,7 @@ struct ipc_program;
  * @peer:     as the client names it (see ipc_peer.c)
  * @file:     GET, STORE: which it uses; FILE_REMOVE: which it waits for
  * @reserve:  bytes of IPC_ANSWER_BYTES
+ * @attempt:  REQUEST: its name, if the block service's
  * @until_ns: CONNECT: time limit
  * @began_ns: REQUEST, GET, STORE
  */
@@ -54,6 +56,7 @@ struct ipc_op {
 	uint32_t file;
 	uint32_t handler;
 	uint32_t handle;
+	uint64_t attempt;
 	uint32_t reserve;
 	uint64_t until_ns;
 	uint64_t began_ns;
@@ -81,10 +84,12 @@ struct ipc_question {
 	const void *payload;
 };
 
-/* Something that the client opened at a peer and has not closed. */
+/* Something that the client opened at a peer and has not closed.
+ * @key: 0: the answer that names it is lost; it has its attempt's name alone (block.h) */
 struct ipc_handle {
 	uint32_t peer;
 	uint32_t key;
+	uint64_t attempt;
 };
 
 /*
@@ -92,6 +97,7 @@ struct ipc_handle {
  * @ops_used:   of ops[], taken
  * @reserved:   sum of their reserves
  * @armed:      epoll events asked for
+ * @close_ns:   gone: not before then is a handle closed again
  * @parked:     waits, with its payload behind it; nothing is read meanwhile
  * @closing:    files handed to ipc_close() that are not closed yet; @closes: one of them is just
  *              being, under the closer's lock
@@ -112,6 +118,7 @@ struct ipc_client {
 	struct ipc_op *ops_free;
 	struct ipc_handle *handles;
 	uint32_t handles_count;
+	uint64_t close_ns;
 	uint64_t wanted_ns; /* since when its CONNECT waits for a place; 0: it does not */
 	struct ipc_program *program; /* ATTACH; or NULL */
 	struct ipc_issuer *issuer; /* SIGNATURE; NULL before the first */

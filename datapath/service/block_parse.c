@@ -66,6 +66,8 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 	case CAREFUL_BLOCK_CLOSE:
 		job->key = args[0];
 		job->flags = args[1];
+		if (!job->key)
+			job->attempt = (uint64_t)args[2] << 32 | args[3];
 		return 0;
 	case CAREFUL_BLOCK_ZERO:
 		job->flags = args[1];

@@ -57,7 +57,7 @@ struct block_handle;
  * @op:       enum careful_block_handler, or BLOCK_DISCARD
  * @place:    of the export that it works in; BLOCK_EXPORTS: none
  * @life:     of the peer when it asked; if it has changed, what it opened is nobody's
- * @attempt:  OPEN, LIST, BATCH: the client's name for it; 0: none
+ * @attempt:  OPEN, LIST, BATCH: the client's name for it; 0: none. CLOSE without a key: theirs
  * @tag, @tail_bytes: OPEN: of a partial file
  * @key:      COMMIT, CLOSE, DIGEST, EXTENTS, ZERO, BATCH: the handle as the client knows it
  * @again:    ZERO: it may have been asked before
@@ -376,6 +376,7 @@ void block_drop_parked(struct block_server *server, struct block_peer *peer);
 /* block_wait.c: the engine's thread. */
 bool block_has_waiters(const struct block_server *server, const struct block_job *job);
 bool block_wait(struct block_server *server, const struct block_job *job);
+bool block_waits(const struct block_server *server, const struct block_job *job);
 void block_wake(struct block_server *server, uint32_t peer);
 void block_drop_waiters(struct block_server *server, uint32_t peer);
 

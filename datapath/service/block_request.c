@@ -179,13 +179,27 @@ static int start_open(struct block_server *server, struct block_job *job)
 	return 0;
 }
 
+/* CLOSE of what the client has no key for, but the attempt's name. */
+static int find_attempt(struct block_server *server, struct block_job *job)
+{
+	const struct block_handle *handle = block_handle_attempt(server, job->peer, job->attempt);
+
+	if (block_waits(server, job) || (handle && handle->state == BLOCK_OPENING))
+		return -EAGAIN;
+	job->key = handle ? handle->key : 0;
+	return handle ? 0 : -EBADF;
+}
+
 /* COMMIT, CLOSE. */
 static int start_end(struct block_server *server, struct block_job *job)
 {
-	struct block_handle *handle = block_handle_find(server, job->peer, job->key);
+	int rc = job->attempt ? find_attempt(server, job) : 0;
+	struct block_handle *handle = rc ? NULL : block_handle_find(server, job->peer, job->key);
 	const struct block_ended *ended;
 	struct block_job *end;
 
+	if (rc)
+		return rc;
 	if (!handle) {
 		ended = block_handle_ended(server, job->peer, job->key, job->op);
 		if (!ended)

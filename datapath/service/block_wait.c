@@ -57,6 +57,19 @@ bool block_wait(struct block_server *server, const struct block_job *job)
 	return true;
 }
 
+/* Whether the attempt that the job names does. */
+bool block_waits(const struct block_server *server, const struct block_job *job)
+{
+	for (int i = 0; i < BLOCK_WAITERS; i++) {
+		const struct block_waiter *waiter = server->peers[job->peer].waiters[i];
+
+		for (; waiter; waiter = waiter->next)
+			if (waiter->job.attempt == job->attempt)
+				return true;
+	}
+	return false;
+}
+
 static struct block_waiter *take_first(struct block_server *server, struct block_peer *peer, int i)
 {
 	struct block_waiter *waiter = peer->waiters[i];

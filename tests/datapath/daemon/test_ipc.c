@@ -942,6 +942,89 @@ static void test_client__gone_with_work_under_way(void)
 	close(memory);
 }
 
+/* The next CLOSE that carefuld asks for, which comes after a moment. */
+static struct fake_operation *next_close(void)
+{
+	struct fake_operation *op;
+
+	while (!(op = operation('r')))
+		turn();
+	assert(op->handler == CAREFUL_BLOCK_CLOSE);
+	return op;
+}
+
+/* What it has open at the peer is closed there, whichever answers are lost with an epoch: that of
+ * the CLOSE, and that of an OPEN or BATCH, of which the attempt's name is known alone. */
+static void test_client__gone_and_answers_are_lost(void)
+{
+	int fd = client();
+	struct careful_ipc head = {
+		.op = CAREFUL_IPC_REQUEST,
+		.peer = connect_peer(fd, 0x0a000001),
+		.handler = CAREFUL_BLOCK_OPEN,
+	};
+	struct fake_operation *op;
+	bool seen[2] = { false };
+
+	ask(fd, head, NULL, 0);
+	turn();
+	end(operation('r'), 0, 4711, NULL, 0);
+	next_answer(fd);
+	head.handler = CAREFUL_BLOCK_BATCH;
+	head.args[2] = 0x12345678;
+	head.args[3] = 0x9abcdef0;
+	ask(fd, head, NULL, 0);
+	turn();
+	end(operation('r'), -ECONNRESET, 0, NULL, 0);
+	next_answer(fd);
+	assert(server->clients->handles_count == 2);
+	/* Asked again, it has its key. */
+	ask(fd, head, NULL, 0);
+	turn();
+	end(operation('r'), 0, 4712, NULL, 0);
+	next_answer(fd);
+	assert(server->clients->handles_count == 2);
+	head.handler = CAREFUL_BLOCK_CLOSE;
+	head.args[0] = 4712;
+	head.args[2] = head.args[3] = 0;
+	ask(fd, head, NULL, 0);
+	turn();
+	end(operation('r'), 0, 0, NULL, 0);
+	next_answer(fd);
+	assert(server->clients->handles_count == 1);
+	head.handler = CAREFUL_BLOCK_OPEN;
+	head.args[0] = 0;
+	head.args[2] = 0x12345678;
+	head.args[3] = 0x9abcdef1;
+	ask(fd, head, NULL, 0);
+	turn();
+	close(fd);
+	turn();
+	end(operation('r'), -ECONNRESET, 0, NULL, 0);
+	for (int i = 0; i < 2; i++) { /* both, whichever is first */
+		turn();
+		for (int k = 0; k < 512; k++) {
+			op = &c->operations[k];
+			if (op->kind != 'r')
+				continue;
+			assert(op->handler == CAREFUL_BLOCK_CLOSE);
+			seen[!op->args[0]] = true;
+			assert(op->args[0] == 4711 ||
+			       (op->args[2] == 0x12345678 && op->args[3] == 0x9abcdef1));
+			end(op, i ? -EAGAIN : -ECONNRESET, 0, NULL, 0);
+		}
+		assert(seen[0] && seen[1]);
+		seen[0] = seen[1] = false;
+		assert(server->clients && server->clients->handles_count == 2);
+		next_close();
+	}
+	while (server->clients) {
+		end(next_close(), 0, 0, NULL, 0);
+		turn();
+	}
+	careful_peer_close(c, 0);
+}
+
 static void test_client__closes_its_handles_itself(void)
 {
 	int fd = client();
@@ -1441,6 +1524,7 @@ int main(void)
 	test_packet__of_another_version_is_told();
 	test_packet__random();
 	test_client__gone_with_work_under_way();
+	test_client__gone_and_answers_are_lost();
 	test_client__closes_its_handles_itself();
 	test_client__asks_more_than_it_may();
 	test_client__does_not_read();

@@ -327,6 +327,23 @@ static void test_handle__busy_region(void)
 	assert(!c->answers[token]->given && c->busy == 0 && !fake_region(c, args[0]));
 }
 
+/* Who knows the attempt's name alone ends what it opened. */
+static void test_handle__of_an_attempt(void)
+{
+	const uint64_t name = 0x123456789abcdef1;
+	uint32_t args[4] = { 0, 0, (uint32_t)(name >> 32), (uint32_t)name };
+	uint32_t opening = send_open(0, CAREFUL_BLOCK_OPEN, "a", 1, 0, 0, name);
+	uint32_t early = fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0), key;
+
+	assert(answer(early)->status == -EAGAIN);
+	key = answer(opening)->args[0];
+	assert(answer(fake_request(c, 1, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status == -EBADF);
+	assert(fake_region(c, key));
+	assert(answer(fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status == 0);
+	assert(!fake_region(c, key));
+	assert(answer(fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status == -EBADF);
+}
+
 static void test_handle__asked_again(void)
 {
 	uint64_t name = 0x123456789abcdef0;
@@ -902,6 +919,7 @@ int main(void)
 	test_handle__bounded();
 	test_handle__bounded_while_some_end();
 	test_handle__busy_region();
+	test_handle__of_an_attempt();
 	test_handle__asked_again();
 	test_handle__answer_lost();
 	test_request__one_peer_leaves_room_to_others();
