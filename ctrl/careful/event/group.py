@@ -10,12 +10,14 @@ from __future__ import annotations
 import enum
 import errno
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, check, meaning
+from careful.event.unfinished import Coming, Leaving, no_room
 from careful.node import Node, Peer
 from careful.node.arguments import payload_of
 
@@ -35,6 +37,8 @@ _TEXTS = {
     errno.ENOBUFS: "what came and was not received takes all room to copy out: receive, then "
     "send again, or open the node with more rx_buffers",
     errno.EPROTO: "it broke the rules of events, or is of another group",
+    errno.EBADMSG: "a part of a message of another length, or not of a crowd as this one, has left "
+    "there in this event: send the rest of that one",
     errno.EBUSY: "the node takes part in a group already, or a program has the group's handler",
     errno.ECANCELED: "it ended in the middle of an event",
 }
@@ -125,6 +129,8 @@ class Events:
         check(rc, node.ifname, _TEXTS.get(-rc, ""))
         self._events: Any = found[0]
         self._fragment = ffi.new("struct careful_event_fragment *")
+        self._leaving = Leaving()
+        self._coming: list[Coming] = []
 
     def __repr__(self) -> str:
         return f"<Events, rank {self.rank} of {self.nodes}>"
@@ -203,7 +209,10 @@ class Events:
         """
         buffer = payload_of(data)
         flags = _flags(last, crowd, (not last) if large is None else large)
-        self._send(buffer, len(buffer), event, to, flags, _end(timeout_s))
+        if self._leaving.between(event, to):
+            self._check(-errno.EILSEQ, to)
+        args = (_rank(to), event, buffer, len(buffer), flags)
+        self._wait(lib.careful_event_send, to, _end(timeout_s), bool, *args)
 
     def send(
         self,
@@ -214,19 +223,21 @@ class Events:
         crowd: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Send a message, in as many fragments as it takes; as send_fragment()."""
+        """Send a message, in as many fragments as it takes; as send_fragment().
+
+        Where it raises, some of them may have left. Send the same message again: it goes on
+        behind them. Of another length it is refused (EBADMSG).
+        """
         buffer, end = payload_of(data), _end(timeout_s)
-        for part, nbytes, flags in self._parts(buffer, to, crowd):
-            self._send(part, nbytes, event, to, flags, end)
+        for args, left in self._parts(buffer, event, to, crowd):
+            self._wait(lib.careful_event_send, to, end, left, *args)
 
     async def asend(
         self, data: Any, event: int, to: int | None = ANY, *, crowd: bool = False
     ) -> None:
-        """As send(), in an event loop; one task at a time sends."""
-        buffer = payload_of(data)
-        for part, nbytes, flags in self._parts(buffer, to, crowd):
-            args = (_rank(to), event, part, nbytes, flags)
-            await self._in_loop(lib.careful_event_send, to, *args)
+        """As send(), in an event loop; one task at a time sends. Cancelled, it may be repeated."""
+        for args, left in self._parts(payload_of(data), event, to, crowd):
+            await self._in_loop(lib.careful_event_send, to, left, *args)
 
     def receive_fragment(
         self,
@@ -251,7 +262,7 @@ class Events:
                 (EILSEQ); the group has failed.
         """
         args = (_rank(source), event, self._fragment)
-        self._wait(lib.careful_event_receive, source, _end(timeout_s), *args)
+        self._wait(lib.careful_event_receive, source, _end(timeout_s), bool, *args)
         return self._taken(into)
 
     def receive(
@@ -262,22 +273,50 @@ class Events:
         into: Any = None,
         timeout_s: float | None = None,
     ) -> Message:
-        """Receive a message whole; as receive_fragment()."""
-        end, parts = _end(timeout_s), _Parts(into)
-        while not parts.over:
-            left = None if end is None else max(end - time.monotonic(), 0.0)
-            parts.add(self.receive_fragment(event, parts.source(source), into=into, timeout_s=left))
-        return parts.message()
+        """Receive a message whole; as receive_fragment().
+
+        Where it raises, what came is kept, also if `into` has no room for it: receive the same
+        event again, into the same buffer or another.
+        """
+        end, coming = _end(timeout_s), self._begun(event, source)
+        while self._wants(coming, into):
+            who = source if coming.source is None else coming.source
+            args = (_rank(who), event, self._fragment)
+            self._wait(lib.careful_event_receive, who, end, partial(self._came, coming), *args)
+        return self._whole(coming)
 
     async def areceive(self, event: int, source: int | None = ANY, *, into: Any = None) -> Message:
-        """As receive(), in an event loop; one task at a time receives."""
-        parts = _Parts(into)
-        while not parts.over:
-            who = parts.source(source)
+        """As receive(), in an event loop; one task at a time receives. Cancelled, it may be
+        repeated.
+        """
+        coming = self._begun(event, source)
+        while self._wants(coming, into):
+            who = source if coming.source is None else coming.source
             args = (_rank(who), event, self._fragment)
-            await self._in_loop(lib.careful_event_receive, who, *args)
-            parts.add(self._taken(into))
-        return parts.message()
+            await self._in_loop(lib.careful_event_receive, who, partial(self._came, coming), *args)
+        return self._whole(coming)
+
+    def _begun(self, event: int, source: int | None) -> Coming:
+        """The message that a call before this one left unfinished, or another."""
+        wanted = (one for one in self._coming if one.event == event and source in (ANY, one.source))
+        return next(wanted, None) or Coming(event)
+
+    def _wants(self, coming: Coming, into: Any) -> bool:
+        """Whether a fragment is to come yet; what came is where it is wanted."""
+        coming.move(into)
+        return not coming.over
+
+    def _came(self, coming: Coming) -> None:
+        """C gave a fragment of it."""
+        coming.add(self._fragment)
+        if coming not in self._coming:
+            self._coming = [one for one in self._coming if one.event == coming.event]
+            self._coming.append(coming)
+
+    def _whole(self, coming: Coming) -> Message:
+        assert coming.source is not None
+        self._coming.remove(coming)
+        return Message(coming.source, coming.event_done, coming.nbytes, coming.data)
 
     def _live(self) -> Any:
         _ = self._engine.pointer  # it is open, and this thread's
@@ -285,21 +324,26 @@ class Events:
             raise CarefulError(errno.EBADF, "the group was closed", self._names[self.rank])
         return self._events
 
-    def _parts(self, buffer: Any, to: int | None, crowd: bool) -> list[tuple[Any, int, int]]:
-        """A message cut into fragments: where each begins, how long it is, its flags.
+    def _parts(
+        self, buffer: Any, event: int, to: int | None, crowd: bool
+    ) -> Iterator[tuple[tuple[Any, ...], Callable[[], None]]]:
+        """A message cut into fragments, without those that have left: what C wants of each, and
+        what is to be called when it has left.
 
         A large one is announced: who has a reserve grants buffers for it.
         """
-        most = self._most()
-        cuts = range(0, max(len(buffer), 1), most)
+        nbytes, most = len(buffer), self._most()
+        at = self._leaving.begin(event, to, nbytes, crowd)
+        self._check(at, to)
         base = ffi.cast("char *", buffer)
-        large = len(cuts) > 1
-        if large:
-            self._check(lib.careful_event_ahead(self._live(), _rank(to), len(buffer)), to)
-        return [
-            (base + at, min(most, len(buffer) - at), _flags(at == cuts[-1], crowd, large))
-            for at in cuts
-        ]
+        large = at > 0 or nbytes > most
+        if large and not at:
+            self._check(lib.careful_event_ahead(self._live(), _rank(to), nbytes), to)
+        for start in range(at, max(nbytes, 1), most):
+            end = min(start + most, nbytes)
+            flags = _flags(end == nbytes, crowd, large)
+            left = partial(self._leaving.note, event, to, end, nbytes, crowd)
+            yield (_rank(to), event, base + start, end - start, flags), left
 
     def _most(self) -> int:
         """Of a fragment; the failure of the group where a session has ended."""
@@ -307,32 +351,41 @@ class Events:
         self._check(0 if rc > 0 else lib.careful_events_failed(self._events, ffi.NULL) or rc, ANY)
         return int(rc) if self.nodes > 1 else 1 << 30
 
-    def _send(
-        self, data: Any, nbytes: int, event: int, to: int | None, flags: int, end: float | None
-    ) -> None:
-        args = (_rank(to), event, data, nbytes, flags)
-        self._wait(lib.careful_event_send, to, end, *args)
-
     def _wait(
-        self, function: Callable[..., int], who: int | None, end: float | None, *args: Any
+        self,
+        function: Callable[..., int],
+        who: int | None,
+        end: float | None,
+        done: Callable[[], object],
+        *args: Any,
     ) -> None:
-        """Call a function that waits, in slices."""
+        """Call a function that waits, in slices; done() when it has done something."""
+
+        def call(_: Any, milliseconds: int) -> int:
+            rc = function(self._events, *args, milliseconds)
+            if rc >= 0:
+                done()  # not later: this run may raise what a callback raised
+            return rc
+
         while True:
             events = self._live()
             left = _SLICE_MS if end is None else (end - time.monotonic()) * 1000
-            milliseconds = int(max(0.0, min(_SLICE_MS, left)))
-            rc = self._engine.run(lambda _: function(events, *args, milliseconds))  # noqa: B023
+            rc = self._engine.run(call, int(max(0.0, min(_SLICE_MS, left))))
             if rc not in _NOW or left <= 0 or lib.careful_events_failed(events, ffi.NULL):
                 self._check(-errno.ETIMEDOUT if rc == -errno.EAGAIN else rc, who)
                 return
 
-    async def _in_loop(self, function: Callable[..., int], who: int | None, *args: Any) -> None:
-        """Call it until it need not wait."""
+    async def _in_loop(
+        self, function: Callable[..., int], who: int | None, done: Callable[[], object], *args: Any
+    ) -> None:
+        """Call it until it need not wait; done() when it has done something."""
         driver = self._engine.in_loop()
         found = [-errno.EAGAIN]
 
         def tried() -> bool:
             found[0] = function(self._live(), *args, 0)
+            if found[0] >= 0:
+                done()  # not later: this task may be cancelled before it goes on
             return found[0] != -errno.EAGAIN
 
         if not tried():
@@ -357,6 +410,7 @@ class Events:
         """The fragment that C gave, copied to where it belongs: the only time."""
         raw = self._fragment
         offset, nbytes = int(raw.offset), int(raw.bytes)
+        self._coming = [one for one in self._coming if one.source != raw.source]
         if into is None:
             data: Any = bytearray(nbytes)
             ffi.memmove(data, raw.data, nbytes)
@@ -364,39 +418,9 @@ class Events:
             data = into
             with ffi.from_buffer("char[]", into, require_writable=True) as target:
                 if offset + nbytes > len(target):
-                    text = f"{offset + nbytes} bytes of a message, and room for {len(target)}"
-                    raise ValueError(text)
+                    raise ValueError(no_room(offset + nbytes, len(target)))
                 ffi.memmove(target + offset, raw.data, nbytes)
         return Fragment(int(raw.source), Status(raw.status), offset, nbytes, data)
-
-
-class _Parts:
-    """A message that is being received."""
-
-    def __init__(self, into: Any) -> None:
-        self._into = into
-        self._own = bytearray()
-        self._last: Fragment | None = None
-
-    @property
-    def over(self) -> bool:
-        return self._last is not None and self._last.status != Status.MORE
-
-    def source(self, source: int | None) -> int | None:
-        """Whose fragment is next: after the first, the same node's."""
-        return source if self._last is None else self._last.source
-
-    def add(self, fragment: Fragment) -> None:
-        self._last = fragment
-        if self._into is None:
-            self._own += fragment.data
-
-    def message(self) -> Message:
-        assert self._last is not None
-        last = self._last
-        data = self._own if self._into is None else self._into
-        done = last.status == Status.EVENT_DONE
-        return Message(last.source, done, last.offset + last.nbytes, data)
 
 
 def _rank(node: int | None) -> int:

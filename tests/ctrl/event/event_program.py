@@ -91,6 +91,62 @@ def window(events: Events) -> None:
             assert np.all(np.frombuffer(got.data, np.int64) == number + 1000 * got.source)
 
 
+def again(events: Events) -> None:
+    """Calls that end in the middle of a message and are repeated: each byte comes once."""
+    # More than the others take before they receive: 128 receive buffers, and as many copies.
+    nbytes = events.fragment_bytes * 400
+    large = [np.arange(rank, rank + nbytes).astype(np.uint8) for rank in range(events.nodes)]
+    mine, into = large[events.rank], np.zeros(nbytes, np.uint8)
+    others = set(range(events.nodes)) - {events.rank}
+
+    def ended(call: Any) -> Any:
+        try:
+            return call()
+        except CarefulError as error:
+            if error.errno not in (errno.ETIMEDOUT, errno.ENOBUFS):
+                raise
+            return None
+
+    def send() -> bool:
+        events.send(mine, 1, crowd=True, timeout_s=0.01)
+        return True
+
+    def receive() -> Any:
+        # From any node and from one that is named; the same message goes on in another buffer.
+        source, target = ((None, into), (next(iter(others)), None))[tries % 2]
+        return events.receive(1, source, into=target, timeout_s=0.002)
+
+    sent, tries = None, 0
+    while not sent and not events._leaving.between(1, None):
+        sent = ended(send)
+    if not sent:
+        print("in the middle")
+        with fails(errno.EBADMSG, "another length"):
+            events.send(mine[1:], 1, crowd=True)
+        with fails(errno.EBADMSG, "not of a crowd"):
+            events.send(mine, 1)
+        with fails(errno.EILSEQ):
+            events.send(mine, 1, next(iter(others)), crowd=True)
+        with fails(errno.EILSEQ):
+            events.send_fragment(b"", 1, crowd=True, large=True)
+    while others or not sent:
+        sent, tries = sent or ended(send), tries + 1
+        got = ended(receive) if others else None
+        if got is not None:
+            assert got.nbytes == len(got.data) == nbytes
+            assert np.array_equal(np.frombuffer(got.data, np.uint8), large[got.source])
+            others.remove(got.source)
+    assert not events._coming
+    few = events.fragment_bytes * 9
+    events.send(mine[:few], 2, (events.rank + 1) % events.nodes, timeout_s=30)
+    for room in (3, few - 1, few - 1):
+        with raises(ValueError, f"and room for {room}"):
+            events.receive(2, into=bytearray(room), timeout_s=30)
+    got = events.receive(2, into=into, timeout_s=30)
+    assert got.nbytes == few
+    assert np.array_equal(into[:few], large[got.source][:few])
+
+
 def flood_bound(events: Events) -> None:
     """Nobody receives until told to: what is short has a name, and the program goes on."""
     count, received, told = 400, 0, 0
@@ -242,6 +298,35 @@ async def loop(events: Events) -> None:
                 got = await events.areceive(number)
                 assert np.all(np.frombuffer(got.data, np.int32) == number)
         await asyncio.sleep(0.01)
+        await cancelled(events)
+
+
+async def cancelled(events: Events) -> None:
+    """Tasks that are cancelled in the middle of a message and begun anew."""
+    nbytes = events.fragment_bytes * 1000
+    mine = np.full(nbytes, events.rank, np.uint8)
+    after, ends = (events.rank + 1) % events.nodes, 0
+
+    async def until_done(make: Any) -> Any:
+        nonlocal ends
+        while True:
+            task = asyncio.ensure_future(make())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            task.cancel()
+            try:
+                return await task
+            except asyncio.CancelledError:
+                ends += 1
+
+    _, got = await asyncio.gather(
+        until_done(lambda: events.asend(mine, 100, after)),
+        until_done(lambda: events.areceive(100)),
+    )
+    assert ends > 2
+    assert got.nbytes == len(got.data) == nbytes
+    assert np.all(np.frombuffer(got.data, np.uint8) == got.source)
+    assert got.source == (events.rank - 1) % events.nodes
 
 
 async def in_loop(rank: int) -> None:
@@ -256,7 +341,7 @@ def main() -> int:
         asyncio.run(in_loop(rank), debug=False)
         return 0
     function: Any = globals()[case]
-    options = {"rx_buffers": 128} if case in ("window", "flood_bound") else {}
+    options = {"rx_buffers": 128} if case in ("window", "flood_bound", "again") else {}
     with careful.open("eth1", peers=max(len(HOSTS) - 1, 1), stall_ms=5000, **options) as node:
         try:
             with events_of.join(node, HOSTS, rank) as events:

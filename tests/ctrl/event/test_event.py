@@ -67,6 +67,12 @@ def test_three_nodes__the_bound_of_copying_out(three: Lab) -> None:
     assert "told\n" in [said for _, said in ends]
 
 
+def test_three_nodes__calls_that_are_repeated(three: Lab) -> None:
+    ends = run(three, "again")
+    assert {status for status, _ in ends} == {0}, ends
+    assert "in the middle\n" in [said for _, said in ends]
+
+
 def test_three_nodes__one_is_killed(three: Lab) -> None:
     first, second, third = run(three, "killed")
     assert first == (0, "")
