@@ -137,15 +137,16 @@ int xsk_kick(struct queue *queue)
 	bool zerocopy = queue->info.zerocopy;
 	int failed;
 
+	if (!tx_waiting(xsk))
+		return 0;
+	/* Without a carrier the kernel would take each frame, and drop it: for a poll(), too, once
+	 * it is published. */
+	if (!port->route.up && !route_up(&port->route))
+		return -EAGAIN;
 	if (xsk->tx_held) {
 		xsk_ring_prod__submit(&xsk->tx, xsk->tx_held);
 		xsk->tx_held = 0;
 	}
-	if (!tx_waiting(xsk))
-		return 0;
-	/* Without a carrier the kernel would take each frame, and drop it. */
-	if (!port->route.up && !route_up(&port->route))
-		return -EAGAIN;
 	if (!xsk_ring_prod__needs_wakeup(&xsk->tx))
 		return 0; /* the driver is at it */
 	xsk->kicks++;
