@@ -288,7 +288,7 @@ class FakeDaemon:
 
     def _run(self, handler: int, args: list[int], payload: bytes) -> Answer:
         if handler == lib.CAREFUL_BLOCK_STAT:
-            return Answer(payload=attr_bytes(self._path(payload).lstat()))
+            return Answer(payload=attr_bytes(self._path(payload).stat()))
         if handler == lib.CAREFUL_BLOCK_LIST:
             return self._list(self._path(payload), bool(args[0] & lib.CAREFUL_BLOCK_RECURSIVE))
         if handler == lib.CAREFUL_BLOCK_CLOSE:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
-import stat
 import tempfile
 import weakref
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -19,22 +19,19 @@ from typing import Any, BinaryIO, Literal, cast
 
 from fsspec.asyn import AsyncFileSystem, sync_teardown
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+from fsspec.core import has_magic
 from fsspec.utils import isfilelike
 
 from careful.errors import CarefulError
 from careful.files.file import AsyncFile, Data
 from careful.files.host import AsyncHost
-from careful.files.options import Progress
 from careful.files.stream import Stream, new_mode
-from careful.transfer.protocol.entries import Attr
-
-Info = dict[str, Any]
+from careful.files.words import Info, bounds_of, each_of, info_of, watcher
 
 #: What is moved at once by the connection for short questions; larger files are transfers.
 SMALL_BYTES = 1 << 20
 #: Files that a call has open at once: a host lets a machine have 128.
 OPEN_MAX = 16
-_TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
 
 
 def split(url: str) -> tuple[str, str]:
@@ -133,7 +130,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
 
     async def _info(self, path: str, **_: Any) -> Info:
         name = self._strip_protocol(path)
-        return _info(name, await self._connected().stat(name))
+        return info_of(name, await self._connected().stat(name))
 
     async def _ls(self, path: str, detail: bool = True, **_: Any) -> list[Info] | list[str]:
         one = await self._info(path)
@@ -146,7 +143,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         """What is in a directory, sorted; what the host cannot read is an `other`."""
         listing = self._connected().ls(name, recursive=recursive)
         top = name.rstrip("/")
-        found = [_info(f"{top}/{one.name}", one.attr, one.target) async for one in listing]
+        found = [info_of(f"{top}/{one.name}", one.attr, one.target) async for one in listing]
         return sorted(found, key=lambda info: str(info["name"]))
 
     async def _find(
@@ -184,7 +181,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         self, path: str, start: int | None = None, end: int | None = None, **_: Any
     ) -> bytes:
         async with self._reading(path) as file:
-            return await file.read(*_bounds(file, start, end))
+            return await file.read(*bounds_of(file, start, end))
 
     async def _cat_ranges(
         self,
@@ -201,7 +198,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
             raise TypeError(f"paths: a list, not {type(paths).__name__}")
         if max_gap is not None:
             raise NotImplementedError("max_gap: a request of its own costs microseconds")
-        bounds = zip(_each(starts, len(paths)), _each(ends, len(paths)), strict=True)
+        bounds = zip(each_of(starts, len(paths)), each_of(ends, len(paths)), strict=True)
         wanted: dict[str, list[tuple[int, int | None, int | None]]] = {}
         for number, (path, (start, end)) in enumerate(zip(paths, bounds, strict=True)):
             wanted.setdefault(self._strip_protocol(path), []).append((number, start, end))
@@ -212,7 +209,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
             numbers = [number for number, *_ in ranges]
             try:
                 async with room, self._reading(path) as file:
-                    bounds = [_bounds(file, start, end) for _, start, end in ranges]
+                    bounds = [bounds_of(file, start, end) for _, start, end in ranges]
                     parts: Sequence[bytes | Exception] = await file.read_ranges(bounds)
             except OSError as error:
                 parts = [error] * len(ranges)
@@ -258,7 +255,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
             local,
             name,
             replace=mode != "create",
-            progress=_watcher(callback),
+            progress=watcher(callback),
             fsync=self._fsync,
         )
 
@@ -282,7 +279,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
                 name,
                 cast(str, lpath),
                 replace=True,
-                progress=_watcher(callback),
+                progress=watcher(callback),
                 fsync=self._fsync,
             )
 
@@ -293,6 +290,19 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
                 piece = await file.read(at, Stream.DEFAULT_BLOCK_SIZE)
                 await asyncio.to_thread(into.write, piece)
                 callback.relative_update(len(piece))
+
+    async def _copy(
+        self, path1: Any, path2: Any, recursive: bool = False, *args: Any, **more: Any
+    ) -> None:
+        if recursive and isinstance(path2, str):
+            for top in await self._expand_path(path1):
+                found = await self._find(top, detail=True)
+                links = [name for name, info in found.items() if info["type"] == "link"]
+                for name in links:
+                    if await self._isdir(name):  # an empty one would come, of a move alone
+                        text = "is a symlink to a directory, and cannot be copied"
+                        raise CarefulError(errno.ENOTSUP, text, self.unstrip_protocol(name))
+        await super()._copy(path1, path2, recursive, *args, **more)
 
     async def _cp_file(self, path1: str, path2: str, **_: Any) -> None:
         info = await self._info(path1)
@@ -334,9 +344,10 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         maxdepth: int | None = None,
         **_: Any,
     ) -> None:
-        if recursive and isinstance(path, str) and await self._is_link(path):
-            recursive = False  # what it leads to stays
-        names = await self._expand_path(path, recursive=recursive, maxdepth=maxdepth)
+        if recursive:
+            names = await self._all_below(path, maxdepth)
+        else:
+            names = await self._expand_path(path, maxdepth=maxdepth)
         room = asyncio.Semaphore(batch_size or OPEN_MAX)
 
         async def of_one(name: str) -> str | None:
@@ -351,11 +362,20 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         for name in sorted(filter(None, left), reverse=True):  # what is below comes first
             await self._rm_file(name)
 
-    async def _is_link(self, path: str) -> bool:
-        """Whether a name is a symlink's own."""
-        name = self._strip_protocol(path)
-        beside = await self._below(self._parent(name), recursive=False)
-        return any(one["name"] == name and one["type"] == "link" for one in beside)
+    async def _all_below(self, path: str | list[str], maxdepth: int | None) -> list[str]:
+        """Names and all that is below them, without what symlinks lead to."""
+        names: set[str] = set()
+        for one in [path] if isinstance(path, str) else path:
+            tops = await self._expand_path(one, maxdepth=maxdepth)
+            depth = maxdepth - 1 if maxdepth is not None and has_magic(one) else maxdepth
+            for top, is_link in zip(tops, await self._connected().links(tops), strict=True):
+                if is_link or depth == 0:
+                    names.add(top)
+                else:
+                    names |= set(await self._find(top, depth, withdirs=True))
+        if not names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return list(names)
 
     async def _mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
         await self._connected().mkdir(self._strip_protocol(path), parents=create_parents)
@@ -394,47 +414,6 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
             cache_options=cache_options,
             **more,
         )
-
-
-def _info(name: str, attr: Attr, target: str = "") -> Info:
-    """What fsspec says of a file."""
-    info = {
-        "name": name,
-        "size": attr.bytes,
-        "type": _TYPES.get(stat.S_IFMT(attr.mode), "other"),
-        "mode": attr.mode,
-        "uid": attr.uid,
-        "gid": attr.gid,
-        "mtime": attr.mtime_ns / 1e9,
-        "ino": attr.inode,
-        "nlink": attr.nlink,
-    }
-    return info | ({"destination": target} if target else {})
-
-
-def _bounds(file: AsyncFile, start: int | None, end: int | None) -> tuple[int, int]:
-    """Where bytes begin and how many they are; negative ones count from the file's end."""
-    first, past, _ = slice(start, end).indices(file.nbytes)
-    return first, max(0, past - first)
-
-
-def _each(given: int | Iterable[int | None] | None, count: int) -> Sequence[int | None]:
-    """A bound for each of many ranges."""
-    if given is None or isinstance(given, int):
-        return [given] * count
-    bounds = list(given)
-    if len(bounds) != count:
-        raise ValueError(f"{len(bounds)} bounds of {count} ranges")
-    return bounds
-
-
-def _watcher(callback: Callback) -> Any:
-    """Progress as fsspec wants to hear of it."""
-
-    def tell(progress: Progress) -> None:
-        callback.absolute_update(progress.bytes_done)
-
-    return tell
 
 
 def _close(loop: asyncio.AbstractEventLoop, connection: AsyncHost) -> None:

@@ -242,6 +242,13 @@ class AsyncHost:
         async with self._connections.shared() as shared:
             await names.remove(shared.remote, _path(path))
 
+    async def links(self, paths: Sequence[Path]) -> list[bool]:
+        """Whether names are symlinks' own; one that is not there is none."""
+        given = [_path(path) for path in paths]
+        async with self._connections.shared() as shared:
+            found = await names.links(shared.remote, given)
+        return [path in found for path in given]
+
     async def verify(
         self,
         path: Path,

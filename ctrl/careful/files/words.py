@@ -1,0 +1,58 @@
+"""What a host says of its files and transfers, in fsspec's words; filesystem.py uses them."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fsspec.callbacks import Callback
+
+from careful.files.file import AsyncFile
+from careful.files.options import Progress
+from careful.transfer.protocol.entries import Attr
+
+Info = dict[str, Any]
+
+_TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+
+
+def info_of(name: str, attr: Attr, target: str = "") -> Info:
+    """What fsspec says of a file."""
+    info = {
+        "name": name,
+        "size": attr.bytes,
+        "type": _TYPES.get(stat.S_IFMT(attr.mode), "other"),
+        "mode": attr.mode,
+        "uid": attr.uid,
+        "gid": attr.gid,
+        "mtime": attr.mtime_ns / 1e9,
+        "ino": attr.inode,
+        "nlink": attr.nlink,
+    }
+    return info | ({"destination": target} if target else {})
+
+
+def bounds_of(file: AsyncFile, start: int | None, end: int | None) -> tuple[int, int]:
+    """Where bytes begin and how many they are; negative ones count from the file's end."""
+    first, past, _ = slice(start, end).indices(file.nbytes)
+    return first, max(0, past - first)
+
+
+def each_of(given: int | Iterable[int | None] | None, count: int) -> Sequence[int | None]:
+    """A bound for each of many ranges."""
+    if given is None or isinstance(given, int):
+        return [given] * count
+    bounds = list(given)
+    if len(bounds) != count:
+        raise ValueError(f"{len(bounds)} bounds of {count} ranges")
+    return bounds
+
+
+def watcher(callback: Callback) -> Any:
+    """Progress as fsspec wants to hear of it."""
+
+    def tell(progress: Progress) -> None:
+        callback.absolute_update(progress.bytes_done)
+
+    return tell
