@@ -46,6 +46,7 @@ enum ipc_hold {
 
 /* Lets questions of clients to a peer wait (by its index), or no longer for that reason. */
 void ipc_hold(struct ipc *ipc, uint32_t peer, enum ipc_hold why, bool on);
+bool ipc_holds(const struct ipc *ipc, uint32_t peer, enum ipc_hold why);
 
 /* To be called each round: time limits, questions that had to wait. */
 void ipc_poll(struct ipc *ipc);

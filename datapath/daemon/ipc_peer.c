@@ -53,6 +53,11 @@ void ipc_hold(struct ipc *ipc, uint32_t peer, enum ipc_hold why, bool on)
 	ipc->held_count -= !!was;
 }
 
+bool ipc_holds(const struct ipc *ipc, uint32_t peer, enum ipc_hold why)
+{
+	return ipc->held[peer] & why;
+}
+
 static bool held(const struct ipc *ipc, uint32_t peer)
 {
 	int index = ipc_peer_index(ipc, peer);

@@ -236,6 +236,18 @@ static void meet_again(const struct attempt *a)
 				return;
 }
 
+/* Whose first session came up in the middle of it, when nothing was due: it is now, or what waits
+ * for a try with that peer would wait for ever. */
+static void welcome_late(const struct attempt *a)
+{
+	struct trial *t = a->trial;
+
+	for (uint32_t i = 0; t->wanted && i < t->peers_max; i++)
+		if (i != a->peer && !t->due_ns[i] && ipc_holds(t->ipc, i, IPC_HOLD_TRIAL) &&
+		    trial_is_up(trial_peer(t, i).state))
+			t->due_ns[i] = clock_now_ns();
+}
+
 /* Says that it is over, and leaves the peers their turn. */
 static void let_go(struct attempt *a)
 {
@@ -255,6 +267,7 @@ static void let_go(struct attempt *a)
 	until_ns = clock_now_ns() + TURN_NS;
 	while (a->given && clock_now_ns() < until_ns && careful_wait(t->instance, 1, -1) >= 0)
 		;
+	welcome_late(a);
 }
 
 static void run(struct attempt *a)

@@ -69,6 +69,11 @@ void ipc_hold(struct ipc *ipc, uint32_t peer, enum ipc_hold why, bool on)
 	*one = (uint8_t)(on ? *one | why : *one & ~(uint8_t)why);
 }
 
+bool ipc_holds(const struct ipc *ipc, uint32_t peer, enum ipc_hold why)
+{
+	return held[ipc != NULL][peer] & why;
+}
+
 static void *peer_thread(void *arg)
 {
 	(void)arg;
@@ -356,6 +361,31 @@ static void test_trial__a_peer_that_answers_late_is_asked_again(void)
 	forget();
 }
 
+/* A peer that comes up while one with another runs, and changes no more, has its try. */
+static void test_trial__a_peer_that_comes_up_meanwhile_is_not_forgotten(void)
+{
+	pthread_t thread = begin_trial(1);
+	struct attempt other = { .trial = &trial, .peer = (uint32_t)ends.peer + 1 };
+	uint64_t *due_ns = &trial.due_ns[ends.peer];
+
+	trial.running = true;
+	meet_only();
+	CHECK_EQ(*due_ns, 0);
+	let_go(&other);
+	CHECK(*due_ns != 0);
+	/* One that had it, and does not wait, has not; nor has one when there is nothing to try. */
+	*due_ns = 0;
+	ipc_hold(NULL, (uint32_t)ends.peer, IPC_HOLD_TRIAL, false);
+	let_go(&other);
+	CHECK_EQ(*due_ns, 0);
+	ipc_hold(NULL, (uint32_t)ends.peer, IPC_HOLD_TRIAL, true);
+	trial.wanted = false;
+	let_go(&other);
+	CHECK_EQ(*due_ns, 0);
+	end_trial(thread);
+	ends_close(&ends);
+}
+
 static void test_trial__a_peer_that_knows_no_peace_is_left_alone(void)
 {
 	pthread_t thread = begin_trial(0);
@@ -518,6 +548,7 @@ int main(void)
 	RUN(test_trial__a_last_change_that_fails_measures_nothing);
 	RUN(test_trial__a_link_that_goes_down_for_it_is_not_tried_again);
 	RUN(test_trial__a_peer_that_answers_late_is_asked_again);
+	RUN(test_trial__a_peer_that_comes_up_meanwhile_is_not_forgotten);
 	RUN(test_trial__a_peer_that_knows_no_peace_is_left_alone);
 	RUN(test_trial__a_busy_peer_is_asked_again_when_it_is_quiet);
 	RUN(test_remembered__is_in_effect_at_once);
