@@ -216,6 +216,9 @@ class Engine:
 
         Returns:
             0, or -errno of what was started at once.
+
+        Raises:
+            Whatever a callback raised while it waited here: it was started, or never will be.
         """
         if queue not in self._backlog:
             rc = start()
@@ -227,18 +230,25 @@ class Engine:
         waiting = self._backlog.setdefault(queue, deque())
         waiting.append(one)
         if self.driver is None and not self._inside:
-            self.wait_until(lambda: one not in waiting, None)
+            try:
+                self.wait_until(lambda: one not in waiting, None)
+            except BaseException:  # of whatever callback; what was not started never is
+                if one in waiting:
+                    waiting.remove(one)
+                if not waiting and self._backlog.get(queue) is waiting:
+                    del self._backlog[queue]
+                raise
         return 0
 
     def _begin_waiting(self) -> None:
         """Start what waited, as far as there is room now."""
         for queue, waiting in list(self._backlog.items()):
             while waiting:
-                start, fail = waiting[0]
+                start, fail = one = waiting.popleft()  # an interrupt must not start it twice
                 rc = start()
                 if rc == -errno.EAGAIN:
+                    waiting.appendleft(one)
                     break
-                waiting.popleft()
                 if rc < 0:
                     fail(-rc)
             else:

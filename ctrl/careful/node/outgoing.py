@@ -99,6 +99,7 @@ class Outgoing:
 
         def start(*call: Any) -> int:
             nonlocal taken
+            taken = True  # also where an interrupt hides what C answered
             rc = int(lib.careful_send(*call))
             taken = not rc
             return rc

@@ -124,15 +124,30 @@ class Peer:
         """An operation that a function of C begins, now or when there is room for it."""
         operation = Operation(self._engine, self, span)
         self._engine.operations.add(operation)  # before C has its handle
+        begun = False
+
+        def begin(*call: Any) -> int:
+            nonlocal begun
+            begun = True  # also where an interrupt hides what C answered
+            rc = function(*call)
+            begun = not rc
+            return rc
+
+        texts = _TEXTS if span is None else _MOVE_TEXTS
         try:
-            self._start(function, operation.fail, *args, lib.on_done, operation.handle)
-        except Exception:  # not an interrupt: C may have the handle then
-            operation.drop()
+            self._start(begin, operation.fail, texts, *args, lib.on_done, operation.handle)
+        except BaseException:  # not always of this: also what another's callback raised meanwhile
+            if not begun:
+                operation.drop()
             raise
         return operation
 
     def _start(
-        self, function: Callable[..., int], fail: Callable[[int], object], *args: Any
+        self,
+        function: Callable[..., int],
+        fail: Callable[[int], object],
+        texts: dict[int, str],
+        *args: Any,
     ) -> None:
         """Call a function of C, now or when it has room; `fail` hears where that fails then.
 
@@ -147,7 +162,6 @@ class Peer:
             )
 
         rc = self._engine.begin(self, start, fail)
-        texts = _MOVE_TEXTS if function in (lib.careful_store, lib.careful_get) else _TEXTS
         check(rc, self.name, texts.get(rc, ""))
 
     def request(self, handler: int, payload: Any = b"", args: tuple[int, ...] = ()) -> Operation:
@@ -166,7 +180,7 @@ class Peer:
     def send(self, handler: int, payload: Any = b"", args: tuple[int, ...] = ()) -> None:
         """A request that wants no reply; raises as request()."""
         asked = _asked(handler, payload, args)
-        self._start(lib.careful_request, bool, *asked, ffi.NULL, ffi.NULL)
+        self._start(lib.careful_request, bool, _TEXTS, *asked, ffi.NULL, ffi.NULL)
 
     def region(self, handle: bytes | int) -> RemoteRegion:
         """A region there, to store into and get from.

@@ -1,0 +1,125 @@
+"""An engine's waiting and its backlog, without a device: C is a few functions of this test."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from careful._abi import ffi
+from careful.node import engine as engine_module
+from careful.node.engine import Engine
+from careful.node.memory import Span
+from careful.node.operation import Operation
+from careful.node.peer import Peer
+
+
+class Fake(Engine):
+    """Its C has room when told so, and runs what stands in `polls`, one a poll."""
+
+    def __init__(self) -> None:
+        self.polls: list[Callable[[], object]] = []
+        self.room, self.asked = 0, 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine_module, "lib", SimpleNamespace(careful_attach=self._attach))
+            super().__init__({"path": "/nowhere"}, "eth9")
+
+    def _attach(self, _options: Any, found: Any, _error: Any) -> int:
+        found[0] = ffi.cast("struct careful *", 1)
+        return 0
+
+    def wait_c(self, _pointer: Any, _timeout_ms: int, _fd: int) -> int:
+        if self.polls:
+            self.polls.pop(0)()
+        return 1
+
+    def start(self, *_: Any) -> int:
+        self.asked += 1
+        self.room -= 1
+        return 0 if self.room >= 0 else -errno.EAGAIN
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
+    one = Fake()
+    monkeypatch.setattr(engine_module, "lib", SimpleNamespace(careful_wait=one.wait_c))
+    one.on_error = reraise
+    yield one
+    one._pointer = None
+    engine_module._open.discard(one)
+
+
+def reraise(error: Exception, _where: str) -> None:
+    raise error
+
+
+def peer_of(engine: Engine) -> Peer:
+    peer = Peer.__new__(Peer)
+    peer._engine, peer._gone, peer.index, peer.name = engine, False, 3, "h2"
+    peer.failed = peer.lost_operation = False
+    return peer
+
+
+def begin(engine: Fake, target: bytearray) -> Operation:
+    """A get that finds no room, and while it waits another's callback raises."""
+    engine.room = 0
+    peer = peer_of(engine)
+    with pytest.raises(KeyError, match="another's"):
+        peer.begin(engine.start, Span(target, "w"))
+    return next(iter(engine.operations), Operation(engine, peer))
+
+
+def test_begin__another_callback_raises_once_it_has_begun(engine: Fake) -> None:
+    """C has its handle and its buffer: both are held until its end."""
+
+    def room_and_error() -> None:
+        engine.room = 1
+        engine.failed(KeyError("another's"), "a callback")
+
+    engine.polls = [lambda: None, room_and_error]
+    target = bytearray(4)
+    operation = begin(engine, target)
+    assert engine.operations == {operation}
+    assert operation.handle is not None
+    with pytest.raises(BufferError):
+        target.extend(b"resized")
+    raw = ffi.new("struct careful_result *")
+    ffi.from_handle(operation.handle)._on_done(raw)
+    assert operation.result().nbytes == 0
+    assert engine.operations == set()
+    target.extend(b"resized")
+
+
+def test_begin__another_callback_raises_before_it_has_begun(engine: Fake) -> None:
+    """It never begins: its buffer is the program's again."""
+    engine.polls = [lambda: engine.failed(KeyError("another's"), "a callback")]
+    target = bytearray(4)
+    begin(engine, target)
+    assert engine.operations == set()
+    target.extend(b"resized")
+    engine.room, asked = 9, engine.asked
+    engine.wait(0)
+    assert engine.asked == asked
+    assert engine.begin("another", engine.start, bool) == 0
+    assert engine.asked == asked + 1
+
+
+def test_backlog__what_an_interrupt_hides_does_not_begin_twice(engine: Fake) -> None:
+    """C may have begun it when the interrupt came."""
+    begun = []
+
+    def start() -> int:
+        begun.append(engine.inside)
+        if len(begun) == 1:
+            return -errno.EAGAIN
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.begin("queue", start, bool)
+    engine.wait(0)
+    assert len(begun) == 2
