@@ -23,7 +23,7 @@ from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.protocol.block import Attr, BlockClient, relative
 from careful.transfer.protocol.entries import NOTHING
 from careful.transfer.result import Result
-from careful.transfer.stream.inplace import Side, bytes_from, move_differing
+from careful.transfer.stream.inplace import Own, Side, bytes_from, move_differing
 from careful.transfer.stream.local import NULL, STDIO, Sink, Span, is_device, open_source
 from careful.transfer.stream.ring import ENDLESS, Held, apart, need_length, receive, send
 from careful.transfer.tasks import quietly
@@ -186,6 +186,7 @@ async def _put(
     names = shown(source), remote.name(NULL if target == NULL else shown(target))
     held, at, there = Held(), span.at or 0, 0
     try:
+        before = Own.of(fd)
         if options.dry_run:
             known = 0
             if fd is not None and source != STDIO:
@@ -231,6 +232,10 @@ async def _put(
         if target == NULL:
             await held.end(lambda handle: remote.close(handle, target))
         else:
+            if before is not None:
+                sent = Side(held.handle, at, result.bytes, target)
+                told = progress if span.nbytes is None else Silent()
+                await before.check(remote, sent, names[0], options.block_bytes, told)
             replace, sync = options.replace, options.fsync != "none"
             ways = target, mode, replace, sync
             await held.end(lambda handle: remote.commit(handle, *ways, nbytes=result.bytes))

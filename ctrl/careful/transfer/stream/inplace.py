@@ -13,9 +13,12 @@ from careful.errors import CarefulError, from_os
 from careful.transfer.file.compare import BlockSizes, block_sizes
 from careful.transfer.file.local import digest_of_blocks, digest_of_range, shown
 from careful.transfer.file.resume import runs
+from careful.transfer.file.source import check_source
 from careful.transfer.options import FileResult, Options, Progress
-from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.block import Attr, BlockClient
+from careful.transfer.protocol.entries import NOTHING
 from careful.transfer.tasks import in_slices
+from careful.transfer.tree.scan import local_attr
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,54 @@ async def _equal(
     mine = await in_slices(own, zip(starts, sizes, strict=False), block_bytes)
     pairs = zip(mine, theirs, strict=True)
     return {index: a for index, (a, b) in enumerate(pairs) if a == b}
+
+
+@dataclass(frozen=True)
+class Own:
+    """A regular file of this machine that is sent, as it was at the start.
+
+    Attributes:
+        fd: of it.
+        offset: where what is sent begins.
+        attr: of it, then.
+    """
+
+    fd: int
+    offset: int
+    attr: Attr
+
+    @staticmethod
+    def of(fd: int | None) -> Own | None:
+        """Of what is open to be read; None: it is no such file, or says that it is empty."""
+        attr = local_attr(os.fstat(fd)) if fd is not None else NOTHING
+        if fd is None or not (attr.is_file and attr.bytes):
+            return None
+        return Own(fd, os.lseek(fd, 0, os.SEEK_CUR), attr)
+
+    async def check(
+        self, remote: BlockClient, sent: Side, name: str, block_bytes: int, progress: Progress
+    ) -> None:
+        """Whether it still holds what was sent of it.
+
+        Args:
+            remote: the peer's tree.
+            sent: the peer's side, of which all came from here.
+            name: of it.
+            block_bytes: what is compared at a time.
+            progress: told if it has grown.
+
+        Raises:
+            CarefulError: it does not.
+        """
+        after = local_attr(os.fstat(self.fd))
+        mine = Side(self.fd, self.offset, sent.bytes, name)
+        sizes = block_sizes(sent.bytes, block_bytes)
+
+        async def is_equal() -> bool:
+            return len(await _equal(remote, sent, mine, sizes, block_bytes)) == len(sizes)
+
+        end = max(self.attr.bytes, self.offset + sent.bytes)  # what it grew by may have gone, too
+        await check_source(self.attr._replace(bytes=end), after, is_equal, name, progress)
 
 
 #: Moves so many bytes at an offset of the range; notes each block's digest.

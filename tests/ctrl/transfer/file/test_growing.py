@@ -168,6 +168,45 @@ def test_get__range_of_a_growing_file(
     assert not ends.target.exists()
 
 
+@pytest.mark.parametrize("more", [{}, {"checksum": True}, {"digest": False}])
+@pytest.mark.parametrize("span", [Span(at=BLOCK), Span(BLOCK), Span(BLOCK, 5 * BLOCK, 0)])
+def test_put__range_of_a_file_that_changes(
+    route: Route, daemon: FakeDaemon, tmp_path: Path, span: Span, more: dict[str, bool]
+) -> None:
+    """What is written in place fails, and says how to go on; what is made is not left."""
+    if "checksum" in more and span.at is None:
+        pytest.skip("-c is of what is written in place")
+    ends = Ends("put", route, daemon, tmp_path)
+    options = Options(**({"block_bytes": BLOCK, "blocks_in_flight": 1, "replace": True} | more))
+    whole = DATA[span.offset :][: span.nbytes]
+
+    def run(change: Callable[[], object]) -> Any:
+        ends.source.write_bytes(DATA)
+        ends.target.unlink(missing_ok=True)
+        if span.at is not None:
+            ends.target.write_bytes(bytes(2 * len(DATA)))
+        places = iter(range(2))
+
+        def fault(question: Any) -> int:
+            if question.op == lib.CAREFUL_IPC_STORE and next(places, None) == 1:
+                change()
+            return 0
+
+        daemon.fault = fault
+        given = [str(ends.source)], "a", False, options, Silent(), span
+        return transfers.put(route, *given)
+
+    for change in (ends.append, lambda: os.utime(ends.source, ns=(1, 1))):
+        run(change)
+        assert ends.target.read_bytes()[span.at or 0 :].startswith(whole)
+    for data in (b"other" + DATA, DATA[:-1], DATA[::-1]):
+        with pytest.raises(OSError, match=CHANGED) as found:
+            run(lambda data=data: ends.rewrite(data))  # type: ignore[misc]
+        assert found.value.errno == errno.ESTALE
+        assert ("-c resumes" in str(found.value)) == ends.target.exists() == (span.at is not None)
+    assert not daemon.handles
+
+
 def test_put__has_no_size(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
     """A file of /proc says that it has 0 bytes."""
     report = transfers.put(route, ["/proc/cpuinfo"], "a", False, Options(), Silent())
