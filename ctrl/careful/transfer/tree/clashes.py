@@ -15,6 +15,13 @@ from careful.transfer.protocol.block import Attr, Entry, ancestors, parent
 from careful.transfer.tree.attributes import parts
 
 
+def _comes(entry: Entry, options: Options) -> bool:
+    """Whether an entry is of a kind that is moved, not skipped or refused."""
+    if entry.attr.is_link:
+        return options.links
+    return entry.attr.is_dir or (entry.attr.is_file and not is_partial(entry.name))
+
+
 def in_the_way(
     entries: Sequence[Entry], existing: Mapping[str, Entry], options: Options
 ) -> list[Entry]:
@@ -34,7 +41,7 @@ def in_the_way(
         there = existing.get(entry.name)
         if there is None or there.attr.is_special or entry.error:
             continue
-        if there.attr.is_dir == entry.attr.is_dir:
+        if there.attr.is_dir == entry.attr.is_dir or not _comes(entry, options):
             continue
         if entry.attr.is_dir and options.replace:
             found[there.name] = there

@@ -282,6 +282,27 @@ def test_clash__a_directory_for_a_file_and_back(ends: Ends) -> None:
     assert_equal(ends.source, ends.target)
 
 
+def test_clash__nothing_comes_for_a_directory(ends: Ends) -> None:
+    """What is skipped or fails, whatever the options, needs no room."""
+    partial = f".f.careful-{1:016x}.part"
+    ends.write(partial)
+    ends.write("other")
+    (ends.source / "link").symlink_to("other")
+    os.mkfifo(ends.source / "fifo")
+    names = {"link", "fifo", partial}
+    for name in names:
+        (ends.target / name).mkdir(parents=True)
+        (ends.target / name / "kept").write_bytes(b"old")
+    plain = Options(fsync="none", update=True, replace=True, delete=True)
+    for options in (plain, replace(plain, dry_run=True)):
+        assert ends.run(options).deleted == []
+        assert {path.parent.name for path in ends.target.glob("*/kept")} == names
+    deleted = ends.run(replace(plain, links=True)).deleted
+    assert [name.rpartition("tree/")[2] for name in deleted] == ["link/kept", "link"]
+    assert (ends.target / "link").readlink() == Path("other")
+    assert {path.parent.name for path in ends.target.glob("*/kept")} == names - {"link"}
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_clash__names_that_differ_in_case(
     ends: Ends, monkeypatch: pytest.MonkeyPatch, same: bool
