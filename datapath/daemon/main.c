@@ -122,7 +122,8 @@ static void on_block_end(const struct block_end *end, void *user)
 	struct daemon *d = user;
 
 	if (!d->closing)
-		transfer_log(&d->transfers, end, d->health.names[end->peer]);
+		transfer_log(&d->transfers, end,
+			     end->is_former ? "who has gone" : d->health.names[end->peer]);
 }
 
 static int on_reload(const char *words, uint32_t bytes, struct careful_error *error, void *user)

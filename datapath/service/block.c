@@ -20,8 +20,12 @@ void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *
 	struct block_handle *next;
 
 	(void)instance;
-	if (state != CAREFUL_PEER_FAILED && state != CAREFUL_PEER_NONE)
+	if (state != CAREFUL_PEER_FAILED && state != CAREFUL_PEER_NONE) {
+		if (p->tenant != p->life) /* it is another's */
+			p->small_bytes = 0;
+		p->tenant = p->life;
 		return;
+	}
 	p->life++;
 	memset(p->ended, 0, sizeof(p->ended));
 	block_drop_parked(server, p);

@@ -74,6 +74,7 @@ void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *
 /*
  * How a peer's use of a file ended, or of small files in a directory.
  *
+ * @is_former:     that peer had gone, and its place is another's by now
  * @path:          as the peer named it; of small files the directory
  * @small:         they came together: bytes are of requests and answers
  * @writable:      what was written is kept, unless it is null:
@@ -84,6 +85,7 @@ void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *
  */
 struct block_end {
 	uint32_t peer;
+	bool is_former;
 	const char *path;
 	bool small;
 	bool writable;

@@ -75,6 +75,7 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	h->batch = job->op == CAREFUL_BLOCK_BATCH;
 	h->held = job->op == CAREFUL_BLOCK_BATCH ? BLOCK_ANSWER_BYTES : 0;
 	h->peer = job->peer;
+	h->life = job->life;
 	h->attempt = job->attempt;
 	h->job = job;
 	h->fd = -1;
@@ -182,8 +183,10 @@ static bool try_end(struct block_server *server, struct block_handle *handle)
 void block_handle_tell(struct block_server *server, const struct block_handle *handle)
 {
 	struct block_peer *peer = &server->peers[handle->peer];
+	const bool is_former = handle->life != peer->tenant;
 	struct block_end end = {
 		.peer = handle->peer,
+		.is_former = is_former,
 		.path = handle->path,
 		.small = handle->scratch,
 		.writable = handle->writable && handle->place != BLOCK_EXPORTS,
@@ -196,10 +199,10 @@ void block_handle_tell(struct block_server *server, const struct block_handle *h
 	};
 
 	if (handle->scratch) {
-		end.read_bytes = peer->small_bytes;
-		peer->small_bytes = 0;
+		end.read_bytes = is_former ? 0 : peer->small_bytes;
+		peer->small_bytes -= end.read_bytes;
 	} else if (!handle->path) {
-		peer->small_bytes += handle->batch ? handle->read_bytes : 0;
+		peer->small_bytes += handle->batch && !is_former ? handle->read_bytes : 0;
 		return;
 	}
 	if (server->end_fn && end.path &&

@@ -134,6 +134,7 @@ enum block_handle_state {
  * @job:       OPENING: the OPEN or LIST; ENDING, CLOSING: &end
  * @args, @attr: OPEN: what its OPEN or LIST was answered
  * @place:     where it lies (block_job)
+ * @life:      of the peer when it asked
  * @listing:   it is the answer to a LIST or BATCH
  * @scratch:   it is memory for a batch: OPEN with SCRATCH
  * @batch:     it is the answer to a BATCH
@@ -166,6 +167,7 @@ struct block_handle {
 	bool stream;
 	uint32_t zeroing;
 	uint32_t peer;
+	uint32_t life;
 	uint32_t key;
 	uint64_t attempt;
 	struct block_job *job;
@@ -216,6 +218,7 @@ struct block_waiter {
  * What a peer has; all that it may have is bounded for each alone.
  *
  * @life:    changes when the peer is gone; the workers look, too
+ * @tenant:  the life of who was there last, or is: a handle of another life is a former one's
  * @jobs:    with a path, under way: each place has a share
  * @jobs_at, @parked_at: of each place
  * @waiters: in order, BLOCK_WAITERS of them
@@ -223,6 +226,7 @@ struct block_waiter {
  */
 struct block_peer {
 	_Atomic uint32_t life;
+	uint32_t tenant;
 	struct share jobs;
 	uint32_t jobs_at[BLOCK_PLACES], parked_at[BLOCK_PLACES];
 	uint32_t handles_count, listings_count, scratches_count;

@@ -137,7 +137,18 @@ static void test_tell__ends_of_files(void)
 		block_poll(server);
 	}
 	assert(tellings == 2 && !strcmp(told_path, "d/e") && told.writable);
-	assert(told.op == BLOCK_DISCARD && told.written_bytes == 2);
+	assert(told.op == BLOCK_DISCARD && told.written_bytes == 2 && !told.is_former);
+	/* One that ends when its peer's place is another's is none of the other's. */
+	block_watch(c, 0, CAREFUL_PEER_UP, server);
+	a = with_open(CAREFUL_BLOCK_OPEN, "a", 0);
+	assert(a->status == 0);
+	block_watch(c, 0, CAREFUL_PEER_NONE, server);
+	block_watch(c, 0, CAREFUL_PEER_UP, server);
+	for (int i = 0; i < 10000 && tellings == 2; i++) {
+		usleep(100);
+		block_poll(server);
+	}
+	assert(tellings == 3 && !strcmp(told_path, "a") && told.is_former);
 	stop();
 	remove_tree("one");
 }
