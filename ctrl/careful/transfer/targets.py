@@ -179,7 +179,14 @@ class _Move:
         if not self.options.dry_run:
             await self.way.target.make_directory(target, attr.mode)
         for entry in await self.way.remote.listing(source):
-            await self.tree(entry.name, self.way.target.join(target, entry.name), entry.attr)
+            name = self.way.source.name(entry.name)
+            if entry.error:
+                self.sink.fail_errno(name, entry.error)
+                continue
+            try:
+                await self.tree(entry.name, self.way.target.join(target, entry.name), entry.attr)
+            except CarefulError as error:
+                self.sink.fail(name, error)
 
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Move all that is below a directory."""

@@ -20,6 +20,7 @@ from any_tree import TREES, build
 from careful._abi import lib
 from careful.address import resolve
 from careful.daemon.route import Route
+from careful.errors import CarefulError
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
@@ -543,6 +544,41 @@ def test_get__rehearsal_of_all_exports(
     assert not (tmp_path / "new").exists()
     transfers.get(route, [""], str(tmp_path / "new"), True, ARCHIVE, Silent())
     assert (tmp_path / "new/one").is_dir()
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_get__all_exports_but_one(
+    route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says_so: bool
+) -> None:
+    """A disk that is not mounted, which the listing says or not, does not end the others."""
+    for name in ("a", "b", "c"):
+        (export / name).mkdir()
+        (export / name / "file").write_bytes(name.encode())
+    stat_of, listing_of, tree_of = BlockClient.stat, BlockClient.listing, BlockClient.list
+
+    async def stat(remote: BlockClient, path: str) -> Any:
+        found = await stat_of(remote, path)
+        return found._replace(inode=0) if path == "." else found
+
+    async def listing(remote: BlockClient, path: str, recursive: bool = False) -> Any:
+        code = errno.ENOLINK if says_so else 0
+        entries = await listing_of(remote, path, recursive)
+        return [one._replace(error=code) if one.name == "b" else one for one in entries]
+
+    async def tree(remote: BlockClient, path: str, recursive: bool = False) -> Any:
+        if path == "b":
+            raise CarefulError(errno.ENOLINK, "", remote.name(path))
+        return await tree_of(remote, path, recursive)
+
+    monkeypatch.setattr(BlockClient, "stat", stat)
+    monkeypatch.setattr(BlockClient, "listing", listing)
+    monkeypatch.setattr(BlockClient, "list", tree)
+    report = transfers.get(route, [""], str(tmp_path / "new"), True, ARCHIVE, Silent())
+    [(name, text)] = report.failures
+    assert name == "h2:b"
+    assert "the exported directory is not there" in text
+    assert (tmp_path / "new/a/file").read_bytes() == b"a"
+    assert (tmp_path / "new/c/file").read_bytes() == b"c"
 
 
 def test_force__a_directory_takes_a_file_s_place(ends: Ends) -> None:
