@@ -221,9 +221,8 @@ class _Fetch:
         if not kept.resumed:
             return {}
         await verify_local(kept)
-        if self.options.digest:
-            journal, fd = kept.journal, kept.fd
-            await take_digests(self.remote, handle, journal, fd, kept.note, self.source)
+        journal, fd = kept.journal, kept.fd
+        await take_digests(self.remote, handle, journal, fd, kept.note, self.source)
         if kept.journal.identity.is_doubtful(now):
             await verify_source(self.remote, handle, kept.journal, kept.note, self.source)
         return {index: kept.journal.digest(index) or 0 for index in kept.journal.in_place}

@@ -198,15 +198,14 @@ class RemotePartial:
         self._open_tail()
         journal = self.journal
         never = [index for index in range(journal.count) if journal.digest(index) is None]
-        if options.digest:
-            await take_digests(self.remote, self.handle, journal, fd, self._note, self.target)
+        # Also without options.digest: blocks may not have reached a disk before a crash.
+        await take_digests(self.remote, self.handle, journal, fd, self._note, self.target)
         if journal.identity.is_doubtful(identity):
             own = await _digests_of_own(fd, journal, journal.in_place)
             for index in [one for one in own if own[one] != journal.digest(one)]:
                 self._note(journal.unmark(index))
-        if options.digest:
-            await verify_source(self.remote, self.handle, journal, self._note, self.target)
-            await self._find_unmarked(fd, never)
+        await verify_source(self.remote, self.handle, journal, self._note, self.target)
+        await self._find_unmarked(fd, never)
         return {index: journal.digest(index) or 0 for index in journal.in_place}
 
     async def _find_seeded(self) -> None:

@@ -199,13 +199,14 @@ def test_resume__same_size_and_time_other_contents(ends: Ends) -> None:
     assert report.resumed_bytes == 2 * BLOCK
 
 
-def test_resume__damaged_partial(ends: Ends) -> None:
+@pytest.mark.parametrize("digest", [True, False])
+def test_resume__damaged_partial(ends: Ends, digest: bool) -> None:
     """Blocks that are not what their journal says are sent again: a crash may do that."""
     ends.break_off(4)
     with ends.partials()[0].open("r+b") as file:
         file.seek(BLOCK)
         file.write(b"damaged")
-    assert ends.run().resumed_bytes == 3 * BLOCK
+    assert ends.run(digest=digest).resumed_bytes == 3 * BLOCK
     assert ends.target.read_bytes() == DATA
 
 
@@ -385,7 +386,8 @@ def test_check_source__says_what_changed() -> None:
         check_source(was, replace(was, bytes=9), "x")
 
 
-def test_resume__came_without_digests(ends: Ends) -> None:
+@pytest.mark.parametrize("digest", [True, False])
+def test_resume__came_without_digests(ends: Ends, digest: bool) -> None:
     """What nothing vouches for is compared with the source before it counts."""
     ends.die_after(4)
     with pytest.raises(CarefulError):
@@ -394,10 +396,10 @@ def test_resume__came_without_digests(ends: Ends) -> None:
         file.seek(BLOCK)
         file.write(b"damaged")
     ends.daemon.fault = lambda question: 0
-    report = ends.run()
+    report = ends.run(digest=digest)
     assert ends.target.read_bytes() == DATA
     assert report.resumed_bytes == 3 * BLOCK
-    assert report.files[0].digest == ends.run(replace=True).files[0].digest
+    assert report.files[0].digest == ends.run(digest=digest, replace=True).files[0].digest
 
 
 @pytest.mark.parametrize("fsync", ["file", "none"])
