@@ -48,7 +48,7 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->received = 0;
 	in->region = 0;
 	in->active = true;
-	in->last = in->finished = in->answers = false;
+	in->last = in->finished = in->answers = in->late = in->held_up = false;
 	in->digest_wanted = frame->hdr.flags & CAREFUL_F_DIGEST;
 	in->kept = NULL;
 	in->place = -1;
@@ -177,12 +177,44 @@ static void written(struct message_in *in, uint32_t flags)
 
 static void move_on(struct message_in *in);
 
+/* Whether a write of an epoch that is over is under way at the same region. The next epoch waits
+ * for receive buffers, not for copies of them: what comes in it would be written over later. */
+static bool is_behind(const struct message_in *in)
+{
+	const struct message_state *state = in->state;
+
+	for (uint32_t i = 0; state->late && in->region && i < state->ins_count; i++)
+		if (state->ins[i].late && state->ins[i].region == in->region)
+			return true;
+	return false;
+}
+
+/* One of those has ended. */
+static void late_written(struct message_in *in)
+{
+	struct message_state *state = in->state;
+
+	in->late = false;
+	state->late--;
+	for (uint32_t i = 0; i < state->ins_count; i++) {
+		struct message_in *other = &state->ins[i];
+
+		if (!other->held_up || is_behind(other))
+			continue;
+		other->held_up = false;
+		sink_idle(&other->stage);
+		move_on(other);
+	}
+}
+
 static void on_written(struct storage_io *io)
 {
 	struct message_in *in =
 		(struct message_in *)((uint8_t *)io - offsetof(struct message_in, io));
 
 	written(in, CAREFUL_TRACE_WAITED);
+	if (in->late)
+		late_written(in);
 	move_on(in);
 }
 
@@ -270,10 +302,14 @@ static void move_on(struct message_in *in)
 			in->stage.waiting_bytes = 0;
 		}
 		if (due(in)) {
-			if (in->sink.base)
+			if (in->sink.base) {
 				copy_all(in);
-			else
+			} else if (is_behind(in)) {
+				in->held_up = true;
+				sink_take(&in->stage, 0);
+			} else {
 				start_write(in);
+			}
 			continue;
 		}
 		if (over && !in->finished)
@@ -379,7 +415,7 @@ bool message_in_stop(struct message_in *in, int error)
 	if (!in->error)
 		in->error = error;
 	move_on(in);
-	return in->stage.busy;
+	return in->stage.busy && !in->held_up;
 }
 
 /* An epoch of the peer is over: whatever was under way in it ends. */
@@ -393,6 +429,10 @@ void message_forget(struct message_state *state, struct link_peer *peer)
 		if (in->active && in->peer == peer && !in->finished && in->epoch != peer->epoch) {
 			if (!in->error)
 				in->error = ECONNRESET;
+			if (in->stage.busy && !in->held_up && !in->late) {
+				in->late = true;
+				state->late++;
+			}
 			move_on(in);
 		}
 	}

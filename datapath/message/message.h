@@ -129,6 +129,8 @@ struct message_in {
 	uint32_t minpulse_bytes[CAREFUL_SINKS];
 	bool active, last, digest_wanted, finished;
 	bool answers; /* it is the data of a get: its end is the operation's */
+	bool late; /* its epoch is over, and a write of it under way */
+	bool held_up; /* its stage waits for such a write */
 	struct link_held *kept; /* its last frame, until it has ended; NULL: given back, */
 	int32_t place; /* or a copy of that; -1: none */
 	int error; /* positive errno */
@@ -157,6 +159,7 @@ struct message_state {
 	struct message_in *ins;
 	struct message_in **ins_free;
 	uint32_t ins_count, ins_free_count;
+	uint32_t late; /* of them */
 	struct message_in **slots; /* MESSAGE_SLOTS of each peer: messages that still grow */
 	struct message_in *finished, **finished_tail;
 	uint32_t unanswered; /* of all peers */

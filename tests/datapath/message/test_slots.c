@@ -173,8 +173,103 @@ static void test_abort__waits_for_a_send_buffer(void)
 	close(fd);
 }
 
+static uint32_t ends_slot(struct ends *ends)
+{
+	struct link *link = &ends->c[1]->link;
+
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		if (link->peers[i].state != CAREFUL_PEER_NONE)
+			return i;
+	CHECK(false);
+	return 0;
+}
+
+/* Whether the receiver has all of so many messages of this epoch, or has ended them. */
+static bool has_come(struct careful *c, uint32_t region)
+{
+	for (uint32_t i = 0; i < c->messages.ins_count; i++) {
+		const struct message_in *in = &c->messages.ins[i];
+
+		if (in->active && in->region == region && in->epoch == in->peer->epoch && in->last)
+			return true;
+	}
+	return false;
+}
+
+/* A write of an epoch that is over is under way, of bytes that were copied: the next epoch does not
+ * wait for it. What comes for the same file waits, or it would be written over. */
+static void test_epoch__a_late_write_is_no_later_ones(void)
+{
+	enum { LARGE = 50000 };
+	static uint8_t old[LARGE], new[LARGE], got[LARGE];
+	struct outcome outcomes[3] = { 0 };
+	struct careful_region regions[2];
+	uint32_t keys[2];
+	struct careful_span spans[] = { { .base = old, .fd = -1 }, { .base = new, .fd = -1 } };
+	struct link_peer *peer;
+	struct storage_io *io;
+	struct ends ends;
+	uint64_t epoch;
+
+	memset(old, 1, sizeof(old));
+	memset(new, 2, sizeof(new));
+	ends_open(&ends, 1500);
+	slow_down(ends.c[1]);
+	for (int i = 0; i < 2; i++) {
+		regions[i] = (struct careful_region){
+			.span = { .fd = memfd_create("late", 0) },
+			.bytes = LARGE,
+			.access = CAREFUL_REGION_WRITE,
+			.peer = CAREFUL_ANY_PEER,
+		};
+		CHECK_EQ(careful_region_add(ends.c[1], &regions[i], &keys[i]), 0);
+	}
+	CHECK_EQ(careful_store(ends.c[0], (uint32_t)ends.peer, keys[0], 0, &spans[0], LARGE,
+			       CAREFUL_HANDLERS, NULL, 0, on_done, &outcomes[0]),
+		 0);
+	for (int i = 0; i < PATIENCE && !has_come(ends.c[1], keys[0]); i++)
+		poll_both(&ends);
+	CHECK(has_come(ends.c[1], keys[0]) && slow.first);
+	/* Of its first write some were held; of the rest all is copied. */
+	peer = &ends.c[1]->link.peers[ends_slot(&ends)];
+	io = slow.first;
+	slow_down(ends.c[1]);
+	io->result = pwritev(io->fd, io->iov, io->iov_count, (off_t)io->offset);
+	io->done(io);
+	CHECK_EQ(slow.pending, 1);
+	CHECK_EQ(peer->kept, 0);
+	epoch = peer->epoch;
+	link_break(peer);
+	for (int i = 0; i < PATIENCE && (peer->epoch == epoch || !outcomes[0].done); i++)
+		poll_both(&ends);
+	CHECK_EQ(outcomes[0].result.status, -ECONNRESET);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(careful_store(ends.c[0], (uint32_t)ends.peer, keys[i], 0, &spans[1], LARGE,
+				       CAREFUL_HANDLERS, NULL, 0, on_done, &outcomes[1 + i]),
+			 0);
+	for (int i = 0; i < PATIENCE && (!has_come(ends.c[1], keys[0]) || slow.pending < 2); i++)
+		poll_both(&ends);
+	CHECK(has_come(ends.c[1], keys[0]));
+	CHECK_EQ(slow.pending, 2); /* that of the other file */
+	slow.open = true;
+	for (int i = 1; i < 3; i++) {
+		await(&ends, &outcomes[i]);
+		CHECK_EQ(outcomes[i].result.status, 0);
+		CHECK_EQ(pread(regions[i - 1].span.fd, got, LARGE, 0), LARGE);
+		CHECK(!memcmp(new, got, LARGE));
+	}
+	CHECK_EQ(ends.c[1]->messages.late, 0);
+	speed_up(ends.c[1]);
+	careful_close(ends.c[0]);
+	careful_close(ends.c[1]);
+	pair_close(&ends.pair);
+	close(regions[0].span.fd);
+	close(regions[1].span.fd);
+}
+
 int main(void)
 {
+	RUN(test_epoch__a_late_write_is_no_later_ones);
 	RUN(test_abort__waits_for_a_send_buffer);
 	RUN(test_slot__used_again_while_the_receiver_writes);
 	return 0;
