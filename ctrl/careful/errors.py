@@ -28,6 +28,9 @@ _MEANINGS = {
     errno_module.ENETUNREACH: "no route to it through this interface",
     errno_module.EHOSTUNREACH: "it cannot be reached",
     errno_module.ETIMEDOUT: "no answer in time",
+    errno_module.EADDRNOTAVAIL: (
+        "it answers from another of its addresses: name it by that one, which carefuld's log says"
+    ),
     errno_module.ECONNREFUSED: "nobody answers there: is careful up on that host?",
     errno_module.EXDEV: "the path leads out of the exported tree",
     errno_module.ENOLINK: "the exported directory is not there (removed, moved or unmounted)",
@@ -42,6 +45,7 @@ _MEANINGS = {
 FATAL = {
     errno_module.ENOTCONN,
     errno_module.ETIMEDOUT,
+    errno_module.EADDRNOTAVAIL,
     errno_module.ECONNREFUSED,
     errno_module.ECONNABORTED,
     errno_module.EHOSTUNREACH,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/health.h"
+#include "service/also.h"
 
 enum { MAC_BYTES = 6 };
 
@@ -254,16 +255,24 @@ static const char *const state_names[] = {
 	[CAREFUL_PEER_FAILED] = "failed",
 };
 
+/* text: of INET6_ADDRSTRLEN bytes. */
+static void address_text(const struct sockaddr_storage *address, char *text)
+{
+	const struct sockaddr_in *in = (const void *)address;
+	const struct sockaddr_in6 *in6 = (const void *)address;
+	bool six = address->ss_family == AF_INET6;
+
+	snprintf(text, INET6_ADDRSTRLEN, "?");
+	inet_ntop(address->ss_family,
+		  six ? (const void *)&in6->sin6_addr : (const void *)&in->sin_addr, text,
+		  INET6_ADDRSTRLEN);
+}
+
 static void take_name(char *name, const struct careful_peer_info *info)
 {
-	const struct sockaddr_in *in = (const void *)&info->address;
-	const struct sockaddr_in6 *in6 = (const void *)&info->address;
-	bool six = info->address.ss_family == AF_INET6;
-	char address[INET6_ADDRSTRLEN] = "?";
+	char address[INET6_ADDRSTRLEN];
 
-	inet_ntop(info->address.ss_family,
-		  six ? (const void *)&in6->sin6_addr : (const void *)&in->sin_addr, address,
-		  sizeof(address));
+	address_text(&info->address, address);
 	snprintf(name, HEALTH_NAME_BYTES, "%s%s%.*s", address, info->name[0] ? " " : "",
 		 (int)sizeof(info->name), info->name);
 }
@@ -284,12 +293,26 @@ static void name_other(struct careful *instance, uint32_t peer, char *text, size
 		}
 }
 
+/* Why a peer failed. */
+static void say_why(struct careful *instance, uint32_t peer, int error, char *text, size_t bytes)
+{
+	struct sockaddr_storage from = { 0 };
+	char address[INET6_ADDRSTRLEN];
+
+	if (error == EADDRNOTAVAIL && engine_elsewhere(instance, peer, &from) == 0) {
+		address_text(&from, address);
+		snprintf(text, bytes, ": it answers as %s: name it so", address);
+		return;
+	}
+	snprintf(text, bytes, ": %s", strerror(error));
+}
+
 void health_peer_changed(struct health *health, struct careful *instance, uint32_t peer,
 			 uint32_t state)
 {
 	struct careful_peer_info info = { 0 };
 	bool known = careful_peer_info(instance, peer, &info) == 0;
-	char more[64] = "";
+	char more[96] = "";
 
 	/* NONE, and known: who was there is gone, and the slot another's by now. */
 	if (known && state != CAREFUL_PEER_NONE)
@@ -308,7 +331,7 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 		return;
 	}
 	if (state == CAREFUL_PEER_FAILED)
-		snprintf(more, sizeof(more), ": %s", strerror((int)info.last_errno));
+		say_why(instance, peer, info.last_errno, more, sizeof(more));
 	else if (state == CAREFUL_PEER_UP)
 		name_other(instance, peer, more, sizeof(more));
 	if (state == CAREFUL_PEER_UP && info.burst == CAREFUL_BURST_SHORT && !more[0])

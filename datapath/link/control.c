@@ -79,6 +79,8 @@ static void dispatch(struct link *link, const union address *from, const struct 
 			say_gone(link, from, ctrl);
 		return;
 	}
+	if (!peer && (ctrl->type == CAREFUL_CHALLENGE || ctrl->type == CAREFUL_REFUSE))
+		handshake_elsewhere(link, from, ctrl);
 	if (link->keyed && proved)
 		proves = keyed_proves(link, from, peer, proved);
 	if (takes_proof(link, ctrl->type) && !proves) {

@@ -187,6 +187,7 @@ static void ask(struct link_peer *peer)
 /* Asks for a session. */
 void handshake_ask(struct link_peer *peer)
 {
+	peer->session->handshake.elsewhere.sa.sa_family = AF_UNSPEC;
 	peer->session->keyed.tries = 0;
 	ask(peer);
 }
@@ -198,6 +199,7 @@ void handshake_ask_again(struct link_peer *peer)
 	peer->phase = LINK_ASKING;
 	handshake->nonce = link_random(peer->link);
 	handshake->token = peer->cookie_out;
+	handshake->elsewhere.sa.sa_family = AF_UNSPEC;
 	handshake->challenge = 0;
 	handshake->refusals = 0;
 	handshake->retry_ms = RETRY_MS_MIN;
@@ -517,6 +519,19 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 	}
 	handshake->refused = error_of(why);
 	return true;
+}
+
+/* A host with several addresses answers from the one that its kernel prefers, whichever it was
+ * asked at. Whoever saw our HELLO can do so, too: that is not believed, only told in the end. */
+void handshake_elsewhere(struct link *link, const union address *from,
+			 const struct careful_ctrl *ctrl)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct handshake *handshake = &link->peers[i].session->handshake;
+
+		if (handshake_answers(handshake, ctrl))
+			handshake->elsewhere = *from;
+	}
 }
 
 /* Whether a handshake waits for the old epoch's buffers. */

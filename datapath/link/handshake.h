@@ -28,6 +28,7 @@ struct link_peer;
  * @retry_ms:   from a HELLO to the next, while there is no answer
  * @refusals:   HELLOs that got a REFUSE which anybody can have sent, since anything else was heard;
  *              @refused_last: the last one did; @refused: the errno of the last REFUSE
+ * @elsewhere:  the address that our HELLO was answered from, if not the peer's; family 0: none
  */
 struct handshake {
 	uint64_t nonce;
@@ -39,6 +40,7 @@ struct handshake {
 	int refused;
 	bool refused_last;
 	uint32_t refusals;
+	union address elsewhere;
 };
 
 void handshake_ask(struct link_peer *peer);
@@ -57,6 +59,8 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl,
 			  const struct careful_keyed *keyed);
 bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl, bool proved);
+void handshake_elsewhere(struct link *link, const union address *from,
+			 const struct careful_ctrl *ctrl);
 
 /* Whether a message answers the HELLO that we sent last. */
 static inline bool handshake_answers(const struct handshake *handshake,

@@ -30,6 +30,10 @@ void engine_lose_file(struct careful *c, int fd);
 /* Messages of one frame that wait until they may leave for a peer. */
 uint32_t engine_waiting(const struct careful *c, uint32_t peer);
 
+/* Which address a peer answered from that failed with EADDRNOTAVAIL, or AF_UNSPEC; -ENOENT: there
+ * is no such peer. */
+int engine_elsewhere(struct careful *c, uint32_t peer, struct sockaddr_storage *address);
+
 /* Whether an operation is one that nobody waits for; user: its own. */
 typedef bool engine_whose_fn(const void *user, const void *of);
 

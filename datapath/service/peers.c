@@ -234,3 +234,13 @@ int careful_peer_whereabouts(struct careful *c, uint32_t index,
 	link_peer_whereabouts(peer, where);
 	return 0;
 }
+
+int engine_elsewhere(struct careful *c, uint32_t index, struct sockaddr_storage *address)
+{
+	const struct link_peer *peer = engine_peer(c, index);
+
+	if (!peer)
+		return -ENOENT;
+	memcpy(address, &peer->session->handshake.elsewhere, sizeof(union address));
+	return 0;
+}

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,6 +170,17 @@ int careful_peer_whereabouts(struct careful *instance, uint32_t peer,
 	(void)instance;
 	assert(peer < FAKE_PEERS);
 	memset(where, 0, sizeof(*where));
+	return 0;
+}
+
+int engine_elsewhere(struct careful *instance, uint32_t peer, struct sockaddr_storage *address)
+{
+	(void)instance;
+	assert(peer < FAKE_PEERS);
+	*(struct sockaddr_in *)(void *)address = (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htobe32(0x0a4d0002),
+	};
 	return 0;
 }
 

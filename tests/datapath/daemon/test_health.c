@@ -51,6 +51,21 @@ static void test_peer__that_flaps_hides_no_other(void)
 	fake_destroy(c);
 }
 
+/* Which address to name, too. */
+static void test_peer__that_answers_from_elsewhere(void)
+{
+	static struct health health;
+	struct careful *c = fake_create();
+
+	begin();
+	c->peers[0].state = CAREFUL_PEER_FAILED;
+	c->peers[0].address.ss_family = AF_INET;
+	c->peers[0].last_errno = EADDRNOTAVAIL;
+	health_peer_changed(&health, c, 0, CAREFUL_PEER_FAILED);
+	CHECK_EQ(lines("failed: it answers as 10.77.0.2: name it so\n"), 1);
+	fake_destroy(c);
+}
+
 /* Whatever peers do, so often: a line now and then, whose counts are all that was. */
 static void test_counters__of_a_storm_are_few_lines(void)
 {
@@ -101,6 +116,7 @@ int main(void)
 
 	CHECK(fd >= 0 && !close(fd));
 	RUN(test_peer__that_flaps_hides_no_other);
+	RUN(test_peer__that_answers_from_elsewhere);
 	RUN(test_counters__of_a_storm_are_few_lines);
 	RUN(test_counters__all_in_one_line);
 	unlink(path);

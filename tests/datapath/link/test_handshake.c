@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "hostile.h"
+#include "service/also.h"
 
 static const struct offer {
 	uint32_t buffer_bytes;
@@ -480,6 +481,38 @@ static void test_flood__of_many_addresses_keeps_no_peer_out(void)
 	node_close(node);
 }
 
+/* A host with several addresses answers from the one that its kernel prefers. */
+static void test_challenge__from_another_address_is_told(void)
+{
+	const union address to = node_host(0), other = node_host(1);
+	struct node *node = node_open();
+	struct careful_ctrl answer = node_hello(1);
+	struct sockaddr_storage from;
+	struct careful_peer_info info;
+
+	for (int attempt = 0; attempt < 2; attempt++) {
+		CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
+		node_time(node, 1);
+		CHECK_EQ(node->last.type, CAREFUL_HELLO);
+		answer.type = CAREFUL_CHALLENGE;
+		answer.nonce = node->last.nonce;
+		answer.token = htobe64(77);
+		if (!attempt) /* the second time nobody answers */
+			node_tell(node, 1, &answer);
+		CHECK_EQ(be64toh(node->last.token), 0); /* nor is it believed */
+		for (int ms = 0; ms < 6000; ms += 100)
+			node_time(node, 100);
+		CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
+		CHECK_EQ(info.state, CAREFUL_PEER_FAILED);
+		CHECK_EQ(info.last_errno, attempt ? ETIMEDOUT : EADDRNOTAVAIL);
+		CHECK_EQ(engine_elsewhere(node->c, 0, &from), 0);
+		CHECK_EQ(from.ss_family, attempt ? AF_UNSPEC : AF_INET);
+		if (!attempt)
+			CHECK(!memcmp(&from, &other, sizeof(other.in)));
+	}
+	node_close(node);
+}
+
 /* What a host was told to prove its address holds while others' sessions end. */
 static void test_challenge__holds_while_others_go(void)
 {
@@ -515,6 +548,7 @@ int main(void)
 	RUN(test_flood__wakes_nobody);
 	RUN(test_flood__of_a_peer_is_gone_on_with_at_a_rate);
 	RUN(test_flood__of_many_addresses_keeps_no_peer_out);
+	RUN(test_challenge__from_another_address_is_told);
 	RUN(test_challenge__holds_while_others_go);
 	return 0;
 }
