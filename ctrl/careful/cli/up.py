@@ -92,7 +92,13 @@ from careful.report import status as report
     metavar="N",
     help="Use queues 0 to N-1, and spread peers over them (`help hosts`).  [default: 1]",
 )
-@click.option("--port", type=Whole(1, 65535), metavar="PORT", help="UDP port.  [default: 51966]")
+@click.option(
+    "--port",
+    type=Whole(1, 65535),
+    metavar="PORT",
+    help="UDP port; on a VLAN or macvlan of an interface that has careful, too, another one than "
+    "there (`help promise`).  [default: 51966]",
+)
 @click.option(
     "--rx-buffers",
     type=Whole(1, 1 << 20),
