@@ -21,6 +21,7 @@ import warnings
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from careful._abi import ffi, lib
@@ -46,6 +47,14 @@ ErrorHook = Callable[[Exception, str], object]
 
 #: What starts something, and is told where that fails later.
 _Waiting = tuple[Callable[[], int], Callable[[int], object]]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The queue of answers to a peer, which waits for them: they go before what asks."""
+
+    peer: object
+
 
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()
 #: What was raised between C and the code that guards a callback: an interrupt, if anything.
@@ -242,7 +251,8 @@ class Engine:
 
     def _begin_waiting(self) -> None:
         """Start what waited, as far as there is room now."""
-        for queue, waiting in list(self._backlog.items()):
+        queues = list(self._backlog.items())
+        for queue, waiting in sorted(queues, key=lambda one: not isinstance(one[0], Answers)):
             while waiting:
                 start, fail = one = waiting.popleft()  # an interrupt must not start it twice
                 rc = start()

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from careful._abi import ffi, lib
-from careful.errors import check
+from careful.errors import CarefulError, check
 from careful.node.arguments import payload_of, words
-from careful.node.engine import Engine
+from careful.node.engine import Answers, Engine
 from careful.node.region import Region
 
 if TYPE_CHECKING:
@@ -62,16 +62,38 @@ class LateReply:
             CarefulError: the session began anew (ECONNRESET), the payload is too
                 large (EMSGSIZE), or too much waits to be sent (EAGAIN): poll, then again.
         """
+        self._sent(self._start(reply)())
+
+    def send_with_room(self, reply: Any, where: str) -> None:
+        """As send(), now or when there is room for it; what prevents that then, the hook hears."""
+
+        def fail(number: int) -> None:
+            self._engine.failed(CarefulError(number, "", self._peer.name), where)
+
+        self._sent(self._engine.begin(Answers(self._peer), self._start(reply, True), fail))
+
+    def _sent(self, rc: int) -> None:
+        check(rc, self._peer.name, _TEXTS.get(rc, ""))
+        self.sent = True
+
+    def _start(self, reply: Any, waits: bool = False) -> Callable[[], int]:
+        """What answers, if there is room; waits: it has its own copy of what it is called with
+        again.
+        """
         if self.sent:
             raise RuntimeError("the request has been answered")
         answer = as_reply(reply)
-        payload = payload_of(answer.payload)
-        args = words(answer.args)
-        rc = lib.careful_reply_late(
-            self._engine.pointer, self._to, answer.status, args, payload, len(payload)
-        )
-        check(rc, self._peer.name, _TEXTS.get(rc, ""))
-        self.sent = True
+        payload, args = payload_of(answer.payload), words(answer.args)
+
+        def start() -> int:
+            nonlocal payload, waits
+            to = (self._engine.pointer, self._to)
+            rc = int(lib.careful_reply_late(*to, answer.status, args, payload, len(payload)))
+            if waits and rc == -errno.EAGAIN:
+                payload, waits = ffi.from_buffer(bytes(ffi.buffer(payload))), False
+            return rc
+
+        return start
 
 
 class Message:
@@ -113,21 +135,25 @@ class Message:
             self._late = LateReply(self._engine, self.peer, self._raw)
         return self._late
 
-    def answer(self, value: Any) -> None:
+    def answer(self, value: Any, where: str) -> None:
         """Answer a request with what its handler returned, unless that was left open.
 
+        Args:
+            value: see as_reply().
+            where: what the hook hears, should it fail when there is room.
+
         Raises:
-            CarefulError: as LateReply.send().
+            CarefulError: as LateReply.send(), but that there is no room.
         """
         if self._late is None and not self._raw.region:
-            LateReply(self._engine, self.peer, self._raw).send(value)
+            LateReply(self._engine, self.peer, self._raw).send_with_room(value, where)
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException, where: str) -> None:
         """Answer a request whose handler raised, unless it has been answered."""
         if self._late is None:
-            self.answer(failure(error, self.peer))
+            self.answer(failure(error, self.peer), where)
         elif not self._late.sent:
-            self._late.send(failure(error, self.peer))
+            self._late.send_with_room(failure(error, self.peer), where)
 
     def over(self) -> None:
         """The handler has returned: C's message is gone."""

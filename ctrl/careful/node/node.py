@@ -395,7 +395,7 @@ class Node:
             if inspect.iscoroutine(value):
                 self._answer_later(message, value, where)
             else:
-                message.answer(value)
+                message.answer(value, where)
         except BaseException as error:
             self._engine.failed(error, where)
             self._fail(message, error, where)
@@ -407,7 +407,7 @@ class Node:
         """Tell the peer that a handler failed."""
         try:
             if message is not None:
-                message.fail(error)
+                message.fail(error, where)
         except Exception as second:
             self._engine.failed(second, where)
 

@@ -13,8 +13,10 @@ pytest.importorskip("careful._binding")
 
 from careful._abi import ffi
 from careful.node import engine as engine_module
+from careful.node import message as message_module
 from careful.node.engine import Engine
 from careful.node.memory import Span
+from careful.node.message import Message
 from careful.node.operation import Operation
 from careful.node.peer import Peer
 
@@ -123,3 +125,48 @@ def test_backlog__what_an_interrupt_hides_does_not_begin_twice(engine: Fake) -> 
         engine.begin("queue", start, bool)
     engine.wait(0)
     assert len(begun) == 2
+
+
+def test_answer__waits_for_room_and_goes_first(
+    engine: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler runs while nothing can be asked: its answer is not lost, nor changed."""
+    told: list[tuple[int, bytes]] = []
+    heard: list[str] = []
+    engine.on_error = lambda error, where: heard.append(f"{where}: {error}")
+
+    def reply(_pointer: Any, _to: Any, status: int, _args: Any, payload: Any, _n: int) -> int:
+        rc = engine.start()
+        if rc == 0:
+            told.append((status, bytes(ffi.buffer(payload))))
+        return rc
+
+    names = SimpleNamespace(careful_reply_late=reply, careful_reply_name=lambda *_: None)
+    monkeypatch.setattr(message_module, "lib", names)
+    monkeypatch.setattr(Peer, "payload_bytes", 1000)
+    peer, told_first = peer_of(engine), []
+    with_driver = SimpleNamespace(wake=lambda: None)
+    engine.driver = with_driver  # type: ignore[assignment]
+    assert engine.begin(peer, lambda: told_first.append(len(told)) or engine.start(), bool) == 0
+    raw, text = ffi.new("struct careful_message *"), bytearray(b"first")
+
+    def handlers() -> None:
+        Message(engine, raw, peer, None).answer(text, "one")
+        Message(engine, raw, peer, None).fail(ValueError("its own"), "two")
+        late = Message(engine, raw, peer, None)
+        late.later()
+        late.fail(ValueError("its own"), "three")
+        text[:] = b"later"
+
+    engine.polls = [handlers]
+    engine.wait(0)
+    assert told == []
+    engine.room = 2
+    engine.wait(0)
+    assert told == [(0, b"first"), (errno.EIO, b"ValueError: its own")]
+    engine.room = 9
+    engine.wait(0)
+    assert told[2:] == [(errno.EIO, b"ValueError: its own")]
+    assert told_first[-1] == 3  # what asks went behind the answers
+    assert heard == []
+    assert engine._backlog == {}
