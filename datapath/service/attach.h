@@ -50,6 +50,12 @@ struct attached_region {
 	uint8_t *base;
 };
 
+/* An answer without a payload that found the ring full. */
+struct attached_answer {
+	uint32_t token;
+	int status;
+};
+
 /*
  * @socket_fd:    -1: carefuld has ended
  * @asks_put, @told_taken: what the area says, for the area is anybody's
@@ -62,6 +68,7 @@ struct attached_region {
  * @asks_built:   of each entry of the ring: which of them it names, +1
  * @own_file:     our memory as a file of carefuld's, +1; 0: not yet
  * @regions:      those of memory that is not shared
+ * @owed:         answers that go in with the next poll that finds room: as many as peers wait for
  */
 struct attached {
 	int socket_fd;
@@ -88,6 +95,8 @@ struct attached {
 	uint8_t asks_built[CAREFUL_RING_ASKS];
 	uint32_t own_file;
 	struct attached_region regions[CAREFUL_AREA_REGIONS];
+	struct attached_answer owed[CAREFUL_RING_ANSWERS];
+	uint32_t owed_at, owed_count;
 };
 
 /* attach.c */

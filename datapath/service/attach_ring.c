@@ -91,7 +91,8 @@ uint32_t attached_room(const struct attached *a)
 /* Whether carefuld has all that was asked. */
 bool attached_taken(const struct attached *a)
 {
-	return a->socket_fd < 0 || read_number(&a->area->asks_taken) == a->asks_put;
+	return a->socket_fd < 0 ||
+	       (!a->owed_count && read_number(&a->area->asks_taken) == a->asks_put);
 }
 
 static struct attached_op *take_op(struct attached *a, careful_done_fn *done, void *user,
@@ -292,6 +293,36 @@ int attached_probe(struct careful *c, const struct careful_ring_entry *asked, ca
 	return rc;
 }
 
+/* Who answers without a payload may have no means to do so again: it is done here. */
+static int owe(struct attached *a, const struct careful_ring_entry *entry)
+{
+	if (a->owed_count == CAREFUL_RING_ANSWERS)
+		return -EAGAIN;
+	a->owed[(a->owed_at + a->owed_count++) % CAREFUL_RING_ANSWERS] = (struct attached_answer){
+		.token = (uint32_t)entry->id,
+		.status = entry->status,
+	};
+	return 0;
+}
+
+static void answer_owed(struct careful *c)
+{
+	struct attached *a = c->attached;
+
+	while (a->owed_count) {
+		const struct careful_ring_entry entry = {
+			.kind = CAREFUL_RING_REPLY,
+			.id = a->owed[a->owed_at].token,
+			.status = a->owed[a->owed_at].status,
+		};
+
+		if (put(c, &entry, NULL) == -EAGAIN)
+			return;
+		a->owed_at = (a->owed_at + 1) % CAREFUL_RING_ANSWERS;
+		a->owed_count--;
+	}
+}
+
 int attached_reply(struct careful *c, const struct careful_reply_to *to, int status,
 		   const uint32_t *args, const void *payload, uint32_t bytes)
 {
@@ -301,13 +332,15 @@ int attached_reply(struct careful *c, const struct careful_reply_to *to, int sta
 		.status = status < 0 ? -status : status,
 		.bytes = bytes,
 	};
+	int rc;
 
 	if (!to->token)
 		return 0;
 	if (bytes > CAREFUL_RING_PAYLOAD_BYTES)
 		return -EMSGSIZE;
 	args_to(&entry, args);
-	return put(c, &entry, payload);
+	rc = put(c, &entry, payload);
+	return rc == -EAGAIN && !bytes && !args ? owe(c->attached, &entry) : rc;
 }
 
 static void tell_done(const struct attached_op *op, const struct careful_result *result)
@@ -454,6 +487,7 @@ int attached_poll(struct careful *c)
 		disarm(c);
 	if (++a->looks % LOOKS == 0)
 		look(c);
+	answer_owed(c);
 	for (; n < ROUND && a->told_taken != put; n++) {
 		const uint32_t at = a->told_taken % CAREFUL_RING_TOLD;
 

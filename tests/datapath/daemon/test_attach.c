@@ -1429,6 +1429,57 @@ static void test_rings__full_to_the_last_place(void)
 	await_programs(0);
 }
 
+/* Puts in what wants no answer until there is no room. */
+static void fill(struct careful *c, uint32_t peer)
+{
+	int rc;
+
+	do {
+		rc = careful_request(c, peer, ECHO, NULL, "fill", 4, NULL, NULL);
+	} while (!rc);
+	CHECK_EQ(rc, -EAGAIN);
+}
+
+static void answer_briefly(const struct careful_message *message, void *user)
+{
+	/* With a payload there is no room, and who answers so is told. */
+	CHECK_EQ(careful_reply(message, 0, NULL, "HELLO", 5), -EAGAIN);
+	CHECK_EQ(careful_reply(message, *(int *)user, NULL, NULL, 0), 0);
+	CHECK(!attached_taken(message->instance->attached));
+}
+
+/* What it was told is answered, though there is no room for what it asks. */
+static void test_rings__full_of_what_it_asks(void)
+{
+	enum { ASKED = 3 };
+	struct careful *c = attached("asks");
+	const uint32_t peer = peer_of(c);
+	static struct outcome o[ASKED];
+	int status = EDOM;
+
+	memset(o, 0, sizeof(o));
+	CHECK_EQ(careful_handle(c, OURS, answer_briefly, &status), 0);
+	while (attached_poll(c) > 0)
+		;
+	for (int i = 0; i < ASKED; i++)
+		ask_program(OURS, &o[i]);
+	pthread_mutex_lock(&lock); /* the turns are ours */
+	for (int i = 0;
+	     i < PATIENCE_MS && program("asks")->told_put - c->attached->told_taken < ASKED; i++)
+		turn();
+	fill(c, peer);
+	CHECK_EQ(attached_poll(c), ASKED);
+	CHECK_EQ(c->attached->owed_count, ASKED);
+	pthread_mutex_unlock(&lock);
+	for (int i = 0; i < ASKED; i++) {
+		await(c, &o[i]);
+		CHECK_EQ(o[i].result.status, -EDOM);
+	}
+	CHECK_EQ(c->attached->owed_count, 0);
+	careful_close(c);
+	await_programs(0);
+}
+
 /* A program's area, filled with anything while carefuld works on it. */
 static void test_rings__hold_anything(void)
 {
@@ -1734,6 +1785,7 @@ int main(void)
 	RUN(test_share__of_requests);
 	RUN(test_stall__requests_for_it_end);
 	RUN(test_rings__full_to_the_last_place);
+	RUN(test_rings__full_of_what_it_asks);
 	RUN(test_rings__hold_anything);
 	RUN(test_rings__more_than_there_is_ends_the_program);
 	RUN(test_events__with_a_node_that_has_a_queue);
