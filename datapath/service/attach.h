@@ -60,6 +60,7 @@ struct attached_answer {
  * @socket_fd:    -1: carefuld has ended
  * @asks_put, @told_taken: what the area says, for the area is anybody's
  * @armed:        told_asleep was set
+ * @refused:      something found no room in the ring, and nobody was told yet that there is some
  * @rung:         a BELL came while an answer was waited for
  * @looks:        polls; the socket is looked at in some of them
  * @pages_used:   a byte for each page of the memory
@@ -84,6 +85,7 @@ struct attached {
 	uint32_t asks_put;
 	uint32_t told_taken;
 	bool armed;
+	bool refused;
 	bool rung;
 	bool closed;
 	uint32_t looks;

@@ -63,8 +63,10 @@ static int put(struct careful *c, const struct careful_ring_entry *entry, const 
 
 	if (a->socket_fd < 0)
 		return -ENOTCONN;
-	if (a->asks_put - read_number(&a->area->asks_taken) >= CAREFUL_RING_ASKS)
+	if (a->asks_put - read_number(&a->area->asks_taken) >= CAREFUL_RING_ASKS) {
+		a->refused = true;
 		return -EAGAIN;
+	}
 	free_built(a, at);
 	a->asks[at] = *entry;
 	if (payload)
@@ -469,9 +471,24 @@ static void disarm(struct careful *c)
 	look(c);
 }
 
+/* Whether there is room again for what found none. */
+static bool has_room(const struct attached *a)
+{
+	return a->refused && a->asks_put - read_number(&a->area->asks_taken) < CAREFUL_RING_ASKS;
+}
+
+/* The same; the caller tells of it. */
+static bool take_room(struct attached *a)
+{
+	const bool room = has_room(a);
+
+	a->refused &= !room;
+	return room;
+}
+
 static bool untold(const struct attached *a)
 {
-	return read_number(&a->area->told_put) != a->told_taken || a->closed;
+	return read_number(&a->area->told_put) != a->told_taken || a->closed || has_room(a);
 }
 
 int attached_poll(struct careful *c)
@@ -514,11 +531,12 @@ static bool arm(struct attached *a)
 int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
 {
 	struct attached *a = c->attached;
+	const bool idle = arm(a) && a->socket_fd >= 0, room = take_room(a);
 	uint32_t count = 0;
 
 	if (a->socket_fd >= 0 && n)
 		fds[count++] = a->socket_fd;
-	*timeout_ms = arm(a) && a->socket_fd >= 0 ? (c->events ? EVENTS_MS : IDLE_MS) : 0;
+	*timeout_ms = idle && !room ? (c->events ? EVENTS_MS : IDLE_MS) : 0;
 	return (int)count;
 }
 
@@ -574,6 +592,8 @@ int attached_wait(struct careful *c, int timeout_ms, int extra_fd)
 				spin_paid(&c->spin, now_ns() - start, c->options.spin_us * 1000ull);
 			return rc;
 		}
+		if (take_room(c->attached))
+			return 0;
 		now = now_ns();
 		if (!start) {
 			start = now;

@@ -259,6 +259,7 @@ class Engine:
                 if rc == -errno.EAGAIN:
                     waiting.appendleft(one)
                     break
+                self._news += 1
                 if rc < 0:
                     fail(-rc)
             else:

@@ -475,7 +475,8 @@ int careful_close(struct careful *instance);
  * -ENODEV: the interface was deleted, and every peer has failed. */
 int careful_poll(struct careful *instance);
 /* Polls until frames came, a callback ran, or timeout_ms passed, waiting as wait_mode says.
- * extra_fd (or -1) ends the wait when readable. Returns as careful_poll(). */
+ * extra_fd (or -1) ends the wait when readable. Of careful_attach() it ends, too, when there is
+ * room for what got -EAGAIN. Returns as careful_poll(). */
 int careful_wait(struct careful *instance, int timeout_ms, int extra_fd);
 /* For an event loop of one's own: descriptors to poll() for reading, and for how long at
  * most; then careful_poll(). Asked anew before each wait. */

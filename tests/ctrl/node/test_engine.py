@@ -26,7 +26,7 @@ class Fake(Engine):
 
     def __init__(self) -> None:
         self.polls: list[Callable[[], object]] = []
-        self.room, self.asked = 0, 0
+        self.room, self.asked, self.frames = 0, 0, 1
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine_module, "lib", SimpleNamespace(careful_attach=self._attach))
             super().__init__({"path": "/nowhere"}, "eth9")
@@ -38,7 +38,9 @@ class Fake(Engine):
     def wait_c(self, _pointer: Any, _timeout_ms: int, _fd: int) -> int:
         if self.polls:
             self.polls.pop(0)()
-        return 1
+        elif not self.frames:
+            raise AssertionError("nothing comes, and it still waits")
+        return self.frames
 
     def start(self, *_: Any) -> int:
         self.asked += 1
@@ -170,3 +172,11 @@ def test_answer__waits_for_room_and_goes_first(
     assert told_first[-1] == 3  # what asks went behind the answers
     assert heard == []
     assert engine._backlog == {}
+
+
+def test_wait__ends_when_what_waited_begins(engine: Fake) -> None:
+    """Nothing comes of what wants no answer: who waits for room hears that it has left."""
+    engine.frames = 0
+    engine.polls = [lambda: None, lambda: setattr(engine, "room", 1)]
+    assert engine.begin("queue", engine.start, bool) == 0
+    assert engine.asked == 3

@@ -1480,6 +1480,39 @@ static void test_rings__full_of_what_it_asks(void)
 	await_programs(0);
 }
 
+/* What found no room does not wait for anything else to come. */
+static void test_rings__tell_of_room(void)
+{
+	struct careful *c = attached("streams");
+	const uint32_t peer = peer_of(c);
+	struct pollfd pfd = { .events = POLLIN };
+	int timeout_ms;
+
+	while (attached_poll(c) > 0)
+		;
+	pthread_mutex_lock(&lock); /* carefuld takes nothing */
+	fill(c, peer);
+	CHECK_EQ(careful_wait_fds(c, &pfd.fd, 1, &timeout_ms), 1);
+	CHECK(timeout_ms > 0);
+	pthread_mutex_unlock(&lock);
+	CHECK_EQ(poll(&pfd, 1, PATIENCE_MS), 1);
+	CHECK_EQ(careful_wait(c, -1, -1), 0);
+	/* Taken before anybody waits: told once. */
+	fill(c, peer);
+	for (int i = 0; i < PATIENCE_MS && !attached_taken(c->attached); i++)
+		usleep(1000);
+	CHECK_EQ(careful_wait_fds(c, &pfd.fd, 1, &timeout_ms), 1);
+	CHECK_EQ(timeout_ms, 0);
+	CHECK_EQ(careful_wait_fds(c, &pfd.fd, 1, &timeout_ms), 1);
+	CHECK(timeout_ms > 0);
+	for (int i = 0; i < 100; i++) {
+		fill(c, peer);
+		CHECK_EQ(careful_wait(c, -1, -1), 0);
+	}
+	careful_close(c);
+	await_programs(0);
+}
+
 /* A program's area, filled with anything while carefuld works on it. */
 static void test_rings__hold_anything(void)
 {
@@ -1786,6 +1819,7 @@ int main(void)
 	RUN(test_stall__requests_for_it_end);
 	RUN(test_rings__full_to_the_last_place);
 	RUN(test_rings__full_of_what_it_asks);
+	RUN(test_rings__tell_of_room);
 	RUN(test_rings__hold_anything);
 	RUN(test_rings__more_than_there_is_ends_the_program);
 	RUN(test_events__with_a_node_that_has_a_queue);
