@@ -286,10 +286,14 @@ int block_commit(struct block_job *job)
 
 	if (!handle->name[0])
 		return commit_inplace(job);
-	/* What takes long comes while the journal is there: who is interrupted in it goes on. */
+	/* What takes long, and what may be refused, comes while the journal is there: who fails
+	 * in it goes on. */
 	rc = sync && handle->partial && fsync(handle->fd) ? -errno : 0;
 	if (!rc)
-		rc = cut(handle, job);
+		rc = check_target(handle->dir_fd, handle->name, job->flags);
+	if (rc)
+		return rc;
+	rc = cut(handle, job);
 	if (!rc && fchmod(handle->fd, job->mode & 0777))
 		rc = -errno;
 	if (!rc && job->mtime_ns)
@@ -298,8 +302,10 @@ int block_commit(struct block_job *job)
 		rc = -errno;
 	if (!rc)
 		rc = give_name(handle, job->flags & CAREFUL_BLOCK_REPLACE);
-	if (rc)
+	if (rc) {
+		handle->partial = false; /* without its journal nothing goes on with it */
 		return rc;
+	}
 	/* EINVAL: a file system whose directories need no sync. */
 	if (sync && fsync(handle->dir_fd) && errno != EINVAL)
 		return -errno;

@@ -413,7 +413,8 @@ class FakeDaemon:
         assert handle.temporary is not None
         if os.path.lexists(handle.path) and not args[1] & lib.CAREFUL_BLOCK_REPLACE:
             os.close(handle.fd)
-            handle.temporary.unlink()
+            if not handle.keep:
+                handle.temporary.unlink()
             return Answer(-errno.EEXIST)
         os.ftruncate(handle.fd, handle.nbytes or fields["bytes"])
         os.fchmod(handle.fd, fields["mode"])

@@ -121,9 +121,9 @@ static void test_partial__continued(void)
 	assert(unlink(at("new")) == 0 && entries() == 0);
 }
 
-/* How large the regular file was at each fsync(), bytes. */
+/* How large the regular file was at each fsync(), bytes; the one that fails, 0: none. */
 static off_t synced[2];
-static unsigned int syncs;
+static unsigned int syncs, bad_sync;
 
 int fsync(int fd)
 {
@@ -131,6 +131,10 @@ int fsync(int fd)
 
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && syncs < 2)
 		synced[syncs++] = st.st_size;
+	if (bad_sync && syncs == bad_sync) {
+		errno = EIO;
+		return -1;
+	}
 	return (int)syscall(SYS_fsync, fd);
 }
 
@@ -144,6 +148,28 @@ static void test_partial__synced_before_the_journal_goes(void)
 	syncs = 0;
 	assert(commit(open_partial("new", 0, 5)->args[0], CAREFUL_BLOCK_NOSYNC, 0)->status == 0);
 	assert(syncs == 0 && unlink(at("new")) == 0 && entries() == 0);
+}
+
+/* What is refused has its journal still; what fails after that was cut off does not stay. */
+static void test_partial__commit_fails(void)
+{
+	uint32_t key = open_partial("new", 0, 5)->args[0];
+	struct stat st;
+
+	write_file("new", "old", 3);
+	assert(commit(key, 0, 0)->status == -EEXIST && holds("new", "old", 3));
+	assert(stat(at(partial), &st) == 0 && st.st_size == 105);
+	key = open_partial("new", REPLACE, 5)->args[0];
+	assert(unlink(at("new")) == 0 && mkdir(at("new"), 0700) == 0);
+	assert(commit(key, REPLACE, 0)->status == -EISDIR && rmdir(at("new")) == 0);
+	for (bad_sync = 1; bad_sync <= 2; bad_sync++) {
+		key = open_partial("new", 0, 5)->args[0];
+		syncs = 0;
+		assert(commit(key, 0, 0)->status == -EIO && !exists("new"));
+		assert(exists(partial) == (bad_sync == 1));
+	}
+	bad_sync = 0;
+	assert(entries() == 0);
 }
 
 static void test_partial__discarded(void)
@@ -485,6 +511,7 @@ int main(void)
 	serve(true);
 	test_partial__continued();
 	test_partial__synced_before_the_journal_goes();
+	test_partial__commit_fails();
 	test_partial__discarded();
 	test_partial__of_another_size();
 	test_partial__peer_gone();

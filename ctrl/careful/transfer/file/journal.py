@@ -365,7 +365,20 @@ class KeptPartial(Partial):
         try:
             if sync:  # what takes long comes while it is there: who is interrupted in it goes on
                 os.fsync(self.fd)
+            self._check_name()
             os.ftruncate(self.fd, self.journal.identity.bytes)
         except OSError as error:
             raise from_os(error, shown(self.path)) from None
-        super().commit(sync, mtime_ns)
+        try:
+            super().commit(sync, mtime_ns)
+        except CarefulError:
+            self._put_back()
+            raise
+
+    def _put_back(self) -> None:
+        """The journal as it was; if it cannot be, no block counts as in place."""
+        try:
+            os.fchmod(self.fd, 0o600)
+            os.pwrite(self.fd, self.journal.tail, self.journal.identity.bytes)
+        except OSError:
+            self.journal = Journal(self.journal.identity, self.journal.block_bytes)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import posixpath
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from careful._abi import lib
-from careful.errors import CarefulError
+from careful.errors import FATAL, CarefulError
 from careful.transfer.file.holes import is_hole
 from careful.transfer.file.journal import (
     FOOTER_BYTES,
@@ -162,6 +163,8 @@ class RemotePartial:
         self._dirty: list[tuple[int, bytes]] = []
         self._writer: asyncio.Task[None] | None = None
         self._written = False
+        #: Whether a commit failed for a reason of the file's: the peer let go of it.
+        self._refused = False
 
     async def open(self, identity: Identity, source: str, fd: int, mode: int) -> dict[int, int]:
         """Create it, or open what an earlier transfer left.
@@ -381,6 +384,7 @@ class RemotePartial:
             await self.remote.commit(self.handle, self.target, *ways)
         except CarefulError as error:
             if error.errno != errno.EBADF or not self._kept:
+                self._refused = error.errno not in FATAL
                 raise
             await self.reopen()
             await self._end_journal(write=False)
@@ -408,4 +412,18 @@ class RemotePartial:
             await quietly(self.remote.close(self.handle, self.target, discard=not keep))
         if not (keep and self.handle):
             return None
+        if self._refused and not self._written:
+            return await self._left()
         return self.journal.bytes_in_place if self._written else 0
+
+    async def _left(self) -> int | None:
+        """What is kept of a file that the peer has let go of; see give_up()."""
+        name = f".careful-{self._way[0]:016x}.part"
+        try:
+            found = await self.remote.stat(posixpath.join(posixpath.dirname(self.target), name))
+        except FileNotFoundError:
+            return None
+        except CarefulError:
+            return 0
+        is_whole = found.bytes == self.journal.identity.bytes + self.journal.tail_bytes
+        return self.journal.bytes_in_place if is_whole else None

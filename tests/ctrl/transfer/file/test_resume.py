@@ -17,7 +17,7 @@ import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer.file import journal
+from careful.transfer.file import journal, local
 from careful.transfer.file.journal import Identity, Journal, check_source, read_journal
 from careful.transfer.options import Options, Silent
 from careful.transfer.partials import find_local
@@ -263,6 +263,60 @@ def test_resume__target_appeared(ends: Ends) -> None:
     assert len(ends.partials()) == 1
     assert ends.run(replace=True).resumed_bytes == 4 * BLOCK
     assert ends.target.read_bytes() == DATA
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_resume__target_appeared_at_the_end(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """All has come: that is kept, and said, also where it was about to get its name."""
+    if late and ends.way == "put":
+        pytest.skip("test_block_partial.c has it")
+
+    def appear() -> None:
+        ends.target.write_bytes(b"old")
+
+    if late:
+        rename = local.rename_new
+        monkeypatch.setattr(local, "rename_new", lambda *names: (appear(), rename(*names)))
+    else:
+
+        def fault(question: Any) -> int:
+            if question.op in MOVES and question.region_off == (BLOCKS - 1) * BLOCK:
+                appear()
+            return 0
+
+        ends.daemon.fault = fault
+    [(_, text)] = ends.run().failures
+    monkeypatch.undo()
+    assert "exists" in text
+    assert f"{len(DATA)} of {len(DATA)} bytes are kept; run the same command to resume" in text
+    assert [one.stat().st_mode & 0o777 for one in ends.partials()] == [0o600]
+    moves = ends.die_after(1000)
+    assert ends.run(replace=True).resumed_bytes == len(DATA)
+    assert moves() == 0
+    assert ends.target.read_bytes() == DATA
+    assert ends.partials() == []
+
+
+def test_put__refused_at_the_end(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+    """What the peer threw away is not said to be kept."""
+    ends = Ends("put", route, daemon, tmp_path)
+
+    def fault(question: Any) -> int:
+        is_request = question.op == lib.CAREFUL_IPC_REQUEST
+        if not (is_request and question.handler == lib.CAREFUL_BLOCK_COMMIT):
+            return 0
+        [handle] = daemon.handles.values()
+        assert handle.temporary is not None
+        handle.temporary.unlink()
+        os.close(handle.fd)
+        daemon.handles.clear()
+        return -errno.EIO
+
+    daemon.fault = fault
+    [(_, text)] = ends.run().failures
+    assert "kept" not in text
 
 
 def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
