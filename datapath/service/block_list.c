@@ -221,10 +221,8 @@ static int read_back(struct listing *l, uint64_t at, const struct careful_block_
 
 /* Beneath the listed directory symlinks are entries, not ways: a directory that was
  * replaced by one since it was listed is not entered. */
-static int open_listed(struct listing *l, const char *name)
+static int open_listed(struct listing *l, const char *name, int flags)
 {
-	int flags = O_RDONLY | O_DIRECTORY;
-
 	if (l->root >= 0)
 		return beneath_open(l->root, name, flags, RESOLVE_NO_SYMLINKS);
 	return block_path_open(l->job, name, flags, RESOLVE_NO_SYMLINKS, NULL);
@@ -247,10 +245,12 @@ static int list_tree(struct listing *l)
 			continue;
 		memcpy(name, e + 1, be16toh(e->name_bytes));
 		name[be16toh(e->name_bytes)] = 0;
-		fd = open_listed(l, name);
+		fd = open_listed(l, name, O_RDONLY | O_DIRECTORY);
 		rc = fd < 0 ? fd : list_dir(l, fd, name);
-		if (rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || rc == -EXDEV)
-			continue; /* gone in the meantime, elsewhere, or no directory any longer */
+		if (rc == -ENOTDIR || rc == -ELOOP || rc == -EXDEV)
+			continue; /* elsewhere in the meantime, or no directory any longer */
+		if (rc == -ENOENT && !entry_is_directory(open_listed(l, name, O_PATH | O_NOFOLLOW)))
+			continue; /* gone */
 		if (rc && rc != -ENOMEM && !l->spoiled) {
 			__be32 error = htobe32((uint32_t)-rc);
 

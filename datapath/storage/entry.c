@@ -88,3 +88,15 @@ int entry_each(struct entry_scan *scan, int dir_fd, const char *prefix, entry_ta
 	close(dir_fd);
 	return rc;
 }
+
+bool entry_is_directory(int fd)
+{
+	struct stat st;
+	bool yes;
+
+	if (fd < 0)
+		return false;
+	yes = !fstat(fd, &st) && S_ISDIR(st.st_mode);
+	close(fd);
+	return yes;
+}

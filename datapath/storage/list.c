@@ -54,8 +54,11 @@ static int below(struct list *l, int base, size_t at)
 	/* Symlinks are entries, not ways: what was replaced by one is not entered. */
 	fd = beneath_open(base, name, O_RDONLY | O_DIRECTORY, RESOLVE_NO_SYMLINKS);
 	rc = fd < 0 ? fd : entry_each(&l->scan, fd, name, append, l);
-	if (rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || rc == -EXDEV)
-		return 0; /* gone in the meantime, elsewhere, or no directory any longer */
+	if (rc == -ENOTDIR || rc == -ELOOP || rc == -EXDEV)
+		return 0; /* elsewhere in the meantime, or no directory any longer */
+	if (rc == -ENOENT &&
+	    !entry_is_directory(beneath_open(base, name, O_PATH | O_NOFOLLOW, RESOLVE_NO_SYMLINKS)))
+		return 0; /* gone */
 	if (!rc || rc == -ENOMEM)
 		return rc;
 	e = (void *)(l->out + at); /* it may have moved */

@@ -66,4 +66,11 @@ size_t entry_seal(struct entry_scan *scan, size_t name_bytes, size_t target_byte
 int entry_each(struct entry_scan *scan, int dir_fd, const char *prefix, entry_take *take,
 	       void *user);
 
+/*
+ * Whether what an O_PATH descriptor is of, or -errno, is a directory; closes it. One that opens
+ * with ENOENT and is there, as an autofs mount point whose server is down, could not be read: it
+ * is neither gone nor empty.
+ */
+bool entry_is_directory(int fd);
+
 #endif /* STORAGE_TREE_H */

@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
+#include <careful/files.h>
+
 #include "block_end.h"
 
 static void poll_server(void)
@@ -740,20 +742,24 @@ ssize_t getdents64(int fd, void *buffer, size_t bytes)
 }
 
 /* A damaged directory, or one whose file system has lost its other end, is an entry with an
- * error, and the rest is listed; by itself it is never taken for the connection. */
+ * error, and the rest is listed; by itself it is never taken for the connection. ENOENT is what an
+ * autofs mount point says whose server is down: it is there, so it is not empty. */
 static void test_list__sick(void)
 {
-	static const int errors[][2] = { { EUCLEAN, EUCLEAN }, { ENOTCONN, EIO }, { ENOMEM, 0 } };
+	static const int errors[][2] = {
+		{ EUCLEAN, EUCLEAN }, { ENOTCONN, EIO }, { ENOENT, ENOENT }, { ENOMEM, 0 }
+	};
+	struct careful_list list;
 	const struct careful_block_entry *e;
 	struct fake_answer *a;
-	int n, order;
+	int n, order, rw;
 	uint64_t bytes;
 	char *buf;
 
 	assert(mkdir(at("rw/sick"), 0755) == 0 && mkdir(at("rw/well"), 0755) == 0);
 	close(open(at("rw/well/f"), O_CREAT | O_WRONLY, 0600));
 	sick_name = "sick";
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		sick_error = errors[i][0];
 		a = by_path(CAREFUL_BLOCK_LIST, "", CAREFUL_BLOCK_RECURSIVE);
 		if (!errors[i][1]) { /* that is everybody's */
@@ -767,6 +773,10 @@ static void test_list__sick(void)
 		assert(find_entry(buf, bytes, "well/f", &n, &order));
 		free(buf);
 		assert(by_path(CAREFUL_BLOCK_LIST, "sick", 0)->status == -errors[i][1]);
+		rw = open(at("rw"), O_PATH | O_DIRECTORY);
+		assert(careful_list(rw, &list) == 0 && list.unreadable == 1);
+		careful_list_release(&list);
+		close(rw);
 	}
 	sick_name = NULL;
 	assert(unlink(at("rw/well/f")) == 0 && rmdir(at("rw/well")) == 0);
