@@ -311,11 +311,12 @@ def clear(instance: Instance, ifname: str) -> Cleared:
     Args:
         instance: its name counts.
         ifname: the interface whose pfifo and steering rules go, unless another instance is
-            on it.
+            on it; as it was called when this one was brought up.
 
     Raises:
         CarefulError: something cannot be removed.
     """
+    ifname = instances.ifname_now(instance.name, ifname)
     done = Cleared()
     done.rules = steer.remove(ifname, instance.directory / "steering")
     others = instances.leftovers(instance.name)
@@ -418,5 +419,7 @@ def down(ifname: str, name: str | None, dead: bool = False) -> Down:
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
         for one in (instance, *instances.leftovers(instance.name)):
             tuner.stop(one)
+        # While it has its lock, which says where it is.
+        ifname = instances.ifname_now(instance.name, instance.ifname or ifname)
         how = _end_process(instance)
-        return Down(how, clear(instance, instance.ifname or ifname))
+        return Down(how, clear(instance, ifname))

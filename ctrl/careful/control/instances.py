@@ -256,6 +256,15 @@ def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
         os.close(fd)
 
 
+def ifname_now(name: str, ifname: str) -> str:
+    """What an instance's interface is called now, by its number in the lock; else as given."""
+    numbers = _numbers_in(RUN / f"{check_name(name)}.lock")
+    with suppress(CarefulError):
+        if len(numbers) == 2:
+            return links.name_of(numbers[1])
+    return ifname
+
+
 def uses(link: links.Link) -> bool:
     """Whether an instance of any name is on an interface."""
     for lock in RUN.glob("*.lock"):

@@ -30,30 +30,41 @@ def add(ifname: str, ways: Iterable[tuple[int, int]], record: Path) -> int:
     Args:
         ifname: the interface.
         ways: UDP destination ports, and the receive queue of each.
-        record: file that keeps the rules' numbers for remove().
+        record: file that keeps for remove() the number, port and queue of each rule, from when
+            it is there.
 
     Returns:
         How many rules were added.
     """
-    numbers: list[str] = []
+    added = 0
     for kind, (port, queue) in product(_TYPES, ways):
         rule = ["-N", ifname, "flow-type", kind, "dst-port", str(port), "action", str(queue)]
         said = _run(*rule)
         found = re.search(r"rule with ID (\d+)", said) if said else None
         if found:
-            numbers.append(found[1])
-    if numbers:
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.write_text(" ".join(numbers) + "\n")
-    return len(numbers)
+            record.parent.mkdir(parents=True, exist_ok=True)
+            with record.open("a") as file:
+                file.write(f"{found[1]} {port} {queue}\n")
+            added += 1
+    return added
+
+
+def _is_ours(ifname: str, number: str, port: str, queue: str) -> bool:
+    """Whether a rule is what add() made: ours may be gone, and its number another's."""
+    said = _run("-n", ifname, "rule", number) or ""
+    ports = rf"^\s*Dest port: {port} mask: 0x0$"
+    return bool(re.search(ports, said, re.M) and re.search(rf"\bqueue {queue}$", said, re.M))
 
 
 def remove(ifname: str, record: Path) -> int:
-    """Take back the rules that add() made; how many."""
+    """Take back the rules that add() made, and that are still there; how many."""
     try:
-        numbers = record.read_text().split()
+        lines = [line.split() for line in record.read_text().splitlines()]
     except FileNotFoundError:
         return 0
-    gone = sum(_run("-N", ifname, "delete", number) is not None for number in numbers)
+    gone = 0
+    for number, port, queue in (line for line in lines if len(line) == 3):
+        if _is_ours(ifname, number, port, queue):
+            gone += _run("-N", ifname, "delete", number) is not None
     record.unlink()
     return gone

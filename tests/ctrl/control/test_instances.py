@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import socket
 import sys
 from pathlib import Path
 
@@ -65,3 +66,12 @@ def test_status__what_is_wrong_is_red_on_a_terminal_alone(
     assert ("\x1b[1;31mdied\x1b[0m" in text) == red
     assert ("\x1b" in text) == red
     assert "died" in text
+
+
+def test_ifname_now__by_the_number_in_the_lock(killed: Path) -> None:
+    """It may have been renamed since it was brought up."""
+    assert instances.ifname_now("eth1", "eth1") == "eth1"
+    (killed / "eth1.lock").write_text(f"4711 {socket.if_nametoindex('lo')}\n")
+    assert instances.ifname_now("eth1", "eth1") == "lo"
+    (killed / "eth1.lock").write_text("4711 2147483000\n")  # gone
+    assert instances.ifname_now("eth1", "eth1") == "eth1"
