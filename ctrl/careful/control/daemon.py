@@ -163,6 +163,23 @@ def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> 
     raise CarefulError(errno.EIO, reason or f"carefuld died{_last_line(log)}")
 
 
+def _is_carefuld(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "carefuld"
+    return False
+
+
+def _started(name: str) -> Instance:
+    """The instance of a name; of one that a service manager is starting, once it serves."""
+    deadline = time.monotonic() + START_S
+    while True:
+        instance = instances.find(name)
+        owner = 0 if instance.pid else instances.owner_without_daemon(name)
+        if not owner or not _is_carefuld(owner) or time.monotonic() >= deadline:
+            return instance
+        time.sleep(_LOOK_S)
+
+
 def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
     """Whether it runs as it is asked for.
 
@@ -246,7 +263,7 @@ def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAU
     options = checked(ifname, name, options)
     with instances.changing(name):
         link = links.find(ifname)  # as it is now that nobody else changes it
-        instance = instances.find(name)
+        instance = _started(name)
         if _is_up(instance, link, options):
             return Up(instance, already=True)
         clear(instance, ifname)
@@ -271,7 +288,7 @@ def become(ifname: str, name: str, options: UpOptions, state: Path = state_dir.D
     program = executable()
     with instances.changing(name):
         link = links.find(ifname)
-        instance = instances.find(name)
+        instance = _started(name)
         if _is_up(instance, link, options):
             text = f"is already up (carefuld {instance.pid}); first: carefulctl down {ifname}"
             raise CarefulError(errno.EBUSY, text, f"instance {name}")
@@ -333,12 +350,6 @@ def clear(instance: Instance, ifname: str) -> Cleared:
         if not instances.uses(link):
             done.qdisc = links.remove_our_qdisc(link)
     return done
-
-
-def _is_carefuld(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text().strip() == "carefuld"
-    return False
 
 
 def _is_over(handle: int, name: str, seconds: float) -> str:
@@ -410,7 +421,7 @@ def down(ifname: str, name: str | None, dead: bool = False) -> Down:
     if not instance.pid and not instance.directory.exists():
         links.find(ifname)
     with instances.changing(instance.name):
-        instance = instances.find(instance.name)
+        instance = instances.find(instance.name) if dead else _started(instance.name)
         pid = instances.owner_without_daemon(instance.name)
         if dead and (instance.pid or pid):
             return Down("up", Cleared())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from careful.cli.main import run
-from careful.control import instances
+from careful.control import daemon, instances
 
 
 @pytest.fixture
@@ -75,3 +75,23 @@ def test_ifname_now__by_the_number_in_the_lock(killed: Path) -> None:
     assert instances.ifname_now("eth1", "eth1") == "lo"
     (killed / "eth1.lock").write_text("4711 2147483000\n")  # gone
     assert instances.ifname_now("eth1", "eth1") == "eth1"
+
+
+def test_started__waits_for_one_that_is_starting(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has its queue some seconds before its pid: it is no other program, to be ended by hand."""
+    with (killed / "eth1.lock").open("w") as lock, (killed / "eth1" / "pid").open("w") as pid:
+        lock.write(f"{os.getpid()} 1\n")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(pid, fcntl.LOCK_EX)
+        assert daemon._started("eth1").pid == 0  # this process is no carefuld
+        monkeypatch.setattr(daemon, "_is_carefuld", lambda one: one == os.getpid())
+
+        def serves(_: float) -> None:
+            pid.write(f"{os.getpid()}\n")
+            pid.flush()
+
+        monkeypatch.setattr(daemon.time, "sleep", serves)
+        assert daemon._started("eth1").pid == os.getpid()
