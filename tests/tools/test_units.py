@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -9,6 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from careful.control import daemon, instances
+from careful.control.instances import Instance
+from careful.errors import CarefulError
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "tools" / "packaging" / "systemd"
@@ -40,6 +44,27 @@ def test_unit__ends_no_carefuld_that_it_did_not_start() -> None:
     text = (UNITS / "carefuld@.service").read_text()
     (said,) = re.findall(r"^ExecStopPost=-/usr/bin/carefulctl (.*)", text, re.M)
     assert said.split() == ["down", "--dead", "--instance", "%I", "%I"]
+
+
+def test_prerm__takes_down_the_others_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that does not exit keeps none of them up."""
+    text = (ROOT / "tools/packaging/debian/careful.prerm").read_text()
+    (program,) = re.findall(r"python3 -c '(.*?)' \|\| true", text, re.S)
+    gone = []
+
+    def down(ifname: str, name: str) -> None:
+        if name == "a":
+            raise CarefulError(errno.ETIMEDOUT, "does not exit", "carefuld 7")
+        gone.append((ifname, name))
+
+    up = [Instance("a", 7, "eth1"), Instance("b", 8, "eth2")]
+    monkeypatch.setattr(instances, "running", lambda: up)
+    monkeypatch.setattr(daemon, "down", down)
+    exec(program, {})
+    assert gone == [("eth2", "b")]
+    assert capsys.readouterr().out == "carefuld 7: does not exit\n"
 
 
 def test_unit__carefuld_may_have_what_it_keeps() -> None:
