@@ -136,7 +136,9 @@ def made(
         there = named[one.job.name]
         address = str((one.figures.get("inputs") or {}).get("address", ""))
         now = _counts(last[one.host], there, address)
-        old = _counts(first[one.host], there, address) or (0, 0)
+        old = _counts(first[one.host], there, address) or (0, 0)  # no session yet
+        if first[one.host].error:  # what was lost earlier is in what is lost now
+            now = None
         if now and now[0] < old[0]:  # carefuld was started anew
             old = (0, 0)
         found[pair] = Cell(

@@ -88,6 +88,11 @@ def test_made__losses_are_those_since_before() -> None:
         one["least_us"] = 100 - one["least_us"]
     anew = made(hosts, measured, [after, nothing], [before, nothing])
     assert anew["h1", "h2"] == Cell(12.5, 5.0, 4, 10)
+    # Without the first look nobody knows since when; with it, there was no session before.
+    unknown = made(hosts, measured, [outcome("h1", "", "ssh"), nothing], [after, nothing])
+    assert unknown["h1", "h2"] == Cell(12.5, 5.0, None, None)
+    fresh = made(hosts, measured, [outcome("h1", "", instances=[]), nothing], [after, nothing])
+    assert fresh["h1", "h2"] == Cell(12.5, 5.0, 5, 110)
 
 
 def trips(here: str, there: str, latency_us: float, slope_us: float = 5.0) -> Outcome:
