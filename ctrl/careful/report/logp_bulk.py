@@ -103,7 +103,7 @@ def flood_figures(found: Flood, layer: str, capacity: int) -> dict[str, Any]:
 
 def flood_text(found: Flood, layer: str, host: str) -> str:
     """The same for people."""
-    took_s = found.slices[-1].ended_s - found.slices[0].ended_s
+    took_s = found.slices[-1].at_s - found.slices[0].at_s
     messages = sum(one.messages for one in found.slices[1:])
     why = f" ({found.gap_us.reason})" if found.gap_us.reason else ""
     return (

@@ -34,10 +34,17 @@ class Sender(Protocol):
 
 @dataclass(frozen=True)
 class Slice:
-    """ended_s: by the wall clock, seconds; messages: since the slice before."""
+    """A part of a run.
+
+    Attributes:
+        ended_s: by the wall clock, which hosts have in common, seconds.
+        messages: since the slice before.
+        at_s: as ended_s, by a clock that nobody sets.
+    """
 
     ended_s: float
     messages: int
+    at_s: float
 
 
 @dataclass
@@ -48,7 +55,7 @@ class Flood:
     slices: list[Slice] = field(default_factory=list)
 
 
-def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.time) -> Flood:
+def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.monotonic) -> Flood:
     """Issue without pause for so long; every slice ends with the network full."""
     if not 0.5 <= seconds <= 3600:
         raise ValueError(f"{seconds:g} s: must be 0.5 to 3600")
@@ -56,12 +63,12 @@ def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.time
     messages, slices = sender.capacity, []
     while True:
         sender.go_on(messages)
-        slices.append(Slice(clock(), messages))
-        if slices[-1].ended_s - began > seconds and len(slices) > _FILLING:
+        slices.append(Slice(time.time(), messages, clock()))
+        if slices[-1].at_s - began > seconds and len(slices) > _FILLING:
             break
         if len(slices) > 1:
-            took_s = slices[-1].ended_s - slices[-2].ended_s
-            wanted = round(messages * _SLICE_S / took_s)
+            took_s = slices[-1].at_s - slices[-2].at_s
+            wanted = round(messages * _SLICE_S / max(took_s, 1e-9))
             # Replies that waited for us make one slice short: it says little of the next.
             messages = min(max(wanted, 1), 2 * messages, _MESSAGES_MAX)
         else:
@@ -71,7 +78,7 @@ def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.time
 
 def gap_of(slices: list[Slice]) -> Figure:
     """The gap over slices, the first ones left out."""
-    ended = np.array([one.ended_s for one in slices])
+    ended = np.array([one.at_s for one in slices])
     messages = np.array([one.messages for one in slices[1:]])
     gaps = np.diff(ended) * 1e6 / messages
     most = int(messages.max(initial=1))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+
 import numpy as np
 import pytest
 from careful.measure.estimators import bulk
@@ -12,7 +15,7 @@ from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import fit_line
 from careful.measure.statistics.sample import Figure
-from careful.report.logp_bulk import bulk_figures, bulk_text
+from careful.report.logp_bulk import bulk_figures, bulk_text, flood_figures, flood_text
 from logp_machine import Machine
 
 
@@ -45,13 +48,27 @@ def test_flood__gap_of_a_full_network(gap_us: float) -> None:
     assert max(sender.calls) * gap_us < 1e6 or max(sender.calls) == sender.capacity
 
 
+def test_flood__a_wall_clock_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says when a slice ended, and nothing of how long that took; nor need a slice take long."""
+    sender, walls = Steady(1000.0), itertools.cycle([5e8, 1e9, 7e8])
+    monkeypatch.setattr(time, "time", lambda: next(walls))
+    clock = itertools.chain([0.0] * 4, iter(sender.clock, None))
+    found = flood(sender, 30, lambda: next(clock) or 1e9)
+    assert found.gap_us.estimate
+    assert found.gap_us.estimate.value == pytest.approx(1000, rel=0.02)
+    assert [one.ended_s for one in found.slices[:4]] == [5e8, 1e9, 7e8, 5e8]
+    assert found.slices[0].at_s == found.slices[2].at_s
+    assert flood_figures(found, "store", 60)["slices"][1]["ended_s"] == 1e9
+    assert " messages in 3" in flood_text(found, "store", "h2")
+
+
 def test_flood__too_short_is_refused() -> None:
     with pytest.raises(ValueError, match=r"0\.1 s"):
         flood(Steady(10), 0.1)
 
 
 def test_gap__few_slices_have_no_figure() -> None:
-    found = gap_of([Slice(1.0, 60), Slice(2.0, 10), Slice(3.0, 10)])
+    found = gap_of([Slice(0.0, 60, 1.0), Slice(0.0, 10, 2.0), Slice(0.0, 10, 3.0)])
     assert found.estimate is None
     assert "samples" in found.reason
 
