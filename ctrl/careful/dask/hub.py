@@ -229,7 +229,11 @@ class Hub:
         return self.links[program]
 
     async def piece(self) -> Piece:
-        """Memory to be stored into, when there is some; give_piece() ends that."""
+        """Memory to be stored into, when there is some; give_piece() ends that.
+
+        Raises:
+            CarefulError: there will be none: carefuld has ended.
+        """
         while (found := self.try_piece()) is None:
             wanted = self.loop.create_future()
             self._pieces_wanted.append(wanted)
@@ -246,8 +250,9 @@ class Hub:
             return self._pieces.pop()
         if self._pieces_made == PIECES_MAX:
             return None
+        piece = Piece(self.node)
         self._pieces_made += 1
-        return Piece(self.node)
+        return piece
 
     def give_piece(self, piece: Piece, clean: bool = True) -> None:
         """Have others use it; not clean: somebody may still store into it."""
@@ -255,13 +260,18 @@ class Hub:
             if not clean and not piece.renew():
                 self.loop.call_later(0.01, self.give_piece, piece, False)
                 return
-        except CarefulError:
-            return  # carefuld has ended, or the node is closed
+        except CarefulError as error:  # carefuld has ended, or the node is closed
+            self._pieces_made -= 1  # who wants one from now on hears of it
+            wanted, self._pieces_wanted = self._pieces_wanted, deque()
+            for one in wanted:
+                if not one.done():
+                    one.set_exception(error)
+            return
         self._pieces.append(piece)
         while self._pieces_wanted:
-            wanted = self._pieces_wanted.popleft()
-            if not wanted.done():
-                wanted.set_result(None)
+            one = self._pieces_wanted.popleft()
+            if not one.done():
+                one.set_result(None)
                 break
 
     def _on_message(self, message: Message) -> Any:
