@@ -38,8 +38,10 @@ void attached_lost(struct careful *c)
 {
 	struct attached *a = c->attached;
 
-	if (a->socket_fd >= 0)
-		close(a->socket_fd);
+	if (a->socket_fd >= 0) {
+		shutdown(a->socket_fd, SHUT_RDWR);
+		a->lost_fd = a->socket_fd;
+	}
 	a->socket_fd = -1;
 	a->closed = true;
 }
@@ -324,7 +326,7 @@ int careful_attach(const struct careful_attach_options *options, struct careful 
 	c->owner = getpid();
 	c->options.wait_mode = options->wait_mode;
 	c->options.spin_us = options->spin_us ? options->spin_us : 50;
-	a->socket_fd = -1;
+	a->socket_fd = a->lost_fd = -1;
 	for (uint32_t i = CAREFUL_RING_OPERATIONS; i-- > 0;)
 		a->free[a->free_count++] = (uint8_t)i;
 	rc = connect_to(a, options->path, error);
@@ -351,6 +353,8 @@ int attached_close(struct careful *c)
 	attached_quiet(c);
 	if (a->socket_fd >= 0)
 		close(a->socket_fd);
+	if (a->lost_fd >= 0)
+		close(a->lost_fd);
 	if (a->area)
 		munmap(a->area, a->lent ? a->area_bytes - a->memory_bytes : a->area_bytes);
 	free(a->pages_used);

@@ -58,6 +58,7 @@ struct attached_answer {
 
 /*
  * @socket_fd:    -1: carefuld has ended
+ * @lost_fd:      what it was then: an event loop may still have it, so its number stays taken; -1
  * @asks_put, @told_taken: what the area says, for the area is anybody's
  * @armed:        told_asleep was set
  * @refused:      something found no room in the ring, and nobody was told yet that there is some
@@ -72,7 +73,7 @@ struct attached_answer {
  * @owed:         answers that go in with the next poll that finds room: as many as peers wait for
  */
 struct attached {
-	int socket_fd;
+	int socket_fd, lost_fd;
 	struct careful_area *area;
 	uint64_t area_bytes;
 	struct careful_ring_entry *asks, *told;

@@ -1779,8 +1779,10 @@ static void test_end__of_carefuld(void)
 	struct careful *c = attached("outlives");
 	uint32_t peer = peer_of(c);
 	static struct outcome o;
+	int fd, other_fd, timeout_ms;
 
 	o = (struct outcome){ 0 };
+	CHECK_EQ(careful_wait_fds(c, &fd, 1, &timeout_ms), 1);
 	pthread_mutex_lock(&lock);
 	CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &o), 0);
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
@@ -1792,7 +1794,11 @@ static void test_end__of_carefuld(void)
 	CHECK_EQ(careful_wait(c, 1, -1), -ENOTCONN);
 	CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &o), -ENOTCONN);
 	CHECK_EQ(careful_peer_info(c, peer, &(struct careful_peer_info){ 0 }), -ENOTCONN);
+	/* An event loop has its number until careful_close(): nobody else gets it before. */
+	CHECK_EQ(careful_wait_fds(c, &other_fd, 1, &timeout_ms), 0);
+	CHECK(fcntl(fd, F_GETFD) >= 0);
 	CHECK_EQ(careful_close(c), 0);
+	CHECK(fcntl(fd, F_GETFD) < 0 && errno == EBADF);
 }
 
 int main(void)
