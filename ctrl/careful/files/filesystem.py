@@ -27,6 +27,7 @@ from careful.files.file import AsyncFile, Data
 from careful.files.host import AsyncHost
 from careful.files.stream import Stream, new_mode
 from careful.files.words import Info, bounds_of, each_of, info_of, watcher
+from careful.transfer.file.local import write_file
 
 #: What is moved at once by the connection for short questions; larger files are transfers.
 SMALL_BYTES = 1 << 20
@@ -272,7 +273,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
             await self._copy_out(name, cast(BinaryIO, lpath), callback)
         elif nbytes <= SMALL_BYTES:
             data = await self._cat_file(name)
-            await asyncio.to_thread(Path(cast(str, lpath)).write_bytes, data)
+            await asyncio.to_thread(write_file, cast(str, lpath), data, self._sync)
             callback.absolute_update(nbytes)
         else:
             await self._connected().get(

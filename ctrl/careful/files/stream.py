@@ -94,6 +94,12 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
             self._spool.close()
             self._spool = None
 
+    def __exit__(self, kind: Any, *_: object) -> None:
+        if kind is not None and self.mode in ("wb", "xb"):  # it is not whole
+            self.forced = True  # to fsspec: nothing is to be written any more
+            self.discard()
+        self.close()
+
     def close(self) -> None:
         """End it; what was written is at the host then. At the end of the program it is too late
         for that: what was not closed is thrown away, and nothing is waited for.

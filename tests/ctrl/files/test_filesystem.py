@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ pytest.importorskip("fsspec")
 
 from careful.files import AsyncHost
 from careful.files.filesystem import CarefulFileSystem
+from careful.files.stream import new_mode
 
 
 @pytest.fixture
@@ -27,7 +31,7 @@ def fs(route: Route) -> Iterator[Any]:
 
 
 @pytest.fixture
-def kept(export: Path) -> Path:
+def spared(export: Path) -> Path:
     """A file that symlinks in /proj and in /proj/real lead to."""
     (export / "kept").mkdir()
     (export / "kept/file").write_bytes(b"kept")
@@ -49,21 +53,21 @@ def kept(export: Path) -> Path:
     ],
 )
 def test_rm__a_link_goes_not_what_it_leads_to(
-    fs: Any, export: Path, kept: Path, path: str | list[str]
+    fs: Any, export: Path, spared: Path, path: str | list[str]
 ) -> None:
     fs.rm(path, recursive=True)
-    assert kept.read_bytes() == b"kept"
+    assert spared.read_bytes() == b"kept"
     assert list((export / "proj").iterdir()) == []
 
 
 @pytest.mark.parametrize("path", ["/proj", "/proj/", "careful://h2/proj", ["/proj"]])
-def test_rm__a_whole_directory(fs: Any, export: Path, kept: Path, path: str | list[str]) -> None:
+def test_rm__a_whole_directory(fs: Any, export: Path, spared: Path, path: str | list[str]) -> None:
     fs.rm(path, recursive=True)
-    assert kept.read_bytes() == b"kept"
+    assert spared.read_bytes() == b"kept"
     assert not (export / "proj").exists()
 
 
-def test_rm__what_is_not_there(fs: Any, export: Path, kept: Path) -> None:
+def test_rm__what_is_not_there(fs: Any, export: Path, spared: Path) -> None:
     for path in ("/none", "/none/below", "/proj/none*", ["/none"]):
         with pytest.raises(FileNotFoundError):
             fs.rm(path, recursive=True)
@@ -71,18 +75,18 @@ def test_rm__what_is_not_there(fs: Any, export: Path, kept: Path) -> None:
             fs.rm(path)
     fs.rm(["/none", "/none/below", "/proj/link"], recursive=True)
     assert not (export / "proj/link").is_symlink()
-    assert kept.read_bytes() == b"kept"
+    assert spared.read_bytes() == b"kept"
 
 
-def test_rm__not_recursive(fs: Any, export: Path, kept: Path) -> None:
+def test_rm__not_recursive(fs: Any, export: Path, spared: Path) -> None:
     fs.rm("/proj/link")
     fs.rm("/proj/nowhere")
     with pytest.raises(OSError, match="not empty"):
         fs.rm("/proj")
-    assert kept.read_bytes() == b"kept"
+    assert spared.read_bytes() == b"kept"
 
 
-def test_mv__a_link_to_a_directory_is_not_lost(fs: Any, export: Path, kept: Path) -> None:
+def test_mv__a_link_to_a_directory_is_not_lost(fs: Any, export: Path, spared: Path) -> None:
     """It would come as an empty directory, and then go."""
     for call in (fs.mv, fs.cp):
         with pytest.raises(OSError, match=r"/proj/(real/)?link: .*symlink"):
@@ -90,5 +94,55 @@ def test_mv__a_link_to_a_directory_is_not_lost(fs: Any, export: Path, kept: Path
         assert not (export / "moved").exists()
         assert (export / "proj/link").readlink() == Path("../kept")
     fs.mv("/proj/link", "/moved", recursive=True)
-    assert (export / "moved/file").read_bytes() == kept.read_bytes() == b"kept"
+    assert (export / "moved/file").read_bytes() == spared.read_bytes() == b"kept"
     assert not (export / "proj/link").is_symlink()
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_get__a_small_file_is_whole_and_synced(
+    fs: Any, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: bool
+) -> None:
+    (export / "file").write_bytes(b"new")
+    target, synced = tmp_path / "file", []
+    fsync = os.fsync
+
+    def watch(fd: int) -> None:
+        synced.append(stat.S_ISREG(os.fstat(fd).st_mode))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", watch)
+    fs._sync = sync
+    target.write_bytes(b"old and longer")
+    with target.open("rb") as old:
+        fs.get("/file", str(target))
+        assert old.read() == b"old and longer"
+    assert target.read_bytes() == b"new"
+    assert synced == [True, False] * sync
+    assert target.stat().st_mode & 0o777 == new_mode()
+    with pytest.raises(FileNotFoundError):
+        fs.get("/none", str(target))
+    with pytest.raises(OSError, match="is a directory"):
+        fs.get_file("/file", str(tmp_path / "export"))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["file"]
+
+
+@pytest.mark.parametrize("nbytes", [0, 5, 3 << 20])
+def test_open__what_an_exception_ends_is_not_there(fs: Any, export: Path, nbytes: int) -> None:
+    """Not truncated, nor empty; of a transaction it does not come later either."""
+    (export / "old").write_bytes(b"old")
+
+    def interrupted(name: str, mode: str) -> None:
+        with fs.open(name, mode) as file:
+            file.write(bytes(nbytes))
+            raise KeyError
+
+    for name, mode in (("/old", "wb"), ("/new", "wb"), ("/new", "xb")):
+        with pytest.raises(KeyError):
+            interrupted(name, mode)
+    with fs.transaction, contextlib.suppress(KeyError):
+        interrupted("/new", "wb")
+    assert [path.name for path in export.iterdir()] == ["old"]
+    assert (export / "old").read_bytes() == b"old"
+    with fs.open("/new", "wb") as file:
+        file.write(bytes(nbytes))
+    assert (export / "new").read_bytes() == bytes(nbytes)

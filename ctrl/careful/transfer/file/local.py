@@ -274,6 +274,31 @@ class Partial:
         self.folder.close()
 
 
+def write_file(path: str, data: bytes, sync: bool) -> None:
+    """Make a file of what it is to hold, or replace it: all of that, or nothing.
+
+    Args:
+        path: its name.
+        data: its contents.
+        sync: whether it is durable when this returns.
+
+    Raises:
+        CarefulError: that failed.
+    """
+    part = Partial(path, len(data), 0o666, replace=True)
+    try:
+        done = 0
+        while done < len(data):
+            done += os.pwrite(part.fd, data[done:], done)
+        part.commit(sync)
+        if sync:
+            sync_directory(os.path.dirname(path))
+    except OSError as error:
+        raise from_os(error, shown(path)) from None
+    finally:
+        part.discard()
+
+
 @cache
 def current_umask() -> int:
     """The umask of this process."""
