@@ -125,10 +125,15 @@ class Driver:
         self._later(self._loop.call_later(timeout_s, self._step))
 
     def _tell(self) -> None:
-        """Wake those whose condition holds."""
-        for condition, future in self._waiting:
-            if not future.done() and condition():
-                future.set_result(None)
+        """Wake those whose condition holds; who has one that raises is told that."""
+        for condition, future in list(self._waiting):
+            if future.done():
+                continue
+            try:
+                if condition():
+                    future.set_result(None)
+            except Exception as error:
+                future.set_exception(error)
 
     def _fail(self, error: CarefulError) -> None:
         """Nothing comes any more; whoever waits is told."""

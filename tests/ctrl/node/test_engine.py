@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from careful._abi import ffi
 from careful.node import engine as engine_module
 from careful.node import message as message_module
 from careful.node.engine import Engine
+from careful.node.loop import Driver
 from careful.node.memory import Span
 from careful.node.message import Message
 from careful.node.operation import Operation
@@ -180,3 +182,23 @@ def test_wait__ends_when_what_waited_begins(engine: Fake) -> None:
     engine.polls = [lambda: None, lambda: setattr(engine, "room", 1)]
     assert engine.begin("queue", engine.start, bool) == 0
     assert engine.asked == 3
+
+
+def test_loop__a_condition_that_raises_ends_its_own_wait(engine: Fake) -> None:
+    """As of a group that was closed while a task receives; others are told nevertheless."""
+
+    def closed() -> bool:
+        raise RuntimeError("the group was closed")
+
+    async def run() -> None:
+        engine.frames = 1
+        engine.wait_fds = lambda: ([], 1.0)  # type: ignore[method-assign]
+        driver = Driver(engine, 0.0)
+        first = asyncio.ensure_future(driver.until(closed))
+        second = asyncio.ensure_future(driver.until(lambda: True))
+        with pytest.raises(RuntimeError, match="closed"):
+            await asyncio.wait_for(first, 30)
+        assert await asyncio.wait_for(second, 30)
+        driver.stop()
+
+    asyncio.run(run())
