@@ -298,7 +298,17 @@ void xsk_bpf_close(struct xsk_port *port)
 	port->live = NULL;
 }
 
-/* What strangers sent, what came twice and what came too late or too much; trains are no loss. */
+/* Whether a verdict is no loss. Frames on another queue than the only one reach nobody: somebody
+ * gave the NIC more of them since (ethtool -L), or took its rules away. */
+static bool harmless(const struct xsk_port *port, uint32_t why)
+{
+	if (why == CAREFUL_XDP_PASS_QUEUE)
+		return port->port.spread.count;
+	return why <= CAREFUL_XDP_ADMITTED || why == CAREFUL_XDP_DROP_TRAIN;
+}
+
+/* What strangers sent, what came twice and what came too late, too much or elsewhere; trains are no
+ * loss. */
 uint64_t xsk_bpf_refused(const struct xsk_port *port)
 {
 	uint64_t each[CPU_SETSIZE], sum = 0;
@@ -307,8 +317,8 @@ uint64_t xsk_bpf_refused(const struct xsk_port *port)
 
 	if (cpus < 0 || cpus > CPU_SETSIZE)
 		return 0;
-	for (uint32_t why = CAREFUL_XDP_DROP_SHORT; why < CAREFUL_XDP_COUNTERS; why++) {
-		if (why == CAREFUL_XDP_DROP_TRAIN || bpf_map_lookup_elem(fd, &why, each))
+	for (uint32_t why = 0; why < CAREFUL_XDP_COUNTERS; why++) {
+		if (harmless(port, why) || bpf_map_lookup_elem(fd, &why, each))
 			continue;
 		for (int i = 0; i < cpus; i++)
 			sum += each[i];

@@ -181,7 +181,9 @@ struct careful_device_statistics {
 	uint64_t rx_dropped;
 	uint64_t rx_ring_full;
 	uint64_t rx_fill_ring_empty;
-	uint64_t rx_refused; /* by XDP: strangers', replays, or too many; its counters say which */
+	/* By XDP: strangers', replays, too many, or on a queue that is not ours; its counters say
+	 * which. */
+	uint64_t rx_refused;
 	uint64_t rx_invalid_descs;
 	uint64_t tx_invalid_descs;
 	uint64_t kicks;

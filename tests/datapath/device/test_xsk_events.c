@@ -3,7 +3,9 @@
  * What the AF_XDP device hears from the kernel: neighbours, routes and the link as they
  * change; control messages, and the hosts where nobody listens.
  */
+#include <bpf/bpf.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 #include "device/xsk.h"
@@ -340,6 +342,29 @@ static void test_events__link_and_mtu(void)
 	close_sides(1);
 }
 
+/* Frames on a queue that nobody asked for: the promise is broken, and the log says why. */
+static void test_statistics__frames_on_another_queue_are_refused(void)
+{
+	uint64_t each[CPU_SETSIZE] = { 3 };
+	const uint32_t why = CAREFUL_XDP_PASS_QUEUE, pings = CAREFUL_XDP_PASS_PING;
+	struct careful_device_statistics s;
+	char path[128];
+	int fd;
+
+	open_sides(1);
+	snprintf(path, sizeof(path), "/sys/fs/bpf/careful/test-events-%d-0/counters", getpid());
+	fd = bpf_obj_get(path);
+	CHECK(fd >= 0);
+	CHECK_EQ(bpf_map_update_elem(fd, &pings, each, BPF_ANY), 0);
+	queues[0]->ops->statistics(queues[0], &s);
+	CHECK_EQ(s.rx_refused, 0);
+	CHECK_EQ(bpf_map_update_elem(fd, &why, each, BPF_ANY), 0);
+	queues[0]->ops->statistics(queues[0], &s);
+	CHECK_EQ(s.rx_refused, 3);
+	close(fd);
+	close_sides(1);
+}
+
 static void test_events__overflow_looks_again(void)
 {
 	open_sides(1);
@@ -458,6 +483,7 @@ int main(void)
 	RUN(test_distrust__a_neighbour_is_looked_for_anew);
 	RUN(test_events__own_address_and_route);
 	RUN(test_events__link_and_mtu);
+	RUN(test_statistics__frames_on_another_queue_are_refused);
 	RUN(test_events__overflow_looks_again);
 	RUN(test_ctrl__both_families);
 	RUN(test_ctrl__nobody_listens);
