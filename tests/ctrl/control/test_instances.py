@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from careful.cli.main import run
 from careful.control import daemon, instances
+from careful.errors import CarefulError
 
 
 @pytest.fixture
@@ -87,7 +88,14 @@ def test_started__waits_for_one_that_is_starting(
         fcntl.flock(lock, fcntl.LOCK_EX)
         fcntl.flock(pid, fcntl.LOCK_EX)
         assert daemon._started("eth1").pid == 0  # this process is no carefuld
+        monkeypatch.setattr(instances, "need_root", lambda _: None)
+        with pytest.raises(CarefulError, match=f"by process {os.getpid()}, no carefuld; end it"):
+            daemon.down("eth1", "eth1")
         monkeypatch.setattr(daemon, "_is_carefuld", lambda one: one == os.getpid())
+        with monkeypatch.context() as late:
+            late.setattr(daemon, "START_S", 0)
+            with pytest.raises(CarefulError, match="a carefuld that does not serve"):
+                daemon.down("eth1", "eth1")
 
         def serves(_: float) -> None:
             pid.write(f"{os.getpid()}\n")
