@@ -53,6 +53,10 @@ def test_archive__both_ways(pair: tuple[Host, Host]) -> None:
     assert_equal(b.export / "tree", a.own / "tree")
     a.ctl("put", "-a", f"{a.own}/tree/", "h2:back")
     assert_equal(b.export / "tree", b.export / "back")
+    for name, target in (("link", "tree/large"), ("nowhere", "no/such"), ("to tree", "tree")):
+        (b.export / name).symlink_to(target)
+        a.ctl("get", "-a", f"h2:{name}", a.own)
+        assert (a.own / name).readlink() == Path(target)
     # Once more: nothing is to be done.
     again = json.loads(a.ctl("get", "-a", "-u", "--delete", "h2:tree", a.own, "--json").stdout)
     assert (again["files_count"], len(again["equal"]), again["moved_bytes"]) == (0, 1003, 0)

@@ -12,6 +12,7 @@ import posixpath
 from functools import partial
 from typing import Protocol
 
+from careful._abi import lib
 from careful.errors import CarefulError, from_os
 from careful.transfer.file.beneath import Folder
 from careful.transfer.file.compare import common_bytes
@@ -20,7 +21,7 @@ from careful.transfer.file.local import current_umask, shown, sync_directory
 from careful.transfer.file.put import put_file
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.partials import clear_local, clear_remote
-from careful.transfer.protocol.batch import LocalTree, RemoteTree, Tree
+from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree, asked
 from careful.transfer.protocol.block import Attr, BlockClient, Listing, relative
 from careful.transfer.tasks import in_thread
 from careful.transfer.tree.scan import list_local, local_attr, not_there
@@ -48,7 +49,7 @@ class End(Protocol):
         """A directory in which items are run."""
 
     async def stat(self, path: str, follow: bool) -> Attr | None:
-        """Attributes; None: nothing has the name. A peer's symlinks are never followed."""
+        """Attributes; None: nothing has the name. A peer's symlinks are always followed."""
 
     async def listing(self, folder: str) -> Listing:
         """All that is below a directory, parents first."""
@@ -229,13 +230,29 @@ class Direction:
         there, here = (source, target) if self.fetch else (target, source)
         return await common_bytes(self.remote, there, here, block_bytes, self.here.root)
 
+    async def _link(self, source: str) -> Attr | None:
+        """Attributes of a peer's symlink; None: it is none. Its stat() says what it leads to."""
+        folder, name = posixpath.split(source)
+        read = Item(lib.CAREFUL_ITEM_READ, os.fsencode(name))
+        try:
+            [found] = await asked(RemoteTree(self.remote, folder or "."), [read])
+        except CarefulError as error:
+            if not_there(error) or error.errno == errno.EISDIR:  # beside several exports is none
+                return None
+            raise
+        is_link = not found.status and found.op == lib.CAREFUL_ITEM_SYMLINK
+        return found.found if is_link else None
+
     async def attributes(self, source: str, follow: bool) -> Attr:
         """Attributes of a source.
 
         Raises:
             CarefulError: there is none.
         """
-        found = await self.source.stat(source, follow)
+        found = None
+        if self.fetch and not follow:
+            found = await self._link(source)
+        found = found or await self.source.stat(source, follow)
         if found is None:
             raise CarefulError(errno.ENOENT, "", self.source.name(source))
         return found

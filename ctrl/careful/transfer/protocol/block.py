@@ -130,7 +130,7 @@ class BlockClient(RangeClient):
                 return answer
 
     async def stat(self, path: str) -> Attr:
-        """Attributes of a path; of a symlink, its own."""
+        """Attributes of a path; of a symlink, those of what it leads to."""
         answer = await self.request(lib.CAREFUL_BLOCK_STAT, (), os.fsencode(path))
         return self._attr(answer, path)
 
