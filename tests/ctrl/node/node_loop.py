@@ -21,7 +21,7 @@ from node_server import NBYTES
 
 async def loop_traffic(node: Node) -> None:
     """Requests, gets and stores are awaited; many at a time; other tasks run meanwhile."""
-    async with beside_ticks(3):
+    async with beside_ticks(0):
         peer = await node.aconnect(HOST)
         assert await node.aconnect(HOST) is peer
         result = await peer.request(Handlers.ECHO, b"hello", (1, 2, 3))
