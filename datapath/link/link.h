@@ -507,6 +507,12 @@ static inline int link_error(const struct link_peer *peer)
 	return peer->session->last_errno;
 }
 
+/* The address that our HELLO was answered from, if not the peer's; family 0: none. */
+static inline const union address *link_elsewhere(const struct link_peer *peer)
+{
+	return &peer->session->handshake.elsewhere;
+}
+
 /* The way to the peer is another, or how its frames are sealed. */
 static inline void link_way(struct link_peer *peer)
 {

@@ -241,6 +241,6 @@ int engine_elsewhere(struct careful *c, uint32_t index, struct sockaddr_storage 
 
 	if (!peer)
 		return -ENOENT;
-	memcpy(address, &peer->session->handshake.elsewhere, sizeof(union address));
+	memcpy(address, link_elsewhere(peer), sizeof(union address));
 	return 0;
 }
