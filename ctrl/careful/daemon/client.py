@@ -152,7 +152,7 @@ class Client:
         poller.register(self._socket, select.POLLIN | (select.POLLOUT if write else 0))
         events = poller.poll(timeout_s * 1000)
         if not events:
-            raise CarefulError(errno.ETIMEDOUT, f"no answer in {timeout_s:g} s", self.name)
+            raise CarefulError(errno.ETIMEDOUT, f"no answer in {timeout_s:.3g} s", self.name)
         if events[0][1] & ~select.POLLOUT:
             self.receive()
 
