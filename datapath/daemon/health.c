@@ -301,7 +301,7 @@ static void say_why(struct careful *instance, uint32_t peer, int error, char *te
 
 	if (error == EADDRNOTAVAIL && engine_elsewhere(instance, peer, &from) == 0) {
 		address_text(&from, address);
-		snprintf(text, bytes, ": it answers as %s: name it so", address);
+		snprintf(text, bytes, ": it answers as %s: use that address", address);
 		return;
 	}
 	snprintf(text, bytes, ": %s", strerror(error));

@@ -50,8 +50,8 @@ static int check_kernel(const struct look *look)
 	/* Whether we may is the next check's. */
 	if (fd < 0 && errno != EPERM)
 		return refuse(look->error, -errno,
-			      "this kernel has no AF_XDP sockets (%s): boot one with "
-			      "CONFIG_XDP_SOCKETS=y, as Debian's are",
+			      "this kernel has no AF_XDP sockets (%s): boot one that has "
+			      "CONFIG_XDP_SOCKETS=y, as Debian's do",
 			      strerror(errno));
 	if (fd >= 0)
 		close(fd);

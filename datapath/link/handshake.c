@@ -168,16 +168,23 @@ static void send_hello(struct link_peer *peer)
 	link_ctrl_send(peer->link, &session->address, &ctrl, CAREFUL_HELLO);
 }
 
-static void ask(struct link_peer *peer)
+/* A new question: what was heard of the last one does not count. */
+static void begin_asking(struct link_peer *peer, uint64_t token)
 {
 	struct handshake *handshake = &peer->session->handshake;
 
 	peer->phase = LINK_ASKING;
 	handshake->nonce = link_random(peer->link);
-	handshake->token = 0;
+	handshake->token = token;
 	handshake->challenge = 0;
 	handshake->refusals = 0;
 	handshake->retry_ms = RETRY_MS_MIN;
+	handshake->elsewhere.sa.sa_family = AF_UNSPEC;
+}
+
+static void ask(struct link_peer *peer)
+{
+	begin_asking(peer, 0);
 	if (peer->link->keyed && !keys_find(&peer->link->keys, &peer->session->address, NULL))
 		link_close(peer, ENOKEY);
 	else
@@ -187,7 +194,6 @@ static void ask(struct link_peer *peer)
 /* Asks for a session. */
 void handshake_ask(struct link_peer *peer)
 {
-	peer->session->handshake.elsewhere.sa.sa_family = AF_UNSPEC;
 	peer->session->keyed.tries = 0;
 	ask(peer);
 }
@@ -195,14 +201,7 @@ void handshake_ask(struct link_peer *peer)
 /* The same of who shared an epoch with us until now, and may know it still. */
 void handshake_ask_again(struct link_peer *peer)
 {
-	struct handshake *handshake = &peer->session->handshake;
-	peer->phase = LINK_ASKING;
-	handshake->nonce = link_random(peer->link);
-	handshake->token = peer->cookie_out;
-	handshake->elsewhere.sa.sa_family = AF_UNSPEC;
-	handshake->challenge = 0;
-	handshake->refusals = 0;
-	handshake->retry_ms = RETRY_MS_MIN;
+	begin_asking(peer, peer->cookie_out);
 	peer->session->asked_ns = peer->link->now_ns;
 	peer->link->draining = true;
 }

@@ -226,9 +226,9 @@ static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 	train->over = OVER_TIMES;
 }
 
-/* What trains of one kind showed. Where frames were lost, large ones do not tell all: tiny ones come
- * faster, and a queue that counts frames, not bytes, takes fewer of them at once. What the large
- * ones showed is known from then on, and stays unless the tiny ones show less. */
+/* What trains of one kind showed. Where frames were lost, large ones do not tell all: tiny ones
+ * come faster, and a queue that counts frames, not bytes, takes fewer of them at once. What the
+ * large ones showed is known from then on, and stays unless the tiny ones show less. */
 static void showed(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 {
 	struct link_train *train = &peer->session->train;

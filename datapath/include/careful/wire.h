@@ -70,11 +70,12 @@ enum careful_stage {
 };
 
 /*
- * A train shows what burst the path takes: frames as large as one receive buffer holds, or
- * as small as can be (TRAIN_ASK says which), back to back, as if windows were sent whole. Whoever grants a window asks for trains towards
- * itself, before the first data of an epoch, and its XDP counts them. They stand outside the
- * session, as a ping of NET_RX does. msg_id: the train, as asked for; frag_off: the frame's
- * index. Who does not know trains drops the frames and leaves the question unanswered.
+ * A train shows what burst the path takes: frames as large as one receive buffer holds, or as
+ * small as can be (TRAIN_ASK says which), back to back, as if windows were sent whole. Whoever
+ * grants a window asks for trains towards itself, before the first data of an epoch, and its
+ * XDP counts them. They stand outside the session, as a ping of NET_RX does. msg_id: the train,
+ * as asked for; frag_off: the frame's index. Who does not know trains drops the frames and
+ * leaves the question unanswered.
  */
 enum {
 	CAREFUL_TRAIN_FRAMES = 4096, /* of one, at most */

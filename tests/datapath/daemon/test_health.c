@@ -62,7 +62,7 @@ static void test_peer__that_answers_from_elsewhere(void)
 	c->peers[0].address.ss_family = AF_INET;
 	c->peers[0].last_errno = EADDRNOTAVAIL;
 	health_peer_changed(&health, c, 0, CAREFUL_PEER_FAILED);
-	CHECK_EQ(lines("failed: it answers as 10.77.0.2: name it so\n"), 1);
+	CHECK_EQ(lines("failed: it answers as 10.77.0.2: use that address\n"), 1);
 	fake_destroy(c);
 }
 
