@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -85,6 +85,15 @@ def ramdisk(machine: Machine, to: Path, init: Path = HERE / "init") -> None:
     shutil.rmtree(tree)
 
 
+def ports(folder: Path) -> Iterator[str]:
+    """QEMU's words for the ports that run() takes."""
+    yield from ("-device", f"virtio-serial-pci,max_ports={PORTS + 1}")
+    for number in range(PORTS):
+        path = folder / f"exec{number}"
+        yield from ("-chardev", f"socket,id=exec{number},path={path},server=on,wait=off")
+        yield from ("-device", f"virtserialport,chardev=exec{number},name=exec{number}")
+
+
 def start(
     folder: Path, machine: Machine, host: int, nets: list[str], inside: Sequence[str] = ()
 ) -> None:
@@ -115,12 +124,8 @@ def start(
         *(word for net in nets for word in ("-netdev", net)),
         "-device", f"{machine.card},romfile=,netdev=net,mac=02:77:00:00:00:{host:02x}",
         "-device", "virtio-rng-pci",
-        "-device", f"virtio-serial-pci,max_ports={PORTS + 1}",
+        *ports(folder),
     ]  # fmt: skip
-    for number in range(PORTS):
-        path = folder / f"exec{number}"
-        argv += ["-chardev", f"socket,id=exec{number},path={path},server=on,wait=off"]
-        argv += ["-device", f"virtserialport,chardev=exec{number},name=exec{number}"]
     if machine.disk:
         (folder / "disk.log").touch()
         files = f"file.driver=file,file.filename={folder / 'disk'},log.driver=file"

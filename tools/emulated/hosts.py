@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +60,17 @@ class Host:
             "-netdev", f"{wire},addr.path={RUN / 'wire'}",
             "-device", f"virtio-net-pci,romfile=,netdev=net,mac=02:77:00:00:00:0{self.number}",
             "-device", "virtio-rng-pci",
-            "-device", f"virtio-serial-pci,max_ports={guest.PORTS + 1}",
+            *guest.ports(self.folder),
         ]  # fmt: skip
-        for number in range(guest.PORTS):
-            path = self.folder / f"exec{number}"
-            argv += ["-chardev", f"socket,id=exec{number},path={path},server=on,wait=off"]
-            argv += ["-device", f"virtserialport,chardev=exec{number},name=exec{number}"]
         command(*argv, env=env)
+
+    def _asked(self, argv: Sequence[str], limit_s: float | None = None) -> tuple[int, str]:
+        """The status of a command there, and what it prints."""
+        out = io.TextIOWrapper(io.BytesIO())
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            status = guest.run(self.folder, list(argv), limit_s)
+        out.seek(0)
+        return status, out.read()
 
     def run(self, *argv: str, check: bool = True) -> str:
         """What a command prints there.
@@ -74,11 +78,7 @@ class Host:
         Raises:
             LabError: it failed.
         """
-        out = io.TextIOWrapper(io.BytesIO())
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-            status = guest.run(self.folder, list(argv))
-        out.seek(0)
-        text = out.read()
+        status, text = self._asked(argv)
         if check and status:
             raise LabError(f"{self.name}: {' '.join(argv)}: status {status}: {text.strip()}")
         return text
@@ -90,13 +90,8 @@ class Host:
     def boot(self) -> str:
         """Which start of it this is; "": it is between two."""
         with contextlib.suppress(LabError, OSError):
-            out = io.TextIOWrapper(io.BytesIO())
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-                argv = ["cat", "/proc/sys/kernel/random/boot_id"]
-                if guest.run(self.folder, argv, limit_s=20.0):
-                    return ""
-            out.seek(0)
-            return out.read().strip()
+            status, text = self._asked(["cat", "/proc/sys/kernel/random/boot_id"], limit_s=20.0)
+            return "" if status else text.strip()
         return ""
 
     def show(self, key: str, unit: str = "carefuld@eth1") -> str:
@@ -116,10 +111,8 @@ class Host:
     def reboot(self) -> str:
         """Begin to; which start it was until now."""
         boot = self.boot()
-        out = io.TextIOWrapper(io.BytesIO())
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-            # It may be gone before it answers.
-            guest.run(self.folder, ["systemctl", "reboot", "--no-block"], limit_s=20.0)
+        # It may be gone before it answers.
+        self._asked(["systemctl", "reboot", "--no-block"], limit_s=20.0)
         return boot
 
     def wait_until_up(self, but: str = "") -> None:
