@@ -40,9 +40,9 @@ def _to(path: Path | None, ifname: str, opened: ExitStack) -> Callable[[Frame], 
 
 
 def _stopped(opened: ExitStack) -> Callable[[], bool]:
-    """Whether Ctrl-C was pressed, while that is open: the first time it is no exception.
+    """Whether Ctrl-C was pressed. Until `opened` ends, the first press raises nothing.
 
-    As one it could end a frame half written, and get lost where bcc calls us.
+    An exception could leave a frame half written, or get lost where bcc calls us.
     """
     before, pressed = signal.getsignal(signal.SIGINT), False
 
@@ -113,8 +113,7 @@ def capture(
         until = time.monotonic() + seconds if seconds else None
         while not stopped() and (until is None or time.monotonic() < until) and caught != count:
             take(source.collect(_LOOK_S))
-        if stopped():
-            take(source.collect(0))  # what passed since
+        take(source.collect(0))  # what passed since
         lost = source.lost_count
     more = f", {lost} more passed that there was no room for" if lost else ""
     click.echo(f"carefulctl: {caught} frames{more}", err=True)

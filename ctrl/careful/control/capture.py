@@ -227,7 +227,7 @@ class Capture:
     def lost_count(self) -> int:
         """Frames that passed and were not caught, since there was no room for them.
 
-        Those that were caught and not collected yet are lost by asking.
+        Asked last: it drops what was caught and not collected yet.
         """
         judged = self._count() - self._counted
         self.collect(0)  # there was room for what waits there
