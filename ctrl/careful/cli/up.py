@@ -96,8 +96,8 @@ from careful.report import status as report
     "--port",
     type=Whole(1, 65535),
     metavar="PORT",
-    help="UDP port; on a VLAN or macvlan of an interface that has careful, too, another one than "
-    "there (`help promise`).  [default: 51966]",
+    help="UDP port. A VLAN or macvlan on an interface with careful needs another than that one's "
+    "(`help promise`).  [default: 51966]",
 )
 @click.option(
     "--rx-buffers",
@@ -250,7 +250,7 @@ def _warn(text: str) -> None:
 
 @command(examples=[("carefulctl down eth1", "stop it; nothing is left behind")])
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
-# For systemd's carefuld@IFACE: what it did not start is not its to end.
+# For systemd's carefuld@IFACE, which must not end what it did not start.
 @click.option("--dead", is_flag=True, hidden=True)
 @instance_option
 @json_option

@@ -232,7 +232,7 @@ def _interface(link: Link, options: UpOptions) -> Iterator[Finding]:
         advice = "put the cable in, and set the other end up: ip link set INTERFACE up"
         yield warn("carrier", f"no link on {link.name}", advice)
     if link.kind == "veth" and link.mtu > _MTU_BUFFER:
-        advice = f"ip link set {link.name} mtu {_MTU_BUFFER}: it fits one, faster per byte"
+        advice = f"ip link set {link.name} mtu {_MTU_BUFFER}: then it fills one, which is faster"
         yield warn("buffers", f"with an MTU of {link.mtu} a frame fills several", advice)
     if links.has_address(link):
         yield ok("address", f"{link.name} has an address")
@@ -350,12 +350,12 @@ def _exports(options: UpOptions) -> str:
     return ", ".join(exports.check(options.export) or ()) or "none in the configuration"
 
 
-def _written(options: UpOptions) -> list[str]:
-    """Exports that whoever gets a session may write, though no key is taken."""
+def _written(options: UpOptions) -> str:
+    """An export that whoever gets a session may write, though no key is taken; "" if none is."""
     with suppress(CarefulError):  # is said of exports
         checked = map(exports.parse, exports.check(options.export) or ())
-        return [one.path for one in checked if one.writable and not options.insecure]
-    return []
+        return next((one.path for one in checked if one.writable and not options.insecure), "")
+    return ""
 
 
 def _keys(options: UpOptions) -> Finding:
@@ -367,7 +367,7 @@ def _keys(options: UpOptions) -> Finding:
             if sealed:
                 text = f"--seal {options.seal} takes keys: carefulctl key new, and --keys"
                 return fail("keys", text, _MAKE)
-            for path in _written(options):
+            if path := _written(options):
                 text = f"--export {path}:rw: whoever can send to the port could write: "
                 text += "make keys (carefulctl key new), or add --insecure"
                 return fail("keys", text, _MAKE)

@@ -426,8 +426,8 @@ def down(ifname: str, name: str | None, dead: bool = False) -> Down:
         if dead and (instance.pid or pid):
             return Down("up", Cleared())
         if not instance.pid and pid:
-            serves = "a carefuld that does not serve" if _is_carefuld(pid) else "no carefuld"
-            text = f"is in use by process {pid}, {serves}; end it"
+            what = "a carefuld that does not serve" if _is_carefuld(pid) else "not a carefuld"
+            text = f"is in use by process {pid} ({what}); end it"
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
         for one in (instance, *instances.leftovers(instance.name)):
             tuner.stop(one)

@@ -30,8 +30,8 @@ def add(ifname: str, ways: Iterable[tuple[int, int]], record: Path) -> int:
     Args:
         ifname: the interface.
         ways: UDP destination ports, and the receive queue of each.
-        record: file that keeps for remove() the number, port and queue of each rule, from when
-            it is there.
+        record: a file for remove(), with the number, port and queue of each rule; written as
+            soon as the rule is there.
 
     Returns:
         How many rules were added.

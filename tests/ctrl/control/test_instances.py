@@ -89,7 +89,8 @@ def test_started__waits_for_one_that_is_starting(
         fcntl.flock(pid, fcntl.LOCK_EX)
         assert daemon._started("eth1").pid == 0  # this process is no carefuld
         monkeypatch.setattr(instances, "need_root", lambda _: None)
-        with pytest.raises(CarefulError, match=f"by process {os.getpid()}, no carefuld; end it"):
+        other = rf"by process {os.getpid()} \(not a carefuld\); end it"
+        with pytest.raises(CarefulError, match=other):
             daemon.down("eth1", "eth1")
         monkeypatch.setattr(daemon, "_is_carefuld", lambda one: one == os.getpid())
         with monkeypatch.context() as late:
