@@ -58,15 +58,10 @@ def _set_up(ifname: str) -> str:
 
 
 def _clear(ifname: str, name: str | None) -> str:
-    from careful.control import daemon, instances
+    from careful.control import daemon
 
-    instance = instances.on_interface(ifname, name)
-    with instances.changing(instance.name):
-        instance = instances.find(instance.name)
-        if instance.pid or instances.owner_without_daemon(instance.name):
-            return ""
-        done = daemon.clear(instance, ifname)
-    return "removed what a killed carefuld had left" if done else ""
+    done = daemon.down(ifname, name, dead=True)
+    return "removed what a killed carefuld had left" if done.cleared else ""
 
 
 def _run(command: tuple[str, ...]) -> str:
