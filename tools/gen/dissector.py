@@ -8,7 +8,7 @@ with `tshark -X lua_script:FILE.lua`, or put it among Wireshark's plugins.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from careful._abi import Field, enum_names, flag_names, layout, lib, sizeof
@@ -35,6 +35,11 @@ _NUMBERS = ("CTRL_BIT", "F_FIRST", "HELLO", "PING_ANSWER", "PORT_DEFAULT", "WELC
 _HEX = ("cookie", "check", "payload_crc", "nonce", "token", "incarnation")
 
 
+def _table(names: Mapping[int, str]) -> str:
+    values = ", ".join(f'[{value}] = "{text}"' for value, text in names.items())
+    return f"{{ {values} }}"
+
+
 def _declared(struct: str, field: Field) -> str:
     """A field's Lua object."""
     name = f"careful.{struct}.{field.name}"
@@ -43,8 +48,7 @@ def _declared(struct: str, field: Field) -> str:
     kind = f"uint{8 * field.item_bytes}"
     base = "base.HEX" if field.name in _HEX else "base.DEC"
     names = VALUES[struct].get(field.name, {})
-    values = ", ".join(f'[{value}] = "{text}"' for value, text in names.items())
-    more = f", {{ {values} }}" if names else ""
+    more = f", {_table(names)}" if names else ""
     return f'ProtoField.{kind}("{name}", "{field.name}", {base}{more})'
 
 
@@ -67,8 +71,7 @@ def _lines() -> Iterator[str]:
         yield "} }"
     (next_at,) = (one.offset for one in layout("careful_am") if one.name == "next")
     yield f"local next_at = {next_at}"
-    types = ", ".join(f'[{value}] = "{text}"' for value, text in VALUES["hdr"]["type"].items())
-    yield f"local types = {{ {types} }}"
+    yield f"local types = {_table(VALUES['hdr']['type'])}"
     yield f"local kinds = {max(enum_names('careful_am_kind', 'CAREFUL_AM_'))}"
     yield "local flags = {"
     for bit, text in flag_names("CAREFUL_F_").items():
