@@ -215,7 +215,7 @@ class Loop:
                     self._tuned[name] = tuned
 
     def _own_ip(self, peer: Peer, ifindex: int) -> str:
-        """The address that we have towards a peer; the one of before, if it is another's.
+        """The address that we have towards a peer; as before while it is none of our interface's.
 
         An interface that is down, or has lost its address, may have both back in a moment. The
         kernel names no way to the peer meanwhile, or one by another interface.

@@ -179,7 +179,7 @@ class RunningPath:
         return self._store.by_hand(self.peer.name, self.in_effect())
 
     def begin(self) -> None:
-        """Its settings may be those of new peers: what was set for it in another slot has ended."""
+        """Look at its slot: in another than before, what was set for it by hand has ended."""
         with self._alone():
             self._store.unpin(self.peer.name, self.in_effect())
 
@@ -190,7 +190,7 @@ class RunningPath:
             yield
 
     def _ours(self, values: Mapping[int, Value]) -> dict[int, Setting]:
-        """Those that were not set by hand since somebody looked; only alone is that so still."""
+        """Those that were not set by hand since somebody looked. Called alone, or it may change."""
         pinned = self.by_hand()
         return _settings({item: one for item, one in values.items() if item not in pinned})
 

@@ -361,8 +361,8 @@ class Store:
         those of new peers: what was set for it has ended.
         """
         pins = self._read_pins()
-        set_ = [*pins.get("", {}).items(), *pins.get(peer, {}).items()]
-        return frozenset(item for item, value in set_ if in_effect[item] == value)
+        given = (*pins.get("", {}).items(), *pins.get(peer, {}).items())
+        return frozenset(item for item, value in given if in_effect[item] == value)
 
     def pin(self, peers: Iterable[str], values: Mapping[int, Value]) -> None:
         """Items that were set by hand stay; peers: addresses, none for all."""
@@ -372,7 +372,7 @@ class Store:
         self._write_pins(pins)
 
     def unpin(self, peer: str, in_effect: Sequence[Value]) -> None:
-        """What was set for a peer in another slot is not: it may get the same value otherwise."""
+        """Forget what is no longer so for a peer: it may get the same value otherwise."""
         pins = self._read_pins()
         kept = pins.get(peer, {})
         pins[peer] = {item: value for item, value in kept.items() if in_effect[item] == value}
