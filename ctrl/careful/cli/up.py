@@ -96,8 +96,8 @@ from careful.report import status as report
     "--port",
     type=Whole(1, 65535),
     metavar="PORT",
-    help="UDP port. A VLAN or macvlan on an interface with careful needs another than that one's "
-    "(`help promise`).  [default: 51966]",
+    help="UDP port. A VLAN or macvlan on an interface with careful needs one of its own (`help "
+    "promise`).  [default: 51966]",
 )
 @click.option(
     "--rx-buffers",
