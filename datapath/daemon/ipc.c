@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Clients of the local socket: they come and go, and ask. What the questions do is
- * ipc_op.c's, which this calls, as the polls of ipc_peer.c, ipc_program.c and ipc_measure.c,
- * log.c, and service's operation.c; answers leave through ipc_answer.c, and descriptors through
- * ipc_close.c.
+ * ipc_op.c's, which this calls, as ipc_handles.c, the polls of ipc_peer.c, ipc_program.c and
+ * ipc_measure.c, log.c, and service's operation.c; answers leave through ipc_answer.c, and
+ * descriptors through ipc_close.c.
  */
 #include <assert.h>
 #include <errno.h>

@@ -2,8 +2,9 @@
 /*
  * What the files of the local socket's server share. All in one thread. Calls go from
  * ipc.c to ipc_op.c, from there to ipc_gets.c, ipc_peer.c, ipc_program.c, ipc_signature.c and
- * ipc_measure.c, and from all of them to ipc_answer.c; from ipc_program.c to ipc_ring.c. What
- * closes files is ipc_close.c's, the only one with threads.
+ * ipc_measure.c, and from all of them to ipc_answer.c; from ipc_program.c to ipc_ring.c; from ipc.c
+ * and ipc_op.c to ipc_handles.c, which asks as a client does. What closes files is ipc_close.c's,
+ * the only one with threads.
  */
 #ifndef DAEMON_IPC_PRIVATE_H
 #define DAEMON_IPC_PRIVATE_H
@@ -293,9 +294,11 @@ void ipc_file_unuse(struct ipc_client *client, uint32_t index);
 int ipc_file_use(struct ipc_client *client, uint32_t index);
 int ipc_file_check(int fd);
 void ipc_close_files(struct ipc_client *client);
-bool ipc_close_handles(struct ipc_client *client);
-
 void ipc_count(struct ipc_client *client, uint32_t kind, uint64_t began_ns, int status);
+
+/* ipc_handles.c */
+void ipc_track_handles(struct ipc_op *op, const struct careful_result *result);
+bool ipc_close_handles(struct ipc_client *client);
 
 /* ipc_gets.c */
 int ipc_gets(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);

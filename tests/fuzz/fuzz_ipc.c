@@ -33,6 +33,7 @@ static int fuzz_clock(clockid_t clock, struct timespec *t)
 #include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_answer.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_gets.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_handles.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */

@@ -31,6 +31,7 @@
 #include "daemon/ipc_answer.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_close.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_gets.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_handles.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
