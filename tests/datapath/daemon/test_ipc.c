@@ -943,6 +943,15 @@ static void test_client__gone_with_work_under_way(void)
 	close(memory);
 }
 
+/* Asks the block service for something, which ends like this. */
+static void ask_block(int fd, struct careful_ipc head, int status, uint32_t key)
+{
+	ask(fd, head, NULL, 0);
+	turn();
+	end(operation('r'), status, key, NULL, 0);
+	next_answer(fd);
+}
+
 /* The next CLOSE that carefuld asks for, which comes after a moment. */
 static struct fake_operation *next_close(void)
 {
@@ -967,31 +976,19 @@ static void test_client__gone_and_answers_are_lost(void)
 	struct fake_operation *op;
 	bool seen[2] = { false };
 
-	ask(fd, head, NULL, 0);
-	turn();
-	end(operation('r'), 0, 4711, NULL, 0);
-	next_answer(fd);
+	ask_block(fd, head, 0, 4711);
 	head.handler = CAREFUL_BLOCK_BATCH;
 	head.args[2] = 0x12345678;
 	head.args[3] = 0x9abcdef0;
-	ask(fd, head, NULL, 0);
-	turn();
-	end(operation('r'), -ECONNRESET, 0, NULL, 0);
-	next_answer(fd);
+	ask_block(fd, head, -ECONNRESET, 0);
 	assert(server->clients->handles_count == 2);
 	/* Asked again, it has its key. */
-	ask(fd, head, NULL, 0);
-	turn();
-	end(operation('r'), 0, 4712, NULL, 0);
-	next_answer(fd);
+	ask_block(fd, head, 0, 4712);
 	assert(server->clients->handles_count == 2);
 	head.handler = CAREFUL_BLOCK_CLOSE;
 	head.args[0] = 4712;
 	head.args[2] = head.args[3] = 0;
-	ask(fd, head, NULL, 0);
-	turn();
-	end(operation('r'), 0, 0, NULL, 0);
-	next_answer(fd);
+	ask_block(fd, head, 0, 0);
 	assert(server->clients->handles_count == 1);
 	head.handler = CAREFUL_BLOCK_OPEN;
 	head.args[0] = 0;
@@ -1034,24 +1031,15 @@ static void test_client__closes_its_handles_itself(void)
 
 	for (uint32_t key = 1; key <= 5; key++) {
 		head.handler = key % 2 ? CAREFUL_BLOCK_OPEN : CAREFUL_BLOCK_LIST;
-		ask(fd, head, NULL, 0);
-		turn();
-		end(operation('r'), 0, key, NULL, 0);
-		next_answer(fd);
+		ask_block(fd, head, 0, key);
 	}
 	head.handler = CAREFUL_BLOCK_OPEN;
-	ask(fd, head, NULL, 0);
-	turn();
-	end(operation('r'), -ENOENT, 0, NULL, 0);
-	next_answer(fd);
+	ask_block(fd, head, -ENOENT, 0);
 	assert(server->clients->handles_count == 5);
 	for (uint32_t key = 1; key <= 4; key++) {
 		head.handler = key % 2 ? CAREFUL_BLOCK_CLOSE : CAREFUL_BLOCK_COMMIT;
 		head.args[0] = key;
-		ask(fd, head, NULL, 0);
-		turn();
-		end(operation('r'), key == 4 ? -ECONNRESET : 0, 0, NULL, 0);
-		next_answer(fd);
+		ask_block(fd, head, key == 4 ? -ECONNRESET : 0, 0);
 	}
 	/* 5 is open, and of 4 nobody knows. */
 	assert(server->clients->handles_count == 2);
