@@ -90,8 +90,8 @@ static bool has_size(int fd, const struct stat *st)
 	return st->st_size || pread(fd, &byte, 1, 0) == 0;
 }
 
-/* A file's contents, as of one moment: 0; -ESTALE: there was none, or it is too large now; -EOVERFLOW: no
- * room, or the batch has read enough. */
+/* A file's contents, as of one moment: 0; -ESTALE: there was none, or it is too large now;
+ * -EOVERFLOW: no room, or the batch has read enough. */
 static int read_steady(struct items *s, struct careful_block_item *record, int fd, struct stat *st)
 {
 	struct stat after;
