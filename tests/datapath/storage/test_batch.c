@@ -16,31 +16,14 @@
 
 #include <careful/files.h>
 
+#include "batch.h"
 #include "check.h"
 
 static char root[] = "/tmp/careful-batch-XXXXXX";
 static int from, to;
-static char batch[1 << 20];
-static size_t used;
 
 static const uint32_t all = CAREFUL_BATCH_MODE | CAREFUL_BATCH_OWNER | CAREFUL_BATCH_TIME |
 			    CAREFUL_BATCH_XATTRS;
-
-static void put(uint16_t op, const char *name, const char *text, uint32_t mode, uint64_t bytes)
-{
-	struct careful_block_item head = {
-		.op = htobe16(op),
-		.name_bytes = htobe32((uint32_t)strlen(name)),
-		.text_bytes = htobe32((uint32_t)strlen(text)),
-	};
-
-	head.attr.mode = htobe32(mode);
-	head.attr.bytes = htobe64(bytes);
-	memcpy(batch + used, &head, sizeof(head));
-	strcpy(batch + used + sizeof(head), name); /* NOLINT */
-	strcpy(batch + used + sizeof(head) + strlen(name), text); /* NOLINT */
-	used = (used + sizeof(head) + strlen(name) + strlen(text) + 7) & ~(size_t)7;
-}
 
 static struct careful_batch_answer run(int base, const void *items, size_t bytes, uint32_t flags,
 				       bool writable)
@@ -93,17 +76,6 @@ static bool holds(int dir, const char *name, const char *text)
 
 	close(fd);
 	return n == (ssize_t)strlen(text) && !strcmp(buf, text);
-}
-
-static int entries(int dir)
-{
-	DIR *d = fdopendir(openat(dir, ".", O_RDONLY));
-	int n = 0;
-
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n - 2;
 }
 
 static void batch__copies_what_it_reads(void)

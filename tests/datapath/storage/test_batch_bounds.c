@@ -1,45 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What a batch may cost whoever runs it, however many items it has, and its end in between. */
-#include <dirent.h>
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "batch.h"
 #include "check.h"
 #include "storage/items.h"
 #include "storage/tree.h"
 
-static char batch[64 << 10];
-static size_t used;
 static int top;
-
-static void put(uint16_t op, const char *name, uint32_t mode)
-{
-	const struct careful_block_item head = {
-		.attr = { .mode = htobe32(mode) },
-		.op = htobe16(op),
-		.name_bytes = htobe32((uint32_t)strlen(name)),
-	};
-
-	memcpy(batch + used, &head, sizeof(head));
-	memcpy(batch + used + sizeof(head), name, strlen(name) + 1);
-	used = (used + sizeof(head) + strlen(name) + 7) & ~(size_t)7;
-}
-
-static int entries(int dir)
-{
-	DIR *d = fdopendir(openat(dir, ".", O_RDONLY));
-	int n = 0;
-
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n - 2;
-}
 
 /* Many small items do not read for ever: their answers take no room. */
 static void test_batch__reads_so_much(void)
@@ -54,7 +26,7 @@ static void test_batch__reads_so_much(void)
 
 	CHECK(ftruncate(fd, FILE_BYTES) == 0 && close(fd) == 0);
 	for (int i = 0; i < COUNT; i++)
-		put(CAREFUL_ITEM_DIGEST, "eight", 0);
+		put(CAREFUL_ITEM_DIGEST, "eight", "", 0, 0);
 	CHECK_EQ(careful_batch(top, batch, used, &how, &found), 0);
 	used = 0;
 	CHECK(!unlinkat(top, "eight", 0));
@@ -83,9 +55,9 @@ static void test_batch__ends_when_nobody_wants_it(void)
 		int asked = 0;
 		const struct batch_wanted wanted = { after_two, &asked };
 
-		put(CAREFUL_ITEM_FILE, "v1", S_IFREG | 0600);
-		put(CAREFUL_ITEM_FILE, "v2", S_IFREG | 0600);
-		put(CAREFUL_ITEM_FILE, "v3", S_IFREG | 0600);
+		put(CAREFUL_ITEM_FILE, "v1", "", S_IFREG | 0600, 0);
+		put(CAREFUL_ITEM_FILE, "v2", "", S_IFREG | 0600, 0);
+		put(CAREFUL_ITEM_FILE, "v3", "", S_IFREG | 0600, 0);
 		CHECK_EQ(batch_run(top, batch, used, &how, &wanted, &made), -ECONNRESET);
 		used = 0;
 		CHECK(!made.items && asked == 3);
@@ -112,11 +84,11 @@ static void test_batch__syncs_so_often(void)
 		skip("no /dev/shm");
 	dir = open(shm, O_RDONLY | O_DIRECTORY);
 	for (int i = 0; i < ITEMS_SYNCS - 1; i++)
-		put(CAREFUL_ITEM_SYNC, ".", 0);
-	put(CAREFUL_ITEM_FILE, "a", S_IFREG | 0600);
-	put(CAREFUL_ITEM_DIRECTORY, "d", 0700);
-	put(CAREFUL_ITEM_FILE, "d/b", S_IFREG | 0600);
-	put(CAREFUL_ITEM_SYNC, ".", 0);
+		put(CAREFUL_ITEM_SYNC, ".", "", 0, 0);
+	put(CAREFUL_ITEM_FILE, "a", "", S_IFREG | 0600, 0);
+	put(CAREFUL_ITEM_DIRECTORY, "d", "", 0700, 0);
+	put(CAREFUL_ITEM_FILE, "d/b", "", S_IFREG | 0600, 0);
+	put(CAREFUL_ITEM_SYNC, ".", "", 0, 0);
 	CHECK_EQ(careful_batch(dir, batch, used, &how, &made), 0);
 	used = 0;
 	CHECK_EQ(made.failed, 2);
