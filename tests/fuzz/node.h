@@ -101,6 +101,13 @@ void node_tell(struct node *node, uint32_t host, struct careful_ctrl *ctrl);
 /* The same, and it is not seen yet. */
 void node_hear(struct node *node, uint32_t host, struct careful_ctrl *ctrl);
 
+/* The other way round: the instance asks host 0, and the HELLO is node->last. */
+void node_call(struct node *node);
+/* Host 0 answers that, the HELLO said last, with a CHALLENGE. answer: what node_hello() gives. */
+void node_challenge(struct node *node, struct careful_ctrl *answer, uint64_t token);
+/* It answers the HELLO that follows with a WELCOME. */
+void node_welcome(struct node *node, struct careful_ctrl *answer);
+
 /* As many steps as the input says. */
 void node_steps(struct node *node, struct input *in);
 /* One step each, as the input says. */

@@ -129,6 +129,29 @@ bool node_session(struct node *node, uint32_t host)
 	return node_ask(node, host, &hello);
 }
 
+void node_call(struct node *node)
+{
+	const union address to = node_host(0);
+
+	MUST(careful_peer(node->c, &to.sa, sizeof(to.in)) == 0);
+	node_time(node, 1);
+	MUST(node->last.type == CAREFUL_HELLO);
+}
+
+void node_challenge(struct node *node, struct careful_ctrl *answer, uint64_t token)
+{
+	answer->nonce = node->last.nonce;
+	answer->type = CAREFUL_CHALLENGE;
+	answer->token = htobe64(token);
+	node_tell(node, 0, answer);
+}
+
+void node_welcome(struct node *node, struct careful_ctrl *answer)
+{
+	answer->type = CAREFUL_WELCOME;
+	node_tell(node, 0, answer);
+}
+
 /* A control message that would be right, as far as the instance can be asked. */
 static struct careful_ctrl right_ctrl(struct node *node, uint32_t host, uint8_t type)
 {

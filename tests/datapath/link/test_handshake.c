@@ -51,25 +51,17 @@ static void test_hello__buffers_that_no_frame_fills_are_refused(void)
 
 static void test_welcome__buffers_that_no_frame_fills_end_the_attempt(void)
 {
-	const union address to = node_host(0);
-
 	for (uint32_t i = 0; i < OFFERS; i++) {
 		struct node *node = node_open();
 		struct careful_ctrl answer = node_hello(0);
 		struct careful_peer_info info;
 
 		printf("  %u bytes\n", offers[i].buffer_bytes);
-		CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
-		node_time(node, 1);
-		CHECK_EQ(node->last.type, CAREFUL_HELLO);
-		answer.nonce = node->last.nonce;
-		answer.type = CAREFUL_CHALLENGE;
-		answer.token = htobe64(77);
-		node_tell(node, 0, &answer);
+		node_call(node);
+		node_challenge(node, &answer, 77);
 		CHECK_EQ(be64toh(node->last.token), 77);
-		answer.type = CAREFUL_WELCOME;
 		answer.buffer_bytes = htobe32(offers[i].buffer_bytes);
-		node_tell(node, 0, &answer);
+		node_welcome(node, &answer);
 		CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
 		if (offers[i].fits) {
 			CHECK_EQ(info.state, CAREFUL_PEER_UP);
@@ -86,13 +78,11 @@ static void test_welcome__buffers_that_no_frame_fills_end_the_attempt(void)
  * said again. */
 static void test_refuse__of_our_own_version_ends_nothing(void)
 {
-	const union address to = node_host(0);
 	struct node *node = node_open();
 	struct careful_ctrl refuse = node_hello(0);
 	struct careful_peer_info info;
 
-	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
-	node_time(node, 1);
+	node_call(node);
 	refuse.nonce = node->last.nonce;
 	refuse.type = CAREFUL_REFUSE;
 	refuse.status = htobe32(CAREFUL_REFUSED_VERSION);
@@ -114,25 +104,19 @@ static void test_challenge__overtaken_changes_nothing(void)
 		uint32_t number, incarnation;
 		bool news;
 	} later[] = { { 3, 1, false }, { 3, 2, true }, { 5, 1, true } };
-	const union address to = node_host(0);
 
 	for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++) {
 		struct node *node = node_open();
 		struct careful_ctrl answer = node_hello(0);
 
-		CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
-		node_time(node, 1);
-		answer.nonce = node->last.nonce;
-		answer.type = CAREFUL_CHALLENGE;
+		node_call(node);
 		answer.incarnation = htobe64(1);
-		answer.token = htobe64(77);
 		answer.seq_sent = htobe32(4);
-		node_tell(node, 0, &answer);
+		node_challenge(node, &answer, 77);
 		CHECK_EQ(be64toh(node->last.token), 77);
-		answer.token = htobe64(78);
 		answer.seq_sent = htobe32(later[i].number);
 		answer.incarnation = htobe64(later[i].incarnation);
-		node_tell(node, 0, &answer);
+		node_challenge(node, &answer, 78);
 		CHECK_EQ(node->last.nonce != answer.nonce, later[i].news);
 		CHECK_EQ(node->c->link.peers[0].phase, later[i].news ? LINK_ASKING : LINK_ASKED);
 		node_close(node);
@@ -142,36 +126,26 @@ static void test_challenge__overtaken_changes_nothing(void)
 /* Numbers are of one question: a process that is known by its own HELLO since counts from 1. */
 static void test_challenge__number_of_an_earlier_question_bounds_nothing(void)
 {
-	const union address to = node_host(0);
 	struct node *node = node_open();
 	struct careful_ctrl answer = node_hello(0), hello = answer;
 	struct careful_peer_info info;
 
-	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
-	node_time(node, 1);
-	answer.nonce = node->last.nonce;
-	answer.type = CAREFUL_CHALLENGE;
-	answer.token = htobe64(77);
+	node_call(node);
 	answer.seq_sent = htobe32(500);
-	node_tell(node, 0, &answer);
+	node_challenge(node, &answer, 77);
 	CHECK_EQ(node->c->link.peers[0].phase, LINK_ASKED);
 	hello.nonce = htobe64(UINT64_MAX); /* the larger one is answered */
 	hello.incarnation = htobe64(99);
 	CHECK(node_ask(node, 0, &hello));
 	link_close(&node->c->link.peers[0], ETIMEDOUT);
-	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
-	node_time(node, 1);
-	CHECK_EQ(node->last.type, CAREFUL_HELLO);
+	node_call(node);
 	CHECK_EQ(node->c->link.sessions[0].incarnation, 99);
-	answer.nonce = node->last.nonce;
 	answer.incarnation = htobe64(99);
-	answer.token = htobe64(78);
 	answer.seq_sent = htobe32(1);
-	node_tell(node, 0, &answer);
+	node_challenge(node, &answer, 78);
 	CHECK_EQ(node->c->link.peers[0].phase, LINK_ASKED);
-	answer.type = CAREFUL_WELCOME;
 	answer.seq_sent = 0;
-	node_tell(node, 0, &answer);
+	node_welcome(node, &answer);
 	CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
 	CHECK_EQ(info.state, CAREFUL_PEER_UP);
 	node_close(node);
@@ -198,13 +172,9 @@ static void test_welcome__what_waited_and_fits_no_frame_is_told(void)
 	CHECK_EQ(careful_request(node->c, 0, 1, NULL, payload, 20, note_status, &small), 0);
 	CHECK_EQ(careful_request(node->c, 0, 1, NULL, payload, 300, NULL, NULL), 0);
 	node_time(node, 1);
-	answer.nonce = node->last.nonce;
-	answer.type = CAREFUL_CHALLENGE;
-	answer.token = htobe64(77);
-	node_tell(node, 0, &answer);
-	answer.type = CAREFUL_WELCOME;
+	node_challenge(node, &answer, 77);
 	answer.frame_bytes = htobe32(256);
-	node_tell(node, 0, &answer);
+	node_welcome(node, &answer);
 	node_time(node, 1);
 	sent = node->c->link.counters[CAREFUL_C_TX_FRAMES];
 	CHECK_EQ(large, -EMSGSIZE);
@@ -260,22 +230,17 @@ static void test_lost__a_new_process_that_is_asked_inherits_nothing(void)
 	struct careful_ctrl answer = node_hello(0);
 
 	answer.incarnation = htobe64(99);
-	answer.token = htobe64(77);
-	answer.type = CAREFUL_CHALLENGE;
 	for (int i = 0; i < 2; i++) { /* it does not know that epoch: asked as a stranger */
-		answer.nonce = node->last.nonce;
-		node_tell(node, 0, &answer);
+		node_challenge(node, &answer, 77);
 		node_time(node, 1);
 		CHECK_EQ(node->last.type, CAREFUL_HELLO);
 	}
 	CHECK_EQ(be64toh(node->last.token), 77);
 	CHECK_EQ(be32toh(node->last.lost), 0);
-	answer.type = CAREFUL_WELCOME;
-	node_tell(node, 0, &answer);
+	node_welcome(node, &answer);
 	expect_lost_here(node);
 }
 
-/* One host, with as many ports as it likes, takes half of the slots and leaves half. */
 /* The peer's question may meet the gap between two epochs. It is no news to the peer that the
  * last one is over: a HELLO tells it. That of a session which is over is. */
 static void test_sync__of_the_epoch_that_is_being_renewed_is_not_gone(void)
@@ -321,6 +286,7 @@ static void test_hello__waits_for_nothing_that_is_kept(void)
 	node_close(node);
 }
 
+/* One host, with as many ports as it likes, takes half of the slots and leaves half. */
 static void test_hello__one_address_leaves_slots_to_others(void)
 {
 	struct node *node = node_open();
@@ -355,18 +321,12 @@ static void test_hello__one_address_comes_back_to_no_more_slots(void)
 /* As if it answered the HELLO that a host never sent: it would be told of that one's session. */
 static void test_hello__without_a_number_is_dropped(void)
 {
-	const union address to = node_host(0);
 	struct careful_ctrl answer = node_hello(0), hello = answer;
 	struct node *node = node_open();
 
-	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
-	node_time(node, 1);
-	answer.nonce = node->last.nonce;
-	answer.type = CAREFUL_CHALLENGE;
-	answer.token = htobe64(77);
-	node_tell(node, 0, &answer);
-	answer.type = CAREFUL_WELCOME;
-	node_tell(node, 0, &answer);
+	node_call(node);
+	node_challenge(node, &answer, 77);
+	node_welcome(node, &answer);
 	CHECK_EQ(node->c->link.peers[0].phase, LINK_OPEN);
 	hello.nonce = 0;
 	hello.token = htobe64(1);
@@ -484,16 +444,14 @@ static void test_flood__of_many_addresses_keeps_no_peer_out(void)
 /* A host with several addresses answers from the one that its kernel prefers. */
 static void test_challenge__from_another_address_is_told(void)
 {
-	const union address to = node_host(0), other = node_host(1);
+	const union address other = node_host(1);
 	struct node *node = node_open();
 	struct careful_ctrl answer = node_hello(1);
 	struct sockaddr_storage from;
 	struct careful_peer_info info;
 
 	for (int attempt = 0; attempt < 2; attempt++) {
-		CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
-		node_time(node, 1);
-		CHECK_EQ(node->last.type, CAREFUL_HELLO);
+		node_call(node);
 		answer.type = CAREFUL_CHALLENGE;
 		answer.nonce = node->last.nonce;
 		answer.token = htobe64(77);

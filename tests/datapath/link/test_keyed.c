@@ -31,12 +31,9 @@ static struct link_peer *first(struct node *node)
 /* An instance that has asked host 0, and what the host would answer. */
 static struct node *asking(struct careful_ctrl *answer)
 {
-	const union address to = node_host(0);
 	struct node *node = node_open_keyed(NULL);
 
-	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
-	node_time(node, 1);
-	CHECK_EQ(node->last.type, CAREFUL_HELLO);
+	node_call(node);
 	*answer = node_hello(0);
 	answer->type = CAREFUL_CHALLENGE;
 	answer->nonce = node->last.nonce;
@@ -58,8 +55,7 @@ static void test_keyed__a_session_of_either_asker(void)
 	}
 	node = asking(&answer);
 	node_tell(node, 0, &answer);
-	answer.type = CAREFUL_WELCOME;
-	node_tell(node, 0, &answer);
+	node_welcome(node, &answer);
 	CHECK_EQ(first(node)->phase, LINK_OPEN);
 	node_close(node);
 }

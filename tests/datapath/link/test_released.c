@@ -87,15 +87,12 @@ static void test_hello__is_answered(void)
  * released one, which got this HELLO. */
 static void test_refuse__is_understood(void)
 {
-	const union address to = node_host(0);
 	struct node *node = node_open();
 	struct careful_peer_info info;
 
 	CHECK_EQ(released_next_hello[0], released_refuse[0] + 1);
 	CHECK(!memcmp(released_refuse + NONCE_AT, released_next_hello + NONCE_AT, 8));
-	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
-	node_time(node, 1);
-	CHECK_EQ(node->last.type, CAREFUL_HELLO);
+	node_call(node);
 	CHECK(node->last_bytes >= sizeof(released_hello));
 	hear_with(node, released_refuse, sizeof(released_refuse), NONCE_AT, node->last.nonce);
 	CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
@@ -155,13 +152,11 @@ static void test_request__is_served(void)
 /* The one that asks first is today's, and is answered as the released one answered. */
 static void test_answers__are_understood(void)
 {
-	const union address to = node_host(0);
 	struct node *node = node_open();
 	struct careful_peer_info info;
 	uint64_t nonce;
 
-	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
-	node_time(node, 1);
+	node_call(node);
 	nonce = node->last.nonce;
 	hear_with(node, released_challenge, sizeof(released_challenge), NONCE_AT, nonce);
 	if (served())

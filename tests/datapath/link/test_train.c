@@ -243,20 +243,14 @@ static void test_hold__credits_that_fell_due_are_told(void)
 /* The same of frames that overtake its WELCOME. */
 static void test_asked__credits_that_fell_due_are_told(void)
 {
-	const union address to = node_host(0);
 	struct careful_ctrl answer = node_hello(0);
 	struct node *node = node_open();
 
-	CHECK_EQ(careful_peer(node->c, &to.sa, sizeof(to.in)), 0);
-	node_time(node, 1);
-	answer.nonce = node->last.nonce;
-	answer.type = CAREFUL_CHALLENGE;
-	answer.token = htobe64(77);
-	node_tell(node, 0, &answer);
+	node_call(node);
+	node_challenge(node, &answer, 77);
 	use_up(node);
 	CHECK_EQ(node->c->link.peers[0].phase, LINK_ASKED);
-	answer.type = CAREFUL_WELCOME;
-	node_tell(node, 0, &answer);
+	node_welcome(node, &answer);
 	CHECK(is_up(node));
 	CHECK_EQ(node->c->link.counters[CAREFUL_C_TX_UPDATES], 1);
 	node_close(node);
@@ -283,13 +277,10 @@ static void new_epoch(struct node *node)
 	CHECK_EQ(node->last.type, CAREFUL_HELLO);
 	answer.nonce = node->last.nonce;
 	if (!node->last.token) {
-		answer.type = CAREFUL_CHALLENGE;
-		answer.token = htobe64(77);
-		node_tell(node, 0, &answer);
+		node_challenge(node, &answer, 77);
 		CHECK_EQ(node->last.type, CAREFUL_HELLO);
 	}
-	answer.type = CAREFUL_WELCOME;
-	node_tell(node, 0, &answer);
+	node_welcome(node, &answer);
 }
 
 /* A peer that lets `frames` of each train come, of `sent` that it says have left. */
