@@ -89,22 +89,21 @@ static int move_once(struct file *file, uint32_t op, uint64_t at, uint64_t nbyte
 /* A range of at most FILE_PIECE_BYTES between a slot and the file, again where it was lost. */
 static int move(struct file *file, uint32_t op, uint64_t at, uint64_t nbytes, uint64_t offset)
 {
+	struct handle_tries tries = { 0 };
 	uint64_t step = nbytes, piece;
-	int rc, failures = 0, reopens = 0;
 	uint32_t region;
+	int rc;
 
 	while (nbytes) {
 		piece = step < nbytes ? step : nbytes;
 		rc = move_once(file, op, at, piece, offset, &region);
-		if (handle_is_damaged(rc) && failures++ < HANDLE_FAILURES_MAX) {
-			if (step > PIECE_BYTES_MIN)
-				step /= 2;
+		if (!rc) {
+			at += piece, offset += piece, nbytes -= piece, tries.failures = 0;
 			continue;
 		}
-		if ((handle_is_lost(rc) || handle_is_damaged(rc)) && reopens++ < HANDLE_REOPENS_MAX)
-			rc = handle_reopen(&file->handle, region, rc != -ENOENT && rc != -EBADF);
-		else if (!rc)
-			at += piece, offset += piece, nbytes -= piece, failures = 0;
+		if (handle_is_damaged(rc) && step > PIECE_BYTES_MIN)
+			step /= 2;
+		rc = handle_mend(&file->handle, &tries, region, rc);
 		if (rc)
 			return rc;
 	}

@@ -15,6 +15,8 @@
 enum {
 	CONNECT_MS = 5000,
 	RESETS_MAX = 20, /* of one request */
+	FAILURES_MAX = 12, /* in a row, before the host is asked for a new session */
+	REOPENS_MAX = 4, /* for one call */
 	FULL_S = 30, /* how long a request waits for room at the host */
 	AWAY_S = 30, /* how long a host may be away that was there */
 	BUSY_S = 2, /* how long a device's handle of an ended session may take to be closed */
@@ -139,9 +141,20 @@ static int reconnect(struct handle *handle)
 	return rc;
 }
 
-/* The same file again, where the session or the handle has ended, or seems to. Without one the next
- * call tries again. With the lock. */
-static int open_again(struct handle *handle, bool was_away)
+bool handle_is_damaged(int rc)
+{
+	return rc == -ECONNRESET || rc == -EBADMSG;
+}
+
+/* Whether the handle has ended, or the session with it. */
+static bool is_lost(int rc)
+{
+	return rc == -ENOENT || rc == -EBADF || is_away(rc);
+}
+
+/* The same file again, where the session or the handle has ended with `ended`, or seems to. Without
+ * one the next call tries again. With the lock. */
+static int open_again(struct handle *handle, int ended)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
 	const uint32_t old = handle->region;
@@ -153,7 +166,7 @@ static int open_again(struct handle *handle, bool was_away)
 	handle->region = 0;
 	if (handle->is_replaced)
 		return -ESTALE;
-	rc = was_away ? reconnect(handle) : 0;
+	rc = is_away(ended) || handle_is_damaged(ended) ? reconnect(handle) : 0;
 	if (rc)
 		return rc;
 	if (old) /* it may live: a device has no other beside it */
@@ -172,25 +185,17 @@ static int open_again(struct handle *handle, bool was_away)
 	return 0;
 }
 
-int handle_reopen(struct handle *handle, uint32_t stale, bool was_away)
+int handle_mend(struct handle *handle, struct handle_tries *tries, uint32_t region, int rc)
 {
-	int rc = 0;
-
+	if (handle_is_damaged(rc) && tries->failures++ < FAILURES_MAX)
+		return 0;
+	if ((!is_lost(rc) && !handle_is_damaged(rc)) || tries->reopens++ >= REOPENS_MAX)
+		return rc;
 	pthread_rwlock_wrlock(&handle->lock);
-	if (handle->region == stale)
-		rc = open_again(handle, was_away);
+	/* Unless another call was quicker. */
+	rc = handle->region == region ? open_again(handle, rc) : 0;
 	pthread_rwlock_unlock(&handle->lock);
 	return rc;
-}
-
-bool handle_is_damaged(int rc)
-{
-	return rc == -ECONNRESET || rc == -EBADMSG;
-}
-
-bool handle_is_lost(int rc)
-{
-	return rc == -ENOENT || rc == -EBADF || is_away(rc);
 }
 
 int handle_commit(struct handle *handle)
@@ -204,15 +209,15 @@ int handle_commit(struct handle *handle)
 	/* The handle ends with its COMMIT: nobody else may find that, however often we sync. Nor may
 	 * it be committed again: the host would answer as it did, without a sync. */
 	pthread_rwlock_wrlock(&handle->lock);
-	for (tries = 0; tries < HANDLE_REOPENS_MAX; tries++) {
+	for (tries = 0; tries < REOPENS_MAX; tries++) {
 		memcpy(args, (uint32_t[4]){ handle->region, CAREFUL_BLOCK_REPLACE }, sizeof(args));
 		rc = request(handle, CAREFUL_BLOCK_COMMIT, args, &payload, sizeof(payload), &attr,
 			     sizeof(attr));
 		/* Where the handle was lost: another one's COMMIT syncs the same file. */
-		again = handle_is_lost(rc) || handle_is_damaged(rc);
+		again = is_lost(rc) || handle_is_damaged(rc);
 		if (!rc)
 			handle->region = 0;
-		opened = open_again(handle, is_away(rc) || handle_is_damaged(rc));
+		opened = open_again(handle, rc);
 		if (opened && (!rc || again))
 			rc = opened;
 		if (opened || !again)
@@ -229,10 +234,11 @@ int handle_ask_range(struct handle *handle, uint32_t handler, uint32_t flags, ui
 		.offset = htobe64(offset),
 		.bytes = htobe64(nbytes),
 	};
+	struct handle_tries tries = { 0 };
 	uint32_t region, again = 0;
-	int rc, failures = 0, reopens = 0;
+	int rc;
 
-	for (;;) {
+	do {
 		pthread_rwlock_rdlock(&handle->lock);
 		region = handle->region;
 		memcpy(args, (uint32_t[4]){ region, flags, again }, 4 * sizeof(*args));
@@ -240,15 +246,11 @@ int handle_ask_range(struct handle *handle, uint32_t handler, uint32_t flags, ui
 				  answer_size);
 		pthread_rwlock_unlock(&handle->lock);
 		again = 1; /* a ZERO that still runs ends before another begins */
-		if (handle_is_damaged(rc) && failures++ < HANDLE_FAILURES_MAX)
-			continue;
-		if ((!handle_is_lost(rc) && !handle_is_damaged(rc)) ||
-		    reopens++ >= HANDLE_REOPENS_MAX)
-			return rc;
-		rc = handle_reopen(handle, region, rc != -ENOENT && rc != -EBADF);
-		if (rc)
-			return rc;
-	}
+		if (!rc)
+			return 0;
+		rc = handle_mend(handle, &tries, region, rc);
+	} while (!rc);
+	return rc;
 }
 
 /* The first handle. Where a device is in use, another nbdkit may be about to end, as after --run: a

@@ -14,11 +14,6 @@
 
 #include "nbd/client.h"
 
-enum {
-	HANDLE_FAILURES_MAX = 12, /* in a row, before the host is asked for a new session */
-	HANDLE_REOPENS_MAX = 4, /* for one call */
-};
-
 /*
  * @lock:         held to write while `region` changes, to read while it is used
  * @region:       the handle's key; 0, which no handle has: there is none
@@ -34,6 +29,11 @@ struct handle {
 	uint32_t peer, region;
 };
 
+/* What one call has gone through so far. */
+struct handle_tries {
+	int failures, reopens;
+};
+
 /* A connection to carefuld, and no handle yet. 0, or -errno; handle_deinit() in either case. */
 int handle_init(struct handle *handle, const char *sock, const struct sockaddr_storage *address,
 		const char *path);
@@ -45,12 +45,10 @@ int handle_open(struct handle *handle, bool wanted, struct careful_block_attr *a
 /* Whether frames were lost, or damaged. Where a host has gone, its sessions end like this, too. */
 bool handle_is_damaged(int rc);
 
-/* Whether the handle has ended, or the session with it. */
-bool handle_is_lost(int rc);
-
-/* Opens it again, unless another call was quicker. `stale`: the key of the handle that has ended.
- * 0; -ESTALE: another file has the path; or -errno. */
-int handle_reopen(struct handle *handle, uint32_t stale, bool was_away);
+/* After a try with the handle `region` that failed with `rc`, opens the file again where that has
+ * ended, or too much was lost. 0: the call may be tried again; -ESTALE: another file has the path;
+ * or -errno. */
+int handle_mend(struct handle *handle, struct handle_tries *tries, uint32_t region, int rc);
 
 /* Syncs the file. 0, or -errno. */
 int handle_commit(struct handle *handle);
