@@ -12,19 +12,10 @@
 #include "daemon/ipc_private.h"
 #include "daemon/log.h"
 #include "service/also.h"
+#include "service/ring_number.h"
 
 /* Entries of one program before the others' turn, where there are some: they wait for that. */
 enum { ROUND = 32, ROUND_SHARED = 8 };
-
-static uint32_t read_number(const struct careful_ring_number *number)
-{
-	return __atomic_load_n(&number->value, __ATOMIC_ACQUIRE);
-}
-
-static void write_number(struct careful_ring_number *number, uint32_t value)
-{
-	__atomic_store_n(&number->value, value, __ATOMIC_RELEASE);
-}
 
 /* Disconnects a program. The end of the connection comes back as an event. */
 void ipc_ring_fail(struct ipc_program *p, const char *why)

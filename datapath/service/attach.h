@@ -2,7 +2,8 @@
 /*
  * An instance that is a carefuld's (careful_attach()): what the calls of careful.h do for one.
  * attach.c has its life and what is asked through the socket, attach_ring.c what goes through
- * the rings (ipc.h), attach_more.c regions, pings, and messages that are built or kept.
+ * the rings (ipc.h), attach_wait.c how that is waited for, attach_more.c regions, pings, and
+ * messages that are built or kept.
  */
 #ifndef SERVICE_ATTACH_H
 #define SERVICE_ATTACH_H
@@ -13,6 +14,7 @@
 #include <careful/ping.h>
 
 #include "service/engine.h"
+#include "service/ring_number.h"
 
 enum { ATTACH_PAGE_BYTES = 4096 };
 
@@ -135,6 +137,8 @@ int attached_probe(struct careful *c, const struct careful_ring_entry *asked, ca
 int attached_reply(struct careful *c, const struct careful_reply_to *to, int status,
 		   const uint32_t *args, const void *payload, uint32_t bytes);
 int attached_poll(struct careful *c);
+
+/* attach_wait.c */
 int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms);
 int attached_wait(struct careful *c, int timeout_ms, int extra_fd);
 

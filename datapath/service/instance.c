@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An instance's life and its waiting. Calls round.c, event.c, attach.c, and each layer below to
- * open and to close it.
+ * An instance's life and its waiting. Calls round.c, event.c, attach.c, attach_wait.c, and each
+ * layer below to open and to close it.
  */
 #include "service/also.h"
 #include "service/attach.h"

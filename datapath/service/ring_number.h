@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The numbers in an area that two processes share (ipc.h): what one wrote before, the other sees. */
+#ifndef SERVICE_RING_NUMBER_H
+#define SERVICE_RING_NUMBER_H
+
+#include <careful/ipc.h>
+
+static inline uint32_t read_number(const struct careful_ring_number *number)
+{
+	return __atomic_load_n(&number->value, __ATOMIC_ACQUIRE);
+}
+
+static inline void write_number(struct careful_ring_number *number, uint32_t value)
+{
+	__atomic_store_n(&number->value, value, __ATOMIC_RELEASE);
+}
+
+#endif /* SERVICE_RING_NUMBER_H */
