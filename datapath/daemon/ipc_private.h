@@ -2,9 +2,9 @@
 /*
  * What the files of the local socket's server share. All in one thread. Calls go from
  * ipc.c to ipc_op.c, from there to ipc_gets.c, ipc_peer.c, ipc_program.c, ipc_signature.c and
- * ipc_measure.c, and from all of them to ipc_answer.c; from ipc_program.c to ipc_ring.c; from ipc.c
- * and ipc_op.c to ipc_handles.c, which asks as a client does. What closes files is ipc_close.c's,
- * the only one with threads.
+ * ipc_measure.c, and from all of them to ipc_answer.c; from ipc_program.c to ipc_region.c and
+ * ipc_ring.c; from ipc.c and ipc_op.c to ipc_handles.c, which asks as a client does. What closes
+ * files is ipc_close.c's, the only one with threads.
  */
 #ifndef DAEMON_IPC_PRIVATE_H
 #define DAEMON_IPC_PRIVATE_H
@@ -322,6 +322,12 @@ void ipc_program_leave(struct ipc_client *client);
 bool ipc_program_over(struct ipc_client *client);
 void ipc_program_free(struct ipc_client *client);
 uint32_t ipc_programs_bytes(const struct ipc *ipc);
+
+/* ipc_region.c */
+struct ipc_program_region *ipc_region_find(struct ipc_program *p, uint32_t key);
+int ipc_region_add(struct ipc_program *p, struct ipc_question *q, uint32_t *key);
+int ipc_region_remove(struct ipc_program *p, struct ipc_program_region *region);
+void ipc_regions_remove_gone(struct ipc_program *p);
 
 /* ipc_ring.c */
 uint32_t ipc_ring_room(const struct ipc_program *p);

@@ -2,7 +2,8 @@
 /*
  * Programs that share the interface: how one attaches, what it asks beside its rings, what
  * peers want of it, and its end, after which nothing of it is left. What goes through the rings
- * is ipc_ring.c's, which this calls, as ipc_answer.c, ipc_close.c, ipc_peer.c, service's also.h.
+ * is ipc_ring.c's, its regions are ipc_region.c's: it calls both, and ipc_answer.c, ipc_close.c,
+ * ipc_peer.c, service's also.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -224,14 +225,6 @@ static void on_request(const struct careful_message *message, void *user)
 	ipc_ring_tell(p, &entry, message->payload);
 }
 
-static struct ipc_program_region *find_region(struct ipc_program *p, uint32_t key)
-{
-	for (uint32_t i = 0; key && i < CAREFUL_AREA_REGIONS; i++)
-		if (p->regions[i].key == key)
-			return &p->regions[i];
-	return NULL;
-}
-
 /* A store that is in its place: whose region that is has the handler, or nobody. */
 static void on_store(const struct careful_message *message, void *user)
 {
@@ -247,7 +240,7 @@ static void on_store(const struct careful_message *message, void *user)
 	};
 	struct ipc_program *p = ipc->programs;
 
-	while (p && !(region = find_region(p, message->region)))
+	while (p && !(region = ipc_region_find(p, message->region)))
 		p = p->next;
 	if (!p || !p->stores[message->handler]) {
 		engine_refuse_store(ipc->instance, ENOSYS);
@@ -283,85 +276,6 @@ static int handle(struct ipc_program *p, const struct careful_ipc *head)
 	*owner = head->bytes ? p : NULL;
 	return careful_handle(ipc->instance, (uint16_t)head->handler, *owner ? on_request : NULL,
 			      ipc);
-}
-
-/* Takes a region back, or later, when nothing reads or writes it; nobody begins to. */
-static int remove_region(struct ipc_program *p, struct ipc_program_region *region)
-{
-	int rc = careful_region_remove(p->client->ipc->instance, region->key);
-
-	if (rc == -EBUSY) {
-		engine_revoke_region(p->client->ipc->instance, region->key);
-	} else {
-		if (region->fd >= 0)
-			ipc_close(p->client, region->fd, NULL);
-		region->fd = -1;
-		region->key = 0;
-		region->gone = false;
-		p->regions_used--;
-	}
-	return rc;
-}
-
-/* What a region is of: the memory, or the file that was passed. */
-static int region_span(struct ipc_program *p, const struct ipc_question *q,
-		       struct careful_span *span)
-{
-	const struct careful_ipc *head = &q->head;
-	int rc;
-
-	*span = (struct careful_span){ .fd = -1, .offset = head->file_off };
-	if (q->fd < 0) {
-		span->base = p->memory + head->region_off;
-		return head->region_off > p->memory_bytes ||
-				       head->bytes > p->memory_bytes - head->region_off ?
-			       -EFAULT :
-			       0;
-	}
-	rc = head->file_off > INT64_MAX || head->bytes > INT64_MAX - head->file_off ?
-		     -EINVAL :
-		     ipc_file_check(q->fd);
-	span->fd = q->fd;
-	return rc;
-}
-
-static int region_add(struct ipc_program *p, struct ipc_question *q, uint32_t *key)
-{
-	const struct careful_ipc *head = &q->head;
-	struct ipc *ipc = p->client->ipc;
-	struct careful_region region = {
-		.bytes = head->bytes,
-		.access = head->flags,
-		.peer = head->peer,
-	};
-	struct ipc_program_region *slot = p->regions;
-	int rc;
-
-	if (p->regions_used == CAREFUL_AREA_REGIONS)
-		return -ENOSPC;
-	if (head->peer != CAREFUL_ANY_PEER) {
-		rc = ipc_peer_index(ipc, head->peer);
-		if (rc < 0)
-			return rc;
-		region.peer = (uint32_t)rc;
-	}
-	while (slot->key)
-		slot++;
-	rc = region_span(p, q, &region.span);
-	if (rc)
-		return rc;
-	rc = careful_region_add(ipc->instance, &region, &slot->key);
-	if (rc) {
-		slot->key = 0;
-		return rc;
-	}
-	slot->fd = region.span.fd;
-	q->fd = -1;
-	slot->peer = region.peer;
-	slot->memory_off = head->region_off;
-	p->regions_used++;
-	*key = slot->key;
-	return 0;
 }
 
 static void fill_info(const struct ipc_program *p, struct careful_program_info *info)
@@ -440,14 +354,14 @@ static int of_program(struct ipc_program *p, struct ipc_op *op, struct ipc_quest
 		rc = handle(p, &q->head);
 		break;
 	case CAREFUL_IPC_REGION_ADD:
-		rc = region_add(p, q, &head.region);
+		rc = ipc_region_add(p, q, &head.region);
 		break;
 	case CAREFUL_IPC_QUIET:
 		rc = quiet(p) ? -EBUSY : 0;
 		break;
 	default:
-		region = find_region(p, q->head.region);
-		rc = region ? remove_region(p, region) : -ENOENT;
+		region = ipc_region_find(p, q->head.region);
+		rc = region ? ipc_region_remove(p, region) : -ENOENT;
 	}
 	ipc_answer(op, rc, &head, NULL, 0);
 	return 0;
@@ -484,7 +398,7 @@ void ipc_programs_peer(struct ipc *ipc, uint32_t index, uint32_t state)
 			p->wants[index] = false;
 		for (uint32_t i = 0; ends && i < CAREFUL_AREA_REGIONS; i++)
 			if (p->regions[i].key && p->regions[i].peer == index)
-				p->regions[i].gone = remove_region(p, &p->regions[i]) == -EBUSY;
+				p->regions[i].gone = ipc_region_remove(p, &p->regions[i]) == -EBUSY;
 		if (ipc_ring_room(p))
 			ipc_ring_tell(p, &entry, NULL);
 		else
@@ -509,13 +423,6 @@ static bool refuse_all(struct ipc_program *p, int status)
 	return true;
 }
 
-static void remove_gone(struct ipc_program *p)
-{
-	for (uint32_t i = 0; p->regions_used && i < CAREFUL_AREA_REGIONS; i++)
-		if (p->regions[i].gone)
-			remove_region(p, &p->regions[i]);
-}
-
 /* Whether programs still read what they are told. */
 void ipc_programs_poll(struct ipc *ipc)
 {
@@ -532,7 +439,7 @@ void ipc_programs_poll(struct ipc *ipc)
 			p->stalled = true;
 			refuse_all(p, ETIMEDOUT);
 		}
-		remove_gone(p);
+		ipc_regions_remove_gone(p);
 		if (p->news)
 			ipc_ring_wake(p);
 	}
@@ -576,7 +483,7 @@ bool ipc_program_over(struct ipc_client *client)
 		return true;
 	if (!refuse_all(p, ECONNRESET))
 		return false;
-	remove_gone(p);
+	ipc_regions_remove_gone(p);
 	return !p->regions_used && !p->ops_used;
 }
 

@@ -36,6 +36,7 @@
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_program.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_region.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_ring.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_signature.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
