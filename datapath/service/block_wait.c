@@ -57,11 +57,16 @@ bool block_wait(struct block_server *server, const struct block_job *job)
 	return true;
 }
 
-/* Whether the attempt that the job names does. */
+/* Whether the attempt that the job names does, for that or for a job. */
 bool block_waits(const struct block_server *server, const struct block_job *job)
 {
+	const struct block_peer *peer = &server->peers[job->peer];
+
+	for (const struct block_parked *parked = peer->parked; parked; parked = parked->next)
+		if (((uint64_t)parked->args[2] << 32 | parked->args[3]) == job->attempt)
+			return true;
 	for (int i = 0; i < BLOCK_WAITERS; i++) {
-		const struct block_waiter *waiter = server->peers[job->peer].waiters[i];
+		const struct block_waiter *waiter = peer->waiters[i];
 
 		for (; waiter; waiter = waiter->next)
 			if (waiter->job.attempt == job->attempt)

@@ -329,14 +329,19 @@ static void test_handle__busy_region(void)
 	assert(!c->answers[token]->given && c->busy == 0 && !fake_region(c, args[0]));
 }
 
-/* Who knows the attempt's name alone ends what it opened. */
-static void test_handle__of_an_attempt(void)
+/* Who knows the attempt's name alone ends what it opened; while that waits it is to ask again. */
+static void closes_an_attempt(bool waits)
 {
 	const uint64_t name = 0x123456789abcdef1;
 	uint32_t args[4] = { 0, 0, (uint32_t)(name >> 32), (uint32_t)name };
-	uint32_t opening = send_open(0, CAREFUL_BLOCK_OPEN, "a", 1, 0, 0, name);
-	uint32_t early = fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0), key;
+	uint32_t others[512], count = 0, opening, early, key;
 
+	while (waits && !c->kept) {
+		assert(count < 512);
+		others[count++] = fake_request(c, 0, CAREFUL_BLOCK_STAT, NULL, "a", 1);
+	}
+	opening = send_open(0, CAREFUL_BLOCK_OPEN, "a", 1, 0, 0, name);
+	early = fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0);
 	assert(answer(early)->status == -EAGAIN);
 	key = answer(opening)->args[0];
 	assert(answer(fake_request(c, 1, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status == -EBADF);
@@ -344,6 +349,14 @@ static void test_handle__of_an_attempt(void)
 	assert(answer(fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status == 0);
 	assert(!fake_region(c, key));
 	assert(answer(fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status == -EBADF);
+	while (count)
+		assert(answer(others[--count])->status == 0);
+}
+
+static void test_handle__of_an_attempt(void)
+{
+	closes_an_attempt(false);
+	closes_an_attempt(true);
 }
 
 static void test_handle__asked_again(void)
