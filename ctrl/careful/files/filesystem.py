@@ -369,8 +369,8 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         for one in [path] if isinstance(path, str) else path:
             tops = await self._expand_path(one, maxdepth=maxdepth)
             depth = maxdepth - 1 if maxdepth is not None and has_magic(one) else maxdepth
-            for top, is_link in zip(tops, await self._connected().links(tops), strict=True):
-                if is_link or depth == 0:
+            for top in tops:
+                if depth == 0 or await self._connected().is_link(top):
                     names.add(top)
                 else:
                     names |= set(await self._find(top, depth, withdirs=True))

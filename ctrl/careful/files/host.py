@@ -33,6 +33,7 @@ from careful.files.options import (
     options_of,
 )
 from careful.transfer import session
+from careful.transfer.direction import There
 from careful.transfer.file.local import current_umask
 from careful.transfer.protocol.entries import Attr, Entry, relative
 from careful.transfer.result import Result
@@ -242,12 +243,10 @@ class AsyncHost:
         async with self._connections.shared() as shared:
             await names.remove(shared.remote, _path(path))
 
-    async def links(self, paths: Sequence[Path]) -> list[bool]:
-        """Whether names are symlinks' own; one that is not there is none."""
-        given = [_path(path) for path in paths]
+    async def is_link(self, path: Path) -> bool:
+        """Whether a name is a symlink's own; one that is not there is none."""
         async with self._connections.shared() as shared:
-            found = await names.links(shared.remote, given)
-        return [path in found for path in given]
+            return await There(shared.remote).link(_path(path)) is not None
 
     async def verify(
         self,

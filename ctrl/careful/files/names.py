@@ -10,8 +10,6 @@ import errno
 import os
 import posixpath
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
 
 from careful._abi import lib
 from careful.errors import CarefulError
@@ -22,7 +20,6 @@ from careful.transfer.options import Options
 from careful.transfer.protocol.batch import Item, RemoteTree, asked, packed_attr
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.protocol.entries import NOTHING
-from careful.transfer.tree.attributes import parts
 
 
 async def mkdir(remote: BlockClient, path: str, mode: int, parents: bool, exist_ok: bool) -> None:
@@ -58,30 +55,6 @@ async def remove(remote: BlockClient, path: str) -> None:
     if gone.status:
         text = "a transfer is using it" if gone.status == errno.EBUSY else ""
         raise CarefulError(gone.status, text, name)
-
-
-async def links(remote: BlockClient, paths: Iterable[str]) -> set[str]:
-    """Those of some names that are symlinks' own."""
-    folders: dict[str, list[str]] = {}
-    for path in paths:
-        folder, name = posixpath.split(path)
-        folders.setdefault(folder or ".", []).append(name)
-    found: set[str] = set()
-    for folder, names in folders.items():
-        with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            found |= await _links(RemoteTree(remote, folder), names)
-    return found
-
-
-async def _links(tree: RemoteTree, names: list[str]) -> set[str]:
-    """Those of names in a directory; it raises IsADirectoryError above several exports."""
-    found: set[str] = set()
-    for part in parts(names):
-        reads = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(name)) for name in part]
-        for name, item in zip(part, await asked(tree, reads), strict=True):
-            if not item.status and item.op == lib.CAREFUL_ITEM_SYMLINK:
-                found.add(posixpath.normpath(posixpath.join(tree.base, name)))
-    return found
 
 
 async def _is_export(remote: BlockClient, path: str) -> bool:

@@ -172,6 +172,20 @@ class There:
                 return None
             raise
 
+    async def link(self, path: str) -> Attr | None:
+        """Attributes of a symlink's own; None: the name is none. stat() says what it leads to."""
+        folder, name = posixpath.split(path)
+        read = Item(lib.CAREFUL_ITEM_READ, os.fsencode(name))
+        try:
+            [found] = await asked(RemoteTree(self.remote, folder or "."), [read])
+        except CarefulError as error:
+            # EISDIR: above several exports, where no symlink is.
+            if not_there(error) or error.errno == errno.EISDIR:
+                return None
+            raise
+        is_link = not found.status and found.op == lib.CAREFUL_ITEM_SYMLINK
+        return found.found if is_link else None
+
     async def listing(self, folder: str) -> Listing:
         """See End."""
         return await self.remote.list(folder, True)
@@ -230,28 +244,14 @@ class Direction:
         there, here = (source, target) if self.fetch else (target, source)
         return await common_bytes(self.remote, there, here, block_bytes, self.here.root)
 
-    async def _link(self, source: str) -> Attr | None:
-        """Attributes of a peer's symlink; None: it is none. Its stat() says what it leads to."""
-        folder, name = posixpath.split(source)
-        read = Item(lib.CAREFUL_ITEM_READ, os.fsencode(name))
-        try:
-            [found] = await asked(RemoteTree(self.remote, folder or "."), [read])
-        except CarefulError as error:
-            if not_there(error) or error.errno == errno.EISDIR:  # beside several exports is none
-                return None
-            raise
-        is_link = not found.status and found.op == lib.CAREFUL_ITEM_SYMLINK
-        return found.found if is_link else None
-
     async def attributes(self, source: str, follow: bool) -> Attr:
         """Attributes of a source.
 
         Raises:
             CarefulError: there is none.
         """
-        found = None
-        if self.fetch and not follow:
-            found = await self._link(source)
+        own = self.fetch and not follow
+        found = await There(self.remote).link(source) if own else None
         found = found or await self.source.stat(source, follow)
         if found is None:
             raise CarefulError(errno.ENOENT, "", self.source.name(source))
