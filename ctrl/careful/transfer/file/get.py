@@ -62,12 +62,12 @@ class _Fetch:
             resumed = kept.journal.bytes_in_place if kept is not None and known else 0
             matched = 0
             if self.options.checksum and not known:
-                known, equal = await self._matched(part, handle, attr, block_bytes)
-                if equal:
+                same = await self._matched(part, handle, attr, block_bytes)
+                if same is None:
                     part.discard()
                     await self.remote.close(handle, self.source)
                     return None
-                sizes = block_sizes(attr.bytes, block_bytes)
+                known, sizes = same, block_sizes(attr.bytes, block_bytes)
                 matched = sum(sizes[index] for index in known)
             self.progress.present(resumed + matched)
             async with self.remote.registered(part.fd) as file:
@@ -165,20 +165,17 @@ class _Fetch:
 
     async def _matched(
         self, part: Partial, handle: int, attr: Attr, block_bytes: int
-    ) -> tuple[dict[int, int], bool]:
-        """The blocks that the file which is replaced has already, and whether they are all of both.
-
-        They are copied, but where they are all.
-        """
+    ) -> dict[int, int] | None:
+        """Copy the blocks that the file which is replaced has already; None: it is equal."""
         old = open_old(part.folder.name, part.folder.fd)
         if old < 0:
-            return {}, False
+            return {}
         blocks = block_sizes(attr.bytes, block_bytes)
         try:
             sizes = attr.bytes, os.fstat(old).st_size
             same = await equal_blocks(self.remote, handle, sizes, old, block_bytes, self.source)
             if sizes[0] == sizes[1] and len(same) == len(blocks):
-                return same, True
+                return None
             if same:
                 await copy_into(old, part.fd, min(sizes), shown(self.target))
         finally:
@@ -188,7 +185,7 @@ class _Fetch:
         if isinstance(part, KeptPartial):
             for index, digest in same.items():
                 part.note(part.journal.mark(index, digest))
-        return same, False
+        return same
 
     def _part(self, identity: Identity, mode: int, sparse: bool) -> Partial:
         """Where the file is written; one with a journal if it has more than one block."""
