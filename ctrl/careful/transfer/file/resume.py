@@ -195,7 +195,9 @@ class RemotePartial:
         self._kept = True
         if not await self._open_kept(tag, mode):
             await self._begin()
-            await self._find_seeded()
+            # The file that is replaced may be another since it was compared, or have been written
+            # to: what was copied counts.
+            self.seeded = await self._marked(self.seeded)
             return dict(self.seeded)
         self.seeded = {}
         self._open_tail()
@@ -208,36 +210,18 @@ class RemotePartial:
             for index in [one for one in own if own[one] != journal.digest(one)]:
                 self._note(journal.unmark(index))
         await verify_source(self.remote, self.handle, journal, self._note, self.target)
-        await self._find_unmarked(fd, never)
+        # Blocks that came into place before the journal could say so.
+        missing = never[: 2 * options.blocks_in_flight + 1]
+        await self._marked(await _digests_of_own(fd, journal, missing))
         return {index: journal.digest(index) or 0 for index in journal.in_place}
 
-    async def _find_seeded(self) -> None:
-        """Look for the blocks that the file which is replaced had when it was compared.
-
-        Another may have taken its place since, or it was written to: what was copied counts.
-        """
-        compared, self.seeded = self.seeded, {}
-        for index, digest in await _digests_there(
-            self.remote, self.handle, self.journal, compared, self.target
-        ):
-            if compared[index] == digest:
-                self.seeded[index] = digest
-                self.mark(index, digest)
-
-    async def _find_unmarked(self, fd: int, never: list[int]) -> None:
-        """Look for blocks that came into place before the journal could say so.
-
-        Args:
-            fd: of the source.
-            never: blocks of which it did not say so.
-        """
-        journal, missing = self.journal, never[: 2 * self.options.blocks_in_flight + 1]
-        own = await _digests_of_own(fd, journal, missing)
-        for index, digest in await _digests_there(
-            self.remote, self.handle, journal, missing, self.target
-        ):
-            if own[index] == digest:
-                self.mark(index, digest)
+    async def _marked(self, blocks: dict[int, int]) -> dict[int, int]:
+        """Of blocks, with their digests, those that are there; the journal says so from now on."""
+        there = await _digests_there(self.remote, self.handle, self.journal, blocks, self.target)
+        found = {index: digest for index, digest in there if blocks[index] == digest}
+        for index, digest in found.items():
+            self.mark(index, digest)
+        return found
 
     async def _open_kept(self, tag: int, mode: int) -> bool:
         """Open the partial file of a tag; whether it is to be continued."""
