@@ -46,9 +46,11 @@ class HardLinks:
 
     def take(self, entry: Entry) -> bool:
         """Whether a name is to be a link; else it is a file, with which others may be linked."""
+        if entry.attr.nlink <= 1:
+            return False
         what = fate_of(entry, self._existing, self._options)
-        if entry.attr.nlink <= 1 or what in (Fate.NEWER, Fate.REFUSE):
-            return False  # what stays is not the source's file
+        if what in (Fate.NEWER, Fate.REFUSE):  # what stays is not the source's file
+            return False
         first = self._firsts.setdefault((entry.attr.device, entry.attr.inode), entry.name)
         # What may not be replaced is compared, as a file of its own.
         if first == entry.name or (what is Fate.COMPARE and not self._is_made(entry, first)):
