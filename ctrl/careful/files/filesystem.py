@@ -298,9 +298,9 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         if recursive and isinstance(path2, str):
             for top in await self._expand_path(path1):
                 found = await self._find(top, detail=True)
-                links = [name for name, info in found.items() if info["type"] == "link"]
-                for name in links:
-                    if await self._isdir(name):  # an empty one would come, of a move alone
+                for name, info in found.items():
+                    # An empty directory would come of it, and be all that a move leaves.
+                    if info["type"] == "link" and await self._isdir(name):
                         text = "is a symlink to a directory, and cannot be copied"
                         raise CarefulError(errno.ENOTSUP, text, self.unstrip_protocol(name))
         await super()._copy(path1, path2, recursive, *args, **more)
