@@ -261,7 +261,7 @@ class Hub:
                 self.loop.call_later(0.01, self.give_piece, piece, False)
                 return
         except CarefulError as error:  # carefuld has ended, or the node is closed
-            self._pieces_made -= 1  # who wants one from now on hears of it
+            self._pieces_made -= 1  # who wants one later is told so, too
             wanted, self._pieces_wanted = self._pieces_wanted, deque()
             for one in wanted:
                 if not one.done():

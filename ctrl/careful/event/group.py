@@ -37,8 +37,8 @@ _TEXTS = {
     errno.ENOBUFS: "what came and was not received takes all room to copy out: receive, then "
     "send again, or open the node with more rx_buffers",
     errno.EPROTO: "it broke the rules of events, or is of another group",
-    errno.EBADMSG: "a part of a message of another length, or not of a crowd as this one, has left "
-    "there in this event: send the rest of that one",
+    errno.EBADMSG: "part of another message has been sent there in this event, of another length "
+    "or not of a crowd as this one: send the rest of that message",
     errno.EBUSY: "the node takes part in a group already, or a program has the group's handler",
     errno.ECANCELED: "it ended in the middle of an event",
 }

@@ -27,7 +27,8 @@ from careful.fleet.blocks import UNDER_WAY, digests
 LINE_MAX = 1 << 23
 #: How `finish` ends where not all is as it should be.
 DAMAGED = "was damaged on its way; put it again"
-#: Whoever reads a whole file, or syncs it, says so as often: it may take minutes, seconds.
+#: How often a relay says that it still reads a whole file, or syncs it, seconds: either may take
+#: minutes.
 _BUSY_S = 1.0
 _T = TypeVar("_T")
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -51,7 +51,7 @@ _Waiting = tuple[Callable[[], int], Callable[[int], object]]
 
 @dataclass(frozen=True)
 class Answers:
-    """The queue of answers to a peer, which waits for them: they go before what asks."""
+    """The queue of answers that a peer waits for: they leave before requests do."""
 
     peer: object
 
@@ -227,7 +227,7 @@ class Engine:
             0, or -errno of what was started at once.
 
         Raises:
-            Whatever a callback raised while it waited here: it was started, or never will be.
+            Whatever any callback raised while this waited: it was started, or never will be.
         """
         if queue not in self._backlog:
             rc = start()

@@ -65,7 +65,7 @@ class LateReply:
         self._sent(self._start(reply)())
 
     def send_with_room(self, reply: Any, where: str) -> None:
-        """As send(), now or when there is room for it; what prevents that then, the hook hears."""
+        """As send(), now or when there is room for it; the hook is told of what fails then."""
 
         def fail(number: int) -> None:
             self._engine.failed(CarefulError(number, "", self._peer.name), where)
@@ -77,8 +77,8 @@ class LateReply:
         self.sent = True
 
     def _start(self, reply: Any, waits: bool = False) -> Callable[[], int]:
-        """What answers, if there is room; waits: it has its own copy of what it is called with
-        again.
+        """What answers, if there is room; waits: where there is none, it keeps a copy of the
+        payload for the next call.
         """
         if self.sent:
             raise RuntimeError("the request has been answered")
@@ -140,7 +140,7 @@ class Message:
 
         Args:
             value: see as_reply().
-            where: what the hook hears, should it fail when there is room.
+            where: what the hook is told, should it fail once there is room.
 
         Raises:
             CarefulError: as LateReply.send(), but that there is no room.

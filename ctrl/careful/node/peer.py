@@ -84,8 +84,7 @@ class Peer:
     def close(self) -> None:
         """End the session; what is on its way ends with ECONNRESET in the next poll.
 
-        Of a carefuld's instance, a get without a copy ends when nothing comes into its memory any
-        more.
+        Beside carefuld, a get without a copy ends once nothing comes into its memory any more.
         """
         if not self._gone:
             check(self._engine.run(lib.careful_peer_close, self.index), self.name)
