@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from careful.cli.running import run
 from careful.daemon.route import Route
 from careful.transfer import session
+from careful.transfer.options import Options, Progress
+from fake_daemon import FakeDaemon
 
 
 def _run(work: Any, route: Route, *given: Any, **more: Any) -> Any:
@@ -19,3 +22,21 @@ put = partial(_run, session.put)
 listing = partial(_run, session.listing)
 verify = partial(_run, session.verify)
 partials = partial(_run, session.partials)
+
+
+class OneFile:
+    """A file at one end, and where it goes at the other: `a` at the host, `b` here."""
+
+    def __init__(
+        self, way: str, route: Route, daemon: FakeDaemon, tmp_path: Path, data: bytes
+    ) -> None:
+        self.route, self.daemon, self.is_get = route, daemon, way == "get"
+        here, there = tmp_path / "b", daemon.root / "a"
+        self.source, self.target = (there, here) if self.is_get else (here, there)
+        self.source.write_bytes(data)
+
+    def move(self, options: Options, progress: Progress) -> Any:
+        """What get or put reports."""
+        move = get if self.is_get else put
+        source, target = ("a", str(self.target)) if self.is_get else (str(self.source), "a")
+        return move(self.route, [source], target, False, options, progress)

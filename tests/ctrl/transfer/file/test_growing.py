@@ -22,14 +22,11 @@ DATA = random.Random(7).randbytes(10 * BLOCK + 100)
 CHANGED = "changed while it was being transferred"
 
 
-class Ends:
+class Ends(transfers.OneFile):
     """One file on its way; something happens to its source at the third block."""
 
     def __init__(self, way: str, route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-        self.route, self.daemon, self.is_get = route, daemon, way == "get"
-        here, there = tmp_path / "b", daemon.root / "a"
-        self.source, self.target = (there, here) if self.is_get else (here, there)
-        self.source.write_bytes(DATA)
+        super().__init__(way, route, daemon, tmp_path, DATA)
         self.notes: list[str] = []
 
     def run(self, change: Callable[[], object], **more: Any) -> Any:
@@ -49,9 +46,7 @@ class Ends:
 
         self.daemon.fault = fault
         options = Options(**({"block_bytes": BLOCK, "blocks_in_flight": 1} | more))
-        move = transfers.get if self.is_get else transfers.put
-        source, target = ("a", str(self.target)) if self.is_get else (str(self.source), "a")
-        report = move(self.route, [source], target, False, options, Watch())
+        report = self.move(options, Watch())
         assert moved >= 3
         assert not self.daemon.handles
         return report
@@ -91,9 +86,7 @@ def test_growing__a_file_of_one_block(ends: Ends) -> None:
         return 0
 
     ends.daemon.fault = fault
-    move = transfers.get if ends.is_get else transfers.put
-    source, target = ("a", str(ends.target)) if ends.is_get else (str(ends.source), "a")
-    report = move(ends.route, [source], target, False, Options(), Silent())
+    report = ends.move(Options(), Silent())
     assert moved == [BLOCK]
     assert not report.failures
     assert ends.target.read_bytes() == DATA[:BLOCK]

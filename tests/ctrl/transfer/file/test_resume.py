@@ -29,14 +29,11 @@ DATA = os.urandom(BLOCK * BLOCKS - 100)
 MOVES = (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE)
 
 
-class Ends:
+class Ends(transfers.OneFile):
     """The two ends of one direction: what is sent, where it arrives, and how often."""
 
     def __init__(self, way: str, route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-        self.way, self.route, self.daemon = way, route, daemon
-        here, there = tmp_path / "b", daemon.root / "a"
-        self.source, self.target = (there, here) if way == "get" else (here, there)
-        self.source.write_bytes(DATA)
+        super().__init__(way, route, daemon, tmp_path, DATA)
         self.notes: list[str] = []
         self.present = 0
 
@@ -51,10 +48,7 @@ class Ends:
                 ends.present += nbytes
 
         options = Options(**({"block_bytes": BLOCK, "blocks_in_flight": 1} | more))
-        if self.way == "get":
-            target = str(self.target)
-            return transfers.get(self.route, ["a"], target, False, options, Watch())
-        return transfers.put(self.route, [str(self.source)], "a", False, options, Watch())
+        return self.move(options, Watch())
 
     def die_after(self, blocks: int) -> Callable[[], int]:
         """carefuld ends when so many blocks have moved; returns what counts all moves of blocks."""
@@ -139,7 +133,7 @@ def test_kept__not_known(ends: Ends) -> None:
     with pytest.raises(CarefulError) as caught:
         ends.run()
     known = f"{4 * BLOCK} of {len(DATA)} bytes are kept"
-    text = known if ends.way == "get" else "what arrived is kept"
+    text = known if ends.is_get else "what arrived is kept"
     assert f"; {text}; run the same command to resume" in str(caught.value)
 
 
@@ -147,7 +141,7 @@ def test_resume__nothing_in_place_leaves_nothing(ends: Ends) -> None:
     ends.die_after(0)
     with pytest.raises(CarefulError, match="carefuld ended"):
         ends.run()
-    if ends.way == "get":  # at the peer carefuld's end leaves even an empty one
+    if ends.is_get:  # at the peer carefuld's end leaves even an empty one
         assert ends.partials() == []
     ends.die_after(1000)
     assert ends.run().resumed_bytes == 0
@@ -246,7 +240,7 @@ def test_resume__restart(ends: Ends) -> None:
 def test_resume__another_target_is_another_transfer(ends: Ends) -> None:
     ends.break_off(4)
     ends.target = ends.target.with_name("c")
-    if ends.way == "get":
+    if ends.is_get:
         assert ends.run().resumed_bytes == 0
         assert ends.target.read_bytes() == DATA
     else:
@@ -270,7 +264,7 @@ def test_resume__target_appeared_at_the_end(
     ends: Ends, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     """All has come: that is kept, and said, also where it was about to get its name."""
-    if late and ends.way == "put":
+    if late and not ends.is_get:
         pytest.skip("test_block_partial.c has it")
 
     def appear() -> None:
@@ -327,7 +321,7 @@ def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> N
     other: list[Any] = []
 
     def fault(question: Any) -> int:
-        if question.op in MOVES and not other and ends.way == "get":
+        if question.op in MOVES and not other and ends.is_get:
             other.append(None)
             fd = os.open(ends.partials()[0], os.O_RDWR)
             with pytest.raises(CarefulError, match="another transfer of it is in progress"):
@@ -336,7 +330,7 @@ def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> N
         return 0
 
     ends.daemon.fault = fault
-    if ends.way == "put":
+    if not ends.is_get:
         ends.daemon.fault = lambda q: (
             -errno.EBUSY
             if q.op == lib.CAREFUL_IPC_REQUEST and q.handler == lib.CAREFUL_BLOCK_OPEN

@@ -27,14 +27,11 @@ def changed(*blocks: int) -> bytes:
     return bytes(data)
 
 
-class Ends:
+class Ends(transfers.OneFile):
     """A source; an old file at the target, whose blocks but one are equal; and what moves."""
 
     def __init__(self, way: str, route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-        self.route, self.daemon, self.is_get = route, daemon, way == "get"
-        here, there = tmp_path / "b", daemon.root / "a"
-        self.source, self.target = (there, here) if self.is_get else (here, there)
-        self.source.write_bytes(DATA)
+        super().__init__(way, route, daemon, tmp_path, DATA)
         self.target.write_bytes(changed(1))
         self.moved: list[int] = []
 
@@ -50,9 +47,7 @@ class Ends:
         new.replace(self.target)
 
     def run(self) -> Any:
-        move = transfers.get if self.is_get else transfers.put
-        source, target = ("a", str(self.target)) if self.is_get else (str(self.source), "a")
-        return move(self.route, [source], target, False, OPTIONS, Silent())
+        return self.move(OPTIONS, Silent())
 
 
 @pytest.fixture(params=["get", "put"])
