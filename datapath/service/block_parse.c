@@ -43,7 +43,7 @@ static int take_batch(struct block_job *job, const uint32_t *args, const void *p
 	memcpy(&batch, payload, sizeof(batch));
 	job->key = args[0];
 	job->flags = args[1];
-	job->attempt = (uint64_t)args[2] << 32 | args[3];
+	job->attempt = block_attempt(args);
 	job->bytes = be64toh(batch.bytes);
 	job->file_bytes_max = be32toh(batch.file_bytes_max);
 	job->umask = be32toh(batch.umask);
@@ -58,7 +58,7 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 
 	switch (job->op) {
 	case CAREFUL_BLOCK_LIST:
-		job->attempt = (uint64_t)args[2] << 32 | args[3];
+		job->attempt = block_attempt(args);
 		/* fallthrough */
 	case CAREFUL_BLOCK_STAT:
 		job->flags = args[0];
@@ -67,7 +67,7 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 		job->key = args[0];
 		job->flags = args[1];
 		if (!job->key)
-			job->attempt = (uint64_t)args[2] << 32 | args[3];
+			job->attempt = block_attempt(args);
 		return 0;
 	case CAREFUL_BLOCK_ZERO:
 		job->flags = args[1];
@@ -95,7 +95,7 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 	}
 	job->flags = be32toh(open.flags);
 	if (job->op == CAREFUL_BLOCK_OPEN) {
-		job->attempt = (uint64_t)args[2] << 32 | args[3];
+		job->attempt = block_attempt(args);
 		job->tag = be64toh(open.tag);
 		job->tail_bytes = be32toh(open.tail_bytes);
 	}

@@ -207,6 +207,12 @@ struct block_parked {
 	uint32_t bytes;
 };
 
+/* The client's name for what an OPEN, LIST or BATCH may have opened; 0: none. */
+static inline uint64_t block_attempt(const uint32_t *args)
+{
+	return (uint64_t)args[2] << 32 | args[3];
+}
+
 /* A request that waits until the peer has fewer handles, or answers. */
 struct block_waiter {
 	struct block_waiter *next;

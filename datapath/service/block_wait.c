@@ -63,7 +63,7 @@ bool block_waits(const struct block_server *server, const struct block_job *job)
 	const struct block_peer *peer = &server->peers[job->peer];
 
 	for (const struct block_parked *parked = peer->parked; parked; parked = parked->next)
-		if (((uint64_t)parked->args[2] << 32 | parked->args[3]) == job->attempt)
+		if (block_attempt(parked->args) == job->attempt)
 			return true;
 	for (int i = 0; i < BLOCK_WAITERS; i++) {
 		const struct block_waiter *waiter = peer->waiters[i];
