@@ -123,7 +123,7 @@ static void on_block_end(const struct block_end *end, void *user)
 
 	if (!d->closing)
 		transfer_log(&d->transfers, end,
-			     end->is_former ? "who has gone" : d->health.names[end->peer]);
+			     end->is_former ? "(gone)" : d->health.names[end->peer]);
 }
 
 static int on_reload(const char *words, uint32_t bytes, struct careful_error *error, void *user)
