@@ -13,7 +13,8 @@
 static char batch[1 << 20];
 static size_t used;
 
-static void put(uint16_t op, const char *name, const char *text, uint32_t mode, uint64_t bytes)
+static inline void put(uint16_t op, const char *name, const char *text, uint32_t mode,
+		       uint64_t bytes)
 {
 	struct careful_block_item head = {
 		.op = htobe16(op),
@@ -29,7 +30,7 @@ static void put(uint16_t op, const char *name, const char *text, uint32_t mode, 
 	used = (used + sizeof(head) + strlen(name) + strlen(text) + 7) & ~(size_t)7;
 }
 
-static int entries(int dir)
+static inline int entries(int dir)
 {
 	DIR *d = fdopendir(openat(dir, ".", O_RDONLY));
 	int n = 0;

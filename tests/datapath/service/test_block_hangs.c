@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 
+#include "batch.h"
 #include "block_end.h"
 #include "check.h"
 
@@ -155,19 +156,6 @@ static void test_peers__that_put_where_it_hangs(void)
 	go_on("two");
 }
 
-static size_t put_item(char *to, uint16_t op, const char *name)
-{
-	const struct careful_block_item head = {
-		.attr = { .mode = htobe32(0755) },
-		.op = htobe16(op),
-		.name_bytes = htobe32((uint32_t)strlen(name)),
-	};
-
-	memcpy(to, &head, sizeof(head));
-	memcpy(to + sizeof(head), name, strlen(name) + 1);
-	return (sizeof(head) + strlen(name) + 7) & ~(size_t)7;
-}
-
 /* A batch is at its first item when its peer goes: nothing is done for the rest of it. */
 static void test_batch__ends_with_its_peer(void)
 {
@@ -177,19 +165,18 @@ static void test_batch__ends_with_its_peer(void)
 		.path_bytes = htobe32(3),
 	};
 	struct careful_block_batch how = { .file_bytes_max = htobe32(4096) };
-	char items[512] = { 0 }, asked[sizeof(open) + 3];
+	char asked[sizeof(open) + 3];
 	uint32_t args[4] = { 0 }, token;
-	size_t bytes;
 
 	start();
 	memcpy(asked, &open, sizeof(open));
 	memcpy(asked + sizeof(open), "one", 3); /* NOLINT: a counted string */
 	args[0] =
 		answer(fake_request(c, 0, CAREFUL_BLOCK_OPEN, args, asked, sizeof(asked)))->args[0];
-	bytes = put_item(items, CAREFUL_ITEM_DIGEST, "sub/x");
-	bytes += put_item(items + bytes, CAREFUL_ITEM_DIRECTORY, "made");
-	CHECK_EQ(pwrite(fake_region(c, args[0])->span.fd, items, bytes, 0), (ssize_t)bytes);
-	how.bytes = htobe64(bytes);
+	put(CAREFUL_ITEM_DIGEST, "sub/x", "", 0755, 0);
+	put(CAREFUL_ITEM_DIRECTORY, "made", "", 0755, 0);
+	CHECK_EQ(pwrite(fake_region(c, args[0])->span.fd, batch, used, 0), (ssize_t)used);
+	how.bytes = htobe64(used);
 	hang("one/sub");
 	token = fake_request(c, 0, CAREFUL_BLOCK_BATCH, args, &how, sizeof(how));
 	block_watch(c, 0, CAREFUL_PEER_FAILED, server);
