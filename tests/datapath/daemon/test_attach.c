@@ -891,17 +891,31 @@ static uint32_t slow_pending(struct storage *storage)
 	return slow.first != NULL;
 }
 
-static const struct storage_ops *set_storage(const struct storage_ops *ops, bool (*moment)(void))
+/* What they have otherwise. */
+static const struct storage_ops *quick;
+
+static void slow_down(bool (*moment)(void))
 {
-	const struct storage_ops *was;
+	static struct storage_ops ops;
 
 	pthread_mutex_lock(&lock);
-	was = ends[0].storage.ops;
-	ends[0].storage.ops = ops;
+	if (!quick)
+		quick = ends[0].storage.ops;
+	ops = *quick;
+	ops.submit = slow_submit;
+	ops.poll = slow_poll;
+	ops.pending = slow_pending;
 	memset(&slow, 0, sizeof(slow));
 	slow.moment = moment;
+	ends[0].storage.ops = &ops;
 	pthread_mutex_unlock(&lock);
-	return was;
+}
+
+static void speed_up(void)
+{
+	pthread_mutex_lock(&lock);
+	ends[0].storage.ops = quick;
+	pthread_mutex_unlock(&lock);
 }
 
 static void await_slow(void)
@@ -949,22 +963,15 @@ static void test_close__nothing_is_written_afterwards(void)
 	};
 	const struct careful_span there = { .base = table, .fd = -1 };
 	static struct outcome o;
-	const struct storage_ops *was;
-	struct storage_ops ops;
 	uint32_t key, begun;
 	void *all;
 
-	ops = *ends[0].storage.ops;
-	ops.submit = slow_submit;
-	ops.poll = slow_poll;
-	ops.pending = slow_pending;
-	was = ends[0].storage.ops;
 	for (int get = 0; get < 2; get++) {
 		struct careful *c = attached("closes"), *other = attached("lives");
 		uint32_t peer = peer_of(c);
 
 		o = (struct outcome){ 0 };
-		set_storage(&ops, is_closing);
+		slow_down(is_closing);
 		CHECK_EQ(careful_memory(c, 4 << 20, &all), 0); /* no room for copies */
 		if (get) {
 			CHECK_EQ(careful_get(c, peer, table_key, 0, &region.span, sizeof(local), 0,
@@ -990,7 +997,7 @@ static void test_close__nothing_is_written_afterwards(void)
 		careful_close(other);
 		await_programs(0);
 	}
-	set_storage(was, NULL);
+	speed_up();
 }
 
 static bool has_left(void)
@@ -1008,16 +1015,10 @@ static void test_peer_close__tells_of_a_get_when_nothing_comes(void)
 	static struct outcome o;
 	struct careful *c = attached("closes");
 	const uint32_t peer = peer_of(c);
-	const struct storage_ops *was;
-	struct storage_ops ops;
 	uint32_t begun;
 	void *all;
 
-	ops = *ends[0].storage.ops;
-	ops.submit = slow_submit;
-	ops.poll = slow_poll;
-	ops.pending = slow_pending;
-	was = set_storage(&ops, has_left);
+	slow_down(has_left);
 	o = (struct outcome){ 0 };
 	CHECK_EQ(careful_memory(c, 4 << 20, &all), 0);
 	CHECK_EQ(careful_get(c, peer, table_key, 0, &span, sizeof(local), 0, on_done, &o), 0);
@@ -1030,7 +1031,7 @@ static void test_peer_close__tells_of_a_get_when_nothing_comes(void)
 	CHECK_EQ(written_by_now(), begun);
 	CHECK_EQ(careful_close(c), 0);
 	await_programs(0);
-	set_storage(was, NULL);
+	speed_up();
 }
 
 /* Its state at carefuld. */
