@@ -386,11 +386,13 @@ uint32_t ipc_ring_round(struct ipc_program *p)
 		p->asks_taken++;
 		n++;
 	}
+	if (!n)
+		return begun;
 	p->info.asked += n;
 	write_number(&p->area->asks_taken, p->asks_taken);
 	/* Either it sees that there is room, or we see that it found none. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (n && read_number(&p->area->asks_put) - p->asks_taken + n >= CAREFUL_RING_ASKS)
+	if (read_number(&p->area->asks_put) - p->asks_taken + n >= CAREFUL_RING_ASKS)
 		p->news = true;
 	return begun + n;
 }
