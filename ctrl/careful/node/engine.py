@@ -249,6 +249,10 @@ class Engine:
                 raise
         return 0
 
+    def waiting(self, queue: object) -> int:
+        """How many wait in a queue."""
+        return len(self._backlog.get(queue, ()))
+
     def _begin_waiting(self) -> None:
         """Start what waited, as far as there is room now."""
         queues = list(self._backlog.items())

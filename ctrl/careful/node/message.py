@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from careful.node.peer import Peer
 
 _STATUS_MAX = 4096
+#: Answers to a peer that wait for room, at most: it may ask on, and take none.
+_WAITING_MAX = 4 * int(lib.CAREFUL_SMALL_MAX)
 _TEXTS = {
     -errno.EMSGSIZE: "the reply is too large for one frame (payload_bytes)",
     -errno.EAGAIN: f"{int(lib.CAREFUL_SMALL_MAX)} messages wait to be sent; poll, then again",
@@ -70,7 +72,9 @@ class LateReply:
         def fail(number: int) -> None:
             self._engine.failed(CarefulError(number, "", self._peer.name), where)
 
-        self._sent(self._engine.begin(Answers(self._peer), self._start(reply, True), fail))
+        start, queue = self._start(reply, True), Answers(self._peer)
+        full = self._engine.waiting(queue) >= _WAITING_MAX
+        self._sent(-errno.EAGAIN if full else self._engine.begin(queue, start, fail))
 
     def _sent(self, rc: int) -> None:
         check(rc, self._peer.name, _TEXTS.get(rc, ""))
@@ -143,7 +147,7 @@ class Message:
             where: what the hook is told, should it fail once there is room.
 
         Raises:
-            CarefulError: as LateReply.send(), but that there is no room.
+            CarefulError: as LateReply.send(); EAGAIN: as many wait for room as may.
         """
         if self._late is None and not self._raw.region:
             LateReply(self._engine, self.peer, self._raw).send_with_room(value, where)

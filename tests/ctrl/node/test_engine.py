@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("careful._binding")
 
 from careful._abi import ffi
+from careful.errors import CarefulError
 from careful.node import engine as engine_module
 from careful.node import message as message_module
 from careful.node.engine import Engine
@@ -173,6 +174,33 @@ def test_answer__waits_for_room_and_goes_first(
     assert told[2:] == [(errno.EIO, b"ValueError: its own")]
     assert told_first[-1] == 3  # what asks went behind the answers
     assert heard == []
+    assert engine._backlog == {}
+
+
+def test_answer__no_more_wait_for_a_peer_that_takes_none(
+    engine: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = SimpleNamespace(
+        careful_reply_late=lambda *_: engine.start(), careful_reply_name=lambda *_: None
+    )
+    monkeypatch.setattr(message_module, "lib", names)
+    monkeypatch.setattr(message_module, "_WAITING_MAX", 2)
+    engine.driver = SimpleNamespace(wake=lambda: None)  # type: ignore[assignment]
+    raw = ffi.new("struct careful_message *")
+    one, other = peer_of(engine), peer_of(engine)
+
+    def answer(peer: Peer) -> None:
+        Message(engine, raw, peer, None).answer(b"", "handler")
+
+    answer(one)
+    answer(one)
+    with pytest.raises(CarefulError, match="messages wait to be sent"):
+        answer(one)
+    answer(other)
+    engine.room = 9
+    engine.wait(0)
+    answer(one)
+    assert engine.room == 5
     assert engine._backlog == {}
 
 
