@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The numbers in an area that two processes share (ipc.h): what one wrote before, the other sees. */
+/* Numbers in the area that two processes share (ipc.h): what one wrote before, the other sees. */
 #ifndef SERVICE_RING_NUMBER_H
 #define SERVICE_RING_NUMBER_H
 

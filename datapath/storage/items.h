@@ -98,7 +98,7 @@ struct items {
 	struct item item;
 };
 
-/* items_record.c. Takes the record at *at apart, and moves *at behind it. -EPROTO: there is none. */
+/* items_record.c. Takes the record at *at apart, moves *at behind it. -EPROTO: there is none. */
 int items_cut(const char *in, size_t bytes, size_t *at, struct items_record *record);
 /* Room for bytes behind the answer: 0, -EOVERFLOW if it is too long, -ENOMEM. */
 int items_reserve(struct items *s, size_t bytes);

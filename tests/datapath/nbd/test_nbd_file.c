@@ -163,7 +163,7 @@ static void test_file__waits_for_a_host_that_is_down(void)
 	end(file);
 }
 
-/* The host has no room for a while, and the clock of the day is set by an hour whenever it is asked. */
+/* The host has no room for a while, and the clock of the day is set by an hour when it is asked. */
 static void test_file__waits_whatever_the_clock_is_set_to(void)
 {
 	struct file *file = begin();
