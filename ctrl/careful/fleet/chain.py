@@ -2,7 +2,7 @@
 
 Owns the order of hosts, which block goes when from which to which, and who failed. Each host
 runs fleet/relay.py, and is told what its predecessor has brought. Calls fleet/blocks.py,
-fleet/relay.py and files; what a changed file is, transfer/file/source.py says.
+fleet/relay.py and files.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from careful.fleet.blocks import Blocks, Hop, digests, piece_bytes, planned
 from careful.fleet.hosts import Host
 from careful.fleet.relay import DAMAGED, LINE_MAX, Sender
 from careful.fleet.running import end
-from careful.transfer.file.source import version
-from careful.transfer.tree.scan import local_attr
 
 #: Pieces of the larger block that a hop is measured with.
 _PILOT_PIECES = 4
@@ -132,6 +130,11 @@ class _Link:
             raise CarefulError(0, f"did not answer within {limit_s:g} s") from None
 
 
+def _version(info: os.stat_result) -> tuple[int, int, int]:
+    """What is another once a file's contents are."""
+    return info.st_size, info.st_mtime_ns, info.st_ctime_ns
+
+
 class Put:
     """One file, to several hosts.
 
@@ -148,7 +151,7 @@ class Put:
         self.path, self.limit_s, self.replace, self.told = path, limit_s, replace, told
         self._wanted: list[str] = []
         self._fd, self._begun, self._bytes, self._mode = -1, 0.0, 0, 0
-        self._version: tuple[int, ...] = ()
+        self._version = 0, 0, 0
 
     async def run(self, hosts: Sequence[Host]) -> Result:
         """Do it.
@@ -164,7 +167,7 @@ class Put:
         try:
             info = os.fstat(self._fd)
             self._bytes, self._mode = info.st_size, info.st_mode & 0o777
-            self._version = version(local_attr(info))
+            self._version = _version(info)
             self._wanted = await asyncio.to_thread(digests, self._fd, self._bytes)
             await asyncio.gather(*(self._begin(one) for one in links))
             chain = [one for one in links if not one.is_over]
@@ -313,8 +316,7 @@ class Put:
 
     def _why(self, ended: str) -> str:
         """Why a host's relay ended: a file that was written to meanwhile is not damaged."""
-        now = version(local_attr(os.fstat(self._fd)))
-        if ended.endswith(DAMAGED) and now != self._version:
+        if ended.endswith(DAMAGED) and _version(os.fstat(self._fd)) != self._version:
             return f"{self.path.name}: changed while it was being put; put it again"
         return ended
 

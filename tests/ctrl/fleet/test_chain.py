@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 from careful.fleet.blocks import Blocks
-from careful.fleet.chain import Member, Put, _Link
+from careful.fleet.chain import Member, Put, _Link, _version
 from careful.fleet.hosts import Host
 from careful.fleet.relay import DAMAGED
-from careful.transfer.file.source import version
-from careful.transfer.tree.scan import local_attr
 
 BLOCKS = Blocks(100, 1 << 16)
 #: A relay that answers one question, when it has said twice that it is busy.
@@ -42,7 +40,7 @@ def put(tmp_path: Path) -> Iterator[Put]:
     (tmp_path / "a").write_bytes(b"x" * 100)
     found = Put(tmp_path / "a", 30, False, lambda member: None)
     found._fd = os.open(tmp_path / "a", os.O_RDONLY)
-    found._version = version(local_attr(os.fstat(found._fd)))
+    found._version = _version(os.fstat(found._fd))
     yield found
     os.close(found._fd)
 
