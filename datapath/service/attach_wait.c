@@ -88,18 +88,6 @@ static bool extra_ready(struct careful *c, int extra_fd, uint64_t now)
 	return poll(&pfd, 1, 0) > 0;
 }
 
-static uint64_t spin_ns(struct careful *c)
-{
-	switch (c->options.wait_mode) {
-	case CAREFUL_WAIT_SPIN:
-		return UINT64_MAX;
-	case CAREFUL_WAIT_BLOCK:
-		return 0;
-	default:
-		return spin_wanted(&c->spin) ? c->options.spin_us * 1000ull : 0;
-	}
-}
-
 int attached_wait(struct careful *c, int timeout_ms, int extra_fd)
 {
 	const uint64_t wait = (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
@@ -121,7 +109,7 @@ int attached_wait(struct careful *c, int timeout_ms, int extra_fd)
 		if (!start) {
 			start = now;
 			limit = now + wait;
-			spin = spin_ns(c);
+			spin = spin_for_ns(&c->spin, &c->options);
 		}
 		if (now >= limit || extra_ready(c, extra_fd, now))
 			return 0;

@@ -331,19 +331,6 @@ static uint64_t frames_moved(const struct careful *c)
 	return n[CAREFUL_C_RX_FRAMES] + n[CAREFUL_C_RX_UPDATES] + n[CAREFUL_C_TX_FRAMES];
 }
 
-/* How long to spin before blocking. */
-static uint64_t spin_ns(struct careful *c)
-{
-	switch (c->options.wait_mode) {
-	case CAREFUL_WAIT_SPIN:
-		return UINT64_MAX;
-	case CAREFUL_WAIT_BLOCK:
-		return 0;
-	default:
-		return spin_wanted(&c->spin) ? c->options.spin_us * 1000ull : 0;
-	}
-}
-
 /* Frames came: what that says of spinning. @start_ns: when the wait began; 0: they were there. */
 static void learn(struct careful *c, uint64_t spun_ns, uint64_t start_ns, uint64_t blocked_ns)
 {
@@ -367,7 +354,7 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 
 	if (c->attached)
 		return attached_wait(c, timeout_ms, extra_fd);
-	spin = spin_ns(c);
+	spin = spin_for_ns(&c->spin, &c->options);
 	for (;;) {
 		for (int i = 0; i < POLLS_PER_LOOK && !handled && told == c->told; i++)
 			handled = careful_poll(c);

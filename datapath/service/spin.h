@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <careful/careful.h>
+
 enum {
 	SPIN_VAIN_MAX = 8, /* in a row, until spinning stops */
 	SPIN_TRY = 64, /* waits until it is tried again */
@@ -26,7 +28,7 @@ struct spin {
 	uint32_t waits;
 };
 
-/* A wait begins. */
+/* Whether it pays to spin in a wait that begins. */
 static inline bool spin_wanted(struct spin *spin)
 {
 	if (spin->vain < SPIN_VAIN_MAX)
@@ -35,6 +37,19 @@ static inline bool spin_wanted(struct spin *spin)
 		return false;
 	spin->waits = 0;
 	return true;
+}
+
+/* How long to spin in a wait that begins, before it blocks. */
+static inline uint64_t spin_for_ns(struct spin *spin, const struct careful_options *options)
+{
+	switch (options->wait_mode) {
+	case CAREFUL_WAIT_SPIN:
+		return UINT64_MAX;
+	case CAREFUL_WAIT_BLOCK:
+		return 0;
+	default:
+		return spin_wanted(spin) ? options->spin_us * 1000ull : 0;
+	}
 }
 
 /* Frames came while we spun, so long after the wait began. Nobody spins for longer than spin_ns:
