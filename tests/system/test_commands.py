@@ -115,6 +115,10 @@ def test_instance__by_another_name_of_its_interface(up: Host) -> None:
     up.lab.run("h2", "ip", "link", "property", "add", "dev", "eth1", "altname", "lossless0")
     try:
         assert str(up.pid) in up.ctl("status", "lossless0").stdout
+        unnamed = ("env", "-u", "CAREFUL_INSTANCE", "carefulctl")
+        assert str(up.pid) in up.lab.run("h2", *unnamed, "status", "lossless0").stdout
+        options = ("--export", f"{up.export}:rw,owners,devices", "--insecure", "--reload")
+        up.ctl("up", "lossless0", *options)
     finally:
         up.lab.run("h2", "ip", "link", "property", "del", "dev", "eth1", "altname", "lossless0")
 

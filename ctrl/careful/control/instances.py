@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import re
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -76,7 +77,8 @@ class Instance:
     Attributes:
         name: of the instance.
         pid: of its process; 0: it does not run.
-        ifname: the interface it was started for; "" if that is not known.
+        ifname: the interface it was started for, as that is called now if it is in our network
+            namespace; "" if that is not known.
         here: whether it is in our network namespace; None if we may not know.
         argv: what it was started with, or given since.
     """
@@ -128,6 +130,15 @@ def _is_here(pid: int) -> bool | None:
     return None
 
 
+def _ifname(name: str, pid: int, ifname: str) -> str:
+    """What the interface of one that runs here is called now, by its number in the lock."""
+    numbers = _numbers_in(RUN / f"{name}.lock")
+    with suppress(OSError):
+        if len(numbers) == 2 and numbers[0] == pid:
+            return socket.if_indextoname(numbers[1])
+    return ifname
+
+
 def find(name: str) -> Instance:
     """The instance of a name, whether it runs or not."""
     pid = _owner(RUN / check_name(name) / "pid")
@@ -141,7 +152,8 @@ def find(name: str) -> Instance:
         text = (RUN / name / "options").read_text(errors="surrogateescape")
         whose, *others = text.split("\0")
         argv = others if whose == str(pid) else argv
-    return Instance(name, pid, _option(argv, "--ifname"), _is_here(pid), tuple(argv))
+    ifname, here = _option(argv, "--ifname"), _is_here(pid)
+    return Instance(name, pid, _ifname(name, pid, ifname) if here else ifname, here, tuple(argv))
 
 
 def remember(instance: Instance, argv: Sequence[str]) -> None:
@@ -306,10 +318,17 @@ def on_interface(ifname: str, name: str | None) -> Instance:
         return instance
     if not ifname or "/" in ifname or ifname.startswith("."):
         links.find(ifname)  # there is none: says which there are
-    same = [one for one in running() if one.ifname == ifname and one.here is not False]
+    found, same = find(ifname), _here_on(ifname)
+    if not same and not found.pid:
+        with suppress(CarefulError):  # there is no such interface
+            same = _here_on(links.find(ifname).name)  # by another of its names
     if len(same) > 1:
         raise _ambiguous(same)
-    return same[0] if same else find(ifname)
+    return same[0] if same else found
+
+
+def _here_on(ifname: str) -> list[Instance]:
+    return [one for one in running() if one.ifname == ifname and one.here is not False]
 
 
 def _ambiguous(found: list[Instance]) -> CarefulError:

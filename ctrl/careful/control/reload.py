@@ -10,7 +10,7 @@ import os
 from dataclasses import fields, replace
 
 from careful._abi import lib
-from careful.control import command_line, daemon, instances
+from careful.control import command_line, daemon, instances, links
 from careful.control.config import UpOptions
 from careful.control.instances import Instance
 from careful.daemon.client import Client
@@ -58,7 +58,7 @@ def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
     options = daemon.checked(ifname, name, options)
     with instances.changing(name):
         instance = instances.find(name)
-        if not instance.pid or instance.ifname != ifname:
+        if not instance.pid or instance.ifname != links.find(ifname).name:
             text = f"is not up on {ifname}; first: carefulctl up {ifname}"
             raise CarefulError(errno.ENOTCONN, text, f"instance {name}")
         running = command_line.read(instance.argv)

@@ -287,6 +287,7 @@ def gather_queue(instance: Instance, config: Config) -> dict[str, Any]:
         "log": instance.log_shown,
         "kernel": os.uname().release,
         **in_effect(info),
+        "ifname": instance.ifname or text(info.device.ifname),
         "exports": exports(instance),
         "tuner_pid": instances.tuner(instance) or None,
         "counters": counters(info),

@@ -8,6 +8,7 @@ import os
 import pty
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,28 @@ def test_ifname_now__by_the_number_in_the_lock(killed: Path) -> None:
     assert instances.ifname_now("eth1", "eth1") == "lo"
     (killed / "eth1.lock").write_text("4711 2147483000\n")  # gone
     assert instances.ifname_now("eth1", "eth1") == "eth1"
+
+
+@pytest.fixture
+def renamed(killed: Path) -> Iterator[Path]:
+    """The same, where eth1 runs on an interface that has another name by now: lo."""
+    with (killed / "eth1" / "pid").open("w") as pid:
+        pid.write(f"{os.getpid()}\n")
+        pid.flush()
+        fcntl.flock(pid, fcntl.LOCK_EX)
+        (killed / "eth1" / "options").write_text(f"{os.getpid()}\0--ifname\0eth1")
+        (killed / "eth1.lock").write_text(f"{os.getpid()} {socket.if_nametoindex('lo')}\n")
+        yield killed
+
+
+def test_on_interface__renamed_since(renamed: Path) -> None:
+    """`down` said that careful was not up on it, and `up` that it is."""
+    assert instances.find("eth1").ifname == "lo"
+    assert instances.on_interface("lo", None).name == "eth1"
+    assert instances.on_interface("lo", "eth1").pid == os.getpid()
+    assert instances.on_interface("eth1", None).name == "eth1"  # it is called so itself
+    (renamed / "eth1.lock").write_text("1 1\n")  # another process's
+    assert instances.find("eth1").ifname == "eth1"
 
 
 def test_started__waits_for_one_that_is_starting(

@@ -65,6 +65,19 @@ def test_up__otherwise_names_what_differs(host: Host) -> None:
     assert host.pid == pid
 
 
+def test_up__interface_renamed(host: Host) -> None:
+    """Since then: it goes by the name that it has now, with or without that of its instance."""
+    host.up()
+    host.lab.run("h1", "ip", "link", "set", "eth1", "name", "lan0")
+    try:
+        assert host.ctl("status", "lan0").stdout.splitlines()[1].startswith("lan0: veth, ")
+        unnamed = ("env", "-u", "CAREFUL_INSTANCE", "carefulctl")
+        done = host.lab.run("h1", *unnamed, "down", "lan0")
+        assert done.stdout == "lan0: carefuld ended\n"
+    finally:
+        host.lab.run("h1", "ip", "link", "set", "lan0", "name", "eth1")
+
+
 def test_up__refused_leaves_nothing(host: Host) -> None:
     done = host.ctl("up", "eth1", "--require-zerocopy", check=False)
     assert "zero-copy" in done.stderr
