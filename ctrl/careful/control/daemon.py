@@ -196,6 +196,7 @@ def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
         down = ", or choose another --instance"
     elif instance.here is False:
         text += ", in another network namespace"
+        down = f" --instance {instance.name}, or choose another --instance"
     else:
         running = command_line.read(instance.argv)
         differing = command_line.differences(options, running, instance.name)

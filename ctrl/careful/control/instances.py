@@ -306,7 +306,8 @@ def on_interface(ifname: str, name: str | None) -> Instance:
             this interface; else the one that is called like it.
 
     Raises:
-        CarefulError: no such interface, several instances, or the named one runs on another.
+        CarefulError: no such interface, several instances, the named one runs on another, or
+            without a name the one that is called like it in another network namespace.
     """
     if name:
         instance = find(name)
@@ -324,6 +325,10 @@ def on_interface(ifname: str, name: str | None) -> Instance:
             same = _here_on(links.find(ifname).name)  # by another of its names
     if len(same) > 1:
         raise _ambiguous(same)
+    if not same and found.here is False:
+        text = f"careful is not up here: instance {found.name} (carefuld {found.pid}) runs in "
+        text += f"another network namespace; if you mean that one: --instance {found.name}"
+        raise CarefulError(errno.ENOENT, text, ifname)
     return same[0] if same else found
 
 

@@ -58,7 +58,8 @@ def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
     options = daemon.checked(ifname, name, options)
     with instances.changing(name):
         instance = instances.find(name)
-        if not instance.pid or instance.ifname != links.find(ifname).name:
+        is_there = instance.ifname == links.find(ifname).name and instance.here is not False
+        if not instance.pid or not is_there:
             text = f"is not up on {ifname}; first: carefulctl up {ifname}"
             raise CarefulError(errno.ENOTCONN, text, f"instance {name}")
         running = command_line.read(instance.argv)

@@ -101,6 +101,17 @@ def test_on_interface__renamed_since(renamed: Path) -> None:
     assert instances.find("eth1").ifname == "eth1"
 
 
+def test_on_interface__in_another_network_namespace(
+    renamed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`down eth1` ended the carefuld of another host's eth1."""
+    monkeypatch.setattr(instances, "_is_here", lambda _: False)
+    assert instances.find("eth1").ifname == "eth1"
+    with pytest.raises(CarefulError, match=r"not up here: .*that one: --instance eth1$"):
+        instances.on_interface("eth1", None)
+    assert instances.on_interface("eth1", "eth1").pid == os.getpid()
+
+
 def test_started__waits_for_one_that_is_starting(
     killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
