@@ -33,18 +33,19 @@ class _Thread:
 
     Args:
         name: of the thread.
+        end: what is awaited there before the loop ends.
 
     Attributes:
         process: whose it is.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._lock = threading.Lock()
         self._stopped = False
         self.process = os.getpid()
         begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(
-            target=asyncio.run, args=(_until_stopped(begun),), name=name, daemon=True
+            target=asyncio.run, args=(_until_stopped(begun, end),), name=name, daemon=True
         )
         self._thread.start()
         self._loop, self._stop = begun.result()
@@ -109,10 +110,12 @@ class _Thread:
 
 async def _until_stopped(
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]],
+    end: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     stop = asyncio.Event()
     begun.set_result((asyncio.get_running_loop(), stop))
     await stop.wait()
+    await end()  # of a connection that nobody has any more; else it is closed by now
 
 
 class _News:
@@ -185,7 +188,15 @@ class File(_Blocking[AsyncFile]):
     Reads and writes have an offset, and several threads may have some under way at once. What is
     written is in the file at once, and on its disk after sync() or close(). A file that somebody
     replaces meanwhile stays the one that was opened.
+
+    Args:
+        host: it stays connected as long as somebody has this.
+        opened: not used otherwise.
     """
+
+    def __init__(self, host: Host, opened: AsyncFile) -> None:
+        super().__init__(host._thread, opened)
+        self._host = host
 
     def __enter__(self) -> Self:
         return self
@@ -233,7 +244,7 @@ class Host(_Blocking[AsyncHost]):
     """
 
     def __init__(self, host: AsyncHost) -> None:
-        super().__init__(_Thread("careful.files"), host)
+        super().__init__(_Thread("careful.files", host.close), host)
         self._closing = threading.Lock()
         self._finalizer = weakref.finalize(self, self._thread.stop)
         try:
@@ -284,7 +295,7 @@ class Host(_Blocking[AsyncHost]):
             FileNotFoundError: there is no such file.
         """
         opened = self._awaited.open(path, mode, sync=sync).opened()
-        return File(self._thread, self._thread.run(opened))
+        return File(self, self._thread.run(opened))
 
     def ls(self, path: Path = ".", *, recursive: bool = False) -> Iterator[Entry]:
         """Entries of a directory, or the one that a file is.

@@ -108,8 +108,10 @@ class Connections:
             self._check()
             if self._shared is None or self._shared.remote.ipc.failed:
                 await self._stack.aclose()
-                memory = self._stack.enter_context(closing(Memory()))
-                remote = await self._stack.enter_async_context(self._connected())
+                async with AsyncExitStack() as stack:
+                    memory = stack.enter_context(closing(Memory()))
+                    remote = await stack.enter_async_context(self._connected())
+                    self._stack = stack.pop_all()
                 self._shared = Shared(remote, memory)
             elif self._is_stale:  # the session with the host ended, carefuld is there
                 way, ipc = await self._route(), self._shared.remote.ipc

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import mmap
 import os
+import weakref
 from collections.abc import Iterator, Sequence
 
 from careful._abi import lib
@@ -52,6 +53,8 @@ class Memory:
         self._adding = asyncio.Lock()
         self._file = -1
         self._fd = os.memfd_create("careful-files", os.MFD_CLOEXEC)
+        self._closing = weakref.finalize(self, os.close, self._fd)  # also where nobody closes it
+        self._closing.atexit = False
         os.ftruncate(self._fd, _PARTS * PART_BYTES)
         self._mapped = mmap.mmap(self._fd, _PARTS * PART_BYTES)
         self._view = memoryview(self._mapped)
@@ -60,7 +63,7 @@ class Memory:
         """Give it back, once the connection has ended."""
         self._view.release()
         self._mapped.close()
-        os.close(self._fd)
+        self._closing()
 
     async def read(
         self, remote: BlockClient, handle: int, pieces: Sequence[ReadPiece], what: str

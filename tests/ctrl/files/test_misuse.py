@@ -128,6 +128,42 @@ def test_file__forgotten(host: Host, daemon: FakeDaemon, export: Path) -> None:
         host.open("a", "w")  # type: ignore[arg-type]
 
 
+def test_file__keeps_its_host_connected(route: Route, daemon: FakeDaemon, export: Path) -> None:
+    (export / "a").write_bytes(CONTENT)
+    file = Host(AsyncHost("h2", lambda: route)).open("a")
+    gc.collect()
+    assert file.read(1, 2) == b"\1\2"
+    file.close()
+
+
+def test_host__forgotten_or_never_connected_leaves_nothing(
+    route: Route, daemon: FakeDaemon, export: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (export / "a").write_bytes(CONTENT)
+    threads = threading.active_count()
+    before = sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    def forgotten() -> None:
+        assert Host(AsyncHost("h2", lambda: route)).read("a", 1, 2) == b"\1\2"
+
+    def refused() -> None:
+        with pytest.raises(ConnectionError):
+            Host(AsyncHost("h2", lambda: route))
+
+    for again in (forgotten, refused):
+        if again is refused:
+            daemon.connect_status = -errno.ECONNREFUSED
+        for _ in range(3):
+            again()
+            gc.collect()
+            end = time.monotonic() + 30  # the daemon has one of each connection, too
+            while (now := sum(1 for _ in Path("/proc/self/fd").iterdir())) > before:
+                assert time.monotonic() < end, (again, now, before)
+                time.sleep(0.01)
+    assert threading.active_count() == threads
+    assert caplog.text == ""  # of asyncio
+
+
 def test_loops__one_at_a_time(route: Route, export: Path) -> None:
     async def made() -> AsyncHost:
         return await AsyncHost("h2", lambda: route)
