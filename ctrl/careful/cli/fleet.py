@@ -17,7 +17,7 @@ from careful.cli.params import SECONDS
 from careful.fleet import hosts as fleet_hosts
 from careful.fleet import matrix, pairs
 from careful.fleet.hosts import Host
-from careful.fleet.running import Job, Outcome, in_turns
+from careful.fleet.running import Job, Outcome, in_turns, tables
 from careful.report import fleet as report
 from careful.report import fleet_matrix
 
@@ -86,8 +86,8 @@ def _told(outcome: Outcome) -> None:
 
 def _instance(status: Outcome) -> tuple[str, ...]:
     """The option that names the instance on a host's interface, as its `status` says."""
-    for one in status.figures.get("instances") or ():
-        if isinstance(one, dict) and isinstance(one.get("instance"), str):
+    for one in tables(status.figures.get("instances")):
+        if isinstance(one.get("instance"), str):
             return "--instance", one["instance"]
     return ()
 

@@ -29,6 +29,8 @@ from careful.fleet.running import end
 
 #: Pieces of the larger block that a hop is measured with.
 _PILOT_PIECES = 4
+#: Of what is no answer.
+_SHOWN_BYTES = 60
 
 
 @dataclass
@@ -103,16 +105,22 @@ class _Link:
         """What it says next.
 
         Raises:
-            CarefulError: it has ended.
+            CarefulError: it has ended, or said something else.
         """
         assert self.process
         assert self.process.stdout
         assert self.process.stderr
-        line = await self.process.stdout.readline()
-        with suppress(ValueError):
+        try:
+            line = await self.process.stdout.readline()
+        except ValueError:
+            raise CarefulError(0, "said a line without an end") from None
+        with suppress(ValueError, RecursionError):
             found = json.loads(line)
             if isinstance(found, dict):
                 return found
+        if line.endswith(b"\n"):
+            text = shown(line[:_SHOWN_BYTES].decode(errors="replace").strip())
+            raise CarefulError(0, f"said {text!r}, which is no answer")
         said = (await self.process.stderr.read()).decode(errors="replace").strip().splitlines()
         last = said[-1].removeprefix("carefulctl: ") if said else "its carefulctl ended"
         raise CarefulError(0, shown(last))
@@ -209,7 +217,8 @@ class Put:
                 self._fail(link, f"{self.path.name} exists there and differs (--replace)")
             else:
                 found = await link.ask(self.limit_s, begin=True)
-                link.pieces = list(found.get("pieces") or [])
+                pieces = found.get("pieces")
+                link.pieces = pieces if isinstance(pieces, list) else []
         except OSError as error:
             self._fail(link, error.strerror or error)
 
@@ -305,12 +314,15 @@ class Put:
 
     def _hear(self, chain: list[_Link], number: int, said: dict[str, Any], blocks: Blocks) -> None:
         if "sent" in said and number + 1 < len(chain):
+            if said["sent"] not in range(blocks.count):
+                self._break(chain, number, f"sent on block {said['sent']!r}: there is none")
+                return
             chain[number + 1].have.add(int(said["sent"]))
             self._onward(chain, number + 1, blocks)
         elif "broken" in said and number + 1 < len(chain) and not chain[number + 1].finishing:
             self._break(chain, number + 1, said["broken"])
         elif "ended" in said:
-            self._break(chain, number, self._why(said["ended"]))
+            self._break(chain, number, self._why(str(said["ended"])))
         elif "done" in said:
             self._over(chain[number], "put")
 

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from careful.fleet.hosts import Host
-from careful.fleet.running import Outcome
+from careful.fleet.running import Outcome, number, tables
 
 #: A modified z-score beyond this is odd (Iglewicz and Hoaglin, How to Detect and Handle
 #: Outliers, 1993), of this many pairs at least.
@@ -65,17 +65,11 @@ class Odd:
 Matrix = dict[tuple[str, str], Cell]
 
 
-def _number(found: Mapping[str, Any], key: str) -> float | None:
-    value = found.get(key)
-    good = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if good else None  # type: ignore[arg-type]
-
-
 def _trips(found: Mapping[str, Any]) -> list[tuple[float, float]]:
     """Sizes, bytes, and the least round trip of each, µs."""
     pairs = [
-        (_number(one, "size_bytes"), _number(one, "least_us"))
-        for one in found.get("round_trip_minima") or []
+        (number(one, "size_bytes"), number(one, "least_us"))
+        for one in tables(found.get("round_trip_minima"))
     ]
     return sorted((size, least) for size, least in pairs if size is not None and least is not None)
 
@@ -103,10 +97,11 @@ def _G_us_per_KiB(found: Mapping[str, Any]) -> float | None:
 
 def _counts(status: Outcome, there: Host, address: str) -> tuple[int, int] | None:
     """Frames that a host sent to another, and of them lost; None: it does not say."""
-    for instance in status.figures.get("instances") or []:
-        for peer in instance.get("peers") or []:
-            if {peer.get("address"), peer.get("node")} & {there.address, address}:
-                return int(peer.get("tx_frames", 0)), int(peer.get("lost_there_frames", 0))
+    for instance in tables(status.figures.get("instances")):
+        for peer in tables(instance.get("peers")):
+            if any(peer.get(key) in (there.address, address) for key in ("address", "node")):
+                sent, lost = number(peer, "tx_frames"), number(peer, "lost_there_frames")
+                return int(sent or 0), int(lost or 0)
     return None
 
 
@@ -134,7 +129,8 @@ def made(
             found[pair] = Cell(error=one.error)
             continue
         there = named[one.job.name]
-        address = str((one.figures.get("inputs") or {}).get("address", ""))
+        inputs = one.figures.get("inputs")
+        address = str(inputs.get("address", "")) if isinstance(inputs, dict) else ""
         now = _counts(last[one.host], there, address)
         old = _counts(first[one.host], there, address) or (0, 0)  # no session yet
         if first[one.host].error:  # what was lost earlier is in what is lost now

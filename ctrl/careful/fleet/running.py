@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from careful.errors import Ended, shown
 from careful.fleet.hosts import Host
+from careful.units import shown_bytes
 
 _T = TypeVar("_T")
 #: Programs at once: each ssh is a process and some descriptors.
 AT_ONCE = 64
-#: What a program may say, bytes.
-_SAID_MAX = 1 << 26
+#: What a program may say on each of its outputs, bytes; and how much is read at a time.
+_SAID_MAX, _PART_BYTES = 1 << 26, 1 << 16
 #: How long a program is given to end when it is told to, seconds.
 _END_S = 5.0
 
@@ -72,6 +74,21 @@ class Outcome:
         return self.job.host.name
 
 
+def tables(found: Any) -> list[dict[str, Any]]:
+    """Those that are in a list which a host printed: it may be of another release, or lie."""
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def number(found: Mapping[str, Any], key: str) -> float | None:
+    """A number of such a table; None: it has none."""
+    value = found.get(key)
+    good = isinstance(value, (int, float)) and not isinstance(value, bool)
+    with suppress(OverflowError):
+        if good and math.isfinite(value):  # type: ignore[arg-type]
+            return float(value)  # type: ignore[arg-type]
+    return None
+
+
 def _object(text: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
@@ -105,6 +122,22 @@ async def end(process: asyncio.subprocess.Process) -> None:
             await asyncio.wait_for(process.wait(), _END_S)
 
 
+async def _all_of(stream: asyncio.StreamReader | None) -> bytes:
+    """What a program says.
+
+    Raises:
+        ValueError: it does not come to an end.
+    """
+    assert stream
+    parts, nbytes = [], 0
+    while part := await stream.read(_PART_BYTES):
+        parts.append(part)
+        nbytes += len(part)
+        if nbytes > _SAID_MAX:
+            raise ValueError(f"printed more than {shown_bytes(_SAID_MAX)}")
+    return b"".join(parts)
+
+
 async def one(job: Job) -> Outcome:
     """Run a job."""
     begun = time.monotonic()
@@ -114,16 +147,18 @@ async def one(job: Job) -> Outcome:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            limit=_SAID_MAX,
             start_new_session=True,  # Ctrl-C is ours
         )
     except OSError as error:
         return Outcome(job, f"{job.host.command()[0]}: {error.strerror}")
     try:
         async with asyncio.timeout(job.limit_s):
-            out, err = await process.communicate()
+            out, err = await asyncio.gather(_all_of(process.stdout), _all_of(process.stderr))
+            await process.wait()
     except TimeoutError:
         return Outcome(job, f"did not end within {job.limit_s:g} s", {}, job.limit_s)
+    except ValueError as error:
+        return Outcome(job, str(error), {}, time.monotonic() - begun)
     finally:
         await end(process)
     found = _object(out)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from careful.errors import shown
 from careful.fleet.chain import Member, Result
-from careful.fleet.running import Outcome
+from careful.fleet.running import Outcome, number, tables
 from careful.report import explain
 from careful.report.tables import alarm, table
 from careful.units import shown_bytes as size
@@ -35,20 +36,24 @@ def failed(one: Outcome) -> str:
 
 
 def _row(one: Outcome, found: dict[str, Any]) -> tuple[object, ...]:
-    peers = found.get("peers") or []
+    peers = tables(found.get("peers"))
     well = sum(1 for peer in peers if peer.get("state") == "up")
-    lost = sum(peer.get("lost_here_frames", 0) + peer.get("lost_there_frames", 0) for peer in peers)
-    exports = ", ".join(str(export.get("path")) for export in found.get("exports") or [])
+    counts = ("lost_here_frames", "lost_there_frames")
+    lost = int(sum(number(peer, key) or 0 for peer in peers for key in counts))
+    exports = ", ".join(str(export.get("path")) for export in tables(found.get("exports")))
+    ifname, driver, mode, window = (
+        shown(str(found.get(key, "-")))
+        for key in ("ifname", "driver", "xdp_mode", "window_buffers")
+    )
     return (
         one.host,
-        str(found.get("ifname", "-")),
-        f"{found.get('driver', '-')}, {found.get('xdp_mode', '-')}, "
-        f"{'zero-copy' if found.get('zerocopy') else 'copy'}",
-        found.get("window_buffers", "-"),
+        ifname,
+        f"{driver}, {mode}, {'zero-copy' if found.get('zerocopy') else 'copy'}",
+        window,
         f"{well} of {len(peers)}",
         alarm(str(lost)) if lost else 0,
         "auto" if found.get("tuner_pid") else "-",
-        exports or "-",
+        shown(exports) or "-",
     )
 
 
@@ -59,7 +64,7 @@ def status(outcomes: Sequence[Outcome]) -> str:
         _row(one, found)
         for one in outcomes
         if not one.error
-        for found in one.figures.get("instances") or [one.figures]
+        for found in tables(one.figures.get("instances")) or [one.figures]
     ]
     return table("", columns, rows) if rows else "no host answered"
 
@@ -70,13 +75,21 @@ def brief(outcomes: Sequence[Outcome], done: str) -> str:
     return f"{done} on {len(well)} of {len(outcomes)} hosts"
 
 
+def _decision(one: dict[str, Any]) -> str:
+    """A decision in a line, of a host whose release may be another."""
+    try:
+        return shown(explain.decision(one))
+    except (KeyError, TypeError, AttributeError):
+        return "?"
+
+
 def tuned(outcomes: Sequence[Outcome]) -> str:
     """A table of what `tune auto --once` decided last on each host about each peer."""
     rows: list[tuple[object, ...]] = []
     for one in outcomes:
-        for path in one.figures.get("paths") or []:
-            decisions = path.get("decisions") or []
-            last = explain.decision(decisions[-1]) if decisions else "-"
+        for path in tables(one.figures.get("paths")):
+            decisions = tables(path.get("decisions"))
+            last = _decision(decisions[-1]) if decisions else "-"
             rows.append((one.host, one.job.name, last))
     return table("", ("host", "peer", "last decision"), rows) if rows else "nothing was tuned"
 

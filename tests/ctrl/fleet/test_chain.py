@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from careful.errors import CarefulError
 from careful.fleet.blocks import Blocks
 from careful.fleet.chain import Member, Put, _Link, _version
 from careful.fleet.hosts import Host
 from careful.fleet.relay import DAMAGED
+from careful.fleet.running import end
 
 BLOCKS = Blocks(100, 1 << 16)
 #: A relay that answers one question, when it has said twice that it is busy.
@@ -33,6 +35,31 @@ def test_ask__busy_is_no_answer() -> None:
             await one.process.wait()
 
     assert asyncio.run(ask()) == {"whole": []}
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'Welcome to h2'; exec sleep 60", "said 'Welcome to h2', which is no answer"),
+        ("""python3 -c 'print("[" * 100000)'; exec sleep 60""", "which is no answer"),
+        ("exec tr '\\\\0' x < /dev/zero", "said a line without an end"),
+        ("echo gone >&2", "gone"),
+    ],
+)
+def test_ask__what_is_no_answer_is_told_at_once(script: str, said: str) -> None:
+    """A shell's greeting, or a host that means harm."""
+
+    async def ask() -> None:
+        one = link("h2", script)
+        await one.start()
+        try:
+            with pytest.raises(CarefulError, match=said):
+                await asyncio.wait_for(one.ask(120, name="a"), 45)
+        finally:
+            assert one.process
+            await end(one.process)
+
+    asyncio.run(ask())
 
 
 @pytest.fixture
@@ -64,3 +91,38 @@ def test_hear__written_to_is_not_damaged(put: Put, is_written: bool) -> None:
     changed = "changed while it was being put; put it again"
     assert chain[0].member.error == f"a: {changed if is_written else DAMAGED}"
     assert chain[1].member.error == "a: No space left on device"
+
+
+@pytest.mark.parametrize("block", [1, -1, 10**9, "x", None, [0], {}])
+def test_hear__a_block_that_is_none_is_its_host_s_failure(put: Put, block: object) -> None:
+    chain = [link("h1"), link("h2"), link("h3")]
+    chain[2].finishing = True
+    put._hear(chain, 0, {"sent": block}, BLOCKS)
+    assert chain[0].member.error == f"sent on block {block!r}: there is none"
+    assert chain[1].member.error == "nothing came: h1 before it failed"
+    assert [(one.have, one.finishing) for one in chain[:2]] == [(set(), False)] * 2
+    assert not chain[2].is_over
+
+
+def test_hear__words_of_any_kind(put: Put) -> None:
+    chain = [link("h1"), link("h2")]
+    put._hear(chain, 0, {"broken": ["x"]}, BLOCKS)
+    assert chain[1].member.error == "['x']"
+    put._hear(chain, 0, {"ended": 5}, BLOCKS)
+    assert chain[0].member.error == "5"
+
+
+@pytest.mark.parametrize("pieces", ["5", '"x"', '{"a": 1}', "[[]]"])
+def test_begin__pieces_of_any_kind_are_none(put: Put, pieces: str) -> None:
+    script = f"""read -r line; echo '{{}}'; read -r line; echo '{{"pieces": {pieces}}}'"""
+
+    async def begin() -> _Link:
+        one = link("h2", script)
+        await put._begin(one)
+        assert one.process
+        await one.process.wait()
+        return one
+
+    one = asyncio.run(begin())
+    assert not one.is_over
+    assert BLOCKS.there(["some digest"], one.pieces) == set()

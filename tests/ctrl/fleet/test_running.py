@@ -26,6 +26,13 @@ case $host in
     told) echo '{"error": "is busy\u001b[31m", "exit_status": 1}'; exit 1 ;;
     dead) kill -9 $$ ;;
     slow) exec sleep 60 ;;
+    endless) exec yes ;;
+    loud) exec yes >&2 ;;
+    odd) printf '{"instances": [1, {"instance": 2, "ifname": "\\u001b[31m", "driver": null,'
+       printf '"window_buffers": ["\\u001b[31m"], "exports": [3, {"path": "\\u001b[31m"}],'
+       printf '"peers": [7, {"state": [], "lost_here_frames": "x"}, {"address": {}}]}],'
+       printf '"paths": [4, {"decisions": [{"why": 5}]}], "inputs": 6,'
+       printf '"round_trip_minima": [8, {"size_bytes": 1, "least_us": NaN}, {"size_bytes": []}]}' ;;
     m?) least=25
         case "$host $*" in
             "m1 measure blackbox m4 "*) # disturbed when it is measured first
@@ -75,6 +82,28 @@ def test_in_turns__how_each_ended(script: Path) -> None:
         "none": "/nonexistent/ssh: No such file or directory",
     }
     assert list(found[0].figures) == ["inputs", "instances"]
+
+
+@pytest.mark.parametrize("name", ["endless", "loud"])
+def test_one__that_says_more_and_more(
+    script: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Its words are not kept until its time is over."""
+    monkeypatch.setattr("careful.fleet.running._SAID_MAX", 1 << 20)
+    host = Host(name, (str(script), name), name, "eth1")
+    (found,) = in_turns([[Job(host, ("status",), 30)]])
+    assert found.error == "printed more than 1 MiB"
+
+
+def test_odd__figures_of_another_shape(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A host of another release, or one that lies, is a line like any other."""
+    fleet(script, "odd", "h1")
+    for name in ("status", "tune", "measure"):
+        assert run(["fleet", name]) == 0
+        out = capfd.readouterr().out
+        assert "odd" in out
+        assert "\x1b" not in out
+        assert "nan" not in out
 
 
 def test_status__names_who_failed(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
