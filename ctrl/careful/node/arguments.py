@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from careful._abi import ffi, lib
@@ -11,8 +12,9 @@ def handler_number(number: int) -> int:
     """A handler's number.
 
     Raises:
-        ValueError: it is none.
+        TypeError, ValueError: it is none.
     """
+    number = operator.index(number)
     if not 0 <= number < lib.CAREFUL_HANDLERS:
         raise ValueError(f"handler {number}: 0 to {lib.CAREFUL_HANDLERS - 1}")
     return number

@@ -404,7 +404,7 @@ class Engine:
             if self._seen.total():
                 raise BufferError("something sees the payload of a message: let go of it first")
         if self.driver is not None:
-            self.driver.stop()
+            self.driver.end(CarefulError(errno.EBADF, "is closed", self.what))
         self._backlog.clear()
         self.end()
 

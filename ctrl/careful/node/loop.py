@@ -79,7 +79,16 @@ class Driver:
             return True
         finally:
             self._waiting.remove(one)
-            one[1].cancel()
+            if not one[1].cancel() and not one[1].cancelled():
+                one[1].exception()  # whoever is cancelled does not hear of it
+
+    def end(self, error: CarefulError) -> None:
+        """Nothing comes any more; whoever waits, or would from now on, is told."""
+        self._failure = self._failure or error
+        self.stop()
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(self._failure)
 
     def stop(self) -> None:
         """Let go of the loop; the engine stays open."""
@@ -104,8 +113,8 @@ class Driver:
             moved = self._engine.round()
         finally:
             if moved < 0:
-                self._fail(CarefulError(-moved, "", self._engine.what))
-            elif not self._stopped:
+                self.end(CarefulError(-moved, "", self._engine.what))
+            elif not self._stopped and not self._engine.closed:
                 self._plan(moved > 0)
         self._tell()
 
@@ -133,12 +142,4 @@ class Driver:
                 if condition():
                     future.set_result(None)
             except Exception as error:
-                future.set_exception(error)
-
-    def _fail(self, error: CarefulError) -> None:
-        """Nothing comes any more; whoever waits is told."""
-        self._failure = error
-        self.stop()
-        for _, future in self._waiting:
-            if not future.done():
                 future.set_exception(error)

@@ -87,6 +87,8 @@ class LateReply:
         if self.sent:
             raise RuntimeError("the request has been answered")
         answer = as_reply(reply)
+        if not -_STATUS_MAX < answer.status < _STATUS_MAX:  # a reply has 12 bits for it
+            raise ValueError(f"status {answer.status}: 0, or a positive errno below {_STATUS_MAX}")
         payload, args = payload_of(answer.payload), words(answer.args)
 
         def start() -> int:

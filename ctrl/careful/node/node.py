@@ -429,6 +429,11 @@ class Node:
             self._engine.failed(error, where)
             with suppress(CarefulError):
                 await self._give(late, failure(error, peer))
+        except BaseException as error:  # a task that it awaited was cancelled, or this one
+            with suppress(CarefulError, RuntimeError):
+                if late is not None and not late.sent:
+                    late.send_with_room(failure(error, peer), where)
+            raise
 
     async def _give(self, late: LateReply | None, answer: Any) -> None:
         """Answer, when there is room for it; who asked may be gone."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 #: What a status means that libcareful itself answers with; any other is the handler's.
 _REQUEST = {errno.ENOSYS: "has no handler of that number"}
+TOO_LARGE = "the payload is too large for one frame (payload_bytes); store or get it"
 _MOVE = {
     errno.ENOENT: "has no such region for us",
     errno.EACCES: "its region does not allow that",
@@ -169,7 +170,8 @@ class Operation:
 
     def fail(self, number: int, text: str = "") -> None:
         """End it here, with an errno of which the text says more."""
-        meanings = _REQUEST if self._span is None else _MOVE
+        of_request = _REQUEST | {errno.EMSGSIZE: TOO_LARGE}  # it did not leave
+        meanings = of_request if self._span is None else _MOVE
         self._end(CarefulError(number, text or meanings.get(number, ""), self._peer.name))
 
     def drop(self) -> None:

@@ -6,6 +6,7 @@ Owns the buffer from careful_alloc() to its end, and that it has none while some
 from __future__ import annotations
 
 import errno
+import operator
 from typing import TYPE_CHECKING, Any
 
 from careful._abi import ffi, lib
@@ -90,7 +91,7 @@ class Outgoing:
             RuntimeError, BufferError: as free().
             CarefulError: as Peer.request(); the message is lost.
         """
-        count = len(self.payload) if nbytes is None else nbytes
+        count = len(self.payload) if nbytes is None else operator.index(nbytes)
         if self._raw is not None and not 0 <= count <= len(self.payload):
             raise ValueError(f"{count} bytes: the payload has {len(self.payload)}")
         asked = handler_number(handler), words(args)

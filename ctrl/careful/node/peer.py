@@ -16,13 +16,11 @@ from careful.errors import CarefulError, check
 from careful.node.arguments import handler_number, payload_of, words
 from careful.node.engine import Engine
 from careful.node.memory import Span
-from careful.node.operation import Operation
+from careful.node.operation import TOO_LARGE, Operation
 from careful.node.region import RemoteRegion
 
 _STATES = enum_names("careful_peer_state", "CAREFUL_PEER_")
-_TEXTS = {
-    -errno.EMSGSIZE: "the payload is too large for one frame (payload_bytes); store or get it"
-}
+_TEXTS = {-errno.EMSGSIZE: TOO_LARGE}
 _MOVE_TEXTS = {
     -errno.EMSGSIZE: "without /proc/self/mem, at most memory_bytes at a time of other memory"
 }
@@ -109,10 +107,14 @@ class Peer:
         self.failed = False
         raw = ffi.from_buffer(self.address.sockaddr())
         args = (ffi.cast("struct sockaddr *", raw), len(raw))
-        if self._engine.inside:
-            check(lib.careful_peer(pointer, *args), self.name)
-        else:
-            check(self._engine.run(lib.careful_peer, *args), self.name)
+        try:
+            if self._engine.inside:
+                check(lib.careful_peer(pointer, *args), self.name)
+            else:
+                check(self._engine.run(lib.careful_peer, *args), self.name)
+        except BaseException:
+            self.failed = True  # the next operation tries again
+            raise
 
     def in_use(self) -> int:
         """Its slot, while that is its own."""
@@ -128,7 +130,11 @@ class Peer:
         def begin(*call: Any) -> int:
             nonlocal begun
             begun = True  # also where an interrupt hides what C answered
-            rc = function(*call)
+            try:
+                rc = function(*call)
+            except (OverflowError, TypeError):  # an argument that C cannot be given
+                begun = False
+                raise
             begun = not rc
             return rc
 

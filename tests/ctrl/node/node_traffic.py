@@ -49,6 +49,11 @@ def built(node: Node) -> None:
         node.close()
     part[:] = b"mine"
     del part
+    for wrong in ((1.0,), (Handlers.ECHO, 2.0), (Handlers.ECHO, 2, (3.0,))):
+        message = node.outgoing()
+        with raises(TypeError):
+            message.send(peer, *wrong)  # type: ignore[arg-type]
+        message.free()  # it is still there
     with fails(errno.EMSGSIZE, HOST, "payload_bytes"):
         message = node.outgoing()
         message.send(peer, Handlers.ECHO)

@@ -13,13 +13,16 @@ import pytest
 pytest.importorskip("careful._binding")
 
 from careful._abi import ffi
+from careful.address import resolve
 from careful.errors import CarefulError
 from careful.node import engine as engine_module
 from careful.node import message as message_module
+from careful.node import peer as peer_module
 from careful.node.engine import Engine
 from careful.node.loop import Driver
 from careful.node.memory import Span
-from careful.node.message import Message
+from careful.node.message import Message, Reply
+from careful.node.node import Node
 from careful.node.operation import Operation
 from careful.node.peer import Peer
 
@@ -114,6 +117,20 @@ def test_begin__another_callback_raises_before_it_has_begun(engine: Fake) -> Non
     assert engine.asked == asked
     assert engine.begin("another", engine.start, bool) == 0
     assert engine.asked == asked + 1
+
+
+@pytest.mark.parametrize("error", [OverflowError, TypeError])
+def test_begin__what_c_cannot_be_given_holds_nothing(engine: Fake, error: type[Exception]) -> None:
+    """A negative offset, a handler's number that is a float."""
+
+    def refused(*_: Any) -> int:
+        raise error("no such number")
+
+    target = bytearray(4)
+    with pytest.raises(error):
+        peer_of(engine).begin(refused, Span(target, "w"))
+    assert engine.operations == set()
+    target.extend(b"resized")
 
 
 def test_backlog__what_an_interrupt_hides_does_not_begin_twice(engine: Fake) -> None:
@@ -230,3 +247,93 @@ def test_loop__a_condition_that_raises_ends_its_own_wait(engine: Fake) -> None:
         driver.stop()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("status", [4096, 1 << 20, -4096])
+def test_answer__a_status_that_a_reply_cannot_carry_fails(
+    engine: Fake, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """It has 12 bits for it: 4096 would be a success there."""
+    names = SimpleNamespace(careful_reply_name=lambda *_: None)
+    monkeypatch.setattr(message_module, "lib", names)
+    message = Message(engine, ffi.new("struct careful_message *"), peer_of(engine), None)
+    with pytest.raises(ValueError, match=f"status {status}: 0, or a positive errno below 4096"):
+        message.answer(Reply(status=status), "handler 1")
+
+
+def test_renew__is_tried_again_where_it_failed(
+    engine: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session ended in a pause, and the next operation came while the link was down."""
+    answers = [-errno.ENETUNREACH, -errno.ENETUNREACH, 3]
+    names = SimpleNamespace(careful_peer=lambda *_: answers.pop(0), on_done=None)
+    monkeypatch.setattr(peer_module, "lib", names)
+    peer = peer_of(engine)
+    peer.address = resolve("10.0.0.2")
+    peer.failed, engine.room = True, 1
+    for _ in range(2):
+        with pytest.raises(CarefulError, match="no route"):
+            peer.begin(engine.start, None)
+    assert engine.operations == set()
+    operation = peer.begin(engine.start, None)
+    assert (engine.operations, answers, peer.failed) == ({operation}, [], False)
+
+
+def test_loop__who_waits_hears_that_the_node_was_closed(
+    engine: Fake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As serve_forever() of one task, where another closes the node."""
+
+    async def run() -> None:
+        engine.wait_fds = lambda: ([], 1.0)  # type: ignore[method-assign]
+        engine.driver = driver = Driver(engine, 0.0)
+        first, second = (asyncio.ensure_future(driver.until(lambda: False)) for _ in range(2))
+        await asyncio.sleep(0)
+        engine.close()
+        second.cancel()
+        with pytest.raises(CarefulError, match="eth9: is closed"):
+            await asyncio.wait_for(first, 30)
+        with pytest.raises(CarefulError, match="eth9: is closed"):
+            await asyncio.wait_for(driver.until(lambda: False), 30)
+
+    names = SimpleNamespace(careful_wait=engine.wait_c, careful_close=lambda _: None)
+    monkeypatch.setattr(engine_module, "lib", names)
+    asyncio.run(run())
+    assert caplog.text == ""
+
+
+def test_handler__whose_task_is_cancelled_answers(
+    engine: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It awaits another one, which somebody cancels: who asked does not wait for ever."""
+    told: list[tuple[int, bytes]] = []
+
+    def reply(_pointer: Any, _to: Any, status: int, _args: Any, payload: Any, _n: int) -> int:
+        told.append((status, bytes(ffi.buffer(payload))))
+        return 0
+
+    names = SimpleNamespace(careful_reply_late=reply, careful_reply_name=lambda *_: None)
+    monkeypatch.setattr(message_module, "lib", names)
+    monkeypatch.setattr(Peer, "payload_bytes", 1000)
+    node = Node.__new__(Node)
+    node._engine = engine
+    raw = ffi.new("struct careful_message *")
+
+    async def run() -> None:
+        engine.wait_fds = lambda: ([], 1.0)  # type: ignore[method-assign]
+        engine.driver = driver = Driver(engine, 0.0)
+        work = asyncio.ensure_future(asyncio.sleep(30))
+        message = Message(engine, raw, peer_of(engine), None)
+
+        async def handler() -> None:
+            await work
+
+        node._answer_later(message, handler(), "handler 1")
+        await asyncio.sleep(0.01)
+        work.cancel()
+        await asyncio.sleep(0.01)
+        assert driver._tasks == set()
+        driver.stop()
+
+    asyncio.run(run())
+    assert told == [(errno.EIO, b"CancelledError: ")]
