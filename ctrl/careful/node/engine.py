@@ -39,6 +39,9 @@ _AWAY_S = 1.0
 #: How long that may take: the end of a session counts a few ticks after it came, seconds.
 _SETTLE_S, _SETTLE_MAX_S = 0.003, 0.1
 _FDS_MAX = 16
+#: At the program's end, how long a thread that uses an instance has to end it, seconds; and how
+#: long if it is in C, or in a handler.
+_LEAVE_S, _LEAVE_MAX_S = 5 * _SLICE_MS / 1000, 2.0
 
 _log = logging.getLogger("careful.node")
 
@@ -126,6 +129,7 @@ class Engine:
         self._seen: Counter[int] = Counter()
         self._backlog: dict[object, deque[_Waiting]] = {}
         self._news = 0
+        self._leaving: threading.Event | None = None
         self._polled_s = time.monotonic()
         self.attached = "path" in options
         kind = "careful_attach_options" if self.attached else "careful_options"
@@ -182,7 +186,10 @@ class Engine:
 
         Raises:
             RuntimeError: called by a callback.
+            SystemExit: the program ends, and this is a thread of it.
         """
+        if self._leaving is not None:
+            self._leave_here(self._leaving)
         pointer = self.pointer
         self.refuse_inside()
         self._inside = True
@@ -365,6 +372,25 @@ class Engine:
         if self.owner is not None:
             ffi.from_handle(self.owner).let_go()
 
+    def leave(self) -> None:
+        """End it with the program. A thread that polls it does so itself: nothing may be closed
+        under C that runs. Where it does not come out, the end of the process is the instance's.
+        """
+        threads = [one for one in threading.enumerate() if one.ident == self._thread]
+        if threads and threads[0] is not threading.current_thread():
+            self._leaving = left = threading.Event()
+            if left.wait(_LEAVE_S) or (self._inside and (left.wait(_LEAVE_MAX_S) or self._inside)):
+                threads[0].join(_LEAVE_S)
+                return
+        self.end()
+        self.let_go()
+
+    def _leave_here(self, left: threading.Event) -> None:
+        self.end()
+        self.let_go()
+        left.set()
+        raise SystemExit  # ends a thread without a word
+
     def forked(self) -> None:
         """Let go in a child of fork(), unless it is to return into C that is running."""
         if not (self._inside and self._thread == threading.get_ident()):
@@ -431,5 +457,4 @@ os.register_at_fork(after_in_child=_forked)
 def _close_all() -> None:
     """A program that ends takes its pins and its session with it, closed or not."""
     for engine in list(_open):
-        engine.end()
-        engine.let_go()
+        engine.leave()

@@ -23,7 +23,7 @@ def main() -> None:
     modules = (node_traffic, node_life, node_loop)
     case = next(found for one in modules if (found := getattr(one, sys.argv[1], None)))
     owned = ("interrupt", "dropped", "left_open")
-    if sys.argv[1] == "beside_carefuld":
+    if sys.argv[1] in ("beside_carefuld", "left_in_a_thread"):
         case()
         return
     if sys.argv[1] in owned:

@@ -258,6 +258,22 @@ def left_open(node: Node) -> None:
     globals()["kept"] = node
 
 
+def left_in_a_thread() -> None:
+    """The program ends while a thread of it, which it does not wait for, serves."""
+    serves = threading.Event()
+
+    def serve() -> None:
+        with careful.open("eth1", peers=2, wait="block") as node:
+            print(node.instance, flush=True)
+            node.handle(1, lambda message: b"")
+            serves.set()
+            while True:
+                node.wait()
+
+    threading.Thread(target=serve, daemon=True).start()
+    assert serves.wait(30)
+
+
 def killed(node: Node) -> None:
     """Ended by SIGKILL in the middle; a child lives on."""
     node.connect(HOST)

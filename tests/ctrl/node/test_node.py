@@ -94,10 +94,12 @@ def test_node__nobody_holds_it(server: Lab) -> None:
     assert "ResourceWarning: careful on eth1 was not closed" in run(server, "dropped").stderr
 
 
-def test_program__ends_without_close(server: Lab) -> None:
-    name = run(server, "left_open").stdout.strip()
-    assert name == server.instance("h1")
-    assert not (PINS / name).exists()
+@pytest.mark.parametrize("case", ["left_open", "left_in_a_thread"])
+def test_program__ends_without_close(server: Lab, case: str) -> None:
+    done = run(server, case)
+    assert done.stdout.strip() == server.instance("h1")
+    assert done.stderr == ""
+    assert not (PINS / server.instance("h1")).exists()
 
 
 @pytest.mark.parametrize("again", ["by_a_program", "by_carefuld"])
