@@ -32,7 +32,7 @@ static const char usage[] =
 	"                         Ports, and CPUs, count on from PORT and --cpu\n"
 	"  --port PORT            UDP port (51966)\n"
 	"  --rx-buffers N         receive buffers, a power of two (512)\n"
-	"  --tx-buffers N         send buffers (512)\n"
+	"  --tx-buffers N         send buffers, a power of two (512)\n"
 	"  --reserve N            receive buffers kept out of all windows, to be granted to peers\n"
 	"                         for messages larger than their window (0)\n"
 	"  --keys DIR             directory of keys (carefulctl key): a peer must prove one to get\n"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from careful._abi import lib
 from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import instance_option, json_option, say, shared, show
@@ -32,7 +31,7 @@ from careful.report import status as report
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.option(
     "--peers",
-    type=Whole(1, lib.CAREFUL_PEERS_MAX),
+    type=Whole(*config.RANGES["peers"]),
     metavar="P",
     help="How many peers share the receive buffers (R).  [default: 8]",
 )
@@ -82,35 +81,38 @@ from careful.report import status as report
 )
 @click.option(
     "--queue",
-    type=Whole(0, lib.CAREFUL_QUEUES_MAX - 1),
+    type=Whole(*config.RANGES["queue"]),
     metavar="Q",
     help="The RX and TX queue to use.  [default: 0]",
 )
 @click.option(
     "--queues",
-    type=Whole(1, lib.CAREFUL_SPREAD_MAX),
+    type=Whole(*config.RANGES["queues"]),
     metavar="N",
     help="Use queues 0 to N-1, and spread peers over them (`help hosts`).  [default: 1]",
 )
 @click.option(
     "--port",
-    type=Whole(1, 65535),
+    type=Whole(*config.RANGES["port"]),
     metavar="PORT",
     help="UDP port. A VLAN or macvlan on an interface with careful needs one of its own (`help "
     "promise`).  [default: 51966]",
 )
 @click.option(
     "--rx-buffers",
-    type=Whole(1, 1 << 20),
+    type=Whole(*config.RANGES["rx_buffers"]),
     metavar="N",
     help="Receive buffers, a power of two.  [default: 512]",
 )
 @click.option(
-    "--tx-buffers", type=Whole(1, 1 << 20), metavar="N", help="Send buffers.  [default: 512]"
+    "--tx-buffers",
+    type=Whole(*config.RANGES["tx_buffers"]),
+    metavar="N",
+    help="Send buffers, a power of two.  [default: 512]",
 )
 @click.option(
     "--reserve",
-    type=Whole(0, 65535),
+    type=Whole(*config.RANGES["reserve"]),
     metavar="N",
     help="Receive buffers kept for large messages (`help reservation`).  [default: 0]",
 )
@@ -148,7 +150,9 @@ from careful.report import status as report
     help="Who copies what comes into the page cache: the engine, or the kernel's workers on "
     "other CPUs (`help speed`).  [default: engine]",
 )
-@click.option("--cpu", type=Whole(0, 4095), metavar="N", help="CPU to run carefuld on.")
+@click.option(
+    "--cpu", type=Whole(*config.RANGES["cpu"]), metavar="N", help="CPU to run carefuld on."
+)
 @click.option(
     "--tune",
     type=click.Choice(config.TUNE),
@@ -200,6 +204,7 @@ def up(
     options = keys.in_effect(options.over(settings.options(name)))
     if options.seal is not None:
         options = replace(options, seal=settings.sealed(options.seal))
+    options = replace(options, export=settings.exported(options.export))
     tune = tune or settings.tune(name)
     if reloads:
         if foreground:

@@ -84,11 +84,14 @@ _OF_AN_OWNER = ("program", "port", "zerocopy")
 
 @dataclass(frozen=True)
 class Case:
-    """What is looked at: an interface, the instance that would be there, and its options."""
+    """What is looked at: an interface, the instance that would be there, its options, and what
+    makes an address of a host's name in them.
+    """
 
     ifname: str
     instance: Instance
     options: UpOptions = field(default_factory=UpOptions)
+    address: Callable[[str], str] = exports.numeric
 
     @property
     def in_use(self) -> bool:
@@ -346,15 +349,16 @@ def _instance(case: Case) -> Finding:
     return ok("instance", f"{instance.name} is not up, and left nothing behind")
 
 
-def _exports(options: UpOptions) -> str:
-    return ", ".join(exports.check(options.export) or ()) or "none in the configuration"
+def _exports(case: Case) -> str:
+    found = exports.check(case.options.export, case.address)
+    return ", ".join(found or ()) or "none in the configuration"
 
 
 def _written(options: UpOptions) -> str:
     """An export that whoever gets a session may write, though no key is taken; "" if none is."""
     with suppress(CarefulError):  # is said of exports
-        checked = map(exports.parse, exports.check(options.export) or ())
-        return next((one.path for one in checked if one.writable and not options.insecure), "")
+        found = map(exports.parse, options.export or ())
+        return next((one.path for one in found if one.writable and not options.insecure), "")
     return ""
 
 
@@ -396,7 +400,7 @@ def look(case: Case) -> list[Finding]:
         found += [*_interface(link, case.options), *_own_program(link, case), _qdisc(link, case)]
         found.append(_window(link, case.options))
     advice = "up --export DIR, or export in careful.toml: carefulctl help careful.toml"
-    found.append(_tried("exports", lambda: _exports(case.options), advice))
+    found.append(_tried("exports", lambda: _exports(case), advice))
     found.append(_keys(case.options))
     found += _control(case.instance)
     return [*found, _hugepages(case.options), _backlog(), _instance(case)]

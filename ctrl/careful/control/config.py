@@ -18,6 +18,7 @@ from typing import Any, get_args, get_type_hints
 
 from careful._abi import lib
 from careful.address import Address, resolve
+from careful.control import exports
 from careful.errors import CarefulError, from_os, shown
 
 #: Read in this order where none is named; a later one overrides.
@@ -123,6 +124,22 @@ _CHOICES = {
     "protocol": PROTOCOLS,
     "file_writes": FILE_WRITES,
 }
+#: The least and the most that an option can be, as carefuld has it.
+RANGES = {
+    "peers": (1, int(lib.CAREFUL_PEERS_MAX)),
+    "queue": (0, int(lib.CAREFUL_QUEUES_MAX) - 1),
+    "queues": (1, int(lib.CAREFUL_SPREAD_MAX)),
+    "port": (1, 65535),
+    "rx_buffers": (1, 1 << 16),
+    "tx_buffers": (1, 1 << 16),
+    "reserve": (0, 65535),
+    "spin_us": (1, 10**6),
+    "sync_ms": (1, 3600 * 1000),
+    "stall_ms": (1, 3600 * 1000),
+    "cpu": (0, 4095),
+}
+_POWERS_OF_TWO = ("rx_buffers", "tx_buffers")
+_NAME_BYTES_MAX = int(lib.CAREFUL_NAME_BYTES) - 1
 
 
 @dataclass(frozen=True)
@@ -164,11 +181,24 @@ class Config:
         found = []
         for one in said.split(","):
             mode, at, host = one.partition("@")
-            if mode not in SEALS:
-                text = f"seal {one!r}: one of {', '.join(SEALS)}, or that and @HOST"
-                raise CarefulError(errno.EINVAL, text)
+            if bad := _bad_seal(one):
+                raise CarefulError(errno.EINVAL, f"seal {bad}")
             found.append(mode + at + (self.resolve(host).ip if at else ""))
         return ",".join(found)
+
+    def exported(self, said: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """Exports with addresses for the hosts in them.
+
+        Raises:
+            CarefulError: a host is unknown, or one is no export.
+        """
+        if said is None:
+            return None
+        found = map(exports.parse, said)
+        return tuple(
+            str(replace(one, hosts=tuple(self.resolve(host).ip for host in one.hosts)))
+            for one in found
+        )
 
     def node_at(self, address: Address) -> str | None:
         """The name that [nodes] gives to an address."""
@@ -232,6 +262,47 @@ def _tune(file: _File, where: str, table: Any) -> str | None:
     return value
 
 
+def _takes(hint: Any) -> str:
+    """The type of an option in words."""
+    (one,) = (one for one in get_args(hint) if one is not type(None))
+    words = {int: "a whole number", str: "a text in quotes", bool: "true or false"}
+    return words.get(one, 'a list of texts, ["A", "B"]')
+
+
+def _bad_seal(one: str) -> str:
+    """What is wrong with one word of `seal`; "": nothing."""
+    mode, at, host = one.partition("@")
+    if mode in SEALS and bool(at) == bool(host):
+        return ""
+    return f"{one!r}: one of {', '.join(SEALS)}, or that and @HOST"
+
+
+def _refused(key: str, value: Any) -> str:
+    """Why `up` would not take an option's value wherever it ran; "": it would."""
+    if key in _CHOICES and value not in _CHOICES[key]:
+        return f"one of {', '.join(_CHOICES[key])}"
+    least, most = RANGES.get(key, (0, 0))
+    if key in RANGES and not least <= value <= most:
+        return f"must be a number from {least} to {most}"
+    if key in _POWERS_OF_TWO and value.bit_count() != 1:
+        return "must be a power of two"
+    texts = value if isinstance(value, list) else [value] if isinstance(value, str) else []
+    if any("\0" in one for one in texts):
+        return "no text may have a NUL"
+    if key == "name" and len(os.fsencode(value)) > _NAME_BYTES_MAX:
+        return f"must be at most {_NAME_BYTES_MAX} bytes long"
+    if key in ("keys", "group") and not value:
+        return "must not be empty"
+    if key == "seal":
+        return next(filter(None, map(_bad_seal, value.split(","))), "")
+    if key == "export":
+        try:
+            list(map(exports.parse, value))
+        except CarefulError as error:
+            return str(error).removeprefix("--export ")
+    return ""
+
+
 def _options(file: _File, where: str, table: Any) -> UpOptions:
     if not isinstance(table, dict):
         raise file.bad(f"[{where}] must be a table")
@@ -245,9 +316,10 @@ def _options(file: _File, where: str, table: Any) -> UpOptions:
             raise file.bad(f"[{where}] has no option {key!r}; there are {known}", where, key)
         said = f"[{where}] {key} = {value!r}"
         if not matches(value, hints[key]):
-            raise file.bad(f"{said}: that is of the wrong type", where, key)
-        if key in _CHOICES and value not in _CHOICES[key]:
-            raise file.bad(f"{said}: one of {', '.join(_CHOICES[key])}", where, key)
+            text = f"{said}: that is of the wrong type, it takes {_takes(hints[key])}"
+            raise file.bad(text, where, key)
+        if why := _refused(key, value):
+            raise file.bad(f"{said}: {why}", where, key)
         found[key] = tuple(value) if isinstance(value, list) else value
     return UpOptions(**found)
 
@@ -294,8 +366,12 @@ def parse(text: str, path: Path) -> Config:
     if moving and moving["on_loss"] not in ON_LOSS:
         raise file.bad(f"[transfer] on_loss: one of {', '.join(ON_LOSS)}", "transfer", "on_loss")
     nodes = tree.get("nodes", {})
-    if not isinstance(nodes, dict) or not all(isinstance(one, str) for one in nodes.values()):
+    if not isinstance(nodes, dict):
         raise file.bad('[nodes] must be lines of NAME = "ADDRESS"', "nodes")
+    for name, address in nodes.items():
+        if not isinstance(address, str) or not address:
+            text = f'[nodes] {name} = {address!r}: must be NAME = "ADDRESS"'
+            raise file.bad(text, "nodes", name)
     instances = tree.get("instance", {})
     if not isinstance(instances, dict) or "" in instances:
         raise file.bad("[instance.NAME] must be a table, and have a name")
@@ -318,7 +394,7 @@ def parse(text: str, path: Path) -> Config:
 
 def _read(path: Path) -> Config:
     try:
-        return parse(path.read_text(encoding="utf-8"), path)
+        return parse(path.read_text(encoding="utf-8-sig"), path)  # an editor may put a mark there
     except UnicodeDecodeError:
         raise CarefulError(errno.EINVAL, "is not UTF-8", str(path)) from None
     except CarefulError:
@@ -344,6 +420,8 @@ def load(path: Path | None = None) -> Config:
     for default in DEFAULT_PATHS:
         try:
             one = _read(default.expanduser())
+        except RuntimeError:  # who we are has no home
+            continue
         except CarefulError as error:
             if error.errno in (errno.ENOENT, errno.EACCES, errno.ENOTDIR):
                 continue

@@ -32,8 +32,10 @@ def check(ifname: str, name: str | None, config_path: Path | None = None) -> lis
     except CarefulError as error:
         return [fail("library", str(error), REINSTALL)]
     instance = instances.on_interface(ifname, name)
-    options = config.load(config_path).options(instance.name)
-    return checks.look(checks.Case(ifname, instance, options))
+    settings = config.load(config_path)
+    options = settings.options(instance.name)
+    case = checks.Case(ifname, instance, options, lambda host: settings.resolve(host).ip)
+    return checks.look(case)
 
 
 def bpffs_mounted() -> bool:

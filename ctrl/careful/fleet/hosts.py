@@ -117,7 +117,7 @@ def read(path: Path) -> list[Host]:
         CarefulError: it cannot be read, or is malformed.
     """
     try:
-        return parse(path.read_text(encoding="utf-8"), path)
+        return parse(path.read_text(encoding="utf-8-sig"), path)
     except UnicodeDecodeError:
         raise _bad(path, "is not UTF-8") from None
     except CarefulError:

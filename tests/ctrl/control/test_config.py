@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from careful.cli.main import run
-from careful.control import config
+from careful.control import config, daemon, doctor
 from careful.errors import CarefulError
 
 FILE = Path("careful.toml")
+ROOT = Path(__file__).parents[3]
 
 
 def test_tune__of_all_and_of_one() -> None:
@@ -60,6 +61,21 @@ def test_tune__that_cannot_be_meant(table: str, value: str) -> None:
         ("[socket]\ngroup = 1", r":2: \[socket\] group = 1: .* wrong type"),
         ("[up]\ntune = 'x'", r":2: \[up\] tune = 'x': one of"),
         ("[state]\ndirectory = 'a'", r":2: \[state\] directory"),
+        ("[up]\npeers = true", r":2: .* wrong type, it takes a whole number"),
+        ("[up]\nexport = '/srv'", r":2: .* wrong type, it takes a list of texts"),
+        ("[up]\npeers = 0", r":2: \[up\] peers = 0: must be a number from 1 to 256"),
+        ("[up]\nport = 99999", r":2: \[up\] port = 99999: must be a number from 1 to 65535"),
+        ("[up]\nspin_us = -5", r":2: \[up\] spin_us = -5: must be a number from 1 to 1000000"),
+        ("[up]\nrx_buffers = 500", r":2: \[up\] rx_buffers = 500: must be a power of two"),
+        ("[up]\ntx_buffers = 500", r":2: \[up\] tx_buffers = 500: must be a power of two"),
+        ("[up]\nseal = 'on,off'", r":2: \[up\] seal = 'on,off': 'on': one of off, auth, encrypt"),
+        ("[up]\nseal = 'auth@'", r":2: \[up\] seal = 'auth@': 'auth@': one of off, auth, encrypt"),
+        (f"[up]\nname = '{'n' * 32}'", r":2: \[up\] name = 'n*': must be at most 31 bytes long"),
+        ("[up]\nkeys = ''", r":2: \[up\] keys = '': must not be empty"),
+        ('[up]\nname = "a\\u0000"', r":2: \[up\] name = .*: no text may have a NUL"),
+        ("[up]\nexport = ['/srv:rw,own']", r":2: \[up\] export = .*: 'own' is no word of :rw"),
+        ("[nodes]\nh1 = '10.0.0.1'\nh2 = 5", r":3: \[nodes\] h2 = 5: must be NAME = "),
+        ("[nodes]\nh2 = ''", r":2: \[nodes\] h2 = '': must be NAME = "),
         ("up = {peers = 'x'}", r"toml: \[up\] peers = 'x'"),  # no line of its own
         ("[up]\npeers 8", r"\(at line 2, column 7\)"),
     ],
@@ -75,6 +91,70 @@ def test_check__names_what_is_wrong_and_its_line(
     assert re.search(re.escape(str(tmp_path)) + ".*" + said, error)
 
 
+def test_ranges__are_those_of_carefuld() -> None:
+    """As it reads its command line."""
+    source = (ROOT / "datapath/daemon/options.c").read_text()
+    names = {"CAREFUL_PEERS_MAX": 256, "CAREFUL_SPREAD_MAX": 32, "CAREFUL_QUEUES_MAX - 1": 63}
+    found = {}
+    for option, least, most in re.findall(
+        r"case OPT_(\w+):\s+(?:return|rc =) number\(name, arg, (\d+), ([^,]+),", source
+    ):
+        value = names.get(most) or (1 << 20 if most == "1 << 20" else int(most))
+        found[option.lower()] = (int(least), value)
+    found.pop("ready_fd")
+    assert found.keys() == config.RANGES.keys()
+    for option in ("rx_buffers", "tx_buffers"):  # the engine takes fewer
+        assert found.pop(option)[1] >= config.RANGES[option][1] == 65536
+    assert found.items() <= config.RANGES.items()
+
+
+def test_exported__names_are_those_of_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the command line and of the file; `doctor` knows them, too."""
+    path = tmp_path / "careful.toml"
+    path.write_text(
+        '[nodes]\nh2 = "10.0.0.2"\nh3 = "fd00::3"\n'
+        f'[up]\nexport = ["{tmp_path}:ro,host=h2,host=h3"]\n'
+    )
+    asked = []
+
+    def up(ifname: str, name: str, options: config.UpOptions, state: Path) -> None:
+        asked.append(options.export)
+        raise CarefulError(1, "as asked")
+
+    monkeypatch.setattr(daemon, "up", up)
+    argv = ["up", "eth1", "--config", str(path)]
+    assert run(argv) == run([*argv, "--export", f"{tmp_path}:rw,host=h3"]) == 1
+    assert asked == [
+        (f"{tmp_path}:ro,host=10.0.0.2,host=fd00::3",),
+        (f"{tmp_path}:rw,host=fd00::3",),
+    ]
+    capsys.readouterr()
+    found = {one.check: one for one in doctor.check("lo", None, path)}
+    assert found["exports"].text == f"{tmp_path}:ro,host=10.0.0.2,host=fd00::3"
+
+
+def test_load__a_mark_of_the_byte_order(tmp_path: Path) -> None:
+    """Some editors begin a file with one."""
+    path = tmp_path / "careful.toml"
+    path.write_text('[nodes]\nh2 = "10.0.0.2"\n', encoding="utf-8-sig")
+    assert config.load(path).nodes == {"h2": "10.0.0.2"}
+
+
+def test_load__of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container: no HOME, and no line in /etc/passwd."""
+
+    def nobody(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("CAREFUL_CONFIG", raising=False)
+    monkeypatch.setattr(config, "DEFAULT_PATHS", (Path("~/.config/careful/careful.toml"),))
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert config.load() == config.Config()
+
+
 def test_check__says_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "careful.toml"
     path.write_text('[nodes]\nh2 = "10.0.0.2"\n[instance.eth1]\ncpu = 1\n')
@@ -86,7 +166,7 @@ def test_check__says_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_example__names_every_key_and_changes_nothing() -> None:
-    example = (Path(__file__).parents[3] / "tools/packaging/careful.toml").read_text()
+    example = (ROOT / "tools/packaging/careful.toml").read_text()
     bare = config.parse(example, FILE)
     assert (bare.up, bare.nodes, bare.tunes) == (config.UpOptions(), {}, {})
     whole = re.sub(r"^#(\w+ = )", r"\1", example, flags=re.M)
