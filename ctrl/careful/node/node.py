@@ -14,6 +14,7 @@ import math
 import os
 from collections.abc import Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,8 @@ class Node:
         self.ifname = ifname
         self.instance = instance or os.environ.get("CAREFUL_INSTANCE") or ifname
         given = UpOptions(**options).over(self.config.options(self.instance))
+        if isinstance(given.seal, str):
+            given = replace(given, seal=self.config.sealed(given.seal))
         self._start(Engine(fields_of(ifname, self.instance, given)))
 
     @classmethod

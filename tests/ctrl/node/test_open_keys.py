@@ -72,3 +72,17 @@ def test_open__with_keys_and_sealed(make_lab: MakeLab, tmp_path: Path) -> None:
     done = client(one.directory, "encrypt")
     assert done.stdout == "True True\n", done.stderr
     assert server.wait(60) == 0
+
+
+def test_open__seals_with_hosts_by_name(make_lab: MakeLab, tmp_path: Path) -> None:
+    """As `up` of the same configuration does."""
+    keys, path = Keys(tmp_path / "keys"), tmp_path / "careful.toml"
+    keys.new()
+    path.write_text(
+        '[nodes]\nfriend = "10.9.9.9"\n'
+        f'[up]\nkeys = "{keys.directory}"\nseal = "encrypt,off@friend"\n'
+    )
+    program = f"import careful\nwith careful.open('eth1', config='{path}'): print('open')"
+    lab = make_lab()
+    done = lab.run("h1", sys.executable, "-c", program, check=False)
+    assert done.stdout == "open\n", done.stderr
