@@ -13,6 +13,10 @@ EXTRAS = {
 }
 
 
+#: Where Debian's package has this one: pip may install nothing beside it.
+_DEBIAN = "/usr/lib/python3/dist-packages/"
+
+
 class MissingExtraError(ImportError):
     """A package of an extra is not installed; the text is one line that says what to do."""
 
@@ -29,4 +33,6 @@ def need(package: str, what: str) -> None:
     """
     if find_spec(package) is None:
         command = f"pip install 'careful[{EXTRAS[package]}]'"
+        if __file__.startswith(_DEBIAN):
+            command = f"apt install python3-{package.lower().replace('_', '-')}"
         raise MissingExtraError(f"{what} needs {package}: {command}", name=package)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from careful import extras
 from careful.extras import EXTRAS, MissingExtraError, need
 
 #: As if none of them were installed; pillow and contourpy come with matplotlib alone.
@@ -86,3 +87,15 @@ def test_need__says_who_needs_what(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)  # type: ignore[arg-type]
     with pytest.raises(MissingExtraError, match=r"^a test needs scipy: pip install 'careful\[plan"):
         need("scipy", "a test")
+
+
+@pytest.mark.parametrize("package", EXTRAS)
+def test_need__of_debian_s_package_says_what_apt_has(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There pip is not installed, or refuses (PEP 668)."""
+    monkeypatch.setitem(sys.modules, package, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(extras, "__file__", f"{extras._DEBIAN}careful/extras.py")
+    name = {"IPython": "ipython", "prometheus_client": "prometheus-client"}.get(package, package)
+    with pytest.raises(MissingExtraError, match=f": apt install python3-{name}$"):
+        need(package, "a test")
