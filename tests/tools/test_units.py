@@ -75,3 +75,9 @@ def test_unit__carefuld_may_have_what_it_keeps() -> None:
     assert len(kept) >= 8
     assert len(start) >= 4
     assert {*kept, *start} <= given
+
+
+def test_control__dh_python3_has_a_package_to_act_on() -> None:
+    """Without it nothing was compiled at installation, and dh_python3 said so to nobody."""
+    text = (ROOT / "tools/packaging/debian/control").read_text()
+    assert "${python3:Depends}" in text.partition("Package: careful\n")[2].partition("\n\n")[0]

@@ -5,6 +5,7 @@ Calls mmdebstrap, dpkg-deb and mke2fs. What takes long is kept under build/insta
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -71,7 +72,7 @@ def packages() -> list[Path]:
 def image(made: list[Path]) -> Path:
     """A disk with Debian on it, and what the packages need, but not them."""
     depends = command("dpkg-deb", "-f", made[0], "Depends")
-    names = {one.partition("(")[0].partition("|")[0].strip() for one in depends.split(",")}
+    names = {re.split("[(|:]", one)[0].strip() for one in depends.split(",")}  # python3:any, too
     tar, tree, disk = PLACE / "root.tar", PLACE / "root", PLACE / "disk"
     include = ",".join([*sorted(names), BASE])
     kept = PLACE / "include"
