@@ -107,13 +107,17 @@ def _argv(
 def _log_of(instance: Instance, state: Path) -> Path:
     """Where carefuld logs: in the state directory, so that one run's log is the next one's, too.
 
-    Beside its socket where that directory is not ours alone, or cannot be had.
+    Beside its socket where that directory is not ours alone, or the log cannot be had there: on a
+    file system that is full or read-only, say.
     """
+    log = state / f"{instance.name}.log"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with suppress(OSError):
         state.mkdir(mode=0o755, parents=True, exist_ok=True)
         found = state.stat()
         if found.st_uid == os.geteuid() and not found.st_mode & 0o022:
-            return state / f"{instance.name}.log"
+            os.close(os.open(log, flags, 0o640))
+            return log
     return instance.log
 
 

@@ -110,6 +110,18 @@ def test_up__goes_on_with_the_log(host: Host) -> None:
     assert place.read_text().endswith("ended\n")
 
 
+def test_up__without_a_place_for_the_log(host: Host, tmp_path: Path) -> None:
+    """Nothing fails for want of the state directory: then the log is beside the socket."""
+    host.up()  # mounts the BPF file system, where it is not
+    host.down()
+    state = tmp_path / "state"
+    state.mkdir(mode=0o755)
+    mount = 'mount -t tmpfs -o ro,mode=0755 none "$0"; export CAREFUL_STATE_DIR="$0"; exec "$@"'
+    host.lab.run("h1", "unshare", "-m", "sh", "-c", mount, state, "carefulctl", "up", "eth1")
+    assert " begins, process " in host.whole_log
+    assert Path(host.status()["log"]) == RUN / host.lab.instance("h1") / "log"
+
+
 def test_status__exports(host: Host, tmp_path: Path) -> None:
     more = tmp_path / "more"
     more.mkdir()
