@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 
 from careful.cli import interrupt
 
@@ -27,11 +28,18 @@ def _hold_standard_descriptors() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
+def _say_what_can_be_said() -> None:
+    """Where the locale lacks a character, `?` stands for it; without a locale it is UTF-8."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(errors="replace")
+
+
 def main() -> None:
     """Run `carefulctl` and exit as its help says."""
     from careful.cli.main import finish, run
 
     _hold_standard_descriptors()
+    _say_what_can_be_said()
     try:
         status = run()
         interrupt.arm()

@@ -227,6 +227,16 @@ def test_finish__without_standard_output() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+def test_start__where_the_locale_lacks_a_character(encoding: str) -> None:
+    program = Path(sys.executable).parent / "carefulctl"
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([program, "help", "papers"], capture_output=True, env=env)
+    assert (done.returncode, done.stderr) == (0, b"")
+    rule = "\N{BOX DRAWINGS LIGHT HORIZONTAL}".encode()  # click takes ASCII for no locale at all
+    assert (b"?" if encoding == "latin-1" else rule) * 60 in done.stdout
+
+
 def test_start__without_standard_error() -> None:
     """Whether it is a terminal is asked, and notes are printed to it, not to standard output."""
     code = """
