@@ -9,9 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import errno
+import fcntl
 import os
+import socket
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +28,8 @@ DEFAULT = Path("/etc/careful/keys")
 NONE = "none"
 _HEAD = "# Whose key is what: ADDRESS KEY [NAME]; carefulctl key writes it.\n"
 _BYTES = int(lib.CAREFUL_SECRET_BYTES)
+#: Of a file that carefuld reads, at most (datapath/secure/keys.c).
+_TEXT_BYTES_MAX = (1 << 16) - 1
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,19 @@ def check(text: str) -> str:
     return base64.b64encode(raw).decode()
 
 
+def _check_owner(found: os.stat_result, path: Path) -> None:
+    if found.st_uid not in (0, os.geteuid()):
+        raise CarefulError(errno.EACCES, "belongs to another user: chown root it", str(path))
+
+
+def _is_address(text: str) -> bool:
+    """Whether carefuld reads it as one."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError, ValueError):
+            return bool(socket.inet_pton(family, text))
+    return False
+
+
 def in_effect(options: UpOptions) -> UpOptions:
     """Options of `up` with the directory that counts; None: sessions take no key."""
     if options.keys == NONE:
@@ -88,6 +106,22 @@ class Keys:
 
     def __init__(self, directory: Path = DEFAULT) -> None:
         self.directory = directory
+
+    @contextmanager
+    def _changing(self, make: bool = True) -> Iterator[None]:
+        """One command at a time that reads what is there and writes it anew; others wait."""
+        try:
+            if make:
+                self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise from_os(error, str(self.directory)) from None
+        try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
 
     def _write(self, name: str, text: str, mode: int) -> None:
         path, made = self.directory / name, self.directory / f".{name}.new"
@@ -111,14 +145,15 @@ class Keys:
         """
         path = self.directory / name
         try:
-            mode, text = path.stat().st_mode, path.read_text(encoding="ascii", errors="replace")
+            found, text = path.stat(), path.read_text(encoding="ascii", errors="replace")
         except FileNotFoundError:
             return None
         except OSError as error:
             raise from_os(error, str(path)) from None
-        if not stat.S_ISREG(mode) or mode & 0o077:
+        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
             said = "others may read it: chmod 600 it, and make another key if somebody did"
             raise CarefulError(errno.EACCES, said, str(path))
+        _check_owner(found, path)
         return _decode(text.strip(), str(path))
 
     @staticmethod
@@ -143,18 +178,19 @@ class Keys:
         Raises:
             CarefulError: there is one already, or it cannot be written.
         """
-        if later:
-            private = os.urandom(_BYTES)
-            self._write("next", base64.b64encode(private).decode() + "\n", 0o600)
+        with self._changing():
+            if later:
+                private = os.urandom(_BYTES)
+                self._write("next", base64.b64encode(private).decode() + "\n", 0o600)
+                return self._public(private)
+            if not instead and (self.directory / "private").exists():
+                said = "there is one: --later and then --replace give this host another"
+                raise CarefulError(errno.EEXIST, said, str(self.directory / "private"))
+            private = self._secret("next") or os.urandom(_BYTES)
+            self._write("private", base64.b64encode(private).decode() + "\n", 0o600)
+            with suppress(OSError):
+                (self.directory / "next").unlink()
             return self._public(private)
-        if not instead and (self.directory / "private").exists():
-            said = "there is one: --later and then --replace give this host another"
-            raise CarefulError(errno.EEXIST, said, str(self.directory / "private"))
-        private = self._secret("next") or os.urandom(_BYTES)
-        self._write("private", base64.b64encode(private).decode() + "\n", 0o600)
-        with suppress(OSError):
-            (self.directory / "next").unlink()
-        return self._public(private)
 
     def new_cluster(self, instead: bool = False) -> Path:
         """Make the key of all hosts of a cluster; the file, for the others to have, too.
@@ -166,10 +202,11 @@ class Keys:
             CarefulError: there is one already, or it cannot be written.
         """
         path = self.directory / "cluster"
-        if not instead and path.exists():
-            said = "there is one; --replace makes another, which all hosts then need"
-            raise CarefulError(errno.EEXIST, said, str(path))
-        self._write("cluster", base64.b64encode(os.urandom(_BYTES)).decode() + "\n", 0o600)
+        with self._changing():
+            if not instead and path.exists():
+                said = "there is one; --replace makes another, which all hosts then need"
+                raise CarefulError(errno.EEXIST, said, str(path))
+            self._write("cluster", base64.b64encode(os.urandom(_BYTES)).decode() + "\n", 0o600)
         return path
 
     def check(self) -> str:
@@ -185,8 +222,19 @@ class Keys:
         trusted = self.trusted()
         path = self.directory / "trusted"
         with suppress(FileNotFoundError):
-            if path.stat().st_mode & 0o022:
+            found = path.stat()
+            if found.st_mode & 0o022:
                 raise CarefulError(errno.EACCES, "others may write it: chmod 644 it", str(path))
+            _check_owner(found, path)
+        for one in trusted:
+            try:
+                check(one.key)
+            except CarefulError as error:
+                said = f"of {one.address}: {error}"
+                raise CarefulError(errno.EINVAL, said, str(path)) from None
+            if not _is_address(one.address):
+                said = f"{one.address!r} must be an address: carefulctl key trust makes it one"
+                raise CarefulError(errno.EINVAL, said, str(path))
         hosts = len({one.address for one in trusted})
         count = "1 host is" if hosts == 1 else f"{hosts} hosts are"
         return f"{count} trusted{', and a key of the cluster' if cluster else ''}"
@@ -215,7 +263,12 @@ class Keys:
         return found
 
     def _put(self, trusted: list[Trusted]) -> None:
-        self._write("trusted", _HEAD + "".join(f"{one}\n" for one in trusted), 0o644)
+        text = _HEAD + "".join(f"{one}\n" for one in trusted)
+        if len(os.fsencode(text)) > _TEXT_BYTES_MAX:
+            said = f"would have more than {_TEXT_BYTES_MAX} bytes, and carefuld read none of it: "
+            said += "carefulctl key remove those that are no more"
+            raise CarefulError(errno.EFBIG, said, str(self.directory / "trusted"))
+        self._write("trusted", text, 0o644)
 
     def trust(self, address: str, key: str, name: str = "") -> Trusted:
         """Believe whoever is at an address and has a key; keys that it had count, too.
@@ -231,10 +284,13 @@ class Keys:
         one = Trusted(address, check(key), "" if name.strip("[]") == address else name)
         if one.key in (self.public(), self.public("next")):
             raise CarefulError(errno.EINVAL, "is this host's own key", f"key {key}")
-        others = [
-            other for other in self.trusted() if (other.address, other.key) != (address, one.key)
-        ]
-        self._put([one, *others])
+        with self._changing():
+            others = [
+                other
+                for other in self.trusted()
+                if (other.address, other.key) != (address, one.key)
+            ]
+            self._put([one, *others])
         return one
 
     def remove(self, *which: str) -> list[Trusted]:
@@ -243,9 +299,10 @@ class Keys:
         Raises:
             CarefulError: none is known of them.
         """
-        kept, wanted = self.trusted(), set(which)
-        gone = [one for one in kept if wanted & {one.address, one.name, one.key}]
-        if not gone:
-            raise CarefulError(errno.ENOENT, "no key is trusted there, nor is it one", which[0])
-        self._put([one for one in kept if one not in gone])
+        with self._changing(make=False):
+            kept, wanted = self.trusted(), set(which)
+            gone = [one for one in kept if wanted & {one.address, one.name, one.key}]
+            if not gone:
+                raise CarefulError(errno.ENOENT, "no key is trusted there, nor is it one", which[0])
+            self._put([one for one in kept if one not in gone])
         return gone

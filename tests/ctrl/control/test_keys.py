@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,6 +143,53 @@ def test_cluster__is_its_owners_alone(tmp_path: Path) -> None:
     assert path.read_text() == first
     assert CliRunner().invoke(cli, [*argv, "--replace"]).exit_code == 0
     assert path.read_text() != first
+
+
+def test_trust__several_at_once(place: Keys) -> None:
+    """As where a program sets up a cluster: each is there, and none fails."""
+    argv = [sys.executable, "-c", "from careful.cli.start import main; main()", "key", "trust"]
+    argv += ["--keys", str(place.directory)]
+    others = [subprocess.Popen([*argv, f"10.0.0.{k}", text(PUBLIC)]) for k in range(1, 13)]
+    assert [one.wait(60) for one in others] == [0] * 12
+    assert {one.address for one in place.trusted()} == {f"10.0.0.{k}" for k in range(1, 13)}
+
+
+def test_trust__more_than_carefuld_reads(place: Keys) -> None:
+    """It reads a file whole, or not at all, and says so in its log alone."""
+    several = [Trusted(f"10.1.{k >> 8}.{k & 255}", text(PUBLIC), "name") for k in range(1100)]
+    path = place.directory / "trusted"
+    place._put(several[:900])
+    before = path.read_text()
+    with pytest.raises(CarefulError, match="more than 65535 bytes"):
+        place._put(several)
+    assert path.read_text() == before
+    source = (Path(__file__).parents[3] / "datapath/secure/keys.c").read_text()
+    assert "TEXT_BYTES = 1 << 16," in source
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (f"h2 {text(PUBLIC)}", "'h2' must be an address"),
+        (f"10.0.0 {text(PUBLIC)}", "'10.0.0' must be an address"),
+        ("10.0.0.2 c2hvcnQ=", "of 10.0.0.2: .*must be a key"),
+        (f"10.0.0.2 {text('00' * 32)}", "of 10.0.0.2: .*is nobody's public key"),
+    ],
+)
+def test_doctor__lines_that_carefuld_refuses(place: Keys, line: str, said: str) -> None:
+    (place.directory / "trusted").write_text(f"10.0.0.3 {text(PUBLIC)}\n{line}\n")
+    found = checks._keys(UpOptions(keys=str(place.directory)))
+    assert found.state == "fail"
+    assert re.search(said, found.text)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("name", ["private", "trusted"])
+def test_doctor__files_of_another_user(place: Keys, name: str) -> None:
+    place.trust("10.0.0.2", text(PUBLIC))
+    os.chown(place.directory / name, 12345, 12345)
+    found = checks._keys(UpOptions(keys=str(place.directory)))
+    assert (found.state, "belongs to another user" in found.text) == ("fail", True)
 
 
 def test_doctor__says_what_up_would_refuse(place: Keys) -> None:
