@@ -46,6 +46,24 @@ def test_unit__ends_no_carefuld_that_it_did_not_start() -> None:
     assert said.split() == ["down", "--dead", "--instance", "%I", "%I"]
 
 
+def test_unit__comes_up_with_its_interface() -> None:
+    """Also with one that comes late, or again: BindsTo ends it, and nothing else began it anew."""
+    text = (UNITS / "carefuld@.service").read_text()
+    device = "sys-subsystem-net-devices-%i.device"
+    assert re.findall(r"^BindsTo=(.*)", text, re.M) == [device]
+    assert re.findall(r"^WantedBy=(.*)", text, re.M) == ["multi-user.target", device]
+
+
+def test_unit__is_named_as_systemd_escapes() -> None:
+    names = {"eth1": "carefuld@eth1", "br-lan": r"'carefuld@br\x2dlan'", "e1.7": "carefuld@e1.7"}
+    for name, wanted in names.items():
+        assert instances.unit("carefuld", name) == wanted
+        if shutil.which("systemd-escape"):
+            argv = ["systemd-escape", "--template=carefuld@.service", name]
+            said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+            assert said.strip() == wanted.strip("'") + ".service"
+
+
 def test_prerm__takes_down_the_others_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -213,7 +213,8 @@ def up(
         return
     if foreground:
         if tune == "auto":
-            _warn(f"tune auto does not begin with --foreground: enable careful-tune@{ifname}")
+            unit = instances.unit("careful-tune", ifname)
+            _warn(f"tune auto does not begin with --foreground: systemctl enable --now {unit}")
         daemon.become(ifname, name, options, state_dir.place(settings))
     done = daemon.up(ifname, name, options, state_dir.place(settings))
     if not options.keys and not done.already:

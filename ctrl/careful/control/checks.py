@@ -53,9 +53,9 @@ _NAMES = {"kernel": "AF_XDP", "mtu": "MTU", "program": "XDP", "zerocopy": "zero-
 _ADVICE = {
     "kernel": "apt-get install linux-image-amd64 or linux-image-arm64, and boot it",
     "privilege": "docker run --cap-add NAME, or CapabilityBoundingSet= of the unit",
-    "files": "under systemd: LimitNOFILE=65536, by systemctl edit carefuld@{ifname}",
-    "memlock": "ulimit -l unlimited; under systemd: LimitMEMLOCK=infinity, by systemctl edit "
-    "carefuld@{ifname}",
+    "files": "under systemd: LimitNOFILE=65536, by systemctl edit {unit}",
+    "memlock": "ulimit -l unlimited; under systemd: LimitMEMLOCK=infinity, by "
+    "systemctl edit {unit}",
     "bpffs": "mount -t bpf bpf /sys/fs/bpf",
     "options": "change it in careful.toml: carefulctl help careful.toml",
     "interface": "name an Ethernet interface: ip link lists them",
@@ -165,7 +165,8 @@ def _library(case: Case) -> Iterator[Finding]:
             yield unknown(shown, text)
         else:
             found = _COMMAND.search(text)
-            advice = found[1] if found else _ADVICE[name].format(ifname=case.ifname)
+            named = {"ifname": case.ifname, "unit": instances.unit("carefuld", case.ifname)}
+            advice = found[1] if found else _ADVICE[name].format(**named)
             fix = tuple(advice.split()) if found and _FIX.match(advice) else ()
             yield fail(shown, text, advice, fix)
         if code == errno.ENODEV:

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import re
+import shlex
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -108,8 +109,17 @@ class Instance:
     def log_shown(self) -> str:
         """Where people find it."""
         if "--foreground" in self.argv and not _option(self.argv, "--log"):
-            return f"its standard error (journalctl -u carefuld@{self.ifname})"
+            return f"its standard error (journalctl -u {unit('carefuld', self.ifname)})"
         return str(self.log.resolve())
+
+
+def unit(kind: str, name: str) -> str:
+    """A unit of an instance as a shell takes it, escaped as `systemd-escape` does.
+
+    systemd takes a `-` for a slash (systemd.unit(5)).
+    """
+    escaped = re.sub(rb"[^0-9A-Za-z:_.]", lambda one: b"\\x%02x" % one[0][0], os.fsencode(name))
+    return shlex.quote(f"{kind}@{escaped.decode()}")
 
 
 def _option(argv: Sequence[str], name: str) -> str:
