@@ -22,11 +22,13 @@ def pulsed_us(
     """When the last pulse is over, µs.
 
     there_bytes, arrived_us: bytes that are there, and from when on, rising. A pulse begins when
-    the stage is idle and pulse_bytes wait, or the tail does, and takes all that waits.
+    the stage is idle and pulse_bytes wait, or the tail does, and takes all that waits; one of
+    0 bytes begins when anything waits.
     """
     now_us, taken, last = 0.0, 0.0, len(there_bytes) - 1
     while taken < there_bytes[last]:
-        due = min(bisect_left(there_bytes, taken + pulse_bytes), last)
+        some = bisect_right(there_bytes, taken)  # the first that is more than was taken
+        due = min(max(bisect_left(there_bytes, taken + pulse_bytes), some), last)
         now_us = max(now_us, arrived_us[due])
         ready = there_bytes[bisect_right(arrived_us, now_us) - 1]
         now_us += g_us + G_us_per_byte * (ready - taken)

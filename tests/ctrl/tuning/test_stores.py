@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 from careful.model import load_shipped
+from careful.model.eager import written_us
 from careful.model.tunemap import TunePlan, class_of
 from careful.tuning import items, stores
 from careful.tuning.decide import Controller
@@ -73,6 +74,14 @@ def seen(*writes: tuple[int, float], noise: float = 0.1, count: int = 40) -> Tot
 
 def took_us(nbytes: int, cost: tuple[float, float]) -> float:
     return cost[0] + cost[1] * nbytes / 1024
+
+
+@pytest.mark.parametrize("g_us", [0.0, 37.0])
+def test_written_us__no_least_write_takes_what_is_there(g_us: float) -> None:
+    # As `tune set --minpulse-bytes 0` has it; a frame is the least that there can be.
+    size = BYTES // 16
+    one_by_one = [written_us(BYTES, 16, CAME_US, least, g_us, 1e-4) for least in (1, size)]
+    assert [written_us(BYTES, 16, CAME_US, 0, g_us, 1e-4)] * 2 == one_by_one
 
 
 def test_fit__g_and_G_of_a_store() -> None:
