@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from careful._abi import lib
@@ -29,11 +29,13 @@ class Row:
         peer: its name or address; "new peers" for the default.
         slot: its entry in the tune map.
         tune: what is in effect.
+        queue: name of the instance whose map that is.
     """
 
     peer: str
     slot: int
     tune: tune_entry.Tune
+    queue: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Session:
         peers: as status.peer() gives them, with their slots.
         payload_bytes: the largest fragment that a frame of the device holds; 0: unknown.
         others: the same of its other queues.
+        used: how it works (status.in_effect); empty where no carefuld is asked.
     """
 
     instance: Instance
@@ -53,6 +56,7 @@ class Session:
     peers: list[dict[str, Any]]
     payload_bytes: int
     others: tuple[Session, ...] = ()
+    used: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def queues(self) -> tuple[Session, ...]:
@@ -81,7 +85,8 @@ def _running(instance: Instance, config: Config) -> Session:
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         info = client.info()
         peers = [status.peer(one, info.port, config) for one in client.peers()]
-    return Session(instance, status.effect(info), peers, int(info.device.frame_bytes))
+    frame_bytes, used = int(info.device.frame_bytes), status.in_effect(info)
+    return Session(instance, status.effect(info), peers, frame_bytes, used=used)
 
 
 def _label(peer: dict[str, Any]) -> str:
@@ -137,7 +142,10 @@ def show(one: Session, hosts: Sequence[str], config: Config) -> list[Row]:
         if queue in one.others:  # new peers' are the same everywhere
             named = [(who, slot) for who, slot in named if slot != DEFAULT_SLOT]
         with maps.tune_map(queue.instance.name) as entries:
-            rows += [Row(who, slot, tune_entry.read(entries, slot)) for who, slot in named]
+            rows += [
+                Row(who, slot, tune_entry.read(entries, slot), queue.instance.name)
+                for who, slot in named
+            ]
     return rows
 
 

@@ -33,25 +33,41 @@ def gather(session: Session, hosts: Sequence[str], config: Config) -> dict[str, 
     Raises:
         CarefulError: a host is no peer, or the map cannot be read.
     """
-    store = Store(session.instance.directory, StateDir(place(config)))
-    kept = store.load()
     shown = tune_peers.show(session, hosts, config)
-    addresses = {int(one["slot"]): str(one["address"]) for one in session.peers}
-    rows = [row for row in shown if row.slot in addresses]
-    pid = instances.tuner(session.instance)
-    with maps.live_map(session.instance.name) as entries:
-        counted = {row.slot: live.cells_in(live.whole(entries, row.slot)) for row in rows}
+    pids = [instances.tuner(queue.instance) for queue in session.queues]
     return {
         "instance": session.instance.name,
-        "tuner_pid": pid or None,
-        "paths": [
-            with_live(
-                path(row, addresses[row.slot], kept.get(addresses[row.slot]), store),
-                counted[row.slot],
-            )
-            for row in rows
-        ],
+        "tuner_pid": next((pid for pid in pids if pid), None),
+        "paths": [one for queue in session.queues for one in _paths(queue, shown, config)],
     }
+
+
+def _paths(queue: Session, shown: Sequence[InEffect], config: Config) -> list[dict[str, Any]]:
+    """Those of one queue: slots, states and counts are its own."""
+    name = queue.instance.name
+    store = Store(queue.instance.directory, StateDir(place(config)))
+    kept, peers = store.load(), {int(one["slot"]): one for one in queue.peers}
+    rows = [row for row in shown if row.queue == name and row.slot in peers]
+    with maps.live_map(name) as entries:
+        counted = {row.slot: live.cells_in(live.whole(entries, row.slot)) for row in rows}
+    found = []
+    for row in rows:
+        address = str(peers[row.slot]["address"])
+        state, said = _of_this_path(kept.get(address), queue, peers[row.slot])
+        one = path(row, address, state, store)
+        found.append(with_live(one | said, counted[row.slot]))
+    return found
+
+
+def _of_this_path(
+    state: PathState | None, queue: Session, peer: Mapping[str, Any]
+) -> tuple[PathState | None, dict[str, str]]:
+    """What is kept, unless it is of another path, and what is to be said then."""
+    names = state.differs(queue.used, int(peer.get("frame_bytes", 0))) if state else []
+    if not names:
+        return state, {}
+    why = f"what is kept was measured with another {', '.join(names)}"
+    return None, {"why_not_measured": why}
 
 
 def path(row: InEffect, address: str, state: PathState | None, store: Store) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from careful.daemon.client import Client
 from careful.errors import CarefulError, Ended
 from careful.tuning.decide import Controller
 from careful.tuning.running import Peer, RunningPath, own_ip
-from careful.tuning.state import PathState, Store
+from careful.tuning.state import USED, PathState, Store
 from careful.tuning.tenancy import LeftError
 from careful.tuning.turns import Turns
 
@@ -259,13 +259,12 @@ def _has_slot(client: Client, peer: Peer) -> bool:
 def _identity(instance: Instance, info: Any, peer: dict[str, Any], ours: str) -> dict[str, Any]:
     """What makes a path this one: both addresses, the instance, how it uses the device."""
     used = status.in_effect(info)
-    names = ("driver", "queue", "mtu_bytes", "xdp_mode", "zerocopy", "window_buffers", "wait")
     return {
         "instance": instance.name,
         "own_ip": ours,
         "peer": str(peer["address"]),
         "peer_frame_bytes": peer["frame_bytes"],
-        **{name: used[name] for name in names},
+        **{name: used[name] for name in USED},
     }
 
 

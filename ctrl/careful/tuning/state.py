@@ -38,6 +38,8 @@ DECISIONS_MAX = 20
 CHANGE_EVERY_S = 600.0
 #: After an answer, how long the next waits; twice as long each time until the path is calm.
 HOLD_S, HOLD_S_MAX = 10.0, 600.0
+#: What makes a path this one, of how its instance works (status.in_effect).
+USED = ("driver", "queue", "mtu_bytes", "xdp_mode", "zerocopy", "window_buffers", "wait")
 #: Paths that are kept, those that were measured last.
 PATHS_MAX = 256
 
@@ -146,6 +148,17 @@ class PathState:
                 kept.append(one)
             told |= tried
         self.decisions = kept[::-1]
+
+    def differs(self, used: Mapping[str, Any], peer_frame_bytes: int) -> list[str]:
+        """By what a path is another than this one; in another XDP mode it is this one still.
+
+        used: how its instance works, as far as known (USED); peer_frame_bytes: its peer's, 0:
+        not known.
+        """
+        now = {name: used[name] for name in USED if name in used and name != "xdp_mode"}
+        if peer_frame_bytes:
+            now["peer_frame_bytes"] = peer_frame_bytes
+        return [name for name, value in now.items() if self.identity.get(name, value) != value]
 
     def may_answer(self, now: float) -> bool:
         """Whether a change of the path is answered."""

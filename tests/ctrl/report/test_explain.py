@@ -6,14 +6,18 @@ import json
 import re
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from careful.control import tune_entry
+from careful.control import instances, live, maps, tune_entry, tune_peers
+from careful.control.config import Config
+from careful.control.instances import Instance
 from careful.control.live import Cell
-from careful.control.tune_peers import Row
+from careful.control.state_dir import VARIABLE
+from careful.control.tune_peers import Row, Session
 from careful.model import load_shipped
 from careful.model.tunemap import CLASS_COUNT, TunePlan
 from careful.report import explain as report
@@ -61,6 +65,66 @@ def found(store: Store, **path: Any) -> dict[str, Any]:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path)
+
+
+USED = {"driver": "veth", "queue": 0, "mtu_bytes": 1500, "wait": "adaptive"}
+
+
+@pytest.fixture
+def gathered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[dict[str, Any]]]:
+    """The paths of two queues, each with a peer in slot 0, by what is kept of the second one's."""
+    shown, state = tuned(Store(tmp_path))
+    monkeypatch.setattr(instances, "RUN", tmp_path)
+    monkeypatch.setattr(instances, "tuner", lambda _: 0)
+    monkeypatch.setattr(maps, "live_map", lambda _: nullcontext())
+    monkeypatch.setattr(live, "whole", lambda *_: None)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "state"))
+    names = ("eth1", "eth1+1")
+    rows = [replace(shown, peer=f"h{k}", queue=name) for k, name in enumerate(names, 2)]
+    monkeypatch.setattr(tune_peers, "show", lambda *_: rows)
+
+    def look(**used: Any) -> list[dict[str, Any]]:
+        queues = []
+        for k, name in enumerate(names, 2):
+            peer = {"slot": 0, "address": f"10.0.0.{k}", "frame_bytes": 1514}
+            queues.append(Session(Instance(name), None, [peer], 1514, used=USED | used))
+            (tmp_path / name).mkdir(exist_ok=True)
+        identity = {**USED, "peer_frame_bytes": 1514}
+        Store(tmp_path / names[1]).save("10.0.0.3", replace(state, identity=identity))
+        paths: list[dict[str, Any]] = explain.gather(
+            replace(queues[0], others=(queues[1],)), [], Config()
+        )["paths"]
+        return paths
+
+    return look
+
+
+def test_gather__each_queues_peers_are_its_own(
+    gathered: Callable[..., list[dict[str, Any]]],
+) -> None:
+    first, second = gathered()
+    assert [one["peer"] for one in (first, second)] == ["h2", "h3"]
+    assert [one["address"] for one in (first, second)] == ["10.0.0.2", "10.0.0.3"]
+    assert not first["measurement"]
+    assert second["measurement"]
+
+
+@pytest.mark.parametrize("name", ["mtu_bytes", "driver"])
+def test_gather__what_was_kept_of_another_path_explains_nothing(
+    gathered: Callable[..., list[dict[str, Any]]], name: str
+) -> None:
+    _, second = gathered(**{name: 9000})
+    assert not second["measurement"]
+    assert not second["decisions"]
+    assert name in second["why_not_measured"]
+
+
+def test_gather__another_xdp_mode_is_the_same_path(
+    gathered: Callable[..., list[dict[str, Any]]],
+) -> None:
+    assert gathered(xdp_mode="generic")[1]["measurement"]
 
 
 def test_path__prediction_and_live_messages(store: Store) -> None:
