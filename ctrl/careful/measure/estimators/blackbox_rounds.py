@@ -102,6 +102,7 @@ def _shift(now: Mapping[Any, float], before: Sequence[Mapping[Any, float]]) -> f
     found = []
     for size, time_us in now.items():
         known = [one[size] for one in before if size in one]
-        if known:
-            found.append(time_us / statistics.median(known) - 1)
+        # A gap of 0 is what a bunch has, or who says that all came at the same time.
+        if known and (usual_us := statistics.median(known)) > 0:
+            found.append(time_us / usual_us - 1)
     return statistics.median(found) if found else 0.0

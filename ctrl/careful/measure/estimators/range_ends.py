@@ -61,7 +61,8 @@ def at_ends(
         old = found[at]
         inside = [s for s in order if old.line.size_min_bytes <= s <= old.line.size_max_bytes]
         look = _End(old, inside, gap_at, max(old.line.residual_us, resolution_us))
-        unseen = max(unseen, look.apart_us / old.line.at(inside[0]))
+        gap_us = old.line.at(inside[0])
+        unseen = max(unseen, look.apart_us / gap_us if gap_us > 0 else 1.0)
         if not look.is_off(inside[0]):
             continue
         new, bend = look.other()

@@ -319,6 +319,23 @@ def test_shift__is_of_all_sizes_and_needs_something_to_compare() -> None:
     assert late.shift_from([]) == 0
 
 
+@pytest.mark.parametrize("first_us", [0.0, -1.8e16], ids=["at once", "a clock that jumps"])
+def test_blackbox__arrivals_that_make_no_gap_are_no_figures(first_us: float) -> None:
+    """As a peer may say that lies: whoever tunes goes on with the others."""
+    fake = FakeExchange()
+
+    def at_once(size_bytes: int, count: int) -> tuple[list[float], float]:
+        FakeExchange.train_us(fake, size_bytes, count)
+        return [first_us] + [0.0] * (count - 1), fake.own_us
+
+    fake.train_us = at_once  # type: ignore[method-assign]
+    found = fake.measure(rounds_max=5)
+    assert found.regime.g_b_us is None
+    assert found.reason
+    assert not found.settled
+    assert report.blackbox_figures(found)["G_b_us_per_KiB"] is None
+
+
 def test_telling__leaves_out_bunches_and_what_left_late() -> None:
     """Where our pace may be the bottleneck; a slower one's gap is what it is, however we left."""
     near, late = (
