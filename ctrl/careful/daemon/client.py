@@ -57,6 +57,13 @@ class Answer:
 
 
 Done = Callable[[Answer], None]
+_DENIED = "only root may connect (sudo), or the group of up --group"
+#: Why there is no connection, though carefuld runs.
+_UNCONNECTED = {
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EAGAIN: "no answer, and many wait for one already",
+}
 
 
 class Client:
@@ -65,13 +72,15 @@ class Client:
     Args:
         path: of its socket, /run/careful/INSTANCE/sock.
         name: what errors call it.
+        timeout_s: how long call() waits for an answer unless it is told otherwise, seconds.
 
     Raises:
         CarefulError: nothing listens there.
     """
 
-    def __init__(self, path: Path, name: str = "carefuld") -> None:
+    def __init__(self, path: Path, name: str = "carefuld", timeout_s: float = 10.0) -> None:
         self.name = name
+        self._timeout_s = timeout_s
         self._waiting: dict[int, Done] = {}
         self._last_id = 0
         self._buffer = bytearray(_HEADER_BYTES + lib.CAREFUL_IPC_PAYLOAD_BYTES)
@@ -81,12 +90,7 @@ class Client:
             self._socket.connect(str(path))
         except OSError as error:
             self._socket.close()
-            denied = error.errno in (errno.EACCES, errno.EPERM)
-            text = (
-                "only root may connect (sudo), or the group of up --group"
-                if denied
-                else "it is not running"
-            )
+            text = _UNCONNECTED.get(error.errno or 0, "it is not running")
             raise CarefulError(error.errno or errno.EIO, text, name) from None
 
     def __enter__(self) -> Client:
@@ -236,7 +240,7 @@ class Client:
         what: str,
         *,
         payload: bytes = b"",
-        timeout_s: float = 10.0,
+        timeout_s: float | None = None,
         also: int = 0,
         **fields: Any,
     ) -> Answer:
@@ -246,7 +250,7 @@ class Client:
             op: CAREFUL_IPC_*.
             what: what errors are about.
             payload: of the question.
-            timeout_s: how long to wait, seconds.
+            timeout_s: how long to wait, seconds; None: as the client was made.
             also: a status that is no failure.
             **fields: of struct careful_ipc.
 
@@ -255,7 +259,7 @@ class Client:
         """
         answers: list[Answer] = []
         self.submit(op, answers.append, payload, **fields)
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         while not answers:
             self._wait(max(0.0, deadline - time.monotonic()), write=False)
         return answers[0] if answers[0].status == also else answers[0].check(what)

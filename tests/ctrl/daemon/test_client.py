@@ -6,7 +6,7 @@ import errno
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,3 +59,16 @@ def test_client__of_another_release_is_told_by_a_shorter_header(tmp_path: Path) 
     said = pytest.raises(CarefulError, match=f"version {newer}, this command")
     with carefuld(path, newer, header_bytes=8), Client(path) as client, said:
         client.info()
+
+
+def test_client__one_that_takes_nobody_does_run(tmp_path: Path) -> None:
+    """A carefuld that hangs, once its queue of connections was full, was said not to run."""
+    path = tmp_path / "sock"
+    with ExitStack() as opened:
+        listening = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        listening.bind(str(path))
+        listening.listen(1)
+        said = opened.enter_context(pytest.raises(CarefulError, match="many wait for one"))
+        for _ in range(8):
+            opened.enter_context(Client(path))
+    assert said.value.errno == errno.EAGAIN
