@@ -6,9 +6,11 @@ Owns which they are. Calls status, live and use.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from careful.control import instances, live, status
@@ -17,6 +19,11 @@ from careful.control.instances import Instance
 from careful.control.use import Use, ask
 from careful.daemon.client import Client
 from careful.errors import CarefulError
+
+#: How long a carefuld may take to answer, seconds: Prometheus waits 10 s for all that there is.
+ANSWER_S = 3.0
+#: So many are asked at a time.
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -48,18 +55,25 @@ def messages(name: str) -> dict[int, tuple[int, float]]:
     return found
 
 
-def _each(instance: Instance, settings: Config) -> list[Seen]:
-    """Each queue as a carefuld of its own: sums are for who asks the metrics."""
-    return [_one(one, settings) for one in instances.queues(instance)]
+def _each(running: Iterable[Instance], settings: Config) -> list[Seen]:
+    """Each queue as a carefuld of its own: sums are for who asks the metrics.
+
+    All at once: of several that do not answer only one is waited for.
+    """
+    each = [queue for one in running for queue in instances.queues(one)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(partial(_one, settings=settings), each))
 
 
 def _one(instance: Instance, settings: Config) -> Seen:
     try:
-        found = status.gather_queue(instance, settings)
+        found = status.gather_queue(instance, settings, ANSWER_S)
     except CarefulError as error:
+        if error.errno in (errno.EACCES, errno.EPERM):  # whether it answers cannot be told
+            raise
         return Seen(instance.name, full=error.errno == errno.EUSERS)
     try:
-        with Client(instance.socket, f"carefuld of {instance.name}") as client:
+        with Client(instance.socket, f"carefuld of {instance.name}", ANSWER_S) as client:
             use = ask(client)
     except CarefulError:  # an older one does not know the question; or it is full by now
         use = None
@@ -70,10 +84,12 @@ def look(ifname: str | None, name: str | None, settings: Config) -> list[Seen]:
     """Look at the instance of an interface or a name; without both at all that run here.
 
     One that died, or does not answer, is there without figures: that is for alerts.
+
+    Raises:
+        CarefulError: it is not clear which is meant, or we may not ask it.
     """
     if ifname is not None or name:
         one = instances.on_interface(ifname or "", name) if ifname else instances.find(name or "")
-        return _each(one, settings) if one.pid else [Seen(one.name)]
-    running = instances.named_or_all(None, None)
-    seen = [found for one in running for found in _each(one, settings)]
+        return _each([one], settings) if one.pid else [Seen(one.name)]
+    seen = _each(instances.named_or_all(None, None), settings)
     return [*seen, *map(Seen, instances.died())]

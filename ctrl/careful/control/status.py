@@ -274,9 +274,9 @@ def gather(instance: Instance, config: Config) -> dict[str, Any]:
     }
 
 
-def gather_queue(instance: Instance, config: Config) -> dict[str, Any]:
-    """The same of one queue alone."""
-    with Client(instance.socket, f"carefuld of {instance.name}") as client:
+def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) -> dict[str, Any]:
+    """The same of one queue alone; timeout_s: how long carefuld may take to answer, seconds."""
+    with Client(instance.socket, f"carefuld of {instance.name}", timeout_s) as client:
         info = client.info()
         peers = client.peers()
         programs = client.programs()

@@ -7,8 +7,10 @@ what a peer says of itself: each new word would be another series. Calls control
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from careful._abi import enum_names
@@ -153,9 +155,16 @@ def _peer(families: _Families, seen: Seen, one: dict[str, Any]) -> None:
             "Summary",
             "careful_peer_message_duration_seconds",
             "What messages to the peer's slot took, of those that were timed.",
-            _PEER,
+            [*_PEER, "slot"],
         )
-        family.add_metric(list(labels.values()), count_value=count, sum_value=total_s)
+        # Counts stay with a slot: a peer that comes back in another has another series.
+        values = [*labels.values(), str(one["slot"])]
+        family.add_metric(values, count_value=count, sum_value=total_s)
+
+
+def _label(text: str) -> str:
+    """A file's name as a label, which is UTF-8: other bytes are escaped."""
+    return os.fsencode(text).decode(errors="backslashreplace")
 
 
 def _use(families: _Families, seen: Seen) -> None:
@@ -177,7 +186,7 @@ def _use(families: _Families, seen: Seen) -> None:
         said = "Operations of clients here that failed."
         families.add("Counter", "careful_failed_operations", said, labels, latency.failed)
     for export, one in zip(seen.found["exports"], seen.use.exports, strict=False):
-        labels = {"carefuld": seen.name, "export": export["path"]}
+        labels = {"carefuld": seen.name, "export": _label(export["path"])}
         for key, (metric, said) in _EXPORT_COUNTERS.items():
             families.add("Counter", metric, said, labels, getattr(one, key))
 
@@ -188,7 +197,8 @@ def families(looks: Iterable[Seen]) -> Iterable[Metric]:
     numbers = versions()
     spoken = {key: str(numbers[key]) for key in numbers if key.endswith("version")}
     made.get("Info", "careful_build", "What this exporter is of.", []).add_metric([], spoken)
-    for seen in looks:
+    for one_look in looks:
+        seen = replace(one_look, name=_label(one_look.name))
         said = "1: carefuld answers; 0: it died, or does not."
         labels = {"carefuld": seen.name}
         made.add("Gauge", "careful_up", said, labels, int(seen.found is not None or seen.full))
@@ -244,9 +254,10 @@ def serve(look: Look, host: str, port: int) -> None:
 
     Raises:
         MissingExtraError: prometheus_client is not installed.
-        CarefulError: the address cannot be had.
+        CarefulError: the address cannot be had, or the first look fails.
     """
     registry = _registry(look)
+    look()
     from prometheus_client import start_http_server
 
     try:

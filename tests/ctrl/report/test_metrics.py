@@ -13,6 +13,7 @@ import subprocess
 import threading
 import urllib.request
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,7 +104,7 @@ def test_look__a_carefuld_whose_places_are_taken_is_not_down(
 ) -> None:
     """It was told as one that died, for it turns the exporter away."""
 
-    def refuse(instance: Instance, _: Config) -> None:
+    def refuse(instance: Instance, _: Config, __: float) -> None:
         number = errno.EUSERS if instance.name == "full" else errno.ETIMEDOUT
         raise CarefulError(number, "no answer", "carefuld")
 
@@ -117,6 +118,33 @@ def test_look__a_carefuld_whose_places_are_taken_is_not_down(
     assert value(found, "careful_up", carefuld="mute") == 0
     assert value(found, "careful_full", carefuld="mute") == 0
     assert "careful_lost_frames_total" not in found
+
+
+def test_look__waits_for_one_of_several_that_are_mute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were asked one by one, 10 s each: Prometheus had given up, and heard of none."""
+    names = ("a", "b", "c", "d")
+    at_once = threading.Barrier(len(names))
+
+    def wait(_: Instance, __: Config, timeout_s: float) -> None:
+        assert timeout_s < 5
+        at_once.wait(60)
+        raise CarefulError(errno.ETIMEDOUT, "no answer", "carefuld")
+
+    running = [Instance(name, pid=1, here=True) for name in names]
+    monkeypatch.setattr(instances, "running", lambda: running)
+    monkeypatch.setattr(instances, "died", dict)
+    monkeypatch.setattr(status, "gather_queue", wait)
+    assert exporter.look(None, None, Config()) == [Seen(name) for name in names]
+
+
+def test_look__one_that_we_may_not_ask_is_not_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise CarefulError(errno.EACCES, "only root may connect", "carefuld")
+
+    monkeypatch.setattr(instances, "running", lambda: [Instance("eth1", pid=1, here=True)])
+    monkeypatch.setattr(status, "gather_queue", refuse)
+    with pytest.raises(PermissionError, match="only root"):
+        exporter.look(None, None, Config())
 
 
 def test_text__histogram_is_cumulative_and_in_seconds() -> None:
@@ -135,6 +163,27 @@ def test_text__histogram_is_cumulative_and_in_seconds() -> None:
 def test_text__a_peers_own_name_is_no_label() -> None:
     assert "name" not in metrics.text(lambda: a_look()).split("careful_peer_state", 1)[1]
     assert 'peer="h7"' in metrics.text(lambda: a_look(node="h7"))
+
+
+def test_text__a_peer_in_another_slot_has_another_series() -> None:
+    """What its new slot had counted of another peer was a burst of its own."""
+    name = "careful_peer_message_duration_seconds_count"
+    for slot in (0, 3):
+        (seen, _) = a_look(slot=slot)
+        found = read(
+            metrics.text(lambda seen=seen, slot=slot: [replace(seen, messages={slot: (9, 1.0)})])
+        )
+        assert value(found, name, slot=str(slot)) == 9
+
+
+def test_text__an_export_whose_name_is_no_utf8() -> None:
+    """It was all that was said, of all carefulds."""
+    (seen, other) = a_look()
+    assert seen.found is not None
+    odd = {**seen.found, "exports": [{"path": os.fsdecode(b"/srv/\xff")}]}
+    found = read(metrics.text(lambda: [replace(seen, found=odd), other]))
+    assert value(found, "careful_export_requests_total", export="/srv/\\xff") == 9
+    assert value(found, "careful_up", carefuld="eth2") == 0
 
 
 def test_text__nothing_is_up() -> None:
