@@ -103,9 +103,10 @@ def status(instance: str | None = None, config: Config | Path | str | None = Non
     from careful.report import status as report
 
     settings = _settings(config)
-    found = [state.gather(one, settings) for one in instances.named_or_all(None, instance)]
+    found, mute = state.gather_all(instances.named_or_all(None, instance), settings)
     died = {} if instance else instances.died()
-    return Shown(report.parts(found, died), {"instances": found, "died": died})
+    figures = {"instances": found, "died": died, "mute": mute}
+    return Shown(report.parts(found, died | mute), figures)
 
 
 def blackbox(

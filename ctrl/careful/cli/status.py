@@ -9,6 +9,7 @@ import click
 from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import shared, show
+from careful.cli.exit_status import Exit
 from careful.control import config, instances
 from careful.control import status as state
 from careful.report import status as report
@@ -23,13 +24,23 @@ from careful.report import status as report
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @shared
+@click.pass_context
 def status(
-    ifname: str | None, instance: str | None, config_path: Path | None, as_json: bool
+    ctx: click.Context,
+    ifname: str | None,
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
 ) -> None:
-    """Show the settings in effect, the peers, and every counter that is not 0."""
+    """Show the settings in effect, the peers, and every counter that is not 0.
+
+    The exit status is 3 if one of several carefulds does not answer.
+    """
     settings = config.load(config_path)
-    found = [state.gather(one, settings) for one in instances.named_or_all(ifname, instance)]
+    found, mute = state.gather_all(instances.named_or_all(ifname, instance), settings)
     died = {} if ifname or instance else instances.died()
     inputs = {"ifname": ifname, "instance": instance}
-    figures = {"instances": found, "died": died}
-    show(as_json, "status", inputs, figures, report.statuses(found, died))
+    figures = {"instances": found, "died": died, "mute": mute}
+    show(as_json, "status", inputs, figures, report.statuses(found, died | mute))
+    if mute:
+        ctx.exit(Exit.PARTLY)

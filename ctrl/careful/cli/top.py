@@ -10,6 +10,7 @@ import click
 from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import say, shared, show
+from careful.cli.exit_status import Exit
 from careful.control import config, instances
 from careful.control import top as figures
 from careful.report import live
@@ -25,7 +26,14 @@ from careful.report import top as report
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @shared
-def top(ifname: str | None, instance: str | None, config_path: Path | None, as_json: bool) -> None:
+@click.pass_context
+def top(
+    ctx: click.Context,
+    ifname: str | None,
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
+) -> None:
     """Show what moves between this host and its peers, until Ctrl-C.
 
     Of each peer: credits, bytes and messages a second since the last look, the mean latency of
@@ -40,15 +48,15 @@ def top(ifname: str | None, instance: str | None, config_path: Path | None, as_j
     before = look()
     if as_json:
         time.sleep(1)
-        found = figures.rates(before, look())
-        inputs = {"ifname": ifname, "instance": instance}
-        show(True, "top", inputs, {"instances": found}, "")
-        return
+        now = look()
+        found = {"instances": figures.rates(before, now), "mute": now.mute}
+        show(True, "top", {"ifname": ifname, "instance": instance}, found, "")
+        ctx.exit(Exit.PARTLY if now.mute else Exit.DONE)
 
     def text() -> str:
         nonlocal before
         time.sleep(live.PERIOD_S)
         last, before = before, look()
-        return report.shown(figures.rates(last, before))
+        return report.shown(figures.rates(last, before), before.mute)
 
     live.watch(text, say, in_place=True)

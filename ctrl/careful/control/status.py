@@ -6,6 +6,7 @@ Asks carefuld for its own view and reads the XDP program's counters from their m
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -272,6 +273,26 @@ def gather(instance: Instance, config: Config) -> dict[str, Any]:
         "programs": [program for one in each for program in one["programs"]],
         "queues": [_queue(one) for one in each],
     }
+
+
+def gather_all(
+    running: Iterable[Instance], config: Config
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """What is known of each of several, and why of those that do not answer nothing is, by name.
+
+    Raises:
+        CarefulError: none of them answers.
+    """
+    found: list[dict[str, Any]] = []
+    errors: dict[str, CarefulError] = {}
+    for one in running:
+        try:
+            found.append(gather(one, config))
+        except CarefulError as error:
+            errors[one.name] = error
+    if errors and not found:
+        raise next(iter(errors.values()))
+    return found, {name: str(error) for name, error in errors.items()}
 
 
 def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from careful.control import instances, live, status
+from careful.control import instances, live, maps, status
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.errors import CarefulError
@@ -25,21 +25,25 @@ class Look:
         at_s: of the monotonic clock.
         found: of each instance, as status.gather() has it.
         messages: instance -> queue of it and slot -> live messages and what they took,
-            nanoseconds.
+            nanoseconds; without a slot that could not be read.
+        mute: why of an instance there is nothing, by name.
     """
 
     at_s: float
     found: Sequence[Mapping[str, Any]]
     messages: Mapping[str, Mapping[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
+    mute: Mapping[str, str] = field(default_factory=dict)
 
 
 def _messages(instance: Instance) -> dict[tuple[int, int], tuple[int, int]]:
     found: dict[tuple[int, int], tuple[int, int]] = {}
     for queue, one in enumerate(instances.queues(instance)):
-        with suppress(CarefulError):  # only root may read the map
-            for (slot, _, _), cell in live.cells(one.name).items():
-                count, sum_ns = found.get((queue, slot), (0, 0))
-                found[queue, slot] = count + cell.count, sum_ns + cell.sum_ns
+        with suppress(CarefulError), maps.live_map(one.name) as counted:  # only root may read it
+            for slot in range(counted.entries):
+                if (entry := live.whole(counted, slot)) is not None:
+                    cells = live.cells_in(entry).values()
+                    total_ns = sum(cell.sum_ns for cell in cells)
+                    found[queue, slot] = sum(cell.count for cell in cells), total_ns
     return found
 
 
@@ -47,10 +51,11 @@ def look(running: Sequence[Instance], settings: Config) -> Look:
     """What running instances have counted so far.
 
     Raises:
-        CarefulError: one does not answer.
+        CarefulError: none of them answers.
     """
-    found = [status.gather(one, settings) for one in running]
-    return Look(time.monotonic(), found, {one.name: _messages(one) for one in running})
+    found, mute = status.gather_all(running, settings)
+    messages = {one.name: _messages(one) for one in running if one.name not in mute}
+    return Look(time.monotonic(), found, messages, mute)
 
 
 def _waits_for(one: Mapping[str, Any]) -> str | None:
@@ -96,6 +101,11 @@ def _slot(found: Mapping[str, Any], peer: Mapping[str, Any]) -> tuple[int, int]:
     return (peer["queue"] if found["queues"] else 0), peer["slot"]
 
 
+def _processes(found: Mapping[str, Any]) -> list[int]:
+    """Which count: those of another carefuld begin at 0."""
+    return [found["pid"], *(one["pid"] for one in found["queues"])]
+
+
 def rates(before: Look, now: Look) -> list[dict[str, Any]]:
     """Of each instance: its peers, those that move most first, and what they move a second."""
     seconds = max(now.at_s - before.at_s, 1e-3)
@@ -103,13 +113,16 @@ def rates(before: Look, now: Look) -> list[dict[str, Any]]:
     made = []
     for one in now.found:
         name = one["instance"]
-        old = was.get(name, {"peers": (), "queues": ()})
+        old = was.get(name)
+        is_same = old is not None and _processes(old) == _processes(one)
+        messages = before.messages.get(name, {}) if is_same else {}
+        old = old if old is not None and is_same else {"peers": (), "queues": ()}
         slots = {(_slot(old, each), each["address"]): each for each in old["peers"]}
         peers = []
         for each in one["peers"]:
             slot = _slot(one, each)
             found = now.messages.get(name, {}).get(slot, (0, 0))
-            earlier = before.messages.get(name, {}).get(slot, found)
+            earlier = messages.get(slot, found)
             told = slots.get((slot, each["address"]), {})
             peers.append(_peer(each, told, (found, earlier), seconds))
         peers.sort(key=lambda each: -each["tx_bytes_per_s"] - each["rx_bytes_per_s"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import select
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +16,17 @@ from careful.report.tables import folded
 PERIOD_S = 0.5
 
 
+def _is_read() -> bool:
+    """False: standard output is a pipe, and who read it has gone."""
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):  # no file at all
+        return True
+    poller = select.poll()
+    poller.register(number, 0)
+    return not any(events & select.POLLERR for _, events in poller.poll(0))
+
+
 def watch(look: Callable[[], str], say: Callable[[str], None], in_place: bool) -> NoReturn:
     """Show what `look` says until an exception ends it.
 
@@ -20,6 +34,9 @@ def watch(look: Callable[[], str], say: Callable[[str], None], in_place: bool) -
         look: the text as it is now.
         say: prints a text where it is not shown in place.
         in_place: whether a terminal shows the newest alone.
+
+    Raises:
+        BrokenPipeError: nobody reads it any more, whether there is anything new or not.
     """
     if not (in_place and sys.stdout.isatty()):
         before = ""
@@ -28,6 +45,8 @@ def watch(look: Callable[[], str], say: Callable[[str], None], in_place: bool) -
                 say(text)
                 before = text
             time.sleep(PERIOD_S)
+            if not _is_read():
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
     from rich.live import Live
     from rich.text import Text
 

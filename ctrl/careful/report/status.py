@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from careful.control.status import BOUNDS, DECIDED, slow_clients, unheard
+from careful.errors import shown
 from careful.report.tables import Parts, Table, alarm, text
 from careful.units import shown_bytes as size
 
@@ -61,7 +62,7 @@ def _export(one: dict[str, Any]) -> str:
     words = ["writable"] if one["writable"] else []
     words += [word for word in ("owners", "devices") if one[word]]
     words += [f"for {' '.join(one['hosts'])}"] if one["hosts"] else []
-    return str(one["path"]) + (f" ({', '.join(words)})" if words else "")
+    return shown(one["path"]) + (f" ({', '.join(words)})" if words else "")
 
 
 def up(found: dict[str, Any], already: bool) -> str:
@@ -193,7 +194,7 @@ def _status(found: dict[str, Any]) -> Parts:
 
 
 def parts(found: Iterable[dict[str, Any]], died: Mapping[str, str]) -> Parts:
-    """Every instance; died: how those ended that should run, by name."""
+    """Every instance; died: how those ended that should run, or that they are mute, by name."""
     each = [_status(one) for one in found] or [["careful is not up"]]
     each += [[alarm(f"instance {one}: {died[one]}")] for one in died]
     return [*each[0], *(line for one in each[1:] for line in ("", *one))]

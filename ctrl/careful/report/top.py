@@ -27,8 +27,8 @@ def _row(one: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def shown(found: Sequence[Mapping[str, Any]]) -> str:
-    """Every instance that is up."""
+def shown(found: Sequence[Mapping[str, Any]], mute: Mapping[str, str] | None = None) -> str:
+    """Every instance that is up; mute: why there is nothing of one, by name."""
     columns = ["peer", "state", "credits", "sent", "received", "messages/s", "latency (µs)"]
     columns += ["lost", "waits for"]
     parts = []
@@ -38,4 +38,5 @@ def shown(found: Sequence[Mapping[str, Any]]) -> str:
         head += f"window {one['window_buffers']}"
         rows = [_row(each) for each in one["peers"]]
         parts.append(f"{head}\n{table('', columns, rows)}" if rows else f"{head}\n  no peers")
+    parts += [alarm(f"instance {name}: {why}") for name, why in (mute or {}).items()]
     return "\n\n".join(parts) or "careful is not up"

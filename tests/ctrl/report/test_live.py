@@ -39,6 +39,16 @@ def test_watch__says_what_changes_and_nothing_twice() -> None:
     assert said == ["a", "b", "a"]
 
 
+def test_watch__ends_with_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing changed, nothing was written, and it was not noticed."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        with pytest.raises(BrokenPipeError):
+            live.watch(looks("a", "a"), lambda _: None, in_place=True)
+
+
 def test_watch__a_terminal_shows_the_newest_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     master, slave = pty.openpty()

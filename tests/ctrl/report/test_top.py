@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("careful._binding")
 
-from careful.control import top
+from careful.control import live, maps, status, top
+from careful.control.config import Config
+from careful.control.instances import Instance
+from careful.errors import CarefulError
 from careful.report.top import shown
 from hosts import Host, make_file
 
@@ -37,7 +43,7 @@ PEER = {
 def a_look(at_s: float, *peers: dict[str, Any], messages: Any = ((0, 0),)) -> top.Look:
     one = {"instance": "eth1", "ifname": "eth1", "xdp_mode": "native", "zerocopy": True}
     said = [{**PEER, **peer} for peer in peers]
-    found = {**one, "window_buffers": 64, "queues": [], "peers": said}
+    found = {**one, "window_buffers": 64, "queues": [], "peers": said, "pid": 7}
     return top.Look(at_s, [found], {"eth1": {(0, k): one for k, one in enumerate(messages)}})
 
 
@@ -58,6 +64,47 @@ def test_rates__of_another_peer_in_the_slot_begin_at_nothing() -> None:
     (one,) = top.rates(before, now)
     assert [peer["tx_bytes_per_s"] for peer in one["peers"]] == [0, 0]
     assert [peer["latency_us"] for peer in one["peers"]] == [None, None]
+
+
+def test_rates__of_another_process_begin_at_nothing() -> None:
+    """What it took was negative where the one before had counted less."""
+    before = a_look(10, {"tx_bytes": 5}, messages=[(9, 90000)])
+    now = a_look(11, {"tx_bytes": 8}, messages=[(10, 10000)])
+    now.found[0]["pid"] = 8
+    ((peer,),) = [one["peers"] for one in top.rates(before, now)]
+    assert (peer["tx_bytes_per_s"], peer["messages_per_s"], peer["latency_us"]) == (0, 0, None)
+
+
+def test_messages__a_slot_that_had_none_begins_at_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was left out as one that could not be read is, and its first messages were not seen."""
+    entries = [b"none", None, b"some"]
+    cell = live.Cell(count=2, asked=0, sum_ns=30, sum_sq_ns2=500)
+    table = SimpleNamespace(entries=len(entries))
+    monkeypatch.setattr(maps, "live_map", lambda _: nullcontext(table))
+    monkeypatch.setattr(live, "whole", lambda _, slot: entries[slot])
+    monkeypatch.setattr(live, "cells_in", lambda one: {(0, 0): cell} if one == b"some" else {})
+    assert top._messages(Instance("eth1", pid=1)) == {(0, 0): (0, 0), (0, 2): (2, 30)}
+
+
+def test_look__one_of_several_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was the end of `top`, and `status` said nothing of the others."""
+
+    def gather(one: Instance, _: Config) -> dict[str, Any]:
+        if one.name == "eth1":
+            raise CarefulError(errno.ETIMEDOUT, "no answer in 10 s", "carefuld of eth1")
+        return {**dict(a_look(1).found[0]), "instance": one.name}
+
+    monkeypatch.setattr(status, "gather", gather)
+    eth1, eth2 = (Instance(name, pid=1) for name in ("eth1", "eth2"))
+    look = top.look([eth1, eth2], Config())
+    assert look.mute == {"eth1": "carefuld of eth1: no answer in 10 s"}
+    said = shown(top.rates(look, look), look.mute)
+    assert "eth2 on" in said
+    assert said.replace("\x1b[1;31m", "").replace("\x1b[0m", "").endswith("no answer in 10 s")
+    with pytest.raises(TimeoutError):
+        top.look([eth1], Config())
 
 
 @pytest.mark.parametrize(
