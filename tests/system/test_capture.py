@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import os
+import re
 import shutil
 import signal
 import socket
@@ -175,6 +176,9 @@ class Interrupted:
         return self
 
     def __exit__(self, *_: object) -> None:
+        pass
+
+    def ended(self) -> None:
         pass
 
     def collect(self, _: float) -> list[Frame]:
@@ -428,6 +432,19 @@ def test_capture__one_at_a_time_and_after_one_was_killed(two: list[Host]) -> Non
     h1.ctl("ls", "h2:")
     status, out, err = finish(after)
     assert (status, len(out.splitlines())) == (0, 1), err
+
+
+@pytest.mark.lab
+def test_capture__ends_with_carefuld(two: list[Host]) -> None:
+    """It went on, caught nothing of the next carefuld's, and said that it had all."""
+    h1 = two[0]
+    process = start(h1)
+    h1.ctl("ls", "h2:")
+    h1.down()
+    status, out, err = finish(process)
+    assert (status, bool(out)) == (1, True), err
+    assert re.search(r"instance \S+: its process \d+ ended while it was captured$", err), err
+    h1.up()
 
 
 @pytest.mark.lab

@@ -89,7 +89,7 @@ def capture(
 
     AF_XDP passes tcpdump by. This sees what XDP got on careful's port, with what became of it,
     and what left. `help lab` says where Wireshark's dissector is. A frame of more than 4056 bytes
-    is cut. What there was no room for is counted at the end.
+    is cut. What there was no room for is counted at the end. It ends with carefuld, too.
     """
     one = instances.on_interface(ifname, instance) if ifname else instances.choose(instance)
     caught = 0
@@ -111,9 +111,13 @@ def capture(
         stopped = _stopped(opened)
         click.echo(f"carefulctl: capturing {one.ifname}; Ctrl-C ends it", err=True)
         until = time.monotonic() + seconds if seconds else None
-        while not stopped() and (until is None or time.monotonic() < until) and caught != count:
+        over = None
+        while not (stopped() or over or caught == count or (until and time.monotonic() >= until)):
             take(source.collect(_LOOK_S))
+            over = source.ended()
         take(source.collect(0))  # what passed since
-        lost = source.lost_count
+        lost = 0 if over else source.lost_count
     more = f", {lost} more passed that there was no room for" if lost else ""
     click.echo(f"carefulctl: {caught} frames{more}", err=True)
+    if over:
+        raise over

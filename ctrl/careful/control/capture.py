@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 import struct
 import time
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from careful._abi import enum_names, ffi, layout, lib, sizeof
 from careful.control import bpf, instances, maps, trace_targets
 from careful.control.instances import Instance
-from careful.control.tracer import Target
+from careful.control.tracer import Target, ended, pidfd
 from careful.errors import CarefulError, from_os
 
 #: What a capture has room for before it is read: 8,192 frames.
@@ -162,10 +163,12 @@ class Capture:
         self._open = ExitStack()
 
     def __enter__(self) -> Capture:
-        target = trace_targets.target(self.instance.ifname, self.instance.name)
+        target = self._target = trace_targets.target(self.instance.ifname, self.instance.name)
         what = f"instance {target.name}"
         with self._open as opened:
             opened.enter_context(instances.holding(self.instance, LOCK, "is captured"))
+            self._pidfd = pidfd(target)
+            opened.callback(os.close, self._pidfd)
             self._program = opened.enter_context(bpf.Program(_program()))
             self._program.open_ring("frames", self._raw.append)
             try:
@@ -210,6 +213,11 @@ class Capture:
                 data = self._socket.recv(1 << 16)
                 found.append(Frame(time.time_ns(), data[:SNAP_BYTES], len(data), True))
         return sorted(found, key=lambda one: one.time_ns)
+
+    def ended(self) -> CarefulError | None:
+        """That the instance's process has ended, after which nothing is caught; None: it runs."""
+        is_over = select.select([self._pidfd], [], [], 0)[0]
+        return ended(self._target, "captured") if is_over else None
 
     def _frame(self, raw: bytes) -> Frame:
         time_ns, frame_bytes, caught_bytes, verdict, _ = _HEAD.unpack_from(raw)

@@ -192,7 +192,7 @@ class Tracer:
                     self._program.put("owners", map_id, number)
             self._program.open_ring("records", self._raw.append)
             for target in self.targets:
-                self._pidfds[_pidfd(target)] = target
+                self._pidfds[pidfd(target)] = target
         except BaseException:
             self.close()
             raise
@@ -254,9 +254,7 @@ class Tracer:
         for fd in self._pidfds:
             poller.register(fd, select.POLLIN)
         for fd, _ in poller.poll(0):
-            target = self._pidfds[fd]
-            text = f"its process {target.pid} ended while it was traced"
-            raise CarefulError(errno.ESRCH, text, f"instance {target.name}")
+            raise ended(self._pidfds[fd], "traced")
 
     def take(self) -> Records:
         """The records since the last `take`, of dtype RECORD, by time of their ends."""
@@ -270,7 +268,18 @@ class Tracer:
         return self._program.number("lost")
 
 
-def _pidfd(target: Target) -> int:
+def ended(target: Target, what: str) -> CarefulError:
+    """That its process has ended; what: was done to it."""
+    text = f"its process {target.pid} ended while it was {what}"
+    return CarefulError(errno.ESRCH, text, f"instance {target.name}")
+
+
+def pidfd(target: Target) -> int:
+    """A descriptor of its process, which can be read once that has ended.
+
+    Raises:
+        CarefulError: it has.
+    """
     try:
         return os.pidfd_open(target.pid)
     except ProcessLookupError:
