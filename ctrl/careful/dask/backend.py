@@ -7,8 +7,10 @@ session with its own host. An address is that of the interface on which careful 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import struct
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -27,6 +29,7 @@ from careful.dask.comm import CarefulComm
 from careful.dask.hub import OPEN, OPENED, PORTS_OF_HANDLER, Hub, Kind
 from careful.dask.link import Link
 from careful.errors import CarefulError
+from careful.node import Operation, Peer
 
 PREFIX = "careful://"
 _LOOPBACK = "127.0.0.1"
@@ -100,11 +103,19 @@ class CarefulConnector(Connector):
         label = hub.label()
         asked = OPEN.pack(hub.handler(), label, comm.number, hub.program)
         words = (Kind.OPEN, port // PORTS_OF_HANDLER, 0, 0)
-        answer = (await peer.request(handler, asked, words)).payload
-        other, program = OPENED.unpack_from(answer)
+        opening = peer.request(handler, asked, words)
+        try:
+            answer = (await opening).payload
+        except asyncio.CancelledError:
+            opening.add_done_callback(lambda opened: _unwanted(hub, peer, handler, opened))
+            raise
+        try:
+            other, program = OPENED.unpack_from(answer)
+            ours = answer[OPENED.size :].decode()
+        except (struct.error, UnicodeDecodeError):
+            raise CarefulError(errno.EPROTO, "what listens there is not Dask", host) from None
         link = hub.link(program, lambda: Link(hub, peer, handler, program))
         comm.connected(link, other)
-        ours = answer[OPENED.size :].decode()
         comm.named(PREFIX + unparse_host_port(ours, label), PREFIX + unparse_host_port(host, port))
 
     async def _local(self, port: int, address: str, deserialize: bool) -> Comm:
@@ -117,6 +128,17 @@ class CarefulConnector(Connector):
             raise CommClosedError(f"{PREFIX}{address}: {error}") from error
         local = PREFIX + unparse_host_port(parse_host_port(address)[0], ours)
         return TCP(stream, local, PREFIX + address, deserialize)
+
+
+def _unwanted(hub: Hub, peer: Peer, handler: int, opened: Operation) -> None:
+    """Who asked for a comm gave up, and it was opened: have the other end close it."""
+
+    async def close(other: int) -> None:
+        with contextlib.suppress(CarefulError):
+            await peer.request(handler, b"", (Kind.CLOSE, other, 0, 0))
+
+    with contextlib.suppress(CarefulError, struct.error):
+        hub.task(close(OPENED.unpack_from(opened.result().payload)[0]))
 
 
 #: How OPEN fails where there is no such listener.

@@ -147,8 +147,8 @@ class CarefulComm(Comm):
     # What comes in.
 
     def on_chunk(self, number: int, last: bool, payload: bytes) -> None:
-        """A part of a message, in any order, maybe again."""
-        if (number - self._chunks_in) % _NUMBERS >= _NUMBERS // 2:
+        """A part of a message, in any order, maybe again; an honest end is not further ahead."""
+        if (number - self._chunks_in) % _NUMBERS >= _CHUNKS:
             return
         self._early[number] = last, payload
         while self._chunks_in in self._early:

@@ -239,6 +239,10 @@ class Hub:
             self._pieces_wanted.append(wanted)
             try:
                 await wanted
+            except asyncio.CancelledError:
+                if self._pieces:
+                    self._offer()  # it may have been meant for this one
+                raise
             finally:
                 if wanted in self._pieces_wanted:
                     self._pieces_wanted.remove(wanted)
@@ -268,6 +272,10 @@ class Hub:
                     one.set_exception(error)
             return
         self._pieces.append(piece)
+        self._offer()
+
+    def _offer(self) -> None:
+        """Wake one of those who wait for a piece."""
         while self._pieces_wanted:
             one = self._pieces_wanted.popleft()
             if not one.done():
@@ -303,6 +311,8 @@ class Hub:
         if accept is None:
             return _failed(errno.ECONNREFUSED)
         handler, label, theirs, program = OPEN.unpack(message.payload)
+        if handler >= PORTS_OF_HANDLER:
+            return _failed(errno.EPROTO)
         link = self.link(program, lambda: Link(self, message.peer, handler, program))
         comm = CarefulComm(self)
         comm.connected(link, theirs)

@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
+from types import SimpleNamespace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 
 pytest.importorskip("careful._binding")
 
-from careful.dask.hub import PIECES_MAX, Hub
+pytest.importorskip("distributed")
+
+from careful.dask.backend import CarefulConnector
+from careful.dask.comm import CarefulComm
+from careful.dask.hub import OPEN, OPENED, PIECES_MAX, PORTS_OF_HANDLER, Hub, Kind
 from careful.errors import CarefulError
+from careful.node import Result
 
 
 class Node:
@@ -59,5 +66,120 @@ def test_piece__nobody_waits_for_what_has_ended() -> None:
             assert caught.value.errno == errno.ENOTCONN
         with pytest.raises(CarefulError):
             await asyncio.wait_for(hub.piece(), 30)
+
+    asyncio.run(run())
+
+
+def test_piece__who_gives_up_leaves_it_to_the_next() -> None:
+    async def run() -> None:
+        hub = hub_of(Node())
+        pieces = [await hub.piece() for _ in range(PIECES_MAX)]
+        first, second = (asyncio.ensure_future(hub.piece()) for _ in range(2))
+        await asyncio.sleep(0)
+        hub.give_piece(pieces.pop())
+        first.cancel()  # it was woken
+        assert await asyncio.wait_for(second, 30)
+        assert first.cancelled()
+
+    asyncio.run(run())
+
+
+def comms_of(hub: Hub) -> Hub:
+    hub.comms, hub.links, hub.services = WeakValueDictionary(), {}, {}
+    hub._tasks, hub._users, hub.program = set(), 1, 7
+    return hub
+
+
+def test_chunk__too_far_ahead_is_not_kept() -> None:
+    """Of a program that means harm: nobody would ever ask for it."""
+
+    async def run() -> None:
+        comm = CarefulComm(comms_of(hub_of(Node())))
+        for number in range(15, 100_000):
+            comm.on_chunk(number, True, b"early")
+        assert list(comm._early) == [15]
+        for number in range(15):
+            comm.on_chunk(number, True, b"next")
+            comm.on_chunk(number, True, b"again")
+        assert [head for _, head in comm._inbox] == [b"next"] * 15 + [b"early"]
+        assert comm._early == {}
+
+    asyncio.run(run())
+
+
+def test_open__by_a_handler_that_there_cannot_be() -> None:
+    async def run() -> None:
+        hub = comms_of(hub_of(Node()))
+        hub.services[40 + PORTS_OF_HANDLER] = pytest.fail
+        payload = OPEN.pack(PORTS_OF_HANDLER, 1, 2, 3)
+        message: Any = SimpleNamespace(handler=40, payload=payload, args=(Kind.OPEN, 1, 0, 0))
+        assert hub._on_message(message).status == errno.EPROTO
+        assert hub.links == {}
+
+    asyncio.run(run())
+
+
+class Asked:
+    """An operation: it goes on where who awaits it is cancelled."""
+
+    def __init__(self, answer: asyncio.Future[Result]) -> None:
+        self.add_done_callback = answer.add_done_callback
+        self.answer = answer
+
+    def __await__(self) -> Any:
+        return asyncio.shield(self.answer).__await__()
+
+
+class Peer:
+    """One that answers OPEN when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, ...]] = []
+        self.answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+    def request(self, handler: int, payload: bytes, words: tuple[int, ...]) -> Any:
+        self.asked.append((handler, *words[:2]))
+        return Asked(self.answer)
+
+
+def connecting(peer: Peer) -> tuple[Hub, CarefulComm, Any]:
+    hub = comms_of(hub_of(Node()))
+    hub._handlers, hub._labels = [33], iter(range(8, 9))  # type: ignore[assignment]
+
+    async def aconnect(_host: str) -> Peer:
+        return peer
+
+    hub.node.aconnect = aconnect  # type: ignore[assignment]
+    comm = CarefulComm(hub)
+    opening = CarefulConnector(None)._open(hub, comm, "10.0.0.2", 40 + PORTS_OF_HANDLER)
+    return hub, comm, asyncio.ensure_future(opening)
+
+
+def test_connect__given_up_closes_what_was_opened() -> None:
+    """As distributed does when its time is over; else the other end keeps the comm for ever."""
+
+    async def run() -> None:
+        peer = Peer()
+        hub, _comm, opening = connecting(peer)
+        await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait([opening])
+        assert peer.asked == [(40, Kind.OPEN, 1)]
+        peer.answer.set_result(Result((0,) * 4, OPENED.pack(99, 5) + b"10.0.0.1", 0, 0))
+        await asyncio.sleep(0.01)
+        assert peer.asked[1:] == [(40, Kind.CLOSE, 99)]
+        assert hub._tasks == set()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("answer", [b"", b"HELLO", OPENED.pack(1, 2) + b"\xff"])
+def test_connect__to_another_program_says_so(answer: bytes) -> None:
+    async def run() -> None:
+        peer = Peer()
+        _hub, _comm, opening = connecting(peer)
+        peer.answer.set_result(Result((0,) * 4, answer, len(answer), 0))
+        with pytest.raises(CarefulError, match="what listens there is not Dask"):
+            await opening
 
     asyncio.run(run())
