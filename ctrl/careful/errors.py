@@ -18,6 +18,7 @@ _MEANINGS = {
     errno_module.EADDRINUSE: "all windows for peers are taken here (raise --peers of `up`)",
     errno_module.EUSERS: "all its windows for peers are taken (raise --peers of `up` there)",
     errno_module.EBADMSG: "the data's digest does not match",
+    errno_module.ENOTCONN: "the connection has ended",
     errno_module.ECONNRESET: "the session was reset; the operation may have run",
     errno_module.EPROTONOSUPPORT: "it speaks another wire version (`carefulctl --version`)",
     errno_module.EPROTOTYPE: "one end speaks careful, the other traditional (`up --protocol`)",
