@@ -148,7 +148,11 @@ def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> 
         )
         os.close(write_end)
         write_end = -1
-        line = _read_line(read_end, time.monotonic() + START_S)
+        try:
+            line = _read_line(read_end, time.monotonic() + START_S)
+        except KeyboardInterrupt:
+            _kill_unready(process)
+            raise
     except OSError as error:
         raise from_os(error, str(program)) from None
     finally:
@@ -275,7 +279,7 @@ def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAU
         try:
             _steer(ifname, instance, options)
             launch(link.name, instance, options, state)
-        except CarefulError:
+        except (CarefulError, KeyboardInterrupt):
             _clear_refused(instance, ifname)
             raise
         return Up(instances.find(name), already=False)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from careful.control import command_line
+from careful.control import command_line, daemon, instances
 from careful.control.config import DEFAULTS, UpOptions
 from careful.control.tracer import Tracer
 from careful.errors import CarefulError
@@ -83,6 +83,26 @@ def test_up__refused_leaves_nothing(host: Host) -> None:
     assert "zero-copy" in done.stderr
     assert not (RUN / host.lab.instance("h1")).exists()
     host.up()
+
+
+def test_launch__interrupted_ends_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After Ctrl-C careful came up all the same."""
+    program, said = tmp_path / "carefuld", tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\necho $$ >{said}\nexec sleep 1000 2>&-\n")
+    program.chmod(0o755)
+
+    def interrupted(*_: object) -> str:
+        wait_for(lambda: said.exists() and said.read_text(), "its pid")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(daemon, "executable", lambda: program)
+    monkeypatch.setattr(daemon, "_read_line", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        daemon.launch("eth1", instances.Instance("eth1"), UpOptions(), tmp_path)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(said.read_text()), signal.SIGKILL)
 
 
 def test_command_line__without_options() -> None:
