@@ -47,6 +47,7 @@ static int read_interface(int fd, struct netdev *netdev)
 	netdev->mtu = (uint32_t)request.ifr_mtu;
 	if (ioctl(fd, SIOCGIFHWADDR, &request))
 		return -errno;
+	netdev->hardware = request.ifr_hwaddr.sa_family;
 	memcpy(netdev->mac, request.ifr_hwaddr.sa_data, sizeof(netdev->mac));
 	return 0;
 }

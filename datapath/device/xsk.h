@@ -62,6 +62,7 @@ struct netdev {
 	uint32_t ifindex;
 	uint32_t mtu;
 	uint32_t flags; /* IFF_* */
+	uint16_t hardware; /* ARPHRD_* */
 	uint8_t mac[6];
 	uint32_t rx_queues;
 	uint32_t tx_queues;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -169,6 +170,12 @@ static int check_interface(const struct look *look)
 	if (netdev->flags & IFF_LOOPBACK)
 		return refuse(look->error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
 			      netdev->name);
+	/* Without Ethernet's header no frame would pass, though the kernel takes program and socket. */
+	if (netdev->hardware != ARPHRD_ETHER)
+		return refuse(look->error, -EINVAL,
+			      "%s (driver %s) is no Ethernet: a tunnel, or IP over InfiniBand, has "
+			      "other frames than careful's",
+			      netdev->name, netdev->driver);
 	if (netdev->master[0])
 		return refuse(look->error, -EBUSY,
 			      "%s is a port of %s (%s), which takes all that arrives: `ip link set "

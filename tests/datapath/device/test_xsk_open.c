@@ -250,6 +250,13 @@ static void test_open__interface_not_fit(void)
 	CHECK(!pair_run(&pair, 0, "ip link add br9 type bridge && ip link set eth1 master br9"));
 	refused(&options, -EBUSY, "eth1 is a port of br9 (bridge), which takes all");
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 nomaster && ip link del br9"));
+	if (!pair_run(&pair, 0, "ip tuntap add tun9 mode tun 2>/dev/null")) {
+		CHECK(!pair_run(&pair, 0, "ip link set tun9 up"));
+		options.ifname = "tun9";
+		refused(&options, -EINVAL, "tun9 (driver tun) is no Ethernet");
+		options.ifname = "eth1";
+		CHECK(!pair_run(&pair, 0, "ip link del tun9"));
+	}
 	/* A VRF leaves packets and addresses to its interfaces. */
 	if (!pair_run(&pair, 0, "ip link add vrf9 type vrf table 9 2>/dev/null")) {
 		CHECK(!pair_run(&pair, 0, "ip link set eth1 master vrf9"));
