@@ -155,7 +155,8 @@ static int check_interface(struct health *health, const struct careful_info *inf
 	if (ioctl(health->socket_fd, SIOCGIFNAME, &ifr)) {
 		if (errno != ENODEV)
 			return 0;
-		log_line("%s: the interface was deleted", info->device.ifname);
+		log_line("%s: the interface was deleted, or moved to another network namespace",
+			 info->device.ifname);
 		return -ENODEV;
 	}
 	look(health, &ifr, &now);
