@@ -132,12 +132,17 @@ def _option(argv: Sequence[str], name: str) -> str:
     return ""
 
 
-def _is_here(pid: int) -> bool | None:
-    """Whether a process is in our network namespace; None if we may not know."""
+def _is_shared(pid: int, kind: str) -> bool | None:
+    """Whether a process is in our namespace of a kind; None if we may not know."""
     with suppress(OSError):
-        ours = Path("/proc/self/ns/net").stat()
-        return os.path.samestat(Path(f"/proc/{pid}/ns/net").stat(), ours)
+        ours = Path(f"/proc/self/ns/{kind}").stat()
+        return os.path.samestat(Path(f"/proc/{pid}/ns/{kind}").stat(), ours)
     return None
+
+
+def _is_here(pid: int) -> bool | None:
+    """The same of network namespaces."""
+    return _is_shared(pid, "net")
 
 
 def _ifname(name: str, pid: int, ifname: str) -> str:
@@ -242,6 +247,12 @@ def owner_without_daemon(name: str) -> int:
     """Pid of a program that owns the instance's queue without carefuld; 0: there is none."""
     pid = _owner(RUN / f"{check_name(name)}.lock")
     return pid if pid and pid != find(name).pid else 0
+
+
+def mounts_differ(name: str) -> bool:
+    """Whether an instance runs in another mount namespace than ours, as far as we may know."""
+    pid = find(name).pid or owner_without_daemon(name)
+    return bool(pid) and _is_shared(pid, "mnt") is False
 
 
 def tuner(instance: Instance) -> int:

@@ -1,6 +1,6 @@
 """The maps of an instance, pinned under /sys/fs/bpf/careful/INSTANCE.
 
-Owns that a map is of the shape that abi.h declares. Calls libbpf, by the binding.
+Owns that a map is of the shape that abi.h declares. Calls libbpf, by the binding; and instances.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from careful._abi import enum_names, ffi, lib, sizeof
+from careful.control import instances
 from careful.errors import CarefulError
 
 PINS = Path("/sys/fs/bpf/careful")
@@ -65,7 +66,12 @@ class PinnedMap:
         self.path = path
         self._fd = lib.bpf_obj_get(os.fsencode(path))
         if self._fd < 0:
-            raise _failed(str(path))
+            error = _failed(str(path))
+            if error.errno == errno.ENOENT and instances.mounts_differ(path.parent.name):
+                text = "careful is up, and pinned it in another mount namespace: `ip netns exec` "
+                text += "makes one each time, `nsenter --net=` does not"
+                error = CarefulError(errno.ENOENT, text, str(path))
+            raise error
         # struct bpf_map_info: type, id, key_size, value_size, max_entries ...
         info = struct.unpack_from("=5I", _object_info(self._fd, 24, str(path)))
         if info[2:4] != (key_bytes, value_bytes):

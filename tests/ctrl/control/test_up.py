@@ -85,6 +85,14 @@ def test_up__refused_leaves_nothing(host: Host) -> None:
     host.up()
 
 
+def test_status__pins_of_another_mount_namespace(host: Host) -> None:
+    """`ip netns exec` makes one; it was asked whether careful is up, which it said above."""
+    argv = ("unshare", "-m", "sh", "-c", "mount -t bpf bpf /sys/fs/bpf; carefulctl up eth1")
+    host.lab.run("h1", *argv)
+    said = host.ctl("status", "eth1").stdout
+    assert "careful is up, and pinned it in another mount namespace" in said
+
+
 def test_launch__interrupted_ends_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
