@@ -38,7 +38,7 @@ enum {
 	XSK_PEERS_DEFAULT = 8,
 	/* At the end of a page that becomes an skb (struct skb_shared_info). */
 	XSK_SKB_TAIL_BYTES = 320,
-	XSK_PATH_BYTES = 128,
+	XSK_PATH_BYTES = 256,
 	XSK_INSTANCE_BYTES = 64,
 };
 

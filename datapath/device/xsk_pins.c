@@ -159,9 +159,18 @@ bool xsk_pins_mounted(void)
 	return !statfs(BPFFS_DIR, &fs) && (uint64_t)fs.f_type == BPF_FS_MAGIC;
 }
 
+/* bpffs takes no dot in a name (bpf_lookup(), kernel/bpf/inode.c), and VLANs are called eth1.100:
+ * "%2e" is in its place, and "%25" in that of a percent sign. */
 void xsk_pin_path(const char *instance, const char *map, char *path, size_t bytes)
 {
-	snprintf(path, bytes, PIN_DIR "/%s%s%s", instance, map[0] ? "/" : "", map);
+	size_t n = (size_t)snprintf(path, bytes, PIN_DIR "/");
+
+	for (; *instance; instance++) {
+		bool plain = *instance != '.' && *instance != '%';
+
+		n += (size_t)snprintf(path + n, bytes - n, plain ? "%c" : "%%%02x", *instance);
+	}
+	snprintf(path + n, bytes - n, "%s%s", map[0] ? "/" : "", map);
 }
 
 /* Mounts bpffs where there is none; one at a time, since a second mount would hide

@@ -56,7 +56,7 @@ def push(count: int) -> list[dict[str, float]]:
             before = counts(measured, slot)
             plan = tune_entry.Plan.fixed(1024 + 512 * (number % 2))
             began = time.monotonic_ns()
-            with tune_entry.one_writer(maps.PINS / name):
+            with tune_entry.one_writer(maps.pins(name)):
                 tune_entry.apply(tune, [slot], {6: tune_entry.Setting(plan, {})})
             called = time.monotonic_ns()
             region.store(MESSAGE).result()

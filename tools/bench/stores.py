@@ -50,7 +50,7 @@ def set_classes(
     of all.
     """
     instance = instance or os.environ["CAREFUL_INSTANCE"]
-    with tune_entry.one_writer(maps.PINS / instance), maps.tune_map(instance) as entries:
+    with tune_entry.one_writer(maps.pins(instance)), maps.tune_map(instance) as entries:
         slots = tune_entry.all_slots()
         tune_entry.apply(entries, slots if slot is None else [slots[0], slot], settings)
 

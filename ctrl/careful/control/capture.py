@@ -184,7 +184,7 @@ class Capture:
         if probe is None:
             text = f"has no probe {PROBE}: it is of another build, restart it"
             raise CarefulError(errno.ENOTSUP, text, what)
-        path = maps.PINS / self.instance.name / "captures"
+        path = maps.pins(self.instance.name) / "captures"
         captures = opened.enter_context(maps.PinnedMap(path, 4, 4))
         captures.update(0, struct.pack("=i", self._program.descriptor("frames")))
         opened.callback(captures.delete, 0)

@@ -341,7 +341,7 @@ def _instance(case: Case) -> Finding:
         text = f"{instance.name} belongs to process {pid}, a program with a queue of its own"
         return ok("instance", text)
     try:
-        pins = (maps.PINS / instance.name).exists()
+        pins = maps.pins(instance.name).exists()
     except PermissionError:
         return unknown("instance", "only root can see whether pins are left")
     if pins or instance.directory.exists():

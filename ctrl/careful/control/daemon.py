@@ -349,7 +349,7 @@ def clear(instance: Instance, ifname: str) -> Cleared:
     for one in others:
         _end_process(one)
     for one in (instance, *others):
-        done.pins += _clear_directory(maps.PINS / one.name)
+        done.pins += _clear_directory(maps.pins(one.name))
         done.files += _clear_directory(one.directory)
         done.files += remove_file(RUN / f"{one.name}.lock")
     for parent in (maps.PINS, RUN):

@@ -18,6 +18,16 @@ from careful.errors import CarefulError
 PINS = Path("/sys/fs/bpf/careful")
 
 
+def _instance_of(path: Path) -> str:
+    """The reverse: whose map is pinned there."""
+    return path.parent.name.replace("%2e", ".").replace("%25", "%")
+
+
+def pins(instance: str) -> Path:
+    """Where the maps of an instance are pinned: bpffs takes no dot (libcareful's xsk_pins.c)."""
+    return PINS / instance.replace("%", "%25").replace(".", "%2e")
+
+
 class Map(Protocol):
     """An array map: bytes by index."""
 
@@ -67,7 +77,7 @@ class PinnedMap:
         self._fd = lib.bpf_obj_get(os.fsencode(path))
         if self._fd < 0:
             error = _failed(str(path))
-            if error.errno == errno.ENOENT and instances.mounts_differ(path.parent.name):
+            if error.errno == errno.ENOENT and instances.mounts_differ(_instance_of(path)):
                 text = "careful is up, and pinned it in another mount namespace: `ip netns exec` "
                 text += "makes one each time, `nsenter --net=` does not"
                 error = CarefulError(errno.ENOENT, text, str(path))
@@ -118,7 +128,7 @@ class PinnedMap:
 
 def tune_map(instance: str) -> PinnedMap:
     """The tune map of an instance."""
-    return tune_map_at(PINS / instance / "tune")
+    return tune_map_at(pins(instance) / "tune")
 
 
 def tune_map_at(path: Path) -> PinnedMap:
@@ -128,12 +138,12 @@ def tune_map_at(path: Path) -> PinnedMap:
 
 def live_map(instance: str) -> PinnedMap:
     """The live map of an instance."""
-    return PinnedMap(PINS / instance / "live", 4, sizeof("careful_live_entry"))
+    return PinnedMap(pins(instance) / "live", 4, sizeof("careful_live_entry"))
 
 
 def peers_map(instance: str) -> PinnedMap:
     """The peers map of an instance."""
-    return PinnedMap(PINS / instance / "peers", 4, sizeof("careful_peer_entry"))
+    return PinnedMap(pins(instance) / "peers", 4, sizeof("careful_peer_entry"))
 
 
 def session(peers: Map, slot: int) -> Any:
@@ -153,7 +163,7 @@ def sessions(instance: str) -> dict[int, Any]:
 def xdp_counters(instance: str) -> dict[str, int]:
     """What became of frames in XDP: name -> how many, all CPUs together."""
     found = {}
-    with PinnedMap(PINS / instance / "counters", 4, 8) as counters:
+    with PinnedMap(pins(instance) / "counters", 4, 8) as counters:
         for key, name in enum_names("careful_xdp_counter", "CAREFUL_XDP_").items():
             if key < lib.CAREFUL_XDP_COUNTERS:
                 raw = counters.lookup(key)

@@ -170,7 +170,7 @@ def change(
         if hosts and not named:  # they are other queues'
             continue
         name = queue.instance.name
-        with tune_entry.one_writer(maps.PINS / name), maps.tune_map(name) as map_:
+        with tune_entry.one_writer(maps.pins(name)), maps.tune_map(name) as map_:
             tune_entry.apply(map_, named or tune_entry.all_slots(), settings)
             noted(queue, named)
     return show(one, hosts, config)

@@ -46,5 +46,5 @@ def release(session: Session, classes: Iterable[int]) -> None:
     given = list(classes)
     for queue in session.queues:
         if queue.instance.directory.is_dir():
-            with one_writer(maps.PINS / queue.instance.name):
+            with one_writer(maps.pins(queue.instance.name)):
                 Store(queue.instance.directory).release(given)

@@ -185,7 +185,7 @@ class RunningPath:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        with tune_entry.one_writer(maps.PINS / self._instance.name):
+        with tune_entry.one_writer(maps.pins(self._instance.name)):
             self.tenancy.check()
             yield
 

@@ -19,7 +19,7 @@ from careful.control import command_line, daemon, instances
 from careful.control.config import DEFAULTS, UpOptions
 from careful.control.tracer import Tracer
 from careful.errors import CarefulError
-from hosts import RUN, Host, wait_for
+from hosts import PINS, RUN, Host, wait_for
 
 
 @pytest.fixture
@@ -83,6 +83,17 @@ def test_up__refused_leaves_nothing(host: Host) -> None:
     assert "zero-copy" in done.stderr
     assert not (RUN / host.lab.instance("h1")).exists()
     host.up()
+
+
+def test_up__name_with_a_dot(host: Host) -> None:
+    """`up eth1.100` was not permitted: bpffs takes no dot."""
+    name = f"{host.lab.instance('h1')}.100%"
+    host.ctl("up", "eth1", "--instance", name)
+    found = json.loads(host.ctl("status", "--json", "eth1", "--instance", name).stdout)
+    assert not found["instances"][0]["xdp_counters_error"]
+    host.ctl("tune", "set", "eth1", "--instance", name, "--fragment-bytes", "2KiB")
+    host.ctl("down", "eth1", "--instance", name)
+    assert not list(PINS.glob(f"{host.lab.instance('h1')}*"))
 
 
 def test_status__pins_of_another_mount_namespace(host: Host) -> None:

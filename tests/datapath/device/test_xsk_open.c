@@ -351,6 +351,26 @@ static void test_open__another_program_is_named(void)
 	expect_nothing_left();
 }
 
+/* As VLANs are called: bpffs takes no dot. */
+static void test_open__name_with_a_dot(void)
+{
+	struct careful_options options = defaults();
+	struct queue *queue;
+	char was[sizeof(instance)], dotted[sizeof(instance)];
+
+	snprintf(was, sizeof(was), "%s", instance);
+	snprintf(dotted, sizeof(dotted), "test-%d.1%%", getpid());
+	options.instance = dotted;
+	queue = open_good(&options);
+	snprintf(instance, sizeof(instance), "test-%d%%2e1%%25", getpid());
+	CHECK(exists("/sys/fs/bpf/careful/%s/tune"));
+	device_close(queue);
+	CHECK(!exists("/sys/fs/bpf/careful/%s"));
+	snprintf(instance, sizeof(instance), "%s", dotted);
+	expect_nothing_left();
+	snprintf(instance, sizeof(instance), "%s", was);
+}
+
 static void test_open__not_root(void)
 {
 	struct careful_options options = defaults();
@@ -620,6 +640,7 @@ int main(void)
 	RUN(test_open__interface_not_fit);
 	RUN(test_open__port_in_use);
 	RUN(test_open__another_program_is_named);
+	RUN(test_open__name_with_a_dot);
 	RUN(test_open__not_root);
 	RUN(test_open__what_the_process_lacks);
 	RUN(test_open__instance_in_use);
