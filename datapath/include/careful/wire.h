@@ -16,7 +16,7 @@
 #endif
 
 enum {
-	CAREFUL_WIRE_VERSION = 5, /* raised by each change of what is said */
+	CAREFUL_WIRE_VERSION = 6, /* raised by each change of what is said */
 	CAREFUL_WIRE_SEALED = 0x80 | CAREFUL_WIRE_VERSION, /* of a sealed frame; below */
 	/* Default UDP port of frames (XDP) and of control (kernel socket). */
 	CAREFUL_PORT_DEFAULT = 51966,
