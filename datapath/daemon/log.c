@@ -62,15 +62,22 @@ static void rotate(void)
 		log_path[0] = 0; /* the old file stays open, and is the last */
 }
 
-/* The bytes of the character at p, in UTF-8; 1 where it is none. */
+/* The bytes of the character at p, in UTF-8; 1 where it is none. Neither is what Unicode keeps
+ * from being one (RFC 3629; noncharacters): of a line with such, journalctl shows its length. */
 static size_t character(const unsigned char *p)
 {
+	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
 	size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc2 ? 2 : 1;
+	uint32_t c = p[0] & (0xffu >> n);
 
 	for (size_t i = 1; i < n; i++) {
 		if ((p[i] & 0xc0) != 0x80)
 			return 1;
+		c = c << 6 | (p[i] & 0x3f);
 	}
+	if (c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ||
+	    (c >= 0xfdd0 && c < 0xfdf0) || (c & 0xfffe) == 0xfffe)
+		return 1;
 	return n;
 }
 

@@ -96,6 +96,14 @@ int main(void)
 		{ "\xe2\x9b", "??" }, /* cut off */
 		{ "\xff\xc0\x9b", "???" },
 		{ "\xc3", "?" },
+		{ "\xe0\x80\x9b", "???" }, /* not in the fewest bytes */
+		{ "\xed\xa0\x80", "???" }, /* half of a pair of UTF-16 */
+		{ "\xf4\x90\x80\x80", "????" }, /* beyond the last */
+		{ "\xf8\x88\x80\x80", "????" },
+		{ "\xfb\xb0\x80\x80", "????" },
+		{ "\xef\xbf\xbe", "???" }, /* noncharacters */
+		{ "\xef\xb7\x90", "???" },
+		{ "\xed\x9f\xbf\xef\xbf\xbd", "\xed\x9f\xbf\xef\xbf\xbd" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
