@@ -7,6 +7,7 @@ which need libcareful; where that cannot be loaded, doctor says so and nothing e
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from careful.control.finding import REINSTALL, WARN, Finding, fail, ok, warn
 from careful.errors import CarefulError, from_os
 
 BPFFS = Path("/sys/fs/bpf")
+MOUNTS = Path("/proc/self/mounts")
 
 
 def check(ifname: str, name: str | None, config_path: Path | None = None) -> list[Finding]:
@@ -40,11 +42,9 @@ def check(ifname: str, name: str | None, config_path: Path | None = None) -> lis
 
 def bpffs_mounted() -> bool:
     """Whether a BPF file system is where maps are pinned."""
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, point, kind, *_ = line.split()
-        if (point, kind) == (str(BPFFS), "bpf"):
-            return True
-    return False
+    # Bytes: what else is mounted, and where, may have any name.
+    mounts = MOUNTS.read_bytes().split(b"\n")
+    return any(line.split(b" ")[1:3] == [os.fsencode(BPFFS), b"bpf"] for line in mounts)
 
 
 def _mount_bpffs() -> str:

@@ -40,7 +40,7 @@ def _row(one: Outcome, found: dict[str, Any]) -> tuple[object, ...]:
     well = sum(1 for peer in peers if peer.get("state") == "up")
     counts = ("lost_here_frames", "lost_there_frames")
     lost = int(sum(number(peer, key) or 0 for peer in peers for key in counts))
-    exports = ", ".join(str(export.get("path")) for export in tables(found.get("exports")))
+    exports = shown(", ".join(str(one.get("path")) for one in tables(found.get("exports"))))
     ifname, driver, mode, window = (
         shown(str(found.get(key, "-")))
         for key in ("ifname", "driver", "xdp_mode", "window_buffers")

@@ -369,6 +369,18 @@ def test_pfc__of_the_priority_that_frames_have(said: str, on: Any, state: str) -
         assert ("dcb pfc set dev eth1 prio-pfc 0:on" in finding.advice) is (state == "warn")
 
 
+def test_bpffs_mounted__beside_what_has_any_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A disk whose name was no UTF-8 was the end of doctor."""
+    monkeypatch.setattr(doctoring, "MOUNTS", tmp_path / "mounts")
+    disk = b"/dev/sdb1 /media/\xff\xa0 vfat rw 0 0\n"
+    doctoring.MOUNTS.write_bytes(disk)
+    assert not doctoring.bpffs_mounted()
+    doctoring.MOUNTS.write_bytes(disk + b"bpf /sys/fs/bpf bpf rw 0 0\n")
+    assert doctoring.bpffs_mounted()
+
+
 def test_fix__does_each_and_one_that_fails_keeps_none_of_the_others() -> None:
     ran = []
     steps = [
