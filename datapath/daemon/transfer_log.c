@@ -6,6 +6,9 @@
 
 #include "daemon/transfer_log.h"
 
+/* So much of a path stands in a line: there is to be room for how it ended. The journal has all. */
+enum { PATH_SHOWN_BYTES = 1536 };
+
 /* How it ended, in words. */
 static const char *end_of(const struct block_end *end)
 {
@@ -42,7 +45,8 @@ void transfer_log(struct transfer_log *log, const struct block_end *end, const c
 	snprintf(bytes, sizeof(bytes), "%" PRIu64, moved);
 	snprintf(took, sizeof(took), "%.3f", (double)end->took_ns / 1e9);
 	snprintf(status, sizeof(status), "%d", -end->status);
-	log_event(fields, "peer %u %s: %s\"%s\": %s bytes %s in %s s, %s", end->peer, name,
-		  end->small ? "small files in " : "", end->path, bytes,
+	log_event(fields, "peer %u %s: %s\"%.*s%s\": %s bytes %s in %s s, %s", end->peer, name,
+		  end->small ? "small files in " : "", PATH_SHOWN_BYTES, end->path,
+		  strlen(end->path) > PATH_SHOWN_BYTES ? "..." : "", bytes,
 		  is_read ? "read" : "written", took, end_of(end));
 }

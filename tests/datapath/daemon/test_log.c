@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/transfer_log.c" /* NOLINT(bugprone-suspicious-include) */
 
 /* What a line of this text is, behind its time. */
 static const char *logged(const char *text)
@@ -67,6 +68,28 @@ static void test_journal__fields(void)
 	journal_fd = -1;
 }
 
+/* A path that is longer than a line hid how many bytes, and how it ended. */
+static void test_transfer__of_a_long_path(void)
+{
+	static struct transfer_log log;
+	static char path[4000], line[4096];
+	static char file[] = "/tmp/test_log.XXXXXX";
+	struct block_end end = { .path = path, .op = CAREFUL_BLOCK_COMMIT, .writable = true };
+	int fd = mkstemp(file);
+	ssize_t n;
+
+	end.written_bytes = 5;
+	memset(path, 'p', sizeof(path) - 1);
+	assert(fd >= 0 && log_open(file) == 0);
+	transfer_log(&log, &end, "10.0.0.1");
+	n = read(fd, line, sizeof(line) - 1);
+	assert(n > 0);
+	line[n] = 0;
+	assert(strstr(line, "ppp...\": 5 bytes written in 0.000 s, complete\n"));
+	close(fd);
+	unlink(file);
+}
+
 static void test_allowed__as_many_as_it_says(void)
 {
 	struct log_limit usual = { 0 }, often = { .burst = 100, .interval_s = 10 };
@@ -109,6 +132,7 @@ int main(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		assert(!strcmp(logged(cases[i][0]), cases[i][1]));
 	test_journal__fields();
+	test_transfer__of_a_long_path();
 	test_allowed__as_many_as_it_says();
 	return 0;
 }
