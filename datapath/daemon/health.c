@@ -238,13 +238,15 @@ int health_check(struct health *health, struct careful *instance)
 
 	if (rc)
 		return rc;
-	check_program(health, &info);
 	check_counters(health, &info);
 	for (uint32_t i = 0; i < info.peers_max; i++) {
 		check_mac(health, instance, i);
 		check_control(health, instance, i, info.port);
 	}
-	return check_interface(health, &info);
+	rc = check_interface(health, &info);
+	if (!rc) /* its program goes with an interface */
+		check_program(health, &info);
+	return rc;
 }
 
 static const char *const state_names[] = {
