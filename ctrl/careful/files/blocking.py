@@ -226,8 +226,8 @@ class File(_Blocking[AsyncFile]):
     sync = _blocking(AsyncFile.sync)
 
     def close(self) -> None:
-        """End it, once; what was written is made durable."""
-        if not self._awaited.is_over:
+        """End it, once; what was written is made durable. In a child of fork(): nothing."""
+        if self._thread.process == os.getpid() and not self._awaited.is_over:
             self._thread.run(self._awaited.close())
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import fake_daemon
 import pytest
 from careful import files
 from careful._abi import lib
@@ -164,6 +165,21 @@ def test_host__forgotten_or_never_connected_leaves_nothing(
     assert caplog.text == ""  # of asyncio
 
 
+def test_size__beyond_what_a_file_can_have(
+    host: Host, export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that lies: no OverflowError of a bytearray."""
+    (export / "a").write_bytes(CONTENT)
+    honest = fake_daemon.attr_bytes((export / "a").stat())
+    size = len(CONTENT).to_bytes(8, "big")
+    assert honest.count(size) >= 1
+    lie = honest.replace(size, (1 << 63).to_bytes(8, "big"), 1)
+    monkeypatch.setattr(fake_daemon, "attr_bytes", lambda _: lie)
+    for call in (host.stat, host.read):
+        with pytest.raises(CarefulError, match=f"h2:a: a file of {1 << 63} bytes"):
+            call("a")
+
+
 def test_loops__one_at_a_time(route: Route, export: Path) -> None:
     async def made() -> AsyncHost:
         return await AsyncHost("h2", lambda: route)
@@ -191,6 +207,7 @@ def test_fork__has_no_part_in_it(host: Host, daemon: FakeDaemon, export: Path) -
                     told += b"went; "
                 except RuntimeError as error:
                     told += b"process; " if "process that made it" in str(error) else b"other; "
+            file.close()  # as `with` does where the child leaves its block
             host.close()
             os.write(write, told)
         finally:

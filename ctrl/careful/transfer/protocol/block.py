@@ -249,7 +249,10 @@ class BlockClient(RangeClient):
         """The attributes in an answer that is no failure."""
         if len(self._checked(answer, path).payload) < _ATTR_BYTES:
             raise CarefulError(errno.EPROTO, "an answer without attributes", self.name(path))
-        return attr_of(unpack("careful_block_attr", answer.payload))
+        attr = attr_of(unpack("careful_block_attr", answer.payload))
+        if attr.bytes >> 63:
+            raise CarefulError(errno.EPROTO, f"a file of {attr.bytes} bytes", self.name(path))
+        return attr
 
     def _check_name(self, answer: Answer, path: str, replace: bool) -> None:
         if answer.status == -errno.EEXIST and not replace:
