@@ -92,4 +92,5 @@ def look(ifname: str | None, name: str | None, settings: Config) -> list[Seen]:
         one = instances.on_interface(ifname or "", name) if ifname else instances.find(name or "")
         return _each([one], settings) if one.pid else [Seen(one.name)]
     seen = _each(instances.named_or_all(None, None), settings)
-    return [*seen, *map(Seen, instances.died())]
+    names = {one.name for one in seen}  # of several queues the first may run yet
+    return [*seen, *(Seen(died) for died in instances.died() if died not in names)]

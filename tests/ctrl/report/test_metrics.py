@@ -137,6 +137,18 @@ def test_look__waits_for_one_of_several_that_are_mute(monkeypatch: pytest.Monkey
     assert exporter.look(None, None, Config()) == [Seen(name) for name in names]
 
 
+def test_look__another_queue_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the first one has ended too it had two samples, and Prometheus takes one."""
+
+    def mute(*_: object) -> None:
+        raise CarefulError(errno.ETIMEDOUT, "no answer", "carefuld")
+
+    monkeypatch.setattr(instances, "running", lambda: [Instance("eth1", pid=1, here=True)])
+    monkeypatch.setattr(instances, "died", lambda: {"eth1": "died", "eth2": "died"})
+    monkeypatch.setattr(status, "gather_queue", mute)
+    assert exporter.look(None, None, Config()) == [Seen("eth1"), Seen("eth2")]
+
+
 def test_look__one_that_we_may_not_ask_is_not_down(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise CarefulError(errno.EACCES, "only root may connect", "carefuld")
