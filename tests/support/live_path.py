@@ -227,6 +227,9 @@ class LivePath:
     def by_hand(self) -> frozenset[int]:
         return frozenset(self.pinned)
 
+    def limits(self) -> Limits:
+        return LIMITS
+
     def offer(self, values: Mapping[int, Value]) -> tuple[int, int]:
         other = (self.active + 1) % 3
         self.versions[other] = list(self.versions[self.active])

@@ -388,6 +388,7 @@ class Controller:
         if self._trying:
             self._trying.end()
             self._trying = None
+            self._searches.stopped(self._clock())
             self._save()
 
     # --- the A/B

@@ -96,6 +96,7 @@ class Measuring:
                 figures = delayed or grown(self.known, figures)
             known = measured(figures, limits)
         except (CarefulError, ValueError) as error:
+            self.limits = self._path.limits()
             self.retry_at = self._clock() + self._retry_s
             self._retry_s = min(2 * self._retry_s, CHANGE_EVERY_S)
             self.was_too_quick = quick

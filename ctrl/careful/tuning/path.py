@@ -27,6 +27,9 @@ class Path(Protocol):
         quick: half a second, to answer a change; else closely, and so that little is held up.
         """
 
+    def limits(self) -> Limits:
+        """Payload of a frame, as far as it is known where no measurement works."""
+
     def in_effect(self) -> tuple[Value, ...]:
         """Values of all items: plans, and thresholds of store and netTx."""
 

@@ -73,12 +73,14 @@ class Peer:
         name: its address, as `status` shows it.
         address: it.
         slot: its entry in the maps.
+        frame_bytes: of a frame towards it, headers included; 0: not known.
     """
 
     label: str
     name: str
     address: Address
     slot: int
+    frame_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,11 @@ class RunningPath:
         for name in _SAMPLES:
             del figures[name]
         return figures, limits
+
+    def limits(self) -> Limits:
+        """Payload of a frame; at most what a frame has, where no probe said what is left of it."""
+        most = self._payload_bytes or self.peer.frame_bytes
+        return Limits(CLOSELY.min_bytes, most) if most > CLOSELY.min_bytes else Limits()
 
     def in_effect(self) -> tuple[Value, ...]:
         """Values of all items: plans, and thresholds of store and netTx."""

@@ -41,12 +41,17 @@ class Searches:
         self._searches: dict[int, Search] = {}
         self._ramps: dict[tuple[int, Value], list[TunePlan]] = {}  # beside a plan in effect
         self._began = 0.0
+        self._stopped: float | None = None  # when the one under way was, that may go on
         self._seen: dict[int, Counts] = {}
         self.seen(path.live())
 
     def seen(self, live: Live) -> None:
         """Only messages that come from now on begin a search."""
         self._seen = sent(by_class(live))
+
+    def stopped(self, now: float) -> None:
+        """What passes until a search goes on is none of its time."""
+        self._stopped = now
 
     def clear(self) -> None:
         """What is known of the ways is of another path."""
@@ -77,8 +82,11 @@ class Searches:
         values, pinned = self._path.in_effect(), self._path.by_hand()
         if known and set(found.values()) == {"ramps"} and self._priced(known, values, found):
             return None, 0
-        if not self._searches:
+        if not self._searches or self._stopped is None:
             self._began = now
+        else:
+            self._began += now - self._stopped
+        self._stopped = now
         count, going = 0, {}
         for index, kind in found.items():
             if index not in self._searches:
