@@ -45,7 +45,9 @@ class MessageClass(ParamType[tuple[int, ...]]):
             return tuple(range(entries.CLASSES))
         if text.isdecimal() and int(text) < entries.CLASSES:
             return (int(text),)
-        return (entries.class_of(BYTES.convert(text, param, ctx)),)
+        if (nbytes := BYTES.convert(text, param, ctx)) < 1:
+            self.fail(f"{text} is no size of a message, nor a class from 0 to 15", param, ctx)
+        return (entries.class_of(nbytes),)
 
 
 _peer = click.option(

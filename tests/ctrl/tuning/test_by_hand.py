@@ -216,3 +216,11 @@ def test_set__two_at_once(world: World, tmp_path: Path, monkeypatch: pytest.Monk
     tune_set()
     CliRunner().invoke(tune, ["set", "eth1", "--auto"], catch_exceptions=False)
     assert held == [True, True]
+
+
+@pytest.mark.parametrize("text", ["-1", "-8KiB", "0KiB"])
+def test_tune_set__a_class_that_is_none(text: str) -> None:
+    """It is not the smallest messages' by a mistake."""
+    done = CliRunner().invoke(tune, ["set", "eth1", "--class", text, "--fragment-bytes", "512"])
+    assert done.exit_code == 2
+    assert "no size of a message" in done.output
