@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from careful.model.tunemap import CLASS_BYTES_FIRST, CLASS_COUNT, TunePlan
+from careful.model.tunemap import CLASS_BYTES_FIRST, CLASS_COUNT, U32_MAX, TunePlan
 
 #: Plans have the numbers of their classes; from here on stores' thresholds, and netTx's.
 STORE = CLASS_COUNT
@@ -42,7 +42,9 @@ Value = TunePlan | Pulse | Kick
 
 
 def value_of(item: int, data: dict[str, int]) -> Value:
-    """What as_dict() made of an item's value."""
+    """What as_dict() made of an item's value; ValueError for what no map holds."""
+    if not all(type(one) is int and 0 <= one <= U32_MAX for one in data.values()):
+        raise ValueError(f"{data} are no values of a map")
     if item < STORE:
         return TunePlan(**data)
     return Pulse(**data) if item < NET_TX else Kick(**data)

@@ -71,7 +71,7 @@ class Measuring:
         if (figures := state.figures) is not None:
             try:
                 self.known = measured(figures, Limits(64, int(figures["frame_payload_bytes"])))
-            except ValueError:
+            except (ValueError, KeyError, TypeError):  # another version's, or damaged
                 state.figures = None
 
     @property

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from careful.control.state_dir import StateDir
+from careful.model import load_shipped
 from careful.model.tunemap import TunePlan
 from careful.tuning.items import NET_TX, STORE, Kick, Pulse
+from careful.tuning.measuring import Measuring
 from careful.tuning.state import DECISIONS_MAX, PATHS_MAX, SCHEMA, Pair, PathState, Store, Tried
+from live_path import LivePath
+
+GAM = load_shipped("gam")
 
 HERE = {"peer": "10.0.0.2", "mtu_bytes": 4000}
 PAIR = Pair(TunePlan.fixed(3750), TunePlan.fixed(500))
@@ -76,6 +82,24 @@ def test_store__a_damaged_file_is_none(store: Store, text: str) -> None:
     assert store.of("h2", HERE) == PathState(HERE)
     store.save("h2", PathState(HERE, reason="new"))
     assert json.loads(store.path.read_text())["schema"] == SCHEMA
+
+
+@pytest.mark.parametrize("value", [1.5, None, -1, True, 1 << 32])
+@pytest.mark.parametrize("item", [7, STORE + 7, NET_TX + 7])
+def test_from_dict__values_that_no_map_holds_are_not_kept(item: int, value: object) -> None:
+    state = PathState(HERE, plans={7: PAIR.before, STORE + 7: Pulse(1), NET_TX + 7: Kick(1)})
+    data = json.loads(json.dumps(state.as_dict()))
+    name = next(iter(data["plans"][str(item)]))
+    data["plans"][str(item)][name] = value
+    with pytest.raises(ValueError, match="no values of a map"):
+        PathState.from_dict(data)
+
+
+@pytest.mark.parametrize("figures", [{"sum_g_us": 1.0}, {"frame_payload_bytes": None}])
+def test_measuring__figures_that_are_none_are_measured_anew(figures: dict[str, Any]) -> None:
+    state = PathState(HERE, figures)
+    assert Measuring(LivePath(lambda _: GAM, []), state, lambda: 0.0, False).known is None
+    assert state.figures is None
 
 
 def lasting(path: Path) -> StateDir:
