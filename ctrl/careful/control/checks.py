@@ -355,15 +355,15 @@ def _exports(case: Case) -> str:
     return ", ".join(found or ()) or "none in the configuration"
 
 
-def _written(options: UpOptions) -> str:
+def _written(options: UpOptions, address: Callable[[str], str]) -> str:
     """An export that whoever gets a session may write, though no key is taken; "" if none is."""
     with suppress(CarefulError):  # is said of exports
-        found = map(exports.parse, options.export or ())
+        found = map(exports.parse, exports.check(options.export, address) or ())
         return next((one.path for one in found if one.writable and not options.insecure), "")
     return ""
 
 
-def _keys(options: UpOptions) -> Finding:
+def _keys(options: UpOptions, address: Callable[[str], str] = exports.numeric) -> Finding:
     """Whether carefuld would take the keys that `up` gives it."""
     directory = keys.in_effect(options).keys
     sealed = options.seal not in (None, "off")
@@ -372,7 +372,7 @@ def _keys(options: UpOptions) -> Finding:
             if sealed:
                 text = f"--seal {options.seal} takes keys: carefulctl key new, and --keys"
                 return fail("keys", text, _MAKE)
-            if path := _written(options):
+            if path := _written(options, address):
                 text = f"--export {path}:rw: whoever can send to the port could write: "
                 text += "make keys (carefulctl key new), or add --insecure"
                 return fail("keys", text, _MAKE)
@@ -402,6 +402,6 @@ def look(case: Case) -> list[Finding]:
         found.append(_window(link, case.options))
     advice = "up --export DIR, or export in careful.toml: carefulctl help careful.toml"
     found.append(_tried("exports", lambda: _exports(case), advice))
-    found.append(_keys(case.options))
+    found.append(_keys(case.options, case.address))
     found += _control(case.instance)
     return [*found, _hugepages(case.options), _backlog(), _instance(case)]
