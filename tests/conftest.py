@@ -7,8 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["lab", "hosts", "disks"]
+
+# No example is timed: on a busy machine any may take long.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # A shell that starts us in the background has SIGINT ignored, and whatever we start
 # would inherit that: tests of Ctrl-C would interrupt nothing.
