@@ -145,15 +145,6 @@ def _is_here(pid: int) -> bool | None:
     return _is_shared(pid, "net")
 
 
-def _ifname(name: str, pid: int, ifname: str) -> str:
-    """What the interface of one that runs here is called now, by its number in the lock."""
-    numbers = _numbers_in(RUN / f"{name}.lock")
-    with suppress(OSError):
-        if len(numbers) == 2 and numbers[0] == pid:
-            return socket.if_indextoname(numbers[1])
-    return ifname
-
-
 def find(name: str) -> Instance:
     """The instance of a name, whether it runs or not."""
     pid = _owner(RUN / check_name(name) / "pid")
@@ -168,7 +159,9 @@ def find(name: str) -> Instance:
         whose, *others = text.split("\0")
         argv = others if whose == str(pid) else argv
     ifname, here = _option(argv, "--ifname"), _is_here(pid)
-    return Instance(name, pid, _ifname(name, pid, ifname) if here else ifname, here, tuple(argv))
+    if here:
+        ifname = ifname_now(name, ifname, pid)
+    return Instance(name, pid, ifname, here, tuple(argv))
 
 
 def remember(instance: Instance, argv: Sequence[str]) -> None:
@@ -289,12 +282,18 @@ def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
         os.close(fd)
 
 
-def ifname_now(name: str, ifname: str) -> str:
-    """What an instance's interface is called now, by its number in the lock; else as given."""
+def ifname_now(name: str, ifname: str, pid: int | None = None) -> str:
+    """What an instance's interface is called now, by its number in the lock; else as given.
+
+    Args:
+        name: of the instance.
+        ifname: what it was called.
+        pid: of the process whose lock counts; None: that of any, also of one that is dead.
+    """
     numbers = _numbers_in(RUN / f"{check_name(name)}.lock")
-    with suppress(CarefulError):
-        if len(numbers) == 2:
-            return links.name_of(numbers[1])
+    with suppress(OSError):
+        if len(numbers) == 2 and pid in (None, numbers[0]):
+            return socket.if_indextoname(numbers[1])
     return ifname
 
 

@@ -132,19 +132,6 @@ def find(ifname: str) -> Link:
     return _link(found)
 
 
-def name_of(index: int) -> str:
-    """What the interface of a number is called now.
-
-    Raises:
-        CarefulError: there is none (ENODEV).
-    """
-    with _netlink(f"interface {index}") as route:
-        found = next(iter(route.get_links(index)), None)
-    if found is None:
-        raise CarefulError(errno.ENODEV, "", f"interface {index}")
-    return str(_attribute(found, "IFLA_IFNAME"))
-
-
 def has_address(link: Link) -> bool:
     """Whether an interface has an address that is not only the link's own."""
     with _netlink(link.name) as route:
