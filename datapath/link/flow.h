@@ -209,7 +209,7 @@ static inline bool flow_holds_share(const struct flow *flow, uint32_t held)
 /* Whether some of what was sent has certainly not been handled: more than may stay owed. */
 static inline bool flow_busy(const struct flow *flow)
 {
-	return window_tx_free(&flow->tx) <= window_cost_max(flow->tx.size);
+	return window_tx_free(&flow->tx) <= flow->tx.size - window_threshold(flow->tx.size);
 }
 
 /* Whether the peer owes an answer to what was sent: credits, beyond those that may stay owed

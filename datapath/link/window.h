@@ -45,11 +45,12 @@ static inline uint32_t window_threshold(uint32_t size)
 	return size / 2 > 2 ? size / 2 : 2;
 }
 
-/* The most that one frame may cost: above it, with just under T owed to us, the
- * frame never fits and no update is ever due. */
+/* The most that one frame may cost. With more than W - T a frame may never fit: just under T are
+ * owed to us, and no update is due. With W - T it may not fit for long: just under T are kept, and
+ * a single one is owed, which no update tells either. */
 static inline uint32_t window_cost_max(uint32_t size)
 {
-	return size - window_threshold(size);
+	return size - window_threshold(size) - 1;
 }
 
 static inline void window_tx_init(struct window_tx *w, uint32_t size)
@@ -132,8 +133,7 @@ static inline bool window_rx_update_due(const struct window_rx *w)
 }
 
 /* An update below the threshold: so many buffers are kept for a while that, with what is owed, a
- * frame of this cost does not fit. Never for one buffer: an update costs one. If that one is all
- * that is missing, the frame waits for a SYNC. */
+ * frame of this cost does not fit. Never for one buffer: an update costs one. */
 static inline bool window_rx_update_early(const struct window_rx *w, uint32_t kept, uint32_t cost)
 {
 	uint32_t owed = window_rx_owed(w);

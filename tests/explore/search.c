@@ -236,7 +236,6 @@ void search(const struct setting *setting, bool show, struct found *found)
 
 	*found = (struct found){ 0 };
 	world_init(world, setting);
-	found->cost_max = world->setting.cost_max;
 	s.state_bytes = state_flows(world, ends) * sizeof(struct direction);
 	s.seen = grow(NULL, s.seen_room * sizeof(*s.seen));
 	s.table = calloc(s.table_mask + 1, sizeof(*s.table));

@@ -20,12 +20,11 @@
  * @depth:    steps to the state farthest away
  * @rests:    states in which nothing but a send can happen
  * @way:      steps to what is wrong
- * @cost_max: of a data frame, where the setting leaves it to the code
  * @violated: what is; NULL: nothing
  */
 struct found {
 	uint64_t states, steps;
-	uint32_t depth, rests, way, cost_max;
+	uint32_t depth, rests, way;
 	const char *violated;
 };
 

@@ -148,11 +148,6 @@ void world_init(struct world *world, const struct setting *setting)
 	for (int i = 0; setting->threshold && i < setting->nodes; i++)
 		for (uint32_t slot = 0; slot + 1u < setting->nodes; slot++)
 			world->node[i].link.peers[slot].flow.rx.threshold = setting->threshold;
-	if (!world->setting.cost_max) {
-		const struct link_peer *peer = world_peer(world, 0, 1);
-
-		world->setting.cost_max = (uint8_t)link_cost(peer, link_body_max(peer));
-	}
 	for (uint32_t cost = 1; cost <= world->setting.cost_max; cost++) {
 		struct link_txframe frame;
 

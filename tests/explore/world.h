@@ -40,7 +40,7 @@ enum pattern {
 /*
  * What is explored.
  *
- * @cost_min, @cost_max: receive buffers of a data frame; cost_max 0: what the code allows
+ * @cost_min, @cost_max: receive buffers of a data frame
  * @pool:      copy-out buffers of a node
  * @tx_chunks: send buffers of a node
  * @keeps:     frames that a node's application keeps at a time; 0: it consumes all

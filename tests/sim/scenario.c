@@ -62,7 +62,7 @@ static void make_shape(struct scenario *s, struct dice *dice)
 		rx *= 2;
 	rx <<= below(dice, 4);
 	window = rx / peers;
-	frame = one_in(dice, 2) ? buffer : (window - (window / 2 > 2 ? window / 2 : 2)) * buffer;
+	frame = one_in(dice, 2) ? buffer : window_cost_max(window) * buffer;
 	if (frame > 4 * buffer)
 		frame = 4 * buffer;
 	if (one_in(dice, 4))
@@ -156,7 +156,7 @@ static void make_reserve(struct scenario *s)
 
 	if (!one_in(&dice, 3))
 		return;
-	while ((window - window / 2) * s->shape.buffer_bytes < s->shape.frame_bytes)
+	while (window_cost_max(window) * s->shape.buffer_bytes < s->shape.frame_bytes)
 		window++;
 	if (s->options.rx_buffers < 64 && !s->config.queue_frames)
 		s->options.rx_buffers *= 2;

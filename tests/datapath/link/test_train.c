@@ -313,8 +313,8 @@ static void test_measure__answers(void)
 		{ 0, 0, CAREFUL_BURST_UNKNOWN, WINDOW }, /* it sends none */
 		{ 0, WINDOW, CAREFUL_BURST_UNKNOWN, WINDOW }, /* it says that it did */
 		{ 0, 0xffffffff, CAREFUL_BURST_UNKNOWN, WINDOW },
-		{ 1, WINDOW, CAREFUL_BURST_SHORT, 4 }, /* the least for its frames */
-		{ 1, 0xffffffff, CAREFUL_BURST_SHORT, 4 },
+		{ 1, WINDOW, CAREFUL_BURST_SHORT, 5 }, /* the least for its frames */
+		{ 1, 0xffffffff, CAREFUL_BURST_SHORT, 5 },
 		{ 10, WINDOW, CAREFUL_BURST_SHORT, 5 },
 		{ NODE_RX, NODE_RX, CAREFUL_BURST_WHOLE, WINDOW },
 		{ 0xffffffff, NODE_RX, CAREFUL_BURST_WHOLE, WINDOW }, /* more than were asked for */
