@@ -119,6 +119,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 	}
 	node->aware |= ours != 0;
 	node->ask_ns = ours ? UINT64_MAX : 0; /* 0: it waits for ours */
+	node->owes_leave |= ev->leaving && !node->asked; /* it gets both */
 	if (!right)
 		event_fail(ev, rank, -EPROTO);
 	else if (ev->error)

@@ -115,6 +115,7 @@ struct event_note {
  * @requests:  it goes by requests, to this handler
  * @kept:      fragments that are kept here,
  * @pending:   and requests whose end has not been told
+ * @leaving:   this node says that it is done
  * @over:      it waits for that alone; @forgotten: the next that does
  */
 struct careful_events {
@@ -150,7 +151,7 @@ struct careful_events {
 	bool requests;
 	uint16_t handler;
 	uint32_t kept, pending;
-	bool over;
+	bool leaving, over;
 	struct careful_events *forgotten;
 
 	struct event_note *notes;
@@ -169,6 +170,12 @@ static inline bool event_knows_us(const struct event_node *node)
 static inline bool event_is_to_hear(const struct event_node *node)
 {
 	return node->asked && !(node->left && node->aware);
+}
+
+/* Whether a node has joined that has not heard of us: it is to, and then of our end. */
+static inline bool event_is_awaited(const struct event_node *node)
+{
+	return node->joined && !node->asked && !node->left;
 }
 
 /* event.c */

@@ -197,9 +197,10 @@ static bool may_tell(const struct node *node)
 	const struct careful_events *ev = node->part.ev;
 
 	for (uint32_t i = 0; i < ev->nodes; i++)
-		if (i != ev->rank && event_is_to_hear(&ev->node[i]) &&
-		    (ev->node[i].owes_fail ||
-		     !message_small_may(&node->c->messages, ev->node[i].peer, 0)))
+		if (i != ev->rank && (event_is_awaited(&ev->node[i]) ||
+				      (event_is_to_hear(&ev->node[i]) &&
+				       (ev->node[i].owes_fail ||
+					!message_small_may(&node->c->messages, ev->node[i].peer, 0)))))
 			return false;
 	return link_tx_room(&node->c->link, ev->nodes);
 }

@@ -176,6 +176,31 @@ static void test_open__late_and_again(void)
 	end_well();
 }
 
+/* A node that closes the group before the others could hear of it says nothing more: none of them
+ * waits for its end. */
+static void test_close__before_anybody_heard_of_it(void)
+{
+	for (int status = 0; status >= -EIO; status -= EIO) {
+		world_set(&w, 3, 4, 16);
+		world_begin(&w);
+		world_join(&w, 0, 3);
+		world_join(&w, 1, 3);
+		world_run(&w, 20);
+		world_join(&w, 2, 3);
+		CHECK_EQ(careful_events_close(w.node[2].ev, status, 0), 0);
+		world_run(&w, 20);
+		for (uint32_t i = 0; i < 2; i++) {
+			CHECK(!w.node[i].ev->node[2].joined);
+			CHECK_EQ(careful_events_failed(w.node[i].ev, NULL), 0);
+		}
+		world_join(&w, 2, 3);
+		CHECK_EQ(world_send(&w, 2, ALL, 1, "z", 1, LAST), 0);
+		expect(0, 2, 1, "z", 2, CAREFUL_EVENT_EVENT_DONE);
+		expect(1, 2, 1, "z", 2, CAREFUL_EVENT_EVENT_DONE);
+		end_well();
+	}
+}
+
 /* P2's flooding: each broadcasts `events` messages of `fragments` fragments, then consumes. */
 static uint32_t events, fragments, bytes = 720;
 
@@ -715,6 +740,7 @@ static void by_requests(void)
 	RUN(test_crowd__each_hears_all_others);
 	RUN(test_crowd__to_each_its_own);
 	RUN(test_open__late_and_again);
+	RUN(test_close__before_anybody_heard_of_it);
 	RUN(test_send__misuse);
 	RUN(test_receive__misuse);
 	RUN(test_receive__a_node_that_breaks_the_rules);
@@ -732,6 +758,7 @@ int main(void)
 	RUN(test_crowd__each_hears_all_others);
 	RUN(test_crowd__to_each_its_own);
 	RUN(test_open__late_and_again);
+	RUN(test_close__before_anybody_heard_of_it);
 	RUN(test_flood__more_than_a_window_before_consuming);
 	RUN(test_flood__the_bound_of_copying_out_has_a_name);
 	RUN(test_send__waits_for_a_slow_node);
