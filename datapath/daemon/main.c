@@ -92,11 +92,12 @@ static void on_block(struct ipc_event *event, uint32_t events)
 static void on_queue(struct ipc_event *event, uint32_t events)
 {
 	uint32_t index = (uint32_t)(event - carefuld.queue_events);
+	int rc = queues_heard(&carefuld.queues, index);
 
 	(void)events;
-	if (carefuld.stop)
+	if (carefuld.stop || rc > 0)
 		return;
-	if (queues_heard(&carefuld.queues, index)) {
+	if (rc) {
 		log_line("the process of queue %u died: ending", index);
 		carefuld.broken = true;
 	}
@@ -353,7 +354,7 @@ static int run(struct daemon *d)
 				rc = health_check(&d->health, d->instance);
 				if (rc)
 					return rc;
-				notify_alive(&d->notify, d->instance);
+				notify_alive(&d->notify, d->instance, &d->queues);
 			}
 		}
 		block_poll(d->block);
@@ -453,7 +454,7 @@ int main(int argc, char **argv)
 	process_silence();
 	process_tell(d->options.ready_fd, "ready", "");
 	process_tell(parent_fd, "ready", "");
-	notify_ready(&d->notify, d->instance);
+	notify_ready(&d->notify, d->instance, &d->queues);
 	close(d->options.ready_fd);
 	close(parent_fd);
 	rc = run(d);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See notify.h. The protocol is one datagram, so no library. Calls the engine for what to say. */
+/* See notify.h. The protocol is one datagram, so no library. Calls the engine for what to say, and
+ * queues.c. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -48,44 +49,61 @@ static void say(const struct notify *notify, const char *text)
 		send(notify->fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void describe(struct careful *instance, char *text, size_t bytes)
+static uint32_t peers_up(struct careful *instance)
 {
 	struct careful_peer_info peer;
+	struct careful_info info;
+	uint32_t up = 0;
+
+	if (careful_info(instance, &info))
+		return 0;
+	for (uint32_t i = 0; i < info.peers_max; i++)
+		up += careful_peer_info(instance, i, &peer) == 0 && peer.state == CAREFUL_PEER_UP;
+	return up;
+}
+
+static void describe(struct careful *instance, const struct queues *queues, char *text,
+		     size_t bytes)
+{
 	struct careful_info info;
 	uint32_t up = 0;
 
 	*text = 0;
 	if (careful_info(instance, &info))
 		return;
-	for (uint32_t i = 0; i < info.peers_max; i++)
-		up += careful_peer_info(instance, i, &peer) == 0 && peer.state == CAREFUL_PEER_UP;
+	for (uint32_t i = 0; i < queues->count; i++)
+		up += queues->up[i];
 	snprintf(text, bytes, "STATUS=%s: XDP %s, %s, window %u, %u of %u peers up\n",
 		 info.device.ifname,
 		 info.device.xdp_mode == CAREFUL_XDP_NATIVE ? "native" : "generic",
-		 info.device.zerocopy ? "zero-copy" : "copy", info.window, up, info.peers_max);
+		 info.device.zerocopy ? "zero-copy" : "copy", info.window, up,
+		 info.peers_max * queues->count);
 }
 
 /* `head`, and what changed since. */
-static void tell(struct notify *notify, struct careful *instance, const char *head)
+static void tell(struct notify *notify, struct careful *instance, const struct queues *queues,
+		 const char *head)
 {
 	char text[sizeof(notify->status) + 64], now[sizeof(notify->status)];
 
 	if (notify->fd < 0)
 		return;
-	describe(instance, now, sizeof(now));
+	describe(instance, queues, now, sizeof(now));
 	snprintf(text, sizeof(text), "%s%s", head, strcmp(now, notify->status) ? now : "");
 	memcpy(notify->status, now, sizeof(now));
 	say(notify, text);
 }
 
-void notify_ready(struct notify *notify, struct careful *instance)
+void notify_ready(struct notify *notify, struct careful *instance, const struct queues *queues)
 {
-	tell(notify, instance, "READY=1\n");
+	tell(notify, instance, queues, "READY=1\n");
 }
 
-void notify_alive(struct notify *notify, struct careful *instance)
+void notify_alive(struct notify *notify, struct careful *instance, struct queues *queues)
 {
-	tell(notify, instance, notify->watched ? "WATCHDOG=1\n" : "");
+	bool all = queues_live(queues, peers_up(instance));
+
+	tell(notify, instance, queues, notify->watched && all ? "WATCHDOG=1\n" : "");
 }
 
 void notify_failed(struct notify *notify, int rc, const char *why)

@@ -10,9 +10,11 @@
 
 #include <careful/careful.h>
 
+#include "daemon/queues.h"
+
 /*
  * @fd:       -1: nobody waits
- * @watched:  a sign of life is wanted; each health check gives one
+ * @watched:  a sign of life is wanted; each health check gives one, where all queues live
  * @status:   as it was told last
  */
 struct notify {
@@ -23,9 +25,9 @@ struct notify {
 
 void notify_init(struct notify *notify);
 void notify_deinit(struct notify *notify);
-void notify_ready(struct notify *notify, struct careful *instance);
-/* Once a second or so. */
-void notify_alive(struct notify *notify, struct careful *instance);
+void notify_ready(struct notify *notify, struct careful *instance, const struct queues *queues);
+/* Once a second or so, of every queue. */
+void notify_alive(struct notify *notify, struct careful *instance, struct queues *queues);
 void notify_failed(struct notify *notify, int rc, const char *why);
 void notify_stopping(struct notify *notify);
 

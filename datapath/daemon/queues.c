@@ -17,7 +17,7 @@ enum {
 	LINE_BYTES = CAREFUL_ERROR_BYTES + 16,
 };
 
-static const char go[] = "go", end[] = "end", ready[] = "ready";
+static const char go[] = "go", end[] = "end", ready[] = "ready", lives[] = "lives %u";
 
 /* NAME+k.log of NAME.log. */
 static const char *log_of(const char *log, uint32_t index)
@@ -61,7 +61,9 @@ static int become(struct queues *queues, struct daemon_options *options, uint32_
 
 int queues_fork(struct queues *queues, struct daemon_options *options, struct careful_error *error)
 {
-	*queues = (struct queues){ .count = options->careful.queues };
+	uint32_t count = options->careful.queues;
+
+	*queues = (struct queues){ .count = count > 1 ? count : 1 };
 	for (uint32_t i = 1; i < queues->count; i++) {
 		int fds[2];
 		pid_t pid;
@@ -133,7 +135,29 @@ int queues_heard(struct queues *queues, uint32_t index)
 	char line[LINE_BYTES];
 
 	hear(queues->fds[index], line);
+	if (sscanf(line, lives, &queues->up[index]) == 1) {
+		queues->lives[index] = true;
+		return 1;
+	}
 	return !strcmp(line, end) ? 0 : -EPIPE;
+}
+
+bool queues_live(struct queues *queues, uint32_t up)
+{
+	char line[LINE_BYTES];
+	bool all = true;
+
+	queues->up[0] = up;
+	if (queues->index) {
+		snprintf(line, sizeof(line), lives, up);
+		say(queues->fds[0], line);
+		return true;
+	}
+	for (uint32_t i = 1; i < queues->count; i++)
+		all &= queues->lives[i];
+	if (all)
+		memset(queues->lives, 0, sizeof(queues->lives));
+	return all;
 }
 
 void queues_end(struct queues *queues)

@@ -15,14 +15,18 @@
 #include "daemon/options.h"
 
 /*
- * @count: of queues; less than 2: one
+ * @count: of queues
  * @index: ours
  * @fds:   a socket to the process of each, but to oneself; of another than the first, to that alone
+ * @lives: of the first, of each queue: it gave a sign of life since queues_live() last was true
+ * @up:    peers that are up there, as it said then
  */
 struct queues {
 	uint32_t count;
 	uint32_t index;
 	int fds[CAREFUL_SPREAD_MAX];
+	bool lives[CAREFUL_SPREAD_MAX];
+	uint32_t up[CAREFUL_SPREAD_MAX];
 };
 
 /* Starts the processes of the other queues, before anything is opened. It returns in each of them,
@@ -34,9 +38,12 @@ bool queues_wait(struct queues *queues);
 void queues_say(struct queues *queues, const char *error);
 /* Of the first, which is open: has the others open theirs. */
 int queues_open(struct queues *queues, struct careful_error *error);
-/* One of these sockets has something to say, or its process is gone: all of them are to end.
- * Returns 0 if it ends as it was told to, or -EPIPE: it died. */
+/* One of these sockets has something to say, or its process is gone. Returns 1 for a sign of life;
+ * else all are to end: 0 if it ends as it was told to, or -EPIPE: it died. */
 int queues_heard(struct queues *queues, uint32_t index);
+/* Once a second or so: this queue lives, and so many peers are up. Of the first: returns whether
+ * each of the others has said so since that was last true. */
+bool queues_live(struct queues *queues, uint32_t up);
 /* At our end: the others end, too, and the first one waits for that, for a while. */
 void queues_end(struct queues *queues);
 

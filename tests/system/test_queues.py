@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,39 @@ def test_killed__all_end_and_the_next_up_clears(make_lab: MakeLab, tree: Path, q
     assert len(status(lab, "h1")["queues"]) == 4
     lab.run("h1", "carefulctl", "down", "eth1")
     assert not left(lab.instance("h1"))
+
+
+def test_stopped__the_service_manager_hears_no_more(
+    make_lab: MakeLab, tree: Path, tmp_path: Path
+) -> None:
+    """The first queue's process is the one that it watches: it speaks for all of them."""
+    lab = make_lab(queues=(2, 2))
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(str(tmp_path / "notify"))
+    manager.settimeout(60)
+    env = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "30000000"}
+    argv = ["carefulctl", "up", "eth1", "--foreground", "--queues", "2", "--peers", "4"]
+    process = lab.start("h1", *argv, env=env)
+    said = manager.recv(4096).decode()
+    assert "READY=1" in said
+    assert "0 of 4 peers up" in said
+    up(lab, "h2", tree, "--queues", "2")
+    lab.run("h1", "carefulctl", "get", f"{lab.address('h2')}:file", tree / "got")
+    queues = status(lab, "h1")["queues"]
+    while "1 of 4 peers up" not in said:  # whichever queue has it
+        said = manager.recv(4096).decode()
+    os.kill(queues[1]["pid"], signal.SIGSTOP)
+    manager.settimeout(5)
+    with pytest.raises(TimeoutError):
+        for _ in range(30):
+            manager.recv(4096)
+    os.kill(queues[1]["pid"], signal.SIGCONT)
+    manager.settimeout(60)
+    while "WATCHDOG=1" not in manager.recv(4096).decode():
+        pass
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    manager.close()
 
 
 def test_generic__is_refused(make_lab: MakeLab, tree: Path) -> None:

@@ -67,7 +67,7 @@ def fleet(script: Path, *names: str) -> None:
 def test_in_turns__how_each_ended(script: Path) -> None:
     names = ("good", "mute", "full", "bad", "told", "dead", "slow")
     hosts = [Host(name, (str(script), name), name, "eth1") for name in names]
-    hosts.append(Host("none", ("/nonexistent/ssh",), "none", "eth1"))
+    hosts.append(Host("none", ("/proc/nonexistent/ssh",), "none", "eth1"))
     begun = time.monotonic()
     found = in_turns([[Job(one, ("status",), 30 if one.name != "slow" else 3) for one in hosts]])
     assert time.monotonic() - begun < 50  # slow's 60 are not waited for
@@ -79,7 +79,7 @@ def test_in_turns__how_each_ended(script: Path) -> None:
         "told": "is busy\\x1b[31m",
         "dead": "ended by signal 9",
         "slow": "did not end within 3 s",
-        "none": "/nonexistent/ssh: No such file or directory",
+        "none": "/proc/nonexistent/ssh: No such file or directory",
     }
     assert list(found[0].figures) == ["inputs", "instances"]
 

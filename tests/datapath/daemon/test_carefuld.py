@@ -218,14 +218,14 @@ def test_start__tells_a_service_manager_why_not(daemon: Daemon, tmp_path: Path) 
     ("options", "said"),
     [
         (["--ifname", "nope"], "nope"),
-        (["--export", "/nonexistent"], "export /nonexistent: No such file"),
+        (["--export", "/proc/nonexistent"], "export /proc/nonexistent: No such file"),
         (["--export", "/etc/passwd"], "export /etc/passwd: Not a directory"),
         (["--export", "/usr/share", "--export", "/var/lib/../../usr/share"], 'called "share"'),
         (["--peers", "256"], "peers"),
         (["--cpu", "4000"], "--cpu 4000"),
         (["--queue", "63"], "queue"),
         (["--require-zerocopy"], "zero"),
-        (["--log", "/nonexistent/log"], "/nonexistent/log: No such file"),
+        (["--log", "/proc/nonexistent/log"], "/proc/nonexistent/log: No such file"),
     ],
 )
 def test_start__failure_is_one_line(daemon: Daemon, options: list[str], said: str) -> None:

@@ -905,13 +905,13 @@ static void test_exports__several(void)
 
 static void test_serve__exports(void)
 {
-	struct block_export_options exports[2] = { { .path = "/nonexistent", .name = "a" } };
+	struct block_export_options exports[2] = { { .path = "/proc/nonexistent", .name = "a" } };
 	struct careful_error error = { "" };
 	struct block_server *s;
 
 	c = fake_create();
 	assert(block_serve(c, exports, 1, &s, &error) == -ENOENT);
-	assert(strstr(error.text, "/nonexistent"));
+	assert(strstr(error.text, "/proc/nonexistent"));
 	exports[0].path = exports[1].path = base;
 	exports[1].name = "a";
 	assert(block_serve(c, exports, 2, &s, &error) == -EEXIST && strstr(error.text, "\"a\""));
