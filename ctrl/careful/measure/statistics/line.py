@@ -221,8 +221,9 @@ def _theil_sen(sizes: Array, times: Array) -> Array:
 def _scale(residuals: Array, times: Array) -> float:
     """Robust standard deviation of residuals; never 0, so that exact data have weights."""
     tiny = 1e-12 * (float(np.abs(times).max()) or 1.0)
-    spread = _MAD * median(np.abs(residuals))
-    # Two parameters were fitted: small samples look closer to the line than they are.
+    # Two parameters were fitted: a line goes through two points, whose residuals say nothing, and
+    # is closer to the others than the truth is.
+    spread = _MAD * median(np.sort(np.abs(residuals))[2:])
     return max(spread * math.sqrt(len(residuals) / max(len(residuals) - 2, 1)), tiny)
 
 

@@ -70,20 +70,32 @@ def test_fit_line__exact_lines_are_found_despite_outliers(g_us, G, count, bad, s
     assert line.points_count == count
 
 
-@pytest.mark.parametrize("outliers", [0.0, 0.15])
-@pytest.mark.parametrize("count", [8, 16, 60])
+@pytest.mark.parametrize(
+    ("outliers", "count"),
+    [
+        (0.0, 5),
+        (0.0, 6),
+        (0.0, 7),
+        (0.0, 8),
+        (0.15, 8),
+        (0.0, 16),
+        (0.15, 16),
+        (0.0, 60),
+        (0.15, 60),
+    ],
+)
 def test_fit_line__intervals_hold_the_truth(outliers: float, count: int) -> None:
-    """95 % intervals of slope and intercept hold the truth in at least 90 % of 400 cases, and
-    are not so wide that this is no merit."""
+    """95 % intervals of slope and intercept hold the truth in at least 92 % of 1000 cases, or 90
+    beside outliers, and are not so wide that this is no merit."""
     rng = np.random.default_rng(count)
     sizes = np.linspace(576, 3800, count)
-    lines = [fit_line(sizes, noisy(rng, sizes, 500, 0.8, 5, outliers)) for _ in range(400)]
-    hits = np.mean([line.slope_us_per_byte.contains(0.8) for line in lines])
-    assert hits >= 0.90
-    assert np.mean([line.intercept_us.contains(500) for line in lines]) >= 0.90
+    lines = [fit_line(sizes, noisy(rng, sizes, 500, 0.8, 5, outliers)) for _ in range(1000)]
+    least = 0.90 if outliers else 0.92
+    assert np.mean([line.slope_us_per_byte.contains(0.8) for line in lines]) >= least
+    assert np.mean([line.intercept_us.contains(500) for line in lines]) >= least
     ideal = 5 / (np.std(sizes) * math.sqrt(count))
     widths = [line.slope_us_per_byte.half / ideal for line in lines]
-    assert np.median(widths) < (4.5 if count == 8 else 3.5)
+    assert np.median(widths) < {5: 5.5, 6: 5.0, 7: 4.5, 8: 4.5}.get(count, 3.5)
     error = np.median([abs(line.slope_us_per_byte.value - 0.8) for line in lines])
     assert error < 1.5 * ideal
 
