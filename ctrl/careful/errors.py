@@ -30,7 +30,7 @@ _MEANINGS = {
     errno_module.EHOSTUNREACH: "it cannot be reached",
     errno_module.ETIMEDOUT: "no answer in time",
     errno_module.EADDRNOTAVAIL: (
-        "it answers from another of its addresses: use that one; carefuld's log names it"
+        "it answers from another address: use that one; carefuld's log names it"
     ),
     errno_module.ECONNREFUSED: "nobody answers there: is careful up on that host?",
     errno_module.EXDEV: "the path leads out of the exported tree",

@@ -41,12 +41,24 @@ struct device_desc {
 	uint32_t options; /* DEVICE_DESC_MORE or 0 */
 };
 
-/* An address, IPv4 or IPv6, with its port: how the engine names a host. */
+/* An address, IPv4 or IPv6, with its port: how the engine names a host. @ours: at which of our own
+ * addresses it found us, as ctrl_recv() says; zeros: the kernel chooses. It is no part of the name. */
 union address {
 	struct sockaddr sa;
 	struct sockaddr_in in;
 	struct sockaddr_in6 in6;
+	struct {
+		struct sockaddr_in6 name;
+		uint8_t ours[16]; /* IPv4: the first four */
+	};
 };
+
+static inline bool address_has_ours(const union address *address)
+{
+	static const uint8_t none[sizeof(address->ours)];
+
+	return memcmp(address->ours, none, sizeof(none)) != 0;
+}
 
 /* An address as a peers entry has it (abi.h). */
 static inline void address_words(const union address *address, uint16_t *words)

@@ -245,6 +245,8 @@ static int find_neighbour(struct route *route, const union address *to, struct i
 		return -ENETUNREACH;
 	if (!hop->next.bytes)
 		hop->next = *dst;
+	if (address_has_ours(to))
+		memcpy(hop->source.data, to->ours, hop->source.bytes);
 	ask_neighbour(route, RTM_GETNEIGH, hop);
 	return 0;
 }

@@ -50,6 +50,9 @@ static int open_socket(const struct xsk_port *port, int family)
 	else
 		any.in6.sin6_port = htons(port->udp);
 	rc = ipv4 ? set(fd, IPPROTO_IP, IP_RECVERR) : set(fd, IPPROTO_IPV6, IPV6_RECVERR);
+	if (!rc)
+		rc = ipv4 ? set(fd, IPPROTO_IP, IP_PKTINFO) :
+			    set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO);
 	if (!rc && ipv4) /* what reaches the host for a group (xsk_group.c) is no control message */
 		rc = setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
 	if (!rc && !ipv4)
@@ -99,23 +102,76 @@ void xsk_ctrl_close(struct xsk_port *port)
 	}
 }
 
+union control {
+	struct cmsghdr align;
+	uint8_t space[128];
+};
+
+/* Has the kernel send by the address of ours that the other end knows. */
+static void put_ours(struct msghdr *m, union control *control, const union address *to)
+{
+	bool ipv4 = to->sa.sa_family == AF_INET;
+	struct in6_pktinfo info6 = { 0 };
+	struct in_pktinfo info = { 0 };
+	size_t bytes = ipv4 ? sizeof(info) : sizeof(info6);
+	struct cmsghdr *c = &control->align;
+
+	memcpy(&info.ipi_spec_dst, to->ours, sizeof(info.ipi_spec_dst));
+	memcpy(&info6.ipi6_addr, to->ours, sizeof(info6.ipi6_addr));
+	c->cmsg_level = ipv4 ? IPPROTO_IP : IPPROTO_IPV6;
+	c->cmsg_type = ipv4 ? IP_PKTINFO : IPV6_PKTINFO;
+	c->cmsg_len = CMSG_LEN(bytes);
+	memcpy(CMSG_DATA(c), ipv4 ? (const void *)&info : &info6, bytes);
+	m->msg_control = control;
+	m->msg_controllen = CMSG_SPACE(bytes);
+}
+
+/* At which of our addresses a message came. */
+static void take_ours(union address *from, struct msghdr *m)
+{
+	struct in6_pktinfo info6;
+	struct in_pktinfo info;
+
+	memset(from->ours, 0, sizeof(from->ours));
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+			memcpy(&info, CMSG_DATA(c), sizeof(info));
+			memcpy(from->ours, &info.ipi_spec_dst, sizeof(info.ipi_spec_dst));
+		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+			memcpy(&info6, CMSG_DATA(c), sizeof(info6));
+			if (!IN6_IS_ADDR_MULTICAST(&info6.ipi6_addr))
+				memcpy(from->ours, &info6.ipi6_addr, sizeof(info6.ipi6_addr));
+		}
+	}
+}
+
 int xsk_ctrl_send(struct port *port, const union address *to, const void *buf, uint32_t bytes)
 {
 	const struct xsk_port *xsk = to_xsk_port(port);
 	bool ipv4 = to->sa.sa_family == AF_INET;
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)buf, .iov_len = bytes };
+	struct msghdr m = {
+		.msg_name = (void *)(uintptr_t)to,
+		.msg_namelen = ipv4 ? sizeof(to->in) : sizeof(to->in6),
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+	};
+	union control control = { 0 };
 	int fd = xsk->ctrl[!ipv4];
 
 	if (fd < 0)
 		return -EAFNOSUPPORT;
-	for (int i = 0; i < 2; i++) {
-		ssize_t sent =
-			sendto(fd, buf, bytes, 0, &to->sa, ipv4 ? sizeof(to->in) : sizeof(to->in6));
-
-		if (sent >= 0)
+	if (address_has_ours(to))
+		put_ours(&m, &control, to);
+	for (int i = 0; i < 3; i++) {
+		if (sendmsg(fd, &m, 0) >= 0)
 			return 0;
-		/* The first failure may be an earlier datagram's, to whomever. */
 		if (errno == EAGAIN)
 			break;
+		/* The first failure may be an earlier datagram's, to whomever; the second, that
+		 * the address is ours no more. */
+		if (i == 1)
+			m.msg_controllen = 0;
 	}
 	return -errno;
 }
@@ -208,6 +264,7 @@ static int read_errors(int fd, union address *from, void *buf, uint32_t bytes,
 		got = recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT);
 		if (got < 0)
 			return -EAGAIN;
+		memset(from->ours, 0, sizeof(from->ours));
 		for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
 			union {
 				struct sock_extended_err error;
@@ -237,10 +294,7 @@ static int read_errors(int fd, union address *from, void *buf, uint32_t bytes,
 static ssize_t read_message(int fd, union address *from, void *buf, uint32_t bytes,
 			    struct arrival *arrival)
 {
-	union {
-		struct cmsghdr align;
-		uint8_t space[128];
-	} control;
+	union control control;
 
 	for (int i = 0; i < 2; i++) {
 		struct iovec iov = { .iov_base = buf, .iov_len = bytes };
@@ -255,6 +309,7 @@ static ssize_t read_message(int fd, union address *from, void *buf, uint32_t byt
 		ssize_t got = recvmsg(fd, &m, MSG_DONTWAIT | MSG_TRUNC);
 
 		if (got >= 0) {
+			take_ours(from, &m);
 			arrival->at_ns = arrived_ns(&m);
 			arrival->ip_bytes = headers_bytes(from) + (uint32_t)got;
 			return got < (ssize_t)bytes ? got : (ssize_t)bytes;

@@ -322,6 +322,8 @@ static void take_hello(struct link *link, const union address *from,
 		return;
 	}
 	epoch_end(peer);
+	/* It may have asked at another address of ours than before. */
+	memcpy(peer->session->address.ours, from->ours, sizeof(from->ours));
 	if (adopt(peer, hello)) {
 		refuse_by(link, from, hello, CAREFUL_REFUSED_FRAME, trusted);
 		/* Whatever there was with it is over: nobody would ask again. */
@@ -520,8 +522,8 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 	return true;
 }
 
-/* A host with several addresses answers from the one that its kernel prefers, whichever it was
- * asked at. Whoever saw our HELLO can do so, too: that is not believed, only told in the end. */
+/* Something on the way changes addresses, or a host does not answer from the one it was asked at.
+ * Whoever saw our HELLO can do so, too: that is not believed, only told in the end. */
 void handshake_elsewhere(struct link *link, const union address *from,
 			 const struct careful_ctrl *ctrl)
 {

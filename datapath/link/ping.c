@@ -268,7 +268,7 @@ bool link_on_ping_answer(struct link *link, const union address *from,
 	    !answers(peer, answer))
 		return false;
 	result = &peer->session->ping.result;
-	memcpy(&result->by, from, sizeof(*from));
+	memcpy(&result->by, from, sizeof(from->in6));
 	result->stage = answer->stage;
 	result->arrived_ns = be64toh(answer->arrived_ns);
 	result->host_rx_ns = be32toh(answer->host_rx_ns);

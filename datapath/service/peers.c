@@ -241,6 +241,6 @@ int engine_elsewhere(struct careful *c, uint32_t index, struct sockaddr_storage 
 
 	if (!peer)
 		return -ENOENT;
-	memcpy(address, link_elsewhere(peer), sizeof(union address));
+	memcpy(address, link_elsewhere(peer), sizeof(struct sockaddr_in6));
 	return 0;
 }

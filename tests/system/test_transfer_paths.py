@@ -74,6 +74,30 @@ def test_ipv6__by_address_and_by_node_name(hosts: Hosts, tmp_path: Path) -> None
         assert re.search(r"peer 1 10\.77\.0\.\d \S+: up; it is peer 0, too\n", host.log)
 
 
+@pytest.mark.parametrize(("second", "prefix"), [("10.77.0.200", 24), ("fd77::200", 64)])
+def test_second_address__is_answered_from(hosts: Hosts, second: str, prefix: int) -> None:
+    """Not from the one that the kernel prefers; and by the first one again, when asked there."""
+    a, b = hosts()
+    more = ["nodad", "preferred_lft", "0"] if ":" in second else []
+    b.lab.run("h2", "ip", "address", "add", f"{second}/{prefix}", "dev", "eth1", *more)
+    a.up()
+    b.up()
+    kept = make_file(b.export / "big", 8 * MIB)
+    family = 6 if ":" in second else 4
+    for there in (second, a.lab.address("h2", family), second):
+        from_there = f"[{there}]" if family == 6 else there
+        a.ctl("get", "-f", f"{from_there}:big", a.own / "big")
+        assert (a.own / "big").read_bytes() == kept
+        a.assert_nothing_lost()
+        assert [one["address"] for one in a.status()["peers"]] == [there]
+        assert len(b.status()["peers"]) == 1
+        a.down()
+        a.up()
+    for there in (second, a.lab.address("h2", family)) * 2:  # two peers here, one there
+        a.ctl("get", "-f", f"[{there}]:big" if family == 6 else f"{there}:big", a.own / "big")
+        assert (a.own / "big").read_bytes() == kept
+
+
 EXTREMES = [
     ("--fragment-bytes", "1"),
     ("--fragment-bytes", "1GiB"),

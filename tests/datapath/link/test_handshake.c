@@ -441,7 +441,7 @@ static void test_flood__of_many_addresses_keeps_no_peer_out(void)
 	node_close(node);
 }
 
-/* A host with several addresses answers from the one that its kernel prefers. */
+/* Not from the one that was asked. */
 static void test_challenge__from_another_address_is_told(void)
 {
 	const union address other = node_host(1);
