@@ -191,16 +191,22 @@ static bool open_part(struct node *node)
 	return true;
 }
 
+/* Whether another node could be told now, or is to hear nothing of us. */
+static bool may_hear(const struct node *node, const struct event_node *other)
+{
+	if (event_is_awaited(other))
+		return false;
+	return !event_is_to_hear(other) ||
+	       (!other->owes_fail && message_small_may(&node->c->messages, other->peer, 0));
+}
+
 /* Whether everybody who is to hear something of us could be told now. */
 static bool may_tell(const struct node *node)
 {
 	const struct careful_events *ev = node->part.ev;
 
 	for (uint32_t i = 0; i < ev->nodes; i++)
-		if (i != ev->rank && (event_is_awaited(&ev->node[i]) ||
-				      (event_is_to_hear(&ev->node[i]) &&
-				       (ev->node[i].owes_fail ||
-					!message_small_may(&node->c->messages, ev->node[i].peer, 0)))))
+		if (i != ev->rank && !may_hear(node, &ev->node[i]))
 			return false;
 	return link_tx_room(&node->c->link, ev->nodes);
 }
