@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 
 from careful._abi import lib
@@ -41,6 +43,24 @@ def _tell(one: Instance, options: UpOptions) -> None:
         raise CarefulError(errno.EINVAL, text, f"instance {one.name}")
 
 
+def _tell_all(queues: Sequence[Instance], options: UpOptions, before: UpOptions) -> None:
+    """Tell the carefuld of each queue; where one refuses, those told so far take the former ones.
+
+    Who does not answer may read both later, in this order.
+
+    Raises:
+        CarefulError: as _tell().
+    """
+    for k, one in enumerate(queues):
+        try:
+            _tell(one, options)
+        except CarefulError:
+            for told in queues[: k + 1] if k else ():
+                with suppress(CarefulError):
+                    _tell(told, before)
+            raise
+
+
 def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
     """Give an instance that is up these options.
 
@@ -69,8 +89,9 @@ def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
             raise CarefulError(errno.EBUSY, text, f"instance {name}")
         changed = list(command_line.differences(running, options, name).values())
         if changed:
-            for one in instances.queues(instance):
-                _tell(one, options)
+            queues = instances.queues(instance)
+            _tell_all(queues, options, running)
+            for one in queues:
                 instances.remember(one, _argv(one, running, options))
         return changed
 
