@@ -29,7 +29,7 @@ _MEANINGS = {
     errno_module.ENETUNREACH: "no route to it through this interface",
     errno_module.EHOSTUNREACH: "it cannot be reached",
     errno_module.ETIMEDOUT: "no answer in time",
-    errno_module.EADDRNOTAVAIL: "it answers from another address; carefuld's log names it: use that",
+    errno_module.EADDRNOTAVAIL: "it answers from another address, which carefuld's log names",
     errno_module.ECONNREFUSED: "nobody answers there: is careful up on that host?",
     errno_module.EXDEV: "the path leads out of the exported tree",
     errno_module.ENOLINK: "the exported directory is not there (removed, moved or unmounted)",

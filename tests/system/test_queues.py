@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -133,8 +134,7 @@ def test_stopped__the_service_manager_hears_no_more(
     os.kill(queues[1]["pid"], signal.SIGSTOP)
     manager.settimeout(5)
     with pytest.raises(TimeoutError):
-        for _ in range(30):
-            manager.recv(4096)
+        list(itertools.islice(iter(lambda: manager.recv(4096), b""), 30))
     os.kill(queues[1]["pid"], signal.SIGCONT)
     manager.settimeout(60)
     while "WATCHDOG=1" not in manager.recv(4096).decode():
