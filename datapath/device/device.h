@@ -44,13 +44,13 @@ struct device_desc {
 /* An address, IPv4 or IPv6, with its port: how the engine names a host. @ours: at which of our own
  * addresses it found us, as ctrl_recv() says; zeros: the kernel chooses. It is no part of the name. */
 union address {
-	struct sockaddr sa;
-	struct sockaddr_in in;
-	struct sockaddr_in6 in6;
-	struct {
+	struct { /* the first: { 0 } clears all of it */
 		struct sockaddr_in6 name;
 		uint8_t ours[16]; /* IPv4: the first four */
 	};
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
 };
 
 static inline bool address_has_ours(const union address *address)

@@ -168,9 +168,9 @@ int xsk_ctrl_send(struct port *port, const union address *to, const void *buf, u
 			return 0;
 		if (errno == EAGAIN)
 			break;
-		/* The first failure may be an earlier datagram's, to whomever; the second, that
-		 * the address is ours no more. */
-		if (i == 1)
+		/* The first failure may be an earlier datagram's, to whomever; or the address is ours
+		 * no more. */
+		if (errno == EINVAL)
 			m.msg_controllen = 0;
 	}
 	return -errno;

@@ -92,7 +92,7 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		meant = handshake_on_challenge(peer, ctrl);
 		break;
 	case CAREFUL_WELCOME:
-		meant = handshake_on_welcome(peer, ctrl, keyed);
+		meant = handshake_on_welcome(peer, from, ctrl, keyed);
 		break;
 	case CAREFUL_REFUSE:
 		meant = handshake_on_refuse(peer, ctrl, proves);

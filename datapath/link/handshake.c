@@ -111,7 +111,7 @@ static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
 }
 
 /* What it says of the peer's: how we may send. -EPROTO if that cannot work. */
-static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
+static int adopt(struct link_peer *peer, const union address *from, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
 	uint32_t window = be32toh(ctrl->window);
@@ -120,6 +120,8 @@ static int adopt(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	uint32_t frame_bytes = be32toh(ctrl->frame_bytes);
 	uint64_t limit;
 
+	/* It may know another address of ours than before. */
+	memcpy(session->address.ours, from->ours, sizeof(from->ours));
 	if (window < WINDOW_MIN || window > 1u << 20 || !ctrl->cookie)
 		return -EPROTO;
 	if (buffer_bytes < BUFFER_BYTES_MIN || buffer_bytes > BUFFER_BYTES_MAX)
@@ -322,9 +324,7 @@ static void take_hello(struct link *link, const union address *from,
 		return;
 	}
 	epoch_end(peer);
-	/* It may have asked at another address of ours than before. */
-	memcpy(peer->session->address.ours, from->ours, sizeof(from->ours));
-	if (adopt(peer, hello)) {
+	if (adopt(peer, from, hello)) {
 		refuse_by(link, from, hello, CAREFUL_REFUSED_FRAME, trusted);
 		/* Whatever there was with it is over: nobody would ask again. */
 		link_close(peer, peer->state == CAREFUL_PEER_NONE ? 0 : EMSGSIZE);
@@ -463,8 +463,8 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 	return true;
 }
 
-bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl,
-			  const struct careful_keyed *keyed)
+bool handshake_on_welcome(struct link_peer *peer, const union address *from,
+			  const struct careful_ctrl *ctrl, const struct careful_keyed *keyed)
 {
 	struct careful_ctrl opened;
 
@@ -477,7 +477,7 @@ bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctr
 		ctrl = &opened;
 	}
 	if (be32toh(ctrl->status) != link_protocol(peer->link) ||
-	    !seal_agrees(peer->link, &peer->session->address, ctrl) || adopt(peer, ctrl)) {
+	    !seal_agrees(peer->link, &peer->session->address, ctrl) || adopt(peer, from, ctrl)) {
 		link_close(peer, EPROTO);
 		return true;
 	}

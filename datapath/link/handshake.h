@@ -56,8 +56,8 @@ void handshake_on_hello(struct link *link, const union address *from,
 			const struct careful_ctrl *hello, const struct careful_keyed *keyed,
 			const struct careful_proved *proved);
 bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl);
-bool handshake_on_welcome(struct link_peer *peer, const struct careful_ctrl *ctrl,
-			  const struct careful_keyed *keyed);
+bool handshake_on_welcome(struct link_peer *peer, const union address *from,
+			  const struct careful_ctrl *ctrl, const struct careful_keyed *keyed);
 bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl, bool proved);
 void handshake_elsewhere(struct link *link, const union address *from,
 			 const struct careful_ctrl *ctrl);

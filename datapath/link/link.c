@@ -268,7 +268,7 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 	if (peer->link->traditional)
 		traditional_info(peer, info);
 	link_train_info(peer, info);
-	memcpy(&info->address, &session->address, sizeof(session->address));
+	memcpy(&info->address, &session->address, sizeof(session->address.in6));
 	memcpy(info->name, session->name, sizeof(info->name));
 }
 

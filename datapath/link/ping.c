@@ -298,7 +298,7 @@ void link_on_ping_icmp(struct link *link, const union address *to, const struct 
 	    (quoted->type != CAREFUL_PING || be32toh(quoted->msg_id) != peer->session->ping.last))
 		return;
 	result = &peer->session->ping.result;
-	memcpy(&result->by, &arrival->by, sizeof(arrival->by));
+	memcpy(&result->by, &arrival->by, sizeof(arrival->by.in6));
 	result->icmp_type = arrival->icmp_type;
 	result->icmp_code = arrival->icmp_code;
 	result->icmp_info = arrival->icmp_info;

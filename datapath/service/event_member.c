@@ -107,6 +107,8 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		event_fail(ev, rank, -ECONNRESET);
 		return;
 	}
+	/* Who did not name our part is to hear of it, and of its end where it is over. */
+	node->owes_leave |= ev->leaving && ours != ev->part;
 	if (right && ours && ours != ev->part) { /* it is in a group with an earlier part of ours */
 		node->ask_ns = 0;
 		return;
@@ -118,8 +120,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		ev->c->told++;
 	}
 	node->aware |= ours != 0;
-	node->ask_ns = ours ? UINT64_MAX : 0; /* 0: it waits for ours */
-	node->owes_leave |= ev->leaving && !node->asked; /* it gets both */
+	node->ask_ns = ours && node->asked ? UINT64_MAX : 0; /* 0: it waits for ours */
 	if (!right)
 		event_fail(ev, rank, -EPROTO);
 	else if (ev->error)

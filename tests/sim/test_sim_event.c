@@ -201,6 +201,22 @@ static void test_close__before_anybody_heard_of_it(void)
 	}
 }
 
+/* A node that comes while another still waits to say goodbye to a third hears that it leaves. */
+static void test_join__while_a_node_leaves(void)
+{
+	world_set(&w, 3, 4, 16);
+	world_begin(&w);
+	world_join(&w, 0, 3);
+	world_join(&w, 2, 3);
+	world_run(&w, 20); /* node 1 was asked to join: nobody heard of it */
+	w.node[2].ev->leaving = true; /* as close() has it while it waits */
+	world_join(&w, 1, 3);
+	world_run(&w, 20);
+	CHECK(w.node[1].ev->node[0].joined && !w.node[1].ev->node[0].left);
+	CHECK(w.node[1].ev->node[2].left);
+	world_end(&w);
+}
+
 /* P2's flooding: each broadcasts `events` messages of `fragments` fragments, then consumes. */
 static uint32_t events, fragments, bytes = 720;
 
@@ -741,6 +757,7 @@ static void by_requests(void)
 	RUN(test_crowd__to_each_its_own);
 	RUN(test_open__late_and_again);
 	RUN(test_close__before_anybody_heard_of_it);
+	RUN(test_join__while_a_node_leaves);
 	RUN(test_send__misuse);
 	RUN(test_receive__misuse);
 	RUN(test_receive__a_node_that_breaks_the_rules);
@@ -759,6 +776,7 @@ int main(void)
 	RUN(test_crowd__to_each_its_own);
 	RUN(test_open__late_and_again);
 	RUN(test_close__before_anybody_heard_of_it);
+	RUN(test_join__while_a_node_leaves);
 	RUN(test_flood__more_than_a_window_before_consuming);
 	RUN(test_flood__the_bound_of_copying_out_has_a_name);
 	RUN(test_send__waits_for_a_slow_node);

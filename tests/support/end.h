@@ -60,9 +60,10 @@ static inline void end_pin(unsigned int cpu)
 /* Headers of frames to the other side. */
 static inline void end_resolve(struct end *end, bool ipv6)
 {
-	union address to = { .in = { .sin_family = AF_INET } };
+	union address to = { 0 };
 	int rc = -EAGAIN;
 
+	to.in.sin_family = AF_INET;
 	if (ipv6) {
 		to.in6 = (struct sockaddr_in6){ .sin6_family = AF_INET6 };
 		inet_pton(AF_INET6, end->side ? "fd77::1" : "fd77::2", &to.in6.sin6_addr);

@@ -46,7 +46,7 @@ def _tell(one: Instance, options: UpOptions) -> None:
 def _tell_all(queues: Sequence[Instance], options: UpOptions, before: UpOptions) -> None:
     """Tell the carefuld of each queue; where one refuses, those told so far take the former ones.
 
-    Who does not answer may read both later, in this order.
+    So does one that does not answer: it may read both later, in this order.
 
     Raises:
         CarefulError: as _tell().
@@ -54,8 +54,8 @@ def _tell_all(queues: Sequence[Instance], options: UpOptions, before: UpOptions)
     for k, one in enumerate(queues):
         try:
             _tell(one, options)
-        except CarefulError:
-            for told in queues[: k + 1] if k else ():
+        except CarefulError as error:
+            for told in queues[: k + (error.errno == errno.ETIMEDOUT)]:
                 with suppress(CarefulError):
                     _tell(told, before)
             raise

@@ -11,26 +11,30 @@ from careful.control.instances import Instance
 from careful.errors import CarefulError
 
 
+@pytest.mark.parametrize(("number", "told"), [(errno.EINVAL, 0), (errno.ETIMEDOUT, 1)])
 def test_tell_all__a_queue_that_refuses_leaves_no_other_changed(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, number: int, told: int
 ) -> None:
+    """Who is silent may have heard it, and is told the former options, too."""
     queues = [Instance(name) for name in ("a", "a+1", "a+2")]
-    has: dict[str, int | None] = {}
-    mute = {""}
+    said: dict[str, list[int | None]] = {}
+    refuses = {""}
 
     def tell(one: Instance, options: UpOptions) -> None:
-        if one.name in mute:
-            raise CarefulError(errno.ETIMEDOUT, "does not answer", one.name)
-        has[one.name] = options.spin_us
+        said.setdefault(one.name, []).append(options.spin_us)
+        if one.name in refuses:
+            raise CarefulError(number, "", one.name)
 
     monkeypatch.setattr(reload, "_tell", tell)
     before, after = UpOptions(spin_us=50), UpOptions(spin_us=7)
-    for name, changed in ("a", {}), ("a+1", {"a": 50}), ("a+2", {"a": 50, "a+1": 50}):
-        mute = {name}
-        has.clear()
-        with pytest.raises(CarefulError, match="does not answer"):
+    for k, name in enumerate(("a", "a+1", "a+2")):
+        refuses = {name}
+        said.clear()
+        with pytest.raises(CarefulError, match=name.replace("+", r"\+")):
             reload._tell_all(queues, after, before)
-        assert has == changed
-    mute = set()
+        both = {one.name: [7, 50] for one in queues[:k]}
+        assert said == {**both, name: [7, 50][: 1 + told]}
+    refuses = set()
+    said.clear()
     reload._tell_all(queues, after, before)
-    assert has == {"a": 7, "a+1": 7, "a+2": 7}
+    assert said == {one.name: [7] for one in queues}
