@@ -170,7 +170,7 @@ int xsk_ctrl_send(struct port *port, const union address *to, const void *buf, u
 			break;
 		/* The first failure may be an earlier datagram's, to whomever; or the address is ours
 		 * no more. */
-		if (errno == EINVAL)
+		if (errno == EINVAL || errno == ENETUNREACH || errno == EADDRNOTAVAIL)
 			m.msg_controllen = 0;
 	}
 	return -errno;
