@@ -168,8 +168,8 @@ int xsk_ctrl_send(struct port *port, const union address *to, const void *buf, u
 			return 0;
 		if (errno == EAGAIN)
 			break;
-		/* The first failure may be an earlier datagram's, to whomever; or the address is ours
-		 * no more. */
+		/* An error may be an earlier datagram's; or our address is gone, and the kernel
+		 * chooses another. */
 		if (errno == EINVAL || errno == ENETUNREACH || errno == EADDRNOTAVAIL)
 			m.msg_controllen = 0;
 	}

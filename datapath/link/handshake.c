@@ -120,7 +120,7 @@ static int adopt(struct link_peer *peer, const union address *from, const struct
 	uint32_t frame_bytes = be32toh(ctrl->frame_bytes);
 	uint64_t limit;
 
-	/* It may know another address of ours than before. */
+	/* It may know us by another of our addresses than before. */
 	memcpy(session->address.ours, from->ours, sizeof(from->ours));
 	if (window < WINDOW_MIN || window > 1u << 20 || !ctrl->cookie)
 		return -EPROTO;

@@ -45,9 +45,9 @@ static inline uint32_t window_threshold(uint32_t size)
 	return size / 2 > 2 ? size / 2 : 2;
 }
 
-/* The most that one frame may cost. With more than W - T a frame may never fit: just under T are
- * owed to us, and no update is due. With W - T it may not fit for long: just under T are kept, and
- * a single one is owed, which no update tells either. */
+/* The most that one frame may cost. A frame of more than W - T may never fit: just under T are owed
+ * to us, and no update is due. One of W - T may have to wait long: just under T are kept, and a
+ * single one is owed, for which no update goes out either. */
 static inline uint32_t window_cost_max(uint32_t size)
 {
 	return size - window_threshold(size) - 1;

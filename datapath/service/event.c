@@ -206,7 +206,8 @@ static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
 		node->owes_leave = i != ev->rank &&
 				   (event_is_to_hear(node) || event_is_awaited(node));
 		node->owes_fail |= node->owes_leave && ev->error; /* who was asked since, too */
-		/* To others JOIN might be the last that can be said: it would wait for our end. */
+		/* The others hear nothing: JOIN might be all that can still be said to them, and
+		 * they would wait for our end. */
 		if (!node->asked && !node->owes_leave)
 			node->ask_ns = UINT64_MAX;
 	}

@@ -107,7 +107,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		event_fail(ev, rank, -ECONNRESET);
 		return;
 	}
-	/* Who did not name our part is to hear of it, and of its end where it is over. */
+	/* Who did not name our part has not heard of it: while we leave, it hears both. */
 	node->owes_leave |= ev->leaving && ours != ev->part;
 	if (right && ours && ours != ev->part) { /* it is in a group with an earlier part of ours */
 		node->ask_ns = 0;

@@ -343,6 +343,8 @@ def test_rules_and_dashboard__ask_for_metrics_that_there_are() -> None:
     for expression in [*rules, *shown]:
         assert named(expression), expression
         assert named(expression) <= there, expression
+    targets = [one for panel in dashboard["panels"] for one in panel["targets"]]
+    assert all("{{instance}} " in one["legendFormat"] for one in targets)
     ids = [panel["id"] for panel in dashboard["panels"]]
     assert len(set(ids)) == len(ids)
 
