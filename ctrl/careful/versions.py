@@ -35,13 +35,13 @@ def features() -> dict[str, list[str]]:
 
 def versions() -> dict[str, Any]:
     """The release, and what raises a number: `wire` between hosts, `socket` between a program and
-    carefuld, `maps` between carefuld and whoever opens its pinned maps.
+    carefuld, `abi` between carefuld and whoever opens its pinned maps: their layout.
     """
     return {
         "version": __version__,
         "library": ffi.string(lib.careful_version()).decode(),
         "wire_version": int(lib.CAREFUL_WIRE_VERSION),
         "socket_version": int(lib.CAREFUL_IPC_VERSION),
-        "maps_version": int(lib.CAREFUL_ABI_VERSION),
+        "abi_version": int(lib.CAREFUL_ABI_VERSION),
         "features": features(),
     }

@@ -9,8 +9,8 @@ def shown(found: dict[str, Any]) -> str:
     """The release, its numbers, and what it has, a line each."""
     lines = [
         f"carefulctl {found['version']}, libcareful {found['library']}",
-        f"wire {found['wire_version']}, socket {found['socket_version']}, "
-        f"maps {found['maps_version']}",
+        f"wire {found['wire_version']} (between hosts), "
+        f"socket {found['socket_version']} (to carefuld), ABI {found['abi_version']} (of its maps)",
     ]
     lines += [f"{kind}: {', '.join(names) or 'none'}" for kind, names in found["features"].items()]
     return "\n".join(lines)

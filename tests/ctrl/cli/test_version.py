@@ -19,10 +19,11 @@ def test_version__names_every_number(capsys: pytest.CaptureFixture[str]) -> None
     said = capsys.readouterr().out
     assert said.startswith(f"carefulctl {careful.__version__}, libcareful {careful.__version__}\n")
     numbers = lib.CAREFUL_WIRE_VERSION, lib.CAREFUL_IPC_VERSION, lib.CAREFUL_ABI_VERSION
-    assert "wire {}, socket {}, maps {}\n".format(*numbers) in said
+    line = "wire {} (between hosts), socket {} (to carefuld), ABI {} (of its maps)\n"
+    assert line.format(*numbers) in said
     assert "protocols: careful, traditional\n" in said
     daemon = subprocess.run(["carefuld", "--version"], capture_output=True, text=True, check=True)
-    assert "(wire {}, socket {}, maps {})\n".format(*numbers) in daemon.stdout
+    assert "(wire {}, socket {}, ABI {})\n".format(*numbers) in daemon.stdout
 
 
 def test_version__json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,6 +32,7 @@ def test_version__json(capsys: pytest.CaptureFixture[str]) -> None:
         found = json.loads(capsys.readouterr().out)
         assert found["command"] == "version"
         assert found["wire_version"] == lib.CAREFUL_WIRE_VERSION
+        assert found["abi_version"] == lib.CAREFUL_ABI_VERSION
         assert found["features"]["digests"] == ["xxh3", "blake3", "blake3_root"]
 
 
