@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from careful import man
+from careful.man.roff import title
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,7 +79,8 @@ def test_wheel__brings_the_manual(installed: Path) -> None:
     """Where man looks for what belongs to a program in PATH."""
     pages = {path.name for path in (installed.parent / "share/man").glob("man*/*")}
     assert {"carefulctl.1", "carefulctl-get.1", "carefulctl-tune-set.1"} <= pages
-    assert {f"careful-{topic}.7" for topic in man.topics()} <= pages
+    assert {"{}.{}".format(*title(topic)) for topic in man.topics()} <= pages
+    assert "careful.toml.5" in pages
     page = (installed.parent / "share/man/man7/careful-files.7").read_text()
     assert '.TH "CAREFUL-FILES" "7"' in page
 

@@ -1,4 +1,4 @@
-"""`python -m careful.man DIRECTORY`: write the manual pages below it (man1, man7)."""
+"""`python -m careful.man DIRECTORY`: write the manual pages below it (man1, man5, man7)."""
 
 from __future__ import annotations
 

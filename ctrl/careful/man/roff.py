@@ -1,6 +1,6 @@
-"""Manual pages in roff: section 7 of the topics, section 1 of the commands' own help.
+"""Manual pages in roff: sections 5 and 7 of the topics, section 1 of the commands' own help.
 
-`python -m careful.man DIRECTORY` writes them where man finds them (man1 and man7 below
+`python -m careful.man DIRECTORY` writes them where man finds them (man1, man5 and man7 below
 DIRECTORY): tools/setup and packagers run it. Calls markdown-it for Markdown and the commands
 for what they say of themselves.
 """
@@ -112,9 +112,14 @@ def page(name: str, section: int, said: str, lines: Sequence[str]) -> str:
     return "\n".join([*head, *lines]) + "\n"
 
 
+def title(name: str) -> tuple[str, int]:
+    """What the page of a topic is called, and its section: a file's is 5, by the file's name."""
+    return (name, 5) if name.endswith(".toml") else (f"careful-{name}", 7)
+
+
 def topic(name: str) -> str:
-    """The page of a topic, for section 7."""
-    return page(f"careful-{name}", 7, man.topics()[name], body(man.source(name)))
+    """The page of a topic."""
+    return page(*title(name), man.topics()[name], body(man.source(name)))
 
 
 def _listed(records: Sequence[tuple[str, str]]) -> list[str]:
@@ -156,7 +161,7 @@ def command(names: Sequence[str], one: click.Command) -> str:
         if one.examples:
             lines.append(".SH EXAMPLES")
             lines += _listed(one.examples)
-        also += [f"careful-{name}(7)" for name in one.topics]
+        also += ["{}({})".format(*title(name)) for name in one.topics]
     also += ["-".join(names[:-1]) + "(1)"] * (len(names) > 1)
     lines += [".SH SEE ALSO", ", ".join(map(plain, also))] if also else []
     return page("-".join(names), 1, summary(one).rstrip("."), lines)
@@ -187,7 +192,10 @@ def write(directory: Path) -> int:
     """Write every page below a directory; how many there are."""
     from careful.cli.main import cli
 
-    pages = {f"man7/careful-{name}.7": topic(name) for name in man.topics()}
+    pages = {}
+    for name in man.topics():
+        called, section = title(name)
+        pages[f"man{section}/{called}.{section}"] = topic(name)
     for names, one in commands(cli, ("carefulctl",)):
         pages[f"man1/{'-'.join(names)}.1"] = command(names, one)
     for name, text in pages.items():

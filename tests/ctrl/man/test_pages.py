@@ -208,7 +208,7 @@ def test_roff__every_page_is_clean(tmp_path: Path) -> None:
     if not shutil.which("man") or not shutil.which("groff"):
         pytest.skip("man and groff are not installed")
     count = roff.write(tmp_path)
-    pages = sorted(tmp_path.rglob("*.[17]"))
+    pages = sorted(tmp_path.rglob("*.[157]"))
     assert count == len(pages) == len(ALL) + len(man.topics())
     for page in pages:
         argv = ["man", "--warnings=all", "-P", "cat", "-l", str(page)]
@@ -217,6 +217,13 @@ def test_roff__every_page_is_clean(tmp_path: Path) -> None:
         )
         assert (done.returncode, done.stderr) == (0, ""), page
         assert page.name.partition(".")[0] in done.stdout
+
+
+def test_roff__the_configuration_file_is_in_section_5() -> None:
+    assert roff.topic("careful.toml").splitlines()[1].startswith('.TH "CAREFUL.TOML" "5" ')
+    assert roff.topic("files").splitlines()[1].startswith('.TH "CAREFUL-FILES" "7" ')
+    names = "carefulctl", "config", "check"
+    assert "careful.toml(5), carefulctl\\-config(1)" in roff.command(names, ALL[names])
 
 
 def test_exit_status__the_page_has_each() -> None:
