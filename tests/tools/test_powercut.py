@@ -1,7 +1,9 @@
-"""A disk on which power failed is made when the file system before it is gone, and no sooner."""
+"""What tools/powercut makes of a disk and its log, and of the clocks of its two machines."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import subprocess
 import sys
 import time
@@ -21,6 +23,11 @@ def powercut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(tool, "DISK", tmp_path / "disk")
     tool.DISK.mkdir()
     return tool
+
+
+@pytest.fixture
+def transfers(powercut: ModuleType) -> ModuleType:
+    return importlib.import_module("emulated.transfers")
 
 
 @pytest.fixture
@@ -61,3 +68,33 @@ def test_mounted__until_no_mount_namespace_has_it(
     assert not powercut.in_use(image)
     with powercut.mounted(image, "ext4"):
         assert (powercut.DISK / "file").read_text() == "x"
+
+
+def test_clocks__each_host_is_ahead_as_said_in_each_quarter(transfers: ModuleType) -> None:
+    """Steps add up to what the report says of the instants of a transfer."""
+    for host, ahead_s in transfers.AHEAD_S.items():
+        now_s = 0
+        for number in range(24):
+            now_s += transfers.step_s(host, number, 24)
+            assert now_s == ahead_s[number // 6], (host, number)
+
+
+def test_faults__a_file_with_another_time(
+    transfers: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With -u a file has its source's time, whatever the clocks say; without, its own."""
+    monkeypatch.setattr(transfers, "DISK", tmp_path)
+    all_of = transfers.transfers(6)
+    assert {one.update for one in all_of} == {False, True}
+    for one in all_of:
+        for path, data in one.contents():
+            file = tmp_path / one.target / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+            os.utime(file, ns=(one.mtime_ns, one.mtime_ns))
+    assert transfers.faults(all_of, 6) == []
+    for one in all_of:
+        for path, _ in one.contents():
+            os.utime(tmp_path / one.target / path)
+    timed = (one.target / path for one in all_of if one.update for path, _ in one.contents())
+    assert transfers.faults(all_of, 6) == [f"{file}: has another time" for file in sorted(timed)]

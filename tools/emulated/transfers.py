@@ -1,10 +1,12 @@
 """Transfers onto one disk, one after the other, and what must be on it whenever power fails.
 
-The same on both sides: in the machine this file is a program, which makes the transfers and notes
-on the disk, behind its file system, how many were reported complete. Outside, tools/powercut asks
-what a disk must hold. Half of the way the clock is set back by an hour.
+The same on both sides: in two machines this file is a program. h1 has the disk: it gets from h2,
+and h2 puts to it, when h1 says so; h1 notes on the disk, behind its file system, how many were
+reported complete. Outside, tools/powercut asks what a disk must hold. The machines' clocks go apart
+meanwhile, each step of one in the middle of a transfer, and h2's is faster.
 
-Usage: transfers.py COUNT DEVICE, on a lab's h1 whose h2 exports PLACE/src, and PLACE/disk to write.
+Usage: transfers.py COUNT, on h2; then transfers.py COUNT DEVICE, on h1. Both export PLACE/src, and
+PLACE/disk to write.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from __future__ import annotations
 import mmap
 import os
 import random
+import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 #: Where everything is, in the machine and outside.
 PLACE = Path("/tmp/careful-powercut")
@@ -30,18 +34,46 @@ FILE_BYTES_MAX, SMALL_BYTES_MAX = 12 << 20, 64 << 10
 BLOCK_BYTES = "128KiB"
 #: So that there is time for writes before the end.
 RATE = "1MiB"
-#: Of all sources, or one would seem to have changed outside the machine; ns since 1970.
+#: Of the first source, or one would seem to have changed outside the machines; of the others a
+#: second later each. ns since 1970.
 MTIME_NS = 1_700_000_000_000_000_000
+_DAY_S = 86_400
+#: By how much the hosts' clocks are ahead, in each quarter of the transfers, seconds.
+AHEAD_S = {
+    "h1": (0, 40 * _DAY_S, 40 * _DAY_S - 3_600, -20 * _DAY_S),
+    "h2": (0, -30 * _DAY_S, -30 * _DAY_S, 15 * _DAY_S),
+}
+#: A clock is set so long after a transfer began, seconds.
+STEP_AFTER_S = 1.0
+#: On it h2 hears what to do.
+PORT = 7070
+#: So long a machine may take until it listens, seconds.
+LISTENS_S = 300.0
 
 
 class Transfer(NamedTuple):
-    """A `get` or a `put` of a file or a tree; `again`: it replaces an earlier file."""
+    """A `get` by h1 or a `put` by h2 of a file or a tree; `again`: it replaces an earlier file."""
 
     number: int
     get: bool
     tree: bool
     again: bool
     name: str
+
+    @property
+    def host(self) -> str:
+        """Who runs the command."""
+        return "h1" if self.get else "h2"
+
+    @property
+    def update(self) -> bool:
+        """Whether sizes and times say what is to come; all of a name do, or none."""
+        return int(self.name.removeprefix("file").removeprefix("tree")) // 4 % 2 == 1
+
+    @property
+    def mtime_ns(self) -> int:
+        """Of its sources."""
+        return MTIME_NS + self.number * 1_000_000_000
 
     @property
     def source(self) -> Path:
@@ -64,13 +96,13 @@ class Transfer(NamedTuple):
 
     def argv(self) -> list[str]:
         """Arguments of carefulctl."""
-        options = ["-r"] * self.tree + ["-f"] * self.again
+        options = ["-r"] * self.tree + ["-u" if self.update else "-f"] * (self.again or self.update)
         options += ["-q", "--block-bytes", BLOCK_BYTES, "--rate-limit", RATE]
         of = "/" * self.tree  # what is in it
         if self.get:
             source = f"h2:{Path(SOURCES.name, self.source)}{of}"
             return ["get", *options, source, str(DISK / self.target)]
-        target = f"h2:{Path(DISK.name, self.target)}"
+        target = f"h1:{Path(DISK.name, self.target)}"
         return ["put", *options, f"{SOURCES / self.source}{of}", target]
 
 
@@ -93,7 +125,7 @@ def make_sources(all_of: list[Transfer]) -> None:
             file = SOURCES / one.source / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
-            os.utime(file, ns=(MTIME_NS, MTIME_NS))
+            os.utime(file, ns=(one.mtime_ns, one.mtime_ns))
 
 
 def faults(all_of: list[Transfer], complete: int) -> list[str]:
@@ -101,26 +133,41 @@ def faults(all_of: list[Transfer], complete: int) -> list[str]:
 
     The next one may have been under way, or complete and not reported yet.
     """
-    may: dict[Path, list[bytes]] = {}
+    may: dict[Path, list[tuple[bytes, int]]] = {}  # contents; and the time, unless it is 0
     must: set[Path] = set()
     for one in all_of[: complete + 1]:
         for path, data in one.contents():
-            file = one.target / path
+            file, version = one.target / path, (data, one.mtime_ns * one.update)
             if one.number < complete:
-                may[file] = [data]
+                may[file] = [version]
                 must.add(file)
             else:
-                may.setdefault(file, []).append(data)
+                may.setdefault(file, []).append(version)
     wrong = []
     there = {one.relative_to(DISK) for one in DISK.rglob("*") if not one.is_dir()}
     for file in sorted(there):
         if is_part(file):
             continue
+        data, mtime_ns = (DISK / file).read_bytes(), (DISK / file).stat().st_mtime_ns
+        times = [time_ns for other, time_ns in may.get(file, ()) if other == data]
         if file not in may:
             wrong.append(f"{file}: nobody wrote it")
-        elif (DISK / file).read_bytes() not in may[file]:
+        elif not times:
             wrong.append(f"{file}: damaged, or half of it")
+        elif not any(time_ns in (0, mtime_ns) for time_ns in times):
+            wrong.append(f"{file}: has another time")
     return wrong + [f"{file}: missing, and was reported complete" for file in sorted(must - there)]
+
+
+def quarter(number: int, count: int) -> int:
+    """In which of AHEAD_S so many of all transfers are complete, from 0 on."""
+    return sum(number >= k * count // 4 for k in (1, 2, 3))
+
+
+def step_s(host: str, number: int, count: int) -> int:
+    """By how much a host's clock is set in the middle of a transfer, seconds; 0: it is not."""
+    now, before = (AHEAD_S[host][quarter(k, count)] for k in (number, max(number - 1, 0)))
+    return now - before
 
 
 def is_part(file: Path) -> bool:
@@ -149,8 +196,8 @@ class Marks:
         os.pwrite(self._file, memoryview(self._sector)[:SECTOR_BYTES], self._at)
 
 
-def transfer(one: Transfer) -> None:
-    """Make it, as `carefulctl` would; a process of its own, for it may end it."""
+def begin(one: Transfer) -> int:
+    """Begin it, as `carefulctl` would; its process, a new one, for it may end that."""
     child = os.fork()
     if not child:
         from careful.cli.start import main
@@ -158,25 +205,85 @@ def transfer(one: Transfer) -> None:
         sys.argv = ["carefulctl", *one.argv()]
         main()
         sys.exit()
+    return child
+
+
+def end(child: int, one: Transfer) -> None:
+    """Wait for it."""
     _, status = os.waitpid(child, 0)
     if status:
         sys.exit(f"transfers.py: {one} failed: {status}")
 
 
-def main() -> None:
-    """Make them all; the number of each is printed when it is complete and marked."""
-    count, device = int(sys.argv[1]), sys.argv[2]
-    import careful.cli.start  # noqa: F401 - children have it then
+def set_clock(host: str, number: int, count: int) -> None:
+    """If this is when it is to be set."""
+    if seconds := step_s(host, number, count):
+        time.sleep(STEP_AFTER_S)
+        time.clock_settime(time.CLOCK_REALTIME, time.time() + seconds)
 
-    all_of = transfers(count)
-    marks = Marks(device)
+
+def ask(lines: IO[str], number: int) -> None:
+    """Tell h2 that a transfer begins."""
+    print(number, file=lines, flush=True)
+
+
+def wait(lines: IO[str]) -> None:
+    """Until h2 says that a transfer is done; of a get, that its clock is set."""
+    if not lines.readline():
+        sys.exit("transfers.py: h2 is gone")
+
+
+def connected() -> socket.socket:
+    """To h2."""
+    until = time.monotonic() + LISTENS_S
+    while True:
+        try:
+            return socket.create_connection(("10.77.0.2", PORT))
+        except OSError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.5)
+
+
+def serve(all_of: list[Transfer]) -> None:
+    """Make h2's transfers, when they are asked for."""
+    with socket.create_server(("10.77.0.2", PORT)) as server:
+        connection, _ = server.accept()
+    with closing(connection), connection.makefile("rw") as lines:
+        for line in lines:
+            one = all_of[int(line)]
+            child = 0 if one.get else begin(one)
+            set_clock("h2", one.number, len(all_of))
+            if child:
+                end(child, one)
+            print("done", file=lines, flush=True)
+
+
+def make(all_of: list[Transfer], marks: Marks, lines: IO[str]) -> None:
+    """Make them all; the number of each is printed when it is complete and marked."""
     marks.note(0)
     for one in all_of:
-        if one.number == count // 2:
-            time.clock_settime(time.CLOCK_REALTIME, time.time() - 3600)
-        transfer(one)
+        ask(lines, one.number)
+        child = begin(one) if one.get else 0
+        set_clock("h1", one.number, len(all_of))
+        if child:
+            end(child, one)
+        wait(lines)
         marks.note(one.number + 1)
         print(one.number, flush=True)
+
+
+def main() -> None:
+    """See the usage."""
+    count, *device = sys.argv[1:]
+    import careful.cli.start  # noqa: F401 - children have it then
+
+    all_of = transfers(int(count))
+    if not device:
+        serve(all_of)
+        return
+    with closing(connected()) as connection, connection.makefile("rw") as lines:
+        make(all_of, Marks(device[0]), lines)
 
 
 if __name__ == "__main__":
