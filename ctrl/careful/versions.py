@@ -41,6 +41,7 @@ def versions() -> dict[str, Any]:
         "version": __version__,
         "library": ffi.string(lib.careful_version()).decode(),
         "wire_version": int(lib.CAREFUL_WIRE_VERSION),
+        "wire_minor": int(lib.CAREFUL_WIRE_MINOR),
         "socket_version": int(lib.CAREFUL_IPC_VERSION),
         "abi_version": int(lib.CAREFUL_ABI_VERSION),
         "features": features(),

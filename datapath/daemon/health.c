@@ -202,12 +202,15 @@ static void check_control(struct health *health, struct careful *instance, uint3
 			  uint32_t port)
 {
 	struct careful_peer_info info;
+	bool unheard;
 
-	if (careful_peer_info(instance, peer, &info) || info.unheard == health->unheard[peer] ||
-	    !log_allowed(&health->limits[peer]))
+	if (careful_peer_info(instance, peer, &info))
 		return;
-	health->unheard[peer] = info.unheard;
-	if (info.unheard)
+	unheard = info.flags & CAREFUL_PEER_IS_UNHEARD;
+	if (unheard == health->unheard[peer] || !log_allowed(&health->limits[peer]))
+		return;
+	health->unheard[peer] = unheard;
+	if (unheard)
 		log_line("peer %u %s: its frames come, but no control messages: does a firewall "
 			 "drop UDP port %u, here or there? The next loss may end the session",
 			 peer, health->names[peer], port);

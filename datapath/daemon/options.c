@@ -344,8 +344,9 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 			return 1;
 		}
 		if (id == OPT_VERSION) {
-			printf("carefuld %s (wire %d, socket %d, ABI %d)\n", careful_version(),
-			       CAREFUL_WIRE_VERSION, CAREFUL_IPC_VERSION, CAREFUL_ABI_VERSION);
+			printf("carefuld %s (wire %d.%d, socket %d, ABI %d)\n", careful_version(),
+			       CAREFUL_WIRE_VERSION, CAREFUL_WIRE_MINOR, CAREFUL_IPC_VERSION,
+			       CAREFUL_ABI_VERSION);
 			return 1;
 		}
 		if (id == '?' || id == ':')

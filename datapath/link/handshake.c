@@ -85,6 +85,7 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	ctrl->lost = htobe32((uint32_t)(peer->session->lost_here - peer->session->lost_before));
 	ctrl->status = htobe32(link_protocol(link));
 	memcpy(ctrl->name, link->name, sizeof(ctrl->name));
+	ctrl->minor = CAREFUL_WIRE_MINOR;
 }
 
 /* Is it the process that was there before? */
@@ -138,8 +139,8 @@ static int adopt(struct link_peer *peer, const union address *from, const struct
 	peer->queue_out = be16toh(ctrl->queue);
 	peer->buffer_bytes = buffer_bytes;
 	peer->frame_bytes = frame_bytes;
-	memcpy(session->name, ctrl->name, sizeof(session->name));
-	session->name[sizeof(session->name) - 1] = 0;
+	memcpy(session->name, ctrl->name, sizeof(ctrl->name)); /* its last byte stays 0 */
+	session->minor = ctrl->minor < CAREFUL_WIRE_MINOR ? ctrl->minor : CAREFUL_WIRE_MINOR;
 	meet(peer, ctrl);
 	take_lost(peer, ctrl);
 	session->train.hold_ms = be32toh(ctrl->hold_ms);

@@ -253,14 +253,15 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.buffers_kept = peer->kept,
 		.operations = peer->operations,
 		.epochs = session->epochs,
-		.withholding = peer->withholding,
+		.wire_minor = session->minor,
+		.flags = (peer->withholding ? CAREFUL_PEER_IS_WITHHELD : 0) |
+			 (watch_unheard(peer) ? CAREFUL_PEER_IS_UNHEARD : 0),
 		.tx_frames = peer->tx_frames,
 		.tx_bytes = peer->tx_bytes,
 		.rx_frames = peer->rx_frames,
 		.rx_bytes = peer->rx_bytes,
 		.lost_here = session->lost_here,
 		.lost_there = session->lost_there,
-		.unheard = watch_unheard(peer),
 		.seal = session->seal ? session->seal->mode : CAREFUL_SEAL_OFF,
 		.cipher = session->seal ? (uint8_t)session->seal->cipher : 0,
 	};

@@ -165,6 +165,7 @@ struct link_train {
 /*
  * A session beside its frames.
  *
+ * @minor:       of the wire, what both know: nothing newer is said
  * @incarnation: the peer's
  * @lives:       incarnations of it that were met
  * @tenants:     hosts that this slot has been given to
@@ -200,6 +201,7 @@ struct link_train {
 struct session {
 	union address address;
 	char name[CAREFUL_NAME_BYTES];
+	uint8_t minor;
 	struct handshake handshake;
 	struct keyed keyed;
 	uint64_t incarnation;

@@ -24,8 +24,8 @@ static void look(struct node *node)
 
 	if (!node->c || careful_peer_info(node->c, 0, &info))
 		return;
-	says[node->port] = info.unheard;
-	if (info.unheard && !said_ns[node->port])
+	says[node->port] = info.flags & CAREFUL_PEER_IS_UNHEARD;
+	if (says[node->port] && !said_ns[node->port])
 		said_ns[node->port] = sim_now_ns(node->cluster->world) - SIM_START;
 }
 

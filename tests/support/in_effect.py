@@ -20,6 +20,7 @@ PEER: dict[str, Any] = {
     "lost_here_frames": 0,
     "lost_there_frames": 0,
     "epochs": 1,
+    "wire_minor": 255,  # of a later release
     "withholding": False,
     "control_unheard": False,
     "seal": "off",

@@ -108,17 +108,18 @@ def peer(info: Any, port: int, config: Config) -> dict[str, Any]:
         "frame_bytes": info.frame_bytes,
         "buffers_owed": info.buffers_owed,
         "buffers_kept": info.buffers_kept,
-        "withholding": bool(info.withholding),
+        "withholding": bool(info.flags & lib.CAREFUL_PEER_IS_WITHHELD),
         "messages_out": info.messages_out,
         "operations": info.operations,
         "epochs": info.epochs,
+        "wire_minor": info.wire_minor,
         "tx_frames": info.tx_frames,
         "tx_bytes": info.tx_bytes,
         "rx_frames": info.rx_frames,
         "rx_bytes": info.rx_bytes,
         "lost_here_frames": info.lost_here,
         "lost_there_frames": info.lost_there,
-        "control_unheard": bool(info.unheard),
+        "control_unheard": bool(info.flags & lib.CAREFUL_PEER_IS_UNHEARD),
         "seal": name_of("careful_seal", "CAREFUL_SEAL_", info.seal),
         "cipher": name_of("careful_cipher", "CAREFUL_CIPHER_", info.cipher)
         if info.cipher
@@ -322,6 +323,17 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
 def slow_clients(found: dict[str, Any]) -> list[str]:
     """Peers whose frames local clients keep for so long that credits are withheld."""
     return [one["name"] or one["address"] for one in found["peers"] if one["withholding"]]
+
+
+def older(peers: list[dict[str, Any]]) -> list[str]:
+    """Of each peer that knows less of the wire than this host: a line."""
+    version, here = int(lib.CAREFUL_WIRE_VERSION), int(lib.CAREFUL_WIRE_MINOR)
+    return [
+        f"{one['node'] or one['name'] or one['address']} speaks wire {version}."
+        f"{one['wire_minor']}, this host {version}.{here}: nothing newer is said between the two"
+        for one in peers
+        if one["state"] == "up" and one["wire_minor"] < here
+    ]
 
 
 def unheard(peers: list[dict[str, Any]], port: int) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from careful.control.status import BOUNDS, DECIDED, slow_clients, unheard
+from careful.control.status import BOUNDS, DECIDED, older, slow_clients, unheard
 from careful.errors import shown
 from careful.report.tables import Parts, Table, alarm, text
 from careful.units import shown_bytes as size
@@ -176,6 +176,7 @@ def _status(found: dict[str, Any]) -> Parts:
         parts += ["", _queues(found["queues"])]
     parts += _windows(found)
     parts += _sealed(found["peers"])
+    parts += [f"  {one}" for one in older(found["peers"])]
     if found["counters"]["device_program_detached"]:
         said = "the XDP program was taken off the interface, no frame arrives"
         parts.append(alarm(f"  {said}: carefulctl down {found['ifname']}, then up"))

@@ -9,7 +9,7 @@ def shown(found: dict[str, Any]) -> str:
     """The release, its numbers, and what it has, a line each."""
     lines = [
         f"carefulctl {found['version']}, libcareful {found['library']}",
-        f"wire {found['wire_version']} (between hosts), "
+        f"wire {found['wire_version']}.{found['wire_minor']} (between hosts), "
         f"socket {found['socket_version']} (to carefuld), ABI {found['abi_version']} (of its maps)",
     ]
     lines += [f"{kind}: {', '.join(names) or 'none'}" for kind, names in found["features"].items()]

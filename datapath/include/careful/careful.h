@@ -283,16 +283,22 @@ enum careful_burst_verdict {
 	CAREFUL_BURST_LOSSY, /* frames are lost, but not as a queue loses them */
 };
 
+enum {
+	CAREFUL_PEER_IS_WITHHELD = 1, /* its credits are withheld: the copy-out bound is met */
+	/* Its frames come, and for some seconds none of its control messages did. */
+	CAREFUL_PEER_IS_UNHEARD = 2,
+};
+
 struct careful_peer_info {
 	struct sockaddr_storage address;
 	char name[32];
 	uint8_t state; /* enum careful_peer_state */
-	uint8_t withholding; /* 1: credits withheld, the copy-out bound is met */
+	uint8_t flags; /* CAREFUL_PEER_IS_* */
 	uint8_t burst; /* enum careful_burst_verdict, */
 	uint8_t bursts_measured; /* which changed so often, modulo 256 */
 	uint16_t last_errno;
 	uint8_t slot;
-	uint8_t unheard; /* 1: its frames come, and for some seconds none of its control messages */
+	uint8_t wire_minor; /* CAREFUL_WIRE_MINOR, the lesser of both ends' */
 	uint16_t burst_frames;
 	uint8_t seal; /* enum careful_seal: how its frames and ours are sealed, */
 	uint8_t cipher; /* by which enum careful_cipher; 0: not agreed yet */

@@ -16,7 +16,11 @@
 #endif
 
 enum {
-	CAREFUL_WIRE_VERSION = 6, /* raised by each change of what is said */
+	/* Raised by what the other end must know: two with different ones have no session. */
+	CAREFUL_WIRE_VERSION = 6,
+	/* Raised by any other change of what is said, and 0 again with each new version. HELLO and
+	 * WELCOME tell it: a session has the lesser of both, and nobody says in it what is newer. */
+	CAREFUL_WIRE_MINOR = 1,
 	CAREFUL_WIRE_SEALED = 0x80 | CAREFUL_WIRE_VERSION, /* of a sealed frame; below */
 	/* Default UDP port of frames (XDP) and of control (kernel socket). */
 	CAREFUL_PORT_DEFAULT = 51966,
@@ -343,6 +347,8 @@ enum careful_sync {
  * @hold_ms:            HELLO, WELCOME: for how long at most the other end is to hold its
  *                      data back, for trains are asked for first; 0: not at all
  * @name:               HELLO, WELCOME: the sender's name, NUL-padded
+ * @minor:              HELLO, WELCOME: the sender's CAREFUL_WIRE_MINOR; of 6.0 the name's last
+ *                      byte, which was 0
  */
 struct careful_ctrl {
 	__u8 version;
@@ -364,7 +370,8 @@ struct careful_ctrl {
 	__be32 returned;
 	__be32 lost;
 	__be32 hold_ms;
-	__u8 name[CAREFUL_NAME_BYTES];
+	__u8 name[CAREFUL_NAME_BYTES - 1];
+	__u8 minor;
 };
 
 /*

@@ -18,7 +18,8 @@ def test_version__names_every_number(capsys: pytest.CaptureFixture[str]) -> None
     assert run(["--version"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"carefulctl {careful.__version__}, libcareful {careful.__version__}\n")
-    numbers = lib.CAREFUL_WIRE_VERSION, lib.CAREFUL_IPC_VERSION, lib.CAREFUL_ABI_VERSION
+    wire = f"{lib.CAREFUL_WIRE_VERSION}.{lib.CAREFUL_WIRE_MINOR}"
+    numbers = wire, lib.CAREFUL_IPC_VERSION, lib.CAREFUL_ABI_VERSION
     line = "wire {} (between hosts), socket {} (to carefuld), ABI {} (of its maps)\n"
     assert line.format(*numbers) in said
     assert "protocols: careful, traditional\n" in said
@@ -32,6 +33,7 @@ def test_version__json(capsys: pytest.CaptureFixture[str]) -> None:
         found = json.loads(capsys.readouterr().out)
         assert found["command"] == "version"
         assert found["wire_version"] == lib.CAREFUL_WIRE_VERSION
+        assert found["wire_minor"] == lib.CAREFUL_WIRE_MINOR
         assert found["abi_version"] == lib.CAREFUL_ABI_VERSION
         assert found["features"]["digests"] == ["xxh3", "blake3", "blake3_root"]
 

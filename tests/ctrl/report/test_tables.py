@@ -17,6 +17,7 @@ from careful.report.doctor import findings
 from careful.report.files import partials
 from careful.report.tables import alarm, cells, folded, folded_lines, table
 from careful.transfer.partials import Found
+from careful.versions import versions
 from in_effect import IN_EFFECT, PEER
 
 
@@ -96,6 +97,14 @@ def test_status__says_that_control_messages_are_dropped() -> None:
     plain = re.sub(r"\x1b\[[\d;]*m", "", shown(control_unheard=True))
     assert said in " ".join(plain.split())
     assert "firewall" not in shown()
+
+
+def test_status__says_who_speaks_an_older_wire() -> None:
+    said = " ".join(shown(wire_minor=0).split())
+    here = versions()
+    wire = here["wire_version"]
+    assert f"h2 speaks wire {wire}.0, this host {wire}.{here['wire_minor']}: " in said
+    assert "speaks wire" not in shown()
 
 
 @pytest.mark.parametrize("state", ["stalled", "failed"])

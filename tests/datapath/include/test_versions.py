@@ -3,7 +3,8 @@
 versions.json keeps what each number stood for when it was last raised: layouts and values. What
 is kept must hold as long as the number does; what is added beside it is no change. After raising
 one: `python tests/datapath/include/test_versions.py`, which keeps nothing else under a number that
-is kept already.
+is kept already. The wire has a minor number, too: with that one raised, the end of a field that was
+0 may become a field of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ HEADERS = Path(__file__).parents[3] / "datapath" / "include" / "careful"
 OF = {
     "wire": ("wire.h", "block.h"),
     "socket": ("ipc.h", "careful.h", "ping.h"),
-    "maps": ("abi.h",),
+    "abi": ("abi.h",),
 }
 #: Raised themselves, or only as large as what they count.
 _NO_PROMISE = re.compile(
@@ -54,18 +55,33 @@ def declared(number: str) -> dict[str, Any]:
     return {"structs": structs, "constants": constants}
 
 
-def numbers() -> dict[str, int]:
+def numbers() -> dict[str, list[int]]:
+    """Each number, and the wire's minor one behind it."""
     found = versions()
-    return {name: found[f"{name}_version"] for name in OF}
+    minor = {"wire": [found["wire_minor"]]}
+    return {name: [found[f"{name}_version"], *minor.get(name, [])] for name in OF}
 
 
-def changed(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def cut(was: Any, now: Any) -> bool:
+    """Whether a struct differs in this alone: fields end earlier, and others have the rest."""
+    if not isinstance(was, list) or not now:
+        return False
+    ends = [offset for _, offset, _ in now[1:]] + [was[-1][1] + was[-1][2]]
+    whole = all(offset + size == end for (_, offset, size), end in zip(now, ends, strict=True))
+    found = {name: (offset, size) for name, offset, size in now}
+    return whole and all(
+        name in found and found[name][0] == offset and found[name][1] <= size
+        for name, offset, size in was
+    )
+
+
+def changed(before: dict[str, Any], now: dict[str, Any], may_cut: bool = False) -> list[str]:
     """What no longer is as it was."""
     return [
         f"{kind} {name}"
         for kind in ("structs", "constants")
         for name, was in before[kind].items()
-        if now[kind].get(name) != was
+        if now[kind].get(name) != was and not (may_cut and cut(was, now[kind].get(name)))
     ]
 
 
@@ -80,9 +96,15 @@ def dodged(kept: dict[str, Any], made: dict[str, Any]) -> list[str]:
     Nobody asks for the maps' number: who reads maps has asked their carefuld before, so that the
     socket's is raised with it.
     """
-    same = [name for name, one in kept.items() if made[name]["version"] <= one["version"]]
-    found = [f"{name} {what}" for name in same for what in changed(kept[name], made[name])]
-    if "socket" in same and "maps" not in same:
+    same = [name for name, one in kept.items() if made[name]["version"][0] <= one["version"][0]]
+    found = [
+        f"{name} {what}"
+        for name in same
+        for what in changed(
+            kept[name], made[name], may_cut=made[name]["version"] > kept[name]["version"]
+        )
+    ]
+    if "socket" in same and "abi" not in same:
         found.append("socket: the maps' number is another")
     return found
 
@@ -118,13 +140,32 @@ def test_versions__none_is_kept_anew_under_its_number() -> None:
     made["socket"]["structs"]["careful_ipc"].pop()
     made["wire"]["constants"]["CAREFUL_HELLO"] += 1
     assert dodged(kept, made) == ["wire constants CAREFUL_HELLO", "socket structs careful_ipc"]
-    made["wire"]["version"] += 1
+    made["wire"]["version"][0] += 1
     assert dodged(kept, made) == ["socket structs careful_ipc"]
     made = recorded()
-    made["maps"]["version"] += 1
+    made["abi"]["version"][0] += 1
     assert dodged(kept, made) == ["socket: the maps' number is another"]
-    made["socket"]["version"] += 1
+    made["socket"]["version"][0] += 1
     assert not dodged(kept, made)
+
+
+def test_versions__a_minor_one_names_the_end_of_a_field_and_no_more() -> None:
+    kept = json.loads(KEPT.read_text())
+    name, minor = kept["wire"]["structs"]["careful_ctrl"][-2:]
+    offset, size = name[1:]
+    shorter = [["name", offset, size - 1], ["x", offset + size - 1, 1], minor]
+    for fields, allowed in (
+        (shorter, True),
+        ([["name", offset, size - 1], minor], False),  # a byte that nobody names
+        ([["x", offset, 1], ["name", offset + 1, size - 1], minor], False),
+        ([name, minor, ["x", minor[1] + 1, 1]], False),  # longer
+    ):
+        for raised in (1, 0):
+            made = recorded()
+            made["wire"]["version"][1] += raised
+            made["wire"]["structs"]["careful_ctrl"][-2:] = fields
+            found = dodged(kept, made)
+            assert found == ([] if allowed and raised else ["wire structs careful_ctrl"])
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ enum {
 	NONCE_AT = 8, /* in a HELLO, and in what answers it, of every version */
 	TOKEN_AT = 16,
 	STATUS_AT = 60, /* of a REFUSE */
+	MINOR_AT = 111, /* of a HELLO or WELCOME; it was 0 before there were minor versions */
 };
 
 static bool served(void)
@@ -65,6 +66,15 @@ static void expect_like(const struct node *node, const uint8_t *answer, uint32_t
 	CHECK_EQ(said[1], answer[1]);
 	CHECK(!memcmp(said + 2, answer + 2, 2));
 	CHECK(!memcmp(said + NONCE_AT, asked + NONCE_AT, 8));
+}
+
+/* A session has the lesser minor version of both ends. */
+static void expect_minor(const struct node *node, uint8_t minor)
+{
+	struct careful_peer_info info;
+
+	CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
+	CHECK_EQ(info.wire_minor, minor < CAREFUL_WIRE_MINOR ? minor : CAREFUL_WIRE_MINOR);
 }
 
 /* The one that asks first is the released one. */
@@ -139,6 +149,7 @@ static void test_request__is_served(void)
 		hear_with(node, released_hello_again, sizeof(released_hello_again), TOKEN_AT,
 			  node->last.token);
 		expect_like(node, released_welcome, sizeof(released_welcome), released_hello_again);
+		expect_minor(node, released_hello_again[MINOR_AT]);
 		ask(node);
 		CHECK_EQ(counters[CAREFUL_C_RX_FRAMES], 1);
 		CHECK_EQ(counters[CAREFUL_C_TX_FRAMES], 1); /* the reply */
@@ -166,6 +177,26 @@ static void test_answers__are_understood(void)
 		node_time(node, 1000);
 	CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
 	CHECK_EQ(info.state, served() ? CAREFUL_PEER_UP : CAREFUL_PEER_CONNECTING);
+	if (served())
+		expect_minor(node, released_welcome[MINOR_AT]);
+	node_close(node);
+}
+
+/* One of a minor version that is not known yet says it, and is served as today's. */
+static void test_hello__of_a_later_minor_version(void)
+{
+	struct node *node = node_open();
+	struct careful_ctrl hello;
+
+	if (served()) {
+		hear(node, released_hello, sizeof(released_hello));
+		memcpy(&hello, released_hello_again, sizeof(hello));
+		hello.minor = 255;
+		hear_with(node, (const uint8_t *)&hello, sizeof(hello), TOKEN_AT, node->last.token);
+		CHECK_EQ(node->last.type, CAREFUL_WELCOME);
+		CHECK_EQ(node->last.minor, CAREFUL_WIRE_MINOR);
+		expect_minor(node, 255);
+	}
 	node_close(node);
 }
 
@@ -175,6 +206,7 @@ int main(void)
 	test_answers__are_understood();
 	test_refuse__is_understood();
 	test_request__is_served();
+	test_hello__of_a_later_minor_version();
 	printf("test_released: ok\n");
 	return 0;
 }
