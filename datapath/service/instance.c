@@ -421,5 +421,5 @@ int careful_keys_refresh(struct careful *c, struct careful_error *error)
 
 const char *careful_version(void)
 {
-	return "0.1.0";
+	return "0.2.0";
 }

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import careful
 import pytest
 from careful.control import daemon, instances
 from careful.control.instances import Instance
@@ -95,7 +96,30 @@ def test_unit__carefuld_may_have_what_it_keeps() -> None:
     assert {*kept, *start} <= given
 
 
+def control(package: str) -> str:
+    """What debian/control has of a package."""
+    text = (ROOT / "tools/packaging/debian/control").read_text()
+    return text.partition(f"Package: {package}\n")[2].partition("\n\n")[0]
+
+
 def test_control__dh_python3_has_a_package_to_act_on() -> None:
     """Without it nothing was compiled at installation, and dh_python3 said so to nobody."""
-    text = (ROOT / "tools/packaging/debian/control").read_text()
-    assert "${python3:Depends}" in text.partition("Package: careful\n")[2].partition("\n\n")[0]
+    assert "${python3:Depends}" in control("python3-careful")
+
+
+def test_control__what_must_be_of_one_version_is() -> None:
+    assert "python3-careful (= ${binary:Version})" in control("careful")
+
+
+def test_control__the_python_package_takes_its_files_over() -> None:
+    """They were careful's until 0.1.0; without Replaces dpkg unpacks none of them."""
+    (first,) = re.findall(r"^Replaces: careful \(<< (.*)~\)$", control("python3-careful"), re.M)
+    assert f"Breaks: careful (<< {first}~)\n" in control("python3-careful")
+    log = (ROOT / "tools/packaging/debian/changelog").read_text()
+    assert re.findall(r"^careful \((.*?)\)", log, re.M)[-2:] == [first, "0.1.0"]
+
+
+def test_packages__are_of_the_version_of_the_project() -> None:
+    log = (ROOT / "tools/packaging/debian/changelog").read_text()
+    assert log.startswith(f"careful ({careful.__version__}) ")
+    assert f'\nversion = "{careful.__version__}"\n' in (ROOT / "pyproject.toml").read_text()

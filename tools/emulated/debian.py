@@ -1,6 +1,7 @@
 """A disk with Debian on it, as tools/installed boots it: without careful, whose packages lie there.
 
-Calls mmdebstrap, dpkg-deb and mke2fs. What takes long is kept under build/installed.
+Calls mmdebstrap, dpkg-deb, mke2fs, and for packages of an older commit git and its tools/package.
+What takes long is kept under build/installed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from laboratory.state import LabError
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES, PLACE = ROOT / "build/package", ROOT / "build/installed"
 HOSTS = ("h1", "h2")
+#: The commit of the last release: what upgrades are tried from.
+RELEASE = "817298c2"
+#: Of careful's packages, what a host needs.
+OURS = ("careful", "python3-careful")
 #: What a machine has beside what the package asks for.
 BASE = "systemd-sysv,udev,iproute2,procps,bpftool,python3-bpfcc,python3-prometheus-client"
 IMAGE_MIB = 2048
@@ -47,32 +52,87 @@ def command(*argv: str | Path, env: dict[str, str] | None = None) -> str:
     return done.stdout
 
 
+def _made(folder: Path) -> list[Path]:
+    return [one for name in OURS for one in sorted(folder.glob(f"{name}_*.deb"))]
+
+
 def packages() -> list[Path]:
-    """What tools/package built, and the same as the next version.
+    """What tools/package built.
 
     Raises:
         LabError: it has not.
     """
-    made = next(PACKAGES.glob("careful_*.deb"), None)
-    if made is None:
+    made = _made(PACKAGES)
+    if not made:
         raise LabError("there are no packages: run tools/package first")
-    tree, newer = PLACE / "newer", PLACE / "newer.deb"
-    shutil.rmtree(tree, ignore_errors=True)
-    command("dpkg-deb", "-R", made, tree)
-    control = tree / "DEBIAN/control"
-    version = command("dpkg-deb", "-f", made, "Version").strip()
-    control.write_text(
-        control.read_text().replace(f"\nVersion: {version}\n", f"\nVersion: {version}+next\n")
-    )
-    command("dpkg-deb", "--root-owner-group", "-b", tree, newer)
+    return made
+
+
+def older(commit: str) -> list[Path]:
+    """What tools/package of an older commit builds; it does so once.
+
+    Where this clone lacks the commit: what `packages` gives, under an older version's number.
+
+    Raises:
+        LabError: they could not be built.
+    """
+    argv = ["git", "-C", str(ROOT), "rev-parse", "-q", "--verify", f"{commit}^{{commit}}"]
+    found = subprocess.run(argv, capture_output=True, text=True)
+    if found.returncode:
+        print(f"installed: this clone lacks {commit}: the upgrade is of one source", flush=True)
+        return _renumbered(packages())
+    kept = PLACE / f"from-{found.stdout[:12]}"
+    if not _made(kept):
+        _build(found.stdout.strip(), kept)
+    return _made(kept)
+
+
+def _build(commit: str, kept: Path) -> None:
+    print(f"installed: building the packages of {commit[:12]}", flush=True)
+    tree, log = PLACE / "older", kept.with_suffix(".log")
+    shutil.rmtree(tree, ignore_errors=True)  # of a run that was killed
+    command("git", "-C", ROOT, "worktree", "add", "--force", "--detach", tree, commit)
+    try:
+        with log.open("w") as out:
+            done = subprocess.run(["nice", tree / "tools/package"], stdout=out, stderr=out)
+        made = _made(tree / "build/package")
+        if done.returncode or not made:
+            raise LabError(f"tools/package of {commit[:12]} failed: {log} says why")
+        kept.mkdir(exist_ok=True)
+        for one in made:
+            shutil.copyfile(one, kept / one.name)
+    finally:
+        command("git", "-C", ROOT, "worktree", "remove", "--force", tree)
+
+
+def _renumbered(made: list[Path]) -> list[Path]:
+    """The same as what dpkg takes for an older version."""
+    tree, kept = PLACE / "tree", PLACE / "renumbered"
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    version = command("dpkg-deb", "-f", made[0], "Version").strip()
+    for one in made:
+        shutil.rmtree(tree, ignore_errors=True)
+        command("dpkg-deb", "-R", one, tree)
+        control = tree / "DEBIAN/control"
+        text = control.read_text().replace(f"(= {version})", f"(= {version}~older)")
+        control.write_text(text.replace(f"\nVersion: {version}\n", f"\nVersion: {version}~older\n"))
+        command("dpkg-deb", "--root-owner-group", "-b", tree, kept / one.name)
     shutil.rmtree(tree)
-    return [made, newer]
+    return _made(kept)
 
 
-def image(made: list[Path]) -> Path:
-    """A disk with Debian on it, and what the packages need, but not them."""
-    depends = command("dpkg-deb", "-f", made[0], "Depends")
+def image(made: dict[str, list[Path]]) -> Path:
+    """A disk with Debian on it, and what the packages need, but not them.
+
+    Args:
+        made: them, by the folder below /opt where they lie.
+    """
+    depends = ",".join(
+        command("dpkg-deb", "-f", one, "Depends").strip() for all_ in made.values() for one in all_
+    )
     names = {re.split("[(|:]", one)[0].strip() for one in depends.split(",")}  # python3:any, too
+    names -= set(OURS)
     tar, tree, disk = PLACE / "root.tar", PLACE / "root", PLACE / "disk"
     include = ",".join([*sorted(names), BASE])
     kept = PLACE / "include"
@@ -93,8 +153,10 @@ def image(made: list[Path]) -> Path:
     agent = (ROOT / "tools/emulated/agent.py").read_text()
     (tree / "opt/agent.py").write_text(agent.replace("    main()\n", "    serve()\n"))
     (tree / "etc/machine-id").write_text(f"{1:032x}\n")  # else all units would be enabled
-    for number, one in enumerate(made):
-        shutil.copyfile(one, tree / f"opt/{number}.deb")
+    for folder, all_ in made.items():
+        (tree / "opt" / folder).mkdir()
+        for one in all_:
+            shutil.copyfile(one, tree / "opt" / folder / one.name)
     units = ("systemd-networkd.service", "agent.service")
     command("systemctl", f"--root={tree}", "enable", *units)
     disk.unlink(missing_ok=True)

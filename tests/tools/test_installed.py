@@ -1,0 +1,115 @@
+"""What tools/installed upgrades from: an older commit's packages, built once, or its own."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tool_module import load_tool
+
+CONTROL = """Package: {}
+Version: {}
+Architecture: all
+Maintainer: nobody <nobody@localhost>
+Depends: python3:any{}
+Description: a package of a test
+"""
+
+
+@pytest.fixture
+def debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """Module debian.py, over a repository and places of the test's own."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "tools"))
+    from emulated import debian as module
+
+    monkeypatch.setattr(module, "ROOT", tmp_path / "repository")
+    monkeypatch.setattr(module, "PLACE", tmp_path / "place")
+    monkeypatch.setattr(module, "PACKAGES", tmp_path / "packages")
+    for name in ("repository", "place", "packages"):
+        (tmp_path / name).mkdir()
+    return module
+
+
+def git(repository: Path, *argv: str) -> str:
+    who = ["-c", "user.name=nobody", "-c", "user.email=nobody@localhost"]
+    command = ["git", "-C", str(repository), *who, *argv]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def package(folder: Path, name: str, version: str, more: str = "") -> None:
+    tree = folder / name
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "DEBIAN/control").write_text(CONTROL.format(name, version, more))
+    to = folder / f"{name}_{version}_all.deb"
+    subprocess.run(["dpkg-deb", "-b", tree, to], capture_output=True, check=True)
+
+
+def field(path: Path, name: str) -> str:
+    argv = ["dpkg-deb", "-f", path, name]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_older__is_built_once_by_its_own_tools(debian: ModuleType, tmp_path: Path) -> None:
+    repository, builds = debian.ROOT, tmp_path / "builds"
+    program = repository / "tools/package"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh -e\ncd \"$(dirname \"$0\")\"; pwd >>{builds}\n"
+                       "mkdir -p ../build/package; cp ../*.deb ../build/package\n")  # fmt: skip
+    program.chmod(0o755)
+    package(repository, "careful", "0.1.0")
+    git(repository, "init", "-q")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "older")
+    commit = git(repository, "rev-parse", "HEAD").strip()
+    program.unlink()
+    git(repository, "commit", "-qam", "newer")
+    for _ in range(2):
+        (made,) = debian.older(commit[:8])
+        assert (made.name, field(made, "Version")) == ("careful_0.1.0_all.deb", "0.1.0")
+    assert builds.read_text() == f"{debian.PLACE}/older/tools\n"
+    assert git(repository, "worktree", "list").count("\n") == 1
+
+
+def test_older__one_that_fails_says_where(debian: ModuleType) -> None:
+    program = debian.ROOT / "tools/package"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho no compiler; exit 1\n")
+    program.chmod(0o755)
+    git(debian.ROOT, "init", "-q")
+    git(debian.ROOT, "add", ".")
+    git(debian.ROOT, "commit", "-qm", "older")
+    with pytest.raises(debian.LabError, match=r"failed: .*/place/from-\w{12}.log says why"):
+        debian.older("HEAD")
+    (log,) = debian.PLACE.glob("from-*.log")
+    assert log.read_text() == "no compiler\n"
+    assert git(debian.ROOT, "worktree", "list").count("\n") == 1
+
+
+def test_older__of_what_the_clone_lacks_is_the_same_renumbered(
+    debian: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(debian.ROOT, "init", "-q")
+    with pytest.raises(debian.LabError, match="run tools/package first"):
+        debian.older("1" * 40)
+    package(debian.PACKAGES, "careful", "0.2.0", ", python3-careful (= 0.2.0)")
+    package(debian.PACKAGES, "python3-careful", "0.2.0")
+    made = debian.older("1" * 40)
+    assert "this clone lacks 1111" in capsys.readouterr().out
+    assert [(field(one, "Package"), field(one, "Version")) for one in made] == [
+        ("careful", "0.2.0~older"),
+        ("python3-careful", "0.2.0~older"),
+    ]
+    assert field(made[0], "Depends") == "python3:any, python3-careful (= 0.2.0~older)"
+    order = ["dpkg", "--compare-versions", "0.2.0~older", "lt", "0.2.0"]
+    assert subprocess.run(order).returncode == 0
+
+
+def test_steps__there_is_one_of_each_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is upgraded was installed for that; the other steps begin with today's."""
+    tool = load_tool("installed", monkeypatch)
+    names = [step.name for step in tool.Tries([None, None]).all()]
+    assert names[:2] == ["upgrade", "install"]
+    assert names[-1] == "remove"
+    assert len(set(names)) == len(names)
