@@ -30,11 +30,11 @@ from careful.transfer.file.journal import Identity, Journal, KeptPartial, check_
 from careful.transfer.file.kept import is_worth_keeping, tell_kept, tell_lost
 from careful.transfer.file.local import Partial, shown
 from careful.transfer.file.mover import Mover
-from careful.transfer.file.resume import take_digests, verify_local, verify_source
+from careful.transfer.file.resume import take_digests, verify_here, verify_there
 from careful.transfer.file.source import check_source, may_hold
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.protocol.block import Attr, BlockClient
-from careful.transfer.tasks import in_thread, quietly
+from careful.transfer.tasks import all_of, in_thread, quietly
 
 
 @dataclass
@@ -58,7 +58,7 @@ class _Fetch:
         kept = part if isinstance(part, KeptPartial) else None
         block_bytes = kept.journal.block_bytes if kept else self.options.block_bytes
         try:
-            known = await self._known(kept, handle, identity) if kept is not None else {}
+            known = await self._known(kept, handle) if kept is not None else {}
             resumed = kept.journal.bytes_in_place if kept is not None and known else 0
             matched = 0
             if self.options.checksum and not known:
@@ -213,15 +213,16 @@ class _Fetch:
             self.root,
         )
 
-    async def _known(self, kept: KeptPartial, handle: int, now: Identity) -> dict[int, int]:
+    async def _known(self, kept: KeptPartial, handle: int) -> dict[int, int]:
         """The blocks that need not come, with their digests."""
         if not kept.resumed:
             return {}
-        await verify_local(kept)
         journal, fd = kept.journal, kept.fd
         await take_digests(self.remote, handle, journal, fd, kept.note, self.source)
-        if kept.journal.identity.is_doubtful(now):
-            await verify_source(self.remote, handle, kept.journal, kept.note, self.source)
+        await all_of(
+            verify_here(fd, journal, kept.note),
+            verify_there(self.remote, handle, journal, kept.note, self.source),
+        )
         return {index: kept.journal.digest(index) or 0 for index in kept.journal.in_place}
 
     def _let_go(self, part: Partial) -> None:

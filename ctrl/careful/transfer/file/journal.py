@@ -68,12 +68,8 @@ class Identity:
     inode: int
 
     def changed(self, now: Identity) -> bool:
-        """Whether the contents are others, as far as attributes tell."""
+        """Whether the contents are others, as far as size and time tell; digests tell the rest."""
         return (self.bytes, self.mtime_ns) != (now.bytes, now.mtime_ns)
-
-    def is_doubtful(self, now: Identity) -> bool:
-        """Whether the contents may be others although size and time are the same."""
-        return (self.ctime_ns, self.inode) != (now.ctime_ns, now.inode)
 
 
 def _identity(text: bytes) -> Identity:

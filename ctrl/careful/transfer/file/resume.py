@@ -23,7 +23,6 @@ from careful.transfer.file.journal import (
     TAIL_MAX,
     Identity,
     Journal,
-    KeptPartial,
     busy,
     check_source,
     tag_of,
@@ -31,7 +30,7 @@ from careful.transfer.file.journal import (
 from careful.transfer.file.local import digest_of_range, shown
 from careful.transfer.options import Options
 from careful.transfer.protocol.block import BlockClient, Created
-from careful.transfer.tasks import in_slices, quietly
+from careful.transfer.tasks import all_of, in_slices, quietly
 
 #: How long the handle of a session that is over may keep its file: the peer's stall
 #: (`up --stall`, 30 s) and a little, seconds.
@@ -40,16 +39,20 @@ _NO_IDENTITY = Identity("", 0, 0, 0, 0)
 Note = Callable[[tuple[int, bytes]], None]
 
 
-async def verify_local(part: KeptPartial) -> None:
-    """Take blocks that are not what the journal says for not finished.
+async def verify_here(fd: int, journal: Journal, note: Note) -> None:
+    """Take blocks for not finished whose digest here is not the journal's.
 
-    After a crash of the machine its pages may have reached the disk without the data's.
+    Of a partial file: after a crash of the machine its pages may have reached the disk without the
+    data's. Of a source see verify_there().
+
+    Args:
+        fd: of the file here, partial or source.
+        journal: with its digests.
+        note: told of each change of it.
     """
-    journal = part.journal
-    known = [index for index in journal.in_place if journal.digest(index)]
-    for index, found in (await _digests_of_own(part.fd, journal, known)).items():
+    for index, found in (await _digests_of_own(fd, journal, journal.in_place)).items():
         if found != journal.digest(index):
-            part.note(journal.unmark(index))
+            note(journal.unmark(index))
 
 
 def runs(indices: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -100,10 +103,13 @@ async def _digests_there(
     return found
 
 
-async def verify_source(
+async def verify_there(
     remote: BlockClient, handle: int, journal: Journal, note: Note, path: str
 ) -> None:
     """Take blocks for not finished whose digest at the peer is not the journal's.
+
+    Of a source, too, whose attributes are the same: one that was written in place before power
+    failed may have got its times to the disk, and not what was written.
 
     Args:
         remote: the peer's tree.
@@ -205,11 +211,10 @@ class RemotePartial:
         never = [index for index in range(journal.count) if journal.digest(index) is None]
         # Also without options.digest: blocks may not have reached a disk before a crash.
         await take_digests(self.remote, self.handle, journal, fd, self._note, self.target)
-        if journal.identity.is_doubtful(identity):
-            own = await _digests_of_own(fd, journal, journal.in_place)
-            for index in [one for one in own if own[one] != journal.digest(one)]:
-                self._note(journal.unmark(index))
-        await verify_source(self.remote, self.handle, journal, self._note, self.target)
+        await all_of(
+            verify_here(fd, journal, self._note),
+            verify_there(self.remote, self.handle, journal, self._note, self.target),
+        )
         # Blocks that came into place before the journal could say so.
         missing = never[: 2 * options.blocks_in_flight + 1]
         await self._marked(await _digests_of_own(fd, journal, missing))

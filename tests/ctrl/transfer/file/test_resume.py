@@ -193,6 +193,33 @@ def test_resume__same_size_and_time_other_contents(ends: Ends) -> None:
     assert report.resumed_bytes == 2 * BLOCK
 
 
+def test_resume__same_attributes_other_contents(ends: Ends) -> None:
+    """So is a source that was written in place before power failed: ext4 and xfs have its times on
+    the disk sooner than what was written. The target was a mixture of both.
+    """
+    ends.break_off(4)
+    other = b"\0" * (2 * BLOCK) + DATA[2 * BLOCK :]
+    ends.source.write_bytes(other)
+    now = ends.source.stat()
+    with ends.partials()[0].open("r+b") as file:
+        was = read_journal(file.fileno())
+        assert was
+        same = replace(
+            was.identity, mtime_ns=now.st_mtime_ns, ctime_ns=now.st_ctime_ns, inode=now.st_ino
+        )
+        found = Journal(same, BLOCK)
+        for index in was.in_place:
+            found.mark(index, was.digest(index) or 0)
+        assert found.tail_bytes == was.tail_bytes
+        file.seek(len(DATA))
+        file.write(found.tail)
+    ends.die_after(1000)
+    report = ends.run()
+    assert report.failures == []
+    assert ends.target.read_bytes() == other
+    assert report.resumed_bytes == 2 * BLOCK
+
+
 @pytest.mark.parametrize("digest", [True, False])
 def test_resume__damaged_partial(ends: Ends, digest: bool) -> None:
     """Blocks that are not what their journal says are sent again: a crash may do that."""
