@@ -110,7 +110,8 @@ def start(
     folder.mkdir(exist_ok=True)
     agent = HERE / "agent.py"
     program, env = qemu(machine.nic)
-    words = f"console=ttyS0 quiet panic=-1 {WORDS.get(machine.nic, '')}"
+    # On a busy host the timer seems not to work while the kernel looks, and it would panic.
+    words = f"console=ttyS0 quiet panic=-1 no_timer_check {WORDS.get(machine.nic, '')}"
     argv: list[str | Path] = [
         *inside, *program, "-nodefaults", "-no-reboot", "-display", "none", "-daemonize",
         "-pidfile", folder / "pid", "-serial", f"file:{folder / 'console'}",
