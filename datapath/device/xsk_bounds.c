@@ -19,6 +19,18 @@ static uint32_t of_device(uint32_t ring)
 	return ring > 2 * REFILL_BATCH ? ring - REFILL_BATCH : ring / 2;
 }
 
+/*
+ * Buffers for which a peer may be promised that the device finds one. With zero-copy it looks into
+ * its own ring, which the driver fills from the fill ring when it polls. Since a poll that found u
+ * frames waiting and e with us, at most R - u more may come before the next one: those that peers
+ * may send, and those for which we give a buffer back meanwhile, which lies in the fill ring until
+ * then. The ring was left all N buffers but u and e, and e is R at most: so N must be 2 R.
+ */
+static uint32_t in_umem(const struct queue *queue)
+{
+	return queue->info.zerocopy ? queue->rx_chunks / 2 : queue->rx_chunks;
+}
+
 /* R: what every resource on the way of a frame can hold (DESIGN: Windows). */
 void xsk_bounds(struct xsk_queue *xsk)
 {
@@ -27,7 +39,7 @@ void xsk_bounds(struct xsk_queue *xsk)
 	bool generic = port->xdp_mode == CAREFUL_XDP_GENERIC;
 	bool veth = !strcmp(port->netdev.driver, "veth");
 
-	info->bounds[CAREFUL_BOUND_UMEM] = xsk->queue.rx_chunks;
+	info->bounds[CAREFUL_BOUND_UMEM] = in_umem(&xsk->queue);
 	info->bounds[CAREFUL_BOUND_FILL_RING] = xsk->fill.size;
 	info->bounds[CAREFUL_BOUND_RX_RING] = xsk->rx.size;
 	info->bounds[CAREFUL_BOUND_DEVICE_RING] = of_device(port->netdev.rx_ring);

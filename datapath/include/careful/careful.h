@@ -180,7 +180,7 @@ struct careful_device_info {
 struct careful_device_statistics {
 	uint64_t rx_dropped;
 	uint64_t rx_ring_full;
-	uint64_t rx_fill_ring_empty;
+	uint64_t rx_fill_ring_empty; /* with zero-copy 0: it says nothing of a frame there */
 	/* By XDP: strangers', replays, too many, or on a queue that is not ours; its counters say
 	 * which. */
 	uint64_t rx_refused;

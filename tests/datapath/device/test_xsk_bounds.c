@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* R, and what bounds it, of a queue that was never opened. */
+#include <string.h>
+
+#include "check.h"
+#include "device/xsk.h"
+
+static struct xsk_port port;
+static struct xsk_queue xsk;
+
+/* A queue of 512 receive buffers in native mode, its device with a ring of so many. */
+static const struct careful_device_info *bounds(uint32_t ring, bool zerocopy)
+{
+	memset(&port, 0, sizeof(port));
+	memset(&xsk, 0, sizeof(xsk));
+	port.xdp_mode = CAREFUL_XDP_NATIVE;
+	port.netdev.rx_ring = ring;
+	xsk.queue.port = &port.port;
+	xsk.queue.rx_chunks = 512;
+	xsk.queue.info.zerocopy = zerocopy;
+	xsk.fill.size = 1024;
+	xsk.rx.size = 512;
+	xsk_bounds(&xsk);
+	return &xsk.queue.info;
+}
+
+static void test_bounds__copied_all_buffers(void)
+{
+	CHECK_EQ(bounds(1024, false)->receive_buffers, 512);
+	CHECK_EQ(xsk.queue.info.receive_bound, CAREFUL_BOUND_UMEM);
+}
+
+static void test_bounds__zero_copy_half_of_them(void)
+{
+	CHECK_EQ(bounds(1024, true)->receive_buffers, 256);
+	CHECK_EQ(xsk.queue.info.receive_bound, CAREFUL_BOUND_UMEM);
+}
+
+static void test_bounds__a_small_ring_of_the_device(void)
+{
+	for (int zerocopy = 0; zerocopy < 2; zerocopy++) {
+		CHECK_EQ(bounds(256, zerocopy)->receive_buffers, 192);
+		CHECK_EQ(xsk.queue.info.receive_bound, CAREFUL_BOUND_DEVICE_RING);
+	}
+}
+
+int main(void)
+{
+	RUN(test_bounds__copied_all_buffers);
+	RUN(test_bounds__zero_copy_half_of_them);
+	RUN(test_bounds__a_small_ring_of_the_device);
+	return 0;
+}
