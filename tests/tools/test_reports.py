@@ -194,13 +194,21 @@ def test_drivers__nothing_was_lost_and_the_page_says_how_much_passed() -> None:
     most = max(
         one["lost_here_frames"] + one["lost_there_frames"]
         for pair in kept.values()
-        for one in pair["meanwhile"].values()
+        for one in pair.get("meanwhile", {}).values()
     )
     assert f"{most} at most, and each transfer was right" in page
     assert f"up to {most} were" in table
     for pair, one in kept.items():
+        if "up_said" in one:  # it cannot be had there
+            why = re.search(r"\((.+?)\)", one["up_said"])
+            assert why, pair
+            assert f"| none: {why[1]} |" in page, pair
+            continue
         assert one["sent"] == one["received"], pair
         assert one["lost"] == [0, 0], pair
+        if "held_back" in one:
+            assert not any(one["held_back"].values()), pair
+            assert min(one["received"]) >= 1_000_000, pair
         assert sum(one["received"]) == one["frames"], pair
         assert set(one["path"].values()) == {"ok"}, pair
         assert all(trouble["right"] for trouble in one["meanwhile"].values()), pair
