@@ -1,0 +1,55 @@
+"""A file each way between two emulated machines whose cards write into UMEM; in CI too."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from guests import MARKS, Machines
+
+pytestmark = MARKS
+
+HOSTS = ("h1", "h2")
+
+
+@pytest.fixture
+def machines() -> Iterator[Machines]:
+    one = Machines(f"zerocopy{os.getpid()}", "--kernel", "6.18", "--nic", "virtio-zerocopy")
+    yield one
+    one.down()
+
+
+def held_back(machines: Machines, host: str) -> int:
+    """How often QEMU was told of new buffers since a frame had found none (emulated/qemu.py)."""
+    (count,) = re.findall(r" rx_kicks: (\d+)\n", machines.run(host, "ethtool", "-S", "eth1"))
+    return int(count)
+
+
+def test_files__zero_copy_and_each_frame_finds_a_buffer(machines: Machines) -> None:
+    def up(host: str) -> dict[str, Any]:
+        return machines.up(host, "--peers", "1", "--require-zerocopy")
+
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(up, HOSTS))
+    assert [one["zerocopy"] for one in found] == [True, True]
+    assert [one["receive_buffers"] for one in found] == [256, 256]  # half of what they have
+    machines.run("h1", "sh", "-c", "head -c 8000000 /dev/urandom >/tmp/file")
+    # From the first frame on QEMU asks to be told only where one found none.
+    machines.run("h1", "carefulctl", "get", "10.77.0.2:null:", "null:", "--bytes", "100000")
+    before = [held_back(machines, host) for host in HOSTS]
+    machines.run("h1", "carefulctl", "put", "/tmp/file", "10.77.0.2:file")
+    machines.run("h1", "carefulctl", "get", "10.77.0.2:file", "/tmp/back")
+    paths = (("h1", "/tmp/file"), ("h2", "/tmp/file"), ("h1", "/tmp/back"))
+    assert len({machines.run(host, "sh", "-c", f"md5sum <{path}") for host, path in paths}) == 1
+    assert [held_back(machines, host) for host in HOSTS] == before
+    one, other = (machines.status(host) for host in HOSTS)
+    assert one["counters"]["rx_frames"] > 5_000
+    assert one["counters"]["rx_frames"] == other["counters"]["tx_frames"]
+    assert one["counters"]["tx_frames"] == other["counters"]["rx_frames"]
+    for end in (one, other):
+        (peer,) = end["peers"]
+        assert (peer["lost_here_frames"], peer["lost_there_frames"], peer["epochs"]) == (0, 0, 1)
