@@ -103,14 +103,15 @@ async def usual_modes(target: Tree, made: Sequence[Entry], mask: int) -> None:
         await batch.asked(target, items, lib.CAREFUL_BATCH_MODE)
 
 
-async def sync_file_system(tree: Tree, sink: Outcome) -> None:
+async def sync_file_system(tree: Tree, sink: Outcome, folder: str = ".") -> None:
     """Make all durable that lies where a directory does (syncfs).
 
     Args:
-        tree: the directory.
+        tree: a directory.
         sink: told if it fails: then nothing is sure to be there after a crash.
+        folder: which one, relative to `tree`.
     """
-    item = Item(lib.CAREFUL_ITEM_SYNC, b".")
+    item = Item(lib.CAREFUL_ITEM_SYNC, os.fsencode(os.path.join(folder, ".")))
     for answer in batch.parse(await tree.run(item.packed(), 0)):
         if answer.status:
-            sink.fail_errno(tree.name("."), answer.status)
+            sink.fail_errno(tree.name(folder), answer.status)

@@ -423,8 +423,17 @@ class TreeTransfer:
         await self._sync()
 
     async def _sync(self) -> None:
-        if self.options.fsync != "none":
-            await sync_file_system(self.target, self.sink)
+        """Make all of it durable; other file systems may be mounted below the target, too."""
+        if self.options.fsync == "none":
+            return
+        folders: dict[int, str] = {}  # by their file system, one of each
+        for one in self.directories:
+            if one.name not in self.made and (known := self.existing.get(one.name)):
+                folders.setdefault(known.attr.device, one.name)
+        if folders and (top := await self.way.target.stat(self.paths[1], follow=True)):
+            folders.pop(top.device, None)
+        for folder in (".", *folders.values()):
+            await sync_file_system(self.target, self.sink, folder)
 
     async def _attributes_of(self, files: dict[str, Attr], directories: list[Entry]) -> None:
         plain = self.options.batch_flags

@@ -36,6 +36,8 @@ class Named:
     def __init__(self, way: Direction, sink: Outcome) -> None:
         self.way, self.sink, self.options = way, sink, sink.options
         self._files: list[tuple[str, str, Attr]] = []
+        #: Directories that something was put into; whether more than files that are synced.
+        self._folders: dict[str, bool] = {}
 
     def add(self, source: str, target: str, attr: Attr) -> None:
         """Plan one file."""
@@ -45,14 +47,14 @@ class Named:
     async def run(self) -> None:
         """Move them, several at a time, and make them durable."""
         todo = iter(self._files)
-        folders: set[str] = set()
+        more = self.options.batch_flags & ~lib.CAREFUL_BATCH_TIME  # a file has its time already
 
         async def worker() -> None:
             for source, target, attr in todo:
                 name = self.way.source.name(source)
                 try:
                     await self._one(source, target, attr)
-                    folders.add(os.path.dirname(target))
+                    self._note(target, bool(more))
                 except CarefulError as error:
                     self.sink.fail(name, error)
                 self.sink.progress.finished(name)
@@ -60,19 +62,23 @@ class Named:
         width = min(self.options.files_in_flight, len(self._files))
         await all_of(*(worker() for _ in range(width)))
         if not self.options.dry_run:
-            for folder in folders:
-                await self._sync(folder)
+            for folder, has_more in self._folders.items():
+                await self._sync(folder, has_more)
 
-    async def _sync(self, folder: str) -> None:
-        if self.options.sync:
+    def _note(self, target: str, more: bool) -> None:
+        folder = os.path.dirname(target)
+        self._folders[folder] = self._folders.get(folder, False) or more
+
+    async def _sync(self, folder: str, more: bool) -> None:
+        if self.options.fsync == "end" or (self.options.sync and more):
+            tree = self.way.target.tree(folder or ".")
+            await sync_file_system(tree, self.sink)
+            tree.close()
+        elif self.options.sync:
             try:
                 await self.way.target.sync_name(folder)
             except CarefulError as error:
                 self.sink.fail(self.way.target.name(folder), error)
-        elif self.options.fsync == "end":
-            tree = self.way.target.tree(folder or ".")
-            await sync_file_system(tree, self.sink)
-            tree.close()
 
     async def _one(self, source: str, target: str, attr: Attr) -> None:
         """Move a file, unless what is there says otherwise, and give it its attributes."""
@@ -146,6 +152,7 @@ class Named:
         one, other, names = self._trees(source, target)
         try:
             await self._link(one, other, names)
+            self._note(target, True)
         finally:
             one.close()
             other.close()
