@@ -229,7 +229,11 @@ class PathState:
         return cls(**kept)
 
     def shift(self, seconds: float, now: float) -> None:
-        """Move its times to another clock, on which none is later than now."""
+        """Move its times to the clock of another boot, on which none is later than now.
+
+        The wall's clock may have been set back meanwhile, so that all seems new: it is looked at.
+        """
+        self.carefuld = ""
         self.measured_at = min(self.measured_at + seconds, now)
         if self.changed_at is not None:
             self.changed_at = min(self.changed_at + seconds, now)
