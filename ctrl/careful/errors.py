@@ -124,6 +124,10 @@ class LossError(CarefulError):
     """The network lost or damaged something, and the user wanted no repair."""
 
 
+class OtherReleaseError(CarefulError):
+    """carefuld's socket has another number than this program's: one of the two was upgraded."""
+
+
 def is_debugging() -> bool:
     """Whether the user asked where in the program errors come from."""
     return bool(os.environ.get("CAREFUL_DEBUG"))

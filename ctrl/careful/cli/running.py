@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Self, TypeVar
+
+import click
 
 from careful.daemon.route import Route
-from careful.errors import FATAL, CarefulError, Ended, LossError
+from careful.errors import FATAL, CarefulError, Ended, LossError, OtherReleaseError
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.session import connected
 
@@ -40,6 +45,21 @@ class Outlasting:
         self.begun = False
         self._until = 0.0
         self._first: CarefulError | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """If carefuld was upgraded under the command, become the carefulctl that came with it.
+
+        The same command goes on with what is there. Where that cannot speak with carefuld either,
+        it says so and ends: nothing had begun.
+        """
+        if isinstance(error, OtherReleaseError) and self.begun and self.patience_s:
+            with suppress(OSError):
+                text = "carefulctl: carefuld was upgraded; goes on as the command that is installed"
+                click.echo(text, err=True)
+                os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
     def wait(self, error: CarefulError, has_moved: bool = False, is_way: bool = False) -> bool:
         """Wait a little, to try again; whether this is the first time since something came.

@@ -86,7 +86,8 @@ def move(
                 options = options.again()
                 return
 
-    with watch(not given["quiet"] and not as_json, names, given["progress_fd"], host) as progress:
+    shows = not given["quiet"] and not as_json
+    with patience, watch(shows, names, given["progress_fd"], host) as progress:
         while True:
             try:
                 report = run(route, work)

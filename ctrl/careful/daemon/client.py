@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from careful._abi import ffi, layout, lib, sizeof
-from careful.errors import CarefulError, check, meaning
+from careful.errors import CarefulError, OtherReleaseError, check, meaning
 
 _HEADER_BYTES = sizeof("careful_ipc")
 _VERSION = layout("careful_ipc")[0]
@@ -213,7 +213,7 @@ class Client:
                 f"carefuld is another release's: its socket speaks version {version}, this command "
                 f"{lib.CAREFUL_IPC_VERSION} (carefulctl --version); restart it"
             )
-            raise CarefulError(errno.EPROTO, text, self.name)
+            raise OtherReleaseError(errno.EPROTO, text, self.name)
 
     def _take(self, size: int) -> None:
         header = ffi.from_buffer("struct careful_ipc *", self._buffer)
