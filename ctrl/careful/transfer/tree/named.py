@@ -36,7 +36,7 @@ class Named:
     def __init__(self, way: Direction, sink: Outcome) -> None:
         self.way, self.sink, self.options = way, sink, sink.options
         self._files: list[tuple[str, str, Attr]] = []
-        #: Directories that something was put into; whether more than files that are synced.
+        #: Directories that something was put into; whether more than files that were synced.
         self._folders: dict[str, bool] = {}
 
     def add(self, source: str, target: str, attr: Attr) -> None:
@@ -47,14 +47,12 @@ class Named:
     async def run(self) -> None:
         """Move them, several at a time, and make them durable."""
         todo = iter(self._files)
-        more = self.options.batch_flags & ~lib.CAREFUL_BATCH_TIME  # a file has its time already
 
         async def worker() -> None:
             for source, target, attr in todo:
                 name = self.way.source.name(source)
                 try:
                     await self._one(source, target, attr)
-                    self._note(target, bool(more))
                 except CarefulError as error:
                     self.sink.fail(name, error)
                 self.sink.progress.finished(name)
@@ -96,6 +94,8 @@ class Named:
             raise refused(there, names[1])
         if what in (Fate.MOVE, Fate.DIFFER):
             result = await self._moved(source, target, attr, what)
+        more = self.options.batch_flags & ~lib.CAREFUL_BATCH_TIME  # a file has its time already
+        self._note(target, bool(more) or result is None)
         if result is None:
             report.equal.append(known)
         else:

@@ -59,6 +59,25 @@ def test_tree__a_file_system_is_mounted_below_its_target(
             assert (top / name).read_bytes() == b"x" * 5000
 
 
+@pytest.mark.parametrize("way", ["get", "put"])
+def test_named__was_there_and_is_equal(
+    route: Route, daemon: FakeDaemon, tmp_path: Path, make_disk: MakeDisk, way: str
+) -> None:
+    """Nobody had synced what somebody wrote just before."""
+    here, there = tmp_path / "a", daemon.root / "a"
+    source, target = (there, tmp_path) if way == "get" else (here, daemon.root)
+    disk = make_disk(target / "disk")
+    for path in (source, disk.top / "a"):
+        path.write_bytes(b"x" * 5000)
+    if way == "get":
+        report = transfers.get(route, ["a"], str(disk.top), False, Options(), Silent())
+    else:
+        report = transfers.put(route, [str(here)], "disk", False, Options(), Silent())
+    assert (report.failures, len(report.equal)) == ([], 1)
+    with after_power_cut(disk, tmp_path) as top:
+        assert (top / "a").read_bytes() == b"x" * 5000
+
+
 def test_put__attributes_of_a_file_that_was_named(
     route: Route, daemon: FakeDaemon, tmp_path: Path, make_disk: MakeDisk
 ) -> None:
