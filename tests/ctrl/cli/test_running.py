@@ -1,58 +1,114 @@
-"""What a command does when carefuld is another release's in the middle of its work."""
+"""How long a command waits for a carefuld that ended, and what it does not wait for."""
 
 from __future__ import annotations
 
 import errno
-import os
-import subprocess
-import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 pytest.importorskip("careful._binding")
 
+from careful.cli import running
 from careful.cli.running import Outlasting
-from careful.errors import CarefulError, OtherReleaseError
+from careful.errors import CarefulError, LossError
 
-UPGRADED = OtherReleaseError(errno.EPROTO, "carefuld is another release's")
-#: As a transfer that meets another release's carefuld, but in the process that follows.
-PROGRAM = """
-import os, sys
-from careful.cli.running import Outlasting
-from careful.errors import OtherReleaseError
-with Outlasting(60.0) as patience:
-    patience.begun = "AGAIN" not in os.environ
-    os.environ["AGAIN"] = ""
-    print(os.getpid(), *sys.argv[1:], flush=True)
-    raise OtherReleaseError(71, "carefuld is another release's")
-"""
+GONE = CarefulError(errno.ENOTCONN, "carefuld ended", "carefuld of eth1")
+NOT_UP = CarefulError(errno.ENOENT, "careful is not up")
 
 
-def test_outlasting__becomes_the_command_that_is_installed() -> None:
-    """In the same process, with the same words; once, where that cannot speak with it either."""
-    argv = [sys.executable, "-c", PROGRAM, "get", "h2:a b", "."]
-    done = subprocess.run(argv, capture_output=True, text=True)
-    first, second = done.stdout.splitlines()
-    assert first == second
-    assert first.endswith(" get h2:a b .")
-    assert done.stderr.count("carefuld was upgraded; goes on") == 1
-    assert done.stderr.endswith("OtherReleaseError: carefuld is another release's\n")
+class Clock:
+    """Time that passes while somebody sleeps."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        patch.setattr(time, "monotonic", lambda: self.now)
+        patch.setattr(time, "sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.now += seconds
+
+
+def begun(patience_s: float = 60) -> Outlasting:
+    one = Outlasting(patience_s)
+    one.begun = True
+    return one
+
+
+def test_wait__is_as_long_as_it_says_and_ends_with_the_first_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, one = Clock(monkeypatch), begun()
+    assert one.wait(GONE)
+    while clock.now < 160:
+        assert not one.wait(NOT_UP, is_way=True)
+    with pytest.raises(CarefulError) as caught:
+        one.wait(NOT_UP, is_way=True)
+    assert caught.value is GONE
+    assert clock.now == pytest.approx(160)
+
+
+def test_wait__a_carefuld_that_begins_is_waited_for_and_another_release_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Clock(monkeypatch)
+    one = begun()
+    one.wait(GONE)
+    assert not one.wait(CarefulError(errno.EBUSY, "belongs to process 7"), is_way=True)
+    with pytest.raises(CarefulError, match="another release"):
+        one.wait(CarefulError(errno.EPROTO, "carefuld is another release's"), is_way=True)
+
+
+def test_wait__is_anew_after_something_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, one = Clock(monkeypatch), begun()
+    one.wait(GONE)
+    clock.now += 59
+    assert one.wait(GONE, has_moved=True)
+    clock.now += 59
+    assert not one.wait(GONE)
 
 
 @pytest.mark.parametrize(
-    ("begun", "patience_s", "error"),
+    ("one", "error"),
     [
-        (False, 60.0, UPGRADED),
-        (True, 0.0, UPGRADED),
-        (True, 60.0, CarefulError(errno.EPROTO, "the listing has a bad entry")),
+        (begun(0), GONE),
+        (Outlasting(60), GONE),
+        (begun(), CarefulError(errno.ENOENT, "", "h2:file")),
+        (begun(), CarefulError(errno.ENOSPC, "", "file")),
+        (begun(), LossError(errno.ECONNRESET)),
     ],
-    ids=["not begun", "does not go on", "another error"],
+    ids=["not asked for", "no connection yet", "no such file", "disk full", "a loss"],
 )
-def test_outlasting__ends(
-    begun: bool, patience_s: float, error: CarefulError, monkeypatch: pytest.MonkeyPatch
+def test_wait__what_is_an_end(
+    one: Outlasting, error: CarefulError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it became another program"))
-    patience = Outlasting(patience_s)
-    patience.begun = begun
-    with pytest.raises(type(error)), patience:
-        raise error
+    monkeypatch.setattr(running, "_LOOK_S", 0.0)
+    with pytest.raises(CarefulError) as caught:
+        one.wait(error)
+    assert caught.value is error
+
+
+def test_run__what_was_found_is_not_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio.run() formats what its task returned: that may be a list of a million files."""
+
+    formatted = []
+
+    class Found:
+        def __repr__(self) -> str:
+            formatted.append(self)
+            return ""
+
+    @asynccontextmanager
+    async def connected(route: Any) -> AsyncIterator[None]:
+        yield None
+
+    async def work(peer: Any) -> Found:
+        return Found()
+
+    monkeypatch.setattr(running, "connected", connected)
+    assert isinstance(running.run(None, work), Found)  # type: ignore[arg-type]
+    assert not formatted
