@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from guests import MARKS, Machines
+from hosts import wait_for
 
 pytestmark = MARKS
 
@@ -46,10 +48,15 @@ def test_files__zero_copy_and_each_frame_finds_a_buffer(machines: Machines) -> N
     paths = (("h1", "/tmp/file"), ("h2", "/tmp/file"), ("h1", "/tmp/back"))
     assert len({machines.run(host, "sh", "-c", f"md5sum <{path}") for host, path in paths}) == 1
     assert [held_back(machines, host) for host in HOSTS] == before
-    one, other = (machines.status(host) for host in HOSTS)
-    assert one["counters"]["rx_frames"] > 5_000
-    assert one["counters"]["rx_frames"] == other["counters"]["tx_frames"]
-    assert one["counters"]["tx_frames"] == other["counters"]["rx_frames"]
-    for end in (one, other):
+
+    def moved() -> list[list[int]]:
+        """What left and came: h1's, and h2's the other way round."""
+        one, other = (machines.status(host)["counters"] for host in HOSTS)
+        names = ["tx_frames", "rx_frames"]
+        return [[one[name] for name in names], [other[name] for name in reversed(names)]]
+
+    wait_for(lambda: operator.eq(*moved()), "all frames that were sent")
+    assert min(moved()[0]) > 5_000
+    for end in map(machines.status, HOSTS):
         (peer,) = end["peers"]
         assert (peer["lost_here_frames"], peer["lost_there_frames"], peer["epochs"]) == (0, 0, 1)
