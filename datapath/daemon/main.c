@@ -25,6 +25,7 @@
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
+#include "daemon/passed.h"
 #include "daemon/process.h"
 #include "daemon/queues.h"
 #include "daemon/reload.h"
@@ -62,6 +63,7 @@ struct daemon {
 	int signal_fd;
 	int epoll_fd;
 	int scratch_fd;
+	int passed_fd;
 	bool stop;
 	bool broken; /* the process of another queue died */
 	bool closing;
@@ -381,7 +383,7 @@ static int start(struct daemon *d, struct careful_error *error)
 	}
 	process_raise_limits();
 	umask(022);
-	rc = rundir_open(&d->dir, d->options.run_dir, d->options.group, error);
+	rc = rundir_open(&d->dir, d->options.run_dir, d->options.group, d->passed_fd, error);
 	if (rc)
 		return rc;
 	snprintf(log, sizeof(log), "%s/log", d->options.run_dir);
@@ -426,13 +428,17 @@ int main(int argc, char **argv)
 	}
 	if (d->options.ready_fd >= 0)
 		fcntl(d->options.ready_fd, F_SETFD, FD_CLOEXEC);
-	d->notify.fd = -1;
-	if (!d->options.foreground)
+	d->notify.fd = d->passed_fd = -1;
+	if (d->options.foreground)
+		rc = passed_socket(&d->passed_fd, &error);
+	else
 		parent_fd = process_detach(d->options.ready_fd);
-	rc = queues_fork(&d->queues, &d->options, &error);
+	if (!rc)
+		rc = queues_fork(&d->queues, &d->options, &error);
 	if (d->queues.index) {
 		close(parent_fd);
-		parent_fd = -1;
+		close(d->passed_fd); /* the first queue's; the others make theirs */
+		parent_fd = d->passed_fd = -1;
 		if (!queues_wait(&d->queues))
 			return EXIT_FAILURE;
 	} else if (d->options.foreground) {

@@ -2,13 +2,15 @@
 /* See rundir.h. Names are taken relative to the directory, which may be moved. Calls storage. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
+#include <linux/un.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon/rundir.h"
@@ -47,24 +49,49 @@ static int take_lock(struct rundir *dir, struct careful_error *error)
 		      atoi(pid));
 }
 
-/* What is made there later is the group's: by then nobody here may give anything away. */
-static int give_to(const struct rundir *dir, struct careful_error *error)
+/* Whether who connects to DIR/sock comes to the socket that was passed. */
+static int find_passed(const struct rundir *dir, struct careful_error *error)
 {
-	if (dir->group < 0)
-		return 0;
-	if (fchownat(dir->dir_fd, "", (uid_t)-1, (gid_t)dir->group, AT_EMPTY_PATH) ||
-	    chmod(dir->path, 02755))
-		return refuse(error, -errno, "%s: its group: %s", dir->path, strerror(errno));
+	int fd = ioctl(dir->listen_fd, SIOCUNIXFILE);
+	struct stat its, ours;
+	int rc = fd < 0 || fstat(fd, &its) ||
+		 fstatat(dir->dir_fd, "sock", &ours, AT_SYMLINK_NOFOLLOW);
+
+	close(fd);
+	if (rc || its.st_dev != ours.st_dev || its.st_ino != ours.st_ino)
+		return refuse(error, -EINVAL, "LISTEN_FDS: descriptor %d is not the socket %s/sock",
+			      dir->listen_fd, dir->path);
 	return 0;
 }
 
-int rundir_open(struct rundir *dir, const char *path, int64_t group, struct careful_error *error)
+/* What is made there later is the group's: by then nobody here may give anything away. What was
+ * there before us may be of a group that is no longer meant. */
+static int give_to(const struct rundir *dir, struct careful_error *error)
+{
+	const bool has_group = dir->group >= 0;
+	gid_t group = has_group ? (gid_t)dir->group : getegid();
+
+	if (!has_group && !dir->passed)
+		return 0;
+	if (fchownat(dir->dir_fd, "", (uid_t)-1, group, AT_EMPTY_PATH) ||
+	    chmod(dir->path, has_group ? 02755 : 0755))
+		return refuse(error, -errno, "%s: its group: %s", dir->path, strerror(errno));
+	if (dir->passed && (fchownat(dir->dir_fd, "sock", geteuid(), group, AT_SYMLINK_NOFOLLOW) ||
+			    fchmodat(dir->dir_fd, "sock", has_group ? 0660 : 0600, 0)))
+		return refuse(error, -errno, "%s/sock: its group: %s", dir->path, strerror(errno));
+	return 0;
+}
+
+int rundir_open(struct rundir *dir, const char *path, int64_t group, int passed_fd,
+		struct careful_error *error)
 {
 	int rc;
 
 	memset(dir, 0, sizeof(*dir));
 	rc = path_make(path, &dir->made);
-	dir->dir_fd = dir->lock_fd = dir->listen_fd = -1;
+	dir->dir_fd = dir->lock_fd = -1;
+	dir->listen_fd = passed_fd;
+	dir->passed = passed_fd >= 0;
 	dir->group = group;
 	snprintf(dir->path, sizeof(dir->path), "%s", path);
 	if (rc)
@@ -72,7 +99,9 @@ int rundir_open(struct rundir *dir, const char *path, int64_t group, struct care
 	dir->dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir->dir_fd < 0)
 		rc = refuse(error, -errno, "%s: %s", path, strerror(errno));
-	else
+	else if (dir->passed)
+		rc = find_passed(dir, error);
+	if (!rc)
 		rc = take_lock(dir, error);
 	if (!rc)
 		rc = give_to(dir, error);
@@ -106,6 +135,8 @@ int rundir_listen(struct rundir *dir, struct careful_error *error)
 
 	if (ftruncate(dir->lock_fd, 0) || pwrite(dir->lock_fd, pid, (size_t)n, 0) != n)
 		return refuse(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
+	if (dir->passed)
+		return 0;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return refuse(error, -errno, "local socket: %s", strerror(errno));
@@ -124,7 +155,8 @@ int rundir_listen(struct rundir *dir, struct careful_error *error)
 void rundir_close(struct rundir *dir)
 {
 	if (dir->listen_fd >= 0) {
-		unlinkat(dir->dir_fd, "sock", 0);
+		if (!dir->passed)
+			unlinkat(dir->dir_fd, "sock", 0);
 		close(dir->listen_fd);
 	}
 	unlinkat(dir->dir_fd, "pid", 0);

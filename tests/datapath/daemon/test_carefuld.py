@@ -214,6 +214,141 @@ def test_start__tells_a_service_manager_why_not(daemon: Daemon, tmp_path: Path) 
     manager.close()
 
 
+class Passed:
+    """carefuld as systemd starts it: a socket that another keeps is its descriptor 3."""
+
+    def __init__(self, daemon: Daemon, manager: Manager) -> None:
+        self._daemon, self._manager = daemon, manager
+        self._env = {**manager.env, "LISTEN_FDS": "1"}
+
+    def argv(self, fd: int, *options: str, pid: str = "$$") -> list[str | Path]:
+        script = f'LISTEN_PID={pid} exec "$@" 3<&{fd} {fd}<&-'
+        return ["bash", "-c", script, "bash", *self._daemon.argv("--foreground", *options)]
+
+    def start(self, one: socket.socket, *options: str) -> subprocess.Popen[Any]:
+        """Return once it serves."""
+        argv = self.argv(one.fileno(), *options)
+        fds = [one.fileno()]
+        process = self._daemon.lab.start("h1", *argv, env=self._env, pass_fds=fds)
+        said = {"WATCHDOG": "1"}  # of one before
+        while said == {"WATCHDOG": "1"} or "STOPPING" in said:
+            said = self._manager.hears()
+        assert said["READY"] == "1", said
+        return process
+
+    def refused(self, one: socket.socket, **env: str) -> str:
+        argv, fds = self.argv(one.fileno()), [one.fileno()]
+        more = {"env": {**self._env, **env}, "pass_fds": fds}
+        done = self._daemon.lab.run("h1", *argv, check=False, **more)
+        assert done.returncode == 1
+        assert f"carefuld: {self._manager.hears()['STATUS']}\n" == done.stderr
+        return done.stderr
+
+
+@pytest.fixture
+def passed(daemon: Daemon, tmp_path: Path) -> Iterator[Passed]:
+    daemon.run.mkdir()
+    manager = Manager(str(tmp_path / "notify"))
+    yield Passed(daemon, manager)
+    manager.close()
+
+
+def listening(path: Path, kind: int = socket.SOCK_SEQPACKET) -> socket.socket:
+    one = socket.socket(socket.AF_UNIX, kind)
+    one.bind(str(path))
+    path.chmod(0o666)
+    one.listen(8)
+    return one
+
+
+def test_passed__clients_wait_while_it_is_restarted(daemon: Daemon, passed: Passed) -> None:
+    """They were refused: its socket was its own. Its group is what it was started with last."""
+    with listening(daemon.run / "sock") as one:
+        first = passed.start(one, "--group", "bin")
+        path = daemon.run / "sock"
+        assert (path.stat().st_mode & 0o777, path.stat().st_gid) == (0o660, 2)
+        assert Client(path).info().device.ifname
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(60) == 0
+        assert [path.name for path in daemon.run.iterdir()] == ["sock"]
+        waiting = Client(path)
+        asked: list[Any] = []
+        waiting.submit(lib.CAREFUL_IPC_INFO, asked.append)
+        second = passed.start(one)
+        assert (path.stat().st_mode & 0o777, path.stat().st_gid) == (0o600, 0)
+        assert daemon.run.stat().st_gid == 0
+        while not asked:
+            waiting.receive()
+        assert asked[0].status == 0
+        second.send_signal(signal.SIGKILL)  # nor does a death close it
+        second.wait(60)
+        assert Client(path).in_flight == 0
+        third = passed.start(one)
+        third.send_signal(signal.SIGTERM)
+        third.wait(60)
+
+
+def test_passed__only_a_socket_that_clients_reach(
+    daemon: Daemon, passed: Passed, tmp_path: Path
+) -> None:
+    path = daemon.run / "sock"
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
+        assert "descriptor 3 is no Unix socket" in passed.refused(one)
+    with listening(tmp_path / "stream", socket.SOCK_STREAM) as one:
+        assert "descriptor 3 is no socket of type SOCK_SEQPACKET" in passed.refused(one)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+        assert "descriptor 3 is no socket that listens" in passed.refused(one)
+    with (tmp_path / "file").open("w") as file:
+        assert "descriptor 3: Socket operation on non-socket" in passed.refused(file)
+    with listening(tmp_path / "elsewhere") as one:
+        wrong = f"descriptor 3 is not the socket {path}\n"
+        assert wrong in passed.refused(one)
+        path.symlink_to(tmp_path / "elsewhere")
+        assert wrong in passed.refused(one)
+        path.unlink()
+    with listening(path) as one:
+        path.rename(tmp_path / "moved")
+        with listening(path):
+            assert wrong in passed.refused(one)
+            assert "LISTEN_FDS=2: carefuld takes one socket" in passed.refused(one, LISTEN_FDS="2")
+            assert "LISTEN_FDS=1x: carefuld" in passed.refused(one, LISTEN_FDS="1x")
+        assert [path.name for path in daemon.run.iterdir()] == ["sock"]
+    assert not daemon.pins.exists()
+
+
+def test_passed__of_several_queues_the_first_has_it(make_lab: Any, tmp_path: Path) -> None:
+    """The others make theirs, and do not keep it open."""
+    daemon = Daemon(make_lab(queues=(2, 2)), "h1", tmp_path / "run")
+    daemon.run.mkdir()
+    manager = Manager(str(tmp_path / "notify"))
+    other = tmp_path / "run+1"
+    with listening(daemon.run / "sock") as one:
+        process = Passed(daemon, manager).start(one, "--queues", "2")
+        inode = os.fstat(one.fileno()).st_ino
+        for path, has in ((daemon.run, True), (other, False)):
+            fds = Path(f"/proc/{int((path / 'pid').read_text())}/fd")
+            assert (f"socket:[{inode}]" in map(os.readlink, fds.iterdir())) == has
+        assert [Client(path / "sock").info().device.queue for path in (daemon.run, other)] == [0, 1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        wait_for(lambda: not (other / "sock").exists(), "the end of the other queue")
+        assert (daemon.run / "sock").exists()
+    manager.close()
+
+
+def test_passed__to_another_process(daemon: Daemon, passed: Passed) -> None:
+    """Variables that were meant for who started it: it makes its own socket."""
+    with listening(daemon.run / "sock") as one:
+        argv = passed.argv(one.fileno(), pid="1")
+        process = daemon.lab.start("h1", *argv, env=passed._env, pass_fds=[one.fileno()])
+        while passed._manager.hears().get("READY") != "1":
+            pass
+        assert (daemon.run / "sock").stat().st_mode & 0o777 == 0o600
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert list(daemon.run.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
