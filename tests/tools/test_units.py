@@ -27,7 +27,7 @@ def test_units__systemd_takes_them(tmp_path: Path) -> None:
     names = []
     for unit in UNITS.iterdir():
         text = unit.read_text()
-        assert "/usr/bin/carefulctl" in text
+        assert unit.suffix == ".socket" or "/usr/bin/carefulctl" in text
         (tmp_path / unit.name).write_text(text.replace("/usr/bin/carefulctl", program))
         names.append(unit.name.replace("@.", "@eth1."))
     done = subprocess.run(
@@ -53,6 +53,28 @@ def test_unit__comes_up_with_its_interface() -> None:
     device = "sys-subsystem-net-devices-%i.device"
     assert re.findall(r"^BindsTo=(.*)", text, re.M) == [device]
     assert re.findall(r"^WantedBy=(.*)", text, re.M) == ["multi-user.target", device]
+
+
+def test_socket__comes_and_goes_with_its_service() -> None:
+    """Enabled or activated by itself it would start what was stopped."""
+    service = (UNITS / "carefuld@.service").read_text()
+    text = (UNITS / "carefuld@.socket").read_text()
+    assert re.findall(r"^Requires=(.*)", service, re.M) == ["carefuld@%i.socket"]
+    assert "carefuld@%i.socket" in re.findall(r"^After=(.*)", service, re.M)[0].split()
+    assert "\nStopWhenUnneeded=yes\n" in text
+    assert "\nRemoveOnStop=yes\n" in text
+    assert "[Install]" not in text
+    # Else the boot would wait for the interface, with sockets.target.
+    assert "\nDefaultDependencies=no\n" in text
+    assert re.findall(r"^BindsTo=(.*)", text, re.M) == re.findall(r"^BindsTo=(.*)", service, re.M)
+
+
+def test_socket__is_where_clients_look() -> None:
+    """And never in the place of one that carefuld made, when it was brought up by hand."""
+    text = (UNITS / "carefuld@.socket").read_text()
+    path = str(Instance("%I").socket)
+    assert re.findall(r"^ListenSequentialPacket=(.*)", text, re.M) == [path]
+    assert re.findall(r"^ConditionPathExists=!(.*)", text, re.M) == [path]
 
 
 def test_unit__is_named_as_systemd_escapes() -> None:

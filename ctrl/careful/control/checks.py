@@ -337,6 +337,9 @@ def _instance(case: Case) -> Finding:
     if instance.pid:
         where = f" on {instance.ifname}" if instance.ifname else ""
         return ok("instance", f"{instance.name} runs{where} (carefuld {instance.pid})")
+    if said := instances.starting(instance):
+        advice = f"wait for it, or: systemctl stop {instances.unit('carefuld', instance.name)}"
+        return fail("instance", f"{instance.name}: {said}", advice)
     if pid := instances.owner_without_daemon(instance.name):
         text = f"{instance.name} belongs to process {pid}, a program with a queue of its own"
         return ok("instance", text)

@@ -33,11 +33,9 @@ from careful.control import (
     tuner,
 )
 from careful.control.config import UpOptions
-from careful.control.instances import RUN, Instance, remove_file
+from careful.control.instances import RUN, START_S, Instance, remove_file
 from careful.errors import CarefulError, from_os
 
-#: How long carefuld may take until it serves, seconds: a machine may be busy with much else.
-START_S = 60.0
 #: How long it may take to end before it is killed, seconds.
 STOP_S = 5.0
 _LOOK_S = 0.1  # between two looks at what a carefuld that ends still has
@@ -188,12 +186,26 @@ def _started(name: str) -> Instance:
         time.sleep(_LOOK_S)
 
 
+def _is_passed() -> bool:
+    """Whether systemd starts this process, and passes it the instance's socket."""
+    return os.environ.get("LISTEN_PID") == str(os.getpid())
+
+
+def _must_not_be_starting(instance: Instance) -> None:
+    """Not waited for: what systemd starts waits for who changes the instance now."""
+    if said := instances.starting(instance):
+        text = f"{said}; first: systemctl stop {instances.unit('carefuld', instance.name)}"
+        raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
+
+
 def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
     """Whether it runs as it is asked for.
 
     Raises:
-        CarefulError: it runs otherwise, or belongs to a program.
+        CarefulError: it runs otherwise, belongs to a program, or systemd is starting it.
     """
+    if not _is_passed():
+        _must_not_be_starting(instance)
     if pid := instances.owner_without_daemon(instance.name):
         text = f"is in use by process {pid}; end it, or choose another --instance"
         raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
@@ -323,16 +335,16 @@ class Cleared:
         return bool(self.pins or self.files or self.qdisc or self.rules)
 
 
-def _clear_directory(path: Path) -> int:
+def _clear_directory(path: Path, kept: Path | None = None) -> int:
     count = 0
     if path.is_dir() and not path.is_symlink():
-        count = sum(remove_file(one) for one in path.iterdir())
+        count = sum(remove_file(one) for one in path.iterdir() if one != kept)
         remove_file(path)
     return count
 
 
 def clear(instance: Instance, ifname: str) -> Cleared:
-    """Remove what an instance that no longer runs has left.
+    """Remove what an instance that no longer runs has left, but a socket that systemd keeps.
 
     Args:
         instance: its name counts.
@@ -350,7 +362,8 @@ def clear(instance: Instance, ifname: str) -> Cleared:
         _end_process(one)
     for one in (instance, *others):
         done.pins += _clear_directory(maps.pins(one.name))
-        done.files += _clear_directory(one.directory)
+        kept = one.socket if instances.starting(instances.find(one.name)) else None
+        done.files += _clear_directory(one.directory, kept)
         done.files += remove_file(RUN / f"{one.name}.lock")
     for parent in (maps.PINS, RUN):
         remove_file(parent)
@@ -438,6 +451,8 @@ def down(ifname: str, name: str | None, dead: bool = False) -> Down:
             what = "a carefuld that does not serve" if _is_carefuld(pid) else "not a carefuld"
             text = f"is in use by process {pid} ({what}); end it"
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
+        if not dead:
+            _must_not_be_starting(instance)
         for one in (instance, *instances.leftovers(instance.name)):
             tuner.stop(one)
         # While it has its lock, which says where it is.

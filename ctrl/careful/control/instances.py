@@ -1,7 +1,8 @@
 """Which instances run on this machine, and which one a command means.
 
 An instance is a directory under /run/careful with carefuld's pid, locked while it
-lives, and its socket. Nothing else is remembered: the rest is asked of the process.
+lives, and its socket. Nothing else is remembered: the rest is asked of the process. A socket that
+takes connections while no carefuld lives is systemd's, which is starting one.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ import shlex
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from careful.address import Address
-from careful.control import links
+from careful.control import kept, links
 from careful.errors import CarefulError, from_os
 
 RUN = Path("/run/careful")
+#: How long a carefuld may take until it serves, seconds: a machine may be busy with much else.
+START_S = 60.0
 #: What another queue of an instance is called (libcareful's xsk_port.c): NAME+K.
 _OTHER_QUEUE = re.compile(r"(.+)\+[1-9][0-9]*")
 #: Held by the process that tunes an instance, in the instance's directory.
@@ -162,6 +165,28 @@ def find(name: str) -> Instance:
     if here:
         ifname = ifname_now(name, ifname, pid)
     return Instance(name, pid, ifname, here, tuple(argv))
+
+
+def starting(instance: Instance) -> str:
+    """That systemd is starting its carefuld; "" if that runs, or nobody keeps its socket for it."""
+    if instance.pid:
+        return ""
+    with suppress(CarefulError):  # too many wait for it to look
+        if not kept.listens(instance.socket):
+            return ""
+    return f"systemd is starting it (systemctl status {unit('carefuld', instance.name)})"
+
+
+def _started(instance: Instance) -> Instance:
+    """An instance; one that systemd is starting once it serves, or that it does not in time."""
+    if not instance.pid:
+        kept.wait(instance.socket, lambda: find(instance.name).pid, START_S)
+    return instance if instance.pid else find(instance.name)
+
+
+def _coming() -> list[Instance]:
+    """Those that systemd is starting. Its units call an instance as its interface."""
+    return [replace(one, ifname=one.name) for one in _all() if starting(one)]
 
 
 def remember(instance: Instance, argv: Sequence[str]) -> None:
@@ -365,6 +390,8 @@ def _must_run(instance: Instance, ifname: str | None = None) -> Instance:
     if instance.pid:
         return instance
     what = ifname or f"instance {instance.name}"
+    if said := starting(instance):
+        raise CarefulError(errno.ENOENT, said, what)
     if pid := owner_without_daemon(instance.name):
         text = f"belongs to process {pid}, a program with a queue of its own: no carefuld to ask"
         raise CarefulError(errno.EBUSY, text, what)
@@ -380,15 +407,16 @@ def death(instance: Instance) -> str:
 
 
 def died() -> dict[str, str]:
-    """Instances whose carefuld was killed: name -> how it ended. `up` and `down` clear them.
+    """Instances whose carefuld was killed: name -> how it ended, or that systemd starts another.
 
-    Of one with several queues the process of any of them.
+    Of one with several queues the process of any of them. `up` and `down` clear them.
     """
-    return {first_of(one.name): said for one in reversed(_all()) if (said := death(one))}
+    found = {first_of(one.name): said for one in reversed(_all()) if (said := death(one))}
+    return found | {one.name: said for one in _all() if (said := starting(one))}
 
 
 def choose(name: str | None, address: Address | None = None) -> Instance:
-    """The running instance that a command means.
+    """The running instance that a command means; one that systemd is starting is waited for.
 
     Args:
         name: by option or CAREFUL_INSTANCE.
@@ -398,8 +426,12 @@ def choose(name: str | None, address: Address | None = None) -> Instance:
         CarefulError: none runs, or it is not clear which.
     """
     if name:
-        return _must_run(find(name))
-    everywhere = running()
+        return _must_run(_started(find(name)))
+    found = _choose([*running(), *_coming()], address)
+    return found if found.pid else _choose([_must_run(_started(found))], address)
+
+
+def _choose(everywhere: list[Instance], address: Address | None) -> Instance:
     here = [one for one in everywhere if one.here is not False]
     if not here and everywhere:
         listed = ", ".join(one.name for one in everywhere)

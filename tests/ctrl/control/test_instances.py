@@ -8,12 +8,14 @@ import os
 import pty
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from careful.cli.main import run
-from careful.control import daemon, instances
+from careful.control import daemon, doctor, exporter, instances
+from careful.control.config import Config
 from careful.errors import CarefulError
 
 
@@ -138,3 +140,111 @@ def test_started__waits_for_one_that_is_starting(
 
         monkeypatch.setattr(daemon.time, "sleep", serves)
         assert daemon._started("eth1").pid == os.getpid()
+
+
+@pytest.fixture
+def listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The socket of an instance that systemd is starting."""
+    monkeypatch.setattr(instances, "RUN", tmp_path)
+    monkeypatch.delenv("CAREFUL_INSTANCE", raising=False)
+    monkeypatch.setattr(instances, "need_root", lambda _: None)
+    (tmp_path / "lo").mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+        one.bind(str(tmp_path / "lo" / "sock"))
+        one.listen(8)
+        yield one
+
+
+STARTING = "systemd is starting it (systemctl status carefuld@lo)"
+
+
+def test_starting__is_said_at_once(
+    listening: socket.socket, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A connection succeeds and nobody answers: no command but a client's waits for that."""
+    assert run(["status"]) == 0
+    assert f"instance lo: {STARTING}\n" in capsys.readouterr().out
+    assert run(["status", "lo"]) == 1
+    assert capsys.readouterr().err == f"carefulctl: lo: {STARTING}\n"
+    (seen,) = exporter.look(None, None, Config())
+    assert (seen.name, seen.found) == ("lo", None)
+    for command in ("up", "down"):
+        assert run([command, "lo"]) == 1
+        said = f"carefulctl: instance lo: {STARTING}; first: systemctl stop carefuld@lo\n"
+        assert capsys.readouterr().err == said
+    listening.close()
+    assert run(["status", "lo"]) == 1
+    assert "lo: careful is not up: carefulctl up lo" in capsys.readouterr().err
+
+
+def test_starting__many_wait_already(listening: socket.socket, tmp_path: Path) -> None:
+    """There is no room to wait in, and it is no carefuld that died."""
+    listening.listen(0)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+        one.connect(str(tmp_path / "lo" / "sock"))
+        assert instances.starting(instances.find("lo")) == STARTING
+        with pytest.raises(CarefulError, match="many wait for that already"):
+            instances.choose("lo")
+
+
+def test_doctor__of_one_that_systemd_is_starting(listening: socket.socket) -> None:
+    def found() -> tuple[str, str]:
+        (one,) = [one for one in doctor.check("lo", None) if one.check == "instance"]
+        return one.state, one.text
+
+    assert found() == ("fail", f"lo: {STARTING}")
+    listening.close()
+    assert found()[0] == "warn"
+
+
+def test_clear__leaves_a_socket_that_systemd_keeps(
+    listening: socket.socket, tmp_path: Path
+) -> None:
+    """And no other: one of a carefuld that was killed listens no more."""
+    for name in ("pid", "options"):
+        (tmp_path / "lo" / name).touch()
+    assert daemon.down("lo", "lo", dead=True).cleared.files == 2
+    assert [path.name for path in (tmp_path / "lo").iterdir()] == ["sock"]
+    listening.close()
+    assert daemon.down("lo", "lo", dead=True).cleared.files == 1
+    assert not (tmp_path / "lo").exists()
+
+
+@pytest.mark.parametrize("name", [None, "lo"])
+def test_choose__waits_for_one_that_systemd_is_starting(
+    name: str | None, listening: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not up, for a second at each restart."""
+    with (tmp_path / "lo" / "pid").open("w") as pid:
+        fcntl.flock(pid, fcntl.LOCK_EX)
+
+        def serves() -> None:
+            pid.write(f"{os.getpid()}\n")
+            pid.flush()
+
+        timer = threading.Timer(0.5, serves)
+        timer.start()
+        assert instances.choose(name).pid == os.getpid()
+        timer.join()
+    ends = threading.Timer(0.5, listening.close)  # systemd has given up
+    ends.start()
+    with pytest.raises(CarefulError, match=r"careful is not up|carefuld died"):
+        instances.choose(name)
+    ends.join()
+
+
+def test_choose__does_not_wait_for_ever(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instances, "START_S", 0.3)
+    with pytest.raises(CarefulError, match=r"instance lo: systemd is starting it"):
+        instances.choose(None)
+
+
+def test_choose__one_that_systemd_is_starting_counts(
+    listening: socket.socket, renamed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else another one would be asked for hosts that it does not reach."""
+    (renamed / "lo").mkdir(exist_ok=True)
+    with pytest.raises(CarefulError, match=r"several instances run: eth1 \(lo\), lo \(lo\)"):
+        instances.choose(None)
