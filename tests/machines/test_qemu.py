@@ -12,6 +12,8 @@ sys.path.append(str(Path(__file__).parents[2] / "tools"))
 from emulated import qemu
 from laboratory.state import LabError
 
+PROGRAM = qemu.PROGRAMS["amd64"][0]
+
 
 @pytest.fixture
 def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -38,14 +40,19 @@ def says(program: Path, version: str, devices: str = "igb options:") -> None:
 
 @pytest.mark.parametrize("version", ["8.1.0", "10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)"])
 def test_qemu__of_this_host(unpacked: Path, version: str) -> None:
-    says(unpacked / "here" / qemu.PROGRAM, version)
-    assert qemu.qemu("igb")[0] == [qemu.PROGRAM]
+    says(unpacked / "here" / PROGRAM, version)
+    assert qemu.qemu("igb")[0] == [PROGRAM]
 
 
 def test_qemu__a_kernel_that_changes_its_code_may_die_of_an_old_one(unpacked: Path) -> None:
     """A machine with 7.2 ended so, once in thirty starts, and a test of them with it."""
-    says(unpacked / "here" / qemu.PROGRAM, "7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)")
+    says(unpacked / "here" / PROGRAM, "7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)")
     assert qemu.qemu("igb")[0][0] == unpacked / "usr/lib64/ld-linux-x86-64.so.2"
+
+
+def test_qemu__of_another_architecture(unpacked: Path) -> None:
+    says(unpacked / "here" / PROGRAM, "10.0.13")
+    assert unpacked / "usr/bin/qemu-system-aarch64" in qemu.qemu("igb", "arm64")[0]
 
 
 def test_qemu__none_here_and_none_that_serves_there(unpacked: Path) -> None:

@@ -17,6 +17,20 @@ from laboratory.state import LabError
 PLACE = Path(__file__).parents[2] / "build/machines"
 #: Suites beside the host's own, the newest first.
 SUITES = ("trixie", "trixie-backports")
+#: What careful is built with for another architecture, and what a machine of it runs.
+FOREIGN = [
+    *(f"lib{one}-dev" for one in ("bpf", "c6", "cap-ng", "seccomp", "sodium", "uring", "xdp")),
+    "libxxhash-dev",
+    "libgcc-12-dev",
+    "bpftool",
+    "busybox-static",
+    "coreutils",
+    "dash",
+    "ethtool",
+    "grep",
+    "iproute2",
+    "python3",
+]
 
 
 def run(*argv: str, cwd: Path | None = None) -> str:
@@ -32,13 +46,17 @@ def run(*argv: str, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def apt(tool: str, *argv: str, cwd: Path | None = None, state: Path = PLACE / "apt") -> str:
-    """apt-get or apt-cache with the second state."""
+def apt(
+    tool: str, *argv: str, arch: str, cwd: Path | None = None, state: Path = PLACE / "apt"
+) -> str:
+    """apt-get or apt-cache with the second state, as a machine of that architecture has it."""
     options = {
         "Dir::Etc::sourcelist": state / "sources.list",
         "Dir::Etc::sourceparts": "-",
         "Dir::State::lists": state / "lists",
         "Dir::Cache": state / "cache",
+        "APT::Architecture": arch,
+        "APT::Architectures": arch,
         "APT::Sandbox::User": "root",  # who may write to build/
     }
     return run(tool, "-q", *(f"-o{key}={value}" for key, value in options.items()), *argv, cwd=cwd)
@@ -71,12 +89,12 @@ def _begin(state: Path, sources: list[str]) -> None:
     (state / "sources.list").write_text("\n".join(sources) + "\n")
 
 
-def refresh() -> None:
+def refresh(arch: str) -> None:
     """The lists of Debian's main archive, from where this host has its own."""
     place = mirror()
     sources = [f"deb {uri} {suite} main" for uri, suite in sorted(_mine())]
     _begin(PLACE / "apt", [*sources, *(f"deb {place} {suite} main" for suite in SUITES)])
-    apt("apt-get", "update")
+    apt("apt-get", "update", arch=arch)
 
 
 def unpacked(name: str, suite: str, arch: str, packages: list[str]) -> Path:
@@ -99,11 +117,10 @@ def unpacked(name: str, suite: str, arch: str, packages: list[str]) -> Path:
             return place
         _begin(state, [f"deb {mirror()} {suite} main"])
         (state / "status").touch()
-        options = [f"-oAPT::Architecture={arch}", f"-oAPT::Architectures={arch}"]
-        options += [f"-oDir::State::status={state / 'status'}", "-oDebug::NoLocking=1"]
-        apt("apt-get", *options, "update", state=state)
+        options = [f"-oDir::State::status={state / 'status'}", "-oDebug::NoLocking=1"]
+        apt("apt-get", *options, "update", arch=arch, state=state)
         options += ["--no-install-recommends", "--download-only", "--yes"]
-        apt("apt-get", *options, "install", *packages, state=state)
+        apt("apt-get", *options, "install", *packages, arch=arch, state=state)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         for folder in ("bin", "lib", "sbin", "lib64"):  # merged, as base-files has them
@@ -120,3 +137,8 @@ def unpacked(name: str, suite: str, arch: str, packages: list[str]) -> Path:
         shutil.rmtree(state)
         temporary.rename(place)
     return place
+
+
+def foreign(arch: str) -> Path:
+    """A root of Debian 12 for another architecture."""
+    return unpacked(f"root-{arch}", "bookworm", arch, FOREIGN)

@@ -22,7 +22,7 @@ from typing import IO
 from laboratory.state import LabError
 
 from emulated.agent import PIECE
-from emulated.archive import PLACE
+from emulated.archive import PLACE, foreign
 from emulated.kernels import Kernel
 from emulated.qemu import NICS, WORDS, qemu
 
@@ -33,11 +33,18 @@ PORTS = 8
 BOOT_S = 300.0
 MEMORY_MIB = 1024
 
-BASE = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
+#: All have a file system, and what the C tests of careful join.
+BASE = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "veth", "bridge")
 #: QEMU's event for a frame that waits, since the card's receive ring has no buffer: e1000e, igb.
 RING_EMPTY = "e1000e_rx_can_recv_rings_full"
 #: What `ss --xdp` asks; 6.1 has none.
 DIAG = "xsk_diag"
+#: Of an architecture: QEMU's words, and the kernel's console. With arm64's "max" functions sign
+#: where they return to, which takes QEMU long.
+BOARDS = {
+    "amd64": (("-cpu", "max"), "ttyS0"),
+    "arm64": (("-machine", "virt", "-cpu", "neoverse-n1"), "ttyAMA0"),
+}
 #: What a machine with a disk loads, too.
 DISK = ("virtio_blk", "ext4", "xfs", "loop")
 
@@ -60,6 +67,11 @@ class Machine:
             device += f",mq=on,vectors={2 * self.queues + 2}"
         return device
 
+    @property
+    def own(self) -> Path | None:
+        """Whose files it sees instead of this host's of the same names."""
+        return None if self.kernel.arch == "amd64" else foreign(self.kernel.arch)
+
 
 def ramdisk(machine: Machine, to: Path, init: Path = HERE / "init") -> None:
     """Write the first file system: busybox, init, and the modules in their order."""
@@ -67,7 +79,7 @@ def ramdisk(machine: Machine, to: Path, init: Path = HERE / "init") -> None:
     shutil.rmtree(tree, ignore_errors=True)
     (tree / "bin").mkdir(parents=True)
     (tree / "modules").mkdir()
-    shutil.copy2("/bin/busybox", tree / "bin")
+    shutil.copy2((machine.own or Path("/")) / "bin/busybox", tree / "bin")
     shutil.copy2(init, tree / "init")  # it is executable
     paths: list[str] = []
     kernel = machine.kernel
@@ -87,6 +99,12 @@ def ramdisk(machine: Machine, to: Path, init: Path = HERE / "init") -> None:
     with to.open("wb") as file:
         subprocess.run(argv, cwd=tree, input=names.encode(), stdout=file, check=True)
     shutil.rmtree(tree)
+
+
+def shared(tag: str, path: Path) -> tuple[str, str]:
+    """QEMU's words for files of this host that init mounts."""
+    words = "security_model=passthrough,readonly=on,multidevs=remap"
+    return "-virtfs", f"local,path={path},mount_tag={tag},{words}"
 
 
 def ports(folder: Path) -> Iterator[str]:
@@ -114,19 +132,19 @@ def start(
     """
     folder.mkdir(exist_ok=True)
     agent = HERE / "agent.py"
-    program, env = qemu(machine.nic)
+    program, env = qemu(machine.nic, machine.kernel.arch)
+    board, console = BOARDS[machine.kernel.arch]
     # On a busy host the timer seems not to work while the kernel looks, and it would panic.
-    words = f"console=ttyS0 quiet panic=-1 no_timer_check {WORDS.get(machine.nic, '')}"
+    words = f"console={console} quiet panic=-1 no_timer_check {WORDS.get(machine.nic, '')}"
     argv: list[str | Path] = [
         *inside, *program, "-nodefaults", "-no-reboot", "-display", "none", "-daemonize",
         "-pidfile", folder / "pid", "-serial", f"file:{folder / 'console'}",
         # KVM within a virtual machine is there at times, and ends in an internal error.
-        "-accel", "tcg,thread=multi", "-cpu", "max",
+        "-accel", "tcg,thread=multi", *board,
         "-smp", "2", "-m", str(MEMORY_MIB),
         "-kernel", machine.kernel.image, "-initrd", folder.parent / "ramdisk",
-        "-append", f"{words} careful={agent},{host},{machine.mtu}",
-        "-virtfs",
-        "local,path=/,mount_tag=root,security_model=passthrough,readonly=on,multidevs=remap",
+        "-append", f"{words} {'own ' if machine.own else ''}careful={agent},{host},{machine.mtu}",
+        *shared("root", Path("/")), *(shared("own", machine.own) if machine.own else ()),
         *(word for net in nets for word in ("-netdev", net)),
         "-device", f"{machine.card},romfile=,netdev=net,mac=02:77:00:00:00:{host:02x}",
         "-device", "virtio-rng-pci",

@@ -24,10 +24,11 @@ NEVER_THERE = (
 
 @dataclass(frozen=True)
 class Kernel:
-    """An unpacked kernel. version: as `uname -r` says it."""
+    """An unpacked kernel. version: as `uname -r` says it; arch: Debian's word, as amd64."""
 
     version: str
     root: Path
+    arch: str
 
     @property
     def image(self) -> Path:
@@ -45,41 +46,43 @@ def _key(version: str) -> list[int]:
     return [int(one) for one in re.findall(r"\d+", version)]
 
 
-def _newest(wanted: str) -> str:
+def _newest(wanted: str, arch: str) -> str:
     """The newest kernel whose version begins so; of 7.x the newest 7."""
     begin = re.escape(wanted.removesuffix(".x")) + r"[.+-]"
-    pattern = re.compile(rf"linux-image-({begin}[0-9.+-]*(?:\+?deb\d+)?(?:\+bpo)?-amd64)")
-    names = apt("apt-cache", "pkgnames", "linux-image-").split()
+    pattern = re.compile(rf"linux-image-({begin}[0-9.+-]*(?:\+?deb\d+)?(?:\+bpo)?-{arch})")
+    names = apt("apt-cache", "pkgnames", "linux-image-", arch=arch).split()
     found = [match[1] for match in map(pattern.fullmatch, names) if match]
     if not found:
-        raise LabError(f"Debian has no kernel {wanted}")
+        raise LabError(f"Debian has no kernel {wanted} for {arch}")
     return max(found, key=_key)
 
 
-def _packages(version: str) -> list[str]:
+def _packages(version: str, arch: str) -> list[str]:
     """The image, and from 7.0 on what holds its parts."""
     image = f"linux-image-{version}"
-    words = re.findall(r"linux-\S+", apt("apt-cache", "depends", "--important", image))
+    words = re.findall(r"linux-\S+", apt("apt-cache", "depends", "--important", image, arch=arch))
     return [image, *(one for one in words if one != image and one.endswith(version))]
 
 
-def kernel(wanted: str) -> Kernel:
+def kernel(wanted: str, arch: str = "amd64") -> Kernel:
     """A kernel, fetched if it is not here.
 
     Args:
         wanted: as 6.1, 6.12, 6.18 or 7.x: the newest of Debian's that begins so.
+        arch: as amd64 or arm64.
 
     Raises:
         LabError: there is none, or the packages cannot be had.
     """
-    place = PLACE / "kernels" / wanted
+    name = wanted if arch == "amd64" else f"{wanted}-{arch}"
+    place = PLACE / "kernels" / name
     if not place.is_dir():
-        refresh()
-        version, temporary = _newest(wanted), PLACE / f".{wanted}"
+        refresh(arch)
+        version, temporary = _newest(wanted, arch), PLACE / f".{name}"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         (temporary / "version").write_text(version)
-        apt("apt-get", "download", *_packages(version), cwd=temporary)
+        apt("apt-get", "download", *_packages(version, arch), cwd=temporary, arch=arch)
         for package in temporary.glob("*.deb"):
             run("dpkg-deb", "--extract", str(package), str(temporary))
             package.unlink()
@@ -91,4 +94,4 @@ def kernel(wanted: str) -> Kernel:
         place.parent.mkdir(exist_ok=True)
         temporary.rename(place)
         shutil.rmtree(PLACE / "apt/cache", ignore_errors=True)
-    return Kernel((place / "version").read_text(), place)
+    return Kernel((place / "version").read_text(), place, arch)

@@ -13,7 +13,11 @@ from laboratory.state import LabError
 
 from emulated.archive import unpacked
 
-PROGRAM = "qemu-system-x86_64"
+#: Of a machine's architecture: QEMU, the package that has it, where that is unpacked.
+PROGRAMS = {
+    "amd64": ("qemu-system-x86_64", "qemu-system-x86", "qemu"),
+    "arm64": ("qemu-system-aarch64", "qemu-system-arm", "qemu-arm"),
+}
 SUITE = "trixie"
 #: Before it a CPU at times ran code that another one had changed meanwhile (QEMU's deba78709ae8). A
 #: kernel that boots changes its own: a start in thirty ended in "Oops: int3". It has igb, too.
@@ -52,20 +56,21 @@ def _serves(argv: Argv, env: Mapping[str, str], nic: str) -> bool:
     )
 
 
-def qemu(nic: str) -> tuple[Argv, dict[str, str]]:
+def qemu(nic: str, arch: str = "amd64") -> tuple[Argv, dict[str, str]]:
     """The start of a command, and its environment.
 
     Raises:
         LabError: no QEMU that can be had has this card.
     """
     env = dict(os.environ)
-    if shutil.which(PROGRAM) and _serves([PROGRAM], env, nic):
-        return [PROGRAM], env
-    root = unpacked("qemu", SUITE, "amd64", ["qemu-system-x86"])
+    program, package, name = PROGRAMS[arch]
+    if shutil.which(program) and _serves([program], env, nic):
+        return [program], env
+    root = unpacked(name, SUITE, "amd64", [package])
     libraries = root / "usr/lib/x86_64-linux-gnu"
     argv: Argv = [
         root / "usr/lib64/ld-linux-x86-64.so.2", "--library-path", libraries,
-        root / "usr/bin" / PROGRAM, "-L", root / "usr/share/seabios", "-L", root / "usr/share/qemu",
+        root / "usr/bin" / program, "-L", root / "usr/share/seabios", "-L", root / "usr/share/qemu",
     ]  # fmt: skip
     env["QEMU_MODULE_DIR"] = str(libraries / "qemu")
     if not _serves(argv, env, nic):
@@ -73,8 +78,8 @@ def qemu(nic: str) -> tuple[Argv, dict[str, str]]:
     return argv, env
 
 
-def version(nic: str) -> str:
+def version(nic: str, arch: str = "amd64") -> str:
     """Of the QEMU that has this card, as it says."""
-    argv, env = qemu(nic)
+    argv, env = qemu(nic, arch)
     said = subprocess.run([*argv, "--version"], capture_output=True, text=True, env=env).stdout
     return said.partition(" version ")[2].partition("\n")[0]
