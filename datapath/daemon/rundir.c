@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
-#include <linux/un.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +10,16 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon/rundir.h"
 #include "device/error.h"
 #include "storage/path.h"
+
+/* SIOCUNIXFILE of <linux/un.h>, which has struct sockaddr_un once more: the file that a socket is
+ * bound to. */
+enum { SOCKET_FILE = SIOCPROTOPRIVATE };
 
 /* What path_make() made and nobody has put anything into. */
 static void unmake_path(const char *path, size_t made)
@@ -52,7 +56,7 @@ static int take_lock(struct rundir *dir, struct careful_error *error)
 /* Whether who connects to DIR/sock comes to the socket that was passed. */
 static int find_passed(const struct rundir *dir, struct careful_error *error)
 {
-	int fd = ioctl(dir->listen_fd, SIOCUNIXFILE);
+	int fd = ioctl(dir->listen_fd, SOCKET_FILE);
 	struct stat its, ours;
 	int rc = fd < 0 || fstat(fd, &its) ||
 		 fstatat(dir->dir_fd, "sock", &ours, AT_SYMLINK_NOFOLLOW);
