@@ -57,8 +57,10 @@ def test_watch__a_terminal_shows_the_newest_in_place(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(sys, "stdout", terminal)
         with pytest.raises(OverError):
             live.watch(looks("first\nline", "second\nline"), said.append, in_place=True)
-        terminal.flush()
-        shown = os.read(seen.fileno(), 65536).decode()
+        print("END", file=terminal, flush=True)
+        shown = ""
+        while "END" not in shown:  # it comes in pieces
+            shown += os.read(seen.fileno(), 65536).decode()
     assert not said
     first, second = shown.index("first"), shown.index("second")
     assert first < second
