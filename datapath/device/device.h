@@ -110,7 +110,7 @@ struct queue {
 	struct port *port;
 	uint8_t *umem;
 	uint32_t chunk_bytes; /* a power of two */
-	uint32_t rx_chunks; /* R before the bounds below; all in the fill ring once open */
+	uint32_t rx_chunks; /* all in the fill ring once open; how many are promised: info.bounds */
 	uint32_t tx_chunks;
 	uint32_t buffer_bytes; /* bytes of a frame that one receive buffer holds */
 	uint32_t segments_max; /* descriptors a frame may have here; 1: no multi-buffer */

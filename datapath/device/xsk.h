@@ -189,6 +189,7 @@ struct xsk_queue {
 	struct xsk_umem *umem;
 	struct xsk_socket *socket;
 	size_t umem_bytes;
+	uint32_t rx_buffers; /* as asked for */
 	bool tx_budget;
 };
 
@@ -218,7 +219,6 @@ int xsk_open_without(const struct careful_options *options, uint32_t without, st
 		     struct careful_error *error);
 
 /* xsk_socket.c */
-int xsk_umem_map(struct xsk_queue *xsk, struct careful_error *error);
 void xsk_umem_unmap(struct xsk_queue *xsk);
 int xsk_socket_open(struct xsk_queue *xsk, bool require_zerocopy, struct careful_error *error);
 void xsk_socket_close(struct xsk_queue *xsk);

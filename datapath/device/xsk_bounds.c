@@ -24,7 +24,8 @@ static uint32_t of_device(uint32_t ring)
  * its own ring, which the driver fills from the fill ring when it polls. Since a poll that found u
  * frames waiting and e with us, at most R - u more may come before the next one: those that peers
  * may send, and those for which we give a buffer back meanwhile, which lies in the fill ring until
- * then. The ring was left all N buffers but u and e, and e is R at most: so N must be 2 R.
+ * then. The ring was left all N buffers but u and e, and e is R at most: so N must be 2 R
+ * (xsk_socket.c).
  */
 static uint32_t in_umem(const struct queue *queue)
 {

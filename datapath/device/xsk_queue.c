@@ -10,11 +10,13 @@
 
 #include "device/xsk.h"
 
-static void take_options(struct queue *queue, const struct careful_options *options)
+static void take_options(struct xsk_queue *xsk, const struct careful_options *options)
 {
+	struct queue *queue = &xsk->queue;
+
 	queue->index = (uint16_t)options->queue;
 	queue->chunk_bytes = XSK_CHUNK_BYTES;
-	queue->rx_chunks = options->rx_buffers ? options->rx_buffers : XSK_BUFFERS_DEFAULT;
+	xsk->rx_buffers = options->rx_buffers ? options->rx_buffers : XSK_BUFFERS_DEFAULT;
 	queue->tx_chunks = options->tx_buffers ? options->tx_buffers : XSK_BUFFERS_DEFAULT;
 }
 
@@ -69,10 +71,8 @@ static int open_parts(struct xsk_queue *xsk, const struct careful_options *optio
 		      struct careful_error *error)
 {
 	struct queue *queue = &xsk->queue;
-	int rc = xsk_umem_map(xsk, error);
+	int rc = xsk_socket_open(xsk, options->require_zerocopy, error);
 
-	if (!rc)
-		rc = xsk_socket_open(xsk, options->require_zerocopy, error);
 	if (!rc)
 		rc = xsk_bpf_redirect(xsk_port_of(xsk), queue->index, queue->fd, error);
 	return rc;
@@ -89,7 +89,7 @@ int xsk_open_without(const struct careful_options *options, uint32_t without, st
 	xsk->queue.ops = &queue_ops;
 	xsk->queue.fd = -1;
 	xsk->queue.judged = true;
-	take_options(&xsk->queue, options);
+	take_options(xsk, options);
 	rc = xsk_port_open(options, without, &xsk->queue.port, error);
 	if (rc) {
 		free(xsk);

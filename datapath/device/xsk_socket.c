@@ -56,7 +56,7 @@ static void *map_aligned(size_t bytes)
 	return memory + before;
 }
 
-int xsk_umem_map(struct xsk_queue *xsk, struct careful_error *error)
+static int umem_map(struct xsk_queue *xsk, struct careful_error *error)
 {
 	struct queue *queue = &xsk->queue;
 	size_t bytes = (size_t)(queue->rx_chunks + queue->tx_chunks) * queue->chunk_bytes;
@@ -163,8 +163,20 @@ struct bind_try {
 	bool wanted;
 };
 
+/* Buffers as these flags take them: with zero-copy twice as many as are promised (xsk_bounds.c). */
+static int umem_for(struct xsk_queue *xsk, uint32_t flags, struct careful_error *error)
+{
+	uint32_t chunks = xsk->rx_buffers * (flags & XDP_ZEROCOPY ? 2 : 1);
+
+	if (xsk->queue.umem && xsk->queue.rx_chunks == chunks)
+		return 0;
+	xsk_umem_unmap(xsk);
+	xsk->queue.rx_chunks = chunks;
+	return umem_map(xsk, error);
+}
+
 /* Tries what can be had, best first. Returns the bind flags that were taken, or -errno. */
-static int bind_best(struct xsk_queue *xsk, bool require_zerocopy)
+static int bind_best(struct xsk_queue *xsk, bool require_zerocopy, struct careful_error *error)
 {
 	const struct xsk_port *port = xsk_port_of(xsk);
 	bool zerocopy = port->xdp_mode == CAREFUL_XDP_NATIVE && !port->netdev.deaf;
@@ -181,11 +193,13 @@ static int bind_best(struct xsk_queue *xsk, bool require_zerocopy)
 	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
 		if (!tries[i].wanted)
 			continue;
+		rc = umem_for(xsk, tries[i].flags, error);
+		if (rc)
+			continue; /* the next may take less */
 		rc = bind_patiently(xsk, tries[i].flags | XDP_USE_NEED_WAKEUP);
 		if (!rc)
 			return (int)tries[i].flags;
-		if (rc == -EBUSY || rc == -EPERM || rc == -ENOBUFS || rc == -ENETDOWN ||
-		    rc == -ENODEV)
+		if (rc == -EBUSY || rc == -EPERM || rc == -ENETDOWN || rc == -ENODEV)
 			break;
 	}
 	return rc;
@@ -203,6 +217,8 @@ static const char *virtio_advice(int rc)
 		       "(QEMU: iommu_platform=on,disable-legacy=on), and Linux be 6.13 or later";
 	if (rc == -ENOENT)
 		return "the host must let it reset a queue (QEMU 7.2 or later: queue_reset=on)";
+	if (rc == -EOPNOTSUPP)
+		return "it has none before Linux 6.13";
 	return NULL;
 }
 
@@ -255,6 +271,8 @@ static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zero
 	const struct xsk_port *port = xsk_port_of(xsk);
 	const char *ifname = port->netdev.name;
 
+	if (rc == -ENOMEM && !xsk->queue.umem)
+		return rc; /* umem_map() has said why */
 	if (rc == -EBUSY)
 		return refuse(error, rc, "queue %u of %s already has an AF_XDP socket",
 			      xsk->queue.index, ifname);
@@ -300,7 +318,7 @@ static void read_result(struct xsk_queue *xsk, uint32_t flags)
 
 int xsk_socket_open(struct xsk_queue *xsk, bool require_zerocopy, struct careful_error *error)
 {
-	int flags = bind_best(xsk, require_zerocopy);
+	int flags = bind_best(xsk, require_zerocopy, error);
 
 	if (flags < 0)
 		return say_bind_error(xsk, flags, require_zerocopy, error);

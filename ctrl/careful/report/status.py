@@ -23,8 +23,6 @@ def effect(found: dict[str, Any]) -> str:
         wait += f", spins {found['spin_us']} µs"
     bound = BOUNDS.get(found["receive_bound"], found["receive_bound"])
     copy = "zero-copy" if found["zerocopy"] else "copy"
-    if found["zerocopy"] and found["receive_bound"] == "umem":
-        bound = f"half of the {bound}"
     refused = found["native_refused"]
     why = f"native was refused: {refused}" if refused else DECIDED.get(found["xdp_by"], "")
     reserve = found["reserve_buffers"]

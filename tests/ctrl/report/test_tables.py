@@ -25,14 +25,6 @@ def shown(**peer: Any) -> str:
     return folded(report.statuses([{**IN_EFFECT, "peers": [{**PEER, **peer}]}], {}))
 
 
-def test_effect__half_of_the_buffers_are_promised_with_zero_copy() -> None:
-    text = "(bounded by half of the UMEM buffers"
-    assert text not in report.effect(IN_EFFECT)
-    assert text in report.effect({**IN_EFFECT, "zerocopy": True})
-    ring = {**IN_EFFECT, "zerocopy": True, "receive_bound": "device_ring"}
-    assert "half" not in report.effect(ring)
-
-
 def test_effect__names_the_reserve_where_there_is_one() -> None:
     assert "reserve" not in report.effect(IN_EFFECT)
     kept = {**IN_EFFECT, "reserve_buffers": 256, "reserve_free_buffers": 200}

@@ -27,7 +27,7 @@ static void test_advice__others_as_they_agree(void)
 	says("ice", -EINVAL, "ethtool -L, ethtool -G");
 	says("ice", -ENOENT, "dmesg");
 	says("ice", -EOPNOTSUPP, "it has none");
-	says("virtio_net", -EOPNOTSUPP, "it has none");
+	says("virtio_net", -EOPNOTSUPP, "before Linux 6.13");
 	says("virtio_net", -ENOMEM, "UMEM could not be mapped");
 }
 

@@ -8,7 +8,8 @@
 static struct xsk_port port;
 static struct xsk_queue xsk;
 
-/* A queue of 512 receive buffers in native mode, its device with a ring of so many. */
+/* A queue for which 512 receive buffers were asked, in native mode; its device has a ring of so
+ * many. */
 static const struct careful_device_info *bounds(uint32_t ring, bool zerocopy)
 {
 	memset(&port, 0, sizeof(port));
@@ -16,10 +17,10 @@ static const struct careful_device_info *bounds(uint32_t ring, bool zerocopy)
 	port.xdp_mode = CAREFUL_XDP_NATIVE;
 	port.netdev.rx_ring = ring;
 	xsk.queue.port = &port.port;
-	xsk.queue.rx_chunks = 512;
+	xsk.queue.rx_chunks = zerocopy ? 1024 : 512;
 	xsk.queue.info.zerocopy = zerocopy;
-	xsk.fill.size = 1024;
-	xsk.rx.size = 512;
+	xsk.fill.size = 2048;
+	xsk.rx.size = 1024;
 	xsk_bounds(&xsk);
 	return &xsk.queue.info;
 }
@@ -32,7 +33,7 @@ static void test_bounds__copied_all_buffers(void)
 
 static void test_bounds__zero_copy_half_of_them(void)
 {
-	CHECK_EQ(bounds(1024, true)->receive_buffers, 256);
+	CHECK_EQ(bounds(1024, true)->receive_buffers, 512);
 	CHECK_EQ(xsk.queue.info.receive_bound, CAREFUL_BOUND_UMEM);
 }
 
