@@ -37,10 +37,12 @@ class Outlasting:
 
     Args:
         patience_s: from when nothing came any more, seconds; 0: not at all.
+        again: whether the command's words mean the same when they are read again.
     """
 
-    def __init__(self, patience_s: float) -> None:
+    def __init__(self, patience_s: float, again: bool = True) -> None:
         self.patience_s = patience_s
+        self._again = again
         #: Whether there was a connection: before, an error is the command's end.
         self.begun = False
         self._until = 0.0
@@ -55,7 +57,8 @@ class Outlasting:
         The same command goes on with what is there. Where that cannot speak with carefuld either,
         it says so and ends: nothing had begun.
         """
-        if isinstance(error, OtherReleaseError) and self.begun and self.patience_s:
+        is_upgraded = isinstance(error, OtherReleaseError) and self.begun
+        if is_upgraded and self.patience_s and self._again:
             with suppress(OSError):
                 text = "carefulctl: carefuld was upgraded; goes on as the command that is installed"
                 click.echo(text, err=True)

@@ -20,6 +20,7 @@ from careful.cli.running import Outlasting, run
 from careful.cli.transfer_options import (
     TransferCommand,
     options_of,
+    reads_again,
     span_of,
     timeout,
     transfer_options,
@@ -60,7 +61,8 @@ def move(
     as_json, is_out = given["as_json"], fetch and target == "-"  # where the file goes
     names = partial(say, err=as_json or is_out) if given["verbose"] else None
     # What went through a pipe cannot come again.
-    patience = Outlasting(0 if STDIO in (*sources, target) else given["outlast_s"])
+    patience_s = 0 if STDIO in (*sources, target) else given["outlast_s"]
+    patience = Outlasting(patience_s, reads_again())
 
     async def work(peer: BlockClient) -> Result:
         patience.begun = True

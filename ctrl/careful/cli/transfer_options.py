@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -56,10 +57,24 @@ def _is_open(_: click.Context, __: click.Parameter, fd: int | None) -> int | Non
 _PATTERNS = ("include", "exclude", "exclude_from")
 
 
+_READ_ONCE = "careful.cli.transfer_options.read_once"
+
+
 def _text(name: str) -> str:
     """What a file has, "-": standard input; bytes that are no UTF-8 as names have them."""
-    raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    if name == "-":
+        raw, is_file = sys.stdin.buffer.read(), False
+    else:
+        with Path(name).open("rb") as file:
+            raw, is_file = file.read(), stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    if not is_file and (context := click.get_current_context(silent=True)):
+        context.meta[_READ_ONCE] = True
     return raw.decode("utf-8", "surrogateescape")
+
+
+def reads_again() -> bool:
+    """Whether the same words mean the same again: no option was read from what is no file."""
+    return not click.get_current_context().meta.get(_READ_ONCE)
 
 
 class TransferCommand(Command):

@@ -6,19 +6,27 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("careful._binding")
 
+from careful.cli import transfer
+from careful.cli.main import run
 from careful.cli.running import Outlasting
+from careful.cli.transfer_options import options_of, reads_again
 from careful.errors import CarefulError, OtherReleaseError
 
 UPGRADED = OtherReleaseError(errno.EPROTO, "carefuld is another release's")
 #: As a transfer that meets another release's carefuld, but in the process that follows.
 PROGRAM = """
 import os, sys
+from careful.cli import transfer
+from careful.cli.main import run
 from careful.cli.running import Outlasting
+from careful.cli.transfer_options import options_of, reads_again
 from careful.errors import OtherReleaseError
 with Outlasting(60.0) as patience:
     patience.begun = "AGAIN" not in os.environ
@@ -40,19 +48,47 @@ def test_outlasting__becomes_the_command_that_is_installed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("begun", "patience_s", "error"),
+    ("begun", "patience_s", "again", "error"),
     [
-        (False, 60.0, UPGRADED),
-        (True, 0.0, UPGRADED),
-        (True, 60.0, CarefulError(errno.EPROTO, "the listing has a bad entry")),
+        (False, 60.0, True, UPGRADED),
+        (True, 0.0, True, UPGRADED),
+        (True, 60.0, False, UPGRADED),
+        (True, 60.0, True, CarefulError(errno.EPROTO, "the listing has a bad entry")),
     ],
-    ids=["not begun", "does not go on", "another error"],
+    ids=["not begun", "does not go on", "was read from a pipe", "another error"],
 )
 def test_outlasting__ends(
-    begun: bool, patience_s: float, error: CarefulError, monkeypatch: pytest.MonkeyPatch
+    begun: bool,
+    patience_s: float,
+    again: bool,
+    error: CarefulError,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it became another program"))
-    patience = Outlasting(patience_s)
+    patience = Outlasting(patience_s, again)
     patience.begun = begun
     with pytest.raises(type(error)), patience:
         raise error
+
+
+@pytest.mark.parametrize("option", ["--exclude-from", "--files-from"])
+def test_reads_again__not_what_is_no_file(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a pipe nothing is left: patterns that protect files from --delete would be gone."""
+    found = []
+
+    def looked(given: dict[str, Any], *more: Any) -> None:
+        options_of(given, *more)
+        found.append(reads_again())
+        raise CarefulError(errno.EIO)
+
+    monkeypatch.setattr(transfer, "options_of", looked)
+    (tmp_path / "list").write_text("kept\n")
+    reading, writing = os.pipe()
+    os.write(writing, b"kept\n")
+    os.close(writing)
+    for name in (str(tmp_path / "list"), f"/dev/fd/{reading}"):
+        assert run(["get", "-r", option, name, "h2:a", str(tmp_path)]) != 0
+    os.close(reading)
+    assert found == [True, False]
