@@ -103,27 +103,34 @@ def test_up__what_is_asked_for_is_refused_and_the_rest_is_not(
             drivers.up("h1", asked)
 
 
-@pytest.mark.parametrize("refused", [False, True])
-def test_main__a_mode_that_cannot_be_had_is_a_row_and_no_failure(
-    drivers: ModuleType, refused: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("pair", "refused", "status"),
+    [("6.12:virtio-zerocopy", True, 0), ("6.12:virtio-zerocopy", False, 1), ("7.x:igb", True, 1)],
+)
+def test_main__what_cannot_be_had_is_a_row_and_no_failure_where_it_is_known(
+    drivers: ModuleType,
+    pair: str,
+    refused: bool,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     @contextlib.contextmanager
     def machines(kernel: str, nic: str) -> Iterator[dict[str, Any]]:
         yield {"kernel": kernel, "nic": nic}
 
     def begin(nic: str, mode: str) -> dict[str, Any]:
-        assert (nic, mode) == ("igb", "generic")
+        assert (nic, mode) == (pair.split(":")[1], "")
         raise (drivers.Refused if refused else drivers.Failed)("why")
 
     monkeypatch.setattr(drivers, "machines", machines)
     monkeypatch.setattr(drivers, "begin", begin)
     report = tmp_path / "report"
-    argv = ["drivers", "7.x:igb:generic", "--report", str(report)]
-    monkeypatch.setattr(sys, "argv", argv)
-    assert drivers.main() == (0 if refused else 1)
-    row = json.loads(report.read_text())["7.x:igb:generic"]
+    monkeypatch.setattr(sys, "argv", ["drivers", pair, "--report", str(report)])
+    assert drivers.main() == status
+    row = json.loads(report.read_text())[pair]
     assert row["up_said" if refused else "failed"] == "why"
-    assert row["kernel"] == "7.x"
+    assert row["kernel"] == pair.split(":")[0]
 
 
 SAID = """Recv-Q Send-Q Local Address:Port Peer Address:PortProcess
@@ -172,6 +179,14 @@ def test_frames__are_so_many_in_either_direction(drivers: ModuleType, played: Pl
     assert said["frames"] == sum(said["received"])
     assert said["held_back"] == {"h1": 0, "h2": 0}
     assert said["buffers"] == {"h1": {}, "h2": {}}  # what rose meanwhile
+
+
+def test_frames__fewer_than_asked_for_are_a_failure(
+    drivers: ModuleType, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drivers, "PIECE_BYTES", 1_500_000)
+    with pytest.raises(drivers.Failed, match="no more frames in 0 s"):
+        drivers.frames("virtio-zerocopy", 10_000, 0)
 
 
 @pytest.mark.parametrize("what", ["held", "lost"])
