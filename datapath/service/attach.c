@@ -18,6 +18,7 @@
 
 enum {
 	ANSWER_MS = 10000, /* carefuld answers within a round; it may be measuring something */
+	LOOK_MS = 10, /* between two looks for room among those that wait to be taken */
 	MEMORY_BYTES = 16 << 20,
 	PASSED = 1,
 };
@@ -229,6 +230,7 @@ void attached_file_remove(struct careful *c, uint32_t file)
 	attached_ask(c, &head, NULL, 0, NULL, 0);
 }
 
+/* A connect() that blocks would wait for ever where nobody takes those that wait already. */
 static int connect_to(struct attached *a, const char *path, struct careful_error *error)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
@@ -237,12 +239,20 @@ static int connect_to(struct attached *a, const char *path, struct careful_error
 	if (strlen(path) >= sizeof(un.sun_path))
 		return refused(error, -ENAMETOOLONG, "%s: too long for a socket's name", path);
 	memcpy(un.sun_path, path, strlen(path));
-	a->socket_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	a->socket_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (a->socket_fd < 0)
 		return refused(error, -errno, "a socket: %s", strerror(errno));
-	if (!connect(a->socket_fd, (struct sockaddr *)&un, sizeof(un)))
+	for (int ms = 0;; ms += LOOK_MS) {
+		rc = connect(a->socket_fd, (struct sockaddr *)&un, sizeof(un)) ? -errno : 0;
+		if (rc != -EAGAIN || ms >= ANSWER_MS)
+			break;
+		poll(NULL, 0, LOOK_MS);
+	}
+	if (!rc)
 		return 0;
-	rc = -errno;
+	if (rc == -EAGAIN)
+		return refused(error, -ETIMEDOUT, "%s: no answer, and many wait for one already",
+			       path);
 	if (rc == -EACCES || rc == -EPERM)
 		return refused(error, rc,
 			       "%s: only root may connect (sudo), or the group of up --group",

@@ -169,11 +169,8 @@ def find(name: str) -> Instance:
 
 def starting(instance: Instance) -> str:
     """That systemd is starting its carefuld; "" if that runs, or nobody keeps its socket for it."""
-    if instance.pid:
+    if instance.pid or not kept.listens(instance.socket):
         return ""
-    with suppress(CarefulError):  # too many wait for it to look
-        if not kept.listens(instance.socket):
-            return ""
     return f"systemd is starting it (systemctl status {unit('carefuld', instance.name)})"
 
 

@@ -469,7 +469,8 @@ struct careful_attach_options {
  * CAREFUL_RING_OPERATIONS may be under way at a time. A program that has not polled for 30 s while
  * something waits for it is stalled: requests for it are answered with -ETIMEDOUT; and with
  * -EBUSY, where too much waits for it. -ENOENT, -ECONNREFUSED: no carefuld there; -EACCES;
- * -EUSERS; -EPROTO: it is of another release.
+ * -EUSERS; -EPROTO: it is of another release; -ETIMEDOUT: no answer for 10 s, of one that systemd
+ * is starting, say, or no room for 10 s among those that wait to be taken.
  */
 int careful_attach(const struct careful_attach_options *options, struct careful **instance,
 		   struct careful_error *error);

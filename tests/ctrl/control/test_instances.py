@@ -16,6 +16,7 @@ import pytest
 from careful.cli.main import run
 from careful.control import daemon, doctor, exporter, instances
 from careful.control.config import Config
+from careful.daemon.client import Client
 from careful.errors import CarefulError
 
 
@@ -177,14 +178,40 @@ def test_starting__is_said_at_once(
     assert "lo: careful is not up: carefulctl up lo" in capsys.readouterr().err
 
 
-def test_starting__many_wait_already(listening: socket.socket, tmp_path: Path) -> None:
-    """There is no room to wait in, and it is no carefuld that died."""
+def test_starting__looks_take_no_place_in_line(listening: socket.socket) -> None:
+    """Each left a connection there: after some of them no client found room to wait in."""
+    instance = instances.find("lo")
+    for _ in range(100):
+        assert instances.starting(instance) == STARTING
+    listening.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        listening.accept()
+    with Client(instance.socket):
+        listening.accept()[0].close()
+
+
+def test_starting__many_wait_already(
+    listening: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no carefuld that died, and a command waits all the same."""
+    monkeypatch.setattr(instances, "START_S", 0.3)
     listening.listen(0)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
         one.connect(str(tmp_path / "lo" / "sock"))
         assert instances.starting(instances.find("lo")) == STARTING
-        with pytest.raises(CarefulError, match="many wait for that already"):
+        with pytest.raises(CarefulError, match=r"instance lo: systemd is starting it"):
             instances.choose("lo")
+
+
+def test_starting__a_name_that_a_socket_left_is_none(
+    listening: socket.socket, tmp_path: Path
+) -> None:
+    """As a carefuld leaves that was killed, also while clients have its connections."""
+    path = tmp_path / "lo" / "sock"
+    with Client(path), listening.accept()[0], Client(path):
+        listening.close()
+        assert path.is_socket()
+        assert instances.starting(instances.find("lo")) == ""
 
 
 def test_doctor__of_one_that_systemd_is_starting(listening: socket.socket) -> None:

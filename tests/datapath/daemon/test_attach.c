@@ -317,6 +317,33 @@ static void test_attach__hears_why_it_is_not_served(void)
 	unlink(un.sun_path);
 }
 
+/* It waited without end for room among those that wait, which nobody took. */
+static void test_attach__waits_in_a_full_line_for_a_time(void)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	const struct careful_attach_options options = { .path = un.sun_path };
+	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int first = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct careful_error error;
+	struct careful *c = NULL;
+	pthread_t other;
+
+	snprintf(un.sun_path, sizeof(un.sun_path), "/tmp/test_attach.%d.line", getpid());
+	CHECK(!bind(listener, (struct sockaddr *)&un, sizeof(un)));
+	CHECK(!listen(listener, 0));
+	CHECK(!connect(first, (struct sockaddr *)&un, sizeof(un)));
+	alarm(60); /* the program's end */
+	CHECK_EQ(careful_attach(&options, &c, &error), -ETIMEDOUT);
+	alarm(0);
+	CHECK(strstr(error.text, "many wait for one already"));
+	CHECK(!pthread_create(&other, NULL, turn_away, &listener));
+	CHECK_EQ(careful_attach(&options, &c, &error), -EUSERS); /* after the first one */
+	pthread_join(other, NULL);
+	close(first);
+	close(listener);
+	unlink(un.sun_path);
+}
+
 static void test_request__answers_and_failures(void)
 {
 	static uint8_t large[CAREFUL_RING_PAYLOAD_BYTES + 1];
@@ -1807,6 +1834,7 @@ int main(void)
 	open_all();
 	RUN(test_attach__what_cannot_be);
 	RUN(test_attach__hears_why_it_is_not_served);
+	RUN(test_attach__waits_in_a_full_line_for_a_time);
 	RUN(test_request__answers_and_failures);
 	RUN(test_send__of_what_it_built);
 	RUN(test_move__memory_of_its_own_and_other);
