@@ -78,7 +78,7 @@ def test_dissector__reads_what_was_sent(script: Path, tmp_path: Path, ipv6: bool
         pack("careful_hdr", version=version, type=1, seq=78, frag_off=3694) + bytes(100),
         pack("careful_ctrl", version=version, type=int(lib.CAREFUL_SYNC), seq_sent=9, nonce=3),
         pack("careful_keyed", version=version, type=int(lib.CAREFUL_HELLO), token=4),
-        pack("careful_ctrl", version=version, type=int(lib.CAREFUL_HELLO), window=64),
+        pack("careful_ctrl", version=version, type=int(lib.CAREFUL_HELLO), window=64, name=b"h1"),
         pack("careful_ping_answer", version=version, type=int(lib.CAREFUL_PING_ANSWER), stage=3),
         pack("careful_hdr", version=version, type=1, flags=first, seq=79)
         + pack("careful_am", kind=int(lib.CAREFUL_AM_REQUEST), region=1, next=50)
@@ -89,16 +89,16 @@ def test_dissector__reads_what_was_sent(script: Path, tmp_path: Path, ipv6: bool
     )
     names = ["hdr.seq", "hdr.cookie", "hdr.flags.first", "hdr.flags.bulk", "hdr.frag_off"]
     names += ["am.kind", "am.region", "ctrl.seq_sent", "ctrl.window", "keyed.token"]
-    names += ["ping_answer.stage"]
+    names += ["ping_answer.stage", "ctrl.name"]
     assert shown(script, tmp_path / "frames.pcap", names) == [
-        f"77,{cookie:#x},1,0,0,3,5,,,,",
-        "78,0x0000000000000000,0,0,3694,,,,,,",
-        ",,,,,,,9,0,,",
-        ",,,,,,,,,0x0000000000000004,",
-        ",,,,,,,0,64,,",
-        ",,,,,,,,,,3",
-        "79,0x0000000000000000,1,0,0,1,2,1,2,,,,",
-        ",,,,,,,,,,",
+        f"77,{cookie:#x},1,0,0,3,5,,,,,",
+        "78,0x0000000000000000,0,0,3694,,,,,,,",
+        ",,,,,,,9,0,,,",
+        ",,,,,,,,,0x0000000000000004,,",
+        ",,,,,,,0,64,,,h1",
+        ",,,,,,,,,,3,",
+        "79,0x0000000000000000,1,0,0,1,2,1,2,,,,,",
+        ",,,,,,,,,,,",
     ]
 
 

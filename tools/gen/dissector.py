@@ -44,7 +44,8 @@ def _declared(struct: str, field: Field) -> str:
     """A field's Lua object."""
     name = f"careful.{struct}.{field.name}"
     if field.count is not None:
-        return f'ProtoField.bytes("{name}", "{field.name}")'
+        kind = "stringz" if field.name == "name" else "bytes"
+        return f'ProtoField.{kind}("{name}", "{field.name}")'
     kind = f"uint{8 * field.item_bytes}"
     base = "base.HEX" if field.name in _HEX else "base.DEC"
     names = VALUES[struct].get(field.name, {})
