@@ -38,7 +38,7 @@ def test_files__zero_copy_and_each_frame_finds_a_buffer(machines: Machines) -> N
     with ThreadPoolExecutor() as pool:
         found = list(pool.map(up, HOSTS))
     assert [one["zerocopy"] for one in found] == [True, True]
-    assert [one["receive_buffers"] for one in found] == [256, 256]  # half of what they have
+    assert [one["receive_buffers"] for one in found] == [512, 512]  # of twice as many
     machines.run("h1", "sh", "-c", "head -c 8000000 /dev/urandom >/tmp/file")
     # From the first frame on QEMU asks to be told only where one found none.
     machines.run("h1", "carefulctl", "get", "10.77.0.2:null:", "null:", "--bytes", "100000")
