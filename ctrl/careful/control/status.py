@@ -6,7 +6,7 @@ Asks carefuld for its own view and reads the XDP program's counters from their m
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -320,17 +320,22 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
     }
 
 
+def called(one: Mapping[str, Any]) -> str:
+    """What a peer is called: as careful.toml does, as it does itself, or by its address."""
+    return str(one["node"] or one["name"] or one["address"])
+
+
 def slow_clients(found: dict[str, Any]) -> list[str]:
     """Peers whose frames local clients keep for so long that credits are withheld."""
-    return [one["name"] or one["address"] for one in found["peers"] if one["withholding"]]
+    return [called(one) for one in found["peers"] if one["withholding"]]
 
 
 def older(peers: list[dict[str, Any]]) -> list[str]:
     """Of each peer that knows less of the wire than this host: a line."""
     version, here = int(lib.CAREFUL_WIRE_VERSION), int(lib.CAREFUL_WIRE_MINOR)
     return [
-        f"{one['node'] or one['name'] or one['address']} speaks wire {version}."
-        f"{one['wire_minor']}, this host {version}.{here}: nothing newer is said between the two"
+        f"{called(one)} speaks wire {version}.{one['wire_minor']}, this host {version}.{here}: "
+        "nothing newer is said between the two"
         for one in peers
         if one["state"] == "up" and one["wire_minor"] < here
     ]
@@ -339,8 +344,8 @@ def older(peers: list[dict[str, Any]]) -> list[str]:
 def unheard(peers: list[dict[str, Any]], port: int) -> list[str]:
     """Of each peer whose frames come, but none of its control messages: a line."""
     return [
-        f"the frames of {one['node'] or one['name'] or one['address']} come, but no control "
-        f"messages: does a firewall drop UDP port {port}, here or there?"
+        f"the frames of {called(one)} come, but no control messages: does a firewall drop UDP "
+        f"port {port}, here or there?"
         for one in peers
         if one["control_unheard"]
     ]

@@ -79,7 +79,7 @@ def _peer(
     (count, sum_ns), (count_before, sum_before) = messages
     more = count - count_before
     return {
-        "peer": now["node"] or now["name"] or now["address"],
+        "peer": status.called(now),
         "address": now["address"],
         "state": now["state"],
         "error": now["error"],

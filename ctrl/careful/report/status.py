@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from careful.control.status import BOUNDS, DECIDED, older, slow_clients, unheard
+from careful.control.status import BOUNDS, DECIDED, called, older, slow_clients, unheard
 from careful.errors import shown
 from careful.report.tables import Parts, Table, alarm, text
 from careful.units import shown_bytes as size
@@ -144,7 +144,7 @@ def _queues(found: list[dict[str, Any]]) -> Table:
 def _sealed(found: list[dict[str, Any]]) -> list[str]:
     """Peers whose frames are sealed, and how."""
     return [
-        f"  {one['node'] or one['name'] or one['address']}: frames are sealed ({one['seal']}"
+        f"  {called(one)}: frames are sealed ({one['seal']}"
         + (f", {one['cipher'].replace('_', '-')})" if one["cipher"] else ")")
         for one in found
         if one["seal"] != "off"
@@ -155,7 +155,7 @@ def _windows(found: dict[str, Any]) -> list[str]:
     """Peers whose window is not W: what bounds it."""
     return [
         f"  window {one['window_buffers']} of {found['window_buffers']}: the path from "
-        f"{one['node'] or one['name'] or one['address']} takes {one['burst_frames']} frames at once"
+        f"{called(one)} takes {one['burst_frames']} frames at once"
         for one in found["peers"]
         if one["burst"] == "short" and one["window_buffers"] < found["window_buffers"]
     ]

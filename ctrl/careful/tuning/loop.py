@@ -197,9 +197,8 @@ class Loop:
             address = _address(raw)
             if self._named and address.ip not in self._named:
                 continue
-            label = str(one["node"] or one["name"] or one["address"])
             slot, frame_bytes = int(one["slot"]), int(one["frame_bytes"])
-            peer = Peer(label, str(one["address"]), address, slot, frame_bytes)
+            peer = Peer(status.called(one), str(one["address"]), address, slot, frame_bytes)
             ours = self._own_ip(peer, int(info.device.ifindex))
             found[peer.name] = (peer, _identity(self._instance, info, one, ours))
         for name, tuned in list(self._tuned.items()):

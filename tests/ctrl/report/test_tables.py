@@ -237,5 +237,6 @@ def test_text__of_a_peer_is_no_command_to_a_terminal() -> None:
     """A peer's name, also where it is a slow client's."""
     name = ffi.new("char[32]", b"\x1b[31mred\xc2\x9b\x9b")
     assert status.text(name) == "\\x1b[31mred\\x9b\ufffd"
-    found = {"peers": [{"name": status.text(name), "address": "", "withholding": True}]}
+    one = {"node": None, "name": status.text(name), "address": "", "withholding": True}
+    found = {"peers": [one]}
     assert all(one.isprintable() for one in status.slow_clients(found))
