@@ -57,10 +57,11 @@ def doctor(
     FAIL marks what `up` would refuse, and says why in the same words; warn marks what `up`
     accepts but would work better otherwise; both say what mends it. ? marks what only root can
     see, or `up` alone (as whether a driver has zero-copy, where the configuration requires it).
-    The options of `up` in the configuration are taken into account. Without --fix, doctor changes
-    nothing and needs no privilege; with it, it says what it would do, and asks. What concerns the
-    whole machine (hugepages, for one) it names and leaves alone, and settings of an interface on
-    which careful is up. The exit status is 1 if a check fails.
+    The options of `up` that count are the configuration's, or where careful is up, those that it
+    runs with. Without --fix, doctor changes nothing and needs no privilege; with it, it says what
+    it would do, and asks. What concerns the whole machine (hugepages, for one) it names and leaves
+    alone, and settings of an interface on which careful is up. The exit status is 1 if a check
+    fails.
     """
     if yes and not fix:
         raise click.UsageError("--yes goes with --fix")

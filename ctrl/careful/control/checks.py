@@ -213,7 +213,27 @@ def ring(ifname: str, size: int, most: int, wanted: int) -> Finding:
     return warn("ring", text, " ".join(fix), fix)
 
 
-def _driver(link: Link, driver: ethtool.DriverInfo, options: UpOptions) -> Iterator[Finding]:
+def promised(ifname: str, size: int, buffers: int) -> Finding:
+    """A ring that was made smaller under a running carefuld, whose R stays what it was.
+
+    Args:
+        ifname: the interface.
+        size: receive descriptors that there are now.
+        buffers: R.
+    """
+    text = f"{size} receive descriptors, and careful came up with R = {buffers}: bursts can be lost"
+    return warn("ring", text, f"carefulctl down {ifname}, then up")
+
+
+def _receive_buffers(instance: Instance) -> int:
+    """R, where carefuld runs and can be asked; else 0."""
+    if instance.pid:
+        with suppress(CarefulError):
+            return status.receive_buffers_of(instance)
+    return 0
+
+
+def _driver(link: Link, driver: ethtool.DriverInfo, case: Case) -> Iterator[Finding]:
     """What the driver can be told: flow control, rings, offloads."""
     priorities = ethtool.pfc(link.name)
     if priorities:
@@ -221,8 +241,12 @@ def _driver(link: Link, driver: ethtool.DriverInfo, options: UpOptions) -> Itera
     if driver.pause and not (priorities and 0 in priorities):
         yield pause(link.name, driver.pause)
     if driver.rx_ring and driver.rx_ring_most:
-        wanted = options.over(config.DEFAULTS).rx_buffers or 0
-        yield ring(link.name, driver.rx_ring, driver.rx_ring_most, wanted)
+        wanted = case.options.over(config.DEFAULTS).rx_buffers or 0
+        buffers = _receive_buffers(case.instance)
+        if driver.rx_ring < buffers:
+            yield promised(link.name, driver.rx_ring, buffers)
+        else:
+            yield ring(link.name, driver.rx_ring, driver.rx_ring_most, wanted)
     if driver.lro:
         fix = ("ethtool", "-K", link.name, "lro", "off")
         text = "LRO is on, and drivers refuse native XDP with it"
@@ -231,7 +255,7 @@ def _driver(link: Link, driver: ethtool.DriverInfo, options: UpOptions) -> Itera
         yield ok("offloads", "LRO is off")
 
 
-def _interface(link: Link, options: UpOptions) -> Iterator[Finding]:
+def _interface(link: Link, case: Case) -> Iterator[Finding]:
     if link.up and not link.carrier:
         advice = "put the cable in, and set the other end up: ip link set INTERFACE up"
         yield warn("carrier", f"no link on {link.name}", advice)
@@ -243,7 +267,7 @@ def _interface(link: Link, options: UpOptions) -> Iterator[Finding]:
     else:
         text = f"{link.name} has link-local addresses at most: peers can use no others"
         yield warn("address", text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
-    yield from _driver(link, ethtool.driver_info(link.name), options)
+    yield from _driver(link, ethtool.driver_info(link.name), case)
 
 
 def _window(link: Link, options: UpOptions) -> Finding:
@@ -401,7 +425,7 @@ def look(case: Case) -> list[Finding]:
     except CarefulError:
         pass  # said above
     else:
-        found += [*_interface(link, case.options), *_own_program(link, case), _qdisc(link, case)]
+        found += [*_interface(link, case), *_own_program(link, case), _qdisc(link, case)]
         found.append(_window(link, case.options))
     advice = "up --export DIR, or export in careful.toml: carefulctl help careful.toml"
     found.append(_tried("exports", lambda: _exports(case), advice))

@@ -27,15 +27,16 @@ def check(ifname: str, name: str | None, config_path: Path | None = None) -> lis
     Args:
         ifname: the interface.
         name: of the instance, by option or CAREFUL_INSTANCE.
-        config_path: the configuration whose options of `up` count.
+        config_path: the configuration whose options of `up` count, unless careful is up: then
+            those that it runs with do.
     """
     try:
-        from careful.control import checks, config, instances
+        from careful.control import checks, command_line, config, instances
     except CarefulError as error:
         return [fail("library", str(error), REINSTALL)]
     instance = instances.on_interface(ifname, name)
     settings = config.load(config_path)
-    options = settings.options(instance.name)
+    options = command_line.read(instance.argv) if instance.pid else settings.options(instance.name)
     case = checks.Case(ifname, instance, options, lambda host: settings.resolve(host).ip)
     return checks.look(case)
 

@@ -200,6 +200,12 @@ def port_of(instance: Instance) -> int:
         return int(client.info().port)
 
 
+def receive_buffers_of(instance: Instance) -> int:
+    """R of a running instance's queue."""
+    with Client(instance.socket, f"carefuld of {instance.name}") as client:
+        return int(client.info().device.receive_buffers)
+
+
 def program_detached(instance: Instance) -> bool:
     """Whether the XDP program of a running instance was taken off its interface.
 

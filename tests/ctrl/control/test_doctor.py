@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from careful.cli.main import run as carefulctl
-from careful.control import checks, ethtool, instances, links
+from careful.control import checks, ethtool, instances, links, status
 from careful.control import doctor as doctoring
 from careful.control.finding import ok, warn
 from hosts import PINS, RUN, Host, alive, wait_for
@@ -174,6 +174,7 @@ def test_doctor__window_is_too_small(
         assert said in failure(wired, "env", f"CAREFUL_CONFIG={config}")
         config.write_text(f"[up]\npeers = {peers // 2}\n")
         wired.lab.run("h1", "env", f"CAREFUL_CONFIG={config}", "carefulctl", "up", "q1")
+        config.write_text("")  # what is up counts, and not what would be
         shown = wired.lab.run(
             "h1", "env", f"CAREFUL_CONFIG={config}", "carefulctl", "doctor", "q1"
         ).stdout
@@ -349,6 +350,19 @@ def test_ring__fewer_than_it_could_have(size: int, most: int, wanted: int, fix: 
     found = checks.ring("eth1", size, most, wanted)
     assert (found.state, " ".join(found.fix)) == ("warn" if fix else "ok", fix)
     assert found.advice == fix
+
+
+@pytest.mark.parametrize(("now", "said"), [(192, False), (128, True)])
+def test_ring__made_smaller_under_a_carefuld(
+    now: int, said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R stays: peers may send more at once than the ring holds."""
+    monkeypatch.setattr(status, "receive_buffers_of", lambda _: 192)
+    driver = ethtool.DriverInfo("igb", 1, now, None, None, None, rx_ring_most=256)
+    instance: Any = SimpleNamespace(pid=12)
+    found = next(iter(checks._driver(links.find("lo"), driver, checks.Case("lo", instance))))
+    assert found.check == "ring"
+    assert ("R = 192" in found.text, "carefulctl down lo, then up" in found.advice) == (said, said)
 
 
 @pytest.mark.parametrize(
