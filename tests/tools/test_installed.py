@@ -106,10 +106,34 @@ def test_older__of_what_the_clone_lacks_is_the_same_renumbered(
     assert subprocess.run(order).returncode == 0
 
 
+def test_following__speaks_otherwise_and_is_newer(debian: ModuleType) -> None:
+    header = debian.ROOT / "datapath/include/careful/ipc.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("enum { CAREFUL_IPC_VERSION = 10, /* raised */\n")
+    program = debian.ROOT / "tools/package"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh -e\ncd \"$(dirname \"$0\")/..\"\n"
+                       "mkdir -p build/package careful/DEBIAN\n"
+                       "cp control careful/DEBIAN; cp datapath/include/careful/ipc.h careful\n"
+                       "dpkg-deb -b careful build/package/careful_0.2.0_all.deb\n")  # fmt: skip
+    program.chmod(0o755)
+    (debian.ROOT / "control").write_text(CONTROL.format("careful", "0.2.0", ""))
+    git(debian.ROOT, "init", "-q")
+    git(debian.ROOT, "add", ".")
+    git(debian.ROOT, "commit", "-qm", "today")
+    (made,) = debian.following()
+    assert field(made, "Version") == "0.2.0+next"
+    tar = subprocess.run(["dpkg-deb", "--fsys-tarfile", made], capture_output=True, check=True)
+    assert b"CAREFUL_IPC_VERSION = 11," in tar.stdout
+    assert "= 10," in header.read_text()
+    order = ["dpkg", "--compare-versions", "0.2.0+next", "gt", "0.2.0"]
+    assert subprocess.run(order).returncode == 0
+
+
 def test_steps__there_is_one_of_each_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is upgraded was installed for that; the other steps begin with today's."""
     tool = load_tool("installed", monkeypatch)
     names = [step.name for step in tool.Tries([None, None]).all()]
-    assert names[:2] == ["upgrade", "install"]
+    assert names[:3] == ["upgrade", "upgrade_next", "install"]
     assert names[-1] == "remove"
     assert len(set(names)) == len(names)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from laboratory.state import LabError
@@ -80,19 +81,44 @@ def older(commit: str) -> list[Path]:
     found = subprocess.run(argv, capture_output=True, text=True)
     if found.returncode:
         print(f"installed: this clone lacks {commit}: the upgrade is of one source", flush=True)
-        return _renumbered(packages())
+        return _renumbered(packages(), "~older", PLACE / "renumbered")
     kept = PLACE / f"from-{found.stdout[:12]}"
     if not _made(kept):
         _build(found.stdout.strip(), kept)
     return _made(kept)
 
 
-def _build(commit: str, kept: Path) -> None:
+def following() -> list[Path]:
+    """Of this commit, packages of a release to come: its carefuld speaks otherwise with commands.
+
+    Raises:
+        LabError: they could not be built.
+    """
+    commit = command("git", "-C", ROOT, "rev-parse", "HEAD").strip()
+    kept, last = PLACE / f"next-{commit[:12]}", PLACE / "following"
+    if not _made(kept):
+        _build(commit, kept, _other_socket)
+    return _renumbered(_made(kept), "+next", last)
+
+
+def _other_socket(tree: Path) -> None:
+    """Raise the number of the socket, as each change of what is said there does."""
+    path = tree / "datapath/include/careful/ipc.h"
+    text, count = re.subn(
+        r"(CAREFUL_IPC_VERSION = )(\d+),", lambda m: f"{m[1]}{int(m[2]) + 1},", path.read_text()
+    )
+    if count != 1:
+        raise LabError(f"{path.name} has {count} numbers of the socket")
+    path.write_text(text)
+
+
+def _build(commit: str, kept: Path, edit: Callable[[Path], None] = lambda _: None) -> None:
     print(f"installed: building the packages of {commit[:12]}", flush=True)
     tree, log = PLACE / "older", kept.with_suffix(".log")
     shutil.rmtree(tree, ignore_errors=True)  # of a run that was killed
     command("git", "-C", ROOT, "worktree", "add", "--force", "--detach", tree, commit)
     try:
+        edit(tree)
         with log.open("w") as out:
             done = subprocess.run(["nice", tree / "tools/package"], stdout=out, stderr=out)
         made = _made(tree / "build/package")
@@ -105,18 +131,19 @@ def _build(commit: str, kept: Path) -> None:
         command("git", "-C", ROOT, "worktree", "remove", "--force", tree)
 
 
-def _renumbered(made: list[Path]) -> list[Path]:
-    """The same as what dpkg takes for an older version."""
-    tree, kept = PLACE / "tree", PLACE / "renumbered"
+def _renumbered(made: list[Path], suffix: str, kept: Path) -> list[Path]:
+    """The same as what dpkg takes for another version."""
+    tree = PLACE / "tree"
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(parents=True)
     version = command("dpkg-deb", "-f", made[0], "Version").strip()
+    other = version + suffix
     for one in made:
         shutil.rmtree(tree, ignore_errors=True)
         command("dpkg-deb", "-R", one, tree)
         control = tree / "DEBIAN/control"
-        text = control.read_text().replace(f"(= {version})", f"(= {version}~older)")
-        control.write_text(text.replace(f"\nVersion: {version}\n", f"\nVersion: {version}~older\n"))
+        text = control.read_text().replace(f"(= {version})", f"(= {other})")
+        control.write_text(text.replace(f"\nVersion: {version}\n", f"\nVersion: {other}\n"))
         command("dpkg-deb", "--root-owner-group", "-b", tree, kept / one.name)
     shutil.rmtree(tree)
     return _made(kept)
