@@ -138,8 +138,8 @@ def test_once__verified_on_live_messages(host: Host) -> None:
     assert 0 < ab["gain_low_us"] <= ab["gain_us"] <= ab["gain_high_us"]
     assert one["measured_us"] == ab["after_us"]
     assert fragment_bytes(host) == one["plan"]["first_bytes"] < 3694
-    # Of messages that nobody sent nothing is said.
-    assert path["classes"][CLASS + 1]["standing"] == "unverified"
+    # Of messages that nobody sent nothing is said: beside other work no change of theirs may be.
+    assert path["classes"][CLASS + 1]["standing"] in ("unverified", "as before")
 
 
 def test_once__without_a_peer(host: Host) -> None:
