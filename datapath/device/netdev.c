@@ -229,6 +229,56 @@ static bool rules_off(int fd, const char *ifname)
 	return !ethtool(fd, ifname, &flags) && !(flags.data & ETH_FLAG_NTUPLE);
 }
 
+/* Where a feature of that name stands in ETHTOOL_GFEATURES; -1: there is none. count: of all. */
+static int feature_bit(int fd, const char *ifname, const char *name, uint32_t *count)
+{
+	struct ethtool_sset_info *info = calloc(1, sizeof(*info) + sizeof(info->data[0]));
+	struct ethtool_gstrings *names = NULL;
+	int found = -1;
+
+	if (!info)
+		return -1;
+	info->cmd = ETHTOOL_GSSET_INFO;
+	info->sset_mask = 1ULL << ETH_SS_FEATURES;
+	*count = ethtool(fd, ifname, info) || !info->sset_mask ? 0 : info->data[0];
+	free(info);
+	if (*count)
+		names = calloc(1, sizeof(*names) + (size_t)*count * ETH_GSTRING_LEN);
+	if (!names)
+		return -1;
+	names->cmd = ETHTOOL_GSTRINGS;
+	names->string_set = ETH_SS_FEATURES;
+	names->len = *count;
+	if (!ethtool(fd, ifname, names))
+		for (uint32_t i = 0; i < *count && found < 0; i++)
+			if (!strncmp((char *)names->data + (size_t)i * ETH_GSTRING_LEN, name,
+				     ETH_GSTRING_LEN))
+				found = (int)i;
+	free(names);
+	return found;
+}
+
+/* Whether rules that are off stay so: a driver may have them for other cards alone. */
+static bool rules_fixed(int fd, const char *ifname)
+{
+	struct ethtool_gfeatures *all;
+	uint32_t count = 0;
+	int bit = feature_bit(fd, ifname, "rx-ntuple-filter", &count);
+	bool fixed = false;
+
+	if (bit < 0)
+		return false;
+	all = calloc(1, sizeof(*all) + (size_t)(count + 31) / 32 * sizeof(all->features[0]));
+	if (!all)
+		return false;
+	all->cmd = ETHTOOL_GFEATURES;
+	all->size = (count + 31) / 32;
+	if (!ethtool(fd, ifname, all))
+		fixed = !(all->features[bit / 32].available & 1U << bit % 32);
+	free(all);
+	return fixed;
+}
+
 int netdev_steered(const struct netdev *netdev, uint32_t queue, uint16_t port)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -238,7 +288,7 @@ int netdev_steered(const struct netdev *netdev, uint32_t queue, uint16_t port)
 		return -errno;
 	rc = steered(fd, netdev->name, queue, port);
 	if (!rc && rules_off(fd, netdev->name))
-		rc = -ENOENT;
+		rc = rules_fixed(fd, netdev->name) ? -EOPNOTSUPP : -ENOENT;
 	close(fd);
 	return rc;
 }

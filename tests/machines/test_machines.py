@@ -22,7 +22,7 @@ def machines(request: pytest.FixtureRequest) -> Iterator[Machines]:
     try:
         if nic.startswith("igb"):  # it has more queues, and no steering
             for host in ("h1", "h2"):
-                one.run(host, "ethtool", "-L", "eth1", "combined", "1")
+                one.run(host, "carefulctl", "doctor", "--fix", "--yes", "eth1")
         one.run("h2", "date", "-s", "+1 hour")
         yield one
     finally:
@@ -36,7 +36,7 @@ def there_and_back(machines: Machines) -> None:
     interrupted, and goes on.
     """
     machines.run("h2", "sh", "-c", "head -c 2097152 /dev/urandom >/tmp/file")
-    machines.run("h1", "carefulctl", "get", "10.77.0.2:file", "/tmp/got")
+    machines.run("h1", "carefulctl", "get", "h2:file", "/tmp/got")
     before = machines.status("h2")["peers"][0]["rx_bytes"]
     put = "carefulctl put --block-bytes 64KiB --rate-limit 64KiB /tmp/got 10.77.0.2:back"
     pid = machines.run("h1", "sh", "-c", f"{put} >/tmp/said 2>&1 & echo $!").strip()

@@ -104,15 +104,18 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
             assert fault.said, errors
             assert re.search(fault.said, errors), errors
             # Where the answer alone was lost, all of it is there.
-            there = seen.read_bytes() if seen.exists() else None
-            assert there in (None, ground.held[source.name]), "a target that is not whole"
+            there = seen.exists()
+            assert not there or seen.read_bytes() == ground.held[source.name], (
+                "a target that is not whole"
+            )
         elif not fault.changes_source:
             assert seen.read_bytes() == ground.held[source.name], "wrong bytes"
     assert beside_status == 0, f"the pair beside it: {line}"
     assert here.read_bytes() == ground.held[other.name], "the pair beside it: wrong bytes"
     counted = dict(re.findall(r'"(lost_frames|new_epochs_count)": (\d+)', said))
     assert fault.everywhere or counted == NOTHING_LOST, f"the pair beside it: {counted}"
-    return Met(asker, server, victim, reason(errors) if status else "done", end_s)
+    ended = reason(errors) + ", but all was there" * there if status else "done"
+    return Met(asker, server, victim, ended, end_s)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,10 @@ from careful._abi import Field, enum_names, flag_names, layout, lib, sizeof
 #: Struct -> field -> names of its values.
 VALUES = {
     "hdr": {
-        "version": {int(lib.CAREFUL_WIRE_SEALED): "sealed"},
+        "version": {
+            int(lib.CAREFUL_WIRE_VERSION): "not sealed",
+            int(lib.CAREFUL_WIRE_SEALED): "sealed",
+        },
         "type": enum_names("careful_type", "CAREFUL_"),
         "stage_limit": enum_names("careful_stage", "CAREFUL_STAGE_"),
     },

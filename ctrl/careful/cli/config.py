@@ -8,6 +8,8 @@ import click
 
 from careful.cli.command import group
 from careful.cli.common import json_option, show
+from careful.cli.exit_status import Exit
+from careful.control import checks
 from careful.control import config as settings
 from careful.report import config as report
 
@@ -31,16 +33,24 @@ def config_group() -> None:
 )
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @json_option
-def check(file: Path | None, as_json: bool) -> None:
+@click.pass_context
+def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
     """Read FILE as every command does, and say what is wrong with it.
 
-    An error names the line, and a key or table that does not exist. Without FILE it is what
-    $CAREFUL_CONFIG names, else /etc/careful.toml and ~/.config/careful/careful.toml.
+    An error names the line, and a key or table that does not exist; or the table, and what `up`
+    would refuse of it on this host: exports, hosts and groups that are not there, keys that are
+    missing. Without FILE it is what $CAREFUL_CONFIG names, else /etc/careful.toml and
+    ~/.config/careful/careful.toml. The exit status is 1 if something is wrong.
     """
     found = settings.load(file)
+    refused = checks.refused(found)
     figures = {
         "files": [str(one) for one in found.paths],
         "nodes": found.nodes,
         "instances": sorted(found.instances),
+        "refused": {table: [vars(one) for one in all_of] for table, all_of in refused.items()},
     }
-    show(as_json, "config check", {"file": file and str(file)}, figures, report.checked(found))
+    text = report.checked(found, refused)
+    show(as_json, "config check", {"file": file and str(file)}, figures, text)
+    if refused:
+        ctx.exit(Exit.FAILED)

@@ -33,7 +33,7 @@ from careful.control import (
     status,
 )
 from careful.control.config import UpOptions
-from careful.control.finding import REINSTALL, Finding, fail, ok, unknown, warn
+from careful.control.finding import FAIL, REINSTALL, Finding, fail, ok, unknown, warn
 from careful.control.instances import Instance
 from careful.control.links import Link
 from careful.errors import CarefulError
@@ -377,8 +377,8 @@ def _instance(case: Case) -> Finding:
     return ok("instance", f"{instance.name} is not up, and left nothing behind")
 
 
-def _exports(case: Case) -> str:
-    found = exports.check(case.options.export, case.address)
+def _exports(options: UpOptions, address: Callable[[str], str]) -> str:
+    found = exports.check(options.export, address)
     return ", ".join(found or ()) or "none in the configuration"
 
 
@@ -417,6 +417,40 @@ def _keys(options: UpOptions, address: Callable[[str], str] = exports.numeric) -
     return ok("keys", text)
 
 
+def written(options: UpOptions, address: Callable[[str], str]) -> Iterator[Finding]:
+    """What no interface decides: whether options go together, and what they name is there.
+
+    Args:
+        options: of an instance.
+        address: makes an address of a host's name.
+    """
+    try:
+        options.agree()
+        for one in (options.seal or "").split(","):
+            if host := one.partition("@")[2]:
+                address(host)
+    except CarefulError as error:
+        yield fail("options", str(error), _ADVICE["options"])
+    advice = "up --export DIR, or export in careful.toml: carefulctl help careful.toml"
+    yield _tried("exports", lambda: _exports(options, address), advice)
+    yield _keys(options, address)
+
+
+def refused(found: config.Config) -> dict[str, list[Finding]]:
+    """What `up` would refuse of a configuration, by the table that says it."""
+
+    def failures(options: UpOptions) -> list[Finding]:
+        all_of = written(options, lambda host: found.resolve(host).ip)
+        return [one for one in all_of if one.state == FAIL]
+
+    of_all = failures(found.up)
+    tables = {"[up]": of_all}
+    for name in found.instances:
+        own = [one for one in failures(found.options(name)) if one not in of_all]
+        tables[f"[instance.{name}]"] = own
+    return {table: all_of for table, all_of in tables.items() if all_of}
+
+
 def look(case: Case) -> list[Finding]:
     """Look at everything, change nothing."""
     found = [*_machine(), *_library(case)]
@@ -427,8 +461,6 @@ def look(case: Case) -> list[Finding]:
     else:
         found += [*_interface(link, case), *_own_program(link, case), _qdisc(link, case)]
         found.append(_window(link, case.options))
-    advice = "up --export DIR, or export in careful.toml: carefulctl help careful.toml"
-    found.append(_tried("exports", lambda: _exports(case), advice))
-    found.append(_keys(case.options, case.address))
+    found += written(case.options, case.address)
     found += _control(case.instance)
     return [*found, _hugepages(case.options), _backlog(), _instance(case)]

@@ -8,6 +8,7 @@ may stand there and its types.
 from __future__ import annotations
 
 import errno
+import grp
 import os
 import re
 import tomllib
@@ -91,6 +92,21 @@ class UpOptions:
         """These options, with what they leave open taken from `defaults`."""
         given = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(defaults, **{k: v for k, v in given.items() if v is not None})
+
+    def agree(self) -> None:
+        """Whether they go together, and the group is one of this host's.
+
+        Raises:
+            CarefulError: they do not, as `up` says it.
+        """
+        if (self.queues or 1) > 1 and self.queue:
+            raise CarefulError(errno.EINVAL, "names the one queue, --queues how many", "--queue")
+        if self.group is not None:
+            try:
+                grp.getgrnam(self.group)
+            except KeyError:
+                said = f"--group {self.group}"
+                raise CarefulError(errno.EINVAL, "there is no such group", said) from None
 
 
 #: What carefuld takes where an option is not given (`carefuld --help`); no name is the
@@ -377,6 +393,9 @@ def parse(text: str, path: Path) -> Config:
         raise file.bad("[instance.NAME] must be a table, and have a name")
     found: dict[str, tuple[str, Any]] = {"": ("up", tree.get("up", {}))}
     for name, one in instances.items():
+        if not isinstance(one, dict):
+            text = f"[instance] {name} = {one!r}: which instance? [instance.NAME] has its options"
+            raise file.bad(text, "instance", name)
         found[name] = (f"instance.{name}", one)
     options = {name: _options(file, *table) for name, table in found.items()}
     tunes = {name: said for name, table in found.items() if (said := _tune(file, *table))}

@@ -257,8 +257,7 @@ def checked(ifname: str, name: str, options: UpOptions) -> UpOptions:
         raise CarefulError(errno.EINVAL, text, f"instance {name}")
     links.find(ifname)
     instances.need_root(f"up {ifname}")
-    if (options.queues or 1) > 1 and options.queue:
-        raise CarefulError(errno.EINVAL, "names the one queue, --queues how many", "--queue")
+    options.agree()
     return UpOptions(export=exports.check(options.export)).over(options)
 
 

@@ -175,10 +175,19 @@ def starting(instance: Instance) -> str:
 
 
 def _started(instance: Instance) -> Instance:
-    """An instance; one that systemd is starting once it serves, or that it does not in time."""
-    if not instance.pid:
-        kept.wait(instance.socket, lambda: find(instance.name).pid, START_S)
-    return instance if instance.pid else find(instance.name)
+    """An instance; one that systemd is starting once it serves.
+
+    Raises:
+        CarefulError: it does not in time.
+    """
+    if instance.pid:
+        return instance
+    kept.wait(instance.socket, lambda: find(instance.name).pid, START_S)
+    now = find(instance.name)
+    if said := starting(now):
+        text = f"not up after {START_S:.0f} s: {said}"
+        raise CarefulError(errno.ENOENT, text, f"instance {instance.name}")
+    return now
 
 
 def _coming() -> list[Instance]:

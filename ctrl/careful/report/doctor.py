@@ -16,7 +16,10 @@ def findings(found: Iterable[Finding]) -> str:
     mark = {"ok": "ok  ", "warn": "warn", "fail": alarm("FAIL"), "unknown": "?   "}
     lines = []
     for one in found:
-        said = one.advice in one.text  # a line of `up` may say what to do
-        advice = "" if said else f" ({one.advice})"
-        lines.append(f"{mark[one.state]}  {one.check:10} {one.text}{advice}")
+        lines.append(f"{mark[one.state]}  {one.check:10} {said(one)}")
     return folded("\n".join(lines), hang=17)
+
+
+def said(one: Finding) -> str:
+    """What was found, and what mends it, unless that says so: a line of `up` may."""
+    return one.text if one.advice in one.text else f"{one.text} ({one.advice})"

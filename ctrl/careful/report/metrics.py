@@ -195,7 +195,7 @@ def families(looks: Iterable[Seen]) -> Iterable[Metric]:
     """What looks at carefulds say, as metrics."""
     made = _Families()
     numbers = versions()
-    spoken = {key: str(numbers[key]) for key in numbers if key.endswith("version")}
+    spoken = {key: str(numbers[key]) for key in numbers if key.endswith(("version", "minor"))}
     made.get("Info", "careful_build", "What this exporter is of.", []).add_metric([], spoken)
     for one_look in looks:
         seen = replace(one_look, name=_label(one_look.name))

@@ -89,7 +89,7 @@ def summary(report: Result) -> str:
     left = report.equal or report.newer or report.links or report.deleted
     if count or not (report.failures or left):
         parts.append(f"{counted(count, 'file')}, {size(report.bytes)} in {report.seconds:.2f} s")
-        parts.append(f"{rate:.2f} Gbit/s")
+        parts.append(f"{rate:.2f} Gbit/s" if rate >= 0.1 else f"{rate * 1e3:.2f} Mbit/s")
     checked = report.first_checked
     if count == 1 and checked:
         kind = "BLAKE3 of both ends" if checked.is_blake3 else "XXH3 of blocks"

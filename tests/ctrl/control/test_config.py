@@ -75,6 +75,7 @@ def test_tune__that_cannot_be_meant(table: str, value: str) -> None:
         ('[up]\nname = "a\\u0000"', r":2: \[up\] name = .*: no text may have a NUL"),
         ("[up]\nexport = ['/srv:rw,own']", r":2: \[up\] export = .*: 'own' is no word of :rw"),
         ("[nodes]\nh1 = '10.0.0.1'\nh2 = 5", r":3: \[nodes\] h2 = 5: must be NAME = "),
+        ("[instance]\ncpu = 1", r":2: \[instance\] cpu = 1: which instance\?"),
         ("[nodes]\nh2 = ''", r":2: \[nodes\] h2 = '': must be NAME = "),
         ("up = {peers = 'x'}", r"toml: \[up\] peers = 'x'"),  # no line of its own
         ("[up]\npeers 8", r"\(at line 2, column 7\)"),
@@ -163,6 +164,32 @@ def test_check__says_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(["config", "check", "--json", str(path)]) == 0
     assert json.loads(capsys.readouterr().out)["nodes"] == {"h2": "10.0.0.2"}
     assert run(["config", "check", str(tmp_path / "none")]) == 1
+
+
+def test_check__finds_what_up_would_refuse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said "no error" of each."""
+    path = tmp_path / "careful.toml"
+    for table, line, said in (
+        ("up", f'export = ["{tmp_path}/none"]', "no such directory"),
+        ("up", f'export = ["{tmp_path}:rx"]', "no such directory"),
+        ("up", f'export = ["{tmp_path}:rw"]', "whoever can send to the port could write"),
+        ("up", f'keys = "{tmp_path}"', "this host has no key"),
+        ("up", "queue = 1\nqueues = 2", "names the one queue"),
+        ("up", 'seal = "encrypt@no.host.invalid"', "unknown host"),
+        ("socket", 'group = "no-such-group"', "there is no such group"),
+        ("instance.eth1", f'export = ["{tmp_path}/none"]', "no such directory"),
+    ):
+        path.write_text(f"[{table}]\n{line}\n")
+        assert run(["config", "check", str(path)]) == 1
+        out = capsys.readouterr().out
+        table = "up" if table == "socket" else table
+        assert f"{path}: [{table}]: " in out, line
+        assert said in out, line
+    assert run(["config", "check", "--json", str(path)]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["refused"]["[instance.eth1]"]
+    assert found["check"] == "exports"
 
 
 def test_example__names_every_key_and_changes_nothing() -> None:

@@ -184,6 +184,28 @@ def test_doctor__window_is_too_small(
         run(wired, "ip link set q1 mtu 1500")
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('[socket]\ngroup = "no-such-group"', "there is no such group"),
+        ('[up]\nseal = "encrypt@no.host.invalid"', "unknown host"),
+        ("[up]\nqueue = 1\nqueues = 2", "names the one queue"),
+    ],
+)
+def test_doctor__options_that_name_nothing(
+    wired: Host, tmp_path: Path, line: str, said: str
+) -> None:
+    """It called them right, and `up` refused them."""
+    config = tmp_path / "careful.toml"
+    config.write_text(line + "\n")
+    done = wired.lab.run("h1", "carefulctl", "up", "q1", "--config", config, check=False)
+    assert done.returncode == 1
+    assert said in done.stderr
+    shown = wired.lab.run("h1", "carefulctl", "doctor", "q1", "--config", config, check=False)
+    assert shown.returncode == 1
+    assert re.search(rf"FAIL options .*{said}", " ".join(shown.stdout.split()))
+
+
 def test_doctor__zero_copy_is_required(wired: Host, tmp_path: Path) -> None:
     """It had no finding of it, though `up` refuses; what a bind alone tells it does not guess."""
     config = tmp_path / "careful.toml"

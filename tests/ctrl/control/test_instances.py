@@ -199,7 +199,9 @@ def test_starting__many_wait_already(
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
         one.connect(str(tmp_path / "lo" / "sock"))
         assert instances.starting(instances.find("lo")) == STARTING
-        with pytest.raises(CarefulError, match=r"instance lo: systemd is starting it"):
+        with pytest.raises(
+            CarefulError, match=r"instance lo: not up after 0 s: systemd is starting it"
+        ):
             instances.choose("lo")
 
 
@@ -264,7 +266,9 @@ def test_choose__does_not_wait_for_ever(
     listening: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(instances, "START_S", 0.3)
-    with pytest.raises(CarefulError, match=r"instance lo: systemd is starting it"):
+    with pytest.raises(
+        CarefulError, match=r"instance lo: not up after 0 s: systemd is starting it"
+    ):
         instances.choose(None)
 
 

@@ -31,6 +31,7 @@ from careful.control.status import counters, in_effect, peer
 from careful.control.use import parse
 from careful.errors import CarefulError
 from careful.report import metrics
+from careful.versions import versions
 from hosts import Host, make_file, wait_for
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -199,7 +200,10 @@ def test_text__an_export_whose_name_is_no_utf8() -> None:
 
 
 def test_text__nothing_is_up() -> None:
-    assert set(read(metrics.text(lambda: []))) == {"careful_build_info"}
+    text = metrics.text(lambda: [])
+    assert set(read(text)) == {"careful_build_info"}
+    minor = versions()["wire_minor"]  # 6.0 and 6.1 looked alike
+    assert f'wire_minor="{minor}"' in text
 
 
 @pytest.fixture
