@@ -78,6 +78,18 @@ def test_line__of_anything(data: bytes) -> None:
     assert f"{len(data)} B" in report.line(Frame(0, data, len(data), False, "drop_short"))
 
 
+@pytest.mark.parametrize(
+    ("verdict", "said"), [("drop_check", "no frame"), ("drop_cookie", "of 2021161080")]
+)
+def test_line__fields_of_a_frame_alone(verdict: str, said: str) -> None:
+    """Rubbish was shown as "bytes 2021161080 to 2021191920 of 2021161080"."""
+    ip = bytes.fromhex("4500") + bytes(10) + bytes([10, 77, 0, 2, 10, 77, 0, 1]) + bytes(8)
+    data = bytes(12) + b"\x08\0" + ip + bytes([6, lib.CAREFUL_DATA]) + b"xxxx" * 40
+    line = report.line(Frame(0, data, len(data), False, verdict))
+    assert f"10.77.0.2 > 10.77.0.1: {'no frame; ' if said == 'no frame' else 'data '}" in line
+    assert said in line
+
+
 def test_lost_count__what_waits_to_be_read_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     one = capture.Capture(instances.Instance("eth1"), PORT)
     waiting = [capture._HEAD.pack(0, 64, 0, lib.CAREFUL_XDP_ADMITTED, 0)] * 3

@@ -45,7 +45,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "top": (
             "careful.cli.top:top",
-            "Show what moves between this host and its peers, until Ctrl-C.",
+            "Show what moves between this host and its peers, until q or Ctrl-C.",
         ),
         "fleet": ("careful.cli.fleet:fleet", "Do the same on all hosts of a file, at once."),
         "exporter": (

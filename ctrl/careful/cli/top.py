@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,7 +21,7 @@ from careful.report import top as report
 
 @command(
     examples=[
-        ("carefulctl top", "every instance, until Ctrl-C"),
+        ("carefulctl top", "every instance, until q or Ctrl-C"),
         ("carefulctl top eth1 --json", "one look, over a second"),
     ],
     topics=("services",),
@@ -34,11 +36,13 @@ def top(
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Show what moves between this host and its peers, until Ctrl-C.
+    """Show what moves between this host and its peers, until q or Ctrl-C.
 
     Of each peer: credits, bytes and messages a second since the last look, the mean latency of
     live messages (only root can see that), frames lost so far, and what its messages wait for.
-    With --json it looks twice, a second apart, and ends.
+    Those that move most stand first; keys sort them otherwise (s by what is sent, r received, m
+    messages, l latency), and any other key again so. With --json it looks twice, a second apart,
+    and ends.
     """
     settings = config.load(config_path)
 
@@ -53,10 +57,29 @@ def top(
         show(True, "top", {"ifname": ifname, "instance": instance}, found, "")
         ctx.exit(Exit.PARTLY if now.mute else Exit.DONE)
 
-    def text() -> str:
-        nonlocal before
-        time.sleep(live.PERIOD_S)
-        last, before = before, look()
-        return report.shown(figures.rates(last, before), before.mute)
+    time.sleep(live.PERIOD_S)
+    watched = Watched(look, before)
+    live.watch(watched.again, say, in_place=True, press=watched.press)
 
-    live.watch(text, say, in_place=True)
+
+class Watched:
+    """The text that `top` shows, and in which order."""
+
+    def __init__(self, look: Callable[[], figures.Look], first: figures.Look) -> None:
+        self._look, self._now, self._order = look, first, ""
+        self._rates: list[dict[str, Any]] = []
+
+    def again(self) -> str:
+        """After another look."""
+        last, self._now = self._now, self._look()
+        self._rates = figures.rates(last, self._now)
+        return self._text()
+
+    def press(self, key: str) -> str:
+        """After a key was pressed."""
+        self._order = key if key in report.ORDERS else ""
+        return self._text()
+
+    def _text(self) -> str:
+        text = report.shown(self._rates, self._now.mute, self._order)
+        return f"{text}\n\n{report.keys(self._order)}" if live.has_keys() else text

@@ -13,6 +13,8 @@ from careful.report import pcapng
 _TYPES = enum_names("careful_type", "CAREFUL_")
 _VLANS = (0x8100, 0x88A8)
 _SEALED = 0x80  # of a version
+#: Of what XDP dropped so, no field means anything.
+_NO_FRAME = ("drop_short", "drop_version", "drop_check")
 
 
 def _datagram(data: bytes) -> tuple[str, str, bytes]:
@@ -48,7 +50,8 @@ def line(frame: Frame) -> str:
     clock = f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest_ns // 1000:06}"
     try:
         source, target, payload = _datagram(frame.data)
-        what = f"{source} > {target}: {_content(payload)}"
+        content = "no frame" if frame.verdict in _NO_FRAME else _content(payload)
+        what = f"{source} > {target}: {content}"
     except (struct.error, ValueError, IndexError):
         what = "cut, or no datagram"
     said = pcapng.comment(frame)

@@ -6,14 +6,18 @@ import errno
 import os
 import select
 import sys
+import termios
 import time
-from collections.abc import Callable
-from typing import NoReturn
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from careful.report.tables import folded
 
 #: How often to look, seconds.
 PERIOD_S = 0.5
+#: The key that ends it.
+LAST = "q"
 
 
 def _is_read() -> bool:
@@ -27,13 +31,52 @@ def _is_read() -> bool:
     return not any(events & select.POLLERR for _, events in poller.poll(0))
 
 
-def watch(look: Callable[[], str], say: Callable[[str], None], in_place: bool) -> NoReturn:
-    """Show what `look` says until an exception ends it.
+def has_keys() -> bool:
+    """Whether who looks at a terminal can press keys: it is ours, and no other job's."""
+    try:
+        number = sys.stdin.fileno()
+        return sys.stdout.isatty() and sys.stdin.isatty() and os.tcgetpgrp(number) == os.getpgrp()
+    except (AttributeError, OSError, ValueError):  # no standard input at all
+        return False
+
+
+@contextmanager
+def _keyboard() -> Iterator[Callable[[float], str]]:
+    """A function that waits so many seconds for a key, and says which was pressed, or ""."""
+    if not has_keys():
+        yield lambda seconds: time.sleep(seconds) or ""
+        return
+    number = sys.stdin.fileno()
+
+    def pressed(seconds: float) -> str:
+        if not select.select([number], [], [], seconds)[0]:
+            return ""
+        return os.read(number, 1).decode(errors="replace") or LAST
+
+    before = termios.tcgetattr(number)
+    tty.setcbreak(
+        number, termios.TCSANOW
+    )  # keys come one by one, and unseen; Ctrl-C stays what it is
+    try:
+        yield pressed
+    finally:
+        termios.tcsetattr(number, termios.TCSANOW, before)
+
+
+def watch(
+    look: Callable[[], str],
+    say: Callable[[str], None],
+    in_place: bool,
+    press: Callable[[str], str] | None = None,
+) -> None:
+    """Show what `look` says until an exception ends it, or on a terminal the key LAST.
 
     Args:
         look: the text as it is now.
         say: prints a text where it is not shown in place.
         in_place: whether a terminal shows the newest alone.
+        press: takes a key that was pressed, and says how the text is to be then; None: any key
+            but LAST is passed over.
 
     Raises:
         BrokenPipeError: nobody reads it any more, whether there is anything new or not.
@@ -50,7 +93,10 @@ def watch(look: Callable[[], str], say: Callable[[str], None], in_place: bool) -
     from rich.live import Live
     from rich.text import Text
 
-    with Live(Text.from_ansi(folded(look())), auto_refresh=False) as shown:
-        while True:
-            time.sleep(PERIOD_S)
-            shown.update(Text.from_ansi(folded(look())), refresh=True)
+    with (
+        _keyboard() as pressed,
+        Live(Text.from_ansi(folded(look())), auto_refresh=False) as shown,
+    ):
+        while (key := pressed(PERIOD_S)) != LAST:
+            text = press(key) if key and press else look()
+            shown.update(Text.from_ansi(folded(text)), refresh=True)

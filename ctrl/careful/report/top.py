@@ -27,8 +27,32 @@ def _row(one: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def shown(found: Sequence[Mapping[str, Any]], mute: Mapping[str, str] | None = None) -> str:
-    """Every instance that is up; mute: why there is nothing of one, by name."""
+#: Key -> the figure by which peers are sorted then, largest first, and what that is called.
+ORDERS = {
+    "s": ("tx_bytes_per_s", "sent"),
+    "r": ("rx_bytes_per_s", "received"),
+    "m": ("messages_per_s", "messages"),
+    "l": ("latency_us", "latency"),
+}
+
+
+def keys(order: str) -> str:
+    """A line of what keys do; order: the one of ORDERS that peers are in, or ""."""
+    by = ORDERS[order][1] if order else "what moves"
+    listed = ", ".join(f"{key} {name}" for key, (_, name) in ORDERS.items() if key != order)
+    return f"sorted by {by}; keys: {listed}, q ends"
+
+
+def shown(
+    found: Sequence[Mapping[str, Any]], mute: Mapping[str, str] | None = None, order: str = ""
+) -> str:
+    """Every instance that is up.
+
+    Args:
+        found: what moves in each.
+        mute: why there is nothing of one, by name.
+        order: one of ORDERS; "": peers stand as they are found.
+    """
     columns = ["peer", "state", "credits", "sent", "received", "messages/s", "latency (µs)"]
     columns += ["lost", "waits for"]
     parts = []
@@ -36,7 +60,10 @@ def shown(found: Sequence[Mapping[str, Any]], mute: Mapping[str, str] | None = N
         copy = "zero-copy" if one["zerocopy"] else "copy"
         head = f"{one['instance']} on {one['ifname']}: XDP {one['xdp_mode']}, {copy}, "
         head += f"window {one['window_buffers']}"
-        rows = [_row(each) for each in one["peers"]]
+        peers = one["peers"]
+        if order:
+            peers = sorted(peers, key=lambda each: -(each[ORDERS[order][0]] or 0))
+        rows = [_row(each) for each in peers]
         parts.append(f"{head}\n{table('', columns, rows)}" if rows else f"{head}\n  no peers")
     parts += [alarm(f"instance {name}: {why}") for name, why in (mute or {}).items()]
     return "\n\n".join(parts) or "careful is not up"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import sys
+import termios
 from collections.abc import Callable
 
 import pytest
@@ -65,3 +66,30 @@ def test_watch__a_terminal_shows_the_newest_in_place(monkeypatch: pytest.MonkeyP
     first, second = shown.index("first"), shown.index("second")
     assert first < second
     assert "\x1b[" in shown[first:second]  # it goes back up before it writes again
+
+
+def test_watch__keys_of_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is heard at once, q ends it, and the terminal is left as it was."""
+    monkeypatch.setattr(live, "PERIOD_S", 5)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
+    master, slave = pty.openpty()
+    pressed: list[str] = []
+
+    def press(key: str) -> str:
+        pressed.append(key)
+        os.write(master, b"q")
+        return "sorted"
+
+    with os.fdopen(slave, "r+b", 0) as terminal:
+        before = termios.tcgetattr(terminal)
+        number = terminal.fileno()
+        with open(number, "w", closefd=False) as out, open(number, closefd=False) as keys:
+            monkeypatch.setattr(sys, "stdout", out)
+            monkeypatch.setattr(sys, "stdin", keys)
+            os.write(master, b"s")
+            live.watch(lambda: "first", lambda _: None, in_place=True, press=press)
+        assert pressed == ["s"]
+        assert termios.tcgetattr(terminal) == before
+    assert b"sorted" in os.read(master, 65536)
+    os.close(master)

@@ -17,7 +17,7 @@ from careful.control import live, maps, status, top
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.errors import CarefulError
-from careful.report.top import shown
+from careful.report.top import ORDERS, keys, shown
 from hosts import Host, make_file
 
 PEER = {
@@ -73,6 +73,19 @@ def test_rates__of_another_process_begin_at_nothing() -> None:
     now.found[0]["pid"] = 8
     ((peer,),) = [one["peers"] for one in top.rates(before, now)]
     assert (peer["tx_bytes_per_s"], peer["messages_per_s"], peer["latency_us"]) == (0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("order", "first"), [("", "h3"), ("s", "h3"), ("r", "h2"), ("m", "h2"), ("l", "h3")]
+)
+def test_shown__peers_in_the_order_of_a_key(order: str, first: str) -> None:
+    before = a_look(10, {}, {"slot": 1, "name": "h3"}, messages=[(0, 0), (0, 0)])
+    there = {"slot": 1, "name": "h3", "tx_bytes": 9000}
+    now = a_look(11, {"rx_bytes": 500}, there, messages=[(9, 9000), (1, 5000)])
+    (one,) = top.rates(before, now)
+    text = shown([one], order=order)
+    assert text.index(first) == min(text.index("h2"), text.index("h3"))
+    assert keys(order).count(ORDERS["s"][1]) == 1  # what is sorted by, or can be
 
 
 def test_messages__a_slot_that_had_none_begins_at_nothing(
