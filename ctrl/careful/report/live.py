@@ -40,11 +40,16 @@ def has_keys() -> bool:
         return False
 
 
+def _no_key(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""
+
+
 @contextmanager
 def _keyboard() -> Iterator[Callable[[float], str]]:
     """A function that waits so many seconds for a key, and says which was pressed, or ""."""
     if not has_keys():
-        yield lambda seconds: time.sleep(seconds) or ""
+        yield _no_key
         return
     number = sys.stdin.fileno()
 

@@ -238,7 +238,7 @@ struct careful_live_entry {
 
 /* counters map (PERCPU_ARRAY of __u64), key: what became of a frame in XDP. */
 enum careful_xdp_counter {
-	CAREFUL_XDP_PASS_OTHER = 0, /* to another port or host, or another service's: to the kernel */
+	CAREFUL_XDP_PASS_OTHER = 0, /* not our port, or of another service: to the kernel */
 	CAREFUL_XDP_PASS_CONTROL, /* control message: to the kernel's socket */
 	CAREFUL_XDP_PASS_QUEUE, /* ours, on a queue that is not: to the kernel */
 	CAREFUL_XDP_PASS_PING, /* a NET_RX ping of a session, stamped: to the kernel's socket */
