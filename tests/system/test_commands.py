@@ -221,7 +221,7 @@ def test_tune__value_is_none(up: Host) -> None:
         ("[up]\nxdp = 'fast'\n", "auto"),
         ("[up]\nexport = '/srv'\n", "export"),
         ("[up]\npears = 4\n", "pears"),
-        ("[instance]\nx = 1\n", "[instance.x]"),
+        ("[instance]\nx = 1\n", "[instance] x = 1: which instance?"),
         ("\udcff", "UTF-8"),
     ],
 )
