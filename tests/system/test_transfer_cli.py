@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,9 +158,13 @@ def test_partials__listed_and_cleaned(shared_pair: tuple[Host, Host], way: str) 
     assert "in use" in a.ctl("partials", "prune", where).stdout
     job.kill()
     finish(job)
-    found = json.loads(a.ctl("partials", where, "--json").stdout)["partials"]
-    assert [one["state"] for one in found] == ["resumable"]
-    assert found[0]["bytes"] == 24 * MIB
+
+    def left() -> list[dict[str, Any]]:
+        return list(json.loads(a.ctl("partials", where, "--json").stdout)["partials"])
+
+    # carefuld notices the end of its client a moment later.
+    wait_for(lambda: [one["state"] for one in left()] == ["resumable"], "part that nobody uses")
+    assert left()[0]["bytes"] == 24 * MIB
     assert "removed" in a.ctl("partials", "prune", where).stdout
     assert list(folder.iterdir()) == []
 
