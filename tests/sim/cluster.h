@@ -18,7 +18,7 @@ enum {
 	OPS_MAX = 24,
 	FAULTS_MAX = 10,
 	OP_BYTES_MAX = 12000,
-	LATE_MAX = 64,
+	LATE_MAX = 256, /* of a node: a liar's is asked anew in each of many epochs */
 	HITS_MAX = 256, /* of a fault, that a schedule can list */
 	ATTEMPTS = 16, /* of each operation, whose runs are counted apart */
 	POISON = 0xee, /* where nothing was placed yet */
