@@ -9,7 +9,7 @@ import click
 from careful.cli.command import group
 from careful.cli.common import json_option, show
 from careful.cli.exit_status import Exit
-from careful.control import checks
+from careful.control import asked
 from careful.control import config as settings
 from careful.report import config as report
 
@@ -43,7 +43,7 @@ def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
     ~/.config/careful/careful.toml. The exit status is 1 if something is wrong.
     """
     found = settings.load(file)
-    refused = checks.refused(found)
+    refused = asked.refused(found)
     figures = {
         "files": [str(one) for one in found.paths],
         "nodes": found.nodes,

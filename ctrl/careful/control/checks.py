@@ -20,6 +20,7 @@ from pathlib import Path
 
 from careful._abi import enum_names, ffi, lib
 from careful.control import (
+    asked,
     bpf,
     config,
     daemon,
@@ -27,13 +28,12 @@ from careful.control import (
     exports,
     hugepages,
     instances,
-    keys,
     links,
     maps,
     status,
 )
 from careful.control.config import UpOptions
-from careful.control.finding import FAIL, REINSTALL, Finding, fail, ok, unknown, warn
+from careful.control.finding import REINSTALL, Finding, fail, ok, unknown, warn
 from careful.control.instances import Instance
 from careful.control.links import Link
 from careful.errors import CarefulError
@@ -57,7 +57,7 @@ _ADVICE = {
     "memlock": "ulimit -l unlimited; under systemd: LimitMEMLOCK=infinity, by "
     "systemctl edit {unit}",
     "bpffs": "mount -t bpf bpf /sys/fs/bpf",
-    "options": "change it in careful.toml: carefulctl help careful.toml",
+    "options": asked.CHANGE,
     "interface": "name an Ethernet interface: ip link lists them",
     "mtu": "ip link set {ifname} mtu 1500",
     "queue": "up --queue, --queues, or ethtool -L {ifname}; ethtool -l {ifname} lists queues",
@@ -66,13 +66,11 @@ _ADVICE = {
     "program": "end what uses it; bpftool net show dev {ifname} names its program",
     "zerocopy": "take require_zerocopy out of careful.toml",
 }
-#: The same of control messages that do not come, and of keys: none, and such as are not right.
+#: The same of control messages that do not come.
 _LET_IN = (
     "on both hosts nft insert rule inet filter input udp dport {port} accept, or with ufw: ufw "
     "allow {port}/udp; until then the next loss may end the session"
 )
-_MAKE = "on each host carefulctl key new, and carefulctl key trust HOST KEY for each other"
-_ANEW = "mend that file, or make keys elsewhere: carefulctl key new --keys DIR, and up --keys DIR"
 #: A command in a line of `up`, and such as `--fix` runs: it concerns the interface's queues alone.
 _COMMAND = re.compile(r"`((?:ip link set|ethtool) [^`]+)`")
 _FIX = re.compile(r"ethtool -[KL] .+")
@@ -99,14 +97,6 @@ class Case:
         return bool(self.instance.pid or instances.owner_without_daemon(self.instance.name))
 
 
-def _tried(check: str, act: Callable[[], str], advice: str) -> Finding:
-    """What a step of `up` says that changes nothing; advice: what mends it where that fails."""
-    try:
-        return ok(check, act())
-    except CarefulError as error:
-        return fail(check, str(error), advice)
-
-
 def _carefuld() -> str:
     program = daemon.executable()
     done = subprocess.run([program, "--version"], capture_output=True, text=True)
@@ -131,7 +121,7 @@ def _machine() -> Iterator[Finding]:
     if _release() < _KERNEL_FRAGS:
         text += ": a frame fits one buffer (several from Linux 6.6 on)"
     yield ok("kernel", text)
-    yield _tried("carefuld", _carefuld, REINSTALL)
+    yield asked.tried("carefuld", _carefuld, REINSTALL)
     try:
         bpf.library()
         yield ok("bcc", "python3-bpfcc is installed")
@@ -197,7 +187,7 @@ def pfc(ifname: str, priorities: frozenset[int]) -> Finding:
     return warn("PFC", text, f"{' '.join(fix)}, and the same in the switch", fix)
 
 
-def ring(ifname: str, size: int, most: int, wanted: int) -> Finding:
+def ring(ifname: str, size: int, most: int, wanted: int, promised: int = 0) -> Finding:
     """Receive descriptors: fewer than there are receive buffers bound R, and so windows.
 
     Args:
@@ -205,24 +195,16 @@ def ring(ifname: str, size: int, most: int, wanted: int) -> Finding:
         size: that there are.
         most: that the driver can have.
         wanted: receive buffers, as `up` would ask for them.
+        promised: R of a carefuld that runs, which stays what it was at `up`; 0: none runs.
     """
+    if size < promised:
+        text = f"{size} receive descriptors, fewer than R = {promised}: bursts can be lost"
+        return warn("ring", text, f"carefulctl down {ifname}, then up")
     if size >= min(wanted, most):
         return ok("ring", f"{size} receive descriptors (the driver has at most {most})")
     text = f"{size} receive descriptors of at most {most}: R is no more, though UMEM has {wanted}"
     fix = ("ethtool", "-G", ifname, "rx", str(most))
     return warn("ring", text, " ".join(fix), fix)
-
-
-def promised(ifname: str, size: int, buffers: int) -> Finding:
-    """A ring that was made smaller under a running carefuld, whose R stays what it was.
-
-    Args:
-        ifname: the interface.
-        size: receive descriptors that there are now.
-        buffers: R.
-    """
-    text = f"{size} receive descriptors, and careful came up with R = {buffers}: bursts can be lost"
-    return warn("ring", text, f"carefulctl down {ifname}, then up")
 
 
 def _receive_buffers(instance: Instance) -> int:
@@ -242,11 +224,8 @@ def _driver(link: Link, driver: ethtool.DriverInfo, case: Case) -> Iterator[Find
         yield pause(link.name, driver.pause)
     if driver.rx_ring and driver.rx_ring_most:
         wanted = case.options.over(config.DEFAULTS).rx_buffers or 0
-        buffers = _receive_buffers(case.instance)
-        if driver.rx_ring < buffers:
-            yield promised(link.name, driver.rx_ring, buffers)
-        else:
-            yield ring(link.name, driver.rx_ring, driver.rx_ring_most, wanted)
+        promised = _receive_buffers(case.instance)
+        yield ring(link.name, driver.rx_ring, driver.rx_ring_most, wanted, promised)
     if driver.lro:
         fix = ("ethtool", "-K", link.name, "lro", "off")
         text = "LRO is on, and drivers refuse native XDP with it"
@@ -377,80 +356,6 @@ def _instance(case: Case) -> Finding:
     return ok("instance", f"{instance.name} is not up, and left nothing behind")
 
 
-def _exports(options: UpOptions, address: Callable[[str], str]) -> str:
-    found = exports.check(options.export, address)
-    return ", ".join(found or ()) or "none in the configuration"
-
-
-def _written(options: UpOptions, address: Callable[[str], str]) -> str:
-    """An export that whoever gets a session may write, though no key is taken; "" if none is."""
-    with suppress(CarefulError):  # is said of exports
-        found = map(exports.parse, exports.check(options.export, address) or ())
-        return next((one.path for one in found if one.writable and not options.insecure), "")
-    return ""
-
-
-def _keys(options: UpOptions, address: Callable[[str], str] = exports.numeric) -> Finding:
-    """Whether carefuld would take the keys that `up` gives it."""
-    directory = keys.in_effect(options).keys
-    sealed = options.seal not in (None, "off")
-    try:
-        if directory is None:
-            if sealed:
-                text = f"--seal {options.seal} takes keys: carefulctl key new, and --keys"
-                return fail("keys", text, _MAKE)
-            if path := _written(options, address):
-                text = f"--export {path}:rw: whoever can send to the port could write: "
-                text += "make keys (carefulctl key new), or add --insecure"
-                return fail("keys", text, _MAKE)
-            return ok("keys", "none: whoever can send to the port gets a session")
-        place = keys.Keys(Path(directory))
-        if not os.access(place.directory, os.R_OK | os.X_OK) and place.directory.exists():
-            return unknown("keys", f"only root can see {place.directory}")
-        text = f"{place.directory}: {place.check()}"
-    except CarefulError as error:
-        return fail("keys", str(error), _ANEW)
-    except PermissionError:
-        return unknown("keys", "only root can see them")
-    if not place.trusted():
-        return warn("keys", text, "nobody gets a session: carefulctl key trust HOST KEY")
-    return ok("keys", text)
-
-
-def written(options: UpOptions, address: Callable[[str], str]) -> Iterator[Finding]:
-    """What no interface decides: whether options go together, and what they name is there.
-
-    Args:
-        options: of an instance.
-        address: makes an address of a host's name.
-    """
-    try:
-        options.agree()
-        for one in (options.seal or "").split(","):
-            if host := one.partition("@")[2]:
-                address(host)
-    except CarefulError as error:
-        yield fail("options", str(error), _ADVICE["options"])
-    advice = "up --export DIR, or export in careful.toml: carefulctl help careful.toml"
-    yield _tried("exports", lambda: _exports(options, address), advice)
-    yield _keys(options, address)
-
-
-def refused(found: config.Config) -> dict[str, list[Finding]]:
-    """What `up` would refuse of a configuration, by the table that says it."""
-
-    def failures(options: UpOptions) -> list[Finding]:
-        all_of = written(options, lambda host: found.resolve(host).ip)
-        return [one for one in all_of if one.state == FAIL]
-
-    of_all = failures(found.up)
-    tables = {"[up]": of_all}
-    for name in found.instances:
-        own = [one for one in failures(found.options(name)) if one not in of_all]
-        tables[f"[instance.{name}]"] = own
-    return {table: all_of for table, all_of in tables.items() if all_of}
-
-
 def look(case: Case) -> list[Finding]:
     """Look at everything, change nothing."""
     found = [*_machine(), *_library(case)]
@@ -461,6 +366,6 @@ def look(case: Case) -> list[Finding]:
     else:
         found += [*_interface(link, case), *_own_program(link, case), _qdisc(link, case)]
         found.append(_window(link, case.options))
-    found += written(case.options, case.address)
+    found += asked.named(case.options, case.address)
     found += _control(case.instance)
     return [*found, _hugepages(case.options), _backlog(), _instance(case)]

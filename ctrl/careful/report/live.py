@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import select
+import signal
 import sys
 import termios
 import time
 import tty
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from careful.errors import Ended
 from careful.report.tables import folded
 
 #: How often to look, seconds.
@@ -58,6 +60,11 @@ def _keyboard() -> Iterator[Callable[[float], str]]:
             return ""
         return os.read(number, 1).decode(errors="replace") or LAST
 
+    def end(signal_number: int, _: object) -> None:
+        raise Ended(signal_number)
+
+    # As Ctrl-C does, they leave the terminal as it was.
+    ends = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGHUP)}
     before = termios.tcgetattr(number)
     tty.setcbreak(
         number, termios.TCSANOW
@@ -65,7 +72,10 @@ def _keyboard() -> Iterator[Callable[[float], str]]:
     try:
         yield pressed
     finally:
-        termios.tcsetattr(number, termios.TCSANOW, before)
+        with suppress(termios.error):  # it has gone
+            termios.tcsetattr(number, termios.TCSANOW, before)
+        for one, handler in ends.items():
+            signal.signal(one, handler)
 
 
 def watch(

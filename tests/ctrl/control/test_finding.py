@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
-from careful.control import checks, instances, status
+from careful.control import asked, checks, instances, status
 from careful.control.config import UpOptions
 from careful.control.finding import FAIL, WARN, Finding, ok, warn
 from careful.report.doctor import findings
@@ -87,7 +87,7 @@ def test_control__names_what_lets_it_in(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_keys__where_there_are_none(options: dict[str, Any], state: str) -> None:
     """What `up` refuses without them; which doctor did not say of exports that can be written."""
-    found = checks._keys(UpOptions(keys="none", **options))
+    found = asked.keyed(UpOptions(keys="none", **options))
     assert found.state == state
     assert ("carefulctl key new" in found.text) == (state == "fail")
     assert ("carefulctl key trust HOST KEY" in found.advice) == (state == "fail")

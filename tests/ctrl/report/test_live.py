@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import sys
 import termios
+import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from careful.report import live
@@ -93,3 +96,27 @@ def test_watch__keys_of_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert termios.tcgetattr(terminal) == before
     assert b"sorted" in os.read(master, 65536)
     os.close(master)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_watch__killed_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
+    """It showed nothing of what was typed, and no cursor, after SIGTERM."""
+    program = "from careful.report import live; live.watch(lambda: 'shown', print, in_place=True)"
+    pid, terminal = pty.fork()
+    if not pid:
+        os.environ["TERM"] = "xterm"
+        os.execv(sys.executable, [sys.executable, "-c", program])
+    shown = b""
+    while b"shown" not in shown:
+        shown += os.read(terminal, 65536)
+    while termios.tcgetattr(terminal)[3] & termios.ECHO:
+        time.sleep(0.01)
+    os.kill(pid, number)
+    ended: list[int] = []
+    while not ended:
+        with suppress(OSError):  # it reads EIO once the program is gone
+            shown += os.read(terminal, 65536)
+        ended += [one for one in os.waitpid(pid, os.WNOHANG)[:1] if one]
+    assert b"\x1b[?25h" in shown.rpartition(b"shown")[2]  # the cursor is there again
+    assert termios.tcgetattr(terminal)[3] & termios.ECHO
+    os.close(terminal)
