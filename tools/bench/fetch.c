@@ -16,7 +16,7 @@
 #include <careful/careful.h>
 
 #include "clock.h"
-#include "service/block_client.h"
+#include "block_client.h"
 
 enum { BLOCK = 8192, CHUNK = 1 << 20, DEPTH = 8 };
 

@@ -15,7 +15,7 @@
 
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 #include "service/block.h"
-#include "service/block_client.h"
+#include "block_client.h"
 
 static char base[] = "/tmp/test_block_client.XXXXXX";
 static struct careful *c;

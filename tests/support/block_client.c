@@ -9,7 +9,7 @@
 
 #include <careful/wire.h>
 
-#include "service/block_client.h"
+#include "block_client.h"
 
 enum {
 	LOSSES_MAX = 64, /* epochs that may break under one call; each was a loss */
