@@ -285,17 +285,6 @@ def test_nbd_page__has_the_kept_medians() -> None:
         assert shown.format(*both) in page("nbd")
 
 
-def test_mpi_page__has_the_kept_medians() -> None:
-    seconds = json.loads((REPORTS / "mpi.json").read_text())["seconds"]
-    for size in seconds["shared"]:
-        cells = [
-            f"{median(seconds[priority][size][way]) * 1e3:.2f} ms"
-            for priority in ("shared", "first")
-            for way in ("careful", "mpi4py")
-        ]
-        assert f"| {size} | {' | '.join(cells)} |" in page("mpi")
-
-
 def test_dask_checks__all_passed_that_there_are() -> None:
     found = json.loads((REPORTS / "dask-checks.json").read_text())
     kept = found["checks"]

@@ -11,8 +11,7 @@ others, or to all; a node receives one message, or, of a crowd event, one from e
                 events.receive(event=1, into=array)
 
 `carefulctl help events` explains; trace.py reads what CAREFUL_EVENT_TRACE makes programs note,
-jacobi.py is an example: python -m careful.event.jacobi. mpi.py is another: MPI's words, which
-fft.py uses.
+jacobi.py is an example: python -m careful.event.jacobi.
 """
 
 from careful.event.group import ANY as ANY

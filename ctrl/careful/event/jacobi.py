@@ -132,18 +132,18 @@ def run(events: Events, size: int, iterations: int, event: int = 0) -> tuple[flo
 
 def draw(grid: Grid, path: Path) -> None:
     """The temperature field, as a picture."""
-    from careful.report import figure as drawing
+    from matplotlib.figure import Figure
 
-    figure, pair = drawing.axes(
-        f"temperature, {grid.shape[0] - 2} x {grid.shape[1] - 2} points",
-        "column",
-        "row",
-        size=(6.6, 5.4),
+    figure = Figure(figsize=(6.6, 5.4), layout="constrained")
+    pair = figure.subplots()
+    pair.set(
+        title=f"temperature, {grid.shape[0] - 2} x {grid.shape[1] - 2} points",
+        xlabel="column",
+        ylabel="row",
     )
     image = pair.imshow(grid, cmap="inferno", interpolation="nearest")
-    pair.grid(False)
     figure.colorbar(image, ax=pair, label="temperature (°C)")
-    drawing.save(figure, path)
+    figure.savefig(path)
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:

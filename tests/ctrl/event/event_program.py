@@ -15,9 +15,7 @@ import careful
 import numpy as np
 from careful import event as events_of
 from careful.errors import CarefulError
-from careful.event import Events, Status, fft, jacobi
-from careful.event import mpi as mpi_words
-from careful.event.mpi import Comm
+from careful.event import Events, Status, jacobi
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "support"))
 
@@ -229,64 +227,6 @@ def heat(events: Events) -> None:
             alone = jacobi.serial(size, iterations)
             assert whole.tobytes() == alone.tobytes()
             assert 0 < whole[size // 2, size // 2] < 100 or iterations < size // 2
-
-
-def mpi(events: Events) -> None:
-    """MPI's words: what NumPy makes of everybody's arrays, each rank has at the end."""
-    comm = Comm(events)
-    rank, size = comm.Get_rank(), comm.Get_size()
-    after, before = (rank + 1) % size, (rank - 1) % size
-    for count, dtype in ((1, np.int64), (0, np.int8), (700, np.float32), (30_011, np.float64)):
-        every = np.random.default_rng(count).integers(-9, 9, (size, size, count)).astype(dtype)
-        mine, one = every[rank, 0], np.zeros(count, dtype)
-        assert np.shares_memory(mpi_words.flat(mine), mine) == (count > 0)
-        comm.Allreduce(mine, one)
-        assert np.array_equal(one, np.add.reduce(every[:, 0]))
-        comm.Allreduce(mine.reshape(1, -1), one.reshape(-1, 1), op=mpi_words.MAX)
-        assert np.array_equal(one, np.maximum.reduce(every[:, 0]))
-        comm.Reduce(mine, one, op=mpi_words.PROD, root=size - 1)
-        assert rank < size - 1 or np.array_equal(one, np.multiply.reduce(every[:, 0]))
-        rows = np.zeros((size, count), dtype)
-        comm.Alltoall(every[rank], rows)
-        assert np.array_equal(rows, every[:, rank])
-        comm.Allgather(mine, rows)
-        assert np.array_equal(rows, every[:, 0])
-        rows[:] = 0
-        comm.Gather(mine, rows if rank == 0 else None)
-        assert np.array_equal(rows, every[:, 0] if rank == 0 else np.zeros_like(rows))
-        comm.Scatter(every[0] if rank == 0 else None, one)
-        assert np.array_equal(one, every[0, rank])
-        one[:] = every[rank, 0]
-        comm.Bcast(one, root=size - 1)
-        assert np.array_equal(one, every[size - 1, 0])
-        if size == 1:
-            continue
-        assert comm.Sendrecv(mine, after, one, before) == mine.nbytes
-        assert np.array_equal(one, every[before, 0])
-        longer = np.zeros(count + 5, dtype)
-        if rank == 0:
-            comm.Send(mine, 1, tag=7)
-            assert comm.Recv(longer, tag=8) == mine.nbytes
-        elif rank == 1:
-            assert comm.Recv(longer, 0, tag=7) == mine.nbytes
-            comm.Send(longer[:count], 0, tag=8)
-        assert rank > 1 or np.array_equal(longer[:count], every[0, 0])
-    comm.Barrier()
-    with raises(ValueError, "tag 0: 1 to"):
-        comm._message(0)
-        comm._message(0)
-    with raises(ValueError, "not contiguous"):
-        comm.Bcast(np.zeros((4, 4))[:, 1])
-    with raises(ValueError, "a row for each of"):
-        comm.Alltoall(np.zeros((size + 1, 1)), np.zeros((size, 1)))
-    with raises(ValueError, "not 4 of float64"):
-        comm.Allreduce(np.zeros(4), np.zeros(4, np.int64))
-    took_s, off = fft.run(comm, 4 * size, 2)
-    assert took_s > 0
-    assert off is None if rank else 0 <= off < 1e-14
-    if size > 1:
-        with raises(ValueError, "no multiple"):
-            fft.run(comm, 4 * size + 1, 1)
 
 
 async def loop(events: Events) -> None:

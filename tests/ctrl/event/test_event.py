@@ -49,11 +49,6 @@ def test_heat__of_so_many_nodes(eight: Lab, nodes: int) -> None:
     assert run(eight, "heat", nodes) == [(0, "")] * nodes
 
 
-@pytest.mark.parametrize("nodes", [1, 2, 4])
-def test_mpi__what_numpy_says(eight: Lab, nodes: int) -> None:
-    assert run(eight, "mpi", nodes) == [(0, "")] * nodes
-
-
 @pytest.mark.parametrize(
     "case", ["crowd", "fragments", "window", "exception", "leaves", "heat", "loop"]
 )
