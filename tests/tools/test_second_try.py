@@ -1,0 +1,143 @@
+"""The second try of tools/test: it runs exactly the tests that failed, and hides nothing.
+
+Each test copies tools/test into a small project whose other tools are stubs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).parents[2] / "tools"
+CMAKE = """
+cmake_minimum_required(VERSION 3.25)
+project(few C)
+enable_testing()
+file(WRITE ${CMAKE_BINARY_DIR}/sim "#!/bin/sh\\n")
+file(CHMOD ${CMAKE_BINARY_DIR}/sim PERMISSIONS OWNER_READ OWNER_EXECUTE)
+"""
+#: `quick` leaves out a test of this name.
+SLOW = "sim"
+ALWAYS_FAILS = "exit 1"
+FAILS_AT_FIRST = "test -e again || { touch again; exit 1; }"
+
+
+def script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    shutil.copytree(TOOLS, tmp_path / "tools", ignore=lambda _, names: set(names) - {"test"})
+    for name in ("tools/setup", "tools/lab", ".venv/bin/ruff", ".venv/bin/mypy"):
+        script(tmp_path / name, "true")
+    script(tmp_path / ".venv/bin/clang-format", "true")
+    script(tmp_path / ".venv/bin/python", "true")
+    for name in ("build", "datapath", "ebpf", "tests"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "datapath/CMakeLists.txt").write_text(CMAKE)
+    return tmp_path
+
+
+def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [project / "tools/test", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+
+def c_tests(project: Path, **commands: str) -> subprocess.CompletedProcess[str]:
+    """What `tools/test quick` prints of these C tests, each a shell command."""
+    with (project / "datapath/CMakeLists.txt").open("a") as cmake:
+        for name, command in commands.items():
+            cmake.write(f"add_test(NAME {name} COMMAND sh -c [[{command}]])\n")
+            cmake.write(f"set_tests_properties({name} PROPERTIES SKIP_RETURN_CODE 77)\n")
+    return run(project, "quick")
+
+
+def python_tests(project: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """What `tools/test quick` prints of these Python tests, run side by side."""
+    (project / "tests/test_one.py").write_text(f"import os\nfrom pathlib import Path\n{text}")
+    (project / "tests/test_two.py").write_text("def test_passes(): pass\n")
+    # The quick step's own choice of files does not exist here.
+    script(
+        project / ".venv/bin/python",
+        f'for word; do shift; case $word in tests/*|--ignore=*) ;; *) set -- "$@" "$word" ;; '
+        "esac; done\nexport PYTEST_DISABLE_PLUGIN_AUTOLOAD=1\n"
+        f'exec {sys.executable} "$@" -p xdist tests',
+    )
+    return c_tests(project, passes="true")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ALWAYS_FAILS,
+        f"test -e again && exit 77; {FAILS_AT_FIRST}",
+        "test -e again || { touch again; kill -SEGV $$; }",
+        "test -e again || { touch again; echo ERROR: AddressSanitizer: stack-overflow; exit 1; }",
+    ],
+    ids=["again", "skipped then", "crashed", "sanitizer"],
+)
+def test_quick__a_c_test_that_fails_is_red(project: Path, command: str) -> None:
+    # Without the excluded test in front, CTest's numbers of these two are one lower.
+    done = c_tests(project, **{SLOW: "exit 1", "fails": command, "passes": "true"})
+    assert done.returncode == 1, done.stdout
+    assert "FAILED C tests, gcc" in done.stdout
+    assert "AGAIN" not in done.stdout
+
+
+def test_quick__a_c_test_that_fails_once_is_run_again(project: Path) -> None:
+    done = c_tests(project, **{SLOW: "exit 1", "fails": FAILS_AT_FIRST, "passes": "true"})
+    assert done.returncode == 0, done.stdout
+    assert "AGAIN  1 of the C tests, gcc failed at first, and passed alone" in done.stdout
+    assert done.stdout.count(": passes ") == 1
+
+
+def test_quick__no_c_tests_are_red(project: Path) -> None:
+    assert c_tests(project).returncode == 1
+
+
+def test_quick__clang_format_that_does_not_run_is_red(project: Path) -> None:
+    script(project / ".venv/bin/clang-format", "echo cannot run >&2; exit 1")
+    (project / "datapath/one.c").touch()
+    done = c_tests(project, passes="true")
+    assert done.returncode == 1, done.stdout
+    assert "FAILED clang-format" in done.stdout
+    assert "cannot run" in done.stdout
+
+
+FIRST = "not os.path.exists('again') and not Path('again').touch()"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def test_fails(): assert False",
+        "def test_crashes(): {FIRST} and os._exit(1)\n"
+        "def test_fails(): assert os.path.exists('too') or Path('too').touch()",
+        "import pytest\n"
+        "def test_skips():\n    assert not ({FIRST})\n    pytest.skip('not any more')",
+        "assert not ({FIRST})\ndef test_passes(): pass",
+    ],
+    ids=["again", "crashed", "skipped then", "not collected"],
+)
+def test_quick__a_python_test_that_fails_is_red(project: Path, text: str) -> None:
+    done = python_tests(project, text.replace("{FIRST}", FIRST))
+    assert done.returncode == 1, done.stdout
+    assert "FAILED pytest" in done.stdout
+
+
+def test_quick__a_python_test_that_fails_once_is_run_again(project: Path) -> None:
+    done = python_tests(project, f"def test_fails(): assert not ({FIRST})")
+    assert done.returncode == 0, done.stdout
+    assert "AGAIN  1 of the Python tests failed at first, and passed alone" in done.stdout
