@@ -91,13 +91,14 @@ void event_group_join(const struct careful_events *ev, struct careful_am *join)
 	join->token = htobe32((uint32_t)ev->cookie);
 }
 
-/* A node that has joined: its frames to all are to be admitted here. */
+/* Admits the frames to all of a node that has joined. A group by requests has no such frames, and
+ * its nodes have no peer here: a cookie in JOIN means nothing there. */
 void event_group_joined(struct careful_events *ev, uint32_t rank, const struct careful_am *join)
 {
 	uint64_t cookie = (uint64_t)be32toh(join->args[3]) << 32 | be32toh(join->token);
 	struct event_node *node = &ev->node[rank];
 
-	if (!cookie)
+	if (!cookie || ev->requests)
 		return;
 	/* Its members are in the order of their ranks, and it is none. */
 	node->refusal =

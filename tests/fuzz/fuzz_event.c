@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Fuzzes the event service: what the other two nodes of a group of three send and say, and what
- * this one's program does, within sessions that the input may end.
+ * this one's program does, within sessions that the input may end. Each input runs twice: once
+ * with frames of the event service, once with the same messages as payloads of requests.
  */
 #include <endian.h>
 #include <errno.h>
@@ -14,6 +15,7 @@ enum { GROUP = 5, NODES = 3, RANK = 1, BYTES_MAX = 300 };
 struct group {
 	struct node *node;
 	struct careful_events *ev; /* NULL: closed */
+	bool requests;
 	uint32_t peers[NODES];
 	uint64_t event; /* that the program is at */
 };
@@ -31,19 +33,21 @@ static void open_group(struct group *g)
 		.nodes = NODES,
 		.rank = RANK,
 		.peers = g->peers,
+		.requests = g->requests,
 	};
 
 	if (!g->ev && careful_events_open(g->node->c, &options, &g->ev))
 		g->ev = NULL;
 }
 
-/* A frame that carries this, from the peer in a slot, as its next. */
-static void arrive(struct node *node, uint32_t slot, const struct careful_am *am, uint8_t fill,
-		   uint32_t bytes)
+/* A frame with this body, from the peer in a slot, as its next. */
+static void arrive(struct node *node, uint32_t slot, const struct careful_am *ams, uint32_t count,
+		   uint8_t fill, uint32_t bytes)
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];
-	uint32_t body = sizeof(*am) + bytes, udp = 8 + LINK_HDR_BYTES + body;
-	uint8_t frame[LINK_IPV4_BYTES + LINK_HDR_BYTES + sizeof(*am) + BYTES_MAX] = { 0 };
+	const uint32_t head = count * (uint32_t)sizeof(*ams), body = head + bytes;
+	const uint32_t udp = 8 + LINK_HDR_BYTES + body, payload = body - (uint32_t)sizeof(*ams);
+	uint8_t frame[LINK_IPV4_BYTES + LINK_HDR_BYTES + 2 * sizeof(*ams) + BYTES_MAX] = { 0 };
 	struct careful_hdr hdr = {
 		.version = CAREFUL_WIRE_VERSION,
 		.type = CAREFUL_DATA,
@@ -52,23 +56,50 @@ static void arrive(struct node *node, uint32_t slot, const struct careful_am *am
 		.cookie = htobe64(peer->cookie_in),
 		.seq = htobe32(peer->flow.seq_in + 1),
 		.credits = htobe32(peer->flow.tx.sent),
-		.msg_bytes = htobe32(bytes),
-		.frag_bytes = htobe16((uint16_t)bytes),
+		.msg_bytes = htobe32(payload),
+		.frag_bytes = htobe16((uint16_t)payload),
 	};
 	uint8_t *at = frame + LINK_IPV4_BYTES + LINK_HDR_BYTES;
+	uint64_t malformed;
 
+	node_poll(node, 1); /* what came before this frame */
+	malformed = node->c->link.counters[CAREFUL_C_DROP_MALFORMED];
 	frame[12] = 0x08;
 	frame[14] = 0x45;
+	frame[16] = (uint8_t)((20 + udp) >> 8);
+	frame[17] = (uint8_t)(20 + udp);
 	frame[23] = 17;
 	frame[38] = (uint8_t)(udp >> 8);
 	frame[39] = (uint8_t)udp;
-	memcpy(at, am, sizeof(*am));
-	memset(at + sizeof(*am), fill, bytes);
+	memcpy(at, ams, head);
+	memset(at + head, fill, bytes);
 	hdr.payload_crc = htobe32(link_crc32c(at, body));
 	hdr.check = htobe32(careful_hdr_check(&hdr));
 	memcpy(frame + LINK_IPV4_BYTES, &hdr, sizeof(hdr));
 	node_arrive(node, frame, LINK_IPV4_BYTES + LINK_HDR_BYTES + body);
 	node_poll(node, 1);
+	MUST(node->c->link.counters[CAREFUL_C_DROP_MALFORMED] == malformed);
+}
+
+/* A message of the event service: a frame of its own, or the payload of a request. */
+static void say(struct group *g, uint32_t slot, struct careful_am am, uint8_t fill, uint32_t bytes)
+{
+	struct careful_am ams[] = {
+		{
+			.kind = CAREFUL_AM_REQUEST,
+			.handler = htobe16(CAREFUL_HANDLERS_APP - 1 - GROUP),
+			.token = htobe32(1),
+		},
+		am,
+	};
+
+	if (!g->requests) {
+		arrive(g->node, slot, &am, 1, fill, bytes);
+		return;
+	}
+	if (g->ev && be16toh(am.handler) != CAREFUL_EVENT_JOIN)
+		ams[1].args[3] = htobe32(g->ev->part);
+	arrive(g->node, slot, ams, 2, fill, bytes);
 }
 
 /* A fragment that follows the last one of its node, or nearly. */
@@ -88,7 +119,7 @@ static void fragment(struct group *g, struct input *in, uint8_t what)
 		.bytes = htobe32((open ? way->offset : 0) + (how & 1)),
 	};
 
-	arrive(g->node, slot, &am, how, bytes);
+	say(g, slot, am, how, bytes);
 }
 
 /* What a node says of the group. */
@@ -101,12 +132,14 @@ static void word(struct group *g, struct input *in, uint8_t what)
 		.handler = htobe16(1 + (how & 3)),
 		.region = htobe32(GROUP + (how >> 7)),
 		.args = { htobe32(rank_of(slot) + (how >> 6 & 1)), htobe32(NODES + (how >> 5 & 1)),
-			  htobe32(how >> 4 & 1) },
+			  htobe32(how >> 4 & 1), htobe32(how >> 2 & 1) },
 	};
 
 	if (how & 8)
 		am.args[1] = htobe32(take16(in));
-	arrive(g->node, slot, &am, how, how >> 2 & 1);
+	if (g->requests && am.handler == htobe16(CAREFUL_EVENT_HEARD))
+		am.handler = htobe16(CAREFUL_EVENT_STAY);
+	say(g, slot, am, how, how >> 2 & 1);
 }
 
 static void program_sends(struct group *g, struct input *in, uint8_t what)
@@ -154,10 +187,9 @@ static void close_group(struct group *g, uint8_t what)
 	g->ev = NULL;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+static void run(struct input in, bool requests)
 {
-	struct input in = { data, bytes };
-	struct group g = { .node = node_open(), .peers = { 0, 0, 1 } };
+	struct group g = { .node = node_open(), .peers = { 0, 0, 1 }, .requests = requests };
 	uint8_t steps = 0;
 
 	MUST(node_session(g.node, 0));
@@ -211,5 +243,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	}
 	close_group(&g, 0);
 	node_close(g.node);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	run((struct input){ data, bytes }, false);
+	run((struct input){ data, bytes }, true);
 	return 0;
 }
