@@ -38,6 +38,12 @@ __attribute__((noreturn)) static inline void skip(const char *why)
 	exit(TEST_SKIP);
 }
 
+/* Reports a part of a test that this machine cannot run; tools/test prints the line. */
+static inline void skip_part(const char *why)
+{
+	printf("SKIP: a part: %s\n", why);
+}
+
 #define RUN(test)                      \
 	do {                           \
 		printf("%s\n", #test); \

@@ -81,10 +81,12 @@ def test_unit__is_named_as_systemd_escapes() -> None:
     names = {"eth1": "carefuld@eth1", "br-lan": r"'carefuld@br\x2dlan'", "e1.7": "carefuld@e1.7"}
     for name, wanted in names.items():
         assert instances.unit("carefuld", name) == wanted
-        if shutil.which("systemd-escape"):
-            argv = ["systemd-escape", "--template=carefuld@.service", name]
-            said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-            assert said.strip() == wanted.strip("'") + ".service"
+    if not shutil.which("systemd-escape"):
+        pytest.skip("systemd-escape is not installed: it does not compare")
+    for name, wanted in names.items():
+        argv = ["systemd-escape", "--template=carefuld@.service", name]
+        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        assert said.strip() == wanted.strip("'") + ".service"
 
 
 def test_prerm__takes_down_the_others_too(

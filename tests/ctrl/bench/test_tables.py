@@ -65,13 +65,12 @@ def test_paper__its_differences_are_those_of_its_values(cell: Cell) -> None:
         return
     assert said.traditional is not None
     assert said.careful is not None
-    if cell.table == "jacobi" and (cell.nodes, cell.size) == (8, 32):
-        return  # P2's own slip: 0.61, 0.60, -20.3
     half = 0.05 if said.traditional >= 2 and cell.table != "jacobi" else 0.005
     half = 5 if cell.table == "one-buffer" else half
     low = 100 * ((said.careful - half) / (said.traditional + half) - 1)
     high = 100 * ((said.careful + half) / (said.traditional - half) - 1)
-    assert low - 0.2 <= said.delta <= high + 0.2
+    slip = cell.table == "jacobi" and (cell.nodes, cell.size) == (8, 32)  # P2's: 0.61, 0.60, -20.3
+    assert (low - 0.2 <= said.delta <= high + 0.2) != slip
 
 
 def test_cells__of_one_group_of_instances_stand_together() -> None:

@@ -57,12 +57,13 @@ def test_completion__prints_a_script(
     assert run(["completion"]) == 0
     script = capsys.readouterr().out
     assert f"_CAREFULCTL_COMPLETE={shell}_complete" in script
-    if shutil.which(shell):
-        assert subprocess.run([shell, "-n"], input=script, text=True).returncode == 0
     monkeypatch.setenv("SHELL", "/bin/sh")
     assert run(["completion"]) == 0
     assert "bash_complete" in capsys.readouterr().out
     assert run(["completion", "csh"]) == 2
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed: it does not read the script")
+    assert subprocess.run([shell, "-n"], input=script, text=True).returncode == 0
 
 
 def test_completion__bash_types_no_blank_after_a_host(tmp_path: Path) -> None:

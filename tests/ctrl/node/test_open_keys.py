@@ -65,13 +65,16 @@ def test_open__with_keys_and_sealed(make_lab: MakeLab, tmp_path: Path) -> None:
 
     assert "it does not trust our key, or we have none" in client("none").stderr
     # With no word of keys they are those that `carefulctl up` takes.
-    if (home := client("-", "auth", at_home=True)).returncode != 77:  # no overlayfs
+    home = client("-", "auth", at_home=True)
+    if home.returncode != 77:
         assert "sealed otherwise than ours" in home.stderr
         assert "we have none" in client("none", at_home=True).stderr
     assert "sealed otherwise than ours" in client(one.directory, "auth").stderr
     done = client(one.directory, "encrypt")
     assert done.stdout == "True True\n", done.stderr
     assert server.wait(60) == 0
+    if home.returncode == 77:
+        pytest.skip("no overlayfs: /etc/careful was not looked at")
 
 
 def test_open__seals_with_hosts_by_name(make_lab: MakeLab, tmp_path: Path) -> None:

@@ -182,8 +182,10 @@ static void test_remember__without_root(void)
 {
 	uint32_t mode = 0;
 
-	if (geteuid())
+	if (geteuid()) {
+		skip_part("needs root");
 		return;
+	}
 	CHECK_EQ(xdp_remember(dir, "veth", CAREFUL_XDP_GENERIC, &why), 0);
 	CHECK(!seteuid(65534));
 	CHECK_EQ(xdp_remember(dir, "veth", CAREFUL_XDP_NATIVE, &why), -EACCES);

@@ -178,7 +178,7 @@ static void test_kick__full_ring_is_not_a_loss(void)
 		     "unshare -m sh -c 'mount -t sysfs sysfs /sys &&"
 		     " echo 1 >/sys/class/net/eth1/threaded' &&"
 		     "taskset -cp 0 $(pgrep -n napi/eth1) >/dev/null")) {
-		printf("  not tested: no NAPI threads, or a veth without back-pressure\n");
+		skip_part("no NAPI threads, or a veth without back-pressure");
 		close_both();
 		return;
 	}

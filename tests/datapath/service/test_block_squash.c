@@ -7,6 +7,7 @@
 #include <sys/xattr.h>
 
 #include "block_end.h"
+#include "check.h"
 
 enum { BATCH_MAX = 4096, SETUID_FILE = S_IFREG | 06755 };
 
@@ -163,8 +164,10 @@ static void test_rw_owners__all_of_it(void)
 {
 	struct stat st;
 
-	if (geteuid() != 0)
+	if (geteuid() != 0) {
+		skip_part("needs root");
 		return;
+	}
 	start(true, NULL, 0);
 	put(CAREFUL_ITEM_FILE, "given", SETUID_FILE);
 	run();

@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "storage/storage.h"
 
 enum { DEPTH = 8, BYTES = 1 << 20 };
@@ -476,17 +477,14 @@ static bool test_error__full_disk(void)
 
 int main(void)
 {
-	bool full;
-
 	assert(mkdtemp(dir));
 	for (int i = 0; i < BYTES; i++)
 		data[i] = (unsigned char)((unsigned int)i * 2654435761U >> 24);
 	int rc = uring_open(DEPTH, &storage);
 
 	if (rc == -ENOSYS || rc == -EPERM) {
-		printf("skipped: no io_uring here (%s)\n", strerror(-rc));
 		rmdir(dir);
-		return 77;
+		skip(rc == -ENOSYS ? "no io_uring in this kernel" : "io_uring is denied");
 	}
 	assert(rc == 0);
 	test_memory__ends_in_submit();
@@ -506,10 +504,10 @@ int main(void)
 	test_aside__large_writes_are_handed_over();
 	test_close__with_writes_under_way();
 	test_open__depth();
-	full = test_error__full_disk();
+	if (!test_error__full_disk())
+		skip_part("cannot mount a file system to fill");
 	assert(storage->ops->pending(storage) == 0);
 	storage->ops->close(storage);
 	rmdir(dir);
-	printf("test_storage: ok%s\n", full ? "" : ", full disk skipped: cannot mount");
 	return 0;
 }

@@ -175,8 +175,9 @@ def test_is_hole(tmp_path: Path) -> None:
         os.pwrite(file.fileno(), b"x", MIB)
         ranges = (0, MIB), (0, MIB + 1), (MIB, 1), (2 * MIB, MIB), (2 * MIB, MIB + 1)
         found = [is_hole(file.fileno(), *one) for one in ranges]
-    if found[0]:  # this file system has holes
-        assert found == [True, False, False, True, False]
+    if not found[0]:
+        pytest.skip("this file system has no holes")
+    assert found == [True, False, False, True, False]
 
 
 def test_extents__of_a_file(tmp_path: Path) -> None:
