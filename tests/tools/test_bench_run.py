@@ -90,6 +90,14 @@ def test_round__goes_on_without_a_yardstick_that_fails(
     assert "NBD read, 8 KiB (nbdkit memory, fio)" in capsys.readouterr().out
 
 
+def test_status__is_1_if_a_bound_is_not_met(tool: ModuleType) -> None:
+    rounds = {"request_us": [10.0], "bare_echo_us": [10.0], "iperf_gso_gbit": [9.0]}
+    met = {"ratios": tool.ratios(rounds)}
+    not_met = {"ratios": tool.ratios(rounds | {"request_us": [12.0]})}
+    assert tool.missed([met]) == 0
+    assert tool.missed([met, not_met]) == 1
+
+
 def test_best__arms_take_turns(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -25,11 +25,17 @@ NAMES = ("pathchar", "blackbox", "transition", "model", "logp", "contention")
 TOO_MANY = 5
 
 
+def shown(*argv: object) -> str:
+    """What a bench prints about a kept run. Its exit status is 1 if a bound is not met."""
+    words = [sys.executable, *map(str, argv)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == {"met": 0, "NOT MET": 1}[done.stdout.splitlines()[-1]], done.stderr
+    return done.stdout
+
+
 def judged(name: str, kept: Path) -> str:
-    """What `measure` says of runs that were kept."""
-    argv = [sys.executable, MEASURE, name, "--runs", "0", "--keep", kept]
-    shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    return shown.splitlines()[-1]
+    """The last line of `measure` about kept runs."""
+    return shown(MEASURE, name, "--runs", 0, "--keep", kept).splitlines()[-1]
 
 
 def without(name: str, one: dict[str, Any]) -> dict[str, Any]:
@@ -75,9 +81,8 @@ def test_kept_signatures__that_do_not_settle_are_too_many(tmp_path: Path) -> Non
 
 
 def last_line(tool: str, kept: Path) -> str:
-    """What a tool of tools/bench says of a report."""
-    argv = [sys.executable, ROOT / "tools/bench" / tool, "--rounds", "0", "--keep", kept]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    """The last line of a tool of tools/bench about a report."""
+    return shown(ROOT / "tools/bench" / tool, "--rounds", 0, "--keep", kept).splitlines()[-1]
 
 
 def met_unless(
@@ -104,10 +109,9 @@ def test_table2__a_figure_that_is_withheld_too_often(
     indirect = [near] * (40 - withheld) + [none] * withheld
     kept = tmp_path / "kept.json"
     kept.write_text(json.dumps({"runs": [{"direct": both, "indirect": one} for one in indirect]}))
-    argv = [sys.executable, ROOT / "tools/bench/table2", "--runs", "0", "--keep", kept]
-    shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    assert shown.splitlines()[-1] == said
-    assert f"{40 - withheld} of 40 runs within 5.5%" in shown
+    text = shown(ROOT / "tools/bench/table2", "--runs", 0, "--keep", kept)
+    assert text.splitlines()[-1] == said
+    assert f"{40 - withheld} of 40 runs within 5.5%" in text
 
 
 def test_table2__from_outside_as_from_inside_over_links(tmp_path: Path) -> None:
@@ -118,9 +122,8 @@ def test_table2__from_outside_as_from_inside_over_links(tmp_path: Path) -> None:
         for one in found["runs"][:spoilt]:
             one["indirect"]["sum_G_others_us_per_KiB"] *= 1.06
         kept.write_text(json.dumps(found))
-        argv = [sys.executable, ROOT / "tools/bench/table2", "--runs", "0", "--keep", kept]
-        shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-        assert shown.splitlines()[-1] == said
+        text = shown(ROOT / "tools/bench/table2", "--runs", 0, "--keep", kept)
+        assert text.splitlines()[-1] == said
 
 
 def test_adaptive__one_setting_is_near_the_best_of_both(tmp_path: Path) -> None:
@@ -276,13 +279,13 @@ def page(name: str) -> str:
 
 def test_nbd_page__has_the_kept_medians() -> None:
     rounds = json.loads((REPORTS / "nbd-compare.json").read_text())["rounds"]
-    for figure, shown in (
+    for figure, row in (
         ("copy_s", "| `nbdcopy` of 256 MiB | {:.2f} s | {:.2f} s |"),
         ("reads_1", "| reads of 4 KiB, one at a time (fio) | {:,.0f} /s | {:,.0f} /s |"),
         ("reads_16", "| reads of 4 KiB, 16 at a time | {:,.0f} /s | {:,.0f} /s |"),
     ):
         both = [median(one[way][figure] for one in rounds) for way in ("careful", "tcp")]
-        assert shown.format(*both) in page("nbd")
+        assert row.format(*both) in page("nbd")
 
 
 def test_dask_checks__all_passed_that_there_are() -> None:
