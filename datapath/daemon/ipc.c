@@ -54,6 +54,7 @@ static void disconnect(struct ipc_client *client)
 	close(client->fd);
 	client->fd = -1;
 	unpark(client);
+	ipc_handles_drop(client);
 	ipc_program_leave(client);
 	if (client->ipc->instance &&
 	    (client->ops_used || (client->program && client->program->ops_used)))
@@ -208,6 +209,7 @@ static struct ipc_client *client_create(struct ipc *ipc, int fd)
 	client->event.handle = on_client;
 	client->ipc = ipc;
 	client->fd = fd;
+	client->uid = ipc_user(fd);
 	client->answers_tail = &client->answers;
 	for (uint32_t i = 0; i < CAREFUL_IPC_FILES; i++)
 		client->files[i].fd = -1;
@@ -226,12 +228,12 @@ static void client_destroy(struct ipc_client *client)
 }
 
 /* Says why a connection is not served, and closes it. */
-static void turn_away(int fd, int status)
+static void turn_away(int fd, int status, uint32_t clients)
 {
 	struct careful_ipc head = {
 		.version = CAREFUL_IPC_VERSION,
 		.status = status,
-		.args = { IPC_CLIENTS },
+		.args = { clients, clients < IPC_CLIENTS },
 	};
 
 	ipc_send_packet(fd, &head, NULL);
@@ -245,20 +247,21 @@ static void on_accept(struct ipc_event *event, uint32_t events)
 	struct epoll_event ev = { .events = EPOLLIN };
 	int fd = accept4(ipc->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	int bytes = 2 * CAREFUL_IPC_PAYLOAD_BYTES + 4096;
+	uint32_t held;
 
 	(void)events;
 	if (fd < 0)
 		return;
 	/* Room for the largest answer, or it could never be sent. */
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-	if (ipc->clients_count == IPC_CLIENTS) {
-		turn_away(fd, -EUSERS);
+	if (!ipc_user_may_connect(ipc, ipc_user(fd), &held)) {
+		turn_away(fd, -EUSERS, ipc->clients_count < IPC_CLIENTS ? held : IPC_CLIENTS);
 		return;
 	}
 	client = client_create(ipc, fd);
 	ev.data.ptr = client ? &client->event : NULL;
 	if (!client || epoll_ctl(ipc->epoll_fd, EPOLL_CTL_ADD, fd, &ev)) {
-		turn_away(fd, -ENOMEM);
+		turn_away(fd, -ENOMEM, 0);
 		free(client);
 		return;
 	}
@@ -294,6 +297,7 @@ void ipc_poll(struct ipc *ipc)
 		return;
 	at = &ipc->clients;
 	while ((client = *at)) {
+		ipc_handles_retry(client);
 		if (client->fd >= 0)
 			retry(client);
 		if (client->failed)
@@ -346,6 +350,7 @@ int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc
 	new->listen_fd = listen_fd;
 	new->epoll_fd = epoll_fd;
 	new->peers_max = info.peers_max;
+	new->port = (uint16_t)info.port;
 	ev.data.ptr = &new->event;
 	rc = ipc_closer_init(&new->closer, epoll_fd);
 	if (!rc && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listen_fd, &ev)) {

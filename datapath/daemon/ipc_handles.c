@@ -1,15 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The handles that clients of the local socket opened at peers' block services: what one that has
- * gone left open is closed there. Calls ipc_op.c.
+ * The handles that clients of the local socket opened at peers' block services. What a client that
+ * has gone left open is closed there. A peer knows this host and none of its users, so the share of
+ * each user is kept here. Calls ipc_op.c, ipc_user.c.
  */
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <careful/block.h>
 
 #include "daemon/clock.h"
 #include "daemon/ipc_private.h"
+#include "service/block.h"
+
+/* What a peer gives this host, and how many of these only root may take. Listings and scratch
+ * memory are handles, too. */
+static const struct {
+	uint32_t most, roots;
+} pools[IPC_OPENS] = {
+	[IPC_OPENS_FILE] = { BLOCK_HANDLES, BLOCK_HANDLES / 16 },
+	[IPC_OPENS_LISTING] = { BLOCK_LISTINGS, 2 },
+	[IPC_OPENS_SCRATCH] = { BLOCK_SCRATCHES, 1 },
+};
 
 static void remember_handle(struct ipc_client *client, const struct ipc_handle *handle)
 {
@@ -36,9 +50,14 @@ static void forget_handle(struct ipc_client *client, const struct ipc_handle *kn
 /* An answer that did not come may have named something: the attempt's name still does. */
 static void track_opened(struct ipc_op *op, const struct careful_result *result)
 {
-	const struct ipc_handle attempt = { .peer = op->peer, .attempt = op->attempt };
-	const struct ipc_handle opened = { .peer = op->peer, .key = result->args[0] };
+	const struct ipc_handle attempt = { .peer = op->peer,
+					    .attempt = op->attempt,
+					    .kind = op->opens };
+	const struct ipc_handle opened = { .peer = op->peer,
+					   .key = result->args[0],
+					   .kind = op->opens };
 
+	op->opens = IPC_OPENS_NOTHING;
 	if (op->attempt)
 		forget_handle(op->client, &attempt);
 	if (!result->status)
@@ -117,4 +136,131 @@ bool ipc_close_handles(struct ipc_client *client)
 		}
 	}
 	return true;
+}
+
+/* Returns what a request opens, and whether it may wait. */
+static enum ipc_opens opens(const struct ipc_question *q, bool *may_wait)
+{
+	struct careful_block_open open = { 0 };
+	uint32_t flags;
+
+	if (q->head.payload_bytes >= sizeof(open))
+		memcpy(&open, q->payload, sizeof(open));
+	flags = be32toh(open.flags);
+	*may_wait = q->head.handler == CAREFUL_BLOCK_BATCH || flags & CAREFUL_BLOCK_WAIT;
+	switch (q->head.handler) {
+	case CAREFUL_BLOCK_OPEN:
+		return flags & CAREFUL_BLOCK_SCRATCH ? IPC_OPENS_SCRATCH : IPC_OPENS_FILE;
+	case CAREFUL_BLOCK_LIST:
+	case CAREFUL_BLOCK_BATCH:
+		return IPC_OPENS_LISTING;
+	default:
+		return IPC_OPENS_NOTHING;
+	}
+}
+
+/* Counts a client's handles of a kind at a peer, and those that it asks for. */
+static uint32_t count_handles(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < client->handles_count; i++)
+		n += client->handles[i].peer == peer &&
+		     (kind == IPC_OPENS_FILE || client->handles[i].kind == kind);
+	for (uint32_t i = 0; client->ops_used && i < CAREFUL_IPC_INFLIGHT; i++)
+		n += client->ops[i].opens && client->ops[i].peer == peer &&
+		     (kind == IPC_OPENS_FILE || client->ops[i].opens == kind);
+	return n;
+}
+
+/* Reports whether a client's user may have another handle of a pool. */
+static bool may_open(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind)
+{
+	uint32_t held = 0, all = 0;
+
+	for (const struct ipc_client *one = client->ipc->clients; one; one = one->next) {
+		uint32_t n = count_handles(one, peer, kind);
+
+		all += n;
+		held += one->uid == client->uid ? n : 0;
+	}
+	return ipc_user_may_take(client->uid, held,
+				 all < pools[kind].most ? pools[kind].most - all : 0,
+				 pools[kind].roots);
+}
+
+/* Sends a request that opens something. -EMFILE: its user has as many as may be. */
+static int try(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q,
+	       enum ipc_opens kind)
+{
+	int rc;
+
+	/* The peer bounds root. */
+	if (client->uid && !(may_open(client, q->head.peer, IPC_OPENS_FILE) &&
+			     may_open(client, q->head.peer, kind)))
+		return -EMFILE;
+	op->opens = kind;
+	rc = ipc_request(client, op, q);
+	if (rc)
+		op->opens = IPC_OPENS_NOTHING;
+	return rc;
+}
+
+int ipc_handles_ask(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+{
+	struct ipc_opening *opening, **at = &client->opening;
+	bool may_wait;
+	enum ipc_opens kind = opens(q, &may_wait);
+	int rc = kind ? try(client, op, q, kind) : ipc_request(client, op, q);
+
+	if (rc != -EMFILE || !may_wait || client->fd < 0)
+		return rc;
+	opening = malloc(sizeof(*opening) + q->head.payload_bytes);
+	if (!opening)
+		return -ENOMEM;
+	*opening = (struct ipc_opening){ .op = op, .question = *q };
+	opening->question.payload = opening + 1;
+	memcpy(opening + 1, q->payload, q->head.payload_bytes);
+	while (*at)
+		at = &(*at)->next;
+	*at = opening;
+	client->ipc->busy++;
+	return 0;
+}
+
+static void take_opening(struct ipc_client *client, struct ipc_opening **at)
+{
+	struct ipc_opening *opening = *at;
+
+	*at = opening->next;
+	client->ipc->busy--;
+	free(opening);
+}
+
+void ipc_handles_retry(struct ipc_client *client)
+{
+	struct ipc_opening **at = &client->opening, *opening;
+	bool unused;
+
+	while ((opening = *at)) {
+		struct ipc_question *q = &opening->question;
+		struct ipc_op *op = opening->op;
+		int rc = ipc_held(client->ipc, q) ? -EAGAIN : try(client, op, q, opens(q, &unused));
+
+		if (rc == -EMFILE || rc == -EAGAIN) {
+			at = &opening->next;
+			continue;
+		}
+		take_opening(client, at);
+		if (rc)
+			ipc_answer(op, rc, NULL, NULL, 0);
+	}
+}
+
+void ipc_handles_drop(struct ipc_client *client)
+{
+	while (client->opening) {
+		ipc_op_free(client->opening->op);
+		take_opening(client, &client->opening);
+	}
 }

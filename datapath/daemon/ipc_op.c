@@ -168,7 +168,7 @@ static void bulk_done(const struct careful_result *result, void *user)
 }
 
 /* 0: it is under way; -errno: it is not, done() will not be called. */
-static int request(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+int ipc_request(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
 {
 	struct careful *instance = client->ipc->instance;
 	int index = ipc_peer_index(client->ipc, q->head.peer);
@@ -177,6 +177,9 @@ static int request(struct ipc_client *client, struct ipc_op *op, const struct ip
 		return index;
 	if (q->head.handler >= CAREFUL_HANDLERS)
 		return -EINVAL;
+	/* What carefulds agree on among themselves: no client speaks for all of this host. */
+	if (q->head.handler == CAREFUL_PEACE)
+		return -EPERM;
 	op->peer = q->head.peer;
 	op->handler = q->head.handler;
 	op->handle = q->head.args[0];
@@ -287,11 +290,8 @@ static int reload(struct ipc_client *client, struct ipc_op *op, const struct ipc
 {
 	struct ipc *ipc = client->ipc;
 	struct careful_error error = { "" };
-	socklen_t bytes = sizeof(struct ucred);
-	struct ucred who = { .uid = (uid_t)-1 };
 
-	getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
-	if (who.uid)
+	if (client->uid)
 		return -EPERM;
 	if (!ipc->reload)
 		return -EOPNOTSUPP;
@@ -370,7 +370,7 @@ int ipc_ask(struct ipc_client *client, struct ipc_question *q)
 		file_remove(client, op, q->head.file);
 		break;
 	case CAREFUL_IPC_REQUEST:
-		rc = request(client, op, q);
+		rc = ipc_handles_ask(client, op, q);
 		break;
 	case CAREFUL_IPC_GET:
 	case CAREFUL_IPC_STORE:

@@ -121,12 +121,16 @@ static bool reclaim(struct ipc *ipc)
 	return false;
 }
 
-/* The slot of a peer with this address, its handshake begun. */
-static int begin(struct ipc *ipc, const struct sockaddr *sa, uint32_t bytes, uint32_t queues)
+/* Returns the slot of a peer with this address, its handshake begun for a user. */
+static int begin(struct ipc *ipc, uid_t uid, const struct sockaddr *sa, uint32_t bytes,
+		 uint32_t queues)
 {
 	struct careful_peer_info info;
-	int rc = careful_peer_among(ipc->instance, sa, bytes, queues);
+	int rc = ipc_user_make_room(ipc, uid, sa);
 
+	if (rc)
+		return rc;
+	rc = careful_peer_among(ipc->instance, sa, bytes, queues);
 	if (rc == -EADDRINUSE && reclaim(ipc))
 		rc = careful_peer_among(ipc->instance, sa, bytes, queues);
 	if (rc < 0)
@@ -137,6 +141,8 @@ static int begin(struct ipc *ipc, const struct sockaddr *sa, uint32_t bytes, uin
 		careful_peer_close(ipc->instance, (uint32_t)rc);
 		rc = careful_peer_among(ipc->instance, sa, bytes, queues);
 	}
+	if (rc >= 0)
+		ipc_user_began(ipc, (uint32_t)rc, uid);
 	return rc;
 }
 
@@ -146,6 +152,8 @@ static int state_of(struct ipc *ipc, uint32_t peer)
 	struct careful_peer_info info;
 	int index = ipc_peer_index(ipc, peer);
 
+	if (peer == CAREFUL_IPC_PEER_NONE) /* its place went to another */
+		return -EADDRINUSE;
 	if (index < 0 || careful_peer_info(ipc->instance, (uint32_t)index, &info))
 		return -ECONNRESET;
 	switch (info.state) {
@@ -196,7 +204,7 @@ static bool waits(struct ipc_client *client, int rc)
 }
 
 /* The slot of the peer whose address a question has, its handshake begun; or -errno. */
-static int begin_asked(struct ipc *ipc, const struct ipc_question *question)
+static int begin_asked(struct ipc *ipc, uid_t uid, const struct ipc_question *question)
 {
 	struct sockaddr_storage address = { 0 };
 	uint32_t bytes = question->head.payload_bytes;
@@ -208,14 +216,17 @@ static int begin_asked(struct ipc *ipc, const struct ipc_question *question)
 		return -EPROTO;
 	if (address.ss_family != AF_INET && address.ss_family != AF_INET6)
 		return -EAFNOSUPPORT;
-	return begin(ipc, (struct sockaddr *)&address, want, question->head.args[0]);
+	return begin(ipc, uid, (struct sockaddr *)&address, want, question->head.args[0]);
 }
 
-/* Answered at once; how it goes on a program is told. */
+/* Answers when there is a place, or none in time; a program is told how it goes on. -EAGAIN: ask
+ * again with the same question. */
 int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question)
 {
-	int rc = begin_asked(ipc, question);
+	int rc = begin_asked(ipc, op->client->uid, question);
 
+	if (waits(op->client, rc))
+		return -EAGAIN;
 	if (rc >= 0) {
 		op->peer = name_of(ipc, (uint32_t)rc);
 		if (op->client->program)
@@ -230,7 +241,7 @@ int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question
 int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question)
 {
 	uint64_t limit_ms = question->head.bytes ? question->head.bytes : IPC_CONNECT_MS;
-	int rc = begin_asked(ipc, question);
+	int rc = begin_asked(ipc, op->client->uid, question);
 
 	if (waits(op->client, rc))
 		return -EAGAIN;

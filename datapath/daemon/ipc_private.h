@@ -2,7 +2,7 @@
 /*
  * What the files of the local socket's server share. All in one thread. Calls go from
  * ipc.c to ipc_op.c, from there to ipc_gets.c, ipc_peer.c, ipc_program.c, ipc_signature.c and
- * ipc_measure.c, and from all of them to ipc_answer.c; from ipc_program.c to ipc_region.c and
+ * ipc_measure.c, and from all of them to ipc_answer.c and ipc_user.c; from ipc_program.c to ipc_region.c and
  * ipc_ring.c; from ipc.c and ipc_op.c to ipc_handles.c, which asks as a client does. What closes
  * files is ipc_close.c's, the only one with threads.
  */
@@ -34,6 +34,15 @@ enum {
 	IPC_ROUND = 32, /* questions read from one client before the others' turn */
 };
 
+/* What a request opens at a peer's block service. */
+enum ipc_opens {
+	IPC_OPENS_NOTHING = 0,
+	IPC_OPENS_FILE,
+	IPC_OPENS_LISTING,
+	IPC_OPENS_SCRATCH,
+	IPC_OPENS,
+};
+
 struct ipc_client;
 struct ipc_issuer;
 struct ipc_program;
@@ -45,6 +54,7 @@ struct ipc_program;
  * @file:     GET, STORE: which it uses; FILE_REMOVE: which it waits for
  * @reserve:  bytes of IPC_ANSWER_BYTES
  * @attempt:  REQUEST: its name, if the block service's
+ * @opens:    REQUEST: what it may open at the peer, until the answer says whether it did
  * @until_ns: CONNECT: time limit
  * @began_ns: REQUEST, GET, STORE
  */
@@ -58,6 +68,7 @@ struct ipc_op {
 	uint32_t handler;
 	uint32_t handle;
 	uint64_t attempt;
+	enum ipc_opens opens;
 	uint32_t reserve;
 	uint64_t until_ns;
 	uint64_t began_ns;
@@ -91,15 +102,18 @@ struct ipc_handle {
 	uint32_t peer;
 	uint32_t key;
 	uint64_t attempt;
+	enum ipc_opens kind;
 };
 
 /*
  * @fd:         -1: the client has gone, its operations have not
+ * @uid:        of the user who connected
  * @ops_used:   of ops[], taken
  * @reserved:   sum of their reserves
  * @armed:      epoll events asked for
  * @close_ns:   gone: not before then is a handle closed again
  * @parked:     waits, with its payload behind it; nothing is read meanwhile
+ * @opening:    requests that wait for a handle; other questions are read meanwhile
  * @closing:    files handed to ipc_close() that are not closed yet; @closes: one of them is just
  *              being, under the closer's lock
  */
@@ -108,11 +122,13 @@ struct ipc_client {
 	struct ipc *ipc;
 	struct ipc_client *next;
 	int fd;
+	uid_t uid;
 	bool failed;
 	uint32_t ops_used;
 	uint32_t reserved;
 	uint32_t armed;
 	struct ipc_question *parked;
+	struct ipc_opening *opening;
 	uint32_t closing;
 	bool closes;
 	struct ipc_answer *answers, **answers_tail;
@@ -125,6 +141,13 @@ struct ipc_client {
 	struct ipc_issuer *issuer; /* SIGNATURE; NULL before the first */
 	struct ipc_file files[CAREFUL_IPC_FILES];
 	struct ipc_op ops[CAREFUL_IPC_INFLIGHT];
+};
+
+/* A request that waits for a handle at the peer. */
+struct ipc_opening {
+	struct ipc_opening *next;
+	struct ipc_op *op;
+	struct ipc_question question;
 };
 
 /* A file to be closed; @op: to be answered then, or NULL */
@@ -152,10 +175,25 @@ struct ipc_closer {
 };
 
 /*
+ * The handshake that a local client began in a slot.
+ *
+ * @used:  false: none yet
+ * @name:  of the peer; the slot's next peer has another
+ * @uid:   whose client began it
+ * @at_ns: when
+ */
+struct ipc_begun {
+	bool used;
+	uint32_t name;
+	uid_t uid;
+	uint64_t at_ns;
+};
+
+/*
  * @lives:     of each peer slot: changes when its peer is gone, so that a client's
  *             name for it is not taken for the next peer there
  * @connects:  CONNECTs under way
- * @busy:      clients that have something parked, or handles to close
+ * @busy:      clients that have something parked, or handles to close, and @opening of all
  * @has_signed: a SIGNATURE has had this round of the loop
  */
 struct ipc {
@@ -164,6 +202,7 @@ struct ipc {
 	int listen_fd;
 	int epoll_fd;
 	uint32_t peers_max;
+	uint16_t port; /* that peers are asked at unless a question names one */
 	uint32_t clients_count;
 	uint32_t busy;
 	bool has_signed;
@@ -178,6 +217,7 @@ struct ipc {
 	struct ipc_program *programs; /* that are there */
 	struct ipc_program *owners[CAREFUL_HANDLERS_APP]; /* of requests to each handler */
 	uint16_t lives[CAREFUL_PEERS_MAX];
+	struct ipc_begun begun[CAREFUL_PEERS_MAX];
 	uint8_t held[CAREFUL_PEERS_MAX]; /* enum ipc_hold, or'd */
 	uint32_t held_count; /* of them not 0 */
 	unsigned char buffer[CAREFUL_IPC_PAYLOAD_BYTES];
@@ -288,6 +328,8 @@ void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const v
 void ipc_flush(struct ipc_client *client);
 
 /* ipc_op.c */
+/* Sends a REQUEST. 0: it is under way; -errno: it is not. */
+int ipc_request(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);
 /* It takes the question's descriptor, or leaves it to who asks. */
 int ipc_ask(struct ipc_client *client, struct ipc_question *question);
 void ipc_file_unuse(struct ipc_client *client, uint32_t index);
@@ -299,6 +341,12 @@ void ipc_count(struct ipc_client *client, uint32_t kind, uint64_t began_ns, int 
 /* ipc_handles.c */
 void ipc_track_handles(struct ipc_op *op, const struct careful_result *result);
 bool ipc_close_handles(struct ipc_client *client);
+/* Sends a REQUEST when its user may have another handle at the peer. */
+int ipc_handles_ask(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);
+/* Asks again what waits for a handle. */
+void ipc_handles_retry(struct ipc_client *client);
+/* Drops what waits for a handle: its client has gone. */
+void ipc_handles_drop(struct ipc_client *client);
 
 /* ipc_gets.c */
 int ipc_gets(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);
@@ -339,6 +387,21 @@ void ipc_ring_forget(struct ipc_program *p);
 void ipc_ring_fail(struct ipc_program *p, const char *why);
 uint32_t ipc_ring_round(struct ipc_program *p);
 bool ipc_ring_waits(struct ipc_program *p);
+
+/* ipc_user.c */
+/* Returns the user who connected a socket; -1 is nobody. */
+uid_t ipc_user(int fd);
+/* Reports whether a user who holds some of a pool may take one more. A user can hold two thirds of
+ * what the others leave, so another user always finds some; the last `roots` are for root. */
+bool ipc_user_may_take(uid_t uid, uint32_t held, uint32_t free, uint32_t roots);
+/* Reports whether the user may have one more client, and how many the user has. */
+bool ipc_user_may_connect(const struct ipc *ipc, uid_t uid, uint32_t *held);
+/* Notes that a client of this user asked for the peer in a slot. Root's stays root's. */
+void ipc_user_began(struct ipc *ipc, uint32_t index, uid_t uid);
+/* Makes room for a handshake: one without an answer may have to yield. Users other than root can
+ * fill half of the places with such handshakes, so that hosts that ask us find the other half. 0;
+ * -EAGAIN: not now. */
+int ipc_user_make_room(struct ipc *ipc, uid_t uid, const struct sockaddr *to);
 
 /* ipc_signature.c */
 int ipc_signature(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);

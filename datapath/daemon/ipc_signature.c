@@ -139,6 +139,8 @@ int ipc_signature(struct ipc_client *client, struct ipc_op *op, const struct ipc
 	struct ipc_issuer *issuer;
 	int rc;
 
+	if (client->uid)
+		return -EPERM; /* nobody else is served meanwhile */
 	if (client->ipc->has_signed)
 		return -EAGAIN;
 	client->ipc->has_signed = true;

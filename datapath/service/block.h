@@ -16,7 +16,9 @@
 
 enum {
 	BLOCK_EXPORTS = 64,
-	BLOCK_HANDLES = 128, /* that a peer may have open at a time */
+	BLOCK_HANDLES = 128, /* that a peer may have open at a time, */
+	BLOCK_LISTINGS = 16, /* of them listings, and answers to batches, */
+	BLOCK_SCRATCHES = 8, /* and memory for batches */
 	BLOCK_LAST = CAREFUL_BLOCK_ZERO,
 	BLOCK_DISCARD = 0, /* as an op: CLOSE without an answer */
 };

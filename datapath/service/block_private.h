@@ -38,11 +38,9 @@ enum {
 	BLOCK_LISTING_MEMORY = 1 << 20,
 	BLOCK_LISTINGS_MEMORY = 8 << 20,
 	BLOCK_LISTING_DISK = 1 << 30,
-	BLOCK_LISTINGS = 16, /* of a peer at a time; answers to batches count, too */
 	BLOCK_BATCH_BYTES = 4 << 20, /* of a batch, and of the contents in its answer */
 	/* Memory for batches that a peer has at a time. Their answers have room of their own:
 	 * who holds an answer asks for nothing more, so those that wait get their turn. */
-	BLOCK_SCRATCHES = 8,
 	BLOCK_ANSWER_BYTES = 2 * BLOCK_BATCH_BYTES, /* of one: names and attributes, too */
 	BLOCK_ANSWERS_BYTES = 32 << 20, /* of all that a peer has */
 	BLOCK_WAITING = 256, /* requests of a peer that wait for their turn */

@@ -41,6 +41,7 @@ static int fuzz_clock(clockid_t clock, struct timespec *t)
 #include "daemon/ipc_region.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_ring.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_signature.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_user.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 #include "control.h"

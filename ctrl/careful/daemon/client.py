@@ -178,7 +178,9 @@ class Client:
         """Why carefuld does not serve this connection: what it says with an id of 0."""
         text = meaning(-header.status)
         if header.status == -errno.EUSERS:
-            text = f"carefuld serves {header.args[0]} clients already; try again when one has ended"
+            whose = " of this user" if header.args[1] else ""
+            text = f"carefuld serves {header.args[0]} clients{whose} already"
+            text += "; try again when one has ended"
         return CarefulError(-header.status, text, self.name)
 
     def receive(self) -> int:

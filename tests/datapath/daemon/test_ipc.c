@@ -39,7 +39,9 @@
 #include "daemon/ipc_region.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_ring.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_signature.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_user.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
+#include "service/block.h"
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 
 static struct careful *c;
@@ -78,6 +80,19 @@ int close(int fd)
 	if (hanging && !fstat(fd, &st) && st.st_ino == hanging)
 		sem_wait(&may_close);
 	return (int)syscall(SYS_close, fd);
+}
+
+static uid_t user; /* who connects from now on */
+
+/* In place of libc's. */
+int getsockopt(int fd, int level, int option, void *value, socklen_t *bytes)
+{
+	const struct ucred who = { .uid = user };
+
+	if (level != SOL_SOCKET || option != SO_PEERCRED)
+		return (int)syscall(SYS_getsockopt, fd, level, option, value, bytes);
+	memcpy(value, &who, sizeof(who));
+	return 0;
 }
 
 /* Whether files are being closed, and will be. */
@@ -513,20 +528,26 @@ static int on_reload(const char *words, uint32_t bytes, struct careful_error *er
 static void test_reload__words_of_root(void)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_RELOAD, .id = 8 };
-	int fd = client(), status = geteuid() ? -EPERM : 0;
 	struct answer *a;
+	int fd;
 
+	user = 1000;
+	fd = client();
 	ask(fd, head, "a\0b", 4);
-	assert(answered(fd, 8)->head.status == (status ? status : -EOPNOTSUPP));
+	assert(answered(fd, 8)->head.status == -EPERM);
+	close(fd);
+	user = 0;
+	fd = client();
+	ask(fd, head, "a\0b", 4);
+	assert(answered(fd, 8)->head.status == -EOPNOTSUPP);
 	ipc_reloads(server, on_reload, (void *)(uintptr_t) "");
 	ask(fd, head, "a\0b", 4);
 	a = answered(fd, 8);
-	assert(a->head.status == status && !a->head.payload_bytes);
+	assert(!a->head.status && !a->head.payload_bytes);
 	ipc_reloads(server, on_reload, (void *)(uintptr_t) "no b");
 	ask(fd, head, "a\0b", 4);
 	a = answered(fd, 8);
-	assert(a->head.status == status);
-	assert(status || (a->head.payload_bytes == 4 && !memcmp(a->payload, "no b", 4)));
+	assert(!a->head.status && a->head.payload_bytes == 4 && !memcmp(a->payload, "no b", 4));
 	ipc_reloads(server, NULL, NULL);
 	close(fd);
 	turn();
@@ -1254,6 +1275,193 @@ static void test_measure__refused_or_put_off(void)
 	careful_peer_close(c, 0);
 }
 
+/* Connects as a user until a connection is turned away; returns how many were served. */
+static uint32_t connect_all(uid_t uid, int *fds)
+{
+	uint32_t n = 0;
+
+	user = uid;
+	for (; n <= IPC_CLIENTS; n++) {
+		struct answer *a;
+
+		fds[n] = client();
+		a = next_answer(fds[n]);
+		if (!a)
+			continue;
+		assert(a->head.status == -EUSERS && a->head.args[1] == !!uid);
+		assert(!uid || a->head.args[0] == n);
+		close(fds[n]);
+		break;
+	}
+	user = 0;
+	return n;
+}
+
+static void test_clients__of_one_user_leave_places(void)
+{
+	static const uid_t users[] = { 1000, 1001, 1002, 0 };
+	int fds[4][IPC_CLIENTS + 1];
+	uint32_t n[4], all = 0;
+
+	for (int i = 0; i < 4; i++) {
+		n[i] = connect_all(users[i], fds[i]);
+		all += n[i];
+		assert(n[i]);
+	}
+	assert(n[0] > IPC_CLIENTS / 2 && n[3] >= 4 && all == IPC_CLIENTS);
+	for (int i = 0; i < 4; i++)
+		for (uint32_t k = 0; k < n[i]; k++)
+			close(fds[i][k]);
+	turn();
+	assert(!server->clients);
+}
+
+static uint32_t begin_peer(int fd, uint32_t host, uint32_t op, uint64_t id)
+{
+	struct sockaddr_storage sa = { .ss_family = AF_INET };
+	struct careful_ipc head = { .op = op, .id = id, .bytes = 60000 };
+
+	((struct sockaddr_in *)(void *)&sa)->sin_addr.s_addr = htobe32(host);
+	return (uint32_t)ask(fd, head, &sa, sizeof(sa));
+}
+
+/* One user's handshakes, PEER_BEGINs and CONNECTs, get no answer. Half of the places stay free;
+ * another user and root find some, and are not made to yield. */
+static void test_handshakes__without_an_answer_yield(void)
+{
+	uint32_t used = 0;
+	int member, other, root;
+
+	user = 1000;
+	member = client();
+	user = 1001;
+	other = client();
+	user = 0;
+	root = client();
+	begin_peer(member, 1, CAREFUL_IPC_CONNECT, 1);
+	assert(!next_answer(member));
+	for (uint32_t host = 2; host <= FAKE_PEERS; host++) {
+		begin_peer(member, host, CAREFUL_IPC_PEER_BEGIN, host);
+		turn();
+		if (host <= FAKE_PEERS / 2)
+			assert(!answered(member, host)->head.status);
+	}
+	for (uint32_t i = 0; i < FAKE_PEERS; i++)
+		used += c->peers[i].state != CAREFUL_PEER_NONE;
+	assert(used == FAKE_PEERS / 2);
+	/* The oldest goes for another user's: the CONNECT is told of it. */
+	begin_peer(other, 11, CAREFUL_IPC_PEER_BEGIN, 11);
+	assert(!answered(other, 11)->head.status);
+	assert(answered(member, 1)->head.status == -EADDRINUSE);
+	/* All places are taken: root's question has one nevertheless. */
+	for (uint32_t i = 0; i < FAKE_PEERS; i++)
+		if (c->peers[i].state == CAREFUL_PEER_NONE)
+			c->peers[i].state = CAREFUL_PEER_UP;
+	begin_peer(root, 21, CAREFUL_IPC_PEER_BEGIN, 21);
+	assert(!answered(root, 21)->head.status);
+	begin_peer(root, 22, CAREFUL_IPC_PEER_BEGIN, 22);
+	assert(!answered(root, 22)->head.status);
+	begin_peer(root, 23, CAREFUL_IPC_PEER_BEGIN, 23);
+	assert(answered(root, 23)->head.status == -EADDRINUSE);
+	close(member);
+	close(other);
+	close(root);
+	for (uint32_t i = 0; i < FAKE_PEERS; i++)
+		careful_peer_close(c, i);
+	turn();
+	assert(!server->clients);
+}
+
+/* SIGNATURE holds everybody up, and PEACE speaks for all of this host. */
+static void test_user__asks_what_is_roots(void)
+{
+	struct careful_ipc peace = { .op = CAREFUL_IPC_REQUEST, .handler = CAREFUL_PEACE };
+	struct careful_ipc signature = { .op = CAREFUL_IPC_SIGNATURE, .id = 4 };
+	const struct careful_signature s = { .kind = CAREFUL_IPC_REQUEST };
+	uint32_t before = operations();
+	int fd;
+
+	user = 1000;
+	fd = client();
+	user = 0;
+	peace.peer = connect_peer(fd, 0x0a000001);
+	peace.id = 3;
+	ask(fd, peace, NULL, 0);
+	assert(answered(fd, 3)->head.status == -EPERM);
+	ask(fd, signature, &s, sizeof(s));
+	assert(answered(fd, 4)->head.status == -EPERM);
+	assert((uint32_t)operations() == before);
+	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peace.peer));
+	close(fd);
+	turn();
+	assert(!server->clients);
+}
+
+/* Asks to open a file; returns whether it was asked at the peer, which opens it. */
+static bool opens_file(int fd, uint32_t peer, uint32_t key, uint32_t flags)
+{
+	const struct careful_ipc head = {
+		.op = CAREFUL_IPC_REQUEST,
+		.id = key,
+		.peer = peer,
+		.handler = CAREFUL_BLOCK_OPEN,
+	};
+	const struct careful_block_open open = { .flags = htobe32(flags) };
+	struct fake_operation *op;
+
+	ask(fd, head, &open, sizeof(open));
+	turn();
+	op = operation('r');
+	if (!op)
+		return false;
+	end(op, 0, key, NULL, 0);
+	assert(!answered(fd, key)->head.status);
+	return true;
+}
+
+/* One user opens all that it may, by two clients. Another one and root open some, too; an OPEN that
+ * may wait does so until the user closes one, and is forgotten with its client. */
+static void test_handles__of_one_user_leave_some(void)
+{
+	int fds[2], other, root;
+	uint32_t peer, n = 0;
+
+	user = 1000;
+	fds[0] = client();
+	fds[1] = client();
+	user = 1001;
+	other = client();
+	user = 0;
+	root = client();
+	peer = connect_peer(root, 0x0a000001);
+	while (opens_file(fds[n % 2], peer, n + 1, 0))
+		n++;
+	assert(n > BLOCK_HANDLES / 2 && n < BLOCK_HANDLES * 3 / 4);
+	assert(answered(fds[n % 2], n + 1)->head.status == -EMFILE);
+	assert(opens_file(other, peer, 2000, 0) && opens_file(root, peer, 3000, 0));
+	assert(!opens_file(fds[0], peer, 4000, CAREFUL_BLOCK_WAIT) && !next_answer(fds[0]));
+	assert(!opens_file(fds[1], peer, 4001, CAREFUL_BLOCK_WAIT) && !next_answer(fds[1]));
+	close(fds[1]);
+	turn();
+	while (server->clients_count > 3 || operation('r')) {
+		struct fake_operation *op = operation('r');
+
+		if (op)
+			end(op, 0, op->handler == CAREFUL_BLOCK_OPEN ? 5000 : 0, NULL, 0);
+		turn();
+	}
+	assert(!answered(fds[0], 4000)->head.status);
+	close(fds[0]);
+	close(other);
+	close(root);
+	while (server->clients) {
+		turn();
+		if (operation('r'))
+			end(operation('r'), 0, 0, NULL, 0);
+	}
+	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
+}
+
 static void test_clients__too_many(void)
 {
 	int fds[IPC_CLIENTS], fd;
@@ -1522,7 +1730,11 @@ int main(void)
 	test_measure__round_trips_one_by_one();
 	test_measure__refused_or_put_off();
 	test_clients__too_many();
+	test_clients__of_one_user_leave_places();
 	test_clients__ten_thousand_keep_nobody_waiting();
+	test_handshakes__without_an_answer_yield();
+	test_user__asks_what_is_roots();
+	test_handles__of_one_user_leave_some();
 	c->answering = true;
 	test_signature__bursts_are_answered_with_their_marks();
 	test_signature__what_is_none_and_what_fails();

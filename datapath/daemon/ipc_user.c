@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Bounds for the users of this host. A user can start any number of programs, so what one client
+ * may hold is no bound. Root is not bound, and the last places are root's.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "daemon/clock.h"
+#include "daemon/ipc_private.h"
+
+enum {
+	ROOT_CLIENTS = 4, /* places for clients that only root may take */
+	ANSWER_MS = 1000, /* a handshake without an answer for so long yields to the same user's */
+};
+
+uid_t ipc_user(int fd)
+{
+	struct ucred who = { .uid = (uid_t)-1 };
+	socklen_t bytes = sizeof(who);
+
+	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes);
+	return who.uid;
+}
+
+bool ipc_user_may_take(uid_t uid, uint32_t held, uint32_t free, uint32_t roots)
+{
+	if (!uid)
+		return free;
+	return free > roots && held < 2 * (free - roots);
+}
+
+bool ipc_user_may_connect(const struct ipc *ipc, uid_t uid, uint32_t *held)
+{
+	*held = 0;
+	for (const struct ipc_client *client = ipc->clients; client; client = client->next)
+		*held += client->uid == uid;
+	return ipc_user_may_take(uid, *held, IPC_CLIENTS - ipc->clients_count, ROOT_CLIENTS);
+}
+
+void ipc_user_began(struct ipc *ipc, uint32_t index, uid_t uid)
+{
+	struct ipc_begun *begun = &ipc->begun[index];
+	const uint32_t name = ipc_peer_name(ipc, index);
+
+	if (begun->used && begun->name == name) {
+		begun->uid = uid ? begun->uid : 0;
+		return;
+	}
+	*begun = (struct ipc_begun){
+		.used = true, .name = name, .uid = uid, .at_ns = clock_now_ns()
+	};
+}
+
+/* Reports whether a user other than root began the handshake of a slot, and nobody answered. */
+static bool is_unanswered(const struct ipc *ipc, uint32_t index)
+{
+	const struct ipc_begun *begun = &ipc->begun[index];
+	struct careful_peer_info info;
+
+	return begun->used && begun->uid && begun->name == ipc_peer_name(ipc, index) &&
+	       !careful_peer_info(ipc->instance, index, &info) &&
+	       info.state == CAREFUL_PEER_CONNECTING;
+}
+
+static uint32_t unanswered_of(const struct ipc *ipc, uid_t uid)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < ipc->peers_max; i++)
+		n += ipc->begun[i].uid == uid && is_unanswered(ipc, i);
+	return n;
+}
+
+/* Returns the oldest handshake of the user who has the most, or -1. */
+static int most_unanswered(const struct ipc *ipc, uint32_t *most)
+{
+	int found = -1;
+
+	*most = 0;
+	for (uint32_t i = 0; i < ipc->peers_max; i++) {
+		uint32_t n = is_unanswered(ipc, i) ? unanswered_of(ipc, ipc->begun[i].uid) : 0;
+
+		if (n > *most ||
+		    (n && n == *most && ipc->begun[i].at_ns < ipc->begun[found].at_ns)) {
+			*most = n;
+			found = (int)i;
+		}
+	}
+	return found;
+}
+
+/* Ends a handshake; each CONNECT that waits for it is told that its place is another's. */
+static void yield(struct ipc *ipc, uint32_t index)
+{
+	const uint32_t name = ipc_peer_name(ipc, index);
+
+	for (struct ipc_op *op = ipc->connects; op; op = op->next)
+		if (op->peer == name)
+			op->peer = CAREFUL_IPC_PEER_NONE;
+	careful_peer_close(ipc->instance, index);
+}
+
+/* Reports whether a question means a peer's address; its port 0 is ours. */
+static bool is_at(const struct ipc *ipc, const struct careful_peer_info *info,
+		  const struct sockaddr *to)
+{
+	union {
+		struct sockaddr_storage any;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} a = { .any = info->address }, b = { 0 };
+
+	if (to->sa_family != a.any.ss_family)
+		return false;
+	memcpy(&b, to, to->sa_family == AF_INET ? sizeof(b.in) : sizeof(b.in6));
+	if (a.in.sin_port != (b.in.sin_port ? b.in.sin_port : htons(ipc->port)))
+		return false;
+	return to->sa_family == AF_INET ?
+		       a.in.sin_addr.s_addr == b.in.sin_addr.s_addr :
+		       !memcmp(&a.in6.sin6_addr, &b.in6.sin6_addr, sizeof(a.in6.sin6_addr));
+}
+
+int ipc_user_make_room(struct ipc *ipc, uid_t uid, const struct sockaddr *to)
+{
+	uint32_t free = 0, most, mine = unanswered_of(ipc, uid);
+	int found;
+
+	for (uint32_t i = 0; i < ipc->peers_max; i++) {
+		struct careful_peer_info info;
+
+		if (careful_peer_info(ipc->instance, i, &info) || info.state == CAREFUL_PEER_FAILED)
+			free++;
+		else if (is_at(ipc, &info, to))
+			return 0; /* it has a place */
+	}
+	if (free > (uid ? ipc->peers_max / 2 : 0))
+		return 0;
+	found = most_unanswered(ipc, &most);
+	if (found < 0)
+		return 0;
+	if (uid && most <= mine &&
+	    clock_now_ns() - ipc->begun[found].at_ns < ANSWER_MS * 1000000ull)
+		return -EAGAIN;
+	yield(ipc, (uint32_t)found);
+	return 0;
+}
