@@ -248,6 +248,9 @@ struct port_ops {
 	/* Headers of a frame to this address. 0, -EAGAIN while the neighbour is being
 	 * resolved, -ENETUNREACH, -EXDEV where the route leaves by another interface. */
 	int (*resolve)(struct port *port, const union address *to, struct llhdr *llhdr);
+	/* Sets to->ours to the address that the kernel would send from; zero if there is no way.
+	 * May be NULL. */
+	void (*source)(struct port *port, union address *to);
 	/* Nobody answers there: maybe the neighbour's link address is another by now. May be
 	 * NULL. */
 	void (*distrust)(struct port *port, const union address *to);

@@ -74,9 +74,29 @@ static void read_route(const struct nlmsghdr *answer, void *user)
 			rtnl_attr(RTA_DATA(metrics), RTA_PAYLOAD(metrics), RTAX_HOPLIMIT));
 }
 
-/* bound: through our interface alone. flags: RTM_F_*. */
+/* What a question about a route says beside the destination. */
+enum {
+	ASK_BOUND = 1, /* the packet leaves by our interface */
+	ASK_SOURCE = 2, /* it has the source address that the other end knows */
+	ASK_FIB = 4, /* answer with the matching route, not with what follows from it */
+};
+
+static void put_packet(struct rtnl_message *message, const struct route *route,
+		       const union address *to)
+{
+	bool ipv4 = to->sa.sa_family == AF_INET;
+	const uint16_t ours = htobe16(route->port);
+	const uint16_t theirs = ipv4 ? to->in.sin_port : to->in6.sin6_port;
+	const uint8_t udp = IPPROTO_UDP;
+
+	rtnl_put(message, RTA_IP_PROTO, &udp, sizeof(udp));
+	rtnl_put(message, RTA_SPORT, &ours, sizeof(ours));
+	rtnl_put(message, RTA_DPORT, theirs ? &theirs : &ours, sizeof(theirs));
+}
+
+/* Asks for the route of a UDP packet between our ports: rules can depend on all of it. */
 static int ask_route(struct route *route, const union address *to, const struct ip_address *dst,
-		     bool bound, uint32_t flags, struct hop *hop)
+		     uint32_t how, struct hop *hop)
 {
 	struct rtnl_message message;
 	struct rtmsg *rtm = rtnl_begin(&message, RTM_GETROUTE, 0, sizeof(*rtm));
@@ -84,30 +104,42 @@ static int ask_route(struct route *route, const union address *to, const struct 
 	*hop = (struct hop){ 0 };
 	rtm->rtm_family = (uint8_t)to->sa.sa_family;
 	rtm->rtm_dst_len = (uint8_t)(dst->bytes * 8);
-	rtm->rtm_flags = flags;
+	rtm->rtm_flags = how & ASK_FIB ? RTM_F_FIB_MATCH : 0;
 	rtnl_put(&message, RTA_DST, dst->data, dst->bytes);
-	if (bound)
+	if (how & ASK_SOURCE) { /* of which the answer says nothing */
+		rtm->rtm_src_len = rtm->rtm_dst_len;
+		rtnl_put(&message, RTA_SRC, to->ours, dst->bytes);
+		hop->source.bytes = dst->bytes;
+		memcpy(hop->source.data, to->ours, dst->bytes);
+	}
+	put_packet(&message, route, to);
+	if (how & ASK_BOUND)
 		rtnl_put(&message, RTA_OIF, &route->ifindex, sizeof(route->ifindex));
 	return rtnl_ask(&route->ask, &message, read_route, hop);
 }
 
-/* The way to a host: the best route, or where that leaves by another interface ours, for
- * the control socket is bound to it. Asked for our interface, IPv4 takes every address for
- * a neighbour's; RTM_F_FIB_MATCH tells whether there is a route. */
+/* Finds the way to a host like the kernel does for the control socket, which is bound to our
+ * interface. The first question, which is not bound, finds our own addresses. Asked for our
+ * interface, IPv4 takes every address for a neighbour's if there is no route; ASK_FIB reports
+ * whether there is one. */
 static int find_hop(struct route *route, const union address *to, const struct ip_address *dst,
-		    struct hop *hop)
+		    uint32_t how, struct hop *hop)
 {
 	/* A link-local address means nothing without its link. */
 	bool local = to->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&to->in6.sin6_addr);
-	int rc = ask_route(route, to, dst, local, 0, hop);
+	int rc = ask_route(route, to, dst, how | (local ? ASK_BOUND : 0), hop);
 	struct hop ours;
 
-	if (rc || hop->type != RTN_UNICAST || hop->ifindex == route->ifindex)
+	if (local || rc == -ENOBUFS || rc == -EAGAIN || (!rc && hop->type == RTN_LOCAL))
 		return rc;
-	if (!ask_route(route, to, dst, true, RTM_F_FIB_MATCH, &ours) && ours.type == RTN_UNICAST &&
-	    !ask_route(route, to, dst, true, 0, &ours))
+	if (!rc && hop->type == RTN_UNICAST && hop->ifindex == route->ifindex)
+		return ask_route(route, to, dst, how | ASK_BOUND, hop);
+	if (!ask_route(route, to, dst, how | ASK_BOUND | ASK_FIB, &ours) &&
+	    ours.type == RTN_UNICAST && !ask_route(route, to, dst, how | ASK_BOUND, &ours)) {
 		*hop = ours;
-	return 0;
+		return 0;
+	}
+	return rc;
 }
 
 static void read_neighbour(const struct nlmsghdr *answer, void *user)
@@ -222,6 +254,7 @@ static void put_headers(const struct route *route, const union address *to,
 static int find_neighbour(struct route *route, const union address *to, struct ip_address *dst,
 			  struct hop *hop)
 {
+	uint32_t how = address_has_ours(to) ? ASK_SOURCE : 0;
 	int rc;
 
 	if (to->sa.sa_family != AF_INET && to->sa.sa_family != AF_INET6)
@@ -233,7 +266,11 @@ static int find_neighbour(struct route *route, const union address *to, struct i
 		dst->bytes = 16;
 		memcpy(dst->data, &to->in6.sin6_addr, 16);
 	}
-	rc = find_hop(route, to, dst, hop);
+	rc = find_hop(route, to, dst, how, hop);
+	if (how && rc == -EINVAL) { /* that address of ours is gone */
+		how = 0;
+		rc = find_hop(route, to, dst, how, hop);
+	}
 	if (rc == -ENOBUFS || rc == -EAGAIN)
 		return -EAGAIN;
 	if (rc || (hop->type != RTN_UNICAST && hop->type != RTN_LOCAL))
@@ -245,7 +282,7 @@ static int find_neighbour(struct route *route, const union address *to, struct i
 		return -ENETUNREACH;
 	if (!hop->next.bytes)
 		hop->next = *dst;
-	if (address_has_ours(to))
+	if (how & ASK_SOURCE)
 		memcpy(hop->source.data, to->ours, hop->source.bytes);
 	ask_neighbour(route, RTM_GETNEIGH, hop);
 	return 0;
@@ -265,6 +302,16 @@ int route_resolve(struct route *route, const union address *to, struct llhdr *ll
 	}
 	put_headers(route, to, &dst, &hop, llhdr);
 	return 0;
+}
+
+void route_source(struct route *route, union address *to)
+{
+	struct ip_address dst;
+	struct hop hop;
+
+	memset(to->ours, 0, sizeof(to->ours));
+	if (!find_neighbour(route, to, &dst, &hop))
+		memcpy(to->ours, hop.source.data, hop.source.bytes);
 }
 
 /* The MAC address follows from the group (RFC 1112 section 6.4, RFC 2464 section 7). */

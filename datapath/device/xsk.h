@@ -319,6 +319,7 @@ bool xsk_cpus_visit(int cpus, int but);
 
 /* route.c: where frames go. */
 int route_resolve(struct route *route, const union address *to, struct llhdr *llhdr);
+void route_source(struct route *route, union address *to);
 void route_distrust(struct route *route, const union address *to);
 
 /* The multicast group of those who have one event group or more, on a port: of the local scope

@@ -99,6 +99,11 @@ static int xsk_resolve(struct port *port, const union address *to, struct llhdr 
 	return route_resolve(&to_xsk_port(port)->route, to, llhdr);
 }
 
+static void xsk_source(struct port *port, union address *to)
+{
+	route_source(&to_xsk_port(port)->route, to);
+}
+
 static void xsk_distrust(struct port *port, const union address *to)
 {
 	route_distrust(&to_xsk_port(port)->route, to);
@@ -188,6 +193,7 @@ static const struct port_ops port_ops = {
 	.tune = xsk_tune,
 	.live = xsk_live,
 	.resolve = xsk_resolve,
+	.source = xsk_source,
 	.distrust = xsk_distrust,
 	.now_ns = xsk_now_ns,
 	.random = xsk_random,

@@ -61,7 +61,7 @@ static bool takes_proof(const struct link *link, uint8_t type)
 static void dispatch(struct link *link, const union address *from, const struct careful_ctrl *ctrl,
 		     const struct careful_keyed *keyed, const struct careful_proved *proved)
 {
-	struct link_peer *peer = link_peer_find(link, from);
+	struct link_peer *peer = link_peer_from(link, from, ctrl);
 	bool proves = !link->keyed, meant = false;
 
 	if (ctrl->type == CAREFUL_HELLO) {
@@ -129,7 +129,7 @@ static void dispatch(struct link *link, const union address *from, const struct 
 static void other_version(struct link *link, const union address *from,
 			  const struct careful_ctrl *ctrl)
 {
-	struct link_peer *peer = link_peer_find(link, from);
+	struct link_peer *peer = link_peer_from(link, from, ctrl);
 
 	link_count(link, CAREFUL_C_CTRL_VERSION);
 	if (ctrl->type == CAREFUL_HELLO && door_answers(link))
@@ -194,9 +194,12 @@ static void on_message(struct link *link, const union address *from,
 /* ICMP: nobody listens at an address. */
 static void on_refused(struct link *link, const union address *at, const union link_message *quoted)
 {
-	struct link_peer *peer = link_peer_find(link, at);
+	bool meant = false;
 
-	if (!peer || !link_on_refused(peer, quoted))
+	for (uint32_t i = 0; i < link->peers_max && !meant; i++)
+		meant = link_peer_at(&link->peers[i], at) &&
+			link_on_refused(&link->peers[i], quoted);
+	if (!meant)
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 

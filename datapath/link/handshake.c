@@ -187,6 +187,11 @@ static void begin_asking(struct link_peer *peer, uint64_t token)
 
 static void ask(struct link_peer *peer)
 {
+	struct port *port = peer->link->port;
+
+	/* The answers come to the address that we ask from: the pair names this session. */
+	if (port->ops->source)
+		port->ops->source(port, &peer->session->address);
 	begin_asking(peer, 0);
 	if (peer->link->keyed && !keys_find(&peer->link->keys, &peer->session->address, NULL))
 		link_close(peer, ENOKEY);
@@ -293,12 +298,12 @@ static void try_welcome(struct link_peer *peer)
 	welcome(peer);
 }
 
-/* A HELLO that is believed; heard: what proved it, where there are keys. */
-static void take_hello(struct link *link, const union address *from,
+/* Takes a HELLO that is believed. peer: its session, or NULL; heard: what proved it, where there
+ * are keys. */
+static void take_hello(struct link *link, struct link_peer *peer, const union address *from,
 		       const struct careful_ctrl *hello, struct keyed_heard *heard)
 {
 	const struct keys_trusted *trusted = heard ? heard->trusted : NULL;
-	struct link_peer *peer = link_peer_find(link, from);
 
 	if (be32toh(hello->status) != link_protocol(link)) {
 		link_count(link, CAREFUL_C_CTRL_PROTOCOL);
@@ -364,7 +369,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 			const struct careful_ctrl *hello, const struct careful_keyed *keyed,
 			const struct careful_proved *proved)
 {
-	struct link_peer *peer = link_peer_find(link, from);
+	struct link_peer *peer = link_peer_from(link, from, hello);
 	uint64_t nonce = be64toh(hello->nonce);
 	uint64_t token = challenge_token(link, from, nonce, peer);
 	const struct keys_trusted *asker;
@@ -407,7 +412,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 		refuse_key(link, from, hello);
 		return;
 	}
-	take_hello(link, from, keyed ? &heard.ctrl : hello, keyed ? &heard : NULL);
+	take_hello(link, peer, from, keyed ? &heard.ctrl : hello, keyed ? &heard : NULL);
 	if (keyed)
 		keyed_drop(&heard);
 }

@@ -478,7 +478,10 @@ static inline struct link_peer *link_peer_of(struct link *link, const struct car
 }
 
 /* peer.c: the table of peers, and messages to them */
-struct link_peer *link_peer_find(struct link *link, const union address *address);
+bool link_peer_at(const struct link_peer *peer, const union address *address);
+struct link_peer *link_peer_find(struct link *link, const union address *pair);
+struct link_peer *link_peer_from(struct link *link, const union address *from,
+				 const struct careful_ctrl *ctrl);
 bool link_peer_welcome(struct link *link, const union address *address, const uint8_t *key);
 bool link_peer_free(const struct link_peer *peer);
 struct link_peer *link_peer_get(struct link *link, const union address *address);

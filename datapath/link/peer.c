@@ -31,16 +31,71 @@ static bool address_equal(const union address *a, const union address *b)
 					     a->in6.sin6_port == b->in6.sin6_port);
 }
 
-struct link_peer *link_peer_find(struct link *link, const union address *address)
+/* Reports whether two pairs can be of one session: an address of ours that is not said is any. */
+static bool pair_equal(const union address *a, const union address *b)
 {
-	for (uint32_t i = 0; i < link->peers_max; i++) {
-		struct link_peer *peer = &link->peers[i];
+	return address_equal(a, b) && (!address_has_ours(a) || !address_has_ours(b) ||
+				       !memcmp(a->ours, b->ours, sizeof(a->ours)));
+}
 
-		if (peer->state != CAREFUL_PEER_NONE &&
-		    address_equal(&peer->session->address, address))
-			return peer;
+bool link_peer_at(const struct link_peer *peer, const union address *address)
+{
+	return peer->state != CAREFUL_PEER_NONE && address_equal(&peer->session->address, address);
+}
+
+/* Reports how well a pair of addresses names the peer's session: 0 is not at all. A pair without
+ * our address names each session with theirs, and an open one first. */
+static int likeness(const struct link_peer *peer, const union address *pair)
+{
+	const union address *known = &peer->session->address;
+	bool both = address_has_ours(known) && address_has_ours(pair);
+
+	if (peer->state == CAREFUL_PEER_NONE || !pair_equal(known, pair))
+		return 0;
+	return 1 + 2 * both + link_has_epoch(peer);
+}
+
+struct link_peer *link_peer_find(struct link *link, const union address *pair)
+{
+	struct link_peer *best = NULL;
+	int best_likeness = 0;
+
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		int like = likeness(&link->peers[i], pair);
+
+		if (like > best_likeness) {
+			best = &link->peers[i];
+			best_likeness = like;
+		}
 	}
-	return NULL;
+	return best;
+}
+
+/* Reports whether a message carries a secret of the peer's session. */
+static bool names_session(const struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	const struct session *session = peer->session;
+	uint64_t nonce = be64toh(ctrl->nonce), token = be64toh(ctrl->token);
+	uint64_t cookie = be64toh(ctrl->cookie);
+
+	return (cookie && cookie == peer->cookie_in) ||
+	       (token && (token == peer->cookie_in || token == session->cookie_was)) ||
+	       (nonce && (nonce == session->handshake.nonce || nonce == session->sync.nonce ||
+			  nonce == session->watch.nonce));
+}
+
+/* Returns the peer that sent a control message, or NULL. One host can have several sessions with
+ * us, each between another pair of addresses. If our address went away meanwhile, the message
+ * comes to another one, and its secret names the session. */
+struct link_peer *link_peer_from(struct link *link, const union address *from,
+				 const struct careful_ctrl *ctrl)
+{
+	struct link_peer *peer = link_peer_find(link, from);
+
+	for (uint32_t i = 0; !peer && i < link->peers_max; i++)
+		if (link_peer_at(&link->peers[i], from) && names_session(&link->peers[i], ctrl))
+			peer = &link->peers[i];
+	return peer;
 }
 
 /* A slot whose peer failed, or gave up its window, and of which no buffer is held, is free for
@@ -74,7 +129,7 @@ bool link_peer_welcome(struct link *link, const union address *address, const ui
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		taken += !link_peer_free(&link->peers[i]) &&
 			 is_of(link->peers[i].session, address, key) &&
-			 !address_equal(&link->peers[i].session->address, address);
+			 !pair_equal(&link->peers[i].session->address, address);
 	if (taken < (link->peers_max + 1) / 2)
 		return true;
 	doubt_all(link);
@@ -151,7 +206,7 @@ struct link_peer *link_peer_get(struct link *link, const union address *address)
 		peer = &link->peers[i];
 		/* Who closed the session and is back takes up the slot where it was left. */
 		if (peer->state == CAREFUL_PEER_NONE &&
-		    address_equal(&peer->session->address, address)) {
+		    pair_equal(&peer->session->address, address)) {
 			best = peer;
 			break;
 		}

@@ -289,10 +289,14 @@ bool link_on_ping_answer(struct link *link, const union address *from,
 void link_on_ping_icmp(struct link *link, const union address *to, const struct careful_hdr *quoted,
 		       const struct arrival *arrival)
 {
-	struct link_peer *peer = link_peer_find(link, to);
 	struct careful_ping_result *result;
+	struct link_peer *peer = NULL;
 
-	if (!peer || peer->session->ping.asked != CAREFUL_STAGE_NET_RX)
+	for (uint32_t i = 0; i < link->peers_max && !peer; i++)
+		if (link_peer_at(&link->peers[i], to) &&
+		    link->peers[i].session->ping.asked == CAREFUL_STAGE_NET_RX)
+			peer = &link->peers[i];
+	if (!peer)
 		return;
 	if (quoted->type &&
 	    (quoted->type != CAREFUL_PING || be32toh(quoted->msg_id) != peer->session->ping.last))

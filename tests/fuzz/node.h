@@ -54,6 +54,7 @@ struct node {
 		int32_t bytes; /* or -errno */
 	} ctrl[NODE_CTRL];
 	uint32_t ctrl_first, ctrl_count;
+	uint8_t ours; /* the last byte of the address that control messages come to; 0: not said */
 	struct careful_ctrl said[8]; /* the last control message of each type that it sent */
 	struct careful_ctrl last; /* the very last, */
 	struct careful_proved last_proved; /* with its proof, where it has one, */

@@ -18,6 +18,7 @@ static void push_ctrl(struct node *node, uint32_t host, const void *data, int32_
 		return;
 	node->ctrl_count++;
 	node->ctrl[at].from = node_host(host);
+	node->ctrl[at].from.ours[3] = node->ours;
 	node->ctrl[at].bytes = bytes;
 	if (bytes > 0)
 		memcpy(node->ctrl[at].data, data, (size_t)bytes);

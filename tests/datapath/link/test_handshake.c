@@ -318,6 +318,36 @@ static void test_hello__one_address_comes_back_to_no_more_slots(void)
 	node_close(node);
 }
 
+/* A host that asks at two of our addresses has two sessions. Here the other one finds no slot. */
+static void test_hello__at_another_of_our_addresses_leaves_the_session_alone(void)
+{
+	struct careful_ctrl hello = node_hello(0), sync = hello;
+	struct node *node = node_open();
+	const struct link_peer *peer = &node->c->link.peers[0];
+
+	node->ours = 2;
+	CHECK(node_session(node, 0));
+	node->ours = 13;
+	hello.nonce = htobe64(1000);
+	node_tell(node, 0, &hello);
+	hello.token = node->said[CAREFUL_CHALLENGE & 7].token;
+	node_tell(node, 0, &hello);
+	CHECK_EQ(node->last.type, CAREFUL_REFUSE);
+	CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_PEERS);
+	CHECK_EQ(peer->phase, LINK_OPEN);
+	CHECK_EQ(peer->session->epochs, 1);
+
+	/* The cookie names the session at whichever of our addresses it comes. */
+	sync.type = CAREFUL_SYNC;
+	sync.nonce = htobe64(7);
+	sync.cookie = htobe64(peer->cookie_in);
+	node_tell(node, 0, &sync);
+	node_time(node, 5);
+	CHECK_EQ(node->last.type, CAREFUL_SYNC_ACK);
+	CHECK_EQ(be64toh(node->last.nonce), 7);
+	node_close(node);
+}
+
 /* As if it answered the HELLO that a host never sent: it would be told of that one's session. */
 static void test_hello__without_a_number_is_dropped(void)
 {
@@ -501,6 +531,7 @@ int main(void)
 	RUN(test_hello__waits_for_nothing_that_is_kept);
 	RUN(test_hello__one_address_leaves_slots_to_others);
 	RUN(test_hello__one_address_comes_back_to_no_more_slots);
+	RUN(test_hello__at_another_of_our_addresses_leaves_the_session_alone);
 	RUN(test_hello__without_a_number_is_dropped);
 	RUN(test_flood__of_strangers_is_answered_at_a_rate);
 	RUN(test_flood__wakes_nobody);

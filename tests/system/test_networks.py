@@ -1,0 +1,65 @@
+"""Networks that are not one link between two addresses: transfers find their way all the same."""
+
+from __future__ import annotations
+
+import pytest
+from hosts import MIB, SLOWLY, Host, Hosts, finish, make_file
+
+
+def test_two_addresses__sessions_of_one_host_leave_each_other_alone(
+    pair: tuple[Host, Host],
+) -> None:
+    h1, h2 = pair
+    h2.lab.run("h2", "ip", "addr", "add", "10.77.0.102/24", "dev", "eth1")
+    size = 24 * MIB
+    one, two = make_file(h1.export / "one", size), make_file(h2.export / "two", size, 2)
+    gets = (
+        h2.start("get", *SLOWLY, "10.77.0.1:one", h2.own / "one"),
+        h1.start("get", *SLOWLY, "10.77.0.102:two", h1.own / "two"),
+        h1.start("get", *SLOWLY, "10.77.0.2:two", h1.own / "again"),
+    )
+    for get in gets:
+        status, _, errors = finish(get)
+        assert status == 0, errors
+    assert (h2.own / "one").read_bytes() == one
+    assert (h1.own / "two").read_bytes() == (h1.own / "again").read_bytes() == two
+    for host in pair:
+        host.assert_nothing_lost()
+
+
+RULES = {
+    "source": (4, ("from", "10.77.0.2")),
+    "ports": (4, ("ipproto", "udp", "sport", "51966")),
+    "interface": (4, ("oif", "eth1")),
+    "source of IPv6": (6, ("from", "fd77::2")),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_policy_routing__frames_go_where_the_rule_sends_the_packet(hosts: Hosts, name: str) -> None:
+    h1, h2 = hosts()
+    family, rule = RULES[name]
+    far, near = ("10.78.0.1", "10.77.0.2") if family == 4 else ("fd78::1", "fd77::2")
+
+    def ip(host: Host, *args: str) -> None:
+        host.lab.run(host.name, "ip", f"-{family}", *args)
+
+    ip(
+        h1,
+        "addr",
+        "add",
+        f"{far}/{32 if family == 4 else 128}",
+        "dev",
+        "eth1",
+        *(("nodad",) if family == 6 else ()),
+    )
+    ip(h1, "route", "replace", near, "dev", "eth1", "src", far)
+    ip(h2, "route", "add", "unreachable", far)  # unless the rule decides
+    ip(h2, "route", "add", far, "dev", "eth1", "table", "100")
+    ip(h2, "rule", "add", "prio", "100", *rule, "lookup", "100")
+    for host in (h1, h2):
+        host.up()
+    data = make_file(h2.export / "f", MIB)
+    h1.ctl("get", "--outlast", "0s", f"{near}:f" if family == 4 else f"[{near}]:f", h1.own / "f")
+    assert (h1.own / "f").read_bytes() == data
+    assert any(peer["address"].startswith(far) for peer in h2.status()["peers"])
