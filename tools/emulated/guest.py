@@ -6,6 +6,7 @@ import fcntl
 import json
 import lzma
 import os
+import re
 import secrets
 import select
 import shutil
@@ -26,7 +27,8 @@ from emulated.archive import PLACE, foreign
 from emulated.kernels import Kernel
 from emulated.qemu import NICS, WORDS, qemu
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parents[1]
 #: Commands that run in a machine at the same time.
 PORTS = 8
 #: Longest start, seconds; it takes ten or twenty on an idle machine.
@@ -74,13 +76,14 @@ class Machine:
 
 
 def ramdisk(machine: Machine, to: Path, init: Path = HERE / "init") -> None:
-    """Write the first file system: busybox, init, and the modules in their order."""
+    """Write the first file system: busybox, init, the checkout's path, the modules in order."""
     tree = to.with_suffix(".d")
     shutil.rmtree(tree, ignore_errors=True)
     (tree / "bin").mkdir(parents=True)
     (tree / "modules").mkdir()
     shutil.copy2((machine.own or Path("/")) / "bin/busybox", tree / "bin")
     shutil.copy2(init, tree / "init")  # it is executable
+    (tree / "checkout").write_text(str(CHECKOUT))
     paths: list[str] = []
     kernel = machine.kernel
     for name in (*BASE, NICS[machine.nic][1], *(DISK if machine.disk else ()), DIAG):
@@ -88,8 +91,8 @@ def ramdisk(machine: Machine, to: Path, init: Path = HERE / "init") -> None:
         done = subprocess.run(argv, capture_output=True, text=True)
         if done.returncode and name != DIAG:
             raise LabError(f"kernel {kernel.version} has no {name}")
-        found = (row.split() for row in done.stdout.splitlines() if row.startswith("insmod"))
-        paths += [row[1] for row in found if row[1] not in paths]
+        found = re.findall(r"^insmod (\S.*\.ko\S*)", done.stdout, re.M)
+        paths += [one for one in found if one not in paths]
     for number, path in enumerate(paths):
         data = Path(path).read_bytes()
         data = lzma.decompress(data) if path.endswith(".xz") else data
@@ -104,7 +107,8 @@ def ramdisk(machine: Machine, to: Path, init: Path = HERE / "init") -> None:
 def shared(tag: str, path: Path) -> tuple[str, str]:
     """QEMU's words for files of this host that init mounts."""
     words = "security_model=passthrough,readonly=on,multidevs=remap"
-    return "-virtfs", f"local,path={path},mount_tag={tag},{words}"
+    quoted = str(path).replace(",", ",,")
+    return "-virtfs", f"local,path={quoted},mount_tag={tag},{words}"
 
 
 def ports(folder: Path) -> Iterator[str]:
@@ -131,7 +135,6 @@ def start(
         inside: a command that runs QEMU's, as `ip netns exec NAME`.
     """
     folder.mkdir(exist_ok=True)
-    agent = HERE / "agent.py"
     program, env = qemu(machine.nic, machine.kernel.arch)
     board, console = BOARDS[machine.kernel.arch]
     # On a busy host the timer seems not to work while the kernel looks, and it would panic.
@@ -143,7 +146,7 @@ def start(
         "-accel", "tcg,thread=multi", *board,
         "-smp", "2", "-m", str(MEMORY_MIB),
         "-kernel", machine.kernel.image, "-initrd", folder.parent / "ramdisk",
-        "-append", f"{words} {'own ' if machine.own else ''}careful={agent},{host},{machine.mtu}",
+        "-append", f"{words} {'own ' if machine.own else ''}careful={host},{machine.mtu}",
         *shared("root", Path("/")), *(shared("own", machine.own) if machine.own else ()),
         *(word for net in nets for word in ("-netdev", net)),
         "-device", f"{machine.card},romfile=,netdev=net,mac=02:77:00:00:00:{host:02x}",
