@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from careful.control.config import Config
     from careful.files.options import Progress
     from careful.model import BlackBox
-    from careful.report.tables import Parts
+    from careful.render.tables import Parts
 
 __all__ = ["Measured", "Shown", "blackbox", "logp", "pathchar", "progress", "status"]
 
@@ -100,7 +100,7 @@ def status(instance: str | None = None, config: Config | Path | str | None = Non
     """
     from careful.control import instances
     from careful.control import status as state
-    from careful.report import status as report
+    from careful.render import status as report
 
     settings = _settings(config)
     found, mute = state.gather_all(instances.named_or_all(None, instance), settings)
@@ -132,13 +132,13 @@ def blackbox(
     from careful.control import remote
     from careful.measure.estimators import blackbox as estimator
     from careful.measure.probes.exchange import ProbeSession
-    from careful.report import measure as report
+    from careful.render import measure as report
 
     given = estimator.Options(**options)
     route, effect = remote.find(host, instance, _settings(config), timeout_s=5.0)
     with ProbeSession(route.socket, route.instance, route.address, host) as session:
         found = estimator.BlackBox(session, given).run()
-    figures = {**effect.as_dict(), **report.blackbox_figures(found)}
+    figures = {**effect.as_dict(), **found.figures()}
     return Measured(report.blackbox_parts(found, host), figures, found)
 
 
@@ -156,7 +156,7 @@ def pathchar(host: str, *, config: Config | Path | str | None = None, **options:
         ValueError: an option cannot be. TypeError: there is none of that name.
     """
     from careful.measure.estimators import pathchar as estimator
-    from careful.report import measure as report
+    from careful.render import measure as report
 
     given = estimator.Options(**options)
     found = estimator.measure(_settings(config).resolve(host), given)
@@ -185,7 +185,7 @@ def logp(
     from careful.control import remote
     from careful.measure.estimators import logp as estimator
     from careful.measure.probes.bursts import Session, Target
-    from careful.report import logp as report
+    from careful.render import logp as report
 
     given = estimator.Options(**options)
     route, effect = remote.find(host, instance, _settings(config), timeout_s=5.0)

@@ -17,8 +17,8 @@ from careful.control import status as state
 from careful.extras import MissingExtraError
 from careful.files.options import Progress
 from careful.model import BlackBox, load_shipped, plan
-from careful.report import measure as report
-from careful.report.tables import Table, alarm
+from careful.render import measure as report
+from careful.render.tables import Table, alarm
 from careful.transfer.result import Result
 from fake_exchange import FakeExchange
 from in_effect import IN_EFFECT, PEER
@@ -98,7 +98,7 @@ def test_plan__shows_itself() -> None:
 
 def test_measured__is_a_table_and_makes_plans() -> None:
     found = FakeExchange().measure(seconds=1000)
-    figures = report.blackbox_figures(found)
+    figures = found.figures()
     seen = notebook.Measured(report.blackbox_parts(found, HOSTILE), figures, found)
     assert str(seen) == report.blackbox_table(found, HOSTILE)
     assert "all but the bottleneck" in read(seen).texts

@@ -31,7 +31,7 @@ import careful.transfer.protocol.block
 from careful._abi import ffi, lib
 from careful.daemon.client import Answer as Heard
 from careful.errors import CarefulError
-from careful.report import listing as shown_as
+from careful.render import listing as shown_as
 from careful.transfer import session
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.block import BlockClient

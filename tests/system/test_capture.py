@@ -25,8 +25,8 @@ from careful.cli.main import run as carefulctl
 from careful.control import bpf, capture, instances
 from careful.control.capture import Frame
 from careful.errors import CarefulError
-from careful.report import capture as report
-from careful.report import pcapng
+from careful.render import capture as report
+from careful.render import pcapng
 from hosts import Host, finish, hosts_up, make_file, wait_for
 from keyed import Keyed
 

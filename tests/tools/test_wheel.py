@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from careful import man
-from careful.man.roff import title
+from careful.cli.roff import title
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from careful.control import maps, tune_entry
 from careful.extras import MissingExtraError
-from careful.report import figure
-from careful.report.explain import decision
+from careful.render import figure
+from careful.render.explain import decision
 from demo import LAB, ROOT, DemoError, on, run, say
 
 GAM = ROOT / "ctrl/careful/model/pipelines/gam.toml"

@@ -24,7 +24,7 @@ def main() -> None:
     package = importlib.util.module_from_spec(spec)
     sys.modules["careful"] = package
     spec.loader.exec_module(package)
-    from careful.man.roff import write
+    from careful.cli.roff import write
 
     print(f"{write(Path(directory))} manual pages")
 

@@ -22,10 +22,10 @@ from careful.cli.command import command
 from careful.cli.common import config_option, json_option, plot_option, show
 from careful.cli.params import OUTPUT, SECONDS
 from careful.control import config
-from careful.report import bench as report
-from careful.report import bench_plots
-from careful.report.jsonout import document, write
-from careful.report.measure import environment
+from careful.jsonout import document, write
+from careful.render import bench as report
+from careful.render import bench_plots
+from careful.render.measure import environment
 
 #: --quick: one round, of runs as long as this part of what they are.
 _QUICK = 0.1

@@ -11,8 +11,8 @@ from careful.cli.command import command
 from careful.cli.common import measured, show
 from careful.control import config, remote
 from careful.measure.probes.path_burst import BurstSession
-from careful.report import burst as report
-from careful.report.measure import environment
+from careful.render import burst as report
+from careful.render.measure import environment
 
 
 @command(

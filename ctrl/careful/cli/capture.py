@@ -20,8 +20,8 @@ from careful.control import instances
 from careful.control.capture import Capture, Frame
 from careful.control.status import port_of
 from careful.errors import from_os
-from careful.report import capture as report
-from careful.report import pcapng
+from careful.render import capture as report
+from careful.render import pcapng
 
 #: Between two looks at what was caught, seconds.
 _LOOK_S = 0.2

@@ -12,8 +12,8 @@ import click
 from careful.cli import complete
 from careful.cli.params import OUTPUT, PLOT
 from careful.errors import from_os
-from careful.report.jsonout import document, write
-from careful.report.tables import folded
+from careful.jsonout import document, write
+from careful.render.tables import folded
 
 #: Of what say_all() prints.
 _AT_A_TIME = 512

@@ -11,7 +11,7 @@ from careful.cli.common import json_option, show
 from careful.cli.exit_status import Exit
 from careful.control import asked
 from careful.control import config as settings
-from careful.report import config as report
+from careful.render import config as report
 
 
 @group(

@@ -13,7 +13,7 @@ from careful.cli.common import say, shared, show
 from careful.cli.exit_status import Exit
 from careful.control import doctor as checks
 from careful.control.finding import FAIL, Finding
-from careful.report.doctor import findings
+from careful.render.doctor import findings
 
 
 def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: bool) -> list[Finding]:

@@ -11,7 +11,7 @@ from careful.cli.command import command
 from careful.cli.common import config_option, instance_option, say
 from careful.control import config
 from careful.control import exporter as figures
-from careful.report import metrics
+from careful.render import metrics
 
 _PORT = 9977
 

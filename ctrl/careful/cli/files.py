@@ -16,7 +16,7 @@ from careful.cli.params import BYTES, host_path
 from careful.cli.running import run
 from careful.cli.transfer_options import timeout
 from careful.control import config, remote
-from careful.report import files as report
+from careful.render import files as report
 from careful.transfer import session
 from careful.transfer.partials import find_local
 

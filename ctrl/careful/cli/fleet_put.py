@@ -19,7 +19,7 @@ from careful.fleet import chain
 from careful.fleet import hosts as fleet_hosts
 from careful.fleet import relay as one_host
 from careful.fleet.running import guarded
-from careful.report import fleet as report
+from careful.render import fleet as report
 
 
 @command(

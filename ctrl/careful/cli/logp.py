@@ -21,9 +21,9 @@ from careful.measure.estimators.logp_background import Background
 from careful.measure.probes import tcp
 from careful.measure.probes.bursts import Session, Target
 from careful.measure.probes.files import FilesLayer
-from careful.report import logp as report
-from careful.report import logp_bulk, logp_plots
-from careful.report.measure import environment
+from careful.render import logp as report
+from careful.render import logp_bulk, logp_plots
+from careful.render.measure import environment
 
 
 @command(

@@ -22,7 +22,7 @@ from careful.cli.command import LazyGroup
 from careful.cli.exit_status import Exit
 from careful.errors import CarefulError, Ended, LossError, is_debugging, shown
 from careful.extras import MissingExtraError
-from careful.report.jsonout import document
+from careful.jsonout import document
 
 #: Heading -> name -> ("module:attribute" of a click command, the first sentence of its help).
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
@@ -154,7 +154,7 @@ def cli(ctx: click.Context, version: bool, as_json: bool) -> None:
 
 def _show_version(as_json: bool) -> None:
     from careful.cli.common import show
-    from careful.report.version import shown as text
+    from careful.render.version import shown as text
     from careful.versions import versions
 
     found = versions()

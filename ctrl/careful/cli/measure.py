@@ -21,10 +21,10 @@ from careful.measure.estimators import clearbox as inside
 from careful.measure.estimators import path_to_file
 from careful.measure.estimators import pathchar as plan
 from careful.measure.probes.exchange import ProbeSession
-from careful.report import measure as report
-from careful.report import measure_plots, trace_plots
-from careful.report.pathchar_stages import stages_figures, stages_table
-from careful.report.trace import clearbox_figures, clearbox_table
+from careful.render import measure as report
+from careful.render import measure_plots, trace_plots
+from careful.render.pathchar_stages import stages_figures, stages_table
+from careful.render.trace import clearbox_figures, clearbox_table
 
 Command = Callable[..., Any]
 
@@ -242,7 +242,7 @@ def blackbox(
     with ProbeSession(route.socket, route.instance, route.address, host) as session:
         found = two_regressions.BlackBox(session, options).run()
     inputs = report.inputs(host, route.address, options)
-    figures = {**effect.as_dict(), **report.blackbox_figures(found)}
+    figures = {**effect.as_dict(), **found.figures()}
     text = report.blackbox_table(found, host)
     show(as_json, "measure blackbox", inputs, figures, text, output=output)
     if plot_path:

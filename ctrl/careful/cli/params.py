@@ -70,7 +70,7 @@ class PlotFile(OutputFile):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
-        from careful.report.figure import check_path  # numpy: not for commands that plot nothing
+        from careful.render.figure import check_path  # numpy: not for commands that plot nothing
 
         try:
             check_path(str(value))

@@ -11,7 +11,7 @@ from careful.cli.common import json_option, plot_option, say
 from careful.cli.sizes import BYTES, read_source
 from careful.model.planner import STRATEGIES
 from careful.model.tunemap import FRAME_LIMITS
-from careful.report import plan as report
+from careful.render import plan as report
 
 FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-size")
 

@@ -12,7 +12,7 @@ from careful.cli.common import shared, show
 from careful.cli.exit_status import Exit
 from careful.control import config, instances
 from careful.control import status as state
-from careful.report import status as report
+from careful.render import status as report
 
 
 @command(

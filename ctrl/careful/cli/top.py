@@ -15,8 +15,8 @@ from careful.cli.common import say, shared, show
 from careful.cli.exit_status import Exit
 from careful.control import config, instances
 from careful.control import top as figures
-from careful.report import live
-from careful.report import top as report
+from careful.render import live
+from careful.render import top as report
 
 
 @command(

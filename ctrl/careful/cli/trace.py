@@ -16,9 +16,9 @@ from careful.control.tracer import Target, Tracer
 from careful.event import trace as event_trace
 from careful.measure.estimators import listening
 from careful.measure.estimators import packet_flow as flow
-from careful.report import events as events_report
-from careful.report import measure, trace_plots
-from careful.report import trace as report
+from careful.render import events as events_report
+from careful.render import measure, trace_plots
+from careful.render import trace as report
 
 _seconds = click.option(
     "--time",

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from careful import jsonout
 from careful.address import is_remote
 from careful.cli.command import command
 from careful.cli.common import say, say_all, shared, show
@@ -27,10 +28,11 @@ from careful.cli.transfer_options import (
 )
 from careful.control import config, remote
 from careful.errors import CarefulError
-from careful.report import jsonout, listing
-from careful.report import transfer as shown
-from careful.report.progress import Lines, watch
-from careful.report.tables import folded_lines
+from careful.render import listing
+from careful.render import transfer as shown
+from careful.render.progress import Lines
+from careful.render.tables import folded_lines
+from careful.render.watching import watch
 from careful.transfer import session
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.result import Result

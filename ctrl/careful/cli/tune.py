@@ -15,10 +15,10 @@ from careful.cli.tune_auto import tune_auto, tune_explain
 from careful.control import config, tune_file, tune_peers
 from careful.control import tune_entry as entries
 from careful.errors import CarefulError
-from careful.report import live
-from careful.report import tune as report
-from careful.report.jsonout import document
-from careful.report.tables import folded
+from careful.jsonout import document
+from careful.render import live
+from careful.render import tune as report
+from careful.render.tables import folded
 from careful.tuning import by_hand
 
 

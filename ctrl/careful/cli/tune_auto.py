@@ -11,7 +11,7 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import plot_option, say, shared, show
 from careful.control import config, instances, tune_peers
-from careful.report import explain as report
+from careful.render import explain as report
 from careful.tuning import explain as figures
 from careful.tuning.loop import Loop
 from careful.tuning.running import tunable

@@ -12,7 +12,7 @@ from careful.cli.command import command
 from careful.cli.common import instance_option, json_option, say, shared, show
 from careful.cli.params import Whole, WholeDuration
 from careful.control import config, daemon, instances, keys, reload, state_dir, status, tuner
-from careful.report import status as report
+from careful.render import status as report
 
 
 @command(

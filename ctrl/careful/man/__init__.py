@@ -1,7 +1,6 @@
 """The manual: a Markdown file a topic, whose first line is `# NAME - what it is about`.
 
-Owns where pages are and what they are called; `terminal` shows one to people, `roff` makes
-manual pages of topics and of the commands' own help. Calls nobody.
+Owns where pages are and what they are called; `terminal` shows one to people.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from careful.measure.estimators.glance import Glance
 from careful.measure.probes.exchange import ProbeSession
 from careful.model.stages import Limits
 from careful.model.tunemap import TunePlan
-from careful.report.measure import blackbox_figures
 from careful.tuning.items import STORE, Kick, Pulse, Value
 from careful.tuning.state import Store
 from careful.tuning.stores import Came, Totals, counted
@@ -163,7 +162,7 @@ class RunningPath:
             if quick:
                 return Glance(session, sleep=self._pause).figures(), limits
             closely = replace(CLOSELY, patience_s=self._patience_s)
-            figures = blackbox_figures(BlackBox(session, closely, sleep=self._pause).run())
+            figures = BlackBox(session, closely, sleep=self._pause).run().figures()
         longer_s = min(2 * self._patience_s, PATIENCE_S_MAX)
         self._patience_s = longer_s if figures["reason"] else CLOSELY.patience_s
         for name in _SAMPLES:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from careful.control.state_dir import StateDir
+from careful.jsonout import write
 from careful.model.tunemap import CLASS_COUNT
-from careful.report.jsonout import write
 from careful.tuning.items import (
     ITEM_COUNT,
     NET_TX,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from careful.bench.experiments import Cell
 from careful.bench.rounds import Found
-from careful.report import bench as report
-from careful.report.bench_delta import AHEAD, BEHIND, OPEN, compare, totals
+from careful.render import bench as report
+from careful.render.bench_delta import AHEAD, BEHIND, OPEN, compare, totals
 
 CELL = Cell("latency", 8, 1, False, 50)
 STREAM = replace(CELL, table="throughput")

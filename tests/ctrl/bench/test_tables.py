@@ -12,8 +12,8 @@ import pytest
 from careful.bench.experiments import TABLES, Cell
 from careful.bench.paper import paper
 from careful.bench.rounds import Found, Plan, Result
-from careful.report import bench as report
-from careful.report import bench_plots
+from careful.render import bench as report
+from careful.render import bench_plots
 
 LATENCY = Cell("latency", 4, 1000, False, 50)
 JACOBI = Cell("jacobi", 4, 16, False, 100)

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from careful import jsonout
 from careful._abi import pack
 from careful.errors import CarefulError
-from careful.report import jsonout, listing
+from careful.render import listing
 from careful.transfer.protocol.entries import Attr, Entry
 from careful.transfer.protocol.spool import Spool
 from fake_daemon import Answer, FakeDaemon, Handle

@@ -23,9 +23,10 @@ from careful.cli.common import show
 from careful.cli.main import run
 from careful.control import remote
 from careful.errors import CarefulError, Ended
-from careful.report.bar import Bar
-from careful.report.jsonout import document, write
-from careful.report.progress import Lines, watch
+from careful.jsonout import document, write
+from careful.render.bar import Bar
+from careful.render.progress import Lines
+from careful.render.watching import watch
 from careful.transfer import session
 from careful.transfer.options import FileResult, Options
 from careful.transfer.result import Result
@@ -242,7 +243,7 @@ def test_start__without_standard_error() -> None:
     code = """
 import sys
 from careful.cli import main, start
-from careful.report.progress import watch
+from careful.render.watching import watch
 
 def progress_names(name):
     print(name, file=sys.stderr)

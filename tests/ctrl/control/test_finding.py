@@ -14,7 +14,7 @@ from careful._abi import lib
 from careful.control import asked, checks, instances, status
 from careful.control.config import UpOptions
 from careful.control.finding import FAIL, WARN, Finding, ok, warn
-from careful.report.doctor import findings
+from careful.render.doctor import findings
 
 PACKAGE = Path(checks.__file__).parents[1]
 

@@ -11,8 +11,8 @@ from careful.control import tune_entry, tune_file
 from careful.control.tune_entry import RATIO_ONE, Plan, Setting
 from careful.control.tune_peers import Row
 from careful.errors import CarefulError
-from careful.report.jsonout import document
-from careful.report.tune import tune_row
+from careful.jsonout import document
+from careful.render.tune import tune_row
 from click.testing import CliRunner
 
 PLAN = {

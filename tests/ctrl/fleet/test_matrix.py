@@ -8,7 +8,7 @@ from pathlib import Path
 from careful.fleet.hosts import Host
 from careful.fleet.matrix import Cell, Matrix, common, doubtful, joined, made, odd
 from careful.fleet.running import Job, Outcome
-from careful.report import fleet_matrix
+from careful.render import fleet_matrix
 
 NAMES = ("h1", "h2", "h3", "h4")
 

@@ -14,10 +14,11 @@ from pathlib import Path
 import click
 import pytest
 from careful import man
+from careful.cli import roff
 from careful.cli.command import Command, Group, summary
 from careful.cli.exit_status import Exit
 from careful.cli.main import COMMANDS, cli, run
-from careful.man import roff, terminal
+from careful.man import terminal
 
 ALL = dict(roff.commands(cli, ("carefulctl",)))
 README = Path(__file__).parents[3] / "README.md"

@@ -10,7 +10,7 @@ import pytest
 from careful.model import Pipeline
 from careful.model.stages import Stage
 from careful.model.tunemap import TunePlan, class_of, fixed_plan, ramp_plan
-from careful.report.explain import cut
+from careful.render.explain import cut
 from careful.tuning.decide import Controller
 from careful.tuning.propose import measured, moved, ramps_to_try
 from careful.tuning.state import PathState

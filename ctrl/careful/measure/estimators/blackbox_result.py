@@ -6,6 +6,7 @@ Owns what follows from the figures of a bottleneck, and why one is withheld. Pur
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from careful.measure.estimators.blackbox_rounds import OWN_PACE
 from careful.measure.estimators.trains import Regime
@@ -73,3 +74,77 @@ class Result:
         if others.relative > RELATIVE_MAX:
             return None, f"the interval is wide: {others.low:.3g} to {others.high:.3g} µs/KiB"
         return others, ""
+
+    def figures(self) -> dict[str, Any]:
+        """Returns the figures for JSON; `carefulctl plan --pipeline -` reads them."""
+        figures: dict[str, Any] = {
+            "kind": "blackbox",
+            "settled": self.settled,
+            "reason": self.reason,
+        }
+        for name, unit, estimate in (
+            ("g_b", "us", self.regime.g_b_us),
+            ("G_b", "us_per_KiB", self.regime.G_b_us_per_KiB),
+            ("sum_g", "us", self.sum_g_us),
+            ("sum_G", "us_per_KiB", self.sum_G_us_per_KiB),
+            ("sum_G_others", "us_per_KiB", self.sum_G_others_us_per_KiB),
+        ):
+            figures |= estimate.figures(name, unit) if estimate else {f"{name}_{unit}": None}
+        trips, trains = self.round_trips, self.regime.line
+        return figures | {
+            "low_bytes": round(self.regime.low_bytes, 1),
+            "high_bytes": round(self.regime.high_bytes, 1),
+            "regimes": [self._regime(regime) for regime in self.regimes],
+            **trips.G_us_per_KiB.figures("sum_G_by_round_trips", "us_per_KiB"),
+            "one_way_residual_us": round(self.one_way.residual_us, 3),
+            "round_trips_residual_us": round(trips.residual_us, 3),
+            "round_trips_count": trips.samples_count,
+            "trains_residual_us": round(trains.residual_us, 3),
+            "trains_count": trains.samples_count,
+            "sizes_count": trips.points_count,
+            "size_min_bytes": int(trips.size_min_bytes),
+            "size_max_bytes": int(trips.size_max_bytes),
+            "train_frames": self.train_frames,
+            "own_gap_us": round(self.own_gap_us, 2),
+            "frames_count": self.frames_count,
+            "rounds_count": self.rounds_count,
+            "elapsed_s": round(self.elapsed_s, 3),
+            "round_trip_minima": [
+                {"size_bytes": int(size), "least_us": round(time_us, 3)}
+                for size, time_us in zip(*self.trip_minima, strict=True)
+            ],
+            "train_gaps": _gaps(*self.gaps),
+            "G_counts": "payload bytes",
+            "sum_g_is": "overhead and propagation one way, half of a round trip of no payload",
+            "sum_G_is": "one way, by the clocks of both ends, their drift taken out",
+            "notes": self.notes,
+        }
+
+    def _regime(self, regime: Regime) -> dict[str, Any]:
+        g, G, line = regime.g_b_us, regime.G_b_us_per_KiB, regime.line
+        others, why_not = self.others(regime)
+        return {
+            "low_bytes": round(regime.low_bytes, 1),
+            "high_bytes": round(regime.high_bytes, 1),
+            **(g.figures("g_b", "us") if g else {"g_b_us": None}),
+            **(G.figures("G_b", "us_per_KiB") if G else {"G_b_us_per_KiB": None}),
+            **(
+                others.figures("sum_G_others", "us_per_KiB")
+                if others
+                else {"sum_G_others_us_per_KiB": None}
+            ),
+            "residual_us": round(line.residual_us, 3),
+            "trains_count": line.samples_count,
+            "sizes_count": line.points_count,
+            "size_min_bytes": int(line.size_min_bytes),
+            "size_max_bytes": int(line.size_max_bytes),
+            "reason": line.reason or why_not,
+        }
+
+
+def _gaps(sizes: list[float], gaps_us: list[float]) -> list[dict[str, Any]]:
+    """Every train's, by size."""
+    by_size: dict[float, list[float]] = {}
+    for size, gap_us in zip(sizes, gaps_us, strict=True):
+        by_size.setdefault(size, []).append(round(gap_us, 3))
+    return [{"size_bytes": int(size), "gaps_us": by_size[size]} for size in sorted(by_size)]

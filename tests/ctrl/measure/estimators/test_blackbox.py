@@ -12,7 +12,7 @@ from careful.measure.estimators.blackbox_rounds import Round, telling
 from careful.measure.estimators.trains import bisected, bottlenecks, train_gap_us
 from careful.measure.statistics.oneway import Trip, without_drift
 from careful.measure.statistics.oneway import drift as drift_of
-from careful.report import measure as report
+from careful.render import measure as report
 from fake_exchange import CROSSING, GAM, TRAINS, FakeExchange
 from hypothesis import given
 from hypothesis import strategies as st
@@ -160,7 +160,7 @@ def test_blackbox__a_quick_look_is_not_called_settled() -> None:
 def test_blackbox__json_says_what_each_figure_rests_on() -> None:
     """Each regime has the count of its trains, its residual and sizes, and its own others' G."""
     found = FakeExchange(CROSSING).measure(sizes_count=24, at_bytes=500)
-    shown = report.blackbox_figures(found)
+    shown = found.figures()
     trains = [one["gaps_us"] for one in shown["train_gaps"]]
     assert len(trains) == 24 + 8
     assert sum(map(len, trains)) == len(found.gaps[0])
@@ -184,7 +184,7 @@ def test_blackbox__table_has_digits_of_small_figures() -> None:
 def test_blackbox__a_regime_without_a_figure_leaves_the_others_theirs() -> None:
     """Small frames meet a bottleneck that takes as long for each: it has no slope."""
     found = FakeExchange(((3000.0, 0.0), (200.0, 2000.0))).measure(sizes_count=24, at_bytes=300)
-    low, high = report.blackbox_figures(found)["regimes"]
+    low, high = found.figures()["regimes"]
     assert found.sum_G_others_us_per_KiB is None
     assert found.reason == low["reason"] != ""
     assert found.sum_G_us_per_KiB is not None
@@ -243,7 +243,7 @@ def test_blackbox__trains_mostly_in_a_bunch_are_no_regime(share: float, known: b
     assert (found.regime.G_b_us_per_KiB is not None) == known
     assert (found.sum_G_others_us_per_KiB is not None) == known
     assert ("trains arrived in a bunch" in found.reason) == (not known)
-    shown = report.blackbox_figures(found)
+    shown = found.figures()
     assert (shown["regimes"][0]["g_b_us"] is not None) == known
 
 
@@ -333,7 +333,7 @@ def test_blackbox__arrivals_that_make_no_gap_are_no_figures(first_us: float) -> 
     assert found.regime.g_b_us is None
     assert found.reason
     assert not found.settled
-    assert report.blackbox_figures(found)["G_b_us_per_KiB"] is None
+    assert found.figures()["G_b_us_per_KiB"] is None
 
 
 def test_telling__leaves_out_bunches_and_what_left_late() -> None:

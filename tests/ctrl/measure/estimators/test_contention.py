@@ -15,7 +15,7 @@ from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import fit_line
 from careful.measure.statistics.sample import Figure
-from careful.report.logp_bulk import bulk_figures, bulk_text, flood_figures, flood_text
+from careful.render.logp_bulk import bulk_figures, bulk_text, flood_figures, flood_text
 from logp_machine import Machine
 
 

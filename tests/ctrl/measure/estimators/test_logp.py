@@ -16,7 +16,7 @@ from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, by_gap_us,
 from careful.measure.estimators.logp_regimes import find_regimes
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.sample import Figure, figure, locations, undisturbed
-from careful.report import logp as report
+from careful.render import logp as report
 from logp_machine import Machine, measure
 
 #: P4 Table 4, µs.

@@ -11,7 +11,7 @@ from careful.errors import CarefulError
 from careful.measure.estimators.hops import Path
 from careful.measure.estimators.pathchar import Options, Pathchar
 from careful.measure.probes.udp import Answer, Reply
-from careful.report import measure as report
+from careful.render import measure as report
 
 REPLY_BYTES = 576
 #: 10, 5, 2 and 8 Mbit/s.

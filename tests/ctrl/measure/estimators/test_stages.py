@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from careful import jsonout
 from careful._abi import lib
 from careful.control.tracer import RECORD
 from careful.measure.estimators import clearbox, listening, packet_flow, stages
@@ -14,9 +15,9 @@ from careful.measure.estimators.stages import HOST_RX, HOST_TX, NET_RX, NET_TX, 
 from careful.measure.statistics.estimate import Estimate
 from careful.model import Pipeline
 from careful.model.files import parse_source
-from careful.report import jsonout, trace_plots
-from careful.report import trace as report
-from careful.report.digits import with_half
+from careful.render import trace as report
+from careful.render import trace_plots
+from careful.render.digits import with_half
 
 CLOCK_NS = 25
 SENDER, RECEIVER = 0, 1

@@ -1,0 +1,149 @@
+"""The bar of a transfer on a terminal: bytes, the rate of the last seconds, time left, files.
+
+Owns what the bar says, a peer that is silent included; rich draws it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task
+from rich.table import Column
+from rich.text import Text
+
+from careful.errors import shown
+from careful.render.progress import Lines
+from careful.units import counted, shown_bytes
+
+#: What a rate is of, seconds.
+_SPAN_S = 4.0
+#: Silence after which the bar says for whom it waits, seconds.
+_QUIET_S = 2.0
+
+
+class Rate:
+    """Bytes a second over the last seconds, and how long nothing has come.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._heard_at = clock()
+        self._samples = deque([(self._heard_at, 0)])
+
+    def note(self, moved: int) -> None:
+        """So many bytes came so far."""
+        now = self._heard_at = self._clock()
+        if now >= self._samples[-1][0] + 0.1:
+            self._samples.append((now, moved))
+        else:
+            self._samples[-1] = (self._samples[-1][0], moved)
+        self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        while len(self._samples) > 1 and self._samples[1][0] <= now - _SPAN_S:
+            self._samples.popleft()
+
+    def per_s(self) -> float:
+        """Bytes a second; 0 where nothing came for that long."""
+        now = self._clock()
+        self._forget(now)
+        began, before = self._samples[0]
+        if began <= now - _SPAN_S and len(self._samples) == 1:
+            return 0.0
+        return (self._samples[-1][1] - before) / max(now - began, 1e-3)
+
+    @property
+    def quiet_s(self) -> float:
+        """Since anything was heard, seconds."""
+        return self._clock() - self._heard_at
+
+
+class Bar(Lines):
+    """Lines above a bar, on the terminal at standard error.
+
+    Args:
+        names, fd: as of Lines; names on the same terminal come above the bar.
+        host: whom it waits for.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        names: Callable[[str], None] | None = None,
+        fd: int | None = None,
+        host: str = "the other host",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        # Not above the bar if they go elsewhere, a file or a pipe.
+        super().__init__(self.say if names and sys.stdout.isatty() else names, fd)
+        self._host = host
+        self._rate = Rate(clock)
+        bar = self
+
+        class Said(ProgressColumn):
+            """What the bar says in words."""
+
+            max_refresh = None
+
+            def render(self, task: Task) -> Text:
+                return bar.said()
+
+        self._bar: Any = Progress(
+            BarColumn(bar_width=None),
+            Said(table_column=Column(no_wrap=True)),
+            console=Console(stderr=True),
+            transient=True,
+            refresh_per_second=8,
+            expand=True,
+            redirect_stdout=False,
+        )
+        self._task = self._bar.add_task("", total=0)
+
+    def __enter__(self) -> Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._bar.stop()
+        super().__exit__(kind, error, trace)
+
+    def said(self) -> Text:
+        """Bytes, rate, time left or for whom it waits, files and retries."""
+        total = self._bytes - self._present
+        per_s = self._rate.per_s()
+        words = [f"{shown_bytes(self._moved)} of {shown_bytes(total)}"]
+        waits = self._rate.quiet_s >= _QUIET_S
+        if waits:
+            done = self._moved >= total > 0
+            what = "finishing" if done else f"waiting for {self._host}"
+            words.append(f"{what}, {self._rate.quiet_s:.0f} s")
+        else:
+            words.append(f"{shown_bytes(per_s)}/s")
+            if per_s:
+                words.append(str(timedelta(seconds=round((total - self._moved) / per_s))))
+        words.append(f"{self._done}/{self._files} files")
+        if self._retries:
+            words.append(f"{counted(self._retries, 'piece')} retried")
+        text = Text()
+        for number, word in enumerate(words):
+            text.append("  " if number else "")
+            text.append(word, style="bold red" if waits and number == 1 else "")
+        return text
+
+    def update(self) -> None:
+        """Show the counts."""
+        self._rate.note(self._moved)
+        self._bar.update(self._task, total=self._bytes - self._present, completed=self._moved)
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)

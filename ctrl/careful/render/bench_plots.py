@@ -1,0 +1,73 @@
+"""A benchmark drawn: each value a small circle, as in P2's figures, and the means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from careful.bench.experiments import JACOBI, PROTOCOLS, TABLES, Cell
+from careful.bench.rounds import Found
+from careful.render import figure as draw
+from careful.render.bench import UNITS
+
+#: How far a protocol's values stand beside the middle of their cell.
+_ASIDE = 0.18
+#: How far they are spread, first to last.
+_SPREAD = 0.2
+
+
+def plot(found: Found, path: str | Path) -> None:
+    """A panel of each table: without processing, and beside it with, where it has that."""
+    draw.check_path(path)
+    cells = list(dict.fromkeys(cell for cell, _ in found.results))
+    names = sorted(TABLES, key=lambda name: not TABLES[name].processing)  # pairs first
+    panels = [
+        (name, wanted)
+        for name in names
+        for processing in (False, True)
+        if (wanted := [one for one in cells if (one.table, one.processing) == (name, processing)])
+    ]
+    if not panels:
+        raise ValueError("nothing to plot: no cell was run")
+    rows = (len(panels) + 1) // 2
+    picture, pairs = draw.grid(rows, 2, size=(16.0, 4.2 * rows + 0.4), widths=(1, 1))
+    places = [pair for row in pairs for pair in row]
+    for place, (name, wanted) in zip(places, panels, strict=False):
+        _panel(place, found, name, sorted(wanted, key=lambda one: (one.nodes, one.size)))
+    for place in places[len(panels) :]:
+        place.remove()
+    draw.legend_above(picture, places[0])
+    draw.save(picture, path)
+
+
+def _panel(pair: Any, found: Found, name: str, cells: Sequence[Cell]) -> None:
+    own = TABLES[name]
+    for number, protocol in enumerate(PROTOCOLS):
+        colour, side = draw.COLOURS[number], _ASIDE * (2 * number - 1)
+        for at, cell in enumerate(cells):
+            result = found.results[cell, protocol]
+            count = len(result.values)
+            pair.plot(
+                [at + side + _SPREAD * (one / count - 0.5) for one in range(count)],
+                result.values,
+                draw.MARKERS[number],
+                color=colour,
+                fillstyle="none",
+                markersize=3,
+                label=protocol if not at else None,
+            )
+            if result.mean is not None:
+                pair.plot([at + side - 0.15, at + side + 0.15], [result.mean] * 2, color=colour)
+    with_it = " with processing" if cells[0].processing else ""
+    what = "nodes, rows" if own is JACOBI else "nodes, words"
+    meant = "throughput" if own.more_is_better else "time"
+    title = f"{own.title.partition(':')[0]}{with_it}"
+    draw.label(pair, title, what, f"{meant} ({UNITS[own.unit]})")
+    pair.set_xticks(range(len(cells)), [f"{one.nodes}\n{one.size}" for one in cells], fontsize=10)
+    if len(cells) > 1:
+        pair.set_yscale("log")
+        draw.plain_numbers(pair)
+    else:
+        pair.set_ylim(bottom=0)
+        pair.set_xlim(-2, 2)

@@ -1,0 +1,22 @@
+"""What `config check` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from careful.control.config import Config
+from careful.control.finding import Finding
+from careful.render.doctor import said
+
+
+def checked(found: Config, refused: Mapping[str, list[Finding]]) -> str:
+    """The files that were read and what they hold, or by table what `up` would refuse of them."""
+    if not found.paths:
+        return "no configuration file: every option has its default"
+    listed = " and ".join(str(one) for one in found.paths)
+    lines = [
+        f"{listed}: {table}: {said(one)}" for table, all_of in refused.items() for one in all_of
+    ]
+    if lines:
+        return "\n".join(lines)
+    return f"{listed}: no error; {len(found.nodes)} nodes, {len(found.instances)} instances"

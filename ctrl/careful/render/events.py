@@ -1,0 +1,133 @@
+"""Traffic of programs on the event interface (P2 section 6.2): a table, figures, a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from careful.event.trace import Pair, Trace, matrix, pairs, ways
+from careful.render import figure as draw
+from careful.render.tables import table
+
+#: Fragments that the time line draws: the first ones, so that one can be told from the next.
+_LINES_MOST = 150
+
+
+def figures(traces: Sequence[Trace]) -> dict[str, Any]:
+    """For --json."""
+    count, nbytes = matrix(traces)
+    return {
+        "nodes": len(traces),
+        "window_buffers": traces[0].window,
+        "receive_buffers": traces[0].receive_buffers,
+        "notes_left_out": sum(one.left_out for one in traces),
+        "fragments": count,
+        "payload_bytes": nbytes,
+        "pairs": [asdict(one) for one in pairs(traces)],
+    }
+
+
+def text(traces: Sequence[Trace]) -> str:
+    """For people: who sends to whom, and what windows of that size would bring."""
+    found = pairs(traces)
+    _, nbytes = matrix(traces)
+    head = (
+        "from",
+        "to",
+        "fragments",
+        "bytes",
+        "outstanding",
+        "window",
+        "closed",
+        "sized",
+        "then closed",
+    )
+    rows = [
+        (
+            str(one.source),
+            str(one.to),
+            str(one.fragments),
+            str(int(nbytes[one.source, one.to])),
+            str(one.most),
+            str(one.window),
+            f"{one.closed:.1%}",
+            str(one.sized),
+            f"{one.sized_closed:.1%}",
+        )
+        for one in found
+    ]
+    lines = [table("", head, rows), "", _verdict(len(traces), found)]
+    if left := sum(one.left_out for one in traces):
+        lines.append(f"{left} notes were left out: there was no room for them")
+    return "\n".join(lines)
+
+
+def _verdict(nodes: int, found: Sequence[Pair]) -> str:
+    """What it comes to, in a line."""
+    if not found:
+        return "nobody sent anything"
+    sent = sum(one.fragments for one in found)
+    now = sum(one.closed * one.fragments for one in found) / sent
+    then = sum(one.sized_closed * one.fragments for one in found) / sent
+    talk = f"{len(found)} of {nodes * (nodes - 1)} pairs talk"
+    return (
+        f"{talk}; without copying out {now:.1%} of the fragments would meet a closed window, "
+        f"{then:.1%} with windows sized to what is outstanding"
+    )
+
+
+def plot(traces: Sequence[Trace], path: str | Path) -> None:
+    """The matrix, and beside it a time line: each fragment from when it was sent to its use."""
+    draw.check_path(path)
+    height = 3.0 + 0.35 * len(traces)
+    picture, ((left, right),) = draw.grid(1, 2, size=(13.0, height), widths=(1, 1.5))
+    _matrix(picture, left, traces)
+    _time_line(right, traces)
+    draw.save(picture, path)
+
+
+def _matrix(picture: Any, pair: Any, traces: Sequence[Trace]) -> None:
+    """Rows send, columns receive; rank 0 stands above, as in the time line."""
+    count, _ = matrix(traces)
+    image = pair.imshow(count, aspect="auto", cmap="cividis")
+    for (source, to), value in np.ndenumerate(count):
+        colour = "white" if value < 0.6 * count.max() else "black"
+        pair.text(to, source, str(value), ha="center", va="center", fontsize=12, color=colour)
+    pair.set_xticks(range(len(traces)))
+    pair.set_yticks(range(len(traces)))
+    pair.grid(False)
+    picture.colorbar(image, ax=pair, label="fragments (count)")
+    draw.label(pair, "who sends to whom", "to (rank)", "from (rank)")
+
+
+def _flights(traces: Sequence[Trace]) -> list[tuple[int, int, int, int]]:
+    """(sent ns, from, consumed ns, to) of each fragment that was consumed, in order."""
+    found = []
+    for source in range(len(traces)):
+        for to in range(len(traces)):
+            sent, consumed = ways(traces, source, to)
+            found += [(int(a), source, int(b), to) for a, b in zip(sent, consumed, strict=False)]
+    return sorted(found)
+
+
+def _time_line(pair: Any, traces: Sequence[Trace]) -> None:
+    flights = _flights(traces)
+    shown = flights[:_LINES_MOST]
+    start = shown[0][0] if shown else 0
+    for sent, source, consumed, to in shown:
+        pair.plot(
+            [(sent - start) / 1e6, (consumed - start) / 1e6],
+            [source, to],
+            color=draw.COLOURS[source % len(draw.COLOURS)],
+            linewidth=1.1,
+        )
+    title = "from sent to consumed"
+    if len(shown) < len(flights):
+        title += f", the first {len(shown)} of {len(flights)}"
+    draw.label(pair, title, "time (ms)", "rank")
+    pair.set_yticks(range(len(traces)))
+    pair.invert_yaxis()

@@ -1,0 +1,278 @@
+"""What `tune explain` prints and draws: what is in effect on a path, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from careful.render.tables import table
+from careful.tuning.verify import MEASURES
+from careful.units import shown_bytes
+
+#: Decisions that people are shown, the newest first.
+DECISIONS = 5
+
+
+def text(found: dict[str, Any]) -> str:
+    """All paths of an instance, for people."""
+    pid = found["tuner_pid"]
+    head = f"instance {found['instance']}: " + (
+        f"tuned by process {pid}" if pid else "nobody tunes it (carefulctl tune auto)"
+    )
+    paths = [_path(one) for one in found["paths"]] or ["no peers"]
+    return "\n\n".join([head, *paths])
+
+
+def _path(one: dict[str, Any]) -> str:
+    parts = [_table(one), f"measured: {MEASURES}", *map(_store, one["stores"])]
+    parts += map(_sink, one["sinks"])
+    parts += [_tried(each) for each in one["classes"] if each["tried"]]
+    parts.append(_how(one["measurement"], one["why_not_measured"]))
+    if one["decisions"]:
+        parts.append("last decisions:")
+        newest = reversed(one["decisions"][-DECISIONS:])
+        parts += [f"  {ago(each['ago_s'])}: {decision(each)}" for each in newest]
+    return "\n".join(parts)
+
+
+def _table(one: dict[str, Any]) -> str:
+    rows = []
+    for each in one["classes"]:
+        slowest = each.get("bottleneck", {})
+        half = None
+        if each.get("predicted_us") is not None:
+            half = (each["predicted_high_us"] - each["predicted_low_us"]) / 2
+        rows.append(
+            (
+                _range(each, last=each is one["classes"][-1]),
+                cut(each["plan"]),
+                _number(each.get("predicted_us")),
+                _number(half),
+                _number(each["measured_us"]),
+                _number(slowest.get("g_us")),
+                _number(slowest.get("G_us_per_KiB")),
+                f"{each['standing']}: {each['why']}" if each["why"] else each["standing"],
+            )
+        )
+    columns = ["messages", "fragments (bytes)", "predicted (µs)", "± (µs)", "measured (µs)"]
+    columns += ["bottleneck: g (µs)", "G (µs/KiB)", "standing"]
+    return table(f"to {one['peer']} ({one['address']})", columns, rows)
+
+
+def _store(each: dict[str, Any]) -> str:
+    """A store's threshold, of messages that the peer sends."""
+    size, least = shown_bytes(each["message_bytes_max"]), each["store_bytes"]
+    took = each["measured_us"]
+    measured = "" if took is None else f", {_number(took)} µs"
+    predicted = f"not predicted: {each.get('why_not_predicted')}"
+    if "predicted_us" in each:
+        low, high = (_number(each[f"predicted_{end}_us"]) for end in ("low", "high"))
+        predicted = f"predicted {_number(each['predicted_us'])} µs ({low} to {high})"
+    return (
+        f"{size} from there to files: writes of {least} bytes or more: {each['standing']}{measured}"
+        f"; {predicted}"
+    )
+
+
+def _sink(each: dict[str, Any]) -> str:
+    """A sink's least pulse, over all classes."""
+    least, most = (each[f"{end}_bytes"] for end in ("least", "most"))
+    size = shown_bytes(least) if least == most else f"{shown_bytes(least)} to {shown_bytes(most)}"
+    return f"{each['sink']} takes {size} at least: {each['why']}"
+
+
+def _tried(each: dict[str, Any]) -> str:
+    """What came of trying, where nothing is predicted."""
+    size, count = shown_bytes(each["message_bytes_max"]), each["tried"]["ways_count"]
+    reads, ramps = each["tried"]["reads"], each["tried"]["ramps"]
+    if not count:
+        return f"{size}: no other way to {'read' if reads else 'send'} them is worth a try"
+    if not each["tried"]["found"]:
+        ways = "other least reads of their file" if reads else "other ways to send them"
+        ways = "ramps" if ramps else ways
+        return f"{size}: {count} {ways} were tried, none is surely faster"
+    took, sent = each["measured_us"], cut(each["plan"])
+    measured = "not measured by an A/B yet" if took is None else f"{_number(took)} µs measured"
+    if reads:
+        return (
+            f"{size}: their source had become another; the best of {count} least reads that were "
+            f"tried on live messages: reads of {each['net_tx_bytes']} bytes or more; {measured}"
+            f"{_source(each)}"
+        )
+    if ramps:
+        return (
+            f"{size}: the best of {count} ramps that may gain, by an order of stages that is not "
+            f"seen from outside, and were tried on live messages: {sent} bytes; {measured}"
+        )
+    return (
+        f"{size}: the best of {count} ways that were tried on live messages: fragments of {sent} "
+        f"bytes, kicks of {each['net_tx_bytes']} or more; {measured}; nothing is predicted"
+    )
+
+
+def _source(each: dict[str, Any]) -> str:
+    """What the path and the source have of it."""
+    took, path_us = each["measured_us"], each.get("path_us")
+    if path_us is None:
+        return "; what a source takes is not predicted"
+    said = f"; the path alone is predicted to take {_number(path_us)} µs"
+    if took is not None and took > path_us:
+        said += f": the rest, {_number(took - path_us)} µs, is their source's and this host's"
+    return said
+
+
+def _range(each: dict[str, Any], *, last: bool) -> str:
+    """The sizes of a class's messages: "to 4 KiB", of those above the class before."""
+    most = each["message_bytes_max"]
+    return f"above {shown_bytes(most // 2)}" if last else f"to {shown_bytes(most)}"
+
+
+def cut(plan: dict[str, int]) -> str:
+    """A plan in a word or two."""
+    first, peak = plan["first_bytes"], plan["peak_bytes"]
+    rises = (plan["ratio_q16"], plan["step_bytes"]) != (1 << 16, 0) and first < (peak or first + 1)
+    falls = (plan["down_ratio_q16"], plan["down_step_bytes"]) != (1 << 16, 0) and peak > 0
+    if not rises:
+        return f"{first}, falling" if falls else str(first)
+    return f"{first}, rising{f' to {peak}' if peak else ''}{', then falling' if falls else ''}"
+
+
+def _number(value: float | None) -> str:
+    """With three digits at least and no exponent; a dash for none."""
+    if value is None:
+        return "-"
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
+
+
+def _how(measurement: dict[str, Any] | None, why_not: str) -> str:
+    """How the figures were come by, and when."""
+    if measurement is None:
+        return f"not measured: nothing is predicted ({why_not})"
+    took = f"{measurement['frames_count']} frames in {measurement['elapsed_s']:.1f} s"
+    when = f"{ago(measurement['ago_s'])}, {measurement['why']}"
+    said = f"the path was measured {when}, by {measurement['by']}: {took}"
+    if measurement["confirmed_ago_s"] is not None:
+        said += f"; a look {ago(measurement['confirmed_ago_s'])} found it the same"
+    return "\n".join([said, *(f"  {note}" for note in measurement["notes"])])
+
+
+def ago(seconds: float) -> str:
+    """A time that has passed, in words."""
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
+
+
+def changed(each: dict[str, Any]) -> str:
+    """What a decision does to a class."""
+    size = shown_bytes(each["message_bytes_max"])
+    for sink, what in (("store", "to files: writes"), ("net_tx", "kicks")):
+        if each.get("sink") == sink:
+            before, after = (each[side][f"{sink}_bytes"] for side in ("before", "after"))
+            return f"{size}, {what} of {before} → {after} bytes or more"
+    return f"{size}: {cut(each['before'])} → {cut(each['after'])} bytes"
+
+
+def decision(one: dict[str, Any]) -> str:
+    """A decision in a line; what is the same of all classes is said once."""
+    said = [_evidence(each) for each in one["classes"]]
+    alike = len(set(said)) == 1 < len(said)
+    parts = [str(one["what"])]
+    for each, text in zip(one["classes"], said, strict=True):
+        parts.append(changed(each) + (f" ({text})" if text and not alike else ""))
+    if alike and said[0]:
+        parts.append(said[0])
+    return "; ".join([*parts, one["why"]] if one["why"] else parts)
+
+
+def _evidence(each: dict[str, Any]) -> str:
+    figures = each.get("ab") or each.get("prediction") or each.get("trying")
+    return str(figures["said"]) if figures else ""
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """Latency over the size of a message: one fragment, fixed 4 KiB, what is in effect, and the
+    oracle: the least of all fixed sizes, by the same measurement.
+
+    Of the first path that was measured; where none was, what live messages took of the first path
+    that had some.
+
+    Raises:
+        ValueError: there are neither.
+    """
+    from careful.render import figure
+
+    one = next((each for each in found["paths"] if each["measurement"]), None)
+    if one is None:
+        _draw_live(found, path)
+        return
+    classes = one["classes"]
+    sizes = [each["message_bytes_max"] for each in classes]
+    best_us = [each["best_us"] for each in classes]
+    series: dict[str, Sequence[float]] = {
+        "one fragment": [each["one_fragment_us"] for each in classes],
+        "fixed 4 KiB": [each["fixed_4KiB_us"] for each in classes],
+        "in effect, predicted": [
+            math.nan if each["predicted_us"] is None else each["predicted_us"] for each in classes
+        ],
+        "oracle, predicted": best_us,
+    }
+    drawn, ((whole,), (more,)) = figure.grid(2, 1, size=(8.0, 8.5), widths=[1])
+    figure.label(whole, f"To {one['peer']}: what a message takes", "size of a message", "(ms)")
+    figure.label(more, "How much longer than the oracle's", "size of a message", "(%)")
+    for pair, shown in (
+        (whole, {name: [value / 1e3 for value in values] for name, values in series.items()}),
+        (more, {name: _above(values, best_us) for name, values in series.items()}),
+    ):
+        figure.lines(pair, sizes, shown)
+        _of_sizes(pair, sizes)
+    whole.set_yscale("log")
+    figure.plain_numbers(whole)
+    # One fragment of what takes many is off the scale, and would hide what differs.
+    more.set_ylim(-5, 1.2 * max(20.0, *_above(series["fixed 4 KiB"], best_us)))
+    _stars(whole, classes, "measured_us", "in effect, live A/B", "k*")
+    figure.legend_below(whole, ncols=2)
+    figure.save(drawn, path)
+
+
+def _draw_live(found: dict[str, Any], path: Path) -> None:
+    """What live messages took, of a path that no figures are known of."""
+    from careful.render import figure
+
+    seen = [one for one in found["paths"] if any(each.get("live_us") for each in one["classes"])]
+    if not seen:
+        raise ValueError(
+            f"{path}: no path was measured, and no live message was: carefulctl tune auto --once"
+        )
+    one, sizes = seen[0], [each["message_bytes_max"] for each in seen[0]["classes"]]
+    title = f"To {one['peer']}: what a message takes (the path is not measured)"
+    drawn, pair = figure.axes(title, "size of a message", "(ms)")
+    _stars(pair, one["classes"], "live_us", "live messages, mean since up", "o")
+    _stars(pair, one["classes"], "measured_us", "in effect, live A/B", "k*")
+    _of_sizes(pair, sizes)
+    pair.set_yscale("log")
+    figure.plain_numbers(pair)
+    figure.legend_below(pair, ncols=2)
+    figure.save(drawn, path)
+
+
+def _of_sizes(pair: Any, sizes: Sequence[int]) -> None:
+    """An axis of message sizes."""
+    pair.set_xscale("log", base=2)
+    pair.set_xticks(sizes[::3], [shown_bytes(size) for size in sizes[::3]])
+
+
+def _stars(pair: Any, classes: Sequence[dict[str, Any]], name: str, label: str, mark: str) -> None:
+    """Points of the classes that have a figure, ms."""
+    points = [(each["message_bytes_max"], each.get(name)) for each in classes]
+    seen = [(size, value / 1e3) for size, value in points if value is not None]
+    if seen:
+        pair.plot(*zip(*seen, strict=True), mark, markersize=15, label=label, zorder=9)
+
+
+def _above(values: Sequence[float], least: Sequence[float]) -> list[float]:
+    """By how much values exceed others, %."""
+    return [100 * (value / low - 1) for value, low in zip(values, least, strict=True)]

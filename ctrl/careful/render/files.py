@@ -1,0 +1,69 @@
+"""What `verify` and `partials` print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from careful.render.tables import table
+from careful.units import counted
+from careful.units import shown_bytes as size
+
+if TYPE_CHECKING:
+    from careful.transfer.partials import Found
+    from careful.transfer.verify import Verified
+
+
+def verified_figures(found: Verified) -> dict[str, Any]:
+    """What a comparison found, for JSON."""
+    return {
+        "files_count": found.files,
+        "compared_bytes": found.bytes,
+        "elapsed_s": found.seconds,
+        "differences": [{"name": name, "what": what} for name, what in found.differences],
+    }
+
+
+def verified(found: Verified) -> str:
+    """The same for people: a line for each difference, and one for all."""
+    lines = [f"{name}: {what}" for name, what in found.differences]
+    whole = f"{counted(found.files, 'file')}, {size(found.bytes)} compared in {found.seconds:.2f} s"
+    differing = counted(len(found.differences), "difference")
+    lines.append(f"{whole}: {differing}" if lines else f"{whole}: equal")
+    return "\n".join(lines)
+
+
+def partial_figures(one: Found) -> dict[str, Any]:
+    """A partial file, for JSON."""
+    return {
+        "name": one.name,
+        "bytes": one.bytes,
+        "present_bytes": one.present_bytes,
+        "source": one.source or None,
+        "age_s": one.age_s,
+        "state": one.state,
+    }
+
+
+def _age(seconds: float) -> str:
+    for unit, count in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= count:
+            return f"{seconds / count:.0f} {unit}"
+    return f"{max(seconds, 0.0):.0f} s"
+
+
+def partials(found: Sequence[Found]) -> str:
+    """Partial files as a table."""
+    if not found:
+        return "no partial files"
+    rows = [
+        (
+            one.name,
+            "?" if one.bytes is None else f"{size(one.present_bytes or 0)} of {size(one.bytes)}",
+            one.source or "?",
+            _age(one.age_s),
+            one.state,
+        )
+        for one in found
+    ]
+    return table("", ["partial file", "kept", "source", "age", "state"], rows)

@@ -1,0 +1,99 @@
+"""All pairs of hosts as tables, for JSON, and as a heat map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from careful.fleet.matrix import FIGURES, Matrix, Odd, common, odd, values
+from careful.render.tables import alarm, table
+
+
+def figures(matrix: Matrix) -> dict[str, Any]:
+    """Every pair, and the odd ones."""
+    found = odd(matrix)
+    return {
+        "pairs": [
+            {"from": here, "to": there, **asdict(cell), "error": cell.error or None}
+            for (here, there), cell in matrix.items()
+        ],
+        "odd": [{"from": one.pair[0], "to": one.pair[1]} | _without_pair(one) for one in found],
+        "odd_host": common(found) or None,
+        "latency_is": "half of the least round trip of the smallest size of blackbox",
+        "G_is": "of all stages of the way together, by the least round trips, payload bytes",
+    }
+
+
+def _without_pair(one: Odd) -> dict[str, Any]:
+    return {key: value for key, value in asdict(one).items() if key != "pair"}
+
+
+def _sentence(one: Odd) -> str:
+    here, there = one.pair
+    if one.score is None:
+        return f"{here} to {there} lost {one.value:.0f} frames"
+    return (
+        f"{here} to {there}: {FIGURES[one.figure]} {one.value:.4g}, the median is "
+        f"{one.median:.4g} ({one.score:.1f} deviations)"
+    )
+
+
+def _names(matrix: Matrix) -> list[str]:
+    return list(dict.fromkeys(name for pair in matrix for name in pair))
+
+
+def text(matrix: Matrix, found: Sequence[Odd] | None = None) -> str:
+    """A table of each figure: from the host of a row to that of a column; odd ones red."""
+    found = odd(matrix) if found is None else found
+    names = sorted(_names(matrix))
+    parts = []
+    for figure, title in FIGURES.items():
+        there_are = values(matrix, figure)
+        strange = {one.pair for one in found if one.figure == figure}
+
+        def cell(pair: tuple[str, str], figure: str = figure) -> str:
+            if matrix.get(pair) and matrix[pair].error:
+                return "failed"
+            if pair not in there_are:  # noqa: B023  # called before the next figure
+                return "-"
+            value = there_are[pair]  # noqa: B023
+            said = f"{value:.0f}" if figure == "lost_frames" else f"{value:.4g}"
+            return alarm(said) if pair in strange else said  # noqa: B023
+
+        rows = [(here, *(cell((here, there)) for there in names)) for here in names]
+        parts.append(table(title, ("from \\ to", *names), rows))
+    parts.append("\n".join(map(_sentence, found)) or "no pair is odd")
+    if host := common(found):
+        parts[-1] += f"\nall of them are {host}'s"
+    return "\n\n".join(parts)
+
+
+def draw(matrix: Matrix, path: Path) -> None:
+    """A heat map of each figure.
+
+    Raises:
+        ValueError: there is nothing to draw.
+    """
+    import numpy as np
+
+    from careful.render import figure as plots
+
+    names = sorted(_names(matrix))
+    # Of nothing but zeros there is nothing to see.
+    drawn = [one for one in FIGURES if any(values(matrix, one).values())]
+    if not drawn:
+        raise ValueError("nothing was measured: no plot")
+    side = max(4.0, 0.9 * len(names))
+    size = ((side + 2.2) * len(drawn), side + 1.0)
+    whole, [pairs] = plots.grid(1, len(drawn), size=size, widths=[1.0] * len(drawn))
+    for pair, one in zip(pairs, drawn, strict=True):
+        found = values(matrix, one)
+        cells = np.array(
+            [[found.get((here, there), np.nan) for there in names] for here in names[::-1]],
+            dtype=float,
+        )
+        plots.label(pair, FIGURES[one], "to", "from")
+        plots.heat(whole, pair, cells, names, names[::-1], FIGURES[one])
+    plots.save(whole, path)

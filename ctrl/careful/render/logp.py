@@ -1,0 +1,157 @@
+"""LogP signatures as text and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from careful.measure.estimators.logp import Result
+from careful.measure.estimators.logp_curve import Curve
+from careful.measure.estimators.logp_predict import Trial
+from careful.measure.statistics.estimate import LEVEL
+from careful.measure.statistics.line import RELATIVE_MAX
+from careful.measure.statistics.quantiles import t_quantile
+from careful.measure.statistics.sample import Figure
+from careful.render import tables
+from careful.render.digits import with_half
+from careful.render.tables import Parts, Table
+
+#: What each figure is, in the order of the table.
+_MEANINGS = {
+    "os": "to send a request",
+    "os_D": "to send a request after D",
+    "or": "to take a reply",
+    "g": "gap between messages",
+    "L": "latency one way, without overheads",
+    "rtt": "round trip, 2 (os + L + or)",
+}
+
+
+def named(found: Result) -> dict[str, Figure]:
+    """The figures by the names of P4, and the one that it has no name for."""
+    return {
+        "os": found.os,
+        "os_D": found.os_D,
+        "or": found.or_,
+        "g": found.g,
+        "L": found.L,
+        "rtt": found.rtt,
+    }
+
+
+def curve_figures(curve: Curve) -> dict[str, Any]:
+    """One curve of a signature, for JSON: its cost at each point."""
+    costs, errors = curve.costs()
+    half = t_quantile(LEVEL, max(curve.samples_count - 1, 1))
+    return {
+        "compute_us": curve.compute_us,
+        "send_only_until_messages": curve.send_messages,
+        "steady_from_messages": curve.steady_messages,
+        "bursts_count": curve.samples_count,
+        "points": [
+            {
+                "messages": int(messages),
+                "cost_us": round(float(cost), 4),
+                "cost_half_us": round(float(half * error), 4),
+            }
+            for messages, cost, error in zip(curve.bursts.marks, costs, errors, strict=True)
+        ],
+    }
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    one = {
+        "messages": trial.messages,
+        "predicted_us": round(trial.predicted_us, 4),
+        "predicted_half_us": round(trial.predicted_half_us, 4),
+        "predicted_by": trial.predicted_by,
+    }
+    error = trial.error
+    return (
+        one
+        | trial.measured_us.figures("measured", "us")
+        | {
+            "error": None if error is None else round(error, 5),
+            "error_half": None if error is None else round(trial.error_half, 5),
+        }
+    )
+
+
+def figures(found: Result) -> dict[str, Any]:
+    """Everything that was read off a signature, for JSON."""
+    flat: dict[str, Any] = {
+        "kind": "logp",
+        "layer": found.layer,
+        "capacity_messages": found.capacity,
+        "settled": found.settled,
+    }
+    for name, figure in named(found).items():
+        flat |= figure.figures(name, "us")
+    least_us, most_us = found.trips_us
+    return flat | {
+        "rtt_least_us": round(least_us, 4),
+        "rtt_most_us": round(most_us, 4),
+        "curves": [curve_figures(curve) for curve in found.curves],
+        "trials": [_trial(trial) for trial in found.trials],
+        "bursts_count": found.bursts_count,
+        "elapsed_s": round(found.elapsed_s, 3),
+        "messages_are": "bursts' lengths; a figure holds for those from low to high",
+        "trials_are": "until the last reply, less half of a round trip",
+        "notes": found.notes,
+    }
+
+
+def parts(found: Result, host: str) -> Parts:
+    """The same for people."""
+    rows = [
+        (
+            name,
+            with_half(one.estimate),
+            one.samples_count,
+            _range(one),
+            one.reason or _MEANINGS[name],
+        )
+        for name, one in named(found).items()
+        if one.estimate or one.reason
+    ]
+    columns = ("", "µs", "bursts", "messages", "")
+    lines: Parts = [Table(f"{found.layer} to {host}", columns, rows)]
+    for curve in found.curves:
+        steady = curve.steady_messages
+        lines.append(
+            f"D = {curve.compute_us:g} µs: send only up to {curve.send_messages} messages, "
+            + (f"steady from {steady}" if steady else "no steady regime")
+        )
+    lines.append("round trips took {:.4g} to {:.4g} µs".format(*found.trips_us))
+    if found.trials:
+        lines.append(_tried(found.trials))
+    lines.append(
+        f"{found.bursts_count} bursts in {found.elapsed_s:.1f} s, "
+        f"at most {found.capacity} messages under way"
+    )
+    if not found.settled:
+        lines.append("stopped before the intervals were as narrow as asked for")
+    return lines + found.notes
+
+
+def text(found: Result, host: str) -> str:
+    """The same as text."""
+    return tables.text(parts(found, host))
+
+
+def _tried(trials: list[Trial]) -> str:
+    """How far the model was off, of the bursts whose interval tells."""
+    rule = trials[0].predicted_by
+    known = [(one.error, one) for one in trials if one.error is not None]
+    sure = [(error, one) for error, one in known if one.error_half <= RELATIVE_MAX]
+    if not sure:
+        text = f"bursts of {trials[0].messages} to {trials[-1].messages}"
+        return f"{text}: their intervals are too wide to judge {rule}"
+    error, worst = max(sure, key=lambda pair: abs(pair[0]))
+    tried = ", ".join(str(one.messages) for _, one in sure)
+    return f"bursts of {tried}: {rule} is off by {error:+.1%} ±{worst.error_half:.1%} at most"
+
+
+def _range(figure: Figure) -> str:
+    if figure.low_messages == figure.high_messages:
+        return str(figure.low_messages)
+    return f"{figure.low_messages}-{figure.high_messages}"

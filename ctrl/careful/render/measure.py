@@ -1,0 +1,164 @@
+"""`carefulctl measure` as text and JSON."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict
+from typing import Any
+
+from careful.address import Address
+from careful.measure.estimators.blackbox_result import Result
+from careful.measure.estimators.hops import Path, Segment
+from careful.render.digits import with_half
+from careful.render.tables import Parts, Table, text
+
+
+def environment() -> dict[str, Any]:
+    """What a figure was measured on, for the inputs of every measurement."""
+    return {"kernel": platform.release()}
+
+
+def inputs(host: str, address: Address, options: Any) -> dict[str, Any]:
+    """What every measurement echoes: host, options (a dataclass), and what it was made on."""
+    return {"host": host, "address": str(address), **asdict(options), **environment()}
+
+
+def _mbit_per_s(G_us_per_KiB: float) -> float:
+    return 8 * 1024 / G_us_per_KiB
+
+
+def _segment(segment: Segment, path: Path) -> dict[str, Any]:
+    """One hop, or several that could not be told apart, for JSON."""
+    line, G, latency = segment.line, segment.G_us_per_KiB, segment.latency_us
+    hop = next(one for one in path.hops if one.ttl == segment.ttls[-1])
+    return {
+        "hops": list(segment.ttls),
+        "address": segment.address,
+        **(G.figures("G", "us_per_KiB", 3) if G else {"G_us_per_KiB": None}),
+        "rate_mbit_per_s": round(_mbit_per_s(G.value), 4) if G else None,
+        **(latency.figures("latency", "us", 2) if latency else {"latency_us": None}),
+        "residual_us": round(line.residual_us, 3),
+        "samples_count": line.samples_count,
+        "sizes_count": line.points_count,
+        "size_min_bytes": int(line.size_min_bytes),
+        "size_max_bytes": int(line.size_max_bytes),
+        "answered_share": round(hop.answered_share, 4),
+        "lost_since_s": None if segment.lost_s is None else round(segment.lost_s, 1),
+        "reason": segment.reason,
+    }
+
+
+def pathchar_figures(path: Path) -> dict[str, Any]:
+    """Everything that was found of a path, for JSON."""
+    return {
+        "kind": "pathchar",
+        "reached": path.reached,
+        "settled": path.settled,
+        "mtu_bytes": path.mtu_bytes,
+        "hops": [_segment(segment, path) for segment in path.segments],
+        "not_measured": [
+            {"hop": hop.ttl, "address": hop.address, "reason": hop.note}
+            for hop in path.hops
+            if not hop.usable
+        ],
+        "sizes_bytes": path.sizes_bytes,
+        "rounds_count": path.rounds_count,
+        "probes_count": path.probes_count,
+        "probes_discovery_count": path.discovery_count,
+        "probes_fixed_plan_count": path.fixed_plan_count,
+        "saving_share": None if path.saving_share is None else round(path.saving_share, 4),
+        "elapsed_s": round(path.elapsed_s, 3),
+        "G_counts": "bytes of the IP packet",
+        "latency_is": "overhead and propagation one way, answers taken to cross the same links",
+        "notes": path.notes,
+    }
+
+
+def _said(segment: Segment) -> str:
+    """What is to be said of a hop in its row."""
+    lost = "" if segment.lost_s is None else f"until {segment.lost_s:.1f} s"
+    merged = "merged" if len(segment.ttls) > 1 else ""
+    return "; ".join(one for one in (segment.reason or merged, lost) if one)
+
+
+def pathchar_parts(path: Path, host: str) -> Parts:
+    """The same for people."""
+    rows = []
+    for segment in path.segments:
+        G = segment.G_us_per_KiB
+        rows.append(
+            (
+                ", ".join(map(str, segment.ttls)),
+                segment.address,
+                with_half(segment.latency_us),
+                with_half(G),
+                f"{_mbit_per_s(G.value):.3g}" if G else "-",
+                segment.line.samples_count,
+                _said(segment),
+            )
+        )
+    columns = ("hop", "address", "latency (µs)", "G (µs/KiB)", "Mbit/s", "samples", "")
+    return [Table(f"path to {host}", columns, rows), *pathchar_summary(path).split("\n")]
+
+
+def pathchar_table(path: Path, host: str) -> str:
+    """The same as text."""
+    return text(pathchar_parts(path, host))
+
+
+def pathchar_summary(path: Path) -> str:
+    """How many probes it took, and what is to be said of the hops."""
+    lines = []
+    if path.segments:
+        lines.append(
+            f"\n{path.discovery_count} probes to find the hops, "
+            f"{path.probes_count - path.discovery_count} of {path.sizes_bytes[0]} to "
+            f"{path.sizes_bytes[-1]} bytes in {path.elapsed_s:.1f} s"
+        )
+        if path.saving_share is not None:
+            lines[-1] += (
+                f"; a fixed plan takes {path.fixed_plan_count} ({path.saving_share:.0%} saved)"
+            )
+    for hop in path.hops:
+        if not hop.usable and not any(f"hop {hop.ttl}," in note for note in path.notes):
+            lines.append(f"hop {hop.ttl}: {hop.note}")
+    lines += path.notes
+    return "\n".join(lines)
+
+
+def blackbox_parts(found: Result, host: str) -> Parts:
+    """The same for people."""
+    rows = [
+        (
+            f"bottleneck, {regime.low_bytes:.0f} to {regime.high_bytes:.0f} bytes",
+            with_half(regime.g_b_us),
+            with_half(regime.G_b_us_per_KiB),
+            regime.line.reason,
+        )
+        for regime in found.regimes
+    ]
+    rows.append(
+        (
+            "all stages, propagation in g",
+            with_half(found.sum_g_us),
+            with_half(found.sum_G_us_per_KiB),
+            found.round_trips.reason,
+        )
+    )
+    others = with_half(found.sum_G_others_us_per_KiB)
+    rows.append(("all but the bottleneck", "", others, found.reason))
+    columns = ("stages", "g (µs)", "G (µs/KiB)", "")
+    lines: Parts = [
+        Table(f"careful to {host}, from its ends", columns, rows),
+        "",
+        f"{found.round_trips.samples_count} round trips and {len(found.gaps[0])} trains of "
+        f"{found.train_frames} frames in {found.elapsed_s:.1f} s",
+    ]
+    if not found.settled:
+        lines.append("stopped before the intervals were as narrow as asked for")
+    return lines + found.notes
+
+
+def blackbox_table(found: Result, host: str) -> str:
+    """The same as text."""
+    return text(blackbox_parts(found, host))

@@ -1,0 +1,127 @@
+"""Plots of measurements: round trips and trains over sizes, with the lines through them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from careful.measure.estimators.blackbox_result import Result
+from careful.measure.estimators.hops import Path as HopPath
+from careful.measure.estimators.host_stages import Stages
+from careful.measure.statistics.line import Line, minima
+from careful.render import figure as draw
+from careful.render.digits import with_half
+
+
+def _fitted(pair: Any, line: Line, ends: tuple[float, float], number: int, label: str) -> None:
+    """A line between two sizes; dotted where the data support no slope."""
+    pair.plot(
+        ends,
+        [line.at(size) for size in ends],
+        color=draw.COLOURS[number % len(draw.COLOURS)],
+        linestyle="-" if line.supported else ":",
+        linewidth=1.8,
+        label=label,
+    )
+
+
+def _points(pair: Any, sizes: Sequence[float], times_us: Sequence[float], number: int) -> None:
+    pair.plot(
+        sizes,
+        times_us,
+        draw.MARKERS[number % len(draw.MARKERS)],
+        color=draw.COLOURS[number % len(draw.COLOURS)],
+        markersize=6,
+    )
+
+
+def _legend(pair: Any, entries: int) -> None:
+    """From 0 on, with room for the legend above what was measured."""
+    pair.set_ylim(0, pair.get_ylim()[1] * (1.05 + 0.08 * entries))
+    pair.legend(loc="upper left")
+
+
+def blackbox(found: Result, host: str, path: str | Path) -> None:
+    """Least round trips and gaps of trains over payload, their lines, and the transitions."""
+    figure, pair = draw.axes(f"black box to {host}", "payload of a frame (bytes)", "time (µs)")
+    trips = found.round_trips
+    _points(pair, *found.trip_minima, 0)
+    G = found.sum_G_us_per_KiB
+    label = "round trips, least of each size"
+    _fitted(
+        pair,
+        trips,
+        (trips.size_min_bytes, trips.size_max_bytes),
+        0,
+        f"{label}: {with_half(G)} µs/KiB" if G else label,
+    )
+    for number, regime in enumerate(found.regimes, 1):
+        G, g = regime.G_b_us_per_KiB, regime.g_b_us
+        said = f"{with_half(g)} µs + {with_half(G)} µs/KiB" if g and G else "no slope"
+        inside = [
+            (size, gap_us)
+            for size, gap_us in zip(*found.gaps, strict=True)
+            if regime.line.size_min_bytes <= size <= regime.line.size_max_bytes
+        ]
+        _points(pair, [size for size, _ in inside], [gap_us for _, gap_us in inside], number)
+        ends = (regime.low_bytes, regime.high_bytes)
+        _fitted(pair, regime.line, ends, number, f"gap in a train: {said}")
+    for regime in found.regimes[1:]:
+        pair.axvline(regime.low_bytes, color=draw.COLOURS[6], linestyle="--", linewidth=1.2)
+        pair.annotate(
+            f" {regime.low_bytes:.0f} B", (regime.low_bytes, 0), ha="left", va="bottom", fontsize=12
+        )
+    _legend(pair, len(found.regimes) + 1)
+    draw.save(figure, path)
+
+
+def pathchar(path: HopPath, host: str, file: str | Path, ends: Stages | None = None) -> None:
+    """Least round trips to each hop over size, and their lines: slopes differ by the hops' G.
+
+    With what was found inside the hosts, a second pair of axes has each stage's time one way.
+    """
+    texts = (f"path to {host}", "probe (bytes of the IP packet)", "round trip (µs)")
+    if ends is None:
+        figure, pair = draw.axes(*texts)
+    else:
+        figure, [[pair, beside]] = draw.grid(1, 2, size=(15.0, 5.5), widths=(1, 1))
+        draw.label(pair, *texts)
+        _stages(beside, ends)
+    measured = [hop for hop in path.hops if hop.line is not None and hop.sizes_bytes]
+    for number, hop in enumerate(measured):
+        sizes, least, _ = minima(hop.sizes_bytes, hop.times_us)
+        _points(pair, list(sizes), list(least), number)
+        segment = next((one for one in path.segments if one.ttls[-1] == hop.ttl), None)
+        G = segment.G_us_per_KiB if segment else None
+        label = f"hop {hop.ttl}, {hop.address}"
+        if G:
+            label += f": {with_half(G)} µs/KiB"
+        assert hop.line is not None
+        _fitted(pair, hop.line, (float(sizes[0]), float(sizes[-1])), number, label)
+    if measured:
+        _legend(pair, len(measured))
+    draw.save(figure, file)
+
+
+def _stages(pair: Any, found: Stages) -> None:
+    """A bar for each stage and each of two sizes, from the sender's memory downwards."""
+    sizes = found.sizes_bytes
+    names = [",\n".join(stage.names) for stage in found.stages]
+    for number, size in enumerate(sizes):
+        known = [stage.at(size) for stage in found.stages]
+        times_us = [max(one.value, 0.0) if one else 0.0 for one in known]
+        at = [row + (number - 0.5) * 0.4 for row in range(len(names))]
+        colour = draw.COLOURS[number]
+        pair.barh(at, times_us, height=0.36, color=colour, label=f"{size} bytes")
+        least_us = min((time_us for time_us in times_us if time_us), default=1.0)
+        for row, time_us, one in zip(at, times_us, known, strict=True):
+            text = f" {with_half(one)}"
+            pair.annotate(text, (time_us or least_us, row), va="center", fontsize=11)
+    pair.set_yticks(range(len(names)), names)
+    pair.set_ylim(len(names) - 0.4, -0.9)
+    pair.set_xscale("log")
+    pair.set_xlim(right=pair.get_xlim()[1] * 2.5)  # for the figures behind the bars
+    pair.set_title("stages, hosts included", loc="left")
+    pair.set_xlabel("time one way (µs)")
+    draw.legend_below(pair, title="IP packet of", ncols=2)

@@ -1,0 +1,118 @@
+"""The stages of a path, hosts included, as text and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from careful.measure.estimators.host_stages import Stage, Stages
+from careful.measure.statistics.estimate import Estimate
+from careful.render.digits import with_half
+from careful.render.tables import table
+
+
+def _stage(stage: Stage) -> dict[str, Any]:
+    line, own = stage.line, stage.own
+    known: dict[str, Any] = {"stages": list(stage.names), "address": stage.address}
+    for name, unit, estimate in (
+        ("g", "us", stage.g_us),
+        ("latency", "us", stage.latency_us),
+        ("G", "us_per_KiB", stage.G_us_per_KiB),
+    ):
+        known |= estimate.figures(name, unit, 3) if estimate else {f"{name}_{unit}": None}
+    return known | {
+        **(own.middle_us.figures("middle", "us", 3) if own else {"middle_us": None}),
+        "middle_bytes": round(own.middle_bytes, 1) if own else None,
+        "residual_us": round(own.residual_us, 3) if own else None,
+        "samples_count": line.samples_count,
+        "sizes_count": line.points_count,
+        "size_min_bytes": int(line.size_min_bytes),
+        "size_max_bytes": int(line.size_max_bytes),
+        "resource": stage.resource,
+        "reason": stage.reason,
+    }
+
+
+def resources(found: Stages) -> dict[str, list[str]]:
+    """What runs on one thread or CPU and never overlaps: resource -> stages."""
+    shared: dict[str, list[str]] = {}
+    for stage in found.stages:
+        names = [name for name in stage.names if not name.startswith("hop ")]
+        if stage.resource:
+            shared.setdefault(stage.resource, []).extend(names)
+    return shared
+
+
+def stages_figures(found: Stages) -> dict[str, Any]:
+    """Everything that was found, for JSON."""
+    figures: dict[str, Any] = {
+        "stages": [_stage(stage) for stage in found.stages],
+        "resources": resources(found),
+        "pings_count": found.probes_count,
+        "pings_lost_count": found.lost_count,
+        "ping_rounds_count": found.rounds_count,
+        "stages_elapsed_s": round(found.elapsed_s, 3),
+        "stages_notes": found.notes,
+    }
+    if found.one_way is not None:
+        low, high = int(found.one_way.size_min_bytes), int(found.one_way.size_max_bytes)
+        figures["one_way"] = [
+            {
+                "size_bytes": size,
+                "measured_us": round(found.one_way.at(size), 2),
+                **_sum(found.sum_us(size)),
+            }
+            for size in (low, (low + high) // 2, high)
+        ]
+    return figures
+
+
+def _sum(total: Estimate | None) -> dict[str, Any]:
+    """All stages together, where each is known."""
+    return total.figures("sum_of_stages", "us", 2) if total else {"sum_of_stages_us": None}
+
+
+def _row(stage: Stage, size_bytes: int) -> tuple[object, ...]:
+    return (
+        ", ".join(stage.names),
+        stage.address,
+        with_half(stage.g_us),
+        with_half(stage.latency_us),
+        with_half(stage.G_us_per_KiB),
+        with_half(stage.at(size_bytes)),
+        stage.line.samples_count,
+    )
+
+
+def stages_table(found: Stages, host: str) -> str:
+    """The same for people."""
+    line = found.stages[0].line
+    size_bytes = round((line.size_min_bytes + line.size_max_bytes) / 2)
+    columns = (
+        "stage",
+        "address",
+        "g (µs)",
+        "latency (µs)",
+        "G (µs/KiB)",
+        f"{size_bytes} bytes (µs)",
+        "samples",
+    )
+    rows = [_row(stage, size_bytes) for stage in found.stages]
+    lines = [table(f"stages to {host}", columns, rows)]
+    lines.append(
+        f"\n{found.probes_count} pings as far as the store ({found.lost_count} of no use) in "
+        f"{found.elapsed_s:.1f} s"
+    )
+    for one in stages_figures(found).get("one_way", []):
+        total = found.sum_us(one["size_bytes"])
+        said = f"sum {with_half(total)} us" if total else "sum -: not every stage is known"
+        lines.append(
+            f"one way, {one['size_bytes']} bytes: measured {one['measured_us']} us, "
+            f"the stages' {said}"
+        )
+    lines += [f"{', '.join(stage.names)}: {stage.reason}" for stage in found.stages if stage.reason]
+    lines += [
+        f"one resource: {', '.join(names)} ({name})"
+        for name, names in resources(found).items()
+        if len(names) > 1
+    ]
+    return "\n".join([*lines, *found.notes])

@@ -1,0 +1,266 @@
+"""`carefulctl plan` as text, JSON and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from careful.jsonout import document
+from careful.model import surfaces
+from careful.model.blackbox import BlackBox
+from careful.model.planner import STRATEGIES, Plan, measured_limits, plan, rules
+from careful.model.simulation import Message, simulate
+from careful.model.stages import MESSAGE_BYTES_MAX, Limits, Pipeline
+from careful.model.tunemap import RAMP_GAIN_MIN, ClassPlan, class_table
+from careful.render import plan_plots
+from careful.render.tables import folded, table
+from careful.units import sizes
+
+#: Fragment sizes of FM and of GAM (P1 section 5.4).
+STATIC_BYTES = (128, 4096)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked of `plan`: the source and the options, in bytes and counts."""
+
+    origin: str
+    source: Pipeline | BlackBox
+    message_bytes: int
+    strategy: str
+    fragments_count: int | None
+    min_bytes: int
+    max_bytes: int | None
+    header_bytes: int
+    levels: tuple[str, str] = ("fixed", "fixed")
+
+    @property
+    def limits(self) -> Limits:
+        """Raises ValueError for bounds that exclude each other."""
+        return Limits(self.min_bytes, self.max_bytes)
+
+    def pipeline(self) -> Pipeline:
+        """The stages with the header; raises ValueError for a black box."""
+        if isinstance(self.source, Pipeline):
+            return self.source.with_header(self.header_bytes)
+        raise ValueError("a black-box measurement has no stages to draw or to cut otherwise")
+
+    def answer(self, strategy: str | None = None) -> Plan:
+        """The plan; raises ValueError for what cannot be planned."""
+        strategy = strategy or self.strategy
+        if isinstance(self.source, BlackBox):
+            if strategy not in ("best", "fixed"):
+                raise ValueError(
+                    f"strategy {strategy} needs every stage: "
+                    "a black-box measurement knows only what fixed sizes need"
+                )
+            _refuse_header(self.header_bytes)
+            return self.source.plan(self.message_bytes, self.limits, self.fragments_count)
+        return plan(
+            self.pipeline(),
+            self.message_bytes,
+            strategy,
+            fragments_count=self.fragments_count,
+            limits=self.limits,
+            levels=self.levels,
+        )
+
+    def inputs(self) -> dict[str, Any]:
+        """Everything given, for JSON."""
+        return {
+            "pipeline": self.origin,
+            **_source_inputs(self.source),
+            "message_bytes": self.message_bytes,
+            "strategy": self.strategy,
+            "fragments_count": self.fragments_count,
+            "min_bytes": self.min_bytes,
+            "max_bytes": self.max_bytes,
+            "header_bytes": self.header_bytes,
+            "levels": list(self.levels),
+        }
+
+
+def _refuse_header(header_bytes: int) -> None:
+    if header_bytes:
+        raise ValueError("--header-bytes needs every stage, not a black-box measurement")
+
+
+def _source_inputs(source: Pipeline | BlackBox) -> dict[str, Any]:
+    if isinstance(source, BlackBox):
+        return {"kind": "blackbox", **asdict(source)}
+    return {
+        "name": source.name,
+        "source": source.source,
+        "size_min_bytes": source.size_min_bytes,
+        "size_max_bytes": source.size_max_bytes,
+        "stages": [
+            {
+                "name": stage.name,
+                "g_us": stage.g_us,
+                "G_us_per_KiB": stage.G_us_per_KiB,
+                "group": stage.group,
+                "resource": stage.resource,
+                "delay_us": stage.delay_us,
+            }
+            for stage in source.stages
+        ],
+    }
+
+
+def one(request: Request, as_json: bool) -> str:
+    """One message: its plan, or with strategy "best" all of them side by side."""
+    best = request.answer()
+    bare = replace(request, header_bytes=0).answer() if request.header_bytes else None
+    if as_json:
+        found = best.as_dict()
+        if bare is not None:
+            found["without_header"] = {
+                "latency_us": bare.latency_us,
+                "fragments_count": bare.fragments_count,
+                "one_fragment_us": bare.one_fragment_us,
+            }
+        return document("plan", request.inputs(), found)
+    lines = []
+    if request.strategy == "best" and isinstance(request.source, Pipeline):
+        plans = [best]
+        if not request.source.shares_resources():
+            plans = [request.answer(strategy) for strategy in STRATEGIES]
+        rows = [
+            (
+                each.strategy,
+                each.latency_us,
+                100 * (each.one_fragment_us / each.latency_us - 1),
+                each.fragments_count,
+                sizes(each.fragments_bytes, 8),
+            )
+            for each in plans
+        ]
+        columns = ("strategy", "latency (µs)", "gain over k=1 (%)", "k", "fragments (bytes)")
+        lines.append(table("", columns, rows))
+    gain = 100 * (best.one_fragment_us / best.latency_us - 1)
+    lines.append(
+        f"{best.strategy}: {best.latency_us:.1f} µs in {best.fragments_count} fragments, "
+        f"{gain:.1f} % over one ({best.one_fragment_us:.1f} µs); "
+        f"lower bound {best.lower_bound_us:.1f} µs"
+    )
+    lines.append(f"bottleneck: {best.bottleneck}")
+    lines.append(f"fragments (bytes): {sizes(best.fragments_bytes)}")
+    for level in best.levels[1:]:
+        lines.append(f"in {level.name} (bytes): {sizes(level.fragments_bytes)}")
+    if bare is not None:
+        gain = 100 * (bare.one_fragment_us / bare.latency_us - 1)
+        lines.append(
+            f"without the header of {request.header_bytes} bytes: {bare.latency_us:.1f} µs in "
+            f"{bare.fragments_count} fragments, {gain:.1f} % over one"
+        )
+    if best.note:
+        lines.append(best.note)
+    return folded("\n".join(lines))
+
+
+def classes(
+    source: Pipeline | BlackBox,
+    origin: str,
+    min_bytes: int,
+    max_bytes: int | None,
+    header_bytes: int,
+    as_json: bool,
+) -> str:
+    """The tune map's sixteen classes."""
+    limits = Limits(min_bytes, max_bytes)
+    if isinstance(source, BlackBox):
+        _refuse_header(header_bytes)
+        found = class_table(source, limits)
+    else:
+        limits = measured_limits(source, MESSAGE_BYTES_MAX, limits)
+        found = class_table(source.with_header(header_bytes), limits)
+    pays = [each for each in found if each.ramp_gain >= RAMP_GAIN_MIN]
+    inputs = {
+        "pipeline": origin,
+        **_source_inputs(source),
+        "min_bytes": limits.min_bytes,
+        "max_bytes": limits.max_bytes,
+        "header_bytes": header_bytes,
+        "ramp_gain_min_percent": 100 * RAMP_GAIN_MIN,
+    }
+    if as_json:
+        figures = {
+            "ramps_pay": bool(pays),
+            "classes": [each.as_dict() for each in found],
+        }
+        return document("plan", inputs, figures)
+    if isinstance(source, BlackBox):
+        rows = [(each.message_bytes, _words(each), each.latency_us) for each in found]
+        columns = ("up to (bytes)", "plan (bytes)", "latency (µs)")
+        verdict = "a black-box measurement knows only what fixed sizes need"
+        return folded(table(origin, columns, rows) + "\n" + verdict)
+    return folded(_compared(source.name, found, pays))
+
+
+def _compared(name: str, found: Sequence[ClassPlan], pays: Sequence[ClassPlan]) -> str:
+    """Classes beside what else a pipeline of known stages allows."""
+    columns = (
+        "up to (bytes)",
+        "plan (bytes)",
+        "latency (µs)",
+        "ramp gain (%)",
+        "loss (%)",
+        "with reassembly (%)",
+    )
+    rows = [
+        (
+            each.message_bytes,
+            _words(each),
+            each.latency_us,
+            100 * each.ramp_gain,
+            100 * each.flat_loss,
+            100 * each.loss,
+        )
+        for each in found
+    ]
+    verdict = f"ramps gain {100 * RAMP_GAIN_MIN:g} % or more over fixed sizes " + (
+        f"for messages of {', '.join(str(each.message_bytes) for each in pays)} bytes"
+        if pays
+        else "for no class: fixed sizes are enough here"
+    )
+    return table(name, columns, rows) + "\n" + verdict
+
+
+def _words(each: ClassPlan) -> str:
+    numbers = each.plan
+    gathered = f", blocks {each.block_bytes}" if each.block_bytes else ""
+    if numbers.is_fixed:
+        return f"fixed {numbers.first_bytes}{gathered}"
+    words = f"{numbers.first_bytes} x{numbers.ratio_q16 / 65536:.3f}+{numbers.step_bytes}"
+    words += f" to {numbers.peak_bytes}"
+    if numbers.down_ratio_q16 != 65536 or numbers.down_step_bytes:
+        words += f", x{numbers.down_ratio_q16 / 65536:.3f}+{numbers.down_step_bytes}"
+    return words + gathered
+
+
+def draw(request: Request, path: Path, figure: str, varied: str | None, old: str, new: str) -> None:
+    """Draw one of the figures of `carefulctl plan --figure`."""
+    pipeline = request.pipeline()
+    if figure == "latency":
+        chosen = request.answer("fixed").fragments_count
+        plan_plots.latency_curve(pipeline, request.message_bytes, chosen, path)
+        return
+    if figure == "space-time":
+        made = request.answer()
+        outcome = simulate(pipeline, [Message(request.message_bytes)], rules(pipeline, made))
+        title = f"{pipeline.name}: {request.message_bytes} B, {made.strategy}"
+        plan_plots.space_time(pipeline, outcome, title, path)
+        return
+    if figure == "static":
+        step = max(1, request.message_bytes // 64)
+        swept = range(step, 2 * request.message_bytes + 1, step)
+        plan_plots.static_sizes(surfaces.against_static(pipeline, swept, STATIC_BYTES), path)
+        return
+    stage = varied or max(pipeline.stages, key=lambda each: each.g_us).name
+    if figure == "improvement":
+        found = surfaces.over_bandwidth(pipeline, stage, request.message_bytes, old, new)
+    else:
+        found = surfaces.over_sizes(pipeline, stage, old, new)
+    plan_plots.surface(found, path)

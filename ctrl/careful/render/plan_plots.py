@@ -1,0 +1,183 @@
+"""Plots of the pipeline model: P1 Figures 1, 2, 7 to 13, P3 Figures 4, 6 and 8, P5 Figure 3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from careful.model.fixed import candidates, segments
+from careful.model.latency import fixed_latency_us, signature_us
+from careful.model.simulation import Outcome, Transfer
+from careful.model.stages import KIB, Pipeline
+from careful.model.surfaces import StaticComparison, Surface
+from careful.render import figure as draw
+
+
+def latency_curve(pipeline: Pipeline, message_bytes: int, chosen: int, path: str | Path) -> None:
+    """Latency over the number of fragments, signature curves and candidates (P1 Fig. 2, 8)."""
+    pipeline = pipeline.sequential()
+    most = max(10, 3 * chosen)
+    figure, pair = draw.axes(
+        f"{pipeline.name or 'pipeline'}: {message_bytes} B in k equal fragments",
+        "fragments k (count)",
+        "latency (µs)",
+    )
+    k = np.linspace(1, most, 400)
+    latency = fixed_latency_us(pipeline, message_bytes, k)
+    slowest = list(dict.fromkeys(segment.stage for segment in segments(pipeline)))
+    for number, stage in enumerate(slowest):
+        pair.plot(
+            k,
+            signature_us(pipeline, stage, message_bytes, k),
+            color=draw.COLOURS[1 + number % 6],
+            linestyle=draw.DASHES[1 + number % 6],
+            linewidth=1.6,
+            zorder=3,  # over the latency, where it is that of the slowest stage
+            label=f"signature of {pipeline.stages[stage].name}",
+        )
+    pair.plot(k, latency, color=draw.COLOURS[6], label="latency")
+    whole = np.arange(1, most + 1)
+    pair.plot(
+        whole,
+        fixed_latency_us(pipeline, message_bytes, whole),
+        "o",
+        color=draw.COLOURS[6],
+        markersize=4,
+    )
+    for kind, marker, size in (("minimum", "^", 14), ("transition", "D", 11)):
+        found = [c for c in candidates(pipeline, message_bytes, most) if c.kind == kind]
+        if found:
+            pair.plot(
+                [c.k for c in found],
+                [c.latency_us for c in found],
+                marker,
+                color=draw.COLOURS[0] if kind == "minimum" else "white",
+                markeredgecolor=draw.COLOURS[0],
+                markeredgewidth=2,
+                markersize=size,
+                label=f"candidate: {kind}",
+            )
+    best = float(fixed_latency_us(pipeline, message_bytes, chosen))
+    # A ring: the candidates next to it stay visible.
+    pair.plot(
+        [chosen],
+        [best],
+        "o",
+        color="none",
+        markeredgecolor=draw.COLOURS[1],
+        markeredgewidth=3,
+        markersize=24,
+        linestyle="none",
+    )
+    pair.annotate(
+        f"k = {chosen}, {best:.1f} µs",
+        (chosen, best),
+        textcoords="offset points",
+        xytext=(40, 55),
+        arrowprops={"arrowstyle": "->", "color": draw.COLOURS[6]},
+    )
+    height = float(latency.max() - latency.min())
+    pair.set_ylim(float(latency.min()) - 0.25 * height, float(latency.max()) + 0.6 * height)
+    pair.legend(loc="upper center", ncols=2)
+    draw.save(figure, path)
+
+
+def space_time(pipeline: Pipeline, outcome: Outcome, title: str, path: str | Path) -> None:
+    """Which stage holds which bytes when (P1 Figures 1 and 7, P5 Figure 3).
+
+    Stages from top to bottom in the order of the path; a box is a transfer, its colour the
+    message when there are several, the fragment's turn otherwise.
+    """
+    n = len(pipeline)
+    several = len(outcome.complete_us) > 1
+    meaning = f"a colour is a {'message' if several else 'fragment'}, numbers are bytes"
+    figure, pair = draw.axes(
+        f"{title}\n{meaning}", "time (µs)", "stage", size=(10.0, 1.9 + 0.75 * n)
+    )
+    turns = {
+        id(transfer): number
+        for stage in range(n)
+        for number, transfer in enumerate(outcome.of_stage(stage))
+    }
+
+    def shade(transfer: Transfer) -> int:
+        return (transfer.message if several else turns[id(transfer)]) % 6
+
+    for transfer in outcome.transfers:
+        pair.broken_barh(
+            [(transfer.start_us, transfer.end_us - transfer.start_us)],
+            (n - 1 - transfer.stage - 0.36, 0.72),
+            facecolor=draw.COLOURS[shade(transfer)],
+            alpha=0.9,
+            edgecolor="black",
+            linewidth=0.6,
+        )
+    end_us = max(outcome.complete_us)
+    room = end_us / 40
+    for transfer in outcome.transfers:
+        if transfer.end_us - transfer.start_us > room * 3:
+            pair.text(
+                (transfer.start_us + transfer.end_us) / 2,
+                n - 1 - transfer.stage,
+                f"{transfer.size_bytes:.0f}",
+                ha="center",
+                va="center",
+                fontsize=10,
+                color=draw.ink(draw.COLOURS[shade(transfer)]),
+                fontweight="bold",
+            )
+    pair.set_yticks(range(n), [stage.name for stage in reversed(pipeline.stages)])
+    pair.set_xlim(0, end_us * 1.01)
+    pair.grid(False, axis="y")
+    draw.save(figure, path)
+
+
+def surface(found: Surface, path: str | Path) -> None:
+    """Improvement of one strategy over another (P1 Figures 10 to 13)."""
+    figure, pair = draw.axes(
+        f"{found.new} over {found.old}, {found.message}",
+        found.along_name,
+        f"overhead of {found.stage} (ms)",
+        size=(9.5, 5.5),
+    )
+    draw.heat(
+        figure,
+        pair,
+        100 * found.improvement,
+        [f"{value:g}" for value in found.along],
+        [f"{g / 1000:g}" for g in found.overheads_us],
+        "improvement (%), T_old / T_new − 1",
+    )
+    draw.save(figure, path)
+
+
+def static_sizes(found: StaticComparison, path: str | Path) -> None:
+    """Static fragment sizes against the adaptive one (P1 Figure 9)."""
+    figure, pair = draw.axes(
+        "static and adaptive fragment size", "message size (KiB)", "latency (µs)"
+    )
+    series = {f"static, {cut} B": list(values) for cut, values in found.static_us.items()}
+    series["adaptive"] = list(found.adaptive_us)
+    draw.lines(pair, list(found.sizes_bytes / KIB), series, markers=False)
+    pair.legend(loc="upper left")
+    draw.save(figure, path)
+
+
+def pulses(
+    thresholds_bytes: Sequence[int],
+    series: Mapping[str, Sequence[float]],
+    title: str,
+    path: str | Path,
+) -> None:
+    """Latency over the pulse size (P3 Figures 4 and 6)."""
+    figure, pair = draw.axes(title, "pulse threshold (bytes)", "latency (µs)")
+    draw.lines(pair, list(thresholds_bytes), series)
+    pair.set_xscale("log", base=2)
+    pair.set_xticks(list(thresholds_bytes), [str(value) for value in thresholds_bytes])
+    pair.minorticks_off()
+    pair.tick_params(axis="x", rotation=45)
+    pair.set_ylim(bottom=0)
+    pair.legend()
+    draw.save(figure, path)

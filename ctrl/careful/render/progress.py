@@ -1,0 +1,204 @@
+"""How a transfer is watched: lines for people, JSON lines for programs.
+
+Owns what a transfer's events become; `bar` draws them on a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from careful.errors import CarefulError, is_debugging, shown
+from careful.transfer.tree.existing import REFUSED
+from careful.units import counted
+
+#: How often at most a program is told of bytes that moved, seconds.
+_EVERY_S = 0.1
+#: How long a program that takes no more of a non-blocking pipe is waited for, seconds.
+_PATIENCE_S = 10.0
+#: So many failures for one reason are named; the others are counted.
+_NAMED = 10
+
+
+class Events:
+    """JSON lines on a descriptor; a reader that has gone is not written to again.
+
+    Args:
+        fd: blocking or not.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd: int | None = fd
+
+    def write(self, line: dict[str, Any], needed: bool) -> bool:
+        """Write a line as a whole, or not at all; whether it was.
+
+        needed: it is waited for who reads slowly.
+        """
+        data = memoryview(json.dumps(line).encode() + b"\n")
+        begun = False
+        while data and self._fd is not None:
+            try:
+                data = data[os.write(self._fd, data) :]
+                begun = True
+            except BlockingIOError:
+                if not (needed or begun):
+                    return False
+                self._wait()
+            except OSError:
+                self._fd = None
+        return not data
+
+    def _wait(self) -> None:
+        """Until there is room; who takes nothing for so long reads no more."""
+        assert self._fd is not None
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        if not poll.poll(_PATIENCE_S * 1000):
+            self._fd = None
+
+
+class Lines:
+    """No bar: notes go to standard error, one line each.
+
+    Args:
+        names: where each file is named when it is done; None: nowhere.
+        fd: where JSON lines go; None: nowhere.
+    """
+
+    def __init__(self, names: Callable[[str], None] | None = None, fd: int | None = None) -> None:
+        self._names = names
+        self._events = None if fd is None else Events(fd)
+        self._told_at = 0.0
+        self._began = time.monotonic()
+        self._done = self._files = self._bytes = self._moved = self._present = self._retries = 0
+        self._failures: Counter[str] = Counter()
+        self._failed: set[str] = set()
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        for reason, count in self._failures.items():
+            if count > _NAMED and self._names is None:
+                self.say(f"carefulctl: {_more(count - _NAMED, reason)}")
+        text = None if error is None else shown(str(error) or type(error).__name__)
+        if isinstance(error, KeyboardInterrupt):
+            text = "interrupted"
+        self._tell("end", True, failures_count=self._failures.total(), error=text)
+
+    def _tell(self, event: str, needed: bool = False, **more: Any) -> None:
+        """Tell a program; of bytes that moved now and then."""
+        now = time.monotonic()
+        if self._events is None or (not needed and now < self._told_at + _EVERY_S):
+            return
+        line = {
+            "event": event,
+            "elapsed_s": round(now - self._began, 6),
+            "moved_bytes": self._moved,
+            "present_bytes": self._present,
+            "total_bytes": self._bytes,
+            "files_done": self._done,
+            "files_count": self._files,
+            "retries_count": self._retries,
+            **more,
+        }
+        if self._events.write(line, needed):
+            self._told_at = now
+
+    def update(self) -> None:
+        """Show the counts."""
+
+    def expect(self, files: int, nbytes: int) -> None:
+        """So many files and bytes are to come, in addition."""
+        self._files += files
+        self._bytes += nbytes
+        self.update()
+
+    def moved(self, nbytes: int) -> None:
+        """So many bytes came across."""
+        self._moved += nbytes
+        self.update()
+        self._tell("moved")
+
+    def present(self, nbytes: int) -> None:
+        """So many bytes need not come."""
+        self._present += nbytes
+        self.update()
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether anything came since the last again()."""
+        return self._moved > 0
+
+    def again(self) -> None:
+        """The same transfer begins anew: what came is found to be present."""
+        self._done = self._files = self._bytes = self._moved = self._present = 0
+        self.update()
+        self._tell("again", True)
+
+    def retried(self) -> None:
+        """A piece is asked for again."""
+        self._retries += 1
+        self.update()
+
+    def finished(self, name: str) -> None:
+        """A file is complete, or failed."""
+        self._done += 1
+        self.update()
+        self._tell("file", True, name=name)
+        if self._names and name not in self._failed:
+            self._names(shown(name))
+
+    def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
+        """So many files are complete."""
+        if self._events is not None or self._names:
+            for name in names():
+                self.finished(name)
+            return
+        self._done += count
+        self.update()
+
+    def say(self, text: str) -> None:
+        """Print a line, whatever a name in it holds."""
+        print(shown(text), file=sys.stderr)
+
+    def note(self, text: str) -> None:
+        """Print a note."""
+        self.say(f"carefulctl: {shown(text)}")
+        self._tell("note", True, text=text)
+
+    def failed(self, name: str, error: CarefulError) -> None:
+        """Print why; of thousands alike the first, and at the end how many more there were."""
+        self._failures[error.reason] += 1
+        self._failed.add(name)
+        if self._failures[error.reason] <= _NAMED or self._names:
+            for line in origin(error) if is_debugging() else ():
+                self.say(line)
+            self.say(f"carefulctl: {shown(str(error))}")
+        self._tell("error", True, name=name, text=str(error))
+
+
+def _more(count: int, reason: str) -> str:
+    """So many failed for a reason that was given before."""
+    files = counted(count, "more file")
+    if reason != REFUSED:
+        return f"{files}: {reason}"
+    return f"{files} {'exists and differs' if count == 1 else 'exist and differ'}"
+
+
+def origin(error: CarefulError) -> list[str]:
+    """The lines that say where an error came from; if it was never raised, who noted it."""
+    if error.__traceback__ is not None:
+        parts = traceback.format_exception(error)
+    else:
+        parts = ["Noted, and not raised, here (most recent call last):\n"]
+        parts += [*traceback.format_stack(), *traceback.format_exception_only(error)]
+    return "".join(parts).splitlines()

@@ -1,0 +1,69 @@
+"""What `top` shows: a table of peers for each instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from careful.render.tables import alarm, table
+from careful.units import shown_bytes as size
+
+_WAITS = {"client": "a slow client here", "credits": "credits", "frames": "frames to leave"}
+
+
+def _row(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    state = one["state"] + (f": {one['error']}" if one["error"] else "")
+    took = one["latency_us"]
+    return (
+        one["peer"],
+        state if state == "up" else alarm(state),
+        f"{one['credits_free']}/{one['credits_window']}",
+        f"{size(round(one['tx_bytes_per_s']))}/s",
+        f"{size(round(one['rx_bytes_per_s']))}/s",
+        round(one["messages_per_s"]),
+        "-" if took is None else f"{took:.0f}",
+        alarm(str(one["lost_frames"])) if one["lost_frames"] else 0,
+        _WAITS.get(one["waits_for"] or "", "-"),
+    )
+
+
+#: Key -> the figure by which peers are sorted then, largest first, and what that is called.
+ORDERS = {
+    "s": ("tx_bytes_per_s", "sent"),
+    "r": ("rx_bytes_per_s", "received"),
+    "m": ("messages_per_s", "messages"),
+    "l": ("latency_us", "latency"),
+}
+
+
+def keys(order: str) -> str:
+    """A line of what keys do; order: the one of ORDERS that peers are in, or ""."""
+    by = ORDERS[order][1] if order else "what moves"
+    listed = ", ".join(f"{key} {name}" for key, (_, name) in ORDERS.items() if key != order)
+    return f"sorted by {by}; keys: {listed}, q ends"
+
+
+def shown(
+    found: Sequence[Mapping[str, Any]], mute: Mapping[str, str] | None = None, order: str = ""
+) -> str:
+    """Every instance that is up.
+
+    Args:
+        found: what moves in each.
+        mute: why there is nothing of one, by name.
+        order: one of ORDERS; "": peers stand as they are found.
+    """
+    columns = ["peer", "state", "credits", "sent", "received", "messages/s", "latency (µs)"]
+    columns += ["lost", "waits for"]
+    parts = []
+    for one in found:
+        copy = "zero-copy" if one["zerocopy"] else "copy"
+        head = f"{one['instance']} on {one['ifname']}: XDP {one['xdp_mode']}, {copy}, "
+        head += f"window {one['window_buffers']}"
+        peers = one["peers"]
+        if order:
+            peers = sorted(peers, key=lambda each: -(each[ORDERS[order][0]] or 0))
+        rows = [_row(each) for each in peers]
+        parts.append(f"{head}\n{table('', columns, rows)}" if rows else f"{head}\n  no peers")
+    parts += [alarm(f"instance {name}: {why}") for name, why in (mute or {}).items()]
+    return "\n\n".join(parts) or "careful is not up"

@@ -1,0 +1,117 @@
+"""Plots of what stages told: time over size with histograms, and a burst (P5 Figure 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from careful.measure.estimators.packet_flow import Burst, Transfer
+from careful.measure.estimators.stages import Fit
+from careful.render import figure as draw
+from careful.render.digits import not_negative
+
+#: Points of a stage that are drawn at most: SVG keeps each.
+_POINTS_MOST = 1500
+#: Of fewer points none lie on top of another.
+_FAINT_FROM = 200
+#: A box narrower than this part of the whole would be all edge.
+_EDGED = 400
+
+
+def stages(found: Sequence[Fit], path: str | Path) -> None:
+    """Each stage's samples over size with its line, and its histogram beside."""
+    draw.check_path(path)
+    drawn = [one for one in found if len(one.samples)]
+    if not drawn:
+        raise ValueError("nothing to plot: no stage was busy")
+    figure, pairs = draw.grid(len(drawn), 2, size=(11.0, 2.6 * len(drawn) + 0.6), widths=(2, 1))
+    for number, (one, (left, right)) in enumerate(zip(drawn, pairs, strict=True)):
+        colour = draw.COLOURS[number % 6]
+        sizes, times = one.samples.size_bytes, one.samples.time_us
+        step = max(len(sizes) // _POINTS_MOST, 1)
+        faint = 0.35 if len(sizes) > _FAINT_FROM else 1.0
+        left.plot(sizes[::step], times[::step], ".", color=colour, markersize=4, alpha=faint)
+        top = float(np.percentile(times, 97)) * 1.25
+        if one.line and one.line.supported:
+            ends = np.array([one.line.size_min_bytes, one.line.size_max_bytes])
+            left.plot(ends, [one.line.at(size) for size in ends], color="black", linewidth=1.8)
+        left.set_ylim(0, top)
+        left.set_title(f"{one.name}, {one.owner}{_formula(one)}", loc="left", fontsize=12)
+        left.set_ylabel("time (µs)")
+        right.hist(np.minimum(times, top), bins=40, range=(0, top), color=colour)
+        right.set_ylabel("frames (count)")
+        right.yaxis.get_major_locator().set_params(integer=True)
+    pairs[-1][0].set_xlabel("payload of a frame (bytes)")
+    pairs[-1][1].set_xlabel("time (µs), the last bin and above")
+    draw.save(figure, path)
+
+
+def _formula(one: Fit) -> str:
+    if not one.line or not one.line.supported:
+        return f": {one.reason}" if one.reason else ""
+    g, G = one.g_us, one.G_us_per_KiB
+    if g is None or G is None:
+        return ""
+    figures = f": {not_negative(g)} µs + {not_negative(G)} µs/KiB"
+    # The points are whole kicks; what is known of the stage is less.
+    whole = G.value == one.line.G_us_per_KiB.value
+    return figures if whole else f"{figures}; drawn with netRx"
+
+
+def frames(burst: Burst, path: str | Path) -> None:
+    """Stages below one another, time to the right, a box for each fragment of each transfer.
+
+    A kick that runs netRx is one box: its frames have left before it ends, one by one, and
+    boxes of equal parts would end after the other host had them all.
+    """
+    draw.check_path(path)
+    count = len(burst.rows)
+    lab = _lab([host for _, host in burst.rows])
+    title = f"one burst, messages: {burst.messages_count}"
+    if any(one.waited for one in burst.transfers):
+        title += "; hatched: waiting for a file"
+    if any(len(one.messages) > 1 and one.runs for one in burst.transfers):
+        title += "; grey: of several messages"
+    figure, pair = draw.axes(
+        "\n".join([title, *(note.replace(lab, "") for note in burst.notes)]),
+        "time (µs)",
+        "",
+        size=(12.0, 1.6 + 0.75 * count + 0.3 * len(burst.notes)),
+    )
+    for number, row in enumerate(burst.rows):
+        for one in burst.of(row):
+            _boxes(pair, one, count - 1 - number, burst.took_us / _EDGED)
+    rows = [f"{stage}, {host.removeprefix(lab)}" for stage, host in reversed(burst.rows)]
+    pair.set_yticks(range(count), rows)
+    pair.set_xlim(0, burst.took_us * 1.01)
+    pair.grid(False, axis="y")
+    draw.save(figure, path)
+
+
+def _lab(hosts: Sequence[str]) -> str:
+    """What the names of instances begin with where each is one host of a lab: "lab-" of lab-h1."""
+    labs = {one.rpartition("-")[0] for one in hosts}
+    named = all(one.rpartition("-")[2][:1].isalpha() for one in hosts)
+    return f"{labs.pop()}-" if len(labs) == 1 < len(set(hosts)) and named else ""
+
+
+def _boxes(pair: Any, one: Transfer, y: int, edged_us: float) -> None:
+    """One transfer: as many boxes as frames; hatched where a device had them."""
+    count = 1 if one.runs else one.frames
+    each = one.took_us / count
+    for k in range(count):
+        # Several messages' frames share a kick in their order; which is whose is not told.
+        message = one.messages[k * len(one.messages) // count] if one.messages else 0
+        if one.runs and len(one.messages) > 1:
+            message = 0
+        pair.broken_barh(
+            [(one.begin_us + k * each, each)],
+            (y - 0.36, 0.72),
+            facecolor=draw.COLOURS[(message - 1) % 6] if message else "#BBBBBB",
+            edgecolor="black" if each > edged_us else "none",
+            hatch="//" if one.waited else None,
+            linewidth=0.4,
+        )

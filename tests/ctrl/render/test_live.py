@@ -1,0 +1,122 @@
+"""`--watch`: a text that is shown again whenever it changes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import sys
+import termios
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from careful.render import live
+
+
+class OverError(Exception):
+    """Nothing more is to be shown."""
+
+
+def looks(*texts: str) -> Callable[[], str]:
+    """What is seen, one after the other; then it is over."""
+    seen = iter(texts)
+
+    def look() -> str:
+        for text in seen:
+            return text
+        raise OverError
+
+    return look
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "PERIOD_S", 0)
+
+
+def test_watch__says_what_changes_and_nothing_twice() -> None:
+    said: list[str] = []
+    with pytest.raises(OverError):
+        live.watch(looks("a", "a", "b", "b", "a"), said.append, in_place=False)
+    assert said == ["a", "b", "a"]
+
+
+def test_watch__ends_with_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing changed, nothing was written, and it was not noticed."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", encoding="utf-8") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        with pytest.raises(BrokenPipeError):
+            live.watch(looks("a", "a"), lambda _: None, in_place=True)
+
+
+def test_watch__a_terminal_shows_the_newest_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    master, slave = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    with os.fdopen(slave, "w", encoding="utf-8") as terminal, os.fdopen(master, "rb", 0) as seen:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        with pytest.raises(OverError):
+            live.watch(looks("first\nline", "second\nline"), said.append, in_place=True)
+        print("END", file=terminal, flush=True)
+        shown = ""
+        while "END" not in shown:  # it comes in pieces
+            shown += os.read(seen.fileno(), 65536).decode()
+    assert not said
+    first, second = shown.index("first"), shown.index("second")
+    assert first < second
+    assert "\x1b[" in shown[first:second]  # it goes back up before it writes again
+
+
+def test_watch__keys_of_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is heard at once, q ends it, and the terminal is left as it was."""
+    monkeypatch.setattr(live, "PERIOD_S", 5)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
+    master, slave = pty.openpty()
+    pressed: list[str] = []
+
+    def press(key: str) -> str:
+        pressed.append(key)
+        os.write(master, b"q")
+        return "sorted"
+
+    with os.fdopen(slave, "r+b", 0) as terminal:
+        before = termios.tcgetattr(terminal)
+        number = terminal.fileno()
+        with open(number, "w", closefd=False) as out, open(number, closefd=False) as keys:
+            monkeypatch.setattr(sys, "stdout", out)
+            monkeypatch.setattr(sys, "stdin", keys)
+            os.write(master, b"s")
+            live.watch(lambda: "first", lambda _: None, in_place=True, press=press)
+        assert pressed == ["s"]
+        assert termios.tcgetattr(terminal) == before
+    assert b"sorted" in os.read(master, 65536)
+    os.close(master)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_watch__killed_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
+    """It showed nothing of what was typed, and no cursor, after SIGTERM."""
+    program = "from careful.render import live; live.watch(lambda: 'shown', print, in_place=True)"
+    pid, terminal = pty.fork()
+    if not pid:
+        os.environ["TERM"] = "xterm"
+        os.execv(sys.executable, [sys.executable, "-c", program])
+    shown = b""
+    while b"shown" not in shown:
+        shown += os.read(terminal, 65536)
+    while termios.tcgetattr(terminal)[3] & termios.ECHO:
+        time.sleep(0.01)
+    os.kill(pid, number)
+    ended: list[int] = []
+    while not ended:
+        with suppress(OSError):  # it reads EIO once the program is gone
+            shown += os.read(terminal, 65536)
+        ended += [one for one in os.waitpid(pid, os.WNOHANG)[:1] if one]
+    assert b"\x1b[?25h" in shown.rpartition(b"shown")[2]  # the cursor is there again
+    assert termios.tcgetattr(terminal)[3] & termios.ECHO
+    os.close(terminal)

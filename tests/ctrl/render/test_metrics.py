@@ -1,0 +1,389 @@
+"""Metrics as Prometheus reads them, and that the dashboard and the alerts ask for what there is."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("careful._binding")
+pytest.importorskip("prometheus_client")
+
+from careful._abi import ffi, lib
+from careful.control import exporter, instances, status
+from careful.control.config import Config
+from careful.control.exporter import Seen
+from careful.control.instances import Instance
+from careful.control.status import counters, in_effect, peer
+from careful.control.use import parse
+from careful.errors import CarefulError
+from careful.render import metrics
+from careful.versions import versions
+from hosts import Host, make_file, wait_for
+from prometheus_client.parser import text_string_to_metric_families
+
+PACKAGING = Path(__file__).parents[3] / "tools" / "packaging" / "prometheus"
+
+
+def an_answer() -> bytes:
+    """What USE is answered with: three fetches, one of them endless, and an export."""
+    head = ffi.new("struct careful_ipc_use *", {"exports_count": 1})
+    head.get.failed, head.get.sum_ns = 4, 10**10
+    head.get.buckets[0], head.get.buckets[3] = 1, 1
+    head.get.buckets[lib.CAREFUL_IPC_BUCKETS - 1] = 1
+    export = ffi.new("struct careful_export_use *", {"requests": 9, "written_bytes": 1 << 40})
+    return bytes(ffi.buffer(head)) + bytes(ffi.buffer(export))
+
+
+def a_look(**more: Any) -> list[Seen]:
+    """One carefuld with one peer, and one that died."""
+    info = ffi.new("struct careful_info *")
+    info.counters[lib.CAREFUL_C_LOST_FRAMES] = 3
+    info.counters[lib.CAREFUL_C_DROP_CRC] = 2
+    one = ffi.new("struct careful_peer_info *", {"state": lib.CAREFUL_PEER_UP, "lost_there": 7})
+    one.address.ss_family = socket.AF_INET
+    one.name = b'a "name"\n'
+    found = {
+        **in_effect(info),
+        "counters": counters(info),
+        "xdp_counters": {"admitted": 5, "drop_seq": 1},
+        "exports": [{"path": '/srv/a "b"\\\n'}],
+        "peers": [{**peer(one, 0, Config()), **more}],
+    }
+    return [Seen("eth1", found, parse(an_answer()), {0: (4, 0.5)}), Seen("eth2")]
+
+
+def read(text: str) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
+    """Sample -> labels -> value, by Prometheus' own parser."""
+    found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
+    for family in text_string_to_metric_families(text):
+        assert family.documentation, family.name
+        assert family.type != "unknown", family.name
+        for sample in family.samples:
+            series = found.setdefault(sample.name, {})
+            labels = frozenset(sample.labels.items())
+            assert labels not in series, f"{sample.name} {sample.labels} twice"
+            series[labels] = sample.value
+    return found
+
+
+def value(found: Mapping[str, Any], name: str, /, **labels: str) -> float:
+    (one,) = (value for given, value in found[name].items() if frozenset(labels.items()) <= given)
+    return float(one)
+
+
+def test_text__is_what_was_counted() -> None:
+    found = read(metrics.text(a_look))
+    assert value(found, "careful_up", carefuld="eth1") == 1
+    assert value(found, "careful_up", carefuld="eth2") == 0
+    assert value(found, "careful_lost_frames_total", carefuld="eth1") == 3
+    assert value(found, "careful_peer_lost_frames_total", found="there") == 7
+    assert value(found, "careful_dropped_frames_total", reason="crc") == 2
+    assert value(found, "careful_xdp_frames_total", verdict="drop_seq") == 1
+    assert value(found, "careful_program_attached") == 1
+    assert value(found, "careful_peer_state", state="up") == 1
+    assert value(found, "careful_peer_state", state="stalled") == 0
+    assert value(found, "careful_export_written_bytes_total", export='/srv/a "b"\\\n') == 1 << 40
+    assert value(found, "careful_peer_message_duration_seconds_sum") == 0.5
+
+
+def test_look__a_carefuld_whose_places_are_taken_is_not_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was told as one that died, for it turns the exporter away."""
+
+    def refuse(instance: Instance, _: Config, __: float) -> None:
+        number = errno.EUSERS if instance.name == "full" else errno.ETIMEDOUT
+        raise CarefulError(number, "no answer", "carefuld")
+
+    running = [Instance(name, pid=1, here=True) for name in ("full", "mute")]
+    monkeypatch.setattr(instances, "running", lambda: running)
+    monkeypatch.setattr(instances, "died", dict)
+    monkeypatch.setattr(status, "gather_queue", refuse)
+    found = read(metrics.text(lambda: exporter.look(None, None, Config())))
+    assert value(found, "careful_up", carefuld="full") == 1
+    assert value(found, "careful_full", carefuld="full") == 1
+    assert value(found, "careful_up", carefuld="mute") == 0
+    assert value(found, "careful_full", carefuld="mute") == 0
+    assert "careful_lost_frames_total" not in found
+
+
+def test_look__waits_for_one_of_several_that_are_mute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were asked one by one, 10 s each: Prometheus had given up, and heard of none."""
+    names = ("a", "b", "c", "d")
+    at_once = threading.Barrier(len(names))
+
+    def wait(_: Instance, __: Config, timeout_s: float) -> None:
+        assert timeout_s < 5
+        at_once.wait(60)
+        raise CarefulError(errno.ETIMEDOUT, "no answer", "carefuld")
+
+    running = [Instance(name, pid=1, here=True) for name in names]
+    monkeypatch.setattr(instances, "running", lambda: running)
+    monkeypatch.setattr(instances, "died", dict)
+    monkeypatch.setattr(status, "gather_queue", wait)
+    assert exporter.look(None, None, Config()) == [Seen(name) for name in names]
+
+
+def test_look__another_queue_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the first one has ended too it had two samples, and Prometheus takes one."""
+
+    def mute(*_: object) -> None:
+        raise CarefulError(errno.ETIMEDOUT, "no answer", "carefuld")
+
+    monkeypatch.setattr(instances, "running", lambda: [Instance("eth1", pid=1, here=True)])
+    monkeypatch.setattr(instances, "died", lambda: {"eth1": "died", "eth2": "died"})
+    monkeypatch.setattr(status, "gather_queue", mute)
+    assert exporter.look(None, None, Config()) == [Seen("eth1"), Seen("eth2")]
+
+
+def test_look__one_that_we_may_not_ask_is_not_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise CarefulError(errno.EACCES, "only root may connect", "carefuld")
+
+    monkeypatch.setattr(instances, "running", lambda: [Instance("eth1", pid=1, here=True)])
+    monkeypatch.setattr(status, "gather_queue", refuse)
+    with pytest.raises(PermissionError, match="only root"):
+        exporter.look(None, None, Config())
+
+
+def test_text__histogram_is_cumulative_and_in_seconds() -> None:
+    found = read(metrics.text(a_look))
+    name = "careful_operation_duration_seconds"
+    assert value(found, f"{name}_bucket", operation="get", le="1.024e-06") == 1
+    assert value(found, f"{name}_bucket", operation="get", le="4.096e-06") == 1
+    assert value(found, f"{name}_bucket", operation="get", le="8.192e-06") == 2
+    assert value(found, f"{name}_bucket", operation="get", le="+Inf") == 3
+    assert value(found, f"{name}_count", operation="get") == 3
+    assert value(found, f"{name}_sum", operation="get") == 10
+    assert value(found, "careful_failed_operations_total", operation="get") == 4
+    assert value(found, f"{name}_count", operation="store") == 0
+
+
+def test_text__a_peers_own_name_is_no_label() -> None:
+    assert "name" not in metrics.text(lambda: a_look()).split("careful_peer_state", 1)[1]
+    assert 'peer="h7"' in metrics.text(lambda: a_look(node="h7"))
+
+
+def test_text__a_peer_in_another_slot_has_another_series() -> None:
+    """What its new slot had counted of another peer was a burst of its own."""
+    name = "careful_peer_message_duration_seconds_count"
+    for slot in (0, 3):
+        (seen, _) = a_look(slot=slot)
+        found = read(
+            metrics.text(lambda seen=seen, slot=slot: [replace(seen, messages={slot: (9, 1.0)})])
+        )
+        assert value(found, name, slot=str(slot)) == 9
+
+
+def test_text__an_export_whose_name_is_no_utf8() -> None:
+    """It was all that was said, of all carefulds."""
+    (seen, other) = a_look()
+    assert seen.found is not None
+    odd = {**seen.found, "exports": [{"path": os.fsdecode(b"/srv/\xff")}]}
+    found = read(metrics.text(lambda: [replace(seen, found=odd), other]))
+    assert value(found, "careful_export_requests_total", export="/srv/\\xff") == 9
+    assert value(found, "careful_up", carefuld="eth2") == 0
+
+
+def test_text__nothing_is_up() -> None:
+    text = metrics.text(lambda: [])
+    assert set(read(text)) == {"careful_build_info"}
+    minor = versions()["wire_minor"]  # 6.0 and 6.1 looked alike
+    assert f'wire_minor="{minor}"' in text
+
+
+@pytest.fixture
+def promtool(monkeypatch: pytest.MonkeyPatch) -> str | Path:
+    """This host's, or, in a step of tools/test that asks Debian's archive, from there."""
+    if found := shutil.which("promtool"):
+        return found
+    if "CAREFUL_MACHINES" not in os.environ:
+        pytest.skip("promtool (Debian's prometheus) is not installed")
+    monkeypatch.syspath_prepend(str(PACKAGING.parents[1]))
+    archive = importlib.import_module("emulated.archive")
+    try:
+        return Path(
+            archive.unpacked("promtool", "bookworm", "amd64", ["prometheus"]), "usr/bin/promtool"
+        )
+    except archive.LabError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.timeout(1800)  # a package of 19 MB may be on its way
+def test_text__promtool_finds_nothing_to_say(promtool: str | Path) -> None:
+    command = [promtool, "check", "metrics"]
+    text = metrics.text(a_look)
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    rules = PACKAGING / "careful.rules.yml"
+    done = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+class Alert(NamedTuple):
+    """Series with a value a minute, and the minutes in which the alert stands, and does not."""
+
+    series: dict[str, list[int]]
+    stands: tuple[int, ...]
+    silent: tuple[int, ...]
+
+
+ALERTS = {
+    "CarefulDown": Alert({"careful_up": [1, 0, 0, 0, 1]}, (2, 3), (0, 1, 4)),
+    "CarefulFull": Alert({"careful_full": [0] + [1] * 8 + [0]}, (6, 8), (5, 9)),
+    "CarefulProgramDetached": Alert({"careful_program_attached": [1, 0, 1]}, (1,), (0, 2)),
+    "CarefulFramesLost": Alert(
+        {"careful_lost_frames_total": [2, 2, 2] + [5] * 8}, (3, 6), (0, 2, 9)
+    ),
+    "CarefulPeerStalled": Alert(
+        {
+            'careful_peer_state{state="stalled"}': [0, 1, 1, 1, 0],
+            'careful_peer_state{state="up"}': [1, 0, 0, 0, 1],
+        },
+        (2, 3),
+        (0, 1, 4),
+    ),
+    "CarefulControlUnheard": Alert(
+        {"careful_peer_control_unheard": [0, 1, 1, 1, 0]}, (2, 3), (1, 4)
+    ),
+    "CarefulSlowClient": Alert({"careful_peer_withholding": [0] + [1] * 8 + [0]}, (6, 8), (5, 9)),
+    # What is denied fails, too: from the 12th minute on nothing else does.
+    "CarefulExportFails": Alert(
+        {
+            "careful_export_failed_requests_total": [120 * k for k in range(24)],
+            "careful_export_denied_requests_total": [0] * 12 + [120 * k for k in range(12)],
+        },
+        (8, 11),
+        (1, 4, 18, 23),
+    ),
+    "CarefulDenied": Alert(
+        {"careful_export_denied_requests_total": [120 * max(k - 3, 0) for k in range(16)]},
+        (11, 15),
+        (0, 3, 9),
+    ),
+}
+
+
+@pytest.mark.timeout(1800)
+def test_rules__promtool_sees_each_alert_when_it_should(
+    promtool: str | Path, tmp_path: Path
+) -> None:
+    """By `promtool test rules`: each of them, and no longer than it should."""
+    rules = PACKAGING / "careful.rules.yml"
+    assert set(re.findall(r"- alert: (\w+)", rules.read_text())) == set(ALERTS)
+    tests = []
+    for name, alert in ALERTS.items():
+        query = f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) or vector(0)'
+        minutes = dict.fromkeys(alert.stands, 1) | dict.fromkeys(alert.silent, 0)
+        tests.append(
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": series, "values": " ".join(map(str, values))}
+                    for series, values in alert.series.items()
+                ],
+                "promql_expr_test": [
+                    {
+                        "expr": query,
+                        "eval_time": f"{minute}m",
+                        "exp_samples": [{"labels": "{}", "value": value}],
+                    }
+                    for minute, value in sorted(minutes.items())
+                ],
+            }
+        )
+    path = tmp_path / "tests.yml"  # JSON is YAML
+    whole = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}
+    path.write_text(json.dumps(whole))
+    done = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def expressions() -> list[str]:
+    """Of the dashboard's panels."""
+    dashboard = json.loads((PACKAGING / "grafana.json").read_text())
+    return [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
+
+
+@pytest.mark.timeout(1800)
+def test_dashboard__promtool_reads_each_expression(promtool: str | Path, tmp_path: Path) -> None:
+    """With what Grafana puts in the place of its variables."""
+    rules = [
+        {"record": f"shown:{k}", "expr": re.sub(r"\$\w+", ".*", re.sub(r"\$__\w+", "5m", expr))}
+        for k, expr in enumerate(expressions())
+    ]
+    path = tmp_path / "rules.yml"
+    path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    done = subprocess.run([promtool, "check", "rules", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(rules)} rules found" in done.stdout
+
+
+def named(expression: str) -> set[str]:
+    return set(re.findall(r"\bcareful_\w+", expression))
+
+
+def test_rules_and_dashboard__ask_for_metrics_that_there_are() -> None:
+    there = set(read(metrics.text(a_look)))
+    rules = re.findall(r"^ +expr: (.*)$", (PACKAGING / "careful.rules.yml").read_text(), re.M)
+    dashboard = json.loads((PACKAGING / "grafana.json").read_text())
+    shown = expressions()
+    assert len(rules) >= 8
+    assert len(shown) >= 15
+    for expression in [*rules, *shown]:
+        assert named(expression), expression
+        assert named(expression) <= there, expression
+    targets = [one for panel in dashboard["panels"] for one in panel["targets"]]
+    assert all("{{instance}} " in one["legendFormat"] for one in targets)
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_serve__answers_until_it_ends_and_names_a_port_that_is_taken() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    args = (a_look, "127.0.0.1", port)
+    threading.Thread(target=metrics.serve, args=args, daemon=True).start()
+    for _ in range(500):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                said = answer.read().decode()
+            break
+        except OSError:
+            threading.Event().wait(0.02)
+    assert value(read(said), "careful_lost_frames_total") == 3
+    with pytest.raises(CarefulError, match=rf"--listen 127.0.0.1:{port}"):
+        metrics.serve(*args)
+
+
+def test_exporter__of_real_hosts(shared_pair: tuple[Host, Host]) -> None:
+    a, b = shared_pair
+    make_file(b.export / "f", 1 << 20)
+    a.ctl("get", "h2:f", a.own)
+    a.ctl("put", a.own / "f", "h2:null:")
+    here = read(a.ctl("exporter", "eth1", "--once").stdout)
+    there = read(b.ctl("exporter", "eth1", "--once").stdout)
+    assert value(here, "careful_peer_state", address="10.77.0.2", state="up") == 1
+    assert value(here, "careful_operation_duration_seconds_count", operation="get") >= 1
+    assert value(there, "careful_export_read_bytes_total", export=str(b.export)) >= 1 << 20
+    assert value(there, "careful_export_requests_total") >= 2
+    assert value(here, "careful_lost_frames_total") == 0
+    assert re.search(r'"f": 1048576 bytes read in [0-9.]+ s, done$', b.log, re.MULTILINE)
+    wait_for(lambda: "1048576 bytes written in" in b.log, "word of what went nowhere")
+    assert re.search(r"1048576 bytes written in [0-9.]+ s, done$", b.log, re.MULTILINE)
+    assert value(here, "careful_xdp_frames_total", verdict="admitted") > 0

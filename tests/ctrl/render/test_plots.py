@@ -1,0 +1,216 @@
+"""Plots of measurements: what is drawn, read from the SVG, where a picture needs to be right."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful.measure.estimators.bulk import Bulk
+from careful.measure.estimators.logp import Result
+from careful.measure.estimators.packet_flow import Burst, Transfer
+from careful.measure.statistics.estimate import Estimate
+from careful.model.files import load_pipeline
+from careful.render import figure, logp_plots, measure_plots, plan_plots, trace_plots
+from careful.render.digits import not_negative, with_half
+from fake_exchange import CROSSING, FakeExchange
+from fake_hosts import FakeHosts
+from logp_machine import Machine
+from logp_machine import measure as measure_logp
+
+
+def test_plot__black_box_shows_both_regressions(tmp_path: Path) -> None:
+    file = tmp_path / "box.svg"
+    found = FakeExchange(CROSSING).measure(sizes_count=24)
+    measure_plots.blackbox(found, "h2", file)
+    text = file.read_text()
+    assert text.count("gap in a train") == 2
+    assert re.search(r"round trips, least of each size: 1[56]\d\d(\.\d)? ±", text)
+    assert f"{found.regimes[0].high_bytes:.0f} B" in text
+
+
+def test_plot__without_a_slope_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "box.svg"
+    flat = FakeExchange(((50.0, 0.0), (80.0, 0.0)), jitter_us=200).measure(rounds_max=4)
+    measure_plots.blackbox(flat, "h2", file)
+    assert "gap in a train: no slope" in file.read_text()
+
+
+def test_plot__stages_inside_hosts_are_beside_the_hops(tmp_path: Path) -> None:
+    file = tmp_path / "path.svg"
+    hosts = FakeHosts()
+    ends = hosts.measure()
+    measure_plots.pathchar(hosts.path(), "h2", file, ends)
+    text = file.read_text()
+    for name in ("hostTx", "netTx", "hop 1", "netRx", "hostRx", "store"):
+        assert name in text
+    for size in ends.sizes_bytes:
+        assert f"{size} bytes" in text
+        store = ends.stages[-1].at(size)
+        assert store is not None
+        assert f"> {with_half(store)}<" in text
+    measure_plots.pathchar(hosts.path(), "h2", file)
+    assert "hostTx" not in file.read_text()
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that were drawn, not written."""
+    found: list[Any] = []
+
+    def keep(one: Any, _: object) -> None:
+        one.canvas.draw()
+        found.append(one)
+
+    monkeypatch.setattr(figure, "save", keep)
+    return found
+
+
+def hidden(one: Any) -> list[str]:
+    """Texts and points that lie under a legend."""
+    found = []
+    for pair in one.axes:
+        legend = pair.get_legend()
+        if legend is None:
+            continue
+        box = legend.get_window_extent()
+        found += [text.get_text() for text in pair.texts if box.overlaps(text.get_window_extent())]
+        ticks = [tick for tick in pair.get_xticklabels() if tick.get_text()]
+        found += [tick.get_text() for tick in ticks if box.overlaps(tick.get_window_extent())]
+        for line in pair.lines:
+            at = pair.transData.transform(line.get_xydata())
+            found += [f"{line.get_label()} {xy}" for xy in at if box.contains(*xy)]
+        for bar in pair.patches:
+            if box.overlaps(bar.get_window_extent()):
+                found.append(f"bar {bar}")
+    return found
+
+
+def entries(one: Any) -> list[list[str]]:
+    return [
+        [text.get_text() for text in pair.get_legend().get_texts()]
+        for pair in one.axes
+        if pair.get_legend()
+    ]
+
+
+def signature() -> Result:
+    return measure_logp(Machine(os=1.5, or_=1.2, g=8.0, L=6.0), seconds=2.0)
+
+
+def bulk(known: Result, with_g: bool) -> Bulk:
+    """Four sizes; with_g: whether g of any is known."""
+    one = known if with_g else replace(known, g=replace(known.g, estimate=None))
+    half = Estimate(5000.4, 61.3)
+    return Bulk("get", [8, 4096, 8192, 16384], [one] * 4, {}, half)
+
+
+def test_plot__a_legend_hides_nothing(drawn: list[Any]) -> None:
+    """It lay on the time in the store, and on points of a signature."""
+    hosts = FakeHosts()
+    measure_plots.pathchar(hosts.path(), "h2", "x.svg", hosts.measure())
+    known = signature()
+    logp_plots.draw([known], [bulk(known, True)], "h2", Path("x.svg"))
+    measure_plots.blackbox(FakeExchange(CROSSING).measure(sizes_count=24), "h2", "x.svg")
+    assert [hidden(one) for one in drawn] == [[], [], []]
+    assert entries(drawn[0])[1] == [f"{size} bytes" for size in hosts.measure().sizes_bytes]
+    assert all(entry.startswith("D = ") for entry in entries(drawn[1])[0])
+
+
+def test_plot__hidden_is_found(drawn: list[Any]) -> None:
+    one, pair = figure.axes("", "", "")
+    pair.plot([0, 1], [0, 1], label="line")
+    pair.legend(loc="upper right")
+    figure.save(one, "")
+    assert len(hidden(drawn[0])) == 1
+
+
+def test_plot__figures_6_to_9_of_the_paper(drawn: list[Any]) -> None:
+    """All layers' times beside their gaps; BW(n), and the signatures of 8 bytes and of 2 KiB."""
+    known = signature()
+    kinds = replace(bulk(known, True), sizes_bytes=[8, 1024, 2341, 4096])
+    logp_plots.draw([known, replace(known, layer="TCP")], [kinds], "h2", Path("x.svg"))
+    titles = [pair.get_title(loc="left") for pair in drawn[0].axes]
+    assert titles == [
+        "machine to h2",
+        "TCP to h2",
+        "os + L + or, and the gap, to h2",
+        "get to h2",
+        "get to h2",
+        "get of 8 bytes to h2",
+        "get of 2341 bytes to h2",
+    ]
+    bars = drawn[0].axes[2]
+    assert [tick.get_text() for tick in bars.get_xticklabels()] == ["machine", "TCP"]
+    assert len(bars.patches) == 8  # three parts and a gap of each
+    rates = drawn[0].axes[4].lines[0].get_ydata()
+    assert known.rtt.estimate
+    assert rates[-1] == pytest.approx(4096 / known.rtt.estimate.value)
+    assert hidden(drawn[0]) == []
+
+
+def test_plot__no_entry_of_a_legend_without_a_curve(drawn: list[Any]) -> None:
+    known = signature()
+    logp_plots.draw([], [bulk(known, False), bulk(known, True)], "h2", Path("x.svg"))
+    shown = [entry for entry in entries(drawn[0]) if not entry[0].startswith("D = ")]
+    assert shown == [["T(n)", "os(n)", "or(n)"], ["T(n)", "g(n)", "os(n)", "or(n)"]]
+    plan_plots.latency_curve(load_pipeline("network-disk"), 65536, 2, "x.svg")
+    pair = drawn[1].axes[0]
+    lines = {line.get_label(): line for line in pair.lines}
+    stage, latency = lines["signature of disk"], lines["latency"]
+    assert stage.get_zorder() > latency.get_zorder()
+
+
+def test_plot__hatched_is_explained_where_something_is(drawn: list[Any]) -> None:
+    one = Transfer("store", "h2", 0.0, 5.0, 100, 1, (1,))
+    burst = Burst([one], [("store", "h2")], 1, 0)
+    trace_plots.frames(burst, "x.svg")
+    trace_plots.frames(Burst([replace(one, waited=True)], burst.rows, 1, 0), "x.svg")
+    titles = [each.axes[0].get_title(loc="left") for each in drawn]
+    assert ["hatched" in title for title in titles] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("bench29-h1", "bench29-h2"), ("h1", "h2")),
+        (("eth1", "eth2"), ("eth1", "eth2")),
+        (("node-1", "node-2"), ("node-1", "node-2")),
+        (("lab-h1", "lab-h1"), ("lab-h1", "lab-h1")),
+        (("lab-h1", "lab-"), ("lab-h1", "lab-")),
+    ],
+)
+def test_plot__hosts_of_a_lab_are_named_without_it(
+    drawn: list[Any], names: tuple[str, str], shown: tuple[str, str]
+) -> None:
+    one, other = names
+    sent = Transfer("netTx", one, 0.0, 5.0, 100, 1, (1,), runs=(other,))
+    taken = Transfer("netRx", other, 1.0, 4.0, 100, 1, (1,))
+    burst = Burst([sent, taken], [("netTx", one), ("netRx", other)], 1, 0)
+    trace_plots.frames(burst, "x.svg")
+    pair = drawn[0].axes[0]
+    labels = [label.get_text() for label in pair.get_yticklabels()]
+    assert labels == [f"netRx, {shown[1]}", f"netTx, {shown[0]}"]
+    note = f"netTx of {shown[0]}: its kick also runs netRx of {shown[1]}"
+    assert pair.get_title(loc="left").splitlines()[1] == note
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "text"),
+    [
+        (0.8981, 0.512, "0.90 ±0.51"),
+        (59.54, 24.2, "60 ±24"),
+        (8.482, 1.018, "8.5 ±1.0"),
+        (16042.8, 310.0, "16043 ±310"),
+        (0.00123, 0.000045, "0.001230 ±0.000045"),
+        (12.3, 0.0, "12.300 ±0.000"),
+    ],
+)
+def test_digits__by_the_interval(value: float, half: float, text: str) -> None:
+    """A plot said "0.8981 ±0.51", a table "59.54 ±24.21"."""
+    assert with_half(Estimate(value, slack=half)) == text
+    assert not_negative(Estimate(value, slack=half)) == text
+    assert not_negative(Estimate(-0.5, slack=1.5)) == "0 to 1.0"
+    assert with_half(None) == "-"

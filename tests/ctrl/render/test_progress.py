@@ -1,0 +1,163 @@
+"""A transfer as it is watched: the bar's words, failures alike, and JSON lines on any pipe."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from careful.errors import CarefulError
+from careful.render import progress as module
+from careful.render.bar import Bar
+from careful.render.progress import Lines
+from careful.render.watching import watch
+from careful.transfer.tree.existing import REFUSED
+
+
+class Clock:
+    """Time that a test passes."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_bar__the_rate_is_of_the_last_seconds() -> None:
+    """It was over 30 s: 432 MiB/s were shown while half of that moved."""
+    clock = Clock()
+    bar = Bar(clock=clock)
+    bar.expect(2, 1000 << 20)
+    for _ in range(10):
+        clock.now += 1
+        bar.moved(50 << 20)
+    assert bar.said().plain == "500 MiB of 1000 MiB  50 MiB/s  0:00:10  0/2 files"
+    for _ in range(8):
+        clock.now += 1
+        bar.moved(10 << 20)
+    bar.retried()
+    assert bar.said().plain == "580 MiB of 1000 MiB  10 MiB/s  0:00:42  0/2 files  1 piece retried"
+
+
+def test_bar__whom_it_waits_for() -> None:
+    """It froze at "0:00:02" while the peer was stopped."""
+    clock = Clock()
+    bar = Bar(host="h2", clock=clock)
+    bar.expect(1, 10 << 20)
+    clock.now += 1
+    bar.moved(8 << 20)
+    clock.now += 4.2
+    said = bar.said()
+    assert said.plain == "8 MiB of 10 MiB  waiting for h2, 4 s  0/1 files"
+    assert [str(span.style) for span in said.spans if span.style] == ["bold red"]
+    clock.now += 60
+    bar.moved(1 << 20)
+    clock.now += 1
+    assert "waiting" not in bar.said().plain
+    bar.moved(1 << 20)
+    clock.now += 3
+    assert "finishing, 3 s" in bar.said().plain
+
+
+def test_bar__nothing_came_for_long() -> None:
+    clock = Clock()
+    bar = Bar(clock=clock)
+    assert bar.said().plain == "0 B of 0 B  0 B/s  0/0 files"
+    clock.now += 100
+    bar.expect(1, 4096)
+    assert bar.said().plain == "0 B of 4 KiB  0 B/s  0/1 files"
+
+
+def failure(name: str, reason: str) -> CarefulError:
+    return CarefulError(errno.EEXIST, reason, name)
+
+
+def test_failed__thousands_alike_are_counted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lines = tmp_path / "lines"
+    with lines.open("wb") as file, watch(False, None, file.fileno()) as progress:
+        for number in range(5000):
+            progress.failed(f"h2:f{number}", failure(f"h2:f{number}", REFUSED))
+        progress.failed("h2:g", failure("h2:g", "no space"))
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "carefulctl: h2:f0: exists and differs; -f replaces it"
+    assert said[-2:] == [
+        "carefulctl: h2:g: no space",
+        "carefulctl: 4990 more files exist and differ",
+    ]
+    assert len(said) == 12
+    told = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [one["event"] for one in told].count("error") == 5001
+    assert told[-1]["failures_count"] == 5001
+    with Lines(names=print) as verbose:
+        for number in range(20):
+            verbose.failed(f"h2:f{number}", failure(f"h2:f{number}", "exists already"))
+    assert len(capsys.readouterr().err.splitlines()) == 20
+
+
+def small_pipe() -> tuple[int, int]:
+    """A pipe whose writing end does not block."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    return reader, writer
+
+
+def test_events__a_full_pipe_that_does_not_block_delays_them() -> None:
+    """EAGAIN silenced it for good, `end` included."""
+    reader, writer = small_pipe()
+    text = bytearray()
+
+    def read() -> None:
+        while data := os.read(reader, 1 << 16):
+            text.extend(data)
+
+    with Lines(fd=writer) as progress:
+        for number in range(2000):  # more than a pipe holds
+            if number == 300:
+                thread = threading.Thread(target=read)
+                thread.start()
+            progress.finished(f"h2:{'long' * 10}{number}")
+    os.close(writer)
+    thread.join()
+    os.close(reader)
+    told = [json.loads(line) for line in text.decode().splitlines()]
+    assert [one["event"] for one in told] == ["file"] * 2000 + ["end"]
+
+
+def test_events__of_bytes_that_moved_there_is_no_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for room for those; a line is never there in part."""
+    monkeypatch.setattr(module, "_EVERY_S", -1.0)
+    reader, writer = small_pipe()
+    progress = Lines(fd=writer)
+    for _ in range(3000):
+        progress.moved(1)
+    text = b""
+    threading.Timer(0.2, lambda: progress.__exit__(None, None, None)).start()
+    while b'"end"' not in text:
+        text += os.read(reader, 1 << 16)
+    os.close(reader)
+    os.close(writer)
+    told = [json.loads(line) for line in text.decode().splitlines()]
+    assert 10 < len(told) < 3000
+    assert told[-1]["moved_bytes"] == 3000
+
+
+def test_events__a_reader_that_takes_nothing_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.05)
+    reader, writer = small_pipe()
+    written: list[Any] = []
+    progress = Lines(fd=writer)
+    for number in range(2000):
+        progress.finished(str(number))
+        written.append(number)
+    os.close(reader)
+    os.close(writer)
+    assert len(written) == 2000

@@ -1,0 +1,152 @@
+"""`top`: rates are differences of two looks, and what cannot be told is left out."""
+
+from __future__ import annotations
+
+import errno
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from careful.control import live, maps, status, top
+from careful.control.config import Config
+from careful.control.instances import Instance
+from careful.errors import CarefulError
+from careful.render.top import ORDERS, keys, shown
+from hosts import Host, make_file
+
+PEER = {
+    "slot": 0,
+    "address": "10.0.0.2",
+    "node": None,
+    "name": "h2",
+    "state": "up",
+    "error": None,
+    "credits_free": 60,
+    "credits_window": 64,
+    "withholding": False,
+    "messages_out": 0,
+    "tx_bytes": 1000,
+    "rx_bytes": 0,
+    "tx_frames": 10,
+    "rx_frames": 0,
+    "lost_here_frames": 0,
+    "lost_there_frames": 0,
+}
+
+
+def a_look(at_s: float, *peers: dict[str, Any], messages: Any = ((0, 0),)) -> top.Look:
+    one = {"instance": "eth1", "ifname": "eth1", "xdp_mode": "native", "zerocopy": True}
+    said = [{**PEER, **peer} for peer in peers]
+    found = {**one, "window_buffers": 64, "queues": [], "peers": said, "pid": 7}
+    return top.Look(at_s, [found], {"eth1": {(0, k): one for k, one in enumerate(messages)}})
+
+
+def test_rates__are_of_the_time_between() -> None:
+    before = a_look(10, {}, messages=[(5, 5000)])
+    now = a_look(12, {"tx_bytes": 5000, "tx_frames": 30}, messages=[(9, 21000)])
+    (one,) = top.rates(before, now)
+    (peer,) = one["peers"]
+    assert (peer["tx_bytes_per_s"], peer["tx_frames_per_s"]) == (2000, 10)
+    assert (peer["messages_per_s"], peer["latency_us"]) == (2, 4)
+    assert one["seconds"] == 2
+    assert "zero-copy, window 64" in shown([one])
+
+
+def test_rates__of_another_peer_in_the_slot_begin_at_nothing() -> None:
+    before = a_look(10, {"tx_bytes": 10**9})
+    now = a_look(11, {"address": "10.0.0.3", "name": "h3"}, {"slot": 1, "tx_bytes": 7})
+    (one,) = top.rates(before, now)
+    assert [peer["tx_bytes_per_s"] for peer in one["peers"]] == [0, 0]
+    assert [peer["latency_us"] for peer in one["peers"]] == [None, None]
+
+
+def test_rates__of_another_process_begin_at_nothing() -> None:
+    """What it took was negative where the one before had counted less."""
+    before = a_look(10, {"tx_bytes": 5}, messages=[(9, 90000)])
+    now = a_look(11, {"tx_bytes": 8}, messages=[(10, 10000)])
+    now.found[0]["pid"] = 8
+    ((peer,),) = [one["peers"] for one in top.rates(before, now)]
+    assert (peer["tx_bytes_per_s"], peer["messages_per_s"], peer["latency_us"]) == (0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("order", "first"), [("", "h3"), ("s", "h3"), ("r", "h2"), ("m", "h2"), ("l", "h3")]
+)
+def test_shown__peers_in_the_order_of_a_key(order: str, first: str) -> None:
+    before = a_look(10, {}, {"slot": 1, "name": "h3"}, messages=[(0, 0), (0, 0)])
+    there = {"slot": 1, "name": "h3", "tx_bytes": 9000}
+    now = a_look(11, {"rx_bytes": 500}, there, messages=[(9, 9000), (1, 5000)])
+    (one,) = top.rates(before, now)
+    text = shown([one], order=order)
+    assert text.index(first) == min(text.index("h2"), text.index("h3"))
+    assert keys(order).count(ORDERS["s"][1]) == 1  # what is sorted by, or can be
+
+
+def test_messages__a_slot_that_had_none_begins_at_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was left out as one that could not be read is, and its first messages were not seen."""
+    entries = [b"none", None, b"some"]
+    cell = live.Cell(count=2, asked=0, sum_ns=30, sum_sq_ns2=500)
+    table = SimpleNamespace(entries=len(entries))
+    monkeypatch.setattr(maps, "live_map", lambda _: nullcontext(table))
+    monkeypatch.setattr(live, "whole", lambda _, slot: entries[slot])
+    monkeypatch.setattr(live, "cells_in", lambda one: {(0, 0): cell} if one == b"some" else {})
+    assert top._messages(Instance("eth1", pid=1)) == {(0, 0): (0, 0), (0, 2): (2, 30)}
+
+
+def test_look__one_of_several_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was the end of `top`, and `status` said nothing of the others."""
+
+    def gather(one: Instance, _: Config) -> dict[str, Any]:
+        if one.name == "eth1":
+            raise CarefulError(errno.ETIMEDOUT, "no answer in 10 s", "carefuld of eth1")
+        return {**dict(a_look(1).found[0]), "instance": one.name}
+
+    monkeypatch.setattr(status, "gather", gather)
+    eth1, eth2 = (Instance(name, pid=1) for name in ("eth1", "eth2"))
+    look = top.look([eth1, eth2], Config())
+    assert look.mute == {"eth1": "carefuld of eth1: no answer in 10 s"}
+    said = shown(top.rates(look, look), look.mute)
+    assert "eth2 on" in said
+    assert said.replace("\x1b[1;31m", "").replace("\x1b[0m", "").endswith("no answer in 10 s")
+    with pytest.raises(TimeoutError):
+        top.look([eth1], Config())
+
+
+@pytest.mark.parametrize(
+    ("peer", "said"),
+    [
+        ({"messages_out": 1, "credits_free": 1}, "credits"),
+        ({"messages_out": 1}, "frames to leave"),
+        ({"withholding": True}, "a slow client here"),
+        ({"lost_there_frames": 77}, "77"),
+        ({"state": "stalled"}, "stalled"),
+    ],
+)
+def test_shown__names_what_is_wrong(peer: dict[str, Any], said: str) -> None:
+    for looked, there in ((a_look(1, peer), True), (a_look(1, {}), False)):
+        row = shown(top.rates(looked, looked)).splitlines()[-1]
+        assert (said in row) is there
+
+
+def test_shown__nothing_is_up() -> None:
+    assert shown(top.rates(top.Look(0, []), top.Look(1, []))) == "careful is not up"
+
+
+def test_top__of_real_hosts(shared_pair: tuple[Host, Host]) -> None:
+    a, b = shared_pair
+    make_file(b.export / "f", 1 << 20)
+    a.ctl("get", "h2:f", a.own)
+    (one,) = json.loads(a.ctl("top", "eth1", "--json").stdout)["instances"]
+    (peer,) = one["peers"]
+    assert peer["address"] == "10.77.0.2"
+    assert peer["state"] == "up"
+    assert one["seconds"] >= 1
+    assert Path(a.own / "f").stat().st_size == 1 << 20
