@@ -41,6 +41,29 @@ static void times_of(int64_t ns, struct timespec times[2])
 	times[1].tv_nsec = ns - times[1].tv_sec * second;
 }
 
+/*
+ * Reports whether a file has a time, as far as its file system can hold it. The kernel rounds
+ * ctime down like any other time, so ctime shows how coarse the times are there.
+ */
+static bool is_time(const struct stat *st, int64_t ns)
+{
+	static const long grains[] = { 1000000000, 10000000, 1000, 100 };
+	struct timespec wanted[2];
+
+	times_of(ns, wanted);
+	if (st->st_mtim.tv_sec != wanted[1].tv_sec)
+		return false;
+	if (st->st_mtim.tv_nsec == wanted[1].tv_nsec)
+		return true;
+	for (size_t i = 0; i < sizeof(grains) / sizeof(*grains); i++) {
+		long grain = grains[i];
+
+		if (st->st_ctim.tv_nsec % grain == 0 && st->st_mtim.tv_nsec % grain == 0)
+			return wanted[1].tv_nsec / grain * grain == st->st_mtim.tv_nsec;
+	}
+	return false;
+}
+
 int attr_set_time(int fd, int64_t ns)
 {
 	struct timespec times[2];
@@ -57,6 +80,11 @@ static int set_owner(int fd, const struct careful_block_attr *attr)
 	if (!fchownat(fd, "", uid, be32toh(attr->gid), AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
 		return 0;
 	return geteuid() && errno == EPERM ? 0 : -errno;
+}
+
+static bool is_owner(const struct stat *st, const struct careful_block_attr *attr)
+{
+	return st->st_gid == be32toh(attr->gid) && (geteuid() || st->st_uid == be32toh(attr->uid));
 }
 
 mode_t attr_mode(const struct careful_block_attr *attr, const struct attr_how *how)
@@ -90,19 +118,36 @@ static int set_time(int fd, int64_t ns, bool is_path)
 	return utimensat(fd, "", times, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) ? -errno : 0;
 }
 
+/* What a file has already is not set again: its ctime stays, and an idle sync writes nothing. A
+ * new owner takes bits away from the mode. */
 int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
 	       size_t xattrs_bytes, const struct attr_how *how)
 {
 	bool is_link = S_ISLNK(be32toh(attr->mode));
-	int rc = 0;
+	bool owner = how->flags & CAREFUL_BATCH_OWNER, time = how->flags & CAREFUL_BATCH_TIME;
+	bool mode = !is_link && !how->has_mode && (how->is_new || how->flags & CAREFUL_BATCH_MODE);
+	int64_t mtime_ns = (int64_t)be64toh(attr->mtime_ns);
+	int rc = 0, unkept = 0;
+	struct stat st;
 
-	if (how->flags & CAREFUL_BATCH_OWNER)
+	if (!how->is_new) {
+		if (fstat(fd, &st))
+			return -errno;
+		owner = owner && !is_owner(&st, attr);
+		mode = mode && (owner || (st.st_mode & 07777) != attr_mode(attr, how));
+		time = time && !is_time(&st, mtime_ns);
+	}
+	if (owner)
 		rc = set_owner(fd, attr);
-	if (!rc && !is_link && !how->has_mode && (how->is_new || how->flags & CAREFUL_BATCH_MODE))
+	if (!rc && mode)
 		rc = set_mode(fd, attr_mode(attr, how), how);
 	if (!rc && !is_link && how->flags & CAREFUL_BATCH_XATTRS)
 		rc = xattrs_set(fd, xattrs, xattrs_bytes, how->squashed);
-	if (!rc && how->flags & CAREFUL_BATCH_TIME)
-		rc = set_time(fd, (int64_t)be64toh(attr->mtime_ns), how->is_path);
-	return rc;
+	if (rc == -ENOSYS) {
+		unkept = rc;
+		rc = 0;
+	}
+	if (!rc && time)
+		rc = set_time(fd, mtime_ns, how->is_path);
+	return rc ? rc : unkept;
 }

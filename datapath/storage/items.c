@@ -64,7 +64,10 @@ static int one(struct items *s, int status)
 		return 0;
 	}
 	if (!status) {
+		s->unkept = false;
 		status = s->writable ? items_write(s) : -EROFS;
+		if (status >= 0 && s->unkept)
+			status = -ENOSYS;
 		s->denied += beneath_denied(status);
 	}
 	record.op = htobe16(s->item.op);

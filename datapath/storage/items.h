@@ -72,6 +72,7 @@ struct items_fresh {
  * @read_bytes: of contents, whether they are in the answer or not
  * @syncs:     so far; of files that wait together one
  * @in_vain:   nobody wants it any more
+ * @unkept:    the last file is made, but without some of its extended attributes
  */
 struct items {
 	int base;
@@ -94,7 +95,7 @@ struct items {
 	uint32_t rereads;
 	uint64_t read_bytes;
 	uint32_t syncs;
-	bool in_vain;
+	bool in_vain, unkept;
 	struct item item;
 };
 

@@ -151,7 +151,9 @@ static int furnish(struct items *s, int fd, mode_t asked)
 		how.flags &= ~(uint32_t)CAREFUL_BATCH_OWNER;
 		how.has_mode = s->fresh.mode == attr_mode(&item->attr, &how);
 	}
-	return attr_apply(fd, &item->attr, item->xattrs, item->xattrs_bytes, &how);
+	rc = attr_apply(fd, &item->attr, item->xattrs, item->xattrs_bytes, &how);
+	s->unkept = rc == -ENOSYS;
+	return s->unkept ? 0 : rc;
 }
 
 /* The permissions to make a file with: nobody but its owner may see one that is to be given
@@ -289,8 +291,8 @@ void items_flush(struct items *s)
 		if (!status)
 			continue;
 		unlinkat(dir, p->temporary, 0);
+		s->failed += !record->status;
 		record->status = htobe32((uint32_t)-status);
-		s->failed++;
 	}
 	for (uint32_t i = 0; i < s->dirs_count; i++)
 		close(s->dirs[i]);

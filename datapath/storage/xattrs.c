@@ -154,23 +154,44 @@ static int remove_others(const char *path, const char *records, size_t bytes, bo
 	return rc;
 }
 
+/* Reports whether the file has an attribute with just this value. */
+static bool is_there(const char *path, const char *name, const char *value, size_t bytes)
+{
+	char *now = malloc(bytes + 1);
+	bool yes = now && getxattr(path, name, now, bytes + 1) == (ssize_t)bytes &&
+		   !memcmp(now, value, bytes);
+
+	free(now);
+	return yes;
+}
+
+/* Reports whether a file system cannot hold an attribute: at all, by its name, or by its size. */
+static bool is_unfit(int error)
+{
+	return is_none(error) || error == ENOSPC || error == E2BIG || error == ERANGE;
+}
+
 int xattrs_set(int fd, const char *records, size_t bytes, bool squashed)
 {
 	char name[XATTR_NAME_MAX + 1];
 	char path[XATTRS_PROC_BYTES];
 	const char *value;
 	size_t at = 0, value_bytes;
+	bool unkept = false;
 	int rc;
 
 	snprintf(path, sizeof(path), XATTRS_PROC, fd);
 	rc = remove_others(path, records, bytes, squashed);
 	while (!rc && at < bytes) {
 		rc = next(records, bytes, &at, name, &value, &value_bytes);
-		if (rc || !is_settable(name, squashed))
+		if (rc || !is_settable(name, squashed) ||
+		    is_there(path, name, value, value_bytes) ||
+		    !setxattr(path, name, value, value_bytes, 0) || (errno == EPERM && geteuid()))
 			continue;
-		if (setxattr(path, name, value, value_bytes, 0) && !is_none(errno) &&
-		    !(errno == EPERM && geteuid()))
+		if (is_unfit(errno))
+			unkept = true;
+		else
 			rc = -errno;
 	}
-	return rc;
+	return rc || !unkept ? rc : -ENOSYS;
 }

@@ -20,9 +20,9 @@ enum {
 /* The records' bytes, or -errno; -E2BIG: more than room. A file system that has no such
  * attributes is no error. */
 ssize_t xattrs_get(int fd, char *buf, size_t room);
-/* The file has these afterwards, and no others; what its file system does not know is left
- * out. Squashed: those that are root's to give (capabilities, trusted ones) are left as they
- * are. -EPROTO: no records. */
+/* Makes a file have these and no others; sets only those that differ. Squashed: those that only
+ * root may give (capabilities, trusted ones) are left as they are. -ENOSYS: its file system cannot
+ * hold all of them; it has the others. -EPROTO: no records. */
 int xattrs_set(int fd, const char *records, size_t bytes, bool squashed);
 
 #endif /* STORAGE_XATTRS_H */

@@ -21,7 +21,7 @@ _TAKEN = (
     "exclude_from",
     "mkpath",
     "dry_run",
-    "force",
+    "update",
     "checksum",
     "delete",
     "fsync",
@@ -40,9 +40,8 @@ _TAKEN = (
 
 #: What they do where this command means something else by them.
 _HELP = {
-    "force": "Replace files that are newer at TARGET, too.",
-    "checksum": "Compare contents, block by block, instead of sizes and times; move only blocks "
-    "that differ.",
+    "update": "Leave files alone that are newer at TARGET. The exit status is then 3.",
+    "checksum": "Compare the contents of all files, not only of those whose sizes or times differ.",
     "delete": "Delete what SOURCE does not have.",
 }
 
@@ -71,19 +70,21 @@ def sync(source: str, target: str, **given: Any) -> None:
     """Bring TARGET up to date with SOURCE; one of them is HOST:PATH.
 
     Trees are copied with all attributes and links. A file that has the same size and time at
-    both ends is left alone. So is one that is newer at TARGET, unless -f is given; how many
-    there are is printed. Nothing is removed without --delete. If there is nothing to do, nothing
-    is printed, so that cron sends no mail. SOURCE is copied under its name, SOURCE/ copies what
-    is in it.
+    both ends is left alone. Any other file is compared, and the blocks that differ are replaced,
+    even if the file is newer at TARGET; -u leaves such files alone. Nothing is removed without
+    --delete. If there is nothing to do, nothing is printed, so that cron sends no mail. SOURCE is
+    copied under its name; SOURCE/ copies its contents. The exit status is 3 if anything was left
+    different.
     """
     if is_remote(source) == is_remote(target):
         raise click.UsageError("one of SOURCE and TARGET must be HOST:PATH, the other local")
     ctx = click.get_current_context()
     options = get.make_context("get", ["h2:"], parent=ctx).params | given  # its defaults
-    options |= {"archive": True, "update": not given["checksum"], "restart_changed": True}
+    options |= {"by_time": not given["checksum"], "checksum": True}
+    options |= {"archive": True, "restart_changed": True}
     fetch = is_remote(source)
     host, path = host_path(source if fetch else target)
     if {STDIO, NULL} & {path, source, target}:
         raise click.UsageError("sync copies files and trees; get and put also take - and null:")
     ends = (host, [path], target) if fetch else (host, [source], path)
-    move(fetch, ends, {"source": source, "target": target}, options, idle=given["dry_run"])
+    move(fetch, ends, {"source": source, "target": target}, options, sync=True)

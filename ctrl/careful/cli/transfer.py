@@ -44,7 +44,7 @@ def move(
     ends: tuple[str, Sequence[str], str],
     words: dict[str, Any],
     given: dict[str, Any],
-    idle: bool = True,
+    sync: bool = False,
 ) -> None:
     """Move what the words say, and print what happened; exit 1 if all failed, 3 if some did.
 
@@ -53,7 +53,8 @@ def move(
         ends: the host, the sources and the target, without its name.
         words: of the command line, for JSON.
         given: the options.
-        idle: whether a summary says that nothing had to be done.
+        sync: whether the target is to become equal: files left alone because they are newer
+            there count as not done, and nothing is printed if there was nothing to do.
     """
     host, sources, target = ends
     recursive = given["recursive"] or given["archive"]
@@ -101,9 +102,9 @@ def move(
     if given["verbose"] and not given["dry_run"]:
         for name in report.deleted:
             say(f"deleted {name}", is_out or as_json)
-    if as_json or not (given["quiet"] or (report.is_idle and not idle)):
+    if as_json or not (given["quiet"] or (report.is_idle and sync and not given["dry_run"])):
         _show(words, effect.as_dict(), report, given, is_out)
-    if report.failures:
+    if report.failures or (sync and report.newer):
         some = report.files_count or report.equal or report.newer or report.links
         click.get_current_context().exit(Exit.PARTLY if some else Exit.FAILED)
 
@@ -154,7 +155,8 @@ _PAGES = ("files", "exit-status")
 )
 @transfer_options
 def get(words: tuple[str, ...], **given: Any) -> None:
-    """Fetch files from a host into LOCAL (default: the current directory).
+    """Fetch files from a host into LOCAL. For a single PATH, LOCAL is by default the current
+    directory.
 
     A file appears under its name once it is complete, checked and synced. An existing file is
     replaced only with -f, -u or -c. LOCAL may also be `-` (standard output), null: (discard the
@@ -162,7 +164,9 @@ def get(words: tuple[str, ...], **given: Any) -> None:
     them. With -r, PATH copies a directory under its name, and PATH/ copies what is in it.
     Symlinks are skipped without -a.
     """
-    *sources, target = words if len(words) > 1 and not is_remote(words[-1]) else (*words, ".")
+    if len(words) > 1 and is_remote(words[-1]):
+        raise click.UsageError("several sources: name a local target ('.')")
+    *sources, target = words if len(words) > 1 else (*words, ".")
     parts = [host_path(source) for source in sources]
     if len({host for host, _ in parts}) > 1:
         raise click.UsageError("all sources must be on one host")

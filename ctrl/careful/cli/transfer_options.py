@@ -107,7 +107,7 @@ _pace = _below("Speed")
 _output = _below("Output")
 
 _OPTIONS = [
-    _what("-r", "--recursive", is_flag=True, help="Copy directories."),
+    _what("-r", "--recursive", is_flag=True, help="Copy directories. Keeps times."),
     _what(
         "--include",
         multiple=True,
@@ -309,7 +309,8 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
         hard_links=archive,
         xattrs=archive,
         sparse=given["sparse"],
-        update=given["update"],
+        times=recursive,
+        update=given.get("by_time", given["update"] and not given["checksum"]),
         keep_newer=given["update"] and not given["force"],
         make_path=given["mkpath"],
         checksum=given["checksum"],

@@ -31,8 +31,9 @@ class Options:
         hard_links: whether names of one file become names of one file.
         xattrs: whether extended attributes and ACLs are the source's.
         sparse: whether zeros become holes; holes stay holes in any case.
-        update: whether files of the same size and time are left alone.
-        keep_newer: whether files are that are newer at the target.
+        times: whether times are the source's.
+        update: whether files of the same size and time are left alone; times are kept then, too.
+        keep_newer: whether files that are newer at the target are left alone.
         make_path: whether missing directories above the target are made.
         checksum: whether blocks that are equal are found by their digests first.
         delete: whether what the source does not have is removed from a tree.
@@ -59,6 +60,7 @@ class Options:
     hard_links: bool = False
     xattrs: bool = False
     sparse: bool = False
+    times: bool = False
     update: bool = False
     keep_newer: bool = False
     make_path: bool = False
@@ -90,7 +92,7 @@ class Options:
     @property
     def keeps_times(self) -> bool:
         """Whether a file gets its source's time."""
-        return self.preserve or self.update
+        return self.preserve or self.times or self.update
 
     @property
     def batch_flags(self) -> int:
@@ -98,7 +100,7 @@ class Options:
         flags = 0
         if self.preserve:
             flags |= lib.CAREFUL_BATCH_MODE | lib.CAREFUL_BATCH_OWNER | lib.CAREFUL_BATCH_TIME
-        elif self.update:
+        elif self.keeps_times:
             flags |= lib.CAREFUL_BATCH_TIME
         return flags | (lib.CAREFUL_BATCH_XATTRS if self.xattrs else 0)
 

@@ -209,7 +209,8 @@ struct careful_block_batch {
  *
  * @attr:          attributes to set; in the answer to READ and DIGEST, those found
  * @op:            enum careful_block_item_op
- * @status:        answer: 0 or a positive errno, if the item was not done
+ * @status:        answer: 0 or a positive errno, if the item was not done; ENOSYS: it was done,
+ *                 but the file system there cannot hold all of its extended attributes
  * @xattrs_bytes:  length of the careful_block_xattr records, which have no padding
  * @digest:        XXH3 of the data, unless CAREFUL_BATCH_NODIGEST; in the answer to DIGEST
  *                 always, of the data that was not sent

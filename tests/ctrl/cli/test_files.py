@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from careful._abi import lib
 from careful.cli.main import run
 from careful.control import remote
 from careful.daemon.route import Route
+from compare import describe, set_xattr
 from fake_daemon import FakeDaemon
 
 
@@ -61,7 +63,10 @@ def _type(
         (["get", "foo", "."], "foo: is not HOST:PATH; did you mean foo:?"),
         (["put", "foo", "h2"], "h2: is not HOST:PATH; did you mean h2:?"),
         (["ls", "h2"], "h2: is not HOST:PATH; did you mean h2:?"),
-        (["get", "--bytes", "10", "h2:a", "h2:b"], "--offset, --bytes and --at need a single file"),
+        (
+            ["get", "--bytes", "10", "h2:a", "h2:b", "."],
+            "--offset, --bytes and --at need a single file",
+        ),
         (["get", "--at", "10", "-f", "h2:a", "h2:b", "."], "and --at need a single file"),
     ],
 )
@@ -260,16 +265,67 @@ def test_sync__delete_only_when_asked(type_: Type, tree: Tree) -> None:
     assert type_("sync", "--delete", *tree.words) == Said(0, "", "")
 
 
-def test_sync__newer_stays_and_is_counted(type_: Type, tree: Tree) -> None:
+def test_sync__newer_stays_if_that_is_asked(type_: Type, tree: Tree) -> None:
     type_("sync", *tree.words)
     tree.there("b").write_text("newer")
     for _ in range(2):
-        found = type_("sync", *tree.words)
-        assert found.status == 0
+        found = type_("sync", "-u", *tree.words)
+        assert found.status == 3
         assert "1 file newer at the target and left alone" in found.out
     assert tree.there("b").read_text() == "newer"
-    assert "1 file, 1 B" in type_("sync", "-f", *tree.words).out
+    assert "1 file, 1 B" in type_("sync", *tree.words).out
     assert tree.there("b").read_text() == "b"
+
+
+@pytest.mark.parametrize("option", ["-r", "-a", "-p"])
+def test_sync__after_the_first_copy(type_: Type, tree: Tree, option: str) -> None:
+    """`get -r` kept no times: everything was newer here, and stale files stayed for ever."""
+    move = "get" if tree.words[0] == "h2:ds" else "put"
+    assert type_(move, "-r", option, *tree.words).status == 0
+    again = type_("sync", *tree.words)
+    assert (again.status, again.err) == (0, "")
+    assert "newer" not in again.out
+    tree.write("b", "c", 1_577_836_800)  # a rollback: as large, and of 2020
+    assert type_("sync", *tree.words).status == 0
+    assert (tree.there("b").read_text(), tree.there("b").stat().st_mtime) == ("c", 1_577_836_800)
+
+
+def test_sync__idle_writes_nothing(type_: Type, tree: Tree) -> None:
+    set_xattr(tree.path("sub"), "user.kept", b"1")
+    tree.write("large", "x" * 100_000)
+    assert type_("sync", *tree.words).status == 0
+    before = {one: one.lstat() for one in tree.target.rglob("*")}
+    assert type_("sync", "--delete", *tree.words) == Said(0, "", "")
+    assert {one: one.lstat().st_ctime_ns for one in tree.target.rglob("*")} == {
+        one: was.st_ctime_ns for one, was in before.items()
+    }
+    tree.there("b").chmod(0o640)
+    set_xattr(tree.there("sub"), "user.kept", b"2")
+    assert type_("sync", *tree.words).status == 0
+    assert tree.there("b").stat().st_mode == before[tree.there("b")].st_mode
+    assert describe(tree.path("sub")) == describe(tree.there("sub"))
+    changed = {one for one, was in before.items() if one.lstat().st_ctime_ns != was.st_ctime_ns}
+    assert changed - {tree.there("sub")} == {tree.there("b")}
+
+
+def test_sync__only_blocks_that_differ_move(type_: Type, tree: Tree) -> None:
+    """A file of another time is compared, and gets the time, though nothing moves."""
+    tree.write("large", "x" * 10_000_000)
+    type_("sync", *tree.words)
+    os.utime(tree.path("large"), ns=(0, 5))
+    assert type_("sync", *tree.words) == Said(0, "", "")
+    assert tree.there("large").stat().st_mtime_ns == 5
+    with tree.path("large").open("r+") as file:
+        file.write("y")
+    found = type_("sync", "--json", *tree.words)
+    assert json.loads(found.out)["matched_bytes"] == 10_000_000 - (4 << 20)
+
+
+def test_get__several_sources_and_no_target(type_: Type, export: Path) -> None:
+    found = type_("get", "h2:a", "h2:b")
+    assert found.status == 2
+    assert "several sources: name a local target ('.')" in found.err
+    assert list(Path().iterdir()) == []
 
 
 def test_sync__failures(type_: Type, tree: Tree) -> None:

@@ -19,6 +19,11 @@ from careful.transfer.protocol.entries import Attr, Entry
 REFUSED = "exists and differs; -f replaces it"
 
 
+#: How coarse the times of file systems are: ext3, exFAT, UDF, NTFS. FAT's 2 s are not among
+#: them: too many files of ext3 look like that.
+_GRAINS_NS = (1_000_000_000, 10_000_000, 1_000, 100)
+
+
 class Fate(Enum):
     """What is done with a file."""
 
@@ -30,13 +35,27 @@ class Fate(Enum):
     REFUSE = "it is refused"
 
 
+def _is_same_time(there: Attr, mtime_ns: int) -> bool:
+    """Reports whether a file has a time, as far as its file system can hold it.
+
+    The kernel rounds a file's own ctime_ns down like any other time, and nobody else sets it. So
+    that time shows how coarse the times of this file system are.
+    """
+    if there.mtime_ns == mtime_ns:
+        return True
+    for grain in _GRAINS_NS:
+        if there.ctime_ns % grain == 0 and there.mtime_ns % grain == 0:
+            return mtime_ns // grain * grain == there.mtime_ns
+    return False
+
+
 def fate(source: Attr, there: Attr | None, options: Options) -> Fate:
     """What is done with a file.
 
     Args:
         source: the file.
         there: what has its name at the target; None: nothing.
-        options: update, newer, checksum and replace count.
+        options: update, keep_newer, checksum and replace count.
     """
     if there is None:
         return Fate.MOVE
@@ -44,11 +63,11 @@ def fate(source: Attr, there: Attr | None, options: Options) -> Fate:
         return Fate.REFUSE
     if options.keep_newer and there.is_file and there.mtime_ns > source.mtime_ns:
         return Fate.NEWER
-    if options.checksum and there.is_file:
-        return Fate.DIFFER
-    same = (there.bytes, there.mtime_ns) == (source.bytes, source.mtime_ns)
+    same = there.bytes == source.bytes and _is_same_time(there, source.mtime_ns)
     if options.update and there.is_file and same:
         return Fate.EQUAL
+    if options.checksum and there.is_file:
+        return Fate.DIFFER
     if options.replace:
         return Fate.MOVE
     # Of what takes up nothing, as in sysfs, only reading tells the size.

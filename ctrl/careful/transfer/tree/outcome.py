@@ -16,6 +16,7 @@ TEXTS = {
     errno.EEXIST: REFUSED,
     errno.ENOTSUP: "is a special file",
     errno.E2BIG: "has more than 192 KiB of extended attributes, too much to copy",
+    errno.ENOSYS: "the file system there cannot hold all of its extended attributes and ACLs",
     errno.ESTALE: "changed while it was being transferred",
 }
 
