@@ -8,24 +8,32 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "storage/attr.h"
 #include "storage/xattrs.h"
 
+/* ns since 1970; the nearest that 64 bits hold, of years before 1678 and after 2262. */
+static uint64_t ns_of(const struct timespec *time)
+{
+	int64_t ns;
+
+	if (__builtin_mul_overflow((int64_t)time->tv_sec, (int64_t)1000000000, &ns) ||
+	    __builtin_add_overflow(ns, (int64_t)time->tv_nsec, &ns))
+		ns = time->tv_sec < 0 ? INT64_MIN : INT64_MAX;
+	return (uint64_t)ns;
+}
+
 void attr_set(struct careful_block_attr *attr, const struct stat *st)
 {
-	const uint64_t second = 1000000000;
-
 	attr->mode = htobe32(st->st_mode);
 	attr->nlink = htobe32((uint32_t)st->st_nlink);
 	attr->uid = htobe32(st->st_uid);
 	attr->gid = htobe32(st->st_gid);
 	attr->bytes = htobe64((uint64_t)st->st_size);
-	attr->mtime_ns =
-		htobe64((uint64_t)st->st_mtim.tv_sec * second + (uint64_t)st->st_mtim.tv_nsec);
-	attr->ctime_ns =
-		htobe64((uint64_t)st->st_ctim.tv_sec * second + (uint64_t)st->st_ctim.tv_nsec);
+	attr->mtime_ns = htobe64(ns_of(&st->st_mtim));
+	attr->ctime_ns = htobe64(ns_of(&st->st_ctim));
 	attr->inode = htobe64(st->st_ino);
 	attr->device = htobe64(st->st_dev);
 	attr->allocated = htobe64((uint64_t)st->st_blocks * 512);
@@ -38,7 +46,7 @@ static void times_of(int64_t ns, struct timespec times[2])
 	times[0] = (struct timespec){ .tv_nsec = UTIME_OMIT };
 	/* The time may lie before 1970; tv_nsec counts upwards all the same. */
 	times[1].tv_sec = ns / second - (ns % second < 0);
-	times[1].tv_nsec = ns - times[1].tv_sec * second;
+	times[1].tv_nsec = ns % second + (ns % second < 0 ? second : 0);
 }
 
 /*
@@ -118,6 +126,22 @@ static int set_time(int fd, int64_t ns, bool is_path)
 	return utimensat(fd, "", times, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) ? -errno : 0;
 }
 
+/* Sets a time. -ERANGE: the file system has the nearest that it can hold; all can hold those of
+ * 1980 to 2038. */
+static int set_time_within(int fd, int64_t ns, bool is_path)
+{
+	const int64_t second = 1000000000, first_s = 315532800;
+	int rc = set_time(fd, ns, is_path);
+	struct stat st;
+
+	if (rc || (ns / second >= first_s && ns / second < INT32_MAX))
+		return rc;
+	if (fstat(fd, &st))
+		return -errno;
+	/* FAT has even seconds. */
+	return llabs(st.st_mtim.tv_sec - ns / second) <= 2 ? 0 : -ERANGE;
+}
+
 /* What a file has already is not set again: its ctime stays, and an idle sync writes nothing. A
  * new owner takes bits away from the mode. */
 int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
@@ -148,6 +172,6 @@ int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs
 		rc = 0;
 	}
 	if (!rc && time)
-		rc = set_time(fd, mtime_ns, how->is_path);
+		rc = set_time_within(fd, mtime_ns, how->is_path);
 	return rc ? rc : unkept;
 }

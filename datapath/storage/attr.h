@@ -16,7 +16,7 @@
 
 /*
  * Gives an open file what `flags` (CAREFUL_BATCH_*) name, the time last. -ENOSYS: its file system
- * cannot hold one of the extended attributes; the file has all else.
+ * cannot hold one of the extended attributes; -ERANGE: nor the time. The file has all else.
  *
  * @fd:      opened with O_PATH, if is_path
  * @umask:   taken from the mode of a new file where flags leave the mode out

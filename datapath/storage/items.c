@@ -64,10 +64,10 @@ static int one(struct items *s, int status)
 		return 0;
 	}
 	if (!status) {
-		s->unkept = false;
+		s->unkept = 0;
 		status = s->writable ? items_write(s) : -EROFS;
 		if (status >= 0 && s->unkept)
-			status = -ENOSYS;
+			status = s->unkept;
 		s->denied += beneath_denied(status);
 	}
 	record.op = htobe16(s->item.op);

@@ -72,7 +72,7 @@ struct items_fresh {
  * @read_bytes: of contents, whether they are in the answer or not
  * @syncs:     so far; of files that wait together one
  * @in_vain:   nobody wants it any more
- * @unkept:    the last file is made, but without some of its extended attributes
+ * @unkept:    of the last file, which is made: why it lacks an attribute (-errno), or 0
  */
 struct items {
 	int base;
@@ -95,7 +95,8 @@ struct items {
 	uint32_t rereads;
 	uint64_t read_bytes;
 	uint32_t syncs;
-	bool in_vain, unkept;
+	bool in_vain;
+	int unkept;
 	struct item item;
 };
 

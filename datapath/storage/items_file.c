@@ -152,7 +152,7 @@ static int furnish(struct items *s, int fd, mode_t asked)
 		how.has_mode = s->fresh.mode == attr_mode(&item->attr, &how);
 	}
 	rc = attr_apply(fd, &item->attr, item->xattrs, item->xattrs_bytes, &how);
-	s->unkept = rc == -ENOSYS;
+	s->unkept = rc == -ENOSYS || rc == -ERANGE ? rc : 0;
 	return s->unkept ? 0 : rc;
 }
 

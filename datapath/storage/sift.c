@@ -63,10 +63,14 @@ static bool is_partial(const char *name, size_t bytes)
 static bool is_plain(const struct careful_block_entry *e, const struct careful_sift_how *how)
 {
 	uint64_t bytes = be64toh(e->attr.bytes);
+	int64_t mtime_ns = (int64_t)be64toh(e->attr.mtime_ns);
 
 	if (is_partial((const char *)(e + 1), be16toh(e->name_bytes)))
 		return false;
 
+	/* Of the time of some it must be said that 64 bits do not hold it. */
+	if (mtime_ns == INT64_MAX || mtime_ns == INT64_MIN)
+		return false;
 	return !e->error && S_ISREG(be32toh(e->attr.mode)) && bytes <= how->file_bytes_max &&
 	       be64toh(e->attr.allocated) + HOLE_BYTES > bytes &&
 	       (be32toh(e->attr.nlink) <= 1 || !how->no_links);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,18 @@ def set_xattr(path: Path, key: str, value: bytes) -> None:
     except OSError as error:
         if error.errno != errno.ENOTSUP:
             raise
+
+
+def acl_of(*users: tuple[int, int]) -> bytes:
+    """An access ACL as the kernel's posix_acl_xattr.h lays it out.
+
+    Args:
+        users: user and permissions of each named user.
+    """
+    everybody = 0xFFFFFFFF
+    entries = [(0x01, 6, everybody), *((0x02, perm, user) for user, perm in users)]
+    entries += [(0x04, 4, everybody), (0x10, 6, everybody), (0x20, 0, everybody)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
 
 
 def describe(top: Path) -> dict[str, dict[str, Any]]:

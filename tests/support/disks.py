@@ -28,11 +28,12 @@ class Disk:
         device: the loop device.
     """
 
-    def __init__(self, image: Path, top: Path, nbytes: int) -> None:
+    def __init__(self, image: Path, top: Path, nbytes: int, inode_bytes: int) -> None:
         self.image, self.top = image, top
         with image.open("wb") as file:
             os.truncate(file.fileno(), nbytes)
-        made = ["mkfs.ext4", "-q", "-F", "-b", str(BLOCK_BYTES), "-m", "0", image]
+        made = ["mkfs.ext4", "-q", "-F", "-b", str(BLOCK_BYTES), "-m", "0"]
+        made += ["-I", str(inode_bytes), str(image)]
         subprocess.run(made, check=True, capture_output=True)
         found = subprocess.run(
             ["losetup", "--show", "-f", image], check=True, capture_output=True, text=True
@@ -101,12 +102,12 @@ MakeDisk = Callable[..., Disk]
 
 @pytest.fixture
 def make_disk(tmp_path: Path) -> Iterator[MakeDisk]:
-    """Make disks: make_disk(top, nbytes); skip where that is not possible."""
+    """Make disks: make_disk(top, nbytes, inode_bytes); skip where that is not possible."""
     made: list[Disk] = []
 
-    def make(top: Path, nbytes: int = 32 << 20) -> Disk:
+    def make(top: Path, nbytes: int = 32 << 20, inode_bytes: int = 256) -> Disk:
         try:
-            made.append(Disk(tmp_path / f"disk{len(made)}.img", top, nbytes))
+            made.append(Disk(tmp_path / f"disk{len(made)}.img", top, nbytes, inode_bytes))
         except (OSError, subprocess.CalledProcessError) as error:
             said = getattr(error, "stderr", b"") or str(error).encode()
             pytest.skip(f"no ext4 on a loop device: {said.decode(errors='replace').strip()}")

@@ -41,7 +41,7 @@ def attr_bytes(found: os.stat_result) -> bytes:
         uid=found.st_uid,
         gid=found.st_gid,
         bytes=found.st_size,
-        mtime_ns=found.st_mtime_ns % (1 << 64),
+        mtime_ns=max(-(1 << 63), min(found.st_mtime_ns, (1 << 63) - 1)) % (1 << 64),
         ctime_ns=found.st_ctime_ns,
         inode=found.st_ino,
         device=found.st_dev,

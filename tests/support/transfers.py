@@ -9,7 +9,7 @@ from typing import Any
 from careful.cli.running import run
 from careful.daemon.route import Route
 from careful.transfer import session
-from careful.transfer.options import Options, Progress
+from careful.transfer.options import Options, Progress, Silent
 from fake_daemon import FakeDaemon
 
 
@@ -22,6 +22,16 @@ put = partial(_run, session.put)
 listing = partial(_run, session.listing)
 verify = partial(_run, session.verify)
 partials = partial(_run, session.partials)
+
+
+class Notes(Silent):
+    """Keeps what a person would be told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 class OneFile:

@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import IO, TYPE_CHECKING, Any
 
 from careful.errors import from_os, meaning, shown
+from careful.transfer.protocol.entries import FAR_NS
 
 if TYPE_CHECKING:
     from careful.transfer.protocol.entries import Attr, Entry
@@ -81,6 +82,8 @@ def _short(entry: Entry) -> str:
 
 
 def _when(time_ns: int) -> str:
+    if time_ns in FAR_NS:
+        return f"{'after 2262' if time_ns > 0 else 'before 1678':16}"
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ns / 1e9))
 
 

@@ -78,7 +78,7 @@ class Here:
     """This machine's files.
 
     Attributes:
-        root: the target, once there is one: below it no symlink is followed.
+        root: the target of a get, or the tree that a put sends: below it no symlink is followed.
     """
 
     def __init__(self) -> None:
@@ -217,10 +217,13 @@ class Direction:
     Args:
         remote: the peer's tree.
         fetch: whether the source is the peer's.
+
+    Attributes:
+        follows: whether a symlink that was named as a source stands for its target.
     """
 
     def __init__(self, remote: BlockClient, fetch: bool) -> None:
-        self.remote, self.fetch = remote, fetch
+        self.remote, self.fetch, self.follows = remote, fetch, True
         self.here = Here()
         here, there = self.here, There(remote)
         self.source: End = there if fetch else here
@@ -230,10 +233,8 @@ class Direction:
         self, source: str, target: str, options: Options, progress: Progress
     ) -> FileResult | None:
         """Move one file; see get_file() and put_file()."""
-        if self.fetch:
-            root = self.here.root
-            return await get_file(self.remote, source, target, options, progress, root)
-        return await put_file(self.remote, source, target, options, progress)
+        move, here = (get_file, target) if self.fetch else (put_file, source)
+        return await move(self.remote, source, target, options, progress, self._root(here))
 
     async def common(self, source: str, target: str, block_bytes: int) -> tuple[int, bool]:
         """How many bytes two files have in common, and whether that is all of both.
@@ -242,7 +243,13 @@ class Direction:
             CarefulError: one of them cannot be read.
         """
         there, here = (source, target) if self.fetch else (target, source)
-        return await common_bytes(self.remote, there, here, block_bytes, self.here.root)
+        return await common_bytes(self.remote, there, here, block_bytes, self._root(here))
+
+    def _root(self, path: str) -> str | None:
+        """The directory below which a file of this machine is opened without following."""
+        return (
+            self.here.root if self.here.root is not None or self.follows else os.path.dirname(path)
+        )
 
     async def attributes(self, source: str, follow: bool) -> Attr:
         """Attributes of a source.

@@ -22,7 +22,7 @@ from careful.transfer.result import Result
 from careful.transfer.tree.copy import TreeTransfer
 from careful.transfer.tree.named import Named
 from careful.transfer.tree.outcome import Outcome, kind_of
-from careful.transfer.tree.scan import carried, taken_apart
+from careful.transfer.tree.scan import taken_apart
 
 __all__ = ["Result", "get", "move", "put"]
 
@@ -102,6 +102,7 @@ class _Move:
         self.target = way.target.path(target)
         self.named = Named(way, sink)
         self.into = self.exists = False
+        way.follows = not self.options.links
 
     async def prepare(self, several: bool) -> None:
         """Find out whether files go into the target; make it, or what it stands in, if asked to.
@@ -151,10 +152,6 @@ class _Move:
         source = way.source.path(given)
         attr = await way.attributes(source, follow=holds or not self.options.links)
         name = way.source.name(source)
-        if self.options.keeps_times and attr != carried(attr):
-            text = "its time is outside the years 1678 to 2262; the nearest is set"
-            self.sink.progress.note(f"{name}: {text}")
-        attr = carried(attr)
         base = posixpath.basename(source)
         inside = way.target.join(self.target, base)
         if attr.is_dir and self.recursive:
@@ -191,6 +188,8 @@ class _Move:
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Move all that is below a directory."""
         way, options = self.way, self.options
+        if not way.fetch:
+            way.here.root = source
         listing = await way.source.listing(source)
         made, existing = False, []
         if options.dry_run:
@@ -198,7 +197,9 @@ class _Move:
             made = there is None or not there.is_dir
         else:
             made = await way.target.make_directory(target, attr.mode)
-        if not made:
+        if made:
+            self.sink.note_far(way.source.name(source), attr)
+        else:
             existing = (await way.target.listing(target)).entries()
         apart = taken_apart(listing, options, not existing)
         work = TreeTransfer(way, (source, target), (attr, made), apart, existing, self.sink)
@@ -209,6 +210,8 @@ class _Move:
             raise
         finally:
             work.close()
+            if not way.fetch:
+                way.here.root = None
 
     def _tell_continued(self, error: BaseException, name: str) -> None:
         """Say that a transfer can go on: in the error's line, if there will be one."""

@@ -56,7 +56,7 @@ async def _equal(
     remote: BlockClient, source: str, target: str, files: dict[str, Entry]
 ) -> set[str]:
     """The paths of small files that are equal; of others, it is not known."""
-    here = LocalTree(target)
+    here = LocalTree(target, target)
     try:
         told = await equal_small(RemoteTree(remote, source), here, list(files.values()))
     finally:
@@ -112,13 +112,14 @@ async def verify(
         raise CarefulError(errno.EISDIR, text, remote.name(shown(source)))
     else:
         pairs.append((source, target, attr.bytes))
+    root = target if attr.is_dir else None  # below it another user may change names meanwhile
     todo = iter(pairs)
 
     async def worker() -> None:
         for path, local, nbytes in todo:
             try:
                 same = path in equal
-                what = "" if same else await is_same(remote, path, local, block_bytes)
+                what = "" if same else await is_same(remote, path, local, block_bytes, root)
             except CarefulError as error:
                 if len(pairs) == 1:
                     raise

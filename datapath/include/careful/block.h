@@ -209,8 +209,9 @@ struct careful_block_batch {
  *
  * @attr:          attributes to set; in the answer to READ and DIGEST, those found
  * @op:            enum careful_block_item_op
- * @status:        answer: 0 or a positive errno, if the item was not done; ENOSYS: it was done,
- *                 but the file system there cannot hold all of its extended attributes
+ * @status:        answer: 0 or a positive errno, if the item was not done; ENOSYS or
+ *                 ERANGE: it was done, but the file system there cannot hold all of its extended
+ *                 attributes, or its time
  * @xattrs_bytes:  length of the careful_block_xattr records, which have no padding
  * @digest:        XXH3 of the data, unless CAREFUL_BATCH_NODIGEST; in the answer to DIGEST
  *                 always, of the data that was not sent

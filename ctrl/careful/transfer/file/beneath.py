@@ -1,8 +1,8 @@
-"""Directories of a target, opened beneath the one that the user named.
+"""Files and directories of a tree, opened beneath the directory that the user named.
 
-A server says what the names below a target are, and may say what it likes: no symlink below the
-target is a way to anywhere, not even one that stays within. The target's own path is the user's,
-and is followed.
+A server names what is written below a target, and another user may change a tree while it is
+read. So no symlink below the directory is followed, not even one that stays within. The
+directory's own path is the user's, and is followed.
 """
 
 from __future__ import annotations
@@ -45,9 +45,25 @@ def open_folder(path: str, root: str | None, flags: int = os.O_RDONLY) -> int:
     finally:
         os.close(base)
     if rc in (-errno.ELOOP, -errno.EXDEV):
-        text = "a symbolic link is on the way; nothing is written through it"
+        text = "a symbolic link is on the way, and is not followed"
         raise CarefulError(-rc, text, shown(path))
     return check(rc, shown(path))
+
+
+def open_file(path: str, root: str | None) -> int:
+    """Open a file to read it; below the root nothing is followed.
+
+    Raises:
+        OSError: it cannot be opened; it is a directory; a symlink is there, or on the way.
+    """
+    with Folder(path, root) as folder:
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        flags |= os.O_NOFOLLOW if folder.is_below else 0
+        fd = os.open(folder.name, flags, dir_fd=folder.fd)
+    if stat.S_ISDIR(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return fd
 
 
 class Folder:

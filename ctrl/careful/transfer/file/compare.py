@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Iterator
 
 from careful._abi import lib
 from careful.errors import check, from_os
-from careful.transfer.file.beneath import Folder
+from careful.transfer.file.beneath import open_file
 from careful.transfer.file.local import digest_of_range, settled, shown
 from careful.transfer.file.source import may_hold
 from careful.transfer.protocol.block import Attr, BlockClient
@@ -142,7 +141,9 @@ async def copy_into(old: int, new: int, nbytes: int, name: str) -> None:
     await in_slices(copy, range(0, nbytes, SLICE_BYTES), SLICE_BYTES)
 
 
-async def is_same(remote: BlockClient, source: str, target: str, block_bytes: int) -> str:
+async def is_same(
+    remote: BlockClient, source: str, target: str, block_bytes: int, root: str | None = None
+) -> str:
     """How a peer's file and one of this machine differ, in words; "" if they do not.
 
     Of a block device that is larger than what it is compared with, so much counts.
@@ -152,11 +153,12 @@ async def is_same(remote: BlockClient, source: str, target: str, block_bytes: in
         source: path in it.
         target: path here.
         block_bytes: size of a block.
+        root: below which no symlink is followed; None: there is none.
 
     Raises:
         CarefulError: one of them cannot be read.
     """
-    there, here, same = await _compared(remote, source, target, block_bytes, False)
+    there, here, same = await _compared(remote, source, target, block_bytes, False, root)
     if there != here:
         return f"{there} bytes there, {here} here"
     count = len(block_sizes(here, block_bytes))
@@ -186,17 +188,6 @@ async def common_bytes(
     return sum(sizes[index] for index in same), there == here and len(same) == len(sizes)
 
 
-def _open_own(target: str, root: str | None) -> int:
-    with Folder(target, root) as folder:
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-        flags |= os.O_NOFOLLOW if folder.is_below else 0
-        fd = os.open(folder.name, flags, dir_fd=folder.fd)
-        if stat.S_ISDIR(os.fstat(fd).st_mode):
-            os.close(fd)
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        return fd
-
-
 async def _compared(
     remote: BlockClient,
     source: str,
@@ -207,7 +198,7 @@ async def _compared(
 ) -> tuple[int, int, dict[int, int]]:
     """Bytes there and here, and the blocks in common; of files of two sizes only with `parts`."""
     try:
-        fd = _open_own(target, root)
+        fd = open_file(target, root)
     except OSError as error:
         raise from_os(error, shown(target)) from None
     handle = 0

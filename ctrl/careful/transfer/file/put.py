@@ -14,6 +14,7 @@ from itertools import chain
 
 from careful._abi import lib
 from careful.errors import CarefulError, from_os
+from careful.transfer.file.beneath import open_file
 from careful.transfer.file.blake3 import agreed
 from careful.transfer.file.compare import block_sizes, equal_blocks, is_all_equal
 from careful.transfer.file.holes import (
@@ -36,9 +37,9 @@ from careful.transfer.tasks import SLICE_BYTES, in_slices, in_thread, quietly
 from careful.transfer.tree.scan import local_attr
 
 
-def _open_source(path: str) -> tuple[int, os.stat_result]:
+def _open_source(path: str, root: str | None) -> tuple[int, os.stat_result]:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = open_file(path, root)
     except OSError as error:
         raise from_os(error, shown(path)) from None
     try:
@@ -53,7 +54,12 @@ def _open_source(path: str) -> tuple[int, os.stat_result]:
 
 
 async def put_file(
-    remote: BlockClient, source: str, target: str, options: Options, progress: Progress
+    remote: BlockClient,
+    source: str,
+    target: str,
+    options: Options,
+    progress: Progress,
+    root: str | None = None,
 ) -> FileResult | None:
     """Send one file; None: with options.checksum, what is there is equal.
 
@@ -63,12 +69,15 @@ async def put_file(
         target: path in the peer's tree; seen there only when complete.
         options: how.
         progress: told of each piece.
+        root: below which no symlink is followed; None: there is none.
 
     Raises:
         CarefulError: it failed; at most a partial file is left of it at the other end.
     """
     name = remote.name(shown(target))
-    fd, attr = await in_thread(partial(_open_source, source), lambda opened: os.close(opened[0]))
+    fd, attr = await in_thread(
+        partial(_open_source, source, root), lambda opened: os.close(opened[0])
+    )
     part = RemotePartial(remote, target, options)
     matched: dict[int, int] = {}
     try:
@@ -113,7 +122,7 @@ async def put_file(
         )
         before, after = local_attr(attr), local_attr(os.fstat(fd))
         await check_source(before, after, is_equal, shown(source), progress)
-        await part.commit(mode, attr.st_mtime_ns if options.keeps_times else 0)
+        await part.commit(mode, before.mtime_ns if options.keeps_times else 0)
     except BaseException as error:
         kept = await part.give_up(is_worth_keeping(part.journal, error))
         if kept is not None:

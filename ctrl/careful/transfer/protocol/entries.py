@@ -58,6 +58,9 @@ class Attr(NamedTuple):
 assert Attr._fields == tuple(field.name for field in layout("careful_block_attr"))
 
 
+#: Times of files before 1678 or after 2262: the nearest that 64 bits hold.
+FAR_NS = (-(1 << 63), (1 << 63) - 1)
+
 #: Of what could not be read.
 NOTHING = Attr(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 

@@ -110,6 +110,8 @@ class TreeTransfer:
                 self.sink.fail_errno(self.source.name(entry.name), entry.error)
             if attr.is_dir:
                 self.directories.append(entry)
+                if entry.name not in self.existing:
+                    self.sink.note_far(self.source.name(entry.name), attr)
             elif entry.error:
                 continue
             elif attr.is_link and self.options.links:
@@ -197,6 +199,7 @@ class TreeTransfer:
         return there is not None and there.attr.is_file
 
     def _plan_move(self, entry: Entry) -> None:
+        self.sink.note_far(self.source.name(entry.name), entry.attr)
         self.sink.progress.expect(1, entry.attr.bytes)
         by_itself = self._is_compared(entry)
         by_itself = by_itself or has_holes(entry.attr)

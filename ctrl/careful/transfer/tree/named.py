@@ -93,6 +93,7 @@ class Named:
         ):
             raise refused(there, names[1])
         if what in (Fate.MOVE, Fate.DIFFER):
+            self.sink.note_far(names[0], attr)
             result = await self._moved(source, target, attr, what)
         more = self.options.batch_flags & ~lib.CAREFUL_BATCH_TIME  # a file has its time already
         self._note(target, bool(more) or result is None)

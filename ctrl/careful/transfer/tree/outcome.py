@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from careful.errors import FATAL, CarefulError
 from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.protocol.entries import FAR_NS, Attr
 from careful.transfer.result import Moved, Result
 from careful.transfer.tree.existing import REFUSED
 
@@ -17,6 +18,7 @@ TEXTS = {
     errno.ENOTSUP: "is a special file",
     errno.E2BIG: "has more than 192 KiB of extended attributes, too much to copy",
     errno.ENOSYS: "the file system there cannot hold all of its extended attributes and ACLs",
+    errno.ERANGE: "the file system there cannot hold its time; it has the nearest",
     errno.ESTALE: "changed while it was being transferred",
 }
 
@@ -65,6 +67,12 @@ class Outcome:
         """
         text = os.strerror(code) if code in FATAL else TEXTS.get(code, "")
         self._note(name, CarefulError(code, text, what or name))
+
+    def note_far(self, name: str, attr: Attr) -> None:
+        """Say that a time could not be told to the other end, if that is so and it is kept."""
+        if self.options.keeps_times and attr.mtime_ns in FAR_NS:
+            text = "its time is outside the years 1678 to 2262; the nearest is set"
+            self.progress.note(f"{name}: {text}")
 
     def skip(self, name: str, mode: int) -> None:
         """Note what is neither a file nor a directory.

@@ -13,12 +13,9 @@ from careful.transfer.file.beneath import open_folder
 from careful.transfer.file.local import shown
 from careful.transfer.options import Options
 from careful.transfer.protocol.block import Attr, BlockClient, Entry, Listing
-from careful.transfer.protocol.entries import NOTHING
+from careful.transfer.protocol.entries import FAR_NS, NOTHING
 from careful.transfer.tree.filters import Filters
 from careful.transfer.tree.lanes import Part, sift
-
-#: What times are below, ns before or since 1970.
-_TIME_LIMIT = 1 << 63
 
 
 def local_attr(found: os.stat_result) -> Attr:
@@ -29,18 +26,12 @@ def local_attr(found: os.stat_result) -> Attr:
         found.st_uid,
         found.st_gid,
         found.st_size,
-        found.st_mtime_ns,
+        max(FAR_NS[0], min(found.st_mtime_ns, FAR_NS[1])),
         found.st_ctime_ns,
         found.st_ino,
         found.st_dev,
         found.st_blocks * 512,
     )
-
-
-def carried(attr: Attr) -> Attr:
-    """Attributes with the nearest time that a peer can be told: ns in 64 bits, to the year 2262."""
-    nearest = max(-_TIME_LIMIT, min(attr.mtime_ns, _TIME_LIMIT - 1))
-    return attr._replace(mtime_ns=nearest)
 
 
 def list_local(top: str, root: str | None = None) -> Listing:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,23 +26,14 @@ from careful.transfer.protocol.batch import LocalTree, RemoteTree
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.tree.copy import TreeTransfer
 from careful.transfer.tree.filters import Filters, check_pattern
-from compare import assert_equal, describe, set_xattr
+from compare import acl_of, assert_equal, describe, set_xattr
 from fake_daemon import FakeDaemon
 from hypothesis import HealthCheck, given, settings
+from transfers import Notes
 
 ARCHIVE = Options(
     block_bytes=4096, preserve=True, links=True, hard_links=True, xattrs=True, fsync="none"
 )
-
-
-class Notes(Silent):
-    """Keeps what a person would be told."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 class Ends:
@@ -461,18 +451,6 @@ def test_xattrs__more_than_one_answer_holds(ends: Ends, monkeypatch: pytest.Monk
         monkeypatch.setattr(FakeDaemon, "_batch", less)
     assert ends.run().failures == []
     assert_equal(ends.source, ends.target)
-
-
-def acl_of(*users: tuple[int, int]) -> bytes:
-    """An access ACL as the kernel's posix_acl_xattr.h lays it out.
-
-    Args:
-        users: user and permissions of each named user.
-    """
-    everybody = 0xFFFFFFFF
-    entries = [(0x01, 6, everybody), *((0x02, perm, user) for user, perm in users)]
-    entries += [(0x04, 4, everybody), (0x10, 6, everybody), (0x20, 0, everybody)]
-    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
 
 
 @pytest.mark.parametrize("name", ["small", "large", "folder"])
