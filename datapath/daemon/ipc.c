@@ -28,14 +28,17 @@ static void unpark(struct ipc_client *client)
 	client->ipc->busy--;
 }
 
-/* Of a client, what handlers of programs are to answer, which may never do so, and pings, which
- * keep those of others back. carefulds answer, and what they have opened is to be closed. */
+/* Reports whether a request of a client that has gone is given up: one that a program's handler is
+ * to answer, which may never do so, a ping, which keeps other pings back, or a probe. Other requests
+ * go on: what they open at the peer has to be closed. */
 static bool is_of(const void *user, const void *of)
 {
 	const struct ipc_client *client = of;
 	const struct ipc_program *p = client->program;
 	const struct ipc_op *op = user;
 
+	if (client->measure && user == client->measure)
+		return true;
 	if (p && (const struct ipc_program_op *)user >= p->ops &&
 	    (const struct ipc_program_op *)user < p->ops + IPC_PROGRAM_OPS)
 		return true;
@@ -223,6 +226,7 @@ static struct ipc_client *client_create(struct ipc *ipc, int fd)
 static void client_destroy(struct ipc_client *client)
 {
 	ipc_issuer_leave(client);
+	free(client->measure);
 	free(client->handles);
 	free(client);
 }
@@ -289,7 +293,7 @@ void ipc_poll(struct ipc *ipc)
 	ipc->has_signed = false;
 	if (ipc->connects)
 		ipc_connects_poll(ipc);
-	if (ipc->measure)
+	if (ipc->measures)
 		ipc_measure_poll(ipc);
 	if (ipc->programs)
 		ipc_programs_poll(ipc);
@@ -320,16 +324,18 @@ void ipc_poll(struct ipc *ipc)
 	}
 }
 
+static int sooner(int a_ms, int b_ms)
+{
+	if (a_ms < 0 || b_ms < 0)
+		return a_ms < 0 ? b_ms : a_ms;
+	return a_ms < b_ms ? a_ms : b_ms;
+}
+
 int ipc_timeout_ms(const struct ipc *ipc)
 {
-	int connects = ipc_connects_timeout_ms(ipc);
 	int busy = ipc->busy ? 10 : -1;
 
-	if (ipc_measure_timeout_ms(ipc) == 0)
-		return 0;
-	if (connects < 0 || busy < 0)
-		return connects < 0 ? busy : connects;
-	return connects < busy ? connects : busy;
+	return sooner(sooner(ipc_connects_timeout_ms(ipc), ipc_measure_timeout_ms(ipc)), busy);
 }
 
 int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc **ipc)
@@ -397,7 +403,6 @@ uint32_t ipc_destroy(struct ipc *ipc)
 		ipc->clients = client->next;
 		client_destroy(client);
 	}
-	ipc_measure_deinit(ipc);
 	free(ipc);
 	return 0;
 }

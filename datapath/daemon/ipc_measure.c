@@ -2,7 +2,8 @@
 /*
  * MEASURE: probes that the daemon sends and times itself, for a client's own pace is tens of
  * microseconds a frame. A train leaves in one go, between two rounds of the main loop;
- * a round trip begins when the one before is over. Calls ipc_peer.c and ipc_answer.c.
+ * a round trip begins when the one before is over. Each client has a measurement of its own, so a
+ * peer that answers nothing keeps no other client waiting. Calls ipc_peer.c and ipc_answer.c.
  */
 #include <endian.h>
 #include <errno.h>
@@ -13,6 +14,9 @@
 
 #include "daemon/clock.h"
 #include "daemon/ipc_private.h"
+#include "service/also.h"
+
+enum { SILENT_MS = 5000 }; /* a measurement without an answer for so long ends */
 
 /*
  * One measurement; ends when every answer is here and nothing is left to send.
@@ -24,6 +28,7 @@
  * @count:    frames to send; @sent of them were
  * @awaited:  answers
  * @status:   0, or the first failure: nothing more is sent
+ * @until_ns: it ends then unless something is sent or answered
  */
 struct ipc_measure {
 	struct ipc_op *op;
@@ -34,6 +39,7 @@ struct ipc_measure {
 	uint32_t sent;
 	uint32_t awaited;
 	int status;
+	uint64_t until_ns;
 	struct careful_ipc_probe probes[CAREFUL_PROBE_FRAMES];
 	unsigned char payload[];
 };
@@ -60,6 +66,7 @@ static void on_answer(const struct careful_result *result, void *user)
 	struct careful_ipc_probe *probe = &m->probes[m->sent - 1];
 
 	probe->back_ns = clock_now_ns();
+	m->until_ns = clock_in_ms(SILENT_MS);
 	probe->arrived_ns = (uint64_t)result->args[0] << 32 | result->args[1];
 	m->awaited--;
 	if (result->status)
@@ -84,6 +91,8 @@ static int send_one(struct ipc *ipc, struct ipc_measure *m)
 	if (rc) {
 		m->sent--;
 		m->awaited -= answered;
+	} else {
+		m->until_ns = clock_in_ms(SILENT_MS);
 	}
 	return rc;
 }
@@ -108,27 +117,53 @@ static bool to_send(const struct ipc_measure *m)
 	       (m->train || !m->awaited);
 }
 
-void ipc_measure_poll(struct ipc *ipc)
+static bool is_probe_of(const void *user, const void *of)
 {
-	struct ipc_measure *m = ipc->measure;
+	return user == of;
+}
+
+static void poll_one(struct ipc *ipc, struct ipc_client *client)
+{
+	struct ipc_measure *m = client->measure;
 
 	if (to_send(m))
 		send_some(ipc, m);
+	if (!m->status && clock_now_ns() >= m->until_ns) {
+		m->status = -ETIMEDOUT;
+		engine_forget(ipc->instance, is_probe_of, m);
+	}
 	if (m->awaited || to_send(m))
 		return;
-	ipc->measure = NULL;
+	client->measure = NULL;
+	ipc->measures--;
 	ipc_answer(m->op, m->status, NULL, m->probes,
 		   m->status ? 0 : m->count * (uint32_t)sizeof(m->probes[0]));
 	free(m);
 }
 
-/* 0: at once; -1: when an event arrives. */
-int ipc_measure_timeout_ms(const struct ipc *ipc)
+void ipc_measure_poll(struct ipc *ipc)
 {
-	return ipc->measure && to_send(ipc->measure) ? 0 : -1;
+	for (struct ipc_client *client = ipc->clients; client; client = client->next)
+		if (client->measure)
+			poll_one(ipc, client);
 }
 
-/* 0: it has begun; -EAGAIN: another one is under way; -errno: it has not. */
+int ipc_measure_timeout_ms(const struct ipc *ipc)
+{
+	uint64_t now = clock_now_ns(), first = UINT64_MAX;
+
+	if (!ipc->measures)
+		return -1;
+	for (const struct ipc_client *client = ipc->clients; client; client = client->next) {
+		if (client->measure && to_send(client->measure))
+			return 0;
+		if (client->measure && client->measure->until_ns < first)
+			first = client->measure->until_ns;
+	}
+	return first <= now ? 0 : (int)((first - now) / 1000000 + 1);
+}
+
+/* 0: it has begun; -EAGAIN: the client has one under way; -errno: it has not. */
 int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *head)
 {
 	static uint32_t trains;
@@ -145,7 +180,10 @@ int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *he
 	if (!head->args[0] || head->args[0] > CAREFUL_PROBE_FRAMES ||
 	    head->flags & ~(uint32_t)CAREFUL_IPC_TRAIN)
 		return -EINVAL;
-	if (ipc->measure)
+	/* The peer answers a train with a stamp of each frame, in one frame. */
+	if (head->flags & CAREFUL_IPC_TRAIN && head->args[0] * sizeof(__be64) > (uint32_t)most)
+		return -EMSGSIZE;
+	if (op->client->measure)
 		return -EAGAIN;
 	m = calloc(1, sizeof(*m) + head->bytes);
 	if (!m)
@@ -157,12 +195,8 @@ int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *he
 	m->bytes = (uint32_t)head->bytes;
 	m->count = head->args[0];
 	op->peer = head->peer;
-	ipc->measure = m;
+	m->until_ns = clock_in_ms(SILENT_MS);
+	op->client->measure = m;
+	ipc->measures++;
 	return 0;
-}
-
-void ipc_measure_deinit(struct ipc *ipc)
-{
-	free(ipc->measure);
-	ipc->measure = NULL;
 }

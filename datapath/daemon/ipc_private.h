@@ -139,6 +139,7 @@ struct ipc_client {
 	uint64_t wanted_ns; /* since when its CONNECT waits for a place; 0: it does not */
 	struct ipc_program *program; /* ATTACH; or NULL */
 	struct ipc_issuer *issuer; /* SIGNATURE; NULL before the first */
+	struct ipc_measure *measure; /* MEASURE under way, or NULL */
 	struct ipc_file files[CAREFUL_IPC_FILES];
 	struct ipc_op ops[CAREFUL_IPC_INFLIGHT];
 };
@@ -193,7 +194,8 @@ struct ipc_begun {
  * @lives:     of each peer slot: changes when its peer is gone, so that a client's
  *             name for it is not taken for the next peer there
  * @connects:  CONNECTs under way
- * @busy:      clients that have something parked, or handles to close, and @opening of all
+ * @busy:      clients that have something parked, or handles to close; @opening of all; news of
+ *             peers that programs have not read
  * @has_signed: a SIGNATURE has had this round of the loop
  */
 struct ipc {
@@ -209,7 +211,7 @@ struct ipc {
 	struct ipc_client *clients;
 	struct ipc_closer closer;
 	struct ipc_op *connects;
-	struct ipc_measure *measure; /* under way, or NULL */
+	uint32_t measures; /* clients with one under way */
 	const struct block_server *block; /* whose exports USE tells of, or NULL */
 	ipc_reload_fn *reload; /* or NULL */
 	void *reload_user;
@@ -410,7 +412,7 @@ void ipc_issuer_leave(struct ipc_client *client);
 /* ipc_measure.c */
 int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *head);
 void ipc_measure_poll(struct ipc *ipc);
+/* Returns how many ms may pass before the next poll; -1: until an event arrives. */
 int ipc_measure_timeout_ms(const struct ipc *ipc);
-void ipc_measure_deinit(struct ipc *ipc);
 
 #endif /* DAEMON_IPC_PRIVATE_H */

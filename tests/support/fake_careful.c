@@ -26,6 +26,7 @@ struct careful *fake_create(void)
 	assert(c);
 	c->keepable = true;
 	c->keys = 1000;
+	c->payload_bytes = 3700;
 	return c;
 }
 
@@ -428,9 +429,8 @@ int careful_get(struct careful *instance, uint32_t peer, uint32_t region, uint64
 
 int careful_payload_bytes(struct careful *instance, uint32_t peer)
 {
-	(void)instance;
 	(void)peer;
-	return 3700;
+	return instance->payload_bytes;
 }
 
 int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes)

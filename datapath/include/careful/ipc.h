@@ -42,7 +42,9 @@ enum careful_ipc_op {
 	CAREFUL_IPC_STORE = 8, /* likewise; handler CAREFUL_HANDLERS */
 	/* Probes to peer, sent and timed by the daemon itself: args[0] frames of `bytes` of
 	 * payload each, flags CAREFUL_IPC_TRAIN or 0. Answered with a struct
-	 * careful_ipc_probe for each, when the last answer is here. One at a time: others wait. */
+	 * careful_ipc_probe for each, when the last answer is here. A client has one at a time.
+	 * -ETIMEDOUT: the peer answered nothing for seconds. -EMSGSIZE: too large, or more frames
+	 * in a train than stamps in an answer. */
 	CAREFUL_IPC_MEASURE = 9,
 	/* peer; args: stage, ttl, time limit in ms; bytes: of the IP packet. One at a time to a
 	 * peer. Answer's payload, whatever its status: struct careful_ping_result. */

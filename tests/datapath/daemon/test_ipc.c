@@ -1189,10 +1189,17 @@ static void test_measure__train_has_one_answer(void)
 	assert(!next_answer(fd) && c->unanswered == before + 3 && operations() == 1);
 	last = operation('r');
 	assert(last->handler == CAREFUL_PROBE && last->args[0] && last->args[1] == 3);
-	assert(last->payload_bytes == 1000 && ipc_timeout_ms(server) == -1);
-	/* Another waits until this one is over. */
+	assert(last->payload_bytes == 1000 && ipc_timeout_ms(server) > 1000);
+	/* The same client's next one waits until this one is over, and no other client's. */
+	ask(fd, measure_of(peer, 1, 0), NULL, 0);
+	assert(!next_answer(fd) && operations() == 1);
 	ask(other, measure_of(peer, 1, 0), NULL, 0);
-	assert(!next_answer(other) && operations() == 1);
+	turn();
+	assert(operations() == 2);
+	for (int i = 0; i < 512; i++)
+		if (c->operations[i].kind && &c->operations[i] != last)
+			end(&c->operations[i], 0, 0, NULL, 0);
+	probes_of(answered(other, 40), 1);
 	end(last, 0, 0, stamps, sizeof(stamps));
 	probes = probes_of(answered(fd, 40), 4);
 	assert(probes[0].arrived_ns == 1ULL << 40 && probes[3].arrived_ns == 9);
@@ -1201,7 +1208,7 @@ static void test_measure__train_has_one_answer(void)
 	assert(probes[3].back_ns >= probes[3].sent_ns);
 	assert(operations() == 1);
 	end(operation('r'), 0, 0, NULL, 0);
-	probes_of(answered(other, 40), 1);
+	probes_of(answered(fd, 40), 1);
 	/* An older careful there answers without the arrivals. */
 	ask(fd, measure_of(peer, 4, CAREFUL_IPC_TRAIN), NULL, 0);
 	turn();
@@ -1257,6 +1264,12 @@ static void test_measure__refused_or_put_off(void)
 	head.bytes = 3701;
 	ask(fd, head, NULL, 0);
 	assert(answered(fd, 40)->head.status == -EMSGSIZE);
+	c->payload_bytes = 8 * 100 - 1;
+	head = measure_of(peer, 100, CAREFUL_IPC_TRAIN);
+	head.bytes = 8;
+	ask(fd, head, NULL, 0);
+	assert(answered(fd, 40)->head.status == -EMSGSIZE && !operations());
+	c->payload_bytes = 3700;
 	/* No room in the engine: later, without a word. */
 	c->begin_errno = -EAGAIN;
 	ask(fd, measure_of(peer, 2, CAREFUL_IPC_TRAIN), NULL, 0);
@@ -1264,14 +1277,29 @@ static void test_measure__refused_or_put_off(void)
 	c->begin_errno = 0;
 	turn();
 	assert(operations() == 1);
-	/* Who asked has gone: the probe that is under way ends, no other begins. */
+	/* Whoever asked has gone: the measurement ends with the client, no probe begins. */
 	close(fd);
 	turn();
-	assert(server->clients && server->measure);
-	end(operation('r'), 0, 0, NULL, 0);
 	turn();
+	assert(!server->measures && !server->clients && !operations());
+	careful_peer_close(c, 0);
+}
+
+/* A peer that answers nothing ends the measurement, and the client is told why. */
+static void test_measure__of_a_silent_peer_ends(void)
+{
+	int fd = client();
+	uint32_t peer = connect_peer(fd, 0x0a000001);
+
+	ask(fd, measure_of(peer, 3, 0), NULL, 0);
 	turn();
-	assert(!server->measure && !server->clients && !operations());
+	assert(operations() == 1);
+	server->clients->measure->until_ns = 0;
+	assert(!ipc_timeout_ms(server));
+	assert(answered(fd, 40)->head.status == -ETIMEDOUT);
+	assert(!server->measures && !operations());
+	close(fd);
+	turn();
 	careful_peer_close(c, 0);
 }
 
@@ -1729,6 +1757,7 @@ int main(void)
 	test_measure__train_has_one_answer();
 	test_measure__round_trips_one_by_one();
 	test_measure__refused_or_put_off();
+	test_measure__of_a_silent_peer_ends();
 	test_clients__too_many();
 	test_clients__of_one_user_leave_places();
 	test_clients__ten_thousand_keep_nobody_waiting();
