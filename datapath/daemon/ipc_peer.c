@@ -229,8 +229,10 @@ int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question
 		return -EAGAIN;
 	if (rc >= 0) {
 		op->peer = name_of(ipc, (uint32_t)rc);
-		if (op->client->program)
+		if (op->client->program) {
 			op->client->program->wants[rc] = true;
+			ipc_news_know(op->client->program, (uint32_t)rc);
+		}
 		rc = 0;
 	}
 	answer(ipc, op, rc == -EAGAIN ? -EADDRINUSE : rc);

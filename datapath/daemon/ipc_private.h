@@ -258,6 +258,21 @@ struct ipc_program_region {
 };
 
 /*
+ * What a program knows of the peer in a slot.
+ *
+ * @known:  the program asked for the peer, or the peer sent it something
+ * @peer:   its name then
+ * @due:    @state is to be told, and @failed: that the session failed before
+ * @unread: the last note of it is: told_put was @put behind it
+ */
+struct ipc_news {
+	uint32_t peer;
+	uint32_t put;
+	uint8_t state;
+	bool known, due, failed, unread;
+};
+
+/*
  * A program that is attached: our end of its rings. The numbers are ours; of those in the area we
  * write ours and believe none.
  *
@@ -305,6 +320,8 @@ struct ipc_program {
 	struct ipc_program_region regions[CAREFUL_AREA_REGIONS];
 	bool stores[CAREFUL_HANDLERS_APP]; /* handlers of stores */
 	bool wants[CAREFUL_PEERS_MAX]; /* peers that it asked for, and has not left */
+	struct ipc_news peers[CAREFUL_PEERS_MAX];
+	uint32_t news_count; /* peers with a note that is due or unread */
 	struct careful_program_info info; /* name, pid, and counts */
 };
 
@@ -366,12 +383,19 @@ uint32_t ipc_peer_name(const struct ipc *ipc, uint32_t index);
 
 /* ipc_program.c */
 int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
-void ipc_programs_peer(struct ipc *ipc, uint32_t index, uint32_t state);
 void ipc_programs_poll(struct ipc *ipc);
 void ipc_program_leave(struct ipc_client *client);
 bool ipc_program_over(struct ipc_client *client);
 void ipc_program_free(struct ipc_client *client);
 uint32_t ipc_programs_bytes(const struct ipc *ipc);
+
+/* ipc_news.c */
+/* A peer's state changed; before its name goes to another. */
+void ipc_programs_peer(struct ipc *ipc, uint32_t index, uint32_t state);
+/* The program hears of the peer in a slot from now on. */
+void ipc_news_know(struct ipc_program *p, uint32_t index);
+void ipc_news_poll(struct ipc_program *p);
+void ipc_news_forget(struct ipc_program *p);
 
 /* ipc_region.c */
 struct ipc_program_region *ipc_region_find(struct ipc_program *p, uint32_t key);

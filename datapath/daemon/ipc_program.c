@@ -222,6 +222,7 @@ static void on_request(const struct careful_message *message, void *user)
 		entry.id = i;
 	}
 	memcpy(entry.args, message->args, sizeof(entry.args));
+	ipc_news_know(p, message->peer);
 	ipc_ring_tell(p, &entry, message->payload);
 }
 
@@ -252,6 +253,7 @@ static void on_store(const struct careful_message *message, void *user)
 		else
 			entry.memory_off = region->memory_off + message->region_off;
 		memcpy(entry.args, message->args, sizeof(entry.args));
+		ipc_news_know(p, message->peer);
 		ipc_ring_tell(p, &entry, NULL);
 	}
 }
@@ -383,29 +385,6 @@ int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_que
 	}
 }
 
-/* Before the peer's name goes to another. */
-void ipc_programs_peer(struct ipc *ipc, uint32_t index, uint32_t state)
-{
-	const struct careful_ring_entry entry = {
-		.kind = CAREFUL_RING_PEER,
-		.peer = ipc_peer_name(ipc, index),
-		.status = (int32_t)state,
-	};
-	const bool ends = state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED;
-
-	for (struct ipc_program *p = ipc->programs; p; p = p->next) {
-		if (state == CAREFUL_PEER_NONE)
-			p->wants[index] = false;
-		for (uint32_t i = 0; ends && i < CAREFUL_AREA_REGIONS; i++)
-			if (p->regions[i].key && p->regions[i].peer == index)
-				p->regions[i].gone = ipc_region_remove(p, &p->regions[i]) == -EBUSY;
-		if (ipc_ring_room(p))
-			ipc_ring_tell(p, &entry, NULL);
-		else
-			ipc_ring_fail(p, "it reads nothing of what it is told");
-	}
-}
-
 /* Answers for the program what it has not; false: there is no room for all of it now. */
 static bool refuse_all(struct ipc_program *p, int status)
 {
@@ -440,6 +419,7 @@ void ipc_programs_poll(struct ipc *ipc)
 			refuse_all(p, ETIMEDOUT);
 		}
 		ipc_regions_remove_gone(p);
+		ipc_news_poll(p);
 		if (p->news)
 			ipc_ring_wake(p);
 	}
@@ -454,6 +434,7 @@ void ipc_program_leave(struct ipc_client *client)
 	if (!p || p->over)
 		return;
 	p->over = true;
+	ipc_news_forget(p);
 	if (ipc->instance)
 		quiet(p);
 	else

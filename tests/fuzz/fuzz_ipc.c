@@ -35,6 +35,7 @@ static int fuzz_clock(clockid_t clock, struct timespec *t)
 #include "daemon/ipc_gets.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_handles.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_news.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_program.c" /* NOLINT(bugprone-suspicious-include) */

@@ -1457,6 +1457,53 @@ static void test_rings__full_to_the_last_place(void)
 	await_programs(0);
 }
 
+struct heard {
+	uint32_t peer, failed, all, last;
+};
+
+static void on_news(struct careful *c, uint32_t peer, uint32_t state, void *user)
+{
+	struct heard *heard = user;
+
+	(void)c;
+	CHECK_EQ(peer, heard->peer);
+	heard->failed += state == CAREFUL_PEER_FAILED;
+	heard->last = state;
+	heard->all++;
+}
+
+/* A session comes and goes while a program pauses, and so do sessions that mean nothing to it: the
+ * program stays, and hears how it ended. */
+static void test_news__of_a_peer_that_comes_and_goes(void)
+{
+	struct careful *c = attached("pauses");
+	struct heard heard = { .peer = peer_of(c) };
+	struct ipc_program *p = program("pauses");
+	uint32_t index = heard.peer & 0xffff, unread;
+
+	CHECK_EQ(careful_peer_watch(c, on_news, &heard), 0);
+	while (careful_wait(c, 1, -1) > 0)
+		;
+	heard = (struct heard){ .peer = heard.peer };
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < 2 * CAREFUL_RING_TOLD; i++) {
+		ipc_programs_peer(server, index, CAREFUL_PEER_FAILED);
+		ipc_programs_peer(server, index, CAREFUL_PEER_UP);
+		ipc_programs_peer(server, index + 1, CAREFUL_PEER_UP);
+		ipc_programs_peer(server, index + 1, CAREFUL_PEER_NONE);
+	}
+	unread = p->told_put - c->attached->told_taken;
+	CHECK(!p->client->failed);
+	pthread_mutex_unlock(&lock);
+	CHECK(unread <= 2);
+	for (int i = 0; i < PATIENCE_MS && (heard.last != CAREFUL_PEER_UP || p->news_count); i++)
+		CHECK(careful_wait(c, 1, -1) >= 0);
+	CHECK_EQ(heard.last, CAREFUL_PEER_UP);
+	CHECK(heard.failed && heard.all <= 6);
+	CHECK_EQ(careful_close(c), 0);
+	await_programs(0);
+}
+
 /* Puts in what wants no answer until there is no room. */
 static void fill(struct careful *c, uint32_t peer)
 {
@@ -1853,6 +1900,7 @@ int main(void)
 	RUN(test_share__of_requests);
 	RUN(test_stall__requests_for_it_end);
 	RUN(test_rings__full_to_the_last_place);
+	RUN(test_news__of_a_peer_that_comes_and_goes);
 	RUN(test_rings__full_of_what_it_asks);
 	RUN(test_rings__tell_of_room);
 	RUN(test_rings__hold_anything);

@@ -33,6 +33,7 @@
 #include "daemon/ipc_gets.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_handles.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_news.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_program.c" /* NOLINT(bugprone-suspicious-include) */

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * News of peers for programs. A program hears of the peers that it asked for or that sent it
+ * something. It has at most one unread note of each: a later change waits until the program has read
+ * the earlier one, and only the last state is told. So a peer whose session comes and goes cannot
+ * fill the ring of a program that pauses. Calls ipc_ring.c, ipc_region.c and ipc_peer.c.
+ */
+#include <errno.h>
+
+#include "daemon/ipc_private.h"
+#include "service/ring_number.h"
+
+static void tell(struct ipc_program *p, const struct ipc_news *news, uint32_t state)
+{
+	const struct careful_ring_entry entry = {
+		.kind = CAREFUL_RING_PEER,
+		.peer = news->peer,
+		.status = (int32_t)state,
+	};
+
+	ipc_ring_tell(p, &entry, NULL);
+}
+
+/* Tells a program of a change if the last note was read and there is room. */
+static void flush(struct ipc_program *p, struct ipc_news *news)
+{
+	if (news->unread && (int32_t)(news->put - read_number(&p->area->told_taken)) <= 0)
+		news->unread = false;
+	if (!news->due || news->unread || ipc_ring_room(p) < 2)
+		return;
+	/* What was only for the peer went with the process there. */
+	if (news->failed && news->state != CAREFUL_PEER_FAILED && news->state != CAREFUL_PEER_NONE)
+		tell(p, news, CAREFUL_PEER_FAILED);
+	tell(p, news, news->state);
+	news->put = p->told_put;
+	news->unread = true;
+	news->failed = false;
+	news->due = false;
+	news->known = news->state != CAREFUL_PEER_NONE;
+}
+
+static void change(struct ipc_program *p, struct ipc_news *news, uint32_t state)
+{
+	struct ipc *ipc = p->client->ipc;
+	const bool had = news->due || news->unread;
+
+	news->state = (uint8_t)state;
+	news->failed |= state == CAREFUL_PEER_FAILED;
+	news->due = true;
+	flush(p, news);
+	p->news_count += !had;
+	ipc->busy += !had;
+}
+
+void ipc_news_know(struct ipc_program *p, uint32_t index)
+{
+	struct ipc_news *news = &p->peers[index];
+	const uint32_t peer = ipc_peer_name(p->client->ipc, index);
+
+	if (news->known && news->peer == peer)
+		return;
+	if (news->due && ipc_ring_room(p)) /* the slot's last peer has gone */
+		tell(p, news, CAREFUL_PEER_NONE);
+	news->due = false;
+	news->known = true;
+	news->peer = peer;
+}
+
+void ipc_programs_peer(struct ipc *ipc, uint32_t index, uint32_t state)
+{
+	const bool ends = state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED;
+
+	for (struct ipc_program *p = ipc->programs; p; p = p->next) {
+		struct ipc_news *news = &p->peers[index];
+
+		if (state == CAREFUL_PEER_NONE)
+			p->wants[index] = false;
+		for (uint32_t i = 0; ends && i < CAREFUL_AREA_REGIONS; i++)
+			if (p->regions[i].key && p->regions[i].peer == index)
+				p->regions[i].gone = ipc_region_remove(p, &p->regions[i]) == -EBUSY;
+		if (news->known && news->peer == ipc_peer_name(ipc, index))
+			change(p, news, state);
+	}
+}
+
+void ipc_news_poll(struct ipc_program *p)
+{
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; p->news_count && i < p->client->ipc->peers_max; i++) {
+		struct ipc_news *news = &p->peers[i];
+
+		flush(p, news);
+		left += news->due || news->unread;
+	}
+	p->client->ipc->busy -= p->news_count - left;
+	p->news_count = left;
+}
+
+void ipc_news_forget(struct ipc_program *p)
+{
+	p->client->ipc->busy -= p->news_count;
+	p->news_count = 0;
+}
