@@ -224,6 +224,8 @@ int xsk_socket_open(struct xsk_queue *xsk, bool require_zerocopy, struct careful
 void xsk_socket_close(struct xsk_queue *xsk);
 /* -EOPNOTSUPP, and why there is no zero-copy: the mode, or rc, which is the driver's. */
 int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *error);
+/* Words -ENOBUFS from the kernel: the memory of the buffers cannot be locked. */
+int xsk_say_memlock(uint64_t bytes, struct careful_error *error);
 /* What to change, where a driver refused it with -errno. */
 const char *xsk_zerocopy_advice(const char *driver, int rc);
 
@@ -249,8 +251,6 @@ int xsk_port_open(const struct careful_options *options, uint32_t without, struc
  * read. */
 int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
 		  struct careful_error *error);
-/* What -ENOBUFS of the kernel's means where memory is locked. */
-int xsk_say_memlock(uint64_t bytes, struct careful_error *error);
 
 /* xsk_ctrl.c: control messages. */
 int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error);

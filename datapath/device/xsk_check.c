@@ -98,18 +98,6 @@ static int check_files(const struct look *look)
 	return refuse(look->error, 0, "up to %llu (ulimit -n)", (unsigned long long)limit.rlim_cur);
 }
 
-int xsk_say_memlock(uint64_t bytes, struct careful_error *error)
-{
-	struct rlimit limit = { 0 };
-
-	getrlimit(RLIMIT_MEMLOCK, &limit);
-	return refuse(error, -ENOBUFS,
-		      "%llu KiB of buffers, with what this user has locked already, are more than "
-		      "the %llu KiB that may be locked in memory (ulimit -l): raise that, or run "
-		      "with CAP_IPC_LOCK",
-		      (unsigned long long)bytes >> 10, (unsigned long long)limit.rlim_cur >> 10);
-}
-
 static int check_memlock(const struct look *look)
 {
 	const struct careful_options *options = look->options;

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -241,6 +242,18 @@ const char *xsk_zerocopy_advice(const char *driver, int rc)
 	default:
 		return "see dmesg";
 	}
+}
+
+int xsk_say_memlock(uint64_t bytes, struct careful_error *error)
+{
+	struct rlimit limit = { 0 };
+
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	return refuse(error, -ENOBUFS,
+		      "%llu KiB of buffers, with what this user has locked already, are more than "
+		      "the %llu KiB that may be locked in memory (ulimit -l): raise that, or run "
+		      "with CAP_IPC_LOCK",
+		      (unsigned long long)bytes >> 10, (unsigned long long)limit.rlim_cur >> 10);
 }
 
 int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *error)

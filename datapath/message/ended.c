@@ -59,12 +59,6 @@ struct message_in *message_in_unanswered(struct message_state *state, struct mes
 	return in;
 }
 
-/* Whether its last frame's buffers stay until it is answered. */
-bool message_in_stays(const struct message_in *in)
-{
-	return in->last && peer_of(in)->unanswered && !in->kept && in->place < 0;
-}
-
 /* A frame whose payload is in its place, or not wanted. */
 void message_in_release(struct message_in *in, struct link_rxframe *frame)
 {

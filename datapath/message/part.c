@@ -227,6 +227,12 @@ uint32_t message_parts_write(struct message_in *in)
 	return n;
 }
 
+/* Reports whether the buffers of the message's last frame stay until the message is answered. */
+bool message_in_stays(const struct message_in *in)
+{
+	return in->last && peer_of(in)->unanswered && !in->kept && in->place < 0;
+}
+
 /* Gives back the first n that wait or were taken. */
 void message_parts_put(struct message_in *in, uint32_t n)
 {

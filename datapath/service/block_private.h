@@ -367,7 +367,13 @@ bool block_work_hangs(struct block_server *server, uint8_t place);
 void block_work_deinit(struct block_server *server);
 void block_work_put(struct block_server *server, struct block_job *job);
 struct block_job *block_work_take(struct block_server *server);
-bool block_work_vain(struct block_server *server, const struct block_job *job);
+
+/* Reports whether nobody waits for the job's result any more. Long work asks now and then. */
+static inline bool block_work_vain(const struct block_server *server, const struct block_job *job)
+{
+	return atomic_load(&server->work.stop) ||
+	       atomic_load(&server->peers[job->peer].life) != job->life;
+}
 
 /* block_parse.c: the engine's thread. Reads a request into job, whose op is known; its payload
  * may be anything. */

@@ -128,13 +128,6 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-/* What may take long looks now and then. */
-bool block_work_vain(struct block_server *server, const struct block_job *job)
-{
-	return atomic_load(&server->work.stop) ||
-	       atomic_load(&server->peers[job->peer].life) != job->life;
-}
-
 struct block_job *block_work_take(struct block_server *server)
 {
 	struct block_work *work = &server->work;

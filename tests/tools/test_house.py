@@ -1,0 +1,37 @@
+"""tools/lint/house.py: a circle, a use of a layer above and too much weight are found."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools" / "lint"))
+
+import house
+
+
+def test_circles__finds_each_and_no_more() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a", "e"}, "e": {"d"}, "f": {"a"}}
+    assert sorted(map(sorted, house.circles(graph))) == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_beyond__names_a_use_of_a_layer_above() -> None:
+    graph = {"link/tx.c": {"service/am.c", "device/xsk_port.c"}, "service/am.c": {"link/tx.c"}}
+    assert list(house.beyond(graph, 0, "/", house.FOLDERS)) == [
+        "link/tx.c uses service/am.c: link may not use service"
+    ]
+    graph = {"careful.model.plan": {"careful.units", "careful.cli.main"}}
+    assert list(house.beyond(graph, 1, ".", house.PACKAGES)) == [
+        "careful.model.plan uses careful.cli.main: model may not use cli"
+    ]
+
+
+def test_main__fails_where_the_code_is_heavier(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["house.py"])
+    monkeypatch.setattr(house, "WEIGHTS", {"ctrl": (("ctrl",), 3)})
+    assert house.main() == 1
+    assert "more than 3" in capsys.readouterr().out

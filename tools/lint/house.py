@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Checks the structure of the code: who may use whom, circles of files, and its weight.
+
+Usage: tools/lint/house.py [OBJECTS]
+
+OBJECTS is a folder of object files (a build with gcc); with it the calls between C files are
+checked, as the linker sees them. Prints a line for each fault and ends with 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / "ctrl" / "careful"
+
+#: Package -> packages that it may import. Modules directly below careful/ are everybody's.
+PACKAGES = {
+    "bench": set[str](),
+    "cli": {
+        "bench",
+        "control",
+        "daemon",
+        "event",
+        "fleet",
+        "man",
+        "measure",
+        "model",
+        "render",
+        "transfer",
+        "tuning",
+    },
+    "control": {"daemon"},
+    "daemon": set(),
+    "dask": {"node"},
+    "event": {"node"},
+    "files": {"control", "daemon", "transfer"},
+    "fleet": {"files", "model"},
+    "man": set(),
+    "measure": {"daemon"},
+    "model": set(),
+    "node": {"control"},
+    "render": {"bench", "control", "event", "fleet", "measure", "model", "transfer", "tuning"},
+    "transfer": {"daemon"},
+    "tuning": {"control", "daemon", "measure", "model"},
+}
+
+#: Folder below datapath/ -> folders whose functions it may call.
+FOLDERS = {
+    "daemon": {"service", "storage", "device"},
+    "device": set[str](),
+    "link": {"device", "secure"},
+    "message": {"link", "storage", "device"},
+    "secure": {"device"},
+    "service": {"message", "link", "storage", "secure", "device"},
+    "storage": {"device"},
+}
+
+#: Circles that are still there: files that may be in one. The list only gets shorter.
+CIRCLES = (
+    "service/block_request.c service/block_wait.c",
+    "link/door.c link/epoch.c link/group.c link/handshake.c link/keyed.c link/peer.c link/ping.c "
+    "link/reserve.c link/rx.c link/seal.c link/session.c link/spread.c link/sync.c "
+    "link/traditional.c link/traditional_ack.c link/traditional_rx.c link/traditional_tx.c "
+    "link/train.c link/train_out.c link/tx.c link/watch.c link/yield.c",
+    "service/am.c service/api.c service/attach.c service/attach_more.c service/attach_ring.c "
+    "service/attach_wait.c service/deferred.c service/event.c service/event_group.c "
+    "service/event_in.c service/event_member.c service/event_out.c service/event_requests.c "
+    "service/event_trace.c service/instance.c service/live.c service/operation.c "
+    "service/peers.c service/ping.c service/region.c service/round.c",
+    "daemon/ipc_gets.c daemon/ipc_handles.c daemon/ipc_measure.c daemon/ipc_op.c "
+    "daemon/ipc_peer.c daemon/ipc_program.c daemon/ipc_region.c daemon/ipc_ring.c "
+    "daemon/ipc_signature.c daemon/ipc_user.c",
+    "careful.dask.comm careful.dask.hub careful.dask.link",
+    "careful.node.engine careful.node.loop careful.node.operation careful.node.peer "
+    "careful.node.region",
+    "careful.measure.estimators careful.measure.probes",
+    "careful.transfer careful.transfer.file careful.transfer.protocol careful.transfer.stream "
+    "careful.transfer.tree",
+)
+
+#: What is weighed, and the most lines that it may have.
+WEIGHTS = {
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_200),
+    "tools": (("tools",), 21_700),
+}
+
+Graph = dict[str, set[str]]
+
+
+def modules() -> dict[str, Path]:
+    """Returns each module's name and file."""
+    found = {}
+    for path in sorted(PYTHON.rglob("*.py")):
+        parts = path.relative_to(PYTHON.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports() -> Graph:
+    """Returns the modules that each module imports, in functions and for types, too.
+
+    Nearly each package's __init__ re-exports, so an import of a package counts as one of the
+    module only where the module itself is not named.
+    """
+    all_ = modules()
+    graph: Graph = {name: set() for name in all_}
+    for name, path in all_.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                graph[name] |= {one.name for one in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                below = {f"{node.module}.{one.name}" for one in node.names}
+                graph[name] |= {one if one in all_ else node.module for one in below}
+        graph[name] &= all_.keys()
+        graph[name].discard(name)
+    return graph
+
+
+def calls(objects: Path) -> Graph:
+    """Returns the C files that define what each C file below datapath/ uses."""
+    defined: dict[str, str] = {}
+    used: Graph = {}
+    for path in sorted(objects.rglob("*.c.o")):
+        parts = path.relative_to(objects).with_suffix("").parts
+        name = "/".join(parts[-2:])
+        if (
+            parts[0] not in ("engine.dir", "carefuld.dir")
+            or not (ROOT / "datapath" / name).exists()
+        ):
+            continue
+        used[name] = set()
+        done = subprocess.run(["nm", path], capture_output=True, text=True, check=True)
+        for line in done.stdout.splitlines():
+            *_, kind, symbol = line.split()
+            if kind in "TDBRV":
+                defined[symbol] = name
+            elif kind == "U":
+                used[name].add(symbol)
+    return {
+        name: {defined[one] for one in symbols & defined.keys()} - {name}
+        for name, symbols in used.items()
+    }
+
+
+def packages(graph: Graph) -> Graph:
+    """Returns the graph of packages: the modules directly below careful/ are in none."""
+    found: Graph = {}
+    for name, others in graph.items():
+        mine = name.rpartition(".")[0]
+        theirs = {one.rpartition(".")[0] for one in others}
+        found.setdefault(mine, set()).update(theirs - {mine, "careful", ""})
+    return {name: others & found.keys() for name, others in found.items() if name != "careful"}
+
+
+def circles(graph: Graph) -> list[set[str]]:
+    """Returns the strongly connected components of two and more (Tarjan 1972)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(one: str) -> None:
+        number[one] = low[one] = len(number)
+        stack.append(one)
+        for other in sorted(graph[one]):
+            if other not in number:
+                visit(other)
+                low[one] = min(low[one], low[other])
+            elif other in stack:
+                low[one] = min(low[one], number[other])
+        if low[one] == number[one]:
+            at = stack.index(one)
+            if len(stack) - at > 1:
+                found.append(set(stack[at:]))
+            del stack[at:]
+
+    for one in sorted(graph):
+        if one not in number:
+            visit(one)
+    return found
+
+
+def beyond(graph: Graph, level: int, sep: str, allowed: Mapping[str, set[str]]) -> Iterable[str]:
+    """Yields each use of a folder or package that the allow-list does not name."""
+
+    def home(name: str) -> str | None:
+        parts = name.split(sep)
+        return parts[level] if len(parts) > level + 1 or parts[level] in allowed else None
+
+    for name, others in sorted(graph.items()):
+        mine = home(name) if len(name.split(sep)) > level else None
+        for other in sorted(others):
+            theirs = home(other) if len(other.split(sep)) > level else None
+            if mine and theirs and theirs != mine and theirs not in allowed.get(mine, set()):
+                yield f"{name} uses {other}: {mine} may not use {theirs}"
+
+
+def lines(folders: Iterable[str]) -> int:
+    """Returns how many lines the source files below the folders have that git tracks."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", *folders], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    total = 0
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        is_program = not path.suffix and path.is_file() and path.read_bytes()[:2] == b"#!"
+        if path.is_file() and (is_program or path.suffix in (".c", ".h", ".py", ".pyi", ".lua")):
+            total += len(path.read_bytes().splitlines())
+    return total
+
+
+def main() -> int:
+    """Runs the checks; returns the exit status."""
+    faults: list[str] = []
+    graph = imports()
+    faults += beyond(graph, 1, ".", PACKAGES)
+    found = circles(graph) + circles(packages(graph))
+    if len(sys.argv) > 1:
+        called = calls(Path(sys.argv[1]) / "CMakeFiles")
+        if not called:
+            faults.append(f"{sys.argv[1]}: no object files")
+        faults += beyond(called, 0, "/", FOLDERS)
+        found += circles(called)
+    known = [set(one.split()) for one in CIRCLES]
+    faults += [
+        f"circle: {' '.join(sorted(one))}" for one in found if not any(one <= old for old in known)
+    ]
+    for name, (folders, most) in WEIGHTS.items():
+        count = lines(folders)
+        print(f"{name}: {count:,} lines of at most {most:,}")
+        if count > most:
+            faults.append(f"{name}: {count:,} lines, more than {most:,}")
+    print("\n".join(faults) or "no use of a layer above, no new circle")
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2 or re.match("-", "".join(sys.argv[1:2])):
+        sys.exit(f"usage: {sys.argv[0]} [OBJECTS]")
+    sys.exit(main())
