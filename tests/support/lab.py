@@ -63,6 +63,12 @@ def keep_xdp(mode: str, folder: Path, driver: str = "veth") -> None:
     (folder / f"xdp.{driver}.json").write_text(json.dumps(kept) + "\n")
 
 
+def nobody(group: str = "65534") -> list[str]:
+    """Runs a command without privileges, but for reading: a checkout in /root is not for others."""
+    user = ["--reuid=65534", f"--regid={group}", "--clear-groups"]
+    return ["setpriv", *user, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+
+
 class Lab:
     """Hosts h1 … hN, and ways to run things on them.
 

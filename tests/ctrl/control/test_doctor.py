@@ -20,7 +20,7 @@ from careful.control import checks, ethtool, instances, links, status
 from careful.control import doctor as doctoring
 from careful.control.finding import ok, warn
 from hosts import PINS, RUN, Host, alive, wait_for
-from lab import Lab, MakeLab
+from lab import Lab, MakeLab, nobody
 
 Found = dict[str, tuple[str, str, str]]
 
@@ -287,8 +287,7 @@ def test_doctor__unusable_library(wired: Host, tmp_path: Path, name: str) -> Non
 
 
 def test_doctor__without_privilege(wired: Host) -> None:
-    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    done = wired.lab.run("h1", *nobody, "carefulctl", "doctor", "q1")
+    done = wired.lab.run("h1", *nobody(), "carefulctl", "doctor", "q1")
     assert "?     privilege  no permission, CAP_NET_ADMIN is missing: run as root" in done.stdout
 
 
