@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 TOOLS = Path(__file__).parents[2] / "tools"
@@ -58,3 +62,63 @@ def test_requirements__are_installed_by_their_hashes() -> None:
     assert fetching
     assert all("--require-hashes" in one and "--no-deps" in one for one in fetching)
     assert len(installs) == len(fetching) + 1
+
+
+def test_build__below_a_path_with_a_space(tmp_path: Path) -> None:
+    """The manual is the one step of the wheel's build that CMake itself starts a program for."""
+    root = tmp_path / "a space"
+    root.mkdir()
+    for name in ("datapath", "ebpf", "tools"):
+        (root / name).symlink_to(TOOLS.parent / name)
+    argv = ["cmake", "-S", root / "datapath", "-B", root / "build", "-G", "Ninja"]
+    given = {
+        "SKBUILD": "ON",
+        "SKBUILD_DATA_DIR": root / "data",
+        "SKBUILD_PLATLIB_DIR": root / "lib",
+    }
+    argv += [f"-D{key}={value}" for key, value in given.items()]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    text = (root / "build/cmake_install.cmake").read_text()
+    (words,) = re.findall(r"COMMAND (.+\n.+)\n +COMMAND_ERROR", text)
+    program = (root / "tools/gen/pages.py").resolve()
+    last = [str(root / "lib/careful"), str(root / "data/share/man")]
+    python, named, *rest = shlex.split(words)
+    assert (Path(python).name[:6], Path(named).resolve(), rest) == ("python", program, last)
+
+
+def test_hint__of_a_path_with_a_space(tmp_path: Path) -> None:
+    (line,) = re.findall(r'^say "ready.*', (TOOLS / "setup").read_text(), re.M)
+    script = f"""say() {{ eval "${{1#*: }}"; }}; venv=$1; {line}; echo "$PATH" """
+    argv = ["bash", "-c", script, "-", "/a space/.venv"]
+    path = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert path.startswith("/a space/.venv/bin:/")
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        ("E: Unable to locate package nosuch", "installing failed: E: Unable to locate"),
+        ("ERROR: No matching distribution found for nosuch==1", "installing failed: ERROR: No"),
+        (
+            "SSLError(SSLCertVerificationError('certificate verify failed: self-signed'))\n"
+            "ERROR: No matching distribution found for click==8",
+            "packages cannot be fetched (a proxy's certificate must be installed here first): ",
+        ),
+        (
+            "Failed to establish a new connection: [Errno -3] Temporary failure\n"
+            "ERROR: No matching distribution found for click==8",
+            "packages are missing and cannot be fetched (offline?): installing failed: ERROR: No",
+        ),
+    ],
+)
+def test_failure__names_its_cause(printed: str, expected: str, tmp_path: Path) -> None:
+    functions = (TOOLS / "setup").read_text().split("\ncheck_host\n")[0]
+    script = (
+        f'set run build; {functions}\nlog=$LOG run installing sh -c "echo \\"\\$PRINTED\\"; exit 1"'
+    )
+    env = os.environ | {"LOG": str(tmp_path / "log"), "PRINTED": printed}
+    argv = ["bash", "-c", script, TOOLS / "setup"]
+    done = subprocess.run(argv, capture_output=True, text=True, env=env)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"setup: {expected}")

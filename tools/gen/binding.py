@@ -13,19 +13,19 @@ from pathlib import Path
 
 from cffi import FFI
 
-#: What <linux/types.h> would have declared. cffi needs the size, the C compiler the name.
+#: What <linux/types.h> declares: uint64_t is another type, to which no __u64 pointer converts.
 KERNEL_TYPES = """
 typedef uint8_t __u8;
 typedef uint16_t __u16;
 typedef uint32_t __u32;
-typedef uint64_t __u64;
+typedef unsigned long long __u64;
 typedef int8_t __s8;
 typedef int16_t __s16;
 typedef int32_t __s32;
-typedef int64_t __s64;
+typedef long long __s64;
 typedef uint16_t __be16;
 typedef uint32_t __be32;
-typedef uint64_t __be64;
+typedef unsigned long long __be64;
 """
 
 #: The C library's, as far as the headers name it. `...` leaves the rest to the compiler.
