@@ -77,8 +77,6 @@ CIRCLES = (
     "daemon/ipc_peer.c daemon/ipc_program.c daemon/ipc_region.c daemon/ipc_ring.c "
     "daemon/ipc_signature.c daemon/ipc_user.c",
     "careful.dask.comm careful.dask.hub careful.dask.link",
-    "careful.node.engine careful.node.loop careful.node.operation careful.node.peer "
-    "careful.node.region",
     "careful.measure.estimators careful.measure.probes",
     "careful.transfer careful.transfer.file careful.transfer.protocol careful.transfer.stream "
     "careful.transfer.tree",

@@ -16,5 +16,5 @@ from careful.node.operation import RemoteError as RemoteError
 from careful.node.operation import Result as Result
 from careful.node.outgoing import Outgoing as Outgoing
 from careful.node.peer import Peer as Peer
+from careful.node.peer import RemoteRegion as RemoteRegion
 from careful.node.region import Region as Region
-from careful.node.region import RemoteRegion as RemoteRegion

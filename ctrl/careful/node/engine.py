@@ -3,7 +3,7 @@
 Owns the C pointer from careful_open() to careful_close(), the waiting, what waits for
 room, and where an exception of a callback goes, which C cannot carry: to a hook, or, of an
 interrupt, out of the call that C ran the callback in. What callbacks mean is node.py's and
-operation.py's; in an event loop, loop.py calls this.
+operation.py's.
 """
 
 from __future__ import annotations
@@ -22,14 +22,11 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, check
-
-if TYPE_CHECKING:
-    from careful.node.loop import Driver
-    from careful.node.operation import Operation
+from careful.node.loop import Driver
 
 #: Longest wait inside C: Python sees a signal (Ctrl-C) only between two of them, milliseconds.
 _SLICE_MS = 50
@@ -92,6 +89,16 @@ def _in_python(text: str) -> str:
     return text.replace(f"process {os.getpid()}; end it", "this program itself; close() it")
 
 
+class Pending(Protocol):
+    """An operation that has not ended (operation.Operation)."""
+
+    def fail(self, number: int, text: str = "") -> None:
+        """Ends the operation with an errno."""
+
+    def drop(self) -> None:
+        """Lets go of its memory: C no longer has a handle of it."""
+
+
 class Engine:
     """An open instance.
 
@@ -120,7 +127,7 @@ class Engine:
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._errors: list[BaseException] = []
-        self.operations: set[Operation] = set()
+        self.operations: set[Pending] = set()
         self.owner: Any = None
         self.on_error: ErrorHook = self._log_error
         self.driver: Driver | None = None

@@ -9,12 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from careful.errors import CarefulError
 
-if TYPE_CHECKING:
-    from careful.node.engine import Engine
+
+class Polled(Protocol):
+    """An instance as its driver sees it (engine.Engine)."""
+
+    what: str
+
+    @property
+    def closed(self) -> bool:
+        """Reports whether the instance has been closed."""
+
+    def round(self) -> int:
+        """Polls once; returns the number of things that moved, or -errno."""
+
+    def wait_fds(self) -> tuple[list[int], float]:
+        """Returns the descriptors to wait for, and for how long at most, seconds."""
 
 
 class Driver:
@@ -25,7 +38,7 @@ class Driver:
         spin_s: how long to poll after frames came; inf: always.
     """
 
-    def __init__(self, engine: Engine, spin_s: float) -> None:
+    def __init__(self, engine: Polled, spin_s: float) -> None:
         self._engine = engine
         self._spin_s = spin_s
         self._loop = asyncio.get_running_loop()

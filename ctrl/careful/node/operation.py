@@ -10,15 +10,12 @@ import copy
 import errno
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from careful._abi import ffi
 from careful.errors import CarefulError, meaning, shown
 from careful.node.engine import Engine
 from careful.node.memory import Span
-
-if TYPE_CHECKING:
-    from careful.node.peer import Peer
 
 #: What a status means that libcareful itself answers with; any other is the handler's.
 _REQUEST = {errno.ENOSYS: "has no handler of that number"}
@@ -61,6 +58,28 @@ class RemoteError(CarefulError):
     reply: Result
 
 
+class Asked(Protocol):
+    """A peer as its operations see it (peer.Peer).
+
+    Attributes:
+        lost_operation: set where an operation failed with the peer.
+    """
+
+    lost_operation: bool
+
+    @property
+    def name(self) -> str:
+        """The name that errors call the peer by."""
+
+    @property
+    def state(self) -> str:
+        """Returns "failed" after the session has ended."""
+
+    @property
+    def error(self) -> int:
+        """The errno that the session was reset by; 0 if none is known."""
+
+
 class Operation:
     """A request, store or get on its way: `await` it, or ask for its result().
 
@@ -69,7 +88,7 @@ class Operation:
     object or not, and in any case: a peer that is silent counts as gone after stall_ms.
     """
 
-    def __init__(self, engine: Engine, peer: Peer, span: Span | None = None) -> None:
+    def __init__(self, engine: Engine, peer: Asked, span: Span | None = None) -> None:
         self._engine = engine
         self._peer = peer
         self._span = span

@@ -1,7 +1,7 @@
 """A peer as a program uses it: requests, its regions, and its end.
 
 Owns how an operation begins, and that a session which ended in a pause is begun anew.
-It calls the engine; a region of a peer calls this.
+A region of a peer is here, too: it begins operations of the peer.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from careful.address import Address
 from careful.errors import CarefulError, check
 from careful.node.arguments import handler_number, payload_of, words
 from careful.node.engine import Engine
-from careful.node.memory import Span
+from careful.node.memory import SPAN_MAX, Span
 from careful.node.operation import TOO_LARGE, Operation
-from careful.node.region import RemoteRegion
+from careful.node.region import HANDLE, NAMES
 
 _STATES = enum_names("careful_peer_state", "CAREFUL_PEER_")
 _TEXTS = {-errno.EMSGSIZE: TOO_LARGE}
@@ -206,3 +206,87 @@ def _asked(handler: int, payload: Any, args: tuple[int, ...]) -> tuple[Any, ...]
     if not isinstance(payload, bytes):
         data = ffi.from_buffer(bytes(ffi.buffer(data)))
     return handler_number(handler), words(args), data, len(data)
+
+
+class RemoteRegion:
+    """A region of a peer (Peer.region()): store bytes into it, get bytes from it.
+
+    Attributes:
+        peer: whose it is.
+        key: names it there.
+        access: "r", "w", "rw"; "" where a bare key was given.
+        nbytes: of it; 0 where a bare key was given.
+    """
+
+    def __init__(self, peer: Peer, handle: bytes | int) -> None:
+        self.peer = peer
+        self.access, self.nbytes = "", 0
+        if isinstance(handle, int):
+            self.key = handle
+            return
+        if len(handle) != HANDLE.size:
+            raise ValueError(f"a region's handle has {HANDLE.size} bytes, not {len(handle)}")
+        self.key, access, self.nbytes = HANDLE.unpack(handle)
+        if access not in NAMES:
+            raise ValueError(f"{bytes(handle)!r} is not the handle of a region")
+        self.access = NAMES[access]
+
+    def __repr__(self) -> str:
+        return f"<RemoteRegion {self.key:#010x} of {self.peer.name}, {self.nbytes} bytes>"
+
+    def store(
+        self,
+        source: Any,
+        offset: int = 0,
+        *,
+        handler: int | None = None,
+        args: tuple[int, ...] = (),
+        digest: bool = True,
+    ) -> Operation:
+        """Put bytes into it; when all are in place, run a handler there, if named.
+
+        Args:
+            source: a contiguous buffer, a FileRange or an open file; held, and to be
+                left as it is, until the operation has ended.
+            offset: where in the region, bytes.
+            handler: its number there, or None.
+            args: for the handler, up to four words of 32 bits.
+            digest: whether the bytes are checked there against their XXH3.
+
+        Raises:
+            CarefulError: the peer has failed.
+            ValueError: 4 GiB or more at a time.
+        """
+        number = lib.CAREFUL_HANDLERS if handler is None else handler_number(handler)
+        flags = 0 if digest else lib.CAREFUL_NO_DIGEST
+        span = _span(source, "r")
+        local = ffi.new("struct careful_span *", span.span)
+        moved = (self.key, offset, local, span.nbytes, number, words(args), flags)
+        return self.peer.begin(lib.careful_store, span, *moved)
+
+    def get(self, target: Any, offset: int = 0, *, digest: bool = True) -> Operation:
+        """Fetch bytes of it: as many as the target holds.
+
+        Args:
+            target: a writable contiguous buffer, or a FileRange with a length; held
+                until the operation has ended.
+            offset: where in the region, bytes.
+            digest: whether the bytes are checked here against their XXH3.
+
+        Raises:
+            CarefulError: the peer has failed.
+            ValueError: 4 GiB or more at a time.
+        """
+        flags = 0 if digest else lib.CAREFUL_NO_DIGEST
+        span = _span(target, "w")
+        local = ffi.new("struct careful_span *", span.span)
+        return self.peer.begin(lib.careful_get, span, self.key, offset, local, span.nbytes, flags)
+
+
+def _span(what: Any, access: str) -> Span:
+    span = Span(what, access)
+    if span.nbytes > SPAN_MAX:
+        nbytes = span.nbytes
+        span.release()
+        raise ValueError(f"{nbytes} bytes at a time; {SPAN_MAX} is the most")
+    return span

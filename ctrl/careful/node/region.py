@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import errno
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, check
-from careful.node.arguments import handler_number, words
 from careful.node.engine import Engine
-from careful.node.memory import SPAN_MAX, Span
-
-if TYPE_CHECKING:
-    from careful.node.operation import Operation
-    from careful.node.peer import Peer
+from careful.node.memory import Span
 
 ACCESS = {
     "r": int(lib.CAREFUL_REGION_READ),
     "w": int(lib.CAREFUL_REGION_WRITE),
     "rw": int(lib.CAREFUL_REGION_READ | lib.CAREFUL_REGION_WRITE),
 }
-_NAMES = {number: name for name, number in ACCESS.items()}
+NAMES = {number: name for name, number in ACCESS.items()}
 #: A handle: key, access and bytes, big-endian.
-_HANDLE = struct.Struct(">IIQ")
+HANDLE = struct.Struct(">IIQ")
 
 
 class Region:
@@ -72,7 +67,7 @@ class Region:
         }
         check(rc, engine.what, texts.get(rc, ""))
         self.key = int(key[0])
-        self.handle = _HANDLE.pack(self.key, ACCESS[access], self.nbytes)
+        self.handle = HANDLE.pack(self.key, ACCESS[access], self.nbytes)
 
     def __enter__(self) -> Region:
         return self
@@ -116,87 +111,3 @@ class Region:
         if self._engine.inside or not self._engine.wait_until(self.try_remove, timeout_s):
             text = "messages are still reading or writing it"
             raise CarefulError(errno.EBUSY, text, f"{self._engine.what}: {self!r}")
-
-
-class RemoteRegion:
-    """A region of a peer (Peer.region()): store bytes into it, get bytes from it.
-
-    Attributes:
-        peer: whose it is.
-        key: names it there.
-        access: "r", "w", "rw"; "" where a bare key was given.
-        nbytes: of it; 0 where a bare key was given.
-    """
-
-    def __init__(self, peer: Peer, handle: bytes | int) -> None:
-        self.peer = peer
-        self.access, self.nbytes = "", 0
-        if isinstance(handle, int):
-            self.key = handle
-            return
-        if len(handle) != _HANDLE.size:
-            raise ValueError(f"a region's handle has {_HANDLE.size} bytes, not {len(handle)}")
-        self.key, access, self.nbytes = _HANDLE.unpack(handle)
-        if access not in _NAMES:
-            raise ValueError(f"{bytes(handle)!r} is not the handle of a region")
-        self.access = _NAMES[access]
-
-    def __repr__(self) -> str:
-        return f"<RemoteRegion {self.key:#010x} of {self.peer.name}, {self.nbytes} bytes>"
-
-    def store(
-        self,
-        source: Any,
-        offset: int = 0,
-        *,
-        handler: int | None = None,
-        args: tuple[int, ...] = (),
-        digest: bool = True,
-    ) -> Operation:
-        """Put bytes into it; when all are in place, run a handler there, if named.
-
-        Args:
-            source: a contiguous buffer, a FileRange or an open file; held, and to be
-                left as it is, until the operation has ended.
-            offset: where in the region, bytes.
-            handler: its number there, or None.
-            args: for the handler, up to four words of 32 bits.
-            digest: whether the bytes are checked there against their XXH3.
-
-        Raises:
-            CarefulError: the peer has failed.
-            ValueError: 4 GiB or more at a time.
-        """
-        number = lib.CAREFUL_HANDLERS if handler is None else handler_number(handler)
-        flags = 0 if digest else lib.CAREFUL_NO_DIGEST
-        span = _span(source, "r")
-        local = ffi.new("struct careful_span *", span.span)
-        moved = (self.key, offset, local, span.nbytes, number, words(args), flags)
-        return self.peer.begin(lib.careful_store, span, *moved)
-
-    def get(self, target: Any, offset: int = 0, *, digest: bool = True) -> Operation:
-        """Fetch bytes of it: as many as the target holds.
-
-        Args:
-            target: a writable contiguous buffer, or a FileRange with a length; held
-                until the operation has ended.
-            offset: where in the region, bytes.
-            digest: whether the bytes are checked here against their XXH3.
-
-        Raises:
-            CarefulError: the peer has failed.
-            ValueError: 4 GiB or more at a time.
-        """
-        flags = 0 if digest else lib.CAREFUL_NO_DIGEST
-        span = _span(target, "w")
-        local = ffi.new("struct careful_span *", span.span)
-        return self.peer.begin(lib.careful_get, span, self.key, offset, local, span.nbytes, flags)
-
-
-def _span(what: Any, access: str) -> Span:
-    span = Span(what, access)
-    if span.nbytes > SPAN_MAX:
-        nbytes = span.nbytes
-        span.release()
-        raise ValueError(f"{nbytes} bytes at a time; {SPAN_MAX} is the most")
-    return span
