@@ -19,7 +19,7 @@ from careful.control import config
 from careful.transfer.options import Options
 from careful.transfer.protocol.pace import RateLimit
 from careful.transfer.stream.local import Span
-from careful.transfer.tree.filters import Filters, check_pattern, read_patterns
+from careful.transfer.tree.filters import Filters, read_patterns, rules
 
 timeout = click.option(
     "--timeout",
@@ -284,12 +284,10 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
     if given["digest"] == "blake3" and given["block_bytes"].bit_count() != 1:
         raise click.UsageError("--block-bytes: must be a power of two with --digest blake3")
     archive = given["archive"]
-    patterns = given["patterns"]
-    for _, pattern in patterns:
-        try:
-            check_pattern(pattern)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
+    try:
+        patterns = rules(given["patterns"])
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     for name in ("delete", "files_from"):
         if given[name] and not recursive:
             raise click.UsageError(f"--{name.replace('_', '-')} needs -r")

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 from careful.errors import CarefulError
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.pace import RateLimit
-from careful.transfer.tree.filters import Filters, check_pattern
+from careful.transfer.tree.filters import Filters, rules
 
 _log = logging.getLogger("careful.files")
 
@@ -108,8 +108,6 @@ def options_of(recursive: bool, given: TransferOptions) -> Options:
     digest, archive = given.get("digest"), given.get("archive", False)
     patterns = [(True, one) for one in given.get("include", ())]
     patterns += [(False, one) for one in given.get("exclude", ())]
-    for _, pattern in patterns:
-        check_pattern(pattern)
     update, rate = given.get("update", False), given.get("rate_limit_bytes_per_s")
     same: dict[str, Any] = {name: value for name, value in given.items() if name in _SAME}
     return Options(
@@ -124,7 +122,7 @@ def options_of(recursive: bool, given: TransferOptions) -> Options:
         times=recursive,
         update=update and not given.get("checksum", False),
         keep_newer=update,
-        filters=Filters(tuple(patterns)),
+        filters=Filters(rules(patterns)),
         **same,
     )
 

@@ -1,7 +1,7 @@
-"""What of a tree is meant: patterns, and lists of names.
+"""Which names of a tree are meant: patterns, and lists of names.
 
-Patterns are rsync's: the first that fits decides, what none fits is in; what is below an
-excluded directory is out.
+Patterns are rsync's (exclude.c, lib/wildmatch.c). The first that fits decides. A name that none
+fits is in; names below an excluded directory are out.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 #: POSIX's classes, of ASCII.
 _CLASSES = {
@@ -63,42 +64,117 @@ def _set(text: str, at: int) -> tuple[str, int]:
     return f"(?!/)[{'^' if begin > start else ''}{found}]", at + 1
 
 
-@cache
-def _regex(pattern: str) -> re.Pattern[str]:
-    """A pattern of a name without a trailing slash.
+def _translated(pattern: str, open_bracket: str) -> str:
+    """The regular expression of a pattern with wildcards.
+
+    Args:
+        pattern: without anything that a rule has around it.
+        open_bracket: the regular expression of a bracket that is not closed.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it has a bad set of characters.
     """
-    anchored = pattern.startswith("/")
-    rest = pattern.removeprefix("/")
-    text, at = "" if anchored else "(?:.*/)?", 0
-    while at < len(rest):
-        char = rest[at]
-        if rest.startswith("**", at):
+    text, at = "", 0
+    while at < len(pattern):
+        char = pattern[at]
+        if pattern.startswith("**", at):
             text, at = text + ".*", at + 1
         elif char == "*":
             text += "[^/]*"
         elif char == "?":
             text += "[^/]"
-        elif char == "[" and (one := _set(rest, at + 1))[0]:
-            text, at = text + one[0], one[1] - 1
-        elif char == "\\" and at + 1 < len(rest):
+        elif char == "[":
+            one, end = _set(pattern, at + 1)
+            text, at = text + (one or open_bracket), end - 1 if one else at
+        elif char == "\\" and at + 1 < len(pattern):
             at += 1
-            text += re.escape(rest[at])
+            text += re.escape(pattern[at])
         else:
             text += re.escape(char)
         at += 1
-    return re.compile(text, re.DOTALL)
+    return text
 
 
-def check_pattern(pattern: str) -> None:
-    """Whether a pattern is one.
+class _Rule(NamedTuple):
+    """A pattern, as rsync reads it.
+
+    Attributes:
+        regex: of `subject`.
+        only_dirs: whether it fits directories alone.
+        names: how many last components of a path are compared; 0: the whole path.
+        prefix, suffix: what is put around a path first, the suffix only around a directory.
+    """
+
+    regex: re.Pattern[str]
+    only_dirs: bool
+    names: int = 0
+    prefix: str = ""
+    suffix: str = ""
+
+    def fits(self, name: str, is_dir: bool) -> bool:
+        """Reports whether it fits the path of an entry."""
+        if self.only_dirs and not is_dir:
+            return False
+        parts = name.split("/")
+        if self.names > len(parts):
+            return False
+        subject = "/".join(parts[-self.names :]) if self.names else name
+        return self.regex.fullmatch(self.prefix + subject + self.suffix * is_dir) is not None
+
+
+@cache
+def _rule(pattern: str) -> _Rule:
+    """A pattern without "+ " or "- " in front.
 
     Raises:
         ValueError: it has a bad set of characters.
     """
-    _regex(pattern.rstrip("/"))
+    only_dirs = len(pattern) > 1 and pattern.endswith("/")
+    rest = pattern.removesuffix("/") if only_dirs else pattern
+    is_wild, is_deep = any(char in rest for char in "*?["), "**" in rest
+    anchored, slashes = rest.startswith("/"), rest.count("/")
+    body = rest.removeprefix("/")
+    # Without wildcards, a backslash is a backslash; a bracket that stays open fits nothing.
+    text = _translated(body, "(?!)") if is_wild else re.escape(body)
+    names, prefix = 0, ""
+    if rest.startswith("**"):
+        prefix = "/"
+    elif not anchored and is_deep:
+        text = f"(?:.*/)?{text}"
+    elif not anchored:
+        names = slashes + 1
+    suffix = "/" if is_deep and rest.endswith("***") else ""
+    return _Rule(re.compile(text, re.DOTALL), only_dirs, names, prefix, suffix)
+
+
+def rules(given: Iterable[tuple[bool, str]]) -> tuple[tuple[bool, str], ...]:
+    """The patterns of a command line, with rsync's prefixes taken off.
+
+    "+ " in front includes and "- " excludes, whatever the option is called. "!" alone takes back
+    all patterns so far, and an empty pattern is none.
+
+    Args:
+        given: in order, (whether the option includes, what follows it).
+
+    Raises:
+        ValueError: one has a bad set of characters, or nothing behind its sign.
+    """
+    found: list[tuple[bool, str]] = []
+    for include, text in given:
+        sign, rest = (text[:2], text[2:]) if text[:2] in ("+ ", "- ") else ("", text)
+        if rest == "!" and not sign:
+            found.clear()
+        elif sign and not rest:
+            raise ValueError(f"{text!r}: there is no pattern behind the sign")
+        elif rest:
+            _rule(rest)
+            found.append((sign == "+ " if sign else include, rest))
+    return tuple(found)
+
+
+@cache
+def _shell(pattern: str) -> re.Pattern[str]:
+    return re.compile(_translated(pattern, "\\["), re.DOTALL)
 
 
 def fits_name(pattern: str, name: str) -> bool:
@@ -109,20 +185,12 @@ def fits_name(pattern: str, name: str) -> bool:
     """
     if name.startswith(".") and not pattern.startswith("."):
         return False
-    return _regex("/" + pattern).fullmatch(name) is not None
+    return _shell(pattern).fullmatch(name) is not None
 
 
 def read_patterns(text: str) -> list[tuple[bool, str]]:
-    """What a file of patterns says, as Filters has it; rsync's --exclude-from.
-
-    A line each; "+ " in front includes; empty lines and those after "#" or ";" say nothing.
-    """
-    found = []
-    for line in text.split("\n"):
-        if line.strip() and line[0] not in "#;":
-            sign, rest = line[:2], line[2:]
-            found.append((sign == "+ ", rest if sign in ("+ ", "- ") else line))
-    return found
+    """The lines of a file for --exclude-from, without comments ("#" or ";" in front)."""
+    return [(False, line) for line in re.split("[\r\n]", text) if line and line[0] not in "#;"]
 
 
 @dataclass(frozen=True)
@@ -130,9 +198,10 @@ class Filters:
     """Which names of a tree are meant.
 
     Attributes:
-        patterns: in order, (whether it includes, pattern). A pattern that begins with "/"
-            is of the tree's top, one that ends with "/" of directories alone; "*" and "?"
-            stop at "/", "**" does not.
+        patterns: in order, (whether it includes, pattern), as rules() returns them. A pattern that
+            begins with "/" fits at the tree's top, one that ends with "/" fits directories alone,
+            one that ends with "/***" a directory and all below it; "*" and "?" stop at "/", "**"
+            does not.
         only: names, relative to the tree, that alone are meant, with what is below them;
             None: all.
     """
@@ -143,9 +212,7 @@ class Filters:
     def fits(self, name: str, is_dir: bool) -> bool:
         """Whether the patterns let a name in, if its directory is."""
         for include, pattern in self.patterns:
-            if pattern.endswith("/") and not is_dir:
-                continue
-            if _regex(pattern.rstrip("/")).fullmatch(name):
+            if _rule(pattern).fits(name, is_dir):
                 return include
         return True
 

@@ -25,7 +25,7 @@ from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.tree.copy import TreeTransfer
-from careful.transfer.tree.filters import Filters, check_pattern
+from careful.transfer.tree.filters import Filters, rules
 from compare import acl_of, assert_equal, describe, set_xattr
 from fake_daemon import FakeDaemon
 from hypothesis import HealthCheck, given, settings
@@ -591,7 +591,7 @@ def test_filters__sets(pattern: str, fits: str, not_: str) -> None:
 @pytest.mark.parametrize("pattern", ["[z-a]", "x[[:nothing:]]", "/a/[9-0]/"])
 def test_filters__no_pattern(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"is not a range|there is no"):
-        check_pattern(pattern)
+        rules([(False, pattern)])
 
 
 # --- any tree
