@@ -239,6 +239,11 @@ def test_up__tune_in_the_configuration(slow_lab: Lab, tmp_path: Path) -> None:
         pid = host.status()["tuner_pid"]
         assert pid
         assert f"--config\0{file}\0" in Path(f"/proc/{pid}/cmdline").read_text()
+        host.up("--config", file, "--tune", "off", "--reload")
+        assert host.status()["tuner_pid"] is None
+        host.up("--config", file, "--reload")
+        pid = host.status()["tuner_pid"]
+        assert f"--config\0{file}\0" in Path(f"/proc/{pid}/cmdline").read_text()
     finally:
         host.down()
     host.up("--config", file, "--tune", "off")

@@ -94,7 +94,7 @@ def test_prerm__takes_down_the_others_too(
 ) -> None:
     """One that does not exit keeps none of them up."""
     text = (ROOT / "tools/packaging/debian/careful.prerm").read_text()
-    (program,) = re.findall(r"python3 -c '(.*?)' \|\| true", text, re.S)
+    (program,) = re.findall(r"python3 -P -c '(.*?)' \|\| true", text, re.S)
     gone = []
 
     def down(ifname: str, name: str) -> None:

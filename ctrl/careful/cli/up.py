@@ -209,7 +209,7 @@ def up(
     if reloads:
         if foreground:
             raise click.UsageError("--reload is for one that is up, --foreground starts one")
-        _reload(ifname, name, options, tune, settings, as_json)
+        _reload(ifname, name, options, tune, settings, config_path, as_json)
         return
     if foreground:
         if tune == "auto":
@@ -234,6 +234,7 @@ def _reload(
     options: config.UpOptions,
     tune: str,
     settings: config.Config,
+    config_path: Path | None,
     as_json: bool,
 ) -> None:
     changed = reload.reload(ifname, name, options)
@@ -241,7 +242,7 @@ def _reload(
     if "--foreground" not in instance.argv:  # else careful-tune@IFACE is a service of its own
         for one in instances.queues(instance):
             if tune == "auto":
-                tuner.start(ifname, one)
+                tuner.start(ifname, one, config_path)
             else:
                 tuner.stop(one)
     found = status.gather(instance, settings)

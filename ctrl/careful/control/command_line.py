@@ -34,39 +34,45 @@ def words(options: UpOptions) -> list[str]:
     return argv
 
 
+def _split(argv: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Returns the options of `up` in a command line as (field, value), and the other words.
+
+    As getopt_long() reads them: `--option value`, `--option=value`, and names cut short.
+    """
+    hints = get_type_hints(UpOptions)
+    names = {_option(one): one for one in hints}
+    found, others, words = [], [], iter(argv)
+    for word in words:
+        option, equals, value = word.partition("=")
+        cut = [one for full, one in names.items() if full.startswith(option) and len(option) > 2]
+        if not (name := names.get(option) or (cut[0] if len(cut) == 1 else "")):
+            others.append(word)
+        elif equals or hints[name] == bool | None:
+            found.append((name, value))
+        else:
+            found.append((name, next(words, "")))
+    return found, others
+
+
 def read(argv: Sequence[str]) -> UpOptions:
     """The options among a command line; what is no option of `up` is passed over."""
     found: dict[str, Any] = {}
     hints = get_type_hints(UpOptions)
-    names = {_option(one): one for one in hints}
-    for index, word in enumerate(argv):
-        name, following = names.get(word), argv[index + 1] if index + 1 < len(argv) else ""
-        if name is None:
-            continue
+    for name, value in _split(argv)[0]:
         if hints[name] == bool | None:
             found[name] = True
         elif hints[name] == int | None:
-            found[name] = int(following)
+            found[name] = int(value)
         elif hints[name] == str | None:
-            found[name] = following
+            found[name] = value
         else:
-            found[name] = (*found.get(name, ()), following)
+            found[name] = (*found.get(name, ()), value)
     return UpOptions(**found)
 
 
 def without_options(argv: Sequence[str]) -> list[str]:
-    """What stands in a command line beside options of `up`."""
-    hints = get_type_hints(UpOptions)
-    names = {_option(one): one for one in hints}
-    found, is_value = [], False
-    for word in argv:
-        if is_value:
-            is_value = False
-        elif word in names:
-            is_value = hints[names[word]] != bool | None
-        else:
-            found.append(word)
-    return found
+    """The words of a command line that are no options of `up`."""
+    return _split(argv)[1]
 
 
 def _effective(options: UpOptions, instance: str) -> UpOptions:

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from careful import owned
 from careful._abi import lib
 from careful.address import Address, resolve
 from careful.control import exports
-from careful.errors import CarefulError, from_os, shown
+from careful.errors import CarefulError, shown
 
 #: Read in this order where none is named; a later one overrides.
 DEFAULT_PATHS = (Path("/etc/careful.toml"), Path("~/.config/careful/careful.toml"))
@@ -412,14 +413,7 @@ def parse(text: str, path: Path) -> Config:
 
 
 def _read(path: Path) -> Config:
-    try:
-        return parse(path.read_text(encoding="utf-8-sig"), path)  # an editor may put a mark there
-    except UnicodeDecodeError:
-        raise CarefulError(errno.EINVAL, "is not UTF-8", str(path)) from None
-    except CarefulError:
-        raise
-    except OSError as error:
-        raise from_os(error, str(path)) from None
+    return parse(owned.read(path), path)
 
 
 def load(path: Path | None = None) -> Config:

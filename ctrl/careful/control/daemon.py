@@ -138,6 +138,7 @@ def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> 
         argv = _argv(program, ifname, instance, options, state)
         process = subprocess.Popen(
             [*argv, "--log", str(log), "--ready-fd", str(write_end)],
+            cwd="/",  # the current one can be unmounted
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

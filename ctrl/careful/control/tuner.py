@@ -24,10 +24,10 @@ START_S, STOP_S = 60.0, 5.0
 _BEGIN = "from careful.cli.start import main; main()"
 
 
-def start(ifname: str, instance: Instance, config: Path | None = None) -> int:
+def start(ifname: str, instance: Instance, config: Path | str | None = None) -> int:
     """Start one, detached, unless one runs already; its pid.
 
-    config: the configuration file that it reads; None: as ours was found.
+    config: the configuration file to read; None: the one that our environment names, if any.
 
     Raises:
         CarefulError: it ended, or did not begin in time.
@@ -35,13 +35,20 @@ def start(ifname: str, instance: Instance, config: Path | None = None) -> int:
     if pid := instances.tuner(instance):
         return pid
     log = instance.directory / "tuning.log"
-    argv = [sys.executable, "-c", _BEGIN, "tune", "auto", ifname, "--instance", instance.name]
-    if config:
-        argv += ["--config", str(config.absolute())]
+    # -P and cwd: no module of the current directory, where others may write, is imported.
+    argv = [sys.executable, "-P", "-c", _BEGIN, "tune", "auto", ifname]
+    argv += ["--instance", instance.name]
+    if config := config or os.environ.get("CAREFUL_CONFIG"):
+        argv += ["--config", str(Path(config).absolute())]
     try:
         with log.open("wb") as out:
             process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                argv,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
     except OSError as error:
         raise from_os(error, str(log)) from None

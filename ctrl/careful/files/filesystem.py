@@ -15,7 +15,7 @@ import weakref
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import IO, Any, BinaryIO, Literal, cast
 
 from fsspec.asyn import AsyncFileSystem, sync_teardown
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
@@ -315,15 +315,15 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         if info["size"] <= SMALL_BYTES:
             await self._pipe_file(path2, await self._cat_file(path1))
         else:
-            with tempfile.NamedTemporaryFile(prefix="careful-") as file:
+            with tempfile.TemporaryFile(prefix="careful-") as file:
                 await self._copy_out(info["name"], cast(BinaryIO, file), DEFAULT_CALLBACK)
-                file.flush()
-                await self._put_spool(file.name, path2)
+                await self._put_spool(file, path2)
 
-    async def _put_spool(self, local: str, path: str, replace: bool = True) -> None:
-        """Put what was kept here until it was whole, with a new file's mode."""
-        name = self._strip_protocol(path)
-        Path(local).chmod(new_mode())
+    async def _put_spool(self, spool: IO[bytes], path: str, replace: bool = True) -> None:
+        """Put a temporary file, with a new file's mode. It has no name: nobody else can open it."""
+        spool.flush()
+        name, local = self._strip_protocol(path), f"/proc/self/fd/{spool.fileno()}"
+        os.fchmod(spool.fileno(), new_mode())
         await self._make_room(name)
         await self._connected().put(local, name, replace=replace, fsync=self._fsync)
 

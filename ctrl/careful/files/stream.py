@@ -71,7 +71,7 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
             self.fs.pipe_file(self.path, data, "create" if self.mode == "xb" else "overwrite")
             return True
         if self._spool is None:
-            self._spool = tempfile.NamedTemporaryFile(prefix="careful-")  # noqa: SIM115
+            self._spool = tempfile.TemporaryFile(prefix="careful-")  # noqa: SIM115
         self._spool.write(data)
         if final and self.autocommit:
             self.commit()
@@ -81,9 +81,8 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
         """Give a file its name that was written with autocommit=False."""
         if self._spool is None:
             return
-        self._spool.flush()
         try:
-            put = (self._spool.name, self.path, self.mode != "xb")
+            put = (self._spool, self.path, self.mode != "xb")
             sync(self.fs.loop, self.fs._put_spool, *put)
         finally:
             self.discard()

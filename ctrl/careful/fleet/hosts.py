@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from careful.errors import CarefulError, from_os
+from careful import owned
+from careful.errors import CarefulError
 
 #: Keys of a host, and of all -> what they are where neither says so.
 _KEYS = {"on": "ssh {}", "interface": "eth1", "program": "carefulctl", "up": "", "address": ""}
@@ -116,14 +117,7 @@ def read(path: Path) -> list[Host]:
     Raises:
         CarefulError: it cannot be read, or is malformed.
     """
-    try:
-        return parse(path.read_text(encoding="utf-8-sig"), path)
-    except UnicodeDecodeError:
-        raise _bad(path, "is not UTF-8") from None
-    except CarefulError:
-        raise
-    except OSError as error:
-        raise from_os(error, str(path)) from None
+    return parse(owned.read(path), path)
 
 
 def chosen(hosts: list[Host], names: tuple[str, ...]) -> list[Host]:

@@ -45,6 +45,7 @@ def _pyplot() -> Any:
     import matplotlib as mpl
 
     mpl.use("Agg")
+    mpl.rcdefaults()  # matplotlib reads a matplotlibrc of the current directory, whoever wrote it
     from matplotlib import pyplot
 
     # Twice the size that text needs on a page: readable at half of it.

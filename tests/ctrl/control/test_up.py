@@ -131,6 +131,17 @@ def test_command_line__without_options() -> None:
     assert command_line.read(argv) == options
 
 
+def test_command_line__values_behind_an_equals_sign() -> None:
+    """As a person starts carefuld, or a unit does."""
+    argv = ["carefuld", "--ifname=eth1", "--peers=4", "--export=/a=b", "--export", "/c:rw"]
+    argv += ["--insec", "--run-dir=/run/careful/eth1"]
+    options = UpOptions(peers=4, export=("/a=b", "/c:rw"), insecure=True)
+    assert command_line.read(argv) == options
+    left = ["carefuld", "--ifname=eth1", "--run-dir=/run/careful/eth1"]
+    assert command_line.without_options(argv) == left
+    assert instances.Instance("eth1", argv=tuple(argv)).directory == RUN / "eth1"
+
+
 def test_up__goes_on_with_the_log(host: Host) -> None:
     """What the last carefuld said of its end is what people look for."""
     host.up()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,44 @@ def test_open__what_an_exception_ends_is_not_there(fs: Any, export: Path, nbytes
     with fs.open("/new", "wb") as file:
         file.write(bytes(nbytes))
     assert (export / "new").read_bytes() == bytes(nbytes)
+
+
+def test_spool__has_no_name(
+    fs: Any, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else on this host can open what waits to be sent; the mode is a new file's."""
+    spools = tmp_path / "spools"
+    spools.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(spools))
+    seen: list[Path] = []
+    put = fs._put_spool
+
+    async def watched(*args: Any) -> None:
+        await put(*args)
+        seen.extend(spools.iterdir())
+
+    monkeypatch.setattr(fs, "_put_spool", watched)
+    data = os.urandom(3 << 20)
+    with fs.open("/secret", "wb", block_size=1 << 20) as file:
+        for at in range(0, len(data), 1 << 19):
+            file.write(data[at : at + (1 << 19)])
+            seen.extend(spools.iterdir())
+    fs.cp("/secret", "/copy")
+    assert seen == []
+    for name in ("secret", "copy"):
+        assert (export / name).read_bytes() == data
+        assert stat.S_IMODE((export / name).stat().st_mode) == new_mode()
+
+
+def test_umask__is_read_each_time(fs: Any, export: Path) -> None:
+    modes = {}
+    before = os.umask(0o022)
+    try:
+        for mask in (0o022, 0o077, 0o002):
+            os.umask(mask)
+            fs.pipe("/new", b"x")
+            modes[mask] = stat.S_IMODE((export / "new").stat().st_mode)
+            fs.rm("/new")
+    finally:
+        os.umask(before)
+    assert modes == {0o022: 0o644, 0o077: 0o600, 0o002: 0o664}

@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
 
 import xxhash
 
@@ -299,9 +298,8 @@ def write_file(path: str, data: bytes, sync: bool) -> None:
         part.discard()
 
 
-@cache
 def current_umask() -> int:
-    """The umask of this process."""
+    """The umask of this process now: a program may change it between two calls."""
     with open("/proc/self/status", encoding="ascii") as status:
         for line in status:
             if line.startswith("Umask:"):
