@@ -242,6 +242,19 @@ int block_create(struct block_server *server, struct block_job *job)
 	return rc;
 }
 
+/* The permissions of the file that is committed: those of the file it replaces, if there is one
+ * and the client does not insist. */
+static mode_t committed_mode(const struct block_job *job)
+{
+	const struct block_handle *handle = job->handle;
+	struct stat st;
+
+	if (!(job->flags & CAREFUL_BLOCK_MODE) && job->flags & CAREFUL_BLOCK_REPLACE &&
+	    !fstatat(handle->dir_fd, handle->name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode))
+		return st.st_mode & 0777;
+	return job->mode & 0777;
+}
+
 /* Gives the temporary file its name; where renameat2 has no flags, by a link. */
 static int give_name(struct block_handle *handle, bool replace)
 {
@@ -294,7 +307,7 @@ int block_commit(struct block_job *job)
 	if (rc)
 		return rc;
 	rc = cut(handle, job);
-	if (!rc && fchmod(handle->fd, job->mode & 0777))
+	if (!rc && fchmod(handle->fd, committed_mode(job)))
 		rc = -errno;
 	if (!rc && job->mtime_ns)
 		rc = attr_set_time(handle->fd, (int64_t)job->mtime_ns);

@@ -73,6 +73,7 @@ struct items_fresh {
  * @syncs:     so far; of files that wait together one
  * @in_vain:   nobody wants it any more
  * @unkept:    of the last file, which is made: why it lacks an attribute (-errno), or 0
+ * @keeps_mode: the item's mode is that of the file it replaces; no umask applies
  */
 struct items {
 	int base;
@@ -97,6 +98,7 @@ struct items {
 	uint32_t syncs;
 	bool in_vain;
 	int unkept;
+	bool keeps_mode;
 	struct item item;
 };
 
@@ -122,8 +124,15 @@ int items_make_file(struct items *s, int dir, const char *name);
 void items_temporary(struct items *s, char temporary[ITEMS_TEMPORARY_BYTES]);
 /* Makes `temporary` be `name`. */
 int items_give_name(int dir, const char *temporary, const char *name, bool replace);
+/* Writes all of it: 0 or -errno. */
+int items_put(int fd, const char *data, size_t bytes);
 /* Syncs what is pending, and gives it its names. */
 void items_flush(struct items *s);
+
+/* items_name.c: RENAME, LINK, APPEND: status. */
+int items_rename(struct items *s);
+int items_link(struct items *s);
+int items_append(struct items *s);
 
 /* items_write.c: what makes or changes something: status, or 1 if it is answered later. */
 int items_write(struct items *s);

@@ -42,7 +42,7 @@ int items_give_name(int dir, const char *temporary, const char *name, bool repla
 	return 0;
 }
 
-static int write_all(int fd, const char *data, size_t bytes)
+int items_put(int fd, const char *data, size_t bytes)
 {
 	while (bytes) {
 		ssize_t n = write(fd, data, bytes);
@@ -131,17 +131,33 @@ static int learn(struct items_fresh *fresh, int fd, mode_t asked)
 	return 0;
 }
 
+static struct attr_how how_of(const struct items *s)
+{
+	return (struct attr_how){
+		.flags = s->flags,
+		.umask = s->keeps_mode ? 0 : s->umask,
+		.squashed = s->squashed,
+		.is_new = true,
+	};
+}
+
+/* A file that replaces another keeps its mode, unless the batch sets modes. */
+static void keep_mode(struct items *s, int dir, const char *name)
+{
+	const bool may = s->flags & CAREFUL_BATCH_REPLACE && !(s->flags & CAREFUL_BATCH_MODE);
+	struct stat st;
+
+	s->keeps_mode = may && !fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode);
+	if (s->keeps_mode)
+		s->item.attr.mode = htobe32(st.st_mode & (S_IFMT | 0777));
+}
+
 /* Contents and attributes of a new file that was made with the permissions `asked`. */
 static int furnish(struct items *s, int fd, mode_t asked)
 {
 	const struct item *item = &s->item;
-	struct attr_how how = {
-		.flags = s->flags,
-		.umask = s->umask,
-		.squashed = s->squashed,
-		.is_new = true,
-	};
-	int rc = write_all(fd, item->data, item->data_bytes);
+	struct attr_how how = how_of(s);
+	int rc = items_put(fd, item->data, item->data_bytes);
 
 	if (!rc)
 		rc = learn(&s->fresh, fd, asked);
@@ -160,12 +176,7 @@ static int furnish(struct items *s, int fd, mode_t asked)
  * to another. */
 static mode_t asked_of(const struct items *s)
 {
-	struct attr_how how = {
-		.flags = s->flags,
-		.umask = s->umask,
-		.squashed = s->squashed,
-		.is_new = true,
-	};
+	struct attr_how how = how_of(s);
 
 	return has_owner(s) ? attr_mode(&s->item.attr, &how) & 0777 : 0600;
 }
@@ -241,6 +252,7 @@ int items_make_file(struct items *s, int dir, const char *name)
 	if (!(s->flags & CAREFUL_BATCH_NODIGEST) &&
 	    xxh3_of(item->data, item->data_bytes) != item->digest)
 		return -EBADMSG;
+	keep_mode(s, dir, name);
 	/* Files that wait for a sync would each hold a descriptor without a name. */
 	if (!(s->flags & CAREFUL_BATCH_SYNC) && !s->no_nameless) {
 		rc = make_nameless(s, dir, name);

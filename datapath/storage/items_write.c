@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Items that make or change something, but files with contents (items_file.c). A link is
- * made under a temporary name and renamed. Calls items_file.c, items_record.c and attr.c.
+ * made under a temporary name and renamed. Calls items_file.c, items_name.c, items_record.c and
+ * attr.c.
  */
 #include <endian.h>
 #include <errno.h>
@@ -52,35 +53,6 @@ static int make_symlink(struct items *s, int dir, const char *name)
 		rc = items_give_name(dir, temporary, name, s->flags & CAREFUL_BATCH_REPLACE);
 	if (rc)
 		unlinkat(dir, temporary, 0);
-	return rc;
-}
-
-/* A second name for a file; item->text is the first. */
-static int make_link(struct items *s)
-{
-	bool replace = s->flags & CAREFUL_BATCH_REPLACE;
-	char temporary[ITEMS_TEMPORARY_BYTES];
-	const char *first, *name;
-	int dir, from = items_parent(s, s->item.text, &first);
-	int rc = 0;
-
-	if (from < 0)
-		return from;
-	from = fcntl(from, F_DUPFD_CLOEXEC, 3); /* the next parent takes its place */
-	if (from < 0)
-		return -errno;
-	dir = items_parent(s, s->item.name, &name);
-	items_temporary(s, temporary);
-	if (dir < 0)
-		rc = dir;
-	else if (linkat(from, first, dir, replace ? temporary : name, 0))
-		rc = -errno;
-	if (!rc && replace) {
-		rc = items_give_name(dir, temporary, name, true);
-		/* A rename onto another name of the same file does nothing. */
-		unlinkat(dir, temporary, 0);
-	}
-	close(from);
 	return rc;
 }
 
@@ -145,8 +117,16 @@ int items_write(struct items *s)
 	/* What follows may stand on what is pending. */
 	if (s->pending_count && s->item.op != CAREFUL_ITEM_FILE)
 		items_flush(s);
-	if (s->item.op == CAREFUL_ITEM_LINK)
-		return make_link(s);
+	switch (s->item.op) {
+	case CAREFUL_ITEM_LINK:
+		return items_link(s);
+	case CAREFUL_ITEM_RENAME:
+		return items_rename(s);
+	case CAREFUL_ITEM_APPEND:
+		return items_append(s);
+	default:
+		break;
+	}
 	dir = items_parent(s, s->item.name, &name);
 	if (dir < 0)
 		return dir;

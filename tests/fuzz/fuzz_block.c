@@ -180,7 +180,7 @@ static uint32_t put_item(struct input *in, uint8_t *to)
 	struct careful_block_item item = { 0 };
 	uint32_t used = sizeof(item), n;
 
-	item.op = htobe16(take8(in) % (CAREFUL_ITEM_DIGEST + 2));
+	item.op = htobe16(take8(in) % (CAREFUL_ITEM_APPEND + 2));
 	n = take16(in);
 	item.attr.mode = htobe32(types[n >> 14] | (n & 07777));
 	item.attr.uid = htobe32(n & 1);

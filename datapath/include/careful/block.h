@@ -103,6 +103,8 @@ enum careful_block_flag {
 	/* OPEN with SCRATCH, LIST: where the peer has as many as it may, it is answered when its
 	 * turn comes; without, at once with EMFILE. */
 	CAREFUL_BLOCK_WAIT = 0x800,
+	/* COMMIT: the file gets `mode`; without, a file that replaces another keeps its mode. */
+	CAREFUL_BLOCK_MODE = 0x1000,
 };
 
 /*
@@ -178,6 +180,14 @@ enum careful_block_item_op {
 	/* Answered as READ of a file is, but with the digest alone. EOVERFLOW: the file is
 	 * too large; ENOTSUP: it is no regular file. */
 	CAREFUL_ITEM_DIGEST = 9,
+	/* Since minor version 2. Give what is named `text` this name: one rename(2), so a file that
+	 * has the name already is replaced, if that is permitted, or all stays as it is. EXDEV: the
+	 * two names are on different file systems. EINVAL: a directory would move into itself. */
+	CAREFUL_ITEM_RENAME = 10,
+	/* Since minor version 2. Write the contents at the end of a regular file (O_APPEND), which
+	 * is made if it does not exist. Symlinks are followed. Other appends come before or after,
+	 * never in between. */
+	CAREFUL_ITEM_APPEND = 11,
 };
 
 /* Of a BATCH: which attributes are set, and how. */
@@ -186,7 +196,8 @@ enum careful_batch_flag {
 	CAREFUL_BATCH_OWNER = 0x02, /* as far as the receiver is permitted to */
 	CAREFUL_BATCH_TIME = 0x04,
 	CAREFUL_BATCH_XATTRS = 0x08, /* READ: the answer includes them */
-	CAREFUL_BATCH_REPLACE = 0x10, /* an existing file may be replaced */
+	/* An existing file may be replaced. The new file keeps its mode, unless MODE is set. */
+	CAREFUL_BATCH_REPLACE = 0x10,
 	CAREFUL_BATCH_SYNC = 0x20, /* files are synced before they get their names */
 	CAREFUL_BATCH_NODIGEST = 0x40,
 };

@@ -20,7 +20,7 @@ enum {
 	CAREFUL_WIRE_VERSION = 6,
 	/* Raised by any other change of what is said, and 0 again with each new version. HELLO and
 	 * WELCOME tell it: a session has the lesser of both, and nobody says in it what is newer. */
-	CAREFUL_WIRE_MINOR = 1,
+	CAREFUL_WIRE_MINOR = 2,
 	CAREFUL_WIRE_SEALED = 0x80 | CAREFUL_WIRE_VERSION, /* of a sealed frame; below */
 	/* Default UDP port of frames (XDP) and of control (kernel socket). */
 	CAREFUL_PORT_DEFAULT = 51966,
