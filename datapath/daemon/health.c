@@ -2,6 +2,7 @@
 /* See health.h. Calls log.c, and the engine for its counters. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/if_ether.h>
 #include <net/if.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -343,5 +344,8 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 	if (state == CAREFUL_PEER_UP && info.burst == CAREFUL_BURST_SHORT && !more[0])
 		snprintf(more, sizeof(more), "; window %u: the path takes %u frames at once",
 			 info.window, info.burst_frames);
+	if (state == CAREFUL_PEER_UP && info.flags & CAREFUL_PEER_IS_NARROW && !more[0])
+		snprintf(more, sizeof(more), "; frames of %u bytes at most: path MTU %u",
+			 info.frame_bytes, info.frame_bytes - ETH_HLEN);
 	log_line("peer %u %s: %s%s", peer, health->names[peer], state_names[state], more);
 }

@@ -77,11 +77,13 @@ static inline void address_words(const union address *address, uint16_t *words)
  * What a frame to a peer starts with: Ethernet, IP and UDP, lengths and IPv4
  * checksum as for a frame without payload (the engine adjusts them).
  *
+ * @mtu:   largest IP packet that the kernel would send this way; 0: as large as the interface's
  * @bytes: of the header (42 for IPv4, 62 for IPv6); 0: not resolved yet
  */
 struct llhdr {
 	uint8_t data[LLHDR_MAX];
-	uint32_t bytes;
+	uint16_t mtu;
+	uint16_t bytes;
 };
 
 /*
@@ -210,8 +212,9 @@ struct port_ops {
 			 uint32_t bytes);
 	/* Bytes received (of a longer message, as many as there was room for), -EAGAIN, or
 	 * -ECONNREFUSED where ICMP says that nobody listens at the host `from`: anyone can.
-	 * -EHOSTUNREACH: another ICMP error about a ping towards `from`. Of what either
-	 * is about buf has the beginning, as far as the error quotes it; the rest stays. */
+	 * -EHOSTUNREACH: another ICMP error about a ping towards `from`. -EMSGSIZE: the kernel
+	 * was told that a packet towards `from` is too large: resolve() knows. Of what they
+	 * are about buf has the beginning, as far as the error quotes it; the rest stays. */
 	ssize_t (*ctrl_recv)(struct port *port, union address *from, void *buf, uint32_t bytes,
 			     struct arrival *arrival);
 	/* Lets the kernel note when control messages arrive; it costs all traffic a little. */

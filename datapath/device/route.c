@@ -33,6 +33,7 @@ struct hop {
 	struct ip_address next; /* the gateway, or the destination itself */
 	uint32_t ifindex;
 	uint32_t hops; /* TTL; 0: not said */
+	uint32_t mtu; /* of the route, or that ICMP told; 0: the interface's */
 	uint8_t type; /* RTN_* */
 	uint16_t nud; /* NUD_* of its neighbour entry; 0: none */
 	uint8_t mac[6];
@@ -69,9 +70,12 @@ static void read_route(const struct nlmsghdr *answer, void *user)
 		       hop->next.bytes);
 	}
 	metrics = rtnl_attr(attrs, bytes, RTA_METRICS);
-	if (metrics)
-		hop->hops = rtnl_attr_u32(
-			rtnl_attr(RTA_DATA(metrics), RTA_PAYLOAD(metrics), RTAX_HOPLIMIT));
+	if (!metrics)
+		return;
+	attrs = RTA_DATA(metrics);
+	bytes = RTA_PAYLOAD(metrics);
+	hop->hops = rtnl_attr_u32(rtnl_attr(attrs, bytes, RTAX_HOPLIMIT));
+	hop->mtu = rtnl_attr_u32(rtnl_attr(attrs, bytes, RTAX_MTU));
 }
 
 /* What a question about a route says beside the destination. */
@@ -247,7 +251,8 @@ static void put_headers(const struct route *route, const union address *to,
 
 	p = ipv4 ? put_ipv4(p, hop, dst) : put_ipv6(p, hop, dst);
 	memcpy(p, &udp, sizeof(udp));
-	llhdr->bytes = (uint32_t)(p + sizeof(udp) - llhdr->data);
+	llhdr->bytes = (uint16_t)(p + sizeof(udp) - llhdr->data);
+	llhdr->mtu = hop->mtu < UINT16_MAX ? (uint16_t)hop->mtu : 0;
 }
 
 /* Who is next on the way to a host, through our interface, and what is known of it. */

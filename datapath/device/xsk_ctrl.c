@@ -238,8 +238,8 @@ static bool about_probe(const struct sock_extended_err *error, const union addre
 	return true;
 }
 
-/* The next ICMP error that says "nobody listens" (-ECONNREFUSED), or another that is about a
- * ping (-EHOSTUNREACH), with what it quotes in buf; -EAGAIN if there is none. */
+/* Returns the next ICMP error, with what it quotes in buf: "nobody listens" (-ECONNREFUSED), "too
+ * large" (-EMSGSIZE), or another about a ping (-EHOSTUNREACH); -EAGAIN if there is none. */
 static int read_errors(int fd, union address *from, void *buf, uint32_t bytes,
 		       struct arrival *arrival)
 {
@@ -282,6 +282,8 @@ static int read_errors(int fd, union address *from, void *buf, uint32_t bytes,
 			    (e.error.ee_origin == SO_EE_ORIGIN_ICMP ||
 			     e.error.ee_origin == SO_EE_ORIGIN_ICMP6))
 				return -ECONNREFUSED;
+			if (e.error.ee_errno == EMSGSIZE && got > 1 && data[1] != CAREFUL_PING)
+				return -EMSGSIZE;
 			if (!about_probe(&e.error, from, data, (size_t)got, arrival))
 				continue;
 			arrival->at_ns = arrived_ns(&m);

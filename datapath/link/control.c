@@ -222,6 +222,10 @@ void link_control(struct link *link)
 			on_refused(link, &from, &message);
 			continue;
 		}
+		if (got == -EMSGSIZE) {
+			link_path_told(link, &from);
+			continue;
+		}
 		if (got == -EHOSTUNREACH) {
 			link_on_ping_icmp(link, &from, &message.hdr, &arrival);
 			continue;

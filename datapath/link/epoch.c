@@ -112,8 +112,11 @@ void epoch_opened(struct link_peer *peer)
 {
 	struct session *session = peer->session;
 	struct link *link = peer->link;
+	bool held;
 
-	peer->phase = link_train_begin(peer) || seal_waits(peer) ? LINK_HELD : LINK_OPEN;
+	held = link_path_begin(peer);
+	held |= link_train_begin(peer);
+	peer->phase = held || seal_waits(peer) ? LINK_HELD : LINK_OPEN;
 	session->epochs++;
 	session->dormant = false;
 	session->moved_ns = link->now_ns;
@@ -122,7 +125,7 @@ void epoch_opened(struct link_peer *peer)
 	session->last_errno = 0;
 	if (link->port->ops->resolve(link->port, &session->address, &peer->llhdr))
 		peer->llhdr.bytes = 0;
-	link_way(peer);
+	link_path_fit(peer);
 	session->no_way = 0;
 	watch_begin(peer);
 	if (peer->phase == LINK_OPEN)

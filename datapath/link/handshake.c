@@ -138,7 +138,7 @@ static int adopt(struct link_peer *peer, const union address *from, const struct
 	peer->slot_out = be16toh(ctrl->slot);
 	peer->queue_out = be16toh(ctrl->queue);
 	peer->buffer_bytes = buffer_bytes;
-	peer->frame_bytes = frame_bytes;
+	peer->frame_bytes = session->frame_bytes = frame_bytes;
 	memcpy(session->name, ctrl->name, sizeof(ctrl->name)); /* its last byte stays 0 */
 	session->minor = ctrl->minor < CAREFUL_WIRE_MINOR ? ctrl->minor : CAREFUL_WIRE_MINOR;
 	meet(peer, ctrl);

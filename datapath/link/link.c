@@ -212,17 +212,8 @@ void link_deinit(struct link *link)
 /* Where the kernel would send frames by now. */
 void link_routes_changed(struct link *link)
 {
-	struct port *port = link->port;
-
-	for (uint32_t i = 0; i < link->peers_max; i++) {
-		struct link_peer *peer = &link->peers[i];
-		struct llhdr fresh;
-
-		if (link_has_epoch(peer) &&
-		    !port->ops->resolve(port, &peer->session->address, &fresh))
-			peer->llhdr = fresh;
-		link_way(peer);
-	}
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		link_path_again(&link->peers[i]);
 }
 
 /* What is known here of all peers together. */
@@ -255,7 +246,8 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.epochs = session->epochs,
 		.wire_minor = session->minor,
 		.flags = (peer->withholding ? CAREFUL_PEER_IS_WITHHELD : 0) |
-			 (watch_unheard(peer) ? CAREFUL_PEER_IS_UNHEARD : 0),
+			 (watch_unheard(peer) ? CAREFUL_PEER_IS_UNHEARD : 0) |
+			 (link_path_narrow(peer) ? CAREFUL_PEER_IS_NARROW : 0),
 		.tx_frames = peer->tx_frames,
 		.tx_bytes = peer->tx_bytes,
 		.rx_frames = peer->rx_frames,

@@ -589,6 +589,15 @@ void watch_heard(struct link_peer *peer);
 void watch_tick(struct link_peer *peer);
 bool watch_unheard(const struct link_peer *peer);
 
+/* path.c: the largest frame that the way to a peer takes */
+void link_path_fit(struct link_peer *peer);
+void link_path_again(struct link_peer *peer);
+void link_path_told(struct link *link, const union address *to);
+bool link_path_narrow(const struct link_peer *peer);
+bool link_path_begin(struct link_peer *peer);
+void link_path_ended(struct link_peer *peer, const struct careful_ping_result *result);
+bool link_path_tick(struct link_peer *peer);
+
 /* control.c: the control socket, and time */
 void link_control(struct link *link);
 void link_drained(struct link *link);

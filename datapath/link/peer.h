@@ -163,6 +163,31 @@ struct link_train {
 };
 
 /*
+ * What frames the way to the peer takes (path.c).
+ *
+ * @bytes:    largest that pass, with their Ethernet header; 0: no limit is known
+ * @lost:     frames of the session that were lost when the epoch began
+ * @losing:   epochs in a row in which frames were lost
+ * @probing:  pings look for the limit, and data waits
+ * @low, @high: a ping of @low bytes passed, one of @high did not
+ * @tried, @tries: size of the ping under way, and how many of that size got no answer
+ * @wait_ms:  for an answer
+ * @ended:    the ping has; @passed: with an answer, after @round_trip_ns
+ * @again_ns: no search before, and the limit holds as long
+ */
+struct link_path {
+	uint32_t bytes;
+	uint64_t lost;
+	uint32_t losing;
+	bool probing, ended, passed;
+	uint32_t low, high;
+	uint32_t tried, tries;
+	uint32_t wait_ms;
+	uint64_t round_trip_ns;
+	uint64_t again_ns;
+};
+
+/*
  * A session beside its frames.
  *
  * @minor:       of the wire, what both know: nothing newer is said
@@ -170,6 +195,7 @@ struct link_train {
  * @lives:       incarnations of it that were met
  * @tenants:     hosts that this slot has been given to
  * @epochs:      that were opened
+ * @frame_bytes: largest frame that both ends take, whatever the way between them
  * @cookie_was:  of its frames in the epoch before this
  * @closing:     XDP may still bring frames of the last epoch
  * @drain:       no new window before this, which begins then, is over
@@ -208,6 +234,7 @@ struct session {
 	uint32_t lives;
 	uint32_t tenants;
 	uint32_t epochs;
+	uint32_t frame_bytes;
 	uint64_t cookie_was;
 	bool closing;
 	struct link_drain drain;
@@ -242,6 +269,7 @@ struct session {
 	struct link_watch watch;
 	struct link_ping ping;
 	struct link_train train;
+	struct link_path path;
 	uint64_t lost_here;
 	uint64_t lost_there;
 	uint64_t lost_before;

@@ -53,7 +53,7 @@ static int check(const struct link_peer *peer, const struct careful_ping_ask *as
 	if (ask->stage < CAREFUL_STAGE_NET_RX || ask->stage > CAREFUL_STAGE_STORE ||
 	    ask->ttl > 255 || (ask->ttl && !outside))
 		return -EINVAL;
-	if (peer->phase != LINK_OPEN || !peer->llhdr.bytes)
+	if ((peer->phase != LINK_OPEN && !session->path.probing) || !peer->llhdr.bytes)
 		return -ENOTCONN;
 	if (session->ping.asked || session->ping.done)
 		return -EAGAIN;
@@ -134,6 +134,10 @@ static void end(struct link_peer *peer, int status)
 	struct link_ping *ping = &peer->session->ping;
 	ping->result.status = status;
 	ping->asked = 0;
+	if (peer->session->path.probing) {
+		link_path_ended(peer, &ping->result);
+		return;
+	}
 	ping->done = true;
 	peer->link->pings_done = true;
 }

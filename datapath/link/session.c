@@ -73,7 +73,7 @@ static void resolve_tick(struct link_peer *peer)
 	int rc = link->port->ops->resolve(link->port, &session->address, &peer->llhdr);
 
 	if (!rc) {
-		link_way(peer);
+		link_path_fit(peer);
 		session->no_way = 0;
 		return;
 	}

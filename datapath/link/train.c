@@ -393,7 +393,7 @@ bool link_train_opens(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
 
-	if (peer->phase != LINK_HELD || !link_used(peer))
+	if (peer->phase != LINK_HELD || !link_used(peer) || peer->session->path.probing)
 		return false;
 	if (train->measuring)
 		conclude(peer, train->verdict, train->burst);
@@ -406,6 +406,10 @@ static void held_tick(struct link_peer *peer)
 	struct link_train *train = &peer->session->train;
 	struct link *link = peer->link;
 
+	if (link_path_tick(peer) || peer->phase != LINK_HELD) {
+		train->begun_ns = link->now_ns; /* the way is known before trains begin */
+		return;
+	}
 	if (link_train_opens(peer))
 		return;
 	train_out_tick(peer);

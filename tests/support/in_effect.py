@@ -23,6 +23,7 @@ PEER: dict[str, Any] = {
     "wire_minor": 255,  # of a later release
     "withholding": False,
     "control_unheard": False,
+    "path_is_narrow": False,
     "seal": "off",
     "cipher": None,
 }

@@ -63,3 +63,25 @@ def test_policy_routing__frames_go_where_the_rule_sends_the_packet(hosts: Hosts,
     h1.ctl("get", "--outlast", "0s", f"{near}:f" if family == 4 else f"[{near}]:f", h1.own / "f")
     assert (h1.own / "f").read_bytes() == data
     assert any(peer["address"].startswith(far) for peer in h2.status()["peers"])
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_smaller_mtu__the_kernels_own_route_is_heeded(hosts: Hosts, where: str) -> None:
+    h1, h2 = hosts()
+    one = h1 if where == "here" else h2
+    other = "10.77.0.2" if one is h1 else "10.77.0.1"
+    one.lab.run(one.name, "ip", "route", "add", other, "dev", "eth1", "mtu", "lock", "1300")
+    for host in (h1, h2):
+        host.up()
+    data = make_file(h2.export / "f", 4 * MIB)
+    h1.ctl("get", "10.77.0.2:f", h1.own / "f")
+    assert (h1.own / "f").read_bytes() == data
+    for host in (h1, h2):
+        host.assert_nothing_lost()
+        (peer,) = host.status()["peers"]
+        assert (peer["frame_bytes"], peer["path_is_narrow"]) == (
+            (1314, True) if host is one else (host.status()["frame_bytes"], False)
+        )
+    assert "path MTU 1300" in one.log
+    assert "path MTU 1300" in " ".join(one.ctl("status").stdout.split())
+    assert "path MTU 1300" in one.ctl("doctor", "eth1", check=False).stdout

@@ -45,7 +45,6 @@ _MTU_BUFFER = 3826  # fits one AF_XDP buffer on veth: 3840 bytes less Ethernet's
 _BACKLOG_DEFAULT = 1000
 _BUFFER_BYTES = 4096  # XSK_CHUNK_BYTES, xsk.h
 _HEADROOM_BYTES = 256  # XDP_PACKET_HEADROOM
-_ETHERNET_BYTES = 14
 
 #: Checks by the names of `enum careful_check`, where they are called otherwise.
 _NAMES = {"kernel": "AF_XDP", "mtu": "MTU", "program": "XDP", "zerocopy": "zero-copy"}
@@ -259,7 +258,7 @@ def _window(link: Link, options: UpOptions) -> Finding:
     buffers, peers = max((whole.rx_buffers or 0) - (whole.reserve or 0), 0), whole.peers or 1
     cost = 1
     if _release() >= _KERNEL_FRAGS:
-        cost = -(-(link.mtu + _ETHERNET_BYTES) // (_BUFFER_BYTES - _HEADROOM_BYTES))
+        cost = -(-(link.mtu + status.ETHERNET_BYTES) // (_BUFFER_BYTES - _HEADROOM_BYTES))
     said = ffi.new("struct careful_error *")
     window = lib.careful_window(buffers, lib.CAREFUL_BOUND_UMEM, peers, link.mtu, cost, said)
     if window < 0:
@@ -291,14 +290,17 @@ def _own_program(link: Link, case: Case) -> Iterator[Finding]:
 
 
 def _control(instance: Instance) -> Iterator[Finding]:
-    """Whether peers' control messages come, which a firewall sees and frames pass by."""
+    """Reports peers without control messages, which a firewall sees, and narrow ways to peers."""
     if not instance.pid:
         return
     try:
-        unheard, port = status.unheard_at(instance), status.port_of(instance)
+        peers, port = status.peers_at(instance)
     except CarefulError as error:
         yield unknown("control", str(error))
         return
+    for one in status.narrow(peers):
+        yield warn("path MTU", one, "a larger MTU on that link is faster")
+    unheard = status.unheard(peers, port)
     for one in unheard:
         yield warn("control", one, _LET_IN.format(port=port))
     if not unheard:

@@ -19,6 +19,9 @@ from careful.control.instances import Instance
 from careful.daemon.client import Client
 from careful.errors import CarefulError, meaning, shown
 
+#: Of a frame: what the MTU does not count.
+ETHERNET_BYTES = 14
+
 #: Who decided on the XDP mode, in words.
 DECIDED = {
     "option": "by --xdp",
@@ -106,6 +109,7 @@ def peer(info: Any, port: int, config: Config) -> dict[str, Any]:
         "burst": name_of("careful_burst_verdict", "CAREFUL_BURST_", info.burst),
         "burst_frames": info.burst_frames,
         "frame_bytes": info.frame_bytes,
+        "path_is_narrow": bool(info.flags & lib.CAREFUL_PEER_IS_NARROW),
         "buffers_owed": info.buffers_owed,
         "buffers_kept": info.buffers_kept,
         "withholding": bool(info.flags & lib.CAREFUL_PEER_IS_WITHHELD),
@@ -357,12 +361,22 @@ def unheard(peers: list[dict[str, Any]], port: int) -> list[str]:
     ]
 
 
-def unheard_at(instance: Instance) -> list[str]:
-    """The same of a running instance, asked of it.
+def narrow(peers: list[dict[str, Any]]) -> list[str]:
+    """One line for each peer to which the way takes smaller frames than both ends do."""
+    return [
+        f"frames to {called(one)} have {one['frame_bytes']} bytes at most: a link on the way takes "
+        f"no larger (path MTU {one['frame_bytes'] - ETHERNET_BYTES})"
+        for one in peers
+        if one["path_is_narrow"]
+    ]
+
+
+def peers_at(instance: Instance) -> tuple[list[dict[str, Any]], int]:
+    """The peers of a running instance, asked of it, and its port.
 
     Raises:
         CarefulError: carefuld does not answer.
     """
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         port = client.info().port
-        return unheard([peer(one, port, Config()) for one in client.peers()], port)
+        return [peer(one, port, Config()) for one in client.peers()], port

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from careful._abi import lib
 from careful.control.status import name_of
 
 
@@ -15,6 +16,8 @@ def figures(info: Any) -> dict[str, Any]:
         "burst_frames": info.burst_frames,
         "peer_window_buffers": info.window,
         "credits_window": info.credits_window,
+        "frame_bytes": info.frame_bytes,
+        "path_is_narrow": bool(info.flags & lib.CAREFUL_PEER_IS_NARROW),
     }
 
 
@@ -25,8 +28,15 @@ def sentence(found: dict[str, Any], host: str) -> str:
         "whole": f"{frames} frames at once came whole, and more were not sent",
         "short": f"the path takes {frames} frames at once, and loses what follows",
         "lossy": f"the path loses frames, but not as a queue does: {frames} at most came whole",
-    }.get(found["burst"], "not measured: it does not answer, its careful is older than this one")
+    }.get(
+        found["burst"],
+        "not measured: no train came. Its careful is old, or a link on the way takes no frames of "
+        "that size",
+    )
+    narrow = ""
+    if found["path_is_narrow"]:
+        narrow = f"; a link on the way takes frames of {found['frame_bytes']} bytes at most"
     return (
         f"from {host}: {path}; it has a window of {found['peer_window_buffers']} (of {most})\n"
-        f"towards {host}: it grants a window of {found['credits_window']}"
+        f"towards {host}: it grants a window of {found['credits_window']}{narrow}"
     )

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from careful.control.status import BOUNDS, DECIDED, called, older, slow_clients, unheard
+from careful.control.status import (
+    BOUNDS,
+    DECIDED,
+    ETHERNET_BYTES,
+    called,
+    narrow,
+    older,
+    slow_clients,
+    unheard,
+)
 from careful.errors import shown
 from careful.render.tables import Parts, Table, alarm, text
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
     from careful.control.daemon import Down
-
-_ETHERNET_BYTES = 14
 
 
 def effect(found: dict[str, Any]) -> str:
@@ -46,7 +53,7 @@ def effect(found: dict[str, Any]) -> str:
 
 def _single(found: dict[str, Any]) -> str:
     """Where no frame fills several buffers: how long one can be, and what has longer ones."""
-    frame, whole = found["frame_bytes"], found["mtu_bytes"] + _ETHERNET_BYTES
+    frame, whole = found["frame_bytes"], found["mtu_bytes"] + ETHERNET_BYTES
     less = f" of the MTU's {whole}" if frame < whole else ""
     return (
         f"  a frame fits one buffer, {frame} bytes{less} at most: several take Linux 6.6 or later, "
@@ -176,7 +183,7 @@ def _status(found: dict[str, Any]) -> Parts:
         parts += ["", _queues(found["queues"])]
     parts += _windows(found)
     parts += _sealed(found["peers"])
-    parts += [f"  {one}" for one in older(found["peers"])]
+    parts += [f"  {one}" for one in [*older(found["peers"]), *narrow(found["peers"])]]
     if found["counters"]["device_program_detached"]:
         said = "the XDP program was taken off the interface, no frame arrives"
         parts.append(alarm(f"  {said}: carefulctl down {found['ifname']}, then up"))

@@ -287,6 +287,8 @@ enum {
 	CAREFUL_PEER_IS_WITHHELD = 1, /* its credits are withheld: the copy-out bound is met */
 	/* Its frames come, and for some seconds none of its control messages did. */
 	CAREFUL_PEER_IS_UNHEARD = 2,
+	/* The way to it takes smaller frames than both ends do. */
+	CAREFUL_PEER_IS_NARROW = 4,
 };
 
 struct careful_peer_info {

@@ -66,12 +66,25 @@ def test_own_program__taken_off(pid: int, advice: str, monkeypatch: pytest.Monke
 
 
 def test_control__names_what_lets_it_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "unheard_at", lambda _: ["the frames of h2 come, but ..."])
-    monkeypatch.setattr(status, "port_of", lambda _: 4000)
+    monkeypatch.setattr(status, "peers_at", lambda _: ([], 4000))
+    monkeypatch.setattr(status, "unheard", lambda *_: ["the frames of h2 come, but ..."])
     instance: Any = SimpleNamespace(pid=12)
     (found,) = checks._control(instance)
     assert found.state == "warn"
     assert "udp dport 4000 accept" in found.advice
+
+
+def test_control__names_the_peer_behind_a_smaller_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = {"name": "h2", "node": "", "address": "10.0.0.2", "frame_bytes": 1414}
+    peers = [
+        {**peer, "control_unheard": False, "path_is_narrow": True},
+        {**peer, "control_unheard": False, "path_is_narrow": False},
+    ]
+    monkeypatch.setattr(status, "peers_at", lambda _: (peers, 4000))
+    instance: Any = SimpleNamespace(pid=12)
+    found = [(one.check, one.state) for one in checks._control(instance)]
+    assert found == [("path MTU", "warn"), ("control", "ok")]
+    assert "h2 have 1414 bytes at most" in status.narrow(peers)[0]
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ enum sim_fault_kind {
  * @forges:   SIM_REPLAY: of frames, by who can read the wire and lacks the keys
  * @one_in:   it hits one opportunity in so many; 1: each
  * @id:       draws its random numbers, with the world's seed
+ * @longer:   SIM_LOSS: it hits frames and messages of more bytes than that
  * @only:     where not NULL: the opportunities that it hits, ascending, instead
  * @seen:     opportunities so far
  * @hits:     of which it hit
@@ -75,6 +76,7 @@ struct sim_fault {
 	uint32_t one_in;
 	uint64_t at_ns, until_ns;
 	uint64_t amount;
+	uint32_t longer;
 	uint32_t id;
 	const uint32_t *only;
 	uint32_t only_count;

@@ -123,7 +123,7 @@ static void suffer(struct sim_world *world, const struct sim_fault *fault, uint3
 
 	switch (fault->kind) {
 	case SIM_LOSS:
-		fate->lost = true;
+		fate->lost = slot->bytes > fault->longer;
 		break;
 	case SIM_DUPLICATE:
 		fate->copied = true;

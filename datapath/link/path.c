@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The way to a peer as the kernel knows it, and the largest frame that it takes. A router with a
+ * smaller link tells the kernel by ICMP, or the administrator does (`ip route ... mtu`). A switch
+ * tells nobody: after losses in several epochs in a row, pings of several sizes find what passes
+ * (RFC 8899), while this end holds its data back. Calls ping.c, session.c, peer.c and the device.
+ */
+#include "link/link.h"
+
+#include <errno.h>
+
+enum {
+	LOSING_EPOCHS = 2, /* in a row, before the way is probed */
+	TRIES = 3, /* of one size without an answer, until it counts as too large */
+	FIRST_MS = 500, /* to wait for the first answer, */
+	MORE_MS = 20, /* and beyond a multiple of its round trip for the others */
+	ROUND_TRIPS = 4,
+	NEAR_BYTES = 8, /* the search ends when the bounds are so near */
+	AGAIN_S = 10, /* between two searches, */
+	RAISE_S = 600, /* and until a larger frame is tried again */
+	PING_BODY_MAX = 4096, /* longer frames are not probed */
+};
+
+/* Returns the largest frame, in bytes with its Ethernet header, that the way takes. */
+static uint32_t frame_limit(const struct link_peer *peer)
+{
+	uint32_t limit = queue_frame_bytes(peer->link->queue);
+	uint32_t mtu = peer->llhdr.mtu;
+
+	if (mtu && mtu + ETHERNET_BYTES < limit)
+		limit = mtu + ETHERNET_BYTES;
+	if (peer->session->path.bytes && peer->session->path.bytes < limit)
+		limit = peer->session->path.bytes;
+	return limit > DEVICE_FRAME_BYTES_MIN ? limit : DEVICE_FRAME_BYTES_MIN;
+}
+
+/* Fits frames to a way that has just been found. Nothing was sent that way in this epoch. */
+void link_path_fit(struct link_peer *peer)
+{
+	uint32_t limit = frame_limit(peer);
+
+	link_way(peer);
+	peer->frame_bytes = peer->session->frame_bytes < limit ? peer->session->frame_bytes : limit;
+}
+
+/* Looks for the way anew. Messages under way were cut for the frames of this epoch: if those no
+ * longer fit, a new epoch begins. */
+void link_path_again(struct link_peer *peer)
+{
+	struct port *port = peer->link->port;
+	struct llhdr fresh;
+
+	if (link_has_epoch(peer) && !port->ops->resolve(port, &peer->session->address, &fresh))
+		peer->llhdr = fresh;
+	link_way(peer);
+	if (link_has_epoch(peer) && peer->frame_bytes > frame_limit(peer))
+		link_break(peer);
+}
+
+/* A router told the kernel that a packet to this address was too large. The kernel has decided
+ * whether to believe that. */
+void link_path_told(struct link *link, const union address *to)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		if (link_peer_at(&link->peers[i], to))
+			link_path_again(&link->peers[i]);
+}
+
+bool link_path_narrow(const struct link_peer *peer)
+{
+	return peer->frame_bytes < peer->session->frame_bytes;
+}
+
+/* Returns the largest frame that a ping can be. */
+static uint32_t probe_most(const struct link_peer *peer)
+{
+	uint32_t body = link_body_single(peer);
+
+	return peer->llhdr.bytes + LINK_HDR_BYTES + (body < PING_BODY_MAX ? body : PING_BODY_MAX);
+}
+
+/* An epoch has begun. Reports whether data waits until the way has been probed. */
+bool link_path_begin(struct link_peer *peer)
+{
+	struct session *session = peer->session;
+	struct link_path *path = &session->path;
+	uint64_t lost = session->lost_here + session->lost_there;
+	uint64_t now_ns = peer->link->now_ns;
+
+	path->losing = lost > path->lost ? path->losing + 1 : 0;
+	path->lost = lost;
+	path->probing = false;
+	if (now_ns < path->again_ns)
+		return false;
+	path->bytes = 0;
+	if (path->losing < LOSING_EPOCHS || peer->link->traditional)
+		return false;
+	path->probing = true;
+	path->ended = false;
+	path->low = path->high = path->tries = 0;
+	path->tried = DEVICE_FRAME_BYTES_MIN;
+	path->wait_ms = FIRST_MS;
+	return true;
+}
+
+/* A ping of this size has ended. */
+void link_path_ended(struct link_peer *peer, const struct careful_ping_result *result)
+{
+	peer->session->path.ended = true;
+	peer->session->path.passed = !result->status;
+	peer->session->path.round_trip_ns = result->round_trip_ns;
+}
+
+/* Frames of so many bytes pass; 0: as large as both ends take, or small ones do not pass either. */
+static void conclude(struct link_peer *peer, uint32_t bytes)
+{
+	struct link_path *path = &peer->session->path;
+
+	path->probing = false;
+	path->losing = 0;
+	path->bytes = bytes;
+	path->again_ns = peer->link->now_ns + (bytes ? RAISE_S : AGAIN_S) * 1000000000ull;
+	/* Messages that wait were cut for larger frames. */
+	if (bytes && bytes < peer->frame_bytes)
+		link_renew(peer);
+}
+
+/* Chooses the next size. The first answer tells how long to wait for the others. */
+static void step(struct link_peer *peer)
+{
+	struct link_path *path = &peer->session->path;
+	uint32_t most = probe_most(peer);
+	bool first = !path->low;
+
+	if (!path->passed && ++path->tries < TRIES)
+		return;
+	path->tries = 0;
+	if (path->passed)
+		path->low = path->tried;
+	else
+		path->high = path->tried;
+	if (!path->low || path->low >= most) {
+		conclude(peer, 0);
+	} else if (first) {
+		path->wait_ms = MORE_MS + (uint32_t)(path->round_trip_ns / 1000000) * ROUND_TRIPS;
+		path->tried = most;
+	} else if (path->high - path->low <= NEAR_BYTES) {
+		conclude(peer, path->low);
+	} else {
+		path->tried = (path->low + path->high) / 2;
+	}
+}
+
+/* Probes on. Reports whether data still waits for that. */
+bool link_path_tick(struct link_peer *peer)
+{
+	struct link_path *path = &peer->session->path;
+	struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX };
+	int rc;
+
+	if (!path->probing || !peer->llhdr.bytes)
+		return path->probing;
+	if (path->ended) {
+		path->ended = false;
+		step(peer);
+	}
+	if (!path->probing || peer->session->ping.asked)
+		return path->probing;
+	ask.bytes = path->tried - ETHERNET_BYTES;
+	ask.timeout_ms = path->wait_ms;
+	rc = link_ping_ask(peer, &ask);
+	if (rc && rc != -EAGAIN)
+		conclude(peer, 0);
+	return path->probing;
+}
