@@ -24,6 +24,7 @@ _TAKEN = (
     "update",
     "checksum",
     "delete",
+    "max_delete",
     "fsync",
     "on_loss",
     "rate_limit",

@@ -16,6 +16,7 @@ from careful.cli.command import Command, Option
 from careful.cli.common import shared
 from careful.cli.params import BYTES, SECONDS, Duration
 from careful.control import config
+from careful.control.mounts import Mounts
 from careful.transfer.options import Options
 from careful.transfer.protocol.pace import RateLimit
 from careful.transfer.stream.local import Span
@@ -166,6 +167,12 @@ _OPTIONS = [
     ),
     _replaced("--delete", is_flag=True, help="With -r, delete what the source does not have."),
     _replaced(
+        "--max-delete",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="If --delete would delete more than N names, delete none, and fail.",
+    ),
+    _replaced(
         "--at",
         type=BYTES,
         metavar="N",
@@ -291,6 +298,8 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
     for name in ("delete", "files_from"):
         if given[name] and not recursive:
             raise click.UsageError(f"--{name.replace('_', '-')} needs -r")
+    if given["max_delete"] is not None and not given["delete"]:
+        raise click.UsageError("--max-delete needs --delete")
     if given["delete"] and given["files_from"]:
         raise click.UsageError("--delete cannot be combined with --files-from")
     return Options(
@@ -313,6 +322,8 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
         make_path=given["mkpath"],
         checksum=given["checksum"],
         delete=given["delete"],
+        max_delete=given["max_delete"],
+        mounts=Mounts(settings) if given["delete"] else None,
         dry_run=given["dry_run"],
         filters=Filters(patterns, _names(given)),
         restart=given["restart"],

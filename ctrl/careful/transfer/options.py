@@ -12,6 +12,16 @@ from careful.transfer.protocol.pace import RateLimit
 from careful.transfer.tree.filters import Filters
 
 
+class Mounts(Protocol):
+    """Remembers which directories of a source were mount points; trees: source and target."""
+
+    def read(self, trees: tuple[str, str]) -> set[str]:
+        """The names in the source that were mount points the last time."""
+
+    def write(self, trees: tuple[str, str], names: set[str]) -> None:
+        """Keep the names that are mount points now."""
+
+
 @dataclass(frozen=True)
 class Options:
     """How files move.
@@ -37,6 +47,8 @@ class Options:
         make_path: whether missing directories above the target are made.
         checksum: whether blocks that are equal are found by their digests first.
         delete: whether what the source does not have is removed from a tree.
+        max_delete: if more names than that would be removed, none is; None: no such bound.
+        mounts: remembers mount points of the source; None: nobody does.
         dry_run: whether nothing is changed.
         filters: what of a tree is meant.
         restart: whether what an earlier transfer left is thrown away, not continued.
@@ -66,6 +78,8 @@ class Options:
     make_path: bool = False
     checksum: bool = False
     delete: bool = False
+    max_delete: int | None = None
+    mounts: Mounts | None = None
     dry_run: bool = False
     filters: Filters = field(default_factory=Filters)
     restart: bool = False

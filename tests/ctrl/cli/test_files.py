@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -326,6 +327,50 @@ def test_get__several_sources_and_no_target(type_: Type, export: Path) -> None:
     assert found.status == 2
     assert "several sources: name a local target ('.')" in found.err
     assert list(Path().iterdir()) == []
+
+
+def test_sync__more_to_delete_than_is_allowed(type_: Type, tree: Tree) -> None:
+    type_("sync", *tree.words)
+    for name in ("b", "sub/c", "again"):
+        tree.path(name).unlink()
+    tree.write("new", "new")
+    found = type_("sync", "--delete", "--max-delete", "2", *tree.words)
+    assert found.status == 3
+    assert "3 names would be, more than --max-delete 2" in found.err
+    assert all(tree.there(name).exists() for name in ("b", "sub/c", "again", "new"))
+    assert type_("sync", "--delete", "--max-delete", "3", *tree.words).status == 0
+    assert not tree.there("b").exists()
+    assert type_("sync", "--max-delete", "3", *tree.words).status == 2
+
+
+@pytest.mark.parametrize("mounted", ["ds", "ds/sub"])
+def test_sync__a_disk_that_is_not_mounted(
+    type_: Type, tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted: str
+) -> None:
+    """An empty mount point emptied the copy, with status 0."""
+    monkeypatch.setenv("CAREFUL_STATE_DIR", str(tmp_path / "state"))
+    place, words = tree.source / mounted, ("sync", "--delete", *tree.words)
+    mount = ["mount", "-t", "tmpfs", "none", place]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no tmpfs: {done.stderr.strip()}")
+    try:
+        for name in ("sub/x", "sub/y"):
+            tree.path(name).parent.mkdir(exist_ok=True)
+            tree.write(name, name)
+        assert type_(*words).status == 0
+    finally:
+        subprocess.run(["umount", place], check=True)
+    tree.path("sub/c").unlink()
+    for _ in range(2):
+        found = type_(*words)
+        assert found.status == 3
+        assert "was a mount point the last time and is none now" in found.err
+        assert tree.there("sub/x").read_text() == "sub/x"
+    for name in ("sub/x", "sub/y"):
+        tree.there(name).unlink()
+    assert type_(*words).status == 0
+    assert type_(*words) == Said(0, "", "")
 
 
 def test_sync__failures(type_: Type, tree: Tree) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from careful._abi import lib
-from careful.errors import CarefulError
+from careful.errors import CarefulError, shown
 from careful.transfer.file.holes import GRAIN, has_holes
 from careful.transfer.file.journal import is_partial
 from careful.transfer.options import FileResult
@@ -30,6 +31,7 @@ from careful.transfer.tree.attributes import (
 from careful.transfer.tree.clashes import extra, in_the_way, look_alike, taken_for_one
 from careful.transfer.tree.digests import equal_small
 from careful.transfer.tree.existing import Fate, fate_of, refused
+from careful.transfer.tree.guards import mount_points, why_stopped
 from careful.transfer.tree.lanes import Part
 from careful.transfer.tree.links import HardLinks, is_made, link_items
 from careful.transfer.tree.outcome import Outcome
@@ -213,6 +215,8 @@ class TreeTransfer:
         self.plan()
         await self._settle(self.doubtful)
         self.hard_links.drop_made(self.equal)
+        if self.options.delete:
+            await self._check_deletion()
         if self.options.dry_run:
             await self._rehearse()
             return
@@ -401,6 +405,27 @@ class TreeTransfer:
 
     def _extra(self) -> list[Entry]:
         return extra(self.entries, self.existing, self.options)
+
+    async def _check_deletion(self) -> None:
+        """Delete nothing where a guard says so, and fail then."""
+        way, (source, target) = self.way, self.paths
+        above = None
+        if not way.fetch or source not in (".", ""):  # a peer says nothing of what is above
+            above = await way.source.stat(way.source.join(source, ".."), follow=True)
+        now = mount_points(above, self.top.attr, self.entries)
+        here, there = (target, source) if way.fetch else (source, target)
+        ends = way.remote.name(shown(there)), os.path.abspath(here)
+        trees = ends if way.fetch else ends[::-1]
+        keeper = self.options.mounts
+        before = keeper.read(trees) if keeper is not None else set()
+        gone = {one.name: one for one in [*self._clashing(), *self._extra()]}
+        text = why_stopped([*gone.values()], before - now, self.options.max_delete)
+        if text:
+            self.options = replace(self.options, delete=False)
+            name = way.source.name(source)
+            self.sink.fail(name, CarefulError(errno.ECANCELED, text, name))
+        elif keeper is not None and now != before and not self.options.dry_run:
+            keeper.write(trees, now)
 
     async def _delete(self) -> None:
         if any(entry.error for entry in self.entries if not entry.attr.is_dir):
