@@ -337,6 +337,7 @@ class KeptPartial(Partial):
                 os.close(fd)
                 raise
             os.close(fd)
+            self._check_name()  # the other transfer may have given it that name
 
     def _path(self) -> str:
         return os.path.join(os.path.dirname(self.path), self.temporary)

@@ -503,3 +503,20 @@ def test_get__partial_is_somebody_else_s(route: Route, daemon: FakeDaemon, tmp_p
         pytest.skip("needs root, to give a file away")
     os.chown(ends.partials()[0], 1234, -1)
     assert "is not a partial file" in ends.run().failures[0][1]
+
+
+def test_partial__of_a_file_that_another_transfer_completes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waited for the partial file does not begin another."""
+    path = tmp_path / "a"
+    note = Journal(Identity("h2:a", BLOCK, 1, 1, 1), BLOCK)
+
+    def begin() -> journal.KeptPartial:
+        return journal.KeptPartial(str(path), 0o600, False, note, tag=1, restart=False)
+
+    first = begin()
+    monkeypatch.setattr(journal, "lock", lambda *_: first.fd < 0 or first.commit(False))
+    with pytest.raises(FileExistsError):
+        begin()
+    assert [one.name for one in tmp_path.iterdir()] == ["a"]
