@@ -98,7 +98,8 @@ class Connections:
             try:
                 yield shared
             except CarefulError as error:
-                if error.errno in FATAL and self._shared is shared:
+                ended = error.errno in FATAL or error.errno == errno.ECONNRESET
+                if ended and self._shared is shared:
                     self._is_stale = True
                 raise
 

@@ -178,6 +178,26 @@ def test_open__to_write(host: Host, daemon: FakeDaemon, export: Path) -> None:
     assert (export / "a").read_bytes() == CONTENT + b"more"
 
 
+def test_session__that_is_reset_is_opened_anew(
+    host: Host, daemon: FakeDaemon, export: Path
+) -> None:
+    """The other carefuld was restarted: one call fails, the next one goes on."""
+    (export / "a").write_bytes(CONTENT)
+    host.stat("a")
+    is_over = True
+
+    def fault(question: Any) -> int:
+        nonlocal is_over
+        is_over = is_over and question.op != lib.CAREFUL_IPC_CONNECT
+        return -errno.ECONNRESET if is_over and question.op == lib.CAREFUL_IPC_REQUEST else 0
+
+    daemon.fault = fault
+    with pytest.raises(ConnectionResetError):
+        host.stat("a")
+    assert host.stat("a").bytes == len(CONTENT)
+    assert not is_over
+
+
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_open__goes_on_with_another_handle(
     host: Host, daemon: FakeDaemon, export: Path, mode: Any
