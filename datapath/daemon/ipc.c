@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/ipc_private.h"
 #include "daemon/log.h"
 #include "service/also.h"
@@ -28,9 +29,9 @@ static void unpark(struct ipc_client *client)
 	client->ipc->busy--;
 }
 
-/* Reports whether a request of a client that has gone is given up: one that a program's handler is
- * to answer, which may never do so, a ping, which keeps other pings back, or a probe. Other requests
- * go on: what they open at the peer has to be closed. */
+/* Reports whether a request of a client that has gone is given up: its answer may depend on the
+ * handles that the client leaves, or never come. A ping keeps other pings back. An OPEN without an
+ * attempt's name goes on: only the answer names what it opened, which has to be closed. */
 static bool is_of(const void *user, const void *of)
 {
 	const struct ipc_client *client = of;
@@ -44,10 +45,17 @@ static bool is_of(const void *user, const void *of)
 		return true;
 	return op >= client->ops && op < client->ops + CAREFUL_IPC_INFLIGHT &&
 	       (op->op == CAREFUL_IPC_PING ||
-		(op->op == CAREFUL_IPC_REQUEST && op->handler < CAREFUL_HANDLERS_APP));
+		(op->op == CAREFUL_IPC_REQUEST && (!op->opens || op->attempt)));
 }
 
-/* Nobody listens any longer. What is under way stays; ipc_poll() frees the rest. */
+static void forget(struct ipc_client *client)
+{
+	if (client->ipc->instance &&
+	    (client->ops_used || (client->program && client->program->ops_used)))
+		engine_forget(client->ipc->instance, is_of, client);
+}
+
+/* Nobody listens any longer. What moves bytes goes on; ipc_poll() frees the rest. */
 static void disconnect(struct ipc_client *client)
 {
 	struct ipc_answer *answer;
@@ -56,12 +64,11 @@ static void disconnect(struct ipc_client *client)
 		return;
 	close(client->fd);
 	client->fd = -1;
+	client->leave_ns = clock_in_ms(IPC_LEAVE_MS);
 	unpark(client);
 	ipc_handles_drop(client);
 	ipc_program_leave(client);
-	if (client->ipc->instance &&
-	    (client->ops_used || (client->program && client->program->ops_used)))
-		engine_forget(client->ipc->instance, is_of, client);
+	forget(client);
 	while ((answer = client->answers)) {
 		client->answers = answer->next;
 		ipc_op_free(answer->op);
@@ -306,8 +313,12 @@ void ipc_poll(struct ipc *ipc)
 			retry(client);
 		if (client->failed)
 			disconnect(client);
-		if (client->fd >= 0 || client->ops_used || !ipc_program_over(client) ||
-		    !ipc_close_handles(client) || client->ops_used) {
+		if (client->fd < 0 && client->leave_ns < clock_now_ns()) {
+			client->handles_count = 0; /* the peer does not close them */
+			forget(client);
+		}
+		if (client->fd >= 0 || !ipc_program_over(client) || !ipc_close_handles(client) ||
+		    client->ops_used) {
 			at = &client->next;
 			continue;
 		}

@@ -25,81 +25,95 @@ static const struct {
 	[IPC_OPENS_SCRATCH] = { BLOCK_SCRATCHES, 1 },
 };
 
-static void remember_handle(struct ipc_client *client, const struct ipc_handle *handle)
-{
-	if (!client->handles)
-		client->handles = malloc(IPC_HANDLES * sizeof(*client->handles));
-	/* Beyond the bound they stay open at the peer until the session ends. */
-	if (client->handles && client->handles_count < IPC_HANDLES)
-		client->handles[client->handles_count++] = *handle;
-}
-
-static void forget_handle(struct ipc_client *client, const struct ipc_handle *known)
+/* Returns what the client has at that peer under a key, or under an attempt's name; or NULL. */
+static struct ipc_handle *find_handle(struct ipc_client *client, uint32_t peer, uint32_t key,
+				      uint64_t attempt)
 {
 	for (uint32_t i = 0; i < client->handles_count; i++) {
 		struct ipc_handle *handle = &client->handles[i];
 
-		if (handle->peer == known->peer && handle->key == known->key &&
-		    handle->attempt == known->attempt) {
-			*handle = client->handles[--client->handles_count];
-			return;
-		}
+		if (handle->peer == peer && handle->key == key && handle->attempt == attempt)
+			return handle;
 	}
+	return NULL;
 }
 
-/* An answer that did not come may have named something: the attempt's name still does. */
-static void track_opened(struct ipc_op *op, const struct careful_result *result)
+static void forget_handle(struct ipc_client *client, struct ipc_handle *handle)
+{
+	if (handle)
+		*handle = client->handles[--client->handles_count];
+}
+
+static void remember_handle(struct ipc_client *client, const struct ipc_handle *handle)
+{
+	if (find_handle(client, handle->peer, handle->key, handle->attempt))
+		return;
+	if (!client->handles)
+		client->handles = malloc(IPC_HANDLES * sizeof(*client->handles));
+	/* Beyond the bound, handles stay open at the peer until the session ends. */
+	if (client->handles && client->handles_count < IPC_HANDLES)
+		client->handles[client->handles_count++] = *handle;
+}
+
+void ipc_handle_asked(struct ipc_op *op)
 {
 	const struct ipc_handle attempt = { .peer = op->peer,
 					    .attempt = op->attempt,
 					    .kind = op->opens };
-	const struct ipc_handle opened = { .peer = op->peer,
-					   .key = result->args[0],
-					   .kind = op->opens };
 
-	op->opens = IPC_OPENS_NOTHING;
-	if (op->attempt)
-		forget_handle(op->client, &attempt);
-	if (!result->status)
-		remember_handle(op->client, &opened);
-	else if (op->attempt && result->status == -ECONNRESET)
+	if (op->opens && op->attempt)
 		remember_handle(op->client, &attempt);
 }
 
-/* Nobody else asks again for a client that has gone. */
-static void track_closed(struct ipc_op *op, const struct careful_result *result)
+/* The request has its answer, or was not asked. A lost answer may have named something: the
+ * attempt's name still does. */
+static void track_opened(struct ipc_op *op, int status, uint32_t key)
 {
-	const bool is_lost = result->status == -ECONNRESET || result->status == -EAGAIN;
+	const struct ipc_handle opened = { .peer = op->peer, .key = key, .kind = op->opens };
+
+	op->opens = IPC_OPENS_NOTHING;
+	if (op->attempt && (status == -ECONNRESET || status == -ECANCELED))
+		return;
+	if (op->attempt)
+		forget_handle(op->client, find_handle(op->client, op->peer, 0, op->attempt));
+	if (!status)
+		remember_handle(op->client, &opened);
+}
+
+/* Nobody else asks again for a client that has gone. */
+static void track_closed(struct ipc_op *op, int status)
+{
+	const bool is_lost = status == -ECONNRESET || status == -EAGAIN || status == -ECANCELED;
 	const struct ipc_handle handle = {
 		.peer = op->peer,
 		.key = op->handle,
 		.attempt = op->handle ? 0 : op->attempt,
 	};
 
-	if (is_lost && op->client->fd >= 0)
-		return;
-	forget_handle(op->client, &handle);
-	if (is_lost) {
+	if (!is_lost) {
+		forget_handle(op->client,
+			      find_handle(op->client, op->peer, handle.key, handle.attempt));
+	} else if (op->client->fd < 0) {
 		remember_handle(op->client, &handle);
 		op->client->close_ns = clock_in_ms(IPC_CLOSE_MS);
 	}
 }
 
-/* Keeps account of what the block service opened for this client. */
-void ipc_track_handles(struct ipc_op *op, const struct careful_result *result)
+void ipc_track_handles(struct ipc_op *op, int status, uint32_t key)
 {
-	switch (op->handler) {
-	case CAREFUL_BLOCK_OPEN:
-	case CAREFUL_BLOCK_LIST:
-	case CAREFUL_BLOCK_BATCH:
-		track_opened(op, result);
-		break;
-	case CAREFUL_BLOCK_COMMIT:
-	case CAREFUL_BLOCK_CLOSE:
-		track_closed(op, result);
-		break;
-	default:
-		break;
+	if (op->opens)
+		track_opened(op, status, key);
+	else if (op->handler == CAREFUL_BLOCK_COMMIT || op->handler == CAREFUL_BLOCK_CLOSE)
+		track_closed(op, status);
+}
+
+void ipc_handles_over(struct ipc *ipc, uint32_t index)
+{
+	for (struct ipc_client *client = ipc->clients; client; client = client->next) {
+		for (uint32_t i = client->handles_count; i-- > 0;) {
+			if (ipc_peer_index(ipc, client->handles[i].peer) == (int)index)
+				forget_handle(client, &client->handles[i]);
+		}
 	}
 }
 
@@ -165,7 +179,7 @@ static uint32_t count_handles(const struct ipc_client *client, uint32_t peer, en
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < client->handles_count; i++)
-		n += client->handles[i].peer == peer &&
+		n += client->handles[i].peer == peer && client->handles[i].key &&
 		     (kind == IPC_OPENS_FILE || client->handles[i].kind == kind);
 	for (uint32_t i = 0; client->ops_used && i < CAREFUL_IPC_INFLIGHT; i++)
 		n += client->ops[i].opens && client->ops[i].peer == peer &&
@@ -189,6 +203,23 @@ static bool may_open(const struct ipc_client *client, uint32_t peer, enum ipc_op
 				 pools[kind].roots);
 }
 
+/* Returns 0 if the client may ask for another handle; -EMFILE: it has all that one program may
+ * have at that peer; -EAGAIN: too many of its requests wait for one. An OPEN can wait until its own
+ * client closes something, so both leave room for that. */
+static int own_room(const struct ipc_client *client, uint32_t peer)
+{
+	const uint32_t most = client->uid ? IPC_HANDLES_USER : IPC_HANDLES_ROOT;
+	uint32_t waiting = 0;
+
+	if (count_handles(client, peer, IPC_OPENS_FILE) >= most)
+		return -EMFILE;
+	for (const struct ipc_opening *one = client->opening; one; one = one->next)
+		waiting++;
+	for (uint32_t i = 0; i < CAREFUL_IPC_INFLIGHT; i++)
+		waiting += client->ops[i].opens != IPC_OPENS_NOTHING;
+	return waiting < IPC_OPENING ? 0 : -EAGAIN;
+}
+
 /* Sends a request that opens something. -EMFILE: its user has as many as may be. */
 static int try(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q,
 	       enum ipc_opens kind)
@@ -202,7 +233,7 @@ static int try(struct ipc_client *client, struct ipc_op *op, const struct ipc_qu
 	op->opens = kind;
 	rc = ipc_request(client, op, q);
 	if (rc)
-		op->opens = IPC_OPENS_NOTHING;
+		ipc_track_handles(op, rc, 0);
 	return rc;
 }
 
@@ -211,8 +242,13 @@ int ipc_handles_ask(struct ipc_client *client, struct ipc_op *op, const struct i
 	struct ipc_opening *opening, **at = &client->opening;
 	bool may_wait;
 	enum ipc_opens kind = opens(q, &may_wait);
-	int rc = kind ? try(client, op, q, kind) : ipc_request(client, op, q);
+	int rc = kind ? own_room(client, q->head.peer) : 0;
 
+	if (rc) { /* answered here: -EAGAIN would keep back what the client asks next */
+		ipc_answer(op, rc, NULL, NULL, 0);
+		return 0;
+	}
+	rc = kind ? try(client, op, q, kind) : ipc_request(client, op, q);
 	if (rc != -EMFILE || !may_wait || client->fd < 0)
 		return rc;
 	opening = malloc(sizeof(*opening) + q->head.payload_bytes);

@@ -142,6 +142,22 @@ void ipc_count(struct ipc_client *client, uint32_t op, uint64_t began_ns, int st
 	kind->sum_ns += took_ns;
 }
 
+/* Reports whether the answer to a request has attributes at most. Little is reserved for these, so
+ * that requests which wait leave room for those that end handles. */
+static bool is_answer_short(uint32_t handler)
+{
+	switch (handler) {
+	case CAREFUL_BLOCK_OPEN:
+	case CAREFUL_BLOCK_LIST:
+	case CAREFUL_BLOCK_BATCH:
+	case CAREFUL_BLOCK_COMMIT:
+	case CAREFUL_BLOCK_CLOSE:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void request_done(const struct careful_result *result, void *user)
 {
 	struct ipc_op *op = user;
@@ -149,10 +165,12 @@ static void request_done(const struct careful_result *result, void *user)
 	uint32_t bytes = result->bytes;
 
 	ipc_count(op->client, op->op, op->began_ns, result->status);
-	ipc_track_handles(op, result);
+	ipc_track_handles(op, result->status, result->args[0]);
 	memcpy(head.args, result->args, sizeof(head.args));
 	if (bytes > CAREFUL_IPC_PAYLOAD_BYTES)
 		bytes = CAREFUL_IPC_PAYLOAD_BYTES;
+	if (is_answer_short(op->handler) && bytes > op->reserve)
+		bytes = op->reserve;
 	ipc_answer(op, result->status, &head, result->payload, result->payload ? bytes : 0);
 }
 
@@ -185,6 +203,7 @@ int ipc_request(struct ipc_client *client, struct ipc_op *op, const struct ipc_q
 	op->handle = q->head.args[0];
 	op->attempt = (uint64_t)q->head.args[2] << 32 | q->head.args[3];
 	op->began_ns = clock_now_ns();
+	ipc_handle_asked(op);
 	return careful_request(instance, (uint32_t)index, (uint16_t)q->head.handler, q->head.args,
 			       q->payload, q->head.payload_bytes, request_done, op);
 }
@@ -319,6 +338,8 @@ static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *
 	case CAREFUL_IPC_MEASURE:
 		return CAREFUL_PROBE_FRAMES * (uint32_t)sizeof(struct careful_ipc_probe);
 	case CAREFUL_IPC_REQUEST:
+		if (is_answer_short(head->handler))
+			return sizeof(struct careful_block_attr);
 		/* What we may send to it is about what it may send to us. */
 		index = ipc_peer_index(client->ipc, head->peer);
 		bytes = index < 0 ? 0 :

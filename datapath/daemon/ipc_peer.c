@@ -2,7 +2,7 @@
 /*
  * Peers as clients name them, and CONNECT. A name holds the slot and how often the
  * slot changed hands, so that a name kept too long meets an error, not another
- * host. Calls ipc_answer.c and ipc_program.c.
+ * host. Calls ipc_answer.c, ipc_handles.c and ipc_program.c.
  */
 #include <errno.h>
 #include <string.h>
@@ -40,6 +40,8 @@ void ipc_peer_changed(struct ipc *ipc, uint32_t peer, uint32_t state)
 {
 	if (ipc->programs)
 		ipc_programs_peer(ipc, peer, state);
+	if (state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED)
+		ipc_handles_over(ipc, peer);
 	if (state == CAREFUL_PEER_NONE)
 		ipc->lives[peer]++;
 }

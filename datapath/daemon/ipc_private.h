@@ -22,7 +22,15 @@ enum {
 	 * clients together 8 MiB of the 32 that the daemon may take beside its buffers. */
 	IPC_ANSWER_BYTES = 256 << 10,
 	IPC_HANDLES = 1024, /* open at peers for one client, as far as they are remembered */
+	/* Handles that one client may have at one peer, which grants 128 to this host: root's, and
+	 * any other user's, which is less than what the user may have. */
+	IPC_HANDLES_ROOT = 96,
+	IPC_HANDLES_USER = 64,
+	/* Requests of one client that may wait for a handle. The others of CAREFUL_IPC_INFLIGHT
+	 * stay for what moves bytes and closes. */
+	IPC_OPENING = CAREFUL_IPC_INFLIGHT / 2,
 	IPC_CLOSE_MS = 10, /* until a CLOSE that was not heard is asked again */
+	IPC_LEAVE_MS = 60000, /* a client has gone: until peers' answers to CLOSE are given up */
 	IPC_CONNECT_MS = 5000,
 	IPC_PING_MS = 60000, /* longest wait for a ping's answer */
 	IPC_PROGRAM_OPS = CAREFUL_RING_OPERATIONS,
@@ -97,7 +105,7 @@ struct ipc_question {
 };
 
 /* Something that the client opened at a peer and has not closed.
- * @key: 0: the answer that names it is lost; it has its attempt's name alone (block.h) */
+ * @key: 0: no answer has named it yet; it has its attempt's name alone (block.h) */
 struct ipc_handle {
 	uint32_t peer;
 	uint32_t key;
@@ -112,6 +120,7 @@ struct ipc_handle {
  * @reserved:   sum of their reserves
  * @armed:      epoll events asked for
  * @close_ns:   gone: not before then is a handle closed again
+ * @leave_ns:   gone: from then on its handles are not closed any more
  * @parked:     waits, with its payload behind it; nothing is read meanwhile
  * @opening:    requests that wait for a handle; other questions are read meanwhile
  * @closing:    files handed to ipc_close() that are not closed yet; @closes: one of them is just
@@ -135,7 +144,7 @@ struct ipc_client {
 	struct ipc_op *ops_free;
 	struct ipc_handle *handles;
 	uint32_t handles_count;
-	uint64_t close_ns;
+	uint64_t close_ns, leave_ns;
 	uint64_t wanted_ns; /* since when its CONNECT waits for a place; 0: it does not */
 	struct ipc_program *program; /* ATTACH; or NULL */
 	struct ipc_issuer *issuer; /* SIGNATURE; NULL before the first */
@@ -358,7 +367,13 @@ void ipc_close_files(struct ipc_client *client);
 void ipc_count(struct ipc_client *client, uint32_t kind, uint64_t began_ns, int status);
 
 /* ipc_handles.c */
-void ipc_track_handles(struct ipc_op *op, const struct careful_result *result);
+/* A request is about to be sent. The name of its attempt is remembered before the answer comes: a
+ * client that ends meanwhile leaves nothing open. */
+void ipc_handle_asked(struct ipc_op *op);
+/* Keeps account of what the block service opened for this client. @key: of what was opened */
+void ipc_track_handles(struct ipc_op *op, int status, uint32_t key);
+/* The session with the peer in a slot has ended, and all handles there with it. */
+void ipc_handles_over(struct ipc *ipc, uint32_t index);
 bool ipc_close_handles(struct ipc_client *client);
 /* Sends a REQUEST when its user may have another handle at the peer. */
 int ipc_handles_ask(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);

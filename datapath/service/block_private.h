@@ -390,7 +390,8 @@ void block_drop_parked(struct block_server *server, struct block_peer *peer);
 /* block_wait.c: the engine's thread. */
 bool block_has_waiters(const struct block_server *server, const struct block_job *job);
 bool block_wait(struct block_server *server, const struct block_job *job);
-bool block_waits(const struct block_server *server, const struct block_job *job);
+bool block_is_parked(const struct block_server *server, const struct block_job *job);
+int block_stop_waiting(struct block_server *server, const struct block_job *job);
 void block_wake(struct block_server *server, uint32_t peer);
 void block_drop_waiters(struct block_server *server, uint32_t peer);
 

@@ -184,7 +184,8 @@ static int find_attempt(struct block_server *server, struct block_job *job)
 {
 	const struct block_handle *handle = block_handle_attempt(server, job->peer, job->attempt);
 
-	if (block_waits(server, job) || (handle && handle->state == BLOCK_OPENING))
+	if (block_is_parked(server, job) || (handle && handle->state == BLOCK_OPENING) ||
+	    block_stop_waiting(server, job))
 		return -EAGAIN;
 	job->key = handle ? handle->key : 0;
 	return handle ? 0 : -EBADF;

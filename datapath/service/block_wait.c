@@ -57,29 +57,22 @@ bool block_wait(struct block_server *server, const struct block_job *job)
 	return true;
 }
 
-/* Whether the attempt that the job names does, for that or for a job. */
-bool block_waits(const struct block_server *server, const struct block_job *job)
+/* Reports whether the attempt that the job names waits for a job. */
+bool block_is_parked(const struct block_server *server, const struct block_job *job)
 {
-	const struct block_peer *peer = &server->peers[job->peer];
+	const struct block_parked *parked = server->peers[job->peer].parked;
 
-	for (const struct block_parked *parked = peer->parked; parked; parked = parked->next)
-		if (block_attempt(parked->args) == job->attempt)
-			return true;
-	for (int i = 0; i < BLOCK_WAITERS; i++) {
-		const struct block_waiter *waiter = peer->waiters[i];
-
-		for (; waiter; waiter = waiter->next)
-			if (waiter->job.attempt == job->attempt)
-				return true;
-	}
-	return false;
+	while (parked && block_attempt(parked->args) != job->attempt)
+		parked = parked->next;
+	return parked;
 }
 
-static struct block_waiter *take_first(struct block_server *server, struct block_peer *peer, int i)
+static struct block_waiter *take_first(struct block_server *server, struct block_peer *peer,
+				       struct block_waiter **at)
 {
-	struct block_waiter *waiter = peer->waiters[i];
+	struct block_waiter *waiter = *at;
 
-	peer->waiters[i] = waiter->next;
+	*at = waiter->next;
 	peer->waiters_count--;
 	server->waiters_count--;
 	return waiter;
@@ -93,8 +86,31 @@ void block_wake(struct block_server *server, uint32_t index)
 	for (int i = 0; i < BLOCK_WAITERS; i++) {
 		while (peer->waiters[i] && !block_handle_room(server, &peer->waiters[i]->job) &&
 		       block_start_again(server, peer->waiters[i]))
-			free(take_first(server, peer, i));
+			free(take_first(server, peer, &peer->waiters[i]));
 	}
+}
+
+/* Ends the wait of the attempt that the job names: its client closes it. Returns 0, also if it does
+ * not wait, or -EAGAIN. */
+int block_stop_waiting(struct block_server *server, const struct block_job *job)
+{
+	struct block_peer *peer = &server->peers[job->peer];
+
+	for (int i = 0; i < BLOCK_WAITERS; i++) {
+		struct block_waiter **at = &peer->waiters[i], *waiter;
+		int rc;
+
+		while ((waiter = *at) && waiter->job.attempt != job->attempt)
+			at = &waiter->next;
+		if (!waiter)
+			continue;
+		rc = careful_reply_late(server->instance, &waiter->job.to, -ECANCELED, NULL, NULL,
+					0);
+		if (rc == -EAGAIN || rc == -ENOBUFS)
+			return -EAGAIN;
+		free(take_first(server, peer, at));
+	}
+	return 0;
 }
 
 /* The peer is gone: nobody hears an answer. */
@@ -104,6 +120,6 @@ void block_drop_waiters(struct block_server *server, uint32_t index)
 
 	for (int i = 0; i < BLOCK_WAITERS; i++) {
 		while (peer->waiters[i])
-			free(take_first(server, peer, i));
+			free(take_first(server, peer, &peer->waiters[i]));
 	}
 }

@@ -23,6 +23,9 @@ from careful.transfer.tasks import in_thread, quietly
 
 #: Transfers under way; more wait. A carefuld takes 32 connections of all programs.
 TRANSFERS_MAX = 4
+#: Calls that hold a handle of the host until they return; more wait. A program may have 64
+#: handles at one host.
+BRIEF_MAX = 32
 
 
 class Shared(NamedTuple):
@@ -47,6 +50,7 @@ class Connections:
     Attributes:
         host: as above.
         closed: whether close() was called.
+        turns: of calls that hold a handle of the host until they return.
     """
 
     def __init__(self, host: str, find: Callable[[], Route]) -> None:
@@ -62,6 +66,7 @@ class Connections:
         self._opening = asyncio.Lock()
         self._transfers: set[BlockClient] = set()
         self._room = asyncio.Semaphore(TRANSFERS_MAX)
+        self.turns = asyncio.Semaphore(BRIEF_MAX)
         self._calls = 0
         self._idle = asyncio.Condition()
         _made.add(self)
@@ -102,6 +107,12 @@ class Connections:
                 if ended and self._shared is shared:
                     self._is_stale = True
                 raise
+
+    @asynccontextmanager
+    async def brief(self) -> AsyncIterator[Shared]:
+        """The same for a call that holds handles of the host until it returns; in its turn."""
+        async with self.turns, self.shared() as shared:
+            yield shared
 
     async def _current(self) -> Shared:
         """The shared connection, made anew if it ended."""

@@ -175,7 +175,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
     @asynccontextmanager
     async def _reading(self, path: str) -> AsyncIterator[AsyncFile]:
         name = self._strip_protocol(path)
-        async with self._connected().open(name) as file:
+        async with self._connected().opened(name) as file:
             yield file
 
     async def _cat_file(

@@ -17,7 +17,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Self, Unpack
 
 from careful.daemon.route import Route
@@ -129,7 +129,7 @@ class AsyncHost:
 
     async def pages(self, path: Path, recursive: bool) -> AsyncIterator[list[Entry]]:
         """What ls() lists, many at a time."""
-        async with self._connections.shared() as shared:
+        async with self._connections.brief() as shared:
             listing = session.spooled(shared.remote, _path(path), recursive)
             found = await kept(listing, lambda spool: asyncio.to_thread(spool.close))
         with found:
@@ -151,6 +151,14 @@ class AsyncHost:
         """
         return AsyncFile(self._connections, _path(path), mode, sync)
 
+    @asynccontextmanager
+    async def opened(
+        self, path: Path, mode: Mode = "r", sync: bool = True
+    ) -> AsyncIterator[AsyncFile]:
+        """A file that is open as long as a call lasts; its turn, if many calls have one."""
+        async with self._connections.turns, self.open(path, mode, sync=sync) as file:
+            yield file
+
     async def read(self, path: Path, offset: int = 0, nbytes: int | None = None) -> bytes:
         """Bytes of a file or block device, checked by their digest; fewer at its end.
 
@@ -162,7 +170,7 @@ class AsyncHost:
         Raises:
             FileNotFoundError: there is no such file.
         """
-        async with self.open(path) as file:
+        async with self.opened(path) as file:
             return await file.read(offset, nbytes)
 
     async def readinto(self, path: Path, buffer: bytearray | memoryview, offset: int = 0) -> int:
@@ -176,7 +184,7 @@ class AsyncHost:
         Raises:
             FileNotFoundError: there is no such file.
         """
-        async with self.open(path) as file:
+        async with self.opened(path) as file:
             return await file.readinto(buffer, offset)
 
     async def write(
@@ -203,13 +211,13 @@ class AsyncHost:
         """
         name = _path(path)
         if offset is None:
-            async with self._connections.shared() as shared:
+            async with self._connections.brief() as shared:
                 mode = 0o666 & ~current_umask()
                 with _in_python():
                     await write_whole(shared, name, data, mode, replace, sync)
                 return memoryview(data).nbytes
         check_range(offset)
-        async with AsyncFile(self._connections, name, "r+", sync) as file:
+        async with self.opened(name, "r+", sync) as file:
             return await file.write(data, offset)
 
     async def mkdir(
@@ -227,7 +235,7 @@ class AsyncHost:
             FileExistsError: it is there.
             FileNotFoundError: the directory above it is not.
         """
-        async with self._connections.shared() as shared:
+        async with self._connections.brief() as shared:
             await names.mkdir(shared.remote, _path(path), mode, parents, exist_ok)
 
     async def remove(self, path: Path) -> None:
@@ -240,12 +248,12 @@ class AsyncHost:
             FileNotFoundError: there is none.
             OSError: ENOTEMPTY: the directory is not empty; EBUSY: a transfer is using the file.
         """
-        async with self._connections.shared() as shared:
+        async with self._connections.brief() as shared:
             await names.remove(shared.remote, _path(path))
 
     async def is_link(self, path: Path) -> bool:
         """Whether a name is a symlink's own; one that is not there is none."""
-        async with self._connections.shared() as shared:
+        async with self._connections.brief() as shared:
             return await There(shared.remote).link(_path(path)) is not None
 
     async def verify(

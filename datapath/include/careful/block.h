@@ -30,7 +30,8 @@
  *         renames it. The handle ends. Reply: payload careful_block_attr.
  * CLOSE   args[0] handle, args[1] CAREFUL_BLOCK_*: ends the handle, and removes an
  *         uncommitted temporary file (a partial one only with DISCARD). With args[0] 0 that
- *         which the attempt in args[2] and args[3] has opened; EAGAIN: it is at it yet.
+ *         which the attempt in args[2] and args[3] has opened; EAGAIN: it is at it yet. An
+ *         attempt that waits for its turn ends with ECANCELED.
  *         Reply: payload careful_block_attr of the file as it is now.
  * LIST    args[0] CAREFUL_BLOCK_*; payload path. Reply: args[0] is the listing's
  *         handle, args[1] and args[2] its bytes (high, low), args[3] how many entries

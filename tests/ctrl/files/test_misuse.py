@@ -398,7 +398,7 @@ def test_public_names__are_documented() -> None:
     for kind in (files.Host, files.AsyncHost, files.File, files.AsyncFile):
         calls = {name: one for name, one in vars(kind).items() if not name.startswith("_")}
         assert [name for name, one in calls.items() if not one.__doc__] == []
-    blocking = {"aconnect", "connected", "is_link", "pages"}  # what has no counterpart
+    blocking = {"aconnect", "connected", "is_link", "opened", "pages"}  # what has no counterpart
     assert {*dir(files.AsyncHost)} - {*dir(files.Host)} - blocking <= {
         "__aenter__",
         "__aexit__",

@@ -1019,9 +1019,9 @@ static void test_client__gone_and_answers_are_lost(void)
 	head.args[3] = 0x9abcdef1;
 	ask(fd, head, NULL, 0);
 	turn();
+	assert(operation('r')->handler == CAREFUL_BLOCK_OPEN);
 	close(fd);
 	turn();
-	end(operation('r'), -ECONNRESET, 0, NULL, 0);
 	for (int i = 0; i < 2; i++) { /* both, whichever is first */
 		turn();
 		for (int k = 0; k < 512; k++) {
@@ -1074,6 +1074,115 @@ static void test_client__closes_its_handles_itself(void)
 	turn();
 	assert(!server->clients);
 	careful_peer_close(c, 0);
+}
+
+/* What own_room() grants: the test may be anybody's. */
+#define HANDLES (getuid() ? (uint32_t)IPC_HANDLES_USER : (uint32_t)IPC_HANDLES_ROOT)
+
+static void ask_open(int fd, struct careful_ipc head, uint32_t attempt)
+{
+	head.id = attempt;
+	head.handler = CAREFUL_BLOCK_OPEN;
+	head.args[3] = attempt;
+	ask(fd, head, NULL, 0);
+	turn();
+}
+
+/* An OPEN can wait at the peer until its own client closes something. So no flood of them keeps
+ * back what closes, and none outlives its client, whatever else the client has under way. */
+static void test_client__floods_with_opens(void)
+{
+	int fd = client(), memory = memfd_create("f", MFD_CLOEXEC);
+	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST,
+				    .peer = connect_peer(fd, 0x0a000001) };
+	struct careful_ipc get = {
+		.op = CAREFUL_IPC_GET, .id = 1, .peer = head.peer, .file = add_file(fd, memory)
+	};
+	struct careful_ipc closing = head;
+	struct fake_operation *op;
+	uint32_t i, key;
+
+	for (i = 1; i <= HANDLES; i++)
+		ask_open(fd, head, i);
+	assert((uint32_t)operations() == HANDLES && !server->clients->parked);
+	ask_open(fd, head, i);
+	assert(next_answer(fd)->head.status == -EMFILE);
+	/* Two are opened: they count, and can be closed, which makes room for one more. */
+	for (key = 1; key <= 2; key++) {
+		end(operation('r'), 0, key, NULL, 0);
+		assert(next_answer(fd)->head.status == 0);
+	}
+	ask_open(fd, head, i);
+	assert(next_answer(fd)->head.status == -EMFILE);
+	closing.handler = CAREFUL_BLOCK_CLOSE;
+	closing.args[0] = 2;
+	ask(fd, closing, NULL, 0);
+	turn();
+	for (i = 0; i < 512 && c->operations[i].handler != CAREFUL_BLOCK_CLOSE; i++)
+		;
+	assert(i < 512);
+	end(&c->operations[i], 0, 0, NULL, 0);
+	assert(next_answer(fd)->head.status == 0);
+	ask_open(fd, head, HANDLES + 1);
+	assert((uint32_t)operations() == HANDLES - 1);
+	ask(fd, get, NULL, 0);
+	turn();
+	close(fd);
+	turn();
+	/* The GET goes on. What was opened is closed by its key, the rest by its attempt's name. */
+	assert((uint32_t)operations() == HANDLES + 1);
+	for (i = 0; (op = operation('r')); i++) {
+		assert(op->handler == CAREFUL_BLOCK_CLOSE);
+		assert(op->args[0] ? op->args[0] == 1 : op->args[3] > 2);
+		end(op, 0, 0, NULL, 0);
+	}
+	assert(i == HANDLES && server->clients);
+	turn();
+	end(operation('g'), 0, 0, NULL, 0);
+	turn();
+	assert(!server->clients && !server->busy);
+	careful_peer_close(c, 0);
+	close(memory);
+}
+
+/* A peer that answers no CLOSE does not keep the place of a client that has gone. */
+static void test_client__gone_and_the_peer_is_silent(void)
+{
+	int fd = client();
+	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST,
+				    .peer = connect_peer(fd, 0x0a000001),
+				    .handler = CAREFUL_BLOCK_OPEN };
+
+	ask_block(fd, head, 0, 4711);
+	close(fd);
+	turn();
+	assert(operations() == 1 && server->clients);
+	server->clients->leave_ns = 0;
+	turn();
+	turn();
+	assert(!operations() && !server->clients && !server->busy);
+	careful_peer_close(c, 0);
+}
+
+/* The handles at a peer end with the session: the client may open as many in the next one. */
+static void test_client__handles_end_with_the_session(void)
+{
+	int fd = client();
+	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST,
+				    .peer = connect_peer(fd, 0x0a000001),
+				    .handler = CAREFUL_BLOCK_OPEN };
+
+	for (uint32_t key = 1; key <= HANDLES; key++)
+		ask_block(fd, head, 0, key);
+	assert(own_room(server->clients, head.peer) == -EMFILE);
+	ipc_peer_changed(server, 0, CAREFUL_PEER_FAILED);
+	assert(!server->clients->handles_count);
+	ask_block(fd, head, 0, 1);
+	ipc_peer_changed(server, 0, CAREFUL_PEER_FAILED);
+	careful_peer_close(c, 0);
+	close(fd);
+	turn();
+	assert(!server->clients);
 }
 
 static void test_client__asks_more_than_it_may(void)
@@ -1753,6 +1862,9 @@ int main(void)
 	test_client__gone_with_work_under_way();
 	test_client__gone_and_answers_are_lost();
 	test_client__closes_its_handles_itself();
+	test_client__floods_with_opens();
+	test_client__gone_and_the_peer_is_silent();
+	test_client__handles_end_with_the_session();
 	test_client__asks_more_than_it_may();
 	test_client__does_not_read();
 	test_measure__train_has_one_answer();

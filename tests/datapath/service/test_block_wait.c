@@ -160,7 +160,7 @@ static void test_batch__answers_have_one_budget(void)
 	stop();
 }
 
-static uint32_t send_file(uint32_t flags)
+static uint32_t send_attempt(uint32_t flags, uint32_t attempt)
 {
 	struct {
 		struct careful_block_open open;
@@ -169,10 +169,15 @@ static uint32_t send_file(uint32_t flags)
 		.open = { .flags = htobe32(flags), .path_bytes = htobe32(3) },
 		.path = "big",
 	};
-	uint32_t args[4] = { 0 };
+	uint32_t args[4] = { 0, 0, 0, attempt };
 
 	return fake_request(c, 0, CAREFUL_BLOCK_OPEN, args, &asked,
 			    sizeof(asked.open) + sizeof(asked.path));
+}
+
+static uint32_t send_file(uint32_t flags)
+{
+	return send_attempt(flags, 0);
 }
 
 /* Files wait for handles in their order, and not behind scratches, whose holders open files. */
@@ -193,6 +198,27 @@ static void test_file__in_turn(void)
 	assert(!is_answered(second) && !is_answered(scratch));
 	close_key(keys[BLOCK_HANDLES - 2]);
 	assert(answer(second)->status == 0);
+	stop();
+}
+
+/* A client that has gone closes what its requests may open: one that waits ends, and the others
+ * wait on in their order. */
+static void test_close__of_what_waits(void)
+{
+	uint32_t keys[BLOCK_HANDLES], waiting[3], args[4] = { 0, 0, 0, 2 };
+
+	start();
+	for (int i = 0; i < BLOCK_HANDLES; i++)
+		keys[i] = key_of(send_file(0));
+	for (uint32_t i = 0; i < 3; i++)
+		waiting[i] = send_attempt(CAREFUL_BLOCK_WAIT, i + 1);
+	assert(answer(fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status == -EBADF);
+	assert(answer(waiting[1])->status == -ECANCELED);
+	assert(!is_answered(waiting[0]) && !is_answered(waiting[2]));
+	for (uint32_t i = 0; i < 2; i++) {
+		close_key(keys[i]);
+		assert(answer(waiting[2 * i])->status == 0);
+	}
 	stop();
 }
 
@@ -229,6 +255,7 @@ int main(void)
 	test_batch__never_waits_for_a_scratch();
 	test_batch__answers_have_one_budget();
 	test_file__in_turn();
+	test_close__of_what_waits();
 	test_peer__gone_while_some_wait();
 	remove_base();
 	return 0;
