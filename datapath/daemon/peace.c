@@ -79,12 +79,35 @@ static void on_asked(const struct careful_message *message, void *user)
 	careful_reply(message, give(user, message->peer, message->args), NULL, NULL, 0);
 }
 
-int peace_ask(const struct trial *t, uint32_t peer, uint32_t for_ms)
+static void ask_args(const struct trial *t, uint32_t for_ms, uint32_t args[CAREFUL_AM_ARGS])
 {
-	uint32_t args[CAREFUL_AM_ARGS] = { for_ms, (uint32_t)(t->ticket >> 32),
-					   (uint32_t)t->ticket };
+	memset(args, 0, CAREFUL_AM_ARGS * sizeof(args[0]));
+	args[0] = for_ms;
+	args[1] = (uint32_t)(t->ticket >> 32);
+	args[2] = (uint32_t)t->ticket;
+}
 
-	return trial_ask(t->instance, peer, CAREFUL_PEACE, args, clock_in_ms(TRIAL_ASK_MS));
+int peace_ask(const struct trial *t, const uint32_t *peers, uint32_t count, uint32_t *first)
+{
+	uint32_t args[CAREFUL_AM_ARGS];
+
+	ask_args(t, CAREFUL_PEACE_MS, args);
+	return trial_ask_all(t->instance, peers, count, CAREFUL_PEACE, args,
+			     clock_in_ms(TRIAL_ASK_MS), first);
+}
+
+static void on_told(const struct careful_result *result, void *user)
+{
+	(void)result;
+	(void)user;
+}
+
+void peace_release(const struct trial *t, uint32_t peer)
+{
+	uint32_t args[CAREFUL_AM_ARGS];
+
+	ask_args(t, 0, args);
+	careful_request(t->instance, peer, CAREFUL_PEACE, args, NULL, 0, on_told, NULL);
 }
 
 int peace_serve(struct trial *t)

@@ -15,8 +15,12 @@
 int peace_serve(struct trial *trial);
 /* It is over, if the peer was given any. */
 void peace_end(struct trial *trial, uint32_t peer);
-/* Asks a peer for it, 0 ms: to end it. 0, -EBUSY: not now, another -errno: not with this peer. */
-int peace_ask(const struct trial *trial, uint32_t peer, uint32_t for_ms);
+/* Asks all peers at once; trial_ask_all() describes the result. -EBUSY: not now; another -errno: not
+ * with this peer. */
+int peace_ask(const struct trial *trial, const uint32_t *peers, uint32_t count, uint32_t *first);
+/* Tells a peer that the peace is over. Nothing waits for the answer: without this word the peer ends
+ * the peace after CAREFUL_PEACE_MS by itself. */
+void peace_release(const struct trial *trial, uint32_t peer);
 
 /* What careful_peer_info() says; CAREFUL_PEER_NONE where it says nothing. */
 struct careful_peer_info trial_peer(const struct trial *trial, uint32_t peer);

@@ -22,9 +22,12 @@
 #include "service/mode.h"
 
 enum {
-	TRIAL_MS = 2000, /* the whole of it; less than a handshake of another peer waits */
-	CHANGE_MS = 500, /* until all old buffers are back, and until the new epoch */
-	AGAIN_MS = 1000, /* after a peer was busy, or late to answer */
+	/* The main loop stands still for all of these at most: no peer may hold it for longer. */
+	TRIAL_MS = 500, /* for all measurements; half of that on an idle machine */
+	CHANGE_MS = 100, /* for the last change: old buffers come back, a new epoch begins */
+	MEET_MS = 50, /* until the sessions with the other peers are back */
+	AGAIN_MS = 1000, /* after a peer was busy, or late to answer; twice as long each time */
+	UNMET_MAX = 6, /* attempts without peace */
 	TRIES = 3, /* that were begun and failed: a busy machine is late once in a while */
 	/* Between the end of our trial and our clients' questions: the peer may want one. */
 	TURN_NS = 5 * 1000 * 1000,
@@ -40,7 +43,7 @@ struct attempt {
 	bool cut;
 	uint32_t downs;
 	uint32_t others_count;
-	uint32_t others[CAREFUL_PEERS_MAX];
+	uint32_t others[CAREFUL_PEERS_MAX + 1]; /* and, while all are asked, @peer */
 	uint32_t region;
 	uint64_t until_ns;
 	struct xdp_figures arms[XDP_ARMS];
@@ -60,31 +63,26 @@ static struct careful_device_info device_of(const struct trial *t)
 	return info.device;
 }
 
-/* Of all; the others first, so that who measures has most of his time left. */
+/* Asks all peers at once. */
 static int ask_peace(struct attempt *a)
 {
 	struct trial *t = a->trial;
-	uint32_t given = 0;
-	int rc = 0;
+	uint32_t count = a->others_count, first;
+	int rc;
 
+	a->others[count] = a->peer;
 	t->asking = true;
-	while (given < a->others_count && !(rc = peace_ask(t, a->others[given], CAREFUL_PEACE_MS)))
-		given++;
-	if (rc)
-		rc = -EBUSY; /* another time, when this one may have gone */
-	else
-		rc = peace_ask(t, a->peer, CAREFUL_PEACE_MS);
-	a->others_count = given;
-	a->given = !rc;
+	rc = peace_ask(t, a->others, count + 1, &first);
 	t->asking = false;
-	return rc;
+	a->given = !rc;
+	/* The others may have gone at the next attempt. */
+	return rc && first < count ? -EBUSY : rc;
 }
 
 static int find_region(struct attempt *a)
 {
 	uint32_t args[CAREFUL_AM_ARGS] = { 0 };
-	int rc = trial_ask(a->trial->instance, a->peer, CAREFUL_SCRATCH, args,
-			   clock_in_ms(TRIAL_ASK_MS));
+	int rc = trial_ask(a->trial->instance, a->peer, CAREFUL_SCRATCH, args, a->until_ns);
 
 	a->region = args[0];
 	return rc;
@@ -98,21 +96,25 @@ static void say_gone(struct attempt *a)
 		 a->cut ? "the link goes down when the mode changes" : "the peer is gone");
 }
 
-/* Whether it failed: until a new epoch, if the session is to have one. */
-static int change(struct attempt *a, uint32_t mode, bool and_wait)
+/* Changes the mode and waits for the new epoch, if the session is to have one. The time that the
+ * device takes for the change is no peer's. */
+static int change(struct attempt *a, uint32_t mode)
 {
 	struct careful *c = a->trial->instance;
-	uint64_t until_ns = clock_in_ms(CHANGE_MS);
+	uint64_t began_ns = clock_now_ns();
 	int rc;
 
 	if (device_of(a->trial).xdp_mode == mode)
 		return 0;
-	while ((rc = mode_change(c, mode, &a->why)) == -EAGAIN && clock_now_ns() < until_ns)
+	while ((rc = mode_change(c, mode, &a->why)) == -EAGAIN && clock_now_ns() < a->until_ns) {
 		careful_wait(c, 1, -1);
+		began_ns = clock_now_ns();
+	}
+	a->until_ns += clock_now_ns() - began_ns;
 	if (rc == -EAGAIN)
 		snprintf(a->why.text, sizeof(a->why.text), "buffers do not come back");
-	while (!rc && and_wait && !trial_is_up(trial_peer(a->trial, a->peer).state)) {
-		rc = careful_wait(c, 1, -1) < 0 || clock_now_ns() > until_ns ? -ETIMEDOUT : 0;
+	while (!rc && !trial_is_up(trial_peer(a->trial, a->peer).state)) {
+		rc = careful_wait(c, 1, -1) < 0 || clock_now_ns() > a->until_ns ? -ETIMEDOUT : 0;
 		if (rc)
 			say_gone(a);
 	}
@@ -124,7 +126,7 @@ static int measure(struct attempt *a)
 	int rc = find_region(a);
 
 	for (uint32_t i = 0; !rc && i < XDP_ARMS; i++) {
-		rc = change(a, i % 2 ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE, true);
+		rc = change(a, i % 2 ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE);
 		if (rc)
 			return rc;
 		rc = trial_arm(a->trial->instance, a->peer, a->region, a->until_ns, &a->arms[i]);
@@ -161,9 +163,11 @@ static void log_figures(const struct attempt *a, bool clear)
 		 name_of(device_of(a->trial).xdp_mode));
 }
 
+/* The ticket keeps hosts that failed at once from asking each other at once again. */
 static void try_again(struct trial *t, uint32_t peer)
 {
-	t->due_ns[peer] = clock_in_ms(AGAIN_MS);
+	t->again_ns = clock_in_ms((AGAIN_MS << t->unmet) + t->ticket % (AGAIN_MS / 4));
+	t->due_ns[peer] = t->again_ns;
 }
 
 /* Nothing waits for a mode any longer. */
@@ -189,11 +193,15 @@ static void give_up(struct attempt *a)
 {
 	struct trial *t = a->trial;
 	struct careful_error why = a->why;
-	int rc = change(a, a->trial->drivers, true);
-	bool last = ++t->failed == TRIES || a->cut;
-	uint32_t mode = device_of(t).xdp_mode;
-	bool drivers = mode == t->drivers;
+	bool last, drivers;
+	uint32_t mode;
+	int rc;
 
+	a->until_ns = clock_in_ms(CHANGE_MS);
+	rc = change(a, t->drivers);
+	last = ++t->failed == TRIES || a->cut;
+	mode = device_of(t).xdp_mode;
+	drivers = mode == t->drivers;
 	log_line("XDP: not measured with peer %u: %s; %s%s%s", a->peer, why.text, name_of(mode),
 		 drivers ? ", the driver's" : "", last ? "" : ", until the next try");
 	if (rc)
@@ -214,7 +222,8 @@ static void conclude(struct attempt *a)
 	bool clear = best != CAREFUL_XDP_AUTO;
 	uint32_t mode = clear ? best : a->trial->drivers;
 
-	if (change(a, mode, true) && device_of(t).xdp_mode != mode) {
+	a->until_ns = clock_in_ms(CHANGE_MS);
+	if (change(a, mode) && device_of(t).xdp_mode != mode) {
 		give_up(a);
 		return;
 	}
@@ -228,7 +237,7 @@ static void conclude(struct attempt *a)
 static void meet_again(const struct attempt *a)
 {
 	const struct trial *t = a->trial;
-	uint64_t until_ns = clock_in_ms(CHANGE_MS);
+	uint64_t until_ns = clock_in_ms(MEET_MS);
 
 	for (uint32_t i = 0; i < a->others_count; i++)
 		while (trial_peer(t, a->others[i]).state == CAREFUL_PEER_RENEWING)
@@ -257,17 +266,31 @@ static void let_go(struct attempt *a)
 	mode_alone(t->instance, CAREFUL_ANY_PEER);
 	meet_again(a);
 	t->running = false;
-	if (a->given)
-		a->others[a->others_count++] = a->peer;
+	a->others[a->others_count++] = a->peer; /* maybe its answer was late */
 	for (uint32_t i = 0; i < a->others_count; i++) {
 		if (trial_is_up(trial_peer(t, a->others[i]).state))
-			peace_ask(t, a->others[i], 0);
+			peace_release(t, a->others[i]);
 		trial_is_quiet(t, a->others[i]); /* our own questions are no traffic */
 	}
 	until_ns = clock_now_ns() + TURN_NS;
 	while (a->given && clock_now_ns() < until_ns && careful_wait(t->instance, 1, -1) >= 0)
 		;
 	welcome_late(a);
+}
+
+/* No peace this time. A peer that answers late, or is busy each time, has the driver's mode stay. */
+static void unmet(struct trial *t, uint32_t peer, int rc)
+{
+	if (rc && rc != -EBUSY && rc != -ECONNRESET && rc != -ETIMEDOUT)
+		return; /* this peer knows no peace */
+	if (++t->unmet < UNMET_MAX) {
+		try_again(t, peer);
+		return;
+	}
+	log_line("XDP: not measured: %u times a peer was busy or did not answer in time; %s, the "
+		 "driver's; `carefulctl up` measures again",
+		 t->unmet, name_of(device_of(t).xdp_mode));
+	over(t, CAREFUL_XDP_BY_DRIVER);
 }
 
 static void run(struct attempt *a)
@@ -279,8 +302,7 @@ static void run(struct attempt *a)
 	rc = ask_peace(a);
 	if (rc || t->peaces) {
 		let_go(a);
-		if (!rc || rc == -EBUSY || rc == -ECONNRESET || rc == -ETIMEDOUT)
-			try_again(t, a->peer);
+		unmet(t, a->peer, rc);
 		return;
 	}
 	t->running = true;
@@ -370,6 +392,11 @@ void trial_peer_changed(struct trial *t, uint32_t peer, uint32_t state)
 		ipc_hold(t->ipc, peer, IPC_HOLD_TRIAL, t->wanted);
 	} else if (state == CAREFUL_PEER_UP && t->wanted && !t->running) {
 		t->due_ns[peer] = clock_now_ns();
+		if (t->due_ns[peer] >= t->again_ns)
+			return;
+		/* Too soon after an attempt in vain: no program waits for that. */
+		t->due_ns[peer] = t->again_ns;
+		ipc_hold(t->ipc, peer, IPC_HOLD_TRIAL, false);
 	}
 }
 

@@ -21,6 +21,8 @@
  * @asking:   for peace: who asks us meanwhile has a larger @ticket or is refused
  * @running:  nobody is given peace
  * @failed:   trials that were begun and came to no end
+ * @unmet:    attempts for which a peer gave no peace
+ * @again_ns: no attempt before
  * @due_ns:   of each peer, when to try with it; 0: not to
  * @moved:    frames to and from it, and 1, when it was last looked whether it is quiet; 0: not yet
  * @peace_ns: of each peer, until when we keep the peace that it asked for; 0: it did not
@@ -36,6 +38,8 @@ struct trial {
 	bool asking;
 	bool running;
 	uint32_t failed;
+	uint32_t unmet;
+	uint64_t again_ns;
 	uint64_t ticket;
 	uint64_t due_ns[CAREFUL_PEERS_MAX];
 	uint64_t moved[CAREFUL_PEERS_MAX];
@@ -51,7 +55,7 @@ int trial_init(struct trial *trial, struct careful *instance, struct ipc *ipc,
 void trial_peer_changed(struct trial *trial, uint32_t peer, uint32_t state);
 /* Whether new epochs of the peer's are no news: one of the two hosts tries modes. */
 bool trial_is_on(const struct trial *trial, uint32_t peer);
-/* To be called each round. The round of a trial takes TRIAL_MS at most. */
+/* Called each round. A round with a trial takes less than a second, whatever the peers do. */
 void trial_poll(struct trial *trial);
 /* After how many ms at most to call it again; -1: when an event arrives. */
 int trial_timeout_ms(const struct trial *trial);

@@ -32,9 +32,11 @@ _Static_assert((int)GET_BYTES <= (int)SCRATCH_BYTES, "the peer has as much");
  * What is under way. Static: an answer may come after the one who asked has given up.
  *
  * @round:  of them whose answers count
+ * @first:  index of the peer whose answer is @status
  */
 static struct {
 	uint32_t round;
+	uint32_t first;
 	uint32_t outstanding;
 	uint64_t bytes;
 	uint32_t gets;
@@ -52,14 +54,18 @@ static void begin(void)
 
 static void on_done(const struct careful_result *result, void *user)
 {
-	if ((uint32_t)(uintptr_t)user != now.round)
+	uint64_t tag = (uintptr_t)user;
+
+	if ((uint32_t)tag != now.round)
 		return;
 	now.outstanding--;
 	now.bytes += result->bytes;
 	now.gets++;
 	memcpy(now.args, result->args, sizeof(now.args));
-	if (result->status && !now.status)
+	if (result->status && !now.status) {
 		now.status = result->status;
+		now.first = (uint32_t)(tag >> 32);
+	}
 }
 
 /* Waits, as carefuld does, until no more than so many are under way. */
@@ -101,6 +107,27 @@ int trial_ask(struct careful *c, uint32_t peer, uint16_t handler, uint32_t args[
 	begin();
 	rc = request(c, peer, handler, args, 0, until_ns);
 	memcpy(args, now.args, sizeof(now.args));
+	return rc;
+}
+
+int trial_ask_all(struct careful *c, const uint32_t *peers, uint32_t count, uint16_t handler,
+		  const uint32_t args[CAREFUL_AM_ARGS], uint64_t until_ns, uint32_t *first)
+{
+	int rc = 0;
+
+	begin();
+	now.first = count;
+	for (uint32_t i = 0; i < count; i++) {
+		rc = careful_request(c, peers[i], handler, args, NULL, 0, on_done,
+				     (void *)(uintptr_t)((uint64_t)i << 32 | now.round));
+		if (rc) {
+			*first = i;
+			return rc;
+		}
+		now.outstanding++;
+	}
+	rc = settle(c, 0, until_ns);
+	*first = now.first;
 	return rc;
 }
 

@@ -19,10 +19,15 @@
 int trial_arm(struct careful *instance, uint32_t peer, uint32_t region, uint64_t until_ns,
 	      struct xdp_figures *figures);
 
-enum { TRIAL_ASK_MS = 250 }; /* that a peer has to answer */
+enum { TRIAL_ASK_MS = 200 }; /* for the answers of all peers that are asked at once */
 
 /* A request that is waited for; its answer's status, -ETIMEDOUT. args: of both. */
 int trial_ask(struct careful *instance, uint32_t peer, uint16_t handler,
 	      uint32_t args[CAREFUL_AM_ARGS], uint64_t until_ns);
+
+/* Asks @count peers at once. Returns 0 when all have answered 0, the first other answer, or
+ * -ETIMEDOUT. *first is the index of the peer with that other answer, or @count. */
+int trial_ask_all(struct careful *instance, const uint32_t *peers, uint32_t count, uint16_t handler,
+		  const uint32_t args[CAREFUL_AM_ARGS], uint64_t until_ns, uint32_t *first);
 
 #endif /* DAEMON_TRIAL_ARM_H */

@@ -12,6 +12,7 @@ _hangs).
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import random
 import socket
@@ -261,6 +262,41 @@ class Rogue:
         )
 
 
+class LatePeace(Rogue):
+    """Answers at once when a trial of XDP modes asks for peace, and late when the peace is over.
+
+    Attributes:
+        grants: whether peace is granted from the second time on; a trial begins if all grant it.
+        asked: how often a trial asked.
+    """
+
+    grants = True
+    asked = 0
+
+    def _take(self, data: bytes) -> None:
+        super()._take(data)
+        if data[1] & lib.CAREFUL_CTRL_BIT or len(data) < HDR + AM:
+            return
+        am = unpack("careful_am", data, HDR)
+        if am["kind"] != lib.CAREFUL_AM_REQUEST or am["handler"] != lib.CAREFUL_PEACE:
+            return
+        asks = bool(am["args"][0])
+        self.asked += asks
+        self._answers.append((time.monotonic() + (0 if asks else 0.3), asks, am["token"]))
+
+    def open(self) -> None:
+        self._answers: list[tuple[float, bool, int]] = []
+        super().open()
+
+    def pump(self, timeout_s: float = 0) -> None:
+        super().pump(timeout_s)
+        for one in [one for one in self._answers if one[0] <= time.monotonic()]:
+            self._answers.remove(one)
+            busy = one[1] and (self.asked == 1 or not self.grants)
+            status = errno.EBUSY if busy else 0
+            self.send(self.frame(kind=int(lib.CAREFUL_AM_REPLY), token=one[2], status=status))
+
+
 # --- misdeeds: each yields once for every deed
 
 
@@ -363,6 +399,19 @@ def lies_in_control(server: str) -> Iterator[None]:
                 rogue.pump()
 
 
+def late_peace(server: str) -> Iterator[None]:
+    """All peers but one grant peace, and all answer late that the peace is over."""
+    with contextlib.ExitStack() as kept:
+        peers = [kept.enter_context(LatePeace(server)) for _ in range(16)]
+        peers[-1].grants = False
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and sum(peer.asked for peer in peers) < 2 * len(peers):
+            for peer in peers:
+                before = peer.asked
+                peer.pump(0.002)
+                yield from [None] * (peer.asked - before)
+
+
 MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
     one.__name__.replace("_", "-"): one
     for one in (
@@ -375,6 +424,7 @@ MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
         names_for_terminals,
         lies_in_frames,
         lies_in_control,
+        late_peace,
     )
 }
 

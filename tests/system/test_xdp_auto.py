@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("careful._binding")
 
+import rogue
 from hosts import Host, Hosts, alive, finish, make_file, wait_for
 from lab import keep_xdp
 
@@ -164,3 +167,24 @@ def test_auto__killed_in_the_middle_leaves_nothing_behind(two: list[Host]) -> No
     h1.ctl("up", "eth1")
     h1.ctl("get", "h2:one", h1.own / "one")
     assert (h1.own / "one").read_bytes() == data
+
+
+def test_auto__peers_that_answer_late_do_not_hold_the_daemon(hosts: Hosts) -> None:
+    """Sixteen peers are waited for together, and none of them for the end of its peace."""
+    h1, h2 = hosts(measures_xdp=True)
+    h1.up("--peers", "32", "--rx-buffers", "4096")
+    argv = (sys.executable, rogue.__file__, h1.lab.address("h1"), "late-peace", "0", "20")
+    evil = h1.lab.start(h2.name, *argv)
+    waits = []
+    while evil.poll() is None:
+        began = time.monotonic()
+        h1.status()
+        waits.append(time.monotonic() - began)
+    out, errors = evil.communicate()
+    assert evil.returncode == 0, errors
+    assert json.loads(out)["late-peace"] >= 20
+    began = time.monotonic()
+    h1.status()
+    alone = time.monotonic() - began
+    # One question after the other took a quarter of a second for each peer, of which two are alike.
+    assert max(waits) < 1 + 3 * alone, sorted(waits)[-5:]

@@ -428,6 +428,51 @@ static void test_trial__a_busy_peer_is_asked_again_when_it_is_quiet(void)
 	forget();
 }
 
+/* Each attempt without peace counts, and the next one comes later. */
+static void test_trial__a_peer_that_is_always_busy_leaves_the_drivers_mode(void)
+{
+	pthread_t thread = begin_trial(1);
+	uint64_t due_ns = 0;
+
+	peace_answer = -EBUSY;
+	meet_only();
+	for (uint32_t i = 1; i <= UNMET_MAX; i++) {
+		while (trial.unmet < i)
+			next_try();
+		CHECK_EQ(trial.unmet, i);
+		if (i < UNMET_MAX)
+			CHECK(trial.due_ns[ends.peer] - clock_now_ns() > due_ns);
+		due_ns = (AGAIN_MS << i) * 1000000ull / 2;
+	}
+	CHECK_EQ(trial.failed, 0);
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
+	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
+	nothing_is_held();
+	ask();
+	end_trial(thread);
+	ends_close(&ends);
+}
+
+/* A peer that does not answer that peace is over is not waited for. */
+static void test_trial__the_end_of_peace_waits_for_nobody(void)
+{
+	pthread_t thread = begin_trial(1);
+	struct attempt one = { .trial = &trial, .peer = (uint32_t)ends.peer, .given = true };
+
+	meet_only();
+	gets_left = 0;
+	while (!silent)
+		;
+	let_go(&one);
+	CHECK_EQ(the_peer().operations, 1); /* our word, which has no answer yet */
+	gets_left = -1;
+	for (int i = 0; i < PATIENCE && the_peer().operations; i++)
+		careful_wait(ends.c[0], 1, -1);
+	CHECK_EQ(the_peer().operations, 0);
+	end_trial(thread);
+	ends_close(&ends);
+}
+
 static void test_remembered__is_in_effect_at_once(void)
 {
 	struct careful_error why;
@@ -551,6 +596,8 @@ int main(void)
 	RUN(test_trial__a_peer_that_comes_up_meanwhile_is_not_forgotten);
 	RUN(test_trial__a_peer_that_knows_no_peace_is_left_alone);
 	RUN(test_trial__a_busy_peer_is_asked_again_when_it_is_quiet);
+	RUN(test_trial__a_peer_that_is_always_busy_leaves_the_drivers_mode);
+	RUN(test_trial__the_end_of_peace_waits_for_nobody);
 	RUN(test_remembered__is_in_effect_at_once);
 	RUN(test_init__by_hand_measures_nothing);
 	RUN(test_init__without_a_link_measures_nothing);
