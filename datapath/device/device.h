@@ -210,7 +210,8 @@ struct port_ops {
 	/* Control messages, through the kernel's own socket. 0 or -errno. */
 	int (*ctrl_send)(struct port *port, const union address *to, const void *buf,
 			 uint32_t bytes);
-	/* Bytes received (of a longer message, as many as there was room for), -EAGAIN, or
+	/* Bytes received (of a longer message, as many as there was room for; 0: sent to a
+	 * broadcast or multicast address, to be dropped), -EAGAIN, or
 	 * -ECONNREFUSED where ICMP says that nobody listens at the host `from`: anyone can.
 	 * -EHOSTUNREACH: another ICMP error about a ping towards `from`. -EMSGSIZE: the kernel
 	 * was told that a packet towards `from` is too large: resolve() knows. Of what they

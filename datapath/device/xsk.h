@@ -150,6 +150,7 @@ struct xsk_port {
 	uint32_t groups_count;
 	int member[2];
 	int ctrl[2];
+	int ctrl_turn; /* the index in ctrl of the socket that is read first next time */
 	int lock;
 	int link;
 	int programs;

@@ -126,23 +126,28 @@ static void put_ours(struct msghdr *m, union control *control, const union addre
 	m->msg_controllen = CMSG_SPACE(bytes);
 }
 
-/* At which of our addresses a message came. */
-static void take_ours(union address *from, struct msghdr *m)
+/* Finds the address of ours that a message was sent to. Returns false if that is a broadcast or a
+ * multicast address: one such message would have every host answer. */
+static bool take_ours(union address *from, struct msghdr *m)
 {
 	struct in6_pktinfo info6;
 	struct in_pktinfo info;
+	bool unicast = true;
 
 	memset(from->ours, 0, sizeof(from->ours));
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
 		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
 			memcpy(&info, CMSG_DATA(c), sizeof(info));
 			memcpy(from->ours, &info.ipi_spec_dst, sizeof(info.ipi_spec_dst));
+			unicast = info.ipi_addr.s_addr == info.ipi_spec_dst.s_addr;
 		} else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
 			memcpy(&info6, CMSG_DATA(c), sizeof(info6));
-			if (!IN6_IS_ADDR_MULTICAST(&info6.ipi6_addr))
+			unicast = !IN6_IS_ADDR_MULTICAST(&info6.ipi6_addr);
+			if (unicast)
 				memcpy(from->ours, &info6.ipi6_addr, sizeof(info6.ipi6_addr));
 		}
 	}
+	return unicast;
 }
 
 int xsk_ctrl_send(struct port *port, const union address *to, const void *buf, uint32_t bytes)
@@ -311,7 +316,8 @@ static ssize_t read_message(int fd, union address *from, void *buf, uint32_t byt
 		ssize_t got = recvmsg(fd, &m, MSG_DONTWAIT | MSG_TRUNC);
 
 		if (got >= 0) {
-			take_ours(from, &m);
+			if (!take_ours(from, &m))
+				return 0;
 			arrival->at_ns = arrived_ns(&m);
 			arrival->ip_bytes = headers_bytes(from) + (uint32_t)got;
 			return got < (ssize_t)bytes ? got : (ssize_t)bytes;
@@ -326,14 +332,16 @@ static ssize_t read_message(int fd, union address *from, void *buf, uint32_t byt
 ssize_t xsk_ctrl_recv(struct port *port, union address *from, void *buf, uint32_t bytes,
 		      struct arrival *arrival)
 {
-	const struct xsk_port *xsk = to_xsk_port(port);
+	struct xsk_port *xsk = to_xsk_port(port);
 	struct pollfd fds[2] = {
-		{ .fd = xsk->ctrl[0], .events = POLLIN },
-		{ .fd = xsk->ctrl[1], .events = POLLIN },
+		{ .fd = xsk->ctrl[xsk->ctrl_turn], .events = POLLIN },
+		{ .fd = xsk->ctrl[!xsk->ctrl_turn], .events = POLLIN },
 	};
 
 	if (poll(fds, 2, 0) <= 0)
 		return -EAGAIN;
+	/* A flood over one family must not keep messages of the other family waiting. */
+	xsk->ctrl_turn = !xsk->ctrl_turn;
 	for (int i = 0; i < 2; i++) {
 		ssize_t got = -EAGAIN;
 

@@ -424,6 +424,72 @@ static void test_ctrl__both_families(void)
 	close_sides(2);
 }
 
+static void send_to_all(const char *to_text)
+{
+	union address to = address(to_text);
+	const struct careful_ctrl ctrl = { .version = 9, .type = CAREFUL_HELLO };
+	const int on = 1;
+	int fd;
+
+	pair_enter(&pair, 0);
+	fd = socket(to.sa.sa_family, SOCK_DGRAM, 0);
+	CHECK(fd >= 0);
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof(on)), 0);
+	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "eth1", 4), 0);
+	to.in.sin_port = htobe16(CAREFUL_PORT_DEFAULT); /* at one place in both */
+	CHECK_EQ(sendto(fd, &ctrl, sizeof(ctrl), 0, &to.sa,
+			to.sa.sa_family == AF_INET ? sizeof(to.in) : sizeof(to.in6)),
+		 sizeof(ctrl));
+	close(fd);
+	pair_leave(&pair);
+}
+
+/* Every host on the link would answer such a message. */
+static void test_ctrl__not_sent_to_us_alone_is_dropped(void)
+{
+	static const char *const all[] = { "10.77.0.255", "255.255.255.255", "224.0.0.1",
+					   "ff02::1" };
+	struct careful_ctrl got;
+	union address from;
+
+	open_sides(2);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		ssize_t n;
+
+		send_to_all(all[i]);
+		for (int k = 0; k < 50 && (n = ctrl_recv(1, &from, &got, sizeof(got))) <= 0; k++)
+			usleep(1000);
+		CHECK(n <= 0);
+	}
+	check_ctrl("10.77.0.2", "10.77.0.1");
+	close_sides(2);
+}
+
+/* A flood over one family leaves the other family its turn. */
+static void test_ctrl__families_take_turns(void)
+{
+	union address to[2] = { address("10.77.0.2"), address("fd77::2") }, from;
+	const struct careful_ctrl ctrl = { .version = 9, .type = CAREFUL_SYNC };
+	uint32_t seen[2] = { 0 };
+	struct careful_ctrl got;
+
+	open_sides(2);
+	check_ctrl("10.77.0.2", "10.77.0.1"); /* neighbours are known */
+	check_ctrl("fd77::2", "fd77::1");
+	for (int i = 0; i < 32; i++) {
+		to[i % 2].in.sin_port = htobe16(CAREFUL_PORT_DEFAULT);
+		CHECK_EQ(ports[0]->ops->ctrl_send(ports[0], &to[i % 2], &ctrl, sizeof(ctrl)), 0);
+	}
+	usleep(100000);
+	for (int i = 0; i < 8; i++) {
+		CHECK_EQ(ctrl_recv(1, &from, &got, sizeof(got)), sizeof(got));
+		seen[from.sa.sa_family == AF_INET6]++;
+	}
+	CHECK_EQ(seen[0], 4);
+	CHECK_EQ(seen[1], 4);
+	close_sides(2);
+}
+
 static void check_refused(const char *to_text)
 {
 	const struct careful_ctrl ctrl = { .version = 1, .type = CAREFUL_SYNC, .nonce = 7 };
@@ -486,6 +552,8 @@ int main(void)
 	RUN(test_statistics__frames_on_another_queue_are_refused);
 	RUN(test_events__overflow_looks_again);
 	RUN(test_ctrl__both_families);
+	RUN(test_ctrl__not_sent_to_us_alone_is_dropped);
+	RUN(test_ctrl__families_take_turns);
 	RUN(test_ctrl__nobody_listens);
 	RUN(test_clock_and_random);
 	return 0;
