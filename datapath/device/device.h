@@ -77,13 +77,15 @@ static inline void address_words(const union address *address, uint16_t *words)
  * What a frame to a peer starts with: Ethernet, IP and UDP, lengths and IPv4
  * checksum as for a frame without payload (the engine adjusts them).
  *
- * @mtu:   largest IP packet that the kernel would send this way; 0: as large as the interface's
- * @bytes: of the header (42 for IPv4, 62 for IPv6); 0: not resolved yet
+ * @mtu:       largest IP packet that the kernel would send this way; 0: as large as the interface's
+ * @bytes:     of the header (42 for IPv4, 62 for IPv6); 0: not resolved yet
+ * @neighbour: the host is on our link, so the Ethernet address is the host's own
  */
 struct llhdr {
 	uint8_t data[LLHDR_MAX];
 	uint16_t mtu;
-	uint16_t bytes;
+	uint8_t bytes;
+	bool neighbour;
 };
 
 /*

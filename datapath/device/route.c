@@ -235,6 +235,12 @@ static uint8_t *put_ipv6(uint8_t *p, const struct hop *hop, const struct ip_addr
 	return p + sizeof(ip);
 }
 
+/* Reports whether the destination is on our link. */
+static bool is_neighbour(const struct hop *hop, const struct ip_address *dst)
+{
+	return hop->next.bytes == dst->bytes && !memcmp(hop->next.data, dst->data, dst->bytes);
+}
+
 /* The UDP checksum stays 0, over IPv6 too: what it would protect, our header's check,
  * CRC and digests do (RFC 6936). */
 static void put_headers(const struct route *route, const union address *to,
@@ -251,8 +257,9 @@ static void put_headers(const struct route *route, const union address *to,
 
 	p = ipv4 ? put_ipv4(p, hop, dst) : put_ipv6(p, hop, dst);
 	memcpy(p, &udp, sizeof(udp));
-	llhdr->bytes = (uint16_t)(p + sizeof(udp) - llhdr->data);
+	llhdr->bytes = (uint8_t)(p + sizeof(udp) - llhdr->data);
 	llhdr->mtu = hop->mtu < UINT16_MAX ? (uint16_t)hop->mtu : 0;
+	llhdr->neighbour = is_neighbour(hop, dst);
 }
 
 /* Who is next on the way to a host, through our interface, and what is known of it. */
@@ -350,7 +357,7 @@ int route_multicast(struct route *route, const union address *to, struct llhdr *
 
 	if (rc)
 		return rc;
-	if (hop.next.bytes != dst.bytes || memcmp(hop.next.data, dst.data, dst.bytes) != 0)
+	if (!is_neighbour(&hop, &dst))
 		return -EHOSTUNREACH;
 	to_group(ipv4, port ? ntohs(port) : route->port, &group, hop.mac);
 	hop.hops = 1;

@@ -298,6 +298,24 @@ static void try_welcome(struct link_peer *peer)
 	welcome(peer);
 }
 
+/* Finds a slot for a host that asks for a session; peer: the one that it had, or NULL. Returns NULL
+ * if none may be had now. */
+static struct link_peer *admit(struct link *link, struct link_peer *peer, const union address *from,
+			       const uint8_t *key)
+{
+	struct link_host host = { .address = *from, .key = key };
+
+	if (link->port->ops->resolve(link->port, from, &host.way))
+		host.way.bytes = 0;
+	if (!link_peer_welcome(link, &host))
+		return NULL;
+	if (!peer)
+		peer = link_peer_get(link, from);
+	if (!peer && !link_yield_ask(link) && link_evict(link, &host))
+		peer = link_peer_get(link, from);
+	return peer;
+}
+
 /* Takes a HELLO that is believed. peer: its session, or NULL; heard: what proved it, where there
  * are keys. */
 static void take_hello(struct link *link, struct link_peer *peer, const union address *from,
@@ -318,13 +336,10 @@ static void take_hello(struct link *link, struct link_peer *peer, const union ad
 			link_close(peer, ENOPROTOOPT);
 		return;
 	}
-	/* So too where it had a slot that others may take meanwhile. */
-	if ((!peer || link_peer_free(peer)) &&
-	    !link_peer_welcome(link, from, trusted ? trusted->pair.theirs : NULL))
-		peer = NULL;
-	else if (!peer)
-		peer = link_peer_get(link, from);
-	if (!peer) { /* it asks again, where somebody may give up a window */
+	/* Others may have taken the slot that it had. */
+	if (!peer || link_peer_free(peer))
+		peer = admit(link, peer, from, trusted ? trusted->pair.theirs : NULL);
+	if (!peer) { /* it asks again; a window may be given up by then */
 		if (!link_yield_ask(link))
 			refuse_by(link, from, hello, CAREFUL_REFUSED_PEERS, trusted);
 		return;

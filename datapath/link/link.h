@@ -151,6 +151,8 @@ struct link {
 	uint64_t incarnation;
 	uint8_t secret[16]; /* of the challenge tokens */
 	struct door door;
+	uint64_t awaiting_ns; /* since when our programs wait for a slot, */
+	uint64_t awaited_ns; /* and when one of them asked last */
 	bool crowded; /* more control messages than are read at once: the next come by time alone */
 	struct keys keys;
 	bool keyed; /* a session takes a key: keys has those that do */
@@ -482,7 +484,9 @@ bool link_peer_at(const struct link_peer *peer, const union address *address);
 struct link_peer *link_peer_find(struct link *link, const union address *pair);
 struct link_peer *link_peer_from(struct link *link, const union address *from,
 				 const struct careful_ctrl *ctrl);
-bool link_peer_welcome(struct link *link, const union address *address, const uint8_t *key);
+bool link_peer_belongs(const struct link_peer *peer, const struct link_host *host);
+uint32_t link_peer_taken(const struct link *link, const struct link_host *host);
+bool link_peer_welcome(struct link *link, const struct link_host *host);
 bool link_peer_free(const struct link_peer *peer);
 struct link_peer *link_peer_get(struct link *link, const union address *address);
 struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr);
@@ -564,6 +568,7 @@ void session_tick(struct link_peer *peer);
 /* yield.c: idle sessions give up their windows */
 bool link_yield_ask(struct link *link);
 bool link_yield_await(struct link *link);
+bool link_evict(struct link *link, const struct link_host *newcomer);
 bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync);
 void link_yield_tick(struct link_peer *peer);
 void link_wake(struct link_peer *peer);

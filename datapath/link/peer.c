@@ -114,23 +114,45 @@ static void doubt_all(struct link *link)
 		link->peers[i].session->doubted = true;
 }
 
-/* Whether it is the same host, by its address or by the key that it proved (NULL: none). */
-static bool is_of(const struct session *session, const union address *address, const uint8_t *key)
+/* Reports whether two addresses that routers lead to share a /64, of which one host can have all. */
+static bool net_equal(const union address *a, const union address *b)
 {
-	return host_equal(&session->address, address) ||
-	       (key && !sodium_memcmp(session->keyed.theirs, key, NOISE_KEY_BYTES));
+	return a->sa.sa_family == AF_INET6 && b->sa.sa_family == AF_INET6 &&
+	       !memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, 8);
 }
 
-/* Whether one more that a host asks for leaves half of the slots to others. */
-bool link_peer_welcome(struct link *link, const union address *address, const uint8_t *key)
+/* Reports whether the peer belongs to the host: the same address, key, Ethernet address on our link,
+ * or /64 elsewhere. A host has one account, however many of these it has. */
+bool link_peer_belongs(const struct link_peer *peer, const struct link_host *host)
+{
+	const struct session *session = peer->session;
+	const struct llhdr *a = &peer->llhdr, *b = &host->way;
+
+	if (host_equal(&session->address, &host->address) ||
+	    (host->key && !sodium_memcmp(session->keyed.theirs, host->key, NOISE_KEY_BYTES)))
+		return true;
+	if (!a->bytes || !b->bytes || a->neighbour != b->neighbour)
+		return false;
+	return a->neighbour ? !memcmp(a->data, b->data, LINK_MAC_BYTES) :
+			      net_equal(&session->address, &host->address);
+}
+
+/* Counts the slots that a host holds, without the one with the address itself. */
+uint32_t link_peer_taken(const struct link *link, const struct link_host *host)
 {
 	uint32_t taken = 0;
 
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		taken += !link_peer_free(&link->peers[i]) &&
-			 is_of(link->peers[i].session, address, key) &&
-			 !pair_equal(&link->peers[i].session->address, address);
-	if (taken < (link->peers_max + 1) / 2)
+			 link_peer_belongs(&link->peers[i], host) &&
+			 !pair_equal(&link->peers[i].session->address, &host->address);
+	return taken;
+}
+
+/* Reports whether one more slot for the host leaves half of the slots to others. */
+bool link_peer_welcome(struct link *link, const struct link_host *host)
+{
+	if (link_peer_taken(link, host) < (link->peers_max + 1) / 2)
 		return true;
 	doubt_all(link);
 	return false;

@@ -293,7 +293,22 @@ enum link_sends {
 	LINK_SENDS_SEALED = 2, /* either of them, and to be sealed */
 };
 
-enum { LINK_PEER_LINE = 64 }; /* of the cache, bytes */
+enum {
+	LINK_PEER_LINE = 64, /* of the cache, bytes */
+	LINK_MAC_BYTES = 6, /* of an Ethernet address, with which a frame begins */
+};
+
+/*
+ * A host that wants a slot.
+ *
+ * @key: that the host proved; NULL: none
+ * @way: to the host; 0 bytes: not known
+ */
+struct link_host {
+	union address address;
+	const uint8_t *key;
+	struct llhdr way;
+};
 
 /*
  * One peer. The index in link->peers is its slot in the peers map.

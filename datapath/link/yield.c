@@ -13,6 +13,7 @@ enum {
 	IDLE_MS = 1000, /* without a frame */
 	ANSWER_MS = 100, /* until another peer is asked */
 	AGAIN_MS = 2000, /* until the same one is */
+	AWAIT_MS = 1500, /* that our own programs wait until a session ends for them */
 };
 
 static bool past(const struct link *link, uint64_t since_ns, uint64_t ms)
@@ -66,16 +67,72 @@ bool link_yield_ask(struct link *link)
 	return true;
 }
 
-/* We want a place for another peer. Whether there may be one soon: of a peer with which nothing is
- * under way. It is asked when that was so for long enough, and again where it was not so there. */
+/* Counts the slots of the host whose peer this is. */
+static uint32_t holds(struct link *link, const struct link_peer *peer)
+{
+	const struct link_host host = {
+		.address = peer->session->address,
+		.key = link->keyed ? peer->session->keyed.theirs : NULL,
+		.way = peer->llhdr,
+	};
+
+	return 1 + link_peer_taken(link, &host);
+}
+
+/*
+ * Ends a session of the host that holds most slots, idle or not, of these the one that has been
+ * silent for longest. No window is idle. A newcomer gets the slot only if its host then holds no
+ * more slots than the other one, so two hosts never take slots from each other in turns. Our own
+ * programs (newcomer NULL) always get it. A session that they use stays, and so does one whose slot
+ * would not be free at once. Returns whether a session ended.
+ */
+bool link_evict(struct link *link, const struct link_host *newcomer)
+{
+	uint32_t least = newcomer ? link_peer_taken(link, newcomer) + 2 : 1;
+	struct link_peer *best = NULL;
+
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+		uint32_t held;
+
+		if (!link_has_epoch(peer) || peer->session->want || peer->operations ||
+		    peer->kept || peer->kept_old)
+			continue;
+		held = holds(link, peer);
+		if (held > least || (held == least && (!best || peer->session->moved_ns <
+									best->session->moved_ns))) {
+			best = peer;
+			least = held;
+		}
+	}
+	if (!best)
+		return false;
+	link_close(best, 0);
+	return true;
+}
+
+/* Reports whether our programs have been waiting for a slot for long: a peer that moves a frame now
+ * and then, or answers no question, never gives its window up. */
+static bool awaited_long(struct link *link)
+{
+	if (past(link, link->awaited_ns, IDLE_MS))
+		link->awaiting_ns = link->now_ns;
+	link->awaited_ns = link->now_ns;
+	return past(link, link->awaiting_ns, AWAIT_MS);
+}
+
+/* We want a place for another peer. Reports whether there is one, or may be one soon: an idle peer
+ * is asked for its window. If that does not help, a session of the peers' own ends. */
 bool link_yield_await(struct link *link)
 {
+	if (awaited_long(link) && link_evict(link, NULL))
+		return true;
 	if (link_yield_ask(link))
 		return true;
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		if (at_rest(&link->peers[i]))
 			return true;
-	return false;
+	return link_evict(link, NULL);
 }
 
 /* The peer asks for its window; false: something is under way. */

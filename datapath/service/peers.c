@@ -147,8 +147,12 @@ int careful_peer_among(struct careful *c, const struct sockaddr *address, uint32
 		return -ENETUNREACH;
 	c->link.now_ns = c->port->ops->now_ns(c->port);
 	peer = link_peer_get(&c->link, &to);
+	if (!peer && !link_yield_await(&c->link))
+		return -EADDRINUSE;
 	if (!peer)
-		return link_yield_await(&c->link) ? -EAGAIN : -EADDRINUSE;
+		peer = link_peer_get(&c->link, &to);
+	if (!peer)
+		return -EAGAIN;
 	spread_ask(peer, queues);
 	link_connect(peer);
 	tell_own(c, peer->slot, others);

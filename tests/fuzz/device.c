@@ -195,7 +195,10 @@ static int dev_resolve(struct port *port, const union address *to, struct llhdr 
 {
 	if (node_of_port(port)->unresolved)
 		return -EAGAIN;
-	*llhdr = (struct llhdr){ .bytes = to->sa.sa_family == AF_INET6 ? 62 : NODE_LL };
+	*llhdr = (struct llhdr){ .bytes = to->sa.sa_family == AF_INET6 ? 62 : NODE_LL,
+				 .neighbour = node_of_port(port)->neighbours };
+	llhdr->data[5] = (uint8_t)(to->sa.sa_family == AF_INET6 ? NODE_TWICE :
+								  ntohl(to->in.sin_addr.s_addr));
 	return 0;
 }
 

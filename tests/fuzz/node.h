@@ -20,6 +20,8 @@ enum {
 	NODE_FRAME = 2 * NODE_BUFFER,
 	NODE_LL = 42,
 	NODE_HOSTS = 4, /* addresses that may speak */
+	NODE_TWICE =
+		2, /* last byte of the IPv4 address of the host that has the IPv6 address, too */
 	NODE_KEPT = 64,
 	NODE_REGIONS = 3,
 	NODE_BYTES = 4096, /* of a region, and of the memory that gets and stores use */
@@ -37,6 +39,7 @@ struct node {
 	uint32_t events;
 	bool busy; /* kicks move nothing */
 	bool unresolved;
+	bool neighbours; /* frames go to the hosts' own Ethernet addresses */
 
 	uint64_t fill_ring[NODE_RX];
 	uint32_t fill_count;

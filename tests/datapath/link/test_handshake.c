@@ -471,6 +471,68 @@ static void test_flood__of_many_addresses_keeps_no_peer_out(void)
 	node_close(node);
 }
 
+enum { TWICE = NODE_TWICE - 1, TWICE_IPV6 = 3 }; /* one host, by its two addresses */
+
+/* Fills both slots from one host, whose addresses look like two hosts' meanwhile. */
+static void fill_slots(struct node *node)
+{
+	node->neighbours = false;
+	CHECK(node_session(node, TWICE));
+	CHECK(node_session(node, TWICE_IPV6));
+	for (uint32_t i = 0; i < NODE_PEERS; i++)
+		node->c->link.peers[i].llhdr.neighbour = true;
+	node->neighbours = true;
+}
+
+/* Half of the slots are for others. */
+static void test_slots__a_host_has_one_account_for_both_families(void)
+{
+	struct node *node = node_open();
+
+	node->neighbours = true;
+	CHECK(node_session(node, TWICE));
+	CHECK(!node_session(node, TWICE_IPV6));
+	CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_PEERS);
+	CHECK(node_session(node, 0));
+	node_close(node);
+}
+
+/* No window is idle. Whoever holds most gives one up, and does not get it back. */
+static void test_slots__a_newcomer_evicts_whoever_holds_most(void)
+{
+	struct node *node = node_open();
+
+	fill_slots(node);
+	CHECK(node_session(node, 0));
+	CHECK(!node_session(node, TWICE));
+	CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_PEERS);
+	CHECK(!node_session(node, 2)); /* each of two hosts has one: neither gives way */
+	CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_PEERS);
+	node_close(node);
+}
+
+/* A peer that moves a frame now and then rests for a moment, and never for long enough. */
+static void test_slots__our_own_programs_find_one(void)
+{
+	const union address to = node_host(0);
+	struct node *node = node_open();
+	int rc = -EAGAIN;
+
+	fill_slots(node);
+	for (int ms = 0; ms < 5000 && rc == -EAGAIN; ms += 100) {
+		for (uint32_t i = 0; i < NODE_PEERS; i++)
+			node->c->link.peers[i].rx_frames++;
+		node_time(node, 100);
+		rc = careful_peer(node->c, &to.sa, sizeof(to.in));
+	}
+	CHECK(rc >= 0);
+	CHECK_EQ(node->c->link.peers[rc].state, CAREFUL_PEER_CONNECTING);
+	/* What they use is nobody else's to take. */
+	CHECK(!node_session(node, 2));
+	CHECK_EQ(node->c->link.peers[rc].state, CAREFUL_PEER_CONNECTING);
+	node_close(node);
+}
+
 /* Not from the one that was asked. */
 static void test_challenge__from_another_address_is_told(void)
 {
@@ -537,6 +599,9 @@ int main(void)
 	RUN(test_flood__wakes_nobody);
 	RUN(test_flood__of_a_peer_is_gone_on_with_at_a_rate);
 	RUN(test_flood__of_many_addresses_keeps_no_peer_out);
+	RUN(test_slots__a_host_has_one_account_for_both_families);
+	RUN(test_slots__a_newcomer_evicts_whoever_holds_most);
+	RUN(test_slots__our_own_programs_find_one);
 	RUN(test_challenge__from_another_address_is_told);
 	RUN(test_challenge__holds_while_others_go);
 	return 0;

@@ -90,7 +90,7 @@ int sim_resolve(struct port *nic, const union address *to, struct llhdr *llhdr)
 		return -ENETUNREACH;
 	if (sim_fault_on(world, SIM_UNRESOLVED, sim->port, NULL))
 		return -EAGAIN;
-	*llhdr = (struct llhdr){ .bytes = ipv6 ? 62 : 42 };
+	*llhdr = (struct llhdr){ .bytes = ipv6 ? 62 : 42, .neighbour = true };
 	mac(p, port);
 	mac(p + 6, sim->port);
 	p[12] = ipv6 ? 0x86 : 0x08;
