@@ -2,7 +2,8 @@
 /*
  * An epoch's beginning and end, and the session's end. Either end of a session drains the old
  * epoch before a new one begins: its slot in the peers map is closed, all that lay in the RX
- * ring taken, and every held buffer back in the fill ring. Who agrees on the next is the
+ * ring taken, and every held buffer back in the fill ring. If a disk hangs, the new epoch begins
+ * in a window without the buffers that the disk holds. Who agrees on the next is the
  * handshake's. Calls ping.c, train.c, watch.c, peer.c, group.c, reserve.c, traditional.c.
  */
 #include "link/group.h"
@@ -10,6 +11,8 @@
 
 #include <assert.h>
 #include <endian.h>
+
+enum { HANG_MS = 200 }; /* that an epoch waits for buffers which a disk holds */
 
 /* Whether what XDP admitted in the old epoch is in the RX ring, whence it is taken from now on. */
 static bool closed(struct link_peer *peer)
@@ -52,6 +55,7 @@ void epoch_end(struct link_peer *peer)
 	link->port->ops->admit(link->port, peer->slot, 0, 0, 0, NULL);
 	session->closing = true;
 	session->cookie_was = peer->cookie_in;
+	session->ended_ns = link->now_ns;
 	peer->cookie_in = peer->cookie_plain = 0;
 	/* Both asked at once: what waits to be sent in a window that was never used was
 	 * not sent, and goes with the next. */
@@ -64,13 +68,21 @@ void epoch_end(struct link_peer *peer)
 	closed(peer);
 }
 
+/* Reports whether the next epoch need not wait for buffers of the old one. */
+static bool is_back(const struct link_peer *peer)
+{
+	return !peer->kept_old ||
+	       (link_peer_spares(peer) &&
+		peer->link->now_ns - peer->session->ended_ns >= HANG_MS * 1000000ull);
+}
+
 /* Whether every buffer of the old epoch is back: what was freed is owed to nobody now, but it
  * is only back when published. */
 bool epoch_quiet(struct link_peer *peer)
 {
 	const struct link *link = peer->link;
 
-	return !peer->cookie_in && closed(peer) && !peer->kept_old && !link->fill_count &&
+	return !peer->cookie_in && closed(peer) && is_back(peer) && !link->fill_count &&
 	       link_drain_over(link, &peer->session->drain);
 }
 

@@ -189,6 +189,7 @@ static void reset(struct link_peer *peer, const union address *address)
 	*session = (struct session){
 		.address = *address,
 		.tenants = session->tenants + 1,
+		.ended_ns = session->ended_ns,
 		.closing = session->closing, /* the last one's frames may still lie there */
 		.drain = session->drain,
 		.heard_ns = link->now_ns,

@@ -197,6 +197,7 @@ struct link_path {
  * @epochs:      that were opened
  * @frame_bytes: largest frame that both ends take, whatever the way between them
  * @cookie_was:  of its frames in the epoch before this
+ * @ended_ns:    when that epoch ended
  * @closing:     XDP may still bring frames of the last epoch
  * @drain:       no new window before this, which begins then, is over
  * @bye:         a BYE came: the session ends when this is over
@@ -236,6 +237,7 @@ struct session {
 	uint32_t epochs;
 	uint32_t frame_bytes;
 	uint64_t cookie_was;
+	uint64_t ended_ns;
 	bool closing;
 	struct link_drain drain;
 	struct link_drain bye;

@@ -67,10 +67,29 @@ uint32_t link_peer_room(const struct link_peer *peer)
 	return share / 4 < most ? share / 4 : most;
 }
 
-/* W for this peer. */
+/* The part of W that buffers of an earlier epoch may take up when the next epoch begins. */
+static uint32_t window_spare(const struct link_peer *peer, uint32_t window)
+{
+	uint32_t least = window_least(peer->link);
+
+	if (least < window / 4)
+		least = window / 4;
+	return peer->link->traditional || window < least ? 0 : window - least;
+}
+
+/* W for this peer, without the buffers that a disk still holds for an earlier epoch. */
 uint32_t link_peer_window(const struct link_peer *peer)
 {
-	return share_of(peer) - link_peer_room(peer);
+	uint32_t window = share_of(peer) - link_peer_room(peer);
+	uint32_t spare = window_spare(peer, window);
+
+	return window - (peer->kept_old < spare ? peer->kept_old : spare);
+}
+
+/* Reports whether an epoch can begin in what is left of W. */
+bool link_peer_spares(const struct link_peer *peer)
+{
+	return peer->kept_old <= window_spare(peer, share_of(peer) - link_peer_room(peer));
 }
 
 static uint64_t ms_since(const struct link_peer *peer, uint64_t at_ns)

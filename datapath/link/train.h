@@ -21,6 +21,7 @@ enum {
 
 /* train.c */
 uint32_t link_peer_window(const struct link_peer *peer);
+bool link_peer_spares(const struct link_peer *peer);
 uint32_t link_peer_room(const struct link_peer *peer);
 uint32_t link_train_hold_ms(const struct link_peer *peer);
 bool link_train_begin(struct link_peer *peer);

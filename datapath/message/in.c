@@ -177,13 +177,19 @@ static void written(struct message_in *in, uint32_t flags)
 
 static void move_on(struct message_in *in);
 
-/* Whether a write of an epoch that is over is under way at the same region. The next epoch waits
- * for receive buffers, not for copies of them: what comes in it would be written over later. */
+static uint32_t *late_at(const struct message_in *in)
+{
+	return &in->state->late[in->region % MESSAGE_LATE];
+}
+
+/* Reports whether a write of an epoch that is over is under way at the same region. The next epoch
+ * does not wait for all of these, and they would overwrite what comes in it. A write that hangs
+ * costs writes at other regions nothing. */
 static bool is_behind(const struct message_in *in)
 {
 	const struct message_state *state = in->state;
 
-	for (uint32_t i = 0; state->late && in->region && i < state->ins_count; i++)
+	for (uint32_t i = 0; *late_at(in) && in->region && i < state->ins_count; i++)
 		if (state->ins[i].late && state->ins[i].region == in->region)
 			return true;
 	return false;
@@ -195,7 +201,7 @@ static void late_written(struct message_in *in)
 	struct message_state *state = in->state;
 
 	in->late = false;
-	state->late--;
+	--*late_at(in);
 	for (uint32_t i = 0; i < state->ins_count; i++) {
 		struct message_in *other = &state->ins[i];
 
@@ -431,7 +437,7 @@ void message_forget(struct message_state *state, struct link_peer *peer)
 				in->error = ECONNRESET;
 			if (in->stage.busy && !in->held_up && !in->late) {
 				in->late = true;
-				state->late++;
+				++*late_at(in);
 			}
 			move_on(in);
 		}

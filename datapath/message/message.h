@@ -92,7 +92,10 @@ struct message_part {
 	struct iovec iov[DEVICE_SEGMENTS_MAX];
 };
 
-enum { MESSAGE_WRITES = 4 };
+enum {
+	MESSAGE_WRITES = 4,
+	MESSAGE_LATE = 256,
+};
 
 /*
  * How a message that is measured came and was written (service/live.c).
@@ -159,7 +162,7 @@ struct message_state {
 	struct message_in *ins;
 	struct message_in **ins_free;
 	uint32_t ins_count, ins_free_count;
-	uint32_t late; /* of them */
+	uint32_t late[MESSAGE_LATE]; /* of them, by region; two regions may share a count */
 	struct message_in **slots; /* MESSAGE_SLOTS of each peer: messages that still grow */
 	struct message_in *finished, **finished_tail;
 	uint32_t unanswered; /* of all peers */

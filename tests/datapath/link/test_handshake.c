@@ -533,6 +533,37 @@ static void test_slots__our_own_programs_find_one(void)
 	node_close(node);
 }
 
+/* A disk holds buffers of an epoch that is over: the next begins without them, in a while. */
+static void test_epoch__begins_without_buffers_that_hang(void)
+{
+	enum { HUNG = 5, W = NODE_RX / NODE_PEERS };
+	struct careful_ctrl hello = node_hello(0);
+	struct node *node = node_open();
+	struct link_peer *peer = &node->c->link.peers[0];
+
+	CHECK(node_session(node, 0));
+	CHECK_EQ(peer->flow.rx.size, W);
+	peer->kept = HUNG;
+	hello.nonce = htobe64(1000);
+	CHECK(!node_ask(node, 0, &hello));
+	CHECK_EQ(peer->kept_old, HUNG);
+	node_time(node, 300);
+	CHECK_EQ(peer->phase, LINK_OPEN);
+	CHECK_EQ(peer->flow.rx.size, W - HUNG);
+	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].window), W - HUNG);
+	/* Too many: what is left would hold no frame. */
+	peer->kept = W - HUNG;
+	hello.nonce = htobe64(1001);
+	CHECK(!node_ask(node, 0, &hello));
+	node_time(node, 300);
+	CHECK_EQ(peer->phase, LINK_DRAINING);
+	peer->kept_old = 0;
+	node_time(node, 1);
+	CHECK_EQ(peer->phase, LINK_OPEN);
+	CHECK_EQ(peer->flow.rx.size, W);
+	node_close(node);
+}
+
 /* Not from the one that was asked. */
 static void test_challenge__from_another_address_is_told(void)
 {
@@ -599,6 +630,7 @@ int main(void)
 	RUN(test_flood__wakes_nobody);
 	RUN(test_flood__of_a_peer_is_gone_on_with_at_a_rate);
 	RUN(test_flood__of_many_addresses_keeps_no_peer_out);
+	RUN(test_epoch__begins_without_buffers_that_hang);
 	RUN(test_slots__a_host_has_one_account_for_both_families);
 	RUN(test_slots__a_newcomer_evicts_whoever_holds_most);
 	RUN(test_slots__our_own_programs_find_one);

@@ -258,7 +258,8 @@ static void test_epoch__a_late_write_is_no_later_ones(void)
 		CHECK_EQ(pread(regions[i - 1].span.fd, got, LARGE, 0), LARGE);
 		CHECK(!memcmp(new, got, LARGE));
 	}
-	CHECK_EQ(ends.c[1]->messages.late, 0);
+	for (uint32_t i = 0; i < MESSAGE_LATE; i++)
+		CHECK_EQ(ends.c[1]->messages.late[i], 0);
 	speed_up(ends.c[1]);
 	careful_close(ends.c[0]);
 	careful_close(ends.c[1]);
