@@ -44,6 +44,29 @@ bool door_admits(struct link *link, const union address *from)
 	return take(link, due_ns, DOOR_PROVED, DOOR_PROVED_BURST);
 }
 
+/* Returns how many frames fit what is left of the burst. */
+static uint32_t fit(const struct link *link, uint64_t due_ns, uint32_t frames, uint64_t frame_ns,
+		    uint64_t burst_ns)
+{
+	uint64_t ahead_ns = due_ns > link->now_ns ? due_ns - link->now_ns : 0;
+	uint64_t most = ahead_ns < burst_ns ? (burst_ns - ahead_ns) / frame_ns : 0;
+
+	return most < frames ? (uint32_t)most : frames;
+}
+
+uint32_t door_train(struct link *link, const union address *host, uint32_t frames, uint32_t bytes)
+{
+	const uint64_t all_ns = (uint64_t)DOOR_TRAINS_BYTE_NS * bytes;
+	const uint64_t host_ns = (uint64_t)DOOR_TRAIN_BYTE_NS * bytes;
+	uint64_t *all = &link->door.trains_ns, *own = &link->door.train_ns[place_of(link, host)];
+
+	frames = fit(link, *all, frames, all_ns, (uint64_t)DOOR_TRAINS_BURST * DOOR_TRAINS_BYTE_NS);
+	frames = fit(link, *own, frames, host_ns, (uint64_t)DOOR_TRAIN_BURST * DOOR_TRAIN_BYTE_NS);
+	*all = (*all > link->now_ns ? *all : link->now_ns) + frames * all_ns;
+	*own = (*own > link->now_ns ? *own : link->now_ns) + frames * host_ns;
+	return frames;
+}
+
 void door_close(struct link *link, const union address *host)
 {
 	link->door.closed[place_of(link, host)]++;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Trains that a peer asked us for (train.c): as many frames, back to back, between whatever
- * else there is to do, and word of their end. Calls train.c, tx.c, peer.c.
+ * else there is to do, and word of their end. Calls door.c, train.c, tx.c, peer.c.
  */
 #include "link/link.h"
 
@@ -26,7 +26,12 @@ void train_say(struct link_peer *peer, uint8_t type, uint32_t number, uint32_t f
 	link_say(peer, &ctrl, type);
 }
 
-/* The peer wants a train. */
+static uint32_t body_of(const struct link_peer *peer)
+{
+	return peer->session->train.out_tiny ? 1 : link_body_single(peer);
+}
+
+/* The peer wants a train. It gets a shorter one, or none, and is told so, if its host had many. */
 bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct link_train *train = &peer->session->train;
@@ -40,9 +45,12 @@ bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		return true;
 	train_hold(peer, be32toh(ctrl->hold_ms));
 	train->out_number = (uint32_t)number;
-	train->out_frames = train->left = frames < CAREFUL_TRAIN_FRAMES ? frames :
-									  CAREFUL_TRAIN_FRAMES;
 	train->out_tiny = ctrl->frame_bytes;
+	if (frames > CAREFUL_TRAIN_FRAMES)
+		frames = CAREFUL_TRAIN_FRAMES;
+	frames = door_train(peer->link, &peer->session->address, frames,
+			    peer->beside + body_of(peer));
+	train->out_frames = train->left = frames;
 	train->unsaid = true;
 	peer->link->trains = true;
 	return true;
@@ -52,7 +60,7 @@ bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 static bool send_one(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
-	uint32_t body = train->out_tiny ? 1 : link_body_single(peer);
+	uint32_t body = body_of(peer);
 	struct link_send_args args = {
 		.type = CAREFUL_TRAIN,
 		.msg_id = train->out_number,

@@ -357,6 +357,59 @@ static void test_measure__not_the_answer(void)
 	node_close(node);
 }
 
+/* Asks for long trains of large frames, again and again. Returns how many bytes may be sent. */
+static uint64_t ask_much(struct link *link, uint32_t host)
+{
+	enum { FRAME = 4000, TIMES = 100 };
+	const union address to = node_host(host);
+	uint64_t frames = 0;
+
+	for (int i = 0; i < TIMES; i++)
+		frames += door_train(link, &to, CAREFUL_TRAIN_FRAMES, FRAME);
+	return frames * FRAME;
+}
+
+/* However many epochs and sessions it has. Other hosts have a share of their own. */
+static void test_trains__of_a_host_are_bounded_in_bytes(void)
+{
+	enum { LESS = 2 * 4000 };
+	struct node *node = node_open();
+	struct link *link = &node->c->link;
+	uint64_t first = ask_much(link, 0), second, later;
+
+	CHECK(first <= DOOR_TRAIN_BURST && first >= DOOR_TRAIN_BURST - LESS);
+	CHECK_EQ(ask_much(link, 0), 0);
+	CHECK_EQ(ask_much(link, NODE_HOSTS), 0); /* another port of the same host */
+	second = ask_much(link, 1);
+	CHECK(second <= DOOR_TRAIN_BURST && second >= DOOR_TRAIN_BURST - LESS);
+	CHECK(ask_much(link, 2) <= LESS); /* all hosts together */
+	link->now_ns += 1000000000;
+	later = ask_much(link, 0);
+	CHECK(later <= 1000000000 / DOOR_TRAIN_BYTE_NS + LESS);
+	CHECK(later >= 1000000000 / DOOR_TRAIN_BYTE_NS - LESS);
+	node_close(node);
+}
+
+/* It is told so, and may send its data at once. */
+static void test_trains__of_a_host_that_had_too_many_are_empty(void)
+{
+	struct node *node = node_open();
+
+	join(node, 0, HOLD_MS);
+	ask_much(&node->c->link, 0);
+	ask_much(&node->c->link, 0);
+	node->trains_sent = 0;
+	tell(node, CAREFUL_TRAIN_ASK, 1, CAREFUL_TRAIN_FRAMES);
+	for (int ms = 0; ms < 10; ms++) {
+		node_leave(node, NODE_TX);
+		node_time(node, 1);
+	}
+	CHECK(node->trains_sent <= 1 + 40); /* what the time since then is worth */
+	CHECK_EQ(node->trains_said[SENT], 1);
+	CHECK_EQ(be32toh(node->train.window), node->trains_sent);
+	node_close(node);
+}
+
 int main(void)
 {
 	RUN(test_hold__ends_by_itself);
@@ -371,5 +424,7 @@ int main(void)
 	RUN(test_measure__no_answer);
 	RUN(test_measure__answers);
 	RUN(test_measure__not_the_answer);
+	RUN(test_trains__of_a_host_are_bounded_in_bytes);
+	RUN(test_trains__of_a_host_that_had_too_many_are_empty);
 	return 0;
 }
