@@ -62,7 +62,7 @@ struct daemon {
 	struct ipc_event queue_events[CAREFUL_SPREAD_MAX];
 	int signal_fd;
 	int epoll_fd;
-	int scratch_fd;
+	struct scratch_file scratch;
 	int passed_fd;
 	bool stop;
 	bool broken; /* the process of another queue died */
@@ -182,13 +182,7 @@ static struct probe probe = { .now_ns = clock_now_ns };
 /* Pings are written somewhere; without a place for it they end before. */
 static int serve_probes(struct daemon *d)
 {
-	uint8_t scratch;
-
-	d->scratch_fd = scratch_file_open(d->options.exports, d->options.exports_count, &scratch);
-	if (d->scratch_fd < 0)
-		log_line("no scratch file for pings: %s", strerror(-d->scratch_fd));
-	else
-		probe_scratch(d->instance, d->scratch_fd, scratch);
+	scratch_file_serve(&d->scratch, d->instance, d->options.exports, d->options.exports_count);
 	return probe_serve(d->instance, &probe);
 }
 
@@ -362,11 +356,13 @@ static int run(struct daemon *d)
 		block_poll(d->block);
 		ipc_poll(d->ipc);
 		trial_poll(&d->trial);
+		scratch_file_poll(&d->scratch, now_ms());
 		timeout = (int)(HEALTH_MS - (now_ms() - checked_ms));
 		timeout = timeout < 0 ? 0 : timeout;
 		timeout = earlier(timeout,
 				  earlier(block_timeout_ms(d->block), ipc_timeout_ms(d->ipc)));
 		timeout = earlier(timeout, trial_timeout_ms(&d->trial));
+		timeout = earlier(timeout, scratch_file_timeout_ms(&d->scratch));
 	}
 	return 0;
 }

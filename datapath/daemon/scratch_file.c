@@ -1,30 +1,103 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * In an export, because that is where what is put here would be written; without a name,
- * so that nobody sees it and nothing is left of it. Calls nobody.
+ * so that nobody sees it and nothing is left of it. Calls probe.h.
  */
 #include "daemon/scratch_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <careful/wire.h>
 
-int scratch_file_open(const struct block_export_options *exports, uint32_t n, uint8_t *scratch)
-{
-	int fd;
+#include "daemon/log.h"
+#include "device/thread.h"
+#include "service/probe.h"
 
-	for (uint32_t i = 0; i < n; i++) {
-		if (!exports[i].writable)
-			continue;
-		fd = open(exports[i].path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-		if (fd < 0)
-			continue;
-		*scratch = CAREFUL_SCRATCH_FILE;
-		return fd;
+enum { IDLE_MS = 5000, STACK_BYTES = 64 << 10 };
+
+static void open_memory(struct scratch_file *file)
+{
+	file->scratch = CAREFUL_SCRATCH_MEMORY;
+	file->fd = memfd_create("careful-scratch", MFD_CLOEXEC);
+	if (file->fd >= 0)
+		return;
+	log_line("no scratch file for pings: %s", strerror(errno));
+	file->scratch = CAREFUL_SCRATCH_NONE;
+}
+
+/* Opens it in the first of the writable exports that takes one, else in memory. */
+static void *open_file(void *user)
+{
+	struct scratch_file *file = user;
+
+	file->scratch = CAREFUL_SCRATCH_FILE;
+	for (uint32_t i = 0; file->fd < 0 && i < file->exports_count; i++) {
+		if (file->exports[i].writable)
+			file->fd =
+				open(file->exports[i].path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	}
-	*scratch = CAREFUL_SCRATCH_MEMORY;
-	fd = memfd_create("careful-scratch", MFD_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	if (file->fd < 0)
+		open_memory(file);
+	atomic_store(&file->opened, true);
+	return NULL;
+}
+
+void scratch_file_serve(struct scratch_file *file, struct careful *instance,
+			const struct block_export_options *exports, uint32_t n)
+{
+	bool writable = false;
+
+	*file = (struct scratch_file){
+		.instance = instance,
+		.exports = exports,
+		.exports_count = n,
+		.fd = -1,
+		.scratch = CAREFUL_SCRATCH_FILE,
+	};
+	for (uint32_t i = 0; i < n; i++)
+		writable = writable || exports[i].writable;
+	if (!writable)
+		open_memory(file);
+	probe_scratch(instance, file->fd, file->scratch);
+}
+
+static void begin(struct scratch_file *file)
+{
+	atomic_store(&file->opened, false);
+	file->opening = !thread_start(&file->thread, STACK_BYTES, open_file, file);
+	if (file->opening)
+		return;
+	open_memory(file);
+	probe_scratch(file->instance, file->fd, file->scratch);
+}
+
+void scratch_file_poll(struct scratch_file *file, int64_t now_ms)
+{
+	uint64_t asked = probe_scratch_asked(file->instance);
+
+	if (file->opening && atomic_load(&file->opened)) {
+		pthread_join(file->thread, NULL);
+		file->opening = false;
+		probe_scratch(file->instance, file->fd, file->scratch);
+	}
+	if (asked != file->asked) {
+		file->asked = asked;
+		file->used_ms = now_ms;
+		if (!file->opening && file->fd < 0)
+			begin(file);
+	} else if (!file->opening && file->fd >= 0 && file->scratch == CAREFUL_SCRATCH_FILE &&
+		   now_ms - file->used_ms > IDLE_MS) {
+		probe_scratch(file->instance, -1, file->scratch);
+		close(file->fd);
+		file->fd = -1;
+	}
+}
+
+int scratch_file_timeout_ms(const struct scratch_file *file)
+{
+	return file->opening ? 1 : -1;
 }

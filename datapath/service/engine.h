@@ -124,8 +124,10 @@ struct careful {
 		struct careful_ping_answer answer;
 		struct storage_io io;
 		struct iovec iov; /* of io */
+		bool waiting; /* kept, until there is a scratch file */
 	} * pings;
-	int scratch_fd; /* -1: none */
+	int scratch_fd; /* -1: none yet */
+	uint64_t scratch_asked; /* pings that were to be written, so far */
 
 	/* Of each peer (service/live.c): when a message to it was measured last, and one
 	 * from it, and the questions behind messages. */

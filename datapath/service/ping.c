@@ -13,10 +13,23 @@
 #include "service/engine.h"
 #include "service/probe.h"
 
+static void submit(struct careful *c, struct ping_slot *slot);
+
 void probe_scratch(struct careful *c, int fd, uint8_t scratch)
 {
 	c->scratch_fd = fd;
 	c->scratch = scratch;
+	for (uint32_t i = 0; fd >= 0 && i < c->link.peers_max; i++) {
+		if (!c->pings[i].waiting)
+			continue;
+		c->pings[i].host_ns = c->port->ops->now_ns(c->port);
+		submit(c, &c->pings[i]);
+	}
+}
+
+uint64_t probe_scratch_asked(const struct careful *c)
+{
+	return c->scratch_asked;
 }
 
 int careful_ping(struct careful *c, uint32_t index, const struct careful_ping_ask *ask,
@@ -100,17 +113,30 @@ static void on_written(struct storage_io *io)
 	written((struct ping_slot *)((uint8_t *)io - offsetof(struct ping_slot, io)), false);
 }
 
-/* Writes what the probe carries; then it is answered and its buffer goes back. */
-static void store(struct careful *c, struct ping_slot *slot, struct link_rxframe *frame)
+static void submit(struct careful *c, struct ping_slot *slot)
 {
 	int rc;
 
+	slot->waiting = false;
+	slot->io.fd = c->scratch_fd;
+	rc = c->storage->ops->submit(c->storage, &slot->io);
+	if (rc == 0)
+		return;
+	if (rc < 0)
+		slot->io.result = rc;
+	written(slot, true);
+}
+
+/* Writes what the probe carries, as soon as there is a file; then the probe is answered and its
+ * buffer goes back. */
+static void store(struct careful *c, struct ping_slot *slot, struct link_rxframe *frame)
+{
+	c->scratch_asked++;
 	slot->c = c;
 	slot->peer = frame->peer;
 	slot->epoch = frame->epoch;
 	slot->kept = link_hold(&c->link, frame, false);
 	slot->io = (struct storage_io){
-		.fd = c->scratch_fd,
 		.write = true,
 		.iov_count = 1,
 		.bytes = frame->body_bytes,
@@ -118,12 +144,9 @@ static void store(struct careful *c, struct ping_slot *slot, struct link_rxframe
 		.iov = &slot->iov,
 	};
 	slot->iov = (struct iovec){ (void *)frame->body, frame->body_bytes };
-	rc = c->storage->ops->submit(c->storage, &slot->io);
-	if (rc == 0)
-		return;
-	if (rc < 0)
-		slot->io.result = rc;
-	written(slot, true);
+	slot->waiting = c->scratch_fd < 0;
+	if (!slot->waiting)
+		submit(c, slot);
 }
 
 static bool whole(const struct link_rxframe *frame)
@@ -172,7 +195,7 @@ void ping_receive(struct careful *c, struct link_rxframe *frame)
 		.net_cpu = htobe16((uint16_t)probed.net_cpu),
 		.host_cpu = htobe16((uint16_t)probed.cpu),
 	};
-	if (frame->hdr.stage_limit == CAREFUL_STAGE_STORE && c->scratch_fd >= 0 &&
+	if (frame->hdr.stage_limit == CAREFUL_STAGE_STORE && c->scratch != CAREFUL_SCRATCH_NONE &&
 	    frame->body_bytes) {
 		store(c, slot, frame);
 		return;

@@ -24,8 +24,10 @@ struct probe {
 /* Answers probes until careful_close(); @probe, all 0 but its clock, must last as long. */
 int probe_serve(struct careful *instance, struct probe *probe);
 
-/* Where pings that go as far as the store are written (enum careful_scratch); fd
- * must last as long as the instance. Without it they end at HOST_RX. */
+/* Says where pings that go as far as the store are written. Without a scratch file they end at
+ * HOST_RX. @fd: lasts until the next call; -1: they wait for one. @scratch: enum careful_scratch */
 void probe_scratch(struct careful *instance, int fd, uint8_t scratch);
+/* Counts the pings so far that were to be written. */
+uint64_t probe_scratch_asked(const struct careful *instance);
 
 #endif /* SERVICE_PROBE_H */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,32 @@ def test_export__of_one_host_and_without_owners(hosts: Hosts, tmp_path: Path) ->
     assert b.status()["counters"]["paths_denied"] > 0
     said = " ".join(b.ctl("status").stdout.split())  # it is folded at the terminal's width
     assert f"{tmp_path}/mine (writable, for {a.lab.address('h1')})" in said
+
+
+def test_export__of_a_mount_can_be_unmounted(hosts: Hosts, tmp_path: Path) -> None:
+    """The file that pings are written to held each writable export's file system."""
+    a, b = hosts()
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "none", disk]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no tmpfs: {done.stderr.strip()}")
+
+    def is_unmounted() -> bool:
+        return subprocess.run(["umount", disk], check=False, capture_output=True).returncode == 0
+
+    try:
+        a.up()
+        b.ctl("up", "eth1", "--insecure", "--export", f"{disk}:rw")
+        (a.own / "f").write_text("1")
+        a.ctl("put", a.own / "f", "h2:")
+        found = json.loads(a.ctl("measure", "pathchar", "--json", "--time", "2s", "h2").stdout)
+        assert "an unnamed file in its export" in json.dumps(found)
+        wait_for(is_unmounted, "unmounting")
+        subprocess.run(mount, check=True)
+        a.ctl("put", a.own / "f", "h2:")
+        assert (disk / "f").read_text() == "1"
+        wait_for(is_unmounted, "unmounting")
+    finally:
+        subprocess.run(["umount", "-l", disk], check=False, capture_output=True)

@@ -92,8 +92,14 @@ static struct link_peer *far(struct ends *ends)
 
 static void test_ping__each_answers(void)
 {
+	const struct careful_ping_ask ask = {
+		.stage = CAREFUL_STAGE_STORE,
+		.bytes = 600,
+		.timeout_ms = 10000,
+	};
 	int fd = memfd_create("scratch", MFD_CLOEXEC);
 	struct careful_ping_result r;
+	struct told told;
 	struct ends ends;
 
 	open_up(&ends);
@@ -119,6 +125,17 @@ static void test_ping__each_answers(void)
 	CHECK_EQ(r.scratch, CAREFUL_SCRATCH_MEMORY);
 	CHECK(r.host_rx_ns && r.store_ns);
 	CHECK_EQ(lseek(fd, 0, SEEK_END), 3826 - 28 - LINK_HDR_BYTES);
+	CHECK_EQ(probe_scratch_asked(ends.c[1]), 1);
+	/* A ping that comes before the file is open waits for it. */
+	probe_scratch(ends.c[1], -1, CAREFUL_SCRATCH_FILE);
+	begin(&ends, &ask, &told);
+	for (int i = 0; i < PATIENCE && probe_scratch_asked(ends.c[1]) < 2; i++)
+		poll_both(&ends);
+	CHECK_EQ(far(&ends)->kept, 1);
+	probe_scratch(ends.c[1], fd, CAREFUL_SCRATCH_FILE);
+	await_ping(&ends, &told);
+	CHECK_EQ(told.result.stage, CAREFUL_STAGE_STORE);
+	CHECK_EQ(far(&ends)->kept, 0);
 	ends_close(&ends);
 	close(fd);
 }
