@@ -355,7 +355,7 @@ int main(int argc, char **argv)
 	struct careful_error error = { 0 };
 	int status;
 
-	if (argc < 7 || argc - 6 > CAREFUL_EVENT_NODES_MAX) {
+	if (argc < 7 || argc - 6 > (int)CAREFUL_EVENT_NODES_MAX) {
 		fprintf(stderr, "careful-p2: `carefulctl bench` starts it\n");
 		return 2;
 	}

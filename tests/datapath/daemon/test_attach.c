@@ -506,7 +506,7 @@ static void test_move__memory_of_its_own_and_other(void)
 			     on_done, NULL),
 		 -EBADF);
 	CHECK(!pipe(pipes));
-	for (int i = 0; i < 2 * CAREFUL_IPC_FILES; i++)
+	for (uint32_t i = 0; i < 2 * CAREFUL_IPC_FILES; i++)
 		CHECK_EQ(careful_get(c, peer, table_key, 0,
 				     &(struct careful_span){ .fd = pipes[0] }, 1, 0, on_done, NULL),
 			 -ENOTSUP);

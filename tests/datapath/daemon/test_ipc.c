@@ -769,7 +769,7 @@ static void test_file__kinds(void)
 	fd = client();
 	head.op = CAREFUL_IPC_FILE_ADD;
 	null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	for (int i = 0; i < CAREFUL_IPC_FILES; i++)
+	for (uint32_t i = 0; i < CAREFUL_IPC_FILES; i++)
 		add_file(fd, null);
 	assert(send_raw(fd, &head, sizeof(head), &null, 1) == 0);
 	assert(answered(fd, 1)->head.status == -EMFILE);
@@ -819,13 +819,13 @@ static void test_file__that_does_not_close(void)
 	while (add_another(fd, file))
 		answers++;
 	assert(answers == CAREFUL_IPC_FILES - 1 && server->clients_count == 2);
-	assert(open_fds() == before + 2 + CAREFUL_IPC_FILES);
+	assert(open_fds() == before + 2 + (int)CAREFUL_IPC_FILES);
 	/* Nor are those closed by its going. */
 	syscall(SYS_close, fd);
 	turn();
 	assert(server->clients_count == 2);
 	hanging = 0;
-	for (int i = 0; i < 2 * CAREFUL_IPC_FILES; i++)
+	for (uint32_t i = 0; i < 2 * CAREFUL_IPC_FILES; i++)
 		sem_post(&may_close);
 	turn();
 	assert(server->clients_count == 1);
