@@ -29,6 +29,7 @@ from careful.render import capture as report
 from careful.render import pcapng
 from hosts import Host, finish, hosts_up, make_file, wait_for
 from keyed import Keyed
+from lab import nobody
 
 ROOT = Path(__file__).parents[2]
 PORT = int(lib.CAREFUL_PORT_DEFAULT)
@@ -293,7 +294,7 @@ def dissected(path: Path, *names: str) -> list[list[str]]:
     subprocess.run([sys.executable, ROOT / "tools/gen/dissector.py", script], check=True)
     wrong = ["_ws.malformed", "_ws.lua.error"]
     fields = [word for name in (*wrong, *names) for word in ("-e", name)]
-    argv = ["tshark", "-r", path, "-X", f"lua_script:{script}", "-T", "fields", *fields]
+    argv = [*nobody(), "tshark", "-r", path, "-X", f"lua_script:{script}", "-T", "fields", *fields]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     shown = [line.split("\t") for line in done.stdout.splitlines()]

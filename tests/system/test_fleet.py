@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -35,7 +36,7 @@ def test_put__a_host_dies_and_the_same_command_resumes(make_lab: MakeLab, tmp_pa
     file = tmp_path / "image"
     file.write_bytes(os.urandom(NBYTES))
     file.chmod(0o640)
-    text = f'on = "{TOOL} exec --name {lab.name} {{}} --"\n'
+    text = f'on = "{shlex.quote(str(TOOL))} exec --name {lab.name} {{}} --"\n'
     for host in hosts:
         (tmp_path / host).mkdir()
         text += f'[host.{host}]\nup = "--export {tmp_path / host}:rw --insecure"\n'
@@ -83,7 +84,7 @@ def test_put__a_host_dies_and_the_same_command_resumes(make_lab: MakeLab, tmp_pa
 def test_fleet__each_command_for_real(make_lab: MakeLab, tmp_path: Path) -> None:
     """On three hosts; what goes by pairs is asked of two of them."""
     lab = make_lab(hosts=3)
-    text = f'on = "{TOOL} exec --name {lab.name} {{}} --"\n'
+    text = f'on = "{shlex.quote(str(TOOL))} exec --name {lab.name} {{}} --"\n'
     for host in lab.hosts:
         (tmp_path / host).mkdir()
         text += f'[host.{host}]\nup = "--export {tmp_path / host}:rw --insecure"\n'

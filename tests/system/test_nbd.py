@@ -121,8 +121,8 @@ def test_nbd__a_device_has_one_connection_that_writes(pair: tuple[Host, Host]) -
         ran(here, both, "path=device")
         assert (here.own / "copy").read_bytes() == fresh
         # One that comes all the same is refused; the first goes on.
-        client = [sys.executable, "-c", shlex.quote(TRIMS), "$unixsocket", f"{MIB},{MIB},{FUA}"]
-        argv = served(here, " ".join(["SECOND=yes", *client]), "path=device")
+        client = [shlex.quote(sys.executable), "-c", shlex.quote(TRIMS), "$unixsocket"]
+        argv = served(here, " ".join(["SECOND=yes", *client, f"{MIB},{MIB},{FUA}"]), "path=device")
         done = here.lab.run("h1", *argv)
         assert done.stdout.split() == ["refused", "0"]
         assert "in use: mounted, or written by another connection" in done.stderr
@@ -155,7 +155,7 @@ def test_nbd__trim_makes_holes(pair: tuple[Host, Host]) -> None:
     image = there.export / "image"
     data = make_file(image, 4 * MIB)
     before = image.stat().st_blocks
-    client = [sys.executable, "-c", shlex.quote(TRIMS), "$unixsocket"]
+    client = [shlex.quote(sys.executable), "-c", shlex.quote(TRIMS), "$unixsocket"]
     trims = (f"{MIB},{MIB},0", f"{3 * MIB},{MIB},{FUA}", f"{4 * MIB},4096,0", "0,0,0")
     said = ran(here, " ".join([*client, *trims]), "path=image").split()
     assert said[:2] == ["0", "0"]
@@ -169,7 +169,7 @@ def test_nbd__another_file_of_the_name_is_not_touched(pair: tuple[Host, Host]) -
     here, there = pair
     make_file(there.export / "image", MIB)
     other = make_file(there.export / "other", MIB, 2)
-    client = [sys.executable, "-c", shlex.quote(TRIMS), "$unixsocket"]
+    client = [shlex.quote(sys.executable), "-c", shlex.quote(TRIMS), "$unixsocket"]
     trims = (f"0,4096,{FUA}", f"{there.export}/other:{there.export}/image")
     trims += (f"4096,4096,{FUA}", "8192,4096,0", f"12288,4096,{FUA}")
     argv = served(here, " ".join([*client, *trims]), "path=image")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lab import nobody
 
 pytest.importorskip("careful._binding")
 
@@ -62,7 +63,8 @@ def shown(script: Path, frames: Path, names: list[str]) -> list[str]:
     full = [name if name.startswith("_") else f"careful.{name}" for name in names]
     fields = [word for name in full for word in ("-e", name)]
     argv = ["tshark", "-r", frames, "-X", f"lua_script:{script}", "-T", "fields", *fields]
-    done = subprocess.run([*argv, "-E", "separator=,"], capture_output=True, text=True)
+    argv = [*nobody(), *argv, "-E", "separator=,"]
+    done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

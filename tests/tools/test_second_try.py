@@ -5,6 +5,7 @@ Each test copies tools/test into a small project whose other tools are stubs.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def python_tests(project: Path, text: str) -> subprocess.CompletedProcess[str]:
         project / ".venv/bin/python",
         f'for word; do shift; case $word in tests/*|--ignore=*) ;; *) set -- "$@" "$word" ;; '
         "esac; done\nexport PYTEST_DISABLE_PLUGIN_AUTOLOAD=1\n"
-        f'exec {sys.executable} "$@" -p xdist tests',
+        f'exec {shlex.quote(sys.executable)} "$@" -p xdist tests',
     )
     return c_tests(project, passes="true")
 

@@ -28,7 +28,7 @@ def test_units__systemd_takes_them(tmp_path: Path) -> None:
     for unit in UNITS.iterdir():
         text = unit.read_text()
         assert unit.suffix == ".socket" or "/usr/bin/carefulctl" in text
-        (tmp_path / unit.name).write_text(text.replace("/usr/bin/carefulctl", program))
+        (tmp_path / unit.name).write_text(text.replace("/usr/bin/carefulctl", f'"{program}"'))
         names.append(unit.name.replace("@.", "@eth1."))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *(tmp_path / name for name in names)],

@@ -2,7 +2,7 @@
 
 Names, places and sizes of fields are the C compiler's, by the binding; values have the names of
 their enums. Owns what a struct's declaration does not say: which one a datagram holds. Use it
-with `tshark -X lua_script:FILE.lua`, or put it among Wireshark's plugins.
+with `tshark -X lua_script:FILE.lua`, not as root, or put it among Wireshark's plugins.
 """
 
 from __future__ import annotations

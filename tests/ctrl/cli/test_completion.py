@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def test_completion__bash_types_no_blank_after_a_host(tmp_path: Path) -> None:
     if not shutil.which("bash"):
         pytest.skip("bash is not installed")
     (tmp_path / "careful.toml").write_text(CONFIG)
-    program = Path(sys.executable).parent / "carefulctl"
+    program = shlex.quote(str(Path(sys.executable).parent / "carefulctl"))
     script = f"""
         compopt() {{ echo "compopt" "$@"; }}
         complete() {{ :; }}
