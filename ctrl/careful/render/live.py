@@ -18,6 +18,9 @@ from careful.render.tables import folded
 
 #: How often to look, seconds.
 PERIOD_S = 0.5
+#: They wait while the terminal is changed, and while it is put back: a signal in the middle would
+#: leave half of that.
+_ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 #: The key that ends it.
 LAST = "q"
 
@@ -97,21 +100,27 @@ def watch(
         BrokenPipeError: nobody reads it any more, whether there is anything new or not.
     """
     if not (in_place and sys.stdout.isatty()):
-        before = ""
+        said = ""
         while True:
-            if (text := look()) != before:
+            if (text := look()) != said:
                 say(text)
-                before = text
+                said = text
             time.sleep(PERIOD_S)
             if not _is_read():
                 raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
     from rich.live import Live
     from rich.text import Text
 
-    with (
-        _keyboard() as pressed,
-        Live(Text.from_ansi(folded(look())), auto_refresh=False) as shown,
-    ):
-        while (key := pressed(PERIOD_S)) != LAST:
-            text = press(key) if key and press else look()
-            shown.update(Text.from_ansi(folded(text)), refresh=True)
+    first = Text.from_ansi(folded(look()))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    try:
+        with _keyboard() as pressed, Live(first, auto_refresh=False) as shown:
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+                while (key := pressed(PERIOD_S)) != LAST:
+                    text = press(key) if key and press else look()
+                    shown.update(Text.from_ansi(folded(text)), refresh=True)
+            finally:
+                signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -7,7 +7,6 @@ import pty
 import signal
 import sys
 import termios
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -98,25 +97,38 @@ def test_watch__keys_of_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(master)
 
 
+#: Sends itself a signal just after it has hidden the cursor, before anything is shown.
+EARLY = """
+import os
+from rich.console import Console
+original = Console.show_cursor
+def show_cursor(self, show=True):
+    original(self, show)
+    if not show:
+        os.kill(os.getpid(), {number})
+Console.show_cursor = show_cursor
+"""
+
+
+@pytest.mark.parametrize("early", [EARLY, ""], ids=["early", "shown"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_watch__killed_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
-    """It showed nothing of what was typed, and no cursor, after SIGTERM."""
-    program = "from careful.render import live; live.watch(lambda: 'shown', print, in_place=True)"
+def test_watch__killed_leaves_the_terminal_as_it_was(number: signal.Signals, early: str) -> None:
+    """It showed nothing of what was typed, and no cursor."""
+    program = early.format(number=int(number))
+    program += "from careful.render import live; live.watch(lambda: 'shown', print, in_place=True)"
     pid, terminal = pty.fork()
     if not pid:
         os.environ["TERM"] = "xterm"
         os.execv(sys.executable, [sys.executable, "-c", program])
     shown = b""
-    while b"shown" not in shown:
+    while not early and b"shown" not in shown:
         shown += os.read(terminal, 65536)
-    while termios.tcgetattr(terminal)[3] & termios.ECHO:
-        time.sleep(0.01)
-    os.kill(pid, number)
-    ended: list[int] = []
-    while not ended:
-        with suppress(OSError):  # it reads EIO once the program is gone
-            shown += os.read(terminal, 65536)
-        ended += [one for one in os.waitpid(pid, os.WNOHANG)[:1] if one]
-    assert b"\x1b[?25h" in shown.rpartition(b"shown")[2]  # the cursor is there again
+    if not early:
+        os.kill(pid, number)
+    with suppress(OSError):  # EIO once the program is gone
+        while more := os.read(terminal, 65536):
+            shown += more
+    assert os.waitpid(pid, 0)[1]
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")  # the cursor is there again
     assert termios.tcgetattr(terminal)[3] & termios.ECHO
     os.close(terminal)
