@@ -92,6 +92,7 @@ class FakeDaemon:
         self.peers: list[Any] = []
         self.connected: list[bytes] = []
         self.connect_status = 0
+        self.wire_minor = int(lib.CAREFUL_WIRE_MINOR)
         self._next = 1
         self._client: object = None  # who asks
         self._stop_read, self._stop_write = os.pipe()
@@ -218,6 +219,11 @@ class FakeDaemon:
                 self.files_now = len(files)
                 return Answer()
             assert q.peer == 3
+            if q.op == lib.CAREFUL_IPC_PEER_INFO:
+                told = ffi.new(
+                    "struct careful_ipc_peer *", {"info": {"wire_minor": self.wire_minor}}
+                )
+                return Answer(payload=bytes(ffi.buffer(told)))
             if q.op == lib.CAREFUL_IPC_REQUEST:
                 return self._request(q.handler, list(q.args), payload)
             if q.op == lib.CAREFUL_IPC_GETS:
@@ -417,7 +423,10 @@ class FakeDaemon:
                 handle.temporary.unlink()
             return Answer(-errno.EEXIST)
         os.ftruncate(handle.fd, handle.nbytes or fields["bytes"])
-        os.fchmod(handle.fd, fields["mode"])
+        mode = fields["mode"]
+        if handle.path.is_file() and not args[1] & lib.CAREFUL_BLOCK_MODE:
+            mode = stat.S_IMODE(handle.path.stat().st_mode)
+        os.fchmod(handle.fd, mode)
         if fields["mtime_ns"]:
             os.utime(handle.fd, ns=(0, fields["mtime_ns"]))
         if args[1] & lib.CAREFUL_BLOCK_REPLACE:

@@ -145,7 +145,7 @@ class There:
     """
 
     def __init__(self, remote: BlockClient) -> None:
-        self.remote, self.mask = remote, 0
+        self.remote, self.mask = remote, current_umask()
 
     def name(self, path: str) -> str:
         """See End."""
@@ -196,7 +196,7 @@ class There:
         if there is not None and not there.is_dir:
             raise _no_directory(self.name(path))
         if there is None:
-            await self.remote.mkdir(path, mode & 0o777 | 0o700)
+            await self.remote.mkdir(path, mode & 0o777 & ~self.mask | 0o700)
         return there is None
 
     async def sync_name(self, folder: str) -> None:

@@ -88,7 +88,8 @@ class _Fetch:
             is_equal = partial(self._is_equal, attr, after, part)
             await check_source(attr, after, is_equal, name, self.progress)
             mtime_ns = attr.mtime_ns if self.options.keeps_times else None
-            await in_thread(partial(part.commit, self.options.sync, mtime_ns))
+            exact = self.options.preserve
+            await in_thread(partial(part.commit, self.options.sync, mtime_ns, exact))
         except BaseException as error:
             self._give_up(part, error)
             raise

@@ -357,7 +357,7 @@ class KeptPartial(Partial):
         """Write down what the journal's mark() or unmark() said."""
         os.pwrite(self.fd, change[1], self.journal.identity.bytes + change[0])
 
-    def commit(self, sync: bool, mtime_ns: int | None = None) -> None:
+    def commit(self, sync: bool, mtime_ns: int | None = None, exact: bool = False) -> None:
         """As Partial's; the journal goes."""
         try:
             if sync:  # what takes long comes while it is there: who is interrupted in it goes on
@@ -367,7 +367,7 @@ class KeptPartial(Partial):
         except OSError as error:
             raise from_os(error, shown(self.path)) from None
         try:
-            super().commit(sync, mtime_ns)
+            super().commit(sync, mtime_ns, exact)
         except CarefulError:
             self._put_back()
             raise

@@ -230,18 +230,19 @@ class Partial:
     def _exists(self) -> CarefulError:
         return CarefulError(errno.EEXIST, "exists; -f replaces it", shown(self.path))
 
-    def commit(self, sync: bool, mtime_ns: int | None = None) -> None:
+    def commit(self, sync: bool, mtime_ns: int | None = None, exact: bool = False) -> None:
         """Make it durable and give it its name. Its directory is not synced.
 
         Args:
             sync: whether it is made durable.
             mtime_ns: its time; None: as it is.
+            exact: whether a file that replaces another gets its own mode, not the other's.
 
         Raises:
             CarefulError: that failed.
         """
         try:
-            os.fchmod(self.fd, self._mode)
+            os.fchmod(self.fd, self._mode if exact else self._kept_mode())
             if mtime_ns is not None:
                 os.utime(self.fd, ns=(os.fstat(self.fd).st_atime_ns, mtime_ns))
             if sync:
@@ -256,6 +257,13 @@ class Partial:
         except OSError as error:
             raise from_os(error, shown(self.path)) from None
         self.close()
+
+    def _kept_mode(self) -> int:
+        """The mode of the file that this one replaces; of a new one, its own."""
+        there = self.folder.stat() if self.replace else None
+        if there is not None and stat.S_ISREG(there.st_mode):
+            return there.st_mode & 0o777
+        return self._mode
 
     def discard(self) -> None:
         """Remove it, unless it has been committed."""
@@ -273,18 +281,19 @@ class Partial:
         self.folder.close()
 
 
-def write_file(path: str, data: bytes, sync: bool) -> None:
+def write_file(path: str, data: bytes, sync: bool, mode: int = 0o666) -> None:
     """Make a file of what it is to hold, or replace it: all of that, or nothing.
 
     Args:
         path: its name.
         data: its contents.
         sync: whether it is durable when this returns.
+        mode: permission bits of a new file; the umask is applied.
 
     Raises:
         CarefulError: that failed.
     """
-    part = Partial(path, len(data), 0o666, replace=True)
+    part = Partial(path, len(data), mode, replace=True)
     try:
         done = 0
         while done < len(data):

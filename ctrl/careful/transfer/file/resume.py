@@ -370,14 +370,14 @@ class RemotePartial:
         ways = mode, options.replace, options.sync, mtime_ns
         await self._end_journal(write=False)
         try:
-            await self.remote.commit(self.handle, self.target, *ways)
+            await self.remote.commit(self.handle, self.target, *ways, exact=options.preserve)
         except CarefulError as error:
             if error.errno != errno.EBADF or not self._kept:
                 self._refused = error.errno not in FATAL
                 raise
             await self.reopen()
             await self._end_journal(write=False)
-            await self.remote.commit(self.handle, self.target, *ways)
+            await self.remote.commit(self.handle, self.target, *ways, exact=options.preserve)
         self.handle = 0
         self._close_tail()
 

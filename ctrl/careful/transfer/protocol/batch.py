@@ -291,7 +291,12 @@ class RemoteTree:
         scratch = await remote.scratch(self.base, len(items))
         try:
             await remote.write(scratch, 0, items, what)
-            payload = pack("careful_block_batch", bytes=len(items), file_bytes_max=SMALL_BYTES)
+            payload = pack(
+                "careful_block_batch",
+                bytes=len(items),
+                file_bytes_max=SMALL_BYTES,
+                umask=current_umask(),
+            )
             told = await remote.request(lib.CAREFUL_BLOCK_BATCH, (scratch, flags), payload)
             key, high, low, failed = told.check(what).args
         finally:

@@ -13,10 +13,11 @@ import struct
 import time
 from dataclasses import dataclass
 
-from careful._abi import lib, pack, sizeof, unpack
+from careful._abi import ffi, lib, pack, sizeof, unpack
 from careful.address import Address
 from careful.daemon.client import Answer, AsyncClient
 from careful.errors import CarefulError
+from careful.transfer.file.local import current_umask
 from careful.transfer.protocol.entries import (
     Attr,
     Entry,
@@ -129,6 +130,16 @@ class BlockClient(RangeClient):
             else:
                 return answer
 
+    async def require(self, minor: int, path: str) -> None:
+        """Raise unless the session has a minor wire version, which the peer's release decides."""
+        answer = await self.ipc.ask(lib.CAREFUL_IPC_PEER_INFO, peer=self.peer)
+        payload = answer.check(self.host).payload
+        has = ffi.from_buffer("struct careful_ipc_peer *", payload).info.wire_minor
+        if has < minor:
+            version = f"{lib.CAREFUL_WIRE_VERSION}.{has}"
+            text = f"needs a newer careful on {self.host}: it speaks wire version {version}"
+            raise CarefulError(errno.ENOTSUP, text, self.name(path))
+
     async def stat(self, path: str) -> Attr:
         """Attributes of a path; of a symlink, those of what it leads to."""
         answer = await self.request(lib.CAREFUL_BLOCK_STAT, (), os.fsencode(path))
@@ -225,8 +236,12 @@ class BlockClient(RangeClient):
         sync: bool,
         mtime_ns: int = 0,
         nbytes: int = 0,
+        exact: bool = False,
     ) -> None:
         """Sync a created file and give it its name; the handle ends.
+
+        A file that is replaced keeps its mode, as with cp; a new one gets `mode` without the
+        bits of our umask.
 
         Args:
             handle: of it.
@@ -236,10 +251,14 @@ class BlockClient(RangeClient):
             sync: whether it is synced.
             mtime_ns: its time; 0: as it is.
             nbytes: of a stream: its size.
+            exact: whether the file gets `mode` in any case.
         """
-        flags = (lib.CAREFUL_BLOCK_REPLACE if replace else 0) | (
-            0 if sync else lib.CAREFUL_BLOCK_NOSYNC
-        )
+        flags = lib.CAREFUL_BLOCK_REPLACE if replace else 0
+        flags |= 0 if sync else lib.CAREFUL_BLOCK_NOSYNC
+        if exact:
+            flags |= lib.CAREFUL_BLOCK_MODE
+        else:
+            mode &= ~current_umask()
         fields = {"mode": mode, "mtime_ns": mtime_ns & (1 << 64) - 1, "bytes": nbytes}
         payload = _open_payload("", flags=flags, **fields)
         answer = await self.request(lib.CAREFUL_BLOCK_COMMIT, (handle, flags), payload)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from careful._abi import ffi, lib, pack
 from careful.errors import CarefulError, check
 from careful.transfer.file.holes import GRAIN
-from careful.transfer.file.local import digest_of
+from careful.transfer.file.local import current_umask, digest_of
 from careful.transfer.options import FileResult, Options
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import RemoteTree, Tree, parse
@@ -206,7 +206,8 @@ class Lane:
         """
         store = lib.CAREFUL_IPC_STORE
         await self.remote.move_whole(store, self._scratch, nbytes, self._file, self.what)
-        payload = pack("careful_block_batch", bytes=nbytes, file_bytes_max=file_bytes_max)
+        fields = {"bytes": nbytes, "file_bytes_max": file_bytes_max, "umask": current_umask()}
+        payload = pack("careful_block_batch", **fields)
         words = self._scratch, flags
         told = await self.remote.request(lib.CAREFUL_BLOCK_BATCH, words, payload)
         key, high, low, failed = told.check(self.what).args
