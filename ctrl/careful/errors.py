@@ -33,7 +33,7 @@ _MEANINGS = {
     errno_module.ECONNREFUSED: "nobody answers there: is careful up on that host?",
     errno_module.EXDEV: "the path leads out of the exported tree",
     errno_module.ENOLINK: "the exported directory is not there (removed, moved or unmounted)",
-    errno_module.EROFS: "the export is read-only (the other end exports it without :rw)",
+    errno_module.EROFS: "it is read-only there: exported without :rw, or mounted read-only",
     errno_module.ENODEV: "the interface is gone",
     errno_module.ENODATA: "the source shrank while it was being read",
     errno_module.ENOSYS: "not available here",

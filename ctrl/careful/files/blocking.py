@@ -277,6 +277,8 @@ class Host(_Blocking[AsyncHost]):
     read = _blocking(AsyncHost.read)
     readinto = _blocking(AsyncHost.readinto)
     write = _blocking(AsyncHost.write)
+    append = _blocking(AsyncHost.append)
+    rename = _blocking(AsyncHost.rename)
     mkdir = _blocking(AsyncHost.mkdir)
     remove = _blocking(AsyncHost.remove)
     verify = _blocking(AsyncHost.verify)

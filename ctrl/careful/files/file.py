@@ -16,11 +16,11 @@ from typing import Any, Literal, Self, TypeVar
 from careful.errors import CarefulError
 from careful.files.connection import Connections, Shared, keep
 from careful.files.memory import PART_BYTES, ReadPiece, Whole, cut
+from careful.files.names import Data as Data
 from careful.transfer.file.source import version
 from careful.transfer.protocol.entries import Attr
 from careful.transfer.tasks import quietly
 
-Data = bytes | bytearray | memoryview
 Mode = Literal["r", "r+"]
 
 #: What a handle is answered with that the host does not know (any more).

@@ -10,27 +10,22 @@ import asyncio
 import contextlib
 import errno
 import os
-import tempfile
 import weakref
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal, cast
+from typing import Any, Literal, cast
 
-from fsspec.asyn import AsyncFileSystem, sync_teardown
-from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+from fsspec.asyn import sync, sync_teardown
 from fsspec.core import has_magic
-from fsspec.utils import isfilelike
 
 from careful.errors import CarefulError
+from careful.files.copies import Copies
 from careful.files.file import AsyncFile, Data
 from careful.files.host import AsyncHost
-from careful.files.stream import Stream, new_mode
-from careful.files.words import Info, bounds_of, each_of, info_of, watcher
-from careful.transfer.file.local import write_file
+from careful.files.moves import NOWHERE, is_name, move
+from careful.files.stream import Stream
+from careful.files.words import Info, bounds_of, each_of, info_of
 
-#: What is moved at once by the connection for short questions; larger files are transfers.
-SMALL_BYTES = 1 << 20
 #: Files that a call has open at once: a host lets a machine have 128.
 OPEN_MAX = 16
 
@@ -44,12 +39,14 @@ def split(url: str) -> tuple[str, str]:
     return host, "/" + path.strip("/")
 
 
-class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
+class CarefulFileSystem(Copies):
     """The files that a host exports, as fsspec wants them.
 
     Nothing is cached but what open files read ahead. A file that is written appears under its name
-    when it is closed, complete, checked and synced. Copies and moves within the host pass through
-    this machine. A symlink is a `link` in listings; whoever names one means what it leads to.
+    when it is closed, complete, checked and synced. A file that is replaced keeps its mode; a new
+    one gets the source's, as far as the umask permits. Copies within the host pass through this
+    machine; moves are renames there. A name that exists is that name, even if it looks like a
+    pattern. A symlink is a `link` in listings; whoever names one means what it leads to.
 
     Args:
         host: a name or an address, with :PORT if that is not ours; of a URL: its host.
@@ -92,7 +89,7 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         self._sync = sync
         self._fsync: Literal["file", "none"] = "file" if sync else "none"
         self._way = {"instance": instance, "config": config, "timeout_s": timeout_s}
-        self._connection: AsyncHost | None = None
+        self._connections: dict[asyncio.AbstractEventLoop, AsyncHost] = {}
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -114,24 +111,77 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         return f"careful-{self.host}"
 
     def _connected(self) -> AsyncHost:
-        """The host, in the event loop that this runs in; its first use connects."""
+        """The host, in the event loop that this runs in; its first use connects.
+
+        fsspec gives the same instance to the programs of several event loops, one after the other.
+        """
+        loop = asyncio.get_running_loop()
+        if loop not in self._connections:
+            for other in [one for one in self._connections if one.is_closed()]:
+                self._connections.pop(other)._connections.forked()  # only closes
+            self._connections[loop] = connection = self._connect()
+            if not self.asynchronous:
+                weakref.finalize(self, _close, self.loop, connection)
+        return self._connections[loop]
+
+    def _connect(self) -> AsyncHost:
         from careful import files
 
-        if self._connection is None:
-            self._connection = files.aconnect(self.host, **cast(Any, self._way))
-            if not self.asynchronous:
-                weakref.finalize(self, _close, self.loop, self._connection)
-        return self._connection
+        return files.aconnect(self.host, **cast(Any, self._way))
 
     async def _close(self) -> None:
         """End the connection, of an asynchronous file system; the next call makes another."""
-        connection, self._connection = self._connection, None
+        connection = self._connections.pop(asyncio.get_running_loop(), None)
         if connection is not None:
             await connection.close()
 
     async def _info(self, path: str, **_: Any) -> Info:
         name = self._strip_protocol(path)
         return info_of(name, await self._connected().stat(name))
+
+    async def _exists(self, path: str, **_: Any) -> bool:
+        try:
+            await self._info(path)
+        except OSError as error:
+            if error.errno in NOWHERE:
+                return False
+            raise
+        return True
+
+    async def _lexists(self, path: str) -> bool:
+        name = self._strip_protocol(path)
+        try:
+            return await self._exists(name) or await self._connected().is_link(name)
+        except OSError as error:
+            if error.errno in NOWHERE:
+                return False
+            raise
+
+    def lexists(self, path: str, **_: Any) -> bool:
+        """Whether something has the name, a symlink to nothing included."""
+        return bool(sync(self.loop, self._lexists, path))
+
+    async def _expand_path(
+        self,
+        path: str | list[str],
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        assume_literal: bool = False,
+    ) -> list[str]:
+        """Fsspec's own, but a name that exists is no pattern."""
+        paths = [path] if isinstance(path, str) else path
+        names = [self._strip_protocol(one) for one in paths]
+        literal = [] if assume_literal else [one for one in names if await is_name(self, one)]
+        rest = [one for one in names if one not in literal]
+        found: set[str] = set()
+        if literal:
+            found = set(await super()._expand_path(literal, recursive, maxdepth, True))
+        try:
+            found |= set(await super()._expand_path(rest, recursive, maxdepth, assume_literal))
+        except FileNotFoundError:
+            if not found:
+                raise
+        return sorted(found)
 
     async def _ls(self, path: str, detail: bool = True, **_: Any) -> list[Info] | list[str]:
         one = await self._info(path)
@@ -154,7 +204,9 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
             return await super()._find(path, maxdepth, withdirs, **more)
         try:
             one = await self._info(path)
-        except FileNotFoundError:
+        except OSError as error:
+            if error.errno not in NOWHERE:
+                raise
             return {} if more.get("detail") else []
         found = [one]
         if one["type"] == "directory":
@@ -224,108 +276,51 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         return found
 
     async def _pipe_file(self, path: str, value: Data, mode: str = "overwrite", **_: Any) -> None:
+        await self._write(path, value, mode)
+
+    async def _write(
+        self, path: str, value: Data, mode: str = "overwrite", permissions: int = 0o666
+    ) -> None:
         name = self._strip_protocol(path)
         await self._make_room(name)
-        await self._connected().write(name, value, replace=mode != "create", sync=self._sync)
+        await self._connected().write(
+            name, value, replace=mode != "create", sync=self._sync, mode=permissions
+        )
+
+    async def _append(self, path: str, value: Data) -> None:
+        name = self._strip_protocol(path)
+        await self._make_room(name)
+        await self._connected().append(name, value, sync=self._sync)
 
     async def _make_room(self, name: str) -> None:
         """The directory above a file, if that is wanted."""
         if self.auto_mkdir:
             await self._makedirs(self._parent(name), exist_ok=True)
 
-    async def _put_file(
+    async def _mv(
+        self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None
+    ) -> None:
+        if maxdepth is not None:
+            raise NotImplementedError("maxdepth: a move is a rename, of all that is below")
+        await move(self, path1, path2)
+
+    def mv(
         self,
-        lpath: str,
-        rpath: str,
-        callback: Callback = DEFAULT_CALLBACK,
-        mode: str = "overwrite",
+        path1: Any,
+        path2: Any,
+        recursive: bool = False,
+        maxdepth: int | None = None,
         **_: Any,
     ) -> None:
-        name, local = self._strip_protocol(rpath), Path(lpath)
-        if local.is_dir():
-            await self._makedirs(name, exist_ok=True)
-            return
-        nbytes = (await asyncio.to_thread(local.stat)).st_size
-        callback.set_size(nbytes)
-        if nbytes <= SMALL_BYTES:
-            await self._pipe_file(name, await asyncio.to_thread(local.read_bytes), mode)
-            callback.absolute_update(nbytes)
-            return
-        await self._make_room(name)
-        await self._connected().put(
-            local,
-            name,
-            replace=mode != "create",
-            progress=watcher(callback),
-            fsync=self._fsync,
-        )
+        """Rename files and directories at the host, each in one step.
 
-    async def _get_file(
-        self, rpath: str, lpath: str | BinaryIO, callback: Callback = DEFAULT_CALLBACK, **_: Any
-    ) -> None:
-        info = await self._info(rpath)
-        name, nbytes = info["name"], info["size"]
-        if info["type"] == "directory":
-            await asyncio.to_thread(os.makedirs, cast(str, lpath), exist_ok=True)
-            return
-        callback.set_size(nbytes)
-        if isfilelike(lpath):
-            await self._copy_out(name, cast(BinaryIO, lpath), callback)
-        elif nbytes <= SMALL_BYTES:
-            data = await self._cat_file(name)
-            await asyncio.to_thread(write_file, cast(str, lpath), data, self._sync)
-            callback.absolute_update(nbytes)
-        else:
-            await self._connected().get(
-                name,
-                cast(str, lpath),
-                replace=True,
-                progress=watcher(callback),
-                fsync=self._fsync,
-            )
+        A move to the name that something has does nothing. Only a file can be moved to another
+        file system or export of the host; its contents pass through this machine.
+        """
+        sync(self.loop, self._mv, path1, path2, recursive, maxdepth)
 
-    async def _copy_out(self, name: str, into: BinaryIO, callback: Callback) -> None:
-        """Write what a file holds into another one, a piece at a time."""
-        async with self._reading(name) as file:
-            for at in range(0, file.nbytes, Stream.DEFAULT_BLOCK_SIZE):
-                piece = await file.read(at, Stream.DEFAULT_BLOCK_SIZE)
-                await asyncio.to_thread(into.write, piece)
-                callback.relative_update(len(piece))
-
-    async def _copy(
-        self, path1: Any, path2: Any, recursive: bool = False, *args: Any, **more: Any
-    ) -> None:
-        if recursive and isinstance(path2, str):
-            for top in await self._expand_path(path1):
-                found = await self._find(top, detail=True)
-                for name, info in found.items():
-                    # An empty directory would come of it, and be all that a move leaves.
-                    if info["type"] == "link" and await self._isdir(name):
-                        text = "is a symlink to a directory, and cannot be copied"
-                        raise CarefulError(errno.ENOTSUP, text, self.unstrip_protocol(name))
-        await super()._copy(path1, path2, recursive, *args, **more)
-
-    async def _cp_file(self, path1: str, path2: str, **_: Any) -> None:
-        info = await self._info(path1)
-        if info["type"] == "directory":
-            await self._makedirs(path2, exist_ok=True)
-            return
-        # Of a tree, all are copied at once: what is above a file may come after it.
-        await self._makedirs(self._parent(path2), exist_ok=True)
-        if info["size"] <= SMALL_BYTES:
-            await self._pipe_file(path2, await self._cat_file(path1))
-        else:
-            with tempfile.TemporaryFile(prefix="careful-") as file:
-                await self._copy_out(info["name"], cast(BinaryIO, file), DEFAULT_CALLBACK)
-                await self._put_spool(file, path2)
-
-    async def _put_spool(self, spool: IO[bytes], path: str, replace: bool = True) -> None:
-        """Put a temporary file, with a new file's mode. It has no name: nobody else can open it."""
-        spool.flush()
-        name, local = self._strip_protocol(path), f"/proc/self/fd/{spool.fileno()}"
-        os.fchmod(spool.fileno(), new_mode())
-        await self._make_room(name)
-        await self._connected().put(local, name, replace=replace, fsync=self._fsync)
+    async def _rename(self, old: str, new: str) -> None:
+        await self._connected().rename(old, new, replace=True, sync=self._sync)
 
     async def _rm_file(self, path: str, **_: Any) -> None:
         await self._connected().remove(self._strip_protocol(path))
@@ -368,7 +363,9 @@ class CarefulFileSystem(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no
         names: set[str] = set()
         for one in [path] if isinstance(path, str) else path:
             tops = await self._expand_path(one, maxdepth=maxdepth)
-            depth = maxdepth - 1 if maxdepth is not None and has_magic(one) else maxdepth
+            depth = maxdepth
+            if depth is not None and has_magic(one) and not await is_name(self, one):
+                depth -= 1  # the pattern was one level
             for top in tops:
                 if depth == 0 or await self._connected().is_link(top):
                     names.add(top)

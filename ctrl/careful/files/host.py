@@ -34,7 +34,6 @@ from careful.files.options import (
 )
 from careful.transfer import session
 from careful.transfer.direction import There
-from careful.transfer.file.local import current_umask
 from careful.transfer.protocol.entries import Attr, Entry, relative
 from careful.transfer.result import Result
 from careful.transfer.stream.local import NULL, STDIO
@@ -195,6 +194,7 @@ class AsyncHost:
         *,
         replace: bool = False,
         sync: bool = True,
+        mode: int = 0o666,
     ) -> int:
         """Write bytes, checked by their digest; how many.
 
@@ -205,6 +205,8 @@ class AsyncHost:
                 its place; None: they are all of a new file, which appears when it is complete.
             replace: whether a file that is there is replaced by a new one.
             sync: whether they are durable there when this returns.
+            mode: permission bits of a new file; the umask is applied. A file that is replaced
+                keeps its own.
 
         Raises:
             FileExistsError: it is there, and neither offset nor replace is given.
@@ -212,13 +214,52 @@ class AsyncHost:
         name = _path(path)
         if offset is None:
             async with self._connections.brief() as shared:
-                mode = 0o666 & ~current_umask()
                 with _in_python():
                     await write_whole(shared, name, data, mode, replace, sync)
                 return memoryview(data).nbytes
         check_range(offset)
         async with self.opened(name, "r+", sync) as file:
             return await file.write(data, offset)
+
+    async def append(self, path: Path, data: Data, *, sync: bool = True, mode: int = 0o666) -> int:
+        """Write bytes at the end of a file, which is made if it is not there; how many.
+
+        Up to 2 MiB are written at once: what others append comes before or after them.
+
+        Args:
+            path: of the host.
+            data: the bytes.
+            sync: whether they are durable there when this returns.
+            mode: permission bits of a new file; the umask is applied.
+
+        Raises:
+            OSError: ENOTSUP: the host's careful is too old.
+        """
+        async with self._connections.brief() as shared:
+            await names.append(shared.remote, _path(path), data, mode, sync)
+        return memoryview(data).nbytes
+
+    async def rename(
+        self, source: Path, target: Path, *, replace: bool = False, sync: bool = True
+    ) -> None:
+        """Give a file, a symlink or a directory another name, in one step.
+
+        Args:
+            source: of the host; of a symlink, its own name.
+            target: of the host: the new name. A rename to the name it has does nothing.
+            replace: whether a file, or an empty directory, of that name is replaced.
+            sync: whether the name is durable there when this returns.
+
+        Raises:
+            FileExistsError: something has that name, and replace is not given.
+            FileNotFoundError: the source, or the directory above the target, is not there.
+            OSError: EINVAL: a directory would move into itself; EXDEV: the target is on another
+                file system or export; ENOTSUP: the host's careful is too old.
+        """
+        old, new = _path(source), _path(target)
+        async with self._connections.brief() as shared:
+            with _in_python():
+                await names.rename(shared.remote, old, new, replace or old == new, sync)
 
     async def mkdir(
         self, path: Path, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False

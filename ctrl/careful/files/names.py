@@ -1,7 +1,7 @@
-"""Names in a host's directories: made and removed.
+"""Names in a host's directories: made, renamed and removed, and files that are appended to.
 
-Owns what Python's own errors they end with. It runs items of transfer/protocol/batch.py in the
-directory that a name stands in; a rename is none of them, as the block protocol has none.
+Owns what Python's own errors they end with. It runs items of transfer/protocol/batch.py: in the
+directory that a name stands in, or, for renames and appends, in the export.
 """
 
 from __future__ import annotations
@@ -14,12 +14,19 @@ import stat
 from careful._abi import lib
 from careful.errors import CarefulError
 from careful.transfer.direction import There
-from careful.transfer.file.local import current_umask, shown
+from careful.transfer.file.local import current_umask, digest_of, shown
 from careful.transfer.mkpath import make_path
 from careful.transfer.options import Options
-from careful.transfer.protocol.batch import Item, RemoteTree, asked, packed_attr
+from careful.transfer.protocol.batch import BYTES, Item, RemoteTree, asked, packed_attr
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.protocol.entries import NOTHING
+
+Data = bytes | bytearray | memoryview
+
+_RENAME_ERRORS = {
+    errno.EINVAL: "a directory cannot be moved into itself",
+    errno.EXDEV: "cannot be renamed to another file system or export",
+}
 
 
 async def mkdir(remote: BlockClient, path: str, mode: int, parents: bool, exist_ok: bool) -> None:
@@ -55,6 +62,74 @@ async def remove(remote: BlockClient, path: str) -> None:
     if gone.status:
         text = "a transfer is using it" if gone.status == errno.EBUSY else ""
         raise CarefulError(gone.status, text, name)
+
+
+async def rename(remote: BlockClient, source: str, target: str, replace: bool, sync: bool) -> None:
+    """Give a name another one; see AsyncHost.rename()."""
+    item = Item(lib.CAREFUL_ITEM_RENAME, os.fsencode(target), text=os.fsencode(source))
+    flags = (lib.CAREFUL_BATCH_REPLACE if replace else 0) | _sync_flag(sync)
+    code = (await _in_export(remote, item, flags)).status
+    if code == errno.EEXIST:
+        raise CarefulError(code, "exists; -f replaces it", remote.name(shown(target)))
+    if code in _RENAME_ERRORS:
+        raise CarefulError(code, _RENAME_ERRORS[code], remote.name(shown(source)))
+    if code:
+        raise CarefulError(code, "", remote.name(shown(source)))
+
+
+async def append(remote: BlockClient, path: str, data: Data, mode: int, sync: bool) -> None:
+    """Write at the end of a file; see AsyncHost.append()."""
+    attr = packed_attr(NOTHING._replace(mode=stat.S_IFREG | mode))
+    with memoryview(data) as given, given.cast("B") as view:
+        for at in range(0, len(view) or 1, BYTES):
+            part = bytes(view[at : at + BYTES])
+            item = Item(
+                lib.CAREFUL_ITEM_APPEND,
+                os.fsencode(path),
+                attr,
+                data=part,
+                digest=digest_of(part),
+            )
+            code = (await _in_export(remote, item, _sync_flag(sync))).status
+            if code:
+                raise CarefulError(code, "", remote.name(shown(path)))
+
+
+def _sync_flag(sync: bool) -> int:
+    return int(lib.CAREFUL_BATCH_SYNC) if sync else 0
+
+
+async def _in_export(remote: BlockClient, item: Item, flags: int) -> Item:
+    """Run an item whose names are relative to all that the host exports; its answer."""
+    path = os.fsdecode(item.text or item.name)
+    await remote.require(2, shown(path))
+    try:
+        return await _once(remote, ".", item, flags)
+    except CarefulError as error:
+        if error.errno != errno.EISDIR:
+            raise
+    # The host has several exports: the first component names one, and no item can leave it.
+    tops = [os.fsdecode(name).partition("/") for name in (item.name, item.text) if name]
+    if not all(rest for _, _, rest in tops):
+        raise CarefulError(errno.EBUSY, "is what the host exports", remote.name(shown(path)))
+    if len({top for top, _, _ in tops}) > 1:
+        raise CarefulError(errno.EXDEV, _RENAME_ERRORS[errno.EXDEV], remote.name(shown(path)))
+    export = tops[0][0]
+    inside = len(os.fsencode(export)) + 1
+    item = item._replace(name=item.name[inside:], text=item.text[inside:])
+    return await _once(remote, export, item, flags)
+
+
+async def _once(remote: BlockClient, folder: str, item: Item, flags: int) -> Item:
+    """Run an item that must not run twice."""
+    try:
+        [found] = await asked(RemoteTree(remote, folder), [item], flags)
+    except CarefulError as error:
+        if error.errno != errno.EBADF:
+            raise
+        text = "the session was reset; whether it was done is not known"
+        raise CarefulError(errno.ECONNRESET, text, error.what) from None
+    return found
 
 
 async def _is_export(remote: BlockClient, path: str) -> bool:

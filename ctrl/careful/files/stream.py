@@ -14,12 +14,6 @@ from fsspec.asyn import sync, sync_teardown
 from fsspec.spec import AbstractBufferedFile
 
 from careful.files.file import AsyncFile
-from careful.transfer.file.local import current_umask
-
-
-def new_mode() -> int:
-    """Permission bits of a new file."""
-    return 0o666 & ~current_umask()
 
 
 class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
@@ -27,7 +21,8 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
 
     What is read is the file that was opened, also where somebody replaces it meanwhile. What is
     written with "wb" and "xb" waits here, in memory, or in a temporary file from the second block
-    on, until close() or commit(); "ab" writes block by block.
+    on, until close() or commit(); "ab" makes the file if it is not there, and appends block by
+    block, each at what is the end by then.
     """
 
     DEFAULT_BLOCK_SIZE = 1 << 20
@@ -35,22 +30,22 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
     def __init__(self, fs: Any, path: str, mode: str, *args: Any, **more: Any) -> None:
         self._file: AsyncFile | None = None
         self._spool: IO[bytes] | None = None
-        self._at = 0
         if mode == "xb" and fs.exists(path):
             raise FileExistsError(path)
-        if mode == "ab" and not fs.exists(path):
-            mode = "wb"
-        if mode in ("rb", "ab"):
-            self._file = self._opened(fs, path, "r+" if mode == "ab" else "r")
-            more["size"] = self._at = self._file.nbytes
+        if mode == "rb":
+            self._file = self._opened(fs, path)
+            more["size"] = self._file.nbytes
+        if mode == "ab":
+            sync(fs.loop, fs._append, path, b"")
+            more["size"] = fs.info(path)["size"]
         super().__init__(fs, path, mode, *args, **more)
         if mode == "ab":
-            self.loc = self._at
+            self.loc = more["size"]
 
     @staticmethod
-    def _opened(fs: Any, path: str, mode: Any) -> AsyncFile:
+    def _opened(fs: Any, path: str) -> AsyncFile:
         async def opened() -> AsyncFile:
-            file: AsyncFile = fs._connected().open(path, mode)
+            file: AsyncFile = fs._connected().open(path)
             return await file.opened()
 
         file: AsyncFile = sync(fs.loop, opened)
@@ -63,9 +58,8 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
     def _upload_chunk(self, final: bool = False) -> bool:
         data = self.buffer.getvalue()
         if self.mode == "ab":
-            assert self._file is not None
-            sync(self.fs.loop, self._file.write, data, self._at)
-            self._at += len(data)
+            if data:
+                sync(self.fs.loop, self.fs._append, self.path, data)
             return True
         if final and self.autocommit and self._spool is None:
             self.fs.pipe_file(self.path, data, "create" if self.mode == "xb" else "overwrite")

@@ -28,13 +28,6 @@ from fake_daemon import FakeDaemon
 CONTENT = bytes(range(256)) * 40_000
 
 
-@pytest.fixture
-def host(route: Route) -> Iterator[Host]:
-    """A Host of the export."""
-    with Host(AsyncHost("h2", lambda: route)) as one:
-        yield one
-
-
 def run(route: Route, work: Callable[[AsyncHost], Any]) -> Any:
     """What work(host) gives in an event loop."""
 

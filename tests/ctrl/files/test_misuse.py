@@ -27,13 +27,6 @@ CONTENT = bytes(range(256)) * 4_000
 BLOCK = 1 << 16
 
 
-@pytest.fixture
-def host(route: Route) -> Iterator[Host]:
-    """A Host of the export."""
-    with Host(AsyncHost("h2", lambda: route)) as one:
-        yield one
-
-
 @contextmanager
 def stuck(daemon: FakeDaemon, op: int, after: int = 0) -> Iterator[threading.Event]:
     """After so many questions of a kind the daemon answers nothing until the end of this.

@@ -1,0 +1,187 @@
+"""Copies of files as fsspec means them: to a host, from it, and within it.
+
+Owns which way a file's bytes take by its size, and its mode. filesystem.py is made of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import stat
+import tempfile
+import warnings
+from pathlib import Path
+from typing import IO, Any, BinaryIO, cast
+
+from fsspec.asyn import AsyncFileSystem
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+from fsspec.implementations.local import make_path_posix, trailing_sep
+from fsspec.utils import isfilelike
+
+from careful.errors import CarefulError
+from careful.files.moves import NOWHERE, copied, is_name, placed, sources_here
+from careful.files.stream import Stream
+from careful.files.words import watcher
+from careful.transfer.file.local import write_file
+
+#: What is moved at once by the connection for short questions; larger files are transfers.
+SMALL_BYTES = 1 << 20
+
+
+class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """What of CarefulFileSystem copies files."""
+
+    async def _put(
+        self,
+        lpath: Any,
+        rpath: Any,
+        recursive: bool = False,
+        callback: Callback = DEFAULT_CALLBACK,
+        batch_size: int | None = None,
+        maxdepth: int | None = None,
+        **more: Any,
+    ) -> Any:
+        into = isinstance(rpath, str) and (trailing_sep(rpath) or await self._isdir(rpath))
+        lpath, rpath = sources_here(lpath, rpath, into, recursive, maxdepth)
+        return await super()._put(lpath, rpath, recursive, callback, batch_size, maxdepth, **more)
+
+    async def _put_file(
+        self,
+        lpath: str,
+        rpath: str,
+        callback: Callback = DEFAULT_CALLBACK,
+        mode: str = "overwrite",
+        **_: Any,
+    ) -> None:
+        name, local = self._strip_protocol(rpath), Path(lpath)
+        found = await asyncio.to_thread(local.stat)
+        if stat.S_ISDIR(found.st_mode):
+            await self._makedirs(name, exist_ok=True)
+            return
+        if not stat.S_ISREG(found.st_mode):  # to read a fifo may take for ever
+            raise CarefulError(errno.EINVAL, "is not a regular file", lpath)
+        nbytes = found.st_size
+        callback.set_size(nbytes)
+        if nbytes <= SMALL_BYTES:
+            data = await asyncio.to_thread(local.read_bytes)
+            await self._write(name, data, mode, found.st_mode & 0o777)
+            callback.absolute_update(nbytes)
+            return
+        await self._make_room(name)
+        await self._connected().put(
+            local,
+            name,
+            replace=mode != "create",
+            progress=watcher(callback),
+            fsync=self._fsync,
+        )
+
+    async def _get(
+        self,
+        rpath: Any,
+        lpath: Any,
+        recursive: bool = False,
+        callback: Callback = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        **more: Any,
+    ) -> Any:
+        if isinstance(lpath, str) and await is_name(self, rpath):
+            lpath = make_path_posix(lpath)
+            names, _ = await copied(self, rpath, rpath, recursive, maxdepth)
+            into = trailing_sep(lpath) or Path(lpath).is_dir()
+            top = self._strip_protocol(rpath) + "/" * trailing_sep(rpath)
+            rpath, lpath = names, placed(names, top, lpath, into)
+        more["skips"] = recursive
+        return await super()._get(rpath, lpath, recursive, callback, maxdepth, **more)
+
+    async def _get_file(
+        self,
+        rpath: str,
+        lpath: str | BinaryIO,
+        callback: Callback = DEFAULT_CALLBACK,
+        skips: bool = False,
+        **_: Any,
+    ) -> None:
+        """Fetch a file; `skips`: of a tree, which a symlink to nothing does not stop."""
+        try:
+            info = await self._info(rpath)
+        except OSError as error:
+            if not (skips and error.errno in NOWHERE and await self._lexists(rpath)):
+                raise
+            text = f"{self.unstrip_protocol(rpath)} is a symlink to nothing: it was left out"
+            warnings.warn(text, stacklevel=2)
+            return
+        name, nbytes = info["name"], info["size"]
+        if info["type"] == "directory":
+            await asyncio.to_thread(os.makedirs, cast(str, lpath), exist_ok=True)
+            return
+        callback.set_size(nbytes)
+        if isfilelike(lpath):
+            await self._copy_out(name, cast(BinaryIO, lpath), callback)
+        elif nbytes <= SMALL_BYTES:
+            data = await self._cat_file(name)
+            how = (data, self._sync, info["mode"])
+            await asyncio.to_thread(write_file, cast(str, lpath), *how)
+            callback.absolute_update(nbytes)
+        else:
+            await self._connected().get(
+                name,
+                cast(str, lpath),
+                replace=True,
+                progress=watcher(callback),
+                fsync=self._fsync,
+            )
+
+    async def _copy_out(self, name: str, into: BinaryIO, callback: Callback) -> None:
+        """Write what a file holds into another one, a piece at a time."""
+        async with self._reading(name) as file:
+            for at in range(0, file.nbytes, Stream.DEFAULT_BLOCK_SIZE):
+                piece = await file.read(at, Stream.DEFAULT_BLOCK_SIZE)
+                await asyncio.to_thread(into.write, piece)
+                callback.relative_update(len(piece))
+
+    async def _copy(
+        self, path1: Any, path2: Any, recursive: bool = False, *args: Any, **more: Any
+    ) -> None:
+        if recursive and isinstance(path2, str):
+            for top in await self._expand_path(path1):
+                found = await self._find(top, detail=True)
+                for name, info in found.items():
+                    # An empty directory would come of it, and be all that a move leaves.
+                    if info["type"] == "link" and await self._isdir(name):
+                        text = "is a symlink to a directory, and cannot be copied"
+                        raise CarefulError(errno.ENOTSUP, text, self.unstrip_protocol(name))
+        if isinstance(path2, str) and await is_name(self, path1):
+            depth = more.get("maxdepth")
+            names, into = await copied(self, path1, path2, recursive, depth)
+            top = self._strip_protocol(path1) + "/" * trailing_sep(path1)
+            path1, path2 = names, placed(names, top, self._strip_protocol(path2), into)
+        await super()._copy(path1, path2, recursive, *args, **more)
+
+    async def _cp_file(self, path1: str, path2: str, **_: Any) -> None:
+        info = await self._info(path1)
+        if info["type"] == "directory":
+            await self._makedirs(path2, exist_ok=True)
+            return
+        # Of a tree, all are copied at once: what is above a file may come after it.
+        await self._makedirs(self._parent(path2), exist_ok=True)
+        if info["size"] <= SMALL_BYTES:
+            await self._write(path2, await self._cat_file(path1), permissions=info["mode"])
+        else:
+            with tempfile.TemporaryFile(prefix="careful-") as file:
+                await self._copy_out(info["name"], cast(BinaryIO, file), DEFAULT_CALLBACK)
+                await self._put_spool(file, path2, True, info["mode"])
+
+    async def _put_spool(
+        self, spool: IO[bytes], path: str, replace: bool = True, mode: int = 0o666
+    ) -> None:
+        """Put a temporary file; `mode` is a new file's, before the umask.
+
+        The temporary file has no name: nobody else can open it.
+        """
+        spool.flush()
+        name, local = self._strip_protocol(path), f"/proc/self/fd/{spool.fileno()}"
+        os.fchmod(spool.fileno(), mode & 0o777)
+        await self._make_room(name)
+        await self._connected().put(local, name, replace=replace, fsync=self._fsync)
