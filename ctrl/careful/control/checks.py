@@ -39,6 +39,8 @@ from careful.control.links import Link
 from careful.errors import CarefulError
 from careful.units import shown_bytes as size
 
+#: The oldest kernel whose verifier takes the XDP program.
+_KERNEL_OLDEST = (6, 1)
 #: Multi-buffer frames came with it; before, a frame fits one buffer.
 _KERNEL_FRAGS = (6, 6)
 _MTU_BUFFER = 3826  # fits one AF_XDP buffer on veth: 3840 bytes less Ethernet's 14
@@ -117,9 +119,12 @@ def _release() -> tuple[int, ...]:
 
 def _machine() -> Iterator[Finding]:
     text = f"Linux {os.uname().release}"
-    if _release() < _KERNEL_FRAGS:
-        text += ": a frame fits one buffer (several from Linux 6.6 on)"
-    yield ok("kernel", text)
+    if _release() < _KERNEL_OLDEST:
+        yield fail("kernel", f"{text} is too old: careful needs 6.1 or later", _ADVICE["kernel"])
+    else:
+        if _release() < _KERNEL_FRAGS:
+            text += ": a frame fits one buffer (several from Linux 6.6 on)"
+        yield ok("kernel", text)
     yield asked.tried("carefuld", _carefuld, REINSTALL)
     try:
         bpf.library()
