@@ -13,6 +13,8 @@ from careful.transfer.protocol.entries import FAR_NS, Attr
 from careful.transfer.result import Moved, Result
 from careful.transfer.tree.existing import REFUSED
 
+#: What a file is answered with that came, but for some of its attributes.
+UNKEPT = (errno.ENOSYS, errno.ERANGE)
 TEXTS = {
     errno.EEXIST: REFUSED,
     errno.ENOTSUP: "is a special file",

@@ -30,7 +30,7 @@ from careful.transfer.tree.lanes import (
     part_bytes,
     small_bytes,
 )
-from careful.transfer.tree.outcome import Outcome
+from careful.transfer.tree.outcome import UNKEPT, Outcome
 
 #: Batches under way at a time: one is read, one crosses, one is written.
 _BATCHES = 3
@@ -229,17 +229,22 @@ class SmallFiles:
         name, target = self.source.name(entry.name), self.target.name(entry.name)
         if answer.status == errno.EEXIST:
             self.late.append(entry)
-        elif answer.status:
-            self.sink.fail_errno(name, answer.status, target)
         else:
-            if entry.attr.nlink > 1:
-                self.linked.add(entry.name)
-            nbytes = len(item.data)
-            digest = None
-            if self.options.digest:  # of a file of one block
-                digest = digest_of(item.digest.to_bytes(8, "big") if nbytes else b"")
-            self.sink.done(FileResult(name, target, nbytes, digest, 0))
+            if answer.status:
+                self.sink.fail_errno(name, answer.status, target)
+            if answer.status in (0, *UNKEPT):
+                self._made(entry, item)
         self.sink.progress.finished(name)
+
+    def _made(self, entry: Entry, item: Item) -> None:
+        """Say that a file is there."""
+        if entry.attr.nlink > 1:
+            self.linked.add(entry.name)
+        nbytes, digest = len(item.data), None
+        if self.options.digest:  # of a file of one block
+            digest = digest_of(item.digest.to_bytes(8, "big") if nbytes else b"")
+        names = self.source.name(entry.name), self.target.name(entry.name)
+        self.sink.done(FileResult(*names, nbytes, digest, 0))
 
 
 def is_file(item: Item) -> bool:
