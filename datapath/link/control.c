@@ -39,7 +39,7 @@ static void say_gone(struct link *link, const union address *to, const struct ca
 {
 	struct careful_ctrl gone = { .nonce = sync->nonce, .cookie = sync->cookie };
 
-	if (!door_answers(link))
+	if (!door_answers(link, to))
 		return;
 	if (link->keyed)
 		keyed_say_gone(link, to, &gone);
@@ -132,7 +132,7 @@ static void other_version(struct link *link, const union address *from,
 	struct link_peer *peer = link_peer_from(link, from, ctrl);
 
 	link_count(link, CAREFUL_C_CTRL_VERSION);
-	if (ctrl->type == CAREFUL_HELLO && door_answers(link))
+	if (ctrl->type == CAREFUL_HELLO && door_answers(link, from))
 		handshake_refuse(link, from, ctrl, CAREFUL_REFUSED_VERSION);
 	else if (ctrl->type == CAREFUL_REFUSE && peer)
 		handshake_on_refuse(peer, ctrl, !link->keyed);

@@ -16,11 +16,6 @@ static bool take(struct link *link, uint64_t *due_ns, uint32_t rate, uint32_t bu
 	return true;
 }
 
-bool door_answers(struct link *link)
-{
-	return take(link, &link->door.answers_ns, DOOR_ANSWERS, DOOR_ANSWERS_BURST);
-}
-
 /* Which addresses share a place is not known to those who choose theirs. */
 static uint32_t place_of(const struct link *link, const union address *from)
 {
@@ -33,6 +28,16 @@ static uint32_t place_of(const struct link *link, const union address *from)
 			 ipv4 ? sizeof(from->in.sin_addr) : sizeof(from->in6.sin6_addr),
 			 link->secret);
 	return (uint32_t)(hash % DOOR_SOURCES);
+}
+
+bool door_answers(struct link *link, const union address *to)
+{
+	struct door *door = &link->door;
+
+	return take(link, &door->asked_ns[place_of(link, to)], DOOR_ANSWERS_HOST,
+		    DOOR_ANSWERS_HOST_BURST) &&
+	       take(link, &door->answers_ns[to->sa.sa_family == AF_INET6], DOOR_ANSWERS,
+		    DOOR_ANSWERS_BURST);
 }
 
 bool door_admits(struct link *link, const union address *from)

@@ -15,10 +15,12 @@
 struct link;
 
 enum {
-	/* Answers a second to all who have not proved that they are where they say; each is as
-	 * long as what it answers. */
-	DOOR_ANSWERS = 4000,
-	DOOR_ANSWERS_BURST = 64,
+	/* Answers a second to all who have not proved that they are where they say, over each
+	 * family; each is as long as what it answers. Of these, those to one address. */
+	DOOR_ANSWERS = 2000,
+	DOOR_ANSWERS_BURST = 128,
+	DOOR_ANSWERS_HOST = 500,
+	DOOR_ANSWERS_HOST_BURST = 32,
 	/* Handshakes a second of one address that has proved itself: each may cost four
 	 * multiplications, or an epoch. */
 	DOOR_PROVED = 100,
@@ -34,17 +36,18 @@ enum {
 
 /* When the next one would be due at that rate, ns; beyond now, of a burst. */
 struct door {
-	uint64_t answers_ns;
+	uint64_t answers_ns[2]; /* IPv4, IPv6 */
 	/* By a secret hash of the address. A peer has its own (struct session): strangers with many
 	 * addresses fill all of these. */
 	uint64_t proved_ns[DOOR_SOURCES];
+	uint64_t asked_ns[DOOR_SOURCES]; /* likewise: answers */
 	uint64_t trains_ns;
 	uint64_t train_ns[DOOR_SOURCES];
 	uint32_t closed[DOOR_SOURCES]; /* sessions with hosts of such an address */
 };
 
 /* Whether a message whose sender has proved nothing is answered; else that is counted. */
-bool door_answers(struct link *link);
+bool door_answers(struct link *link, const union address *to);
 /* Whether a HELLO whose sender is at its address is gone on with; else that is counted. */
 bool door_admits(struct link *link, const union address *from);
 /* Returns how many of a train's frames, of so many bytes each, may be sent to the host now. The bound

@@ -395,7 +395,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 		return;
 	}
 	if (link->keyed && !keys_find(&link->keys, from, NULL)) {
-		if (door_answers(link))
+		if (door_answers(link, from))
 			refuse_key(link, from, hello);
 		return;
 	}
@@ -408,7 +408,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 	if (peer && peer->phase == LINK_DRAINING && peer->session->handshake.nonce_in == nonce)
 		return; /* it gets its answer */
 	if (be64toh(hello->token) != token && !shares_epoch(peer, hello)) {
-		if (!door_answers(link))
+		if (!door_answers(link, from))
 			return;
 		asker = link->keyed ? keyed_asker(link, from, keyed, proved) : NULL;
 		if (link->keyed ? !asker : keyed || proved)
