@@ -21,17 +21,19 @@ int block_open_scratch(struct block_job *job)
 
 	if (job->bytes > BLOCK_BATCH_BYTES)
 		return -E2BIG;
-	fd = block_path_open(job, job->path, O_RDONLY | O_DIRECTORY, 0, &export);
-	if (fd < 0)
-		return fd;
-	handle->dir_fd = fd;
+	if (!(job->flags & CAREFUL_BLOCK_NULL)) {
+		fd = block_path_open(job, job->path, O_RDONLY | O_DIRECTORY, 0, &export);
+		if (fd < 0)
+			return fd;
+		handle->dir_fd = fd;
+		handle->may_write = export->writable;
+		handle->squashed = !export->owners;
+	}
 	handle->fd = memfd_create("careful-batch", MFD_CLOEXEC);
 	if (handle->fd < 0 || ftruncate(handle->fd, (off_t)job->bytes))
 		return -errno;
 	handle->bytes = job->bytes;
 	handle->writable = true;
-	handle->may_write = export->writable;
-	handle->squashed = !export->owners;
 	return 0;
 }
 

@@ -127,10 +127,10 @@ static int do_open_null(struct block_job *job)
 
 static int do_open_as(struct block_server *server, struct block_job *job)
 {
-	if (job->flags & CAREFUL_BLOCK_NULL)
-		return do_open_null(job);
 	if (job->flags & CAREFUL_BLOCK_SCRATCH)
 		return block_open_scratch(job);
+	if (job->flags & CAREFUL_BLOCK_NULL)
+		return do_open_null(job);
 	if (job->flags & CAREFUL_BLOCK_INPLACE)
 		return do_open_inplace(job);
 	return job->flags & CAREFUL_BLOCK_CREATE ? block_create(server, job) : do_open(server, job);

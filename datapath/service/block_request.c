@@ -342,6 +342,40 @@ bool block_start_again(struct block_server *server, const struct block_waiter *w
 	return true;
 }
 
+/* Takes a job's path from the memory that the client stored it in: 0 or -errno. */
+static int take_stored_path(struct block_server *server, struct block_job *job, uint32_t key)
+{
+	const struct block_handle *memory = block_handle_find(server, job->peer, key);
+	ssize_t bytes;
+
+	if (!memory || memory->state != BLOCK_OPEN || !memory->scratch || memory->dir_fd >= 0)
+		return -EBADF;
+	if (memory->bytes >= PATH_MAX)
+		return -ENAMETOOLONG;
+	bytes = pread(memory->fd, job->path, memory->bytes, 0);
+	if (bytes != (ssize_t)memory->bytes)
+		return bytes < 0 ? -errno : -EINVAL;
+	job->path[bytes] = 0;
+	return strlen(job->path) == memory->bytes ? 0 : -EINVAL;
+}
+
+/* Reads a request; its payload may be anything. */
+static int parse(struct block_server *server, struct block_job *job, const uint32_t *args,
+		 const void *payload, uint32_t bytes)
+{
+	int rc = block_parse(job, args, payload, bytes);
+
+	switch (job->op) {
+	case CAREFUL_BLOCK_OPEN:
+	case CAREFUL_BLOCK_LIST:
+	case CAREFUL_BLOCK_STAT:
+	case CAREFUL_BLOCK_MKDIR:
+		return rc || !args[1] ? rc : take_stored_path(server, job, args[1]);
+	default:
+		return rc;
+	}
+}
+
 static void park(struct block_server *server, const struct careful_message *message, uint8_t place)
 {
 	struct block_peer *peer = &server->peers[message->peer];
@@ -407,8 +441,8 @@ void block_unpark(struct block_server *server, uint32_t index)
 			continue;
 		}
 		job = take_job(server, index, parked->handler, &parked->to);
-		rc = block_parse(job, parked->args, careful_kept_payload(parked->kept),
-				 parked->bytes);
+		rc = parse(server, job, parked->args, careful_kept_payload(parked->kept),
+			   parked->bytes);
 		job->place = parked->place;
 		unpark(server, peer, at);
 		start(server, job, rc);
@@ -426,7 +460,7 @@ void block_on_request(const struct careful_message *message, void *user)
 	assert(message->peer < server->peers_count);
 	careful_reply_name(message, &to);
 	job = take_job(server, message->peer, message->handler, &to);
-	rc = block_parse(job, message->args, message->payload, message->bytes);
+	rc = parse(server, job, message->args, message->payload, message->bytes);
 	if (!rc)
 		job->place = place_of(server, job);
 	if (!peer->parked_at[job->place] && may_begin(server, message->peer, job->place)) {

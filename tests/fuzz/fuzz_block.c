@@ -329,6 +329,10 @@ static void ask(struct careful *c, struct input *in)
 				 make_scratch(payload, how & 4 ? 'r' : 'w') :
 				 take_payload(in, c, handler, args, payload, sizeof(payload));
 
+	/* The path lies in memory; COMMIT, CLOSE and ranges take other words. */
+	if (how & 8 && (handler == CAREFUL_BLOCK_OPEN || handler == CAREFUL_BLOCK_LIST ||
+			handler == CAREFUL_BLOCK_STAT || handler == CAREFUL_BLOCK_MKDIR))
+		args[1] = take_key(in, c);
 	for (uint32_t n = how >> 6; n && bytes; n--) { /* bent */
 		uint32_t i = take8(in) % bytes;
 

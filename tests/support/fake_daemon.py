@@ -87,6 +87,7 @@ class FakeDaemon:
         self.in_flight_max = 0
         self.files_now = 0  # registered by the client that came last
         self.unlisted = 0  # so many names of each listing were too long
+        self.request_max = 1 << 16  # bytes of a request's payload
         self.answers_lost = 0  # so many of the next answers are replaced by ECONNRESET
         self.info = ffi.new("struct careful_info *")
         self.peers: list[Any] = []
@@ -225,6 +226,8 @@ class FakeDaemon:
                 )
                 return Answer(payload=bytes(ffi.buffer(told)))
             if q.op == lib.CAREFUL_IPC_REQUEST:
+                if len(payload) > self.request_max:
+                    return Answer(-errno.EMSGSIZE)
                 return self._request(q.handler, list(q.args), payload)
             if q.op == lib.CAREFUL_IPC_GETS:
                 return self._gets(q, files, payload)
@@ -292,7 +295,25 @@ class FakeDaemon:
             return self.ended[args[0]]
         return self._run(handler, args, payload)
 
+    def _stored(self, args: list[int], payload: bytes) -> bytes:
+        """A request's payload, with the path that was stored for it."""
+        memory = self.handles[args[1]]
+        assert memory.base < 0
+        path = os.pread(memory.fd, 4096, 0)
+        if not payload:
+            return path
+        fields = unpack("careful_block_open", payload)
+        assert not fields["path_bytes"]
+        return pack("careful_block_open", **fields | {"path_bytes": len(path)}) + path
+
     def _run(self, handler: int, args: list[int], payload: bytes) -> Answer:
+        if args[1] and handler in (
+            lib.CAREFUL_BLOCK_OPEN,
+            lib.CAREFUL_BLOCK_LIST,
+            lib.CAREFUL_BLOCK_STAT,
+            lib.CAREFUL_BLOCK_MKDIR,
+        ):
+            payload = self._stored(args, payload)
         if handler == lib.CAREFUL_BLOCK_STAT:
             return Answer(payload=attr_bytes(self._path(payload).stat()))
         if handler == lib.CAREFUL_BLOCK_LIST:
@@ -318,6 +339,10 @@ class FakeDaemon:
             path.mkdir(mode=fields["mode"], exist_ok=True)
             return Answer()
         assert handler == lib.CAREFUL_BLOCK_OPEN
+        if fields["flags"] & lib.CAREFUL_BLOCK_NULL and fields["flags"] & lib.CAREFUL_BLOCK_SCRATCH:
+            fd = os.memfd_create("path")
+            os.ftruncate(fd, fields["bytes"])
+            return Answer(args=[self._add(Handle(fd)), 0, 0, 0])
         if fields["flags"] & lib.CAREFUL_BLOCK_NULL:
             return Answer(args=[self._add(Handle(os.open("/dev/zero", os.O_RDWR))), 0, 0, 0])
         if fields["flags"] & lib.CAREFUL_BLOCK_INPLACE:

@@ -357,6 +357,25 @@ def many_ports(server: str) -> Iterator[None]:
             yield
 
 
+def paths_elsewhere(server: str) -> Iterator[None]:
+    """Requests whose path lies in no memory, in a file, or in memory that holds none."""
+    how = pack("careful_block_open")
+    with Rogue(server) as rogue:
+        flags = int(lib.CAREFUL_BLOCK_SCRATCH | lib.CAREFUL_BLOCK_NULL)
+        keys = [0x7777, rogue.opened(b"big")[1]]
+        keys += [rogue.opened(flags=flags, nbytes=nbytes)[1] for nbytes in (1, 8192)]
+        for key in keys:
+            for handler, payload in (
+                (lib.CAREFUL_BLOCK_OPEN, how),
+                (lib.CAREFUL_BLOCK_MKDIR, how),
+                (lib.CAREFUL_BLOCK_LIST, b""),
+                (lib.CAREFUL_BLOCK_STAT, b""),
+            ):
+                status, *_ = rogue.ask(int(handler), payload, (0, key))
+                assert status, f"{handler} of {key}"
+                yield
+
+
 def names_for_terminals(server: str) -> Iterator[None]:
     """A name and a path that a terminal would obey."""
     with Rogue(server, name=b"\x1b]0;mine\x07\x9b31m\nfake line") as rogue:
@@ -421,6 +440,7 @@ MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
         beyond_the_window,
         handles_kept,
         many_ports,
+        paths_elsewhere,
         names_for_terminals,
         lies_in_frames,
         lies_in_control,

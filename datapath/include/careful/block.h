@@ -60,6 +60,11 @@
  *
  * A BATCH whose answer has no room among those that the peer has is run when its turn comes.
  *
+ * Since minor version 2, a path that does not fit into a frame can lie in memory at the server.
+ * args[1] of OPEN, LIST, STAT and MKDIR is then the handle of an OPEN with SCRATCH and NULL whose
+ * `bytes` are the path, and the payload has none. The handle remains the client's to close. A
+ * client that holds one does not ask with WAIT, for others may need the memory to go on.
+ *
  * EAGAIN, to any request: the server has no room for it now, and has done nothing. The
  * client waits a moment and asks again.
  *
@@ -99,7 +104,8 @@ enum careful_block_flag {
 	/* OPEN: no file; GET reads `bytes` zeros, STORE goes nowhere. */
 	CAREFUL_BLOCK_NULL = 0x100,
 	CAREFUL_BLOCK_DISCARD = 0x200, /* CLOSE: remove the partial file */
-	/* OPEN: path is a directory; `bytes` of memory for the items of a BATCH there. */
+	/* OPEN: path is a directory; `bytes` of memory for the items of a BATCH there. With NULL:
+	 * of no directory, for a path. */
 	CAREFUL_BLOCK_SCRATCH = 0x400,
 	/* OPEN with SCRATCH, LIST: where the peer has as many as it may, it is answered when its
 	 * turn comes; without, at once with EMFILE. */

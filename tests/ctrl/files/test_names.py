@@ -359,3 +359,23 @@ def test_loops__an_instance_serves_one_after_the_other(route: Route, export: Pat
 
     asyncio.run(closed())
     assert not fs._connections
+
+
+def test_paths__longer_than_a_frame(host: Host, fs: Any, export: Path, daemon: FakeDaemon) -> None:
+    """With small frames a path is stored at the host first; nothing of that is left."""
+    daemon.request_max = 200
+    folder = "/".join(["d" * 99] * 5)
+    host.mkdir(folder, parents=True)
+    host.write(f"{folder}/f", b"data")
+    assert host.read(f"{folder}/f") == b"data"
+    assert [entry.name for entry in host.ls(folder)] == ["f"]
+    host.rename(f"{folder}/f", f"{folder}/g")
+    assert list(fs.find("/")) == [f"/{folder}/g"]
+    assert not daemon.handles
+    daemon.wire_minor = 1
+    with pytest.raises(OSError, match="needs a newer careful"):
+        host.read(f"{folder}/g")
+    daemon.wire_minor = 2
+    with pytest.raises(OSError, match="too long"):
+        host.read(f"{folder}/" + "x/" * 2048)
+    assert not daemon.handles

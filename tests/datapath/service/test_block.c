@@ -927,6 +927,48 @@ static void test_stop__with_work_under_way(void)
 	answer(send_open(0, CAREFUL_BLOCK_OPEN, "sub/new", 7, CAREFUL_BLOCK_CREATE, 10, 0));
 }
 
+/* A path that a frame does not hold lies in memory at the server; all that can be wrong with it. */
+static void test_request__stored_path(void)
+{
+	const uint32_t memory = CAREFUL_BLOCK_SCRATCH | CAREFUL_BLOCK_NULL;
+	const uint16_t handlers[] = { CAREFUL_BLOCK_OPEN, CAREFUL_BLOCK_LIST, CAREFUL_BLOCK_STAT,
+				      CAREFUL_BLOCK_MKDIR };
+	const struct careful_block_open open = { .mode = htobe32(0750) };
+	uint32_t args[4] = { 0 }, key, directory;
+	struct fake_answer *a;
+
+	a = open_path("", memory, strlen("sub"));
+	CHECK_EQ(a->status, 0);
+	args[1] = key = a->args[0];
+	CHECK(pwrite(fake_region(c, key)->span.fd, "sub", 3, 0) == 3);
+	for (size_t i = 0; i < sizeof(handlers) / sizeof(*handlers); i++) {
+		bool has_open = handlers[i] == CAREFUL_BLOCK_OPEN ||
+				handlers[i] == CAREFUL_BLOCK_MKDIR;
+
+		a = answer(fake_request(c, 0, handlers[i], args, has_open ? &open : NULL,
+					has_open ? sizeof(open) : 0));
+		CHECK_EQ(a->status, handlers[i] == CAREFUL_BLOCK_OPEN ? -EISDIR : 0);
+		if (handlers[i] == CAREFUL_BLOCK_LIST)
+			close_key(0, a->args[0]);
+	}
+	/* Of another peer, of a directory, closed, with a NUL, too long. */
+	a = answer(fake_request(c, 1, CAREFUL_BLOCK_STAT, args, NULL, 0));
+	CHECK_EQ(a->status, -EBADF);
+	directory = open_path("sub", CAREFUL_BLOCK_SCRATCH, 6)->args[0];
+	args[1] = directory;
+	CHECK_EQ(answer(fake_request(c, 0, CAREFUL_BLOCK_STAT, args, NULL, 0))->status, -EBADF);
+	close_key(0, directory);
+	CHECK(pwrite(fake_region(c, key)->span.fd, "", 1, 1) == 1);
+	args[1] = key;
+	CHECK_EQ(answer(fake_request(c, 0, CAREFUL_BLOCK_STAT, args, NULL, 0))->status, -EINVAL);
+	close_key(0, key);
+	CHECK_EQ(answer(fake_request(c, 0, CAREFUL_BLOCK_STAT, args, NULL, 0))->status, -EBADF);
+	args[1] = key = open_path("", memory, PATH_MAX)->args[0];
+	CHECK_EQ(answer(fake_request(c, 0, CAREFUL_BLOCK_STAT, args, NULL, 0))->status,
+		 -ENAMETOOLONG);
+	close_key(0, key);
+}
+
 int main(void)
 {
 	int before = open_fds();
@@ -961,6 +1003,7 @@ int main(void)
 	test_create__escapes();
 	test_create__sizes_and_names();
 	test_mkdir();
+	test_request__stored_path();
 	test_list__unreadable();
 	test_list__sick();
 	test_list__thousands();

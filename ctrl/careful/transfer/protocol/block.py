@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from careful._abi import ffi, lib, pack, sizeof, unpack
 from careful.address import Address
 from careful.daemon.client import Answer, AsyncClient
-from careful.errors import CarefulError
+from careful.errors import CarefulError, shown
 from careful.transfer.file.local import current_umask
 from careful.transfer.protocol.entries import (
     Attr,
@@ -54,6 +54,16 @@ _ATTEMPTS = 20
 _FULL_S = 30.0
 _FULL_PAUSE_S = 0.02
 _ATTR_BYTES = sizeof("careful_block_attr")
+_OPEN_BYTES = sizeof("careful_block_open")
+#: Requests with a path.
+_WITH_PATH = (
+    lib.CAREFUL_BLOCK_OPEN,
+    lib.CAREFUL_BLOCK_LIST,
+    lib.CAREFUL_BLOCK_STAT,
+    lib.CAREFUL_BLOCK_MKDIR,
+)
+#: How often a request with a long path asks for a handle that others have: half a minute.
+_WAITS = 1500
 #: Requests whose attempt has a name, so that a second one gets the first one's handle.
 _NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST, lib.CAREFUL_BLOCK_BATCH)
 #: How often a listing is made anew whose handle the peer does not know any more.
@@ -127,8 +137,46 @@ class BlockClient(RangeClient):
             elif answer.status == -errno.ECONNRESET and resets < _ATTEMPTS:
                 resets += 1
                 self.retried()
+            elif answer.status == -errno.EMSGSIZE and handler in _WITH_PATH:
+                return await self._request_long(handler, args, payload)
             else:
                 return answer
+
+    async def _request_long(self, handler: int, args: tuple[int, ...], payload: bytes) -> Answer:
+        """A request whose path does not fit into a frame: it is stored at the peer first."""
+        flags = args[0] if args else 0
+        head, path = b"", payload
+        if handler in (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_MKDIR):
+            fields = unpack("careful_block_open", payload[:_OPEN_BYTES])
+            flags, path = fields["flags"], payload[_OPEN_BYTES:]
+            fields |= {"flags": flags & ~lib.CAREFUL_BLOCK_WAIT, "path_bytes": 0}
+            head = pack("careful_block_open", **fields)
+        await self.require(2, shown(os.fsdecode(path)))
+        for attempt in range(_WAITS):
+            memory = await self._path_memory(path)
+            try:
+                words = flags & ~lib.CAREFUL_BLOCK_WAIT, memory
+                answer = await self.request(handler, words, head)
+            finally:
+                await self.request(lib.CAREFUL_BLOCK_CLOSE, (memory,))
+            is_full = answer.status == -errno.EMFILE and flags & lib.CAREFUL_BLOCK_WAIT
+            if not is_full or attempt + 1 == _WAITS:
+                break
+            await asyncio.sleep(_FULL_PAUSE_S)
+        return answer
+
+    async def _path_memory(self, path: bytes) -> int:
+        """Memory at the peer that holds a path; its handle."""
+        flags = lib.CAREFUL_BLOCK_SCRATCH | lib.CAREFUL_BLOCK_NULL | lib.CAREFUL_BLOCK_WAIT
+        payload = _open_payload("", flags=flags, bytes=len(path))
+        what = self.name(shown(os.fsdecode(path)))
+        handle = (await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)).check(what).args[0]
+        try:
+            await self.write(handle, 0, path, what)
+        except BaseException:
+            await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
+            raise
+        return handle
 
     async def require(self, minor: int, path: str) -> None:
         """Raise unless the session has a minor wire version, which the peer's release decides."""
