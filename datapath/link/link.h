@@ -488,6 +488,8 @@ bool link_peer_belongs(const struct link_peer *peer, const struct link_host *hos
 uint32_t link_peer_taken(const struct link *link, const struct link_host *host);
 bool link_peer_welcome(struct link *link, const struct link_host *host);
 bool link_peer_free(const struct link_peer *peer);
+/* Reports whether two peers are sessions of one host. */
+bool link_same_host(const struct link_peer *a, const struct link_peer *b);
 struct link_peer *link_peer_get(struct link *link, const union address *address);
 struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr);
 void link_state(struct link_peer *peer, uint8_t state);

@@ -137,6 +137,17 @@ bool link_peer_belongs(const struct link_peer *peer, const struct link_host *hos
 			      net_equal(&session->address, &host->address);
 }
 
+bool link_same_host(const struct link_peer *a, const struct link_peer *b)
+{
+	const struct link_host host = {
+		.address = b->session->address,
+		.key = b->link->keyed ? b->session->keyed.theirs : NULL,
+		.way = b->llhdr,
+	};
+
+	return link_peer_belongs(a, &host);
+}
+
 /* Counts the slots that a host holds, without the one with the address itself. */
 uint32_t link_peer_taken(const struct link *link, const struct link_host *host)
 {

@@ -34,6 +34,9 @@ uint32_t engine_waiting(const struct careful *c, uint32_t peer);
  * is no such peer. */
 int engine_elsewhere(struct careful *c, uint32_t peer, struct sockaddr_storage *address);
 
+/* Reports whether two peers are sessions of one host. */
+bool engine_same_host(const struct careful *c, uint32_t a, uint32_t b);
+
 /* Whether an operation is one that nobody waits for; user: its own. */
 typedef bool engine_whose_fn(const void *user, const void *of);
 

@@ -137,6 +137,7 @@ static int allocate(struct block_server *server)
 
 static void deallocate(struct block_server *server)
 {
+	block_accounts_deinit(server);
 	block_exports_deinit(server);
 	free(server->peers);
 	free(server->jobs);

@@ -63,7 +63,7 @@ static int open_blocks(struct block_job *job, bool write)
 }
 
 /* A file without a size is served from a copy of what it holds now. */
-static int serve_copy(struct block_server *server, struct block_handle *handle, int copy)
+static int serve_copy(struct block_handle *handle, int copy)
 {
 	struct stat st;
 	uint64_t before;
@@ -73,12 +73,12 @@ static int serve_copy(struct block_server *server, struct block_handle *handle, 
 	if (fstat(copy, &st))
 		return -errno;
 	handle->memory = (uint64_t)st.st_size;
-	before = atomic_fetch_add(&server->peers[handle->peer].memory, handle->memory);
+	before = atomic_fetch_add(&handle->account->memory, handle->memory);
 	return before + handle->memory > BLOCK_LISTINGS_MEMORY ? -EAGAIN : 0;
 }
 
 /* OPEN to read. */
-static int do_open(struct block_server *server, struct block_job *job)
+static int do_open(struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	int rc = open_blocks(job, false), copy;
@@ -86,7 +86,7 @@ static int do_open(struct block_server *server, struct block_job *job)
 	if (!rc)
 		rc = careful_settle(handle->fd, &copy);
 	if (!rc && copy >= 0)
-		rc = serve_copy(server, handle, copy);
+		rc = serve_copy(handle, copy);
 	if (!rc)
 		rc = block_attr_of(handle->fd, job);
 	if (rc)
@@ -133,11 +133,11 @@ static int do_open_as(struct block_server *server, struct block_job *job)
 		return do_open_null(job);
 	if (job->flags & CAREFUL_BLOCK_INPLACE)
 		return do_open_inplace(job);
-	return job->flags & CAREFUL_BLOCK_CREATE ? block_create(server, job) : do_open(server, job);
+	return job->flags & CAREFUL_BLOCK_CREATE ? block_create(server, job) : do_open(job);
 }
 
 /* The last of a handle: what it holds is given back, whatever came before. */
-static void close_handle(struct block_server *server, struct block_handle *handle, bool discard)
+static void close_handle(struct block_handle *handle, bool discard)
 {
 	if (handle->temporary[0] && (discard || !handle->partial))
 		unlinkat(handle->dir_fd, handle->temporary, 0);
@@ -148,8 +148,8 @@ static void close_handle(struct block_server *server, struct block_handle *handl
 		close(handle->dir_fd);
 	handle->fd = -1;
 	handle->dir_fd = -1;
-	atomic_fetch_sub(&server->peers[handle->peer].memory, handle->memory);
-	atomic_fetch_sub(&server->peers[handle->peer].disk, handle->disk);
+	atomic_fetch_sub(&handle->account->memory, handle->memory);
+	atomic_fetch_sub(&handle->account->disk, handle->disk);
 	handle->memory = 0;
 	handle->disk = 0;
 }
@@ -255,14 +255,14 @@ void block_run(struct block_server *server, struct block_job *job)
 		break;
 	case CAREFUL_BLOCK_COMMIT:
 		job->status = block_commit(job);
-		close_handle(server, job->handle, false);
+		close_handle(job->handle, false);
 		break;
 	case CAREFUL_BLOCK_CLOSE:
 		job->status = block_attr_of(job->handle->fd, job);
-		close_handle(server, job->handle, job->flags & CAREFUL_BLOCK_DISCARD);
+		close_handle(job->handle, job->flags & CAREFUL_BLOCK_DISCARD);
 		break;
 	case BLOCK_DISCARD:
-		close_handle(server, job->handle, false);
+		close_handle(job->handle, false);
 		break;
 	default:
 		assert(!"a job that is none");
@@ -278,5 +278,5 @@ void block_run(struct block_server *server, struct block_job *job)
 	}
 	/* What could not be opened holds nothing. */
 	if (job->status && job->handle && job->path)
-		close_handle(server, job->handle, false);
+		close_handle(job->handle, false);
 }

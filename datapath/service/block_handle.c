@@ -35,16 +35,19 @@ static bool is_scratch(const struct block_job *job)
 	return job->op == CAREFUL_BLOCK_OPEN && job->flags & CAREFUL_BLOCK_SCRATCH;
 }
 
-/* Whether the peer may have one handle more. */
-static bool has_room(const struct block_peer *peer, const struct block_job *job)
+/* Reports whether the peer, and its host, may have one handle more. */
+static bool has_room(struct block_server *server, const struct block_job *job)
 {
-	if (peer->handles_count >= BLOCK_HANDLES)
+	const struct block_peer *peer = &server->peers[job->peer];
+	const struct block_account *account = block_account(server, job->peer);
+
+	if (!account || peer->handles_count >= BLOCK_HANDLES)
 		return false;
 	if (job->op == CAREFUL_BLOCK_OPEN)
-		return !is_scratch(job) || peer->scratches_count < BLOCK_SCRATCHES;
+		return !is_scratch(job) || account->scratches_count < BLOCK_SCRATCHES;
 	return peer->listings_count < BLOCK_LISTINGS &&
 	       (job->op != CAREFUL_BLOCK_BATCH ||
-		peer->answers_bytes + BLOCK_ANSWER_BYTES <= BLOCK_ANSWERS_BYTES);
+		account->answers_bytes + BLOCK_ANSWER_BYTES <= BLOCK_ANSWERS_BYTES);
 }
 
 /* 0; -EMFILE: the peer has as many as it may; -EAGAIN: some of them end just now, maybe those
@@ -53,7 +56,7 @@ int block_handle_room(struct block_server *server, const struct block_job *job)
 {
 	const struct block_peer *peer = &server->peers[job->peer];
 
-	if (has_room(peer, job))
+	if (has_room(server, job))
 		return 0;
 	return is_one_ending(peer) ? -EAGAIN : -EMFILE;
 }
@@ -89,8 +92,7 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	peer->handles = h;
 	peer->handles_count++;
 	peer->listings_count += h->listing;
-	peer->scratches_count += h->scratch;
-	peer->answers_bytes += h->held;
+	block_account_add(block_account(server, job->peer), h);
 	*handle = h;
 	return 0;
 }
@@ -107,18 +109,17 @@ void block_handle_destroy(struct block_server *server, struct block_handle *hand
 	*at = handle->next;
 	peer->handles_count--;
 	peer->listings_count -= handle->listing;
-	peer->scratches_count -= handle->scratch;
-	peer->answers_bytes -= handle->held;
+	block_account_remove(handle);
 	free(handle->path);
 	free(handle);
 }
 
 /* An answer to a batch takes what it has, not what it could have had. */
-void block_handle_settle(struct block_server *server, struct block_handle *handle)
+void block_handle_settle(struct block_handle *handle)
 {
 	if (handle->held <= handle->bytes)
 		return;
-	server->peers[handle->peer].answers_bytes -= handle->held - handle->bytes;
+	handle->account->answers_bytes -= handle->held - handle->bytes;
 	handle->held = handle->bytes;
 }
 

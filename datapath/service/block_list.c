@@ -69,7 +69,7 @@ static int write_all(int fd, const char *buf, size_t bytes, off_t offset)
 /* Of all listings of the peer together. */
 static int charge_disk(struct listing *l, uint64_t bytes)
 {
-	uint64_t before = atomic_fetch_add(&l->server->peers[l->job->peer].disk, bytes);
+	uint64_t before = atomic_fetch_add(&l->job->handle->account->disk, bytes);
 
 	l->disk += bytes;
 	return before + bytes > l->server->listing_disk ? -EDQUOT : 0;
@@ -96,7 +96,7 @@ static int spill(struct listing *l)
 	close(l->fd);
 	l->fd = fd;
 	l->on_disk = true;
-	atomic_fetch_sub(&l->server->peers[l->job->peer].memory, l->memory);
+	atomic_fetch_sub(&l->job->handle->account->memory, l->memory);
 	l->memory = 0;
 	return 0;
 }
@@ -109,7 +109,7 @@ static int flush(struct listing *l)
 	if (!l->used)
 		return 0;
 	if (!l->on_disk) {
-		before = atomic_fetch_add(&l->server->peers[l->job->peer].memory, l->used);
+		before = atomic_fetch_add(&l->job->handle->account->memory, l->used);
 		l->memory += l->used;
 		if (l->bytes + l->used > BLOCK_LISTING_MEMORY ||
 		    before + l->used > BLOCK_LISTINGS_MEMORY) {

@@ -50,6 +50,19 @@ enum {
 struct block_handle;
 
 /*
+ * What all sessions of a host keep.
+ *
+ * @users: its sessions and handles
+ * @memory, @disk: of its listings, in bytes; the workers change them, too
+ */
+struct block_account {
+	uint32_t users;
+	uint32_t scratches_count;
+	uint64_t answers_bytes;
+	_Atomic uint64_t memory, disk;
+};
+
+/*
  * One request under way.
  *
  * @op:       enum careful_block_handler, or BLOCK_DISCARD
@@ -155,6 +168,7 @@ struct block_handle {
 	struct block_handle *next;
 	uint8_t state;
 	uint8_t place;
+	struct block_account *account;
 	bool listing;
 	bool scratch;
 	bool batch;
@@ -226,19 +240,18 @@ struct block_waiter {
  * @jobs:    with a path, under way: each place has a share
  * @jobs_at, @parked_at: of each place
  * @waiters: in order, BLOCK_WAITERS of them
- * @memory, @disk: of its listings: the workers count, too
  */
 struct block_peer {
+	struct block_account *account; /* of the host, as of @account_life; or NULL */
+	uint32_t account_life;
 	_Atomic uint32_t life;
 	uint32_t tenant;
 	struct share jobs;
 	uint32_t jobs_at[BLOCK_PLACES], parked_at[BLOCK_PLACES];
-	uint32_t handles_count, listings_count, scratches_count;
-	uint64_t answers_bytes;
+	uint32_t handles_count, listings_count;
 	uint64_t small_bytes; /* read from answers to batches, not told of yet */
 	struct block_waiter *waiters[BLOCK_WAITERS];
 	uint32_t waiters_count; /* of all */
-	_Atomic uint64_t memory, disk;
 	struct block_handle *handles;
 	struct block_parked *parked, **parked_tail;
 	uint32_t parked_held;
@@ -395,9 +408,16 @@ int block_stop_waiting(struct block_server *server, const struct block_job *job)
 void block_wake(struct block_server *server, uint32_t peer);
 void block_drop_waiters(struct block_server *server, uint32_t peer);
 
+/* block_account.c */
+/* Returns the account of a peer's host; NULL: no memory. */
+struct block_account *block_account(struct block_server *server, uint32_t peer);
+void block_account_add(struct block_account *account, struct block_handle *handle);
+void block_account_remove(struct block_handle *handle);
+void block_accounts_deinit(struct block_server *server);
+
 /* block_handle.c: the engine's thread. */
 int block_handle_room(struct block_server *server, const struct block_job *job);
-void block_handle_settle(struct block_server *server, struct block_handle *handle);
+void block_handle_settle(struct block_handle *handle);
 int block_handle_create(struct block_server *server, struct block_job *job,
 			struct block_handle **handle);
 void block_handle_destroy(struct block_server *server, struct block_handle *handle);

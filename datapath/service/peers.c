@@ -239,6 +239,11 @@ int careful_peer_whereabouts(struct careful *c, uint32_t index,
 	return 0;
 }
 
+bool engine_same_host(const struct careful *c, uint32_t a, uint32_t b)
+{
+	return link_same_host(&c->link.peers[a], &c->link.peers[b]);
+}
+
 int engine_elsewhere(struct careful *c, uint32_t index, struct sockaddr_storage *address)
 {
 	const struct link_peer *peer = engine_peer(c, index);

@@ -185,6 +185,11 @@ int engine_elsewhere(struct careful *instance, uint32_t peer, struct sockaddr_st
 	return 0;
 }
 
+bool engine_same_host(const struct careful *c, uint32_t a, uint32_t b)
+{
+	return a == b || c->one_host;
+}
+
 int careful_reply(const struct careful_message *message, int status, const uint32_t *args,
 		  const void *payload, uint32_t bytes)
 {

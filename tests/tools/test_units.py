@@ -47,6 +47,12 @@ def test_unit__ends_no_carefuld_that_it_did_not_start() -> None:
     assert said.split() == ["down", "--dead", "--instance", "%I", "%I"]
 
 
+def test_unit__bounds_memory() -> None:
+    text = (UNITS / "carefuld@.service").read_text()
+    (percent,) = re.findall(r"^MemoryMax=(\d+)%$", text, re.M)
+    assert 0 < int(percent) < 100
+
+
 def test_unit__comes_up_with_its_interface() -> None:
     """Also with one that comes late, or again: BindsTo ends it, and nothing else began it anew."""
     text = (UNITS / "carefuld@.service").read_text()

@@ -165,13 +165,13 @@ static void test_listings__disk_of_a_peer_is_bounded(void)
 	}
 	start();
 	CHECK_EQ(list(0, &keys[0]), 0);
-	bytes = atomic_load(&server->peers[0].disk);
+	bytes = atomic_load(&server->peers[0].account->disk);
 	CHECK(bytes > BLOCK_LISTING_MEMORY);
 	fds = open_fds();
 	server->listing_disk = 2 * bytes;
 	CHECK_EQ(list(0, &keys[1]), 0);
 	CHECK_EQ(list(0, &keys[2]), -EDQUOT);
-	CHECK_EQ(atomic_load(&server->peers[0].disk), 2 * bytes);
+	CHECK_EQ(atomic_load(&server->peers[0].account->disk), 2 * bytes);
 	CHECK_EQ(open_fds(), fds + 1);
 	CHECK_EQ(list(1, &keys[2]), 0);
 	end_listing(1, keys[2]);
@@ -179,10 +179,10 @@ static void test_listings__disk_of_a_peer_is_bounded(void)
 	CHECK_EQ(list(0, &keys[1]), 0);
 	server->listing_disk = bytes - 1; /* beyond 1 GiB, as it is otherwise */
 	CHECK_EQ(list(1, &keys[2]), -EFBIG);
-	CHECK_EQ(atomic_load(&server->peers[1].disk), 0);
+	CHECK_EQ(atomic_load(&server->peers[1].account->disk), 0);
 	end_listing(0, keys[0]);
 	end_listing(0, keys[1]);
-	CHECK_EQ(atomic_load(&server->peers[0].disk), 0);
+	CHECK_EQ(atomic_load(&server->peers[0].account->disk), 0);
 	stop();
 }
 

@@ -160,6 +160,27 @@ static void test_batch__answers_have_one_budget(void)
 	stop();
 }
 
+/* One host with all sessions that there may be: they have what one session has, together. */
+static void test_batch__sessions_of_a_host_have_one_budget(void)
+{
+	uint32_t keys[BLOCK_SCRATCHES], used = 0;
+
+	start();
+	for (c->one_host = true; used < BLOCK_SCRATCHES; used++)
+		keys[used] = key_of(send_open(used % FAKE_PEERS, 0));
+	for (uint32_t peer = 0; peer < FAKE_PEERS; peer++)
+		assert(answer(send_open(peer, 0))->status == -EMFILE);
+	close_key(keys[0]);
+	assert(answer(send_open(1, 0))->status == 0);
+	stop();
+	start();
+	for (uint32_t i = 0; i < BLOCK_SCRATCHES; i++)
+		keys[i] = key_of(send_open(0, 0));
+	assert(answer(send_open(0, 0))->status == -EMFILE);
+	assert(answer(send_open(1, 0))->status == 0); /* another host */
+	stop();
+}
+
 static uint32_t send_attempt(uint32_t flags, uint32_t attempt)
 {
 	struct {
@@ -254,6 +275,7 @@ int main(void)
 	test_scratch__in_turn();
 	test_batch__never_waits_for_a_scratch();
 	test_batch__answers_have_one_budget();
+	test_batch__sessions_of_a_host_have_one_budget();
 	test_file__in_turn();
 	test_close__of_what_waits();
 	test_peer__gone_while_some_wait();
