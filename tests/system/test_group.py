@@ -53,6 +53,12 @@ def test_group__uses_careful_without_root(pair: tuple[Host, Host], open_folder: 
     assert done.returncode
     assert "--group no such: there is no such group" in done.stderr
     here.up("--group", "games")
+    instance = here.lab.instance("h1")
+    pins = [one for one in (Path("/sys/fs/bpf/careful") / instance).rglob("*") if one.is_file()]
+    assert pins
+    assert not [one for one in pins if stat.S_IMODE(one.stat().st_mode) & 0o077]
+    code, _, said = as_nobody(here, "games", "mkdir", RUN / "squatted")
+    assert code, said
     sock = (RUN / here.lab.instance("h1") / "sock").stat()
     assert (stat.S_IMODE(sock.st_mode), sock.st_uid) == (0o660, 0)
     code, _, said = as_nobody(here, "games", "carefulctl", "get", "h2:file", mine)

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import urllib.request
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -369,6 +370,13 @@ def test_serve__answers_until_it_ends_and_names_a_port_that_is_taken() -> None:
     assert value(read(said), "careful_lost_frames_total") == 3
     with pytest.raises(CarefulError, match=rf"--listen 127.0.0.1:{port}"):
         metrics.serve(*args)
+    # Connections that ask nothing to the end keep nobody waiting.
+    with ExitStack() as idle:
+        for _ in range(60):
+            one = idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            one.send(b"GET /metrics HTTP/1.1\r\nX: ")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            assert value(read(answer.read().decode()), "careful_lost_frames_total") == 3
 
 
 def test_exporter__of_real_hosts(shared_pair: tuple[Host, Host]) -> None:
