@@ -268,3 +268,25 @@ bool file_is_exclusive(const struct file *file)
 {
 	return file->handle.is_writable && file->is_device;
 }
+
+int file_nbd_error(int rc)
+{
+	switch (-rc) {
+	case EPERM:
+	case EACCES:
+	case EROFS:
+		return EPERM;
+	case ENOSPC:
+	case EDQUOT:
+	case EFBIG:
+		return ENOSPC;
+	case ENOMEM:
+	case EINVAL:
+	case EOVERFLOW:
+	case EOPNOTSUPP:
+	case ESHUTDOWN:
+		return -rc;
+	default:
+		return EIO;
+	}
+}

@@ -61,4 +61,8 @@ int file_extents(struct file *file, uint64_t nbytes, uint64_t offset,
 		 int (*found)(void *arg, uint64_t offset, uint64_t nbytes, bool is_data),
 		 void *arg);
 
+/* Returns the errno, of the few that the NBD protocol has, that tells a client of a failure: to a
+ * client EINVAL says that its request was wrong, so what NBD has no word for is EIO. */
+int file_nbd_error(int rc);
+
 #endif /* CAREFUL_NBD_FILE_H */

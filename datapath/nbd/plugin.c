@@ -132,7 +132,7 @@ static int result(int rc)
 	if (!rc)
 		return 0;
 	nbdkit_error("%s:%s: %s", host, path, reason(rc));
-	nbdkit_set_error(-rc);
+	nbdkit_set_error(file_nbd_error(rc));
 	return -1;
 }
 

@@ -213,8 +213,28 @@ static void test_file__is_synced_while_reads_go_on(void)
 	end(file);
 }
 
+/* The host's trouble is no fault of the client's request. */
+static void test_error__is_one_that_nbd_has(void)
+{
+	static const int lost[] = { EIO,     ECONNRESET, ENOTCONN, ETIMEDOUT, EHOSTUNREACH,
+				    EBADMSG, ESTALE,	 ENOENT,   ENODEV,    EBADF };
+	static const int full[] = { ENOSPC, EDQUOT, EFBIG };
+	static const int denied[] = { EPERM, EACCES, EROFS };
+	static const int same[] = { EINVAL, ENOMEM, EOVERFLOW, EOPNOTSUPP, ESHUTDOWN };
+
+	for (size_t i = 0; i < sizeof(lost) / sizeof(*lost); i++)
+		CHECK_EQ(file_nbd_error(-lost[i]), EIO);
+	for (size_t i = 0; i < sizeof(full) / sizeof(*full); i++)
+		CHECK_EQ(file_nbd_error(-full[i]), ENOSPC);
+	for (size_t i = 0; i < sizeof(denied) / sizeof(*denied); i++)
+		CHECK_EQ(file_nbd_error(-denied[i]), EPERM);
+	for (size_t i = 0; i < sizeof(same) / sizeof(*same); i++)
+		CHECK_EQ(file_nbd_error(-same[i]), same[i]);
+}
+
 int main(void)
 {
+	RUN(test_error__is_one_that_nbd_has);
 	RUN(test_file__is_not_another_one_after_a_flush);
 	RUN(test_file__is_not_another_one_where_its_handle_was_lost);
 	RUN(test_file__is_synced_after_a_sync_that_failed);
