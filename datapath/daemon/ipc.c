@@ -7,6 +7,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -17,6 +18,8 @@
 #include "daemon/ipc_private.h"
 #include "daemon/log.h"
 #include "service/also.h"
+
+enum { SPARE_MS = 100 }; /* until another spare descriptor is looked for */
 
 static void unpark(struct ipc_client *client)
 {
@@ -251,12 +254,45 @@ static void turn_away(int fd, int status, uint32_t clients)
 	close(fd);
 }
 
+/* Keeps a descriptor back for one more connection when there are no others. Without it nobody
+ * listens: a connection that cannot be accepted would wake the loop for ever. */
+static void arm_listener(struct ipc *ipc)
+{
+	struct epoll_event ev = { .data.ptr = &ipc->event };
+
+	if (ipc->spare_fd < 0)
+		ipc->spare_fd = fcntl(ipc->epoll_fd, F_DUPFD_CLOEXEC, 3);
+	if (ipc->spare_fd >= 0)
+		ev.events = EPOLLIN;
+	epoll_ctl(ipc->epoll_fd, EPOLL_CTL_MOD, ipc->listen_fd, &ev);
+}
+
+/* Accepts a connection, with the spare descriptor if there is no other: for root, who may find out
+ * what takes them all. */
+static int take_connection(struct ipc *ipc)
+{
+	int fd = accept4(ipc->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd >= 0 || (errno != EMFILE && errno != ENFILE))
+		return fd;
+	if (ipc->spare_fd >= 0)
+		close(ipc->spare_fd);
+	ipc->spare_fd = -1;
+	fd = accept4(ipc->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0 && ipc_user(fd)) {
+		turn_away(fd, -ENFILE, 0);
+		fd = -1;
+	}
+	arm_listener(ipc);
+	return fd;
+}
+
 static void on_accept(struct ipc_event *event, uint32_t events)
 {
 	struct ipc *ipc = (struct ipc *)event;
 	struct ipc_client *client;
 	struct epoll_event ev = { .events = EPOLLIN };
-	int fd = accept4(ipc->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int fd = take_connection(ipc);
 	int bytes = 2 * CAREFUL_IPC_PAYLOAD_BYTES + 4096;
 	uint32_t held;
 
@@ -298,6 +334,8 @@ void ipc_poll(struct ipc *ipc)
 	struct ipc_client **at, *client;
 
 	ipc->has_signed = false;
+	if (ipc->spare_fd < 0)
+		arm_listener(ipc);
 	if (ipc->connects)
 		ipc_connects_poll(ipc);
 	if (ipc->measures)
@@ -344,7 +382,7 @@ static int sooner(int a_ms, int b_ms)
 
 int ipc_timeout_ms(const struct ipc *ipc)
 {
-	int busy = ipc->busy ? 10 : -1;
+	int busy = ipc->busy ? 10 : ipc->spare_fd < 0 ? SPARE_MS : -1;
 
 	return sooner(sooner(ipc_connects_timeout_ms(ipc), ipc_measure_timeout_ms(ipc)), busy);
 }
@@ -369,12 +407,15 @@ int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc
 	new->peers_max = info.peers_max;
 	new->port = (uint16_t)info.port;
 	ev.data.ptr = &new->event;
+	new->spare_fd = fcntl(epoll_fd, F_DUPFD_CLOEXEC, 3);
 	rc = ipc_closer_init(&new->closer, epoll_fd);
 	if (!rc && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, listen_fd, &ev)) {
 		rc = -errno;
 		ipc_closer_stop(&new->closer);
 	}
 	if (rc) {
+		if (new->spare_fd >= 0)
+			close(new->spare_fd);
 		free(new);
 		return rc;
 	}
@@ -414,6 +455,8 @@ uint32_t ipc_destroy(struct ipc *ipc)
 		ipc->clients = client->next;
 		client_destroy(client);
 	}
+	if (ipc->spare_fd >= 0)
+		close(ipc->spare_fd);
 	free(ipc);
 	return 0;
 }

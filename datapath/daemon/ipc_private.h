@@ -212,6 +212,7 @@ struct ipc {
 	struct careful *instance;
 	int listen_fd;
 	int epoll_fd;
+	int spare_fd; /* given up to accept a connection when there is no other; -1: there is none */
 	uint32_t peers_max;
 	uint16_t port; /* that peers are asked at unless a question names one */
 	uint32_t clients_count;

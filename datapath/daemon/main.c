@@ -219,12 +219,9 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 				 &d->block, error);
 	if (d->options.cpu >= 0)
 		sched_setaffinity(0, sizeof(one), &one);
-	if (rc) {
+	if (rc)
 		careful_close(d->instance);
-		return rc;
-	}
-	rc = serve_probes(d);
-	return rc ? rc : scratch_serve(d->instance);
+	return rc;
 }
 
 static int serve(struct daemon *d, struct careful_error *error)
@@ -235,7 +232,11 @@ static int serve(struct daemon *d, struct careful_error *error)
 	rc = open_instance(d, error);
 	if (rc)
 		return rc;
-	rc = rundir_listen(&d->dir, error);
+	rc = serve_probes(d);
+	if (!rc)
+		rc = scratch_serve(d->instance);
+	if (!rc)
+		rc = rundir_listen(&d->dir, error);
 	if (!rc)
 		rc = ipc_create(d->instance, d->dir.listen_fd, d->epoll_fd, &d->ipc);
 	if (!rc) {

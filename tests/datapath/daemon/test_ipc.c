@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -1831,6 +1832,55 @@ static void test_signature__replies_outlive_the_client(void)
 	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
 }
 
+/* Out of descriptors, the loop sleeps, root is served with the spare one, and others are told or
+ * wait until there are some again. */
+static void test_clients__out_of_descriptors(void)
+{
+	const struct careful_ipc head = { .op = CAREFUL_IPC_INFO, .id = 1 };
+	int fds[3], before = open_fds(), full[256], fulls = 0;
+	const uint32_t served = getuid() ? 0 : 1;
+	struct rlimit limit, less;
+
+	for (int i = 0; i < 3; i++)
+		fds[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	assert(getrlimit(RLIMIT_NOFILE, &limit) == 0 && server->spare_fd >= 0);
+	less = limit;
+	less.rlim_cur = 128;
+	assert(setrlimit(RLIMIT_NOFILE, &less) == 0);
+	while (fulls < 256 && (full[fulls] = dup(fds[0])) >= 0)
+		fulls++;
+	for (int i = 0; i < 3; i++)
+		assert(connect(fds[i], (struct sockaddr *)&address,
+			       (socklen_t)(sizeof(sa_family_t) + 1 +
+					   strlen(address.sun_path + 1))) == 0);
+	turn();
+	assert(server->clients_count == served && (server->spare_fd < 0) == served);
+	for (uint32_t i = served; !served && i < 3; i++)
+		assert(next_answer(fds[i])->head.status == -ENFILE);
+	if (served) {
+		assert(ipc_timeout_ms(server) == SPARE_MS);
+		ask(fds[0], head, NULL, 0);
+		turn();
+		assert(next_answer(fds[0])->head.status == 0);
+	}
+	while (fulls > 0)
+		close(full[--fulls]);
+	assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	turn();
+	turn();
+	assert(server->spare_fd >= 0 && ipc_timeout_ms(server) < 0);
+	for (int i = 0; i < 3; i++) {
+		if (served) {
+			ask(fds[i], head, NULL, 0);
+			turn();
+			assert(next_answer(fds[i])->head.status == 0);
+		}
+		close(fds[i]);
+	}
+	turn();
+	assert(!server->clients && open_fds() == before);
+}
+
 int main(void)
 {
 	int before = open_fds();
@@ -1872,6 +1922,7 @@ int main(void)
 	test_measure__refused_or_put_off();
 	test_measure__of_a_silent_peer_ends();
 	test_clients__too_many();
+	test_clients__out_of_descriptors();
 	test_clients__of_one_user_leave_places();
 	test_clients__ten_thousand_keep_nobody_waiting();
 	test_handshakes__without_an_answer_yield();
