@@ -57,6 +57,8 @@ class Answer:
 
 
 Done = Callable[[Answer], None]
+#: How long carefuld may take nothing from its socket, seconds.
+_TAKES_S = 30.0
 _DENIED = "only root may connect (sudo), or the group of up --group"
 #: Why there is no connection, though carefuld runs.
 _UNCONNECTED = {
@@ -129,26 +131,35 @@ class Client:
             CarefulError: the connection is gone, or carefuld takes nothing for 30 s.
         """
         while len(self._waiting) >= lib.CAREFUL_IPC_INFLIGHT:
-            self._wait(30.0, write=False)
-        self._last_id += 1
+            self._wait(_TAKES_S, write=False)
+        while not self.try_submit(op, done, payload, fd, **fields):
+            self._wait(_TAKES_S, write=True)
+
+    def try_submit(
+        self, op: int, done: Done, payload: bytes = b"", fd: int | None = None, **fields: Any
+    ) -> bool:
+        """Ask a question as submit() does; False: the socket has no room for it now."""
         header = ffi.new("struct careful_ipc *", fields)
         header.version = lib.CAREFUL_IPC_VERSION
         header.op = op
-        header.id = self._last_id
+        header.id = self._last_id + 1
         header.payload_bytes = len(payload)
-        packet = [bytes(ffi.buffer(header)), payload]
         control = (
             [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [fd]))] if fd is not None else []
         )
+        try:
+            self._socket.sendmsg([bytes(ffi.buffer(header)), payload], control)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise self._lost(error) from None
+        self._last_id += 1
         self._waiting[self._last_id] = done
-        while True:
-            try:
-                self._socket.sendmsg(packet, control)
-                return
-            except BlockingIOError:
-                self._wait(30.0, write=True)
-            except OSError as error:
-                raise self._lost(error) from None
+        return True
+
+    def silent(self, timeout_s: float) -> CarefulError:
+        """What is raised if carefuld takes or answers nothing for so long."""
+        return CarefulError(errno.ETIMEDOUT, f"no answer in {timeout_s:.3g} s", self.name)
 
     def _wait(self, timeout_s: float, write: bool) -> None:
         """Take answers, or until there is room to write."""
@@ -156,7 +167,7 @@ class Client:
         poller.register(self._socket, select.POLLIN | (select.POLLOUT if write else 0))
         events = poller.poll(timeout_s * 1000)
         if not events:
-            raise CarefulError(errno.ETIMEDOUT, f"no answer in {timeout_s:.3g} s", self.name)
+            raise self.silent(timeout_s)
         if events[0][1] & ~select.POLLOUT:
             self.receive()
 
@@ -316,6 +327,9 @@ class AsyncClient:
         self._futures: set[asyncio.Future[Answer]] = set()
         self._failure: CarefulError | None = None
         self._room = asyncio.Semaphore(lib.CAREFUL_IPC_INFLIGHT)
+        self._sending = asyncio.Lock()
+        self._writable: asyncio.Future[None] | None = None
+        self._telling: set[asyncio.Task[None]] = set()
         self._loop.add_reader(client.fileno(), self._readable)
 
     def close(self) -> None:
@@ -340,6 +354,7 @@ class AsyncClient:
             self._failure = error
         self.close()
         self._room.release()  # whoever waits raises it, and lets the next one
+        self._has_room()
         for future in tuple(self._futures):
             if not future.done():
                 future.set_exception(self._failure)
@@ -380,14 +395,50 @@ class AsyncClient:
                 unheard(answer)
 
         try:
-            self.client.submit(op, done, payload, fd, **fields)
+            async with self._sending:
+                if self._failure is not None:
+                    raise self._failure
+                while not self.client.try_submit(op, done, payload, fd, **fields):
+                    await self._wait_writable()
         except CarefulError as error:
             future.cancel()  # nobody awaits it
             self.fail(error)
             raise
+        except asyncio.CancelledError:
+            future.cancel()
+            self._room.release()
+            raise
         return await future
+
+    def _has_room(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+
+    async def _wait_writable(self) -> None:
+        """Wait until the socket has room; the event loop goes on meanwhile."""
+        ready = self._writable = self._loop.create_future()
+        self._loop.add_writer(self.client.fileno(), self._has_room)
+        try:
+            async with asyncio.timeout(_TAKES_S):
+                await ready
+        except TimeoutError:
+            raise self.client.silent(_TAKES_S) from None
+        finally:
+            self._writable = None
+            if self.client.fileno() >= 0:
+                self._loop.remove_writer(self.client.fileno())
+        if self._failure is not None:
+            raise self._failure
 
     def tell(self, op: int, **fields: Any) -> None:
         """Ask a question whose answer nobody waits for; a connection that is gone answers none."""
         with suppress(CarefulError):
-            self.client.submit(op, lambda _: None, **fields)
+            if self.client.try_submit(op, lambda _: None, **fields):
+                return
+            task = self._loop.create_task(self._told(op, **fields))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _told(self, op: int, **fields: Any) -> None:
+        with suppress(CarefulError):
+            await self.ask(op, **fields)

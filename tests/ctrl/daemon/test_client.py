@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 pytest.importorskip("careful._binding")
 
 from careful._abi import ffi, lib, sizeof
-from careful.daemon.client import Client
+from careful.daemon.client import AsyncClient, Client
 from careful.errors import CarefulError
 
 
@@ -72,3 +74,42 @@ def test_client__one_that_takes_nobody_does_run(tmp_path: Path) -> None:
         for _ in range(8):
             opened.enter_context(Client(path))
     assert said.value.errno == errno.EAGAIN
+
+
+def test_ask__that_finds_no_room_keeps_nothing_else_waiting(tmp_path: Path) -> None:
+    """carefuld is stopped: the event loop goes on, and the questions when carefuld does."""
+    path, count = tmp_path / "sock", 200
+
+    def answer_all(listening: socket.socket) -> None:
+        with listening.accept()[0] as client:
+            for _ in range(count):
+                header = ffi.new("struct careful_ipc *")
+                ffi.memmove(header, client.recv(1 << 17), sizeof("careful_ipc"))
+                header.payload_bytes = 0
+                client.send(bytes(ffi.buffer(header)))
+
+    async def main(listening: socket.socket) -> None:
+        with Client(path) as client:
+            ipc = AsyncClient(client)
+            asked = [
+                asyncio.ensure_future(ipc.ask(lib.CAREFUL_IPC_INFO, bytes(60_000)))
+                for _ in range(count)
+            ]
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            assert time.monotonic() - began < 20  # it was 30 s, and then an error
+            assert client.in_flight < count
+            given_up = asked.pop()
+            given_up.cancel()
+            ipc.tell(lib.CAREFUL_IPC_FILE_REMOVE)
+            thread = threading.Thread(target=answer_all, args=(listening,))
+            thread.start()
+            assert all(one.status == 0 for one in await asyncio.gather(*asked))
+            while client.in_flight or thread.is_alive():
+                await asyncio.sleep(0.01)
+            ipc.close()
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        asyncio.run(asyncio.wait_for(main(listening), 60))

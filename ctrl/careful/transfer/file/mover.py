@@ -176,7 +176,9 @@ class Mover:
         else:
             await self._pieces(todo, base - offset)
         # In pieces, each with its own digest: the block's is computed here.
-        return digest_of_range(self.fd, base, nbytes) if self.options.digest else 0
+        if not self.options.digest:
+            return 0
+        return await in_thread(partial(digest_of_range, self.fd, base, nbytes))
 
     async def _pieces(self, todo: deque[tuple[int, int]], shift: int) -> None:
         while todo:
