@@ -41,6 +41,8 @@ _CHUNKS = 16
 _WORD = struct.Struct(">Q")
 _FETCHED = 1 << 63
 _NUMBERS = 1 << 32
+#: Bytes of messages that wait behind the one on its way; beyond, write() waits.
+_OUTBOX_BYTES = 64 << 20
 #: How long close() waits for the other end to take what is written, seconds.
 _CLOSE_S = 30.0
 
@@ -106,6 +108,8 @@ class CarefulComm(Comm):
         self._messages_in = self._messages_out = 0
         self._reader: asyncio.Future[None] | None = None
         self._outbox: deque[_Message] = deque()
+        self._outbox_bytes = 0
+        self._writers: set[asyncio.Future[None]] = set()
         self._pump: asyncio.Task[None] | None = None
         self._serving: tuple[int, list[memoryview]] | None = None
         self._taken: asyncio.Future[None] | None = None
@@ -276,6 +280,8 @@ class CarefulComm(Comm):
     async def write(self, msg: Any, serializers: Any = None, on_error: str = "message") -> int:
         """Send a message, as soon as those before it are sent; its bytes.
 
+        It waits while more than _OUTBOX_BYTES wait to be sent: a slow reader slows its writer.
+
         Raises:
             CommClosedError: either end is closed, or the other is gone.
         """
@@ -296,19 +302,35 @@ class CarefulComm(Comm):
             raise CommClosedError(f"in {self!r}: closed")
         message = _Message(frames)
         self._outbox.append(message)
+        self._outbox_bytes += message.nbytes
         if self._pump is None:
             self._pump = self._hub.loop.create_task(self._pumps())
+        while self._outbox_bytes > _OUTBOX_BYTES and not self._closed:
+            turn = self._hub.loop.create_future()
+            self._writers.add(turn)
+            try:
+                await turn
+            finally:
+                self._writers.discard(turn)
         return message.nbytes
 
     async def _pumps(self) -> None:
         """Send what is written, a message after another."""
         try:
             while self._outbox:
-                await self._send(self._outbox.popleft())
+                message = self._outbox.popleft()
+                self._outbox_bytes -= message.nbytes
+                self._wake_writers()
+                await self._send(message)
         except (CarefulError, CommClosedError):
             self.abort()
         finally:
             self._pump = None
+
+    def _wake_writers(self) -> None:
+        for turn in self._writers:
+            if not turn.done():
+                turn.set_result(None)
 
     async def _send(self, message: _Message) -> None:
         number = self._messages_out
@@ -392,6 +414,7 @@ class CarefulComm(Comm):
             self._pump.cancel()
         self._outbox.clear()
         self._wake()
+        self._wake_writers()
         if self._link is not None:
             self._link.drop(self.number)
         self._hub.give()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
@@ -15,11 +16,13 @@ pytest.importorskip("careful._binding")
 
 pytest.importorskip("distributed")
 
+from careful.dask import comm as comm_module
 from careful.dask.backend import CarefulConnector
 from careful.dask.comm import CarefulComm
 from careful.dask.hub import OPEN, OPENED, PIECES_MAX, PORTS_OF_HANDLER, Hub, Kind
 from careful.errors import CarefulError
 from careful.node import Result
+from distributed.comm.core import CommClosedError
 
 
 class Node:
@@ -183,3 +186,41 @@ def test_connect__to_another_program_says_so(answer: bytes) -> None:
             await opening
 
     asyncio.run(run())
+
+
+def test_write__waits_for_a_reader_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or what is written grows without a bound, unseen."""
+    monkeypatch.setattr(comm_module, "_OUTBOX_BYTES", 250_000)
+
+    async def run() -> None:
+        hub = comms_of(hub_of(Node()))
+        hub.loop = asyncio.get_running_loop()
+        comm, may_send = CarefulComm(hub), asyncio.Semaphore(0)
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            await may_send.acquire()
+            sent.append(message)
+
+        comm._send = send  # type: ignore[method-assign]
+        written: list[int] = []
+
+        async def write_all() -> None:
+            for _ in range(10):
+                written.append(await comm.write(os.urandom(100_000)))
+
+        writing = asyncio.ensure_future(write_all())
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        # One is on its way, two wait behind it; each that leaves lets one more return.
+        assert len(written) == 3
+        for count in range(1, 5):
+            may_send.release()
+            while len(written) < 3 + count:
+                await asyncio.sleep(0)
+            assert len(sent) == count
+        comm._end()  # nobody waits for an end that is gone
+        with pytest.raises(CommClosedError):
+            await writing
+
+    asyncio.run(asyncio.wait_for(run(), 60))
