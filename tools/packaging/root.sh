@@ -1,0 +1,27 @@
+# shellcheck shell=bash
+# Debian in a folder: sourced by tools/package and tools/distributions. Needs mmdebstrap.
+
+# make_root SUITE PACKAGES TAR: packs a root of that suite with these packages (comma-separated),
+# which trusts the certificates that this machine was given. A mirror can be older than its own
+# signature says; its packages are still checked against the signature.
+make_root() {
+	local given=/usr/local/share/ca-certificates more=()
+	compgen -G "$given/*.crt" >/dev/null && more=("--customize-hook=copy-in $given /usr/local/share"
+		'--customize-hook=chroot "$1" sh -c "! command -v update-ca-certificates || update-ca-certificates"')
+	mmdebstrap --quiet --variant=apt --include="$2" --aptopt='Acquire::Check-Valid-Until "false"' \
+		"${more[@]}" "$1" "$3" >/dev/null
+}
+
+# in_root ROOT COMMAND…: runs it there, with a /proc, /sys and /dev, and ends what it leaves behind.
+# "/" is a mount, as on a machine: what makes mounts of its own needs that.
+in_root() {
+	# shellcheck disable=SC2016 # it is the inner shell's
+	unshare --mount --pid --fork --kill-child bash -ec '
+		mount --bind "$1" "$1"
+		mount -t proc proc "$1/proc"
+		mount -t sysfs sys "$1/sys"
+		mount -t bpf bpf "$1/sys/fs/bpf"
+		mount --rbind /dev "$1/dev"
+		mount -t tmpfs run "$1/run"
+		exec chroot "$@"' - "$@"
+}
