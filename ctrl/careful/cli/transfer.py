@@ -79,9 +79,11 @@ def move(
         nonlocal route, effect, options
         is_way = False
         while True:
-            if patience.wait(error, progress.has_moved, is_way):
+            is_first = patience.wait(error, progress.has_moved, is_way)
+            if is_first:
                 text = f"goes on when it is back, within {patience.patience_s:g} s"
                 progress.note(f"{str(error).partition(';')[0]}; {text}")
+            if is_first or progress.has_begun:
                 progress.again()
             try:
                 route, effect = remote.find(host, given["instance"], settings, given["timeout_s"])

@@ -40,7 +40,8 @@ _outlast = click.option(
     envvar="CAREFUL_OUTLAST",
     metavar="TIME",
     help="If a carefuld ends meanwhile, here or there, how long to wait until it is up again, and "
-    "go on; 0s: not at all.  [env: CAREFUL_OUTLAST; default: 60s]",
+    "go on; 0s: not at all. A session that comes back and brings nothing new counts as waiting.  "
+    "[env: CAREFUL_OUTLAST; default: 60s]",
 )
 
 

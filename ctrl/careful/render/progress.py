@@ -79,6 +79,7 @@ class Lines:
         self._told_at = 0.0
         self._began = time.monotonic()
         self._done = self._files = self._bytes = self._moved = self._present = self._retries = 0
+        self._furthest = 0  # bytes here at the end of the best try
         self._failures: Counter[str] = Counter()
         self._failed: set[str] = set()
 
@@ -134,12 +135,21 @@ class Lines:
         self.update()
 
     @property
+    def has_begun(self) -> bool:
+        """Reports whether this try has counted anything."""
+        return bool(self._files or self._moved or self._present)
+
+    @property
     def has_moved(self) -> bool:
-        """Whether anything came since the last again()."""
-        return self._moved > 0
+        """Reports whether more is here than ever before an again().
+
+        A try that only repeats what an earlier one lost again is no progress.
+        """
+        return self._moved + self._present > self._furthest
 
     def again(self) -> None:
         """The same transfer begins anew: what came is found to be present."""
+        self._furthest = max(self._furthest, self._moved + self._present)
         self._done = self._files = self._bytes = self._moved = self._present = 0
         self.update()
         self._tell("again", True)

@@ -15,6 +15,7 @@ pytest.importorskip("careful._binding")
 from careful.cli import running
 from careful.cli.running import Outlasting
 from careful.errors import CarefulError, LossError
+from careful.render.progress import Lines
 
 GONE = CarefulError(errno.ENOTCONN, "carefuld ended", "carefuld of eth1")
 NOT_UP = CarefulError(errno.ENOENT, "careful is not up")
@@ -70,6 +71,26 @@ def test_wait__is_anew_after_something_came(monkeypatch: pytest.MonkeyPatch) -> 
     assert one.wait(GONE, has_moved=True)
     clock.now += 59
     assert not one.wait(GONE)
+
+
+def test_wait__a_session_that_only_repeats_itself_is_no_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, one, progress = Clock(monkeypatch), begun(), Lines()
+
+    def repeat() -> None:
+        for _ in range(20):  # each time the same bytes come and are lost again
+            progress.moved(100)
+            one.wait(GONE, progress.has_moved)
+            progress.again()
+            clock.now += 9
+
+    with pytest.raises(CarefulError):
+        repeat()
+    assert 160 <= clock.now < 180
+    progress.moved(100)
+    progress.present(1)
+    assert progress.has_moved
 
 
 @pytest.mark.parametrize(
