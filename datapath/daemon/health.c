@@ -339,6 +339,10 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 	}
 	if (state == CAREFUL_PEER_FAILED)
 		say_why(instance, peer, info.last_errno, more, sizeof(more));
+	else if (state == CAREFUL_PEER_RENEWING && info.last_errno)
+		snprintf(more, sizeof(more),
+			 "; frames stop: the kernel has no way to it by this "
+			 "interface");
 	else if (state == CAREFUL_PEER_UP)
 		name_other(instance, peer, more, sizeof(more));
 	if (state == CAREFUL_PEER_UP && info.burst == CAREFUL_BURST_SHORT && !more[0])

@@ -286,7 +286,7 @@ static int find_neighbour(struct route *route, const union address *to, struct i
 	if (rc == -ENOBUFS || rc == -EAGAIN)
 		return -EAGAIN;
 	if (rc || (hop->type != RTN_UNICAST && hop->type != RTN_LOCAL))
-		return -ENETUNREACH;
+		return route->up ? -ENETUNREACH : -ENETDOWN;
 	/* Our own addresses are among them: they leave by the loopback. */
 	if (hop->ifindex != route->ifindex)
 		return -EXDEV;

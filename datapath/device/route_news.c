@@ -13,7 +13,8 @@
 
 enum {
 	ROUTE_GROUPS = RTMGRP_LINK | RTMGRP_NEIGH | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE |
-		       RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR,
+		       RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_IPV4_RULE |
+		       1 << (RTNLGRP_IPV6_RULE - 1) | 1 << (RTNLGRP_NEXTHOP - 1),
 	ROUTE_UP = IFF_UP | 0x10000, /* IFF_LOWER_UP: there is a carrier */
 	ROUTE_NEWS_MAX = 64, /* datagrams read by one call of route_events() */
 };
@@ -69,6 +70,10 @@ static uint32_t one_news(struct route *route, const struct nlmsghdr *m)
 	case RTM_DELROUTE:
 	case RTM_NEWADDR:
 	case RTM_DELADDR:
+	case RTM_NEWRULE:
+	case RTM_DELRULE:
+	case RTM_NEWNEXTHOP:
+	case RTM_DELNEXTHOP:
 		return DEVICE_ROUTES;
 	default:
 		return 0;

@@ -44,16 +44,25 @@ void link_path_fit(struct link_peer *peer)
 }
 
 /* Looks for the way anew. Messages under way were cut for the frames of this epoch: if those no
- * longer fit, a new epoch begins. */
+ * longer fit, or the kernel has no way to the peer any more, a new epoch begins. */
 void link_path_again(struct link_peer *peer)
 {
 	struct port *port = peer->link->port;
 	struct llhdr fresh;
+	int rc;
 
-	if (link_has_epoch(peer) && !port->ops->resolve(port, &peer->session->address, &fresh))
+	if (!link_has_epoch(peer))
+		return;
+	rc = port->ops->resolve(port, &peer->session->address, &fresh);
+	if (rc == -ENETUNREACH || rc == -EXDEV) {
+		link_renew(peer); /* frames stop until there is a way */
+		peer->session->last_errno = -rc;
+		return;
+	}
+	if (!rc)
 		peer->llhdr = fresh;
 	link_way(peer);
-	if (link_has_epoch(peer) && peer->frame_bytes > frame_limit(peer))
+	if (peer->frame_bytes > frame_limit(peer))
 		link_break(peer);
 }
 

@@ -103,8 +103,9 @@ void session_tick(struct link_peer *peer)
 	seal_tick(peer);
 	if (!link_has_epoch(peer) && peer->phase != LINK_IDLE &&
 	    link->now_ns - session->since_ns >= limit_ms * 1000000)
-		link_close(peer,
-			   session->handshake.elsewhere.sa.sa_family ? EADDRNOTAVAIL : ETIMEDOUT);
+		link_close(peer, session->handshake.elsewhere.sa.sa_family ? EADDRNOTAVAIL :
+				 session->last_errno			   ? session->last_errno :
+									     ETIMEDOUT);
 	if (link_has_epoch(peer) && !peer->llhdr.bytes)
 		resolve_tick(peer);
 }

@@ -104,7 +104,7 @@ static bool reachable(struct careful *c, const union address *to)
 	struct llhdr unused;
 	int rc = c->port->ops->resolve(c->port, to, &unused);
 
-	return rc != -ENETUNREACH && rc != -EXDEV;
+	return rc != -ENETUNREACH && rc != -EXDEV && rc != -ENETDOWN;
 }
 
 int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes)

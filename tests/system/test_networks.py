@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from hosts import MIB, SLOWLY, Host, Hosts, finish, make_file
+from hosts import CRAWLING, MIB, SLOWLY, Host, Hosts, finish, make_file, wait_for
 
 
 def test_two_addresses__sessions_of_one_host_leave_each_other_alone(
@@ -85,3 +87,46 @@ def test_smaller_mtu__the_kernels_own_route_is_heeded(hosts: Hosts, where: str) 
     assert "path MTU 1300" in one.log
     assert "path MTU 1300" in " ".join(one.ctl("status").stdout.split())
     assert "path MTU 1300" in one.ctl("doctor", "eth1", check=False).stdout
+
+
+@pytest.mark.parametrize("change", ["rule", "nexthop"])
+def test_route_changes__frames_leave_by_the_new_gateway(hosts: Hosts, change: str) -> None:
+    h1, h2, old, new = hosts(hosts=4)
+
+    def ip(host: Host, *args: str) -> None:
+        host.lab.run(host.name, "ip", *args)
+
+    def arrived(host: Host) -> int:
+        shown = host.lab.run(host.name, "ip", "-s", "-j", "link", "show", "eth1").stdout
+        return int(json.loads(shown)[0]["stats64"]["rx"]["packets"])
+
+    # h2's frames to h1 pass a gateway on the same link; answers come back directly.
+    for gateway in (old, new):
+        gateway.lab.run(gateway.name, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        gateway.lab.run(gateway.name, "sysctl", "-qw", "net.ipv4.conf.all.send_redirects=0")
+        gateway.lab.run(gateway.name, "sysctl", "-qw", "net.ipv4.conf.eth1.send_redirects=0")
+        ip(h2, "route", "get", gateway.lab.address(gateway.name))
+        h2.lab.run("h2", "ping", "-c1", gateway.lab.address(gateway.name))
+    h2.lab.run("h2", "ethtool", "-K", "eth1", "tx", "off")
+    h2.lab.run("h2", "sysctl", "-qw", "net.ipv4.nexthop_compat_mode=0")
+    ip(h2, "nexthop", "add", "id", "1", "via", "10.77.0.3", "dev", "eth1")
+    ip(h2, "route", "add", "10.77.0.1/32", "nhid", "1")
+    ip(h2, "route", "add", "10.77.0.1/32", "via", "10.77.0.4", "dev", "eth1", "table", "9")
+    for host in (h1, h2):
+        host.up()
+    make_file(h2.export / "f", 32 * MIB)
+    get = h1.start("get", *CRAWLING, "10.77.0.2:f", h1.own / "f")
+    wait_for(lambda: arrived(old) > 200, "frames by the old gateway")
+    if change == "rule":
+        ip(h2, "rule", "add", "prio", "100", "to", "10.77.0.1", "lookup", "9")
+    else:
+        ip(h2, "nexthop", "replace", "id", "1", "via", "10.77.0.4", "dev", "eth1")
+    before = arrived(new)
+    wait_for(lambda: arrived(new) > before + 200, "frames by the new gateway", 30)
+    ip(h2, "rule", "add", "prio", "50", "to", "10.77.0.1", "unreachable")
+    wait_for(lambda: "the kernel has no way to it" in h2.log, "word in the log", 30)
+    ip(h2, "rule", "del", "prio", "50")
+    before = arrived(new)
+    wait_for(lambda: arrived(new) > before + 200, "frames after that", 60)
+    assert get.poll() is None
+    get.kill()
