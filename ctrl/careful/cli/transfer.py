@@ -157,14 +157,13 @@ _PAGES = ("files", "exit-status")
 )
 @transfer_options
 def get(words: tuple[str, ...], **given: Any) -> None:
-    """Fetch files from a host into LOCAL. For a single PATH, LOCAL is by default the current
-    directory.
+    """Fetch files from a host into LOCAL (default: the current directory).
 
     A file appears under its name once it is complete, checked and synced. An existing file is
     replaced only with -f, -u or -c. LOCAL may also be `-` (standard output), null: (discard the
     data) or a block device; HOST:null: is a source of zeros. PATH may contain wildcards; quote
     them. With -r, PATH copies a directory under its name, and PATH/ copies what is in it.
-    Symlinks are skipped without -a.
+    Symlinks are skipped without -a. Several sources need a LOCAL.
     """
     if len(words) > 1 and is_remote(words[-1]):
         raise click.UsageError("several sources: name a local target ('.')")
