@@ -11,7 +11,17 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import instance_option, json_option, say, shared, show
 from careful.cli.params import Whole, WholeDuration
-from careful.control import config, daemon, instances, keys, reload, state_dir, status, tuner
+from careful.control import (
+    config,
+    daemon,
+    instances,
+    keys,
+    links,
+    reload,
+    state_dir,
+    status,
+    tuner,
+)
 from careful.render import status as report
 
 
@@ -223,6 +233,8 @@ def up(
         for one in instances.queues(done.instance):
             tuner.start(ifname, one, config_path)
     found = status.gather(done.instance, settings)
+    if found["xdp_mode"] == "generic" and (text := links.rps_text(ifname)):
+        _warn(f"{text}: {links.rps_advice(ifname)}")
     inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
     text = report.up(found, done.already)
     show(as_json, "up", inputs, {"already": done.already, **found}, text)

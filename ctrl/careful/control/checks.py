@@ -323,6 +323,13 @@ def _qdisc(link: Link, case: Case) -> Finding:
     return ok("qdisc", qdisc.kind if qdisc else "none")
 
 
+def _rps(link: Link) -> Finding:
+    text = links.rps_text(link.name)
+    if not text or link.xdp_mode == "native":
+        return ok("RPS", "frames of a queue stay in order")
+    return warn("RPS", text, links.rps_advice(link.name))
+
+
 def _hugepages(options: UpOptions) -> Finding:
     whole = options.over(config.DEFAULTS)
     nbytes = ((whole.rx_buffers or 1) + (whole.tx_buffers or 1)) * _BUFFER_BYTES
@@ -372,6 +379,7 @@ def look(case: Case) -> list[Finding]:
         pass  # said above
     else:
         found += [*_interface(link, case), *_own_program(link, case), _qdisc(link, case)]
+        found.append(_rps(link))
         found.append(_window(link, case.options))
     found += asked.named(case.options, case.address)
     found += _control(case.instance)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from careful.address import Address
@@ -19,6 +20,9 @@ from careful.errors import CarefulError
 QDISC_HANDLE = 0xCA00 << 16
 
 _SCOPE_LINK = 253  # RT_SCOPE_LINK
+
+#: Shows the interfaces of the network namespace that mounted it.
+_SYSFS = Path("/sys/class/net")
 
 #: As pyroute2 names the values of XDP_ATTACHED.
 _XDP_MODES = {
@@ -106,6 +110,33 @@ def _link(message: Any) -> Link:
         xdp_program=program if attached else None,
         xdp_mode=_XDP_MODES.get(str(attached), ""),
     )
+
+
+def spread_by_rps(ifname: str) -> dict[str, int]:
+    """Count the CPUs of each receive queue whose frames RPS spreads over several."""
+    found = {}
+    for path in sorted((_SYSFS / ifname / "queues").glob("rx-*/rps_cpus")):
+        with suppress(OSError, ValueError):
+            found[path.parent.name] = int(path.read_text().replace(",", ""), 16).bit_count()
+    return {queue: cpus for queue, cpus in found.items() if cpus > 1}
+
+
+def rps_text(ifname: str) -> str:
+    """Say what RPS does to generic XDP on the interface; empty if it does nothing."""
+    spread = spread_by_rps(ifname)
+    if not spread:
+        return ""
+    queues = ", ".join(f"{queue} over {cpus} CPUs" for queue, cpus in spread.items())
+    return (
+        f"RPS spreads {queues}: with generic XDP frames overtake each other, "
+        "and a peer can send a few more than its window holds"
+    )
+
+
+def rps_advice(ifname: str) -> str:
+    """Name the commands that leave each queue's frames on one CPU."""
+    paths = [_SYSFS / ifname / "queues" / queue / "rps_cpus" for queue in spread_by_rps(ifname)]
+    return "; ".join(f"echo 1 > {path}" for path in paths)
 
 
 def names() -> list[str]:

@@ -466,3 +466,24 @@ def test_fix__says_nothing_of_what_was_declined(
     assert "bpffs      mount it" in err
     assert ("mounted" in out, "nothing to do" in out) == (answer, answer)
     assert "XDP" in out
+
+
+def test_rps__is_named_with_generic_xdp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On several CPUs the window is not exact, and frames overtake each other."""
+    masks = {"rx-0": "00000000,00000003", "rx-1": "1", "rx-2": "0"}
+    for queue, mask in masks.items():
+        (tmp_path / "eth1/queues" / queue).mkdir(parents=True)
+        (tmp_path / "eth1/queues" / queue / "rps_cpus").write_text(f"{mask}\n")
+    monkeypatch.setattr(links, "_SYSFS", tmp_path)
+    assert links.spread_by_rps("eth1") == {"rx-0": 2}
+    link = SimpleNamespace(name="eth1", xdp_mode="generic")
+    found = checks._rps(link)  # type: ignore[arg-type]
+    assert found.state == "warn"
+    assert "rx-0 over 2 CPUs" in found.text
+    assert found.advice == f"echo 1 > {tmp_path}/eth1/queues/rx-0/rps_cpus"
+    link.xdp_mode = "native"
+    assert checks._rps(link).state == "ok"  # type: ignore[arg-type]
+    (tmp_path / "eth1/queues/rx-0/rps_cpus").write_text("0\n")
+    link.xdp_mode = "generic"
+    assert checks._rps(link).state == "ok"  # type: ignore[arg-type]
+    assert links.rps_text("eth1") == ""
