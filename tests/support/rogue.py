@@ -431,6 +431,37 @@ def late_peace(server: str) -> Iterator[None]:
                 yield from [None] * (peer.asked - before)
 
 
+def flapping_sessions(server: str) -> Iterator[None]:
+    """Sessions that open and close at once."""
+    for _ in range(60):
+        with contextlib.suppress(Ended), Rogue(server):
+            yield
+
+
+def long_trains(server: str) -> Iterator[None]:
+    """Sessions that ask for the longest trains and close."""
+    for _ in range(4):
+        with contextlib.suppress(Ended), Rogue(server) as rogue:
+            for number in range(1, 17):
+                fields = {"nonce": number, "cookie": rogue._said["cookie"], "hold_ms": 2000}
+                rogue.control(int(lib.CAREFUL_TRAIN_ASK), window=4096, **fields)
+                yield
+
+
+def silent_sessions(server: str) -> Iterator[None]:
+    """Sessions that ask for a file, take nothing of it and answer nothing."""
+    with contextlib.ExitStack() as kept:
+        for _ in range(4):
+            rogue = kept.enter_context(Rogue(server))
+            rogue.answers = False
+            _, key, *_ = rogue.opened(b"big")
+            rogue.credits = rogue.received
+            for _ in range(16):
+                rogue.send(rogue.get(key, 1 << 20))
+                yield
+        time.sleep(2)
+
+
 MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
     one.__name__.replace("_", "-"): one
     for one in (
@@ -445,6 +476,9 @@ MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
         lies_in_frames,
         lies_in_control,
         late_peace,
+        flapping_sessions,
+        long_trains,
+        silent_sessions,
     )
 }
 
