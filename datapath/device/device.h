@@ -181,6 +181,7 @@ enum device_event {
 	DEVICE_UP = 0x04, /* the link is up again */
 	DEVICE_GONE = 0x08, /* the interface was deleted */
 	DEVICE_MTU = 0x10, /* its MTU is not what it was */
+	DEVICE_QDISC = 0x20, /* a qdisc was taken off */
 };
 
 struct queue_ops {

@@ -13,7 +13,7 @@
 
 enum {
 	ROUTE_GROUPS = RTMGRP_LINK | RTMGRP_NEIGH | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE |
-		       RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_IPV4_RULE |
+		       RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_IPV4_RULE | RTMGRP_TC |
 		       1 << (RTNLGRP_IPV6_RULE - 1) | 1 << (RTNLGRP_NEXTHOP - 1),
 	ROUTE_UP = IFF_UP | 0x10000, /* IFF_LOWER_UP: there is a carrier */
 	ROUTE_NEWS_MAX = 64, /* datagrams read by one call of route_events() */
@@ -58,8 +58,11 @@ static uint32_t link_news(struct route *route, const struct nlmsghdr *m)
 static uint32_t one_news(struct route *route, const struct nlmsghdr *m)
 {
 	const struct ndmsg *ndm = NLMSG_DATA(m);
+	const struct tcmsg *tc = NLMSG_DATA(m);
 
 	switch (m->nlmsg_type) {
+	case RTM_DELQDISC:
+		return (uint32_t)tc->tcm_ifindex == route->ifindex ? DEVICE_QDISC : 0;
 	case RTM_NEWLINK:
 	case RTM_DELLINK:
 		return link_news(route, m);

@@ -247,6 +247,8 @@ def _interface(link: Link, case: Case) -> Iterator[Finding]:
         yield warn("buffers", f"with an MTU of {link.mtu} a frame fills several", advice)
     if links.has_address(link):
         yield ok("address", f"{link.name} has an address")
+    elif links.lo_has_address(link):
+        yield ok("address", f"{link.name} has none; hosts can use an address of lo")
     else:
         text = f"{link.name} has link-local addresses at most: peers can use no others"
         yield warn("address", text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
@@ -314,6 +316,9 @@ def _control(instance: Instance) -> Iterator[Finding]:
 
 def _qdisc(link: Link, case: Case) -> Finding:
     qdisc = links.root_qdisc(link)
+    if qdisc is None and link.kind == "veth" and case.in_use:
+        text = "none: something took the pfifo of `up` off, and a full ring loses frames"
+        return warn("qdisc", text, f"carefulctl down {link.name}, then up")
     if qdisc is None and link.kind == "veth":
         return ok("qdisc", "none; `up` adds a pfifo, so that a full ring loses nothing")
     used = case.in_use or instances.uses(link)  # another instance's pfifo is not left over

@@ -85,7 +85,9 @@ def _effective(options: UpOptions, instance: str) -> UpOptions:
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return " ".join(value) or "none"
-    return {None: "none", True: "yes", False: "no"}.get(value, str(value))  # type: ignore[call-overload, no-any-return]
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
 
 
 def differences(asked: UpOptions, running: UpOptions, instance: str) -> dict[str, str]:

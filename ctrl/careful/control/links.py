@@ -20,6 +20,8 @@ from careful.errors import CarefulError
 QDISC_HANDLE = 0xCA00 << 16
 
 _SCOPE_LINK = 253  # RT_SCOPE_LINK
+_SCOPE_GLOBAL = 0
+_LO = 1  # index of lo in each network namespace
 
 #: Shows the interfaces of the network namespace that mounted it.
 _SYSFS = Path("/sys/class/net")
@@ -167,6 +169,12 @@ def has_address(link: Link) -> bool:
     """Whether an interface has an address that is not only the link's own."""
     with _netlink(link.name) as route:
         return any(one["scope"] != _SCOPE_LINK for one in route.get_addr(index=link.index))
+
+
+def lo_has_address(link: Link) -> bool:
+    """Reports whether lo has an address that other hosts can use, like those of routers."""
+    with _netlink(link.name) as route:
+        return any(one["scope"] == _SCOPE_GLOBAL for one in route.get_addr(index=_LO))
 
 
 def addresses(index: int) -> frozenset[str]:

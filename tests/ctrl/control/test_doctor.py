@@ -18,6 +18,8 @@ import pytest
 from careful.cli.main import run as carefulctl
 from careful.control import checks, ethtool, instances, links, status
 from careful.control import doctor as doctoring
+from careful.control.command_line import differences
+from careful.control.config import UpOptions
 from careful.control.finding import ok, warn
 from hosts import PINS, RUN, Host, alive, wait_for
 from lab import Lab, MakeLab, nobody
@@ -305,6 +307,24 @@ def test_doctor__no_such_interface(host: Host) -> None:
     found = doctor(host, "eth9", status=1)
     assert found["interface"][0] == "fail"
     assert "eth9" in found["interface"][1]
+
+
+def test_qdisc__taken_off_is_put_back(host: Host) -> None:
+    host.up()
+    host.lab.run(host.name, "tc", "qdisc", "del", "dev", "eth1", "root")
+    wait_for(lambda: doctor(host, "eth1")["qdisc"][:2] == ("ok", "pfifo"), "the pfifo", 30)
+
+
+def test_address__one_of_lo_serves(host: Host) -> None:
+    host.lab.run(host.name, "ip", "addr", "flush", "dev", "eth1", "scope", "global")
+    assert doctor(host, "eth1")["address"][0] == "warn"
+    host.lab.run(host.name, "ip", "addr", "add", "10.5.0.1/32", "dev", "lo")
+    assert doctor(host, "eth1")["address"][0] == "ok"
+
+
+def test_differences__numbers_are_no_words() -> None:
+    found = differences(UpOptions(peers=8), UpOptions(peers=1), "eth1")
+    assert found == {"peers": "--peers is 1, not 8"}
 
 
 def test_doctor__after_a_kill(host: Host) -> None:
