@@ -421,7 +421,9 @@ def lies_in_control(server: str) -> Iterator[None]:
 def late_peace(server: str) -> Iterator[None]:
     """All peers but one grant peace, and all answer late that the peace is over."""
     with contextlib.ExitStack() as kept:
-        peers = [kept.enter_context(LatePeace(server)) for _ in range(16)]
+        peers = [LatePeace(server) for _ in range(16)]
+        for peer in peers:
+            kept.enter_context(peer)
         peers[-1].grants = False
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until and sum(peer.asked for peer in peers) < 2 * len(peers):
