@@ -43,10 +43,12 @@ class MessageClass(ParamType[tuple[int, ...]]):
         text = str(value)
         if text == "all":
             return tuple(range(entries.CLASSES))
-        if text.isdecimal() and int(text) < entries.CLASSES:
+        if text in map(str, range(entries.CLASSES)):
             return (int(text),)
-        if (nbytes := BYTES.convert(text, param, ctx)) < 1:
-            self.fail(f"{text} is no size of a message, nor a class from 0 to 15", param, ctx)
+        # Class 16 is no message of 16 bytes, which are of class 0.
+        if (nbytes := BYTES.convert(text, param, ctx)) < 1 or text[-1].isdecimal():
+            what = f"{text} is no class from 0 to {entries.CLASSES - 1}, and no size of a message"
+            self.fail(f"{what}: a size needs a unit, such as 8KiB", param, ctx)
         return (entries.class_of(nbytes),)
 
 
@@ -116,7 +118,8 @@ def tune_show(
     type=MessageClass(),
     multiple=True,
     metavar="CLASS",
-    help="Only this class: 0 to 15, a message's size (8KiB), or all; may be repeated.",
+    help="Only this class: 0 to 15, a message's size with its unit (8KiB), or all; may be "
+    "repeated.",
 )
 @click.option(
     "--sink",

@@ -218,7 +218,7 @@ def test_set__two_at_once(world: World, tmp_path: Path, monkeypatch: pytest.Monk
     assert held == [True, True]
 
 
-@pytest.mark.parametrize("text", ["-1", "-8KiB", "0KiB"])
+@pytest.mark.parametrize("text", ["-1", "-8KiB", "0KiB", "16", "4096", "16.0"])
 def test_tune_set__a_class_that_is_none(text: str) -> None:
     """It is not the smallest messages' by a mistake."""
     done = CliRunner().invoke(tune, ["set", "eth1", "--class", text, "--fragment-bytes", "512"])
