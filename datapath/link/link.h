@@ -174,6 +174,7 @@ struct link {
 	uint32_t tx_pulse_payload, tx_pulse_frames; /* the same, for its trace */
 	const struct link_peer *tx_last; /* whose the last of them is */
 	bool kick_again; /* the device was busy at the last kick */
+	uint64_t kicks; /* so far; written by tx.c alone */
 
 	/* Receive buffers on their way back, and the peers that they belong to. */
 	uint64_t *fill;
@@ -381,10 +382,10 @@ static inline uint32_t link_body_single(const struct link_peer *peer)
 	return body < most ? body : most;
 }
 
-/* Whether a frame with this body may leave now, before those that are being built. */
-static inline bool link_may_send(const struct link_peer *peer, uint32_t body_bytes)
+/* Reports whether a frame with this body may leave now. Can open the session after a train. */
+static inline bool link_may_send(struct link_peer *peer, uint32_t body_bytes)
 {
-	if (peer->phase != LINK_OPEN && !link_train_opens(&peer->link->peers[peer->slot]))
+	if (peer->phase != LINK_OPEN && !link_train_opens(peer))
 		return false;
 	if (!peer->llhdr.bytes)
 		return false;

@@ -374,6 +374,7 @@ void link_kick_queued(struct link *link)
 	if (began_ns)
 		traced(link, began_ns, again);
 	link->tx_pulse_payload = link->tx_pulse_frames = 0;
+	link->kicks++;
 	link_count(link, CAREFUL_C_PULSES);
 	link_complete(link);
 }

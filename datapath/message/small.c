@@ -149,14 +149,14 @@ static bool must_wait(const struct message_state *state, const struct link_peer 
 static bool has_company(const struct message_state *state, const struct message_peer *mp,
 			const struct careful_am *am)
 {
-	return mp->left_at == state->link->counters[CAREFUL_C_PULSES] && state->packed_max > 1 &&
+	return mp->left_at == state->link->kicks && state->packed_max > 1 &&
 	       !(am->flags & CAREFUL_AM_ALONE);
 }
 
 /* Whoever comes before the next kick is not the first. */
 static void has_left(struct message_state *state, struct message_peer *mp)
 {
-	mp->left_at = state->link->counters[CAREFUL_C_PULSES];
+	mp->left_at = state->link->kicks;
 }
 
 /* Sends, if there is room now. Every request comes by here. */
