@@ -97,11 +97,23 @@ def is_remote(text: str) -> bool:
 
 
 def resolve(text: str) -> Address:
-    """The address of a host.
+    """The address of a host, the first of several.
 
     Args:
         text: a name that the system resolves, or an IPv4 or IPv6 address, with
             an optional port.
+
+    Raises:
+        CarefulError: it is unknown.
+    """
+    return resolve_all(text)[0]
+
+
+def resolve_all(text: str) -> list[Address]:
+    """All addresses of a host, in the order in which the system prefers them.
+
+    Args:
+        text: as of resolve().
 
     Raises:
         CarefulError: it is unknown.
@@ -114,7 +126,13 @@ def resolve(text: str) -> Address:
     except (OSError, UnicodeError):
         advice = "unknown host; name it in [nodes] of careful.toml, or give its address"
         raise CarefulError(errno.EHOSTUNREACH, advice, text) from None
-    family, _, _, _, sockaddr = found[0]
-    scope = int(sockaddr[3]) if len(sockaddr) == 4 else 0
-    ip = str(sockaddr[0]).partition("%")[0]
-    return Address(socket.AddressFamily(family), ip, port, scope)
+    addresses = [
+        Address(
+            socket.AddressFamily(family),
+            str(sockaddr[0]).partition("%")[0],
+            port,
+            int(sockaddr[3]) if len(sockaddr) == 4 else 0,
+        )
+        for family, _, _, _, sockaddr in found
+    ]
+    return list(dict.fromkeys(addresses))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hosts import CRAWLING, MIB, SLOWLY, Host, Hosts, finish, make_file, wait_for
@@ -130,3 +131,14 @@ def test_route_changes__frames_leave_by_the_new_gateway(hosts: Hosts, change: st
     wait_for(lambda: arrived(new) > before + 200, "frames after that", 60)
     assert get.poll() is None
     get.kill()
+
+
+def test_addresses__of_a_name_are_tried_in_turn(pair: tuple[Host, Host], tmp_path: Path) -> None:
+    h1, h2 = pair
+    (h2.export / "here").touch()
+    names = tmp_path / "names"
+    names.write_text("fd77::99 server\n10.77.0.99 server\n10.77.0.2 server\n")
+    script = 'mount --bind "$1" /etc/hosts; exec carefulctl ls server:'
+    done = h1.lab.run("h1", "unshare", "-m", "sh", "-c", script, "-", names, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "here" in done.stdout

@@ -19,7 +19,7 @@ from typing import Any, get_args, get_type_hints
 
 from careful import owned
 from careful._abi import lib
-from careful.address import Address, resolve
+from careful.address import Address, resolve, resolve_all
 from careful.control import exports
 from careful.errors import CarefulError, shown
 
@@ -188,6 +188,14 @@ class Config:
             CarefulError: unknown.
         """
         return resolve(self.nodes.get(host, host))
+
+    def resolve_all(self, host: str) -> list[Address]:
+        """All addresses of a node's name, or of what the system resolves.
+
+        Raises:
+            CarefulError: unknown.
+        """
+        return resolve_all(self.nodes.get(host, host))
 
     def sealed(self, said: str) -> str:
         """What `seal` says, with addresses for the hosts in it.

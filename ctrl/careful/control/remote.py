@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from dataclasses import replace
 
 from careful._abi import ffi, lib
@@ -13,6 +14,9 @@ from careful.control.instances import Instance
 from careful.daemon.client import Client
 from careful.daemon.route import Route
 from careful.errors import CarefulError
+
+#: To wait for an answer at one address of a host before the next one is tried, seconds.
+_SOON_S = 0.5
 
 
 def _sessions(one: Instance) -> dict[Address, int]:
@@ -66,6 +70,26 @@ def _base_port(one: Instance) -> int:
         return int(client.info().port)
 
 
+def _answering(
+    addresses: list[Address], host: str, instance: str | None, timeout_s: float
+) -> Address:
+    """Returns the first address at which the host answers soon (compare RFC 8305), or the first."""
+    wait_s = min(_SOON_S, timeout_s)
+    for address in addresses if len(addresses) > 1 else ():
+        with suppress(CarefulError):
+            one = instances.choose(instance, address)
+            with Client(one.socket, f"carefuld of {one.name}") as client:
+                client.call(
+                    lib.CAREFUL_IPC_CONNECT,
+                    host,
+                    payload=address.sockaddr(),
+                    bytes=int(wait_s * 1000),
+                    timeout_s=wait_s + 1,
+                )
+            return address
+    return addresses[0]
+
+
 def route(
     host: str, instance: str | None, config: Config, timeout_s: float
 ) -> tuple[Route, instances.Instance]:
@@ -80,7 +104,7 @@ def route(
     Raises:
         CarefulError: the host is unknown, or careful is not up on the way to it.
     """
-    address = config.resolve(host)
+    address = _answering(config.resolve_all(host), host, instance, timeout_s)
     one = instances.choose(instance, address)
     one, address = _queue(one, address, host, timeout_s)
     return Route(one.socket, one.name, address, host, timeout_s), one
