@@ -32,7 +32,7 @@ OF = {
 }
 #: Raised themselves, or only as large as what they count.
 _NO_PROMISE = re.compile(
-    r"CAREFUL_(\w*VERSION|COUNTERS|STAGES|BOUNDS|CHECKS|XDP_COUNTERS|\w+_MAX)$"
+    r"CAREFUL_(\w*VERSION|WIRE_MINOR|COUNTERS|STAGES|BOUNDS|CHECKS|XDP_COUNTERS|\w+_MAX)$"
 )
 
 
