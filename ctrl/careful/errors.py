@@ -26,7 +26,7 @@ _MEANINGS = {
     errno_module.EKEYREJECTED: "it does not trust our key, or we have none (`carefulctl key`)",
     errno_module.ENOKEY: "no key is trusted at its address (`carefulctl key trust`)",
     errno_module.EKEYREVOKED: "its key is trusted no longer (`carefulctl key`)",
-    errno_module.ENETUNREACH: "no route to it through this interface",
+    errno_module.ENETUNREACH: "no route to it through this interface, or it is this host",
     errno_module.EHOSTUNREACH: "it cannot be reached",
     errno_module.ETIMEDOUT: "no answer in time",
     errno_module.EADDRNOTAVAIL: "it answers from another address, which carefuld's log names",

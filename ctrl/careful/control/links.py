@@ -21,6 +21,7 @@ QDISC_HANDLE = 0xCA00 << 16
 
 _SCOPE_LINK = 253  # RT_SCOPE_LINK
 _SCOPE_GLOBAL = 0
+_ALTNAME_BYTES = 128  # ALTIFNAMSIZ
 _LO = 1  # index of lo in each network namespace
 
 #: Shows the interfaces of the network namespace that mounted it.
@@ -158,6 +159,11 @@ def find(ifname: str) -> Link:
         with _netlink(ifname) as route:
             index = route.link_lookup(ifname=ifname)
             found = next(iter(route.get_links(*index)), None) if index else None
+    elif 16 <= len(ifname) < _ALTNAME_BYTES:
+        from pyroute2.netlink.exceptions import NetlinkError
+
+        with _netlink(ifname) as route, suppress(NetlinkError):
+            found = next(iter(route.link("get", altname=ifname)), None)
     if found is None:
         there = [name for name in names() if name != "lo"]
         advice = f"there are {', '.join(there)}" if there else "there is none but lo"

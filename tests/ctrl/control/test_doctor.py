@@ -322,6 +322,14 @@ def test_address__one_of_lo_serves(host: Host) -> None:
     assert doctor(host, "eth1")["address"][0] == "ok"
 
 
+def test_up__by_a_long_alternative_name(host: Host) -> None:
+    long = "enp129s0f0np0nic7"
+    host.lab.run(host.name, "ip", "link", "property", "add", "dev", "eth1", "altname", long)
+    host.ctl("up", long)
+    assert host.status()["ifname"] == "eth1"
+    host.ctl("down", long)
+
+
 def test_differences__numbers_are_no_words() -> None:
     found = differences(UpOptions(peers=8), UpOptions(peers=1), "eth1")
     assert found == {"peers": "--peers is 1, not 8"}
