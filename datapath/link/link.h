@@ -256,6 +256,7 @@ void link_frames_changed(struct link *link);
 int link_window(struct link *link, const struct careful_options *options,
 		struct careful_error *error);
 void link_routes_changed(struct link *link);
+void link_path_told(struct link *link, const union address *to);
 void link_info(struct link *link, struct careful_info *info);
 void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info);
 void link_peer_whereabouts(const struct link_peer *peer, struct careful_peer_whereabouts *where);
@@ -599,12 +600,12 @@ bool watch_unheard(const struct link_peer *peer);
 
 /* path.c: the largest frame that the way to a peer takes */
 void link_path_fit(struct link_peer *peer);
-void link_path_again(struct link_peer *peer);
-void link_path_told(struct link *link, const union address *to);
+uint32_t link_path_limit(const struct link_peer *peer);
 bool link_path_narrow(const struct link_peer *peer);
 bool link_path_begin(struct link_peer *peer);
 void link_path_ended(struct link_peer *peer, const struct careful_ping_result *result);
-bool link_path_tick(struct link_peer *peer);
+uint32_t link_path_next(struct link_peer *peer);
+void link_path_give_up(struct link_peer *peer);
 
 /* control.c: the control socket, and time */
 void link_control(struct link *link);

@@ -3,11 +3,9 @@
  * The way to a peer as the kernel knows it, and the largest frame that it takes. A router with a
  * smaller link tells the kernel by ICMP, or the administrator does (`ip route ... mtu`). A switch
  * tells nobody: after losses in several epochs in a row, pings of several sizes find what passes
- * (RFC 8899), while this end holds its data back. Calls ping.c, session.c, peer.c and the device.
+ * (RFC 8899), while this end holds its data back. Calls nobody.
  */
 #include "link/link.h"
-
-#include <errno.h>
 
 enum {
 	LOSING_EPOCHS = 2, /* in a row, before the way is probed */
@@ -22,7 +20,7 @@ enum {
 };
 
 /* Returns the largest frame, in bytes with its Ethernet header, that the way takes. */
-static uint32_t frame_limit(const struct link_peer *peer)
+uint32_t link_path_limit(const struct link_peer *peer)
 {
 	uint32_t limit = queue_frame_bytes(peer->link->queue);
 	uint32_t mtu = peer->llhdr.mtu;
@@ -37,42 +35,10 @@ static uint32_t frame_limit(const struct link_peer *peer)
 /* Fits frames to a way that has just been found. Nothing was sent that way in this epoch. */
 void link_path_fit(struct link_peer *peer)
 {
-	uint32_t limit = frame_limit(peer);
+	uint32_t limit = link_path_limit(peer);
 
 	link_way(peer);
 	peer->frame_bytes = peer->session->frame_bytes < limit ? peer->session->frame_bytes : limit;
-}
-
-/* Looks for the way anew. Messages under way were cut for the frames of this epoch: if those no
- * longer fit, or the kernel has no way to the peer any more, a new epoch begins. */
-void link_path_again(struct link_peer *peer)
-{
-	struct port *port = peer->link->port;
-	struct llhdr fresh;
-	int rc;
-
-	if (!link_has_epoch(peer))
-		return;
-	rc = port->ops->resolve(port, &peer->session->address, &fresh);
-	if (rc == -ENETUNREACH || rc == -EXDEV) {
-		link_renew(peer); /* frames stop until there is a way */
-		peer->session->last_errno = -rc;
-		return;
-	}
-	if (!rc)
-		peer->llhdr = fresh;
-	link_way(peer);
-	if (peer->frame_bytes > frame_limit(peer))
-		link_break(peer);
-}
-
-/* A router told the kernel that a packet to this address was too large. The kernel has decided
- * whether to believe that. */
-void link_path_told(struct link *link, const union address *to)
-{
-	for (uint32_t i = 0; i < link->peers_max; i++)
-		if (link_peer_at(&link->peers[i], to))
-			link_path_again(&link->peers[i]);
 }
 
 bool link_path_narrow(const struct link_peer *peer)
@@ -129,9 +95,6 @@ static void conclude(struct link_peer *peer, uint32_t bytes)
 	path->losing = 0;
 	path->bytes = bytes;
 	path->again_ns = peer->link->now_ns + (bytes ? RAISE_S : AGAIN_S) * 1000000000ull;
-	/* Messages that wait were cut for larger frames. */
-	if (bytes && bytes < peer->frame_bytes)
-		link_renew(peer);
 }
 
 /* Chooses the next size. The first answer tells how long to wait for the others. */
@@ -160,25 +123,20 @@ static void step(struct link_peer *peer)
 	}
 }
 
-/* Probes on. Reports whether data still waits for that. */
-bool link_path_tick(struct link_peer *peer)
+/* Returns the size of the next ping, in bytes of its frame; 0: the search is over. */
+uint32_t link_path_next(struct link_peer *peer)
 {
 	struct link_path *path = &peer->session->path;
-	struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX };
-	int rc;
 
-	if (!path->probing || !peer->llhdr.bytes)
-		return path->probing;
 	if (path->ended) {
 		path->ended = false;
 		step(peer);
 	}
-	if (!path->probing || peer->session->ping.asked)
-		return path->probing;
-	ask.bytes = path->tried - ETHERNET_BYTES;
-	ask.timeout_ms = path->wait_ms;
-	rc = link_ping_ask(peer, &ask);
-	if (rc && rc != -EAGAIN)
-		conclude(peer, 0);
-	return path->probing;
+	return path->probing ? path->tried : 0;
+}
+
+/* No ping can be sent. */
+void link_path_give_up(struct link_peer *peer)
+{
+	conclude(peer, 0);
 }

@@ -313,3 +313,26 @@ void link_on_ping_icmp(struct link *link, const union address *to, const struct 
 	arrived(result, arrival);
 	end(peer, -EHOSTUNREACH);
 }
+
+bool link_ping_way(struct link_peer *peer)
+{
+	const struct link_path *path = &peer->session->path;
+	struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX };
+	uint32_t bytes;
+	int rc;
+
+	if (!path->probing || !peer->llhdr.bytes || peer->session->ping.asked)
+		return path->probing;
+	bytes = link_path_next(peer);
+	if (bytes) {
+		ask.bytes = bytes - LINK_ETHERNET_BYTES;
+		ask.timeout_ms = path->wait_ms;
+		rc = link_ping_ask(peer, &ask);
+		if (rc && rc != -EAGAIN)
+			link_path_give_up(peer);
+	}
+	/* Messages that wait were cut for larger frames: a new epoch cuts them anew. */
+	if (!path->probing && path->bytes && path->bytes < peer->frame_bytes)
+		link_renew(peer);
+	return path->probing;
+}

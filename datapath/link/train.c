@@ -425,7 +425,7 @@ static void held_tick(struct link_peer *peer)
 	struct link_train *train = &peer->session->train;
 	struct link *link = peer->link;
 
-	if (link_path_tick(peer) || peer->phase != LINK_HELD) {
+	if (link_ping_way(peer) || peer->phase != LINK_HELD) {
 		train->begun_ns = link->now_ns; /* the way is known before trains begin */
 		return;
 	}
