@@ -98,7 +98,9 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		meant = handshake_on_refuse(peer, ctrl, proves);
 		break;
 	case CAREFUL_SYNC:
-		meant = link_on_sync(peer, ctrl);
+		seal_heard(peer);
+		meant = (be32toh(ctrl->status) == CAREFUL_SYNC_YIELD && link_yield(peer, ctrl)) ||
+			link_on_sync(peer, ctrl);
 		break;
 	case CAREFUL_SYNC_ACK:
 		meant = link_on_sync_ack(peer, ctrl);
@@ -203,6 +205,15 @@ static void on_refused(struct link *link, const union address *at, const union l
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 
+/* A router told the kernel that a packet to this address was too large. The kernel has decided
+ * whether to believe that. */
+static void on_too_big(struct link *link, const union address *to)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		if (link_peer_at(&link->peers[i], to))
+			link_way_changed(&link->peers[i]);
+}
+
 /* Reads the control socket: a bounded number of messages, so that a flood of them
  * cannot keep frames waiting; nor wake who waits for frames (crowded). */
 void link_control(struct link *link)
@@ -223,7 +234,7 @@ void link_control(struct link *link)
 			continue;
 		}
 		if (got == -EMSGSIZE) {
-			link_path_told(link, &from);
+			on_too_big(link, &from);
 			continue;
 		}
 		if (got == -EHOSTUNREACH) {
@@ -273,9 +284,26 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 		if (ms < most_ms)
 			most_ms = ms;
 		if (link->traditional && peer->phase == LINK_OPEN)
-			most_ms = traditional_timeout_ms(peer, most_ms);
+			most_ms = link->traditional->ops->timeout_ms(peer, most_ms);
 	}
 	return most_ms;
+}
+
+/* Data is held back: until the way is known, and then until trains are over. */
+static void held_tick(struct link_peer *peer)
+{
+	switch (link_path_tick(peer)) {
+	case LINK_PATH_PROBES:
+		peer->session->train.begun_ns = peer->link->now_ns; /* trains begin after it */
+		return;
+	case LINK_PATH_RENEWS:
+		link_renew(peer);
+		return;
+	case LINK_PATH_KNOWN:
+		break;
+	}
+	if (!link_train_opens(peer))
+		train_out_tick(peer);
 }
 
 /* Once a millisecond or so: everything that depends on time. */
@@ -286,15 +314,21 @@ void link_tick(struct link *link)
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
-		reserve_tick(peer);
+		if (reserve_tick(peer))
+			link_break(peer);
+		else if (!peer->cookie_in && peer->session->granted && epoch_quiet(peer))
+			reserve_return(peer);
 		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
 			continue;
 		link_ping_tick(peer);
-		if (link->traditional && traditional_tick(peer))
+		if (link->traditional && link->traditional->ops->tick(peer))
 			continue;
 		if (link_sync_tick(peer))
 			continue;
 		session_tick(peer);
-		link_train_tick(peer);
+		if (peer->phase == LINK_HELD)
+			held_tick(peer);
+		if (!peer->session->path.probing && link_train_tick(peer))
+			link_renew(peer);
 	}
 }

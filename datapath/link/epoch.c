@@ -43,7 +43,7 @@ void epoch_end(struct link_peer *peer)
 	peer->withholding = false;
 	link_ping_reset(peer);
 	if (link->traditional)
-		traditional_close(peer);
+		link->traditional->ops->close(peer);
 	link_train_reset(peer);
 	flow_close(&peer->flow);
 	reserve_over(peer);
@@ -109,7 +109,7 @@ void epoch_begin(struct link_peer *peer, uint64_t cookie)
 	flow_open(&peer->flow, link_peer_window(peer), link->reserve.count);
 	peer->flow.most += room;
 	if (link->traditional)
-		traditional_open(peer);
+		link->traditional->ops->open(peer);
 	peer->may_fill = link->port->ops->admit(
 		link->port, peer->slot, peer->cookie_in,
 		link->traditional ? CAREFUL_WINDOW_ANY : peer->flow.ahead + room,

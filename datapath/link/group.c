@@ -258,13 +258,9 @@ uint32_t link_group_sent(const struct link_peer *peer)
 	return peer->session->casts.out;
 }
 
-bool link_group_came(struct link_peer *peer, uint32_t sent)
+uint32_t link_group_missing(const struct link_peer *peer, uint32_t sent)
 {
-	uint32_t missing = sent - peer->session->casts.in;
-
-	if (missing)
-		link_missing(peer, missing);
-	return !missing;
+	return sent - peer->session->casts.in;
 }
 
 /* Who sends to a group with this cookie; NULL: nobody. */
@@ -276,26 +272,27 @@ static struct link_peer *sender_of(struct link *link, uint64_t cookie)
 	return NULL;
 }
 
-enum careful_counter link_group_take(struct link *link, struct link_rxframe *frame)
+bool link_group_take(struct link *link, struct link_rxframe *frame, enum flow_verdict *verdict,
+		     uint32_t *missing)
 {
 	struct link_peer *peer = sender_of(link, be64toh(frame->hdr.cookie));
 	uint32_t ahead, credits = be32toh(frame->hdr.credits);
-	enum flow_verdict verdict;
 	struct link_heard *heard;
 
 	if (!peer || !peer->cookie_plain)
-		return CAREFUL_C_DROP_COOKIE;
+		return false;
 	heard = &link->heard[peer->slot];
 	frame->peer = peer;
 	frame->epoch = peer->epoch;
 	ahead = careful_seq_ahead(be32toh(frame->hdr.seq), heard->seq, peer->flow.ahead);
-	verdict =
+	*verdict =
 		flow_receive_cast(&peer->flow, ahead, frame->cost,
 				  credits - heard->credits + extra_in(&frame->hdr, heard->member));
-	if (verdict == FLOW_NEXT) {
+	if (*verdict == FLOW_NEXT) {
 		heard->seq++;
 		peer->session->casts.in++;
 		heard->credits = credits;
 	}
-	return link_judged(peer, verdict, ahead - 1);
+	*missing = ahead - 1;
+	return true;
 }

@@ -81,14 +81,13 @@ void link_group_send(struct link_group *group, struct link_txframe *frame,
 int link_group_admit(struct link_peer *peer, uint64_t cookie, uint32_t member);
 /* Whether a probe of the peer came; true once. */
 bool link_group_heard(struct link_peer *peer);
-/* Frames to groups that have left for the peer in this epoch; and whether all have come that left
- * there: if not, the session breaks. */
+/* Frames to groups that have left for the peer in this epoch; and, of those that left there, the
+ * number that have not come. */
 uint32_t link_group_sent(const struct link_peer *peer);
-bool link_group_came(struct link_peer *peer, uint32_t sent);
-/* A frame to a group: as admit() in rx.c. */
-enum careful_counter link_group_take(struct link *link, struct link_rxframe *frame);
-/* rx.c: what comes of a verdict, likewise. */
-enum careful_counter link_judged(struct link_peer *peer, enum flow_verdict verdict,
-				 uint32_t missing);
+uint32_t link_group_missing(const struct link_peer *peer, uint32_t sent);
+/* Takes a frame to a group. false: the frame is of no group; else frame->peer is its sender, and
+ * *missing counts frames before it if *verdict is a gap. */
+bool link_group_take(struct link *link, struct link_rxframe *frame, enum flow_verdict *verdict,
+		     uint32_t *missing);
 
 #endif /* LINK_GROUP_H */

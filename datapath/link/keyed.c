@@ -276,7 +276,7 @@ void keyed_ask(struct link_peer *peer, struct careful_ctrl *ctrl)
 {
 	const struct keys_trusted *trusted = choose(peer);
 
-	assert(trusted); /* handshake_ask() saw to it, and keyed_changed() */
+	assert(trusted); /* handshake_ask() saw to it, and link_keys_changed() */
 	keyed_say_static(peer->link, &peer->session->address, trusted, ctrl, CAREFUL_HELLO);
 }
 
@@ -374,7 +374,7 @@ bool keyed_other(struct link_peer *peer)
 }
 
 /* Whether the key that the peer proved, or is to prove, is trusted; *other: any is at its address. */
-static bool trusted_still(const struct link_peer *peer, bool *other)
+bool keyed_trusted_still(const struct link_peer *peer, bool *other)
 {
 	const union address *at = &peer->session->address;
 	const struct keys *keys = &peer->link->keys;
@@ -390,24 +390,15 @@ static bool trusted_still(const struct link_peer *peer, bool *other)
 	return false;
 }
 
-void keyed_changed(struct link *link)
-{
-	for (uint32_t i = 0; i < link->peers_max; i++) {
-		struct link_peer *peer = &link->peers[i];
-		bool other;
-
-		if (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED ||
-		    trusted_still(peer, &other))
-			continue;
-		/* Its host may have another key by now, and shows that in a new epoch. */
-		if (other && (link_has_epoch(peer) || peer->phase == LINK_ASKED))
-			link_renew(peer);
-		else if (!peer->session->dormant)
-			link_close(peer, EKEYREVOKED);
-	}
-}
-
 void keyed_forget(struct keyed *keyed)
 {
 	sodium_memzero(keyed, sizeof(*keyed));
+}
+
+/* Sends a message of the session; with keys the message is proved. */
+bool link_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type)
+{
+	if (peer->link->keyed)
+		return keyed_say(peer, ctrl, type);
+	return link_ctrl_send(peer->link, &peer->session->address, ctrl, type);
 }

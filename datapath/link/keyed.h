@@ -74,7 +74,7 @@ bool keyed_other(struct link_peer *peer);
 
 /* Other keys are trusted now: ends the epochs that stand on one that is not, and the
  * session where none is at that address. */
-void keyed_changed(struct link *link);
+bool keyed_trusted_still(const struct link_peer *peer, bool *other);
 
 /* A message of the epoch; of none there is, where the key is of both hosts. */
 bool keyed_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type);

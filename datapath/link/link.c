@@ -8,7 +8,6 @@
 #include "link/link.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -210,43 +209,11 @@ void link_deinit(struct link *link)
 	*link = (struct link){ 0 };
 }
 
-/* Looks for the way anew. Messages under way were cut for the frames of this epoch: if those no
- * longer fit, or the kernel has no way to the peer any more, a new epoch begins. */
-static void way_again(struct link_peer *peer)
-{
-	struct port *port = peer->link->port;
-	struct llhdr fresh;
-	int rc;
-
-	if (!link_has_epoch(peer))
-		return;
-	rc = port->ops->resolve(port, &peer->session->address, &fresh);
-	if (rc == -ENETUNREACH || rc == -EXDEV) {
-		link_renew(peer); /* frames stop until there is a way */
-		peer->session->last_errno = -rc;
-		return;
-	}
-	if (!rc)
-		peer->llhdr = fresh;
-	link_way(peer);
-	if (peer->frame_bytes > link_path_limit(peer))
-		link_break(peer);
-}
-
-/* A router told the kernel that a packet to this address was too large. The kernel has decided
- * whether to believe that. */
-void link_path_told(struct link *link, const union address *to)
-{
-	for (uint32_t i = 0; i < link->peers_max; i++)
-		if (link_peer_at(&link->peers[i], to))
-			way_again(&link->peers[i]);
-}
-
 /* Where the kernel would send frames by now. */
 void link_routes_changed(struct link *link)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++)
-		way_again(&link->peers[i]);
+		link_way_changed(&link->peers[i]);
 }
 
 /* What is known here of all peers together. */
@@ -292,7 +259,7 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 	};
 	flow_info(&peer->flow, info);
 	if (peer->link->traditional)
-		traditional_info(peer, info);
+		peer->link->traditional->ops->info(peer, info);
 	link_train_info(peer, info);
 	memcpy(&info->address, &session->address, sizeof(session->address.in6));
 	memcpy(info->name, session->name, sizeof(info->name));

@@ -256,7 +256,6 @@ void link_frames_changed(struct link *link);
 int link_window(struct link *link, const struct careful_options *options,
 		struct careful_error *error);
 void link_routes_changed(struct link *link);
-void link_path_told(struct link *link, const union address *to);
 void link_info(struct link *link, struct careful_info *info);
 void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info);
 void link_peer_whereabouts(const struct link_peer *peer, struct careful_peer_whereabouts *where);
@@ -391,7 +390,7 @@ static inline bool link_may_send(struct link_peer *peer, uint32_t body_bytes)
 	if (!peer->llhdr.bytes)
 		return false;
 	if (peer->link->traditional)
-		return traditional_may_keep(peer, 0);
+		return peer->link->traditional->ops->may_keep(peer, 0);
 	return flow_may_send(&peer->flow, link_cost(peer, body_bytes));
 }
 
@@ -566,6 +565,10 @@ void link_bye(struct link_peer *peer);
 void link_connect(struct link_peer *peer);
 void link_break(struct link_peer *peer);
 void link_renew(struct link_peer *peer);
+void link_wake(struct link_peer *peer);
+void link_way_changed(struct link_peer *peer);
+void link_measure(struct link_peer *peer);
+void link_keys_changed(struct link *link);
 void link_lost(struct link_peer *peer, uint32_t frames);
 void session_tick(struct link_peer *peer);
 
@@ -575,11 +578,13 @@ bool link_yield_await(struct link *link);
 bool link_evict(struct link *link, const struct link_host *newcomer);
 bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync);
 void link_yield_tick(struct link_peer *peer);
-void link_wake(struct link_peer *peer);
+
+/* question.c: what we sent and received */
+void link_question_describe(const struct link_peer *peer, struct careful_ctrl *ctrl);
+void link_question_ask(struct link_peer *peer, uint32_t status);
 
 /* sync.c: what silence means */
 void link_missing(struct link_peer *peer, uint32_t frames);
-void link_sync_yield(struct link_peer *peer);
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_question_answer(struct link_peer *peer);
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
@@ -593,19 +598,22 @@ void watch_begin(struct link_peer *peer);
 void watch_ask(struct link_peer *peer);
 void watch_answer(struct link_peer *peer, const struct careful_ctrl *sync);
 bool watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack);
-void watch_count(struct link_peer *peer, const struct careful_ctrl *ack);
+uint32_t watch_missing(const struct link_peer *peer, const struct careful_ctrl *ack);
 void watch_heard(struct link_peer *peer);
 void watch_tick(struct link_peer *peer);
 bool watch_unheard(const struct link_peer *peer);
 
 /* path.c: the largest frame that the way to a peer takes */
 void link_path_fit(struct link_peer *peer);
-uint32_t link_path_limit(const struct link_peer *peer);
+int link_path_again(struct link_peer *peer);
 bool link_path_narrow(const struct link_peer *peer);
 bool link_path_begin(struct link_peer *peer);
-void link_path_ended(struct link_peer *peer, const struct careful_ping_result *result);
-uint32_t link_path_next(struct link_peer *peer);
-void link_path_give_up(struct link_peer *peer);
+enum link_path_state {
+	LINK_PATH_KNOWN,
+	LINK_PATH_PROBES, /* data waits for it */
+	LINK_PATH_RENEWS, /* frames are to be smaller, in a new epoch */
+};
+enum link_path_state link_path_tick(struct link_peer *peer);
 
 /* control.c: the control socket, and time */
 void link_control(struct link *link);

@@ -3,7 +3,7 @@
  * The way to a peer as the kernel knows it, and the largest frame that it takes. A router with a
  * smaller link tells the kernel by ICMP, or the administrator does (`ip route ... mtu`). A switch
  * tells nobody: after losses in several epochs in a row, pings of several sizes find what passes
- * (RFC 8899), while this end holds its data back. Calls nobody.
+ * (RFC 8899), while this end holds its data back. control.c acts on what is found.
  */
 #include "link/link.h"
 
@@ -20,13 +20,13 @@ enum {
 };
 
 /* Returns the largest frame, in bytes with its Ethernet header, that the way takes. */
-uint32_t link_path_limit(const struct link_peer *peer)
+static uint32_t frame_limit(const struct link_peer *peer)
 {
 	uint32_t limit = queue_frame_bytes(peer->link->queue);
 	uint32_t mtu = peer->llhdr.mtu;
 
-	if (mtu && mtu + ETHERNET_BYTES < limit)
-		limit = mtu + ETHERNET_BYTES;
+	if (mtu && mtu + LINK_ETHERNET_BYTES < limit)
+		limit = mtu + LINK_ETHERNET_BYTES;
 	if (peer->session->path.bytes && peer->session->path.bytes < limit)
 		limit = peer->session->path.bytes;
 	return limit > DEVICE_FRAME_BYTES_MIN ? limit : DEVICE_FRAME_BYTES_MIN;
@@ -35,10 +35,29 @@ uint32_t link_path_limit(const struct link_peer *peer)
 /* Fits frames to a way that has just been found. Nothing was sent that way in this epoch. */
 void link_path_fit(struct link_peer *peer)
 {
-	uint32_t limit = link_path_limit(peer);
+	uint32_t limit = frame_limit(peer);
 
 	link_way(peer);
 	peer->frame_bytes = peer->session->frame_bytes < limit ? peer->session->frame_bytes : limit;
+}
+
+/* Looks for the way anew. Returns 0, -EMSGSIZE if messages under way were cut for frames that no
+ * longer fit, or the reason why the kernel has no way any more. */
+int link_path_again(struct link_peer *peer)
+{
+	struct port *port = peer->link->port;
+	struct llhdr fresh;
+	int rc;
+
+	if (!link_has_epoch(peer))
+		return 0;
+	rc = port->ops->resolve(port, &peer->session->address, &fresh);
+	if (rc == -ENETUNREACH || rc == -EXDEV)
+		return rc;
+	if (!rc)
+		peer->llhdr = fresh;
+	link_way(peer);
+	return peer->frame_bytes > frame_limit(peer) ? -EMSGSIZE : 0;
 }
 
 bool link_path_narrow(const struct link_peer *peer)
@@ -78,14 +97,6 @@ bool link_path_begin(struct link_peer *peer)
 	return true;
 }
 
-/* A ping of this size has ended. */
-void link_path_ended(struct link_peer *peer, const struct careful_ping_result *result)
-{
-	peer->session->path.ended = true;
-	peer->session->path.passed = !result->status;
-	peer->session->path.round_trip_ns = result->round_trip_ns;
-}
-
 /* Frames of so many bytes pass; 0: as large as both ends take, or small ones do not pass either. */
 static void conclude(struct link_peer *peer, uint32_t bytes)
 {
@@ -95,6 +106,8 @@ static void conclude(struct link_peer *peer, uint32_t bytes)
 	path->losing = 0;
 	path->bytes = bytes;
 	path->again_ns = peer->link->now_ns + (bytes ? RAISE_S : AGAIN_S) * 1000000000ull;
+	/* Messages that wait were cut for larger frames. */
+	path->renews = bytes && bytes < peer->frame_bytes;
 }
 
 /* Chooses the next size. The first answer tells how long to wait for the others. */
@@ -123,20 +136,27 @@ static void step(struct link_peer *peer)
 	}
 }
 
-/* Returns the size of the next ping, in bytes of its frame; 0: the search is over. */
-uint32_t link_path_next(struct link_peer *peer)
+/* Probes on. */
+enum link_path_state link_path_tick(struct link_peer *peer)
 {
 	struct link_path *path = &peer->session->path;
+	struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX };
+	int rc;
 
-	if (path->ended) {
+	if (path->probing && peer->llhdr.bytes && path->ended) {
 		path->ended = false;
 		step(peer);
 	}
-	return path->probing ? path->tried : 0;
-}
-
-/* No ping can be sent. */
-void link_path_give_up(struct link_peer *peer)
-{
-	conclude(peer, 0);
+	if (path->probing && peer->llhdr.bytes && !peer->session->ping.asked) {
+		ask.bytes = path->tried - LINK_ETHERNET_BYTES;
+		ask.timeout_ms = path->wait_ms;
+		rc = link_ping_ask(peer, &ask);
+		if (rc && rc != -EAGAIN)
+			conclude(peer, 0);
+	}
+	if (path->renews) {
+		path->renews = false;
+		return LINK_PATH_RENEWS;
+	}
+	return path->probing ? LINK_PATH_PROBES : LINK_PATH_KNOWN;
 }

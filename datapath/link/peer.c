@@ -189,6 +189,22 @@ static void settings_reset(struct link_peer *peer)
 	__atomic_store_n(&entry->active, spare, __ATOMIC_RELEASE);
 }
 
+/* The peer's frames are sealed as the rules for its address say. */
+static void seal_meet(struct link_peer *peer)
+{
+	struct seal *seal = peer->session->seal;
+
+	peer->trailer = 0;
+	if (!seal)
+		return;
+	sodium_memzero(seal, sizeof(*seal));
+	seal->mode = seal_rules_of(&peer->link->seal_rules, &peer->session->address);
+	if (!seal->mode)
+		return;
+	peer->trailer = sizeof(struct careful_seal_end);
+	peer->sends = LINK_SENDS_SEALED;
+}
+
 /* A slot's next tenant. Who is back in the slot that it had finds its settings there. */
 static void reset(struct link_peer *peer, const union address *address)
 {
@@ -275,14 +291,6 @@ struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hd
 	if (slot >= link->peers_max || !peer->cookie_in || peer->cookie_in != be64toh(hdr->cookie))
 		return NULL;
 	return peer;
-}
-
-/* A message of the session; with keys it is proved. */
-bool link_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type)
-{
-	if (peer->link->keyed)
-		return keyed_say(peer, ctrl, type);
-	return link_ctrl_send(peer->link, &peer->session->address, ctrl, type);
 }
 
 bool link_ctrl_send(struct link *link, const union address *to, struct careful_ctrl *ctrl,

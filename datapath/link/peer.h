@@ -119,6 +119,7 @@ struct link_watch {
  * the one that it asked us for.
  *
  * @wanted:     asked for at the next epoch's beginning; @measuring: in this one
+ * @renews:     our window is another now: a new epoch is to begin
  * @lost_some:  frames were lost since, or somebody asked by hand: trains are as long as R
  * @ended:      the peer said how much of the last one has left
  * @verdict:    enum careful_burst_verdict; @burst: frames
@@ -138,7 +139,7 @@ struct link_watch {
  * @left:       frames of it that are not sent yet; @unsaid: nor is it told that they are
  */
 struct link_train {
-	bool wanted, measuring, lost_some, ended, unsaid, tiny, out_tiny;
+	bool wanted, measuring, renews, lost_some, ended, unsaid, tiny, out_tiny;
 	uint8_t verdict;
 	uint32_t burst;
 	uint32_t measured;
@@ -172,6 +173,7 @@ struct link_train {
  * @low, @high: a ping of @low bytes passed, one of @high did not
  * @tried, @tries: size of the ping under way, and how many of that size got no answer
  * @wait_ms:  for an answer
+ * @renews:   the limit is below the frames of this epoch: a new epoch is to begin
  * @ended:    the ping has; @passed: with an answer, after @round_trip_ns
  * @again_ns: no search before, and the limit holds as long
  */
@@ -179,7 +181,7 @@ struct link_path {
 	uint32_t bytes;
 	uint64_t lost;
 	uint32_t losing;
-	bool probing, ended, passed;
+	bool probing, renews, ended, passed;
 	uint32_t low, high;
 	uint32_t tried, tries;
 	uint32_t wait_ms;

@@ -134,8 +134,10 @@ static void end(struct link_peer *peer, int status)
 	struct link_ping *ping = &peer->session->ping;
 	ping->result.status = status;
 	ping->asked = 0;
-	if (peer->session->path.probing) {
-		link_path_ended(peer, &ping->result);
+	if (peer->session->path.probing) { /* path.c asked */
+		peer->session->path.ended = true;
+		peer->session->path.passed = !status;
+		peer->session->path.round_trip_ns = ping->result.round_trip_ns;
 		return;
 	}
 	ping->done = true;
@@ -312,27 +314,4 @@ void link_on_ping_icmp(struct link *link, const union address *to, const struct 
 	result->icmp_info = arrival->icmp_info;
 	arrived(result, arrival);
 	end(peer, -EHOSTUNREACH);
-}
-
-bool link_ping_way(struct link_peer *peer)
-{
-	const struct link_path *path = &peer->session->path;
-	struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX };
-	uint32_t bytes;
-	int rc;
-
-	if (!path->probing || !peer->llhdr.bytes || peer->session->ping.asked)
-		return path->probing;
-	bytes = link_path_next(peer);
-	if (bytes) {
-		ask.bytes = bytes - LINK_ETHERNET_BYTES;
-		ask.timeout_ms = path->wait_ms;
-		rc = link_ping_ask(peer, &ask);
-		if (rc && rc != -EAGAIN)
-			link_path_give_up(peer);
-	}
-	/* Messages that wait were cut for larger frames: a new epoch cuts them anew. */
-	if (!path->probing && path->bytes && path->bytes < peer->frame_bytes)
-		link_renew(peer);
-	return path->probing;
 }

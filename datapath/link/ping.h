@@ -28,7 +28,4 @@ void link_ping_forget(struct link_peer *peer);
 void link_ping_reset(struct link_peer *peer);
 void link_stamps_tick(struct link *link);
 
-/* Sends the pings that probe the way (path.c). Reports whether data still waits for that. */
-bool link_ping_way(struct link_peer *peer);
-
 #endif /* LINK_PING_H */

@@ -183,7 +183,8 @@ static void tell_late(struct link_peer *peer)
 		link_send_update(peer);
 }
 
-void reserve_tick(struct link_peer *peer)
+/* Reports whether the epoch is to end: a grant lies idle that others wait for. */
+bool reserve_tick(struct link_peer *peer)
 {
 	bool sends = peer->phase == LINK_OPEN && peer->llhdr.bytes;
 
@@ -191,19 +192,14 @@ void reserve_tick(struct link_peer *peer)
 		unask(peer);
 		spend(peer);
 	}
-	if (!peer->session->granted)
-		return;
-	if (!peer->cookie_in) {
-		if (epoch_quiet(peer))
-			reserve_return(peer);
-		return;
-	}
+	if (!peer->session->granted || !peer->cookie_in)
+		return false;
 	if (sends)
 		tell_late(peer);
 	if (!lies_idle(peer))
-		return;
+		return false;
 	link_count(peer->link, CAREFUL_C_GRANTS_ENDED);
-	link_break(peer);
+	return true;
 }
 
 /* So many bytes wait to be sent to the peer in large messages, behind the frame that leaves

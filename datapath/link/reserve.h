@@ -39,7 +39,7 @@ void reserve_asked(struct link_peer *peer, __be16 extra);
 void reserve_settle(struct link *link);
 void reserve_over(struct link_peer *peer);
 void reserve_return(struct link_peer *peer);
-void reserve_tick(struct link_peer *peer);
+bool reserve_tick(struct link_peer *peer);
 void reserve_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside);
 
 #endif /* LINK_RESERVE_H */

@@ -146,12 +146,6 @@ static inline enum careful_counter judged(struct link_peer *peer, enum flow_verd
 	return CAREFUL_COUNTERS;
 }
 
-enum careful_counter link_judged(struct link_peer *peer, enum flow_verdict verdict,
-				 uint32_t missing)
-{
-	return judged(peer, verdict, missing);
-}
-
 /* Checks the frame against its session. */
 static enum careful_counter admit(struct link_rxframe *frame)
 {
@@ -211,11 +205,15 @@ PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t byte
 		dropped = seal_take(link, frame, bytes);
 	if (dropped == CAREFUL_COUNTERS) {
 		if (link->traditional)
-			return traditional_take(link, frame);
+			return link->traditional->ops->take(link, frame);
 		dropped = admit(frame);
 	} else if (frame->hdr.flags & CAREFUL_F_BCAST_EVENT && dropped == CAREFUL_C_DROP_COOKIE &&
 		   !link->traditional) {
-		dropped = link_group_take(link, frame);
+		enum flow_verdict verdict;
+		uint32_t missing;
+
+		if (link_group_take(link, frame, &verdict, &missing))
+			dropped = judged(frame->peer, verdict, missing);
 	}
 	if (dropped != CAREFUL_COUNTERS) {
 		link_count(link, dropped);
@@ -281,7 +279,7 @@ bool link_rx_next(struct link *link, struct link_rxframe *frame)
 
 		if (link->traditional && link->traditional->following && link->rx_follow) {
 			link->rx_follow--;
-			if (traditional_follow(link, frame))
+			if (link->traditional->ops->follow(link, frame))
 				return true;
 		}
 		if (link->rx_at == link->rx_got)

@@ -44,21 +44,6 @@ void seal_deinit(struct link *link)
 	free(link->seal_flat);
 }
 
-void seal_meet(struct link_peer *peer)
-{
-	struct seal *seal = peer->session->seal;
-
-	peer->trailer = 0;
-	if (!seal)
-		return;
-	sodium_memzero(seal, sizeof(*seal));
-	seal->mode = seal_rules_of(&peer->link->seal_rules, &peer->session->address);
-	if (!seal->mode)
-		return;
-	peer->trailer = END_BYTES;
-	peer->sends = LINK_SENDS_SEALED;
-}
-
 void seal_describe(const struct link_peer *peer, uint8_t type, struct careful_ctrl *ctrl)
 {
 	const struct seal *seal = peer->session->seal;
@@ -270,20 +255,19 @@ void seal_heard(struct link_peer *peer)
 		peer->session->seal->waits = false;
 }
 
-/* Asks again: the peer's question may be lost. Nothing else ends a session whose peer is gone. */
-void seal_tick(struct link_peer *peer)
+/* Returns what is due while the peer has shown no key: a question, as the peer's may be lost, or the
+ * end of the session, which nothing else ends if the peer is gone. */
+enum seal_due seal_tick(struct link_peer *peer)
 {
 	struct session *session = peer->session;
 	struct link *link = peer->link;
 
 	if (!seal_waits(peer) || !link_has_epoch(peer))
-		return;
-	if (link->now_ns - session->moved_ns >= link->stall_ms * 1000000ull) {
-		link_close(peer, ETIMEDOUT);
-		return;
-	}
+		return SEAL_DUE_NONE;
+	if (link->now_ns - session->moved_ns >= link->stall_ms * 1000000ull)
+		return SEAL_DUE_END;
 	if (link->now_ns - session->seal->asked_ns < ASK_MS * 1000000ull)
-		return;
+		return SEAL_DUE_NONE;
 	session->seal->asked_ns = link->now_ns;
-	watch_ask(peer);
+	return SEAL_DUE_QUESTION;
 }

@@ -75,7 +75,6 @@ int seal_init(struct link *link, const char *rules, struct careful_error *error)
 void seal_deinit(struct link *link);
 
 /* The peer's slot is another host's now. */
-void seal_meet(struct link_peer *peer);
 
 /* Handshake: what is said, whether what was heard agrees, and the keys that follow. */
 void seal_describe(const struct link_peer *peer, uint8_t type, struct careful_ctrl *ctrl);
@@ -94,6 +93,11 @@ enum careful_counter seal_take(struct link *link, struct link_rxframe *frame, ui
 void seal_wait(struct link_peer *peer);
 bool seal_waits(const struct link_peer *peer);
 void seal_heard(struct link_peer *peer);
-void seal_tick(struct link_peer *peer);
+enum seal_due {
+	SEAL_DUE_NONE,
+	SEAL_DUE_QUESTION,
+	SEAL_DUE_END,
+};
+enum seal_due seal_tick(struct link_peer *peer);
 
 #endif /* LINK_SEAL_H */

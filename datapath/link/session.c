@@ -27,6 +27,16 @@ void link_connect(struct link_peer *peer)
 		handshake_ask(peer);
 }
 
+/* A message waits for a peer that gave up its window. */
+void link_wake(struct link_peer *peer)
+{
+	if (!peer->session->dormant)
+		return;
+	peer->session->dormant = false;
+	link_state(peer, CAREFUL_PEER_RENEWING);
+	handshake_ask(peer);
+}
+
 /* The promise is broken, or the peer forgot the session: a new epoch. */
 void link_break(struct link_peer *peer)
 {
@@ -100,7 +110,16 @@ void session_tick(struct link_peer *peer)
 	if (handshake_waits(peer))
 		link->draining = true;
 	handshake_tick(peer);
-	seal_tick(peer);
+	switch (seal_tick(peer)) {
+	case SEAL_DUE_END:
+		link_close(peer, ETIMEDOUT);
+		break;
+	case SEAL_DUE_QUESTION:
+		watch_ask(peer);
+		break;
+	case SEAL_DUE_NONE:
+		break;
+	}
 	if (!link_has_epoch(peer) && peer->phase != LINK_IDLE &&
 	    link->now_ns - session->since_ns >= limit_ms * 1000000)
 		link_close(peer, session->handshake.elsewhere.sa.sa_family ? EADDRNOTAVAIL :
@@ -108,4 +127,42 @@ void session_tick(struct link_peer *peer)
 									     ETIMEDOUT);
 	if (link_has_epoch(peer) && !peer->llhdr.bytes)
 		resolve_tick(peer);
+}
+
+/* The kernel's way to the peer may be another now. */
+void link_way_changed(struct link_peer *peer)
+{
+	int rc = link_path_again(peer);
+
+	if (rc == -EMSGSIZE) {
+		link_break(peer);
+	} else if (rc) {
+		link_renew(peer); /* frames stop until there is a way */
+		peer->session->last_errno = -rc;
+	}
+}
+
+/* Measures the peer's burst again. The epoch must be one in which nothing is under way. */
+void link_measure(struct link_peer *peer)
+{
+	link_train_want(peer);
+	link_renew(peer);
+}
+
+/* The files of keys have changed: sessions with keys that are no longer trusted end. */
+void link_keys_changed(struct link *link)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+		bool other;
+
+		if (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED ||
+		    keyed_trusted_still(peer, &other))
+			continue;
+		/* Its host may have another key by now, and shows that in a new epoch. */
+		if (other && (link_has_epoch(peer) || peer->phase == LINK_ASKED))
+			link_renew(peer);
+		else if (!peer->session->dormant)
+			link_close(peer, EKEYREVOKED);
+	}
 }

@@ -16,7 +16,7 @@ static inline struct flow_stamp number(struct link_peer *peer, const struct devi
 {
 	OPERATION(OPERATION_SEND);
 	if (traditional)
-		return traditional_leave(peer, desc, 1, CAREFUL_DATA, flags);
+		return peer->link->traditional->ops->leave(peer, desc, 1, CAREFUL_DATA, flags);
 	return flow_stamp(&peer->flow, link_cost(peer, body_bytes));
 }
 
@@ -47,7 +47,7 @@ static inline bool may_send(const struct link_peer *peer, uint32_t body_bytes, b
 	const struct link *link = peer->link;
 
 	return peer->phase == LINK_OPEN && peer->llhdr.bytes &&
-	       (traditional ? traditional_may_keep(peer, 0) :
+	       (traditional ? peer->link->traditional->ops->may_keep(peer, 0) :
 			      flow_may_send(&peer->flow, link_cost(peer, body_bytes))) &&
 	       body_bytes <= link->queue->chunk_bytes - LINK_PAYLOAD_AT &&
 	       link->tx_free_count > LINK_CHUNKS_FREE_MIN && link->tx_queued < LINK_TX_QUEUE;

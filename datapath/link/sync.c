@@ -19,45 +19,14 @@ enum {
 	REFUSED_RETRY_MS = 45, /* just under the time between two HELLOs */
 };
 
-static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
-{
-	ctrl->cookie = htobe64(peer->cookie_out);
-	flow_describe(&peer->flow, &peer->session->casts, ctrl);
-}
-
-static void ask_with(struct link_peer *peer, uint32_t status)
-{
-	struct session *session = peer->session;
-	struct link *link = peer->link;
-	struct careful_ctrl ctrl = { .status = htobe32(status) };
-
-	if (!session->sync.nonce)
-		link->port->ops->random(link->port, &session->sync.nonce,
-					sizeof(session->sync.nonce));
-	session->sync.nonce |= 1;
-	ctrl.nonce = htobe64(session->sync.nonce);
-	describe(peer, &ctrl);
-	session->asked_ns = link->now_ns;
-	link_count(link, CAREFUL_C_SYNCS);
-	link_say(peer, &ctrl, CAREFUL_SYNC);
-}
-
 static void ask(struct link_peer *peer)
 {
-	ask_with(peer, CAREFUL_SYNC_COUNTS);
-}
-
-void link_sync_yield(struct link_peer *peer)
-{
-	ask_with(peer, CAREFUL_SYNC_YIELD);
+	link_question_ask(peer, CAREFUL_SYNC_COUNTS);
 }
 
 /* As on_challenge() and its like: whether the message meant anything. */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	seal_heard(peer);
-	if (be32toh(ctrl->status) == CAREFUL_SYNC_YIELD && link_yield(peer, ctrl))
-		return true;
 	if (be32toh(ctrl->status) == CAREFUL_SYNC_HEARD) {
 		watch_answer(peer, ctrl);
 		return true;
@@ -95,7 +64,7 @@ bool link_question_answer(struct link_peer *peer)
 	if (!link_drain_begun(&question->drain) || !link_drain_over(link, &question->drain))
 		return true;
 	question->nonce = 0;
-	describe(peer, &ack);
+	link_question_describe(peer, &ack);
 	ack.status = htobe32(link->kick_again);
 	flow_told(&peer->flow);
 	link_say(peer, &ack, CAREFUL_SYNC_ACK);
@@ -114,7 +83,7 @@ static bool undecided(const struct link_peer *peer, const struct careful_ctrl *c
 static bool credit(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (peer->link->traditional)
-		return traditional_come(peer, be32toh(ctrl->seq_rcvd));
+		return peer->link->traditional->ops->come(peer, be32toh(ctrl->seq_rcvd));
 	return !flow_credit(&peer->flow, ctrl);
 }
 
@@ -140,8 +109,11 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (!link_has_epoch(peer) || be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
 	if (watch_on_answer(peer, ctrl)) {
+		uint32_t missing = watch_missing(peer, ctrl);
+
 		seal_heard(peer);
-		watch_count(peer, ctrl);
+		if (missing)
+			link_lost(peer, missing);
 		return true;
 	}
 	if (peer->phase != LINK_OPEN || !sync->nonce || be64toh(ctrl->nonce) != sync->nonce)

@@ -5,7 +5,7 @@
  * keeps what was sent, and has buffers to spare, is in no hurry. Calls traditional_tx.c,
  * traditional_rx.c, epoch.c.
  */
-#include "link/link.h"
+#include "link/traditional_private.h"
 #include "link/timed.h"
 
 #include <errno.h>
@@ -39,56 +39,8 @@ static int init_peer(struct traditional_link *all, struct traditional *t)
 	return t->copies && t->early && t->asked ? 0 : -ENOMEM;
 }
 
-int traditional_init(struct link *link)
-{
-	const struct queue *queue = link->queue;
-	uint32_t cost = link_frame_cost(queue);
-	struct traditional_link *all = calloc(1, sizeof(*all));
-
-	if (!all)
-		return -ENOMEM;
-	link->traditional = all;
-	all->numbers_out = power_above(queue->tx_chunks);
-	all->numbers_in = power_above(2 * queue->rx_chunks);
-	all->chunk_shift = (uint32_t)__builtin_ctz(queue->chunk_bytes);
-	all->copies_max = queue->tx_chunks / link->peers_max;
-	all->early_max = link->window - window_threshold(link->window) + 1 - cost;
-	all->early_pool = link->peers_max * all->early_max;
-	all->peers = calloc(link->peers_max, sizeof(*all->peers));
-	all->copies = calloc(queue->tx_chunks, sizeof(*all->copies));
-	all->early = calloc(queue->rx_chunks, sizeof(*all->early));
-	all->early_free = calloc(queue->rx_chunks, sizeof(*all->early_free));
-	if (!all->peers || !all->copies || !all->early || !all->early_free)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < queue->rx_chunks; i++)
-		all->early_free[all->early_free_count++] = i;
-	for (uint32_t i = 0; i < link->peers_max; i++)
-		if (init_peer(all, &all->peers[i]))
-			return -ENOMEM;
-	return 0;
-}
-
-void traditional_deinit(struct link *link)
-{
-	struct traditional_link *all = link->traditional;
-
-	if (!all)
-		return;
-	for (uint32_t i = 0; all->peers && i < link->peers_max; i++) {
-		free(all->peers[i].copies);
-		free(all->peers[i].early);
-		free(all->peers[i].asked);
-	}
-	free(all->peers);
-	free(all->copies);
-	free(all->early);
-	free(all->early_free);
-	free(all);
-	link->traditional = NULL;
-}
-
 /* An epoch is over: nothing of it is kept, and nothing waits. */
-void traditional_close(struct link_peer *peer)
+static void traditional_close(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);
 
@@ -104,7 +56,7 @@ void traditional_close(struct link_peer *peer)
 }
 
 /* Our side of an epoch begins. */
-void traditional_open(struct link_peer *peer)
+static void traditional_open(struct link_peer *peer)
 {
 	of(peer)->entered_ns = of(peer)->come_ns = peer->link->now_ns;
 }
@@ -182,7 +134,7 @@ static uint64_t later(uint64_t a_ns, uint64_t b_ns)
 }
 
 /* What depends on time. Whether that was the session's end. */
-bool traditional_tick(struct link_peer *peer)
+static bool traditional_tick(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);
 	struct link *link = peer->link;
@@ -205,7 +157,7 @@ bool traditional_tick(struct link_peer *peer)
 }
 
 /* For how long the clock need not be looked at, at most most_ms. */
-uint32_t traditional_timeout_ms(const struct link_peer *peer, uint32_t most_ms)
+static uint32_t traditional_timeout_ms(const struct link_peer *peer, uint32_t most_ms)
 {
 	uint64_t wait_ns = UINT64_MAX;
 
@@ -217,11 +169,77 @@ uint32_t traditional_timeout_ms(const struct link_peer *peer, uint32_t most_ms)
 }
 
 /* There are no credits: beyond what is free of its share here, the peer may drop. */
-void traditional_info(const struct link_peer *peer, struct careful_peer_info *info)
+static void traditional_info(const struct link_peer *peer, struct careful_peer_info *info)
 {
 	uint32_t kept = window_tx_outstanding(&peer->flow.tx);
 
 	info->credits_free = kept < info->credits_window ? info->credits_window - kept : 0;
 	info->buffers_owed = kept;
 	info->buffers_kept += of(peer)->early_buffers;
+}
+
+static const struct traditional_ops ops = {
+	.open = traditional_open,
+	.close = traditional_close,
+	.tick = traditional_tick,
+	.timeout_ms = traditional_timeout_ms,
+	.info = traditional_info,
+	.leave = traditional_leave,
+	.stamp = traditional_stamp,
+	.left = traditional_left,
+	.come = traditional_come,
+	.may_keep = traditional_may_keep,
+	.take = traditional_take,
+	.follow = traditional_follow,
+	.due = traditional_due,
+	.tell = traditional_tell,
+};
+
+int traditional_init(struct link *link)
+{
+	const struct queue *queue = link->queue;
+	uint32_t cost = link_frame_cost(queue);
+	struct traditional_link *all = calloc(1, sizeof(*all));
+
+	if (!all)
+		return -ENOMEM;
+	link->traditional = all;
+	all->ops = &ops;
+	all->numbers_out = power_above(queue->tx_chunks);
+	all->numbers_in = power_above(2 * queue->rx_chunks);
+	all->chunk_shift = (uint32_t)__builtin_ctz(queue->chunk_bytes);
+	all->copies_max = queue->tx_chunks / link->peers_max;
+	all->early_max = link->window - window_threshold(link->window) + 1 - cost;
+	all->early_pool = link->peers_max * all->early_max;
+	all->peers = calloc(link->peers_max, sizeof(*all->peers));
+	all->copies = calloc(queue->tx_chunks, sizeof(*all->copies));
+	all->early = calloc(queue->rx_chunks, sizeof(*all->early));
+	all->early_free = calloc(queue->rx_chunks, sizeof(*all->early_free));
+	if (!all->peers || !all->copies || !all->early || !all->early_free)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < queue->rx_chunks; i++)
+		all->early_free[all->early_free_count++] = i;
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		if (init_peer(all, &all->peers[i]))
+			return -ENOMEM;
+	return 0;
+}
+
+void traditional_deinit(struct link *link)
+{
+	struct traditional_link *all = link->traditional;
+
+	if (!all)
+		return;
+	for (uint32_t i = 0; all->peers && i < link->peers_max; i++) {
+		free(all->peers[i].copies);
+		free(all->peers[i].early);
+		free(all->peers[i].asked);
+	}
+	free(all->peers);
+	free(all->copies);
+	free(all->early);
+	free(all->early_free);
+	free(all);
+	link->traditional = NULL;
 }

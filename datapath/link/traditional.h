@@ -99,6 +99,39 @@ struct traditional {
 };
 
 /*
+ * What the files of link call where the protocols differ. None is followed with careful.
+ *
+ * @open, @close:   an epoch begins, is over
+ * @tick:           the clock's; true: the session is over
+ * @timeout_ms:     until the next tick is due, at most most_ms
+ * @leave:          numbers a frame and keeps its send buffers
+ * @stamp:          writes what the header says of what came
+ * @left:           the device has sent a send buffer
+ * @come:           all up to this number have come; false: that cannot be
+ * @may_keep:       reports whether one more frame, beside `more`, may be kept
+ * @take:           takes a frame that came; true: it is handed on
+ * @follow:         hands on a frame that waited for one before it
+ * @due, @tell:     an acknowledgement or a question is due; sends it
+ */
+struct traditional_ops {
+	void (*open)(struct link_peer *peer);
+	void (*close)(struct link_peer *peer);
+	bool (*tick)(struct link_peer *peer);
+	uint32_t (*timeout_ms)(const struct link_peer *peer, uint32_t most_ms);
+	void (*info)(const struct link_peer *peer, struct careful_peer_info *info);
+	struct flow_stamp (*leave)(struct link_peer *peer, const struct device_desc *desc,
+				   uint32_t segments, enum careful_type type, uint8_t *flags);
+	void (*stamp)(const struct link_peer *peer, struct careful_hdr *hdr);
+	void (*left)(struct link *link, uint64_t addr);
+	bool (*come)(struct link_peer *peer, uint32_t seq);
+	bool (*may_keep)(const struct link_peer *peer, uint32_t more);
+	bool (*take)(struct link *link, struct link_rxframe *frame);
+	bool (*follow)(struct link *link, struct link_rxframe *frame);
+	bool (*due)(struct link_peer *peer);
+	bool (*tell)(struct link_peer *peer);
+};
+
+/*
  * What all peers of a link share.
  *
  * @numbers_out, @numbers_in: of the rings, powers of two: more than frames can be kept, and
@@ -110,6 +143,7 @@ struct traditional {
  * @following:   some peer's frames need wait no more; @follow: the slot that is asked first
  */
 struct traditional_link {
+	const struct traditional_ops *ops;
 	struct traditional *peers;
 	struct traditional_copy *copies;
 	struct link_rxframe *early;
@@ -123,39 +157,7 @@ struct traditional_link {
 	uint32_t follow;
 };
 
-/* traditional.c: life, the clock, what is known */
 int traditional_init(struct link *link);
 void traditional_deinit(struct link *link);
-void traditional_open(struct link_peer *peer);
-void traditional_close(struct link_peer *peer);
-bool traditional_tick(struct link_peer *peer);
-uint32_t traditional_timeout_ms(const struct link_peer *peer, uint32_t most_ms);
-void traditional_info(const struct link_peer *peer, struct careful_peer_info *info);
-
-/* traditional_tx.c: what was sent, until it has come */
-struct flow_stamp traditional_leave(struct link_peer *peer, const struct device_desc *desc,
-				    uint32_t segments, enum careful_type type, uint8_t *flags);
-void traditional_stamp(const struct link_peer *peer, struct careful_hdr *hdr);
-void traditional_left(struct link *link, uint64_t addr);
-bool traditional_come(struct link_peer *peer, uint32_t seq);
-void traditional_come_selected(struct link_peer *peer, uint32_t after, const uint8_t *bits,
-			       uint32_t bytes);
-void traditional_again(struct link_peer *peer, uint32_t after, const uint8_t *bits, uint32_t bytes);
-void traditional_forget_sent(struct link_peer *peer);
-bool traditional_short(const struct link_peer *peer);
-bool traditional_may_keep(const struct link_peer *peer, uint32_t more);
-
-/* traditional_rx.c: what comes, and what does not */
-bool traditional_take(struct link *link, struct link_rxframe *frame);
-bool traditional_follow(struct link *link, struct link_rxframe *frame);
-uint32_t traditional_room(const struct link_peer *peer);
-void traditional_forget_received(struct link_peer *peer);
-
-/* traditional_ack.c: acknowledgements and questions */
-bool traditional_due(struct link_peer *peer);
-bool traditional_wanted(const struct link_peer *peer, uint32_t seq);
-bool traditional_tell(struct link_peer *peer);
-void traditional_on_ack(struct link_peer *peer, const struct link_rxframe *frame);
-void traditional_on_answered(struct link_peer *peer, uint16_t answered);
 
 #endif /* LINK_TRADITIONAL_H */

@@ -4,7 +4,7 @@
  * which are wanted again. An answer leaves behind all that was wanted, on the same way: when it
  * is there, what is still missing was lost once more. Calls traditional_tx.c, tx.c.
  */
-#include "link/link.h"
+#include "link/traditional_private.h"
 
 #include <endian.h>
 #include <string.h>
@@ -28,6 +28,15 @@ static uint32_t slot_of(const struct link_peer *peer, uint32_t seq)
 static bool no_later(uint16_t a, uint16_t b)
 {
 	return a && (int16_t)(b - a) >= 0;
+}
+
+/* Buffers of the peer's share that nothing holds. */
+uint32_t traditional_room(const struct link_peer *peer)
+{
+	uint32_t held = peer->kept + of(peer)->early_buffers;
+	uint32_t share = peer->flow.rx.size;
+
+	return held < share ? share - held : 0;
 }
 
 /* Whether a number is wanted that was not asked for, or in vain. */

@@ -7,7 +7,7 @@
  * what is asked for again always comes in. Calls traditional_ack.c, traditional_tx.c, rx.c and
  * session.c.
  */
-#include "link/link.h"
+#include "link/traditional_private.h"
 #include "link/timed.h"
 
 #include <assert.h>
@@ -26,15 +26,6 @@ static uint32_t *early_at(const struct link_peer *peer, uint32_t seq)
 static uint16_t *asked_at(const struct link_peer *peer, uint32_t seq)
 {
 	return &of(peer)->asked[seq & (peer->link->traditional->numbers_in - 1)];
-}
-
-/* Buffers of the peer's share that nothing holds. */
-uint32_t traditional_room(const struct link_peer *peer)
-{
-	uint32_t held = peer->kept + of(peer)->early_buffers;
-	uint32_t share = peer->flow.rx.size;
-
-	return held < share ? share - held : 0;
 }
 
 /* Buffers that are held, all peers together. */

@@ -4,7 +4,7 @@
  * is known to have them, and leave again when it asks. A buffer that the device still has is
  * neither changed nor sent a second time. Calls tx.c.
  */
-#include "link/link.h"
+#include "link/traditional_private.h"
 
 #include <assert.h>
 #include <endian.h>

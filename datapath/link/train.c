@@ -136,6 +136,19 @@ static uint32_t goal_of(const struct link_peer *peer)
 	return all < CAREFUL_TRAIN_FRAMES ? all : CAREFUL_TRAIN_FRAMES;
 }
 
+void train_say(struct link_peer *peer, uint8_t type, uint32_t number, uint32_t frames)
+{
+	struct careful_ctrl ctrl = {
+		.nonce = htobe64(number),
+		.cookie = htobe64(peer->cookie_out),
+		.window = htobe32(frames),
+		.frame_bytes = htobe32(type == CAREFUL_TRAIN_ASK && peer->session->train.tiny),
+		.hold_ms = htobe32(type == CAREFUL_TRAIN_ASK ? TRAIN_HOLD_MS : 0),
+	};
+
+	link_say(peer, &ctrl, type);
+}
+
 static void ask(struct link_peer *peer, uint32_t frames)
 {
 	struct link_train *train = &peer->session->train;
@@ -191,6 +204,7 @@ void link_train_reset(struct link_peer *peer)
 	train->over = 0;
 	train->unsaid = false;
 	train->hold_until_ns = 0;
+	train->renews = false;
 	if (!train->measuring)
 		return;
 	train->measuring = false;
@@ -214,7 +228,7 @@ void link_train_lost(struct link_peer *peer)
 	train->restarts = 0;
 }
 
-/* By hand. The epoch must be one in which nothing is under way. */
+/* The next epoch is to measure the burst. */
 void link_train_want(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
@@ -222,7 +236,6 @@ void link_train_want(struct link_peer *peer)
 	train->wanted = true;
 	train->lost_some = true;
 	train->restarts = 0;
-	link_renew(peer);
 }
 
 /* Data may go, as far as we are concerned; where our window is another now, in a new epoch. */
@@ -238,11 +251,10 @@ static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 	train->measured++;
 	train->lost_some = false;
 	port->ops->train(port, peer->slot, 0);
-	if (link_peer_window(peer) != peer->flow.rx.size && !link_used(peer)) {
-		link_renew(peer);
-		return;
-	}
-	train->over = OVER_TIMES;
+	if (link_peer_window(peer) != peer->flow.rx.size && !link_used(peer))
+		train->renews = true;
+	else
+		train->over = OVER_TIMES;
 }
 
 /* What trains of one kind showed. Where frames were lost, large ones do not tell all: tiny ones
@@ -400,6 +412,7 @@ static void open_now(struct link_peer *peer)
 {
 	peer->session->train.left = 0;
 	peer->session->train.unsaid = false;
+	peer->session->train.renews = false;
 	peer->phase = LINK_OPEN;
 	peer->session->heard_ns = peer->link->now_ns;
 	peer->heard = true;
@@ -425,26 +438,21 @@ static void held_tick(struct link_peer *peer)
 	struct link_train *train = &peer->session->train;
 	struct link *link = peer->link;
 
-	if (link_ping_way(peer) || peer->phase != LINK_HELD) {
-		train->begun_ns = link->now_ns; /* the way is known before trains begin */
-		return;
-	}
-	if (link_train_opens(peer))
-		return;
-	train_out_tick(peer);
 	if (train->measuring)
 		measure_tick(peer);
-	if (peer->phase != LINK_HELD)
-		return; /* a new epoch */
+	if (train->renews)
+		return;
 	if (link->now_ns >= train->hold_until_ns || ms_since(peer, train->begun_ns) >= HELD_MS)
 		train->hold_until_ns = 0;
 	if (!train->measuring && !train->hold_until_ns && !seal_waits(peer))
 		open_now(peer);
 }
 
-void link_train_tick(struct link_peer *peer)
+/* Reports whether a new epoch is to begin: our window is another now. */
+bool link_train_tick(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
+	bool renews;
 
 	if (peer->phase == LINK_HELD)
 		held_tick(peer);
@@ -452,6 +460,9 @@ void link_train_tick(struct link_peer *peer)
 		train->over--;
 		train_say(peer, CAREFUL_TRAIN_OVER, 0, 0);
 	}
+	renews = train->renews;
+	train->renews = false;
+	return renews;
 }
 
 void link_train_info(const struct link_peer *peer, struct careful_peer_info *info)

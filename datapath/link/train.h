@@ -31,14 +31,14 @@ void link_train_want(struct link_peer *peer);
 bool link_on_train_sent(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_train_over(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_train_opens(struct link_peer *peer);
-void link_train_tick(struct link_peer *peer);
+bool link_train_tick(struct link_peer *peer);
 void link_train_info(const struct link_peer *peer, struct careful_peer_info *info);
 void train_hold(struct link_peer *peer, uint32_t hold_ms);
+void train_say(struct link_peer *peer, uint8_t type, uint32_t number, uint32_t frames);
 
 /* train_out.c */
 bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl);
 void link_trains_send(struct link *link);
-void train_say(struct link_peer *peer, uint8_t type, uint32_t number, uint32_t frames);
 void train_out_tick(struct link_peer *peer);
 
 #endif /* LINK_TRAIN_H */

@@ -13,19 +13,6 @@ enum {
 	ASKS_MAX = 16, /* trains that a peer gets in one epoch */
 };
 
-void train_say(struct link_peer *peer, uint8_t type, uint32_t number, uint32_t frames)
-{
-	struct careful_ctrl ctrl = {
-		.nonce = htobe64(number),
-		.cookie = htobe64(peer->cookie_out),
-		.window = htobe32(frames),
-		.frame_bytes = htobe32(type == CAREFUL_TRAIN_ASK && peer->session->train.tiny),
-		.hold_ms = htobe32(type == CAREFUL_TRAIN_ASK ? TRAIN_HOLD_MS : 0),
-	};
-
-	link_say(peer, &ctrl, type);
-}
-
 static uint32_t body_of(const struct link_peer *peer)
 {
 	return peer->session->train.out_tiny ? 1 : link_body_single(peer);

@@ -83,8 +83,9 @@ bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txfr
 	if (!link_may_send(peer, body_bytes))
 		return false;
 	cost = link_cost(peer, body_bytes);
-	if (peer->link->traditional ? !traditional_may_keep(peer, peer->flow.built) :
-				      !flow_may_build(&peer->flow, cost))
+	if (peer->link->traditional ?
+		    !peer->link->traditional->ops->may_keep(peer, peer->flow.built) :
+		    !flow_may_build(&peer->flow, cost))
 		return false;
 	if (!link_tx_get(peer, body_bytes, frame))
 		return false;
@@ -187,8 +188,9 @@ static inline void number(struct link_txframe *frame, bool traditional)
 
 	OPERATION(OPERATION_SEND);
 	if (traditional)
-		stamp = traditional_leave(peer, frame->desc, frame->segments,
-					  (enum careful_type)hdr->type, &hdr->flags);
+		stamp = peer->link->traditional->ops->leave(peer, frame->desc, frame->segments,
+							    (enum careful_type)hdr->type,
+							    &hdr->flags);
 	else
 		stamp = flow_stamp(&peer->flow, link_cost(peer, frame->body_total));
 	hdr->seq = htobe32(stamp.seq);
@@ -260,7 +262,7 @@ void link_send_own(struct link_txframe *frame, const struct link_send_args *args
 	frame->desc[0].bytes += body_bytes;
 	write_hdr(frame, args);
 	frame->hdr->seq = htobe32(peer->flow.seq_out);
-	traditional_stamp(peer, frame->hdr);
+	peer->link->traditional->ops->stamp(peer, frame->hdr);
 	if (peer->trailer) {
 		write_length(frame);
 		finish_sealed(frame);
@@ -291,7 +293,7 @@ void link_send_again(struct link_txframe *frame, uint32_t bytes)
 	out_llhdr(&peer->llhdr, frame->hdr, bytes - prefix_bytes(peer));
 	*frame->hdr = hdr;
 	frame->hdr->flags &= (uint8_t)~CAREFUL_F_ASK;
-	traditional_stamp(peer, frame->hdr);
+	peer->link->traditional->ops->stamp(peer, frame->hdr);
 	if (peer->trailer)
 		finish_sealed(frame);
 	else
@@ -388,7 +390,7 @@ static inline void left(struct link *link, const uint64_t *addrs, uint32_t n)
 	for (uint32_t i = 0; i < n && !link->traditional; i++)
 		link->tx_free[link->tx_free_count++] = addrs[i] & mask;
 	for (uint32_t i = 0; i < n && link->traditional; i++)
-		traditional_left(link, addrs[i]);
+		link->traditional->ops->left(link, addrs[i]);
 }
 
 /* Takes back the buffers of frames that have left: the next frames are built in those that the
@@ -456,12 +458,12 @@ static bool untold(struct link_peer *peer)
 	bool traditional = peer->link->traditional;
 
 	OPERATION(OPERATION_TELL);
-	if (!(traditional ? traditional_due(peer) : update_due(peer)))
+	if (!(traditional ? peer->link->traditional->ops->due(peer) : update_due(peer)))
 		return false;
 	if (peer->phase != LINK_OPEN)
 		return peer->cookie_in != 0;
 	return !peer->llhdr.bytes ||
-	       !(traditional ? traditional_tell(peer) : link_send_update(peer));
+	       !(traditional ? peer->link->traditional->ops->tell(peer) : link_send_update(peer));
 }
 
 void link_updates_due(struct link *link)

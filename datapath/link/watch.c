@@ -60,15 +60,16 @@ bool watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack)
 	return true;
 }
 
-/* What such an answer means for frames. It may come of a process that stood since the one before,
- * and has not looked what is in its RX ring. */
-void watch_count(struct link_peer *peer, const struct careful_ctrl *ack)
+/* Returns how many frames to a group the answer shows to be missing. The peer may have been stopped
+ * since its last answer, and not have looked at its RX ring: the third answer counts. */
+uint32_t watch_missing(const struct link_peer *peer, const struct careful_ctrl *ack)
 {
 	const struct link_watch *watch = &peer->session->watch;
 	uint32_t missing = watch->casts[2] - be32toh(ack->seq_rcvd);
 
-	if (watch->answered >= 3 && be32toh(ack->status) == SAYS_CASTS && (int32_t)missing > 0)
-		link_lost(peer, missing);
+	if (watch->answered < 3 || be32toh(ack->status) != SAYS_CASTS || (int32_t)missing < 0)
+		return 0;
+	return missing;
 }
 
 void watch_ask(struct link_peer *peer)

@@ -63,7 +63,7 @@ bool link_yield_ask(struct link *link)
 	if (!best)
 		return false;
 	best->session->yield_ns = link->now_ns;
-	link_sync_yield(best);
+	link_question_ask(best, CAREFUL_SYNC_YIELD);
 	return true;
 }
 
@@ -148,16 +148,6 @@ bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync)
 	door_close(peer->link, &peer->session->address);
 	peer->session->dormant = true;
 	return true;
-}
-
-/* A message waits for a peer that gave up its window. */
-void link_wake(struct link_peer *peer)
-{
-	if (!peer->session->dormant)
-		return;
-	peer->session->dormant = false;
-	link_state(peer, CAREFUL_PEER_RENEWING);
-	handshake_ask(peer);
 }
 
 void link_yield_tick(struct link_peer *peer)

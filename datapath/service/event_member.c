@@ -133,7 +133,12 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
  * tell: the end of its session is no failure of a node that has left. */
 static bool all_came(const struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
-	return ev->requests || link_group_came(ev->node[rank].peer, be32toh(am->args[0]));
+	struct link_peer *peer = ev->node[rank].peer;
+	uint32_t missing = ev->requests ? 0 : link_group_missing(peer, be32toh(am->args[0]));
+
+	if (missing)
+		link_missing(peer, missing);
+	return !missing;
 }
 
 /* No more comes from there, and nothing is to be told to it. */

@@ -415,7 +415,7 @@ int careful_keys_refresh(struct careful *c, struct careful_error *error)
 	rc = keys_load(&c->link.keys, directory, error);
 	if (rc)
 		return rc;
-	keyed_changed(&c->link);
+	link_keys_changed(&c->link);
 	return 1;
 }
 

@@ -215,7 +215,7 @@ int careful_peer_measure(struct careful *c, uint32_t index)
 	if (c->messages.peers[index].messages || peer->operations || peer->kept)
 		return -EBUSY;
 	c->link.now_ns = c->port->ops->now_ns(c->port);
-	link_train_want(peer);
+	link_measure(peer);
 	tell_own(c, index, others);
 	return 0;
 }
