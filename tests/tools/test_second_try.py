@@ -36,7 +36,8 @@ def script(path: Path, text: str) -> None:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     shutil.copytree(TOOLS, tmp_path / "tools", ignore=lambda _, names: set(names) - {"test"})
-    for name in ("tools/setup", "tools/lab", ".venv/bin/ruff", ".venv/bin/mypy"):
+    lints = [f"tools/lint/{path.name}" for path in (TOOLS / "lint").iterdir() if path.is_file()]
+    for name in ("tools/setup", "tools/lab", *lints, ".venv/bin/ruff", ".venv/bin/mypy"):
         script(tmp_path / name, "true")
     script(tmp_path / ".venv/bin/clang-format", "true")
     script(tmp_path / ".venv/bin/python", "true")
