@@ -332,18 +332,30 @@ class CarefulFileSystem(Copies):
         """Remove an empty directory."""
         self.rm_file(path)
 
+    def rm(
+        self,
+        path: str | list[str],
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        **more: Any,
+    ) -> None:
+        """Remove files, and with `recursive` directories; a name that nothing has is a pattern."""
+        sync(self.loop, self._rm, path, recursive, maxdepth=maxdepth, literal=False, **more)
+
     async def _rm(
         self,
         path: str | list[str],
         recursive: bool = False,
         batch_size: int | None = None,
         maxdepth: int | None = None,
+        literal: bool = True,
         **_: Any,
     ) -> None:
+        """Remove names. zarr calls this to remove what may be missing, so no name is a pattern."""
         if recursive:
-            names = await self._all_below(path, maxdepth)
+            names = await self._all_below(path, maxdepth, literal)
         else:
-            names = await self._expand_path(path, maxdepth=maxdepth)
+            names = await self._expand_path(path, maxdepth=maxdepth, assume_literal=literal)
         room = asyncio.Semaphore(batch_size or OPEN_MAX)
 
         async def of_one(name: str) -> str | None:
@@ -358,13 +370,16 @@ class CarefulFileSystem(Copies):
         for name in sorted(filter(None, left), reverse=True):  # what is below comes first
             await self._rm_file(name)
 
-    async def _all_below(self, path: str | list[str], maxdepth: int | None) -> list[str]:
+    async def _all_below(
+        self, path: str | list[str], maxdepth: int | None, literal: bool
+    ) -> list[str]:
         """Names and all that is below them, without what symlinks lead to."""
         names: set[str] = set()
         for one in [path] if isinstance(path, str) else path:
-            tops = await self._expand_path(one, maxdepth=maxdepth)
+            tops = await self._expand_path(one, maxdepth=maxdepth, assume_literal=literal)
+            is_pattern = not literal and has_magic(one) and not await is_name(self, one)
             depth = maxdepth
-            if depth is not None and has_magic(one) and not await is_name(self, one):
+            if depth is not None and is_pattern:
                 depth -= 1  # the pattern was one level
             for top in tops:
                 if depth == 0 or await self._connected().is_link(top):

@@ -19,6 +19,7 @@ from careful.errors import CarefulError
 from careful.files import AsyncHost, Host
 from careful.files.copies import SMALL_BYTES
 from careful.files.filesystem import CarefulFileSystem
+from fsspec.asyn import sync
 
 
 @pytest.fixture
@@ -303,6 +304,20 @@ def test_patterns__a_name_that_exists_is_that_name(fs: Any, export: Path, tmp_pa
     assert (export / "w/up").read_bytes() == (export / "w/e/up[1]").read_bytes() == b"up"
     assert below(export / "w/t[2]") == {"x?": b"x"}
     assert not (export / "w/e/up1").exists()
+
+
+@pytest.mark.parametrize("recursive", [True, False])
+def test_rm__a_program_that_removes_what_may_be_missing(
+    fs: Any, export: Path, recursive: bool
+) -> None:
+    """zarr calls _rm() to overwrite an array, whether the array exists or not."""
+    (export / "t1").write_bytes(b"other")
+    for names in ("/t[1]", "/t*", ["/t[1]"]):
+        with pytest.raises(FileNotFoundError):
+            sync(fs.loop, fs._rm, names, recursive)
+    assert below(export) == {"t1": b"other"}
+    fs.rm("/t[1]", recursive)
+    assert below(export) == {}
 
 
 def test_exists__names_of_nothing(fs: Any, export: Path) -> None:
