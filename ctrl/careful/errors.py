@@ -124,6 +124,10 @@ class LossError(CarefulError):
     """The network lost or damaged something, and the user wanted no repair."""
 
 
+class SilenceError(CarefulError):
+    """A peer keeps its session, and its server answers nothing."""
+
+
 class OtherReleaseError(CarefulError):
     """carefuld's socket has another number than this program's: one of the two was upgraded."""
 

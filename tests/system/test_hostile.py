@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("careful._binding")
 
 import rogue
-from hosts import MIB, SLOWLY, Host, Hosts, alive, finish, make_file, moving
+from hosts import MIB, SLOWLY, Host, Hosts, alive, attached, finish, make_file, moving
 from lab import Lab
 
 PEERS = 16
@@ -89,3 +89,41 @@ def test_misdeeds__on_one_queue_of_four(hosts: Hosts) -> None:
     assert [one["pid"] for one in server.status()["queues"]] == pids
     assert all(map(alive, pids))
     honest.assert_nothing_lost()
+
+
+_SILENT = """
+import contextlib, sys
+sys.path.insert(0, sys.argv[1])
+import rogue
+one = rogue.Rogue(sys.argv[2], port=rogue.PORT)
+one.open()
+print("ready", flush=True)
+while True:
+    try:
+        one.pump(0.05)
+    except rogue.Ended:
+        with contextlib.suppress(rogue.Ended, TimeoutError):
+            one.open()
+"""
+_STAT = "import careful.files as f\nwith f.connect('h2', timeout_s=2) as h: h.stat('x')"
+
+
+def test_server__that_answers_no_request(hosts: Hosts) -> None:
+    """It keeps its session; each command ends, and its error names the question."""
+    here, there = hosts()
+    here.up()
+    silent = attached(there, _SILENT, Path(rogue.__file__).parent, here.lab.address("h1"))
+    try:
+        for command in (
+            ("carefulctl", "ls", "--timeout", "2s", "h2:x"),
+            ("carefulctl", "get", "-r", "--timeout", "2s", "h2:x", here.own / "x"),
+            (sys.executable, "-c", _STAT),
+        ):
+            done = here.lab.run("h1", "timeout", "60", *command, check=False)
+            assert done.returncode == 1, done
+            assert "h2: no answer to 'stat x' in 2 s" in done.stderr
+        (peer,) = here.status()["peers"]
+        assert (peer["state"], peer["epochs"]) == ("up", 1)
+    finally:
+        silent.kill()
+        silent.communicate()

@@ -20,7 +20,14 @@ from typing import Any, Self, TypeVar
 import click
 
 from careful.daemon.route import Route
-from careful.errors import FATAL, CarefulError, Ended, LossError, OtherReleaseError
+from careful.errors import (
+    FATAL,
+    CarefulError,
+    Ended,
+    LossError,
+    OtherReleaseError,
+    SilenceError,
+)
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.session import connected
 
@@ -76,7 +83,9 @@ class Outlasting:
             CarefulError: the first one since then; there is no going on, or time is up.
         """
         is_gone = error.errno in _GONE or (is_way and error.errno != errno.EPROTO)
-        if not (is_gone and self.begun and self.patience_s) or isinstance(error, LossError):
+        if not (is_gone and self.begun and self.patience_s) or isinstance(
+            error, LossError | SilenceError
+        ):
             raise error
         now = time.monotonic()
         is_first = self._first is None or has_moved

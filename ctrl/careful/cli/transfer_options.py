@@ -28,7 +28,8 @@ timeout = click.option(
     type=SECONDS,
     default=5.0,
     metavar="TIME",
-    help="How long to wait for the host to answer.  [default: 5s]",
+    help="How long to wait for the host to answer, and how long it may be silent then. "
+    "A host that works on a question and answers others is not silent.  [default: 5s]",
 )
 
 

@@ -17,7 +17,7 @@ class Route:
         instance: what errors call it.
         address: of the peer.
         host: what errors call the peer.
-        timeout_s: for the handshake, seconds.
+        timeout_s: for the handshake, and how long the peer may be silent then, seconds.
     """
 
     socket: Path

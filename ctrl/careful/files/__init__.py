@@ -84,7 +84,7 @@ def connect(
             the interface that leads to the host.
         config: a configuration, or the file that holds it; by default the files that
             carefulctl reads.
-        timeout_s: how long to wait for the host, seconds.
+        timeout_s: how long to wait for the host, and how long it may be silent then, seconds.
 
     Raises:
         ConnectionError: careful is not up here or there, or the host is unknown.

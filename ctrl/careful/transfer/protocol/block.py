@@ -107,7 +107,7 @@ class BlockClient(RangeClient):
             ipc: the connection to our own carefuld.
             address: of the peer.
             host: what errors call it.
-            timeout_s: for the handshake, seconds.
+            timeout_s: for the handshake, and how long the peer may be silent then, seconds.
 
         Raises:
             CarefulError: unreachable, silent, of another version, or out of windows.
@@ -116,7 +116,7 @@ class BlockClient(RangeClient):
             lib.CAREFUL_IPC_CONNECT, address.sockaddr(), bytes=int(timeout_s * 1000)
         )
         answer.check(host)
-        return cls(ipc, answer.peer, host)
+        return cls(ipc, answer.peer, host, timeout_s)
 
     async def request(
         self, handler: int, args: tuple[int, ...] = (), payload: bytes = b""

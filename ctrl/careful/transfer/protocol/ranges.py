@@ -17,6 +17,7 @@ from careful.daemon.client import Answer, AsyncClient
 from careful.errors import FATAL, CarefulError, shown
 from careful.transfer.protocol.losses import Losses
 from careful.transfer.protocol.pace import FAILURES_MAX, PIECE_BYTES_MIN
+from careful.transfer.protocol.silence import Silence
 
 #: How much of a listing or a journal one operation moves, bytes.
 _STEP = 4 << 20
@@ -33,6 +34,7 @@ class RangeClient:
         ipc: the connection to our own carefuld.
         peer: index of the peer, from connect().
         host: what errors call the peer.
+        timeout_s: how long the peer may be silent, seconds.
 
     Attributes:
         losses: of the transfer; None: nobody wants to know.
@@ -40,8 +42,9 @@ class RangeClient:
             again.
     """
 
-    def __init__(self, ipc: AsyncClient, peer: int, host: str) -> None:
+    def __init__(self, ipc: AsyncClient, peer: int, host: str, timeout_s: float = 5.0) -> None:
         self.ipc = ipc
+        self._silence = Silence(ipc, peer, host, timeout_s)
         self.peer = peer
         self.host = host
         self.losses: Losses | None = None
@@ -81,7 +84,7 @@ class RangeClient:
         return (self.losses.payload_bytes if self.losses else 0) or PIECE_BYTES_MIN
 
     async def ask(self, op: int, payload: bytes = b"", **fields: Any) -> Answer:
-        answer = await self.ipc.ask(op, payload, peer=self.peer, **fields)
+        answer = await self._silence.ask(op, payload, **fields)
         if answer.status and self.losses is not None:
             await self.losses.check(answer.status)
         return answer

@@ -1,0 +1,165 @@
+"""How long a peer may leave questions without an answer.
+
+Owns the clock of the questions under way, and calls our carefuld alone. A peer is silent if its
+server answers nothing and sends no frame. A slow disk is no silence: when half of the time has
+passed, a request that needs no disk asks whether the server still answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+from careful._abi import ffi, lib, sizeof
+from careful.daemon.client import Answer, AsyncClient
+from careful.errors import CarefulError, SilenceError, shown
+
+#: Looks at the clock until a silence is over.
+_TICKS = 8
+#: While the link itself is silent, carefuld decides; the time passes this many times slower.
+_STALLED = 6
+#: A handle that no server gives.
+_NO_HANDLE = (1 << 32) - 1
+_PATH_AT = {
+    lib.CAREFUL_BLOCK_LIST: 0,
+    lib.CAREFUL_BLOCK_STAT: 0,
+    lib.CAREFUL_BLOCK_OPEN: sizeof("careful_block_open"),
+    lib.CAREFUL_BLOCK_MKDIR: sizeof("careful_block_open"),
+}
+_NAMES = {
+    value: name.removeprefix("CAREFUL_BLOCK_").lower()
+    for value, name in ffi.typeof("enum careful_block_handler").elements.items()
+}
+_MOVES = {lib.CAREFUL_IPC_STORE: "write"}
+
+_Question = tuple[int, int, bytes, asyncio.Timeout]
+
+
+class Silence:
+    """Asks questions of a peer, and ends them when the peer falls silent.
+
+    Args:
+        ipc: the connection to our own carefuld.
+        peer: index of the peer.
+        host: what errors call the peer.
+        limit_s: how long the peer may be silent, seconds.
+    """
+
+    def __init__(self, ipc: AsyncClient, peer: int, host: str, limit_s: float) -> None:
+        self._ipc, self._peer, self._host, self._limit_s = ipc, peer, host, limit_s
+        self._questions: dict[int, _Question] = {}
+        self._last = 0
+        self._is_watching = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended: SilenceError | None = None
+        self._heard = self._heard_before = 0  # answers
+        self._frames = -1  # that came from the peer
+        self._silent_s = 0.0
+        self._is_probed = False
+
+    async def ask(self, op: int, payload: bytes = b"", **fields: Any) -> Answer:
+        """Ask a question and return its answer, whatever its status.
+
+        Raises:
+            SilenceError: the peer is silent.
+            CarefulError: the connection is gone.
+        """
+        if self._ended is not None:
+            raise self._ended
+        self._last += 1
+        number = self._last
+        try:
+            async with asyncio.timeout(None) as timeout:
+                self._questions[number] = op, fields.get("handler", 0), payload, timeout
+                if not self._is_watching:
+                    self._begin()
+                answer = await self._ipc.ask(op, payload, peer=self._peer, **fields)
+        except TimeoutError:
+            if self._ended is None:
+                raise
+            raise self._ended from None
+        finally:
+            del self._questions[number]
+        self._heard += 1
+        return answer
+
+    def _begin(self) -> None:
+        self._is_watching = True
+        self._heard_before, self._frames = self._heard, -1
+        self._reset()
+        self._wait()
+
+    def _reset(self) -> None:
+        self._silent_s, self._is_probed = 0.0, False
+
+    def _wait(self) -> None:
+        asyncio.get_running_loop().call_later(self._limit_s / _TICKS, self._tick)
+
+    def _tick(self) -> None:
+        if not self._questions:
+            self._is_watching = False
+        elif self._heard != self._heard_before:
+            self._heard_before = self._heard
+            self._reset()
+            self._wait()
+        else:
+            self._start(self._look())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look(self) -> None:
+        """Counts a tick in which no answer came, unless frames did."""
+        tick_s = self._limit_s / _TICKS
+        is_stalled, frames = True, self._frames
+        with suppress(CarefulError, TimeoutError):
+            async with asyncio.timeout(tick_s):
+                answer = await self._ipc.ask(lib.CAREFUL_IPC_PEER_INFO, peer=self._peer)
+            is_stalled = False
+            if not answer.status:
+                info = ffi.from_buffer("struct careful_ipc_peer *", answer.payload).info
+                is_stalled, frames = info.state == lib.CAREFUL_PEER_STALLED, info.rx_frames
+        if frames != self._frames:
+            self._frames = frames
+            self._reset()
+        self._silent_s += tick_s / (_STALLED if is_stalled else 1)
+        if (
+            self._silent_s >= self._limit_s
+            and self._questions
+            and self._heard == self._heard_before
+        ):
+            self._end()
+            return
+        if self._silent_s >= self._limit_s / 2 and not self._is_probed:
+            self._is_probed = True
+            self._start(self._probe())
+        self._wait()
+
+    async def _probe(self) -> None:
+        """Asks whether the server still answers: to close a handle that it never gave."""
+        words = [_NO_HANDLE, 0, 0, 0]
+        handler = lib.CAREFUL_BLOCK_CLOSE
+        with suppress(CarefulError):
+            answer = await self._ipc.ask(
+                lib.CAREFUL_IPC_REQUEST, peer=self._peer, handler=handler, args=words
+            )
+            self._heard += answer.status != -errno.ECONNRESET
+
+    def _end(self) -> None:
+        """Ends all questions; the error names the oldest."""
+        op, handler, payload, _ = next(iter(self._questions.values()))
+        name = _MOVES.get(op, "read")
+        if op == lib.CAREFUL_IPC_REQUEST:
+            path = payload[_PATH_AT[handler] :] if handler in _PATH_AT else b""
+            name = f"{_NAMES.get(handler, 'request')} {shown(os.fsdecode(path))}".strip()
+        text = f"no answer to '{name}' in {self._limit_s:g} s (--timeout)"
+        self._ended = SilenceError(errno.ETIMEDOUT, text, self._host)
+        now = asyncio.get_running_loop().time()
+        for _, _, _, timeout in self._questions.values():
+            timeout.reschedule(now)
