@@ -27,7 +27,7 @@ static const struct {
 	{ CAP_DAC_OVERRIDE, NEEDED_BY_WRITABLE },
 	{ CAP_FOWNER, NEEDED_BY_WRITABLE }, /* their modes and times, and sticky directories */
 	{ CAP_CHOWN, NEEDED_BY_OWNERS },
-	{ CAP_FSETID, NEEDED_BY_OWNERS }, /* set-ID bits of files that are others' by then */
+	{ CAP_FSETID, NEEDED_BY_OWNERS }, /* set-group-ID bits of files of other groups */
 	{ CAP_SETFCAP, NEEDED_BY_OWNERS }, /* security.capability */
 	{ CAP_SYS_ADMIN, NEEDED_BY_OWNERS }, /* trusted.* */
 };
@@ -43,6 +43,13 @@ static bool is_needed(const struct daemon_options *options, enum needed_by by)
 			 (by == NEEDED_BY_WRITABLE && options->exports[i].writable) ||
 			 (by == NEEDED_BY_OWNERS && options->exports[i].owners);
 	return found;
+}
+
+/* With CAP_FSETID in effect, a write would leave the set-ID bits of a file in place.
+ * attr_apply() raises it while it sets a mode. */
+static capng_type_t sets_of(unsigned int capability)
+{
+	return capability == CAP_FSETID ? CAPNG_PERMITTED : CAPNG_EFFECTIVE | CAPNG_PERMITTED;
 }
 
 int confine_programs(struct careful_error *error)
@@ -67,7 +74,7 @@ int confine(const struct daemon_options *options, struct careful_error *error)
 	capng_clear(CAPNG_SELECT_BOTH);
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (had[i] && kept[i])
-			capng_update(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED,
+			capng_update(CAPNG_ADD, sets_of(needed[i].capability),
 				     needed[i].capability);
 	if (capng_apply(bounds ? CAPNG_SELECT_BOTH : CAPNG_SELECT_CAPS))
 		return refuse(error, -EPERM, "capabilities cannot be dropped");

@@ -29,6 +29,7 @@ static const int allowed[] = {
 	SCMP_SYS(gettid),
 	SCMP_SYS(getpid),
 	SCMP_SYS(geteuid),
+	SCMP_SYS(capget),
 	SCMP_SYS(capset),
 	SCMP_SYS(exit),
 	SCMP_SYS(exit_group),

@@ -7,8 +7,11 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "storage/attr.h"
@@ -142,6 +145,34 @@ static int set_time_within(int fd, int64_t ns, bool is_path)
 	return llabs(st.st_mtim.tv_sec - ns / second) <= 2 ? 0 : -ERANGE;
 }
 
+/*
+ * Puts CAP_FSETID into effect for this thread, and reports whether that was needed. Without it
+ * the kernel takes the set-group-ID bit from a file of another group when its mode or its ACL
+ * is set. carefuld has it only permitted (confine.c).
+ */
+static bool raise_fsetid(struct __user_cap_data_struct before[2])
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	const uint32_t bit = CAP_TO_MASK(CAP_FSETID);
+	struct __user_cap_data_struct raised[2];
+
+	if (syscall(SYS_capget, &header, before))
+		return false;
+	if (before[0].effective & bit || !(before[0].permitted & bit))
+		return false;
+	memcpy(raised, before, sizeof(raised));
+	raised[0].effective |= bit;
+	return !syscall(SYS_capset, &header, raised);
+}
+
+static void restore_capabilities(const struct __user_cap_data_struct before[2])
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+
+	if (syscall(SYS_capset, &header, before))
+		abort(); /* a thread may always give up a capability */
+}
+
 /* What a file has already is not set again: its ctime stays, and an idle sync writes nothing. A
  * new owner takes bits away from the mode. */
 int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
@@ -151,8 +182,10 @@ int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs
 	bool owner = how->flags & CAREFUL_BATCH_OWNER, time = how->flags & CAREFUL_BATCH_TIME;
 	bool mode = !is_link && !how->has_mode && (how->is_new || how->flags & CAREFUL_BATCH_MODE);
 	int64_t mtime_ns = (int64_t)be64toh(attr->mtime_ns);
+	struct __user_cap_data_struct capabilities[2];
 	int rc = 0, unkept = 0;
-	struct stat st;
+	struct stat st = { 0 };
+	bool raised;
 
 	if (!how->is_new) {
 		if (fstat(fd, &st))
@@ -163,10 +196,13 @@ int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs
 	}
 	if (owner)
 		rc = set_owner(fd, attr);
+	raised = (be32toh(attr->mode) | st.st_mode) & S_ISGID && raise_fsetid(capabilities);
 	if (!rc && mode)
 		rc = set_mode(fd, attr_mode(attr, how), how);
 	if (!rc && !is_link && how->flags & CAREFUL_BATCH_XATTRS)
 		rc = xattrs_set(fd, xattrs, xattrs_bytes, how->squashed);
+	if (raised)
+		restore_capabilities(capabilities);
 	if (rc == -ENOSYS) {
 		unkept = rc;
 		rc = 0;

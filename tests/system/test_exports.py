@@ -12,7 +12,10 @@ import pytest
 
 pytest.importorskip("careful._binding")
 
-from hosts import Host, Hosts, wait_for
+from careful._abi import lib, pack
+from careful.address import resolve
+from careful.daemon.client import Client
+from hosts import RUN, Host, Hosts, wait_for
 
 
 def test_export__gone_and_made_again(pair: tuple[Host, Host]) -> None:
@@ -86,6 +89,42 @@ def test_export__of_one_host_and_without_owners(hosts: Hosts, tmp_path: Path) ->
     assert b.status()["counters"]["paths_denied"] > 0
     said = " ".join(b.ctl("status").stdout.split())  # it is folded at the terminal's width
     assert f"{tmp_path}/mine (writable, for {a.lab.address('h1')})" in said
+
+
+def move_byte(host: Host, other: Host, op: int, name: str, file: Path, flags: int = 0) -> None:
+    """Moves one byte between a file of the program and one that another host exports."""
+    head = pack("careful_block_open", flags=flags, path_bytes=len(name)) + name.encode()
+    address = resolve(host.lab.address(other.name)).sockaddr()
+    sock = RUN / host.lab.instance(host.name) / "sock"
+    with Client(sock) as client, file.open("r+b") as f:
+        peer = client.call(lib.CAREFUL_IPC_CONNECT, "peer", payload=address, bytes=5000).peer
+        more = {"peer": peer, "handler": int(lib.CAREFUL_BLOCK_OPEN), "payload": head}
+        key = client.call(lib.CAREFUL_IPC_REQUEST, name, **more).args[0]
+        number = client.call(lib.CAREFUL_IPC_FILE_ADD, "file", fd=f.fileno()).file
+        client.call(op, name, peer=peer, region=key, file=number, bytes=1, handler=256)
+
+
+def test_owners__set_id_bits_are_kept_by_put_and_cleared_by_writes(hosts: Hosts) -> None:
+    """A member of --group would have carefuld change a program that runs as another user."""
+    a, b = hosts()
+    for host in (a, b):
+        host.ctl("up", "eth1", "--insecure", "--export", f"{host.export}:rw,owners")
+    source, here, there = a.own / "d", a.own / "d/run", b.export / "d/run"
+    source.mkdir()
+    here.write_bytes(b"1")
+    for path, mode in ((source, 0o2755), (here, 0o6755)):
+        os.chown(path, 1234, 5678)
+        path.chmod(mode)
+    a.ctl("put", "-a", source, "h2:")
+    assert there.parent.stat().st_mode & 0o7777 == 0o2755
+    assert there.stat().st_mode & 0o7777 == 0o6755
+    (b.export / "new").write_bytes(b"2")
+    move_byte(a, b, lib.CAREFUL_IPC_GET, "new", here)
+    assert here.read_bytes() == b"2"
+    assert here.stat().st_mode & 0o7777 == 0o755
+    move_byte(a, b, lib.CAREFUL_IPC_STORE, "d/run", here, lib.CAREFUL_BLOCK_INPLACE)
+    assert there.read_bytes() == b"2"
+    assert there.stat().st_mode & 0o7777 == 0o755
 
 
 def test_export__of_a_mount_can_be_unmounted(hosts: Hosts, tmp_path: Path) -> None:
