@@ -325,7 +325,7 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
         checksum=given["checksum"],
         delete=given["delete"],
         max_delete=given["max_delete"],
-        mounts=Mounts(settings) if given["delete"] else None,
+        mounts=Mounts(settings) if recursive else None,
         dry_run=given["dry_run"],
         filters=Filters(patterns, _names(given)),
         restart=given["restart"],

@@ -1,4 +1,4 @@
-"""Which directories of a source were mount points when its tree was last made equal (--delete).
+"""Which directories of a source were mount points when its tree was last moved.
 
 A disk that is not mounted looks like an empty directory, and --delete would empty the copy.
 """

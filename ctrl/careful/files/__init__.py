@@ -107,7 +107,9 @@ def aconnect(
     """
     from careful.control import remote
     from careful.control.config import Config, load
+    from careful.control.mounts import Mounts
 
     settings = config if isinstance(config, Config) else load(Path(config) if config else None)
     name = instance or os.environ.get("CAREFUL_INSTANCE")
-    return AsyncHost(host, lambda: remote.route(host, name, settings, timeout_s)[0])
+    way = lambda: remote.route(host, name, settings, timeout_s)[0]  # noqa: E731
+    return AsyncHost(host, way, Mounts(settings))

@@ -18,6 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Any, Self, Unpack
 
 from careful.daemon.route import Route
@@ -34,6 +35,7 @@ from careful.files.options import (
 )
 from careful.transfer import session
 from careful.transfer.direction import There
+from careful.transfer.options import Mounts
 from careful.transfer.protocol.entries import Attr, Entry, relative
 from careful.transfer.result import Result
 from careful.transfer.stream.local import NULL, STDIO
@@ -45,6 +47,7 @@ Path = str | os.PathLike[str]
 KEYWORDS = {
     "-f replaces it": "replace=True replaces it",
     "-f overwrites it": "replace=True overwrites it",
+    "--max-delete ": "max_delete=",
     "-r ": "recursive=True ",
     "-c resumes": "checksum=True resumes",
     "--mkpath makes it": "make_path=True makes it",
@@ -72,10 +75,12 @@ class AsyncHost:
     Args:
         name: what errors call the host.
         find: the way there, which may block; called when a connection is made.
+        mounts: remembers mount points of trees that are moved; None: nobody does.
     """
 
-    def __init__(self, name: str, find: Callable[[], Route]) -> None:
+    def __init__(self, name: str, find: Callable[[], Route], mounts: Mounts | None = None) -> None:
         self._connections = Connections(name, find)
+        self._mounts = mounts
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}{', closed' * self._connections.closed}>"
@@ -389,7 +394,7 @@ class AsyncHost:
         progress: Watcher | None,
         given: TransferOptions,
     ) -> Result:
-        options = options_of(recursive, given)
+        options = replace(options_of(recursive, given), mounts=self._mounts)
         paths = [source] if isinstance(source, str | os.PathLike) else source
         sources, to = [_file(one) for one in paths], _file(target)
         async with self._connections.transfer() as remote:

@@ -48,6 +48,7 @@ class TransferOptions(TypedDict, total=False):
         checksum: whether files that are there are replaced, and only blocks that differ move.
         archive: whether modes, owners, times, links and extended attributes are kept.
         delete: whether what the source does not have is removed from the target's tree.
+        max_delete: if delete would remove more names than that, it removes none, and fails.
         make_path: whether missing directories above the target are made.
         dry_run: whether nothing is changed, and the report says what would be.
         sparse: whether zeros become holes; holes stay holes in any case.
@@ -70,6 +71,7 @@ class TransferOptions(TypedDict, total=False):
     checksum: bool
     archive: bool
     delete: bool
+    max_delete: int
     make_path: bool
     dry_run: bool
     sparse: bool
@@ -87,11 +89,12 @@ class TransferOptions(TypedDict, total=False):
 
 #: Those that the transfer has by the same name.
 _SAME = {"checksum", "delete", "make_path", "dry_run", "sparse", "fsync", "restart"}
-_SAME |= {"fail_on_loss", "block_bytes", "blocks_in_flight", "files_in_flight"}
+_SAME |= {"max_delete", "fail_on_loss", "block_bytes", "blocks_in_flight", "files_in_flight"}
 _LIMITS = {
     "block_bytes": (4096, 1 << 30),
     "blocks_in_flight": (1, 64),
     "files_in_flight": (1, 30),
+    "max_delete": (0, 1 << 63),
     "rate_limit_bytes_per_s": (1, 1 << 63),
 }
 _CHOICES = {"digest": ("xxh3", "blake3", "none"), "fsync": ("file", "end", "none")}
@@ -142,6 +145,8 @@ def _check(recursive: bool, given: TransferOptions) -> None:
         raise ValueError(f"block_bytes {values['block_bytes']}: a power of two for blake3")
     if values.get("delete") and not recursive:
         raise ValueError("delete needs recursive=True")
+    if "max_delete" in values and not values.get("delete"):
+        raise ValueError("max_delete needs delete=True")
 
 
 def check_within(name: str, value: int) -> None:

@@ -344,8 +344,14 @@ def test_sync__more_to_delete_than_is_allowed(type_: Type, tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("mounted", ["ds", "ds/sub"])
+@pytest.mark.parametrize("first", [("sync",), ("sync", "--delete")])
 def test_sync__a_disk_that_is_not_mounted(
-    type_: Type, tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted: str
+    type_: Type,
+    tree: Tree,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mounted: str,
+    first: tuple[str, ...],
 ) -> None:
     """An empty mount point emptied the copy, with status 0."""
     monkeypatch.setenv("CAREFUL_STATE_DIR", str(tmp_path / "state"))
@@ -358,10 +364,11 @@ def test_sync__a_disk_that_is_not_mounted(
         for name in ("sub/x", "sub/y"):
             tree.path(name).parent.mkdir(exist_ok=True)
             tree.write(name, name)
-        assert type_(*words).status == 0
+        assert type_(*first, *tree.words).status == 0
     finally:
         subprocess.run(["umount", place], check=True)
     tree.path("sub/c").unlink()
+    assert type_("sync", *tree.words).status == 0
     for _ in range(2):
         found = type_(*words)
         assert found.status == 3

@@ -6,18 +6,22 @@ import asyncio
 import errno
 import itertools
 import os
+import shutil
+import subprocess
 import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from careful import files
 from careful._abi import lib
+from careful.control import remote
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.files import AsyncHost, Host, Progress, TransferError
@@ -319,6 +323,39 @@ def test_options(host: Host, export: Path, tmp_path: Path) -> None:
     assert (here / "b.txt").read_bytes() == CONTENT
 
 
+@pytest.mark.parametrize("is_get", [True, False])
+def test_delete__guards(
+    route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_get: bool
+) -> None:
+    """The source has a disk that is not mounted; delete=True emptied the copy."""
+    monkeypatch.setenv("CAREFUL_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setattr(remote, "route", lambda *_: (route, None))
+    source, target = (export, tmp_path) if is_get else (tmp_path, export)
+    disk, copy = source / "s/disk", target / "t/disk/x"
+    disk.mkdir(parents=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "none", disk], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no tmpfs: {done.stderr.strip()}")
+    with files.connect("h2") as host:
+        ends = ("s/", tmp_path / "t") if is_get else (f"{tmp_path}/s/", "t")
+        move = partial(host.get if is_get else host.put, *ends, recursive=True, replace=True)
+        try:
+            (disk / "x").write_bytes(b"x")
+            move()
+        finally:
+            subprocess.run(["umount", disk], check=True)
+        with pytest.raises(OSError, match="was a mount point the last time"):
+            move(delete=True)
+        assert copy.exists()
+        disk.rmdir()
+        shutil.rmtree(tmp_path / "state")
+        with pytest.raises(OSError, match="2 names would be, more than max_delete=1"):
+            move(delete=True, max_delete=1)
+        assert copy.exists()
+        move(delete=True, max_delete=2)
+        assert not copy.exists()
+
+
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
@@ -331,6 +368,7 @@ def test_options(host: Host, export: Path, tmp_path: Path) -> None:
         (ValueError, {"block_bytes": 5000, "digest": "blake3"}),
         (ValueError, {"rate_limit_bytes_per_s": 0}),
         (ValueError, {"delete": True}),
+        (ValueError, {"max_delete": 1}),
     ],
 )
 def test_options__that_cannot_be(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -215,7 +216,7 @@ class TreeTransfer:
         self.plan()
         await self._settle(self.doubtful)
         self.hard_links.drop_made(self.equal)
-        if self.options.delete:
+        if self.options.delete or self.options.mounts is not None:
             await self._check_deletion()
         if self.options.dry_run:
             await self._rehearse()
@@ -407,19 +408,24 @@ class TreeTransfer:
         return extra(self.entries, self.existing, self.options)
 
     async def _check_deletion(self) -> None:
-        """Delete nothing where a guard says so, and fail then."""
+        """Delete nothing if a guard forbids it, and fail then. Keeps the mount points."""
         way, (source, target) = self.way, self.paths
         above = None
         if not way.fetch or source not in (".", ""):  # a peer says nothing of what is above
-            above = await way.source.stat(way.source.join(source, ".."), follow=True)
+            with suppress(CarefulError):  # a symlink may lead to the top of an export
+                above = await way.source.stat(way.source.join(source, ".."), follow=True)
         now = mount_points(above, self.top.attr, self.entries)
         here, there = (target, source) if way.fetch else (source, target)
         ends = way.remote.name(shown(there)), os.path.abspath(here)
         trees = ends if way.fetch else ends[::-1]
         keeper = self.options.mounts
         before = keeper.read(trees) if keeper is not None else set()
-        gone = {one.name: one for one in [*self._clashing(), *self._extra()]}
-        text = why_stopped([*gone.values()], before - now, self.options.max_delete)
+        text = ""
+        if self.options.delete:
+            gone = {one.name: one for one in [*self._clashing(), *self._extra()]}
+            text = why_stopped([*gone.values()], before - now, self.options.max_delete)
+        else:  # a disk that is not mounted now stays known
+            now |= before
         if text:
             self.options = replace(self.options, delete=False)
             name = way.source.name(source)
