@@ -19,7 +19,9 @@ static void begin(struct noise *noise, const struct noise_pair *pair, bool initi
 	struct {
 		uint8_t name[7], version;
 		__be64 nonce, token;
-	} prologue = { "careful", CAREFUL_WIRE_VERSION, message->nonce, token };
+	} prologue = {
+		{ 'c', 'a', 'r', 'e', 'f', 'u', 'l' }, CAREFUL_WIRE_VERSION, message->nonce, token
+	};
 
 	noise_begin(noise, pair, initiator, &prologue, sizeof(prologue));
 }
