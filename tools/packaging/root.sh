@@ -9,7 +9,8 @@ make_root() {
 	compgen -G "$given/*.crt" >/dev/null && more=("--customize-hook=copy-in $given /usr/local/share"
 		'--customize-hook=chroot "$1" sh -c "! command -v update-ca-certificates || update-ca-certificates"')
 	mmdebstrap --quiet --variant=apt --include="$2" --aptopt='Acquire::Check-Valid-Until "false"' \
-		"${more[@]}" "$1" "$3" >/dev/null
+		--dpkgopt=force-unsafe-io "${more[@]}" "$1" - >"$3.part"
+	mv "$3.part" "$3"
 }
 
 # in_root ROOT COMMAND…: runs it there, with a /proc, /sys and /dev, and ends what it leaves behind.
