@@ -58,7 +58,7 @@ static void forget(struct ipc_client *client)
 		engine_forget(client->ipc->instance, is_of, client);
 }
 
-/* Nobody listens any longer. What moves bytes goes on; ipc_poll() frees the rest. */
+/* Nobody listens any longer. Transfers go on; ipc_poll() frees the rest. */
 static void disconnect(struct ipc_client *client)
 {
 	struct ipc_answer *answer;

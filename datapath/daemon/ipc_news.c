@@ -28,7 +28,7 @@ static void flush(struct ipc_program *p, struct ipc_news *news)
 		news->unread = false;
 	if (!news->due || news->unread || ipc_ring_room(p) < 2)
 		return;
-	/* What was only for the peer went with the process there. */
+	/* News for the former process there is void. */
 	if (news->failed && news->state != CAREFUL_PEER_FAILED && news->state != CAREFUL_PEER_NONE)
 		tell(p, news, CAREFUL_PEER_FAILED);
 	tell(p, news, news->state);

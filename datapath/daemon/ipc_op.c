@@ -195,7 +195,7 @@ int ipc_request(struct ipc_client *client, struct ipc_op *op, const struct ipc_q
 		return index;
 	if (q->head.handler >= CAREFUL_HANDLERS)
 		return -EINVAL;
-	/* What carefulds agree on among themselves: no client speaks for all of this host. */
+	/* carefulds agree on this among themselves: no client speaks for all of this host. */
 	if (q->head.handler == CAREFUL_PEACE)
 		return -EPERM;
 	op->peer = q->head.peer;

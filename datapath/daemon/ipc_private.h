@@ -42,7 +42,7 @@ enum {
 	IPC_ROUND = 32, /* questions read from one client before the others' turn */
 };
 
-/* What a request opens at a peer's block service. */
+/* Things that a request opens at a peer's block service. */
 enum ipc_opens {
 	IPC_OPENS_NOTHING = 0,
 	IPC_OPENS_FILE,
@@ -268,7 +268,7 @@ struct ipc_program_region {
 };
 
 /*
- * What a program knows of the peer in a slot.
+ * A program's knowledge of the peer in a slot.
  *
  * @known:  the program asked for the peer, or the peer sent it something
  * @peer:   its name then

@@ -78,7 +78,7 @@ static void read_route(const struct nlmsghdr *answer, void *user)
 	hop->mtu = rtnl_attr_u32(rtnl_attr(attrs, bytes, RTAX_MTU));
 }
 
-/* What a question about a route says beside the destination. */
+/* The rest of a question about a route, beside the destination. */
 enum {
 	ASK_BOUND = 1, /* the packet leaves by our interface */
 	ASK_SOURCE = 2, /* it has the source address that the other end knows */

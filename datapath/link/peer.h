@@ -164,7 +164,7 @@ struct link_train {
 };
 
 /*
- * What frames the way to the peer takes (path.c).
+ * The size of frames that the way to the peer takes (path.c).
  *
  * @bytes:    largest that pass, with their Ethernet header; 0: no limit is known
  * @lost:     frames of the session that were lost when the epoch began

@@ -99,7 +99,7 @@ struct traditional {
 };
 
 /*
- * What the files of link call where the protocols differ. None is followed with careful.
+ * The operations in which the protocols differ. With careful none is called.
  *
  * @open, @close:   an epoch begins, is over
  * @tick:           the clock's; true: the session is over

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the traditional protocol share; nobody else includes this. */
+/* Shared by the files of the traditional protocol; nobody else includes this. */
 #ifndef LINK_TRADITIONAL_PRIVATE_H
 #define LINK_TRADITIONAL_PRIVATE_H
 

@@ -50,7 +50,7 @@ enum {
 struct block_handle;
 
 /*
- * What all sessions of a host keep.
+ * The account of all sessions of a host.
  *
  * @users: its sessions and handles
  * @memory, @disk: of its listings, in bytes; the workers change them, too

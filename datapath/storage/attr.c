@@ -173,7 +173,7 @@ static void restore_capabilities(const struct __user_cap_data_struct before[2])
 		abort(); /* a thread may always give up a capability */
 }
 
-/* What a file has already is not set again: its ctime stays, and an idle sync writes nothing. A
+/* Attributes that a file already has are not set again: its ctime stays, and an idle sync writes nothing. A
  * new owner takes bits away from the mode. */
 int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
 	       size_t xattrs_bytes, const struct attr_how *how)

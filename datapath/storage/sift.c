@@ -68,7 +68,7 @@ static bool is_plain(const struct careful_block_entry *e, const struct careful_s
 	if (is_partial((const char *)(e + 1), be16toh(e->name_bytes)))
 		return false;
 
-	/* Of the time of some it must be said that 64 bits do not hold it. */
+	/* The times of some files do not fit into 64 bits, and the answer says so. */
 	if (mtime_ns == INT64_MAX || mtime_ns == INT64_MIN)
 		return false;
 	return !e->error && S_ISREG(be32toh(e->attr.mode)) && bytes <= how->file_bytes_max &&

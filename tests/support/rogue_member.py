@@ -3,7 +3,7 @@
     rogue_member.py SOCKET PEER MISDEED
 
 The misdeed is repeated until the process is ended. The line `begun` says that the first round is
-over. Whoever started it looks at what becomes of others.
+over. The test that started it looks at the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one member of `up --group` leaves to root and to other hosts (support/rogue_member.py).
+"""One member of `up --group` leaves enough to root and to other hosts (support/rogue_member.py).
 
 In process the bounds are tests/datapath/daemon/test_ipc.c.
 """

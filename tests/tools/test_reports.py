@@ -26,7 +26,7 @@ TOO_MANY = 5
 
 
 def shown(*argv: object) -> str:
-    """What a bench prints about a kept run. Its exit status is 1 if a bound is not met."""
+    """Returns what a bench prints about a kept run. Its exit status is 1 if a bound is not met."""
     words = [sys.executable, *map(str, argv)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == {"met": 0, "NOT MET": 1}[done.stdout.splitlines()[-1]], done.stderr

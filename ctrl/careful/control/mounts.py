@@ -23,7 +23,7 @@ def _directory(config: Config) -> Path:
 
 
 class Mounts:
-    """What is kept of each pair of trees; see careful.transfer.options.Mounts."""
+    """The mount points that are kept of each pair of trees; see careful.transfer.options.Mounts."""
 
     def __init__(self, config: Config) -> None:
         self._state = StateDir(_directory(config))

@@ -19,7 +19,7 @@ from careful.control.instances import Instance
 from careful.daemon.client import Client
 from careful.errors import CarefulError, meaning, shown
 
-#: Of a frame: what the MTU does not count.
+#: Bytes of a frame that the MTU does not count.
 ETHERNET_BYTES = 14
 
 #: Who decided on the XDP mode, in words.

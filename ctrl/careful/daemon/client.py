@@ -158,7 +158,7 @@ class Client:
         return True
 
     def silent(self, timeout_s: float) -> CarefulError:
-        """What is raised if carefuld takes or answers nothing for so long."""
+        """Returns the error for a carefuld that takes or answers nothing for so long."""
         return CarefulError(errno.ETIMEDOUT, f"no answer in {timeout_s:.3g} s", self.name)
 
     def _wait(self, timeout_s: float, write: bool) -> None:

@@ -25,12 +25,12 @@ from careful.files.stream import Stream
 from careful.files.words import watcher
 from careful.transfer.file.local import write_file
 
-#: What is moved at once by the connection for short questions; larger files are transfers.
+#: Files up to this size are moved at once by the connection for short questions; larger files are transfers.
 SMALL_BYTES = 1 << 20
 
 
 class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """What of CarefulFileSystem copies files."""
+    """The part of CarefulFileSystem that copies files."""
 
     async def _put(
         self,
@@ -164,7 +164,7 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
         if info["type"] == "directory":
             await self._makedirs(path2, exist_ok=True)
             return
-        # Of a tree, all are copied at once: what is above a file may come after it.
+        # All of a tree is copied at once: a directory may come after its files.
         await self._makedirs(self._parent(path2), exist_ok=True)
         if info["size"] <= SMALL_BYTES:
             await self._write(path2, await self._cat_file(path1), permissions=info["mode"])

@@ -158,7 +158,7 @@ class CarefulFileSystem(Copies):
             raise
 
     def lexists(self, path: str, **_: Any) -> bool:
-        """Whether something has the name, a symlink to nothing included."""
+        """Reports whether something has the name, a symlink to nothing included."""
         return bool(sync(self.loop, self._lexists, path))
 
     async def _expand_path(

@@ -19,7 +19,7 @@ from fsspec.implementations.local import LocalFileSystem, make_path_posix, trail
 
 from careful.errors import CarefulError
 
-#: What a name is answered with that nothing can bear: no error of exists(), find() and others.
+#: Errors for names that nothing can bear; they are none of exists(), find() and others.
 NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 

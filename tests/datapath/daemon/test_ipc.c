@@ -1077,7 +1077,7 @@ static void test_client__closes_its_handles_itself(void)
 	careful_peer_close(c, 0);
 }
 
-/* What own_room() grants: the test may be anybody's. */
+/* The room that own_room() grants: the test may be anybody's. */
 #define HANDLES (getuid() ? (uint32_t)IPC_HANDLES_USER : (uint32_t)IPC_HANDLES_ROOT)
 
 static void ask_open(int fd, struct careful_ipc head, uint32_t attempt)
@@ -1130,7 +1130,7 @@ static void test_client__floods_with_opens(void)
 	turn();
 	close(fd);
 	turn();
-	/* The GET goes on. What was opened is closed by its key, the rest by its attempt's name. */
+	/* The GET goes on. A finished open is closed by its key, the rest by its attempt's name. */
 	assert((uint32_t)operations() == HANDLES + 1);
 	for (i = 0; (op = operation('r')); i++) {
 		assert(op->handler == CAREFUL_BLOCK_CLOSE);
@@ -1388,7 +1388,7 @@ static void test_measure__refused_or_put_off(void)
 	c->begin_errno = 0;
 	turn();
 	assert(operations() == 1);
-	/* Whoever asked has gone: the measurement ends with the client, no probe begins. */
+	/* The asker has gone: the measurement ends with the client, no probe begins. */
 	close(fd);
 	turn();
 	turn();

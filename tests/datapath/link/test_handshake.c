@@ -532,7 +532,7 @@ static void test_slots__a_host_has_one_account_for_both_families(void)
 	node_close(node);
 }
 
-/* No window is idle. Whoever holds most gives one up, and does not get it back. */
+/* No window is idle. The host that holds most gives one up, and does not get it back. */
 static void test_slots__a_newcomer_evicts_whoever_holds_most(void)
 {
 	struct node *node = node_open();
@@ -562,7 +562,7 @@ static void test_slots__our_own_programs_find_one(void)
 	}
 	CHECK(rc >= 0);
 	CHECK_EQ(node->c->link.peers[rc].state, CAREFUL_PEER_CONNECTING);
-	/* What they use is nobody else's to take. */
+	/* The slots in use are nobody else's to take. */
 	CHECK(!node_session(node, 2));
 	CHECK_EQ(node->c->link.peers[rc].state, CAREFUL_PEER_CONNECTING);
 	node_close(node);

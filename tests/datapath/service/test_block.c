@@ -951,7 +951,7 @@ static void test_request__stored_path(void)
 		if (handlers[i] == CAREFUL_BLOCK_LIST)
 			close_key(0, a->args[0]);
 	}
-	/* Of another peer, of a directory, closed, with a NUL, too long. */
+	/* A handle of another peer, of a directory, closed, with a NUL, too long. */
 	a = answer(fake_request(c, 1, CAREFUL_BLOCK_STAT, args, NULL, 0));
 	CHECK_EQ(a->status, -EBADF);
 	directory = open_path("sub", CAREFUL_BLOCK_SCRATCH, 6)->args[0];

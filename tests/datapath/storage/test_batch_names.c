@@ -132,7 +132,7 @@ static void names__appended(void)
 	CHECK_EQ(append("e", "x", 0), EISDIR);
 	CHECK_EQ(append("up/x", "x", 0), EXDEV);
 	CHECK(faccessat(top, "none", F_OK, 0) && faccessat(top, "../x", F_OK, 0));
-	/* Of a program that runs as its owner, whoever starts it. */
+	/* A program that runs as its owner, whoever starts it. */
 	CHECK(!fchmodat(top, "log", 04755, 0));
 	CHECK_EQ(append("log", "x", 1), EPERM);
 	CHECK_EQ(append("log", "x", 0), 0);

@@ -75,7 +75,7 @@ class Glance:
         self._trains = self._bunched = self._frames = 0
 
     def figures(self) -> dict[str, Any]:
-        """What a black box's measurement says (blackbox_result.Result.figures), of one range.
+        """Returns the figures of a black box (blackbox_result.Result.figures), of one range.
 
         Raises:
             ValueError: most trains of two sizes arrived in a bunch.

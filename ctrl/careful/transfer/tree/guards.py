@@ -1,4 +1,4 @@
-"""What keeps --delete from emptying a copy: too many names, or a disk that is not mounted."""
+"""Guards that keep --delete from emptying a copy: too many names, or a disk that is not mounted."""
 
 from __future__ import annotations
 

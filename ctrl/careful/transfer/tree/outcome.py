@@ -13,7 +13,7 @@ from careful.transfer.protocol.entries import FAR_NS, Attr
 from careful.transfer.result import Moved, Result
 from careful.transfer.tree.existing import REFUSED
 
-#: What a file is answered with that came, but for some of its attributes.
+#: The answer for a file that came without some of its attributes.
 UNKEPT = (errno.ENOSYS, errno.ERANGE)
 TEXTS = {
     errno.EEXIST: REFUSED,

@@ -508,7 +508,7 @@ def test_get__partial_is_somebody_else_s(route: Route, daemon: FakeDaemon, tmp_p
 def test_partial__of_a_file_that_another_transfer_completes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waited for the partial file does not begin another."""
+    """A transfer that waited for the partial file does not begin another."""
     path = tmp_path / "a"
     note = Journal(Identity("h2:a", BLOCK, 1, 1, 1), BLOCK)
 

@@ -1,6 +1,6 @@
 """Patterns against rsync's: as recorded (rsync_patterns.json), and with rsync where there is one.
 
-Of each set of options the record has what rsync left out, without what lies below that.
+For each set of options the record has the names that rsync left out, without what lies below that.
 """
 
 from __future__ import annotations
