@@ -33,7 +33,7 @@ struct hop {
 	struct ip_address next; /* the gateway, or the destination itself */
 	uint32_t ifindex;
 	uint32_t hops; /* TTL; 0: not said */
-	uint32_t mtu; /* of the route, or that ICMP told; 0: the interface's */
+	uint32_t mtu; /* that the administrator gave the route; 0: the interface's */
 	uint8_t type; /* RTN_* */
 	uint16_t nud; /* NUD_* of its neighbour entry; 0: none */
 	uint8_t mac[6];
@@ -144,6 +144,18 @@ static int find_hop(struct route *route, const union address *to, const struct i
 		return 0;
 	}
 	return rc;
+}
+
+/* Returns the MTU that the administrator gave the route, or 0. What follows from a route also has
+ * the MTU of any ICMP "too large", which a stranger can forge. */
+static uint32_t route_mtu(struct route *route, const union address *to,
+			  const struct ip_address *dst, uint32_t how)
+{
+	struct hop matching;
+
+	if (ask_route(route, to, dst, how | ASK_BOUND | ASK_FIB, &matching))
+		return 0;
+	return matching.mtu;
 }
 
 static void read_neighbour(const struct nlmsghdr *answer, void *user)
@@ -296,6 +308,8 @@ static int find_neighbour(struct route *route, const union address *to, struct i
 		hop->next = *dst;
 	if (how & ASK_SOURCE)
 		memcpy(hop->source.data, to->ours, hop->source.bytes);
+	if (hop->mtu)
+		hop->mtu = route_mtu(route, to, dst, how);
 	ask_neighbour(route, RTM_GETNEIGH, hop);
 	return 0;
 }

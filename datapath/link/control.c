@@ -193,25 +193,31 @@ static void on_message(struct link *link, const union address *from,
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 
-/* ICMP: nobody listens at an address. */
-static void on_refused(struct link *link, const union address *at, const union link_message *quoted)
+/* Reports whether ICMP quotes something that was meant for the peer: the cookie of this epoch, or
+ * the nonce of the HELLO without an answer. Only who is on the way knows either; Linux
+ * quotes 548 bytes of the datagram over IPv4, 1184 over IPv6. */
+bool link_quotes(const struct link_peer *peer, const union link_message *quoted)
+{
+	uint64_t cookie = be64toh(quoted->hdr.cookie);
+
+	if (quoted->ctrl.type == CAREFUL_HELLO)
+		return handshake_answers(&peer->session->handshake, &quoted->ctrl);
+	if (quoted->ctrl.type & CAREFUL_CTRL_BIT)
+		cookie = be64toh(quoted->ctrl.cookie);
+	return cookie && cookie == peer->cookie_out;
+}
+
+/* ICMP: nobody listens at an address, or a message to it was too large. */
+static void on_icmp(struct link *link, const union address *at, const union link_message *quoted,
+		    bool (*handle)(struct link_peer *))
 {
 	bool meant = false;
 
 	for (uint32_t i = 0; i < link->peers_max && !meant; i++)
-		meant = link_peer_at(&link->peers[i], at) &&
-			link_on_refused(&link->peers[i], quoted);
+		meant = link_peer_at(&link->peers[i], at) && link_quotes(&link->peers[i], quoted) &&
+			handle(&link->peers[i]);
 	if (!meant)
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
-}
-
-/* A router told the kernel that a packet to this address was too large. The kernel has decided
- * whether to believe that. */
-static void on_too_big(struct link *link, const union address *to)
-{
-	for (uint32_t i = 0; i < link->peers_max; i++)
-		if (link_peer_at(&link->peers[i], to))
-			link_way_changed(&link->peers[i]);
 }
 
 /* Reads the control socket: a bounded number of messages, so that a flood of them
@@ -230,15 +236,15 @@ void link_control(struct link *link)
 			port->ops->ctrl_recv(port, &from, &message, sizeof(message), &arrival);
 
 		if (got == -ECONNREFUSED) {
-			on_refused(link, &from, &message);
+			on_icmp(link, &from, &message, link_on_refused);
 			continue;
 		}
 		if (got == -EMSGSIZE) {
-			on_too_big(link, &from);
+			on_icmp(link, &from, &message, link_path_told);
 			continue;
 		}
 		if (got == -EHOSTUNREACH) {
-			link_on_ping_icmp(link, &from, &message.hdr, &arrival);
+			link_on_ping_icmp(link, &from, &message, &arrival);
 			continue;
 		}
 		if (got < 0)

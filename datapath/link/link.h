@@ -589,7 +589,7 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_question_answer(struct link_peer *peer);
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
-bool link_on_refused(struct link_peer *peer, const union link_message *quoted);
+bool link_on_refused(struct link_peer *peer);
 bool link_awaits(const struct link_peer *peer);
 bool link_sync_tick(struct link_peer *peer);
 
@@ -608,6 +608,7 @@ void link_path_fit(struct link_peer *peer);
 int link_path_again(struct link_peer *peer);
 bool link_path_narrow(const struct link_peer *peer);
 bool link_path_begin(struct link_peer *peer);
+bool link_path_told(struct link_peer *peer);
 enum link_path_state {
 	LINK_PATH_KNOWN,
 	LINK_PATH_PROBES, /* data waits for it */
@@ -616,6 +617,7 @@ enum link_path_state {
 enum link_path_state link_path_tick(struct link_peer *peer);
 
 /* control.c: the control socket, and time */
+bool link_quotes(const struct link_peer *peer, const union link_message *quoted);
 void link_control(struct link *link);
 void link_drained(struct link *link);
 void link_tick(struct link *link);

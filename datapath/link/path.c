@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The way to a peer as the kernel knows it, and the largest frame that it takes. A router with a
- * smaller link tells the kernel by ICMP, or the administrator does (`ip route ... mtu`). A switch
- * tells nobody: after losses in several epochs in a row, pings of several sizes find what passes
- * (RFC 8899), while this end holds its data back. control.c acts on what is found.
+ * The way to a peer as the kernel knows it, and the largest frame that it takes. The
+ * administrator sets it (`ip route ... mtu`), or pings of several sizes find what passes (RFC 8899)
+ * while this end holds its data back. The search begins after losses in several epochs in a row, or
+ * in one, if a router said by ICMP that a frame of this epoch was too large. ICMP alone, which
+ * anybody can forge, makes no frame smaller. control.c acts on what is found.
  */
 #include "link/link.h"
 
@@ -73,6 +74,13 @@ static uint32_t probe_most(const struct link_peer *peer)
 	return peer->llhdr.bytes + LINK_HDR_BYTES + (body < PING_BODY_MAX ? body : PING_BODY_MAX);
 }
 
+/* A router says that a frame of this epoch was too large: one epoch with losses is enough. */
+bool link_path_told(struct link_peer *peer)
+{
+	peer->session->path.told = true;
+	return true;
+}
+
 /* An epoch has begun. Reports whether data waits until the way has been probed. */
 bool link_path_begin(struct link_peer *peer)
 {
@@ -80,16 +88,19 @@ bool link_path_begin(struct link_peer *peer)
 	struct link_path *path = &session->path;
 	uint64_t lost = session->lost_here + session->lost_there;
 	uint64_t now_ns = peer->link->now_ns;
+	bool due;
 
 	path->losing = lost > path->lost ? path->losing + 1 : 0;
 	path->lost = lost;
 	path->probing = false;
-	if (now_ns < path->again_ns)
+	due = path->losing >= (path->told ? 1 : LOSING_EPOCHS);
+	if (now_ns < path->again_ns && !(due && path->told))
 		return false;
 	path->bytes = 0;
-	if (path->losing < LOSING_EPOCHS || peer->link->traditional)
+	if (!due || peer->link->traditional)
 		return false;
 	path->probing = true;
+	path->told = false;
 	path->ended = false;
 	path->low = path->high = path->tries = 0;
 	path->tried = DEVICE_FRAME_BYTES_MIN;

@@ -169,6 +169,7 @@ struct link_train {
  * @bytes:    largest that pass, with their Ethernet header; 0: no limit is known
  * @lost:     frames of the session that were lost when the epoch began
  * @losing:   epochs in a row in which frames were lost
+ * @told:     ICMP said that a frame was too large, since the last search
  * @probing:  pings look for the limit, and data waits
  * @low, @high: a ping of @low bytes passed, one of @high did not
  * @tried, @tries: size of the ping under way, and how many of that size got no answer
@@ -181,7 +182,7 @@ struct link_path {
 	uint32_t bytes;
 	uint64_t lost;
 	uint32_t losing;
-	bool probing, renews, ended, passed;
+	bool told, probing, renews, ended, passed;
 	uint32_t low, high;
 	uint32_t tried, tries;
 	uint32_t wait_ms;

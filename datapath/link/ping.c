@@ -292,7 +292,7 @@ bool link_on_ping_answer(struct link *link, const union address *from,
 
 /* A router, or the host's kernel, says that a probe towards `to` ended there. Routers may
  * quote as little as our ports: then it is about the one that is under way. */
-void link_on_ping_icmp(struct link *link, const union address *to, const struct careful_hdr *quoted,
+void link_on_ping_icmp(struct link *link, const union address *to, const union link_message *quoted,
 		       const struct arrival *arrival)
 {
 	struct careful_ping_result *result;
@@ -302,10 +302,12 @@ void link_on_ping_icmp(struct link *link, const union address *to, const struct 
 		if (link_peer_at(&link->peers[i], to) &&
 		    link->peers[i].session->ping.asked == CAREFUL_STAGE_NET_RX)
 			peer = &link->peers[i];
-	if (!peer)
+	/* A stranger's word must not end the search for the largest frame. */
+	if (!peer ||
+	    (peer->session->path.probing && be64toh(quoted->hdr.cookie) != peer->cookie_out))
 		return;
-	if (quoted->type &&
-	    (quoted->type != CAREFUL_PING || be32toh(quoted->msg_id) != peer->session->ping.last))
+	if (quoted->hdr.type && (quoted->hdr.type != CAREFUL_PING ||
+				 be32toh(quoted->hdr.msg_id) != peer->session->ping.last))
 		return;
 	result = &peer->session->ping.result;
 	memcpy(&result->by, &arrival->by, sizeof(arrival->by.in6));

@@ -13,6 +13,7 @@ struct arrival;
 struct link;
 struct link_peer;
 union address;
+union link_message;
 
 int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask);
 bool link_ping_ended(struct link_peer *peer, struct careful_ping_result *result);
@@ -21,7 +22,7 @@ void link_ping_answer(struct link_peer *peer, __be32 frag_off, struct careful_pi
 bool link_on_ping(struct link *link, const struct careful_hdr *hdr);
 bool link_on_ping_answer(struct link *link, const union address *from,
 			 const struct careful_ping_answer *answer, const struct arrival *arrival);
-void link_on_ping_icmp(struct link *link, const union address *to, const struct careful_hdr *quoted,
+void link_on_ping_icmp(struct link *link, const union address *to, const union link_message *quoted,
 		       const struct arrival *arrival);
 void link_ping_tick(struct link_peer *peer);
 void link_ping_forget(struct link_peer *peer);

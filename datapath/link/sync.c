@@ -172,27 +172,10 @@ bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Whether ICMP quotes something that was meant for the peer: the cookie of this epoch, or
- * the nonce of the HELLO without an answer. Only who is on the way knows either; Linux
- * quotes 548 bytes of the datagram over IPv4, 1184 over IPv6. */
-static bool quotes_us(const struct link_peer *peer, const union link_message *quoted)
+/* ICMP that quotes us says that nobody listens at the peer. Then the peer is asked: it may begin
+ * anew, and answers in time, or several questions in a row meet that and nothing else. */
+bool link_on_refused(struct link_peer *peer)
 {
-	uint64_t cookie = be64toh(quoted->hdr.cookie);
-
-	if (quoted->ctrl.type == CAREFUL_HELLO)
-		return handshake_answers(&peer->session->handshake, &quoted->ctrl);
-	if (quoted->ctrl.type & CAREFUL_CTRL_BIT)
-		cookie = be64toh(quoted->ctrl.cookie);
-	return cookie && cookie == peer->cookie_out;
-}
-
-/* ICMP says that nobody listens at the peer. Anyone can say so, and nothing comes of it
- * unless it quotes us. Then the peer is asked: it may begin anew, and answers in time, or
- * several questions in a row meet that and nothing else. */
-bool link_on_refused(struct link_peer *peer, const union link_message *quoted)
-{
-	if (!quotes_us(peer, quoted))
-		return false;
 	peer->session->sync.refused = true;
 	if (peer->phase == LINK_OPEN && !peer->session->sync.nonce)
 		ask(peer);

@@ -3,6 +3,8 @@
 #include "device/device.h"
 #include "sim.h"
 
+#include <endian.h>
+
 static uint32_t most_sent; /* largest frame that the nodes would send at last */
 
 static void look(struct node *node)
@@ -42,9 +44,76 @@ static void test_path__large_frames_that_vanish_get_smaller(void)
 	CHECK_EQ(found, 10);
 }
 
+/* Each round ICMP says, with the right cookie, that a frame was too large. */
+static void tell(struct node *node)
+{
+	struct link_peer *peer = &node->c->link.peers[0];
+
+	if (link_has_epoch(peer))
+		link_path_told(peer);
+	look(node);
+}
+
+static void test_path__icmp_alone_makes_no_frame_smaller(void)
+{
+	for (uint32_t seed = 0; seed < 10; seed++) {
+		sim_scene(seed);
+		scene->on_round = tell;
+		most_sent = 0;
+		sim_op(OP_STORE, 0, 12000, 0);
+		sim_op(OP_GET, 0, 12000, 0);
+		EXPECT_WELL(sim_play());
+		CHECK_EQ(most_sent, 0);
+		CHECK_EQ(cluster->epochs, 2); /* one at each end */
+	}
+}
+
+/* After ICMP the first epoch with losses is enough for a search. */
+static void test_path__icmp_begins_the_search_sooner(void)
+{
+	uint32_t epochs[2] = { 0 };
+
+	for (uint32_t told = 0; told < 2; told++) {
+		sim_scene(1);
+		scene->on_round = told ? tell : look;
+		most_sent = 0;
+		sim_op(OP_STORE, 0, 12000, 0);
+		sim_fault(SIM_LOSS, 0, 1, 0, 1000 * 1000)->longer = scene->shape.frame_bytes - 40;
+		EXPECT_WELL(sim_play());
+		CHECK(most_sent);
+		epochs[told] = cluster->epochs;
+	}
+	CHECK(epochs[1] < epochs[0]);
+}
+
+/* What a stranger quotes has no cookie of ours, or none at all. */
+static void ask_quotes(struct node *node)
+{
+	const struct link_peer *peer = &node->c->link.peers[0];
+	union link_message forged = { .hdr.type = CAREFUL_DATA };
+
+	CHECK(!link_quotes(peer, &forged));
+	forged.hdr.cookie = htobe64(peer->cookie_out + 1);
+	CHECK(!link_quotes(peer, &forged));
+	forged.hdr.cookie = htobe64(peer->cookie_out);
+	if (peer->cookie_out)
+		CHECK(link_quotes(peer, &forged));
+}
+
+static void test_path__a_stranger_quotes_no_cookie(void)
+{
+	sim_scene(1);
+	scene->on_round = ask_quotes;
+	sim_op(OP_STORE, 0, 12000, 0);
+	EXPECT_WELL(sim_play());
+}
+
 int main(void)
 {
 	sim_init();
 	RUN(test_path__large_frames_that_vanish_get_smaller);
+	RUN(test_path__icmp_alone_makes_no_frame_smaller);
+	RUN(test_path__icmp_begins_the_search_sooner);
+	RUN(test_path__a_stranger_quotes_no_cookie);
 	return 0;
 }

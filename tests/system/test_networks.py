@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,54 @@ def test_smaller_mtu__the_kernels_own_route_is_heeded(hosts: Hosts, where: str) 
     assert "path MTU 1300" in one.log
     assert "path MTU 1300" in " ".join(one.ctl("status").stdout.split())
     assert "path MTU 1300" in one.ctl("doctor", "eth1", check=False).stdout
+
+
+TOO_LARGE = """
+import socket, sys
+theirs, ours, mtu, raw = *sys.argv[1:3], int(sys.argv[3]), bytes.fromhex(sys.argv[4])
+family = socket.AF_INET6 if ":" in ours else socket.AF_INET
+ends = socket.inet_pton(family, ours) + socket.inet_pton(family, theirs)
+udp = b"".join(n.to_bytes(2, "big") for n in (51966, 51966, 1380, 0)) + raw
+if family == socket.AF_INET:
+    quoted = bytes.fromhex("450005780000400040110000") + ends + udp
+    said = b"\\3\\4\\0\\0" + mtu.to_bytes(4, "big") + quoted
+    total = sum(int.from_bytes(said[i : i + 2], "big") for i in range(0, len(said), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    said = said[:2] + (total ^ 0xFFFF).to_bytes(2, "big") + said[4:]
+    one = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+else:
+    quoted = bytes.fromhex("6000000005641140") + ends + udp
+    said = b"\\2\\0\\0\\0" + mtu.to_bytes(4, "big") + quoted
+    one = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
+for _ in range(20):
+    one.sendto(said, (ours, 0))
+"""
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_smaller_mtu__forged_icmp_makes_no_frame_smaller(hosts: Hosts, family: int) -> None:
+    h1, h2, h3 = hosts(hosts=3)
+    ours, theirs = ("10.77.0.1", "10.77.0.2") if family == 4 else ("fd77::1", "fd77::2")
+    for host in (h1, h2):
+        host.up()
+    data = make_file(h2.export / "f", 4 * MIB)
+
+    def get() -> None:
+        h1.ctl("get", "-f", f"{theirs}:f" if family == 4 else f"[{theirs}]:f", h1.own / "f")
+        assert (h1.own / "f").read_bytes() == data
+        (peer,) = h1.status()["peers"]
+        assert (peer["frame_bytes"], peer["epochs"]) == (h1.status()["frame_bytes"], 1)
+
+    get()
+    for mtu in (68, 576, 1280):
+        h3.lab.run("h3", sys.executable, "-c", TOO_LARGE, theirs, ours, str(mtu), "00" * 64)
+    route = json.loads(h1.lab.run("h1", "ip", "-j", "route", "get", theirs).stdout)[0]
+    assert "mtu" in str(route), "the kernel did not believe it either"
+    get()
+    h1.down()
+    h1.up()
+    get()
 
 
 @pytest.mark.parametrize("change", ["rule", "nexthop"])
