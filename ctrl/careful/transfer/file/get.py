@@ -25,7 +25,7 @@ from careful.transfer.file.compare import (
     is_all_equal,
     open_old,
 )
-from careful.transfer.file.holes import has_holes, local_extents, merged, ranges_of, remote_extents
+from careful.transfer.file.holes import Ranges, has_holes, local_extents, merged, remote_extents
 from careful.transfer.file.journal import Identity, Journal, KeptPartial, check_fits, tag_of
 from careful.transfer.file.kept import is_worth_keeping, tell_kept, tell_lost
 from careful.transfer.file.local import Partial, shown
@@ -120,7 +120,7 @@ class _Fetch:
                 extents = await remote_extents(self.remote, handle, file_bytes, self.source)
                 # What an earlier transfer or the old file left is no hole until it is one.
                 there = await in_thread(partial(local_extents, mover.fd, file_bytes))
-                mover.ranges = ranges_of(merged(extents, there))
+                mover.ranges = Ranges(merged(extents, there))
             digest = await mover.run(file_bytes, known, note)
             if self.options.blake3:
                 digest = await agreed(mover, self.remote, file_bytes, self.source)

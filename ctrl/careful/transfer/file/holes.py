@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from itertools import chain
 
 from careful._abi import lib, pack
@@ -23,32 +23,41 @@ _PUNCH_HOLE_KEEP_SIZE = 3
 #: Of a file; what comes after so many counts as data.
 _EXTENTS_MAX = 1 << 18
 
-#: The parts of a range that hold data: offset and bytes of each.
-Ranges = Callable[[int, int], list[tuple[int, int]]]
-
 
 def has_holes(attr: Attr) -> bool:
     """Whether a file takes up clearly less than its size."""
     return attr.allocated + _LEAST <= attr.bytes
 
 
-def ranges_of(extents: Iterable[tuple[int, int]]) -> Ranges:
-    """Looks data up in a list of extents, which are in order and apart."""
-    found = list(extents)
-    starts = [offset for offset, _ in found]
+class Ranges:
+    """Where a file holds data.
 
-    def ranges(offset: int, nbytes: int) -> list[tuple[int, int]]:
+    Args:
+        extents: of data, in order and apart.
+    """
+
+    def __init__(self, extents: Iterable[tuple[int, int]]) -> None:
+        self._found = list(extents)
+        self._starts = [offset for offset, _ in self._found]
+
+    def __call__(self, offset: int, nbytes: int) -> list[tuple[int, int]]:
+        """Returns the parts of a range that hold data: offset and bytes of each."""
         end = offset + nbytes
         parts = []
-        for at, size in found[max(0, bisect_right(starts, offset) - 1) :]:
-            if at >= end:
-                break
-            first, last = max(at, offset), min(at + size, end)
-            if first < last:
-                parts.append((first, last - first))
+        first = max(0, bisect_right(self._starts, offset) - 1)
+        for index in range(first, bisect_left(self._starts, end)):
+            at, size = self._found[index]
+            begin, last = max(at, offset), min(at + size, end)
+            if begin < last:
+                parts.append((begin, last - begin))
         return parts
 
-    return ranges
+    def hole_end(self, offset: int, end: int) -> int:
+        """Returns where the next data begins, at `end` at most; `offset`: data is there."""
+        index = bisect_right(self._starts, offset)
+        if index and offset < sum(self._found[index - 1]):
+            return offset
+        return min(end, self._starts[index]) if index < len(self._starts) else end
 
 
 def merged(*lists: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -10,6 +10,8 @@ import errno
 import fcntl
 import os
 import stat
+import sys
+from array import array
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -27,8 +29,10 @@ _KEPT_NAME_BYTES = 200
 
 def digest_of_blocks(digests: Iterable[int]) -> int:
     """A file's digest: XXH3 over its blocks' digests, each 8 bytes big-endian."""
-    joined = b"".join(digest.to_bytes(8, "big") for digest in digests)
-    return digest_of(joined)
+    joined = array("Q", digests)
+    if sys.byteorder == "little":
+        joined.byteswap()
+    return digest_of(joined.tobytes())
 
 
 def digest_of(data: bytes) -> int:

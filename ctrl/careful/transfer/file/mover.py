@@ -10,7 +10,7 @@ import asyncio
 import errno
 from array import array
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import TypeVar
@@ -107,17 +107,20 @@ class Mover:
         digests = array("Q", bytes(8 * count))  # the peer says how many
         for index, digest in known.items():
             digests[index] = digest
-        todo = (index for index in range(count) if index not in known)
+        todo = self._runs(nbytes, known)
         missing = count - len(known)
 
         async def worker() -> None:
-            for index in todo:
+            for index, more in todo:
                 offset = index * step
                 size = min(step, nbytes - offset)
                 async with self._limit.block(size) if self._limit else nullcontext():
-                    digests[index] = await self._data(offset, size)
+                    digest = await self._data(offset, size)
+                digests[index : index + 1 + more] = array("Q", [digest]) * (1 + more)
+                if more:
+                    self._count_holes(more * step)
                 if done is not None:
-                    done(index, digests[index])
+                    done(index, digest)
 
         workers = min(missing, self.options.blocks_in_flight)
         if workers == 1:
@@ -128,6 +131,28 @@ class Mover:
             return None
         return digest_of_blocks(digests)
 
+    def _runs(self, nbytes: int, known: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+        """Blocks that are missing: each, and how many behind it are whole blocks of its hole.
+
+        A peer may announce a hole of any size, so a hole must not cost a step for each block.
+        """
+        step, index = self.block_bytes, 0
+        while index * step < nbytes:
+            end = index
+            if self.ranges is not None:
+                end = self.ranges.hole_end(index * step, nbytes) // step
+            last = index + 1
+            if index not in known:
+                last = max(last, end)
+                if known:
+                    last = next((one for one in range(index + 1, last) if one in known), last)
+                yield index, last - index - 1
+            index = last
+
+    def _count_holes(self, nbytes: int) -> None:
+        self.hole_bytes += nbytes
+        self.progress.present(nbytes)
+
     async def _data(self, offset: int, nbytes: int) -> int:
         """Move what a block holds; its digest."""
         whole = [(offset, nbytes)]
@@ -137,9 +162,7 @@ class Mover:
         else:
             for at, size in parts:
                 await self.block(at, size)
-            holes = nbytes - sum(size for _, size in parts)
-            self.hole_bytes += holes
-            self.progress.present(holes)
+            self._count_holes(nbytes - sum(size for _, size in parts))
             digest = await self._digest_with_holes(offset, nbytes, not parts)
         if self.options.sparse and self.op == lib.CAREFUL_IPC_GET:
             await in_thread(partial(punch_zeros, self.fd, offset, nbytes))

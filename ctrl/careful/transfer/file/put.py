@@ -18,10 +18,10 @@ from careful.transfer.file.beneath import open_file
 from careful.transfer.file.blake3 import agreed
 from careful.transfer.file.compare import block_sizes, equal_blocks, is_all_equal
 from careful.transfer.file.holes import (
+    Ranges,
     has_holes,
     local_extents,
     merged,
-    ranges_of,
     remote_extents,
     without_zeros,
 )
@@ -112,7 +112,7 @@ async def put_file(
                 here = await _extents_here(fd, attr.st_size, source, options)
                 # What an earlier transfer or the old file left is no hole until it is one.
                 left = await remote_extents(remote, part.handle, attr.st_size, target)
-                mover.ranges = ranges_of(merged(here, left))
+                mover.ranges = Ranges(merged(here, left))
             digest = await mover.run(attr.st_size, known, part.mark)
             if options.blake3:
                 digest = await agreed(mover, remote, attr.st_size, target)

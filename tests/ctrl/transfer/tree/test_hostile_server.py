@@ -210,6 +210,30 @@ def test_file__of_an_announced_pebibyte(scene: Scene, allocated: int) -> None:
     assert list(scene.target.iterdir()) == []
 
 
+class Steps(Silent):
+    """Fails a transfer that takes more steps than it should."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def present(self, nbytes: int) -> None:
+        self.steps += 1
+        assert self.steps < 1000
+
+
+def test_files__of_announced_holes(scene: Scene) -> None:
+    """A hole costs no step for each of its blocks, so the transfer ends."""
+    names = [f"a{number}" for number in range(4)]
+    scene.server.told["."] = [folder("tree")]
+    scene.server.told["tree"] = [Told(one, data=b"x", bytes=1 << 40, allocated=0) for one in names]
+    options = replace(ARCHIVE, preserve=False, block_bytes=4 << 20)
+    report = transfers.get(scene.route, ["tree"], str(scene.target), True, options, Steps())
+    assert report.failures == []
+    for name in names:
+        found = (scene.target / "tree" / name).stat()
+        assert (found.st_size, found.st_blocks * 512 < 1 << 20) == (1 << 40, True)
+
+
 def test_listing__larger_than_memory(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not come at all."""
     scene.server.told["."] = [folder("tree")]
