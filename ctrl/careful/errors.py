@@ -1,7 +1,8 @@
 """The errors of this package, and the one place where an errno becomes one.
 
 Everything that fails for a reason outside the program raises CarefulError, an OSError,
-whose text is one line that says what failed and, if known, what to do. It calls nothing.
+whose text is one line that says what failed and, if known, what to do. Input that cannot be
+used raises InputError, a ValueError. This module calls nothing.
 """
 
 from __future__ import annotations
@@ -118,6 +119,13 @@ class CarefulError(OSError):
     def __reduce__(self) -> tuple[object, ...]:
         named = getattr(type(self), "_mixed", type(self))  # what another process can import
         return named, (self.errno, self.reason, self.what), self.__dict__
+
+
+class InputError(ValueError):
+    """What the user gave cannot be used: one line that says why.
+
+    carefulctl shows that line alone. Any other ValueError is a fault of the program.
+    """
 
 
 class LossError(CarefulError):

@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from careful.errors import InputError
+
 _QUANTITY = re.compile(r"\s*([-+]?)([0-9]{0,30})(?:\.([0-9]{0,30}))?\s*([A-Za-z\u00b5\u03bc]*)\s*")
 
 #: As rsync and dd have it: K and KiB are 1024, KB is 1000.
@@ -43,7 +45,7 @@ def parse_bytes(text: str) -> int:
     """
     amount = _amount(text, _BYTES)
     if amount is None or amount[0] % amount[1]:
-        raise ValueError(f"{text!r} is not a size: 4096, 64KiB, 50MB or 1G")
+        raise InputError(f"{text!r} is not a size: 4096, 64KiB, 50MB or 1G")
     return amount[0] // amount[1]
 
 
@@ -55,7 +57,7 @@ def parse_seconds(text: str) -> float:
     """
     amount = _amount(text, _MICROSECONDS)
     if amount is None:
-        raise ValueError(f"{text!r} is not a duration: 30, 30s, 500ms or 2m")
+        raise InputError(f"{text!r} is not a duration: 30, 30s, 500ms or 2m")
     return amount[0] / (amount[1] * 10**6)
 
 

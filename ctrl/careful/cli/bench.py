@@ -22,6 +22,7 @@ from careful.cli.command import command
 from careful.cli.common import config_option, json_option, plot_option, show
 from careful.cli.params import OUTPUT, SECONDS
 from careful.control import config
+from careful.errors import InputError
 from careful.jsonout import document, write
 from careful.render import bench as report
 from careful.render import bench_plots
@@ -176,19 +177,23 @@ def _read(kept: Path) -> tuple[dict[str, Any], rounds.Found]:
         whole = json.loads(kept.read_text(encoding="utf-8"))
         return dict(whole["inputs"]), report.read(whole)
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{kept}: nothing that `carefulctl bench --keep` wrote: {error}") from None
+        raise InputError(f"{kept}: nothing that `carefulctl bench --keep` wrote: {error}") from None
 
 
 def _hosts(names: Sequence[str], on: str, interface: str, settings: config.Config) -> list[Host]:
     """Those that are named, by rank."""
+    try:
+        starts = [tuple(shlex.split(on.replace("{}", shlex.quote(name)))) for name in names]
+    except ValueError as error:
+        raise click.UsageError(f"--on {on!r}: {error}") from None
     return [
         Host(
-            tuple(shlex.split(on.replace("{}", shlex.quote(name)))),
+            start,
             settings.resolve(name).ip,
             interface,
             PROGRAM,
         )
-        for name in names
+        for name, start in zip(names, starts, strict=True)
     ]
 
 

@@ -13,4 +13,5 @@ class Exit(IntEnum):
     MISUSED = 2
     PARTLY = 3
     LOST = 4
+    BROKEN = 70  # EX_SOFTWARE of sysexits.h
     SIGNALLED = 128

@@ -20,7 +20,7 @@ from click.shell_completion import shell_complete
 
 from careful.cli.command import LazyGroup
 from careful.cli.exit_status import Exit
-from careful.errors import CarefulError, Ended, LossError, is_debugging, shown
+from careful.errors import CarefulError, Ended, InputError, LossError, is_debugging, shown
 from careful.extras import MissingExtraError
 from careful.jsonout import document
 
@@ -161,7 +161,7 @@ def _show_version(as_json: bool) -> None:
     show(as_json, "version", {}, found, text(found))
 
 
-def _line(error: OSError | ValueError | MissingExtraError) -> str:
+def _line(error: Exception) -> str:
     """What an error says, on one line."""
     text = str(error)
     if isinstance(error, OSError) and not isinstance(error, CarefulError) and error.strerror:
@@ -175,7 +175,7 @@ def _status_of(error: BaseException) -> int:
     return Exit.LOST if isinstance(error, LossError) else Exit.FAILED
 
 
-def _failed(error: OSError | ValueError | MissingExtraError | Ended, asked: dict[str, Any]) -> int:
+def _failed(error: OSError | InputError | MissingExtraError | Ended, asked: dict[str, Any]) -> int:
     """Tell of an error, as JSON too if that is asked for; its exit status."""
     if is_debugging():
         traceback.print_exc()
@@ -183,6 +183,13 @@ def _failed(error: OSError | ValueError | MissingExtraError | Ended, asked: dict
         return Exit.FAILED  # who read our output has gone
     text = str(error) if isinstance(error, Ended) else _line(error)
     return _told(text, _status_of(error), asked)
+
+
+def _broke(error: Exception, asked: dict[str, Any]) -> int:
+    """Report a fault of carefulctl itself, and where it is; the exit status."""
+    traceback.print_exc()
+    text = f"a fault in carefulctl, please report it: {type(error).__name__}: {_line(error)}"
+    return _told(text, Exit.BROKEN, asked)
 
 
 def _misused(error: click.ClickException) -> str:
@@ -220,8 +227,10 @@ def run(argv: Sequence[str] | None = None) -> int:
         return _told(_misused(error), error.exit_code, asked)
     except (click.Abort, KeyboardInterrupt):
         return _told("interrupted", Exit.SIGNALLED + signal.SIGINT, asked)
-    except (OSError, ValueError, MissingExtraError, Ended) as error:
+    except (OSError, InputError, MissingExtraError, Ended) as error:
         return _failed(error, asked)
+    except Exception as error:
+        return _broke(error, asked)
     return Exit.DONE
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.html import Grid, rendered
 from careful.model.fixed import optimal_count
 from careful.model.planner import Plan
@@ -54,11 +55,11 @@ class Regime:
         high = self.high_bytes
         if not 0 <= self.low_bytes < high or MESSAGE_BYTES_MAX < high < math.inf:
             said = f"{shortened(self.low_bytes)} to {shortened(high)} bytes"
-            raise ValueError(f"{said} are not a range of fragment sizes")
+            raise InputError(f"{said} are not a range of fragment sizes")
         for field in fields(self)[2:]:
             value = getattr(self, field.name)
             if not is_cost(value):
-                raise ValueError(
+                raise InputError(
                     f"{field.name} is {shortened(value)}, must be a number from 0 to "
                     f"{COST_US_MAX:g}"
                 )
@@ -119,14 +120,14 @@ class BlackBox:
         for name in ("sum_g_us", "sum_G_us_per_KiB"):
             value = getattr(self, name)
             if not is_cost(value):
-                raise ValueError(
+                raise InputError(
                     f"{name} is {shortened(value)}, must be a number from 0 to {COST_US_MAX:g}"
                 )
         if not self.regimes:
-            raise ValueError("no range of fragment sizes has a bottleneck")
+            raise InputError("no range of fragment sizes has a bottleneck")
         for one in self.regimes:
             if self.sum_g_us < one.g_b_low_us:
-                raise ValueError("sum_g_us is less than g_b_us, which it contains")
+                raise InputError("sum_g_us is less than g_b_us, which it contains")
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -149,7 +150,7 @@ class BlackBox:
         try:
             entries = data.get("regimes", [data])
             if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
-                raise ValueError("'regimes' is not a list of objects")
+                raise InputError("'regimes' is not a list of objects")
             reason = data.get("reason")
             g_us, G_us_per_KiB = (
                 _number(data, name, reason) for name in ("sum_g_us", "sum_G_us_per_KiB")
@@ -159,8 +160,8 @@ class BlackBox:
             found = [_regime(one, reason) for one in kept]
             unknown = [_unknown(one) for one in entries if one not in kept]
             return cls(g_us, G_us_per_KiB, tuple(found), tuple(unknown))
-        except ValueError as error:
-            raise ValueError(f"{origin}: {error}") from None
+        except InputError as error:
+            raise InputError(f"{origin}: {error}") from None
 
     def latency_us(self, message_bytes: float, k: float) -> float:
         """Latency with k equal fragments, µs (P1 equation 13)."""
@@ -197,7 +198,7 @@ class BlackBox:
         least, most = (limits or Limits()).counts(message_bytes)
         if fragments_count is not None:
             if not least <= fragments_count <= most:
-                raise ValueError(f"{fragments_count} fragments: the limits allow {least} to {most}")
+                raise InputError(f"{fragments_count} fragments: the limits allow {least} to {most}")
             least = most = fragments_count
         spans = list(self._spans(message_bytes, least, most))
         counts = {
@@ -320,7 +321,7 @@ def _regime(entry: dict[str, Any], reason: object) -> Regime:
 def _number(data: dict[str, Any], name: str, reason: object) -> float:
     value = data.get(name)
     if value is None and _line(reason):
-        raise ValueError(f"the measurement has no '{name}': {_line(reason)}")
+        raise InputError(f"the measurement has no '{name}': {_line(reason)}")
     if not isinstance(value, (int, float)) or isinstance(value, bool) or value != value:
-        raise ValueError(f"'{name}' is missing or not a number")
+        raise InputError(f"'{name}' is missing or not a number")
     return value

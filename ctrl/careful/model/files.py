@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from careful.errors import InputError
 from careful.model.blackbox import BlackBox
 from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline, Stage, shortened
 
@@ -45,41 +46,41 @@ def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
     except ValueError as error:  # also a number of thousands of digits, which int() refuses
         last = f"(at the end, line {max(1, len(text.splitlines()))})"
         said = str(error).replace("(at end of document)", last)
-        raise ValueError(f"{origin}: not valid TOML: {said}") from None
+        raise InputError(f"{origin}: not valid TOML: {said}") from None
     except RecursionError:
-        raise ValueError(f"{origin}: nested too deeply") from None
+        raise InputError(f"{origin}: nested too deeply") from None
     unknown = sorted(set(data) - _TOP_KEYS)
     if unknown:
         line = _line_of(text, rf"\s*\[*{re.escape(unknown[0])}\b", 0)
-        raise ValueError(f"{origin}: line {line}: unknown key {unknown[0]!r}")
+        raise InputError(f"{origin}: line {line}: unknown key {unknown[0]!r}")
     tables = data.get("stage", [])
     if not tables or type(tables) is not list or any(type(each) is not dict for each in tables):
-        raise ValueError(f"{origin}: no stages: at least one [[stage]] is needed")
+        raise InputError(f"{origin}: no stages: at least one [[stage]] is needed")
     stages = []
     for number, table in enumerate(tables):
         line = _line_of(text, r"\s*\[\[\s*stage\s*\]\]", number)
         where = f"{origin}: stage {number + 1}" + (f" (line {line})" if line else "")
         try:
             stages.append(_stage(table))
-        except ValueError as error:
-            raise ValueError(f"{where}: {error}") from None
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
     try:
         return Pipeline(tuple(stages), str(data.get("name", "")), str(data.get("source", "")))
-    except ValueError as error:
-        raise ValueError(f"{origin}: {error}") from None
+    except InputError as error:
+        raise InputError(f"{origin}: {error}") from None
 
 
 def _stage(table: Any) -> Stage:
     table = {key: value for key, value in table.items() if key != _LAB_KEY}
     unknown = sorted(set(table) - _KEYS)
     if unknown:
-        raise ValueError(f"unknown key {unknown[0]!r}")
+        raise InputError(f"unknown key {unknown[0]!r}")
     for key in ("name", "g_us", "G_us_per_KiB"):
         if key not in table:
-            raise ValueError(f"'{key}' is missing")
+            raise InputError(f"'{key}' is missing")
     texts = [key for key in ("name", "group", "resource") if type(table.get(key, "")) is not str]
     if texts:
-        raise ValueError(f"{texts[0]} is {shortened(table[texts[0]])}, must be a string")
+        raise InputError(f"{texts[0]} is {shortened(table[texts[0]])}, must be a string")
     return Stage(**table)
 
 
@@ -91,22 +92,22 @@ def _measured(data: dict[str, Any], origin: str) -> Pipeline:
     stages = []
     for number, entry in enumerate(data["stages"], 1):
         if not isinstance(entry, dict):
-            raise ValueError(f"{origin}: stage {number} is not an object with name, g_us, …")
+            raise InputError(f"{origin}: stage {number} is not an object with name, g_us, …")
         reason = entry.get("reason")
         if isinstance(reason, str) and reason and entry.get("G_us_per_KiB") is None:
             name, said = shortened(entry.get("name")), " ".join(reason.split())[:300]
-            raise ValueError(f"{origin}: stage {number}, {name}, has no g and G: {said}")
+            raise InputError(f"{origin}: stage {number}, {name}, has no g and G: {said}")
         try:
             stages.append(_stage({key: entry[key] for key in entry if key in _KEYS}))
-        except ValueError as error:
-            raise ValueError(f"{origin}: stage {number}: {error}") from None
+        except InputError as error:
+            raise InputError(f"{origin}: stage {number}: {error}") from None
     try:
         low, high = _sizes(data["stages"])
         return Pipeline(
             tuple(stages), str(data.get("name", "")), size_min_bytes=low, size_max_bytes=high
         )
-    except ValueError as error:
-        raise ValueError(f"{origin}: {error}") from None
+    except InputError as error:
+        raise InputError(f"{origin}: {error}") from None
 
 
 def _sizes(entries: list[dict[str, Any]]) -> tuple[int, int | None]:
@@ -115,10 +116,10 @@ def _sizes(entries: list[dict[str, Any]]) -> tuple[int, int | None]:
     highs = [entry["size_max_bytes"] for entry in entries if "size_max_bytes" in entry]
     for size in lows + highs:
         if type(size) is not int or not 0 <= size <= MESSAGE_BYTES_MAX:
-            raise ValueError(f"a size of {shortened(size)} bytes: must be whole, not negative")
+            raise InputError(f"a size of {shortened(size)} bytes: must be whole, not negative")
     low, high = max([1, *lows]), min(highs, default=None)
     if high is not None and high < low:
-        raise ValueError(f"no size that all stages were measured with: from {low}, to {high} bytes")
+        raise InputError(f"no size that all stages were measured with: from {low}, to {high} bytes")
     return low, high
 
 
@@ -140,17 +141,17 @@ def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"{origin}: not valid JSON: {error}") from None
+        raise InputError(f"{origin}: not valid JSON: {error}") from None
     except RecursionError:
-        raise ValueError(f"{origin}: nested too deeply") from None
+        raise InputError(f"{origin}: nested too deeply") from None
     if data.get("kind") == "blackbox":
         return BlackBox.from_dict(data, origin)
     kind = data.get("kind")
     if isinstance(kind, str) and kind in _NO_PLAN:
-        raise ValueError(f"{origin}: {_NO_PLAN[kind]}")
+        raise InputError(f"{origin}: {_NO_PLAN[kind]}")
     if isinstance(data.get("stages"), list):
         return _measured(data, origin)
-    raise ValueError(f'{origin}: a JSON measurement needs "kind": "blackbox" or a list of "stages"')
+    raise InputError(f'{origin}: a JSON measurement needs "kind": "blackbox" or a list of "stages"')
 
 
 def shipped_names() -> list[str]:
@@ -166,7 +167,7 @@ def shipped_names() -> list[str]:
 def load_shipped(name: str) -> Pipeline:
     """A pipeline of the papers by name; raises ValueError with the names there are."""
     if name not in shipped_names():
-        raise ValueError(f"no pipeline '{name}': shipped are {', '.join(shipped_names())}")
+        raise InputError(f"no pipeline '{name}': shipped are {', '.join(shipped_names())}")
     entry = resources.files("careful.model") / "pipelines" / f"{name}.toml"
     return parse_pipeline(entry.read_text(encoding="utf-8"), name)
 
@@ -185,5 +186,5 @@ def load_pipeline(path: str | Path) -> Pipeline | BlackBox:
             f"{path}: no such file; shipped pipelines are {', '.join(shipped_names())}"
         ) from None
     except UnicodeDecodeError:
-        raise ValueError(f"{path}: not a text file") from None
+        raise InputError(f"{path}: not a text file") from None
     return parse_source(text, str(path))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.model.flat import fixed_sizes, ramp_sizes, up_down_sizes
 from careful.model.latency import latency_of_times_us, latency_us, staged_exit_times_us
 from careful.model.stages import (
@@ -134,7 +135,7 @@ def hierarchical(
     check_message_bytes(message_bytes)
     for base in (top, inner):
         if base not in BASES:
-            raise ValueError(f"unknown strategy of a level '{base}': one of {', '.join(BASES)}")
+            raise InputError(f"unknown strategy of a level '{base}': one of {', '.join(BASES)}")
     pipeline = pipeline.sequential()
     grouped = any(stage.group for stage in pipeline.stages)
     if grouped:
@@ -162,13 +163,13 @@ def _grouped(pipeline: Pipeline, first: int, last: int, depth: int) -> tuple[Ele
             elements.append(Element(pipeline.stages[stages[0]].name, stages[0], stages[-1] + 1))
             continue
         if any(element.name == label and element.inner for element in elements):
-            raise ValueError(f"the stages of group '{label}' are not neighbours")
+            raise InputError(f"the stages of group '{label}' are not neighbours")
         low, high = stages[0], stages[-1] + 1
         elements.append(Element(label, low, high, _grouped(pipeline, low, high, depth + 1)))
     names = [element.name for element in elements]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"group '{name}' has the name of a stage beside it")
+            raise InputError(f"group '{name}' has the name of a stage beside it")
     return tuple(elements)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from careful.errors import InputError
 from careful.model.stages import Array, Pipeline
 
 
@@ -32,9 +33,9 @@ def _checked(sizes_bytes: npt.ArrayLike) -> Array:
     """Sizes as an array; raises ValueError for none, negative or infinite ones."""
     sizes = np.asarray(sizes_bytes, dtype=np.float64)
     if sizes.ndim == 0 or sizes.shape[-1] == 0:
-        raise ValueError("a plan needs at least one fragment")
+        raise InputError("a plan needs at least one fragment")
     if not (sizes.min() >= 0 and sizes.max() < np.inf):
-        raise ValueError("fragment sizes must be finite and not negative")
+        raise InputError("fragment sizes must be finite and not negative")
     return sizes
 
 
@@ -110,7 +111,7 @@ def staged_exit_times_us(pipeline: Pipeline, sizes_by_stage: Sequence[Array]) ->
             ready_us = np.zeros_like(sizes)
         else:
             if not np.isclose(ends[-1], arrived[-1], rtol=1e-9):
-                raise ValueError(
+                raise InputError(
                     f"stage '{stage.name}' passes {ends[-1]:g} bytes of {arrived[-1]:g}"
                 )
             # Sums of reals: a boundary that both stages share may differ in the last digits.

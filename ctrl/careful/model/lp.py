@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.extras import need
 from careful.model.latency import fragments_bound, latency_us
 from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
@@ -40,12 +41,12 @@ def lp_sizes(
     limits = limits or Limits()
     check_message_bytes(message_bytes)
     if k < 1:
-        raise ValueError(f"{k} fragments: at least one is needed")
+        raise InputError(f"{k} fragments: at least one is needed")
     n = len(pipeline)
     high = message_bytes if limits.max_bytes is None else limits.max_bytes
     low = min(float(limits.min_bytes), message_bytes / k)
     if k * high < message_bytes:
-        raise ValueError(f"{k} fragments of at most {high} bytes do not hold {message_bytes}")
+        raise InputError(f"{k} fragments of at most {high} bytes do not hold {message_bytes}")
     # HiGHS works best near one: sizes in parts of the message, times in parts of its latency.
     scale_us = float(latency_us(pipeline, np.full(k, message_bytes / k))) or 1.0
     g, G = pipeline.g_us / scale_us, pipeline.G_us_per_byte * message_bytes / scale_us
@@ -91,7 +92,7 @@ def lp_sizes(
             sizes *= message_bytes / sizes.sum()
             return sizes
         message = str(result.message)
-    raise ValueError(f"the linear program for {k} fragments was not solved: {message}")
+    raise InputError(f"the linear program for {k} fragments was not solved: {message}")
 
 
 def best_lp_sizes(

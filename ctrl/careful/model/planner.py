@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.html import Grid, rendered
 from careful.model.flat import best_of, fixed_sizes, ramp_sizes, up_down_sizes
 from careful.model.hierarchy import BASES, Cache, Hierarchy, Level, hierarchical
@@ -164,12 +165,12 @@ def plan(
     """
     check_message_bytes(message_bytes)
     if strategy not in ("best", *STRATEGIES):
-        raise ValueError(f"unknown strategy '{strategy}': one of best, {', '.join(STRATEGIES)}")
+        raise InputError(f"unknown strategy '{strategy}': one of best, {', '.join(STRATEGIES)}")
     if whole and message_bytes != int(message_bytes):
-        raise ValueError(f"a message of {message_bytes} bytes: must be whole")
+        raise InputError(f"a message of {message_bytes} bytes: must be whole")
     for base in levels:
         if base not in BASES:
-            raise ValueError(f"unknown strategy of a level '{base}': one of {', '.join(BASES)}")
+            raise InputError(f"unknown strategy of a level '{base}': one of {', '.join(BASES)}")
     limits = limits or Limits()
     if fragments_count is not None:
         _check_count(fragments_count, strategy, message_bytes, limits)
@@ -324,10 +325,10 @@ def rules(pipeline: Pipeline, made: Plan) -> list[Sizes]:
 
 def _check_count(count: int, strategy: str, message_bytes: float, limits: Limits) -> None:
     if strategy not in ("fixed", "lp"):
-        raise ValueError(f"a number of fragments goes with fixed or lp, not with {strategy}")
+        raise InputError(f"a number of fragments goes with fixed or lp, not with {strategy}")
     least, most = limits.counts(message_bytes)
     if not least <= count <= most:
-        raise ValueError(
+        raise InputError(
             f"{count} fragments of {message_bytes:g} bytes: the limits allow {least} to {most}"
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from careful.errors import InputError
 from careful.model.simulation import (
     EagerPulse,
     FixedPulse,
@@ -30,9 +31,9 @@ def pulse_rules(kind: str, pulses_bytes: Sequence[int], stages: int) -> list[Rul
     if kind == "store-and-forward":
         return [WholeMessage()] * stages
     if kind not in ("eager", "fixed"):
-        raise ValueError(f"unknown pulse rule '{kind}': eager, fixed or store-and-forward")
+        raise InputError(f"unknown pulse rule '{kind}': eager, fixed or store-and-forward")
     if len(pulses_bytes) not in (1, sinks):
-        raise ValueError(f"{len(pulses_bytes)} pulse sizes for {sinks} sinks: give one or {sinks}")
+        raise InputError(f"{len(pulses_bytes)} pulse sizes for {sinks} sinks: give one or {sinks}")
     pulses = list(pulses_bytes) if len(pulses_bytes) == sinks else list(pulses_bytes) * sinks
     rule: type[EagerPulse | FixedPulse] = EagerPulse if kind == "eager" else FixedPulse
     # The source moves large transfers as soon as it can (P5, Figure 2); only sinks pulse.
@@ -54,7 +55,7 @@ def cut_through_speedup(bandwidth_ratio: float, pulse_bytes: int = 8) -> float:
     their size is what is left of the first fragment's lead.
     """
     if not bandwidth_ratio > 0:
-        raise ValueError(f"a bandwidth ratio of {bandwidth_ratio}: must be positive")
+        raise InputError(f"a bandwidth ratio of {bandwidth_ratio}: must be positive")
     network = 8.0
     pipeline = Pipeline(
         (

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from careful.errors import InputError
 from careful.model.stages import KIB, Pipeline, Stage
 
 #: A simulation of more transfers than this is refused rather than left to run for minutes.
@@ -247,33 +248,33 @@ def simulate(
 
 def _check(pipeline: Pipeline, messages: Sequence[Message], rules: Sequence[Rule]) -> None:
     if not messages:
-        raise ValueError("nothing to simulate: no messages")
+        raise InputError("nothing to simulate: no messages")
     if len(rules) != len(pipeline):
-        raise ValueError(f"{len(rules)} rules for {len(pipeline)} stages")
+        raise InputError(f"{len(rules)} rules for {len(pipeline)} stages")
     for number, message in enumerate(messages):
         if not 1 <= message.message_bytes < math.inf:
-            raise ValueError(f"message {number} of {message.message_bytes} bytes: at least 1 byte")
+            raise InputError(f"message {number} of {message.message_bytes} bytes: at least 1 byte")
         if not 0 <= message.ready_us < math.inf:
-            raise ValueError(
+            raise InputError(
                 f"message {number} is ready at {message.ready_us} µs: "
                 "must be finite and not negative"
             )
         if number and message.ready_us < messages[number - 1].ready_us:
-            raise ValueError(f"message {number} is ready before the one it follows")
+            raise InputError(f"message {number} is ready before the one it follows")
     for stage, rule in zip(pipeline.stages, rules, strict=True):
         match rule:
             case Sizes(sizes):
                 for message in messages:
                     if not math.isclose(math.fsum(sizes), message.message_bytes, rel_tol=1e-9):
-                        raise ValueError(
+                        raise InputError(
                             f"stage '{stage.name}': fragments of {math.fsum(sizes):g} bytes "
                             f"for a message of {message.message_bytes:g}"
                         )
                 if min(sizes) <= 0:
-                    raise ValueError(f"stage '{stage.name}': a fragment without bytes")
+                    raise InputError(f"stage '{stage.name}': a fragment without bytes")
             case FixedPulse(size) | EagerPulse(size):
                 if not size >= 1:
-                    raise ValueError(f"stage '{stage.name}': a pulse of {size} bytes")
+                    raise InputError(f"stage '{stage.name}': a pulse of {size} bytes")
             case WholeMessage():
                 pass
     check_transfers(sum(_transfers_at_least(rule, messages) for rule in rules))
@@ -282,7 +283,7 @@ def _check(pipeline: Pipeline, messages: Sequence[Message], rules: Sequence[Rule
 def check_transfers(count: int) -> None:
     """Raise ValueError when a simulation of `count` transfers is too long."""
     if count > TRANSFERS_MAX:
-        raise ValueError(f"the simulation needs more than {TRANSFERS_MAX} transfers")
+        raise InputError(f"the simulation needs more than {TRANSFERS_MAX} transfers")
 
 
 def _transfers_at_least(rule: Rule, messages: Sequence[Message]) -> int:

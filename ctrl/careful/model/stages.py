@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from careful.errors import InputError
 from careful.html import Grid, rendered
 
 Array = npt.NDArray[np.float64]
@@ -58,19 +59,19 @@ class Stage:
         for field in ("name", "group", "resource"):
             text: Any = getattr(self, field)
             if not isinstance(text, str) or any(unicodedata.category(c) == "Cc" for c in text):
-                raise ValueError(f"{field} is {text!r}, must be text without control characters")
+                raise InputError(f"{field} is {text!r}, must be text without control characters")
         if not self.name:
-            raise ValueError("a stage without a name")
+            raise InputError("a stage without a name")
         for field in ("g_us", "G_us_per_KiB", "delay_us"):
             value: Any = getattr(self, field)
             if not is_cost(value):
-                raise ValueError(
+                raise InputError(
                     f"stage '{self.name}': {field} is {shortened(value)}, "
                     f"must be a number from 0 to {COST_US_MAX:g}"
                 )
         parts = self.group.split("/") if self.group else []
         if "" in parts or len(parts) > GROUP_DEPTH_MAX:
-            raise ValueError(
+            raise InputError(
                 f"stage '{self.name}': group is {shortened(self.group)}, must be up to "
                 f"{GROUP_DEPTH_MAX} names with slashes between them"
             )
@@ -112,13 +113,13 @@ class Pipeline:
         if self.size_max_bytes is not None:
             Limits(self.size_min_bytes, self.size_max_bytes)
         if not self.stages:
-            raise ValueError("a pipeline needs at least one stage")
+            raise InputError("a pipeline needs at least one stage")
         if len(self.stages) > STAGES_MAX:
-            raise ValueError(f"a pipeline of {len(self.stages)} stages: at most {STAGES_MAX}")
+            raise InputError(f"a pipeline of {len(self.stages)} stages: at most {STAGES_MAX}")
         seen: set[str] = set()
         for stage in self.stages:
             if stage.name in seen:
-                raise ValueError(f"stage name '{stage.name}' is used twice")
+                raise InputError(f"stage name '{stage.name}' is used twice")
             seen.add(stage.name)
 
     def _repr_html_(self) -> str:
@@ -163,7 +164,7 @@ class Pipeline:
         Raises ValueError for a negative or infinite header, or one of MESSAGE_BYTES_MAX.
         """
         if not 0 <= header_bytes < MESSAGE_BYTES_MAX:
-            raise ValueError(
+            raise InputError(
                 f"header of {shortened(header_bytes)} bytes: must not be negative, and below "
                 f"{MESSAGE_BYTES_MAX}"
             )
@@ -195,7 +196,7 @@ class Pipeline:
             last = merged[-1] if merged else None
             if last is not None and stage.resource and last.resource == stage.resource:
                 if last.delay_us > 0:
-                    raise ValueError(
+                    raise InputError(
                         f"stages '{last.name}' and '{stage.name}' share '{stage.resource}' across "
                         f"a delay of {last.delay_us:g} µs: only the simulation follows that"
                     )
@@ -210,7 +211,7 @@ class Pipeline:
                 continue
             for other in merged:
                 if stage.resource and other.resource == stage.resource:
-                    raise ValueError(
+                    raise InputError(
                         f"stages '{other.name}' and '{stage.name}' share '{stage.resource}' and "
                         "are not neighbours: only the simulation follows that"
                     )
@@ -230,7 +231,7 @@ class Pipeline:
         """Whether `sequential` refuses this pipeline."""
         try:
             self.sequential()
-        except ValueError:
+        except InputError:
             return True
         return False
 
@@ -266,11 +267,11 @@ class Limits:
         for value in (self.min_bytes, self.max_bytes):
             number: Any = value
             if number is not None and not isinstance(number, numbers.Integral):
-                raise ValueError(f"a fragment of {value!r} bytes: must be whole")
+                raise InputError(f"a fragment of {value!r} bytes: must be whole")
         if self.min_bytes < 1:
-            raise ValueError(f"smallest fragment is {self.min_bytes} bytes, must be at least 1")
+            raise InputError(f"smallest fragment is {self.min_bytes} bytes, must be at least 1")
         if self.max_bytes is not None and self.max_bytes < self.min_bytes:
-            raise ValueError(
+            raise InputError(
                 f"largest fragment of {self.max_bytes} bytes is below "
                 f"the smallest of {self.min_bytes}"
             )
@@ -283,7 +284,7 @@ class Limits:
         """
         least = 1 if self.max_bytes is None else math.ceil(message_bytes / self.max_bytes)
         if least > FRAGMENTS_MAX:
-            raise ValueError(
+            raise InputError(
                 f"{message_bytes:g} bytes in fragments of at most {self.max_bytes} bytes: "
                 f"more than {FRAGMENTS_MAX} fragments"
             )
@@ -298,8 +299,8 @@ class Limits:
 def check_message_bytes(message_bytes: float) -> None:
     """Raise ValueError unless a message of `message_bytes` can be planned."""
     if not message_bytes >= 1 or message_bytes == math.inf:
-        raise ValueError(f"a message of {shortened(message_bytes)} bytes: must be at least 1 byte")
+        raise InputError(f"a message of {shortened(message_bytes)} bytes: must be at least 1 byte")
     if message_bytes > MESSAGE_BYTES_MAX:
-        raise ValueError(
+        raise InputError(
             f"a message of {shortened(message_bytes)} bytes: at most {MESSAGE_BYTES_MAX}"
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.model.hierarchy import hierarchical
 from careful.model.latency import fixed_latency_us, latency_us
 from careful.model.planner import plan
@@ -56,7 +57,7 @@ def with_stage(
     """
     if name not in [stage.name for stage in pipeline.stages]:
         names = ", ".join(f"'{stage.name}'" for stage in pipeline.stages)
-        raise ValueError(f"no stage '{name}': there are {names}")
+        raise InputError(f"no stage '{name}': there are {names}")
     changed = []
     for stage in pipeline.stages:
         if stage.name == name:

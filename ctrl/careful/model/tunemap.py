@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.model.blackbox import BlackBox
 from careful.model.eager import pulsed_us
 from careful.model.fixed import best_count
@@ -57,9 +58,9 @@ class TunePlan:
     def __post_init__(self) -> None:
         for name, value in self.as_dict().items():
             if not 0 <= value <= U32_MAX:
-                raise ValueError(f"{name} is {value}: not a u32")
+                raise InputError(f"{name} is {value}: not a u32")
         if self.first_bytes < 1:
-            raise ValueError("first_bytes is 0: a fragment carries at least a byte")
+            raise InputError("first_bytes is 0: a fragment carries at least a byte")
 
     @classmethod
     def fixed(cls, size_bytes: int) -> TunePlan:

@@ -9,6 +9,7 @@ from typing import Any
 from careful.bench.experiments import JACOBI, PROTOCOLS, TABLES, Cell
 from careful.bench.paper import paper
 from careful.bench.rounds import Found, Result
+from careful.errors import InputError
 from careful.render.bench_delta import (
     AHEAD,
     BEHIND,
@@ -211,7 +212,7 @@ def read(kept: dict[str, Any]) -> Found:
             if one["frames"] is not None:
                 found.frames[cell] = int(one["frames"])
     except (KeyError, TypeError) as error:
-        raise ValueError(f"no benchmark was kept here: {error}") from None
+        raise InputError(f"no benchmark was kept here: {error}") from None
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from careful.bench.experiments import JACOBI, PROTOCOLS, TABLES, Cell
 from careful.bench.rounds import Found
+from careful.errors import InputError
 from careful.render import figure as draw
 from careful.render.bench import UNITS
 
@@ -29,7 +30,7 @@ def plot(found: Found, path: str | Path) -> None:
         if (wanted := [one for one in cells if (one.table, one.processing) == (name, processing)])
     ]
     if not panels:
-        raise ValueError("nothing to plot: no cell was run")
+        raise InputError("nothing to plot: no cell was run")
     rows = (len(panels) + 1) // 2
     picture, pairs = draw.grid(rows, 2, size=(16.0, 4.2 * rows + 0.4), widths=(1, 1))
     places = [pair for row in pairs for pair in row]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from careful.errors import InputError
 from careful.render.tables import table
 from careful.tuning.verify import MEASURES
 from careful.units import shown_bytes
@@ -244,7 +245,7 @@ def _draw_live(found: dict[str, Any], path: Path) -> None:
 
     seen = [one for one in found["paths"] if any(each.get("live_us") for each in one["classes"])]
     if not seen:
-        raise ValueError(
+        raise InputError(
             f"{path}: no path was measured, and no live message was: carefulctl tune auto --once"
         )
     one, sizes = seen[0], [each["message_bytes_max"] for each in seen[0]["classes"]]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from careful.errors import InputError
 from careful.extras import need
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
@@ -31,7 +32,7 @@ def check_path(path: str | Path) -> None:
         MissingExtraError: matplotlib is not installed.
     """
     if Path(path).suffix not in SUFFIXES:
-        raise ValueError(f"{path}: plots are .png or .svg")
+        raise InputError(f"{path}: plots are .png or .svg")
     need("matplotlib", "a plot")
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from careful.errors import InputError
 from careful.fleet.matrix import FIGURES, Matrix, Odd, common, odd, values
 from careful.render.tables import alarm, table
 
@@ -84,7 +85,7 @@ def draw(matrix: Matrix, path: Path) -> None:
     # Of nothing but zeros there is nothing to see.
     drawn = [one for one in FIGURES if any(values(matrix, one).values())]
     if not drawn:
-        raise ValueError("nothing was measured: no plot")
+        raise InputError("nothing was measured: no plot")
     side = max(4.0, 0.9 * len(names))
     size = ((side + 2.2) * len(drawn), side + 1.0)
     whole, [pairs] = plots.grid(1, len(drawn), size=size, widths=[1.0] * len(drawn))

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from careful.errors import InputError
 from careful.jsonout import document
 from careful.model import surfaces
 from careful.model.blackbox import BlackBox
@@ -45,14 +46,14 @@ class Request:
         """The stages with the header; raises ValueError for a black box."""
         if isinstance(self.source, Pipeline):
             return self.source.with_header(self.header_bytes)
-        raise ValueError("a black-box measurement has no stages to draw or to cut otherwise")
+        raise InputError("a black-box measurement has no stages to draw or to cut otherwise")
 
     def answer(self, strategy: str | None = None) -> Plan:
         """The plan; raises ValueError for what cannot be planned."""
         strategy = strategy or self.strategy
         if isinstance(self.source, BlackBox):
             if strategy not in ("best", "fixed"):
-                raise ValueError(
+                raise InputError(
                     f"strategy {strategy} needs every stage: "
                     "a black-box measurement knows only what fixed sizes need"
                 )
@@ -84,7 +85,7 @@ class Request:
 
 def _refuse_header(header_bytes: int) -> None:
     if header_bytes:
-        raise ValueError("--header-bytes needs every stage, not a black-box measurement")
+        raise InputError("--header-bytes needs every stage, not a black-box measurement")
 
 
 def _source_inputs(source: Pipeline | BlackBox) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from careful.errors import InputError
 from careful.jsonout import document
 from careful.model.planner import plan, rules
 from careful.model.pulses import pulse_latency_us, pulse_rules
@@ -50,7 +51,7 @@ class Request:
         cut = self.fragments_bytes
         if self.rule == "static":
             if cut is None or len(cut) != 1 or cut[0] < 1:
-                raise ValueError("rule static needs --fragments-bytes with one size of 1 or more")
+                raise InputError("rule static needs --fragments-bytes with one size of 1 or more")
             check_transfers(-(-self.message_bytes // cut[0]) * stages * self.messages_count)
             cut_sizes = static_sizes(self.message_bytes, cut[0])
             return [Sizes(tuple(float(size) for size in cut_sizes))] * stages
@@ -65,9 +66,9 @@ class Request:
     def run(self) -> Outcome:
         """Simulate; raises ValueError for bad input."""
         if self.messages_count < 1:
-            raise ValueError(f"{self.messages_count} messages: at least one is needed")
+            raise InputError(f"{self.messages_count} messages: at least one is needed")
         if not 0 <= self.every_us < math.inf:
-            raise ValueError(
+            raise InputError(
                 f"{self.every_us} µs between messages: must be finite and not negative"
             )
         check_transfers(self.messages_count * len(self.pipeline))
@@ -151,7 +152,7 @@ def draw(request: Request, outcome: Outcome, path: Path, figure: str) -> None:
     if figure == "pulses":
         thresholds = [1 << i for i in range(7, request.message_bytes.bit_length())]
         if not thresholds:
-            raise ValueError("the pulse figure needs a message of 128 bytes or more")
+            raise InputError("the pulse figure needs a message of 128 bytes or more")
         series = {
             kind: [
                 pulse_latency_us(request.pipeline, request.message_bytes, kind, [threshold])
@@ -163,7 +164,7 @@ def draw(request: Request, outcome: Outcome, path: Path, figure: str) -> None:
         plan_plots.pulses(thresholds, series, title, path)
         return
     if len(outcome.transfers) > DRAWN_MAX:
-        raise ValueError(f"{len(outcome.transfers)} transfers are too many to draw: fewer messages")
+        raise InputError(f"{len(outcome.transfers)} transfers are too many to draw: fewer messages")
     size = f"{request.messages_count} x {request.message_bytes} B"
     title = f"{request.pipeline.name}: {size}, {request.rule}"
     plan_plots.space_time(request.pipeline, outcome, title, path)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.measure.estimators.packet_flow import Burst, Transfer
 from careful.measure.estimators.stages import Fit
 from careful.render import figure as draw
@@ -26,7 +27,7 @@ def stages(found: Sequence[Fit], path: str | Path) -> None:
     draw.check_path(path)
     drawn = [one for one in found if len(one.samples)]
     if not drawn:
-        raise ValueError("nothing to plot: no stage was busy")
+        raise InputError("nothing to plot: no stage was busy")
     figure, pairs = draw.grid(len(drawn), 2, size=(11.0, 2.6 * len(drawn) + 0.6), widths=(2, 1))
     for number, (one, (left, right)) in enumerate(zip(drawn, pairs, strict=True)):
         colour = draw.COLOURS[number % 6]

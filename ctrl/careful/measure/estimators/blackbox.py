@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from careful.errors import CarefulError
+from careful.errors import CarefulError, InputError
 from careful.measure.estimators.blackbox_result import Result
 from careful.measure.estimators.blackbox_rounds import Round, all_stages, telling
 from careful.measure.estimators.range_ends import at_ends
@@ -111,13 +111,13 @@ class Options:
 
     def __post_init__(self) -> None:
         if not 4 <= self.sizes_count <= 100:
-            raise ValueError(f"{self.sizes_count} sizes: must be 4 to 100")
+            raise InputError(f"{self.sizes_count} sizes: must be 4 to 100")
         if self.min_bytes < 0 or self.max_bytes < 0 or self.at_bytes < 0:
-            raise ValueError("sizes must not be negative")
+            raise InputError("sizes must not be negative")
         if not (0 < self.precision < 1 and 0 < self.seconds < math.inf and 0 < self.share <= 1):
-            raise ValueError("precision and share must be between 0 and 1, seconds above 0")
+            raise InputError("precision and share must be between 0 and 1, seconds above 0")
         if self.train_frames < TRAIN_FRAMES_MIN or self.trips_count < 1:
-            raise ValueError(f"trains have {TRAIN_FRAMES_MIN} frames at least, rounds one trip")
+            raise InputError(f"trains have {TRAIN_FRAMES_MIN} frames at least, rounds one trip")
 
 
 class BlackBox:
@@ -135,14 +135,14 @@ class BlackBox:
         self._random = random.Random(self.options.seed)
         self._train = min(self.options.train_frames, exchange.train_max)
         if self._train < TRAIN_FRAMES_MIN:
-            raise ValueError(
+            raise InputError(
                 f"a window of {exchange.credits} buffers is too small for a train: fewer --peers"
             )
         self._trips_count = self.options.trips_count
         high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
         low, count = self.options.min_bytes, self.options.sizes_count
         if high - low < 2 * count:
-            raise ValueError(f"frames of {low} to {high} bytes are too much alike")
+            raise InputError(f"frames of {low} to {high} bytes are too much alike")
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
         shares = _END_SHARES if self.options.ends else ()
         near = [round((high - low) * share) for share in shares]
@@ -276,7 +276,7 @@ class BlackBox:
         round_us = count * trips_us + len(self._train_sizes) * train_us
         needed_s = 100 * ROUNDS_MIN * round_us / 1e6
         if needed_s > self.options.seconds:
-            raise ValueError(
+            raise InputError(
                 f"in the background {ROUNDS_MIN} rounds of {count} sizes take about "
                 f"{needed_s:.0f} s on this path: --time {math.ceil(1.2 * needed_s)}, "
                 "or fewer --sizes"

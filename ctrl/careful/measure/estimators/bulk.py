@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from careful.errors import InputError
 from careful.measure.estimators.logp import Layer, LogP, Options, Result
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import RELATIVE_MAX, Line, fit_line
@@ -50,7 +51,7 @@ class Bulk:
 def sizes_to(most: int, count: int) -> list[int]:
     """So many sizes up to `most` bytes, evenly spread: lines need the large ones as well."""
     if count < SIZES_MIN or most < 8 * count:
-        raise ValueError(f"{count} sizes up to {most} bytes: at least {SIZES_MIN}, 8 bytes apart")
+        raise InputError(f"{count} sizes up to {most} bytes: at least {SIZES_MIN}, 8 bytes apart")
     return [8, *(round(most * k / (count - 1)) for k in range(1, count))]
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from careful.errors import InputError
 from careful.measure.estimators import stages
 from careful.measure.estimators.stages import Bottleneck, Fit, Records
 from careful.measure.statistics.estimate import Estimate
@@ -78,11 +79,11 @@ class Options:
 
     def __post_init__(self) -> None:
         if not stages.SIZES_MIN <= self.sizes_count <= 100:
-            raise ValueError(f"{self.sizes_count} sizes: must be {stages.SIZES_MIN} to 100")
+            raise InputError(f"{self.sizes_count} sizes: must be {stages.SIZES_MIN} to 100")
         if self.min_bytes < 1 or self.max_bytes < 0:
-            raise ValueError("sizes must be above 0")
+            raise InputError("sizes must be above 0")
         if not (0 < self.precision < 1 and 0 < self.seconds < math.inf):
-            raise ValueError("precision must be between 0 and 1, seconds above 0")
+            raise InputError("precision must be between 0 and 1, seconds above 0")
 
 
 @dataclass
@@ -129,7 +130,7 @@ class ClearBox:
         high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
         low, count = self.options.min_bytes, self.options.sizes_count
         if high - low < 2 * count:
-            raise ValueError(f"frames of {low} to {high} bytes are too much alike")
+            raise InputError(f"frames of {low} to {high} bytes are too much alike")
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
         self._random = random.Random(self.options.seed)
         self._records: dict[tuple[int, ...], list[Records]] = {one: [] for one in self._passes()}

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.statistics.sample import Figure, figure
 
@@ -58,7 +59,7 @@ class Flood:
 def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.monotonic) -> Flood:
     """Issue without pause for so long; every slice ends with the network full."""
     if not 0.5 <= seconds <= 3600:
-        raise ValueError(f"{seconds:g} s: must be 0.5 to 3600")
+        raise InputError(f"{seconds:g} s: must be 0.5 to 3600")
     began = clock()
     messages, slices = sender.capacity, []
     while True:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.measure.estimators.blackbox import TRAIN_US, Exchange
 from careful.measure.estimators.trains import train_gap_us
 from careful.measure.statistics.estimate import Estimate
@@ -66,9 +67,9 @@ class Glance:
         self._clock, self._sleep = clock, sleep
         low, high = self._options.min_bytes, exchange.payload_max_bytes
         if high < 4 * low:
-            raise ValueError(f"frames of {low} to {high} bytes are too much alike")
+            raise InputError(f"frames of {low} to {high} bytes are too much alike")
         if min(self._options.train_frames, exchange.train_max) < 2:
-            raise ValueError(f"a window of {exchange.credits} buffers is too small for a train")
+            raise InputError(f"a window of {exchange.credits} buffers is too small for a train")
         self._sizes = (low, (low + high) // 2, high)
         self._gaps: dict[int, list[float]] = {size: [] for size in self._sizes}
         self._trips: dict[int, list[float]] = {size: [] for size in self._sizes}
@@ -92,7 +93,7 @@ class Glance:
             rounds += 1
         told = [size for size, some in self._gaps.items() if 2 * len(some) >= rounds]
         if len(told) < 2:
-            raise ValueError(f"{self._bunched} of {self._trains} trains arrived in a bunch")
+            raise InputError(f"{self._bunched} of {self._trains} trains arrived in a bunch")
         g_b, G_b = through(told, {size: _middle(self._gaps[size]) for size in told})
         both, G = through(self._sizes, {size: _least(some) for size, some in self._trips.items()})
         return {

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from careful._abi import lib
-from careful.errors import CarefulError
+from careful.errors import CarefulError, InputError
 from careful.measure.estimators.hops import Path, Segment
 from careful.measure.probes.ping import PingReply
 from careful.measure.statistics.estimate import Estimate
@@ -155,7 +155,7 @@ def measure(
     the host.
     """
     if not path.to_host:
-        raise ValueError("the path was not measured as far as the host")
+        raise InputError("the path was not measured as far as the host")
     began, times = clock(), _Times()
     sizes = list(path.sizes_bytes)
     dice = random.Random(1)

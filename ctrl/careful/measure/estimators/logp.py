@@ -20,6 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.measure.estimators.logp_curve import Bursts, Curve
 from careful.measure.estimators.logp_overheads import doubts, told
 from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, Trial, by_gap_us, by_steps_us
@@ -74,9 +75,9 @@ class Options:
 
     def __post_init__(self) -> None:
         if not (0 < self.precision < 1 and 0 < self.seconds < math.inf):
-            raise ValueError("precision must be between 0 and 1, seconds above 0")
+            raise InputError("precision must be between 0 and 1, seconds above 0")
         if not 16 <= self.messages_max <= 16384:
-            raise ValueError(f"{self.messages_max} messages: must be 16 to 16384")
+            raise InputError(f"{self.messages_max} messages: must be 16 to 16384")
 
 
 @dataclass

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
+from careful.errors import InputError
 from careful.measure.estimators.logp import Layer
 from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.statistics.sample import SAMPLES_MIN
@@ -52,7 +53,7 @@ class Background:
     def _afford(self, burst_s: float) -> None:
         needed_s = _BURSTS * burst_s / SHARE
         if needed_s > self._seconds:
-            raise ValueError(
+            raise InputError(
                 f"in the background the bursts take about {needed_s:.0f} s on this path: "
                 f"--time {math.ceil(1.2 * needed_s)}"
             )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from careful._abi import lib
+from careful.errors import InputError
 from careful.measure.estimators import stages
 from careful.measure.estimators.stages import Records
 
@@ -172,7 +173,7 @@ def burst(
         default=known[:0],
     )
     if not len(best):
-        raise ValueError("no burst to draw: nothing with payload crossed meanwhile")
+        raise InputError("no burst to draw: nothing with payload crossed meanwhile")
     cut = max(len(best) - transfers_most, 0)
     keys = _keys(best)
     best = best[:transfers_most]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from careful.address import Address
-from careful.errors import CarefulError
+from careful.errors import CarefulError, InputError
 from careful.measure.estimators.hops import Hop, Path, Segment, between, losses
 from careful.measure.probes.udp import (
     IPV4,
@@ -79,18 +79,18 @@ class Options:
 
     def __post_init__(self) -> None:
         if not 4 <= self.sizes_count <= 100:
-            raise ValueError(f"{self.sizes_count} sizes: must be 4 to 100")
+            raise InputError(f"{self.sizes_count} sizes: must be 4 to 100")
         if not SIZE_MIN_BYTES <= self.min_bytes < self.max_bytes <= SIZE_MAX_BYTES:
-            raise ValueError(
+            raise InputError(
                 f"sizes from {self.min_bytes} to {self.max_bytes} bytes: must ascend, "
                 f"from at least {SIZE_MIN_BYTES} to at most {SIZE_MAX_BYTES}"
             )
         if not 1 <= self.max_hops <= 255:
-            raise ValueError(f"{self.max_hops} hops: must be 1 to 255")
+            raise InputError(f"{self.max_hops} hops: must be 1 to 255")
         if not (
             0 < self.precision < 1 and 0 < self.seconds < math.inf and 0 < self.timeout_s < math.inf
         ):
-            raise ValueError("precision must be between 0 and 1, times above 0")
+            raise InputError("precision must be between 0 and 1, times above 0")
 
 
 class Pathchar:
@@ -218,7 +218,7 @@ class Pathchar:
         each_us = sum(hop.first_us for hop in hops) * factor * len(sizes)
         needed_s = 100 * ROUNDS_MIN * each_us / 1e6
         if needed_s > self.options.seconds:
-            raise ValueError(
+            raise InputError(
                 f"in the background {ROUNDS_MIN} rounds of {len(sizes)} sizes take about "
                 f"{needed_s:.0f} s on this path: --time {math.ceil(1.2 * needed_s)}, "
                 "or fewer --sizes"
@@ -248,7 +248,7 @@ class Pathchar:
         low, high, count = self.options.min_bytes, self._mtu, self.options.sizes_count
         if high - low < 2 * count:
             advice = "lower --min-bytes" if low > self._family.least_bytes else "the MTU is small"
-            raise ValueError(f"probes of {low} to {high} bytes are too much alike: {advice}")
+            raise InputError(f"probes of {low} to {high} bytes are too much alike: {advice}")
         return [round(low + (high - low) * k / (count - 1)) for k in range(count)]
 
     # --- rounds

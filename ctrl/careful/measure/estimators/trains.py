@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line, fit_line, median, widened
 from careful.measure.statistics.piecewise import Piecewise, fit_piecewise
@@ -52,7 +53,7 @@ def train_gap_us(arrivals_us: list[float]) -> float:
     """
     times = np.sort(np.asarray(arrivals_us, dtype=np.float64))
     if len(times) < 2:
-        raise ValueError(f"{len(times)} arrivals make no train")
+        raise InputError(f"{len(times)} arrivals make no train")
     if len(times) >= _LONG_TRAIN:
         times = times[len(times) // 4 :]  # the first found nobody awake and waited together
     if len(times) < _SHORT_TRAIN:

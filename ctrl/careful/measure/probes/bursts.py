@@ -16,7 +16,7 @@ import numpy as np
 from careful._abi import ffi, lib, sizeof
 from careful.address import Address
 from careful.daemon.client import Client
-from careful.errors import CarefulError
+from careful.errors import CarefulError, InputError
 from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.probes.diagnose import explained
 from careful.measure.probes.exchange import peer_info
@@ -59,7 +59,7 @@ class Session:
         self, socket: Path, instance: str, targets: Sequence[Target], timeout_s: float = 5.0
     ) -> None:
         if not 1 <= len(targets) <= lib.CAREFUL_SIGNATURE_PEERS:
-            raise ValueError(f"{len(targets)} hosts: must be 1 to {lib.CAREFUL_SIGNATURE_PEERS}")
+            raise InputError(f"{len(targets)} hosts: must be 1 to {lib.CAREFUL_SIGNATURE_PEERS}")
         self.host = ", ".join(target.host for target in targets)
         self._address = targets[0].address
         self._client = Client(socket, f"carefuld of {instance}")
@@ -117,7 +117,7 @@ class Session:
     def layer(self, kind: str = "request", size_bytes: int = 0) -> CarefulLayer:
         """Requests, stores or gets of so many bytes."""
         if size_bytes > self.region_bytes:
-            raise ValueError(f"{size_bytes} bytes: the peer's region has {self.region_bytes}")
+            raise InputError(f"{size_bytes} bytes: the peer's region has {self.region_bytes}")
         return CarefulLayer(self, kind, size_bytes)
 
     def ask(

@@ -1,0 +1,48 @@
+"""Errors of carefulctl: one line for what a user gave, a traceback for a fault of the program."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("careful._binding")
+
+from careful.cli.exit_status import Exit
+from careful.cli.main import run
+from careful.errors import InputError
+from careful.render import plan as report
+
+PLAN = ["plan", "--pipeline", "trapeze", "--bytes", "1MiB"]
+
+
+def fail(patch: pytest.MonkeyPatch, error: Exception) -> None:
+    """The plan's computation raises `error`."""
+
+    def answer(*_: object) -> None:
+        raise error
+
+    patch.setattr(report.Request, "answer", answer)
+
+
+@pytest.mark.parametrize("error", [ValueError("no such value"), KeyError("no such value")])
+def test_run__a_fault_shows_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    fail(monkeypatch, error)
+    assert run([*PLAN, "--json"]) == Exit.BROKEN == 70
+    said = capsys.readouterr()
+    assert "Traceback" in said.err
+    assert "in answer" in said.err
+    last = said.err.splitlines()[-1]
+    assert last.startswith("carefulctl: a fault in carefulctl, please report it: ")
+    assert "no such value" in last
+    assert json.loads(said.out)["exit_status"] == 70
+
+
+def test_run__input_that_cannot_be_used_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail(monkeypatch, InputError("no such value"))
+    assert run(PLAN) == Exit.FAILED
+    assert capsys.readouterr().err == "carefulctl: no such value\n"
