@@ -75,6 +75,16 @@ async def hold():
 asyncio.run(hold())
 """
 
+#: Each of its calls holds a file, 32 at a time.
+SHARERS = """
+for _ in range(5):
+    assert set(fs.cat(names).values()) == {b"x"}
+async def write():
+    async with careful.files.aconnect("h2") as h2:
+        await asyncio.gather(*(h2.write(name, b"x", 0, sync=False) for name in names))
+asyncio.run(write())
+"""
+
 
 def make_files(host: Host) -> None:
     (host.export / "many").mkdir()
@@ -121,4 +131,8 @@ def test_files__of_one_program_leave_some_to_others(pair: tuple[Host, Host]) -> 
     assert holder.stdout.readline() == "96 Too many open files\n"
     assert holder.stdout.readline() == "wrote\n"
     assert run(here, "fs.ls('/'), fs.cat(names), fs.pipe('/two', b'x')") == (0, "", "")
+    # Two programs want more than is left. Their calls wait for each other.
+    command = [sys.executable, "-c", HEAD + SHARERS, f"{COUNT}"]
+    both = [here.lab.start("h1", *command, cwd=here.own) for _ in range(2)]
+    assert [finish(one) for one in both] == [(0, "", "")] * 2
     holder.kill()

@@ -41,6 +41,7 @@ class AsyncFile:
         path: of the host.
         mode: "r": to read; "r+": to write in its place, too.
         sync: whether close() makes what was written durable.
+        waits: whether it is opened when others have left a handle; not if its user holds one.
 
     Attributes:
         path: as above.
@@ -50,12 +51,19 @@ class AsyncFile:
 
     attr: Attr
 
-    def __init__(self, connections: Connections, path: str, mode: Mode, sync: bool = True) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        path: str,
+        mode: Mode,
+        sync: bool = True,
+        waits: bool = False,
+    ) -> None:
         self._handle = -1
         if mode not in ("r", "r+"):
             raise ValueError(f"mode {mode!r}: r or r+")
         self.path, self.mode = path, mode
-        self._connections, self._sync = connections, sync
+        self._connections, self._sync, self._waits = connections, sync, waits
         self._shared: Shared | None = None
         self._opening = asyncio.Lock()
         self._users, self._idle = 0, asyncio.Condition()
@@ -255,7 +263,8 @@ class AsyncFile:
         """The handle, in this session."""
         if self._handle < 0 or self._shared is not shared:
             remote, is_first = shared.remote, self._shared is None
-            opening = remote.open(self.path) if self.mode == "r" else remote.open_inplace(self.path)
+            opens = remote.open if self.mode == "r" else remote.open_inplace
+            opening = opens(self.path, self._waits)
             undo = lambda found: remote.close(found[0], self.path)  # noqa: E731
             handle, attr = await kept(opening, undo)
             if not is_first and not self._is_same(attr):

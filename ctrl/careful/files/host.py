@@ -160,7 +160,8 @@ class AsyncHost:
         self, path: Path, mode: Mode = "r", sync: bool = True
     ) -> AsyncIterator[AsyncFile]:
         """A file that is open as long as a call lasts; its turn, if many calls have one."""
-        async with self._connections.turns, self.open(path, mode, sync=sync) as file:
+        connections, name = self._connections, _path(path)
+        async with connections.turns, AsyncFile(connections, name, mode, sync, waits=True) as file:
             yield file
 
     async def read(self, path: Path, offset: int = 0, nbytes: int | None = None) -> bytes:

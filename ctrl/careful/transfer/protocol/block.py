@@ -250,9 +250,9 @@ class BlockClient(RangeClient):
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
         return answer.check(self.name("null:")).args[0]
 
-    async def open_inplace(self, path: str) -> tuple[int, Attr]:
-        """Open a file or block device to be written where it is."""
-        flags = lib.CAREFUL_BLOCK_INPLACE
+    async def open_inplace(self, path: str, wait: bool = False) -> tuple[int, Attr]:
+        """Open a file or block device to be written where it is; wait: see open()."""
+        flags = lib.CAREFUL_BLOCK_INPLACE | (lib.CAREFUL_BLOCK_WAIT if wait else 0)
         payload = _open_payload(path, flags=flags, bytes=(1 << 63) - 1)
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
         return answer.args[0], self._attr(answer, path)
