@@ -133,7 +133,9 @@ static void begin_keyed(struct node *node, uint32_t host, bool initiator,
 	struct {
 		uint8_t name[7], version;
 		__be64 nonce, token;
-	} prologue = { "careful", CAREFUL_WIRE_VERSION, ctrl->nonce, token };
+	} prologue = {
+		{ 'c', 'a', 'r', 'e', 'f', 'u', 'l' }, CAREFUL_WIRE_VERSION, ctrl->nonce, token
+	};
 
 	(void)node;
 	*message = (struct careful_keyed){

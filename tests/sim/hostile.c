@@ -198,7 +198,10 @@ static bool lie_in_hello(struct cluster *cluster, struct keyed *keyed, struct ca
 	struct {
 		uint8_t name[7], version;
 		__be64 nonce, token;
-	} prologue = { "careful", CAREFUL_WIRE_VERSION, hello->nonce, hello->token };
+	} prologue = { { 'c', 'a', 'r', 'e', 'f', 'u', 'l' },
+		       CAREFUL_WIRE_VERSION,
+		       hello->nonce,
+		       hello->token };
 	uint8_t public[NOISE_KEY_BYTES], sealed[sizeof(hello->sealed)];
 	struct noise ours, theirs, again;
 	struct careful_ctrl ctrl;

@@ -188,7 +188,7 @@ static uint32_t send_attempt(uint32_t flags, uint32_t attempt)
 		char path[3];
 	} asked = {
 		.open = { .flags = htobe32(flags), .path_bytes = htobe32(3) },
-		.path = "big",
+		.path = { 'b', 'i', 'g' },
 	};
 	uint32_t args[4] = { 0, 0, 0, attempt };
 
