@@ -16,6 +16,7 @@ import errno
 import json
 import random
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -69,10 +70,13 @@ class Rogue:
         replies: status and words of the answers that came, by token.
     """
 
-    def __init__(self, server: str, name: bytes = b"rogue", port: int = 0) -> None:
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    def __init__(
+        self, server: str, name: bytes = b"rogue", port: int = 0, source: str = ""
+    ) -> None:
+        family = socket.AF_INET6 if ":" in server else socket.AF_INET
+        self.socket = socket.socket(family, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        self.socket.bind(("0.0.0.0", port))
+        self.socket.bind((source, port))
         self.socket.connect((server, PORT))
         self.name = name
         self.credits: int | None = None
@@ -464,6 +468,51 @@ def silent_sessions(server: str) -> Iterator[None]:
         time.sleep(2)
 
 
+def windows_held(ends: list[tuple[str, str]], until_s: float) -> Iterator[None]:
+    """Sessions with each server from each source, as many as there are; none is ever idle."""
+    with contextlib.ExitStack() as kept:
+        rogues = []
+        for _ in range(8):
+            for server, source in ends:
+                with contextlib.suppress(Ended, TimeoutError):
+                    rogues.append(kept.enter_context(Rogue(server, source=source)))
+                    yield
+        until = time.monotonic() + until_s
+        while time.monotonic() < until:
+            for rogue in rogues:
+                try:
+                    kind = int(lib.CAREFUL_AM_REQUEST)
+                    rogue.within_credits(rogue.frame(kind=kind, handler=99))
+                    rogue.pump()
+                except Ended:
+                    with contextlib.suppress(Ended, TimeoutError):
+                        rogue.seq = rogue.returned = rogue.received = 0
+                        rogue.open()
+                yield
+            time.sleep(0.1)
+
+
+def both_families(server: str) -> Iterator[None]:
+    """All windows that there are by both addresses of the server, which a comma parts."""
+    yield from windows_held([(one, "") for one in server.split(",")], 5)
+
+
+def many_addresses(server: str) -> Iterator[None]:
+    """All windows that there are, from all addresses of this host."""
+    shown = subprocess.run(["ip", "-j", "-4", "addr"], capture_output=True, check=True).stdout
+    found = [one["local"] for link in json.loads(shown) for one in link["addr_info"]]
+    sources = [one for one in found if not one.startswith("127.")]
+    yield from windows_held([(server, one) for one in sources], 5)
+
+
+def hello_flood(server: str) -> Iterator[None]:
+    """HELLOs, as fast as they can be sent."""
+    one = Rogue(server)
+    for number in range(1, 40000):
+        one.hello(number, 0)
+        yield
+
+
 MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
     one.__name__.replace("_", "-"): one
     for one in (
@@ -481,6 +530,9 @@ MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
         flapping_sessions,
         long_trains,
         silent_sessions,
+        both_families,
+        many_addresses,
+        hello_flood,
     )
 }
 
