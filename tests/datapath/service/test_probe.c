@@ -99,9 +99,10 @@ static void test_probe__a_train_that_is_not_whole(void)
 			send_train(&ends, 2, 0, 2, NULL);
 			send_train(&ends, 1, 4, 5, &outcome);
 		} else if (i == 1) {
-			probe = (struct probe){ .now_ns = ticking,
-						.train = 3,
-						.count = CAREFUL_PROBE_FRAMES };
+			for (uint32_t peer = 0; peer < CAREFUL_PEERS_MAX; peer++) {
+				probe.trains[peer].number = 3;
+				probe.trains[peer].count = CAREFUL_PROBE_FRAMES;
+			}
 			send_train(&ends, 3, CAREFUL_PROBE_FRAMES, CAREFUL_PROBE_FRAMES + 1,
 				   &outcome);
 		} else {
@@ -115,10 +116,26 @@ static void test_probe__a_train_that_is_not_whole(void)
 	ends_close(&ends);
 }
 
+/* A peer that keeps beginning trains, even under the same number, ends no other peer's. */
+static void test_probe__trains_of_two_peers(void)
+{
+	const struct careful_message begin = { .peer = 1, .args = { 5, 0 } };
+
+	for (uint32_t i = 0; i < 16; i++) {
+		const struct careful_message next = { .peer = 0, .args = { 5, i } };
+
+		CHECK(probe_train_add(&probe.trains[next.peer], &next, i));
+		CHECK(probe_train_add(&probe.trains[begin.peer], &begin, i));
+	}
+	CHECK_EQ(probe.trains[0].count, 16);
+	CHECK_EQ(probe.trains[1].count, 1);
+}
+
 int main(void)
 {
 	RUN(test_probe__any_payload_is_answered_empty_with_the_clock);
 	RUN(test_probe__a_train_has_one_answer);
 	RUN(test_probe__a_train_that_is_not_whole);
+	RUN(test_probe__trains_of_two_peers);
 	return 0;
 }
