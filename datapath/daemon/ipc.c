@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Clients of the local socket: they come and go, and ask. What the questions do is
- * ipc_op.c's, which this calls, as ipc_handles.c, the polls of ipc_peer.c, ipc_program.c and
- * ipc_measure.c, log.c, and service's operation.c; answers leave through ipc_answer.c, and
- * descriptors through ipc_close.c.
+ * The connections of the local socket, and each round of the server. Reads questions, which
+ * ipc_op.c dispatches, polls the files below it (ipc_private.h has the order), and frees clients
+ * that have gone.
  */
 #include <assert.h>
 #include <errno.h>
@@ -15,11 +14,11 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
-#include "daemon/ipc_private.h"
+#include "daemon/ipc_program.h"
 #include "daemon/log.h"
 #include "service/also.h"
 
-enum { SPARE_MS = 100 }; /* until another spare descriptor is looked for */
+enum { SPARE_MS = 100 }; /* between attempts to get another spare descriptor */
 
 static void unpark(struct ipc_client *client)
 {
@@ -32,10 +31,10 @@ static void unpark(struct ipc_client *client)
 	client->ipc->busy--;
 }
 
-/* Reports whether a request of a client that has gone is given up: its answer may depend on the
- * handles that the client leaves, or never come. A ping keeps other pings back. An OPEN without an
- * attempt's name goes on: only the answer names what it opened, which has to be closed. */
-static bool is_of(const void *user, const void *of)
+/* Reports whether an operation belongs to a client that has gone and is given up: its answer may
+ * depend on the handles that the client left, or never come. A ping delays other pings. An OPEN
+ * without an attempt's name goes on: only its answer names the handle that has to be closed. */
+static bool is_given_up(const void *user, const void *of)
 {
 	const struct ipc_client *client = of;
 	const struct ipc_program *p = client->program;
@@ -55,10 +54,10 @@ static void forget(struct ipc_client *client)
 {
 	if (client->ipc->instance &&
 	    (client->ops_used || (client->program && client->program->ops_used)))
-		engine_forget(client->ipc->instance, is_of, client);
+		engine_forget(client->ipc->instance, is_given_up, client);
 }
 
-/* Nobody listens any longer. Transfers go on; ipc_poll() frees the rest. */
+/* Ends a connection. Operations that move bytes go on; ipc_poll() frees the client later. */
 static void disconnect(struct ipc_client *client)
 {
 	struct ipc_answer *answer;
@@ -69,7 +68,7 @@ static void disconnect(struct ipc_client *client)
 	client->fd = -1;
 	client->leave_ns = clock_in_ms(IPC_LEAVE_MS);
 	unpark(client);
-	ipc_handles_drop(client);
+	ipc_requests_drop(client);
 	ipc_program_leave(client);
 	forget(client);
 	while ((answer = client->answers)) {
@@ -80,7 +79,7 @@ static void disconnect(struct ipc_client *client)
 	client->ipc->busy++;
 }
 
-/* The one descriptor that came along, or -1. Others are closed. */
+/* Returns the first descriptor that was passed, or -1. The others are closed. */
 static int take_fd(struct ipc_client *client, struct msghdr *msg)
 {
 	int first = -1;
@@ -104,7 +103,7 @@ static int take_fd(struct ipc_client *client, struct msghdr *msg)
 	return first;
 }
 
-/* A client of another release: told here and there, once, for its packets may be of any shape. */
+/* Turns a client of another release away, and logs why. */
 static int other_version(const struct ipc_client *client, uint32_t version)
 {
 	const struct careful_ipc head = { .version = CAREFUL_IPC_VERSION, .status = -EPROTO };
@@ -118,7 +117,8 @@ static int other_version(const struct ipc_client *client, uint32_t version)
 	return -EPROTO;
 }
 
-/* Reads one packet into the shared buffer. 1; 0: none; -errno: the client is to go. */
+/* Reads one packet into the shared buffer. Returns 1, 0 if there is none, or -errno: the client has
+ * to go. */
 static int receive(struct ipc_client *client, struct ipc_question *q)
 {
 	union {
@@ -160,7 +160,7 @@ static int receive(struct ipc_client *client, struct ipc_question *q)
 	return 1;
 }
 
-/* Keeps a question until it can be asked. */
+/* Keeps a question until it can be asked again. */
 static int park(struct ipc_client *client, const struct ipc_question *q)
 {
 	struct ipc_question *copy = malloc(sizeof(*copy) + q->head.payload_bytes);
@@ -241,7 +241,7 @@ static void client_destroy(struct ipc_client *client)
 	free(client);
 }
 
-/* Says why a connection is not served, and closes it. */
+/* Reports why a connection is not served, and closes it. */
 static void turn_away(int fd, int status, uint32_t clients)
 {
 	struct careful_ipc head = {
@@ -254,8 +254,8 @@ static void turn_away(int fd, int status, uint32_t clients)
 	close(fd);
 }
 
-/* Keeps a descriptor back for one more connection when there are no others. Without it nobody
- * listens: a connection that cannot be accepted would wake the loop for ever. */
+/* Keeps a spare descriptor for one more connection when there is no other. Without a spare one the
+ * listener sleeps: a connection that cannot be accepted would wake the loop for ever. */
 static void arm_listener(struct ipc *ipc)
 {
 	struct epoll_event ev = { .data.ptr = &ipc->event };
@@ -267,8 +267,8 @@ static void arm_listener(struct ipc *ipc)
 	epoll_ctl(ipc->epoll_fd, EPOLL_CTL_MOD, ipc->listen_fd, &ev);
 }
 
-/* Accepts a connection, with the spare descriptor if there is no other: for root, who may find out
- * what takes them all. */
+/* Accepts a connection. If there is no other descriptor, the spare one serves root, who may look
+ * for the cause. */
 static int take_connection(struct ipc *ipc)
 {
 	int fd = accept4(ipc->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -318,7 +318,7 @@ static void on_accept(struct ipc_event *event, uint32_t events)
 	ipc->clients_count++;
 }
 
-/* Asks again what had to wait. */
+/* Asks again the question that had to wait. */
 static void retry(struct ipc_client *client)
 {
 	struct ipc_question *q = client->parked;
@@ -346,17 +346,17 @@ void ipc_poll(struct ipc *ipc)
 		return;
 	at = &ipc->clients;
 	while ((client = *at)) {
-		ipc_handles_retry(client);
+		ipc_requests_retry(client);
 		if (client->fd >= 0)
 			retry(client);
 		if (client->failed)
 			disconnect(client);
 		if (client->fd < 0 && client->leave_ns < clock_now_ns()) {
-			client->handles_count = 0; /* the peer does not close them */
+			client->handles_count = 0; /* the peer does not answer */
 			forget(client);
 		}
-		if (client->fd >= 0 || !ipc_program_over(client) || !ipc_close_handles(client) ||
-		    client->ops_used) {
+		if (client->fd >= 0 || !ipc_program_over(client) ||
+		    !ipc_requests_close_left(client) || client->ops_used) {
 			at = &client->next;
 			continue;
 		}
@@ -371,6 +371,16 @@ void ipc_poll(struct ipc *ipc)
 		ipc->busy--;
 		client_destroy(client);
 	}
+}
+
+void ipc_peer_changed(struct ipc *ipc, uint32_t peer, uint32_t state)
+{
+	if (ipc->programs)
+		ipc_programs_peer(ipc, peer, state);
+	if (state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED)
+		ipc_handles_over(ipc, peer);
+	if (state == CAREFUL_PEER_NONE)
+		ipc->lives[peer]++;
 }
 
 static int sooner(int a_ms, int b_ms)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The way out: answers to a client, sent or waiting for room in its socket, and the
- * operations that end with them. Calls nobody.
+ * Answers to a client, sent or waiting for room in its socket, and the operations that end with
+ * them. Calls no other file of the server.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "daemon/clock.h"
 #include "daemon/ipc_private.h"
 
-/* Reads only while another question could be taken, writes only if one waits to. */
 void ipc_arm(struct ipc_client *client)
 {
 	struct epoll_event ev = { .data.ptr = &client->event };
@@ -40,7 +40,6 @@ void ipc_op_free(struct ipc_op *op)
 	ipc_arm(client);
 }
 
-/* An operation for a question, with room for its answer; NULL: not now. */
 struct ipc_op *ipc_op_take(struct ipc_client *client, const struct careful_ipc *head,
 			   uint32_t reserve)
 {
@@ -57,7 +56,6 @@ struct ipc_op *ipc_op_take(struct ipc_client *client, const struct careful_ipc *
 	return op;
 }
 
-/* 1: sent; 0: no room; or -errno. */
 int ipc_send_packet(int fd, const struct careful_ipc *head, const void *payload)
 {
 	struct iovec iov[2] = {
@@ -94,15 +92,14 @@ static int queue_answer(struct ipc_op *op, const struct careful_ipc *head, const
 	return 0;
 }
 
-/* Not disconnected from here: who called may still use the client. The end of the
- * connection comes back as an event. */
+/* Does not disconnect the client: the caller may still use it. The end of the connection comes back
+ * as an event. */
 static void fail(struct ipc_client *client)
 {
 	client->failed = true;
 	shutdown(client->fd, SHUT_RDWR);
 }
 
-/* Answers a question, in head's fields and payload; the op ends when that is sent. */
 void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const void *payload,
 		uint32_t bytes)
 {
@@ -132,7 +129,6 @@ void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const v
 		fail(client);
 }
 
-/* Sends what waited, as far as there is room now. */
 void ipc_flush(struct ipc_client *client)
 {
 	struct ipc_answer *answer;
@@ -150,4 +146,23 @@ void ipc_flush(struct ipc_client *client)
 	}
 	client->failed |= rc < 0;
 	ipc_arm(client);
+}
+
+void ipc_count(struct ipc_client *client, uint32_t op, uint64_t began_ns, int status)
+{
+	struct careful_ipc_use *use = &client->ipc->use;
+	struct careful_latency *kind = op == CAREFUL_IPC_GET   ? &use->get :
+				       op == CAREFUL_IPC_STORE ? &use->store :
+								 &use->request;
+	uint64_t took_ns = clock_now_ns() - began_ns;
+	uint32_t i = 0;
+
+	if (status) {
+		kind->failed++;
+		return;
+	}
+	while (i < CAREFUL_IPC_BUCKETS - 1 && took_ns >= (uint64_t)CAREFUL_IPC_BUCKET_NS << i)
+		i++;
+	kind->buckets[i]++;
+	kind->sum_ns += took_ns;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Descriptors that clients passed are closed beside the engine's thread: on FUSE and NFS close()
- * waits for whoever serves the file. Of each client one at a time, and there are as many threads as
- * clients that have some to close: whose file system hangs holds up itself. Calls ipc_answer.c.
+ * Closes descriptors that clients passed, in threads of their own: on FUSE and NFS close() waits
+ * for the file's server. There are as many threads as clients with files to close, and each client
+ * has one file closed at a time. So a file system that hangs delays only its own client. Calls
+ * ipc_answer.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 enum { STACK_BYTES = 64 << 10 };
 
-/* With the lock held: the first of a client of whom none is being closed; NULL: there is none. */
+/* Takes the first file of a client that has no other being closed, or NULL. Needs the lock. */
 static struct ipc_closing *take_closing(struct ipc_closer *closer)
 {
 	struct ipc_closing **at = &closer->waiting, *one;
@@ -82,7 +83,7 @@ static void on_closed(struct ipc_event *event, uint32_t events)
 	}
 }
 
-/* Whether there is a thread for the client's. */
+/* Reports whether there is a thread for the client's files. */
 static bool has_thread(struct ipc_closer *closer, const struct ipc_client *client)
 {
 	pthread_t *thread = &closer->threads[closer->threads_count];
@@ -96,7 +97,6 @@ static bool has_thread(struct ipc_closer *closer, const struct ipc_client *clien
 	return closer->threads_count;
 }
 
-/* Closes what a client passed, some time, and answers then; op: or NULL. */
 void ipc_close(struct ipc_client *client, int fd, struct ipc_op *op)
 {
 	struct ipc_closer *closer = &client->ipc->closer;
@@ -144,7 +144,6 @@ int ipc_closer_init(struct ipc_closer *closer, int epoll_fd)
 	return 0;
 }
 
-/* Returns when all is closed; or, after a while, how many threads hang: what they use stays. */
 uint32_t ipc_closer_stop(struct ipc_closer *closer)
 {
 	struct timespec until;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * GETS: many ranges of one region by one question, with one answer when all are there, or when one
- * failed and what was under way has ended. Calls ipc_op.c and ipc_answer.c.
+ * GETS: one question for many ranges of a region. The answer comes when all have arrived, or when
+ * one has failed and those under way have ended. Calls ipc_answer.c, ipc_file.c and ipc_name.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "daemon/clock.h"
 #include "daemon/ipc_private.h"
 
-enum { UNDER_WAY = 32 }; /* of one question: other clients have their turns */
+enum { UNDER_WAY = 32 }; /* ranges of one question: other clients have their turns */
 
 struct gets_range {
 	struct ipc_gets *gets;
@@ -19,9 +19,9 @@ struct gets_range {
 };
 
 /*
- * @next:      the first that has not begun
- * @beginning: some are being begun, up the stack
- * @status:    of the first that failed
+ * @next:      the first range that has not begun
+ * @beginning: begin_some() is running, up the stack
+ * @status:    of the first range that failed
  */
 struct ipc_gets {
 	struct ipc_op *op;
@@ -61,7 +61,7 @@ static int begin_one(struct ipc_gets *gets, struct gets_range *one)
 
 	if (index < 0)
 		return index;
-	if (client->fd < 0) /* nobody waits for it */
+	if (client->fd < 0) /* nobody waits for the answer */
 		return -ECANCELED;
 	one->began_ns = clock_now_ns();
 	return careful_get(client->ipc->instance, (uint32_t)index, gets->region,
@@ -69,7 +69,8 @@ static int begin_one(struct ipc_gets *gets, struct gets_range *one)
 			   one);
 }
 
-/* Where the engine has no room the next end goes on; without one the client is told. */
+/* Begins ranges. If the engine has no room, the next end begins more; if nothing is under way, the
+ * question fails. */
 static void begin_some(struct ipc_gets *gets)
 {
 	int rc = 0;
@@ -102,7 +103,7 @@ static void go_on(struct ipc_gets *gets)
 	free(gets);
 }
 
-/* Its ranges as the question has them, checked; NULL: out of memory. */
+/* Returns the question's ranges, or NULL and why. */
 static struct ipc_gets *read_ranges(struct ipc_op *op, const struct ipc_question *q, int *rc)
 {
 	const uint32_t count = q->head.payload_bytes / (uint32_t)sizeof(struct careful_ipc_range);
@@ -135,7 +136,6 @@ static struct ipc_gets *read_ranges(struct ipc_op *op, const struct ipc_question
 	return gets;
 }
 
-/* 0: it is under way, or answered; -errno: it is not. */
 int ipc_gets(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
 {
 	int rc, index = ipc_peer_index(client->ipc, q->head.peer);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * MEASURE: probes that the daemon sends and times itself, for a client's own pace is tens of
- * microseconds a frame. A train leaves in one go, between two rounds of the main loop;
- * a round trip begins when the one before is over. Each client has a measurement of its own, so a
- * peer that answers nothing keeps no other client waiting. Calls ipc_peer.c and ipc_answer.c.
+ * MEASURE: probes that carefuld sends and times itself, because a client needs tens of microseconds
+ * for each frame. A train leaves in one go, between two rounds of the main loop; a round trip
+ * begins when the last one is over. Each client has a measurement of its own, so a peer that
+ * answers nothing keeps no other client waiting. Calls ipc_answer.c, ipc_name.c and service's
+ * also.h.
  */
 #include <endian.h>
 #include <errno.h>
@@ -19,16 +20,16 @@
 enum { SILENT_MS = 5000 }; /* a measurement without an answer for so long ends */
 
 /*
- * One measurement; ends when every answer is here and nothing is left to send.
+ * A measurement. It ends when every answer has arrived and nothing is left to send.
  *
- * @op:       whose question it is
- * @index:    the peer's
- * @bytes:    payload of a frame, @payload behind the probes
- * @train:    its number; 0: one at a time
- * @count:    frames to send; @sent of them were
- * @awaited:  answers
+ * @op:       the client's question
+ * @index:    the peer's slot
+ * @bytes:    payload of a frame, which is in @payload
+ * @train:    number of the train; 0: one frame at a time
+ * @count:    frames to send; @sent of them were sent
+ * @awaited:  answers that have not arrived
  * @status:   0, or the first failure: nothing more is sent
- * @until_ns: it ends then unless something is sent or answered
+ * @until_ns: the measurement ends then unless a frame is sent or answered before
  */
 struct ipc_measure {
 	struct ipc_op *op;
@@ -49,7 +50,7 @@ static void take_arrivals(struct ipc_measure *m, const struct careful_result *re
 	uint32_t bytes = m->count * (uint32_t)sizeof(__be64);
 	__be64 stamp;
 
-	/* An older careful answers a train's last frame as any other. */
+	/* An older careful answers a train's last frame like any other. */
 	if (result->bytes != bytes || !result->payload) {
 		m->status = -EPROTO;
 		return;
@@ -75,7 +76,7 @@ static void on_answer(const struct careful_result *result, void *user)
 		take_arrivals(m, result);
 }
 
-/* 0, or -errno: -EAGAIN where the engine has no room just now. */
+/* Returns 0 or -errno. -EAGAIN: the engine has no room now. */
 static int send_one(struct ipc *ipc, struct ipc_measure *m)
 {
 	bool answered = !m->train || m->sent + 1 == m->count;
@@ -83,7 +84,7 @@ static int send_one(struct ipc *ipc, struct ipc_measure *m)
 	int rc;
 
 	m->probes[m->sent].sent_ns = clock_now_ns();
-	/* Before the call: the answer may come within it. */
+	/* The answer can arrive within the call. */
 	m->sent++;
 	m->awaited += answered;
 	rc = careful_request(ipc->instance, m->index, CAREFUL_PROBE, args, m->payload, m->bytes,
@@ -97,7 +98,7 @@ static int send_one(struct ipc *ipc, struct ipc_measure *m)
 	return rc;
 }
 
-/* All of a train, or one probe; each is on the wire before the next is built. */
+/* Sends a whole train, or one probe. Each frame is on the wire before the next is built. */
 static void send_some(struct ipc *ipc, struct ipc_measure *m)
 {
 	int rc = 0;
@@ -110,7 +111,7 @@ static void send_some(struct ipc *ipc, struct ipc_measure *m)
 		m->status = rc;
 }
 
-/* Whether it goes on: not for a client that has gone. */
+/* Reports whether there is something to send now, for a client that is still there. */
 static bool to_send(const struct ipc_measure *m)
 {
 	return !m->status && m->op->client->fd >= 0 && m->sent < m->count &&
@@ -163,7 +164,6 @@ int ipc_measure_timeout_ms(const struct ipc *ipc)
 	return first <= now ? 0 : (int)((first - now) / 1000000 + 1);
 }
 
-/* 0: it has begun; -EAGAIN: the client has one under way; -errno: it has not. */
 int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *head)
 {
 	static uint32_t trains;
@@ -180,7 +180,7 @@ int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *he
 	if (!head->args[0] || head->args[0] > CAREFUL_PROBE_FRAMES ||
 	    head->flags & ~(uint32_t)CAREFUL_IPC_TRAIN)
 		return -EINVAL;
-	/* The peer answers a train with a stamp of each frame, in one frame. */
+	/* The peer's answer to a train is one frame with a stamp for each frame. */
 	if (head->flags & CAREFUL_IPC_TRAIN && head->args[0] * sizeof(__be64) > (uint32_t)most)
 		return -EMSGSIZE;
 	if (op->client->measure)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * News of peers for programs. A program hears of the peers that it asked for or that sent it
- * something. It has at most one unread note of each: a later change waits until the program has read
- * the earlier one, and only the last state is told. So a peer whose session comes and goes cannot
- * fill the ring of a program that pauses. Calls ipc_ring.c, ipc_region.c and ipc_peer.c.
+ * News of peers for programs. A program is told about the peers that it asked for or that sent it
+ * something. It has at most one unread note of each: a later change waits until the program has
+ * read the earlier note, and only the last state is told. So a peer whose session comes and goes
+ * cannot fill the ring of a program that pauses. Calls ipc_ring.c, ipc_region.c and ipc_name.c.
  */
 #include <errno.h>
 
-#include "daemon/ipc_private.h"
+#include "daemon/ipc_program.h"
 #include "service/ring_number.h"
 
 static void tell(struct ipc_program *p, const struct ipc_news *news, uint32_t state)
@@ -28,7 +28,7 @@ static void flush(struct ipc_program *p, struct ipc_news *news)
 		news->unread = false;
 	if (!news->due || news->unread || ipc_ring_room(p) < 2)
 		return;
-	/* News for the former process there is void. */
+	/* A failure in between ended what the program had for the peer only: it is told, too. */
 	if (news->failed && news->state != CAREFUL_PEER_FAILED && news->state != CAREFUL_PEER_NONE)
 		tell(p, news, CAREFUL_PEER_FAILED);
 	tell(p, news, news->state);

@@ -1,116 +1,27 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Peers as clients name them, and CONNECT. A name holds the slot and how often the
- * slot changed hands, so that a name kept too long meets an error, not another
- * host. Calls ipc_answer.c, ipc_handles.c and ipc_program.c.
+ * CONNECT and PEER_BEGIN: sessions that clients ask for. Calls ipc_answer.c, ipc_name.c and
+ * ipc_user.c.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "daemon/clock.h"
-#include "daemon/ipc_private.h"
+#include "daemon/ipc_program.h"
 
-enum {
-	LIFE_SHIFT = 16,
-	LIFE_MASK = 0x7fff,
-	PLACE_MS = 5000, /* until some peer that is idle has given up its place */
-};
+enum { PLACE_MS = 5000 }; /* until some idle peer has given up its place */
 
-static uint32_t name_of(const struct ipc *ipc, uint32_t index)
-{
-	return index | (uint32_t)(ipc->lives[index] & LIFE_MASK) << LIFE_SHIFT;
-}
-
-uint32_t ipc_peer_name(const struct ipc *ipc, uint32_t index)
-{
-	return name_of(ipc, index);
-}
-
-/* The slot of a client's name for a peer, or -ENOTCONN. */
-int ipc_peer_index(const struct ipc *ipc, uint32_t peer)
-{
-	uint32_t index = peer & 0xffff;
-
-	if (index >= ipc->peers_max || peer != name_of(ipc, index))
-		return -ENOTCONN;
-	return (int)index;
-}
-
-void ipc_peer_changed(struct ipc *ipc, uint32_t peer, uint32_t state)
-{
-	if (ipc->programs)
-		ipc_programs_peer(ipc, peer, state);
-	if (state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED)
-		ipc_handles_over(ipc, peer);
-	if (state == CAREFUL_PEER_NONE)
-		ipc->lives[peer]++;
-}
-
-void ipc_hold(struct ipc *ipc, uint32_t peer, enum ipc_hold why, bool on)
-{
-	uint8_t was = ipc->held[peer];
-
-	ipc->held[peer] = (uint8_t)(on ? was | why : was & ~(uint8_t)why);
-	ipc->held_count += !!ipc->held[peer];
-	ipc->held_count -= !!was;
-}
-
-bool ipc_holds(const struct ipc *ipc, uint32_t peer, enum ipc_hold why)
-{
-	return ipc->held[peer] & why;
-}
-
-static bool held(const struct ipc *ipc, uint32_t peer)
-{
-	int index = ipc_peer_index(ipc, peer);
-
-	return index >= 0 && ipc->held[index];
-}
-
-static bool any_held(const struct ipc *ipc, const struct ipc_question *question)
-{
-	struct careful_signature s;
-
-	if (question->head.payload_bytes != sizeof(s))
-		return false;
-	memcpy(&s, question->payload, sizeof(s));
-	for (uint32_t i = 0; i < s.peers_count && i < CAREFUL_SIGNATURE_PEERS; i++)
-		if (held(ipc, s.peers[i]))
-			return true;
-	return false;
-}
-
-/* Whether a question is to wait for the sake of a peer that it names. */
-bool ipc_held(const struct ipc *ipc, const struct ipc_question *question)
-{
-	if (!ipc->held_count)
-		return false;
-	switch (question->head.op) {
-	case CAREFUL_IPC_SIGNATURE:
-		return any_held(ipc, question);
-	case CAREFUL_IPC_REQUEST:
-	case CAREFUL_IPC_GET:
-	case CAREFUL_IPC_GETS:
-	case CAREFUL_IPC_STORE:
-	case CAREFUL_IPC_PING:
-	case CAREFUL_IPC_MEASURE:
-		return held(ipc, question->head.peer);
-	default:
-		return false;
-	}
-}
-
-/* Whether a CONNECT other than `but` waits for this slot. */
+/* Reports whether a CONNECT other than `but` waits for this slot. */
 static bool awaited(const struct ipc *ipc, uint32_t index, const struct ipc_op *but)
 {
 	for (const struct ipc_op *op = ipc->connects; op; op = op->next) {
-		if (op != but && op->peer == name_of(ipc, index))
+		if (op != but && op->peer == ipc_peer_name(ipc, index))
 			return true;
 	}
 	return false;
 }
 
-/* Gives a slot back whose peer has failed; its name goes with it. */
+/* Frees a slot whose peer has failed. The peer's name is no longer valid. */
 static bool reclaim(struct ipc *ipc)
 {
 	struct careful_peer_info info;
@@ -123,7 +34,7 @@ static bool reclaim(struct ipc *ipc)
 	return false;
 }
 
-/* Returns the slot of a peer with this address, its handshake begun for a user. */
+/* Begins a handshake with an address for a user. Returns the slot, or -errno. */
 static int begin(struct ipc *ipc, uid_t uid, const struct sockaddr *sa, uint32_t bytes,
 		 uint32_t queues)
 {
@@ -137,7 +48,7 @@ static int begin(struct ipc *ipc, uid_t uid, const struct sockaddr *sa, uint32_t
 		rc = careful_peer_among(ipc->instance, sa, bytes, queues);
 	if (rc < 0)
 		return rc;
-	/* An earlier failure is not the answer to this question. */
+	/* An earlier failure does not answer this question. */
 	if (careful_peer_info(ipc->instance, (uint32_t)rc, &info) == 0 &&
 	    info.state == CAREFUL_PEER_FAILED && !awaited(ipc, (uint32_t)rc, NULL)) {
 		careful_peer_close(ipc->instance, (uint32_t)rc);
@@ -148,20 +59,20 @@ static int begin(struct ipc *ipc, uid_t uid, const struct sockaddr *sa, uint32_t
 	return rc;
 }
 
-/* 0: the session is up; -EINPROGRESS; or why it will not be. */
+/* Returns 0 if the session is up, -EINPROGRESS, or why the session fails. */
 static int state_of(struct ipc *ipc, uint32_t peer)
 {
 	struct careful_peer_info info;
 	int index = ipc_peer_index(ipc, peer);
 
-	if (peer == CAREFUL_IPC_PEER_NONE) /* its place went to another */
+	if (peer == CAREFUL_IPC_PEER_NONE) /* another peer has its place */
 		return -EADDRINUSE;
 	if (index < 0 || careful_peer_info(ipc->instance, (uint32_t)index, &info))
 		return -ECONNRESET;
 	switch (info.state) {
 	case CAREFUL_PEER_UP:
 	case CAREFUL_PEER_STALLED:
-		/* What a client would count as its own are the epochs of a trial. */
+		/* The epochs of a trial are not the client's. */
 		return ipc->held[index] ? -EINPROGRESS : 0;
 	case CAREFUL_PEER_FAILED:
 		return info.last_errno ? -(int)info.last_errno : -ECONNREFUSED;
@@ -170,7 +81,7 @@ static int state_of(struct ipc *ipc, uint32_t peer)
 	}
 }
 
-/* The peer has sent us to another queue: its slot here is free again, unless others wait. */
+/* Reports the queue that the peer sent us to. The slot is freed unless others wait for it. */
 static void say_moved(struct ipc *ipc, const struct ipc_op *op, struct careful_ipc *head)
 {
 	int index = ipc_peer_index(ipc, op->peer);
@@ -182,7 +93,7 @@ static void say_moved(struct ipc *ipc, const struct ipc_op *op, struct careful_i
 		careful_peer_close(ipc->instance, (uint32_t)index);
 }
 
-static void answer(struct ipc *ipc, struct ipc_op *op, int status)
+void ipc_peer_answer(struct ipc *ipc, struct ipc_op *op, int status)
 {
 	struct careful_ipc head = { .peer = status ? CAREFUL_IPC_PEER_NONE : op->peer };
 
@@ -191,7 +102,7 @@ static void answer(struct ipc *ipc, struct ipc_op *op, int status)
 	ipc_answer(op, status, &head, NULL, 0);
 }
 
-/* Whether a client's question waits for a place. */
+/* Reports whether a client's question waits for a place. */
 static bool waits(struct ipc_client *client, int rc)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -205,7 +116,7 @@ static bool waits(struct ipc_client *client, int rc)
 	return now_ns - client->wanted_ns < PLACE_MS * 1000000ull;
 }
 
-/* The slot of the peer whose address a question has, its handshake begun; or -errno. */
+/* Begins a handshake with the address in a question. Returns the slot, or -errno. */
 static int begin_asked(struct ipc *ipc, uid_t uid, const struct ipc_question *question)
 {
 	struct sockaddr_storage address = { 0 };
@@ -221,41 +132,28 @@ static int begin_asked(struct ipc *ipc, uid_t uid, const struct ipc_question *qu
 	return begin(ipc, uid, (struct sockaddr *)&address, want, question->head.args[0]);
 }
 
-/* Answers when there is a place, or none in time; a program is told how it goes on. -EAGAIN: ask
- * again with the same question. */
 int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question)
 {
 	int rc = begin_asked(ipc, op->client->uid, question);
 
 	if (waits(op->client, rc))
 		return -EAGAIN;
-	if (rc >= 0) {
-		op->peer = name_of(ipc, (uint32_t)rc);
-		if (op->client->program) {
-			op->client->program->wants[rc] = true;
-			ipc_news_know(op->client->program, (uint32_t)rc);
-		}
-		rc = 0;
-	}
-	answer(ipc, op, rc == -EAGAIN ? -EADDRINUSE : rc);
-	return 0;
+	if (rc >= 0)
+		op->peer = ipc_peer_name(ipc, (uint32_t)rc);
+	return rc == -EAGAIN ? -EADDRINUSE : rc;
 }
 
-/* -EAGAIN: ask again with the same question. */
 int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question)
 {
 	uint64_t limit_ms = question->head.bytes ? question->head.bytes : IPC_CONNECT_MS;
-	int rc = begin_asked(ipc, op->client->uid, question);
+	int rc = ipc_peer_begin(ipc, op, question);
 
-	if (waits(op->client, rc))
-		return -EAGAIN;
-	rc = rc == -EAGAIN ? -EADDRINUSE : rc;
-	if (rc >= 0) {
-		op->peer = name_of(ipc, (uint32_t)rc);
+	if (rc == -EAGAIN)
+		return rc;
+	if (rc >= 0)
 		rc = state_of(ipc, op->peer);
-	}
 	if (rc != -EINPROGRESS) {
-		answer(ipc, op, rc);
+		ipc_peer_answer(ipc, op, rc);
 		return 0;
 	}
 	if (limit_ms > 3600000)
@@ -266,7 +164,7 @@ int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *q
 	return 0;
 }
 
-/* Why a handshake got nowhere in time. Its slot is free again, unless others wait. */
+/* Returns why a handshake did not end in time. The slot is freed unless others wait for it. */
 static int give_up(struct ipc *ipc, const struct ipc_op *op)
 {
 	struct careful_peer_info info = { 0 };
@@ -280,8 +178,6 @@ static int give_up(struct ipc *ipc, const struct ipc_op *op)
 	return info.last_errno ? -(int)info.last_errno : -ETIMEDOUT;
 }
 
-/* A program needs the peer no more; one that has no session is given up, where nobody else wants
- * it. */
 int ipc_peer_leave(struct ipc_program *p, uint32_t peer)
 {
 	struct ipc *ipc = p->client->ipc;
@@ -316,11 +212,10 @@ void ipc_connects_poll(struct ipc *ipc)
 			continue;
 		}
 		*at = op->next;
-		answer(ipc, op, rc);
+		ipc_peer_answer(ipc, op, rc);
 	}
 }
 
-/* The nearest time limit; the session's own progress wakes us by itself. */
 int ipc_connects_timeout_ms(const struct ipc *ipc)
 {
 	uint64_t now, first = UINT64_MAX;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Programs that share the interface: how one attaches, what it asks beside its rings, what
- * peers want of it, and its end, after which nothing of it is left. What goes through the rings
- * is ipc_ring.c's, its regions are ipc_region.c's: it calls both, and ipc_answer.c, ipc_close.c,
- * ipc_peer.c, service's also.h.
+ * Programs that share the interface: how they attach, what they ask on the socket, what peers ask
+ * them, and their end. Calls ipc_news.c, ipc_ring.c, ipc_region.c, ipc_peer.c, ipc_name.c,
+ * ipc_answer.c, ipc_close.c and service's also.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,17 +13,17 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
-#include "daemon/ipc_private.h"
+#include "daemon/ipc_program.h"
 #include "service/also.h"
 
 enum {
 	PAGE_BYTES = 4096,
-	NEWS_ROOM = 64, /* that requests of peers leave to news of peers */
-	/* That requests which want no answer leave to those that do. */
+	NEWS_ROOM = 64, /* entries that requests of peers leave to news of peers */
+	/* Entries that requests without an answer leave to those with one. */
 	ANSWERED_ROOM = CAREFUL_RING_TOLD / 4,
 };
 
-/* The area: of a size that stays, so that no access of ours can fail. */
+/* Creates the area and returns its descriptor. The size is sealed, so our accesses cannot fail. */
 static int create_area(struct ipc_program *p)
 {
 	const uint64_t before = careful_area_before();
@@ -98,7 +97,7 @@ static int send_area(const struct ipc_client *client, const struct careful_ipc *
 	return 0;
 }
 
-/* Each program in its turn: the first of a round is the last of the next. */
+/* Gives each program its turn: the first of a round is the last of the next. */
 static uint32_t rounds(struct careful *c, void *user, bool sleeps)
 {
 	struct ipc *ipc = user;
@@ -181,7 +180,13 @@ static void answer_peer_info(struct ipc_client *client, struct ipc_op *op, uint3
 	ipc_answer(op, rc, NULL, &found, rc ? 0 : sizeof(found));
 }
 
-/* A request of a peer for the program that has its handler. */
+void ipc_program_wants(struct ipc_program *p, uint32_t index)
+{
+	p->wants[index] = true;
+	ipc_news_know(p, index);
+}
+
+/* Passes a peer's request to the program that has the handler. */
 static void on_request(const struct careful_message *message, void *user)
 {
 	struct ipc *ipc = user;
@@ -212,7 +217,7 @@ static void on_request(const struct careful_message *message, void *user)
 		do {
 			ask = &p->answers[++i % CAREFUL_RING_ANSWERS];
 		} while (ask->id);
-		/* Never 0, and no other's for long. */
+		/* Never 0, and not used again for long. */
 		if (i < CAREFUL_RING_ANSWERS)
 			i += CAREFUL_RING_ANSWERS;
 		p->answer_generation = i;
@@ -226,7 +231,7 @@ static void on_request(const struct careful_message *message, void *user)
 	ipc_ring_tell(p, &entry, message->payload);
 }
 
-/* A store that is in its place: whose region that is has the handler, or nobody. */
+/* Reports a store to the program that has the region, if it has the handler too. */
 static void on_store(const struct careful_message *message, void *user)
 {
 	struct ipc *ipc = user;
@@ -321,8 +326,7 @@ static bool is_op_of(const void *user, const void *of)
 	return op >= p->ops && op < p->ops + IPC_PROGRAM_OPS;
 }
 
-/* Nothing begins for the program, or is written any more, but for what disks have: whether there
- * is that. */
+/* Stops all that begins or writes for the program. Returns whether a disk still writes. */
 static bool quiet(struct ipc_program *p)
 {
 	struct careful *instance = p->client->ipc->instance;
@@ -336,7 +340,7 @@ static bool quiet(struct ipc_program *p)
 	return writing;
 }
 
-/* What a program asks of its own. */
+/* Does what a program asks on the socket. */
 static int of_program(struct ipc_program *p, struct ipc_op *op, struct ipc_question *q)
 {
 	struct careful_ipc head = { 0 };
@@ -385,7 +389,7 @@ int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_que
 	}
 }
 
-/* Answers for the program what it has not; false: there is no room for all of it now. */
+/* Answers the open requests for the program. Returns false if some answers have no room now. */
 static bool refuse_all(struct ipc_program *p, int status)
 {
 	for (uint32_t i = 0; p->answers_used && i < CAREFUL_RING_ANSWERS; i++) {
@@ -402,7 +406,6 @@ static bool refuse_all(struct ipc_program *p, int status)
 	return true;
 }
 
-/* Whether programs still read what they are told. */
 void ipc_programs_poll(struct ipc *ipc)
 {
 	const uint64_t now_ns = clock_now_ns();
@@ -425,7 +428,6 @@ void ipc_programs_poll(struct ipc *ipc)
 	}
 }
 
-/* The program has gone. After careful_close() there is no instance. */
 void ipc_program_leave(struct ipc_client *client)
 {
 	struct ipc_program *p = client->program, **at = &client->ipc->programs;
@@ -455,7 +457,6 @@ void ipc_program_leave(struct ipc_client *client)
 		engine_also(ipc->instance, NULL, NULL);
 }
 
-/* Whether nothing uses its memory any more, and nobody waits for its answers. */
 bool ipc_program_over(struct ipc_client *client)
 {
 	struct ipc_program *p = client->program;
@@ -474,7 +475,8 @@ void ipc_program_free(struct ipc_client *client)
 
 	if (!p)
 		return;
-	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++) /* carefuld's end alone leaves some */
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS;
+	     i++) /* some are left only when carefuld ends */
 		if (p->regions[i].key && p->regions[i].fd >= 0)
 			ipc_close(client, p->regions[i].fd, NULL);
 	munmap(p->area, p->area_bytes);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Regions of programs: of the memory that one shares, or of a file that it passed. One goes when
- * nothing reads or writes it any more. Calls ipc_op.c, ipc_close.c, ipc_peer.c, service's also.h.
+ * Regions of programs: parts of the memory that a program shares, or of files that it passed. Calls
+ * ipc_close.c, ipc_file.c, ipc_name.c and service's also.h.
  */
 #include <errno.h>
 
-#include "daemon/ipc_private.h"
+#include "daemon/ipc_program.h"
 #include "service/also.h"
 
 struct ipc_program_region *ipc_region_find(struct ipc_program *p, uint32_t key)
@@ -16,7 +16,6 @@ struct ipc_program_region *ipc_region_find(struct ipc_program *p, uint32_t key)
 	return NULL;
 }
 
-/* Takes a region back, or later, when nothing reads or writes it; nobody begins to. */
 int ipc_region_remove(struct ipc_program *p, struct ipc_program_region *region)
 {
 	int rc = careful_region_remove(p->client->ipc->instance, region->key);
@@ -34,7 +33,7 @@ int ipc_region_remove(struct ipc_program *p, struct ipc_program_region *region)
 	return rc;
 }
 
-/* What a region is of: the memory, or the file that was passed. */
+/* Reads from a question whether a region is of memory or of a file, and checks its bounds. */
 static int region_span(struct ipc_program *p, const struct ipc_question *q,
 		       struct careful_span *span)
 {

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * carefuld's end of a program's rings (ipc.h): what it asks begins here, what it is told goes
- * in. The program may write anything into the area at any time: an entry is copied once and
- * looked at then, places in rings are masked, and memory is what lies within its own. What it
- * spoils so is its own business. Calls ipc_answer.c, ipc_peer.c, log.c, service's also.h.
+ * carefuld's end of a program's rings (ipc.h). It begins what the program asks and writes what the
+ * program is told. The program can write anything into the area at any time, so an entry is copied
+ * once and only the copy is checked, places in rings are masked, and memory is only the program's
+ * own. Calls ipc_answer.c, ipc_file.c, ipc_name.c, log.c and service's also.h.
  */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "daemon/ipc_private.h"
+#include "daemon/ipc_program.h"
 #include "daemon/log.h"
 #include "service/also.h"
 #include "service/ring_number.h"
 
-/* Entries of one program before the others' turn, where there are some: they wait for that. */
+/* Entries of a program in one round, alone or with other programs. */
 enum { ROUND = 32, ROUND_SHARED = 8 };
 
 /* Disconnects a program. The end of the connection comes back as an event. */
-void ipc_ring_fail(struct ipc_program *p, const char *why)
+static void ring_fail(struct ipc_program *p, const char *why)
 {
 	static struct log_limit limit;
 
@@ -31,8 +31,6 @@ void ipc_ring_fail(struct ipc_program *p, const char *why)
 	shutdown(p->client->fd, SHUT_RDWR);
 }
 
-/* Entries that it can be told beside the ends of all that it may have under way: what it begins
- * before it reads ends, too. */
 uint32_t ipc_ring_room(const struct ipc_program *p)
 {
 	const uint32_t used = p->told_put - read_number(&p->area->told_taken) + IPC_PROGRAM_OPS;
@@ -54,7 +52,6 @@ void ipc_ring_tell(struct ipc_program *p, const struct careful_ring_entry *entry
 	p->news = true;
 }
 
-/* A socket that is full wakes it, too. */
 void ipc_ring_bell(struct ipc_program *p)
 {
 	const struct careful_ipc head = {
@@ -67,11 +64,10 @@ void ipc_ring_bell(struct ipc_program *p)
 		ipc_send_packet(p->client->fd, &head, NULL);
 }
 
-/* Tells it of what it was told, if it sleeps. */
 void ipc_ring_wake(struct ipc_program *p)
 {
 	p->news = false;
-	/* Either it sees that before it sleeps, or we see that it sleeps. */
+	/* Either the program sees the entry before it sleeps, or we see that it sleeps. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!read_number(&p->area->told_asleep))
 		return;
@@ -79,7 +75,7 @@ void ipc_ring_wake(struct ipc_program *p)
 	ipc_ring_bell(p);
 }
 
-/* Nothing of it is under way. */
+/* Gives back an operation's file and its share of the bytes under way. */
 static void unmove(struct ipc_program_op *op)
 {
 	struct ipc_program *p = op->program;
@@ -133,7 +129,7 @@ static void op_done(const struct careful_result *result, void *user)
 static int ring_request(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 			const void *payload, struct ipc_program_op *op)
 {
-	if (e->handler >= CAREFUL_HANDLERS_APP) /* between carefulds */
+	if (e->handler >= CAREFUL_HANDLERS_APP) /* only carefulds use those */
 		return -EINVAL;
 	if (e->bytes > CAREFUL_RING_PAYLOAD_BYTES)
 		return -EMSGSIZE;
@@ -142,14 +138,14 @@ static int ring_request(struct ipc_program *p, uint32_t index, const struct care
 			return -EFAULT;
 		payload = p->built + e->memory_off * CAREFUL_RING_PAYLOAD_BYTES;
 	}
-	/* No operation bounds those that want no answer. */
+	/* Operations bound only the requests that want an answer. */
 	if (!op && engine_waiting(p->client->ipc->instance, index) >= IPC_PROGRAM_OPS)
 		return -EAGAIN;
 	return careful_request(p->client->ipc->instance, index, (uint16_t)e->handler, e->args,
 			       payload, e->bytes, op ? op_done : NULL, op);
 }
 
-/* Whether so many bytes more are within its share, or alone. */
+/* Reports whether the program may have so many more bytes under way. */
 static bool may_move(const struct ipc_program *p, uint32_t bytes)
 {
 	return !p->moving || p->moving + bytes <= IPC_PROGRAM_BYTES;
@@ -184,7 +180,7 @@ static int begin_move(struct ipc_program *p, uint32_t index, const struct carefu
 			     (uint16_t)e->handler, e->args, e->flags, op_done, op);
 }
 
-/* Begins, or waits behind those before it, and what comes behind in the ring does not wait. */
+/* Begins a store or get, or lets it wait for earlier ones. Later entries of the ring go on. */
 static int ring_move(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 		     struct ipc_program_op *op)
 {
@@ -208,7 +204,7 @@ static void op_pinged(const struct careful_ping_result *result, void *user)
 	end_op(user, &entry, result);
 }
 
-/* One that cannot be sent now is told so: others are not to wait for it. */
+/* A ping that cannot be sent now fails: later entries do not wait for it. */
 static int ring_ping(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 		     struct ipc_program_op *op)
 {
@@ -230,7 +226,7 @@ static int ring_ping(struct ipc_program *p, uint32_t index, const struct careful
 	return 0;
 }
 
-/* -EAGAIN: not yet. */
+/* Begins an operation. -EAGAIN: not yet. */
 static int ring_operate(struct ipc_program *p, const struct careful_ring_entry *e,
 			const void *payload)
 {
@@ -277,7 +273,7 @@ static struct ipc_program_op *take_later(struct ipc_program *p)
 	return op;
 }
 
-/* Begins what waited and may go now; how much that was. */
+/* Begins stores and gets that waited. Returns how many. */
 static uint32_t begin_later(struct ipc_program *p)
 {
 	struct ipc *ipc = p->client->ipc;
@@ -305,7 +301,6 @@ static uint32_t begin_later(struct ipc_program *p)
 	return n;
 }
 
-/* The program has gone: what waits does not begin. */
 void ipc_ring_forget(struct ipc_program *p)
 {
 	while (p->later)
@@ -320,7 +315,7 @@ static int ring_reply(struct ipc_program *p, const struct careful_ring_entry *e,
 	int status = (int)((uint32_t)e->status & 0xfff);
 	int rc;
 
-	if (!ask->id || ask->id != e->id) /* it was answered for the program, or by it */
+	if (!ask->id || ask->id != e->id) /* it has its answer */
 		return 0;
 	rc = e->bytes > CAREFUL_RING_PAYLOAD_BYTES ?
 		     -EMSGSIZE :
@@ -334,14 +329,14 @@ static int ring_reply(struct ipc_program *p, const struct careful_ring_entry *e,
 	return 0;
 }
 
-/* Begins what the next entry asks for; -EAGAIN: that has to wait. */
+/* Begins what the entry asks. -EAGAIN: the entry has to wait. */
 static int ring_begin(struct ipc_program *p, uint32_t at)
 {
 	const void *payload = p->asks_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES;
 	struct careful_ring_entry entry;
 
 	memcpy(&entry, &p->asks[at], sizeof(entry));
-	/* The compiler is to look at the copy, too. */
+	/* Keeps the compiler from reading the ring again. */
 	__asm__ volatile("" : : "r"(&entry) : "memory");
 	switch (entry.kind) {
 	case CAREFUL_RING_REQUEST:
@@ -352,12 +347,11 @@ static int ring_begin(struct ipc_program *p, uint32_t at)
 	case CAREFUL_RING_REPLY:
 		return ring_reply(p, &entry, payload);
 	default:
-		ipc_ring_fail(p, "it asked for what does not exist");
+		ring_fail(p, "it asked for what does not exist");
 		return -EAGAIN;
 	}
 }
 
-/* Some of what it asks; how much that was. */
 uint32_t ipc_ring_round(struct ipc_program *p)
 {
 	const uint32_t most = p->client->ipc->programs->next ? ROUND_SHARED : ROUND;
@@ -374,7 +368,7 @@ uint32_t ipc_ring_round(struct ipc_program *p)
 	if (!waiting)
 		return begun;
 	if (waiting > CAREFUL_RING_ASKS) {
-		ipc_ring_fail(p, "its ring holds more than it can");
+		ring_fail(p, "its ring holds more than it can");
 		return 0;
 	}
 	p->blocked = false;
@@ -390,14 +384,13 @@ uint32_t ipc_ring_round(struct ipc_program *p)
 		return begun;
 	p->info.asked += n;
 	write_number(&p->area->asks_taken, p->asks_taken);
-	/* Either it sees that there is room, or we see that it found none. */
+	/* Either the program sees that there is room, or we see that it found none. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (read_number(&p->area->asks_put) - p->asks_taken + n >= CAREFUL_RING_ASKS)
 		p->news = true;
 	return begun + n;
 }
 
-/* From here on it wakes us; true: it asks for something that need not wait. */
 bool ipc_ring_waits(struct ipc_program *p)
 {
 	p->armed = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * SIGNATURE: a client's bursts, issued here and now as a program issues them that owns the
- * queue. The loop does nothing else meanwhile, which is what makes the figures the engine's;
- * ipc.h bounds how long. Calls ipc_peer.c, ipc_answer.c and service/signature.c.
+ * SIGNATURE: issues a client's bursts like a program that owns the queue. The main loop does
+ * nothing else meanwhile, so the figures are the engine's; ipc.h bounds the time. Calls
+ * ipc_answer.c, ipc_name.c and service/signature.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,11 +16,11 @@
 #include "service/signature.h"
 
 /*
- * Who issues. Outlives its client until the last reply.
+ * Issues the bursts of a client. Outlives the client until the last reply.
  *
- * @indices: of the peers
- * @turn:    whose turn it is
- * @left:    by its client, or by a burst that failed
+ * @indices: slots of the peers
+ * @turn:    the next peer in @indices
+ * @left:    the client has gone, or a burst has failed
  */
 struct ipc_issuer {
 	struct signature_layer layer;
@@ -76,7 +76,7 @@ static int issuer_poll(struct signature_layer *layer)
 	return careful_poll(((struct ipc_issuer *)layer)->instance);
 }
 
-/* The client's; one that a failed burst left to its replies is replaced. */
+/* Returns the client's issuer, or a new one after a burst has failed. */
 static struct ipc_issuer *issuer_of(struct ipc_client *client)
 {
 	if (!client->issuer) {
@@ -131,8 +131,6 @@ static int prepare(struct ipc_client *client, const struct ipc_question *q,
 	return 0;
 }
 
-/* 0: answered; -errno: to be answered; -EAGAIN: not in this round, for each may hold the loop for
- * CAREFUL_BURST_MS, whoever asks. */
 int ipc_signature(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
 {
 	static uint64_t answers[CAREFUL_IPC_PAYLOAD_BYTES / sizeof(uint64_t)];

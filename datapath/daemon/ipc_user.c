@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Bounds for the users of this host. A user can start any number of programs, so what one client
- * may hold is no bound. Root is not bound, and the last places are root's.
+ * Bounds for the users of this host. A user can start any number of programs, so a bound for each
+ * client is not enough. Root is not bound, and the last places are root's. Calls ipc_name.c.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -92,7 +92,7 @@ static int most_unanswered(const struct ipc *ipc, uint32_t *most)
 	return found;
 }
 
-/* Ends a handshake; each CONNECT that waits for it is told that its place is another's. */
+/* Ends a handshake. Each CONNECT that waits for it fails: another peer gets the place. */
 static void yield(struct ipc *ipc, uint32_t index)
 {
 	const uint32_t name = ipc_peer_name(ipc, index);
@@ -103,7 +103,7 @@ static void yield(struct ipc *ipc, uint32_t index)
 	careful_peer_close(ipc->instance, index);
 }
 
-/* Reports whether a question means a peer's address; its port 0 is ours. */
+/* Reports whether a peer has an address; port 0 stands for the port of peers. */
 static bool is_at(const struct ipc *ipc, const struct careful_peer_info *info,
 		  const struct sockaddr *to)
 {

@@ -16,7 +16,7 @@
 #include <careful/ipc.h>
 
 #include "control.h"
-#include "daemon/ipc_private.h"
+#include "daemon/ipc_program.h"
 #include "input.h"
 #include "memory.h"
 #include "service/engine.h"

@@ -32,14 +32,17 @@ static int fuzz_clock(clockid_t clock, struct timespec *t)
 #define clock_gettime fuzz_clock
 #include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_answer.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_file.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_gets.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_handles.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_name.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_news.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_program.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_region.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_request.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_ring.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_signature.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_user.c" /* NOLINT(bugprone-suspicious-include) */

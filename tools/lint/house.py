@@ -69,9 +69,6 @@ CIRCLES = (
     "service/event_in.c service/event_member.c service/event_out.c service/event_requests.c "
     "service/event_trace.c service/instance.c service/live.c service/operation.c "
     "service/peers.c service/ping.c service/region.c service/round.c",
-    "daemon/ipc_gets.c daemon/ipc_handles.c daemon/ipc_measure.c daemon/ipc_news.c "
-    "daemon/ipc_op.c daemon/ipc_peer.c daemon/ipc_program.c daemon/ipc_region.c "
-    "daemon/ipc_ring.c daemon/ipc_signature.c daemon/ipc_user.c",
     "careful.dask.comm careful.dask.hub careful.dask.link",
     "careful.measure.estimators careful.measure.probes",
     "careful.transfer careful.transfer.file careful.transfer.protocol careful.transfer.stream "

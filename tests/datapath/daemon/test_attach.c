@@ -26,7 +26,7 @@
 
 #include "check.h"
 #include "daemon/clock.h"
-#include "daemon/ipc_private.h"
+#include "daemon/ipc_program.h"
 #include "memory.h"
 #include "service/attach.h"
 #include "service/engine.h"

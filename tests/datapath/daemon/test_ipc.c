@@ -31,14 +31,17 @@
 #include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_answer.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_close.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_file.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_gets.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_handles.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_name.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_news.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_program.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_region.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc_request.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_ring.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_signature.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_user.c" /* NOLINT(bugprone-suspicious-include) */
@@ -1077,7 +1080,7 @@ static void test_client__closes_its_handles_itself(void)
 	careful_peer_close(c, 0);
 }
 
-/* The room that own_room() grants: the test may be anybody's. */
+/* The room that ipc_handles_room() grants: the test may be run by any user. */
 #define HANDLES (getuid() ? (uint32_t)IPC_HANDLES_USER : (uint32_t)IPC_HANDLES_ROOT)
 
 static void ask_open(int fd, struct careful_ipc head, uint32_t attempt)
@@ -1175,7 +1178,7 @@ static void test_client__handles_end_with_the_session(void)
 
 	for (uint32_t key = 1; key <= HANDLES; key++)
 		ask_block(fd, head, 0, key);
-	assert(own_room(server->clients, head.peer) == -EMFILE);
+	assert(ipc_handles_room(server->clients, head.peer) == -EMFILE);
 	ipc_peer_changed(server, 0, CAREFUL_PEER_FAILED);
 	assert(!server->clients->handles_count);
 	ask_block(fd, head, 0, 1);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of the local socket's server share about programs: ipc_region.c, ipc_ring.c,
+ * ipc_news.c, ipc_program.c and those above them.
+ */
+#ifndef DAEMON_IPC_PROGRAM_H
+#define DAEMON_IPC_PROGRAM_H
+
+#include "daemon/ipc_private.h"
+
+/*
+ * An operation of a program.
+ *
+ * @next:   the next one that is free, or waits for others to end
+ * @id:     the program's; 0: free
+ * @file:   index in the client's files[], plus 1; 0: none
+ * @moves:  bytes of a store or get under way; 0: none
+ * @asked:  the program's entry, while the operation waits
+ */
+struct ipc_program_op {
+	struct ipc_program_op *next;
+	struct ipc_program *program;
+	uint64_t id;
+	uint32_t file;
+	uint32_t moves;
+	struct careful_ring_entry asked;
+};
+
+/* A request of a peer that the program has not answered. */
+struct ipc_program_ask {
+	struct careful_reply_to to;
+	uint32_t id; /* 0: free */
+};
+
+/* @gone: it is removed as soon as no message reads or writes it. */
+struct ipc_program_region {
+	uint32_t key; /* 0: free */
+	uint32_t peer; /* slot, or CAREFUL_ANY_PEER */
+	int fd; /* the file's; -1: the region is of memory */
+	uint64_t memory_off;
+	bool gone;
+};
+
+/*
+ * A program's knowledge of the peer in a slot.
+ *
+ * @known:  the program asked for the peer, or the peer sent it something
+ * @peer:   the peer's name then
+ * @due:    the program has not been told of @state
+ * @failed: nor that the session failed before
+ * @unread: the program has not read the last note; told_put was @put behind the note
+ */
+struct ipc_news {
+	uint32_t peer;
+	uint32_t put;
+	uint8_t state;
+	bool known, due, failed, unread;
+};
+
+/*
+ * A program that is attached: carefuld's end of its rings. The counters here are carefuld's. The
+ * program can write anything into the area, so carefuld writes its counters there and reads none
+ * of them back.
+ *
+ * @client:      the program's connection
+ * @area:        memory shared with the program
+ * @asks_taken:  entries that were taken; @told_put: entries that were put
+ * @ops_used:    operations of ops[] that are taken; the ring of notes keeps a place for the end of
+ *               each
+ * @handlers:    handlers of requests that it owns
+ * @news:        it was told something since it was woken last
+ * @armed:       carefuld sleeps, and the area says so
+ * @blocked:     its next entry waits for room in the engine
+ * @stalled:     it has read nothing for IPC_STALL_MS
+ * @quiet:       it sent QUIET, or has gone: nothing begins any more
+ * @over:        the program has gone
+ * @read:        told_taken when it was last looked at
+ * @read_ns:     when it last read, or had nothing to read
+ * @moving:      bytes of its stores and gets under way
+ * @later:       stores and gets that wait for them
+ * @stores:      handlers of stores that it has
+ * @wants:       peers that it asked for and has not left
+ * @news_count:  peers with a note that is due or unread
+ * @info:        its name, process and counts
+ */
+struct ipc_program {
+	struct ipc_client *client;
+	struct ipc_program *next;
+	struct careful_area *area;
+	uint64_t area_bytes;
+	struct careful_ring_entry *asks, *told;
+	uint8_t *asks_payload, *told_payload, *built;
+	uint8_t *memory;
+	uint64_t memory_bytes;
+	uint32_t asks_taken;
+	uint32_t told_put;
+	uint32_t ops_used;
+	uint32_t answers_used;
+	uint32_t handlers;
+	uint32_t regions_used;
+	bool news;
+	bool armed;
+	bool blocked;
+	bool stalled;
+	bool quiet;
+	bool over;
+	uint32_t read;
+	uint64_t read_ns;
+	uint32_t answer_generation;
+	uint64_t moving;
+	struct ipc_program_op *later, **later_tail;
+	struct ipc_program_op *ops_free;
+	struct ipc_program_op ops[IPC_PROGRAM_OPS];
+	struct ipc_program_ask answers[CAREFUL_RING_ANSWERS];
+	struct ipc_program_region regions[CAREFUL_AREA_REGIONS];
+	bool stores[CAREFUL_HANDLERS_APP];
+	bool wants[CAREFUL_PEERS_MAX];
+	struct ipc_news peers[CAREFUL_PEERS_MAX];
+	uint32_t news_count;
+	struct careful_program_info info;
+};
+
+/* ipc_region.c */
+struct ipc_program_region *ipc_region_find(struct ipc_program *p, uint32_t key);
+int ipc_region_add(struct ipc_program *p, struct ipc_question *q, uint32_t *key);
+/* Removes a region. -EBUSY: operations still use it, and no new one can begin. */
+int ipc_region_remove(struct ipc_program *p, struct ipc_program_region *region);
+void ipc_regions_remove_gone(struct ipc_program *p);
+
+/* ipc_ring.c */
+/* Returns how many entries a program can be told, beyond the ends of all operations that it can
+ * have under way. */
+uint32_t ipc_ring_room(const struct ipc_program *p);
+void ipc_ring_tell(struct ipc_program *p, const struct careful_ring_entry *entry,
+		   const void *payload);
+/* Wakes a program. Its socket may be full: that wakes it, too. */
+void ipc_ring_bell(struct ipc_program *p);
+/* Wakes a program if it sleeps and was told something. */
+void ipc_ring_wake(struct ipc_program *p);
+/* Drops the operations that have not begun. */
+void ipc_ring_forget(struct ipc_program *p);
+/* Begins some of what a program asks. Returns how much that was. */
+uint32_t ipc_ring_round(struct ipc_program *p);
+/* Lets the program wake us from now on. Returns true if it already asks something that need not
+ * wait. */
+bool ipc_ring_waits(struct ipc_program *p);
+
+/* ipc_news.c */
+/* Notes that a peer's state changed. Called before the peer's name becomes invalid. */
+void ipc_programs_peer(struct ipc *ipc, uint32_t index, uint32_t state);
+/* Reports the changes of the peer in a slot to the program from now on. */
+void ipc_news_know(struct ipc_program *p, uint32_t index);
+void ipc_news_poll(struct ipc_program *p);
+void ipc_news_forget(struct ipc_program *p);
+
+/* ipc_program.c */
+int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
+/* Notes that the program asked for the peer in a slot. */
+void ipc_program_wants(struct ipc_program *p, uint32_t index);
+/* Finds programs that no longer read, and wakes those with news. */
+void ipc_programs_poll(struct ipc *ipc);
+/* The program has gone. After careful_close() there is no instance. */
+void ipc_program_leave(struct ipc_client *client);
+/* Reports whether nothing uses the program's memory and nobody waits for its answers. */
+bool ipc_program_over(struct ipc_client *client);
+void ipc_program_free(struct ipc_client *client);
+uint32_t ipc_programs_bytes(const struct ipc *ipc);
+
+#endif /* DAEMON_IPC_PROGRAM_H */
