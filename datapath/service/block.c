@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The block server as its owner sees it: start, poll, stop, and what happens when a
- * peer is gone. Calls block_request.c, block_handle.c, block_work.c and block_export.c; at the
- * end, when the workers are gone, block_file.c.
+ * The block server's life: start, poll, stop, and the end of a peer. Calls block_request.c,
+ * block_wait.c, block_handle.c, block_work.c and block_export.c; at the end, when the workers are
+ * gone, block_file.c.
  */
 #include <assert.h>
 #include <errno.h>

@@ -392,21 +392,38 @@ static inline bool block_work_vain(const struct block_server *server, const stru
  * may be anything. */
 int block_parse(struct block_job *job, const uint32_t *args, const void *payload, uint32_t bytes);
 
+/* block_wait.c: the engine's thread. */
+/* Reports whether other requests wait that came before the job. */
+bool block_has_waiters(const struct block_server *server, const struct block_job *job);
+/* Lets a copy of the job wait for a handle. Returns false if it may not wait. */
+bool block_wait(struct block_server *server, const struct block_job *job);
+/* Takes the waiter at *at out and frees it. */
+void block_waiter_end(struct block_server *server, struct block_peer *peer,
+		      struct block_waiter **at);
+/* Ends the wait of the attempt that the job names: its client closes it. Returns 0, also if the
+ * attempt does not wait, or -EAGAIN. */
+int block_stop_waiting(struct block_server *server, const struct block_job *job);
+/* Drops the waiters of a peer that is gone. */
+void block_drop_waiters(struct block_server *server, uint32_t peer);
+/* Lets a request wait for a job in a place, or refuses it. */
+void block_park(struct block_server *server, const struct careful_message *message, uint8_t place);
+/* Reports whether the attempt that the job names is parked. */
+bool block_is_parked(const struct block_server *server, const struct block_job *job);
+/* Takes the parked request at *at out and frees it. */
+void block_parked_end(struct block_server *server, struct block_peer *peer,
+		      struct block_parked **at);
+/* Refuses the parked requests of a peer that is gone. If the next peer sent some of them, it asks
+ * again. */
+void block_drop_parked(struct block_server *server, struct block_peer *peer);
+
 /* block_request.c: the engine's thread. */
 void block_on_request(const struct careful_message *message, void *user);
 void block_answer(struct block_server *server, struct block_job *job);
-bool block_start_again(struct block_server *server, const struct block_waiter *waiter);
 void block_finish(struct block_server *server, struct block_job *job);
+/* Begins the jobs of a peer that wait for handles, as far as there is room. */
+void block_wake(struct block_server *server, uint32_t index);
+/* Begins a peer's parked requests, in order in each place, as far as the peer may have jobs. */
 void block_unpark(struct block_server *server, uint32_t index);
-void block_drop_parked(struct block_server *server, struct block_peer *peer);
-
-/* block_wait.c: the engine's thread. */
-bool block_has_waiters(const struct block_server *server, const struct block_job *job);
-bool block_wait(struct block_server *server, const struct block_job *job);
-bool block_is_parked(const struct block_server *server, const struct block_job *job);
-int block_stop_waiting(struct block_server *server, const struct block_job *job);
-void block_wake(struct block_server *server, uint32_t peer);
-void block_drop_waiters(struct block_server *server, uint32_t peer);
 
 /* block_account.c */
 /* Returns the account of a peer's host; NULL: no memory. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The block server in the engine's thread: requests become jobs, and jobs answers; what there
- * is no job for waits. Of a peer's jobs each export has a share, so that one which hangs does not
- * hold up what the peer asks for in others. Calls block_parse.c, block_handle.c and block_work.c.
+ * The block server in the engine's thread: begins jobs for requests and answers when the jobs have
+ * ended. Each export has a share of a peer's jobs, so an export that hangs does not delay the
+ * peer's requests in others. Calls block_wait.c, block_parse.c, block_handle.c, block_path.c and
+ * block_work.c.
  */
 #include <assert.h>
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include "service/block_private.h"
 #include "storage/tree.h"
 
-/* Whether the peer may have another job in that place. */
+/* Reports whether the peer may have another job in that place. */
 static bool may_begin(const struct block_server *server, uint32_t index, uint8_t place)
 {
 	const struct block_peer *peer = &server->peers[index];
@@ -35,7 +36,7 @@ static void put_job(struct block_server *server, struct block_job *job)
 	server->jobs_free = job;
 }
 
-/* The end of a job whose answer is given. */
+/* Frees a job that was answered or that waits as a copy. */
 static void release(struct block_server *server, struct block_job *job)
 {
 	if (!job->path) { /* part of its handle */
@@ -44,7 +45,7 @@ static void release(struct block_server *server, struct block_job *job)
 	}
 	free(job->reply);
 	job->reply = NULL;
-	/* Of a job that no worker saw. */
+	/* They are still open if no worker had the job. */
 	if (job->fd >= 0)
 		close(job->fd);
 	if (job->dir_fd >= 0)
@@ -68,7 +69,7 @@ static void count(struct block_server *server, const struct block_job *job)
 	}
 }
 
-/* Answers; false if it has to be tried again. */
+/* Answers a job. Returns false if that has to be tried again. */
 static bool answer(struct block_server *server, struct block_job *job)
 {
 	const void *payload = job->has_attr ? &job->attr : job->reply;
@@ -79,15 +80,15 @@ static bool answer(struct block_server *server, struct block_job *job)
 		payload = NULL;
 		bytes = 0;
 	}
-	/* Who asked in an epoch that is over is not answered; who did in this one is, though
-	 * its life may be told of later than what it asked. */
+	/* The engine answers only requests of the present epoch. A request of that epoch may come
+	 * before the news that the peer's life has changed. */
 	if (job->op != BLOCK_DISCARD)
 		rc = careful_reply_late(server->instance, &job->to, job->status, job->args, payload,
 					bytes);
 	if (rc == -EAGAIN || rc == -ENOBUFS)
 		return false;
 	count(server, job);
-	/* Nobody knows the key, and nobody can ask for it. */
+	/* Nobody knows the key, or can ask for it. */
 	if (rc && job->path && job->handle && !job->status && !job->attempt)
 		block_handle_end(server, job->handle, BLOCK_DISCARD);
 	release(server, job);
@@ -100,7 +101,7 @@ void block_answer(struct block_server *server, struct block_job *job)
 		block_queue_put(&server->unsent, job);
 }
 
-/* What a worker has done becomes visible to the peer. */
+/* Makes the result of a worker visible to the peer. */
 void block_finish(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
@@ -114,7 +115,7 @@ void block_finish(struct block_server *server, struct block_job *job)
 	if (handle && !job->path)
 		block_handle_tell(server, handle);
 	if (handle && job->path) { /* OPEN, LIST, BATCH */
-		if (job->status) { /* or it was given up, for nobody wanted it */
+		if (job->status) { /* it failed, or nobody wanted it any longer */
 			block_handle_destroy(server, handle);
 			job->handle = NULL;
 			job->status = gone ? -ECONNRESET : job->status;
@@ -132,7 +133,7 @@ void block_finish(struct block_server *server, struct block_job *job)
 	block_answer(server, job);
 }
 
-/* BATCH: its scratch may end meanwhile, so the job has descriptors of its own. */
+/* BATCH: duplicates the scratch's descriptors, because the scratch may end meanwhile. */
 static int take_scratch(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *scratch = block_handle_find(server, job->peer, job->key);
@@ -148,7 +149,7 @@ static int take_scratch(struct block_server *server, struct block_job *job)
 	return job->fd < 0 || job->dir_fd < 0 ? -EMFILE : 0;
 }
 
-/* OPEN, LIST, BATCH: a new handle, unless the client asks for the second time. */
+/* OPEN, LIST, BATCH: creates a handle, unless the client asks again. */
 static int start_open(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = block_handle_attempt(server, job->peer, job->attempt);
@@ -168,7 +169,7 @@ static int start_open(struct block_server *server, struct block_job *job)
 			block_work_put(server, job);
 		return rc ? rc : -EINPROGRESS;
 	}
-	if (handle->state == BLOCK_OPENING) { /* its answer goes to who asked last */
+	if (handle->state == BLOCK_OPENING) { /* the answer goes to the last request */
 		handle->job->to = job->to;
 		release(server, job);
 		return -EINPROGRESS;
@@ -179,7 +180,7 @@ static int start_open(struct block_server *server, struct block_job *job)
 	return 0;
 }
 
-/* CLOSE of what the client has no key for, but the attempt's name. */
+/* CLOSE without a key: finds the handle by its attempt's name. */
 static int find_attempt(struct block_server *server, struct block_job *job)
 {
 	const struct block_handle *handle = block_handle_attempt(server, job->peer, job->attempt);
@@ -226,7 +227,7 @@ static int start_end(struct block_server *server, struct block_job *job)
 	return -EINPROGRESS;
 }
 
-/* DIGEST, EXTENTS, ZERO: the handle may end meanwhile, so the job has a descriptor of its own. */
+/* DIGEST, EXTENTS, ZERO: duplicates the handle's descriptor: the handle may end meanwhile. */
 static int start_range(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = block_handle_find(server, job->peer, job->key);
@@ -279,7 +280,7 @@ static void start(struct block_server *server, struct block_job *job, int status
 	block_answer(server, job);
 }
 
-/* A job to read a request into: there is one more than all peers may begin. */
+/* Returns a job to read a request into. There is always one: peers may begin all but one. */
 static struct block_job *take_job(struct block_server *server, uint32_t peer, uint16_t op,
 				  const struct careful_reply_to *to)
 {
@@ -302,13 +303,13 @@ static struct block_job *take_job(struct block_server *server, uint32_t peer, ui
 	return job;
 }
 
-/* Where the job will work. */
+/* Returns the place where the job will work. */
 static uint8_t place_of(struct block_server *server, const struct block_job *job)
 {
 	const struct block_handle *handle;
 
 	switch (job->op) {
-	case CAREFUL_BLOCK_COMMIT: /* those are part of their handle */
+	case CAREFUL_BLOCK_COMMIT: /* their jobs are part of the handle */
 	case CAREFUL_BLOCK_CLOSE:
 		return BLOCK_EXPORTS;
 	case CAREFUL_BLOCK_DIGEST:
@@ -324,8 +325,8 @@ static uint8_t place_of(struct block_server *server, const struct block_job *job
 	}
 }
 
-/* Begins what has waited; false: the peer has no job free for it. */
-bool block_start_again(struct block_server *server, const struct block_waiter *waiter)
+/* Begins a job that waited. Returns false if the peer may not begin another job now. */
+static bool start_again(struct block_server *server, const struct block_waiter *waiter)
 {
 	const struct block_job *was = &waiter->job;
 	struct block_job *job;
@@ -342,7 +343,18 @@ bool block_start_again(struct block_server *server, const struct block_waiter *w
 	return true;
 }
 
-/* Takes a job's path from the memory that the client stored it in: 0 or -errno. */
+void block_wake(struct block_server *server, uint32_t index)
+{
+	struct block_peer *peer = &server->peers[index];
+
+	for (int i = 0; i < BLOCK_WAITERS; i++) {
+		while (peer->waiters[i] && !block_handle_room(server, &peer->waiters[i]->job) &&
+		       start_again(server, peer->waiters[i]))
+			block_waiter_end(server, peer, &peer->waiters[i]);
+	}
+}
+
+/* Reads a job's path from the memory that the client stored it in. */
 static int take_stored_path(struct block_server *server, struct block_job *job, uint32_t key)
 {
 	const struct block_handle *memory = block_handle_find(server, job->peer, key);
@@ -359,7 +371,7 @@ static int take_stored_path(struct block_server *server, struct block_job *job, 
 	return strlen(job->path) == memory->bytes ? 0 : -EINVAL;
 }
 
-/* Reads a request; its payload may be anything. */
+/* Reads a request. Its payload may be anything. */
 static int parse(struct block_server *server, struct block_job *job, const uint32_t *args,
 		 const void *payload, uint32_t bytes)
 {
@@ -376,57 +388,6 @@ static int parse(struct block_server *server, struct block_job *job, const uint3
 	}
 }
 
-static void park(struct block_server *server, const struct careful_message *message, uint8_t place)
-{
-	struct block_peer *peer = &server->peers[message->peer];
-	bool may = share_may(&server->parked_share, peer->parked_held);
-	struct careful_kept *kept = may ? careful_keep(message) : NULL;
-	struct block_parked *parked = server->parked_free;
-
-	if (!kept) {
-		careful_reply(message, -EAGAIN, NULL, NULL, 0);
-		return;
-	}
-	server->parked_free = parked->next;
-	share_take(&server->parked_share, &peer->parked_held);
-	parked->next = NULL;
-	parked->place = place;
-	parked->kept = kept;
-	parked->handler = message->handler;
-	parked->bytes = message->bytes;
-	memcpy(parked->args, message->args, sizeof(parked->args));
-	careful_reply_name(message, &parked->to);
-	*peer->parked_tail = parked;
-	peer->parked_tail = &parked->next;
-	peer->parked_at[place]++;
-}
-
-/* Takes the one at *at out. */
-static void unpark(struct block_server *server, struct block_peer *peer, struct block_parked **at)
-{
-	struct block_parked *parked = *at;
-
-	*at = parked->next;
-	if (!*at)
-		peer->parked_tail = at;
-	peer->parked_at[parked->place]--;
-	careful_release(server->instance, parked->kept);
-	parked->next = server->parked_free;
-	server->parked_free = parked;
-	share_put(&server->parked_share, &peer->parked_held);
-}
-
-/* The peer is gone, and what waited was its own; or another process asks there already,
- * and asks again when it is told. */
-void block_drop_parked(struct block_server *server, struct block_peer *peer)
-{
-	while (peer->parked) {
-		careful_reply_late(server->instance, &peer->parked->to, -ECONNRESET, NULL, NULL, 0);
-		unpark(server, peer, &peer->parked);
-	}
-}
-
-/* Begins what waits, in its order in each place, as far as the peer may have jobs there. */
 void block_unpark(struct block_server *server, uint32_t index)
 {
 	struct block_peer *peer = &server->peers[index];
@@ -444,7 +405,7 @@ void block_unpark(struct block_server *server, uint32_t index)
 		rc = parse(server, job, parked->args, careful_kept_payload(parked->kept),
 			   parked->bytes);
 		job->place = parked->place;
-		unpark(server, peer, at);
+		block_parked_end(server, peer, at);
 		start(server, job, rc);
 	}
 }
@@ -468,5 +429,5 @@ void block_on_request(const struct careful_message *message, void *user)
 		return;
 	}
 	put_job(server, job);
-	park(server, message, job->place);
+	block_park(server, message, job->place);
 }

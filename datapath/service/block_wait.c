@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests that wait until their peer has room for another handle, in order. They hold no job, so
- * that what frees a handle can be asked for meanwhile. Scratches wait apart from answers: a
- * scratch's holder may wait for an answer, an answer's for nothing. So do other files, whose
- * holders wait for nothing here either. Calls block_request.c.
+ * Requests that wait, in order. A parked request waits for a job of its peer. A waiter waits for a
+ * handle; it holds no job, so the peer can ask meanwhile for what frees a handle. Waiters have
+ * three queues: the holder of a scratch may wait for an answer, but the holder of an answer or of
+ * another file waits for nothing. block_request.c begins both again. Calls no other file of the
+ * server.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,13 +24,11 @@ static bool may_wait(const struct block_job *job)
 	return job->op == CAREFUL_BLOCK_BATCH || job->flags & CAREFUL_BLOCK_WAIT;
 }
 
-/* Whether others came before it. */
 bool block_has_waiters(const struct block_server *server, const struct block_job *job)
 {
 	return !job->waited && may_wait(job) && server->peers[job->peer].waiters[queue_of(job)];
 }
 
-/* Whether the job, for which there is no room, waits; it is a copy that does. */
 bool block_wait(struct block_server *server, const struct block_job *job)
 {
 	struct block_peer *peer = &server->peers[job->peer];
@@ -41,7 +40,7 @@ bool block_wait(struct block_server *server, const struct block_job *job)
 	for (; *at; at = &(*at)->next) {
 		if (!job->attempt || (*at)->job.attempt != job->attempt)
 			continue;
-		(*at)->job.to = job->to; /* its answer goes to who asked last */
+		(*at)->job.to = job->to; /* the answer goes to the last request */
 		return true;
 	}
 	waiter = peer->waiters_count < BLOCK_WAITING ? malloc(sizeof(*waiter) + path_bytes) : NULL;
@@ -57,7 +56,6 @@ bool block_wait(struct block_server *server, const struct block_job *job)
 	return true;
 }
 
-/* Reports whether the attempt that the job names waits for a job. */
 bool block_is_parked(const struct block_server *server, const struct block_job *job)
 {
 	const struct block_parked *parked = server->peers[job->peer].parked;
@@ -67,31 +65,17 @@ bool block_is_parked(const struct block_server *server, const struct block_job *
 	return parked;
 }
 
-static struct block_waiter *take_first(struct block_server *server, struct block_peer *peer,
-				       struct block_waiter **at)
+void block_waiter_end(struct block_server *server, struct block_peer *peer,
+		      struct block_waiter **at)
 {
 	struct block_waiter *waiter = *at;
 
 	*at = waiter->next;
 	peer->waiters_count--;
 	server->waiters_count--;
-	return waiter;
+	free(waiter);
 }
 
-/* Begins what has room by now. */
-void block_wake(struct block_server *server, uint32_t index)
-{
-	struct block_peer *peer = &server->peers[index];
-
-	for (int i = 0; i < BLOCK_WAITERS; i++) {
-		while (peer->waiters[i] && !block_handle_room(server, &peer->waiters[i]->job) &&
-		       block_start_again(server, peer->waiters[i]))
-			free(take_first(server, peer, &peer->waiters[i]));
-	}
-}
-
-/* Ends the wait of the attempt that the job names: its client closes it. Returns 0, also if it does
- * not wait, or -EAGAIN. */
 int block_stop_waiting(struct block_server *server, const struct block_job *job)
 {
 	struct block_peer *peer = &server->peers[job->peer];
@@ -108,18 +92,65 @@ int block_stop_waiting(struct block_server *server, const struct block_job *job)
 					0);
 		if (rc == -EAGAIN || rc == -ENOBUFS)
 			return -EAGAIN;
-		free(take_first(server, peer, at));
+		block_waiter_end(server, peer, at);
 	}
 	return 0;
 }
 
-/* The peer is gone: nobody hears an answer. */
 void block_drop_waiters(struct block_server *server, uint32_t index)
 {
 	struct block_peer *peer = &server->peers[index];
 
 	for (int i = 0; i < BLOCK_WAITERS; i++) {
 		while (peer->waiters[i])
-			free(take_first(server, peer, &peer->waiters[i]));
+			block_waiter_end(server, peer, &peer->waiters[i]);
+	}
+}
+
+void block_park(struct block_server *server, const struct careful_message *message, uint8_t place)
+{
+	struct block_peer *peer = &server->peers[message->peer];
+	bool may = share_may(&server->parked_share, peer->parked_held);
+	struct careful_kept *kept = may ? careful_keep(message) : NULL;
+	struct block_parked *parked = server->parked_free;
+
+	if (!kept) {
+		careful_reply(message, -EAGAIN, NULL, NULL, 0);
+		return;
+	}
+	server->parked_free = parked->next;
+	share_take(&server->parked_share, &peer->parked_held);
+	parked->next = NULL;
+	parked->place = place;
+	parked->kept = kept;
+	parked->handler = message->handler;
+	parked->bytes = message->bytes;
+	memcpy(parked->args, message->args, sizeof(parked->args));
+	careful_reply_name(message, &parked->to);
+	*peer->parked_tail = parked;
+	peer->parked_tail = &parked->next;
+	peer->parked_at[place]++;
+}
+
+void block_parked_end(struct block_server *server, struct block_peer *peer,
+		      struct block_parked **at)
+{
+	struct block_parked *parked = *at;
+
+	*at = parked->next;
+	if (!*at)
+		peer->parked_tail = at;
+	peer->parked_at[parked->place]--;
+	careful_release(server->instance, parked->kept);
+	parked->next = server->parked_free;
+	server->parked_free = parked;
+	share_put(&server->parked_share, &peer->parked_held);
+}
+
+void block_drop_parked(struct block_server *server, struct block_peer *peer)
+{
+	while (peer->parked) {
+		careful_reply_late(server->instance, &peer->parked->to, -ECONNRESET, NULL, NULL, 0);
+		block_parked_end(server, peer, &peer->parked);
 	}
 }

@@ -63,7 +63,6 @@ FOLDERS = {
 
 #: Circles that are still there: files that may be in one. The list only gets shorter.
 CIRCLES = (
-    "service/block_request.c service/block_wait.c",
     "service/am.c service/api.c service/attach.c service/attach_more.c service/attach_ring.c "
     "service/attach_wait.c service/deferred.c service/event.c service/event_group.c "
     "service/event_in.c service/event_member.c service/event_out.c service/event_requests.c "
