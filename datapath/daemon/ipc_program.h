@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the files of the local socket's server share about programs: ipc_region.c, ipc_ring.c,
+ * Shared about programs by files of the local socket's server: ipc_region.c, ipc_ring.c,
  * ipc_news.c, ipc_program.c and those above them.
  */
 #ifndef DAEMON_IPC_PROGRAM_H
