@@ -372,7 +372,7 @@ static void challenge(struct link *link, const union address *to, const struct c
 	struct careful_ctrl ctrl = { .nonce = hello->nonce, .token = htobe64(token) };
 
 	link_count(link, CAREFUL_C_CTRL_CHALLENGED);
-	ctrl.seq_sent = htobe32((uint32_t)link->counters[CAREFUL_C_CTRL_CHALLENGED]);
+	ctrl.seq_sent = htobe32(++link->challenges);
 	spread_tell(link, to, hello, &ctrl);
 	if (trusted)
 		keyed_say_static(link, to, trusted, &ctrl, CAREFUL_CHALLENGE);

@@ -150,6 +150,7 @@ struct link {
 	uint64_t now_ns; /* as of the last tick or wake-up */
 	uint64_t incarnation;
 	uint8_t secret[16]; /* of the challenge tokens */
+	uint32_t challenges; /* that were sent: the number of the last one */
 	struct door door;
 	uint64_t awaiting_ns; /* since when our programs wait for a slot, */
 	uint64_t awaited_ns; /* and when one of them asked last */
