@@ -111,7 +111,7 @@ class Instance:
     @property
     def log_shown(self) -> str:
         """Where people find it."""
-        if "--foreground" in self.argv and not _option(self.argv, "--log"):
+        if "--foreground" in self.argv and not _option(self.argv, "--log", "--l"):
             return f"its standard error (journalctl -u {unit('carefuld', self.ifname)})"
         return str(self.log.resolve())
 
@@ -125,13 +125,15 @@ def unit(kind: str, name: str) -> str:
     return shlex.quote(f"{kind}@{escaped.decode()}")
 
 
-def _option(argv: Sequence[str], name: str) -> str:
-    """The value of an option in a command line."""
+def _option(argv: Sequence[str], name: str, shortest: str = "") -> str:
+    """The value of an option in a command line.
+
+    shortest: the least that getopt_long() takes for the name; by default the whole name.
+    """
     for index, word in enumerate(argv):
-        if word == name:
-            return argv[index + 1] if index + 1 < len(argv) else ""
-        if word.startswith(f"{name}="):
-            return word.partition("=")[2]
+        option, equals, value = word.partition("=")
+        if name.startswith(option) and option.startswith(shortest or name):
+            return value if equals else "".join(argv[index + 1 : index + 2])
     return ""
 
 
@@ -161,7 +163,7 @@ def find(name: str) -> Instance:
         text = (RUN / name / "options").read_text(errors="surrogateescape")
         whose, *others = text.split("\0")
         argv = others if whose == str(pid) else argv
-    ifname, here = _option(argv, "--ifname"), _is_here(pid)
+    ifname, here = _option(argv, "--ifname", "--if"), _is_here(pid)
     if here:
         ifname = ifname_now(name, ifname, pid)
     return Instance(name, pid, ifname, here, tuple(argv))

@@ -24,6 +24,13 @@ START_S, STOP_S = 60.0, 5.0
 _BEGIN = "from careful.cli.start import main; main()"
 
 
+def _private(name: str, flags: int) -> int:
+    """Open a log as carefuld does: others cannot read it, and no link is followed."""
+    fd = os.open(name, flags | os.O_NOFOLLOW, 0o640)
+    os.fchmod(fd, 0o640)  # an earlier one may be wider
+    return fd
+
+
 def start(ifname: str, instance: Instance, config: Path | str | None = None) -> int:
     """Start one, detached, unless one runs already; its pid.
 
@@ -41,7 +48,7 @@ def start(ifname: str, instance: Instance, config: Path | str | None = None) -> 
     if config := config or os.environ.get("CAREFUL_CONFIG"):
         argv += ["--config", str(Path(config).absolute())]
     try:
-        with log.open("wb") as out:
+        with open(log, "wb", opener=_private) as out:
             process = subprocess.Popen(
                 argv,
                 cwd="/",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from careful.cli.main import run
-from careful.control import daemon, doctor, exporter, instances
+from careful.control import daemon, doctor, exporter, instances, tuner
 from careful.control.config import Config
 from careful.daemon.client import Client
 from careful.errors import CarefulError
@@ -102,6 +102,35 @@ def test_on_interface__renamed_since(renamed: Path) -> None:
     assert instances.on_interface("eth1", None).name == "eth1"  # it is called so itself
     (renamed / "eth1.lock").write_text("1 1\n")  # another process's
     assert instances.find("eth1").ifname == "eth1"
+
+
+@pytest.mark.parametrize("words", ["--ifn\0eth1", "--if=eth1", "--ifname=eth1"])
+def test_find__an_interface_as_getopt_reads_it(renamed: Path, words: str) -> None:
+    (renamed / "eth1.lock").unlink()
+    (renamed / "eth1" / "options").write_text(f"{os.getpid()}\0--log\0x\0{words}")
+    assert instances.find("eth1").ifname == "eth1"
+
+
+@pytest.mark.parametrize("words", ["--instance\0x", "--i=x", "--insecure", "--ifname"])
+def test_find__no_interface_is_named(renamed: Path, words: str) -> None:
+    (renamed / "eth1.lock").unlink()
+    (renamed / "eth1" / "options").write_text(f"{os.getpid()}\0{words}")
+    assert instances.find("eth1").ifname == ""
+
+
+def test_start__the_tuner_writes_a_log_that_others_cannot_read(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = killed / "eth1" / "tuning.log"
+    log.touch(0o666)
+    monkeypatch.setattr(tuner.sys, "executable", "/bin/false")
+    before = os.umask(0)
+    try:
+        with pytest.raises(CarefulError, match="tune auto ended"):
+            tuner.start("eth1", instances.Instance("eth1"))
+    finally:
+        os.umask(before)
+    assert log.stat().st_mode & 0o777 == 0o640
 
 
 def test_on_interface__in_another_network_namespace(
