@@ -32,9 +32,9 @@ from careful._abi import ffi, lib
 from careful.daemon.client import Answer as Heard
 from careful.errors import CarefulError
 from careful.render import listing as shown_as
-from careful.transfer import session
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.block import BlockClient
+from careful.transfer.run import session
 from fake_daemon import Answer
 from hostile import HostileDaemon, Told
 

@@ -33,7 +33,7 @@ _CALL_BYTES = 1 << 17
 _LATE = (
     "careful.control.maps",
     "careful.node",
-    "careful.transfer.verify",
+    "careful.transfer.run.verify",
     "pyroute2",
     "pyroute2.netlink.exceptions",
 )

@@ -8,8 +8,8 @@ from typing import Any
 
 from careful.cli.running import run
 from careful.daemon.route import Route
-from careful.transfer import session
 from careful.transfer.options import Options, Progress, Silent
+from careful.transfer.run import session
 from fake_daemon import FakeDaemon
 
 

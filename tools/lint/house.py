@@ -70,8 +70,6 @@ CIRCLES = (
     "service/peers.c service/ping.c service/region.c service/round.c",
     "careful.dask.comm careful.dask.hub careful.dask.link",
     "careful.measure.estimators careful.measure.probes",
-    "careful.transfer careful.transfer.file careful.transfer.protocol careful.transfer.stream "
-    "careful.transfer.tree",
 )
 
 #: Folders that are weighed, and the most lines that they may have.

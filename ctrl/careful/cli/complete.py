@@ -1,7 +1,7 @@
 """What a shell completes: HOST:PATH by what the host exports, hosts, interfaces, instances.
 
 Owns what is offered; a shell that waits is told within a second or two, or nothing. Calls
-transfer/session.py for what a host exports.
+transfer/run/session.py for what a host exports.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _names(host: str, path: str) -> list[str]:
     """The paths that begin with `path`; directories with a slash."""
     from careful.cli.running import run
     from careful.control import config, remote
-    from careful.transfer import session
+    from careful.transfer.run import session
 
     folder, slash, _ = path.rpartition("/")
     route, _ = remote.find(host, None, config.load(None), _TIMEOUT_S)

@@ -17,8 +17,8 @@ from careful.cli.running import run
 from careful.cli.transfer_options import timeout
 from careful.control import config, remote
 from careful.render import files as report
-from careful.transfer import session
-from careful.transfer.partials import find_local
+from careful.transfer.file.partials import find_local
+from careful.transfer.run import session
 
 
 @command(

@@ -2,7 +2,7 @@
 
 Owns the event loop, and that SIGINT, SIGTERM and SIGHUP end it cleanly: what is under way is
 cancelled, and cleans up; and how long a command waits for a carefuld that ended under it. It calls
-transfer/session.py.
+transfer/run/session.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from careful.errors import (
     SilenceError,
 )
 from careful.transfer.protocol.block import BlockClient
-from careful.transfer.session import connected
+from careful.transfer.run.session import connected
 
 _T = TypeVar("_T")
 Work = Callable[[BlockClient], Coroutine[Any, Any, _T]]

@@ -33,9 +33,9 @@ from careful.render import transfer as shown
 from careful.render.progress import Lines
 from careful.render.tables import folded_lines
 from careful.render.watching import watch
-from careful.transfer import session
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.result import Result
+from careful.transfer.run import session
 from careful.transfer.stream.local import STDIO
 
 

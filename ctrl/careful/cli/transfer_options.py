@@ -17,10 +17,10 @@ from careful.cli.common import shared
 from careful.cli.params import BYTES, SECONDS, Duration
 from careful.control import config
 from careful.control.mounts import Mounts
+from careful.transfer.filters import Filters, read_patterns, rules
 from careful.transfer.options import Options
-from careful.transfer.protocol.pace import RateLimit
+from careful.transfer.pace import RateLimit
 from careful.transfer.stream.local import Span
-from careful.transfer.tree.filters import Filters, read_patterns, rules
 
 timeout = click.option(
     "--timeout",

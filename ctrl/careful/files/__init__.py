@@ -43,7 +43,7 @@ from careful.files.options import Progress, TransferOptions
 from careful.transfer.options import FileResult
 from careful.transfer.protocol.entries import Attr, Entry
 from careful.transfer.result import Result
-from careful.transfer.verify import Verified
+from careful.transfer.run.verify import Verified
 
 if TYPE_CHECKING:
     from careful.control.config import Config

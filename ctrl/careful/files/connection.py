@@ -1,7 +1,7 @@
 """The connections behind an AsyncHost: one for short questions, one for each transfer.
 
 Owns when they are made, made anew and ended. A transfer has its own, so that all that it leaves
-open, here and there, ends with it, however it ends. It calls transfer/session.py.
+open, here and there, ends with it, however it ends. It calls transfer/run/session.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from careful.daemon.route import Route
 from careful.errors import FATAL, CarefulError
 from careful.files.memory import Memory
 from careful.transfer.protocol.block import BlockClient
-from careful.transfer.session import connected
+from careful.transfer.run.session import connected
 from careful.transfer.tasks import in_thread, quietly
 
 #: Transfers under way; more wait. A carefuld takes 32 connections of all programs.

@@ -1,7 +1,7 @@
 """A host's files, inside an event loop: what each call of the public API does.
 
 Owns the arguments of the calls, what becomes of failures, and transfers' progress. Connections
-are connection.py's; it calls transfer/session.py.
+are connection.py's; it calls transfer/run/session.py.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from careful.files.options import (
     check_within,
     options_of,
 )
-from careful.transfer import session
-from careful.transfer.direction import There
 from careful.transfer.options import Mounts
 from careful.transfer.protocol.entries import Attr, Entry, relative
 from careful.transfer.result import Result
+from careful.transfer.run import session
+from careful.transfer.run.verify import Verified
 from careful.transfer.stream.local import NULL, STDIO
-from careful.transfer.verify import Verified
+from careful.transfer.tree.direction import There
 
 Path = str | os.PathLike[str]
 

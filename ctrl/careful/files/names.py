@@ -12,14 +12,15 @@ import posixpath
 import stat
 
 from careful._abi import lib
-from careful.errors import CarefulError
-from careful.transfer.direction import There
-from careful.transfer.file.local import current_umask, digest_of, shown
-from careful.transfer.mkpath import make_path
+from careful.errors import CarefulError, shown
+from careful.transfer.file.local import digest_of
+from careful.transfer.folder import current_umask
 from careful.transfer.options import Options
 from careful.transfer.protocol.batch import BYTES, Item, RemoteTree, asked, packed_attr
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.protocol.entries import NOTHING
+from careful.transfer.tree.direction import There
+from careful.transfer.tree.mkpath import make_path
 
 Data = bytes | bytearray | memoryview
 

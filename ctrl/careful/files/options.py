@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from careful.errors import CarefulError
+from careful.transfer.filters import Filters, rules
 from careful.transfer.options import Options, Silent
-from careful.transfer.protocol.pace import RateLimit
-from careful.transfer.tree.filters import Filters, rules
+from careful.transfer.pace import RateLimit
 
 _log = logging.getLogger("careful.files")
 

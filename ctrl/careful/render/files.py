@@ -10,8 +10,8 @@ from careful.units import counted
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
-    from careful.transfer.partials import Found
-    from careful.transfer.verify import Verified
+    from careful.transfer.file.partials import Found
+    from careful.transfer.run.verify import Verified
 
 
 def verified_figures(found: Verified) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer.protocol.pace import RateLimit
-from careful.transfer.tree.filters import Filters
+from careful.transfer.filters import Filters
+from careful.transfer.pace import RateLimit
 
 
 class Mounts(Protocol):

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from careful.errors import CarefulError
 from careful.html import Grid, rendered
+from careful.transfer.losses import Lost
 from careful.transfer.options import FileResult
-from careful.transfer.protocol.losses import Lost
 
 
 class Moved(Protocol):

@@ -131,8 +131,8 @@ def test_get__a_special_file_stays(type_: Type, export: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "origin"),
     [
-        (("get", "h2:none", "."), "transfer/direction.py"),  # raised
-        (("put", "none", "h2:"), "transfer/direction.py"),
+        (("get", "h2:none", "."), "transfer/tree/direction.py"),  # raised
+        (("put", "none", "h2:"), "transfer/tree/direction.py"),
         (("get", "-r", "h2:ds", "."), "transfer/tree/copy.py"),  # noted
     ],
 )

@@ -27,9 +27,9 @@ from careful.jsonout import document, write
 from careful.render.bar import Bar
 from careful.render.progress import Lines
 from careful.render.watching import watch
-from careful.transfer import session
 from careful.transfer.options import FileResult, Options
 from careful.transfer.result import Result
+from careful.transfer.run import session
 from careful.transfer.tree.outcome import Outcome
 
 #: A newline, an escape sequence that turns the terminal red, a byte that is no UTF-8.

@@ -26,7 +26,7 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.files import AsyncHost, Host, Progress, TransferError
 from careful.files.host import KEYWORDS
-from careful.transfer.file.local import current_umask
+from careful.transfer.folder import current_umask
 from fake_daemon import FakeDaemon
 
 CONTENT = bytes(range(256)) * 40_000

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful.transfer.file.local import current_umask
+from careful.transfer.folder import current_umask
 
 pytest.importorskip("fsspec")
 

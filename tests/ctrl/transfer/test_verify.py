@@ -16,11 +16,11 @@ from careful._abi import lib
 from careful.cli.files import partials
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import verify as verifying
 from careful.transfer.file.journal import is_partial
+from careful.transfer.file.partials import Found, find_local
 from careful.transfer.options import Options, Silent
-from careful.transfer.partials import Found, find_local
 from careful.transfer.protocol.block import Entry
+from careful.transfer.run import verify as verifying
 from click.testing import CliRunner
 from fake_daemon import DiedError, FakeDaemon
 

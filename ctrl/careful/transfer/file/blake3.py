@@ -6,8 +6,7 @@ import errno
 from functools import partial
 
 from careful._abi import ffi, lib
-from careful.errors import CarefulError, check
-from careful.transfer.file.local import shown
+from careful.errors import CarefulError, check, shown
 from careful.transfer.file.mover import Mover
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.tasks import in_slices, in_thread

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from careful._abi import lib
-from careful.errors import CarefulError, from_os
-from careful.transfer.file.beneath import Folder
+from careful.errors import CarefulError, from_os, shown
 from careful.transfer.file.blake3 import agreed
 from careful.transfer.file.compare import (
     block_sizes,
@@ -28,10 +27,11 @@ from careful.transfer.file.compare import (
 from careful.transfer.file.holes import Ranges, has_holes, local_extents, merged, remote_extents
 from careful.transfer.file.journal import Identity, Journal, KeptPartial, check_fits, tag_of
 from careful.transfer.file.kept import is_worth_keeping, tell_kept, tell_lost
-from careful.transfer.file.local import Partial, shown
+from careful.transfer.file.local import Partial
 from careful.transfer.file.mover import Mover
 from careful.transfer.file.resume import take_digests, verify_here, verify_there
 from careful.transfer.file.source import check_source, may_hold
+from careful.transfer.folder import Folder
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.protocol.block import Attr, BlockClient
 from careful.transfer.tasks import all_of, in_thread, quietly

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from careful._abi import lib, pack
-from careful.errors import CarefulError, from_os
-from careful.transfer.file.local import shown
+from careful.errors import CarefulError, from_os, shown
 from careful.transfer.protocol.block import Attr, BlockClient
 
 #: How much zeros are looked for at a time, bytes.

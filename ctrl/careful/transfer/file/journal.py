@@ -17,9 +17,9 @@ import struct
 import time
 from dataclasses import asdict, dataclass
 
-from careful.errors import CarefulError, from_os
-from careful.transfer.file.beneath import Folder
-from careful.transfer.file.local import Partial, allocate, digest_of, shown, temporary_name
+from careful.errors import CarefulError, from_os, shown
+from careful.transfer.file.local import Partial, allocate, digest_of, temporary_name
+from careful.transfer.folder import Folder
 from careful.units import shown_bytes
 
 #: Names of partial and temporary files, of ours and of a peer.

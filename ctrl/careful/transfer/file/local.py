@@ -18,9 +18,8 @@ from contextlib import suppress
 import xxhash
 
 from careful._abi import ffi, lib
-from careful.errors import CarefulError, check, from_os
-from careful.errors import shown as shown
-from careful.transfer.file.beneath import Folder
+from careful.errors import CarefulError, check, from_os, shown
+from careful.transfer.folder import Folder, current_umask
 
 _RENAME_NOREPLACE = 1
 #: Longest part of a name that its temporary name repeats, bytes (NAME_MAX is 255).
@@ -309,14 +308,3 @@ def write_file(path: str, data: bytes, sync: bool, mode: int = 0o666) -> None:
         raise from_os(error, shown(path)) from None
     finally:
         part.discard()
-
-
-def current_umask() -> int:
-    """The umask of this process now: a program may change it between two calls."""
-    with open("/proc/self/status", encoding="ascii") as status:
-        for line in status:
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -21,8 +21,8 @@ from careful.errors import CarefulError
 from careful.transfer.file.holes import Ranges, punch_zeros
 from careful.transfer.file.local import digest_of_blocks, digest_of_range
 from careful.transfer.options import Options, Progress
+from careful.transfer.pace import Pace
 from careful.transfer.protocol.block import BlockClient
-from careful.transfer.protocol.pace import Pace
 from careful.transfer.tasks import all_of, in_thread
 
 _T = TypeVar("_T")

@@ -13,8 +13,7 @@ from functools import partial
 from itertools import chain
 
 from careful._abi import lib
-from careful.errors import CarefulError, from_os
-from careful.transfer.file.beneath import open_file
+from careful.errors import CarefulError, from_os, shown
 from careful.transfer.file.blake3 import agreed
 from careful.transfer.file.compare import block_sizes, equal_blocks, is_all_equal
 from careful.transfer.file.holes import (
@@ -27,14 +26,15 @@ from careful.transfer.file.holes import (
 )
 from careful.transfer.file.journal import Identity
 from careful.transfer.file.kept import is_worth_keeping, tell_kept, tell_lost
-from careful.transfer.file.local import settled, shown
+from careful.transfer.file.local import settled
 from careful.transfer.file.mover import Mover
 from careful.transfer.file.resume import RemotePartial
 from careful.transfer.file.source import check_source
+from careful.transfer.folder import open_file
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.entries import local_attr
 from careful.transfer.tasks import SLICE_BYTES, in_slices, in_thread, quietly
-from careful.transfer.tree.scan import local_attr
 
 
 def _open_source(path: str, root: str | None) -> tuple[int, os.stat_result]:

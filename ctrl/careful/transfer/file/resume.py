@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from careful._abi import lib
-from careful.errors import FATAL, CarefulError
+from careful.errors import FATAL, CarefulError, shown
 from careful.transfer.file.holes import is_hole
 from careful.transfer.file.journal import (
     FOOTER_BYTES,
@@ -27,7 +27,7 @@ from careful.transfer.file.journal import (
     check_source,
     tag_of,
 )
-from careful.transfer.file.local import digest_of_range, shown
+from careful.transfer.file.local import digest_of_range
 from careful.transfer.options import Options
 from careful.transfer.protocol.block import BlockClient, Created
 from careful.transfer.tasks import all_of, in_slices, quietly

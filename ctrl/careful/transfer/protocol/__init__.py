@@ -1,1 +1,1 @@
-"""What the block service and this package say to each other, and at what pace."""
+"""The messages of the block service."""

@@ -16,9 +16,8 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from careful._abi import ffi, layout, lib, pack, sizeof, unpack
-from careful.errors import CarefulError, check, from_os
-from careful.transfer.file.beneath import open_folder
-from careful.transfer.file.local import current_umask, shown
+from careful.errors import CarefulError, check, from_os, shown
+from careful.transfer.folder import current_umask, open_folder
 from careful.transfer.protocol.block import Attr, BlockClient, attr_of
 from careful.transfer.tasks import in_thread
 

@@ -17,7 +17,7 @@ from careful._abi import ffi, lib, pack, sizeof, unpack
 from careful.address import Address
 from careful.daemon.client import Answer, AsyncClient
 from careful.errors import CarefulError, shown
-from careful.transfer.file.local import current_umask
+from careful.transfer.folder import current_umask
 from careful.transfer.protocol.entries import (
     Attr,
     Entry,

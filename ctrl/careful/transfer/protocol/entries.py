@@ -81,6 +81,22 @@ class Entry(NamedTuple):
     error: int
 
 
+def local_attr(found: os.stat_result) -> Attr:
+    """Returns the attributes of a local file as a peer would report them."""
+    return Attr(
+        found.st_mode,
+        found.st_nlink,
+        found.st_uid,
+        found.st_gid,
+        found.st_size,
+        max(FAR_NS[0], min(found.st_mtime_ns, FAR_NS[1])),
+        found.st_ctime_ns,
+        found.st_ino,
+        found.st_dev,
+        found.st_blocks * 512,
+    )
+
+
 def attr_of(fields: dict[str, int]) -> Attr:
     """Attributes from the fields of careful_block_attr: times may lie before 1970."""
     for name in ("mtime_ns", "ctime_ns"):

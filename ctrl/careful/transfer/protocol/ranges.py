@@ -15,8 +15,8 @@ from typing import Any
 from careful._abi import ffi, lib
 from careful.daemon.client import Answer, AsyncClient
 from careful.errors import FATAL, CarefulError, shown
-from careful.transfer.protocol.losses import Losses
-from careful.transfer.protocol.pace import FAILURES_MAX, PIECE_BYTES_MIN
+from careful.transfer.losses import Losses
+from careful.transfer.pace import FAILURES_MAX, PIECE_BYTES_MIN
 from careful.transfer.protocol.silence import Silence
 
 #: How much of a listing or a journal one operation moves, bytes.

@@ -13,12 +13,10 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from careful.errors import CarefulError, LossError
-from careful.transfer.direction import Here, There
+from careful.errors import CarefulError, LossError, shown
 from careful.transfer.file.compare import still_holds
-from careful.transfer.file.local import shown, special_there
+from careful.transfer.file.local import special_there
 from careful.transfer.file.source import check_same, check_source, may_hold
-from careful.transfer.mkpath import make_path
 from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.protocol.block import Attr, BlockClient, relative
 from careful.transfer.protocol.entries import NOTHING
@@ -27,6 +25,8 @@ from careful.transfer.stream.inplace import Own, Side, bytes_from, move_differin
 from careful.transfer.stream.local import NULL, STDIO, Sink, Span, is_device, open_source
 from careful.transfer.stream.ring import ENDLESS, Held, apart, need_length, receive, send
 from careful.transfer.tasks import quietly
+from careful.transfer.tree.direction import Here, There
+from careful.transfer.tree.mkpath import make_path
 
 #: Why nothing was written yet, or nothing would come of it to write the rest.
 _BEFORE = {

@@ -9,16 +9,15 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from careful.errors import CarefulError, from_os
+from careful.errors import CarefulError, from_os, shown
 from careful.transfer.file.compare import BlockSizes, block_sizes
-from careful.transfer.file.local import digest_of_blocks, digest_of_range, shown
+from careful.transfer.file.local import digest_of_blocks, digest_of_range
 from careful.transfer.file.resume import runs
 from careful.transfer.file.source import check_source
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.protocol.block import Attr, BlockClient
-from careful.transfer.protocol.entries import NOTHING
+from careful.transfer.protocol.entries import NOTHING, local_attr
 from careful.transfer.tasks import in_slices
-from careful.transfer.tree.scan import local_attr
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import sys
 from dataclasses import dataclass
 from typing import TextIO
 
-from careful.errors import CarefulError, from_os
-from careful.transfer.file.local import Partial, shown, sync_directory
+from careful.errors import CarefulError, from_os, shown
+from careful.transfer.file.local import Partial, sync_directory
 from careful.transfer.options import Options
 
 STDIO = "-"

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from careful._abi import lib
 from careful.errors import CarefulError, shown
@@ -31,6 +30,7 @@ from careful.transfer.tree.attributes import (
 )
 from careful.transfer.tree.clashes import extra, in_the_way, look_alike, taken_for_one
 from careful.transfer.tree.digests import equal_small
+from careful.transfer.tree.direction import Direction
 from careful.transfer.tree.existing import Fate, fate_of, refused
 from careful.transfer.tree.guards import mount_points, why_stopped
 from careful.transfer.tree.lanes import Part
@@ -38,9 +38,6 @@ from careful.transfer.tree.links import HardLinks, is_made, link_items
 from careful.transfer.tree.outcome import Outcome
 from careful.transfer.tree.scan import Apart
 from careful.transfer.tree.small_files import SmallFiles
-
-if TYPE_CHECKING:
-    from careful.transfer.direction import Direction
 
 
 class TreeTransfer:

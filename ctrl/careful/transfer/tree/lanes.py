@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from careful._abi import ffi, lib, pack
 from careful.errors import CarefulError, check
 from careful.transfer.file.holes import GRAIN
-from careful.transfer.file.local import current_umask, digest_of
+from careful.transfer.file.local import digest_of
+from careful.transfer.folder import current_umask
 from careful.transfer.options import FileResult, Options
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import RemoteTree, Tree, parse

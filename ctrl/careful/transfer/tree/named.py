@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-from typing import TYPE_CHECKING
 
 from careful._abi import lib
 from careful.errors import CarefulError
@@ -18,11 +17,9 @@ from careful.transfer.protocol.batch import Item, Tree, asked
 from careful.transfer.protocol.entries import Attr
 from careful.transfer.tasks import all_of
 from careful.transfer.tree.attributes import apply_attributes, sync_file_system
+from careful.transfer.tree.direction import Direction
 from careful.transfer.tree.existing import Fate, fate, refused
 from careful.transfer.tree.outcome import Outcome
-
-if TYPE_CHECKING:
-    from careful.transfer.direction import Direction
 
 
 class Named:

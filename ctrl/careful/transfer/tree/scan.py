@@ -8,30 +8,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from careful._abi import ffi, lib
-from careful.errors import CarefulError, check, from_os
-from careful.transfer.file.beneath import open_folder
-from careful.transfer.file.local import shown
+from careful.errors import CarefulError, check, from_os, shown
+from careful.transfer.filters import Filters
+from careful.transfer.folder import open_folder
 from careful.transfer.options import Options
-from careful.transfer.protocol.block import Attr, BlockClient, Entry, Listing
-from careful.transfer.protocol.entries import FAR_NS, NOTHING
-from careful.transfer.tree.filters import Filters
+from careful.transfer.protocol.block import BlockClient, Entry, Listing
+from careful.transfer.protocol.entries import NOTHING
 from careful.transfer.tree.lanes import Part, sift
-
-
-def local_attr(found: os.stat_result) -> Attr:
-    """Attributes as a peer would tell them."""
-    return Attr(
-        found.st_mode,
-        found.st_nlink,
-        found.st_uid,
-        found.st_gid,
-        found.st_size,
-        max(FAR_NS[0], min(found.st_mtime_ns, FAR_NS[1])),
-        found.st_ctime_ns,
-        found.st_ino,
-        found.st_dev,
-        found.st_blocks * 512,
-    )
 
 
 def list_local(top: str, root: str | None = None) -> Listing:

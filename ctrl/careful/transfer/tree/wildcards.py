@@ -11,10 +11,9 @@ import posixpath
 import re
 from collections.abc import Sequence
 
-from careful.errors import CarefulError
-from careful.transfer.file.local import shown
+from careful.errors import CarefulError, shown
+from careful.transfer.filters import fits_name
 from careful.transfer.protocol.block import BlockClient, relative
-from careful.transfer.tree.filters import fits_name
 from careful.transfer.tree.scan import not_there
 
 _WILD = re.compile(r"[*?\[]")

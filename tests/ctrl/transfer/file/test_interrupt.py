@@ -19,9 +19,9 @@ from careful.errors import Ended
 from careful.transfer import tasks
 from careful.transfer.file import compare
 from careful.transfer.file.local import Partial, digest_of_range
+from careful.transfer.file.partials import find_local
 from careful.transfer.options import Options, Silent
-from careful.transfer.partials import find_local
-from careful.transfer.protocol.pace import RateLimit
+from careful.transfer.pace import RateLimit
 
 BLOCK = 4096
 DATA = os.urandom(40 * BLOCK)

@@ -19,8 +19,8 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file import journal, local
 from careful.transfer.file.journal import Identity, Journal, check_source, read_journal
+from careful.transfer.file.partials import find_local
 from careful.transfer.options import Options, Silent
-from careful.transfer.partials import find_local
 from fake_daemon import DiedError, FakeDaemon
 
 BLOCK = 4096

@@ -15,7 +15,7 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file.journal import FOOTER_BYTES
 from careful.transfer.options import Options, Silent
-from careful.transfer.session import connected, get, put
+from careful.transfer.run.session import connected, get, put
 from fake_daemon import MOVES, FakeDaemon
 
 DATA = bytes(1000)

@@ -19,7 +19,7 @@ from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.options import Options, Silent
-from careful.transfer.session import connected
+from careful.transfer.run.session import connected
 from careful.transfer.stream import ends
 from careful.transfer.stream.local import Span
 from careful.transfer.stream.ring import Held, receive

@@ -15,8 +15,8 @@ from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file.journal import is_partial
+from careful.transfer.file.partials import find_local
 from careful.transfer.options import Options, Silent
-from careful.transfer.partials import find_local
 from compare import assert_equal
 from fake_daemon import MOVES, FakeDaemon
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import transfers
 from careful.daemon.route import Route
-from careful.transfer import verify
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.entries import Entry
+from careful.transfer.run import verify
 from careful.transfer.tree.scan import scan_local
 from fake_daemon import FakeDaemon
 

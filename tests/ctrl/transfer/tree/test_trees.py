@@ -20,12 +20,12 @@ from careful._abi import lib
 from careful.address import resolve
 from careful.daemon.route import Route
 from careful.errors import CarefulError
+from careful.transfer.filters import Filters, rules
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.tree.copy import TreeTransfer
-from careful.transfer.tree.filters import Filters, rules
 from compare import acl_of, assert_equal, describe, set_xattr
 from fake_daemon import FakeDaemon
 from hypothesis import HealthCheck, given, settings

@@ -8,10 +8,9 @@ import posixpath
 import time
 from dataclasses import dataclass, field
 
-from careful.errors import CarefulError, meaning
+from careful.errors import CarefulError, meaning, shown
 from careful.transfer.file.compare import is_same
 from careful.transfer.file.journal import is_partial
-from careful.transfer.file.local import shown
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
 from careful.transfer.protocol.block import BlockClient, Entry, ancestors
 from careful.transfer.tasks import all_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, LossError
-from careful.transfer.protocol.losses import Losses
+from careful.transfer.losses import Losses
 from careful.transfer.stream import ends
 
 SLOT = 3

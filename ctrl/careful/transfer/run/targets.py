@@ -1,8 +1,8 @@
-"""What get and put are asked for: sources, and where each of them goes.
+"""Carries out get and put: decides the target of each source.
 
-Owns rsync's rule of slashes: a directory goes into the target under its name, one with a slash
-behind it gives what it holds. So a name's place never depends on what is there already. How a
-tree gets there is tree/copy.py's, how a single file does tree/named.py's.
+As with rsync, "dir" is copied to "target/dir", and "dir/" copies its contents to "target". The
+place of a name never depends on existing files. tree/copy.py copies trees, tree/named.py single
+files.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import time
 from collections.abc import Sequence
 
 from careful.errors import CarefulError
-from careful.transfer.direction import Direction
 from careful.transfer.file.kept import RESUME
-from careful.transfer.mkpath import MODE, make_path
 from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import Attr, BlockClient
 from careful.transfer.result import Result
 from careful.transfer.tree.copy import TreeTransfer
+from careful.transfer.tree.direction import Direction
+from careful.transfer.tree.mkpath import MODE, make_path
 from careful.transfer.tree.named import Named
 from careful.transfer.tree.outcome import Outcome, kind_of
 from careful.transfer.tree.scan import taken_apart

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from careful.transfer.tree.filters import Filters, read_patterns, rules
+from careful.transfer.filters import Filters, read_patterns, rules
 
 RECORD = json.loads(Path(__file__).with_name("rsync_patterns.json").read_text())
 SETS = [(words, out) for words, out in RECORD["sets"]]

@@ -1,7 +1,7 @@
-"""The two ends of a transfer, and which way it goes: all that differs between get and put.
+"""The two ends of a transfer and its direction: everything that differs between get and put.
 
-Owns what is done to a directory of this machine and of a peer's alike. It calls file/ for single
-files, tree/scan.py for listings and protocol/batch.py for many names at once.
+Here works on directories of this machine, There on those of a peer. A Direction names the end
+that is the source and the end that is the target, and copies single files.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from functools import partial
 from typing import Protocol
 
 from careful._abi import lib
-from careful.errors import CarefulError, from_os
-from careful.transfer.file.beneath import Folder
+from careful.errors import CarefulError, from_os, shown
 from careful.transfer.file.compare import common_bytes
 from careful.transfer.file.get import get_file
-from careful.transfer.file.local import current_umask, shown, sync_directory
+from careful.transfer.file.local import sync_directory
+from careful.transfer.file.partials import clear_local, clear_remote
 from careful.transfer.file.put import put_file
+from careful.transfer.folder import Folder, current_umask
 from careful.transfer.options import FileResult, Options, Progress
-from careful.transfer.partials import clear_local, clear_remote
 from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree, asked
 from careful.transfer.protocol.block import Attr, BlockClient, Listing, relative
+from careful.transfer.protocol.entries import local_attr
 from careful.transfer.tasks import in_thread
-from careful.transfer.tree.scan import list_local, local_attr, not_there
+from careful.transfer.tree.scan import list_local, not_there
 
 
 class End(Protocol):
-    """A machine's files, as a transfer sees them.
+    """The files of one machine, as a transfer uses them.
 
     Attributes:
         mask: permission bits that new directories do not get.
@@ -37,48 +38,51 @@ class End(Protocol):
     mask: int
 
     def name(self, path: str) -> str:
-        """What people are told of a path."""
+        """Returns a path as messages show it."""
 
     def path(self, given: str) -> str:
-        """A path as the user wrote it, as the rest of these takes it."""
+        """Turns a path that the user wrote into one for the other methods."""
 
     def join(self, folder: str, name: str) -> str:
-        """A name below a directory."""
+        """Returns the path of a name below a directory."""
 
     def tree(self, folder: str) -> Tree:
-        """A directory in which items are run."""
+        """Returns a directory in which batches of items run."""
 
     async def stat(self, path: str, follow: bool) -> Attr | None:
-        """Attributes; None: nothing has the name. A peer's symlinks are always followed."""
+        """Returns the attributes, or None if nothing has the name.
+
+        Symlinks of a peer are always followed.
+        """
 
     async def listing(self, folder: str) -> Listing:
-        """All that is below a directory, parents first."""
+        """Lists everything below a directory, parents first."""
 
     async def make_directory(self, path: str, mode: int) -> bool:
-        """Make a directory that its owner may write to; whether it was not there.
+        """Makes a directory that its owner can write to; returns False if it existed.
 
         Raises:
-            CarefulError: it cannot be made, or is something else.
+            CarefulError: the directory cannot be made, or the name belongs to another file.
         """
 
     async def sync_name(self, folder: str) -> None:
-        """Make the names in a directory durable, where that is not done with each file."""
+        """Makes the names in a directory durable, unless each file has done so."""
 
     async def clear(self, folder: str, names: list[str], whole: str) -> None:
-        """Remove partial files that no transfer goes on with.
+        """Removes partial files that no transfer continues.
 
         Args:
-            folder: that they are below.
-            names: of them.
-            whole: a source of which all is there, as journals name it; "": none.
+            folder: the directory above them.
+            names: their names below the directory.
+            whole: the source that is complete, as journals name it, or "".
         """
 
 
 class Here:
-    """This machine's files.
+    """The files of this machine.
 
     Attributes:
-        root: the target of a get, or the tree that a put sends: below it no symlink is followed.
+        root: the target of a get, or the tree that a put sends. No symlink below it is followed.
     """
 
     def __init__(self) -> None:
@@ -138,10 +142,10 @@ class Here:
 
 
 class There:
-    """A peer's files.
+    """The files of a peer.
 
     Args:
-        remote: the peer's tree.
+        remote: the tree of the peer.
     """
 
     def __init__(self, remote: BlockClient) -> None:
@@ -173,7 +177,7 @@ class There:
             raise
 
     async def link(self, path: str) -> Attr | None:
-        """Attributes of a symlink's own; None: the name is none. stat() says what it leads to."""
+        """Returns the attributes of a symlink itself, or None if the name is not a symlink."""
         folder, name = posixpath.split(path)
         read = Item(lib.CAREFUL_ITEM_READ, os.fsencode(name))
         try:
@@ -200,7 +204,7 @@ class There:
         return there is None
 
     async def sync_name(self, folder: str) -> None:
-        """See End: the peer does it when a file gets its name."""
+        """Does nothing: the peer syncs the name of each file."""
 
     async def clear(self, folder: str, names: list[str], whole: str) -> None:
         """See End."""
@@ -212,14 +216,14 @@ def _no_directory(name: str) -> CarefulError:
 
 
 class Direction:
-    """From which end to which.
+    """The source and the target of a transfer.
 
     Args:
-        remote: the peer's tree.
-        fetch: whether the source is the peer's.
+        remote: the tree of the peer.
+        fetch: whether the peer is the source.
 
     Attributes:
-        follows: whether a symlink that was named as a source stands for its target.
+        follows: whether a symlink that the user named as a source stands for its target.
     """
 
     def __init__(self, remote: BlockClient, fetch: bool) -> None:
@@ -232,30 +236,30 @@ class Direction:
     async def copy(
         self, source: str, target: str, options: Options, progress: Progress
     ) -> FileResult | None:
-        """Move one file; see get_file() and put_file()."""
+        """Copies one file; see get_file() and put_file()."""
         move, here = (get_file, target) if self.fetch else (put_file, source)
         return await move(self.remote, source, target, options, progress, self._root(here))
 
     async def common(self, source: str, target: str, block_bytes: int) -> tuple[int, bool]:
-        """How many bytes two files have in common, and whether that is all of both.
+        """Returns the count of bytes that two files share, and whether the files are equal.
 
         Raises:
-            CarefulError: one of them cannot be read.
+            CarefulError: a file cannot be read.
         """
         there, here = (source, target) if self.fetch else (target, source)
         return await common_bytes(self.remote, there, here, block_bytes, self._root(here))
 
     def _root(self, path: str) -> str | None:
-        """The directory below which a file of this machine is opened without following."""
+        """Returns the directory below which a local file is opened without following symlinks."""
         return (
             self.here.root if self.here.root is not None or self.follows else os.path.dirname(path)
         )
 
     async def attributes(self, source: str, follow: bool) -> Attr:
-        """Attributes of a source.
+        """Returns the attributes of a source.
 
         Raises:
-            CarefulError: there is none.
+            CarefulError: the source does not exist.
         """
         own = self.fetch and not follow
         found = await There(self.remote).link(source) if own else None

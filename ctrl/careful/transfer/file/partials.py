@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from careful._abi import lib
-from careful.errors import FATAL, CarefulError, from_os, meaning
-from careful.transfer.file.beneath import Folder, open_folder
+from careful.errors import FATAL, CarefulError, from_os, meaning, shown
 from careful.transfer.file.journal import FOOTER_BYTES, Journal, is_partial, read_journal
-from careful.transfer.file.local import shown
+from careful.transfer.folder import Folder, open_folder
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, RemoteTree
 from careful.transfer.protocol.block import BlockClient, Entry

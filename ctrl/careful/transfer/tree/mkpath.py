@@ -1,40 +1,33 @@
-"""The directories on the way to a target: made if that is asked for, else missed by name.
-
-Owns the one wording of what is missing, for files, trees and streams, here and at a peer. It
-calls the ends of direction.py.
-"""
+"""Makes the directories above a target, or reports the one that is missing."""
 
 from __future__ import annotations
 
 import errno
 import posixpath
-from typing import TYPE_CHECKING
 
 from careful.errors import CarefulError
 from careful.transfer.options import Options
+from careful.transfer.tree.direction import End
 
-if TYPE_CHECKING:
-    from careful.transfer.direction import End
-
-#: Of directories that a command makes above what it moves.
+#: Permission bits of directories that a command makes above its target.
 MODE = 0o777
 
 
 def missing(name: str) -> CarefulError:
-    """A directory is not there, and nobody asked that it be made."""
+    """Returns the error for a directory that does not exist and must not be made."""
     return CarefulError(errno.ENOENT, "no such directory; --mkpath makes it", name)
 
 
 async def make_path(end: End, folder: str, options: Options) -> int:
-    """Make sure that a directory is there; how many had to be made.
+    """Makes a directory and its parents if they are missing; returns the count made.
 
     Args:
-        end: whose it is.
+        end: the machine that has the directory.
         folder: the directory.
-        options: make_path and dry_run count.
+        options: only make_path and dry_run are used.
 
     Raises:
-        CarefulError: it is not there, and is not to be made; what is there is no directory.
+        CarefulError: the directory is missing and must not be made, or is another kind of file.
     """
     absent: list[str] = []
     while folder not in ("", ".", "/"):

@@ -12,9 +12,9 @@ import pytest
 import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
+from careful.transfer import pace
 from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options, Silent
-from careful.transfer.protocol import pace
 from fake_daemon import FakeDaemon
 
 BLOCK = 4096

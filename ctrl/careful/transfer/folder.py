@@ -1,8 +1,8 @@
-"""Files and directories of a tree, opened beneath the directory that the user named.
+"""Opens local files and directories below a root without following symlinks.
 
-A server names what is written below a target, and another user may change a tree while it is
-read. So no symlink below the directory is followed, not even one that stays within. The
-directory's own path is the user's, and is followed.
+A server names the files that are written below a target, and another user can change a tree
+while it is read. No symlink below the root is followed, even if it leads back into the tree.
+The path of the root itself comes from the user and is followed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def below(path: str, root: str | None) -> str:
-    """What of a path lies below the root; "": the path is the user's own.
+    """Returns the part of a path below the root; "" if the path is not below a root.
 
     Args:
-        path: as it was joined from the root.
-        root: a directory, "" for the current one; None: there is none.
+        path: a path that begins with the root.
+        root: a directory, "" for the current one, or None for no root.
     """
     prefix = "/" if root is None else os.path.join(root, "")
     if root is None or path == root or not path.startswith(prefix):
@@ -31,10 +31,10 @@ def below(path: str, root: str | None) -> str:
 
 
 def open_folder(path: str, root: str | None, flags: int = os.O_RDONLY) -> int:
-    """Open a directory; below the root nothing is followed.
+    """Opens a directory; follows no symlink below the root.
 
     Raises:
-        OSError: there is no such directory; a symlink is on the way to it.
+        OSError: the directory does not exist, or a symlink is on the way to it.
     """
     rest = below(path, root)
     if not rest:
@@ -51,10 +51,10 @@ def open_folder(path: str, root: str | None, flags: int = os.O_RDONLY) -> int:
 
 
 def open_file(path: str, root: str | None) -> int:
-    """Open a file to read it; below the root nothing is followed.
+    """Opens a file to read it; follows no symlink below the root.
 
     Raises:
-        OSError: it cannot be opened; it is a directory; a symlink is there, or on the way.
+        OSError: the file cannot be opened, is a directory, or a symlink is on the way to it.
     """
     with Folder(path, root) as folder:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -67,18 +67,18 @@ def open_file(path: str, root: str | None) -> int:
 
 
 class Folder:
-    """The directory that a path's last component stands in; `with` it, or close() it.
+    """The parent directory of a path, open until close() or the end of a `with`.
 
     Args:
-        path: of something in it.
-        root: below which nothing is followed; None: there is none.
+        path: the path of an entry in the directory.
+        root: the directory below which no symlink is followed; None for no root.
 
     Attributes:
-        fd: of the directory, opened with O_PATH.
-        name: the last component.
+        fd: the directory, opened with O_PATH.
+        name: the last component of the path.
 
     Raises:
-        OSError: as of open_folder().
+        OSError: see open_folder().
     """
 
     def __init__(self, path: str, root: str | None) -> None:
@@ -94,20 +94,20 @@ class Folder:
         self.close()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Closes the directory."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def stat(self) -> os.stat_result | None:
-        """What stands there, a symlink followed only where it is the user's; None: nothing."""
+        """Returns the entry's attributes, or None; follows a symlink only outside the root."""
         try:
             return os.stat(self.name, dir_fd=self.fd, follow_symlinks=not self.is_below)
         except FileNotFoundError:
             return None
 
     def is_taken(self) -> bool:
-        """Whether anything has the name."""
+        """Reports whether an entry has the name."""
         try:
             os.stat(self.name, dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -115,10 +115,10 @@ class Folder:
         return True
 
     def make(self, mode: int) -> bool:
-        """Make it a directory; whether it was not there.
+        """Makes the entry a directory; returns False if it was one already.
 
         Raises:
-            OSError: it cannot be made; ENOTDIR: something else has the name.
+            OSError: the directory cannot be made; ENOTDIR: the name belongs to another file.
         """
         try:
             os.mkdir(self.name, mode, dir_fd=self.fd)
@@ -128,3 +128,14 @@ class Folder:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
             return False
         return True
+
+
+def current_umask() -> int:
+    """Returns the current umask of this process; a program can change it at any time."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

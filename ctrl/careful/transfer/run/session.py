@@ -1,7 +1,6 @@
-"""What a program asks of a peer's files, inside an event loop of its own.
+"""Opens a session with a peer's files; moves, lists, compares and clears files in it.
 
-Owns the connection to carefuld and what is counted of a transfer as a whole. Signals, threads
-and output are the caller's; it calls move, stream and verify.
+All functions run in the caller's event loop. Callers handle signals, threads and output.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from typing import TYPE_CHECKING
 from careful.daemon.client import AsyncClient, Client
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer import targets
 from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import BlockClient, Entry, relative
 from careful.transfer.protocol.spool import Spool
 from careful.transfer.result import Result
+from careful.transfer.run import targets
 from careful.transfer.stream.ends import is_special, transfer
 from careful.transfer.stream.local import NULL, STDIO, Span
 
 if TYPE_CHECKING:
-    from careful.transfer.partials import Found
-    from careful.transfer.verify import Verified
+    from careful.transfer.file.partials import Found
+    from careful.transfer.run.verify import Verified
 
 WHOLE = Span()
 
@@ -149,13 +148,13 @@ async def verify(
     remote: BlockClient, path: str, target: str, recursive: bool, block_bytes: int
 ) -> Verified:
     """Compare a peer's file or tree with one of this machine; see verify.verify()."""
-    from careful.transfer import verify as comparing
+    from careful.transfer.run import verify as comparing
 
     return await comparing.verify(remote, relative(path), target, recursive, block_bytes)
 
 
 async def partials(remote: BlockClient, path: str, clean: bool) -> list[Found]:
     """Partial files below a directory of a peer's; see partials.find_remote()."""
-    from careful.transfer.partials import find_remote
+    from careful.transfer.file.partials import find_remote
 
     return await find_remote(remote, relative(path), clean)
