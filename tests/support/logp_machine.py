@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from careful.measure.estimators.logp import LogP, Options, Result
-from careful.measure.estimators.logp_curve import Bursts
+from careful.measure.statistics.sample import Bursts
 
 
 class Machine:

@@ -69,7 +69,6 @@ CIRCLES = (
     "service/event_trace.c service/instance.c service/live.c service/operation.c "
     "service/peers.c service/ping.c service/region.c service/round.c",
     "careful.dask.comm careful.dask.hub careful.dask.link",
-    "careful.measure.estimators careful.measure.probes",
 )
 
 #: Folders that are weighed, and the most lines that they may have.

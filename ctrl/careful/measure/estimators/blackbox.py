@@ -20,15 +20,8 @@ from careful.errors import CarefulError, InputError
 from careful.measure.estimators.blackbox_result import Result
 from careful.measure.estimators.blackbox_rounds import Round, all_stages, telling
 from careful.measure.estimators.range_ends import at_ends
-from careful.measure.estimators.trains import (
-    Regime,
-    bisected,
-    bottlenecks,
-    hidden,
-    train_gap_us,
-    without_bunches,
-)
-from careful.measure.statistics.line import minima
+from careful.measure.estimators.trains import Regime, bisected, bottlenecks, hidden, without_bunches
+from careful.measure.statistics.line import minima, train_gap_us
 from careful.measure.statistics.oneway import Trip, step_us
 
 ROUNDS_MIN = 4

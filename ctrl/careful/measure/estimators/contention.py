@@ -14,8 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from careful.errors import InputError
-from careful.measure.estimators.logp_curve import Bursts
-from careful.measure.statistics.sample import Figure, figure
+from careful.measure.statistics.sample import Bursts, Figure, figure
 
 #: Slices are about so long, seconds: long beside what a question to carefuld takes.
 _SLICE_S = 0.1

@@ -18,9 +18,8 @@ import numpy as np
 
 from careful.errors import InputError
 from careful.measure.estimators.blackbox import TRAIN_US, Exchange
-from careful.measure.estimators.trains import train_gap_us
 from careful.measure.statistics.estimate import Estimate
-from careful.measure.statistics.line import median
+from careful.measure.statistics.line import median, train_gap_us
 
 #: Least error of a train's gap, and of the least round trip, as a share.
 FLOOR = 0.02

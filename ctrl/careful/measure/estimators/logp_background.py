@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 
 from careful.errors import InputError
 from careful.measure.estimators.logp import Layer
-from careful.measure.estimators.logp_curve import Bursts
-from careful.measure.statistics.sample import SAMPLES_MIN
+from careful.measure.statistics.sample import SAMPLES_MIN, Bursts
 
 #: Of the path's time.
 SHARE = 0.01

@@ -5,13 +5,14 @@ Owns the bursts, which regimes the curve has, and how far its slopes may be beli
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from careful.measure.estimators.logp_regimes import Regimes, find_regimes, regimes_with_compute
 from careful.measure.statistics.line import Array
 from careful.measure.statistics.sample import (
+    Bursts,
     Figure,
     figure,
     locations,
@@ -28,32 +29,6 @@ _DISTURBED = 0.1
 _STALLS = 1.25
 #: Messages of bursts that show os alone: the shorter they are, the fewer are disturbed.
 _SENDS = 8
-
-
-@dataclass(frozen=True)
-class Bursts:
-    """Bursts of the same kind, µs.
-
-    marks: messages issued, ascending, shape (k,); elapsed_us: from the first issue on until
-    so many were issued and computed for, shape (n, k); computed_us: how much of that was
-    computation; done_us: until the last reply, shape (n,); arrived_us: until the other end
-    took the last message, by its own clock: of use where that is ours.
-    """
-
-    marks: Array
-    elapsed_us: Array
-    computed_us: Array
-    done_us: Array
-    arrived_us: Array
-
-    def __add__(self, other: Bursts) -> Bursts:
-        return Bursts(
-            self.marks,
-            np.concatenate([self.elapsed_us, other.elapsed_us]),
-            np.concatenate([self.computed_us, other.computed_us]),
-            np.concatenate([self.done_us, other.done_us]),
-            np.concatenate([self.arrived_us, other.arrived_us]),
-        )
 
 
 class Curve:

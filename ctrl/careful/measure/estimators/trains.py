@@ -1,6 +1,6 @@
 """What trains say: the bottleneck of each range of fragment sizes, and where it changes.
 
-Owns the gap of a train, the regression of gaps over sizes, piece by piece, and the bisection that
+Owns the regression of gaps over sizes, piece by piece, and the bisection that
 finds a transition between two measured sizes (P1 section 5.3.2). Trains are passed in.
 """
 
@@ -12,16 +12,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from careful.errors import InputError
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line, fit_line, median, widened
 from careful.measure.statistics.piecewise import Piecewise, fit_piecewise
 
-#: A train that is long enough to do without its beginning.
-_LONG_TRAIN = 32
-#: Of so few arrivals one slope in three, which a foreign frame has widened, moves the median of
-#: all, and not that of the neighbours'.
-_SHORT_TRAIN = 6
 #: A transition that is known so well, as a share of its size, is halved no further.
 TRANSITION_WIDTH = 0.01
 #: A gap above two lines by this share is another stage's.
@@ -43,23 +37,6 @@ class Regime:
     g_b_us: Estimate | None
     G_b_us_per_KiB: Estimate | None
     line: Line
-
-
-def train_gap_us(arrivals_us: list[float]) -> float:
-    """The gap between a train's frames: the median slope of its arrivals (Theil and Sen), of a
-    short train that of neighbours.
-
-    Raises ValueError for fewer than two arrivals.
-    """
-    times = np.sort(np.asarray(arrivals_us, dtype=np.float64))
-    if len(times) < 2:
-        raise InputError(f"{len(times)} arrivals make no train")
-    if len(times) >= _LONG_TRAIN:
-        times = times[len(times) // 4 :]  # the first found nobody awake and waited together
-    if len(times) < _SHORT_TRAIN:
-        return median(np.diff(times))
-    i, j = np.triu_indices(len(times), 1)
-    return median((times[j] - times[i]) / (j - i))
 
 
 def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Regime]:

@@ -17,9 +17,9 @@ from careful._abi import ffi, lib, sizeof
 from careful.address import Address
 from careful.daemon.client import Client
 from careful.errors import CarefulError, InputError
-from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.probes.diagnose import explained
 from careful.measure.probes.exchange import peer_info
+from careful.measure.statistics.sample import Bursts
 
 #: How `kind` is called: a small request, or a bulk transfer.
 KINDS = {

@@ -14,8 +14,8 @@ from careful._abi import ffi, lib
 from careful.address import Address
 from careful.daemon.client import Answer, Client
 from careful.errors import CarefulError
-from careful.measure.estimators.trains import train_gap_us
 from careful.measure.probes.session import Session
+from careful.measure.statistics.line import train_gap_us
 from careful.measure.statistics.oneway import Trip
 
 #: How long to wait for an answer, beyond some times what messages took that were answered.

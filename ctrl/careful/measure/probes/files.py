@@ -19,8 +19,8 @@ import numpy as np
 from careful._abi import lib, pack
 from careful.daemon.client import Answer
 from careful.errors import CarefulError
-from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.probes.session import Session
+from careful.measure.statistics.sample import Bursts
 
 #: Of each read: as many as a message over TCP has.
 READ_BYTES = 64

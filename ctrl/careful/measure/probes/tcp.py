@@ -20,8 +20,8 @@ from careful import child
 from careful._abi import ffi
 from careful.address import Address
 from careful.errors import CarefulError
-from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.probes.bursts import parse
+from careful.measure.statistics.sample import Bursts
 
 _LENGTH = struct.Struct("=i")
 #: Words of what is said where nobody answers.

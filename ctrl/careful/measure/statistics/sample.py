@@ -59,6 +59,32 @@ class Figure:
         }
 
 
+@dataclass(frozen=True)
+class Bursts:
+    """Times of n bursts of one kind, µs since the first message was issued.
+
+    marks: counts of issued messages, ascending, shape (k,); elapsed_us: when each count was
+    issued and its computation had ended, shape (n, k); computed_us: the computation in
+    elapsed_us; done_us: when the last reply arrived, shape (n,); arrived_us: when the other end
+    took the last message by its own clock, useful only if both ends share a clock.
+    """
+
+    marks: Array
+    elapsed_us: Array
+    computed_us: Array
+    done_us: Array
+    arrived_us: Array
+
+    def __add__(self, other: Bursts) -> Bursts:
+        return Bursts(
+            self.marks,
+            np.concatenate([self.elapsed_us, other.elapsed_us]),
+            np.concatenate([self.computed_us, other.computed_us]),
+            np.concatenate([self.done_us, other.done_us]),
+            np.concatenate([self.arrived_us, other.arrived_us]),
+        )
+
+
 def locations(samples: Array) -> tuple[Array, Array, Array]:
     """Where samples are, and the standard errors of that, each column a sample.
 

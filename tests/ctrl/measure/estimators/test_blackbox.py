@@ -9,7 +9,8 @@ import re
 import pytest
 from careful.errors import CarefulError
 from careful.measure.estimators.blackbox_rounds import Round, telling
-from careful.measure.estimators.trains import bisected, bottlenecks, train_gap_us
+from careful.measure.estimators.trains import bisected, bottlenecks
+from careful.measure.statistics.line import train_gap_us
 from careful.measure.statistics.oneway import Trip, without_drift
 from careful.measure.statistics.oneway import drift as drift_of
 from careful.render import measure as report

@@ -11,10 +11,9 @@ from careful.measure.estimators import bulk
 from careful.measure.estimators.bulk import half_power, sizes_to
 from careful.measure.estimators.contention import Slice, flood, gap_of
 from careful.measure.estimators.logp import Options
-from careful.measure.estimators.logp_curve import Bursts
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import fit_line
-from careful.measure.statistics.sample import Figure
+from careful.measure.statistics.sample import Bursts, Figure
 from careful.render.logp_bulk import bulk_figures, bulk_text, flood_figures, flood_text
 from logp_machine import Machine
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from careful.measure.estimators.logp import LogP, Options, Result, marks_to, read
 from careful.measure.estimators.logp_background import Background
-from careful.measure.estimators.logp_curve import Bursts, Curve
+from careful.measure.estimators.logp_curve import Curve
 from careful.measure.estimators.logp_overheads import told
 from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
 from careful.measure.estimators.logp_regimes import find_regimes
 from careful.measure.statistics.estimate import Estimate
-from careful.measure.statistics.sample import Figure, figure, locations, undisturbed
+from careful.measure.statistics.sample import Bursts, Figure, figure, locations, undisturbed
 from careful.render import logp as report
 from logp_machine import Machine, measure
 
