@@ -68,7 +68,6 @@ CIRCLES = (
     "service/event_in.c service/event_member.c service/event_out.c service/event_requests.c "
     "service/event_trace.c service/instance.c service/live.c service/operation.c "
     "service/peers.c service/ping.c service/region.c service/round.c",
-    "careful.dask.comm careful.dask.hub careful.dask.link",
 )
 
 #: Folders that are weighed, and the most lines that they may have.

@@ -26,8 +26,8 @@ from tornado.tcpclient import TCPClient
 from tornado.tcpserver import TCPServer
 
 from careful.dask.comm import CarefulComm
-from careful.dask.hub import OPEN, OPENED, PORTS_OF_HANDLER, Hub, Kind
-from careful.dask.link import Link
+from careful.dask.hub import OPEN, OPENED, PORTS_OF_HANDLER, Hub
+from careful.dask.link import Kind, Link
 from careful.errors import CarefulError
 from careful.node import Operation, Peer
 
@@ -240,11 +240,13 @@ class CarefulListener(BaseListener):
             hub.services.pop(self.port, None)
             hub.give()
 
-    def _accept(self, comm: CarefulComm, label: int) -> None:
+    def _accept(self, link: Link, other: int, label: int) -> int:
         assert self._hub is not None
+        comm = CarefulComm(self._hub, self._deserialize)
+        comm.connected(link, other)
         comm.named(self.contact_address, PREFIX + unparse_host_port(comm.peer_ip, label))
-        comm.deserialize = self._deserialize
         self._hub.task(self._accepted(comm))
+        return comm.number
 
     async def _accept_local(self, stream: IOStream, address: Any) -> None:
         if self._server is None:

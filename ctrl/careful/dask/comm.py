@@ -23,8 +23,8 @@ from distributed.comm.utils import from_frames, to_frames
 from distributed.protocol.utils import host_array
 from distributed.utils import ensure_memoryview
 
-from careful.dask.hub import ASK, PIECE_BYTES, Hub, Kind, Piece
-from careful.dask.link import Link
+from careful.dask.hub import ASK, PIECE_BYTES, Hub, Piece
+from careful.dask.link import Kind, Link
 from careful.errors import CarefulError
 from careful.node import Operation, Reply
 

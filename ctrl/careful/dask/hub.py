@@ -1,11 +1,10 @@
-"""What the comms of an event loop share: a node of careful.connect(), handlers, memory.
+"""The node, handlers and memory that the comms of an event loop share.
 
-Owns the handler numbers of this program, which are its ports (below), what peers ask of it, and
-the pieces of memory into which they store. Who is on the other side knows link.py, what is said
-comm.py.
+The hub answers the requests of peers and hands them to the comm that they name. Peers store
+frames into its pieces of memory.
 
-A port is a handler's number and a service's: port % 128 is the handler, so that many programs of a
-host have ports of their own, and a listener of one has the rest, port // 128.
+A port consists of a handler and a service: port % 128 is the handler, which belongs to one
+program of a host, and port // 128 is the listener within the program.
 """
 
 from __future__ import annotations
@@ -21,16 +20,14 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import careful
-from careful.dask.link import Link
+from careful.dask.link import WATCH, Comm, Kind, Link
 from careful.errors import CarefulError
 
 if TYPE_CHECKING:
-    from careful.dask.comm import CarefulComm
     from careful.node import Message, Node, Region, Reply
 
 _log = logging.getLogger("careful.dask")
@@ -51,18 +48,10 @@ OPEN = struct.Struct(">IIIQ")
 OPENED = struct.Struct(">IQ")
 #: ASK: which frame, from where on, bytes, where in the region that follows.
 ASK = struct.Struct(">IQIQ16s")
-WATCH = struct.Struct(">QQ")
 
 
-class Kind(IntEnum):
-    """What a request says; its other words: which comm, and two more."""
-
-    OPEN = 1  # service
-    CHUNK = 2  # comm, number of the chunk, whether it is a message's last
-    ASK = 3  # comm, number of the message
-    TAKEN = 4  # comm, number of the message: all of it is there
-    CLOSE = 5  # comm
-    WATCH = 6  # answered when nothing is between the two programs any more
+#: Makes the comm that a peer opens: link, number and port at the peer; returns the number here.
+Accept = Callable[[Link, int, int], int]
 
 
 class Piece:
@@ -110,8 +99,8 @@ class Hub:
 
     def __init__(self, instance: str | None) -> None:
         self.program = secrets.randbits(64)
-        self.comms: weakref.WeakValueDictionary[int, CarefulComm] = weakref.WeakValueDictionary()
-        self.services: dict[int, Callable[[CarefulComm, int], object]] = {}
+        self.comms: weakref.WeakValueDictionary[int, Comm] = weakref.WeakValueDictionary()
+        self.services: dict[int, Accept] = {}
         self.links: dict[int, Link] = {}
         self._handlers: list[int] = []
         self._labels = itertools.cycle(_SERVICES)
@@ -198,11 +187,11 @@ class Hub:
         ports = (handler + PORTS_OF_HANDLER * service for service in _SERVICES)
         return [port for port in ports if port not in self.services]
 
-    def bind(self, port: int, accept: Callable[[CarefulComm, int], object]) -> None:
-        """Have accept() called with the comms of a port, and the port at their other end.
+    def bind(self, port: int, accept: Accept) -> None:
+        """Calls accept() for each comm that a peer opens on a port.
 
         Raises:
-            CarefulError: it is another's (EADDRINUSE).
+            CarefulError: another listener or program has the port (EADDRINUSE).
         """
         if port in self.services or not self._take_handler(port % PORTS_OF_HANDLER):
             text = f"port {port} is taken, or one that differs from it by a multiple of 128"
@@ -214,7 +203,7 @@ class Hub:
         ports = (self.handler() + PORTS_OF_HANDLER * service for service in self._labels)
         return next(port for port in ports if port not in self.services)
 
-    def add(self, comm: CarefulComm) -> int:
+    def add(self, comm: Comm) -> int:
         """A number by which the other side names a comm."""
         number = secrets.randbits(32)
         while number in self.comms:
@@ -304,8 +293,6 @@ class Hub:
         return None
 
     def _open(self, message: Message, service: int) -> Any:
-        from careful.dask.comm import CarefulComm
-
         port = message.handler + PORTS_OF_HANDLER * service
         accept = self.services.get(port)
         if accept is None:
@@ -314,11 +301,9 @@ class Hub:
         if handler >= PORTS_OF_HANDLER:
             return _failed(errno.EPROTO)
         link = self.link(program, lambda: Link(self, message.peer, handler, program))
-        comm = CarefulComm(self)
-        comm.connected(link, theirs)
         self._users += 1
-        accept(comm, label)
-        return OPENED.pack(comm.number, self.program) + message.peer.address.ip.encode()
+        number = accept(link, theirs, label)
+        return OPENED.pack(number, self.program) + message.peer.address.ip.encode()
 
     def _watch(self, message: Message) -> Any:
         ours, theirs = WATCH.unpack(message.payload)

@@ -1,8 +1,8 @@
-"""What this program knows of another one, and how it hears of its end.
+"""A link to another program: sends requests to it and notices its end.
 
-Each of the two has a request with the other that is answered when there is nothing between
-them any more. When a program ends, its carefuld fails what it has not answered: the other
-hears of it at once, as over TCP.
+Each program keeps one request open at the other, which the other answers when their last comm
+is closed. If a program ends, its carefuld fails the open request, so the other notices at once,
+as over TCP.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from typing import TYPE_CHECKING, Any
+import struct
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
 
 from careful.errors import CarefulError
 
 if TYPE_CHECKING:
-    from careful.dask.hub import Hub
-    from careful.node import LateReply, Operation, Peer, Result
+    from careful.node import LateReply, Operation, Peer, Reply, Result
 
 #: What does not say that the other program has ended: the session began anew, or it is busy.
 _AGAIN = (errno.ECONNRESET, errno.EBUSY, errno.ETIMEDOUT)
@@ -25,6 +27,38 @@ _PAUSE_S, _PAUSE_MAX_S = 0.001, 1.0
 _UNKNOWN_MAX = 10
 #: Of a payload in a ring (ipc.h).
 _PAYLOAD_MAX = 4096
+WATCH = struct.Struct(">QQ")
+
+
+class Kind(IntEnum):
+    """The first word of a request; the others are a comm and two more."""
+
+    OPEN = 1  # service
+    CHUNK = 2  # comm, number of the chunk, whether it is the last of a message
+    ASK = 3  # comm, number of the message
+    TAKEN = 4  # comm, number of the message, all of which has arrived
+    CLOSE = 5  # comm
+    WATCH = 6  # answered when the last comm between the two programs is closed
+
+
+class Comm(Protocol):
+    """The methods of a comm that requests of its other end call."""
+
+    def is_with(self, peer: Peer) -> bool: ...
+    def on_chunk(self, number: int, last: bool, payload: bytes) -> None: ...
+    async def serve(self, number: int, asked: bytes) -> Reply | None: ...
+    def on_taken(self, number: int) -> None: ...
+    def on_close(self) -> None: ...
+    def lost(self) -> None: ...
+
+
+class Hub(Protocol):
+    """The part of a hub that its links use."""
+
+    program: int
+    loop: asyncio.AbstractEventLoop
+    comms: WeakValueDictionary[int, Comm]
+    links: dict[int, Link]
 
 
 class Link:
@@ -125,8 +159,6 @@ class Link:
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 
     async def _watches(self) -> None:
-        from careful.dask.hub import WATCH, Kind
-
         unknown = 0
         payload = WATCH.pack(self.program, self._hub.program)
         with contextlib.suppress(asyncio.CancelledError):

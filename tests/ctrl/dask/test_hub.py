@@ -19,7 +19,8 @@ pytest.importorskip("distributed")
 from careful.dask import comm as comm_module
 from careful.dask.backend import CarefulConnector
 from careful.dask.comm import CarefulComm
-from careful.dask.hub import OPEN, OPENED, PIECES_MAX, PORTS_OF_HANDLER, Hub, Kind
+from careful.dask.hub import OPEN, OPENED, PIECES_MAX, PORTS_OF_HANDLER, Hub
+from careful.dask.link import Kind
 from careful.errors import CarefulError
 from careful.node import Result
 from distributed.comm.core import CommClosedError
