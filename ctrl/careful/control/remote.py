@@ -51,13 +51,11 @@ def _queue(
     port = _base_port(one)
     asking = queues[fewest[0]]
     with Client(asking.socket, f"carefuld of {asking.name}") as client:
-        answer = client.call(
-            lib.CAREFUL_IPC_CONNECT,
+        answer = client.connect(
+            replace(address, port=port),
             host,
-            payload=replace(address, port=port).sockaddr(),
-            bytes=int(timeout_s * 1000),
+            timeout_s,
             args=[sum(1 << k for k in fewest), 0, 0, 0],
-            timeout_s=timeout_s + 1,
             also=-errno.EREMCHG,
         )
     if answer.status:
@@ -79,13 +77,7 @@ def _answering(
         with suppress(CarefulError):
             one = instances.choose(instance, address)
             with Client(one.socket, f"carefuld of {one.name}") as client:
-                client.call(
-                    lib.CAREFUL_IPC_CONNECT,
-                    host,
-                    payload=address.sockaddr(),
-                    bytes=int(wait_s * 1000),
-                    timeout_s=wait_s + 1,
-                )
+                client.connect(address, host, wait_s)
             return address
     return addresses[0]
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from careful._abi import ffi, layout, lib, sizeof
+from careful.address import Address
 from careful.errors import CarefulError, OtherReleaseError, check, meaning
 
 _HEADER_BYTES = sizeof("careful_ipc")
@@ -276,6 +277,27 @@ class Client:
         while not answers:
             self._wait(max(0.0, deadline - time.monotonic()), write=False)
         return answers[0] if answers[0].status == also else answers[0].check(what)
+
+    def connect(self, address: Address, host: str, timeout_s: float, **more: Any) -> Answer:
+        """Opens a session with a peer; its index is in the answer.
+
+        Args:
+            address: the peer's address.
+            host: the peer's name for errors.
+            timeout_s: limit of the handshake, seconds.
+            **more: further arguments of call().
+
+        Raises:
+            CarefulError: the peer is unreachable, silent, of another version or out of windows.
+        """
+        return self.call(
+            lib.CAREFUL_IPC_CONNECT,
+            host,
+            payload=address.sockaddr(),
+            bytes=int(timeout_s * 1000),
+            timeout_s=timeout_s + 1,
+            **more,
+        )
 
     def info(self) -> Any:
         """What is in effect: a `struct careful_info` of the binding."""

@@ -160,14 +160,7 @@ class Loop:
     def _connect(self, client: Client) -> None:
         """A session with each peer that is named, for as long as we tune."""
         for host in self._named.values():
-            address = self._config.resolve(host)
-            client.call(
-                lib.CAREFUL_IPC_CONNECT,
-                host,
-                payload=address.sockaddr(),
-                bytes=int(CONNECT_S * 1000),
-                timeout_s=CONNECT_S + 1,
-            )
+            client.connect(self._config.resolve(host), host, CONNECT_S)
 
     def _rounds(self, client: Client, gone: BaseSelector, once: bool) -> None:
         looked = -PEERS_S

@@ -64,7 +64,9 @@ class Session:
         self._address = targets[0].address
         self._client = Client(socket, f"carefuld of {instance}")
         try:
-            self._peers = [self._connect(target, timeout_s) for target in targets]
+            self._peers = [
+                self._client.connect(one.address, one.host, timeout_s).peer for one in targets
+            ]
             infos = [peer_info(self._client, one.address, one.host) for one in targets]
             #: Of each peer: credits, and the most bytes of a frame.
             self.credits = min(int(info.credits_window) for info in infos)
@@ -79,16 +81,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self._client.close()
-
-    def _connect(self, target: Target, timeout_s: float) -> int:
-        answer = self._client.call(
-            lib.CAREFUL_IPC_CONNECT,
-            target.host,
-            payload=target.address.sockaddr(),
-            bytes=int(timeout_s * 1000),
-            timeout_s=timeout_s + 1,
-        )
-        return answer.peer
 
     def _scratch(self, host: str) -> tuple[int, int]:
         """Key and bytes of the first peer's scratch region."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from careful._abi import lib
 from careful.address import Address
 from careful.daemon.client import Client
 from careful.errors import CarefulError
@@ -36,14 +35,7 @@ class Session:
         self._own = f"carefuld of {instance}"
         self._client = Client(socket, self._own)
         try:
-            answer = self._client.call(
-                lib.CAREFUL_IPC_CONNECT,
-                host,
-                payload=address.sockaddr(),
-                bytes=int(timeout_s * 1000),
-                timeout_s=timeout_s + 1,
-            )
-            self._peer = answer.peer
+            self._peer = self._client.connect(address, host, timeout_s).peer
             self._prepare()
         except BaseException:
             self._client.close()
