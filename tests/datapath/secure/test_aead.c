@@ -12,7 +12,7 @@
 #include "check.h"
 #include "secure/aead.h"
 
-static const uint8_t key[AEAD_KEY_BYTES] = "a key that is 32 bytes long ....";
+static const uint8_t key[AEAD_KEY_BYTES] = "a key that is 32 bytes long ...";
 static const uint8_t beside[] = "the header";
 
 /* libsodium's, with the nonce that wire.h says. */
