@@ -290,7 +290,7 @@ def _own_program(link: Link, case: Case) -> Iterator[Finding]:
         advice = f"carefulctl down {link.name}, then up"
         if not case.instance.pid:
             pid = instances.owner_without_daemon(case.instance.name)
-            advice = f"end process {pid}, whose queue it is, and start it again"
+            advice = f"end {instances.process(pid)}, whose queue it is, and start it again"
         yield fail("XDP", f"the program was taken off {link.name}, no frame arrives", advice)
     else:
         yield ok("XDP", f"ours, {link.xdp_mode}")
@@ -358,12 +358,12 @@ def _instance(case: Case) -> Finding:
     instance = case.instance
     if instance.pid:
         where = f" on {instance.ifname}" if instance.ifname else ""
-        return ok("instance", f"{instance.name} runs{where} (carefuld {instance.pid})")
+        return ok("instance", f"{instance.name} runs{where} ({instance.carefuld})")
     if said := instances.starting(instance):
         advice = f"wait for it, or: systemctl stop {instances.unit('carefuld', instance.name)}"
         return fail("instance", f"{instance.name}: {said}", advice)
     if pid := instances.owner_without_daemon(instance.name):
-        text = f"{instance.name} belongs to process {pid}, a program with a queue of its own"
+        text = f"{instance.name} belongs to {instances.process(pid)}, a program with a queue of its own"
         return ok("instance", text)
     try:
         pins = maps.pins(instance.name).exists()

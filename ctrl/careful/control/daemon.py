@@ -208,11 +208,11 @@ def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
     if not _is_passed():
         _must_not_be_starting(instance)
     if pid := instances.owner_without_daemon(instance.name):
-        text = f"is in use by process {pid}; end it, or choose another --instance"
+        text = f"is in use by {instances.process(pid)}; end it, or choose another --instance"
         raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
     if not instance.pid:
         return False
-    text, down = f"is already up on {instance.ifname} (carefuld {instance.pid})", ""
+    text, down = f"is already up on {instance.ifname} ({instance.carefuld})", ""
     if instance.ifname != link.name:
         down = ", or choose another --instance"
     elif instance.here is False:
@@ -311,7 +311,7 @@ def become(ifname: str, name: str, options: UpOptions, state: Path = state_dir.D
         link = links.find(ifname)
         instance = _started(name)
         if _is_up(instance, link, options):
-            text = f"is already up (carefuld {instance.pid}); first: carefulctl down {ifname}"
+            text = f"is already up ({instance.carefuld}); first: carefulctl down {ifname}"
             raise CarefulError(errno.EBUSY, text, f"instance {name}")
         clear(instance, ifname)
         _steer(ifname, instance, options)
@@ -391,6 +391,7 @@ def _end_process(instance: Instance) -> str:
     """End a running carefuld: asked first, then made to; "ended", "left" or "killed"."""
     if not instance.pid:
         return ""
+    instances.must_be_seen(instance.name, instance.pid)
     try:
         handle = os.pidfd_open(instance.pid)
     except ProcessLookupError:
@@ -449,7 +450,7 @@ def down(ifname: str, name: str | None, dead: bool = False) -> Down:
             return Down("up", Cleared())
         if not instance.pid and pid:
             what = "a carefuld that does not serve" if _is_carefuld(pid) else "not a carefuld"
-            text = f"is in use by process {pid} ({what}); end it"
+            text = f"is in use by {instances.process(pid)} ({what}); end it"
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
         if not dead:
             _must_not_be_starting(instance)

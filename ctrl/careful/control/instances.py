@@ -1,8 +1,9 @@
 """Which instances run on this machine, and which one a command means.
 
-An instance is a directory under /run/careful with carefuld's pid, locked while it
-lives, and its socket. Nothing else is remembered: the rest is asked of the process. A socket that
-takes connections while no carefuld lives is systemd's, which is starting one.
+An instance is a directory under /run/careful with carefuld's pid file, locked while carefuld
+lives, and its socket. The lock names its owner: the number in the file counts only in the PID
+namespace that wrote it, and containers may share /run/careful. A socket that takes connections
+while no carefuld lives is systemd's, which is starting one.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ RUN = Path("/run/careful")
 START_S = 60.0
 #: What another queue of an instance is called (libcareful's xsk_port.c): NAME+K.
 _OTHER_QUEUE = re.compile(r"(.+)\+[1-9][0-9]*")
+LOCKS = Path("/proc/locks")
+#: The pid of a process that lives in a PID namespace which we cannot see.
+UNSEEN = -1
 #: Held by the process that tunes an instance, in the instance's directory.
 TUNER_LOCK = "tuning.lock"
 
@@ -43,19 +47,38 @@ def check_name(name: str) -> str:
     return name
 
 
-def _locked(path: Path) -> bool:
-    """Whether somebody holds the lock on a file."""
+def _holder(fd: int) -> int:
+    """Returns the pid that holds flock() on a file, as our PID namespace numbers it, or UNSEEN.
+
+    The kernel leaves processes that this namespace cannot see out of /proc/locks.
+    """
+    found = os.fstat(fd)
+    major, minor = os.major(found.st_dev), os.minor(found.st_dev)
+    file = f"{major:02x}:{minor:02x}:{found.st_ino}"
+    with suppress(OSError):
+        for line in LOCKS.read_text().splitlines():
+            words = line.split()  # "1: FLOCK ADVISORY WRITE 4306 fe:00:2614370 0 EOF"
+            if words[1] == "FLOCK" and words[5] == file:
+                return int(words[4])
+    return UNSEEN
+
+
+def _owner(path: Path) -> int:
+    """Returns the pid that holds the lock on a file, UNSEEN, or 0 if nobody holds the lock.
+
+    A carefuld that does not serve yet holds the lock on an empty file: 0.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return False
+        return 0
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        return _holder(fd) if _pid_in(path) else 0
     finally:
         os.close(fd)
-    return False
+    return 0
 
 
 def _numbers_in(path: Path) -> list[int]:
@@ -69,9 +92,16 @@ def _pid_in(path: Path) -> int:
     return next(iter(_numbers_in(path)), 0)
 
 
-def _owner(path: Path) -> int:
-    """Who holds the lock on a file, as it says; 0: nobody does."""
-    return _pid_in(path) if _locked(path) else 0
+def process(pid: int) -> str:
+    """Names the process of an instance for a reader."""
+    return "a process of another PID namespace" if pid == UNSEEN else f"process {pid}"
+
+
+def must_be_seen(name: str, pid: int) -> None:
+    """Raise CarefulError if an instance's process lives in a PID namespace that we cannot see."""
+    if pid == UNSEEN:
+        text = "its process runs in another PID namespace; run this command there"
+        raise CarefulError(errno.EPERM, text, f"instance {name}")
 
 
 @dataclass(frozen=True)
@@ -80,7 +110,8 @@ class Instance:
 
     Attributes:
         name: of the instance.
-        pid: of its process; 0: it does not run.
+        pid: of its process; 0: it does not run; UNSEEN: it runs in a PID namespace that we cannot
+            see.
         ifname: the interface it was started for, as that is called now if it is in our network
             namespace; "" if that is not known.
         here: whether it is in our network namespace; None if we may not know.
@@ -92,6 +123,11 @@ class Instance:
     ifname: str = ""
     here: bool | None = None
     argv: tuple[str, ...] = ()
+
+    @property
+    def carefuld(self) -> str:
+        """Its process, for a reader."""
+        return f"carefuld {'in another PID namespace' if self.pid == UNSEEN else self.pid}"
 
     @property
     def directory(self) -> Path:
@@ -162,7 +198,7 @@ def find(name: str) -> Instance:
     with suppress(OSError):
         text = (RUN / name / "options").read_text(errors="surrogateescape")
         whose, *others = text.split("\0")
-        argv = others if whose == str(pid) else argv
+        argv = others if whose == str(_pid_in(RUN / name / "pid")) else argv
     ifname, here = _option(argv, "--ifname", "--if"), _is_here(pid)
     if here:
         ifname = ifname_now(name, ifname, pid)
@@ -206,7 +242,9 @@ def remember(instance: Instance, argv: Sequence[str]) -> None:
     path = instance.directory / "options"
     new = path.with_suffix(".new")
     try:
-        new.write_text("\0".join([str(instance.pid), *argv]), errors="surrogateescape")
+        new.write_text(
+            "\0".join([str(_pid_in(instance.directory / "pid")), *argv]), errors="surrogateescape"
+        )
         new.rename(path)
     except OSError as error:
         raise from_os(error, str(path)) from None
@@ -298,6 +336,7 @@ def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
     Raises:
         CarefulError: another does, or the lock cannot be taken.
     """
+    must_be_seen(instance.name, instance.pid)
     path = instance.directory / lock
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -309,7 +348,7 @@ def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
         os.write(fd, f"{os.getpid()}\n".encode())
         yield
     except BlockingIOError:
-        text = f"{what} already, by process {_pid_in(path)}"
+        text = f"{what} already, by {process(_owner(path))}"
         raise CarefulError(errno.EBUSY, text, f"instance {instance.name}") from None
     finally:
         os.close(fd)
@@ -323,9 +362,10 @@ def ifname_now(name: str, ifname: str, pid: int | None = None) -> str:
         ifname: what it was called.
         pid: of the process whose lock counts; None: that of any, also of one that is dead.
     """
-    numbers = _numbers_in(RUN / f"{check_name(name)}.lock")
+    lock = RUN / f"{check_name(name)}.lock"
+    numbers = _numbers_in(lock)
     with suppress(OSError):
-        if len(numbers) == 2 and pid in (None, numbers[0]):
+        if len(numbers) == 2 and pid in (None, _owner(lock)):
             return socket.if_indextoname(numbers[1])
     return ifname
 
@@ -334,7 +374,7 @@ def uses(link: links.Link) -> bool:
     """Whether an instance of any name is on an interface."""
     for lock in RUN.glob("*.lock"):
         numbers = _numbers_in(lock)
-        if numbers[1:] == [link.index] and _is_here(numbers[0]) and _locked(lock):
+        if numbers[1:] == [link.index] and _is_here(_owner(lock)):
             return True
     return False
 
@@ -379,14 +419,20 @@ def on_interface(ifname: str, name: str | None) -> Instance:
     if len(same) > 1:
         raise _ambiguous(same)
     if not same and found.here is False:
-        text = f"careful is not up here: instance {found.name} (carefuld {found.pid}) runs in "
+        text = f"careful is not up here: instance {found.name} ({found.carefuld}) runs in "
         text += f"another network namespace; if you mean that one: --instance {found.name}"
         raise CarefulError(errno.ENOENT, text, ifname)
     return same[0] if same else found
 
 
 def _here_on(ifname: str) -> list[Instance]:
-    return [one for one in running() if one.ifname == ifname and one.here is not False]
+    return [one for one in _of_here(running()) if one.ifname == ifname]
+
+
+def _of_here(found: Sequence[Instance]) -> list[Instance]:
+    """Returns those that may be in our network namespace: the unseen only if there is no other."""
+    here = [one for one in found if one.here is not False]
+    return [one for one in here if one.pid != UNSEEN] or here
 
 
 def _ambiguous(found: list[Instance]) -> CarefulError:
@@ -401,7 +447,7 @@ def _must_run(instance: Instance, ifname: str | None = None) -> Instance:
     if said := starting(instance):
         raise CarefulError(errno.ENOENT, said, what)
     if pid := owner_without_daemon(instance.name):
-        text = f"belongs to process {pid}, a program with a queue of its own: no carefuld to ask"
+        text = f"belongs to {process(pid)}, a program with a queue of its own: no carefuld to ask"
         raise CarefulError(errno.EBUSY, text, what)
     deaths = map(death, (instance, *leftovers(instance.name)))
     state = next(filter(None, deaths), "careful is not up")
@@ -440,7 +486,7 @@ def choose(name: str | None, address: Address | None = None) -> Instance:
 
 
 def _choose(everywhere: list[Instance], address: Address | None) -> Instance:
-    here = [one for one in everywhere if one.here is not False]
+    here = _of_here(everywhere)
     if not here and everywhere:
         listed = ", ".join(one.name for one in everywhere)
         text = f"careful is up in other network namespaces alone ({listed}); choose by --instance"
@@ -474,7 +520,7 @@ def named_or_all(ifname: str | None, name: str | None) -> list[Instance]:
         return [_must_run(instance, ifname)]
     if name:
         return [_must_run(find(name))]
-    return [one for one in running() if one.here is not False]
+    return _of_here(running())
 
 
 def need_root(what: str) -> None:

@@ -315,7 +315,7 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
     xdp, xdp_error = _xdp(instance)
     return {
         "instance": instance.name,
-        "pid": instance.pid,
+        "pid": instance.pid if instance.pid != instances.UNSEEN else None,
         "log": instance.log_shown,
         "kernel": os.uname().release,
         **in_effect(info),

@@ -50,6 +50,7 @@ def target(ifname: str | None, instance: str | None) -> Target:
         text = f"careful is not up: carefulctl up {ifname or 'IFACE'}"
         raise CarefulError(errno.ENOENT, text, ifname or f"instance {one.name}")
     instances.need_root("trace")
+    instances.must_be_seen(one.name, pid)
     return _target(one.name, pid)
 
 

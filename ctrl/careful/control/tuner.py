@@ -79,7 +79,7 @@ def stop(instance: Instance) -> None:
         CarefulError: not permitted.
     """
     pid = instances.tuner(instance)
-    if not pid:
+    if pid in (0, instances.UNSEEN):  # an unseen one ends with its carefuld
         return
     try:
         handle = os.pidfd_open(pid)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from careful.control.daemon import Down
 
 
+def _carefuld(found: Mapping[str, Any]) -> str:
+    return f"carefuld {found['pid'] or 'in another PID namespace'}"
+
+
 def effect(found: dict[str, Any]) -> str:
     """What is in effect on an instance: three lines, and what else is to be said."""
     wait = found["wait"]
@@ -75,14 +79,14 @@ def _export(one: dict[str, Any]) -> str:
 def up(found: dict[str, Any], already: bool) -> str:
     """What `up` did."""
     if already:
-        return f"{found['ifname']}: is already up with these options (carefuld {found['pid']})"
+        return f"{found['ifname']}: is already up with these options ({_carefuld(found)})"
     return effect(found)
 
 
 def reloaded(found: dict[str, Any], changed: list[str]) -> str:
     """What `up --reload` did."""
     if not changed:
-        return f"{found['ifname']}: has these options already (carefuld {found['pid']})"
+        return f"{found['ifname']}: has these options already ({_carefuld(found)})"
     return f"{found['ifname']}: {'; '.join(changed)}\n{effect(found)}"
 
 
@@ -174,7 +178,7 @@ def _lost(frames: int) -> str | int:
 
 def _status(found: dict[str, Any]) -> Parts:
     """One instance: what is in effect, peers, and the counters that are not 0."""
-    head = f"instance {found['instance']}, carefuld {found['pid']}, log {found['log']}"
+    head = f"instance {found['instance']}, {_carefuld(found)}, log {found['log']}"
     parts: Parts = [head, effect(found)]
     parts += ["", _peers(found["peers"])] if found["peers"] else ["  no peers"]
     if found["programs"]:

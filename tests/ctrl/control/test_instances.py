@@ -91,7 +91,9 @@ def renamed(killed: Path) -> Iterator[Path]:
         fcntl.flock(pid, fcntl.LOCK_EX)
         (killed / "eth1" / "options").write_text(f"{os.getpid()}\0--ifname\0eth1")
         (killed / "eth1.lock").write_text(f"{os.getpid()} {socket.if_nametoindex('lo')}\n")
-        yield killed
+        with (killed / "eth1.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield killed
 
 
 def test_on_interface__renamed_since(renamed: Path) -> None:
@@ -100,7 +102,8 @@ def test_on_interface__renamed_since(renamed: Path) -> None:
     assert instances.on_interface("lo", None).name == "eth1"
     assert instances.on_interface("lo", "eth1").pid == os.getpid()
     assert instances.on_interface("eth1", None).name == "eth1"  # it is called so itself
-    (renamed / "eth1.lock").write_text("1 1\n")  # another process's
+    (renamed / "eth1.lock").unlink()
+    (renamed / "eth1.lock").write_text("1 1\n")  # a dead process's
     assert instances.find("eth1").ifname == "eth1"
 
 
@@ -142,6 +145,18 @@ def test_on_interface__in_another_network_namespace(
     with pytest.raises(CarefulError, match=r"not up here: .*that one: --instance eth1$"):
         instances.on_interface("eth1", None)
     assert instances.on_interface("eth1", "eth1").pid == os.getpid()
+
+
+def test_find__the_lock_names_the_owner(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number in the file was written in another PID namespace: it named a process of ours."""
+    with (killed / "eth1" / "pid").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert instances.find("eth1").pid == os.getpid()  # the file says 4711
+        monkeypatch.setattr(instances, "LOCKS", killed / "empty")
+        (killed / "empty").touch()
+        assert instances.find("eth1").pid == instances.UNSEEN
+        with pytest.raises(CarefulError, match="another PID namespace; run this command there"):
+            instances.must_be_seen("eth1", instances.find("eth1").pid)
 
 
 def test_started__waits_for_one_that_is_starting(

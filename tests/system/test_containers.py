@@ -1,0 +1,69 @@
+"""Hosts that share /run/careful and have process numbers of their own, as containers do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hosts import RUN, Host, alive, wait_for
+from lab import MakeLab
+
+_UP = "carefulctl up eth1 >/dev/null && echo up && sleep 600"
+
+
+def _carefuld(host: Host) -> int:
+    """Returns the pid of a host's carefuld as we number it; 0 if there is none."""
+    for proc in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (proc / "cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        if words[0].endswith("carefuld") and host.lab.instance(host.name) in words:
+            return int(proc.name)
+    return 0
+
+
+@contextmanager
+def _container(host: Host) -> Iterator[int]:
+    """Runs careful in a PID namespace; yields its carefuld's pid, as we number it."""
+    argv = ["unshare", "-pf", "--kill-child", "--mount-proc", "sh", "-c", _UP]
+    process = host.lab.start(host.name, *argv)
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == "up\n"
+        yield _carefuld(host)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _in(pid: int, *command: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command in all namespaces of a process."""
+    argv = ["nsenter", "-t", str(pid), "-p", "-m", "-n", *command]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120)
+
+
+def test_down__ends_no_other_containers_carefuld(make_lab: MakeLab, tmp_path: Path) -> None:
+    """Both had the same number: `down` of one ended the other, and reported success."""
+    lab = make_lab(hosts=2)
+    a, b = (Host(lab, name, tmp_path) for name in ("h1", "h2"))
+    with _container(a) as ours, _container(b) as theirs:
+        assert ours and theirs
+        done = _in(ours, "carefulctl", "down", "eth1", "--instance", lab.instance("h2"))
+        assert done.returncode == 1
+        assert "its process runs in another PID namespace; run this command there" in done.stderr
+        assert alive(ours)
+        assert alive(theirs)
+        assert (RUN / lab.instance("h2") / "sock").exists()
+        # `status` asks each of them; the other one's options are no longer mixed in
+        shown = json.loads(_in(ours, "carefulctl", "status", "--json").stdout)["instances"]
+        assert lab.instance("h1") in [one["instance"] for one in shown]
+        assert lab.instance("h2") not in [one["instance"] for one in shown]
+        # from outside, both are seen, by the numbers that they have there
+        b.ctl("down", "eth1")
+        wait_for(lambda: not alive(theirs), "its own carefuld to end")
+        assert alive(ours)
+        a.ctl("down", "eth1")
