@@ -51,7 +51,8 @@ def test_down__ends_no_other_containers_carefuld(make_lab: MakeLab, tmp_path: Pa
     lab = make_lab(hosts=2)
     a, b = (Host(lab, name, tmp_path) for name in ("h1", "h2"))
     with _container(a) as ours, _container(b) as theirs:
-        assert ours and theirs
+        assert ours
+        assert theirs
         done = _in(ours, "carefulctl", "down", "eth1", "--instance", lab.instance("h2"))
         assert done.returncode == 1
         assert "its process runs in another PID namespace; run this command there" in done.stderr

@@ -363,7 +363,8 @@ def _instance(case: Case) -> Finding:
         advice = f"wait for it, or: systemctl stop {instances.unit('carefuld', instance.name)}"
         return fail("instance", f"{instance.name}: {said}", advice)
     if pid := instances.owner_without_daemon(instance.name):
-        text = f"{instance.name} belongs to {instances.process(pid)}, a program with a queue of its own"
+        owner = instances.process(pid)
+        text = f"{instance.name} belongs to {owner}, a program with a queue of its own"
         return ok("instance", text)
     try:
         pins = maps.pins(instance.name).exists()
