@@ -55,8 +55,9 @@ def tunable(ifname: str, name: str | None) -> Instance:
     one = instances.on_interface(ifname, name)
     if not one.pid and (pid := instances.owner_without_daemon(one.name)):
         text = (
-            f"belongs to {instances.process(pid)}, a program with a queue of its own, by which nothing can "
-            "be measured: measure between carefulds of both hosts (measure blackbox HOST), then "
+            f"belongs to {instances.process(pid)}, a program with a queue of its own, by which "
+            "nothing can be measured: measure between carefulds of both hosts (measure blackbox "
+            "HOST), then "
             "plan --classes --json and tune apply set its plans while it runs"
         )
         raise CarefulError(errno.EOPNOTSUPP, text, ifname)
