@@ -50,7 +50,7 @@ def executable() -> Path:
     """
     beside = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
     for folder in (Path(__file__).parent.parent / "bin", *beside):
-        if os.access(folder / "carefuld", os.X_OK):
+        if os.access(folder / "carefuld", os.X_OK, effective_ids=True):
             return folder / "carefuld"
     if found := shutil.which("carefuld"):
         return Path(found)
