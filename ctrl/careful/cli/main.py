@@ -224,6 +224,9 @@ def run(argv: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; Debian 12 has 8.1
             error.show()
             return error.exit_code
+        if "--json" in words:  # its callback does not run if the command line is wrong
+            ctx = getattr(error, "ctx", None)
+            asked.setdefault("json", ctx.command_path.partition(" ")[2] if ctx else words[0])
         return _told(_misused(error), error.exit_code, asked)
     except (click.Abort, KeyboardInterrupt):
         return _told("interrupted", Exit.SIGNALLED + signal.SIGINT, asked)

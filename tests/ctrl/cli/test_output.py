@@ -273,6 +273,18 @@ def test_progress__a_descriptor_that_is_not_open(
         assert f"'--progress-fd': {fd} is not an open file descriptor" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["--no-such"], ["--instance"]])
+def test_json__of_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """It printed nothing: the option's callback runs after the words are split."""
+    assert run(["status", "--json", *words]) == 2
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert (found["command"], found["exit_status"]) == ("status", 2)
+    assert found["error"] in said.err
+    assert run(["status", *words]) == 2
+    assert capsys.readouterr().out == ""
+
+
 def test_json__a_name_that_is_no_utf_8() -> None:
     text = document("ls", {"target": NAME}, {"entries": ["\u00fc"]})
     assert json.loads(text.encode())["inputs"]["target"] == NAME
