@@ -225,8 +225,8 @@ def run(argv: Sequence[str] | None = None) -> int:
             error.show()
             return error.exit_code
         if "--json" in words:  # its callback does not run if the command line is wrong
-            ctx = getattr(error, "ctx", None)
-            asked.setdefault("json", ctx.command_path.partition(" ")[2] if ctx else words[0])
+            wrong = error.ctx if isinstance(error, click.UsageError) else None
+            asked.setdefault("json", wrong.command_path.partition(" ")[2] if wrong else words[0])
         return _told(_misused(error), error.exit_code, asked)
     except (click.Abort, KeyboardInterrupt):
         return _told("interrupted", Exit.SIGNALLED + signal.SIGINT, asked)
