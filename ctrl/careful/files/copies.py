@@ -25,7 +25,8 @@ from careful.files.stream import Stream
 from careful.files.words import watcher
 from careful.transfer.file.local import write_file
 
-#: Files up to this size are moved at once by the connection for short questions; larger files are transfers.
+#: Files up to this size are moved at once, by the connection for short questions; larger ones are
+#: transfers.
 SMALL_BYTES = 1 << 20
 
 
