@@ -200,7 +200,7 @@ static __always_inline __u32 judge(const struct careful_datagram *datagram, __u3
 	return verdict;
 }
 
-/* Whether the kernel would forward a datagram rather than take it: what it cannot is no
+/* Reports whether the kernel would forward a datagram rather than take it: what it cannot is no
  * router's business either. */
 static __always_inline int forwarded(struct xdp_md *ctx, const struct careful_datagram *datagram)
 {

@@ -83,7 +83,7 @@ def split_remote(text: str) -> tuple[str, str]:
 
 
 def is_remote(text: str) -> bool:
-    """Whether text reads as HOST:PATH; a local name with a colon is written ./NAME.
+    """Reports whether text reads as HOST:PATH; a local name with a colon is written ./NAME.
 
     `null:` is no host's: it is the end of a transfer that is no file.
     """

@@ -141,7 +141,7 @@ class OtherReleaseError(CarefulError):
 
 
 def is_debugging() -> bool:
-    """Whether the user asked where in the program errors come from."""
+    """Reports whether the user asked where in the program errors come from."""
     return bool(os.environ.get("CAREFUL_DEBUG"))
 
 

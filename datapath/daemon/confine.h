@@ -16,7 +16,7 @@ int confine_programs(struct careful_error *error);
 /* Called before any thread starts that opens files: each thread has capabilities of its own.
  * Of those named, what the process does not have it does without. -errno. */
 int confine(const struct daemon_options *options, struct careful_error *error);
-/* Whether what it kept is enough for other exports. -EPERM with *error. */
+/* Reports whether what it kept is enough for other exports. -EPERM with *error. */
 int confine_covers(const struct daemon_options *options, struct careful_error *error);
 
 #endif /* DAEMON_CONFINE_H */

@@ -141,7 +141,7 @@ static size_t add_field(char *datagram, size_t size, size_t n, const char *name,
 	return n;
 }
 
-/* Whether the journal took it. One that is slow is not waited for: the line goes to stderr. */
+/* Reports whether the journal took it. One that is slow is not waited for: the line goes to stderr. */
 static bool tell_journal(const struct log_field *fields, const char *text)
 {
 	char datagram[8192];

@@ -36,7 +36,7 @@ void log_journal(const char *path);
 /* A line; in the journal it has the fields, which end with a name of NULL. */
 void log_event(const struct log_field *fields, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* Whether an event of this kind may be logged now. */
+/* Reports whether an event of this kind may be logged now. */
 bool log_allowed(struct log_limit *limit);
 
 #endif /* DAEMON_LOG_H */

@@ -25,7 +25,7 @@ void peace_release(const struct trial *trial, uint32_t peer);
 /* What careful_peer_info() says; CAREFUL_PEER_NONE where it says nothing. */
 struct careful_peer_info trial_peer(const struct trial *trial, uint32_t peer);
 bool trial_is_up(uint32_t state);
-/* Whether nothing went to and fro since it was last looked. */
+/* Reports whether nothing went to and fro since it was last looked. */
 bool trial_is_quiet(struct trial *trial, uint32_t peer);
 
 #endif /* DAEMON_PEACE_H */

@@ -53,7 +53,7 @@ static int take_lock(struct rundir *dir, struct careful_error *error)
 		      atoi(pid));
 }
 
-/* Whether who connects to DIR/sock comes to the socket that was passed. */
+/* Reports whether who connects to DIR/sock comes to the socket that was passed. */
 static int find_passed(const struct rundir *dir, struct careful_error *error)
 {
 	int fd = ioctl(dir->listen_fd, SOCKET_FILE);

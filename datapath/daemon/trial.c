@@ -321,7 +321,7 @@ bool trial_is_on(const struct trial *t, uint32_t peer)
 	return t->running || t->peace_ns[peer];
 }
 
-/* Whether nothing is under way with anybody, which a new epoch would lose. */
+/* Reports whether nothing is under way with anybody, which a new epoch would lose. */
 static bool all_quiet(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -400,7 +400,7 @@ void trial_peer_changed(struct trial *t, uint32_t peer, uint32_t state)
 	}
 }
 
-/* Whether there is something to choose: the driver has native XDP, and copies. */
+/* Reports whether there is something to choose: the driver has native XDP, and copies. */
 static bool is_open(const struct careful_device_info *device, const struct daemon_options *options)
 {
 	return options->careful.xdp_mode == CAREFUL_XDP_AUTO && options->careful.queues < 2 &&
@@ -408,7 +408,7 @@ static bool is_open(const struct careful_device_info *device, const struct daemo
 	       !device->zerocopy;
 }
 
-/* Whether there is a mode that is remembered; it is in effect. */
+/* Reports whether there is a mode that is remembered; it is in effect. */
 static bool remembered(struct trial *t, const char *driver)
 {
 	struct careful_error why = { "" };

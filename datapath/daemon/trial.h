@@ -53,7 +53,7 @@ int trial_init(struct trial *trial, struct careful *instance, struct ipc *ipc,
 	       const struct daemon_options *options);
 /* A peer's state changed; from careful_peer_watch(). */
 void trial_peer_changed(struct trial *trial, uint32_t peer, uint32_t state);
-/* Whether new epochs of the peer's are no news: one of the two hosts tries modes. */
+/* Reports whether new epochs of the peer's are no news: one of the two hosts tries modes. */
 bool trial_is_on(const struct trial *trial, uint32_t peer);
 /* Called each round. A round with a trial takes less than a second, whatever the peers do. */
 void trial_poll(struct trial *trial);

@@ -221,7 +221,7 @@ static int steered(int fd, const char *ifname, uint32_t queue, uint16_t port)
 	return rc ? rc : found;
 }
 
-/* Whether a NIC that can have rules applies them. */
+/* Reports whether a NIC that can have rules applies them. */
 static bool rules_off(int fd, const char *ifname)
 {
 	struct ethtool_value flags = { .cmd = ETHTOOL_GFLAGS };
@@ -258,7 +258,7 @@ static int feature_bit(int fd, const char *ifname, const char *name, uint32_t *c
 	return found;
 }
 
-/* Whether rules that are off stay so: a driver may have them for other cards alone. */
+/* Reports whether rules that are off stay so: a driver may have them for other cards alone. */
 static bool rules_fixed(int fd, const char *ifname)
 {
 	struct ethtool_gfeatures *all;

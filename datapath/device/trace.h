@@ -42,7 +42,7 @@ void trace_end(struct careful_trace span);
 /* How many capture frames; the kernel counts. */
 extern uint16_t trace_frame_listeners __attribute__((visibility("hidden")));
 
-/* Whether somebody captures what is sent: a load and a branch for each batch. */
+/* Reports whether somebody captures what is sent: a load and a branch for each batch. */
 static inline bool trace_captures(void)
 {
 	const volatile uint16_t *listeners = &trace_frame_listeners;

@@ -209,7 +209,7 @@ static inline struct xsk_port *xsk_port_of(const struct xsk_queue *xsk)
 	return to_xsk_port(xsk->queue.port);
 }
 
-/* Whether this is the process that opened it, and not a child of fork(). */
+/* Reports whether this is the process that opened it, and not a child of fork(). */
 static inline bool xsk_ours(const struct xsk_port *port)
 {
 	return port->owner == getpid();
@@ -351,7 +351,7 @@ int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error 
 int netdev_steered(const struct netdev *netdev, uint32_t queue, uint16_t port);
 uint32_t netdev_backlog(void);
 
-/* Whether what leaves by a queue arrives at the other end's of the same number. */
+/* Reports whether what leaves by a queue arrives at the other end's of the same number. */
 static inline bool netdev_straight(const struct netdev *netdev)
 {
 	return !strcmp(netdev->driver, "veth");

@@ -298,7 +298,7 @@ void xsk_bpf_close(struct xsk_port *port)
 	port->live = NULL;
 }
 
-/* Whether a verdict is no loss. Frames on another queue than the only one reach nobody: somebody
+/* Reports whether a verdict is no loss. Frames on another queue than the only one reach nobody: somebody
  * gave the NIC more of them since (ethtool -L), or took its rules away. */
 static bool harmless(const struct xsk_port *port, uint32_t why)
 {

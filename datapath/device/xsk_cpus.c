@@ -13,7 +13,7 @@
 
 enum { CPUS_MAX = 16 }; /* beyond, RCU is about as fast */
 
-/* Whether a file of the kernel's says something. */
+/* Reports whether a file of the kernel's says something. */
 static bool says(const char *path)
 {
 	FILE *file = fopen(path, "re");

@@ -224,7 +224,7 @@ static uint32_t headers_bytes(const union address *address)
 	return HEADERS_BYTES + (address->sa.sa_family == AF_INET6 ? IPV6_MORE_BYTES : 0);
 }
 
-/* Whether an ICMP error is about a ping, whose beginning is quoted in data, or may be where
+/* Reports whether an ICMP error is about a ping, whose beginning is quoted in data, or may be where
  * nothing is quoted. Then *arrival says more. */
 static bool about_probe(const struct sock_extended_err *error, const union address *to,
 			const uint8_t *data, size_t bytes, struct arrival *arrival)

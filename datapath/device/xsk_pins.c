@@ -101,7 +101,7 @@ void xsk_unlock(struct xsk_port *port)
 	port->lock = -1;
 }
 
-/* Whether a process is in our network namespace, where an interface's number means the same. */
+/* Reports whether a process is in our network namespace, where an interface's number means the same. */
 static bool is_here(int pid)
 {
 	struct stat ours, theirs;

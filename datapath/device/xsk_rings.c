@@ -117,7 +117,7 @@ static uint32_t tx_waiting(struct xsk_queue *xsk)
 }
 
 /*
- * Whether a kick that failed lost nothing (Documentation/networking/af_xdp.rst, and
+ * Reports whether a kick that failed lost nothing (Documentation/networking/af_xdp.rst, and
  * kick_tx() of its sample). EAGAIN: the device, the socket's buffer or the budget is full.
  * ENOBUFS: no memory for now. Zero-copy only wakes the driver, and what it was not woken for
  * stays in the ring; in copy mode EBUSY, on a device without a queue discipline, means that a

@@ -25,7 +25,7 @@ static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Whether it asks of an epoch that has just ended here: a HELLO from here, which is on its way or
+/* Reports whether it asks of an epoch that has just ended here: a HELLO from here, which is on its way or
  * said again, begins the next one. */
 static bool is_renewed(const struct link_peer *peer, const struct careful_ctrl *sync)
 {
@@ -47,7 +47,7 @@ static void say_gone(struct link *link, const union address *to, const struct ca
 		link_ctrl_send(link, to, &gone, CAREFUL_GONE);
 }
 
-/* Whether a message takes a proof, where there are keys; without that it is not believed. */
+/* Reports whether a message takes a proof, where there are keys; without that it is not believed. */
 static bool takes_proof(const struct link *link, uint8_t type)
 {
 	return link->keyed &&

@@ -46,9 +46,9 @@ struct door {
 	uint32_t closed[DOOR_SOURCES]; /* sessions with hosts of such an address */
 };
 
-/* Whether a message whose sender has proved nothing is answered; else that is counted. */
+/* Reports whether a message whose sender has proved nothing is answered; else that is counted. */
 bool door_answers(struct link *link, const union address *to);
-/* Whether a HELLO whose sender is at its address is gone on with; else that is counted. */
+/* Reports whether a HELLO whose sender is at its address is gone on with; else that is counted. */
 bool door_admits(struct link *link, const union address *from);
 /* Returns how many of a train's frames, of so many bytes each, may be sent to the host now. The bound
  * holds over epochs and sessions: a few bytes ask for megabytes. */

@@ -14,7 +14,7 @@
 
 enum { HANG_MS = 200 }; /* that an epoch waits for buffers which a disk holds */
 
-/* Whether what XDP admitted in the old epoch is in the RX ring, whence it is taken from now on. */
+/* Reports whether what XDP admitted in the old epoch is in the RX ring, whence it is taken from now on. */
 static bool closed(struct link_peer *peer)
 {
 	struct port *port = peer->link->port;
@@ -76,7 +76,7 @@ static bool is_back(const struct link_peer *peer)
 		peer->link->now_ns - peer->session->ended_ns >= HANG_MS * 1000000ull);
 }
 
-/* Whether every buffer of the old epoch is back: what was freed is owed to nobody now, but it
+/* Reports whether every buffer of the old epoch is back: what was freed is owed to nobody now, but it
  * is only back when published. */
 bool epoch_quiet(struct link_peer *peer)
 {
@@ -86,7 +86,7 @@ bool epoch_quiet(struct link_peer *peer)
 	       link_drain_over(link, &peer->session->drain);
 }
 
-/* Whether the next epoch may begin. */
+/* Reports whether the next epoch may begin. */
 bool epoch_drained(struct link_peer *peer)
 {
 	const struct link *link = peer->link;

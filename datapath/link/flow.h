@@ -80,7 +80,7 @@ static inline void flow_close(struct flow *flow)
 	flow->freeing = 0;
 }
 
-/* Whether anything was received in it: buffers are counted with careful alone. */
+/* Reports whether anything was received in it: buffers are counted with careful alone. */
 static inline bool flow_received(const struct flow *flow)
 {
 	return flow->rx.received != 0 || flow->seq_in != 0;
@@ -97,7 +97,7 @@ static inline bool flow_may_send(const struct flow *flow, uint32_t cost)
 	return window_tx_may_send(&flow->tx, cost);
 }
 
-/* Whether a frame may be built that is sent later: with credits for each that is. */
+/* Reports whether a frame may be built that is sent later: with credits for each that is. */
 static inline bool flow_may_build(const struct flow *flow, uint32_t cost)
 {
 	return window_tx_may_send(&flow->tx, flow->built + cost);
@@ -193,26 +193,26 @@ static inline uint32_t flow_publish(struct flow *flow)
 	return flow->rx.returned + flow->most;
 }
 
-/* Whether so many buffers are held that the peer may soon have no credit. */
+/* Reports whether so many buffers are held that the peer may soon have no credit. */
 static inline bool flow_holds_many(const struct flow *flow, uint32_t held)
 {
 	return held >= flow->rx.threshold;
 }
 
-/* Whether as many are held as may be while others are to be served: less than would keep an
+/* Reports whether as many are held as may be while others are to be served: less than would keep an
  * update from being due. */
 static inline bool flow_holds_share(const struct flow *flow, uint32_t held)
 {
 	return held >= (flow->rx.size + 7) / 8;
 }
 
-/* Whether some of what was sent has certainly not been handled: more than may stay owed. */
+/* Reports whether some of what was sent has certainly not been handled: more than may stay owed. */
 static inline bool flow_busy(const struct flow *flow)
 {
 	return window_tx_free(&flow->tx) <= flow->tx.size - window_threshold(flow->tx.size);
 }
 
-/* Whether the peer owes an answer to what was sent: credits, beyond those that may stay owed
+/* Reports whether the peer owes an answer to what was sent: credits, beyond those that may stay owed
  * for ever. */
 static inline bool flow_awaits(const struct flow *flow)
 {
@@ -234,7 +234,7 @@ static inline void flow_told(struct flow *flow)
 	window_rx_announce(&flow->rx);
 }
 
-/* Whether an answer to SYNC knows of the same frames; those under way make it differ. */
+/* Reports whether an answer to SYNC knows of the same frames; those under way make it differ. */
 static inline bool flow_agrees(const struct flow *flow, const struct flow_casts *casts,
 			       const struct careful_ctrl *ack)
 {
@@ -250,7 +250,7 @@ static inline uint32_t flow_missing(const struct flow *flow, const struct flow_c
 	       (be32toh(ack->seq_sent) - flow->seq_in - casts->in);
 }
 
-/* Whether so many can be: each took a credit of one end's. */
+/* Reports whether so many can be: each took a credit of one end's. */
 static inline bool flow_can_miss(const struct flow *flow, uint32_t frames)
 {
 	return frames <= flow->tx.size + flow->tx.reserve + flow->ahead;

@@ -57,7 +57,7 @@ struct link_heard {
 	bool heard;
 };
 
-/* Whether frames to a group can leave here. */
+/* Reports whether frames to a group can leave here. */
 bool link_group_can(const struct link *link);
 /* Opens a group of sessions that are open, with a cookie of the caller's. -ENOMEM; -EAGAIN: later;
  * else no frame of ours can reach all of them: -EHOSTUNREACH, as a router is on the way to one,
@@ -79,7 +79,7 @@ void link_group_send(struct link_group *group, struct link_txframe *frame,
  * 0: none. -EEXIST, or what the
  * port refuses it with. */
 int link_group_admit(struct link_peer *peer, uint64_t cookie, uint32_t member);
-/* Whether a probe of the peer came; true once. */
+/* Reports whether a probe of the peer came; true once. */
 bool link_group_heard(struct link_peer *peer);
 /* Frames to groups that have left for the peer in this epoch; and, of those that left there, the
  * number that have not come. */

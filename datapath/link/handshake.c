@@ -214,7 +214,7 @@ void handshake_ask_again(struct link_peer *peer)
 	peer->link->draining = true;
 }
 
-/* Whether a HELLO's token is the cookie of the epoch that we share with its sender, or
+/* Reports whether a HELLO's token is the cookie of the epoch that we share with its sender, or
  * of the last one where we are asking ourselves. */
 static bool shares_epoch(const struct link_peer *peer, const struct careful_ctrl *hello)
 {
@@ -442,7 +442,7 @@ static void try_hello(struct link_peer *peer)
 	send_hello(peer);
 }
 
-/* Whether a CHALLENGE was overtaken by another of the same process, which tells more. */
+/* Reports whether a CHALLENGE was overtaken by another of the same process, which tells more. */
 static bool overtaken(const struct session *session, const struct careful_ctrl *ctrl)
 {
 	uint32_t last = session->handshake.challenge;
@@ -556,7 +556,7 @@ void handshake_elsewhere(struct link *link, const union address *from,
 	}
 }
 
-/* Whether a handshake waits for the old epoch's buffers. */
+/* Reports whether a handshake waits for the old epoch's buffers. */
 bool handshake_waits(const struct link_peer *peer)
 {
 	return peer->phase == LINK_DRAINING ||

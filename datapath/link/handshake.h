@@ -62,7 +62,7 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 void handshake_elsewhere(struct link *link, const union address *from,
 			 const struct careful_ctrl *ctrl);
 
-/* Whether a message answers the HELLO that we sent last. */
+/* Reports whether a message answers the HELLO that we sent last. */
 static inline bool handshake_answers(const struct handshake *handshake,
 				     const struct careful_ctrl *ctrl)
 {

@@ -375,7 +375,7 @@ bool keyed_other(struct link_peer *peer)
 	return true;
 }
 
-/* Whether the key that the peer proved, or is to prove, is trusted; *other: any is at its address. */
+/* Reports whether the key that the peer proved, or is to prove, is trusted; *other: any is at its address. */
 bool keyed_trusted_still(const struct link_peer *peer, bool *other)
 {
 	const union address *at = &peer->session->address;

@@ -84,7 +84,7 @@ void keyed_say_static(struct link *link, const union address *to,
 void keyed_ask(struct link_peer *peer, struct careful_ctrl *ctrl);
 /* GONE with each key that is trusted there: we do not know which one the other end asks for. */
 void keyed_say_gone(struct link *link, const union address *to, struct careful_ctrl *ctrl);
-/* Whether a message is of the peer's epoch (peer may be NULL), and new; or, of those that are of
+/* Reports whether a message is of the peer's epoch (peer may be NULL), and new; or, of those that are of
  * none, of a host that has a key which is trusted there. */
 bool keyed_proves(struct link *link, const union address *from, struct link_peer *peer,
 		  const struct careful_proved *message);

@@ -307,13 +307,13 @@ void link_let_go(struct link *link, struct link_held *kept);
 void link_copy_out(struct link_peer *peer);
 void link_copy_out_old(struct link_peer *peer);
 
-/* Whether so many of the peer's buffers are held that it may soon have no credit. */
+/* Reports whether so many of the peer's buffers are held that it may soon have no credit. */
 static inline bool link_holds_many(const struct link_peer *peer)
 {
 	return flow_holds_many(&peer->flow, peer->kept);
 }
 
-/* Whether what waits for disks holds its share of the peer's window. */
+/* Reports whether what waits for disks holds its share of the peer's window. */
 static inline bool link_holds_share(const struct link_peer *peer, uint32_t held)
 {
 	return flow_holds_share(&peer->flow, held);
@@ -419,25 +419,25 @@ static inline void link_kick(struct link *link)
 		link_kick_queued(link);
 }
 
-/* Whether it is known what a frame towards the peer can hold. */
+/* Reports whether it is known what a frame towards the peer can hold. */
 static inline bool link_knows(const struct link_peer *peer)
 {
 	return peer->frame_bytes && peer->llhdr.bytes;
 }
 
-/* Whether there is a session, and both ends have said so: data may wait for its trains. */
+/* Reports whether there is a session, and both ends have said so: data may wait for its trains. */
 static inline bool link_has_epoch(const struct link_peer *peer)
 {
 	return peer->phase >= LINK_OPEN;
 }
 
-/* Whether there is a session, in which frames may leave. */
+/* Reports whether there is a session, in which frames may leave. */
 static inline bool link_is_open(const struct link_peer *peer)
 {
 	return peer->phase == LINK_OPEN;
 }
 
-/* Whether there is a session in which no frame in one buffer has such a body. */
+/* Reports whether there is a session in which no frame in one buffer has such a body. */
 static inline bool link_too_large(const struct link_peer *peer, uint32_t body_bytes)
 {
 	return peer->phase == LINK_OPEN && link_knows(peer) && body_bytes > link_body_single(peer);
@@ -457,7 +457,7 @@ static inline void link_ask(struct link_peer *peer, uint64_t bytes, uint32_t bes
 		reserve_ask(peer, bytes, beside);
 }
 
-/* Whether a queue stands before the peer: there, on the way, or at the device. */
+/* Reports whether a queue stands before the peer: there, on the way, or at the device. */
 static inline bool link_busy(const struct link_peer *peer)
 {
 	return peer->phase == LINK_OPEN && (peer->link->kick_again || flow_busy(&peer->flow));
@@ -530,7 +530,7 @@ static inline void link_way(struct link_peer *peer)
 	peer->beside = (uint16_t)(peer->llhdr.bytes + LINK_HDR_BYTES + peer->trailer);
 }
 
-/* Whether anything of the peer's came in this epoch. */
+/* Reports whether anything of the peer's came in this epoch. */
 static inline bool link_used(const struct link_peer *peer)
 {
 	return peer->trailer ? flow_received(&peer->flow) : flow_used(&peer->flow);

@@ -14,7 +14,7 @@ enum {
 	SETTINGS_TRIES = 8, /* to read settings that nobody changes meanwhile */
 };
 
-/* Whether it is the same host, whatever the port. */
+/* Reports whether it is the same host, whatever the port. */
 static bool host_equal(const union address *a, const union address *b)
 {
 	if (a->sa.sa_family != b->sa.sa_family)

@@ -96,7 +96,7 @@ struct link_sync {
 };
 
 /*
- * Whether control messages pass while frames do (watch.c).
+ * Reports whether control messages pass while frames do (watch.c).
  *
  * @nonce:    of the question without an answer; 0: none
  * @asked_ns: when the last one was due

@@ -44,7 +44,7 @@ static int body_bytes(const struct link_peer *peer, uint32_t ip_bytes, bool outs
 	return (int)(ip_bytes - headers);
 }
 
-/* Whether the probe can be sent at all: 0, the body's bytes, or -errno. */
+/* Reports whether the probe can be sent at all: 0, the body's bytes, or -errno. */
 static int check(const struct link_peer *peer, const struct careful_ping_ask *ask)
 {
 	const struct session *session = peer->session;
@@ -144,7 +144,7 @@ static void end(struct link_peer *peer, int status)
 	peer->link->pings_done = true;
 }
 
-/* Whether none is under way; *result: of one that ended and was not told of yet. */
+/* Reports whether none is under way; *result: of one that ended and was not told of yet. */
 bool link_ping_ended(struct link_peer *peer, struct careful_ping_result *result)
 {
 	struct link_ping *ping = &peer->session->ping;
@@ -247,7 +247,7 @@ static void arrived(struct careful_ping_result *result, const struct arrival *ar
 	result->answer_bytes = arrival->ip_bytes;
 }
 
-/* Whether it is the peer's answer to the ping that is under way. */
+/* Reports whether it is the peer's answer to the ping that is under way. */
 static bool answers(const struct link_peer *peer, const struct careful_ping_answer *answer)
 {
 	const struct link_ping *ping = &peer->session->ping;

@@ -37,7 +37,7 @@ void reserve_deinit(struct link *link)
 	free(link->reserve.asking);
 }
 
-/* Whether it asks for more than it has; of who sends over a queue that takes less than a
+/* Reports whether it asks for more than it has; of who sends over a queue that takes less than a
  * window, no more is wanted at once. */
 static bool asks(const struct link_peer *peer)
 {
@@ -135,13 +135,13 @@ void reserve_return(struct link_peer *peer)
 		link_dirty(reserve->asking[i]);
 }
 
-/* Whether a peer other than this one asks for more. */
+/* Reports whether a peer other than this one asks for more. */
 static bool others_wait(const struct link_peer *peer)
 {
 	return peer->link->reserve.asking_count > peer->asking;
 }
 
-/* Whether it lets a grant lie while others wait. What is held here is not its fault. */
+/* Reports whether it lets a grant lie while others wait. What is held here is not its fault. */
 static bool lies_idle(struct link_peer *peer)
 {
 	struct session *session = peer->session;

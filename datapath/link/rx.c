@@ -95,7 +95,7 @@ PER_FRAME bool parse(struct link *link, struct link_rxframe *frame, uint32_t byt
 	return true;
 }
 
-/* Whether the header is right. The program on the interface has looked at all of it. */
+/* Reports whether the header is right. The program on the interface has looked at all of it. */
 PER_FRAME enum careful_xdp_counter judge(const struct link *link, const struct link_rxframe *frame)
 {
 	if (link->queue->judged && frame->hdr.version == CAREFUL_WIRE_VERSION)
@@ -337,7 +337,7 @@ TRACE_COLD struct careful_trace link_untold(struct link_rxframe *frame)
 	return span;
 }
 
-/* Whether the session that the frame came in on is over. */
+/* Reports whether the session that the frame came in on is over. */
 bool link_stale(const struct link_rxframe *frame)
 {
 	return frame->epoch != frame->peer->epoch;

@@ -36,7 +36,7 @@ static inline void share_init(struct share *share, uint32_t count, uint32_t peer
 		(struct share){ .count = count, .each = each, .free = count, .owed = each * peers };
 }
 
-/* Whether a peer that holds so many may take one, so that `own` more stay of its own, or `rest`
+/* Reports whether a peer that holds so many may take one, so that `own` more stay of its own, or `rest`
  * of what is anybody's. */
 static inline bool share_leaves(const struct share *share, uint32_t held, uint32_t own,
 				uint32_t rest)

@@ -27,7 +27,7 @@ static inline void sink_add(struct sink *sink, uint64_t bytes)
 	sink->waiting_bytes += bytes;
 }
 
-/* Whether the stage is to take now what waits: it is idle, and there is a pulse of it, or no
+/* Reports whether the stage is to take now what waits: it is idle, and there is a pulse of it, or no
  * more will come before that is gone: the message's tail, or room that has run out. */
 static inline bool sink_due(const struct sink *sink, uint32_t minpulse_bytes, bool no_more)
 {

@@ -32,7 +32,7 @@ struct spread_place spread_choose(const struct spread *spread, const union addre
 /* Puts the place of who said HELLO into the CHALLENGE. */
 void spread_tell(struct link *link, const union address *to, const struct careful_ctrl *hello,
 		 struct careful_ctrl *challenge);
-/* Whether a CHALLENGE sends us elsewhere: the peer is closed, EREMCHG, and moved_* say where to. */
+/* Reports whether a CHALLENGE sends us elsewhere: the peer is closed, EREMCHG, and moved_* say where to. */
 bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challenge);
 /* Before the first HELLO: which of our queues would do. */
 void spread_ask(struct link_peer *peer, uint32_t among);

@@ -71,7 +71,7 @@ bool link_question_answer(struct link_peer *peer)
 	return false;
 }
 
-/* Whether the answer says nothing of loss: frames that count as sent may not even have
+/* Reports whether the answer says nothing of loss: frames that count as sent may not even have
  * left, where TX rings are full; or frames came since, and it is older than they are. */
 static bool undecided(const struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
@@ -204,7 +204,7 @@ static bool refused_tick(struct link_peer *peer)
 	return false;
 }
 
-/* Whether something is awaited of the peer: credits for more than may stay owed
+/* Reports whether something is awaited of the peer: credits for more than may stay owed
  * for ever, what it was granted, a reply, or a sign of life. */
 bool link_awaits(const struct link_peer *peer)
 {

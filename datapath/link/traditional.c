@@ -71,7 +71,7 @@ static bool missing(const struct link_peer *peer)
 	return of(peer)->highest != peer->flow.seq_in;
 }
 
-/* Whether somebody waits for what the peer may have sent. */
+/* Reports whether somebody waits for what the peer may have sent. */
 static bool awaits(const struct link_peer *peer)
 {
 	return missing(peer) || peer->operations;

@@ -24,7 +24,7 @@ static uint32_t slot_of(const struct link_peer *peer, uint32_t seq)
 	return seq & (peer->link->traditional->numbers_in - 1);
 }
 
-/* Whether question a was asked, and no later than b. */
+/* Reports whether question a was asked, and no later than b. */
 static bool no_later(uint16_t a, uint16_t b)
 {
 	return a && (int16_t)(b - a) >= 0;
@@ -39,7 +39,7 @@ uint32_t traditional_room(const struct link_peer *peer)
 	return held < share ? share - held : 0;
 }
 
-/* Whether a number is wanted that was not asked for, or in vain. */
+/* Reports whether a number is wanted that was not asked for, or in vain. */
 bool traditional_wanted(const struct link_peer *peer, uint32_t seq)
 {
 	const struct traditional *t = of(peer);
@@ -117,7 +117,7 @@ static void number(struct link_peer *peer)
 	t->timed_ns = peer->link->now_ns;
 }
 
-/* Whether the peer is to be told, or asked, something; asked when there is room again, too. */
+/* Reports whether the peer is to be told, or asked, something; asked when there is room again, too. */
 bool traditional_due(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);

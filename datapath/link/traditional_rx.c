@@ -38,7 +38,7 @@ static uint32_t held(const struct link *link)
 	return n;
 }
 
-/* Whether a frame may be held as well: acknowledgements and questions come in the last buffer,
+/* Reports whether a frame may be held as well: acknowledgements and questions come in the last buffer,
  * which is held only where it is soon copied out. */
 static bool one_free(const struct link_peer *peer, uint32_t cost)
 {
@@ -48,13 +48,13 @@ static bool one_free(const struct link_peer *peer, uint32_t cost)
 	       held(link) + cost < link->queue->info.receive_buffers;
 }
 
-/* Whether others leave half of all receive buffers free. */
+/* Reports whether others leave half of all receive buffers free. */
 static bool many_free(const struct link *link, uint32_t cost)
 {
 	return held(link) + cost <= link->queue->info.receive_buffers / 2;
 }
 
-/* Whether a frame may wait: in the peer's own part, which is less where more is held that could
+/* Reports whether a frame may wait: in the peer's own part, which is less where more is held that could
  * not be copied out; or where others leave half of theirs. */
 static bool may_wait(const struct link_peer *peer, uint32_t cost)
 {
@@ -66,7 +66,7 @@ static bool may_wait(const struct link_peer *peer, uint32_t cost)
 	return total <= all->early_pool / 2 && many_free(peer->link, cost);
 }
 
-/* Whether the frame that is due is taken: in the peer's share, beside those that wait there, or
+/* Reports whether the frame that is due is taken: in the peer's share, beside those that wait there, or
  * where others leave half of all free. */
 static bool may_enter(const struct link_peer *peer, uint32_t cost)
 {

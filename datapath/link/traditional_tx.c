@@ -31,7 +31,7 @@ static void set_free(struct link *link, uint32_t chunk)
 		(uint64_t)(link->queue->rx_chunks + chunk) * link->queue->chunk_bytes;
 }
 
-/* Whether what is kept leaves little room for more: then it is asked soon what has come. */
+/* Reports whether what is kept leaves little room for more: then it is asked soon what has come. */
 bool traditional_short(const struct link_peer *peer)
 {
 	uint32_t most = peer->link->traditional->copies_max;
@@ -39,7 +39,7 @@ bool traditional_short(const struct link_peer *peer)
 	return of(peer)->copies_kept + most / 4 >= most;
 }
 
-/* Whether a frame more than so many buffers may be kept: within the peer's share of the send
+/* Reports whether a frame more than so many buffers may be kept: within the peer's share of the send
  * buffers, or as the only one. */
 bool traditional_may_keep(const struct link_peer *peer, uint32_t more)
 {

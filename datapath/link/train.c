@@ -277,7 +277,7 @@ static void showed(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 	}
 }
 
-/* Whether all trains broke at about the same frame, as at a queue. A queue that drains where the
+/* Reports whether all trains broke at about the same frame, as at a queue. A queue that drains where the
  * peer runs out of send buffers loses but a few of those behind. */
 static bool breaks_evenly(const struct link_train *train)
 {
@@ -331,7 +331,7 @@ static void came_broken(struct link_peer *peer, const struct train_seen *seen)
 		judge(peer);
 }
 
-/* Whether no more of it comes: it has ended, and for a while, longer where frames come
+/* Reports whether no more of it comes: it has ended, and for a while, longer where frames come
  * slowly, none came. */
 static bool settled(const struct link_peer *peer, const struct train_seen *seen)
 {
@@ -419,7 +419,7 @@ static void open_now(struct link_peer *peer)
 	link_state(peer, CAREFUL_PEER_UP);
 }
 
-/* Whether data may go after all: frames of the peer's are here, which holds nothing back any
+/* Reports whether data may go after all: frames of the peer's are here, which holds nothing back any
  * more. They come by another way than its word that trains are over, and faster. */
 bool link_train_opens(struct link_peer *peer)
 {

@@ -66,7 +66,7 @@ bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txfram
 	return true;
 }
 
-/* Whether so many frames of one send buffer each could be built now. */
+/* Reports whether so many frames of one send buffer each could be built now. */
 bool link_tx_room(struct link *link, uint32_t frames)
 {
 	if (link->tx_free_count < frames + LINK_CHUNKS_FREE_MIN)
@@ -451,7 +451,7 @@ static bool update_due(const struct link_peer *peer)
 						     link_frame_cost(peer->link->queue)));
 }
 
-/* Whether the peer is to be told something, and was not. Its frames may come before its WELCOME, or
+/* Reports whether the peer is to be told something, and was not. Its frames may come before its WELCOME, or
  * while data is held back: it is told when the session opens. */
 static bool untold(struct link_peer *peer)
 {

@@ -48,7 +48,7 @@ void watch_heard(struct link_peer *peer)
 	watch->missed = 0;
 }
 
-/* Whether the answer is one of ours, which says nothing of what is owed. */
+/* Reports whether the answer is one of ours, which says nothing of what is owed. */
 bool watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack)
 {
 	struct link_watch *watch = &peer->session->watch;

@@ -21,7 +21,7 @@ static bool past(const struct link *link, uint64_t since_ns, uint64_t ms)
 	return link->now_ns - since_ns >= ms * 1000000;
 }
 
-/* Whether nothing is under way here. */
+/* Reports whether nothing is under way here. */
 static bool at_rest(const struct link_peer *peer)
 {
 	return peer->phase == LINK_OPEN && !peer->operations && !peer->kept && !peer->kept_old &&
@@ -37,7 +37,7 @@ static bool idle(const struct link_peer *peer)
 	       past(peer->link, session->moved_ns, IDLE_MS);
 }
 
-/* Whether it was not asked just now. */
+/* Reports whether it was not asked just now. */
 static bool may_ask(const struct link_peer *peer)
 {
 	uint64_t asked_ns = peer->session->yield_ns;

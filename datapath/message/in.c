@@ -277,7 +277,7 @@ static void copy_all(struct message_in *in)
 	message_parts_put(in, in->parts_count);
 }
 
-/* Whether no more will come before some of what waits is gone. */
+/* Reports whether no more will come before some of what waits is gone. */
 static bool no_more(const struct message_in *in)
 {
 	return in->last || in->pieces_count >= STORAGE_IO_SEGMENTS || link_holds_many(in->peer) ||

@@ -219,13 +219,13 @@ static inline void message_over(struct message_state *state, struct message_peer
 		state->sending[slot / 64] &= ~(1ull << slot % 64);
 }
 
-/* Whether some of a peer's wait, or have not left whole. */
+/* Reports whether some of a peer's wait, or have not left whole. */
 static inline bool message_sends(const struct message_state *state, uint32_t slot)
 {
 	return state->sending[slot / 64] >> slot % 64 & 1;
 }
 
-/* Whether message_out_left() or message_small_unfit() has something to tell. */
+/* Reports whether message_out_left() or message_small_unfit() has something to tell. */
 static inline bool message_untold(const struct message_state *state)
 {
 	return state->left || state->unfit;

@@ -270,7 +270,7 @@ void message_part_release(struct message_in *in)
 	in->place = -1;
 }
 
-/* Whether the peer may be asked for so much more that goes to files: as much as half the room
+/* Reports whether the peer may be asked for so much more that goes to files: as much as half the room
  * for copies holds, or one get. */
 bool message_may_ask(const struct message_state *state, const struct link_peer *peer,
 		     uint32_t bytes)

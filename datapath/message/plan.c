@@ -41,7 +41,7 @@ void plan_default(struct careful_tune_entry *entry, uint32_t fragment_bytes)
 	}
 }
 
-/* Whether all fragments have the first one's size: one that starts at its peak may fall. */
+/* Reports whether all fragments have the first one's size: one that starts at its peak may fall. */
 static bool is_fixed(const struct careful_plan *plan)
 {
 	bool rises = plan->ratio_q16 != ONE_Q16 || plan->step_bytes;

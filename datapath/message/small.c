@@ -91,7 +91,7 @@ static bool may_park(const struct message_state *state, const struct message_pee
 				 share_may(&state->parked_share, mp->parked);
 }
 
-/* Whether what a message of the peer asks for can be answered now. */
+/* Reports whether what a message of the peer asks for can be answered now. */
 bool message_may_serve(const struct message_state *state, const struct link_peer *peer,
 		       const struct careful_am *am)
 {
@@ -130,7 +130,7 @@ static int park(struct message_state *state, struct link_peer *peer, const struc
 	return 0;
 }
 
-/* Whether others wait that must leave before. Mostly a bit says that none does: one line of the
+/* Reports whether others wait that must leave before. Mostly a bit says that none does: one line of the
  * cache for all peers, where each has some of its own. */
 static bool must_wait(const struct message_state *state, const struct link_peer *peer,
 		      const struct careful_am *am)
@@ -144,7 +144,7 @@ static bool must_wait(const struct message_state *state, const struct link_peer 
 	return is_question(am) && (mp->questions.first || !may_ask(mp, peer, am));
 }
 
-/* Whether one left already that waits for the same kick: then this one can wait for others that
+/* Reports whether one left already that waits for the same kick: then this one can wait for others that
  * share its frame, and is no later for it. */
 static bool has_company(const struct message_state *state, const struct message_peer *mp,
 			const struct careful_am *am)
@@ -239,7 +239,7 @@ int message_small_lent(struct message_state *state, struct link_peer *peer,
 	return 0;
 }
 
-/* Whether a message with so much payload could leave at once: it has credits, and none waits
+/* Reports whether a message with so much payload could leave at once: it has credits, and none waits
  * that came before. */
 bool message_small_may(struct message_state *state, struct link_peer *peer, uint32_t bytes)
 {

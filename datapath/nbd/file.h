@@ -36,7 +36,7 @@ uint64_t file_bytes(const struct file *file);
 
 bool file_is_writable(const struct file *file);
 
-/* Whether nobody else can have it open to be written: a block device. */
+/* Reports whether nobody else can have it open to be written: a block device. */
 bool file_is_exclusive(const struct file *file);
 
 /* 0, or -errno. The range lies in the file. */

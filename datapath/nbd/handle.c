@@ -122,7 +122,7 @@ static void close_region(struct handle *handle, uint32_t region)
 	request(handle, CAREFUL_BLOCK_CLOSE, args, NULL, 0, NULL, 0);
 }
 
-/* Whether the session with the host is gone, not the handle alone. */
+/* Reports whether the session with the host is gone, not the handle alone. */
 static bool is_away(int rc)
 {
 	return rc == -ENOTCONN || rc == -ETIMEDOUT || rc == -ECONNREFUSED || rc == -ECONNABORTED ||
@@ -146,7 +146,7 @@ bool handle_is_damaged(int rc)
 	return rc == -ECONNRESET || rc == -EBADMSG;
 }
 
-/* Whether the handle has ended, or the session with it. */
+/* Reports whether the handle has ended, or the session with it. */
 static bool is_lost(int rc)
 {
 	return rc == -ENOENT || rc == -EBADF || is_away(rc);

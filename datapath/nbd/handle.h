@@ -42,7 +42,7 @@ void handle_deinit(struct handle *handle);
 /* Opens the file for the first time. @wanted: as file_open()'s. 0, or -errno. */
 int handle_open(struct handle *handle, bool wanted, struct careful_block_attr *attr);
 
-/* Whether frames were lost, or damaged. Where a host has gone, its sessions end like this, too. */
+/* Reports whether frames were lost, or damaged. Where a host has gone, its sessions end like this, too. */
 bool handle_is_damaged(int rc);
 
 /* After a try with the handle `region` that failed with `rc`, opens the file again where that has

@@ -11,7 +11,7 @@
 
 #define QUEUE_RUN_DIR "/run/careful"
 
-/* Whether a carefuld serves an instance's queue 0, maybe not us. */
+/* Reports whether a carefuld serves an instance's queue 0, maybe not us. */
 bool queue_is_served(const char *instance);
 
 /*

@@ -53,7 +53,7 @@ void aead_seal(const struct aead *aead, uint64_t number, const uint8_t *beside, 
 bool aead_open(const struct aead *aead, uint64_t number, const uint8_t *beside, size_t beside_bytes,
 	       uint8_t *text, size_t bytes, const uint8_t tag[AEAD_TAG_BYTES]);
 
-/* Whether a number was not seen, and is not so old that it may have been; then that it is. */
+/* Reports whether a number was not seen, and is not so old that it may have been; then that it is. */
 bool aead_new(const struct aead_seen *seen, uint64_t number);
 void aead_saw(struct aead_seen *seen, uint64_t number);
 

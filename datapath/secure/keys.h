@@ -43,7 +43,7 @@ struct keys {
  * named `usual`, if there is a private key, or if that cannot be seen. */
 const char *keys_directory(const char *named, const char *usual);
 
-/* Whether the files are others than those that were read. */
+/* Reports whether the files are others than those that were read. */
 bool keys_changed(const struct keys *keys, const char *directory);
 
 /* *keys is as it was where it fails. */

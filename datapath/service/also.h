@@ -37,7 +37,7 @@ int engine_elsewhere(struct careful *c, uint32_t peer, struct sockaddr_storage *
 /* Reports whether two peers are sessions of one host. */
 bool engine_same_host(const struct careful *c, uint32_t a, uint32_t b);
 
-/* Whether an operation is one that nobody waits for; user: its own. */
+/* Reports whether an operation is one that nobody waits for; user: its own. */
 typedef bool engine_whose_fn(const void *user, const void *of);
 
 /* Ends those requests and pings with -ECANCELED, within the next round: answers that come later are

@@ -147,7 +147,7 @@ void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *a
 	}
 }
 
-/* Whether the messages of a frame follow each other to its end, and are of kinds that share one. */
+/* Reports whether the messages of a frame follow each other to its end, and are of kinds that share one. */
 static bool are_packed(const struct link_rxframe *frame)
 {
 	uint32_t left = frame->body_bytes;

@@ -67,7 +67,7 @@ uint32_t attached_room(const struct attached *a)
 	return left < a->free_count ? left : a->free_count;
 }
 
-/* Whether carefuld has all that was asked. */
+/* Reports whether carefuld has all that was asked. */
 bool attached_taken(const struct attached *a)
 {
 	return a->socket_fd < 0 ||

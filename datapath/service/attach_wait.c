@@ -22,7 +22,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Whether there is room again for what found none. */
+/* Reports whether there is room again for what found none. */
 static bool has_room(const struct attached *a)
 {
 	return a->refused && a->asks_put - read_number(&a->area->asks_taken) < CAREFUL_RING_ASKS;

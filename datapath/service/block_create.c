@@ -19,7 +19,7 @@
 
 enum { SEED_BYTES = 16 << 20 }; /* between two looks at whether anybody still wants them */
 
-/* Whether a new file may come to stand at name, as far as can be seen now. */
+/* Reports whether a new file may come to stand at name, as far as can be seen now. */
 static int check_target(int dir_fd, const char *name, uint32_t flags)
 {
 	struct stat st;
@@ -57,7 +57,7 @@ static int open_temporary(struct block_handle *handle)
 	return -errno;
 }
 
-/* Whether the open file is what stands at the temporary name, and a file of our own: in
+/* Reports whether the open file is what stands at the temporary name, and a file of our own: in
  * a directory that others write to, it could be a link of theirs to anything. */
 static bool is_at_its_name(const struct block_handle *handle, const struct stat *st)
 {
@@ -98,7 +98,7 @@ static int open_partial(struct block_handle *handle, uint64_t tag, struct stat *
 	return -EBUSY;
 }
 
-/* Whether the file system has so much for others than root: what is kept for root is no room. */
+/* Reports whether the file system has so much for others than root: what is kept for root is no room. */
 bool block_has_room(int fd, uint64_t bytes)
 {
 	struct statvfs fs;

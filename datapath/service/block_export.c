@@ -30,7 +30,7 @@ static bool is_same(const struct statx *a, const struct statx *b)
 }
 
 /*
- * Whether the directory that stands at the path now is the export's. Another one counts where
+ * Reports whether the directory that stands at the path now is the export's. Another one counts where
  * something is mounted, which takes privilege. Else it lies on the file system that the first
  * one lay on, since an unmounted disk's mount point is not the disk; and it is that one's
  * owner's or root's, since others may be able to make a directory there.

@@ -20,7 +20,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-/* Whether a handle of the peer will be free again without its doing anything. */
+/* Reports whether a handle of the peer will be free again without its doing anything. */
 static bool is_one_ending(const struct block_peer *peer)
 {
 	const struct block_handle *h = peer->handles;

@@ -13,7 +13,7 @@
 #include "service/block_private.h"
 #include "storage/tree.h"
 
-/* Whether path is the directory above several exports, which exists nowhere. */
+/* Reports whether path is the directory above several exports, which exists nowhere. */
 bool block_path_is_top(const struct block_job *job, const char *path)
 {
 	return job->among->count > 1 && (!*path || !strcmp(path, "."));

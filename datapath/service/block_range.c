@@ -118,7 +118,7 @@ int block_extents(struct block_job *job)
 	return 0;
 }
 
-/* Whether zeros that take space find it: a range may lie in a hole, as large as the file's. One
+/* Reports whether zeros that take space find it: a range may lie in a hole, as large as the file's. One
  * small request would take all that a disk has, and what it keeps for root. */
 static bool has_room(const struct block_job *job)
 {

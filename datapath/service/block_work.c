@@ -17,7 +17,7 @@
 
 enum { STACK_BYTES = 256 << 10 };
 
-/* Whether a job may take seconds: a sync, a walk over a tree, much to read. */
+/* Reports whether a job may take seconds: a sync, a walk over a tree, much to read. */
 static bool is_slow(const struct block_job *job)
 {
 	return job->op == CAREFUL_BLOCK_LIST || job->op == CAREFUL_BLOCK_DIGEST ||
@@ -31,7 +31,7 @@ static struct block_running *of_peer(struct block_work *work, const struct block
 	return &work->of_peer[job->peer * BLOCK_PLACES + job->place];
 }
 
-/* Whether a worker more may go where the job does, and for whom it does. */
+/* Reports whether a worker more may go where the job does, and for whom it does. */
 static bool may_run(struct block_work *work, const struct block_job *job)
 {
 	const struct block_running *all = &work->running[job->place], *own = of_peer(work, job);

@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-/* Whether a message must wait, or wait on. A peer's requests are handled in the order in which it
+/* Reports whether a message must wait, or wait on. A peer's requests are handled in the order in which it
  * asked. None waits behind a get: that waits for the peer's credits, for which both would wait for
  * ever if requests behind it held our buffers. */
 bool deferred_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am)
@@ -112,7 +112,7 @@ void deferred_go_on(struct careful *c)
 		give_up(c);
 }
 
-/* Whether somebody waits for the message's answer, for which there is no room. */
+/* Reports whether somebody waits for the message's answer, for which there is no room. */
 static bool is_stuck(const struct careful *c, const struct message_in *in)
 {
 	return in->am.kind == CAREFUL_AM_STORE && in->am.token && in->epoch == in->peer->epoch &&

@@ -210,7 +210,7 @@ void am_finished(struct careful *c, struct message_in *in);
 void am_sent(struct careful *c);
 
 /* deferred.c */
-/* Whether there is room for a message's answer. Where there is no token, nobody waits for one. */
+/* Reports whether there is room for a message's answer. Where there is no token, nobody waits for one. */
 static inline bool deferred_room(const struct careful *c, const struct link_peer *peer,
 				 const struct careful_am *am)
 {

@@ -37,7 +37,7 @@ void event_group_say_off(struct careful_events *ev, struct event_node *node)
 		event_tell(ev, node, &am);
 }
 
-/* Whether a peer's frames to all are over, by what it says; our group may be, too. */
+/* Reports whether a peer's frames to all are over, by what it says; our group may be, too. */
 void event_group_ends(struct link_peer *peer, const struct careful_am *am)
 {
 	uint16_t what = be16toh(am->handler);
@@ -156,7 +156,7 @@ void event_group_round(struct careful_events *ev)
 		probe(ev);
 }
 
-/* Whether one frame can be a broadcast's next fragment: it stands at the same place in the message
+/* Reports whether one frame can be a broadcast's next fragment: it stands at the same place in the message
  * to each node. */
 bool event_group_can(const struct careful_events *ev)
 {
@@ -175,7 +175,7 @@ bool event_group_can(const struct careful_events *ev)
 }
 
 /*
- * Whether the credits of all nodes are there. Each one's are set aside as soon as they are, or
+ * Reports whether the credits of all nodes are there. Each one's are set aside as soon as they are, or
  * updates might take them again before the others' come. Not so where other messages to a node
  * wait, which go first.
  */

@@ -61,7 +61,7 @@ void event_return(struct careful_events *ev)
 		relieve(ev);
 }
 
-/* Whether a fragment follows what came from its node before. */
+/* Reports whether a fragment follows what came from its node before. */
 static bool follows(const struct careful_events *ev, const struct event_way *way,
 		    const struct event_fragment *new)
 {
@@ -99,7 +99,7 @@ void event_add(struct careful_events *ev, struct event_node *node, const struct 
 	way->offset = way->open ? new->offset + new->bytes : 0;
 }
 
-/* Whether a fragment is wanted: it is of a node that takes part. */
+/* Reports whether a fragment is wanted: it is of a node that takes part. */
 bool event_may_take(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
 		    uint32_t bytes, struct event_fragment *new)
 {
@@ -149,7 +149,7 @@ void event_arrived(struct careful *c, struct link_rxframe *frame, const struct c
 	link_release(&c->link, frame);
 }
 
-/* Whether a node may yet send something of this event. */
+/* Reports whether a node may yet send something of this event. */
 static bool may_come(const struct event_node *node, uint64_t event)
 {
 	const struct event_way *way = &node->in;
@@ -187,7 +187,7 @@ static int none_yet(const struct careful_events *ev, uint32_t src, uint64_t even
 	return -ENOMSG;
 }
 
-/* Whether the program may receive this event now. */
+/* Reports whether the program may receive this event now. */
 static int check(const struct careful_events *ev, uint32_t src, uint64_t event)
 {
 	if (src != CAREFUL_EVENT_ALL && (src >= ev->nodes || src == ev->rank))

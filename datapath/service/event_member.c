@@ -129,7 +129,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		event_group_joined(ev, rank, am);
 }
 
-/* Whether all frames to groups have come that left there. Of the last of them nothing else would
+/* Reports whether all frames to groups have come that left there. Of the last of them nothing else would
  * tell: the end of its session is no failure of a node that has left. */
 static bool all_came(const struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {

@@ -18,7 +18,7 @@ static inline bool is_meant(const struct careful_events *ev, uint32_t dst, uint3
 	return rank != ev->rank && (dst == CAREFUL_EVENT_ALL || dst == rank);
 }
 
-/* Whether this fragment follows what went to one node before. */
+/* Reports whether this fragment follows what went to one node before. */
 static int check_way(const struct event_way *way, uint64_t event, uint32_t bytes, uint32_t flags)
 {
 	uint32_t kind = CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE;
@@ -32,7 +32,7 @@ static int check_way(const struct event_way *way, uint64_t event, uint32_t bytes
 	return bytes > UINT32_MAX - way->offset ? -EMSGSIZE : 0;
 }
 
-/* Whether the program may send this at all. */
+/* Reports whether the program may send this at all. */
 static int check(const struct careful_events *ev, uint32_t dst, uint64_t event, uint32_t bytes,
 		 uint32_t flags)
 {
@@ -72,7 +72,7 @@ static int fits(const struct careful_events *ev, uint32_t dst, uint32_t bytes)
 	return 0;
 }
 
-/* Whether there is room for a fragment now, here and at each node that it goes to. */
+/* Reports whether there is room for a fragment now, here and at each node that it goes to. */
 bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 {
 	uint32_t frames = 0;

@@ -159,20 +159,20 @@ struct careful_events {
 	int notes_fd;
 };
 
-/* Whether a node has been told that we take part: what comes to it before is nobody's there. */
+/* Reports whether a node has been told that we take part: what comes to it before is nobody's there. */
 static inline bool event_knows_us(const struct event_node *node)
 {
 	return node->joined && node->ask_ns == UINT64_MAX;
 }
 
-/* Whether it is to hear what becomes of us here: our JOIN may have found it. Who has left and did
+/* Reports whether it is to hear what becomes of us here: our JOIN may have found it. Who has left and did
  * not name our part left with an earlier one of its own, and a later one may rely on us. */
 static inline bool event_is_to_hear(const struct event_node *node)
 {
 	return node->asked && !(node->left && node->aware);
 }
 
-/* Whether a node has joined that has not heard of us: it is to, and then of our end. */
+/* Reports whether a node has joined that has not heard of us: it is to, and then of our end. */
 static inline bool event_is_awaited(const struct event_node *node)
 {
 	return node->joined && !node->asked && !node->left;

@@ -141,7 +141,7 @@ bool event_requests_may(const struct event_node *node, uint32_t bytes)
 	return node->under_way < EVENT_WINDOW && may_leave(node->ev->c, node, bytes);
 }
 
-/* Whether so many requests can begin: a broadcast goes to all or to none. */
+/* Reports whether so many requests can begin: a broadcast goes to all or to none. */
 bool event_requests_room(const struct careful_events *ev, uint32_t frames)
 {
 	struct careful *c = ev->c;
@@ -173,7 +173,7 @@ bool event_requests_withholds(const struct careful_events *ev)
 	return false;
 }
 
-/* Whether carefuld has not taken all yet: it would be lost with this program. */
+/* Reports whether carefuld has not taken all yet: it would be lost with this program. */
 bool event_requests_owes(const struct careful_events *ev)
 {
 	return ev->requests && ev->c->attached && !attached_taken(ev->c->attached);

@@ -314,7 +314,7 @@ static bool readable(int fd)
 	return fd >= 0 && poll(&pfd, 1, 0) > 0;
 }
 
-/* Whether extra_fd has something; asked at most every EXTRA_NS. */
+/* Reports whether extra_fd has something; asked at most every EXTRA_NS. */
 static bool extra_ready(struct careful *c, int extra_fd, uint64_t now)
 {
 	if (now - c->extra_ns < EXTRA_NS)

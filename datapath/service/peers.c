@@ -98,7 +98,7 @@ static void tell_own(struct careful *c, uint32_t index, bool others)
 	tell_changes(c, index);
 }
 
-/* Whether frames could go there from our interface, as routes are now. */
+/* Reports whether frames could go there from our interface, as routes are now. */
 static bool reachable(struct careful *c, const union address *to)
 {
 	struct llhdr unused;

@@ -108,7 +108,7 @@ void engine_lose_file(struct careful *c, int fd)
 	storage_lose(c->storage, fd);
 }
 
-/* Whether the peer may do that, and where it is. Returns 0 or a positive errno. */
+/* Reports whether the peer may do that, and where it is. Returns 0 or a positive errno. */
 int region_check(struct careful *c, const struct link_peer *peer, const struct careful_am *am,
 		 uint32_t bytes, uint32_t access, struct region **found, struct careful_span *span)
 {

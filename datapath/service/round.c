@@ -71,7 +71,7 @@ static void tell_changes(struct careful *c)
 	peers_tell(c);
 }
 
-/* Whether somebody is to be told of something: no time to wait. */
+/* Reports whether somebody is to be told of something: no time to wait. */
 bool round_untold(const struct careful *c)
 {
 	return c->ended || c->changed || c->link.changed || c->link.pings_done || c->link.trains;

@@ -30,7 +30,7 @@ struct signature_layer {
 	uint64_t arrived_ns;
 };
 
-/* Whether a signature is one: marks in order, nothing beyond its bounds. 0 or -EINVAL. */
+/* Reports whether a signature is one: marks in order, nothing beyond its bounds. 0 or -EINVAL. */
 int signature_check(const struct careful_signature *signature);
 /* Bytes of one burst's answer. */
 uint32_t signature_burst_bytes(const struct careful_signature *signature);

@@ -28,7 +28,7 @@ struct spin {
 	uint32_t waits;
 };
 
-/* Whether it pays to spin in a wait that begins. */
+/* Reports whether it pays to spin in a wait that begins. */
 static inline bool spin_wanted(struct spin *spin)
 {
 	if (spin->vain < SPIN_VAIN_MAX)

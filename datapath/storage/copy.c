@@ -12,7 +12,7 @@
 
 enum { PIECE = 1 << 20 };
 
-/* Whether copy_file_range() is refused for these files, rather than failing. */
+/* Reports whether copy_file_range() is refused for these files, rather than failing. */
 static int is_refused(int error)
 {
 	return error == EXDEV || error == EINVAL || error == EOPNOTSUPP || error == ENOSYS ||

@@ -99,7 +99,7 @@ static int wait_for_sync(struct items *s, int dir, const char *temporary, const 
 	return 1;
 }
 
-/* Whether a new file in this directory is the source's owner's by itself. */
+/* Reports whether a new file in this directory is the source's owner's by itself. */
 static bool has_owner(const struct items *s)
 {
 	const struct careful_block_attr *attr = &s->item.attr;

@@ -11,7 +11,7 @@
 enum { PROC_BLOCK_BYTES = 1024 };
 
 /*
- * Whether the file is memory itself: seals exist on tmpfs, memfd and hugetlbfs
+ * Reports whether the file is memory itself: seals exist on tmpfs, memfd and hugetlbfs
  * alone, and asking for them never waits, as fstatfs() of a network file system
  * may. ramfs has none and takes the slower path.
  */

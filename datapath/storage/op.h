@@ -35,7 +35,7 @@ void op_end(struct op *op, int64_t result);
  * the file does not do RWF_NOWAIT. *calls counts.
  */
 int op_inline(struct op *op, int flags, uint64_t *calls);
-/* Whether all pieces are in that memory. */
+/* Reports whether all pieces are in that memory. */
 bool op_is_within(const struct iovec *memory, const struct iovec *iov, unsigned int count);
 
 #endif /* STORAGE_OP_H */

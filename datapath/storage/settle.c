@@ -50,7 +50,7 @@ static int copy_unsized(int fd, const struct stat *st)
 }
 
 /*
- * Whether reads give another size than stat does: 1, 0 or -errno. Only what takes up no blocks
+ * Reports whether reads give another size than stat does: 1, 0 or -errno. Only what takes up no blocks
  * is asked: of a hole, a read gives all that was asked for; what the kernel makes up ends where
  * it ends, and some of that fails anywhere but at its beginning and its end.
  */

@@ -34,7 +34,7 @@ static bool is_component(const char *text, size_t bytes)
 	return bytes && !(bytes <= 2 && !memcmp(text, "..", bytes));
 }
 
-/* Whether a name that a peer sent stays below where it is put. */
+/* Reports whether a name that a peer sent stays below where it is put. */
 static bool is_safe(const char *name, size_t bytes)
 {
 	size_t from = 0;
@@ -51,7 +51,7 @@ static bool is_safe(const char *name, size_t bytes)
 	return true;
 }
 
-/* Whether a path names what a transfer left, or is about to make. */
+/* Reports whether a path names what a transfer left, or is about to make. */
 static bool is_partial(const char *name, size_t bytes)
 {
 	const char *slash = memrchr(name, '/', bytes);
@@ -76,7 +76,7 @@ static bool is_plain(const struct careful_block_entry *e, const struct careful_s
 	       (be32toh(e->attr.nlink) <= 1 || !how->no_links);
 }
 
-/* Whether the last part takes another file. The first parts are an eighth, a quarter and a
+/* Reports whether the last part takes another file. The first parts are an eighth, a quarter and a
  * half of the others, so that the other end has something to do sooner. */
 static bool has_room(const struct sieve *s, uint64_t bytes, size_t item_bytes)
 {

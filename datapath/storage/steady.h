@@ -14,7 +14,7 @@
 /* Waits until the last change is old enough, or has been too young for too long; *st is what
  * the file is then. 0 or -errno. */
 int steady_wait(int fd, struct stat *st);
-/* Whether what was read between two looks at a file is what it held at one time. */
+/* Reports whether what was read between two looks at a file is what it held at one time. */
 bool steady_between(const struct stat *before, const struct stat *after);
 
 #endif /* STORAGE_STEADY_H */

@@ -21,7 +21,7 @@
  * what leaves it. */
 int beneath_open(int dir_fd, const char *path, int flags, uint64_t resolve);
 
-/* Whether a status says that a path leads out, or through a symlink, or that what was asked may
+/* Reports whether a status says that a path leads out, or through a symlink, or that what was asked may
  * not be done there. */
 bool beneath_denied(int status);
 
@@ -67,7 +67,7 @@ int entry_each(struct entry_scan *scan, int dir_fd, const char *prefix, entry_ta
 	       void *user);
 
 /*
- * Whether what an O_PATH descriptor is of, or -errno, is a directory; closes it. One that opens
+ * Reports whether what an O_PATH descriptor is of, or -errno, is a directory; closes it. One that opens
  * with ENOENT and is there, as an autofs mount point whose server is down, could not be read: it
  * is neither gone nor empty.
  */

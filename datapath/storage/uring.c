@@ -90,7 +90,7 @@ static int try_now(struct uring *u, struct op *op)
 	return *hint ? op_inline(op, 0, &u->storage.calls) : 0;
 }
 
-/* Whether the ring knows the descriptor by its number; from its second operation on. */
+/* Reports whether the ring knows the descriptor by its number; from its second operation on. */
 static bool is_registered(struct uring *u, int fd)
 {
 	struct kept *kept = kept_of(u->kept, fd);
@@ -105,7 +105,7 @@ static bool is_registered(struct uring *u, int fd)
 	return kept->registered;
 }
 
-/* Whether so many pieces can be written from registered memory, as one operation. */
+/* Reports whether so many pieces can be written from registered memory, as one operation. */
 static bool is_in_memory(const struct uring *u, const struct iovec *iov, unsigned int count)
 {
 	return u->memory.iov_len && (count == 1 || u->vectored) &&
@@ -177,7 +177,7 @@ static void await_lanes(struct uring *u)
 	io_uring_sqe_set_data(sqe, u->lanes);
 }
 
-/* Whether op is in a lane now (lanes.h), for the ring is another file system's. */
+/* Reports whether op is in a lane now (lanes.h), for the ring is another file system's. */
 static bool goes_to_lane(struct uring *u, struct op *op)
 {
 	uint64_t dev = kept_dev(u->kept, op->io, &u->storage.calls);

@@ -149,10 +149,10 @@ union address world_address(int node);
 void world_init(struct world *world, const struct setting *setting);
 void world_deinit(struct world *world);
 
-/* Whether `from` has a session with `to`, and whether it sends data there. */
+/* Reports whether `from` has a session with `to`, and whether it sends data there. */
 bool world_linked(const struct world *world, int from, int to);
 bool world_sends(const struct world *world, int from, int to);
-/* Whether a node has more to send before it consumes. */
+/* Reports whether a node has more to send before it consumes. */
 bool world_hoards(const struct world *world, int node);
 
 static inline struct link_peer *world_peer(struct world *world, int node, int other)

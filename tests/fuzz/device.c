@@ -45,7 +45,7 @@ static void dev_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	}
 }
 
-/* Whether a send buffer holds one of a train. */
+/* Reports whether a send buffer holds one of a train. */
 static bool is_train(const struct node *node, uint64_t chunk)
 {
 	const struct careful_hdr *hdr =

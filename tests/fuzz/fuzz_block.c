@@ -348,7 +348,7 @@ static void ask(struct careful *c, struct input *in)
 	fake_request(c, what >> 7, handler, args, payload, bytes);
 }
 
-/* Whether the server has done all that it was asked. */
+/* Reports whether the server has done all that it was asked. */
 static bool idle(const struct block_server *server)
 {
 	for (uint32_t i = 0; i < server->peers_count; i++) {

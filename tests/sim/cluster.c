@@ -312,7 +312,7 @@ static void step(struct cluster *cluster)
 	cluster->steps++;
 }
 
-/* Whether frames are kept that a peer may not have, or missed that one said it sent, which may be
+/* Reports whether frames are kept that a peer may not have, or missed that one said it sent, which may be
  * a lie: that is asked, or the peer given up. Or a grant is to be paid back. */
 static bool keeps(const struct link *link)
 {
@@ -330,7 +330,7 @@ static bool keeps(const struct link *link)
 	return false;
 }
 
-/* Whether a request without an answer has not left yet, or an engine's own has none yet: nobody
+/* Reports whether a request without an answer has not left yet, or an engine's own has none yet: nobody
  * will say when that is. */
 static bool untold(const struct cluster *cluster)
 {
@@ -344,7 +344,7 @@ static bool untold(const struct cluster *cluster)
 	return false;
 }
 
-/* Whether trains are under way. */
+/* Reports whether trains are under way. */
 static bool measuring(const struct cluster *cluster)
 {
 	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
@@ -357,7 +357,7 @@ static bool measuring(const struct cluster *cluster)
 	return false;
 }
 
-/* Whether there is nothing left to do, and was nothing for a while. */
+/* Reports whether there is nothing left to do, and was nothing for a while. */
 static bool ended(struct cluster *cluster)
 {
 	uint64_t now_ns = sim_now_ns(cluster->world);

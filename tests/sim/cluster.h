@@ -274,14 +274,14 @@ void groups_open(struct node *node);
 void groups_close(struct node *node);
 /* Goes on with a node's part; when it is to be looked at again without a frame. */
 uint64_t groups_run(struct node *node);
-/* Whether all have played it to the end, and nobody plays. */
+/* Reports whether all have played it to the end, and nobody plays. */
 bool groups_over(const struct cluster *cluster);
 
 /* invariants.c */
 void check_node(struct node *node);
 void check_end(struct cluster *cluster);
 
-/* Whether a node lies, or whom it knows in this slot. */
+/* Reports whether a node lies, or whom it knows in this slot. */
 static inline bool peer_distrusted(const struct node *node, uint32_t slot)
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];
@@ -291,7 +291,7 @@ static inline bool peer_distrusted(const struct node *node, uint32_t slot)
 	return (hostile >> node->port | (port == SIM_ANY ? 0 : hostile >> port)) & 1;
 }
 
-/* Whether an operation is with a node that lies. */
+/* Reports whether an operation is with a node that lies. */
 static inline bool op_distrusted(const struct op *op)
 {
 	return (op->cluster->scenario.hostile >> op->from |

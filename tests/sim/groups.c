@@ -35,7 +35,7 @@ static enum kind kind_of(const struct node *node, uint64_t event)
 	return (enum kind)(roll(node, STREAM_KIND, event, 0) % KINDS);
 }
 
-/* Whether a node sends in an event. */
+/* Reports whether a node sends in an event. */
 static bool sends(const struct node *node, uint64_t event, uint32_t rank)
 {
 	return kind_of(node, event) != FROM_ONE ||
@@ -191,7 +191,7 @@ static bool open_part(struct node *node)
 	return true;
 }
 
-/* Whether another node could be told now, or is to hear nothing of us. */
+/* Reports whether another node could be told now, or is to hear nothing of us. */
 static bool may_hear(const struct node *node, const struct event_node *other)
 {
 	if (event_is_awaited(other))
@@ -200,7 +200,7 @@ static bool may_hear(const struct node *node, const struct event_node *other)
 	       (!other->owes_fail && message_small_may(&node->c->messages, other->peer, 0));
 }
 
-/* Whether everybody who is to hear something of us could be told now. */
+/* Reports whether everybody who is to hear something of us could be told now. */
 static bool may_tell(const struct node *node)
 {
 	const struct careful_events *ev = node->part.ev;
@@ -227,7 +227,7 @@ static void over(struct node *node, int rc)
 			 (unsigned long long)part->event, strerrorname_np(-rc));
 }
 
-/* Whether another node has begun and waits for this one. */
+/* Reports whether another node has begun and waits for this one. */
 static bool is_awaited(const struct node *node)
 {
 	const struct cluster *cluster = node->cluster;

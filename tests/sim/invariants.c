@@ -144,7 +144,7 @@ static uint32_t set_aside(const struct node *node, const struct link_peer *peer)
 	return 0;
 }
 
-/* Whether no frame to all is between two ends, nor was lost there. */
+/* Reports whether no frame to all is between two ends, nor was lost there. */
 static bool casts_came(const struct link_peer *peer, const struct link_peer *theirs)
 {
 	return peer->session->casts.out == theirs->session->casts.in &&

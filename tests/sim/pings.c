@@ -19,7 +19,7 @@ enum {
 
 static uint8_t scratch[4096]; /* of all nodes: nobody reads it */
 
-/* Whether a probe may end so, given what goes wrong in this run. */
+/* Reports whether a probe may end so, given what goes wrong in this run. */
 static bool excused(const struct node *node, int status)
 {
 	return status == -ETIMEDOUT || (status == -ECONNRESET && node->cluster->scenario.excused);

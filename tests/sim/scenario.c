@@ -285,7 +285,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile,
 	hostile_make(s, s->nodes - 1);
 }
 
-/* Whether a fault may make operations fail. What only delays, repeats, or comes from a
+/* Reports whether a fault may make operations fail. What only delays, repeats, or comes from a
  * stranger may not: nothing is lost by it, and silence is no loss. Nor may what is lost for
  * a while, with a protocol that sends it again. */
 static bool excuses(const struct scenario *s, const struct sim_fault *fault)

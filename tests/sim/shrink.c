@@ -94,7 +94,7 @@ const char *run_apart(struct cluster *cluster, const struct range *range, uint64
 	return why[0] ? why : NULL;
 }
 
-/* Whether two failures are one, with other numbers. */
+/* Reports whether two failures are one, with other numbers. */
 static bool alike(const char *a, const char *b)
 {
 	for (;; a++, b++) {
@@ -109,7 +109,7 @@ static bool alike(const char *a, const char *b)
 	}
 }
 
-/* Whether it still fails so, cut like this. */
+/* Reports whether it still fails so, cut like this. */
 static bool fails(struct hunt *hunt, const struct cut *cut)
 {
 	const char *why;

@@ -217,7 +217,7 @@ static uint64_t run_late(struct node *node)
 	return next_ns;
 }
 
-/* Whether so much payload is more than some frame of the run could hold. */
+/* Reports whether so much payload is more than some frame of the run could hold. */
 static bool outgrew_an_mtu(const struct scenario *s, uint32_t bytes)
 {
 	const uint32_t beside = LINK_IPV4_BYTES - ETHERNET_BYTES + LINK_IPV6_MORE + LINK_HDR_BYTES +
@@ -230,7 +230,7 @@ static bool outgrew_an_mtu(const struct scenario *s, uint32_t bytes)
 	return false;
 }
 
-/* Whether so much payload from one node to another waited between two epochs, and the second has
+/* Reports whether so much payload from one node to another waited between two epochs, and the second has
  * smaller frames. */
 static bool too_large(const struct cluster *cluster, uint32_t from, uint32_t to, uint32_t bytes)
 {
@@ -252,7 +252,7 @@ static bool outgrown(const struct op *op)
 		too_large(op->cluster, op->to, op->from, op->answered_bytes));
 }
 
-/* Whether an operation may end so, given what goes wrong in this run. */
+/* Reports whether an operation may end so, given what goes wrong in this run. */
 static bool excused(const struct op *op, int status)
 {
 	const struct scenario *s = &op->cluster->scenario;

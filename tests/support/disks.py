@@ -59,7 +59,7 @@ class Disk:
         wait_for(self._is_free, "the end of the last mount")
 
     def _is_free(self) -> bool:
-        """Whether no file system has it, whose last word is the superblock."""
+        """Reports whether no file system has it, whose last word is the superblock."""
         try:
             os.close(os.open(self.device, os.O_RDONLY | os.O_EXCL))
         except OSError as error:

@@ -99,7 +99,7 @@ class Apart:
 
     @property
     def has_clock(self) -> bool:
-        """Whether there is a compiler, and so a clock to set."""
+        """Reports whether there is a compiler, and so a clock to set."""
         return len(self._env) > 1
 
     def argv(self, *command: str | Path) -> list[str]:

@@ -132,7 +132,7 @@ def moving(host: Host, timeout_s: float = 200) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
+    """Reports whether a process exists and is no zombie."""
     try:
         # A leader that has ended waits for its threads, which still hold files and locks.
         zombie = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()

@@ -148,7 +148,7 @@ class Arena:
         return f"{victim}: {'done before' if status == 0 else f'status {status}'}"
 
     def is_there(self, case: Round) -> bool:
-        """Whether the target is what the source is."""
+        """Reports whether the target is what the source is."""
         target = self.target(case)
         if case.kind == "several":
             return all(self._is_same(case, one, target / one.name) for one in self._sources(case))

@@ -54,7 +54,7 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """Whether ours is as the paper says."""
+        """Reports whether ours is as the paper says."""
         if self.relation == "<=":
             return self.ours <= self.paper + self.tolerance
         return abs(self.ours - self.paper) <= self.tolerance

@@ -124,7 +124,7 @@ class Program:
         return max(0, ASKS - (self.put - int(self.area.asks_taken.value) & 0xFFFFFFFF))
 
     def ended(self) -> bool:
-        """Whether carefuld has disconnected it."""
+        """Reports whether carefuld has disconnected it."""
         if not select.select([self.socket], [], [], 0)[0]:
             return False
         try:

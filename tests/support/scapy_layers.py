@@ -218,7 +218,7 @@ def _data_bytes(packet: Packet) -> int:
 
 
 def _has_digest(packet: Packet) -> bool:
-    """Whether the payload's digest ends this fragment."""
+    """Reports whether the payload's digest ends this fragment."""
     header, ends = _header(packet), int(lib.CAREFUL_F_DIGEST | lib.CAREFUL_F_LAST)
     return header is not None and int(header.flags) & ends == ends
 

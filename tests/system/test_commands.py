@@ -48,7 +48,7 @@ def refused(host: Host, *args: str | Path, status: int = 1) -> str:
 
 
 def waits_for(path: Path, job: subprocess.Popen[str]) -> bool:
-    """Whether a process waits for the lock on a file."""
+    """Reports whether a process waits for the lock on a file."""
     where = path.stat()
     file = f"{os.major(where.st_dev):02x}:{os.minor(where.st_dev):02x}:{where.st_ino}"
     for line in Path("/proc/locks").read_text().splitlines():

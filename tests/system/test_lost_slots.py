@@ -21,7 +21,7 @@ def in_use(server: Host) -> dict[str, int]:
 
 
 def renewed(server: Host, before: dict[str, int]) -> bool:
-    """Whether a session has begun since."""
+    """Reports whether a session has begun since."""
     return in_use(server) != before
 
 

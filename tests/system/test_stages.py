@@ -61,7 +61,7 @@ def counted(host: Host, name: str) -> int:
 
 
 def credits_are_whole(here: Host, there: Host) -> bool:
-    """Whether all of a window's credits are at one end or the other."""
+    """Reports whether all of a window's credits are at one end or the other."""
     (peer,) = here.status()["peers"]
     (back,) = there.status()["peers"]
     return bool(peer["credits_free"] + back["buffers_owed"] == peer["credits_window"])

@@ -122,5 +122,5 @@ def test_bare_veth__ways_are_tried_and_it_is_said(make_lab: MakeLab, tmp_path: P
 
 
 def _again(host: Host, path: dict[str, Any]) -> bool:
-    """Whether it was measured once more, in vain or not."""
+    """Reports whether it was measured once more, in vain or not."""
     return bool(kept(host)["decisions"][-1]["at_s"] > path["decisions"][-1]["at_s"])

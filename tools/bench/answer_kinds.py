@@ -232,7 +232,7 @@ def said() -> list[str]:
 
 
 def is_calm(since_s: float) -> bool:
-    """Whether the controller has decided since then, and then nothing for a while."""
+    """Reports whether the controller has decided since then, and then nothing for a while."""
     path, now = known(), time.monotonic()
     if not path or path["figures"] is None or path["on_trial"] or path["put_back"]:
         return False

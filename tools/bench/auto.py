@@ -76,7 +76,7 @@ def known(host: str = "h2", peer: str = READER) -> dict[str, Any]:
 
 
 def is_decided(path: dict[str, Any], classes: set[str]) -> bool:
-    """Whether there is nothing more to come soon of some classes."""
+    """Reports whether there is nothing more to come soon of some classes."""
     if not path or path["on_trial"] or path["put_back"]:
         return False
     if classes & {str(int(item) % 16) for item in path["unverified"]}:  # plans and thresholds
@@ -110,7 +110,7 @@ def decided(sizes: list[int], limit_s: float) -> dict[str, Any]:
 
 
 def _is_calm(path: dict[str, Any]) -> bool:
-    """Whether a path was decided on, and nothing was since."""
+    """Reports whether a path was decided on, and nothing was since."""
     if not path or path["on_trial"] or path["put_back"] or not path["decisions"]:
         return False
     return bool(time.monotonic() - path["decisions"][-1]["at_s"] > CALM_S)

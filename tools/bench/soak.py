@@ -105,7 +105,7 @@ def start(host: str, *argv: str | Path) -> subprocess.Popen[str]:
 
 
 class Stop:
-    """Whether a signal asked for the end; passes it on to the piece that runs."""
+    """Reports whether a signal asked for the end; passes it on to the piece that runs."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -195,7 +195,7 @@ def counted(*ends: Json) -> Json:
 
 
 def spoilt(one: Json) -> bool:
-    """Whether a piece shows that something was lost, or failed."""
+    """Reports whether a piece shows that something was lost, or failed."""
     return bool(one.get("failed") or one["lost"] or one["frames_missing"])
 
 

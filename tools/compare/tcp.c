@@ -124,7 +124,7 @@ static int udp_poll(struct signature_layer *layer)
 	return taken;
 }
 
-/* Whether somebody answers: datagrams that nobody takes are gone without a word. */
+/* Reports whether somebody answers: datagrams that nobody takes are gone without a word. */
 static bool answered(int fd)
 {
 	static const uint8_t message[MESSAGE_BYTES];

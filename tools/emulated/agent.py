@@ -118,7 +118,7 @@ class Port:
         return ended not in found
 
     def _is_left(self) -> bool:
-        """Whether nobody is there, and nobody comes.
+        """Reports whether nobody is there, and nobody comes.
 
         A machine that had no time learns late that who asked before is gone, and then that who asks
         now is there.

@@ -67,7 +67,7 @@ class Transfer(NamedTuple):
 
     @property
     def update(self) -> bool:
-        """Whether sizes and times say what is to come; all of a name do, or none."""
+        """Reports whether sizes and times say what is to come; all of a name do, or none."""
         return int(self.name.removeprefix("file").removeprefix("tree")) // 4 % 2 == 1
 
     @property
@@ -171,7 +171,7 @@ def step_s(host: str, number: int, count: int) -> int:
 
 
 def is_part(file: Path) -> bool:
-    """Whether it is what an interrupted transfer left."""
+    """Reports whether it is what an interrupted transfer left."""
     return file.name.startswith(".") and file.name.endswith(".part")
 
 

@@ -74,7 +74,7 @@ static uint32_t rate_at(const struct hop_way *way, uint64_t at_ns)
 	return i;
 }
 
-/* Whether the queue has room for a frame that came at now; frames served by then left it. */
+/* Reports whether the queue has room for a frame that came at now; frames served by then left it. */
 static bool queue_room(struct hop_way *way, uint64_t now_ns)
 {
 	uint32_t size = way->config->queue_frames;
@@ -126,7 +126,7 @@ static int take(struct hop_way *way, const void *data, uint32_t bytes, const str
 	return 1;
 }
 
-/* Whether a frame joins a transfer that still waits for its turn. */
+/* Reports whether a frame joins a transfer that still waits for its turn. */
 static bool joins(struct hop_way *way, uint64_t arrived_ns)
 {
 	if (!way->config->eager || arrived_ns >= way->busy_ns)

@@ -50,7 +50,7 @@ class Lab:
 
     @property
     def star(self) -> bool:
-        """Whether each host has an emulated link of its own."""
+        """Reports whether each host has an emulated link of its own."""
         return bool(self.hops) and self.hosts > 2
 
     def host(self, k: int) -> str:

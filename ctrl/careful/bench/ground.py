@@ -91,7 +91,7 @@ class _Namespace:
         _said([*self.inside, "ip", "-batch", "-"], "\n".join(lines) + "\n")
 
     def late(self) -> bool:
-        """Whether a link of it does not carry frames yet."""
+        """Reports whether a link of it does not carry frames yet."""
         links = json.loads(_said([*self.inside, "ip", "-json", "link"]))
         return any(one["operstate"] in ("DOWN", "LOWERLAYERDOWN") for one in links)
 

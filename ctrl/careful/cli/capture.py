@@ -40,7 +40,7 @@ def _to(path: Path | None, ifname: str, opened: ExitStack) -> Callable[[Frame], 
 
 
 def _stopped(opened: ExitStack) -> Callable[[], bool]:
-    """Whether Ctrl-C was pressed. Until `opened` ends, the first press raises nothing.
+    """Reports whether Ctrl-C was pressed. Until `opened` ends, the first press raises nothing.
 
     An exception could leave a frame half written, or get lost where bcc calls us.
     """

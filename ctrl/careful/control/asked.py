@@ -43,7 +43,7 @@ def _open_to_all(options: UpOptions, address: Callable[[str], str]) -> str:
 
 
 def keyed(options: UpOptions, address: Callable[[str], str] = exports.numeric) -> Finding:
-    """Whether carefuld would take the keys that `up` gives it."""
+    """Reports whether carefuld would take the keys that `up` gives it."""
     directory = keys.in_effect(options).keys
     sealed = options.seal not in (None, "off")
     try:

@@ -130,7 +130,7 @@ def _headers() -> Iterator[None]:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether a process is gone, or its memory is: then it waits for its parent alone."""
+    """Reports whether a process is gone, or its memory is: then it waits for its parent alone."""
     try:
         Path(f"/proc/{pid}/exe").readlink()
     except OSError:

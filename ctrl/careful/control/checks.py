@@ -94,7 +94,7 @@ class Case:
 
     @property
     def in_use(self) -> bool:
-        """Whether the instance is a carefuld's, or a program's with a queue of its own."""
+        """Reports whether the instance is a carefuld's, or a program's with a queue of its own."""
         return bool(self.instance.pid or instances.owner_without_daemon(self.instance.name))
 
 
@@ -276,7 +276,7 @@ def _window(link: Link, options: UpOptions) -> Finding:
 
 
 def _detached(link: Link, instance: Instance) -> bool:
-    """Whether a program other than the instance's, or none, is on the interface."""
+    """Reports whether a program other than the instance's, or none, is on the interface."""
     if instance.pid:
         with suppress(CarefulError):  # only root may ask
             return status.program_detached(instance)

@@ -95,7 +95,7 @@ class UpOptions:
         return replace(defaults, **{k: v for k, v in given.items() if v is not None})
 
     def agree(self) -> None:
-        """Whether they go together, and the group is one of this host's.
+        """Reports whether they go together, and the group is one of this host's.
 
         Raises:
             CarefulError: they do not, as `up` says it.
@@ -268,7 +268,7 @@ class _File:
 
 
 def matches(value: Any, hint: Any) -> bool:
-    """Whether a value from a file or a program is of an option's type."""
+    """Reports whether a value from a file or a program is of an option's type."""
     if isinstance(hint, types.UnionType):
         return any(matches(value, one) for one in get_args(hint) if one is not type(None))
     if hint is int:

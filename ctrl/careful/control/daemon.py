@@ -59,7 +59,7 @@ def executable() -> Path:
 
 
 def _is_readable(fd: int, seconds: float) -> bool:
-    """Whether a descriptor, of whatever number, has something within a time."""
+    """Reports whether a descriptor, of whatever number, has something within a time."""
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     return bool(poller.poll(seconds * 1e3))
@@ -188,7 +188,7 @@ def _started(name: str) -> Instance:
 
 
 def _is_passed() -> bool:
-    """Whether systemd starts this process, and passes it the instance's socket."""
+    """Reports whether systemd starts this process, and passes it the instance's socket."""
     return os.environ.get("LISTEN_PID") == str(os.getpid())
 
 
@@ -200,7 +200,7 @@ def _must_not_be_starting(instance: Instance) -> None:
 
 
 def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
-    """Whether it runs as it is asked for.
+    """Reports whether it runs as it is asked for.
 
     Raises:
         CarefulError: it runs otherwise, belongs to a program, or systemd is starting it.

@@ -42,7 +42,7 @@ def check(ifname: str, name: str | None, config_path: Path | None = None) -> lis
 
 
 def bpffs_mounted() -> bool:
-    """Whether a BPF file system is where maps are pinned."""
+    """Reports whether a BPF file system is where maps are pinned."""
     # Bytes: what else is mounted, and where, may have any name.
     mounts = MOUNTS.read_bytes().split(b"\n")
     return any(line.split(b" ")[1:3] == [os.fsencode(BPFFS), b"bpf"] for line in mounts)

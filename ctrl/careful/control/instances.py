@@ -174,7 +174,7 @@ def _option(argv: Sequence[str], name: str, shortest: str = "") -> str:
 
 
 def _is_shared(pid: int, kind: str) -> bool | None:
-    """Whether a process is in our namespace of a kind; None if we may not know."""
+    """Reports whether a process is in our namespace of a kind; None if we may not know."""
     with suppress(OSError):
         ours = Path(f"/proc/self/ns/{kind}").stat()
         return os.path.samestat(Path(f"/proc/{pid}/ns/{kind}").stat(), ours)
@@ -371,7 +371,7 @@ def ifname_now(name: str, ifname: str, pid: int | None = None) -> str:
 
 
 def uses(link: links.Link) -> bool:
-    """Whether an instance of any name is on an interface."""
+    """Reports whether an instance of any name is on an interface."""
     for lock in RUN.glob("*.lock"):
         numbers = _numbers_in(lock)
         if numbers[1:] == [link.index] and _is_here(_owner(lock)):

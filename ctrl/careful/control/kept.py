@@ -16,7 +16,7 @@ _LOOK_S = 0.1
 
 
 def listens(path: Path) -> bool:
-    """Whether somebody has a socket there that we may connect to.
+    """Reports whether somebody has a socket there that we may connect to.
 
     One of another type is refused before it would wait in line: with EPROTOTYPE where a process has
     the socket, with ECONNREFUSED where only its name was left (unix_find_bsd() of Linux). In any

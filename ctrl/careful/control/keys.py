@@ -78,7 +78,7 @@ def _check_owner(found: os.stat_result, path: Path) -> None:
 
 
 def _is_address(text: str) -> bool:
-    """Whether carefuld reads it as one."""
+    """Reports whether carefuld reads it as one."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError, ValueError):
             return bool(socket.inet_pton(family, text))

@@ -72,7 +72,7 @@ class Qdisc:
 
     @property
     def is_ours(self) -> bool:
-        """Whether carefuld installed it."""
+        """Reports whether carefuld installed it."""
         return self.handle == QDISC_HANDLE
 
 
@@ -172,7 +172,7 @@ def find(ifname: str) -> Link:
 
 
 def has_address(link: Link) -> bool:
-    """Whether an interface has an address that is not only the link's own."""
+    """Reports whether an interface has an address that is not only the link's own."""
     with _netlink(link.name) as route:
         return any(one["scope"] != _SCOPE_LINK for one in route.get_addr(index=link.index))
 

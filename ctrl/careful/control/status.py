@@ -211,7 +211,7 @@ def receive_buffers_of(instance: Instance) -> int:
 
 
 def program_detached(instance: Instance) -> bool:
-    """Whether the XDP program of a running instance was taken off its interface.
+    """Reports whether the XDP program of a running instance was taken off its interface.
 
     Raises:
         CarefulError: carefuld does not answer.

@@ -50,7 +50,7 @@ def add(ifname: str, ways: Iterable[tuple[int, int]], record: Path) -> int:
 
 
 def _is_ours(ifname: str, number: str, port: str, queue: str) -> bool:
-    """Whether a rule is what add() made: ours may be gone, and its number another's."""
+    """Reports whether a rule is what add() made: ours may be gone, and its number another's."""
     said = _run("-n", ifname, "rule", number) or ""
     ports = rf"^\s*Dest port: {port} mask: 0x0$"
     return bool(re.search(ports, said, re.M) and re.search(rf"\bqueue {queue}$", said, re.M))

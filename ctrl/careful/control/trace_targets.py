@@ -55,7 +55,7 @@ def target(ifname: str | None, instance: str | None) -> Target:
 
 
 def _has(pid: int, address: Address) -> bool:
-    """Whether an address is one of a process' network namespace."""
+    """Reports whether an address is one of a process' network namespace."""
     with suppress(OSError):
         if ":" in address.ip:
             bare = inet_pton(AF_INET6, address.ip.partition("%")[0]).hex()

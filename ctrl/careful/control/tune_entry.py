@@ -44,7 +44,7 @@ class Plan:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all fragments have the first one's size."""
+        """Reports whether all fragments have the first one's size."""
         return (self.ratio_q16, self.step_bytes) == (RATIO_ONE, 0) and (
             self.down_ratio_q16,
             self.down_step_bytes,

@@ -102,7 +102,7 @@ def stop(instance: Instance) -> None:
 
 
 def _has_ended(handle: int) -> bool:
-    """Whether a process ends within STOP_S."""
+    """Reports whether a process ends within STOP_S."""
     with DefaultSelector() as selector:
         selector.register(handle, EVENT_READ)
         return bool(selector.select(STOP_S))

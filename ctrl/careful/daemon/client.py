@@ -367,7 +367,7 @@ class AsyncClient:
 
     @property
     def failed(self) -> bool:
-        """Whether nothing can be asked any more."""
+        """Reports whether nothing can be asked any more."""
         return self._failure is not None
 
     def fail(self, error: CarefulError) -> None:

@@ -142,7 +142,7 @@ class CarefulComm(Comm):
         return self._with().peer.address.ip
 
     def is_with(self, peer: Peer) -> bool:
-        """Whether a peer may say something of it."""
+        """Reports whether a peer may say something of it."""
         return self._link is None or self._link.peer is peer
 
     def closed(self) -> bool:

@@ -141,7 +141,7 @@ class Hub:
 
     @property
     def alive(self) -> bool:
-        """Whether its carefuld is."""
+        """Reports whether its carefuld is."""
         try:
             self.node.info()
         except CarefulError:

@@ -302,7 +302,7 @@ class Events:
         return next(wanted, None) or Coming(event)
 
     def _wants(self, coming: Coming, into: Any) -> bool:
-        """Whether a fragment is to come yet; what came is where it is wanted."""
+        """Reports whether a fragment is to come yet; what came is where it is wanted."""
         coming.move(into)
         return not coming.over
 

@@ -28,7 +28,7 @@ class Leaving:
         return at if begun == [nbytes, crowd] else -errno.EBADMSG
 
     def between(self, event: int, to: int | None) -> bool:
-        """Whether a fragment would be taken for a part of one of them."""
+        """Reports whether a fragment would be taken for a part of one of them."""
         return any(one == event and (None in (to, who) or to == who) for one, who in self._messages)
 
     def note(self, event: int, to: int | None, at: int, nbytes: int, crowd: bool) -> None:

@@ -299,7 +299,7 @@ class AsyncHost:
             await names.remove(shared.remote, _path(path))
 
     async def is_link(self, path: Path) -> bool:
-        """Whether a name is a symlink's own; one that is not there is none."""
+        """Reports whether a name is a symlink's own; one that is not there is none."""
         async with self._connections.brief() as shared:
             return await There(shared.remote).link(_path(path)) is not None
 

@@ -134,7 +134,7 @@ async def _once(remote: BlockClient, folder: str, item: Item, flags: int) -> Ite
 
 
 async def _is_export(remote: BlockClient, path: str) -> bool:
-    """Whether a name is all that the host exports, or could be one of several exports."""
+    """Reports whether a name is all that the host exports, or could be one of several exports."""
     return path == "." or ("/" not in path and not (await remote.stat(".")).inode)
 
 

@@ -357,7 +357,7 @@ class Put:
 
 
 def is_here(ip: str) -> bool:
-    """Whether an address is one of this host's."""
+    """Reports whether an address is one of this host's."""
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as one:
         try:

@@ -66,7 +66,7 @@ class Regime:
 
     @property
     def wide(self) -> bool:
-        """Whether g_b is known too roughly to be used without a word."""
+        """Reports whether g_b is known too roughly to be used without a word."""
         return self.g_b_high_us - self.g_b_low_us > 2 * WIDE * self.g_b_us
 
     def counts(self, message_bytes: int) -> tuple[int, int]:

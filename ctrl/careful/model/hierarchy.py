@@ -261,7 +261,7 @@ def _proposals(
 
 
 def _alike(one: Pipeline, other: Pipeline) -> bool:
-    """Whether plans for one line are plans for the other."""
+    """Reports whether plans for one line are plans for the other."""
     return np.allclose(one.g_us, other.g_us, rtol=ALIKE) and np.allclose(
         one.G_us_per_byte, other.G_us_per_byte, rtol=ALIKE
     )

@@ -96,7 +96,7 @@ class Plan:
 
     @property
     def reassembles(self) -> bool:
-        """Whether stages pass different sizes."""
+        """Reports whether stages pass different sizes."""
         return any(sizes != self.sizes_by_stage[0] for sizes in self.sizes_by_stage[1:])
 
     def _repr_html_(self) -> str:
@@ -412,7 +412,7 @@ def _level_plan(
 
 
 def _equal(sizes: tuple[float, ...] | Array) -> bool:
-    """Whether sizes are as equal as whole bytes can be."""
+    """Reports whether sizes are as equal as whole bytes can be."""
     return max(sizes) - min(sizes) <= 1
 
 

@@ -82,7 +82,7 @@ class Stage:
 
 
 def is_cost(value: Any) -> bool:
-    """Whether `value` is a number from 0 to COST_US_MAX (NaN is not, nor is a bool)."""
+    """Reports whether `value` is a number from 0 to COST_US_MAX (NaN is not, nor is a bool)."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return number and 0 <= value <= COST_US_MAX
 
@@ -228,7 +228,7 @@ class Pipeline:
         return index
 
     def shares_resources(self) -> bool:
-        """Whether `sequential` refuses this pipeline."""
+        """Reports whether `sequential` refuses this pipeline."""
         try:
             self.sequential()
         except InputError:
@@ -291,7 +291,7 @@ class Limits:
         return least, min(max(least, int(message_bytes // self.min_bytes)), FRAGMENTS_MAX)
 
     def keeps(self, message_bytes: float) -> bool:
-        """Whether some number of fragments satisfies both bounds."""
+        """Reports whether some number of fragments satisfies both bounds."""
         least, _ = self.counts(message_bytes)
         return message_bytes < self.min_bytes or message_bytes // least >= self.min_bytes
 

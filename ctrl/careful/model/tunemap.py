@@ -69,7 +69,7 @@ class TunePlan:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all fragments but the last have one size."""
+        """Reports whether all fragments but the last have one size."""
         rises = self.ratio_q16 != Q16_ONE or self.step_bytes > 0
         falls = self.down_ratio_q16 != Q16_ONE or self.down_step_bytes > 0
         return not rises and not (falls and 0 < self.peak_bytes <= self.first_bytes)

@@ -164,12 +164,12 @@ class Engine:
 
     @property
     def closed(self) -> bool:
-        """Whether it has been closed."""
+        """Reports whether it has been closed."""
         return self._pointer is None
 
     @property
     def inside(self) -> bool:
-        """Whether C is running a callback, in which nothing can be waited for."""
+        """Reports whether C is running a callback, in which nothing can be waited for."""
         return self._inside
 
     @property
@@ -411,7 +411,7 @@ class Engine:
         return memoryview(ffi.buffer(held, nbytes)).cast("B")
 
     def is_seen(self, raw: Any) -> bool:
-        """Whether there is any view of the buffer."""
+        """Reports whether there is any view of the buffer."""
         return self._seen[int(ffi.cast("uintptr_t", raw))] > 0
 
     def take_back(self) -> None:
@@ -443,7 +443,7 @@ class Engine:
 
 
 def _readable(fds: list[int]) -> bool:
-    """Whether one of them is; select() knows none above 1023."""
+    """Reports whether one of them is; select() knows none above 1023."""
     poller = select.poll()
     for fd in fds:
         if fd >= 0:

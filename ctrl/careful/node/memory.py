@@ -102,7 +102,7 @@ class Span:
 
 
 def _has_buffer(what: Any) -> bool:
-    """Whether an object has a buffer of its own (an mmap has a descriptor, too)."""
+    """Reports whether an object has a buffer of its own (an mmap has a descriptor, too)."""
     try:
         memoryview(what).release()
     except TypeError:

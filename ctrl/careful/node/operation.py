@@ -102,11 +102,11 @@ class Operation:
         return f"<Operation of {self._peer.name}, {state}>"
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Reports whether it has ended."""
         return self._result is not None or self._error is not None
 
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Reports whether it has not ended."""
         return not self.done()
 
     def cancel(self) -> bool:

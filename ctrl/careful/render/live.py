@@ -37,7 +37,7 @@ def _is_read() -> bool:
 
 
 def has_keys() -> bool:
-    """Whether who looks at a terminal can press keys: it is ours, and no other job's."""
+    """Reports whether who looks at a terminal can press keys: it is ours, and no other job's."""
     try:
         number = sys.stdin.fileno()
         return sys.stdout.isatty() and sys.stdin.isatty() and os.tcgetpgrp(number) == os.getpgrp()

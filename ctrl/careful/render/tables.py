@@ -185,7 +185,7 @@ def _records(columns: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator
 
 
 def _are_numbers(column: Sequence[object]) -> bool:
-    """Whether a column holds numbers, and a dash at most where there is none."""
+    """Reports whether a column holds numbers, and a dash at most where there is none."""
     there = [one for one in column if one != "-"]
     return bool(there) and all(map(_is_number, there))
 

@@ -210,14 +210,14 @@ class Filters:
     only: frozenset[str] | None = None
 
     def fits(self, name: str, is_dir: bool) -> bool:
-        """Whether the patterns let a name in, if its directory is."""
+        """Reports whether the patterns let a name in, if its directory is."""
         for include, pattern in self.patterns:
             if _rule(pattern).fits(name, is_dir):
                 return include
         return True
 
     def fits_whole(self, name: str, is_dir: bool) -> bool:
-        """Whether the patterns let in a name and every directory above it."""
+        """Reports whether the patterns let in a name and every directory above it."""
         above = [name[:at] for at, char in enumerate(name) if char == "/"]
         return all(self.fits(one, True) for one in above) and self.fits(name, is_dir)
 

@@ -95,17 +95,17 @@ class Options:
 
     @property
     def sync(self) -> bool:
-        """Whether a file is durable before it gets its name."""
+        """Reports whether a file is durable before it gets its name."""
         return self.fsync == "file"
 
     @property
     def looks(self) -> bool:
-        """Whether what is at the target matters."""
+        """Reports whether what is at the target matters."""
         return self.update or self.keep_newer or self.checksum or self.delete or self.dry_run
 
     @property
     def keeps_times(self) -> bool:
-        """Whether a file gets its source's time."""
+        """Reports whether a file gets its source's time."""
         return self.preserve or self.times or self.update
 
     @property

@@ -122,7 +122,7 @@ class Result:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing came, went or failed, nor was left alone for being newer."""
+        """Reports whether nothing came, went or failed, nor was left alone for being newer."""
         made = self.files_count or self.links or self.directories or self.deleted
         return not (made or self.failures or self.newer)
 

@@ -83,7 +83,7 @@ class AB:
         return None
 
     def quiet(self, item: int, now: float) -> bool:
-        """Whether the messages that tell of a change have ceased."""
+        """Reports whether the messages that tell of a change have ceased."""
         return self._turns.quiet(item, now)
 
     def _is_late(self, now: float) -> bool:

@@ -64,7 +64,7 @@ class Alternating:
         self._seen = live
 
     def quiet(self, item: int, now: float) -> bool:
-        """Whether an item has had no message for longer than its messages are apart."""
+        """Reports whether an item has had no message for longer than its messages are apart."""
         count = self._count.get(item, 0)
         if count:
             patience_s = 4 * (now - self.began) / count

@@ -78,7 +78,7 @@ class Controller:
 
     @property
     def trying(self) -> bool:
-        """Whether an A/B is under way, or a search."""
+        """Reports whether an A/B is under way, or a search."""
         return self._proofs.test is not None or self._trying is not None
 
     def step(self, alone: bool = True, /) -> float:
@@ -302,7 +302,7 @@ class Controller:
         return self._alone or self._untold() is None
 
     def _answers_store(self, item: int) -> bool:
-        """Whether it is a threshold, and the first since the store is as it is."""
+        """Reports whether it is a threshold, and the first since the store is as it is."""
         return is_stored(item) and self._store_answers and item not in self._answered
 
     def _is_due(self, now: float) -> bool:

@@ -271,7 +271,7 @@ def _measured_us(now: Mapping[int, Value], ab: dict[str, Any] | None) -> float |
 
 
 def _is_after(now: Mapping[int, Value], ab: dict[str, Any]) -> bool:
-    """Whether an A/B's change is in effect."""
+    """Reports whether an A/B's change is in effect."""
     return any(ab["after"] == one.as_dict() for one in now.values())
 
 

@@ -80,7 +80,7 @@ class _Tuned:
 
     @property
     def trying(self) -> bool:
-        """Whether an A/B is under way, or a search (turns.Stepped)."""
+        """Reports whether an A/B is under way, or a search (turns.Stepped)."""
         return self.controller.trying and not self.path.tenancy.is_over
 
     def collect(self, keep: bool, /) -> None:
@@ -228,7 +228,7 @@ def _load() -> None:
 
 
 def _done(one: _Tuned) -> bool:
-    """Whether a round is over: it was measured, or cannot be, and nothing is on trial."""
+    """Reports whether a round is over: it was measured, or cannot be, and nothing is on trial."""
     return one.controller.considered and not one.controller.trying
 
 
@@ -237,12 +237,12 @@ def _address(raw: Any) -> Address:
 
 
 def _is_up(raw: Any) -> bool:
-    """Whether a `struct careful_peer_info` is of a session, and not only of a slot."""
+    """Reports whether a `struct careful_peer_info` is of a session, and not only of a slot."""
     return raw.state in (lib.CAREFUL_PEER_UP, lib.CAREFUL_PEER_STALLED, lib.CAREFUL_PEER_RENEWING)
 
 
 def _has_slot(client: Client, peer: Peer) -> bool:
-    """Whether a peer has its slot still."""
+    """Reports whether a peer has its slot still."""
     return any(
         raw.slot == peer.slot and _is_up(raw) and _address(raw) == peer.address
         for raw in client.peers()

@@ -76,7 +76,7 @@ class Measuring:
 
     @property
     def believed(self) -> bool:
-        """Whether there are figures, and no look at them is due."""
+        """Reports whether there are figures, and no look at them is due."""
         return self._state.figures is not None and not self.doubted
 
     def measure(self, reason: str, quick: bool) -> Exception | None:
@@ -111,12 +111,12 @@ class Measuring:
         return None
 
     def is_moved(self, before: Measured, classes: Collection[int] = range(CLASS_COUNT)) -> bool:
-        """Whether the path is another than it was, for some classes."""
+        """Reports whether the path is another than it was, for some classes."""
         assert self.known is not None
         return moved(before, self.known, self._path.in_effect(), classes)
 
     def is_same(self, before: Measured, classes: Collection[int]) -> bool:
-        """Whether it is surely as it was, for some classes."""
+        """Reports whether it is surely as it was, for some classes."""
         assert self.known is not None
         return same(before, self.known, self._path.in_effect(), classes)
 
@@ -133,5 +133,5 @@ class Measuring:
         state.confirmed_at, self.closely_at = self._clock(), None
 
     def is_due_closely(self, now: float) -> bool:
-        """Whether a quick measurement is to be followed by another now."""
+        """Reports whether a quick measurement is to be followed by another now."""
         return self.closely_at is not None and now >= self.closely_at

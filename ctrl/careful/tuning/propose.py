@@ -322,7 +322,7 @@ def proposed(
 
 
 def unsure(path: Measured, values: Sequence[Value], classes: Collection[int]) -> bool:
-    """Whether a measurement is too rough to say if another plan gains, of some classes."""
+    """Reports whether a measurement is too rough to say if another plan gains, of some classes."""
     return any(row.why_not == UNSURE and row.index in classes for row in table(path, values))
 
 

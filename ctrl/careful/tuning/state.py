@@ -69,7 +69,7 @@ class Tried:
 
     @property
     def of_all(self) -> bool:
-        """Whether they were all ways that there are, or what is in effect was found so."""
+        """Reports whether they were all ways that there are, or what is in effect was found so."""
         return self.found or not (self.reads or self.ramps)
 
 
@@ -161,7 +161,7 @@ class PathState:
         return [name for name, value in now.items() if self.identity.get(name, value) != value]
 
     def may_answer(self, now: float) -> bool:
-        """Whether a change of the path is answered."""
+        """Reports whether a change of the path is answered."""
         return self.held_until is None or now >= self.held_until
 
     def hold(self, now: float) -> None:
@@ -176,7 +176,7 @@ class PathState:
         return one is not None and one.ways_count > 0
 
     def by_trying(self, item: int) -> bool:
-        """Whether what is in effect of it was found by trying, or is about to be."""
+        """Reports whether what is in effect of it was found by trying, or is about to be."""
         one = self.tried.get(told_by(item))
         return one is not None and one.found
 
@@ -188,7 +188,7 @@ class PathState:
             self.tried[index] = replace(self.tried[index], found=False)
 
     def is_refuted(self, index: int) -> bool:
-        """Whether live messages were no faster with what was last predicted for a class."""
+        """Reports whether live messages were no faster with what was last predicted for a class."""
         if not self.refuted.get(index):
             return False
         for decision in reversed(self.decisions):

@@ -123,7 +123,7 @@ class StoreWatch:
 
     @property
     def settling(self) -> bool:
-        """Whether it became known just now, and figures of it get better."""
+        """Reports whether it became known just now, and figures of it get better."""
         return self._settling > 0
 
     # --- where all writes are alike

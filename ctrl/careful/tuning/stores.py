@@ -229,7 +229,7 @@ def _line(sizes: Any, means: Any, errors: Any) -> tuple[float, float]:
 
 
 def another(known: Store, totals: Totals) -> bool:
-    """Whether writes took another time than a store's would."""
+    """Reports whether writes took another time than a store's would."""
     for nbytes, one in totals.writes.values():
         if one.count >= WRITES_MIN:
             expected, error = known.write_us(nbytes / one.count)

@@ -26,7 +26,7 @@ class Stepped(Protocol):
 
     @property
     def trying(self) -> bool:
-        """Whether an A/B is under way."""
+        """Reports whether an A/B is under way."""
 
     def collect(self, keep: bool, /) -> None:
         """What came since the last look, into its A/B; or out of it."""

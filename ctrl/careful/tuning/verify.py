@@ -176,7 +176,7 @@ class Trial:
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is; costs nothing between two looks."""
+        """Reports whether it is; costs nothing between two looks."""
         if self._decided is None and self._is_due():
             self.verdict()
         return self._decided is not None

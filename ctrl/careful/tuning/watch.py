@@ -45,7 +45,7 @@ class _Windows:
     kept: list[Counts] = field(default_factory=list)
 
     def add(self, block: Counts, now: float) -> bool:
-        """Whether the class has shifted, now that these messages came."""
+        """Reports whether the class has shifted, now that these messages came."""
         self.window += block
         if self.window.count < WINDOW[0] or now - self.began < WINDOW[1]:
             return False

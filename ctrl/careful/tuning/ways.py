@@ -191,7 +191,7 @@ class Search:
 
     @property
     def judged(self) -> bool:
-        """Whether any way had messages enough to say something."""
+        """Reports whether any way had messages enough to say something."""
         return not self.left or any(one.trial.count >= one.least for one in self.left)
 
     def best(self) -> Way | None:

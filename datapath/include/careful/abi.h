@@ -290,13 +290,13 @@ static inline __u32 careful_seq_ahead(__u32 seq, __u32 last, __u32 window)
 	return seq - last <= window ? seq - last : 0;
 }
 
-/* Whether a number can be one of those around the last one; modulo 2^32. */
+/* Reports whether a number can be one of those around the last one; modulo 2^32. */
 static inline int careful_seq_near(__u32 seq, __u32 last)
 {
 	return seq - last + CAREFUL_SEQ_SPAN <= 2 * CAREFUL_SEQ_SPAN;
 }
 
-/* Whether a ping's number is newer than the last one's; modulo 2^32. */
+/* Reports whether a ping's number is newer than the last one's; modulo 2^32. */
 static inline int careful_ping_new(__u32 probe, __u32 last)
 {
 	return careful_seq_ahead(probe, last, 0x7fffffff) != 0;

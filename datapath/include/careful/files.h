@@ -136,7 +136,7 @@ struct careful_moved {
 	uint64_t digest;
 };
 
-/* Whether what READ items were answered with are the files that they name, all of them
+/* Reports whether what READ items were answered with are the files that they name, all of them
  * and nothing else: 0, with what each is. -ESTALE: one is not; -EPROTO: it is no answer. */
 int careful_match(const void *reads, uint64_t reads_bytes, const void *found, uint64_t found_bytes,
 		  struct careful_moved *moved, uint32_t count);

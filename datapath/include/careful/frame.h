@@ -276,7 +276,7 @@ CAREFUL_FRAME_FN const __u8 *careful_frame_ip(const struct careful_datagram *dat
 	return datagram->frame + (datagram->ip_at & CAREFUL_FRAME_AT_MAX);
 }
 
-/* Whether an IP packet that can be read up to `end` comes from an address, which is as in a peers
+/* Reports whether an IP packet that can be read up to `end` comes from an address, which is as in a peers
  * entry: one whose first number is 0 is IPv4's, for no host's IPv6 address begins so. */
 CAREFUL_FRAME_FN int careful_frame_is_from(const __u8 *ip, const __u8 *end, const __u16 *address)
 {
@@ -306,7 +306,7 @@ careful_frame_readable(const struct careful_datagram *datagram)
 	return datagram->fragment ? CAREFUL_XDP_DROP_FRAGMENT : CAREFUL_XDP_ADMITTED;
 }
 
-/* Whether a frame ends at XDP: then it has no sequence number and takes no buffer. */
+/* Reports whether a frame ends at XDP: then it has no sequence number and takes no buffer. */
 CAREFUL_FRAME_FN int careful_frame_outside(const struct careful_hdr *hdr)
 {
 	return (hdr->type == CAREFUL_PING && hdr->stage_limit == CAREFUL_STAGE_NET_RX) ||
@@ -336,7 +336,7 @@ CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
 }
 
 /*
- * Whether a header is right, and followed by body_bytes as it says. A fragment of a message
+ * Reports whether a header is right, and followed by body_bytes as it says. A fragment of a message
  * has any of its own flags and no stage limit; an update neither of them, nor a body; a train's
  * frame none but the group's; an acknowledgement the flag that asks; a ping no flags, and a stage
  * at which it ends. CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING of a ping that ends at XDP,
@@ -392,7 +392,7 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_sealed(const struc
 	return verdict;
 }
 
-/* Whether a frame with that verdict is right, and its session is asked next. */
+/* Reports whether a frame with that verdict is right, and its session is asked next. */
 CAREFUL_FRAME_FN int careful_frame_right(enum careful_xdp_counter verdict)
 {
 	return verdict == CAREFUL_XDP_ADMITTED || verdict == CAREFUL_XDP_PASS_PING ||
@@ -417,7 +417,7 @@ CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32
 }
 
 /*
- * Whether a frame whose header is right belongs to the session in its slot, and is due there;
+ * Reports whether a frame whose header is right belongs to the session in its slot, and is due there;
  * then it is the last one that was. A ping, or one of a train, is noted with
  * careful_frame_stamp() after that. As careful_frame_judge().
  */

@@ -100,7 +100,7 @@ int getsockopt(int fd, int level, int option, void *value, socklen_t *bytes)
 	return 0;
 }
 
-/* Whether files are being closed, and will be. */
+/* Reports whether files are being closed, and will be. */
 static bool closes(void)
 {
 	return server->closer.clients && !hanging;
@@ -699,7 +699,7 @@ static void test_burst__begins_or_is_refused(void)
 	turn();
 }
 
-/* Whether descriptors stay open that a message's buffer did not hold, and nobody knows of: under
+/* Reports whether descriptors stay open that a message's buffer did not hold, and nobody knows of: under
  * QEMU, which reads with a buffer twice as long as the program's. */
 static bool excess_stays_open(void)
 {

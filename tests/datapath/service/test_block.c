@@ -638,7 +638,7 @@ static void test_export__read_only(void)
 	assert(!exists("ro/new"));
 }
 
-/* Whether a handle's file is one in memory without a name. */
+/* Reports whether a handle's file is one in memory without a name. */
 static bool is_memfd(uint32_t key)
 {
 	char path[64], link[PATH_MAX] = "";

@@ -308,7 +308,7 @@ static size_t put_items(char *batch, const struct escape *escape)
 	return used;
 }
 
-/* Whether some of its items failed. */
+/* Reports whether some of its items failed. */
 static bool try_batch(const struct escape *escape)
 {
 	static const struct escape top = { "", 0 };

@@ -33,7 +33,7 @@ static void close_key(uint32_t key)
 	assert(answer(fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status == 0);
 }
 
-/* Whether a request has its answer once all that can be done is. */
+/* Reports whether a request has its answer once all that can be done is. */
 static bool is_answered(uint32_t token)
 {
 	for (int i = 0; i < 50 && !c->answers[token]->given; i++) {

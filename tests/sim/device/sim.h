@@ -161,7 +161,7 @@ void sim_run(struct sim_world *world);
  * end has sent and that at the other has not received. */
 uint32_t sim_cost_under_way(const struct sim_world *world, uint32_t from, uint32_t to,
 			    uint64_t cookie);
-/* Whether every frame of an epoch arrived, or will, as it was sent and in order. */
+/* Reports whether every frame of an epoch arrived, or will, as it was sent and in order. */
 bool sim_unharmed(const struct sim_world *world, uint32_t from, uint32_t to, uint64_t cookie);
 /* What was violated first; NULL: nothing. */
 const char *sim_failure(const struct sim_world *world);
@@ -181,7 +181,7 @@ void sim_address(const struct sim_world *world, uint32_t port, union address *ad
 uint32_t sim_port(const struct sim_world *world, const union address *address);
 /* Ends a device as SIGKILL does: what was not sent yet is not, and its port is free. */
 void sim_kill(struct queue *queue);
-/* Whether frames wait to be received, and whether control messages or events do. */
+/* Reports whether frames wait to be received, and whether control messages or events do. */
 bool sim_frames_waiting(const struct queue *queue);
 bool sim_readable(const struct queue *queue);
 /* Time of the node's own that the device's calls took since the last call. */

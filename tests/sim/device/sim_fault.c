@@ -30,7 +30,7 @@ static bool lasts(const struct sim_world *world, const struct sim_fault *fault)
 	return world->now_ns >= fault->at_ns && world->now_ns < fault->until_ns;
 }
 
-/* Whether a fault of a port's is on; *amount: its amount. */
+/* Reports whether a fault of a port's is on; *amount: its amount. */
 bool sim_fault_on(const struct sim_world *world, enum sim_fault_kind kind, uint32_t port,
 		  uint64_t *amount)
 {
@@ -56,7 +56,7 @@ static bool touches(const struct sim_world *world, const struct sim_fault *fault
 	       (fault->what & sim_wire_what(slot));
 }
 
-/* Whether the fault hits this opportunity, which becomes *opportunity. */
+/* Reports whether the fault hits this opportunity, which becomes *opportunity. */
 static bool hits(struct sim_world *world, struct sim_fault *fault, uint32_t *opportunity)
 {
 	bool hit = false;

@@ -278,7 +278,7 @@ static bool enqueue(struct sim_world *world, const struct sim_slot *slot, struct
 	return true;
 }
 
-/* Whether its sender says something else than its engine did. */
+/* Reports whether its sender says something else than its engine did. */
 static bool changed(const struct sim_world *world, struct sim_slot *slot)
 {
 	uint32_t at = slot->control ? 0 : header_at(slot->data);
@@ -333,7 +333,7 @@ static bool place(struct sim_device *sim, const struct sim_slot *slot)
 	return true;
 }
 
-/* Whether a forged frame has room that a true one may need (seal.h): it waits, or the engine has it
+/* Reports whether a forged frame has room that a true one may need (seal.h): it waits, or the engine has it
  * still, or it was lost after it was charged, which only the end of the epoch mends. */
 static bool stray_waits(const struct sim_device *sim)
 {

@@ -264,7 +264,7 @@ class BlackBox:
             self._pause(self._owed_us)
 
     def _afford(self, trips_us: float, train_us: float) -> None:
-        """Whether the rounds that a result needs fit; what a round takes for each size."""
+        """Reports whether the rounds that a result needs fit; what a round takes for each size."""
         count = len(self._sizes)
         round_us = count * trips_us + len(self._train_sizes) * train_us
         needed_s = 100 * ROUNDS_MIN * round_us / 1e6

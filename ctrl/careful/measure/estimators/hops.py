@@ -51,7 +51,7 @@ class Hop:
 
     @property
     def asked(self) -> bool:
-        """Whether more probes may be of use."""
+        """Reports whether more probes may be of use."""
         return self.usable and self.lost_s is None
 
     def answers(self, reply: Reply) -> bool:
@@ -105,7 +105,7 @@ class Path:
 
     @property
     def to_host(self) -> bool:
-        """Whether it was measured as far as the host, which still answers."""
+        """Reports whether it was measured as far as the host, which still answers."""
         if not (self.reached and self.segments):
             return False
         last = self.segments[-1]

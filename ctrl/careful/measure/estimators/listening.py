@@ -109,7 +109,7 @@ def fits(heard: Heard, owners: Sequence[str]) -> list[Fit]:
 
 
 def _own(turn: tuple[int, ...], stage: int) -> bool:
-    """Whether a turn is the stage's: hostRx has one to itself."""
+    """Reports whether a turn is the stage's: hostRx has one to itself."""
     return stage != stages.HOST_RX or turn == (stages.HOST_RX,)
 
 

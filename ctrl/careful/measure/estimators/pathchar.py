@@ -329,7 +329,7 @@ class Pathchar:
             hop.usable &= hop.lost_s is None
 
     def _enough(self) -> bool:
-        """Whether every hop has the samples that a verdict needs."""
+        """Reports whether every hop has the samples that a verdict needs."""
         least = (ROUNDS_MIN - 0.5) * self.options.sizes_count
         return all(len(hop.sizes_bytes) >= least for hop in self.hops if hop.asked)
 
@@ -380,7 +380,7 @@ class Pathchar:
             hop.usable = hop.line is not None
 
     def _heard_after_a_pause(self, hop: Hop) -> list[bool]:
-        """Whether it answers: two probes, each after a pause, then six at once."""
+        """Reports whether it answers: two probes, each after a pause, then six at once."""
         heard = []
         for k in range(8):
             if k < 2:

@@ -37,7 +37,7 @@ class Ends:
 
     @property
     def are_known(self) -> bool:
-        """Whether all has figures."""
+        """Reports whether all has figures."""
         return not self.notes
 
 
@@ -95,7 +95,7 @@ class _End:
         self._noise_us, self.apart_us = noise_us, _APART * noise_us
 
     def is_off(self, size: int) -> bool:
-        """Whether gaps of a size are above the line."""
+        """Reports whether gaps of a size are above the line."""
         return self._gap_at(size) - self._line.at(size) > self.apart_us
 
     def other(self) -> tuple[Regime | None, float]:

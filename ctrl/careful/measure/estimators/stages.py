@@ -84,7 +84,7 @@ class Fit:
 
     @property
     def supported(self) -> bool:
-        """Whether there are g and G."""
+        """Reports whether there are g and G."""
         return self.g_us is not None and self.G_us_per_KiB is not None
 
 

@@ -130,6 +130,6 @@ def peer_info(client: Client, address: Address, host: str) -> Any:
 
 
 def _is(info: object, address: Address) -> bool:
-    """Whether a peer's struct is that of an address."""
+    """Reports whether a peer's struct is that of an address."""
     raw = bytes(ffi.buffer(ffi.addressof(info, "address")))
     return Address.from_sockaddr(raw).ip == address.ip

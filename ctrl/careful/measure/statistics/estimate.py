@@ -56,7 +56,7 @@ class Estimate:
         return self.half / abs(self.value) if self.value else math.inf
 
     def contains(self, value: float) -> bool:
-        """Whether the interval has the value in it."""
+        """Reports whether the interval has the value in it."""
         return self.low <= value <= self.high
 
     def __mul__(self, factor: float) -> Estimate:

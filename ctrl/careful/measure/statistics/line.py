@@ -55,7 +55,7 @@ class Line:
 
     @property
     def supported(self) -> bool:
-        """Whether there is a slope to speak of."""
+        """Reports whether there is a slope to speak of."""
         return not self.reason
 
     def at(self, size_bytes: float) -> float:

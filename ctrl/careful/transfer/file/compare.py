@@ -80,7 +80,7 @@ async def held(
 async def is_all_equal(
     remote: BlockClient, handle: int, nbytes: int, fd: int, block_bytes: int, path: str
 ) -> bool:
-    """Whether two files begin with the same bytes; see equal_blocks()."""
+    """Reports whether two files begin with the same bytes; see equal_blocks()."""
     same = await equal_blocks(remote, handle, (nbytes, nbytes), fd, block_bytes, path)
     return len(same) == len(block_sizes(nbytes, block_bytes))
 
@@ -93,7 +93,7 @@ async def still_holds(
     came: dict[int, int],
     block_bytes: int,
 ) -> bool:
-    """Whether a peer's file, which has changed, holds what came of it.
+    """Reports whether a peer's file, which has changed, holds what came of it.
 
     Args:
         remote: the peer's tree.

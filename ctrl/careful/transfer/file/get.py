@@ -139,7 +139,7 @@ class _Fetch:
         return handle
 
     async def _is_equal(self, attr: Attr, after: Attr, part: Partial) -> bool:
-        """Whether the source, which changed, holds what is here."""
+        """Reports whether the source, which changed, holds what is here."""
         try:
             handle, now = await self.remote.open(self.source)
         except CarefulError as error:

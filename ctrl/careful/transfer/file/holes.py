@@ -24,7 +24,7 @@ _EXTENTS_MAX = 1 << 18
 
 
 def has_holes(attr: Attr) -> bool:
-    """Whether a file takes up clearly less than its size."""
+    """Reports whether a file takes up clearly less than its size."""
     return attr.allocated + _LEAST <= attr.bytes
 
 
@@ -90,7 +90,7 @@ def local_extents(fd: int, nbytes: int) -> list[tuple[int, int]]:
 
 
 def is_hole(fd: int, offset: int, nbytes: int) -> bool:
-    """Whether a range of an open file is known to hold no data."""
+    """Reports whether a range of an open file is known to hold no data."""
     end = offset + nbytes
     try:
         return os.lseek(fd, offset, os.SEEK_DATA) >= end

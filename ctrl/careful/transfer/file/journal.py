@@ -27,7 +27,7 @@ NAME = re.compile(r"^\.(.*\.)?careful-([0-9a-f]{16})\.part\Z", re.DOTALL)
 
 
 def is_partial(name: str) -> bool:
-    """Whether a path names what a transfer left, or is about to make."""
+    """Reports whether a path names what a transfer left, or is about to make."""
     return NAME.match(name.rpartition("/")[2]) is not None
 
 
@@ -152,7 +152,7 @@ class Journal:
 
     @property
     def is_for_blake3(self) -> bool:
-        """Whether its blocks are powers of two."""
+        """Reports whether its blocks are powers of two."""
         return self.block_bytes & (self.block_bytes - 1) == 0
 
     def digest(self, index: int) -> int | None:
@@ -185,7 +185,7 @@ class Journal:
 
 
 def check_fits(folder: Folder, nbytes: int, block_bytes: int, sparse: bool, name: str) -> None:
-    """Whether a file of an announced size can be, before anything is allocated for it.
+    """Reports whether a file of an announced size can be, before anything is allocated for it.
 
     Args:
         folder: that it is to stand in.
@@ -248,7 +248,7 @@ def busy(name: str) -> CarefulError:
 
 
 def check_source(was: Identity, now: Identity, name: str) -> None:
-    """Whether a partial file of `was` can be continued from `now`.
+    """Reports whether a partial file of `was` can be continued from `now`.
 
     Raises:
         CarefulError: the source changed.

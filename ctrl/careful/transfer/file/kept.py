@@ -17,7 +17,7 @@ RESUME = "run the same command to resume"
 
 
 def is_worth_keeping(journal: Journal, error: BaseException) -> bool:
-    """Whether what came across serves a later transfer."""
+    """Reports whether what came across serves a later transfer."""
     changed = isinstance(error, CarefulError) and error.errno in (errno.ESTALE, errno.ENODATA)
     return bool(journal.in_place) and not changed
 

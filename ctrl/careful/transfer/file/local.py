@@ -109,7 +109,7 @@ def sync_directory(path: str) -> None:
 
 
 def _is_memory(fd: int) -> bool:
-    """Whether the file lies in memory: seals exist on tmpfs, memfd and hugetlbfs alone."""
+    """Reports whether the file lies in memory: seals exist on tmpfs, memfd and hugetlbfs alone."""
     try:
         fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError:

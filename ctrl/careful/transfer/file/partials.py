@@ -47,7 +47,7 @@ class Found:
 
     @property
     def is_failure(self) -> bool:
-        """Whether it could not be removed, or not be looked into."""
+        """Reports whether it could not be removed, or not be looked into."""
         return self.state not in _STATES
 
 
@@ -181,7 +181,7 @@ def _removed(one: Found, root: str | None = None) -> Found:
 
 
 def _serves_nobody(one: Found, whole: str) -> bool:
-    """Whether no transfer goes on with a partial file, now that a tree is whole.
+    """Reports whether no transfer goes on with a partial file, now that a tree is whole.
 
     Args:
         one: the file.

@@ -22,7 +22,7 @@ def version(attr: Attr) -> tuple[int, ...]:
 
 
 def may_hold(now: Attr, before: Attr) -> bool:
-    """Whether a file is the one that it was, and may still hold what it held."""
+    """Reports whether a file is the one that it was, and may still hold what it held."""
     return now.inode == before.inode and now.bytes >= before.bytes
 
 
@@ -33,7 +33,7 @@ async def check_source(
     name: str,
     progress: Progress,
 ) -> None:
-    """Whether a source still holds what was copied of it.
+    """Reports whether a source still holds what was copied of it.
 
     Args:
         before: what it was at the start: all of that was copied.
@@ -56,7 +56,7 @@ async def check_source(
 
 
 def check_same(before: tuple[int, int], after: tuple[int, int], name: str) -> None:
-    """Whether a source has the size and time that it had.
+    """Reports whether a source has the size and time that it had.
 
     Raises:
         CarefulError: it has not.

@@ -42,7 +42,7 @@ class Attr(NamedTuple):
 
     @property
     def is_device(self) -> bool:
-        """Whether it is a block device."""
+        """Reports whether it is a block device."""
         return stat.S_ISBLK(self.mode)
 
     @property
@@ -51,7 +51,7 @@ class Attr(NamedTuple):
 
     @property
     def is_special(self) -> bool:
-        """Whether it is a device, a fifo or a socket: nothing is put in its place."""
+        """Reports whether it is a device, a fifo or a socket: nothing is put in its place."""
         return self.mode != 0 and not (self.is_file or self.is_dir or self.is_link)
 
 
@@ -111,7 +111,7 @@ def relative(path: str) -> str:
 
 
 def is_safe(name: str) -> bool:
-    """Whether a name that the peer sent stays below where it is put."""
+    """Reports whether a name that the peer sent stays below where it is put."""
     parts = name.split("/")
     return "\0" not in name and not any(part in ("", ".", "..") for part in parts)
 

@@ -222,5 +222,5 @@ class _Move:
 
 
 def is_contents(given: str) -> bool:
-    """Whether a source stands for what the directory holds: "a/", ".", "..", "", "/"."""
+    """Reports whether a source stands for what the directory holds: "a/", ".", "..", "", "/"."""
     return posixpath.basename(given) in ("", ".", "..")

@@ -60,7 +60,7 @@ async def _is_remote_device(remote: BlockClient, path: str) -> bool:
 async def is_special(
     remote: BlockClient, source: str, target: str, span: Span, is_get: bool
 ) -> bool:
-    """Whether a transfer is this module's.
+    """Reports whether a transfer is this module's.
 
     Args:
         remote: the peer's tree.
@@ -251,7 +251,7 @@ async def _put(
 
 
 async def _check_all_fitted(fd: int | None, sent: int, most: int, span: Span, name: str) -> None:
-    """Whether the source ended before a device did."""
+    """Reports whether the source ended before a device did."""
     if fd is None or sent < most or span.nbytes is not None or most == ENDLESS:
         if span.nbytes is not None and sent < span.nbytes:
             raise CarefulError(errno.ENODATA, f"the source ended after {sent} bytes", name)

@@ -112,7 +112,7 @@ class Own:
     async def check(
         self, remote: BlockClient, sent: Side, name: str, block_bytes: int, progress: Progress
     ) -> None:
-        """Whether it still holds what was sent of it.
+        """Reports whether it still holds what was sent of it.
 
         Args:
             remote: the peer's tree.

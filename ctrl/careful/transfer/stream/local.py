@@ -37,12 +37,12 @@ class Span:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was said."""
+        """Reports whether nothing was said."""
         return self == Span()
 
 
 def is_device(path: str) -> bool:
-    """Whether a local path is a block device."""
+    """Reports whether a local path is a block device."""
     try:
         return stat.S_ISBLK(os.stat(path).st_mode)
     except OSError:

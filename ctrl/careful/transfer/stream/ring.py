@@ -143,7 +143,7 @@ class Ring:
 
     @property
     def is_full(self) -> bool:
-        """Whether one has to end before another can begin."""
+        """Reports whether one has to end before another can begin."""
         return len(self._tasks) == self.count
 
     @property

@@ -16,7 +16,7 @@ from careful.transfer.tree.attributes import parts
 
 
 def _comes(entry: Entry, options: Options) -> bool:
-    """Whether an entry is of a kind that is moved, not skipped or refused."""
+    """Reports whether an entry is of a kind that is moved, not skipped or refused."""
     if entry.attr.is_link:
         return options.links
     return entry.attr.is_dir or (entry.attr.is_file and not is_partial(entry.name))
@@ -83,7 +83,7 @@ def look_alike(entries: Iterable[Entry]) -> list[list[Entry]]:
 
 
 def is_another(one: Attr, other: Attr) -> bool:
-    """Whether two entries of one file system's are two files, not two names of one."""
+    """Reports whether two entries of one file system's are two files, not two names of one."""
     return (one.inode, one.device) != (other.inode, other.device)
 
 

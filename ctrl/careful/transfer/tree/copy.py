@@ -127,7 +127,7 @@ class TreeTransfer:
             self.sink.progress.expect(part.files, part.bytes)
 
     def _is_barred(self, entry: Entry) -> bool:
-        """Whether what has the name stays, whatever the options say."""
+        """Reports whether what has the name stays, whatever the options say."""
         there = self.existing.get(entry.name)
         return there is not None and there.attr.is_special
 
@@ -192,7 +192,7 @@ class TreeTransfer:
             return None
 
     def _is_compared(self, entry: Entry) -> bool:
-        """Whether blocks of a file are compared before they move."""
+        """Reports whether blocks of a file are compared before they move."""
         there = self.existing.get(entry.name)
         if not self.options.checksum or entry.name in self.differing:
             return False

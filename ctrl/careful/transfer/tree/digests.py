@@ -24,7 +24,7 @@ _BATCHES = 3
 
 
 async def equal_small(source: Tree, target: Tree, files: Sequence[Entry]) -> dict[str, bool]:
-    """Whether files have the same contents (XXH3) in two directories.
+    """Reports whether files have the same contents (XXH3) in two directories.
 
     Args:
         source: the one directory.

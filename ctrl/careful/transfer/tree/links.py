@@ -88,7 +88,7 @@ class HardLinks:
 
 
 async def is_made(target: Tree, item: Item) -> bool:
-    """Whether what is there is the link that an item was to make."""
+    """Reports whether what is there is the link that an item was to make."""
     names = [item.name, *([item.text] if item.op == lib.CAREFUL_ITEM_LINK else [])]
     found = await batch.asked(target, [Item(lib.CAREFUL_ITEM_READ, one) for one in names])
     if any(one.status for one in found):

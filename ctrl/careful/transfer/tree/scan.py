@@ -81,5 +81,5 @@ def taken_apart(listing: Listing, options: Options, is_alone: bool) -> Apart:
 
 
 def not_there(error: OSError) -> bool:
-    """Whether something is missing, rather than broken."""
+    """Reports whether something is missing, rather than broken."""
     return isinstance(error, CarefulError) and error.errno in (errno.ENOENT, errno.ENOTDIR)

@@ -248,5 +248,5 @@ class SmallFiles:
 
 
 def is_file(item: Item) -> bool:
-    """Whether READ was answered with a file and its contents."""
+    """Reports whether READ was answered with a file and its contents."""
     return not item.status and item.op == lib.CAREFUL_ITEM_FILE

@@ -116,6 +116,9 @@ class FakeClient:
         ffi.memmove(ffi.addressof(info, "address"), raw, len(raw))
         return [info]
 
+    def connect(self, address: Address, host: str, timeout_s: float) -> IpcAnswer:
+        return self.call(lib.CAREFUL_IPC_CONNECT, host)
+
     def call(self, op: int, what: str, **fields: Any) -> IpcAnswer:
         payload = b""
         if op == lib.CAREFUL_IPC_MEASURE:

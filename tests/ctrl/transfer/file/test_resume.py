@@ -128,7 +128,7 @@ def test_kept__what_is_said_is_what_partials_finds(
 
 
 def test_kept__not_known(ends: Ends) -> None:
-    """Whether the peer has the journal that says so is not known once it is gone."""
+    """Reports whether the peer has the journal that says so is not known once it is gone."""
     ends.die_after(4)
     with pytest.raises(CarefulError) as caught:
         ends.run()
