@@ -141,7 +141,9 @@ def test_permission__lost_in_the_middle(
         subprocess.run(["chattr", "-i", target], check=True)
     assert status == 3, errors
     found = json.loads(out)
-    assert len(found["failures"]) + found["files_count"] == 30
+    # The directory, too, gets no time any more.
+    files = [one for one in found["failures"] if Path(one["name"]).name.isdigit()]
+    assert len(files) + found["files_count"] == 30
     assert all(os.strerror(errno.EPERM) in one["error"] for one in found["failures"])
     a.ctl(way, "-r", "-c", *words)
     for path in source.iterdir():
