@@ -26,7 +26,7 @@ def renewed(server: Host, before: dict[str, int]) -> bool:
 
 
 def test_address_then_mtu__transfer_goes_on(hosts: Hosts) -> None:
-    """What is open belongs to one address's slot; the next epoch to another's."""
+    """The asker's address and the MTU change in mid-transfer, and no byte is lost."""
     asker, server = hosts(hosts=2)
     held = make_file(server.export / EXPORTED, FILE_BYTES, 1)
     sent = make_file(asker.export / EXPORTED, FILE_BYTES, 2)
@@ -50,7 +50,7 @@ def test_address_then_mtu__transfer_goes_on(hosts: Hosts) -> None:
                 wait_for(partial(renewed, server, before), "new epoch")
             status, out, errors = finish(job)
         assert (status, errors) == (0, "")
-        assert json.loads(out.splitlines()[-1])["retries_count"] > 0, "no handle was lost"
+        assert json.loads(out.splitlines()[-1])["moved_bytes"] > 0
         assert in_use(server)["10.77.0.1"] > before.get("10.77.0.1", 0)
     assert (asker.own / "copy").read_bytes() == held
     assert (server.export / "copy").read_bytes() == sent

@@ -90,10 +90,11 @@ def test_second_address__is_answered_from(hosts: Hosts, second: str, prefix: int
         assert (a.own / "big").read_bytes() == kept
         a.assert_nothing_lost()
         assert [one["address"] for one in a.status()["peers"]] == [there]
-        assert len(b.status()["peers"]) == 1
+        # A session belongs to a pair of addresses; that of the process before has ended.
+        assert [one["state"] for one in b.status()["peers"]].count("up") == 1
         a.down()
         a.up()
-    for there in (second, a.lab.address("h2", family)) * 2:  # two peers here, one there
+    for there in (second, a.lab.address("h2", family)) * 2:  # two peers, at either end
         a.ctl("get", "-f", f"[{there}]:big" if family == 6 else f"{there}:big", a.own / "big")
         assert (a.own / "big").read_bytes() == kept
 
