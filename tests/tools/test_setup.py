@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 
 TOOLS = Path(__file__).parents[2] / "tools"
@@ -21,14 +22,22 @@ def normal(name: str) -> str:
 
 
 def pinned(name: str) -> dict[str, tuple[str, list[str]]]:
-    """Version and hashes of each package that a file of requirements names."""
+    """Version and hashes of each package that a file of requirements names for this Python."""
     text = (TOOLS / name).read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     found = [
-        re.fullmatch(r"(\S+)==(\S+)((?: +--hash=sha256:[0-9a-f]{64})+) *", one) for one in lines
+        re.fullmatch(
+            r"(\S+)==(\S+)(?: ; (.*?))?((?: +--hash=sha256:[0-9a-f]{64})+) *",
+            one,
+        )
+        for one in lines
     ]
     assert all(found), [line for line, one in zip(lines, found, strict=True) if not one]
-    return {normal(one[1]): (one[2], one[3].split()) for one in found if one}
+    return {
+        normal(one[1]): (one[2], one[4].split())
+        for one in found
+        if one and (not one[3] or Marker(one[3]).evaluate())
+    }
 
 
 def needed(package: str, extras: Iterable[str] = ()) -> set[str]:
