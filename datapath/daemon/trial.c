@@ -28,6 +28,8 @@ enum {
 	MEET_MS = 50, /* until the sessions with the other peers are back */
 	AGAIN_MS = 1000, /* after a peer was busy, or late to answer; twice as long each time */
 	UNMET_MAX = 6, /* attempts without peace */
+	QUIET_MS = 20, /* between two looks whether nothing is under way, */
+	QUIET_TRIES = 25, /* of so many, before that counts as an attempt */
 	TRIES = 3, /* that were begun and failed: a busy machine is late once in a while */
 	/* Between the end of our trial and our clients' questions: the peer may want one. */
 	TURN_NS = 5 * 1000 * 1000,
@@ -355,9 +357,17 @@ void trial_poll(struct trial *t)
 			continue;
 		t->due_ns[i] = 0;
 		a = (struct attempt){ .trial = t, .peer = i };
-		if (!all_quiet(&a)) {
-			try_again(t, i);
+		if (!all_quiet(&a) && t->unquiet++ < QUIET_TRIES) {
+			/* Questions under way end; the next ones of our clients wait meanwhile. */
+			ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, true);
+			t->due_ns[i] = clock_in_ms(QUIET_MS);
+			continue;
+		}
+		if (t->unquiet > QUIET_TRIES) {
+			t->unquiet = 0;
+			unmet(t, i, -EBUSY);
 		} else {
+			t->unquiet = 0;
 			ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, true);
 			run(&a);
 		}

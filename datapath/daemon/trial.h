@@ -39,6 +39,7 @@ struct trial {
 	bool running;
 	uint32_t failed;
 	uint32_t unmet;
+	uint32_t unquiet; /* looks in a row at which something was under way */
 	uint64_t again_ns;
 	uint64_t ticket;
 	uint64_t due_ns[CAREFUL_PEERS_MAX];

@@ -38,7 +38,7 @@ def test_careful_error__is_what_python_raises(number: int, kind: type[OSError]) 
 def test_careful_error__of_no_class_of_python() -> None:
     for number in (errno.ENOSPC, errno.EROFS, 0):
         assert type(CarefulError(number)) is CarefulError
-    assert str(CarefulError(errno.EROFS)).startswith("the export is read-only")
+    assert str(CarefulError(errno.EROFS)).startswith("it is read-only there")
     assert str(CarefulError(errno.ENOTCONN, "", "carefuld")) == "carefuld: the connection has ended"
 
 
