@@ -180,7 +180,7 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 }
 
 /* What the protocol does for a frame that leaves. */
-static inline void number(struct link_txframe *frame, bool traditional)
+static inline void number(struct link_txframe *frame, const struct traditional_link *traditional)
 {
 	struct link_peer *peer = frame->peer;
 	struct careful_hdr *hdr = frame->hdr;
@@ -188,9 +188,8 @@ static inline void number(struct link_txframe *frame, bool traditional)
 
 	OPERATION(OPERATION_SEND);
 	if (traditional)
-		stamp = peer->link->traditional->ops->leave(peer, frame->desc, frame->segments,
-							    (enum careful_type)hdr->type,
-							    &hdr->flags);
+		stamp = traditional->ops->leave(peer, frame->desc, frame->segments,
+						(enum careful_type)hdr->type, &hdr->flags);
 	else
 		stamp = flow_stamp(&peer->flow, link_cost(peer, frame->body_total));
 	hdr->seq = htobe32(stamp.seq);
@@ -240,10 +239,10 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 	unbuild(frame);
 	write_hdr(frame, args);
 	if (peer->sends == LINK_SENDS_CAREFUL) {
-		number(frame, false);
+		number(frame, NULL);
 		out_seal(frame, args->crc_bytes);
 	} else if (peer->sends == LINK_SENDS_TRADITIONAL) {
-		number(frame, true);
+		number(frame, frame->peer->link->traditional);
 		out_seal(frame, args->crc_bytes);
 	} else {
 		send_sealed(frame);
