@@ -178,7 +178,6 @@ KINDS = {
     "rate": Kind("a hop's rate halves", Run.link, times=(2.0, 2.0)),
     "overhead": Kind("a hop's g becomes 8 times as much", Run.link, times=(8.0, 1.0)),
     "store": Kind("a slow disk at the receiver", Run.slow, "write", 65536),
-    "source": Kind("a slow disk at the sender", Run.slow, "read", 65536),
     "xdp": Kind("the XDP mode: down, up in generic", Run.other_mode),
     "comes": Kind("a second stream comes", Run.stream_comes),
     "goes": Kind("a second stream goes", Run.stream_goes),

@@ -72,7 +72,7 @@ CIRCLES = (
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_200),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 97_700),
     "tools": (("tools",), 22_500),
 }
 

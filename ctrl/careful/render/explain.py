@@ -87,41 +87,16 @@ def _sink(each: dict[str, Any]) -> str:
 def _tried(each: dict[str, Any]) -> str:
     """What came of trying, where nothing is predicted."""
     size, count = shown_bytes(each["message_bytes_max"]), each["tried"]["ways_count"]
-    reads, ramps = each["tried"]["reads"], each["tried"]["ramps"]
     if not count:
-        return f"{size}: no other way to {'read' if reads else 'send'} them is worth a try"
+        return f"{size}: no other way to send them is worth a try"
     if not each["tried"]["found"]:
-        ways = "other least reads of their file" if reads else "other ways to send them"
-        ways = "ramps" if ramps else ways
-        return f"{size}: {count} {ways} were tried, none is surely faster"
+        return f"{size}: {count} other ways to send them were tried, none is surely faster"
     took, sent = each["measured_us"], cut(each["plan"])
     measured = "not measured by an A/B yet" if took is None else f"{_number(took)} µs measured"
-    if reads:
-        return (
-            f"{size}: their source had become another; the best of {count} least reads that were "
-            f"tried on live messages: reads of {each['net_tx_bytes']} bytes or more; {measured}"
-            f"{_source(each)}"
-        )
-    if ramps:
-        return (
-            f"{size}: the best of {count} ramps that may gain, by an order of stages that is not "
-            f"seen from outside, and were tried on live messages: {sent} bytes; {measured}"
-        )
     return (
         f"{size}: the best of {count} ways that were tried on live messages: fragments of {sent} "
         f"bytes, kicks of {each['net_tx_bytes']} or more; {measured}; nothing is predicted"
     )
-
-
-def _source(each: dict[str, Any]) -> str:
-    """What the path and the source have of it."""
-    took, path_us = each["measured_us"], each.get("path_us")
-    if path_us is None:
-        return "; what a source takes is not predicted"
-    said = f"; the path alone is predicted to take {_number(path_us)} µs"
-    if took is not None and took > path_us:
-        said += f": the rest, {_number(took - path_us)} µs, is their source's and this host's"
-    return said
 
 
 def _range(each: dict[str, Any], *, last: bool) -> str:

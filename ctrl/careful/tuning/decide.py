@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from careful.tuning.ab import AB
-from careful.tuning.earlier import Earlier
 from careful.tuning.items import is_stored
 from careful.tuning.leftover import take_over
 from careful.tuning.measuring import Measuring
@@ -60,7 +59,6 @@ class Controller:
         self._path, self._clock, self._keep, self._say = path, clock, save, say
         self._random = random.Random(seed)
         self._watch, self._stores = Watch(), StoreWatch(state.store)
-        self._earlier: Earlier | None = None  # the path before it changed last
         self._trying: Trying | None = None
         self.searches = True  # whether ways are tried where nothing is predicted
         self._searches = Searches(path, state, self._save)
@@ -242,19 +240,15 @@ class Controller:
             elif measuring.was_too_quick:  # a close one follows soon; after that it is waited
                 state.held_until = self._clock() + state.hold_s / 10
             return
-        self._watch.reset(shifted=True)
+        self._watch.reset()
         another = before is None or self._is_another(before, shifted, said)
         if another is None:  # nor was it found out by a longer look
             measuring.confirm(kept)
             return
-        self._earlier = None
-        if another and before:
-            self._earlier = Earlier(before, self._path.in_effect(), self._watch.earlier_us)
         if another:
             self._path_changed(f"{said}: frames wait for others'" if measuring.waits else said)
         else:
             measuring.confirm(kept)
-            self._searches.sources |= set(shifted)
             self._decide("path as before", {}, f"{said}, but it measures as before")
         self._consider(self._clock())
         known, quickly = measuring.known, measuring.closely_at is not None
@@ -339,18 +333,13 @@ class Controller:
     # --- ways that are tried without a prediction
 
     def _begin_trying(self, live: Live, now: float) -> None:
-        """Search where no model tells enough, if a change is due, or their source is another."""
-        due, sources = self._is_due(now), bool(self._searches.sources)
-        if not (self.searches and (due or sources)):
+        """Searches where no model tells enough, if a change is due."""
+        if not (self.searches and self._is_due(now)):
             return
-        known, limits = self._measuring.known, self._measuring.limits
-        self._trying, count = self._searches.begin(live, known, due, limits, now)
+        known, limits = self._measuring.known is not None, self._measuring.limits
+        self._trying, count = self._searches.begin(live, known, limits, now)
         if count:
             why = "live messages refuted what was predicted" if known else "none is predicted"
-            if known and sources:
-                why = "the path is the same, so it may be their source that is another"
-            if self._trying and self._trying.kinds == {"ramps"}:
-                why = "ramps may gain 5 %, by an order of stages that is not seen from outside"
             self._decide("trying", {}, f"{count} ways to send messages are compared: {why}")
         if self._trying:
             self._watch.reset()
@@ -422,8 +411,7 @@ class Controller:
     def _finish(self, now: float, why: str) -> None:
         """End the A/B, and say what it says; why: "" where it decided something."""
         told = self._proofs.finish(now, not why)
-        earlier = self._earlier
-        self._watch.reset(earlier_us=earlier.us(self._path.in_effect()) if earlier else None)
+        self._watch.reset()
         for what, pairs, said in told:
             self._say(self._note(what, pairs, why, "ab", said))
         self._save()

@@ -85,9 +85,7 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
         for one, plan, predicted in zip(found, now, table(known, now), strict=True):
             one |= _predicted(known, predicted.message_bytes, plan)
             tried = one["tried"]
-            if tried and tried["found"] and not tried["ramps"]:  # no prediction led there
-                if tried["reads"]:
-                    one["path_us"] = one["predicted_us"]  # what is before it, their source takes
+            if tried and tried["found"]:  # no prediction led there
                 one |= {"predicted_us": None, "predicted_low_us": None, "predicted_high_us": None}
             one |= {
                 "why": _why(one, predicted.why_not),
@@ -168,13 +166,7 @@ def _class(
         "why": "",
         "measured_us": _measured_us(now, ab),
         "ab": ab["ab"] if ab else None,
-        "tried": tried
-        and {
-            "ways_count": tried.ways_count,
-            "found": tried.found,
-            "reads": tried.reads,
-            "ramps": tried.ramps,
-        },
+        "tried": tried and {"ways_count": tried.ways_count, "found": tried.found},
     }
 
 
@@ -207,7 +199,7 @@ def _sinks(row: InEffect, state: PathState) -> list[dict[str, Any]]:
     """The least pulses of all four sinks, over all classes, and why they are what they are."""
     whys = {
         "host_tx": _why_host_tx(state.figures),
-        "net_tx": "others are tried where nothing is predicted, or a source has become slow",
+        "net_tx": "others are tried where nothing is predicted",
         "host_rx": "what comes to memory has no time of its own: nothing tells what it gains",
         "store": "by what writes to files here take"
         if state.store

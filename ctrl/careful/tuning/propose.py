@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from careful.model.blackbox import BlackBox, Regime, equal_latency_us
-from careful.model.stages import Array, Limits, Pipeline
+from careful.model.stages import Array, Limits
 from careful.model.tunemap import CLASS_COUNT, FRAME_LIMITS, TunePlan
-from careful.tuning import ramps
 from careful.tuning.items import STORE, Pulse, Value, class_bytes
 from careful.tuning.stores import PACES, Store
 
@@ -35,8 +34,6 @@ SAME_MAX = 0.15
 UNSURE = "its gain is within the prediction's uncertainty"
 #: Paths that are drawn from a measurement's intervals.
 DRAWS = 200
-#: Of them, those that ramps are priced over.
-REBUILT = 100
 #: A 95 % interval's half in standard errors.
 _SIGMAS = 1.96
 _TOP = ("sum_g_us", "sum_G_us_per_KiB")
@@ -72,35 +69,21 @@ class Measured:
     limits: Limits = FRAME_LIMITS
 
     def latency_us(self, message_bytes: int, plan: TunePlan) -> Interval:
-        """What a message takes, cut by a plan; of a ramp see ramps.py."""
-        if not plan.is_fixed:
-            return self._of_rebuilt(self._ramped(message_bytes, plan))
+        """Returns what a message takes, cut by a plan.
+
+        A black box does not know the order of the stages, so the fragments of a ramp count as
+        equal ones (P1 equation 10).
+        """
         count = len(plan.sizes(message_bytes, self.limits))
         value = self.box.latency_us(message_bytes, count)
         return _interval(value, self._drawn_us(message_bytes, count))
 
     def gain_us(self, message_bytes: int, now: TunePlan, then: TunePlan) -> Interval:
         """What `then` saves of what `now` takes."""
-        if not (now.is_fixed and then.is_fixed):
-            return self._of_rebuilt(
-                self._ramped(message_bytes, now) - self._ramped(message_bytes, then)
-            )
         counts = [len(one.sizes(message_bytes, self.limits)) for one in (now, then)]
         before, after = (self.box.latency_us(message_bytes, one) for one in counts)
         was, is_ = (self._drawn_us(message_bytes, one) for one in counts)
         return _interval(before - after, was - is_)
-
-    @cached_property
-    def rebuilt(self) -> tuple[Pipeline, ...]:
-        """Pipelines that it may be."""
-        return ramps.rebuilt(self.draws[:REBUILT])
-
-    def _ramped(self, message_bytes: int, plan: TunePlan) -> Array:
-        return ramps.latencies_us(self.rebuilt, message_bytes, plan, self.limits)
-
-    def _of_rebuilt(self, values: Array) -> Interval:
-        # All of them: the order that there is may be the best for a plan that was made for it.
-        return Interval(float(np.median(values)), float(values.min()), float(values.max()))
 
     @cached_property
     def _costs(self) -> tuple[Array, Array]:
@@ -207,8 +190,8 @@ class Row:
 def table(path: Measured, now: Sequence[Value]) -> list[Row]:
     """The plans of all sixteen classes, smallest messages first.
 
-    now: what is in effect, plans first. No ramp is among them: over all orders of stages that a
-    black box may stand for, none gains more than its uncertainty; see ramps_to_try().
+    now: what is in effect, plans first. No plan is a ramp: what a ramp gains depends on the order
+    of the stages, which a black box does not know.
     """
     return [
         _row(path, index, plan)
@@ -280,18 +263,6 @@ def _row(path: Measured, index: int, now: TunePlan) -> Row:
     return _judged(row)
 
 
-def ramps_to_try(path: Measured, index: int, now: TunePlan) -> list[TunePlan]:
-    """Ramps that may gain enough over what is in effect of a class, and the best fixed size."""
-    row = _row(path, index, now)
-    assert isinstance(row.best, TunePlan)
-    if not now.is_fixed or row.message_bytes <= path.limits.min_bytes:
-        return []
-    # Where another fixed size may gain, a ramp that is faster than this one proves nothing.
-    if row.gain_us.value >= GAIN_MIN * row.now_us.value:
-        return []
-    return ramps.worth_a_try(path.rebuilt, row.message_bytes, (now, row.best), path.limits)
-
-
 def _judged(row: Row) -> Row:
     """With a word on why it is not worth a change."""
     if row.gain_us.value < GAIN_MIN * row.now_us.value:
@@ -359,7 +330,5 @@ def _both(
         plan = values[index]
         assert isinstance(plan, TunePlan)
         nbytes = class_bytes(index)
-        if not plan.is_fixed:  # what a ramp takes is not known well enough to tell two paths apart
-            plan = TunePlan.fixed(math.ceil(nbytes / len(plan.sizes(nbytes, before.limits))))
         was, now = (one.latency_us(nbytes, plan) for one in (before, after))
         yield was, now

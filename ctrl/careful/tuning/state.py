@@ -54,23 +54,15 @@ class Pair:
 
 @dataclass(frozen=True)
 class Tried:
-    """That ways to send a class's messages were tried, without a model.
+    """A search among ways to send a class's messages, without a model.
 
-    at_s: when; ways_count: how many; found: whether what is in effect was found so; reads: they
-    were other reads of a file, with the plan as it was; ramps: they were ramps that may gain, by
-    the model.
+    at_s: when it ended; ways_count: how many ways it tried; found: whether what is in effect
+    came of it.
     """
 
     at_s: float
     ways_count: int
     found: bool
-    reads: bool = False
-    ramps: bool = False
-
-    @property
-    def of_all(self) -> bool:
-        """Reports whether they were all ways that there are, or what is in effect was found so."""
-        return self.found or not (self.reads or self.ramps)
 
 
 @dataclass
@@ -264,8 +256,7 @@ def _check(kept: dict[str, Any]) -> None:
 def _tried(data: dict[str, Any]) -> Tried:
     if not _is_time(data["at_s"]):
         raise ValueError
-    flags = (bool(data["found"]), bool(data.get("reads")), bool(data.get("ramps")))
-    return Tried(float(data["at_s"]), int(data["ways_count"]), *flags)
+    return Tried(float(data["at_s"]), int(data["ways_count"]), bool(data["found"]))
 
 
 def _is_time(value: Any) -> bool:

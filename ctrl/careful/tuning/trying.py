@@ -53,11 +53,6 @@ class Trying:
         self._base = True  # whether what was in effect has its turn
         self._turn_at = dict.fromkeys(searches, now)  # when a class's turn began
 
-    @property
-    def kinds(self) -> set[str]:
-        """Those of its searches."""
-        return {one.kind for one in self.searches.values()}
-
     def _beside(self) -> dict[int, Value]:
         """What has its turn now."""
         beside: dict[int, Value] = {}

@@ -30,9 +30,6 @@ AGREEING = 0.75
 #: they are so once in 120,000 times. Of messages that a stream holds up, now less and now more, the
 #: reference scatters too much for the errors to tell.
 BEYOND_ALL = 7
-#: Messages take again what they took before the last shift if so many windows do, to this share,
-#: and no window of the reference did.
-AGAIN, AGAIN_SHARE = 3, 0.1
 
 
 @dataclass
@@ -40,7 +37,6 @@ class _Windows:
     """One class's windows: the first make the reference, the last are compared with it."""
 
     began: float
-    earlier_us: float = math.nan  # what messages took before the last shift
     window: Counts = field(default_factory=Counts)
     kept: list[Counts] = field(default_factory=list)
 
@@ -55,13 +51,7 @@ class _Windows:
             del self.kept[REFERENCE_WINDOWS]
         if any(self._shifted(span) for span in SPANS):
             return True
-        return self._is_beyond_all() or self._is_again()
-
-    @property
-    def reference_us(self) -> float:
-        """What messages took before a shift that the last windows tell; NaN: too few came."""
-        known = [one.mean_us for one in self.kept[: -SPANS[0]][:REFERENCE_WINDOWS]]
-        return sum(known) / len(known) if len(known) >= REFERENCE_WINDOWS_MIN else math.nan
+        return self._is_beyond_all()
 
     def _shifted(self, span: int) -> bool:
         reference = self.kept[:-span][:REFERENCE_WINDOWS]
@@ -93,17 +83,6 @@ class _Windows:
         mean = sum(known) / len(known)
         return abs(sum(last) / len(last) - mean) > SHIFT_MIN * mean
 
-    def _is_again(self) -> bool:
-        known = [one.mean_us for one in self.kept[:-AGAIN][:REFERENCE_WINDOWS]]
-        last = [one.mean_us for one in self.kept[-AGAIN:]]
-        if math.isnan(self.earlier_us) or len(known) < REFERENCE_WINDOWS_MIN:
-            return False
-        near_us, mean = AGAIN_SHARE * self.earlier_us, sum(known) / len(known)
-        if abs(self.earlier_us - mean) <= SHIFT_MIN * mean + near_us:
-            return False
-        near = [abs(one - self.earlier_us) <= near_us for one in (*known, *last)]
-        return all(near[len(known) :]) and not any(near[: len(known)])
-
 
 def _inside_us2(windows: Sequence[Counts]) -> float:
     """The variance of a window's mean, by what its messages differ."""
@@ -116,22 +95,9 @@ class Watch:
     def __init__(self) -> None:
         self._seen: dict[int, Counts] = {}
         self._classes: dict[int, _Windows] = {}
-        self._earlier_us: dict[int, float] = {}
 
-    @property
-    def earlier_us(self) -> Mapping[int, float]:
-        """What messages took before the last shift, by class; NaN where too few came."""
-        return self._earlier_us
-
-    def reset(self, shifted: bool = False, earlier_us: Mapping[int, float] | None = None) -> None:
-        """What comes from now on is the reference: something has changed that we know of.
-
-        shifted: it was not us, and may be again as it was; earlier_us: it was us, and this is what
-        messages would take then, by class.
-        """
-        self._earlier_us = dict(earlier_us or {})
-        if shifted:
-            self._earlier_us = {k: one.reference_us for k, one in self._classes.items()}
+    def reset(self) -> None:
+        """Makes what comes from now on the reference: something known has changed."""
         self._classes.clear()
         self._seen.clear()
 
@@ -151,7 +117,7 @@ class Watch:
         for index, total in totals.items():
             if index not in self._seen:
                 self._seen[index] = total
-                self._classes[index] = _Windows(now, self._earlier_us.get(index, math.nan))
+                self._classes[index] = _Windows(now)
                 continue
             block = total.since(self._seen[index])
             self._seen[index] = total

@@ -25,7 +25,7 @@ from careful.tuning import explain
 from careful.tuning.decide import Controller
 from careful.tuning.items import Kick
 from careful.tuning.state import PathState, Store
-from live_path import LivePath, Stream, ToFile, run, truth_us
+from live_path import LivePath, Stream, ToFile, run
 
 GAM = load_shipped("gam")
 CLASS = 6
@@ -323,36 +323,7 @@ def test_tried__says_so_and_predicts_nothing(
         )
         assert said in text
         assert "1 KiB, kicks of 65536 → 1 bytes or more" in text
-        each["tried"] |= {"reads": True}
-        text = report.text({"instance": "eth1", "tuner_pid": None, "paths": [one]})
-        assert "1 KiB: their source had become another; the best of 2 least reads" in text
     else:
         assert each["standing"].startswith("as before")
         assert "1 KiB: 2 other ways to send them were tried, none is surely faster" in text
     json.dumps(one)
-
-
-def test_source__that_became_slow_and_what_the_path_has_of_it(store: Store) -> None:
-    """16 KiB take a third of the time in the path, and the others in reads of their file."""
-
-    def took(nbytes: int, plan: TunePlan, kick: Kick) -> float:
-        path_us = truth_us(GAM, nbytes, plan)
-        if on.now < 1020:
-            return path_us
-        pulse = min(nbytes, max(1024, kick.net_tx_bytes))
-        return path_us + 1000 + 100 * nbytes / pulse + 100 * pulse / 1024
-
-    on, state = LivePath(lambda _: GAM, [Stream(16384, 0.01)], took=took, noise=0.05), PathState({})
-    run(Controller(on, state, on.clock, seed=1), on, 60)
-    state.figures |= {"frames_count": 700, "elapsed_s": 0.3, "notes": []}  # type: ignore[operator]
-    one = explain.path(row(on), "10.0.0.2", state, store)
-    each = one["classes"][8]
-    assert each["standing"] == "found by trying"
-    assert each["predicted_us"] is None
-    assert each["path_us"] == pytest.approx(truth_us(GAM, 16384, on.plan(8)), rel=0.12)
-    assert each["measured_us"] > 1.5 * each["path_us"]
-    text = report.text({"instance": "eth1", "tuner_pid": None, "paths": [one]})
-    assert "16 KiB: their source had become another; the best of" in text
-    rest_us = each["measured_us"] - each["path_us"]
-    assert f"the path alone is predicted to take {each['path_us']:.0f} µs" in text
-    assert f"the rest, {rest_us:.0f} µs, is their source's" in text

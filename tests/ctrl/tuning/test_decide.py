@@ -245,20 +245,6 @@ def test_steady__noise_is_hardly_ever_an_answer(seed: int) -> None:
     assert len(on.measured_at) <= 3
 
 
-def test_answer__what_was_before_is_known_after_a_push() -> None:
-    """The plan is another then: what messages would take with it on the path of before."""
-    at = 1000.0 + 60
-    slow = Pipeline(tuple(replace(one, g_us=4 * one.g_us) for one in GAM.stages))
-    on = path(lambda now: GAM if now < at else slow)
-    one = controller(on)
-    run(one, on, 90)
-    assert told(one, "path changed")
-    assert loss(on, slow) < 0.03
-    assert on.plan(CLASS) != fixed_plan(GAM, MESSAGE, LIMITS)[0]
-    known_us = one._watch.earlier_us[CLASS]
-    assert known_us == pytest.approx(truth_us(GAM, MESSAGE, on.plan(CLASS)), rel=0.1)
-
-
 def test_answer__closely_where_quickly_finds_nothing() -> None:
     """A path that is busy all the time hides its times from the quick measurement."""
     at = 1000.0 + 60

@@ -72,36 +72,6 @@ SLOW_MIDDLE = Pipeline(
 RISING = Pipeline((Stage("fast", 5, 10), Stage("slow", 20, 40)))
 
 
-@pytest.mark.parametrize("pipeline", [GAM, SLOW_MIDDLE, RISING])
-@pytest.mark.parametrize("message_bytes", [4096, 16384])
-def test_ramps__the_interval_holds_the_truth(pipeline: Pipeline, message_bytes: int) -> None:
-    """Whatever order the stages have, of which a black box knows nothing."""
-    path = measured(known(pipeline), LIMITS)
-    ramp, true_us = ramp_plan(pipeline, message_bytes, LIMITS)
-    assert not ramp.is_fixed
-    turned = Pipeline(pipeline.stages[::-1])
-    for one in (pipeline, turned):
-        predicted = path.latency_us(message_bytes, ramp)
-        # A ramp that was made for an order is at an end of what it takes in all of them.
-        true = truth_us(one, message_bytes, ramp)
-        assert 0.99 * predicted.low <= true <= 1.01 * predicted.high
-    assert truth_us(turned, message_bytes, ramp) > true_us
-    # Equal fragments of the same number are something else.
-    count = len(ramp.sizes(message_bytes, LIMITS))
-    equal = path.latency_us(message_bytes, TunePlan.fixed(-(-message_bytes // count)))
-    assert predicted.high - predicted.low > equal.high - equal.low
-
-
-def test_ramps__of_one_stage_there_is_no_doubt() -> None:
-    """Nothing is before or behind it: each fragment costs its g."""
-    one = Pipeline((Stage("all", 50, 20),))
-    path = measured(known(one, error=1e-6), LIMITS)
-    ramp = TunePlan(256, ratio_q16=2 << 16, peak_bytes=2048)
-    predicted = path.latency_us(3840, ramp)
-    assert predicted.value == pytest.approx(truth_us(one, 3840, ramp), rel=1e-3)
-    assert predicted.high - predicted.low < 1
-
-
 def test_ramps__one_in_effect_goes_only_where_it_surely_loses() -> None:
     path = measured(known(RISING), LIMITS)
     good, _ = ramp_plan(RISING, 4096, LIMITS)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from careful.model import load_shipped
 from careful.model.eager import written_us
-from careful.model.tunemap import TunePlan, class_of
+from careful.model.tunemap import class_of
 from careful.tuning import items, stores
 from careful.tuning.decide import Controller
-from careful.tuning.items import NET_TX, STORE, Kick, Pulse
+from careful.tuning.items import STORE, Pulse
 from careful.tuning.propose import store_table, worth
-from careful.tuning.state import PathState, Tried
+from careful.tuning.state import PathState
 from careful.tuning.store_watch import StoreWatch
 from careful.tuning.stores import Came, Totals, another, fit
 from careful.tuning.verify import Counts
-from careful.tuning.ways import reads
-from live_path import LIMITS, LivePath, Stream, ToFile, run, told, truth_us, verdicts, written
+from live_path import LivePath, Stream, ToFile, run, told, written
 
 GAM = load_shipped("gam")
 BYTES = 65536
@@ -360,131 +358,6 @@ def test_kept__of_what_it_did_not_make_is_nothing() -> None:
     for each in wrong:
         assert stores.kept({**whole, **each}) is None, each
     assert stores.kept(None) is None
-
-
-#: Messages that are read from a file, of which no less is read than a kick takes.
-SENT, SENT_CLASS = 16384, class_of(16384)
-
-
-def read_us(kick: Kick, g_us: float = 50.0, G_us_per_KiB: float = 60.0) -> float:
-    """What a slow source adds to a message: reads follow each other, each kick the read before."""
-    pulse = min(SENT, max(kick.net_tx_bytes, 1024))
-    reads = SENT / pulse * g_us + SENT / 1024 * G_us_per_KiB
-    return reads + 40 * pulse / 1024
-
-
-def sender(took: Callable[[float, Kick], float], every_s: float = 0.02, **more: object) -> LivePath:
-    """Whose live messages take so much more at a time than the path that is measured."""
-
-    def all_us(message_bytes: int, plan: TunePlan, kick: Kick) -> float:
-        return truth_us(GAM, message_bytes, plan) + took(on.now, kick)
-
-    streams = [Stream(SENT, every_s)]
-    on = LivePath(lambda _: GAM, streams, took=all_us, noise=0.2, **more)  # type: ignore[arg-type]
-    return on
-
-
-def test_slow_disk_at_the_sender__reads_follow_it() -> None:
-    """The path measures as before: other reads are tried, and proven; and when it goes, others."""
-    slow, quick = (1000.0 + at for at in (60, 1000))
-    on = sender(lambda now, kick: read_us(kick) if slow <= now < quick else 5 * read_us(kick) / 100)
-    one = controller(on)
-    run(one, on, slow - on.now)
-    assert on.kick(SENT_CLASS) == Kick(65536)
-    run(one, on, 200)
-    best_us = min(read_us(Kick(SENT >> k)) for k in range(5))
-    assert read_us(on.kick(SENT_CLASS)) < 1.05 * best_us < 0.9 * read_us(Kick(65536))
-    assert "their source" in str([each["why"] for each in one.state.decisions])
-    kept = [each for each in one.state.decisions if each["what"] == "kept"][-1]
-    (row,) = kept["classes"]
-    assert (row["sink"], row["by"]) == ("net_tx", "trying")
-    assert row["ab"]["gain_low_us"] > 0
-    tried = one.state.tried[SENT_CLASS]
-    assert (tried.ways_count, tried.found, tried.reads) == (4, True, True)
-    assert PathState.from_dict(one.state.as_dict()).tried == one.state.tried
-    assert not told(one, "path changed")
-    trials = told(one, "trying")
-    assert len(trials) == 1
-    assert trials[0] - slow < 5
-    run(one, on, quick - on.now)
-    assert len(told(one, "trying")) <= 2  # the others' turn, ten minutes later
-    tried_before = len(told(one, "trying"))
-    run(one, on, 30)
-    assert len(told(one, "trying")) > tried_before
-
-
-@pytest.mark.parametrize("every_s", [0.01, 0.1])
-def test_slow_disk_at_the_sender__is_answered_before_all_were_tried(every_s: float) -> None:
-    """Within 2 s, or 30 messages an arm: the first reads that are surely faster are taken."""
-    at = 1000.0 + 60
-    on = sender(lambda now, kick: 4 * read_us(kick) * (now > at), every_s)
-    on.noise = 0.05
-    one = controller(on)
-    run(one, on, at - on.now)
-    sent = on.sent
-    while len(told(one, "changed")) < 2:
-        on.advance(one.step())
-        assert on.now - at < 60
-    assert told(one, "changed")[-1] - at < 2 or on.sent - sent <= 2 * 30
-    run(one, on, 60)
-    assert verdicts(one)[SENT_CLASS] == "held"
-
-
-@pytest.mark.parametrize("pinned", [set(), {NET_TX + SENT_CLASS}])
-def test_slow_disk_at_the_sender__where_no_reads_are_better(pinned: set[int]) -> None:
-    """A look now and then, later each time, and ways are compared once in ten minutes at most."""
-    at = 1000.0 + 60
-    on = sender(lambda now, _: 2000.0 if now > at else 0.0, pinned=pinned)
-    one = controller(on)
-    run(one, on, at - on.now)
-    settings, looks = on.in_effect(), len(on.measured_at)
-    run(one, on, 900)
-    assert "measures as before" in str([each["why"] for each in one.state.decisions])
-    assert looks < len(on.measured_at) <= looks + 8
-    assert on.in_effect() == settings
-    assert not told(one, "path changed")
-    tried = told(one, "trying")
-    assert len(tried) == (0 if pinned else 1)
-
-
-def test_slow_disk_at_the_sender__what_was_found_before_is_still_said() -> None:
-    """The best of eight ways does not become the best of three, for three reads were no better."""
-    at = 1000.0 + 60
-    on = sender(lambda now, _: 2000.0 if now > at else 0.0)
-    one = controller(on)
-    run(one, on, at - on.now)
-    one.state.tried[SENT_CLASS] = Tried(at - 2000, 8, found=True)
-    run(one, on, 100)
-    (tried,) = told(one, "trying")
-    assert told(one, "nothing better")
-    found = one.state.tried[SENT_CLASS]
-    assert (found.ways_count, found.found, found.reads) == (8, True, False)
-    assert found.at_s > tried
-
-
-def test_slow_disk_at_both_ends__the_stores_does_not_wait() -> None:
-    """While reads are tried here, what is stored here becomes slow, and is answered."""
-    sends, stores_ = (1000.0 + at for at in (120, 135))  # an answer holds the next up for 10 s
-    stream = ToFile(BYTES, 0.02, FRAMES, CAME_US, lambda now: DISK if now > stores_ else MEMORY)
-    on = sender(lambda now, kick: read_us(kick) * (now > sends), 0.05, files=[stream])
-    one = controller(on)
-    run(one, on, stores_ - on.now)
-    assert told(one, "trying")
-    assert one.trying
-    while not told(one, "store changed"):
-        on.advance(one.step())
-        assert on.now - stores_ < 5
-    run(one, on, 30)
-    assert loss(on, stream) < 0.03
-    assert not told(one, "path changed")
-
-
-def test_reads__halves_of_the_message_down_to_a_frame_from_the_middle() -> None:
-    now = [*[TunePlan.fixed(3000)] * STORE, *[UNTUNED] * STORE, *[Kick(65536)] * STORE]
-    found = reads(SENT_CLASS, now, LIMITS, frozenset())
-    assert [one[NET_TX + SENT_CLASS] for one in found] == [Kick(SENT >> k) for k in (2, 1, 3)]
-    assert not reads(SENT_CLASS, now, LIMITS, frozenset({NET_TX + SENT_CLASS}))
-    assert not reads(0, now, LIMITS, frozenset())
 
 
 def test_items__do_not_meet_those_of_plans() -> None:

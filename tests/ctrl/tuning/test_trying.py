@@ -93,7 +93,7 @@ def searched(gains: list[float], seed: int, noise: float = 0.5) -> Search:
             arm.add(Counts(10, sum(took), sum(one * one for one in took)))
         messages += 10
         search.look()
-        assert messages <= 60 * ROUND_MESSAGES["ways"]
+        assert messages <= 60 * ROUND_MESSAGES
     return search
 
 

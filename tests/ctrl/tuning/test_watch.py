@@ -101,31 +101,6 @@ def test_reset__what_comes_next_is_the_reference() -> None:
     assert one.shift(1000, 2) is not None
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("shifted", [False, True])
-def test_reset__what_was_before_a_shift_is_soon_known_again(shifted: bool, seed: int) -> None:
-    """Among messages that scatter much; not if it was we who changed something."""
-    one = Messages(0.1, 5, seed)
-    assert one.shift(4800, 5) is None
-    assert one.shift(9000, 5) is not None
-    one.watch.reset(shifted=shifted)
-    for mean_us in (6500, 11500) * 3:
-        assert one.shift(mean_us, 0.2) is None
-    told = one.shift(4800, 1.0, noise=0.02)
-    assert (told is not None) == shifted
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_reset__what_would_be_before_a_shift_is_known_after_a_push(seed: int) -> None:
-    """We changed the plan; with it, the path of before would take 4000 µs."""
-    one = Messages(0.1, 5, seed)
-    assert one.shift(9000, 5) is None
-    one.watch.reset(earlier_us={CLASS: 4000})
-    for mean_us in (6500, 11500) * 3:
-        assert one.shift(mean_us, 0.2) is None
-    assert one.shift(4000, 1.0, noise=0.02) is not None
-
-
 def test_skip__messages_tell_nothing() -> None:
     one = Messages(0.1, 5, 1)
     assert one.shift(1000, 5) is None
