@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,11 @@ os.environ.pop("COLUMNS", None)
 # Tests that end a carefuld under a transfer look at how it ends; those that wait say so.
 os.environ["CAREFUL_OUTLAST"] = "0s"
 
-# What is tested is what is installed beside this Python, activated or not. Without it the
-# tests of daemons have nothing to test, and must not look as if they had passed.
+# The tests use the careful that is installed next to this Python, activated or not. An incomplete
+# one fails the run: skipped tests would look as if they had passed.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-if shutil.which("carefuld") is None:
-    raise pytest.UsageError("carefuld is not built: tools/setup")
+if shutil.which("carefuld") is None or find_spec("careful._binding") is None:
+    raise pytest.UsageError("careful is not built: tools/setup")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,9 +9,7 @@ from importlib import resources
 from typing import Any
 
 import pytest
-
-careful_binding = pytest.importorskip("careful._binding")
-ffi, lib = careful_binding.ffi, careful_binding.lib
+from careful._binding import ffi, lib
 
 #: What XDP reads or writes. clang leaves out of the BTF what only a local pointer has
 #: as its type; a global `const struct careful_hdr *` in the program puts it in.

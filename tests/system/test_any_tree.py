@@ -11,10 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("careful._binding")
-
 import transfers
 from any_tree import TREES, build
 from careful.address import resolve

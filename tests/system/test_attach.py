@@ -9,7 +9,6 @@ import sys
 import pytest
 from hosts import Host, attached, programs, wait_for
 
-pytest.importorskip("careful._binding")
 pytestmark = pytest.mark.lab
 
 #: Serves requests and a region until it is ended.

@@ -16,9 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 import rogue_program
 from hosts import (
     MIB,

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from compare import assert_equal
 from disks import MakeDisk
 from hosts import Host, finish, make_file, wait_for

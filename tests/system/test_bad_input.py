@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from careful._abi import lib, pack, sizeof, unpack
 from careful.transfer.file import journal
 from hosts import (

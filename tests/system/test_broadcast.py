@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from lab import Lab
 
-pytest.importorskip("careful._binding")
 pytestmark = pytest.mark.lab
 
 PROGRAM = Path(__file__).with_name("broadcast_program.py")

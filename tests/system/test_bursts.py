@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("careful._binding")
 pytest.importorskip("fsspec")
 
 from hosts import Host, finish, wait_for

@@ -11,9 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from hosts import PINS, RUN, Host, alive, finish, wait_for
 from lab import Lab
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("careful._binding")
 pytest.importorskip("distributed")
 
 from hosts import Host, Hosts, finish

@@ -9,9 +9,6 @@ import shutil
 import subprocess
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from disks import MakeDisk
 from hosts import MIB, Host, finish, make_file, wait_for
 

@@ -9,9 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from careful._abi import lib, pack
 from careful.address import resolve
 from careful.daemon.client import Client

@@ -6,11 +6,8 @@ import os
 import random
 from collections.abc import Iterator
 
-import pytest
-
-pytest.importorskip("careful._binding")
-
 import faults
+import pytest
 from lab import Lab
 
 

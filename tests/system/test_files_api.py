@@ -6,10 +6,6 @@ import signal
 import sys
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("careful._binding")
-
 from hosts import MIB, Host, finish, make_file, received, wait_for
 
 GET = """

@@ -19,11 +19,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("careful._binding")
-
 import flood
+import pytest
 from careful._abi import lib
 from careful.control import maps
 from flood import frames_of

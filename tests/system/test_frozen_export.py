@@ -9,10 +9,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("careful._binding")
-
 from careful._binding import lib
 from careful.daemon.client import Answer, Client
 from disks import Disk, MakeDisk

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("careful._binding")
 pytest.importorskip("fsspec")
 
 from hosts import MIB, Host, finish, make_file

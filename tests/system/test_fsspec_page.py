@@ -11,7 +11,6 @@ import pytest
 from careful import man
 from hosts import Host
 
-pytest.importorskip("careful._binding")
 pytest.importorskip("fsspec")
 pytestmark = pytest.mark.lab
 

@@ -14,7 +14,6 @@ import pytest
 from hosts import RUN, Host
 from lab import nobody
 
-pytest.importorskip("careful._binding")
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv is not installed"),

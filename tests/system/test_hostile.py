@@ -12,9 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 import rogue
 from hosts import MIB, SLOWLY, Host, Hosts, alive, attached, finish, make_file, moving
 from lab import Lab

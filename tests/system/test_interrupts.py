@@ -6,9 +6,6 @@ import random
 from dataclasses import replace
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from hosts import Host, finish, wait_for
 from interrupts import Arena, Round, draw
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 from functools import partial
 
-import pytest
-
-pytest.importorskip("careful._binding")
-
 from breaks import old_address, take_other_address
 from faults import moving, reached
 from ground import EXPORTED, FILE_BYTES

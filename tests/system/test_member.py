@@ -13,9 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 import rogue_member
 from hosts import MIB, RUN, Host, make_file
 from lab import Lab

@@ -15,9 +15,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from hosts import MIB, Host, finish, make_file, moving
 from lab import MakeLab
 

@@ -11,7 +11,6 @@ import pytest
 from careful import man
 from hosts import PINS, Host, Hosts, wait_for
 
-pytest.importorskip("careful._binding")
 pytestmark = pytest.mark.lab
 
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import signal
 
-import pytest
-
-pytest.importorskip("careful._binding")
-
 from hosts import CRAWLING, Host, finish, make_file, moving
 
 

@@ -9,9 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from careful.transfer.file import journal
 from hosts import MIB, Host, alive, finish, make_file, wait_for
 

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from hosts import MIB, Host, finish, make_file, moving, received, wait_for
 
 

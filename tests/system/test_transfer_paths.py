@@ -10,9 +10,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from careful.control import maps, tune_entry
 from hosts import MIB, SLOWLY, Host, Hosts, finish, make_file, moving
 

@@ -11,9 +11,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from compare import assert_equal, set_xattr
 from hosts import MIB, Host, alive, finish, make_file, moving, wait_for
 

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from hosts import RUN, Host, alive, finish, wait_for
 from lab import Lab, MakeLab, tool
 from slow_disk import slow_disk

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from hosts import RUN, Host, Hosts, finish, wait_for
 from lab import tool
 

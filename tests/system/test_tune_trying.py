@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from hosts import RUN, Host, finish, wait_for
 from lab import MakeLab
 

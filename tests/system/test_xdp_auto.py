@@ -13,9 +13,6 @@ import time
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 import rogue
 from hosts import Host, Hosts, alive, finish, make_file, wait_for
 from lab import keep_xdp

@@ -98,6 +98,18 @@ def test_status__is_1_if_a_bound_is_not_met(tool: ModuleType) -> None:
     assert tool.missed([met, not_met]) == 1
 
 
+def test_status__is_1_if_a_bound_is_not_judged(
+    tool: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A yardstick that is not installed leaves its bound open, which is not success."""
+    pairs = [one[:2] for one in tool.BOUNDS if one.bound is not None]
+    rows = [{"figure": one, "yardstick": other, "met": True} for one, other in pairs]
+    assert tool.missed([{"ratios": rows[:1]}, {"ratios": rows[1:]}], is_whole=True) == 0
+    assert tool.missed([{"ratios": rows[1:]}], is_whole=True) == 1
+    assert capsys.readouterr().out == f"NOT JUDGED: {pairs[0][0]} / {pairs[0][1]}: not measured\n"
+    assert tool.missed([{"ratios": rows[1:]}]) == 0  # of some parts only
+
+
 def test_best__arms_take_turns(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

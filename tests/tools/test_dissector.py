@@ -10,11 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from lab import nobody
-
-pytest.importorskip("careful._binding")
-
 from careful._abi import lib, pack
+from lab import nobody
 
 ROOT = Path(__file__).parents[2]
 

@@ -161,7 +161,11 @@ def test_file_calls__no_more_than_operations(tmp_path: Path) -> None:
             for calls in one["calls"].values():
                 calls["fcntl"] = 64 * found["MiB"]
 
-    met_unless("file_calls", tmp_path, each_asks)
+    def none_counted(found: dict[str, Any]) -> None:
+        found["rows"] = []
+
+    for spoil in (each_asks, none_counted):
+        met_unless("file_calls", tmp_path, spoil)
 
 
 def test_trapeze__eager_pulses_save_what_the_paper_says(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Each test copies tools/test into a small project whose other tools are stubs.
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -86,9 +87,11 @@ def python_tests(project: Path, text: str) -> subprocess.CompletedProcess[str]:
         ALWAYS_FAILS,
         f"test -e again && exit 77; {FAILS_AT_FIRST}",
         "test -e again || { touch again; kill -SEGV $$; }",
+        "test -e again || { touch again; sh -c 'kill -SEGV $$'; exit $?; }",
+        "test -e again || { touch again; sh -c 'kill -ABRT $$' | cat; exit 1; }",
         "test -e again || { touch again; echo ERROR: AddressSanitizer: stack-overflow; exit 1; }",
     ],
-    ids=["again", "skipped then", "crashed", "sanitizer"],
+    ids=["again", "skipped then", "crashed", "crashed in a shell", "aborted", "sanitizer"],
 )
 def test_quick__a_c_test_that_fails_is_red(project: Path, command: str) -> None:
     # Without the excluded test in front, CTest's numbers of these two are one lower.
@@ -103,6 +106,12 @@ def test_quick__a_c_test_that_fails_once_is_run_again(project: Path) -> None:
     assert done.returncode == 0, done.stdout
     assert "AGAIN  1 of the C tests, gcc failed at first, and passed alone" in done.stdout
     assert done.stdout.count(": passes ") == 1
+
+
+def test_quick__skipped_tests_are_counted(project: Path) -> None:
+    done = c_tests(project, passes="true", one="exit 77", two="exit 77")
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^ok +C tests, gcc, the quick ones +\d+ s, 2 skipped$", done.stdout, re.M)
 
 
 def test_quick__no_c_tests_are_red(project: Path) -> None:

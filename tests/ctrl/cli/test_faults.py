@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from careful.cli.exit_status import Exit
 from careful.cli.main import run
 from careful.errors import InputError

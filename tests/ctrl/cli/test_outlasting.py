@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from careful.cli import transfer
 from careful.cli.main import run
 from careful.cli.running import Outlasting

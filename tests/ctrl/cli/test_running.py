@@ -9,9 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from careful.cli import running
 from careful.cli.running import Outlasting
 from careful.errors import CarefulError, LossError

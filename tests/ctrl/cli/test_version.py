@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 
-import pytest
-
-pytest.importorskip("careful._binding")
-
 import careful
+import pytest
 from careful._abi import lib
 from careful.cli.main import run
 

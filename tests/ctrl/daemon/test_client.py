@@ -12,9 +12,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from careful._abi import ffi, lib, sizeof
 from careful.daemon.client import AsyncClient, Client
 from careful.errors import CarefulError

@@ -12,8 +12,6 @@ from weakref import WeakValueDictionary
 
 import pytest
 
-pytest.importorskip("careful._binding")
-
 pytest.importorskip("distributed")
 
 from careful.dask import comm as comm_module

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from lab import Lab
 
-pytest.importorskip("careful._binding")
 pytestmark = pytest.mark.lab
 
 PROGRAM = Path(__file__).with_name("event_program.py")

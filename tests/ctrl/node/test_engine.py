@@ -9,9 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from careful._abi import ffi
 from careful.address import resolve
 from careful.errors import CarefulError

@@ -21,7 +21,6 @@ import careful
 import pytest
 from lab import Lab, MakeLab
 
-pytest.importorskip("careful._binding")
 pytestmark = pytest.mark.lab
 
 HERE = Path(__file__).parent

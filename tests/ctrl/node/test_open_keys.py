@@ -10,7 +10,6 @@ import pytest
 from careful.control.keys import Keys
 from lab import MakeLab
 
-pytest.importorskip("careful._binding")
 pytestmark = pytest.mark.lab
 
 SERVER = """

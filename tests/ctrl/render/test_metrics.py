@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-pytest.importorskip("careful._binding")
 pytest.importorskip("prometheus_client")
 
 from careful._abi import ffi, lib

@@ -10,9 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from careful.control import live, maps, status, top
 from careful.control.config import Config
 from careful.control.instances import Instance

@@ -16,9 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("careful._binding")
-
 from careful._abi import layout, lib
 from careful.versions import versions
 

@@ -16,15 +16,12 @@ from typing import Any
 
 import lab
 import pytest
-from hosts import alive, wait_for
-from lab import Lab
-
-pytest.importorskip("careful._binding")
-
 from careful._abi import lib, pack, sizeof, unpack
 from careful.address import resolve
 from careful.daemon.client import Answer, Client
 from careful.transfer.protocol.block import parse_listing
+from hosts import alive, wait_for
+from lab import Lab
 
 MIB = 1 << 20
 
