@@ -14,19 +14,18 @@ from functools import lru_cache
 from typing import Any
 
 from careful.model import Pipeline, latency_us
-from careful.model.stages import Limits
-from careful.model.tunemap import CLASS_COUNT, TunePlan, class_of
+from careful.plan import CLASS_COUNT, Limits, Plan, class_of
 from careful.tuning.decide import Controller
 from careful.tuning.items import NET_TX, STORE, Kick, Pulse, Value
 from careful.tuning.stores import Came, Totals
 from careful.tuning.verify import Counts
 
 LIMITS = Limits(64, 3750)
-START = TunePlan.fixed(3750)
+START = Plan.fixed(3750)
 
 
 @lru_cache(maxsize=4096)
-def truth_us(pipeline: Pipeline, message_bytes: int, plan: TunePlan) -> float:
+def truth_us(pipeline: Pipeline, message_bytes: int, plan: Plan) -> float:
     """What a message takes on an idle path, µs."""
     return float(latency_us(pipeline, [float(one) for one in plan.sizes(message_bytes, LIMITS)]))
 
@@ -128,7 +127,7 @@ class LivePath:
     seed: int = 1
     now: float = 1000.0
     lies: Callable[[Pipeline], Pipeline] = lambda one: one  # what is measured of a pipeline
-    took: Callable[[int, TunePlan, Kick], float] | None = None  # not by the pipeline, but so, µs
+    took: Callable[[int, Plan, Kick], float] | None = None  # not by the pipeline, but so, µs
     figureless: bool = False  # whether measurements find nothing
     pinned: set[int] = field(default_factory=set)
     measured_at: list[float] = field(default_factory=list)
@@ -196,9 +195,9 @@ class LivePath:
             before, counts = self._writes.get(size, (0, Counts()))
             self._writes[size] = (before + int(nbytes), counts + self._noisy(write_us))
 
-    def plan(self, index: int) -> TunePlan:
+    def plan(self, index: int) -> Plan:
         plan = self.versions[self.active][index]
-        assert isinstance(plan, TunePlan)
+        assert isinstance(plan, Plan)
         return plan
 
     def pulse(self, index: int) -> Pulse:

@@ -14,6 +14,7 @@ from careful._abi import ffi
 from careful.control import live, maps, tune_entry
 from careful.control.live import Cell
 from careful.model import fixed_latency_us, load_shipped
+from careful.plan import Plan
 from hosts import wait_for
 from lab import Lab, MakeLab
 
@@ -58,7 +59,7 @@ def begin(lab: Lab, host: str, program: str, *args: str) -> subprocess.Popen[str
 
 
 def fill_with(fragment_bytes: int) -> Any:
-    plan = vars(tune_entry.Plan.fixed(fragment_bytes))
+    plan = vars(Plan.fixed(fragment_bytes))
 
     def fill(version: Any) -> None:
         for one in version.classes:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful.control import tune_entry
+from careful.plan import class_of
 
 BENCH = Path(__file__).resolve().parents[2] / "tools/bench"
 DONE: dict[str, Any] = {
@@ -33,7 +33,7 @@ def auto(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_class_of__is_the_maps(auto: Any) -> None:
     for nbytes in (1, 64, 65, 1024, 1025, 4096, 65536):
-        assert auto.class_of(nbytes) == tune_entry.class_of(nbytes)
+        assert auto.class_of(nbytes) == class_of(nbytes)
 
 
 @pytest.mark.parametrize(

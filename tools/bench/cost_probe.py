@@ -17,6 +17,7 @@ import careful
 from careful.address import resolve
 from careful.control import instances, live, maps, tune_entry
 from careful.measure.probes.exchange import ProbeSession
+from careful.plan import Plan
 from stores import HANDLE
 
 MESSAGE = bytes(4096)
@@ -54,7 +55,7 @@ def push(count: int) -> list[dict[str, float]]:
             time.sleep(PAUSE_S)
             node.poll()
             before = counts(measured, slot)
-            plan = tune_entry.Plan.fixed(1024 + 512 * (number % 2))
+            plan = Plan.fixed(1024 + 512 * (number % 2))
             began = time.monotonic_ns()
             with tune_entry.one_writer(maps.pins(name)):
                 tune_entry.apply(tune, [slot], {6: tune_entry.Setting(plan, {})})

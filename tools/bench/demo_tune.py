@@ -20,6 +20,7 @@ from pathlib import Path
 
 from careful.control import maps, tune_entry
 from careful.extras import MissingExtraError
+from careful.plan import Plan
 from careful.render import figure
 from careful.render.explain import decision
 from demo import LAB, ROOT, DemoError, on, run, say
@@ -101,7 +102,7 @@ def best_s(reads: Path) -> float:
     found = []
     with maps.tune_map(f"{LAB}-h1") as entries:
         for count in COUNTS:
-            plan = tune_entry.Plan.fixed(-(-READ_BYTES // count))
+            plan = Plan.fixed(-(-READ_BYTES // count))
             setting = tune_entry.Setting(plan, {})
             tune_entry.apply(entries, maps.sessions(f"{LAB}-h1"), {6: setting})
             began, end = time.monotonic(), time.monotonic() + MOST_S

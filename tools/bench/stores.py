@@ -27,6 +27,7 @@ from typing import Any
 import careful
 from careful import files
 from careful.control import maps, tune_entry
+from careful.plan import CLASS_COUNT, Plan
 
 HANDLE = 1  # the request that asks for the region
 BYTES_MAX = 1 << 20
@@ -63,8 +64,8 @@ def set_plan(fragment_bytes: int) -> None:
 def set_arm(arm: dict[str, Any], instance: str = "", slot: int | None = None) -> None:
     """A plan, and netTx's least pulse unless that is None: then what an untuned path has."""
     pulse = NET_TX_BYTES if arm["net_tx"] is None else arm["net_tx"]
-    one = tune_entry.Setting(tune_entry.Plan(**arm["plan"]), {"net_tx": pulse})
-    set_classes(dict.fromkeys(range(tune_entry.CLASSES), one), instance, slot)
+    one = tune_entry.Setting(Plan(**arm["plan"]), {"net_tx": pulse})
+    set_classes(dict.fromkeys(range(CLASS_COUNT), one), instance, slot)
 
 
 def one_run(

@@ -10,7 +10,7 @@ from careful.cli.command import command
 from careful.cli.common import json_option, plot_option, say
 from careful.cli.sizes import BYTES, read_source
 from careful.model.planner import STRATEGIES
-from careful.model.tunemap import FRAME_LIMITS
+from careful.plan import FRAME_LIMITS
 from careful.render import plan as report
 
 FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-size")

@@ -16,6 +16,7 @@ from careful.control import config, tune_file, tune_peers
 from careful.control import tune_entry as entries
 from careful.errors import CarefulError
 from careful.jsonout import document
+from careful.plan import CLASS_COUNT, class_of
 from careful.render import live
 from careful.render import tune as report
 from careful.render.tables import folded
@@ -42,14 +43,14 @@ class MessageClass(ParamType[tuple[int, ...]]):
     ) -> tuple[int, ...]:
         text = str(value)
         if text == "all":
-            return tuple(range(entries.CLASSES))
-        if text in map(str, range(entries.CLASSES)):
+            return tuple(range(CLASS_COUNT))
+        if text in map(str, range(CLASS_COUNT)):
             return (int(text),)
         # Class 16 is no message of 16 bytes, which are of class 0.
         if (nbytes := BYTES.convert(text, param, ctx)) < 1 or text[-1].isdecimal():
-            what = f"{text} is no class from 0 to {entries.CLASSES - 1}, and no size of a message"
+            what = f"{text} is no class from 0 to {CLASS_COUNT - 1}, and no size of a message"
             self.fail(f"{what}: a size needs a unit, such as 8KiB", param, ctx)
-        return (entries.class_of(nbytes),)
+        return (class_of(nbytes),)
 
 
 _peer = click.option(

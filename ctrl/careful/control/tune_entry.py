@@ -17,11 +17,7 @@ from typing import Any
 from careful._abi import enum_names, ffi, lib, sizeof
 from careful.control.maps import Map
 from careful.errors import CarefulError
-
-RATIO_ONE = 1 << 16
-U32_MAX = (1 << 32) - 1
-#: Message-size classes.
-CLASSES = int(lib.CAREFUL_CLASSES)
+from careful.plan import CLASS_COUNT, U32_MAX, Plan
 
 #: Name -> index of each sink that has a minpulse.
 SINKS: dict[str, int] = {
@@ -29,31 +25,6 @@ SINKS: dict[str, int] = {
     for value, name in enum_names("careful_sink", "CAREFUL_SINK_").items()
     if value < lib.CAREFUL_SINKS
 }
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Fragment sizes of one message-size class, payload bytes (struct careful_plan)."""
-
-    first_bytes: int
-    ratio_q16: int
-    step_bytes: int
-    peak_bytes: int
-    down_ratio_q16: int
-    down_step_bytes: int
-
-    @property
-    def is_fixed(self) -> bool:
-        """Reports whether all fragments have the first one's size."""
-        return (self.ratio_q16, self.step_bytes) == (RATIO_ONE, 0) and (
-            self.down_ratio_q16,
-            self.down_step_bytes,
-        ) == (RATIO_ONE, 0)
-
-    @classmethod
-    def fixed(cls, nbytes: int) -> Plan:
-        """Fragments of one size."""
-        return cls(nbytes, RATIO_ONE, 0, nbytes, RATIO_ONE, 0)
 
 
 @dataclass(frozen=True)
@@ -86,7 +57,7 @@ class Change:
 
     fragment_bytes: int | None = None
     minpulse_bytes: int | None = None
-    classes: tuple[int, ...] = tuple(range(CLASSES))
+    classes: tuple[int, ...] = tuple(range(CLASS_COUNT))
     sinks: tuple[str, ...] = tuple(SINKS)
 
     def check(self) -> None:
@@ -100,8 +71,8 @@ class Change:
         ):
             if value is not None and not least <= value <= U32_MAX:
                 raise CarefulError(errno.EINVAL, f"{name} {value}: from {least} to {U32_MAX}")
-        if not self.classes or not all(0 <= one < CLASSES for one in self.classes):
-            text = f"message-size classes are 0 to {CLASSES - 1}"
+        if not self.classes or not all(0 <= one < CLASS_COUNT for one in self.classes):
+            text = f"message-size classes are 0 to {CLASS_COUNT - 1}"
             raise CarefulError(errno.EINVAL, text)
 
     def settings(self) -> dict[int, Setting]:
@@ -115,19 +86,6 @@ class Change:
         pulse = self.minpulse_bytes
         pulses = {} if pulse is None else dict.fromkeys(self.sinks, pulse)
         return dict.fromkeys(self.classes, Setting(plan, pulses))
-
-
-def class_bytes(index: int) -> int:
-    """The largest message of a class, bytes; the last class holds larger ones, too."""
-    return int(lib.CAREFUL_CLASS0_BYTES) << index
-
-
-def class_of(nbytes: int) -> int:
-    """The class of messages of nbytes."""
-    index = 0
-    while index < CLASSES - 1 and class_bytes(index) < nbytes:
-        index += 1
-    return index
 
 
 def _entry(raw: bytes) -> Any:
@@ -151,7 +109,7 @@ def read(tune: Map, slot: int) -> Tune:
     names = [name for name, _ in ffi.typeof("struct careful_plan").fields]
     return tuple(
         Setting(
-            Plan(**{name: getattr(one.plan, name) for name in names}),
+            Plan(**{name: int(getattr(one.plan, name)) for name in names}),
             {name: int(one.minpulse_bytes[index]) for name, index in SINKS.items()},
         )
         for one in entry.version[_active(entry)].classes

@@ -11,8 +11,9 @@ import json
 from dataclasses import fields
 from typing import Any
 
-from careful.control.tune_entry import CLASSES, SINKS, U32_MAX, Plan, Setting, class_bytes
+from careful.control.tune_entry import SINKS, Setting
 from careful.errors import CarefulError
+from careful.plan import CLASS_COUNT, U32_MAX, Plan, class_bytes
 
 
 class _FileError(Exception):
@@ -33,7 +34,7 @@ def parse(text: str | bytes, origin: str, peer: str | None = None) -> dict[int, 
     try:
         settings: dict[int, Setting] = {}
         for row in _rows(json.loads(text), peer):
-            index = _number(row, "class", 0, CLASSES - 1)
+            index = _number(row, "class", 0, CLASS_COUNT - 1)
             if index in settings:
                 raise _FileError(f"class {index} is there twice")
             settings[index] = _setting(row, index)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import xxhash
 
 from careful.model.planner import plan
-from careful.model.stages import Limits, Pipeline, Stage
+from careful.model.stages import Pipeline, Stage
+from careful.plan import Limits
 
 #: Blocks of a hop under way: an answer waits behind as many that its host sends on, in the same
 #: link, so of the link's time all but one of UNDER_WAY + 1 parts is used.

@@ -35,8 +35,9 @@ from careful.model.simulation import (
     WholeMessage,
     simulate,
 )
-from careful.model.stages import Limits, Pipeline, Stage
-from careful.model.tunemap import ClassPlan, TunePlan, class_of, class_plan, class_table
+from careful.model.stages import Pipeline, Stage
+from careful.model.tunemap import ClassPlan, class_plan, class_table
+from careful.plan import Limits, class_of
 
 __all__ = [
     "STRATEGIES",
@@ -50,7 +51,6 @@ __all__ = [
     "Plan",
     "Sizes",
     "Stage",
-    "TunePlan",
     "WholeMessage",
     "best_count",
     "candidates",

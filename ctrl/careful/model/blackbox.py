@@ -23,11 +23,11 @@ from careful.model.stages import (
     KIB,
     MESSAGE_BYTES_MAX,
     Array,
-    Limits,
     check_message_bytes,
     is_cost,
     shortened,
 )
+from careful.plan import Limits
 
 #: Half of an interval over the figure above which a plan says what the figure does to it.
 WIDE = 0.5

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from careful.model.latency import fixed_latency_us
-from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
+from careful.model.stages import Array, Pipeline, check_message_bytes
+from careful.plan import Limits
 
 
 def optimal_size_bytes(message_bytes: float, g_b_us: float, G_others_us_per_byte: float) -> float:

@@ -23,7 +23,8 @@ from careful.model.ramp import (
     ramps_up_and_down,
 )
 from careful.model.rounding import equal_sizes, whole_sizes
-from careful.model.stages import Array, Limits, Pipeline
+from careful.model.stages import Array, Pipeline
+from careful.plan import Limits
 
 #: Longest ramp that is searched, fragments; longer ones are as good as fixed sizes.
 RAMP_COUNT_MAX = 512

@@ -16,14 +16,8 @@ import numpy as np
 from careful.errors import InputError
 from careful.model.flat import fixed_sizes, ramp_sizes, up_down_sizes
 from careful.model.latency import latency_of_times_us, latency_us, staged_exit_times_us
-from careful.model.stages import (
-    KIB,
-    Array,
-    Limits,
-    Pipeline,
-    Stage,
-    check_message_bytes,
-)
+from careful.model.stages import KIB, Array, Pipeline, Stage, check_message_bytes
+from careful.plan import Limits
 
 #: Levels of compound stages that are formed without being asked for by `group`.
 AUTOMATIC_DEPTH_MAX = 2

@@ -15,7 +15,8 @@ import numpy as np
 from careful.errors import InputError
 from careful.extras import need
 from careful.model.latency import fragments_bound, latency_us
-from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
+from careful.model.stages import Array, Pipeline, check_message_bytes
+from careful.plan import Limits
 
 #: Ranges up to this many lengths are searched one by one; longer ones by narrowing.
 EXHAUSTIVE_MAX = 48

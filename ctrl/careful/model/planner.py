@@ -20,7 +20,8 @@ from careful.model.latency import latency_us, lower_bound_us, staged_exit_times_
 from careful.model.lp import SEARCH_COUNT_MAX, best_lp_sizes, lp_sizes
 from careful.model.rounding import equal_sizes, whole_sizes
 from careful.model.simulation import Sizes, simulate_sizes
-from careful.model.stages import Array, Limits, Pipeline, check_message_bytes
+from careful.model.stages import Array, Pipeline, check_message_bytes
+from careful.plan import Limits
 from careful.units import sizes
 
 #: Most fragments that a search by simulation tries.

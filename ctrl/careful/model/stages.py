@@ -19,14 +19,13 @@ import numpy.typing as npt
 
 from careful.errors import InputError
 from careful.html import Grid, rendered
+from careful.plan import Limits
 
 Array = npt.NDArray[np.float64]
 
 KIB = 1024
 #: Larger messages are refused: sizes are held in float64 and in the map's u32 sums.
 MESSAGE_BYTES_MAX = 1 << 40
-#: More fragments than this are never planned: only pipelines without overhead ask for them.
-FRAGMENTS_MAX = 1 << 20
 #: Costs above this (thirty years) are refused, so that no sum of them overflows.
 COST_US_MAX = 1e15
 #: Levels of groups; a path deeper than this is a mistake.
@@ -251,49 +250,6 @@ class Pipeline:
             taken[key] = (sum_us + stage.time_us(size_bytes), [*names, stage.name])
         (resource, _), (_, names) = max(taken.items(), key=lambda one: one[1][0])
         return names[0] if len(names) == 1 else f"{resource} ({', '.join(names)})"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Bounds of a fragment in whole payload bytes; `max_bytes` None is no bound.
-
-    Raises ValueError for bounds that are not whole, below one or exclude each other.
-    """
-
-    min_bytes: int = 1
-    max_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        for value in (self.min_bytes, self.max_bytes):
-            number: Any = value
-            if number is not None and not isinstance(number, numbers.Integral):
-                raise InputError(f"a fragment of {value!r} bytes: must be whole")
-        if self.min_bytes < 1:
-            raise InputError(f"smallest fragment is {self.min_bytes} bytes, must be at least 1")
-        if self.max_bytes is not None and self.max_bytes < self.min_bytes:
-            raise InputError(
-                f"largest fragment of {self.max_bytes} bytes is below "
-                f"the smallest of {self.min_bytes}"
-            )
-
-    def counts(self, message_bytes: float) -> tuple[int, int]:
-        """Least and greatest number of fragments of a message of `message_bytes`.
-
-        The upper bound of a size goes before the lower one where no number satisfies both.
-        At most FRAGMENTS_MAX; raises ValueError where even the least number is above it.
-        """
-        least = 1 if self.max_bytes is None else math.ceil(message_bytes / self.max_bytes)
-        if least > FRAGMENTS_MAX:
-            raise InputError(
-                f"{message_bytes:g} bytes in fragments of at most {self.max_bytes} bytes: "
-                f"more than {FRAGMENTS_MAX} fragments"
-            )
-        return least, min(max(least, int(message_bytes // self.min_bytes)), FRAGMENTS_MAX)
-
-    def keeps(self, message_bytes: float) -> bool:
-        """Reports whether some number of fragments satisfies both bounds."""
-        least, _ = self.counts(message_bytes)
-        return message_bytes < self.min_bytes or message_bytes // least >= self.min_bytes
 
 
 def check_message_bytes(message_bytes: float) -> None:

@@ -1,19 +1,13 @@
-"""Plans that the datapath's tune map can express, derived from the theory's.
-
-Six u32 for each of sixteen message-size classes (DESIGN.md, tune map). Sizes are computed
-here as datapath/message/plan.c does, so the latency is that of the bytes it sends; a test
-holds the two against each other.
-"""
+"""Derives plans that the datapath's tune map can express (plan.py) from the theory's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from careful.errors import InputError
 from careful.model.blackbox import BlackBox
 from careful.model.eager import pulsed_us
 from careful.model.fixed import best_count
@@ -21,112 +15,21 @@ from careful.model.flat import best_of, ramp_sizes, up_down_sizes
 from careful.model.hierarchy import hierarchical
 from careful.model.latency import latency_us, staged_exit_times_us
 from careful.model.planner import plan
-from careful.model.stages import Array, Limits, Pipeline
+from careful.model.stages import Array, Pipeline
+from careful.plan import (
+    CLASS_BYTES_FIRST,
+    CLASS_COUNT,
+    FRAME_LIMITS,
+    Q16_ONE,
+    U32_MAX,
+    Limits,
+    Plan,
+)
 
-CLASS_COUNT = 16
-CLASS_BYTES_FIRST = 64
-Q16_ONE = 1 << 16
-U32_MAX = (1 << 32) - 1
-#: The datapath makes no smaller fragment but for a peak or a tail below it, bytes.
-FRAGMENT_BYTES_MIN = 16
-#: What a frame carries unless told otherwise: payload between these, bytes.
-FRAME_LIMITS = Limits(64, 3750)
 #: Ramps are written to the map only when they gain this much over fixed sizes.
 RAMP_GAIN_MIN = 0.05
 #: Beyond this many fragments no ramp is derived: its gain is below one part in a hundred.
 RAMP_FRAGMENTS_MAX = 96
-
-
-@dataclass(frozen=True)
-class TunePlan:
-    """One plan as the map holds it, all u32.
-
-    first_bytes: size of the first fragment; then size = (size * ratio_q16 >> 16) +
-    step_bytes until it reaches peak_bytes (0: never), which is sent once; after it size =
-    (size * down_ratio_q16 >> 16) + down_step_bytes. Fixed is ratio 65536, step 0: the
-    message's fragments are then made equal, none larger than first_bytes.
-    Raises ValueError for values no u32 holds, or a first fragment of zero bytes.
-    """
-
-    first_bytes: int
-    ratio_q16: int = Q16_ONE
-    step_bytes: int = 0
-    peak_bytes: int = 0
-    down_ratio_q16: int = Q16_ONE
-    down_step_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        for name, value in self.as_dict().items():
-            if not 0 <= value <= U32_MAX:
-                raise InputError(f"{name} is {value}: not a u32")
-        if self.first_bytes < 1:
-            raise InputError("first_bytes is 0: a fragment carries at least a byte")
-
-    @classmethod
-    def fixed(cls, size_bytes: int) -> TunePlan:
-        """Fragments of one size."""
-        return cls(first_bytes=size_bytes, peak_bytes=size_bytes)
-
-    @property
-    def is_fixed(self) -> bool:
-        """Reports whether all fragments but the last have one size."""
-        rises = self.ratio_q16 != Q16_ONE or self.step_bytes > 0
-        falls = self.down_ratio_q16 != Q16_ONE or self.down_step_bytes > 0
-        return not rises and not (falls and 0 < self.peak_bytes <= self.first_bytes)
-
-    def as_dict(self) -> dict[str, int]:
-        """Field names and values, in the map's order."""
-        return {
-            "first_bytes": self.first_bytes,
-            "ratio_q16": self.ratio_q16,
-            "step_bytes": self.step_bytes,
-            "peak_bytes": self.peak_bytes,
-            "down_ratio_q16": self.down_ratio_q16,
-            "down_step_bytes": self.down_step_bytes,
-        }
-
-    def sizes(self, message_bytes: int, limits: Limits = FRAME_LIMITS) -> list[int]:
-        """Fragments of a message on an idle path, bytes, as the datapath cuts it.
-
-        limits: the upper one is what a frame holds; the lower one bounds what is planned,
-        not what is sent.
-        """
-        most = limits.max_bytes or U32_MAX
-        size = max(self.first_bytes, FRAGMENT_BYTES_MIN)
-        if self.is_fixed:
-            # Not one by one: messages of many frames are planned while somebody waits.
-            size = min(size, most)
-            if message_bytes > size:
-                size = -(-message_bytes // -(-message_bytes // size))
-            whole, tail = divmod(message_bytes, size)
-            return [size] * whole + ([tail] if tail else [])
-        return list(self._ramp(message_bytes, most))
-
-    def _ramp(self, message_bytes: int, most_bytes: int) -> Iterator[int]:
-        """`sizes` of a plan that is not fixed, one by one."""
-        size, left = max(self.first_bytes, FRAGMENT_BYTES_MIN), message_bytes
-        falling = False
-        while left > 0:
-            if not falling and 0 < self.peak_bytes <= size:
-                size, falling = self.peak_bytes, True
-            yield min(size, most_bytes, left)
-            left -= min(size, most_bytes, left)
-            ratio = self.down_ratio_q16 if falling else self.ratio_q16
-            step = self.down_step_bytes if falling else self.step_bytes
-            size = max(FRAGMENT_BYTES_MIN, min((size * ratio >> 16) + step, U32_MAX))
-
-    def sizes_inside(self, message_bytes: int, limits: Limits) -> list[int] | None:
-        """`sizes`, or None where one that is not the tail is below the lower limit."""
-        if self.is_fixed:
-            sizes = self.sizes(message_bytes, limits)
-            return sizes if min(sizes[:-1], default=U32_MAX) >= limits.min_bytes else None
-        sizes, left = [], message_bytes
-        for size in self._ramp(message_bytes, limits.max_bytes or U32_MAX):
-            sizes.append(size)
-            left -= size
-            if left > 0 and size < limits.min_bytes:
-                return None
-        return sizes
 
 
 @dataclass(frozen=True)
@@ -144,7 +47,7 @@ class ClassPlan:
 
     index: int
     message_bytes: int
-    plan: TunePlan
+    plan: Plan
     latency_us: float
     fixed_us: float
     ramp_us: float
@@ -186,12 +89,6 @@ class ClassPlan:
             "flat_loss_percent": 100 * self.flat_loss,
             "loss_percent": 100 * self.loss,
         }
-
-
-def class_of(message_bytes: int) -> int:
-    """Class of a message: i covers messages up to 64 << i bytes, the last anything larger."""
-    index = max(0, (message_bytes - 1).bit_length() - 6)
-    return min(index, CLASS_COUNT - 1)
 
 
 def class_plan(
@@ -248,19 +145,19 @@ def _class_from_outside(box: BlackBox, index: int, limits: Limits) -> ClassPlan:
     within = Limits(min(limits.min_bytes, message_bytes), limits.max_bytes)
     found = box.plan(message_bytes, within)
     us = found.latency_us
-    numbers = TunePlan.fixed(-(-message_bytes // found.fragments_count))
+    numbers = Plan.fixed(-(-message_bytes // found.fragments_count))
     return ClassPlan(index, message_bytes, numbers, us, us, us, us, us)
 
 
 def fixed_plan(
     pipeline: Pipeline, message_bytes: int, limits: Limits = FRAME_LIMITS
-) -> tuple[TunePlan, float]:
+) -> tuple[Plan, float]:
     """Best fixed size, and its latency in µs."""
     k, _ = best_count(pipeline, message_bytes, limits)
     most = limits.max_bytes or U32_MAX
     sizes = {-(-message_bytes // count) for count in (k - 1, k, k + 1) if count > 0}
     kept = sorted({min(max(size, limits.min_bytes), most) for size in sizes})
-    plans = [TunePlan.fixed(size) for size in kept]
+    plans = [Plan.fixed(size) for size in kept]
     best = _best(pipeline, message_bytes, limits, plans)
     if best is None:
         # No number of fragments keeps to both limits: the upper one is the frame's.
@@ -271,7 +168,7 @@ def fixed_plan(
 
 def reassembling_plan(
     pipeline: Pipeline, message_bytes: int, limits: Limits = FRAME_LIMITS
-) -> tuple[TunePlan, float, int]:
+) -> tuple[Plan, float, int]:
     """Fixed frames inside the groups, blocks outside: plan, latency in µs, bytes of a block.
 
     Both sizes are those of the hierarchical plan (P1 section 4.3): a stage outside every
@@ -286,9 +183,9 @@ def reassembling_plan(
     block = int(found.levels[0].sizes_bytes.max())
     frame = int(found.sizes_by_stage[framed].max())
     eager = [bool(stage.group) for stage in stages] == [True] * (len(stages) - 1) + [False]
-    best: tuple[TunePlan, float, int] | None = None
+    best: tuple[Plan, float, int] | None = None
     for size in sorted({frame, -(-block // max(1, round(block / frame)))}):
-        numbers = TunePlan.fixed(min(max(size, limits.min_bytes), limits.max_bytes or U32_MAX))
+        numbers = Plan.fixed(min(max(size, limits.min_bytes), limits.max_bytes or U32_MAX))
         frames = np.array(numbers.sizes(message_bytes, limits), dtype=np.float64)
         if eager:
             latency, gathered = _eager(pipeline, frames)
@@ -330,7 +227,7 @@ def _gathered(frames: Array, block_bytes: int) -> Array:
 
 def ramp_plan(
     pipeline: Pipeline, message_bytes: int, limits: Limits = FRAME_LIMITS
-) -> tuple[TunePlan, float]:
+) -> tuple[Plan, float]:
     """Best ramp, up, down or both, that six numbers express, and its latency in µs.
 
     Starts from theorems 4 and 5, then moves the first size and the peak a little, since
@@ -350,7 +247,7 @@ def ramp_plan(
     return min(found, key=lambda each: each[1])
 
 
-def from_sizes(sizes_bytes: Array) -> TunePlan:
+def from_sizes(sizes_bytes: Array) -> Plan:
     """The six numbers closest to a fragmentation that rises, falls, or both.
 
     One that only falls starts at its peak.
@@ -358,7 +255,7 @@ def from_sizes(sizes_bytes: Array) -> TunePlan:
     peak = int(np.argmax(sizes_bytes))
     ratio, step = _affine(sizes_bytes[: peak + 1])
     down_ratio, down_step = _affine(sizes_bytes[peak:])
-    return TunePlan(
+    return Plan(
         first_bytes=max(1, round(float(sizes_bytes[0]))),
         ratio_q16=ratio,
         step_bytes=step,
@@ -385,7 +282,7 @@ def _affine(sizes: Array) -> tuple[int, int]:
     return min(round(growth * Q16_ONE), U32_MAX), 0
 
 
-def _neighbours(start: TunePlan, limits: Limits) -> list[TunePlan]:
+def _neighbours(start: Plan, limits: Limits) -> list[Plan]:
     """Plans with the first size and the peak moved by some percent.
 
     Of one that only falls the peak is the first size, and the ratio moves instead.
@@ -409,13 +306,13 @@ def _neighbours(start: TunePlan, limits: Limits) -> list[TunePlan]:
 
 
 def _best(
-    pipeline: Pipeline, message_bytes: int, limits: Limits, plans: Iterable[TunePlan]
-) -> tuple[TunePlan, float] | None:
+    pipeline: Pipeline, message_bytes: int, limits: Limits, plans: Iterable[Plan]
+) -> tuple[Plan, float] | None:
     """The plan whose fragments take least, and their latency in µs.
 
     None when each has a fragment below the lower limit that is not the tail.
     """
-    chosen: list[TunePlan] = []
+    chosen: list[Plan] = []
     cut: list[Array] = []
     for each in plans:
         sizes = each.sizes_inside(message_bytes, limits)

@@ -13,8 +13,9 @@ from careful.model import surfaces
 from careful.model.blackbox import BlackBox
 from careful.model.planner import STRATEGIES, Plan, measured_limits, plan, rules
 from careful.model.simulation import Message, simulate
-from careful.model.stages import MESSAGE_BYTES_MAX, Limits, Pipeline
+from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline
 from careful.model.tunemap import RAMP_GAIN_MIN, ClassPlan, class_table
+from careful.plan import Limits
 from careful.render import plan_plots
 from careful.render.tables import folded, table
 from careful.units import sizes

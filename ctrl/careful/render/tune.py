@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from careful.plan import Plan, class_bytes
 from careful.render.tables import table
 
 if TYPE_CHECKING:
-    from careful.control.tune_entry import Plan, Setting, Tune
+    from careful.control.tune_entry import Setting, Tune
     from careful.control.tune_peers import Row
 
 
@@ -27,8 +28,6 @@ def plan(one: Plan | None) -> str:
 
 
 def _class_range(first: int, last: int, count: int) -> str:
-    from careful.control.tune_entry import class_bytes
-
     low = class_bytes(first - 1) + 1 if first else 0
     if last == count - 1:
         return f"from {low}" if first else "all"
@@ -56,8 +55,6 @@ def tuning(rows: Sequence[tuple[str, Tune]]) -> str:
 
 def tune_row(row: Row) -> dict[str, Any]:
     """What is in effect for a peer, for JSON."""
-    from careful.control.tune_entry import class_bytes
-
     classes = [
         {"class": index, "message_bytes_max": class_bytes(index), **asdict(one)}
         for index, one in enumerate(row.tune)

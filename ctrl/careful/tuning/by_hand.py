@@ -11,7 +11,6 @@ from careful.control import maps, tune_peers
 from careful.control.config import Config
 from careful.control.tune_entry import Setting, one_writer
 from careful.control.tune_peers import Row, Session
-from careful.model.tunemap import TunePlan
 from careful.tuning.items import NET_TX, STORE, Kick, Pulse, Value
 from careful.tuning.state import Store
 
@@ -27,7 +26,7 @@ def change(
     for index, one in settings.items():
         pulses = one.minpulse_bytes
         if one.plan is not None:
-            values[index] = TunePlan(**vars(one.plan))
+            values[index] = one.plan
         if "store" in pulses:
             values[STORE + index] = Pulse(pulses["store"])
         if "net_tx" in pulses:

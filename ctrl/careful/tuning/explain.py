@@ -14,8 +14,7 @@ from careful.control.config import Config
 from careful.control.state_dir import StateDir, place
 from careful.control.tune_peers import Row as InEffect
 from careful.control.tune_peers import Session
-from careful.model.stages import Limits
-from careful.model.tunemap import TunePlan
+from careful.plan import Limits, Plan
 from careful.tuning import stores
 from careful.tuning.items import NET_TX, STORE, Kick, Pulse, Value, class_bytes
 from careful.tuning.propose import Measured, measured, store_table, table
@@ -141,7 +140,7 @@ def _known(state: PathState) -> Measured | None:
         return None
 
 
-def _predicted(known: Measured, message_bytes: int, plan: TunePlan) -> dict[str, float]:
+def _predicted(known: Measured, message_bytes: int, plan: Plan) -> dict[str, float]:
     """Of what is in effect, of one fragment, and of fixed ones of 4 KiB, frames or not."""
     return {
         **known.latency_us(message_bytes, plan).figures("predicted", "us"),
@@ -151,7 +150,7 @@ def _predicted(known: Measured, message_bytes: int, plan: TunePlan) -> dict[str,
 
 
 def _class(
-    index: int, plan: TunePlan, kick: Kick, state: PathState, by_hand: frozenset[int]
+    index: int, plan: Plan, kick: Kick, state: PathState, by_hand: frozenset[int]
 ) -> dict[str, Any]:
     """How a class's messages are sent; by_hand: those of its two items that were set so."""
     now: dict[int, Value] = {index: plan, NET_TX + index: kick}

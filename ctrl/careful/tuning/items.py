@@ -1,14 +1,15 @@
 """What a controller sets of a path: items, each of a message class, and the values that they take.
 
 Owns the items' numbers: a class's plan, its least write to a file here, its least kick.
-Pure. Calls model.
+Pure.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from careful.model.tunemap import CLASS_BYTES_FIRST, CLASS_COUNT, U32_MAX, TunePlan
+from careful import plan
+from careful.plan import CLASS_COUNT, U32_MAX, Plan
 
 #: Plans have the numbers of their classes; from here on stores' thresholds, and netTx's.
 STORE = CLASS_COUNT
@@ -38,7 +39,7 @@ class Kick:
         return {"net_tx_bytes": self.net_tx_bytes}
 
 
-Value = TunePlan | Pulse | Kick
+Value = Plan | Pulse | Kick
 
 
 def value_of(item: int, data: dict[str, int]) -> Value:
@@ -46,13 +47,13 @@ def value_of(item: int, data: dict[str, int]) -> Value:
     if not all(type(one) is int and 0 <= one <= U32_MAX for one in data.values()):
         raise ValueError(f"{data} are no values of a map")
     if item < STORE:
-        return TunePlan(**data)
+        return Plan(**data)
     return Pulse(**data) if item < NET_TX else Kick(**data)
 
 
 def class_bytes(item: int) -> int:
     """The largest message of an item's class, bytes: the one it is planned for."""
-    return CLASS_BYTES_FIRST << item % CLASS_COUNT
+    return plan.class_bytes(item % CLASS_COUNT)
 
 
 def sink_of(item: int) -> str:

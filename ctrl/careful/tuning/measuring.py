@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from careful.errors import CarefulError
-from careful.model.stages import Limits
-from careful.model.tunemap import CLASS_COUNT
+from careful.plan import CLASS_COUNT, Limits
 from careful.tuning.glances import grown, waiting
 from careful.tuning.path import Path
 from careful.tuning.propose import Measured, measured, moved, same

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from careful.model.stages import Limits
+from careful.plan import Limits
 from careful.tuning.items import STORE, Value
 from careful.tuning.stores import Totals
 from careful.tuning.verify import Counts

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from careful.model.blackbox import BlackBox, Regime, equal_latency_us
-from careful.model.stages import Array, Limits
-from careful.model.tunemap import CLASS_COUNT, FRAME_LIMITS, TunePlan
+from careful.model.stages import Array
+from careful.plan import CLASS_COUNT, FRAME_LIMITS, Limits, Plan
 from careful.tuning.items import STORE, Pulse, Value, class_bytes
 from careful.tuning.stores import PACES, Store
 
@@ -68,7 +68,7 @@ class Measured:
     draws: tuple[BlackBox, ...]
     limits: Limits = FRAME_LIMITS
 
-    def latency_us(self, message_bytes: int, plan: TunePlan) -> Interval:
+    def latency_us(self, message_bytes: int, plan: Plan) -> Interval:
         """Returns what a message takes, cut by a plan.
 
         A black box does not know the order of the stages, so the fragments of a ramp count as
@@ -78,7 +78,7 @@ class Measured:
         value = self.box.latency_us(message_bytes, count)
         return _interval(value, self._drawn_us(message_bytes, count))
 
-    def gain_us(self, message_bytes: int, now: TunePlan, then: TunePlan) -> Interval:
+    def gain_us(self, message_bytes: int, now: Plan, then: Plan) -> Interval:
         """What `then` saves of what `now` takes."""
         counts = [len(one.sizes(message_bytes, self.limits)) for one in (now, then)]
         before, after = (self.box.latency_us(message_bytes, one) for one in counts)
@@ -196,7 +196,7 @@ def table(path: Measured, now: Sequence[Value]) -> list[Row]:
     return [
         _row(path, index, plan)
         for index, plan in enumerate(now[:CLASS_COUNT])
-        if isinstance(plan, TunePlan)
+        if isinstance(plan, Plan)
     ]
 
 
@@ -242,11 +242,11 @@ def _of_draws(values: np.ndarray[Any, np.dtype[np.float64]]) -> Interval:
     return _interval(float(values[0]), values)
 
 
-def _row(path: Measured, index: int, now: TunePlan) -> Row:
+def _row(path: Measured, index: int, now: Plan) -> Row:
     message_bytes = class_bytes(index)
     within = replace(path.limits, min_bytes=min(path.limits.min_bytes, message_bytes))
     found = path.box.plan(message_bytes, within)
-    best = TunePlan.fixed(math.ceil(message_bytes / found.fragments_count))
+    best = Plan.fixed(math.ceil(message_bytes / found.fragments_count))
     now_us, gain = path.latency_us(message_bytes, now), path.gain_us(message_bytes, now, best)
     row = Row(
         index,
@@ -328,7 +328,7 @@ def _both(
 ) -> Iterator[tuple[Interval, Interval]]:
     for index in classes:
         plan = values[index]
-        assert isinstance(plan, TunePlan)
+        assert isinstance(plan, Plan)
         nbytes = class_bytes(index)
         was, now = (one.latency_us(nbytes, plan) for one in (before, after))
         yield was, now

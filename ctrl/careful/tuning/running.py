@@ -16,13 +16,12 @@ from typing import Any
 from careful.address import Address
 from careful.control import instances, live, maps, tune_entry
 from careful.control.instances import Instance
-from careful.control.tune_entry import Plan, Setting, Versions
+from careful.control.tune_entry import Setting, Versions
 from careful.errors import CarefulError
 from careful.measure.estimators.blackbox import BlackBox, Options
 from careful.measure.estimators.glance import Glance
 from careful.measure.probes.exchange import ProbeSession
-from careful.model.stages import Limits
-from careful.model.tunemap import TunePlan
+from careful.plan import Limits, Plan
 from careful.tuning.items import STORE, Kick, Pulse, Value
 from careful.tuning.state import Store
 from careful.tuning.stores import Came, Totals, counted
@@ -240,13 +239,9 @@ class RunningPath:
         self._pause(seconds)
 
 
-def plans(tune: tune_entry.Tune) -> tuple[TunePlan, ...]:
-    """The plans of a slot's settings, as the model has them."""
-    found = []
-    for one in tune:
-        assert one.plan is not None
-        found.append(TunePlan(**vars(one.plan)))
-    return tuple(found)
+def plans(tune: tune_entry.Tune) -> tuple[Plan, ...]:
+    """Returns the plans of a slot's settings."""
+    return tuple(one.plan for one in tune if one.plan)
 
 
 def pulses(tune: tune_entry.Tune) -> tuple[Pulse, ...]:
@@ -265,8 +260,8 @@ def _settings(given: Mapping[int, Value]) -> dict[int, Setting]:
     for item, value in given.items():
         index = item % STORE
         plan, pulse = (one := found.get(index, Setting(None, {}))).plan, dict(one.minpulse_bytes)
-        if isinstance(value, TunePlan):
-            plan = Plan(**value.as_dict())
+        if isinstance(value, Plan):
+            plan = value
         elif isinstance(value, Pulse):
             pulse["store"] = value.store_bytes
         else:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from careful.model.stages import Limits
+from careful.plan import Limits
 from careful.tuning.path import Live, Path, by_class, sent
 from careful.tuning.state import Pair, PathState, Tried
 from careful.tuning.trying import Trying

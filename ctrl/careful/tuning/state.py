@@ -19,7 +19,7 @@ from typing import Any
 
 from careful.control.state_dir import StateDir
 from careful.jsonout import write
-from careful.model.tunemap import CLASS_COUNT
+from careful.plan import CLASS_COUNT
 from careful.tuning.items import (
     ITEM_COUNT,
     NET_TX,

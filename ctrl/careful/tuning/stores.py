@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from careful.model.eager import written_us
-from careful.model.tunemap import CLASS_COUNT
+from careful.plan import CLASS_COUNT
 from careful.tuning.items import Pulse
 from careful.tuning.verify import Counts
 

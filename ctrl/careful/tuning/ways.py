@@ -13,8 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from careful.model.stages import Limits
-from careful.model.tunemap import TunePlan
+from careful.plan import Limits, Plan
 from careful.tuning.items import NET_TX, Kick, Value, class_bytes
 from careful.tuning.verify import BLOCKS_MIN, MESSAGES_MIN, Trial
 
@@ -44,7 +43,7 @@ def ways(
         but: items that are not ours to change.
     """
     nbytes, plan, kick = class_bytes(index), now[index], now[NET_TX + index]
-    assert isinstance(plan, TunePlan)
+    assert isinstance(plan, Plan)
     assert isinstance(kick, Kick)
     kicks = [kick] + [Kick(one) for one in KICKS_BYTES] * (NET_TX + index not in but)
     plans = [plan] + _plans(nbytes, limits) * (index not in but)
@@ -60,13 +59,13 @@ def ways(
     return found
 
 
-def _plans(nbytes: int, limits: Limits) -> list[TunePlan]:
-    whole = TunePlan.fixed(nbytes).sizes(nbytes, limits)[0]
+def _plans(nbytes: int, limits: Limits) -> list[Plan]:
+    whole = Plan.fixed(nbytes).sizes(nbytes, limits)[0]
     sizes = [math.ceil(whole / 2**times) for times in range(HALVINGS + 1)]
-    return [TunePlan.fixed(size) for size in sizes if size >= min(FRAGMENT_BYTES_MIN, whole)]
+    return [Plan.fixed(size) for size in sizes if size >= min(FRAGMENT_BYTES_MIN, whole)]
 
 
-def effect(plan: TunePlan, kick: Kick, nbytes: int, limits: Limits) -> tuple[object, int]:
+def effect(plan: Plan, kick: Kick, nbytes: int, limits: Limits) -> tuple[object, int]:
     """What a plan and a least kick make of a message: its fragments, and frames of a kick.
 
     Two that make the same of it are one way.

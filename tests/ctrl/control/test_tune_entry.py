@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from careful._abi import ffi, lib, sizeof
 from careful.control import tune_entry
-from careful.control.tune_entry import Plan, Setting
+from careful.control.tune_entry import Setting
+from careful.plan import CLASS_BYTES_FIRST, CLASS_COUNT, Plan
 
 
 class Memory:
@@ -28,7 +29,7 @@ def tune() -> Memory:
     """Of one slot, all classes in fragments of 3000 bytes."""
     one = Memory()
     tune_entry.apply(
-        one, [0], {index: Setting(Plan.fixed(3000), {}) for index in range(tune_entry.CLASSES)}
+        one, [0], {index: Setting(Plan.fixed(3000), {}) for index in range(CLASS_COUNT)}
     )
     return one
 
@@ -71,3 +72,11 @@ def test_flip__not_over_what_somebody_set(tune: Memory, flips: int) -> None:
     tune_entry.apply(tune, [0], {6: Setting(Plan.fixed(777), {})})
     assert not tune_entry.flip(tune, 0, two)
     assert fragments(tune, 6) == 777
+
+
+def test_plan__has_the_numbers_of_the_map() -> None:
+    """careful/plan.py repeats what abi.h declares, so that the model needs no library."""
+    assert lib.CAREFUL_CLASSES == CLASS_COUNT
+    assert lib.CAREFUL_CLASS0_BYTES == CLASS_BYTES_FIRST
+    names = [name for name, _ in ffi.typeof("struct careful_plan").fields]
+    assert list(Plan.fixed(100).as_dict()) == names

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from careful.cli.main import cli
 from careful.control import tune_entry, tune_file
-from careful.control.tune_entry import RATIO_ONE, Plan, Setting
+from careful.control.tune_entry import Setting
 from careful.control.tune_peers import Row
 from careful.errors import CarefulError
 from careful.jsonout import document
+from careful.plan import CLASS_COUNT, Q16_ONE, Plan
 from careful.render.tune import tune_row
 from click.testing import CliRunner
 
@@ -37,7 +38,7 @@ def parse(*rows: Any, peer: str | None = None) -> dict[int, Setting]:
 def shown(**pulses: dict[str, int]) -> str:
     """What `tune show --json` prints of peers whose sinks have these pulses."""
     rows = [
-        Row(peer, 0, (Setting(Plan.fixed(100 + i), one),) * tune_entry.CLASSES)
+        Row(peer, 0, (Setting(Plan.fixed(100 + i), one),) * CLASS_COUNT)
         for i, (peer, one) in enumerate(pulses.items())
     ]
     return document("tune show", {}, {"peers": [tune_row(one) for one in rows]})
@@ -48,7 +49,7 @@ def test_parse__what_plan_prints(pipeline: str) -> None:
     done = CliRunner().invoke(cli, ["plan", "--pipeline", pipeline, "--classes", "--json"])
     printed = json.loads(done.output)["classes"]
     settings = tune_file.parse(done.output, "plan.json")
-    assert list(settings) == list(range(tune_entry.CLASSES))
+    assert list(settings) == list(range(CLASS_COUNT))
     for one, setting in zip(printed, settings.values(), strict=True):
         assert setting.plan is not None
         assert vars(setting.plan) == one["plan"]
@@ -64,7 +65,7 @@ def test_parse__what_plan_prints(pipeline: str) -> None:
 def test_parse__what_show_prints(pulses: dict[str, int]) -> None:
     assert pulses.keys() <= tune_entry.SINKS.keys()
     assert tune_file.parse(shown(h2=pulses), "kept.json") == dict.fromkeys(
-        range(tune_entry.CLASSES), Setting(Plan.fixed(100), pulses)
+        range(CLASS_COUNT), Setting(Plan.fixed(100), pulses)
     )
 
 
@@ -80,7 +81,7 @@ def test_parse__of_one_peer_of_several() -> None:
 
 
 def test_parse__leaves_what_is_not_named() -> None:
-    assert parse(row()) == {7: Setting(Plan(500, RATIO_ONE, 0, 500, RATIO_ONE, 0), {})}
+    assert parse(row()) == {7: Setting(Plan(500, Q16_ONE, 0, 500, Q16_ONE, 0), {})}
 
 
 @pytest.mark.parametrize(

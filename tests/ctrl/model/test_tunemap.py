@@ -14,7 +14,6 @@ from careful.model import (
     Limits,
     Pipeline,
     Stage,
-    TunePlan,
     class_of,
     class_plan,
     class_table,
@@ -22,7 +21,8 @@ from careful.model import (
     load_shipped,
     plan,
 )
-from careful.model.tunemap import Q16_ONE, _eager, fixed_plan, from_sizes, ramp_plan
+from careful.model.tunemap import _eager, fixed_plan, from_sizes, ramp_plan
+from careful.plan import Q16_ONE, Plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines import busy
@@ -70,7 +70,7 @@ def datapath_sizes(tmp_path_factory):
     subprocess.run(command, check=True)
     call = ctypes.CDLL(str(built)).sizes
 
-    def cut(numbers: TunePlan, message_bytes: int, most_bytes: int) -> list[int]:
+    def cut(numbers: Plan, message_bytes: int, most_bytes: int) -> list[int]:
         six = (ctypes.c_uint32 * 6)(*numbers.as_dict().values())
         out = (ctypes.c_uint32 * 20000)()
         return list(out[: call(six, message_bytes, most_bytes, out, len(out))])
@@ -97,7 +97,7 @@ def test_sizes__are_the_datapath_s(
     datapath_sizes, first, ratio, step, peak, down, down_step, B, most
 ):
     for end in (peak, first):
-        numbers = TunePlan(first, ratio, step, end, down, down_step)
+        numbers = Plan(first, ratio, step, end, down, down_step)
         sizes = numbers.sizes(B, Limits(1, most))
         assert sum(sizes) == B
         assert 1 <= min(sizes) <= max(sizes) <= most
@@ -106,37 +106,37 @@ def test_sizes__are_the_datapath_s(
 
 def test_sizes__of_huge_numbers_are_the_datapath_s(datapath_sizes):
     # The sum of the message and its fragment is more than a u32 holds.
-    numbers = TunePlan.fixed(3 << 30)
+    numbers = Plan.fixed(3 << 30)
     B = (1 << 32) - 1
     most = 1 << 30
     assert numbers.sizes(B, Limits(1, most)) == datapath_sizes(numbers, B, most)
 
 
 def test_sizes__rise_peak_and_fall_in_fixed_point():
-    numbers = TunePlan(100, 2 * Q16_ONE, 10, 900, Q16_ONE // 2, 5)
+    numbers = Plan(100, 2 * Q16_ONE, 10, 900, Q16_ONE // 2, 5)
     assert numbers.sizes(3000, Limits(64)) == [100, 210, 430, 870, 900, 455, 35]
-    assert TunePlan(100, Q16_ONE + 1, 0, 200).sizes(300, Limits()) == [100, 100, 100]
+    assert Plan(100, Q16_ONE + 1, 0, 200).sizes(300, Limits()) == [100, 100, 100]
 
 
 def test_sizes__fixed_are_equal():
-    assert TunePlan.fixed(1000).sizes(4096) == [820, 820, 820, 820, 816]
-    assert TunePlan.fixed(9000).sizes(4096) == [2048, 2048]  # not 3750 and 346
-    assert TunePlan.fixed(820).is_fixed
-    assert not TunePlan(100, Q16_ONE, 10, 900).is_fixed
+    assert Plan.fixed(1000).sizes(4096) == [820, 820, 820, 820, 816]
+    assert Plan.fixed(9000).sizes(4096) == [2048, 2048]  # not 3750 and 346
+    assert Plan.fixed(820).is_fixed
+    assert not Plan(100, Q16_ONE, 10, 900).is_fixed
 
 
 def test_sizes__that_only_fall_are_a_plan_of_their_own(datapath_sizes):
-    numbers = TunePlan(900, Q16_ONE, 0, 900, Q16_ONE // 2, 5)
+    numbers = Plan(900, Q16_ONE, 0, 900, Q16_ONE // 2, 5)
     assert not numbers.is_fixed
     assert numbers.sizes(1500) == datapath_sizes(numbers, 1500, 3750) == [900, 455, 145]
     # Where the peak is never reached there is nothing to fall from.
-    assert TunePlan(400, Q16_ONE, 0, 900, Q16_ONE // 2, 5).sizes(1500) == [375] * 4
+    assert Plan(400, Q16_ONE, 0, 900, Q16_ONE // 2, 5).sizes(1500) == [375] * 4
 
 
 @pytest.mark.parametrize("numbers", [{"first_bytes": 0}, {"first_bytes": 1, "step_bytes": 1 << 32}])
 def test_tune_plan__what_no_u32_holds_is_refused(numbers):
     with pytest.raises(ValueError, match=r"u32|at least a byte"):
-        TunePlan(**numbers)
+        Plan(**numbers)
 
 
 def test_class_of__edges():

@@ -19,7 +19,7 @@ from careful.control.live import Cell
 from careful.control.state_dir import VARIABLE
 from careful.control.tune_peers import Row, Session
 from careful.model import load_shipped
-from careful.model.tunemap import CLASS_COUNT, TunePlan
+from careful.plan import CLASS_COUNT, Plan
 from careful.render import explain as report
 from careful.tuning import explain
 from careful.tuning.decide import Controller
@@ -35,7 +35,7 @@ def row(on: LivePath) -> Row:
     """What is in effect, as the map has it."""
     settings = tuple(
         tune_entry.Setting(
-            tune_entry.Plan(**on.plan(index).as_dict()),
+            on.plan(index),
             {"store": on.pulse(index).store_bytes, "net_tx": on.kick(index).net_tx_bytes},
         )
         for index in range(CLASS_COUNT)
@@ -170,7 +170,7 @@ def test_path__a_threshold_of_which_nothing_is_predicted(store: Store) -> None:
 
 
 def test_path__set_by_hand(store: Store) -> None:
-    plan = TunePlan(**found(store)["paths"][0]["classes"][CLASS]["plan"])
+    plan = Plan(**found(store)["paths"][0]["classes"][CLASS]["plan"])
     store.pin([], {CLASS: plan})
     assert found(store)["paths"][0]["classes"][CLASS]["standing"] == "set by hand"
     store.pin([], {CLASS: replace(plan, step_bytes=1)})  # that is not what is in effect
@@ -261,8 +261,8 @@ def test_decision__says_once_what_is_the_same_of_all() -> None:
         {
             "class": index,
             "message_bytes_max": 64 << index,
-            "before": tune_entry.Plan.fixed(3750).__dict__,
-            "after": tune_entry.Plan.fixed(500).__dict__,
+            "before": Plan.fixed(3750).__dict__,
+            "after": Plan.fixed(500).__dict__,
             "ab": {"said": "not verified"},
         }
         for index in (5, 6)
@@ -289,7 +289,7 @@ def test_ago(seconds: float, said: str) -> None:
     assert report.ago(seconds) == said
 
 
-def tried_path(took: Callable[[int, TunePlan, Kick], float]) -> tuple[Row, PathState]:
+def tried_path(took: Callable[[int, Plan, Kick], float]) -> tuple[Row, PathState]:
     """A path without figures, some time after its 1 KiB messages were sent in several ways."""
     on = LivePath(lambda _: GAM, [Stream(1024, 0.005)], took=took, figureless=True)
     state = PathState({})

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful._abi import ffi
+from careful._abi import ffi, lib
 from careful.cli.tune import tune
 from careful.control import tune_entry, tune_peers
 from careful.control.instances import Instance
-from careful.control.tune_entry import Plan, Setting
-from careful.model.tunemap import TunePlan
+from careful.control.tune_entry import Setting
+from careful.plan import CLASS_COUNT, Plan
 from careful.tuning.decide import Controller
 from careful.tuning.items import Value
 from careful.tuning.path import Live
@@ -29,7 +29,7 @@ from slots import World, address_of, begin
 
 H2, SLOT, CLASS = "10.77.0.2", 5, 10
 PEER = Peer("h2", str(address_of(H2)), address_of(H2), SLOT)
-START, MINE = TunePlan.fixed(3750), TunePlan.fixed(777)
+START, MINE = Plan.fixed(3750), Plan.fixed(777)
 
 
 def nothing() -> None:
@@ -100,11 +100,9 @@ def tune_set(*more: str) -> None:
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     one = begin(monkeypatch, tmp_path)
     one.give(SLOT, H2)
-    kept = {
-        index: Setting(Plan(**START.as_dict()), {"net_tx": 65536})
-        for index in range(tune_entry.CLASSES)
-    }
-    tune_entry.apply(one.maps["tune"], [SLOT], kept)  # type: ignore[arg-type]
+    kept = {index: Setting(START, {"net_tx": 65536}) for index in range(CLASS_COUNT)}
+    slots = [SLOT, lib.CAREFUL_TUNE_DEFAULT]
+    tune_entry.apply(one.maps["tune"], slots, kept)  # type: ignore[arg-type]
     peers = [{"slot": SLOT, "address": PEER.name}]
     session = tune_peers.Session(Instance("i"), None, peers, 3750)
     monkeypatch.setattr(tune_peers, "session", lambda *_: session)
@@ -189,7 +187,7 @@ def test_set__a_peer_of_another_queue(
     monkeypatch.setattr(tune_peers, "session", lambda *_: replace(queues[0], others=(queues[1],)))
     tune_set("--peer", H2)
     here, there = (Store(one.instance.directory) for one in queues)
-    values = [MINE] * tune_entry.CLASSES
+    values = [MINE] * CLASS_COUNT
     assert not here.by_hand("10.77.0.3:7000", values) | here.by_hand(PEER.name, values)
     assert there.by_hand(PEER.name, values) == {CLASS}
     assert not there.by_hand("10.77.0.3:7000", values)

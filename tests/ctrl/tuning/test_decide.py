@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 from careful.model import Pipeline, load_shipped
-from careful.model.tunemap import CLASS_COUNT, TunePlan, class_of, fixed_plan
+from careful.model.tunemap import fixed_plan
+from careful.plan import CLASS_COUNT, Plan, class_of
 from careful.tuning import measuring
 from careful.tuning.decide import Controller
 from careful.tuning.state import PathState
@@ -411,7 +412,7 @@ def test_by_hand__within_an_ab() -> None:
     one = controller(on)
     while not one.trying:
         on.advance(one.step())
-    mine = TunePlan.fixed(777)
+    mine = Plan.fixed(777)
     on.set_by_hand(CLASS, mine)
     run(one, on, 60)
     assert on.plan(CLASS) == mine

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from careful.model import Pipeline, load_shipped
-from careful.model.tunemap import CLASS_COUNT
+from careful.plan import CLASS_COUNT
 from careful.tuning.glances import grown, waiting
 from careful.tuning.propose import measured, moved
 from live_path import LIMITS, START, figures, scaled

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from careful.model import Pipeline, load_shipped
 from careful.model.stages import Stage
-from careful.model.tunemap import CLASS_COUNT, TunePlan, ramp_plan
+from careful.model.tunemap import ramp_plan
+from careful.plan import CLASS_COUNT, Plan
 from careful.tuning.propose import measured, moved, same, table, worth
 from live_path import LIMITS, START, figures, scaled, truth_us, widened
 
@@ -75,7 +76,7 @@ RISING = Pipeline((Stage("fast", 5, 10), Stage("slow", 20, 40)))
 def test_ramps__one_in_effect_goes_only_where_it_surely_loses() -> None:
     path = measured(known(RISING), LIMITS)
     good, _ = ramp_plan(RISING, 4096, LIMITS)
-    bad = TunePlan(64, step_bytes=16, peak_bytes=3750)  # 21 fragments
+    bad = Plan(64, step_bytes=16, peak_bytes=3750)  # 21 fragments
     rows = worth(table(path, [START] * 6 + [good] + [bad] + [START] * 8))
     assert 6 not in rows
     assert rows[7].best.is_fixed  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from careful.control.state_dir import StateDir
 from careful.model import load_shipped
-from careful.model.tunemap import TunePlan
+from careful.plan import Plan
 from careful.tuning.items import NET_TX, STORE, Kick, Pulse
 from careful.tuning.measuring import Measuring
 from careful.tuning.state import DECISIONS_MAX, PATHS_MAX, SCHEMA, Pair, PathState, Store, Tried
@@ -19,7 +19,7 @@ from live_path import LivePath
 GAM = load_shipped("gam")
 
 HERE = {"peer": "10.0.0.2", "mtu_bytes": 4000}
-PAIR = Pair(TunePlan.fixed(3750), TunePlan.fixed(500))
+PAIR = Pair(Plan.fixed(3750), Plan.fixed(500))
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Store:
 
 def test_store__keeps_a_path(store: Store) -> None:
     state = PathState(HERE, {"sum_g_us": 1.0}, 5.0, "at the start", unverified={7: PAIR})
-    state.refuted[3] = [TunePlan.fixed(64)]
+    state.refuted[3] = [Plan.fixed(64)]
     state.on_trial[2] = PAIR
     state.put_back = {2: PAIR.before, NET_TX + 2: Kick(65536), STORE + 2: Pulse(4096)}
     state.tried[2] = Tried(7.0, 11, found=True)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from careful.model import load_shipped
 from careful.model.eager import written_us
-from careful.model.tunemap import class_of
+from careful.plan import class_of
 from careful.tuning import items, stores
 from careful.tuning.decide import Controller
 from careful.tuning.items import STORE, Pulse

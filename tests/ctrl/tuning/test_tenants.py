@@ -10,8 +10,9 @@ import pytest
 from careful.control import links, tune_entry
 from careful.control.config import Config
 from careful.control.instances import Instance
-from careful.control.tune_entry import Plan, Setting
+from careful.control.tune_entry import Setting
 from careful.model import load_shipped
+from careful.plan import CLASS_COUNT, Plan
 from careful.tuning.loop import Loop, _Tuned
 from careful.tuning.running import RunningPath
 from careful.tuning.state import Store
@@ -20,7 +21,7 @@ from slots import World, begin
 
 H2, H3 = "10.77.0.2", "10.77.0.3"
 SLOT, ELSEWHERE = 5, 6
-MINE = {index: Setting(Plan.fixed(3000), {}) for index in range(tune_entry.CLASSES)}
+MINE = {index: Setting(Plan.fixed(3000), {}) for index in range(CLASS_COUNT)}
 
 
 @pytest.fixture

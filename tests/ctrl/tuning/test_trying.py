@@ -10,8 +10,7 @@ from itertools import pairwise
 import pytest
 from careful.errors import Ended
 from careful.model import load_shipped
-from careful.model.stages import Limits
-from careful.model.tunemap import TunePlan, class_of
+from careful.plan import Limits, Plan, class_of
 from careful.tuning.decide import Controller
 from careful.tuning.items import NET_TX, Kick, Value
 from careful.tuning.state import PathState
@@ -25,7 +24,7 @@ CLASS = class_of(MESSAGE)
 UNTUNED = Kick(65536)
 
 
-def pipelined_us(message_bytes: int, plan: TunePlan, kick: Kick) -> float:
+def pipelined_us(message_bytes: int, plan: Plan, kick: Kick) -> float:
     """Two stages that overlap if a kick is not the whole message, and 100 us beside."""
     count = len(plan.sizes(message_bytes, LIMITS))
     size = message_bytes / count
@@ -61,11 +60,11 @@ def loss(on: LivePath) -> float:
 
 
 def test_ways__halves_by_kicks_and_none_twice() -> None:
-    base: list[Value] = [TunePlan.fixed(3694)] * 16 + [START] * 16 + [UNTUNED] * 16
+    base: list[Value] = [Plan.fixed(3694)] * 16 + [START] * 16 + [UNTUNED] * 16
     limits = Limits(64, 3694)
     # One fragment makes no difference to one, and a kick that holds them all none to another.
     found = ways(4, base, limits, frozenset())
-    assert found == [{4: TunePlan.fixed(512)}, {4: TunePlan.fixed(512), NET_TX + 4: Kick(1)}]
+    assert found == [{4: Plan.fixed(512)}, {4: Plan.fixed(512), NET_TX + 4: Kick(1)}]
     assert not ways(3, base, limits, frozenset())
     found = ways(CLASS, base, limits, frozenset())
     sizes = {one[CLASS].first_bytes for one in found if CLASS in one}  # type: ignore[union-attr]
@@ -187,7 +186,7 @@ def test_tried__one_change_in_ten_minutes_at_most() -> None:
     """Though what is best changes every four minutes."""
     on = path(every_s=0.03, noise=0.2)
 
-    def took(message_bytes: int, plan: TunePlan, kick: Kick) -> float:
+    def took(message_bytes: int, plan: Plan, kick: Kick) -> float:
         took_us = pipelined_us(message_bytes, plan, kick)
         return 500 - took_us if int(on.now / 240) % 2 else took_us
 
@@ -204,7 +203,7 @@ def test_tried__again_when_messages_take_another_time() -> None:
     at = 1000.0 + 200
     on = path(every_s=0.01, noise=0.1)
 
-    def took(message_bytes: int, plan: TunePlan, kick: Kick) -> float:
+    def took(message_bytes: int, plan: Plan, kick: Kick) -> float:
         if on.now < at:
             return pipelined_us(message_bytes, plan, kick)
         return 100 + 80 * len(plan.sizes(message_bytes, LIMITS))
@@ -286,7 +285,7 @@ def test_messages_that_pause__are_waited_for() -> None:
     assert loss(on) < 0.1
 
 
-def small_us(_: int, plan: TunePlan, kick: Kick) -> float:
+def small_us(_: int, plan: Plan, kick: Kick) -> float:
     """Half a frame is faster than a whole one, in kicks as they were."""
     return 2000.0 if plan.first_bytes < 3000 and kick == UNTUNED else 3000.0
 
@@ -313,7 +312,7 @@ def test_by_hand__meanwhile() -> None:
     on = path()
     one = controller(on)
     run(one, on, 5)
-    mine = TunePlan.fixed(777)
+    mine = Plan.fixed(777)
     on.set_by_hand(CLASS, mine)
     run(one, on, 300)
     assert on.plan(CLASS) == mine

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from careful.model import Pipeline, load_shipped
-from careful.model.stages import Limits
-from careful.model.tunemap import class_of, fixed_plan
+from careful.model.tunemap import fixed_plan
+from careful.plan import Limits, class_of
 from careful.tuning.decide import Controller
 from careful.tuning.state import PathState
 from careful.tuning.turns import Turns
