@@ -6,7 +6,6 @@
  * event_in.c, region.c, live.c, deferred.c, message's in.c, out.c and small.c, link's rx.c and
  * hold.c.
  */
-#include "service/attach.h"
 #include "service/engine.h"
 
 #include <endian.h>

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * What careful.h offers for moving data: requests, replies, stores and gets. Calls
- * operation.c, peers.c, live.c, attach.c, attach_ring.c, message's out.c and small.c, link's tx.c
- * and lend.c.
- */
-#include "service/attach.h"
+/* Sends requests, replies, stores and gets from the instance's own queue. */
 #include "service/engine.h"
 
 #include <endian.h>
 #include <errno.h>
-#include <string.h>
 
 static void args_to(struct careful_am *am, const uint32_t *args)
 {
@@ -17,45 +11,10 @@ static void args_to(struct careful_am *am, const uint32_t *args)
 		am->args[i] = htobe32(args[i]);
 }
 
-int careful_handle(struct careful *c, uint16_t handler, careful_handler_fn *fn, void *user)
+int own_payload_bytes(struct careful *c, uint32_t index)
 {
-	if (handler >= CAREFUL_HANDLERS)
-		return -EINVAL;
-	if (c->attached && !c->handlers[handler].fn != !fn) {
-		int rc = attached_handle(c, handler, CAREFUL_IPC_OF_REQUESTS, fn);
+	const struct link_peer *peer = engine_peer(c, index);
 
-		if (rc)
-			return rc;
-	}
-	c->handlers[handler] = (struct handler){ .fn = fn, .user = user };
-	return 0;
-}
-
-int careful_handle_store(struct careful *c, uint16_t handler, careful_handler_fn *fn, void *user)
-{
-	if (handler >= CAREFUL_HANDLERS)
-		return -EINVAL;
-	if (c->attached && !c->store_handlers[handler].fn != !fn) {
-		int rc = attached_handle(c, handler, CAREFUL_IPC_OF_STORES, fn);
-
-		if (rc)
-			return rc;
-	}
-	c->store_handlers[handler] = (struct handler){ .fn = fn, .user = user };
-	return 0;
-}
-
-int careful_payload_bytes(struct careful *c, uint32_t index)
-{
-	struct careful_ipc_peer found;
-	struct link_peer *peer;
-	int rc;
-
-	if (c->attached) {
-		rc = attached_peer_info(c, index, &found);
-		return rc ? rc : found.payload_bytes;
-	}
-	peer = engine_peer(c, index);
 	if (!peer)
 		return -ENOENT;
 	if (!link_knows(peer))
@@ -116,21 +75,28 @@ static inline int request(struct careful *c, uint32_t index, uint16_t handler, c
 	return rc;
 }
 
-int careful_request(struct careful *c, uint32_t index, uint16_t handler, const uint32_t *args,
-		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user)
+int own_request(struct careful *c, uint32_t index, uint16_t handler, const uint32_t *args,
+		const void *payload, uint32_t bytes, careful_done_fn *done, void *user)
 {
-	if (c->attached)
-		return attached_request(c, index, handler, args, payload, bytes, done, user);
 	return request(c, index, handler, args, payload, NULL, bytes, done, user);
 }
 
-int careful_alloc(struct careful *c, void **payload)
+bool own_may_ask(struct careful *c, uint32_t index, uint32_t bytes)
 {
-	uint8_t *body;
+	struct link_peer *peer = engine_peer(c, index);
 
-	if (c->attached)
-		return attached_alloc(c, payload);
-	body = link_lend(&c->link);
+	return peer && message_small_may(&c->messages, peer, MESSAGE_AM_BYTES + bytes);
+}
+
+bool own_may_begin(struct careful *c, uint32_t requests)
+{
+	return c->operations_free_count >= requests && link_tx_room(&c->link, requests);
+}
+
+int own_alloc(struct careful *c, void **payload)
+{
+	uint8_t *body = link_lend(&c->link);
+
 	if (!body)
 		return -EAGAIN;
 	*payload = body + MESSAGE_AM_BYTES;
@@ -148,51 +114,26 @@ static uint8_t *body_of(struct careful *c, void *payload)
 	return link_is_lent(&c->link, body) ? body : NULL;
 }
 
-int careful_free(struct careful *c, void *payload)
+int own_free(struct careful *c, void *payload)
 {
-	const uint8_t *body;
+	const uint8_t *body = body_of(c, payload);
 
-	if (c->attached)
-		return attached_free(c, payload);
-	body = body_of(c, payload);
 	if (!body)
 		return -EINVAL;
 	link_unlend(&c->link, body);
 	return 0;
 }
 
-int careful_send(struct careful *c, uint32_t index, uint16_t handler, const uint32_t *args,
-		 void *payload, uint32_t bytes, careful_done_fn *done, void *user)
+int own_send(struct careful *c, uint32_t index, uint16_t handler, const uint32_t *args,
+	     void *payload, uint32_t bytes, careful_done_fn *done, void *user)
 {
-	uint8_t *body;
-	int built;
+	uint8_t *body = body_of(c, payload);
 
-	if (c->attached) {
-		built = attached_built(c->attached, payload);
-		return built < 0 ? built :
-				   attached_send(c, index, handler, args, (uint32_t)built, bytes,
-						 done, user);
-	}
-	body = body_of(c, payload);
-	if (!body)
-		return -EINVAL;
-	return request(c, index, handler, args, payload, body, bytes, done, user);
+	return body ? request(c, index, handler, args, payload, body, bytes, done, user) : -EINVAL;
 }
 
-void careful_reply_name(const struct careful_message *message, struct careful_reply_to *to)
-{
-	struct careful *c = message->instance;
-	struct link_peer *peer = c->attached ? NULL : engine_peer(c, message->peer);
-
-	*to = (struct careful_reply_to){
-		.peer = message->peer,
-		.token = message->token,
-		.epoch = peer ? peer->epoch : 0,
-	};
-}
-
-int careful_reply_late(struct careful *c, const struct careful_reply_to *to, int status,
-		       const uint32_t *args, const void *payload, uint32_t bytes)
+int own_reply(struct careful *c, const struct careful_reply_to *to, int status,
+	      const uint32_t *args, const void *payload, uint32_t bytes)
 {
 	struct careful_am am = {
 		.kind = CAREFUL_AM_REPLY,
@@ -200,14 +141,9 @@ int careful_reply_late(struct careful *c, const struct careful_reply_to *to, int
 		.token = htobe32(to->token),
 		.status = htobe32((uint32_t)(status < 0 ? -status : status)),
 	};
-	struct link_peer *peer;
+	struct link_peer *peer = engine_peer(c, to->peer);
 	int rc;
 
-	if (c->attached)
-		return attached_reply(c, to, status, args, payload, bytes);
-	if (!to->token)
-		return 0;
-	peer = engine_peer(c, to->peer);
 	if (!peer || peer->epoch != to->epoch)
 		return -ECONNRESET;
 	rc = payload_fits(peer, bytes);
@@ -222,18 +158,9 @@ void engine_denied(struct careful *c, uint32_t n)
 	c->link.counters[CAREFUL_C_PATHS_DENIED] += n;
 }
 
-int careful_reply(const struct careful_message *message, int status, const uint32_t *args,
-		  const void *payload, uint32_t bytes)
-{
-	struct careful_reply_to to;
-
-	careful_reply_name(message, &to);
-	return careful_reply_late(message->instance, &to, status, args, payload, bytes);
-}
-
-int careful_get(struct careful *c, uint32_t index, uint32_t region, uint64_t region_off,
-		const struct careful_span *local, uint32_t bytes, uint32_t flags,
-		careful_done_fn *done, void *user)
+int own_get(struct careful *c, uint32_t index, uint32_t region, uint64_t region_off,
+	    const struct careful_span *local, uint32_t bytes, uint32_t flags, careful_done_fn *done,
+	    void *user)
 {
 	struct careful_am am = {
 		.kind = CAREFUL_AM_GET,
@@ -246,18 +173,6 @@ int careful_get(struct careful *c, uint32_t index, uint32_t region, uint64_t reg
 	struct operation *op;
 	int rc;
 
-	if (c->attached) {
-		const struct careful_ring_entry asked = {
-			.kind = CAREFUL_RING_GET,
-			.peer = index,
-			.region = region,
-			.region_off = region_off,
-			.bytes = bytes,
-			.flags = flags,
-		};
-
-		return attached_move(c, &asked, local, done, user);
-	}
 	peer = live_peer(c, index, &rc);
 	if (rc || !peer)
 		return rc;
@@ -276,30 +191,15 @@ int careful_get(struct careful *c, uint32_t index, uint32_t region, uint64_t reg
 	return rc;
 }
 
-int careful_store(struct careful *c, uint32_t index, uint32_t region, uint64_t region_off,
-		  const struct careful_span *local, uint32_t bytes, uint16_t handler,
-		  const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user)
+int own_store(struct careful *c, uint32_t index, uint32_t region, uint64_t region_off,
+	      const struct careful_span *local, uint32_t bytes, uint16_t handler,
+	      const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user)
 {
 	struct message_out *out;
 	struct link_peer *peer;
 	struct operation *op;
 	int rc;
 
-	if (c->attached) {
-		struct careful_ring_entry asked = {
-			.kind = CAREFUL_RING_STORE,
-			.peer = index,
-			.handler = handler,
-			.region = region,
-			.region_off = region_off,
-			.bytes = bytes,
-			.flags = flags,
-		};
-
-		if (args)
-			memcpy(asked.args, args, sizeof(asked.args));
-		return attached_move(c, &asked, local, done, user);
-	}
 	peer = live_peer(c, index, &rc);
 	if (rc || !peer)
 		return rc;
@@ -332,19 +232,4 @@ int careful_store(struct careful *c, uint32_t index, uint32_t region, uint64_t r
 	if (done || op->live.began_ns)
 		out->am.token = htobe32(op->token);
 	return 0;
-}
-
-uint32_t careful_wire_hdr_check(const void *hdr)
-{
-	return careful_hdr_check(hdr);
-}
-
-uint32_t careful_wire_message_check(const void *message, uint32_t bytes)
-{
-	return careful_message_check(message, bytes);
-}
-
-uint32_t careful_wire_crc32c(const void *data, uint32_t bytes)
-{
-	return link_crc32c(data, bytes);
 }

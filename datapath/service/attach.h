@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * An instance that is a carefuld's (careful_attach()): what the calls of careful.h do for one.
- * attach.c has its life and what is asked through the socket, attach_ring.c what goes through
- * the rings (ipc.h), attach_wait.c how that is waited for, attach_more.c regions, pings, and
- * messages that are built or kept.
- */
+/* A program's instance that is attached to carefuld (careful_attach()). */
 #ifndef SERVICE_ATTACH_H
 #define SERVICE_ATTACH_H
 
@@ -16,7 +11,12 @@
 #include "service/engine.h"
 #include "service/ring_number.h"
 
-enum { ATTACH_PAGE_BYTES = 4096 };
+enum {
+	ATTACH_PAGE_BYTES = 4096,
+	ATTACH_ANSWER_MS =
+		10000, /* carefuld answers within a round; it may be measuring something */
+	ATTACH_FDS = 1, /* descriptors that may come with an answer */
+};
 
 /*
  * An operation under way.
@@ -104,58 +104,56 @@ struct attached {
 	uint32_t owed_at, owed_count;
 };
 
-/* attach.c */
+/* attach_socket.c */
+int attached_question(struct careful *c, struct careful_ipc *head, const void *payload,
+		      uint32_t bytes, void *answer, uint32_t answer_bytes, int passed, int *fds);
 int attached_ask(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
 		 void *answer, uint32_t answer_bytes);
 int attached_pass(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
 		  void *answer, uint32_t answer_bytes, int passed);
+void attached_bell(struct attached *a, uint32_t flags);
+void attached_look(struct careful *c);
+void attached_lost(struct careful *c);
+
+/* attach_memory.c */
+int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off);
+int attached_memory(struct careful *c, uint64_t bytes, void **base);
 int attached_file_add(struct careful *c, int fd, uint32_t *file);
 void attached_file_remove(struct careful *c, uint32_t file);
-void attached_ring(struct attached *a, uint32_t flags);
-void attached_lost(struct careful *c);
-int attached_close(struct careful *c);
-int attached_info(struct careful *c, struct careful_info *info);
-int attached_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes);
-int attached_peer_close(struct careful *c, uint32_t peer);
-int attached_peer_info(struct careful *c, uint32_t peer, struct careful_ipc_peer *found);
-int attached_peer_measure(struct careful *c, uint32_t peer);
-int attached_handle(struct careful *c, uint16_t handler, uint32_t of, bool on);
-
-/* attach_ring.c */
-uint32_t attached_room(const struct attached *a);
-bool attached_taken(const struct attached *a);
-int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off);
-int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
-		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
-int attached_send(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
-		  uint32_t built, uint32_t bytes, careful_done_fn *done, void *user);
-void attached_take_back(struct attached *a);
-int attached_move(struct careful *c, const struct careful_ring_entry *asked,
-		  const struct careful_span *local, careful_done_fn *done, void *user);
-int attached_probe(struct careful *c, const struct careful_ring_entry *asked, careful_ping_fn *done,
-		   void *user);
-int attached_reply(struct careful *c, const struct careful_reply_to *to, int status,
-		   const uint32_t *args, const void *payload, uint32_t bytes);
-int attached_poll(struct careful *c);
-
-/* attach_wait.c */
-int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms);
-int attached_wait(struct careful *c, int timeout_ms, int extra_fd);
-
-/* attach_more.c */
 int attached_own_file(struct careful *c);
+void attached_quiet(struct careful *c);
 int attached_region_add(struct careful *c, const struct careful_region *region, uint32_t *key);
 int attached_region_remove(struct careful *c, uint32_t key);
 const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t off);
+
+/* attach_ring.c */
+int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+bool attached_may_ask(struct careful *c, uint32_t peer, uint32_t bytes);
+bool attached_may_begin(struct careful *c, uint32_t requests);
+bool attached_handed_over(const struct careful *c);
 int attached_alloc(struct careful *c, void **payload);
-int attached_built(const struct attached *a, const void *payload);
-int attached_free(struct careful *c, const void *payload);
-struct careful_kept *attached_keep(const struct careful_message *message);
-void attached_release(struct careful_kept *kept);
-void attached_quiet(struct careful *c);
+int attached_free(struct careful *c, void *payload);
+int attached_send(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		  void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+int attached_reply(struct careful *c, const struct careful_reply_to *to, int status,
+		   const uint32_t *args, const void *payload, uint32_t bytes);
+int attached_store(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+		   const struct careful_span *local, uint32_t bytes, uint16_t handler,
+		   const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);
+int attached_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+		 const struct careful_span *local, uint32_t bytes, uint32_t flags,
+		 careful_done_fn *done, void *user);
 int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
 		  careful_ping_fn *done, void *user);
-void attached_ping_ended(careful_ping_fn *done, void *user, int status, const void *payload,
-			 uint32_t bytes);
+void attached_answer_owed(struct careful *c);
+void attached_free_op(struct attached *a, struct attached_op *op);
+
+/* attach_told.c */
+uint64_t attached_now_ns(const struct careful *c);
+struct careful_kept *attached_keep(const struct careful_message *message);
+void attached_release(struct careful *c, struct careful_kept *kept);
+int attached_poll(struct careful *c);
+int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms);
 
 #endif /* SERVICE_ATTACH_H */

@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The program's end of the rings that it shares with carefuld (ipc.h): what is asked goes in,
- * what is told comes out and runs the application's functions. carefuld's end is
- * daemon/ipc_ring.c. Calls attach.c.
- */
+/* The ring of what an attached program asks carefuld (ipc.h): requests, answers, stores, gets. */
 #include "service/attach.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-
-enum {
-	ROUND = 64, /* of what is told that a poll takes */
-	LOOKS = 1 << 16, /* polls between two looks at the socket, where nobody waits */
-};
 
 /* The entry at this place was taken: what it named is free. */
 static void free_built(struct attached *a, uint32_t at)
@@ -24,7 +15,7 @@ static void free_built(struct attached *a, uint32_t at)
 }
 
 /* Frees what carefuld has taken. */
-void attached_take_back(struct attached *a)
+static void take_back(struct attached *a)
 {
 	const uint32_t left = a->asks_put - read_number(&a->area->asks_taken);
 
@@ -54,22 +45,32 @@ static int put(struct careful *c, const struct careful_ring_entry *entry, const 
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (read_number(&a->area->asks_asleep)) {
 		write_number(&a->area->asks_asleep, 0);
-		attached_ring(a, 0);
+		attached_bell(a, 0);
 	}
 	return 0;
 }
 
-/* How many requests can begin now. */
-uint32_t attached_room(const struct attached *a)
+bool attached_may_begin(struct careful *c, uint32_t requests)
 {
-	const uint32_t left = CAREFUL_RING_ASKS - (a->asks_put - read_number(&a->area->asks_taken));
+	const struct attached *a = c->attached;
+	const uint32_t used = a->asks_put - read_number(&a->area->asks_taken);
 
-	return left < a->free_count ? left : a->free_count;
+	return requests <= CAREFUL_RING_ASKS - used && requests <= a->free_count;
 }
 
-/* Reports whether carefuld has all that was asked. */
-bool attached_taken(const struct attached *a)
+/* A request leaves the ring when carefuld takes it; there is always room for more bytes. */
+bool attached_may_ask(struct careful *c, uint32_t peer, uint32_t bytes)
 {
+	(void)c;
+	(void)peer;
+	(void)bytes;
+	return true;
+}
+
+bool attached_handed_over(const struct careful *c)
+{
+	const struct attached *a = c->attached;
+
 	return a->socket_fd < 0 ||
 	       (!a->owed_count && read_number(&a->area->asks_taken) == a->asks_put);
 }
@@ -87,32 +88,12 @@ static struct attached_op *take_op(struct attached *a, careful_done_fn *done, vo
 	return op;
 }
 
-static void free_op(struct attached *a, struct attached_op *op)
+void attached_free_op(struct attached *a, struct attached_op *op)
 {
 	if (op->pages)
 		memset(a->pages_used + op->memory_off / ATTACH_PAGE_BYTES, 0, op->pages);
 	op->id = 0;
 	a->free[a->free_count++] = (uint8_t)(op - a->ops);
-}
-
-/* Some of the memory. -EMSGSIZE: there is never so much; -EAGAIN: not now. */
-int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off)
-{
-	const uint64_t want = (bytes + ATTACH_PAGE_BYTES - 1) / ATTACH_PAGE_BYTES;
-	uint32_t run = 0;
-
-	if (bytes > a->memory_bytes)
-		return -EMSGSIZE;
-	for (uint32_t i = 0; i < a->pages_count; i++) {
-		run = a->pages_used[i] ? 0 : run + 1;
-		if (run < want)
-			continue;
-		i -= run - 1;
-		memset(a->pages_used + i, 1, run);
-		*memory_off = (uint64_t)i * ATTACH_PAGE_BYTES;
-		return 0;
-	}
-	return -EAGAIN;
 }
 
 static void args_to(struct careful_ring_entry *entry, const uint32_t *args)
@@ -140,7 +121,7 @@ static int begin_request(struct careful *c, struct careful_ring_entry *entry, co
 	args_to(entry, args);
 	rc = put(c, entry, payload);
 	if (rc && op)
-		free_op(c->attached, op);
+		attached_free_op(c->attached, op);
 	return rc;
 }
 
@@ -152,19 +133,60 @@ int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const u
 	return begin_request(c, &entry, args, payload, done, user);
 }
 
-/* built: of the payloads that the application built, one of its own. */
-int attached_send(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
-		  uint32_t built, uint32_t bytes, careful_done_fn *done, void *user)
+/* A payload that carefuld reads where it is built. */
+int attached_alloc(struct careful *c, void **payload)
 {
 	struct attached *a = c->attached;
+	const uint8_t *found = memchr(a->built_state, ATTACHED_FREE, CAREFUL_RING_BUILT);
+
+	if (a->socket_fd < 0)
+		return -ENOTCONN;
+	if (!found) {
+		take_back(a);
+		found = memchr(a->built_state, ATTACHED_FREE, CAREFUL_RING_BUILT);
+	}
+	if (!found)
+		return -EAGAIN;
+	a->built_state[found - a->built_state] = ATTACHED_OWN;
+	*payload = a->built + (size_t)(found - a->built_state) * CAREFUL_RING_PAYLOAD_BYTES;
+	return CAREFUL_RING_PAYLOAD_BYTES;
+}
+
+/* Which one attached_alloc() gave; -EINVAL: it is not the application's. */
+static int built_at(const struct attached *a, const void *payload)
+{
+	const uint64_t off = (uint64_t)((uintptr_t)payload - (uintptr_t)a->built);
+	const uint64_t at = off / CAREFUL_RING_PAYLOAD_BYTES;
+
+	if (at >= CAREFUL_RING_BUILT || off % CAREFUL_RING_PAYLOAD_BYTES ||
+	    a->built_state[at] != ATTACHED_OWN)
+		return -EINVAL;
+	return (int)at;
+}
+
+int attached_free(struct careful *c, void *payload)
+{
+	int built = built_at(c->attached, payload);
+
+	if (built < 0)
+		return built;
+	c->attached->built_state[built] = ATTACHED_FREE;
+	return 0;
+}
+
+int attached_send(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		  void *payload, uint32_t bytes, careful_done_fn *done, void *user)
+{
+	struct attached *a = c->attached;
+	const int built = built_at(a, payload);
 	struct careful_ring_entry entry = {
 		.peer = peer,
 		.handler = handler,
 		.bytes = bytes,
 		.flags = CAREFUL_RING_OF_BUILT,
-		.memory_off = built,
+		.memory_off = (uint64_t)built,
 	};
-	int rc = begin_request(c, &entry, args, NULL, done, user);
+	int rc = built < 0 ? built : begin_request(c, &entry, args, NULL, done, user);
 
 	if (rc)
 		return rc;
@@ -217,16 +239,9 @@ static int place(struct careful *c, struct attached_op *op, const struct careful
 	return 0;
 }
 
-/* A file of one operation; our memory stays. */
-static void lose_file(struct careful *c, uint32_t file)
-{
-	if (file && file != c->attached->own_file)
-		attached_file_remove(c, file - 1);
-}
-
 /* A get or a store, as asked says. */
-int attached_move(struct careful *c, const struct careful_ring_entry *asked,
-		  const struct careful_span *local, careful_done_fn *done, void *user)
+static int move(struct careful *c, const struct careful_ring_entry *asked,
+		const struct careful_span *local, careful_done_fn *done, void *user)
 {
 	struct attached *a = c->attached;
 	struct attached_op *op = take_op(a, done, user, asked->peer);
@@ -248,18 +263,56 @@ int attached_move(struct careful *c, const struct careful_ring_entry *asked,
 	if (rc) {
 		const uint32_t file = op->file;
 
-		free_op(a, op);
-		lose_file(c, file);
+		attached_free_op(a, op);
+		attached_file_remove(c, file);
 	}
 	return rc;
 }
 
-/* A ping, as asked says. */
-int attached_probe(struct careful *c, const struct careful_ring_entry *asked, careful_ping_fn *done,
-		   void *user)
+int attached_store(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+		   const struct careful_span *local, uint32_t bytes, uint16_t handler,
+		   const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user)
 {
-	struct attached_op *op = take_op(c->attached, NULL, user, asked->peer);
-	struct careful_ring_entry entry = *asked;
+	struct careful_ring_entry entry = {
+		.kind = CAREFUL_RING_STORE,
+		.peer = peer,
+		.handler = handler,
+		.region = region,
+		.region_off = region_off,
+		.bytes = bytes,
+		.flags = flags,
+	};
+
+	args_to(&entry, args);
+	return move(c, &entry, local, done, user);
+}
+
+int attached_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+		 const struct careful_span *local, uint32_t bytes, uint32_t flags,
+		 careful_done_fn *done, void *user)
+{
+	const struct careful_ring_entry entry = {
+		.kind = CAREFUL_RING_GET,
+		.peer = peer,
+		.region = region,
+		.region_off = region_off,
+		.bytes = bytes,
+		.flags = flags,
+	};
+
+	return move(c, &entry, local, done, user);
+}
+
+/* Where an instance with a queue of its own returns -EAGAIN at once, done hears it here. */
+int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
+		  careful_ping_fn *done, void *user)
+{
+	struct attached_op *op = take_op(c->attached, NULL, user, peer);
+	struct careful_ring_entry entry = {
+		.kind = CAREFUL_RING_PING,
+		.peer = peer,
+		.args = { ask->stage, ask->ttl, ask->timeout_ms, ask->bytes },
+	};
 	int rc;
 
 	if (!op)
@@ -268,7 +321,7 @@ int attached_probe(struct careful *c, const struct careful_ring_entry *asked, ca
 	entry.id = op->id;
 	rc = put(c, &entry, NULL);
 	if (rc)
-		free_op(c->attached, op);
+		attached_free_op(c->attached, op);
 	return rc;
 }
 
@@ -284,7 +337,7 @@ static int owe(struct attached *a, const struct careful_ring_entry *entry)
 	return 0;
 }
 
-static void answer_owed(struct careful *c)
+void attached_answer_owed(struct careful *c)
 {
 	struct attached *a = c->attached;
 
@@ -313,165 +366,9 @@ int attached_reply(struct careful *c, const struct careful_reply_to *to, int sta
 	};
 	int rc;
 
-	if (!to->token)
-		return 0;
 	if (bytes > CAREFUL_RING_PAYLOAD_BYTES)
 		return -EMSGSIZE;
 	args_to(&entry, args);
 	rc = put(c, &entry, payload);
 	return rc == -EAGAIN && !bytes && !args ? owe(c->attached, &entry) : rc;
-}
-
-static void tell_done(const struct attached_op *op, const struct careful_result *result)
-{
-	if (op->pinged)
-		attached_ping_ended(op->pinged, op->user, result->status, result->payload,
-				    result->bytes);
-	else if (op->done)
-		op->done(result, op->user);
-}
-
-static void on_end(struct careful *c, const struct careful_ring_entry *e, const uint8_t *payload)
-{
-	struct attached *a = c->attached;
-	struct attached_op *op = &a->ops[e->id % CAREFUL_RING_OPERATIONS];
-	struct careful_result result = {
-		.status = e->status,
-		.bytes = e->bytes,
-		.digest = e->digest,
-		.payload = e->flags ? payload : NULL,
-	};
-	struct attached_op was;
-
-	if (!e->id || op->id != e->id)
-		return;
-	memcpy(result.args, e->args, sizeof(result.args));
-	if (op->into && !op->left && !e->status)
-		memcpy(op->into, a->memory + op->memory_off, e->bytes);
-	was = *op;
-	free_op(a, op); /* free for what the application asks now */
-	lose_file(c, was.file);
-	if (was.left)
-		result = (struct careful_result){ .status = -ECONNRESET };
-	tell_done(&was, &result);
-}
-
-static void on_message(struct careful *c, const struct careful_ring_entry *e,
-		       const uint8_t *payload)
-{
-	const bool store = e->kind == CAREFUL_RING_STORED;
-	const uint32_t index = e->handler % CAREFUL_HANDLERS;
-	const struct handler *handler = store ? &c->store_handlers[index] : &c->handlers[index];
-	const uint8_t *stored = e->flags & CAREFUL_RING_OF_FILE ?
-					attached_stored(c->attached, e->region, e->region_off) :
-					c->attached->memory + e->memory_off;
-	struct careful_message message = {
-		.instance = c,
-		.peer = e->peer,
-		.handler = (uint16_t)index,
-		.token = (uint32_t)e->id,
-		.payload = store ? stored : payload,
-		.keepable = !store,
-		.bytes = e->bytes,
-		.region = e->region,
-		.region_off = e->region_off,
-	};
-
-	memcpy(message.args, e->args, sizeof(message.args));
-	if (handler->fn)
-		handler->fn(&message, handler->user);
-	else if (!store)
-		careful_reply(&message, ENOSYS, NULL, NULL, 0);
-}
-
-static void on_told(struct careful *c, const struct careful_ring_entry *e, const uint8_t *payload)
-{
-	switch (e->kind) {
-	case CAREFUL_RING_DONE:
-		on_end(c, e, payload);
-		break;
-	case CAREFUL_RING_ASKED:
-	case CAREFUL_RING_STORED:
-		on_message(c, e, payload);
-		break;
-	case CAREFUL_RING_PEER:
-		if (c->watch)
-			c->watch(c, e->peer, (uint32_t)e->status, c->watch_user);
-		break;
-	default:
-		break;
-	}
-}
-
-/* What was under way to a peer that is closed, or all of it, when carefuld has ended. */
-static void end_closed(struct careful *c)
-{
-	const struct careful_result result = { .status = -ECONNRESET };
-	struct attached *a = c->attached;
-
-	a->closed = false;
-	for (uint32_t i = 0; i < CAREFUL_RING_OPERATIONS; i++) {
-		struct attached_op *op = &a->ops[i], was = *op;
-
-		if (!op->id || (a->socket_fd >= 0 && (!op->left || op->lands)))
-			continue;
-		op->done = NULL; /* once */
-		op->pinged = NULL;
-		if (a->socket_fd < 0)
-			free_op(a, op);
-		tell_done(&was, &result);
-	}
-}
-
-/* Takes the bells that rang, and sees whether the connection still is one. */
-static void look(struct careful *c)
-{
-	struct attached *a = c->attached;
-	char byte;
-	ssize_t n;
-
-	if (a->socket_fd < 0)
-		return;
-	do {
-		n = recv(a->socket_fd, &byte, 1, MSG_DONTWAIT);
-	} while (n > 0 || (n < 0 && errno == EINTR));
-	if (n == 0 || errno != EAGAIN)
-		attached_lost(c);
-}
-
-static void disarm(struct careful *c)
-{
-	struct attached *a = c->attached;
-
-	a->armed = false;
-	write_number(&a->area->told_asleep, 0);
-	look(c);
-}
-
-int attached_poll(struct careful *c)
-{
-	struct attached *a = c->attached;
-	const uint32_t put = read_number(&a->area->told_put);
-	int n = 0;
-
-	if (c->polling)
-		return -EDEADLK;
-	c->polling = true;
-	if (a->armed)
-		disarm(c);
-	if (++a->looks % LOOKS == 0)
-		look(c);
-	answer_owed(c);
-	for (; n < ROUND && a->told_taken != put; n++) {
-		const uint32_t at = a->told_taken % CAREFUL_RING_TOLD;
-
-		on_told(c, &a->told[at], a->told_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES);
-		write_number(&a->area->told_taken, ++a->told_taken);
-	}
-	if (a->closed)
-		end_closed(c);
-	if (c->events)
-		event_round(c);
-	c->polling = false;
-	return n || a->socket_fd >= 0 ? n : -ENOTCONN;
 }

@@ -76,7 +76,63 @@ struct handler {
 	void *user;
 };
 
+/*
+ * The calls of careful.h whose work depends on the kind of instance: one owns its queue (own_ops),
+ * the other is a program attached to carefuld (attached_ops).
+ *
+ * @handle:   tells carefuld that a handler begins or ends; NULL: there is nobody to tell
+ * @may_ask:  reports whether a request with so many bytes can leave now
+ * @may_begin: reports whether so many requests can begin
+ * @handed_over: reports whether all requests so far survive the end of this process
+ */
+struct engine_ops {
+	int (*close)(struct careful *c);
+	int (*poll)(struct careful *c);
+	int (*wait_fds)(struct careful *c, int *fds, uint32_t n, int *timeout_ms);
+	uint64_t (*now_ns)(const struct careful *c);
+	uint64_t (*random)(struct careful *c);
+	int (*info)(struct careful *c, struct careful_info *info);
+	int (*keys_refresh)(struct careful *c, struct careful_error *error);
+	int (*memory)(struct careful *c, uint64_t bytes, void **base);
+
+	int (*peer)(struct careful *c, const struct sockaddr *address, uint32_t bytes,
+		    uint32_t queues);
+	int (*peer_close)(struct careful *c, uint32_t peer);
+	int (*peer_info)(struct careful *c, uint32_t peer, struct careful_peer_info *info);
+	int (*peer_measure)(struct careful *c, uint32_t peer);
+	int (*peer_whereabouts)(struct careful *c, uint32_t peer,
+				struct careful_peer_whereabouts *where);
+	int (*payload_bytes)(struct careful *c, uint32_t peer);
+
+	int (*handle)(struct careful *c, uint16_t handler, bool stores, bool on);
+	int (*request)(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		       const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+	bool (*may_ask)(struct careful *c, uint32_t peer, uint32_t bytes);
+	bool (*may_begin)(struct careful *c, uint32_t requests);
+	bool (*handed_over)(const struct careful *c);
+	int (*alloc)(struct careful *c, void **payload);
+	int (*free)(struct careful *c, void *payload);
+	int (*send)(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		    void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+	int (*reply)(struct careful *c, const struct careful_reply_to *to, int status,
+		     const uint32_t *args, const void *payload, uint32_t bytes);
+	struct careful_kept *(*keep)(const struct careful_message *message);
+	void (*release)(struct careful *c, struct careful_kept *kept);
+
+	int (*store)(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+		     const struct careful_span *local, uint32_t bytes, uint16_t handler,
+		     const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);
+	int (*get)(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+		   const struct careful_span *local, uint32_t bytes, uint32_t flags,
+		   careful_done_fn *done, void *user);
+	int (*region_add)(struct careful *c, const struct careful_region *region, uint32_t *key);
+	int (*region_remove)(struct careful *c, uint32_t key);
+	int (*ping)(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
+		    careful_ping_fn *done, void *user);
+};
+
 struct careful {
+	const struct engine_ops *ops;
 	struct queue *queue;
 	struct port *port; /* the queue's */
 	struct storage *storage;
@@ -186,7 +242,44 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 
 /* round.c */
 void round_send(struct careful *c);
-bool round_untold(const struct careful *c);
+int own_poll(struct careful *c);
+
+/* Reports whether the application has to hear of something: no time to wait. */
+static inline bool engine_untold(const struct careful *c)
+{
+	return c->ended || c->changed || c->link.changed || c->link.pings_done || c->link.trains;
+}
+
+/* Returns the peer with this number, or NULL. */
+static inline struct link_peer *engine_peer(struct careful *c, uint32_t peer)
+{
+	if (peer >= c->link.peers_max || c->link.peers[peer].state == CAREFUL_PEER_NONE)
+		return NULL;
+	return &c->link.peers[peer];
+}
+
+/* api.c */
+int own_payload_bytes(struct careful *c, uint32_t peer);
+int own_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+bool own_may_ask(struct careful *c, uint32_t peer, uint32_t bytes);
+bool own_may_begin(struct careful *c, uint32_t requests);
+int own_alloc(struct careful *c, void **payload);
+int own_free(struct careful *c, void *payload);
+int own_send(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+	     void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+int own_reply(struct careful *c, const struct careful_reply_to *to, int status,
+	      const uint32_t *args, const void *payload, uint32_t bytes);
+int own_store(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+	      const struct careful_span *local, uint32_t bytes, uint16_t handler,
+	      const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);
+int own_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+	    const struct careful_span *local, uint32_t bytes, uint32_t flags, careful_done_fn *done,
+	    void *user);
+
+/* keep.c */
+struct careful_kept *own_keep(const struct careful_message *message);
+void own_release(struct careful *c, struct careful_kept *kept);
 
 /* The message of a body at this place; returns its bytes up to the next one, or to the end. */
 static inline uint32_t am_at(const uint8_t *body, uint32_t body_bytes, struct careful_kept place,
@@ -244,11 +337,15 @@ void live_comes(struct careful *c, struct message_in *in);
 void live_stored(struct careful *c, const struct message_in *in);
 
 /* region.c */
+int own_region_add(struct careful *c, const struct careful_region *region, uint32_t *key);
+int own_region_remove(struct careful *c, uint32_t key);
 struct region *region_find(struct careful *c, uint32_t key);
 int region_check(struct careful *c, const struct link_peer *peer, const struct careful_am *am,
 		 uint32_t bytes, uint32_t access, struct region **found, struct careful_span *span);
 
 /* ping.c */
+int own_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
+	     careful_ping_fn *done, void *user);
 void ping_receive(struct careful *c, struct link_rxframe *frame);
 void ping_finish(struct careful *c);
 void ping_forget(struct careful *c, engine_whose_fn *whose, const void *of);
@@ -261,7 +358,11 @@ void event_forget(struct careful *c);
 void events_end(struct careful *c);
 
 /* peers.c */
-struct link_peer *engine_peer(struct careful *c, uint32_t peer);
+int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, uint32_t queues);
+int own_peer_close(struct careful *c, uint32_t peer);
+int own_peer_info(struct careful *c, uint32_t peer, struct careful_peer_info *info);
+int own_peer_measure(struct careful *c, uint32_t peer);
+int own_peer_whereabouts(struct careful *c, uint32_t peer, struct careful_peer_whereabouts *where);
 void peers_epochs(struct careful *c);
 void peers_tell(struct careful *c);
 

@@ -10,18 +10,6 @@
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/random.h>
-#include <time.h>
-
-uint64_t event_now_ns(const struct careful_events *ev)
-{
-	struct timespec now;
-
-	if (!ev->c->attached)
-		return ev->c->link.now_ns;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 void event_destroy(struct careful_events *ev)
 {
@@ -79,17 +67,6 @@ static int set_nodes(struct careful_events *ev, const uint32_t *peers)
 	return 0;
 }
 
-static uint32_t new_part(const struct careful_events *ev)
-{
-	uint32_t part = 0;
-
-	if (!ev->c->attached)
-		return (uint32_t)link_random(&ev->c->link);
-	if (getrandom(&part, sizeof(part), 0) < 0)
-		part = (uint32_t)event_now_ns(ev);
-	return part;
-}
-
 int careful_events_open(struct careful *c, const struct careful_events_options *options,
 			struct careful_events **events)
 {
@@ -102,15 +79,15 @@ int careful_events_open(struct careful *c, const struct careful_events_options *
 		return -EBUSY;
 	if (!nodes || nodes > CAREFUL_EVENT_NODES_MAX || options->rank >= nodes)
 		return -EINVAL;
-	if (!c->attached && nodes - 1 + LINK_CHUNKS_FREE_MIN > c->queue->tx_chunks)
+	if (c->queue && nodes - 1 + LINK_CHUNKS_FREE_MIN > c->queue->tx_chunks)
 		return -ENOBUFS;
-	ev = create(c, nodes, c->attached || options->requests);
+	ev = create(c, nodes, !c->queue || options->requests);
 	if (!ev)
 		return -ENOMEM;
 	ev->number = options->group;
 	ev->nodes = nodes;
 	ev->rank = options->rank;
-	ev->part = new_part(ev) | 1;
+	ev->part = (uint32_t)c->ops->random(c) | 1;
 	event_group_init(ev, options->replicate || ev->requests);
 	rc = ev->requests ? event_requests_open(ev, options->peers) : set_nodes(ev, options->peers);
 	trace = getenv("CAREFUL_EVENT_TRACE"); // NOLINT(concurrency-mt-unsafe)
@@ -173,7 +150,7 @@ int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms)
 		return -EAGAIN;
 	if (c->polling)
 		return -EDEADLK;
-	now_ns = c->attached ? event_now_ns(ev) : c->port->ops->now_ns(c->port);
+	now_ns = c->ops->now_ns(c);
 	if (!*until_ns)
 		*until_ns = timeout_ms < 0 ? UINT64_MAX : now_ns + timeout_ms * 1000000ull;
 	if (now_ns >= *until_ns)

@@ -227,7 +227,7 @@ void event_epoch_over(struct careful *c, struct link_peer *peer)
 /* In this order: who has not heard JOIN yet takes nothing else. */
 static void say_all(struct careful_events *ev, struct event_node *node)
 {
-	uint64_t now_ns = event_now_ns(ev);
+	uint64_t now_ns = ev->c->link.now_ns;
 
 	if (!node->left && now_ns >= node->ask_ns) {
 		if (!say_join(ev, node))

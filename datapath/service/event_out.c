@@ -220,7 +220,7 @@ static bool withholds(const struct careful_events *ev)
 /* There is no room: for how long, and is it this node that the others wait for? */
 static int blocked(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 {
-	const uint64_t now_ns = event_now_ns(ev);
+	const uint64_t now_ns = ev->c->link.now_ns;
 	const uint64_t sync_ms = ev->requests ? EVENT_ASKED_MS : ev->c->link.sync_ms;
 
 	ev->waiting = true;
@@ -262,7 +262,7 @@ static int try(struct careful_events *ev, uint32_t dst, uint64_t event, const vo
 			if (is_meant(ev, dst, i))
 				send_to(ev, i, event, data, bytes, flags);
 	/* Asynchronous: a whole message leaves though nobody polls. */
-	if (flags & CAREFUL_EVENT_F_LAST && !ev->c->attached)
+	if (flags & CAREFUL_EVENT_F_LAST && ev->c->queue)
 		link_kick(&ev->c->link);
 	return ev->error;
 }

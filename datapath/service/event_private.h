@@ -179,7 +179,6 @@ static inline bool event_is_awaited(const struct event_node *node)
 }
 
 /* event.c */
-uint64_t event_now_ns(const struct careful_events *ev);
 void event_destroy(struct careful_events *ev);
 int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms);
 

@@ -17,7 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "service/attach.h"
+#include <careful/ipc.h>
+
 #include "service/event_private.h"
 
 static uint32_t rank_of(const struct event_node *node)
@@ -103,13 +104,10 @@ static bool ask(struct event_node *node, const struct careful_am *am, const void
 	return !rc;
 }
 
-/* From a queue of our own it leaves at once, or not at all: the instance may end. */
+/* Reports whether a request leaves at once: the instance may end. */
 static bool may_leave(struct careful *c, const struct event_node *node, uint32_t bytes)
 {
-	struct link_peer *peer = c->attached ? NULL : engine_peer(c, node->index);
-
-	return c->attached ||
-	       (peer && message_small_may(&c->messages, peer, MESSAGE_AM_BYTES + bytes));
+	return c->ops->may_ask(c, node->index, bytes);
 }
 
 bool event_requests_tell(struct careful_events *ev, struct event_node *node,
@@ -144,11 +142,7 @@ bool event_requests_may(const struct event_node *node, uint32_t bytes)
 /* Reports whether so many requests can begin: a broadcast goes to all or to none. */
 bool event_requests_room(const struct careful_events *ev, uint32_t frames)
 {
-	struct careful *c = ev->c;
-
-	if (c->attached)
-		return attached_room(c->attached) >= frames;
-	return c->operations_free_count >= frames && link_tx_room(&c->link, frames);
+	return ev->c->ops->may_begin(ev->c, frames);
 }
 
 int event_requests_bytes(struct event_node *node)
@@ -176,7 +170,7 @@ bool event_requests_withholds(const struct careful_events *ev)
 /* Reports whether carefuld has not taken all yet: it would be lost with this program. */
 bool event_requests_owes(const struct careful_events *ev)
 {
-	return ev->requests && ev->c->attached && !attached_taken(ev->c->attached);
+	return ev->requests && !ev->c->ops->handed_over(ev->c);
 }
 
 static bool answer(struct careful_events *ev, const struct careful_reply_to *to)
@@ -321,7 +315,7 @@ int event_requests_open(struct careful_events *ev, const uint32_t *peers)
 		for (uint32_t i = 0; i < rank; i++)
 			if (i != ev->rank && peers[i] == peers[rank])
 				return -EINVAL;
-		if (!ev->c->attached && !engine_peer(ev->c, peers[rank]))
+		if (ev->c->queue && !engine_peer(ev->c, peers[rank]))
 			return -ENOENT;
 		ev->node[rank].index = peers[rank];
 	}

@@ -44,8 +44,7 @@ void event_note_down(struct careful_events *ev, char what, uint32_t node, uint64
 
 	if (i < NOTES_MAX)
 		ev->notes[i] = (struct event_note){
-			.at_ns = ev->c->attached ? event_now_ns(ev) :
-						   ev->c->port->ops->now_ns(ev->c->port),
+			.at_ns = ev->c->ops->now_ns(ev->c),
 			.event = event,
 			.node = node,
 			.bytes = bytes,

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * An instance's life and its waiting. Calls round.c, event.c, attach.c, attach_wait.c, and each
- * layer below to open and to close it.
- */
+/* The life of an instance that owns its queue. */
 #include "service/also.h"
-#include "service/attach.h"
 #include "service/engine.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum {
 	WAIT_SLICE_MS = 20, /* longest block while a peer has a timer */
-	POLLS_PER_LOOK = 32, /* rounds between two looks at the clock while waiting */
 	COPIES = (32 << 20) / MESSAGE_COPY_BYTES, /* for disks that take their time */
 	ASIDE_BYTES = 64 << 10, /* less is sooner written than handed to a worker */
-	EXTRA_NS = 20 * 1000, /* between two looks at extra_fd: a look is a system call */
 };
 
 static const struct engine_limits default_limits = {
@@ -199,6 +193,122 @@ static int open_base(struct careful *c, struct careful_error *error)
 	return rc;
 }
 
+static int own_close(struct careful *c)
+{
+	bool ours = c->owner == getpid();
+
+	if (ours)
+		round_send(c); /* what was said before goes before the BYE */
+	for (uint32_t i = 0; ours && i < c->link.peers_max; i++)
+		if (c->link.peers[i].state != CAREFUL_PEER_NONE)
+			link_close(&c->link.peers[i], 0);
+	return (int)destroy(c);
+}
+
+static int own_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
+{
+	const int own[2] = { c->queue->fd, c->storage->ops->wait_fd(c->storage) };
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < 2 && count < n; i++)
+		if (own[i] >= 0)
+			fds[count++] = own[i];
+	if (!c->link.crowded)
+		count += c->port->ops->wait_fds(c->port, fds + count, n - count);
+	*timeout_ms = engine_untold(c) ? 0 : (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
+	c->polls = ENGINE_POLLS_PER_CLOCK - 1; /* time will have passed: look at the clock */
+	return (int)count;
+}
+
+static int own_info(struct careful *c, struct careful_info *info)
+{
+	*info = (struct careful_info){
+		.device = c->queue->info,
+		.rx_buffers = c->options.rx_buffers,
+		.tx_buffers = c->options.tx_buffers,
+		.wait_mode = c->options.wait_mode,
+		.spin_us = c->options.spin_us,
+		.port = c->options.port,
+	};
+	info->device.mtu = c->port->mtu;
+	info->device.frame_bytes = queue_frame_bytes(c->queue);
+	link_info(&c->link, info);
+	info->counters[CAREFUL_C_FILE_OPS] = c->storage->ops_count;
+	info->counters[CAREFUL_C_FILE_CALLS] = c->storage->calls;
+	info->counters[CAREFUL_C_FILE_REGISTERED] = c->storage->registered;
+	c->queue->ops->statistics(c->queue, &info->statistics);
+	return 0;
+}
+
+static int own_keys_refresh(struct careful *c, struct careful_error *error)
+{
+	const char *directory = c->options.keys;
+	int rc;
+
+	if (!directory || !keys_changed(&c->link.keys, directory))
+		return 0;
+	rc = keys_load(&c->link.keys, directory, error);
+	if (rc)
+		return rc;
+	link_keys_changed(&c->link);
+	return 1;
+}
+
+static bool own_handed_over(const struct careful *c)
+{
+	(void)c;
+	return true; /* what leaves the queue leaves at once */
+}
+
+static uint64_t own_now_ns(const struct careful *c)
+{
+	return c->port->ops->now_ns(c->port);
+}
+
+static uint64_t own_random(struct careful *c)
+{
+	return link_random(&c->link);
+}
+
+static int own_memory(struct careful *c, uint64_t bytes, void **base)
+{
+	(void)c;
+	*base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return *base == MAP_FAILED ? -errno : 0;
+}
+
+static const struct engine_ops own_ops = {
+	.close = own_close,
+	.poll = own_poll,
+	.wait_fds = own_wait_fds,
+	.now_ns = own_now_ns,
+	.random = own_random,
+	.info = own_info,
+	.keys_refresh = own_keys_refresh,
+	.memory = own_memory,
+	.peer = own_peer,
+	.peer_close = own_peer_close,
+	.peer_info = own_peer_info,
+	.peer_measure = own_peer_measure,
+	.peer_whereabouts = own_peer_whereabouts,
+	.payload_bytes = own_payload_bytes,
+	.request = own_request,
+	.may_ask = own_may_ask,
+	.may_begin = own_may_begin,
+	.handed_over = own_handed_over,
+	.alloc = own_alloc,
+	.free = own_free,
+	.send = own_send,
+	.reply = own_reply,
+	.keep = own_keep,
+	.release = own_release,
+	.store = own_store,
+	.get = own_get,
+	.region_add = own_region_add,
+	.region_remove = own_region_remove,
+	.ping = own_ping,
+};
+
 int engine_open(const struct careful_options *options, const struct engine_base *base,
 		struct careful **instance, struct careful_error *error)
 {
@@ -207,6 +317,7 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 
 	if (!c)
 		return -ENOMEM;
+	c->ops = &own_ops;
 	c->owner = getpid();
 	set_defaults(c, options);
 	rc = check_options(&c->options, error);
@@ -251,175 +362,4 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 		return -ENOKEY;
 	}
 	return engine_open(&whole, NULL, instance, error);
-}
-
-int careful_close(struct careful *c)
-{
-	bool ours = c->owner == getpid();
-
-	if (c->attached)
-		return attached_close(c);
-	if (c->polling)
-		return -EDEADLK;
-	if (ours)
-		round_send(c); /* what was said before goes before the BYE */
-	for (uint32_t i = 0; ours && i < c->link.peers_max; i++)
-		if (c->link.peers[i].state != CAREFUL_PEER_NONE)
-			link_close(&c->link.peers[i], 0);
-	return (int)destroy(c);
-}
-
-int careful_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
-{
-	int own[2];
-	uint32_t count = 0;
-
-	if (c->attached)
-		return attached_wait_fds(c, fds, n, timeout_ms);
-	own[0] = c->queue->fd;
-	own[1] = c->storage->ops->wait_fd(c->storage);
-	for (uint32_t i = 0; i < 2 && count < n; i++)
-		if (own[i] >= 0)
-			fds[count++] = own[i];
-	if (!c->link.crowded)
-		count += c->port->ops->wait_fds(c->port, fds + count, n - count);
-	*timeout_ms = round_untold(c) ? 0 : (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
-	c->polls = ENGINE_POLLS_PER_CLOCK - 1; /* time will have passed: look at the clock */
-	return (int)count;
-}
-
-static int block(struct careful *c, int timeout_ms, int extra_fd)
-{
-	struct pollfd pfds[DEVICE_WAIT_FDS_MAX + 2];
-	int fds[DEVICE_WAIT_FDS_MAX + 1];
-	int most, count;
-
-	if (c->also && c->also(c, c->also_user, true))
-		return 0;
-	count = careful_wait_fds(c, fds, DEVICE_WAIT_FDS_MAX + 1, &most);
-	for (int i = 0; i < count; i++)
-		pfds[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
-	if (extra_fd >= 0)
-		pfds[count] = (struct pollfd){ .fd = extra_fd, .events = POLLIN };
-	if (timeout_ms < 0 || timeout_ms > most)
-		timeout_ms = most;
-	poll(pfds, (nfds_t)count + (extra_fd >= 0), timeout_ms);
-	return extra_fd >= 0 && pfds[count].revents;
-}
-
-static bool readable(int fd)
-{
-	struct pollfd pfd = { .fd = fd, .events = POLLIN };
-
-	return fd >= 0 && poll(&pfd, 1, 0) > 0;
-}
-
-/* Reports whether extra_fd has something; asked at most every EXTRA_NS. */
-static bool extra_ready(struct careful *c, int extra_fd, uint64_t now)
-{
-	if (now - c->extra_ns < EXTRA_NS)
-		return false;
-	c->extra_ns = now;
-	return readable(extra_fd);
-}
-
-/* Frames that came or went so far: spinning pays while their number grows. */
-static uint64_t frames_moved(const struct careful *c)
-{
-	const uint64_t *n = c->link.counters;
-
-	return n[CAREFUL_C_RX_FRAMES] + n[CAREFUL_C_RX_UPDATES] + n[CAREFUL_C_TX_FRAMES];
-}
-
-/* Frames came: what that says of spinning. @start_ns: when the wait began; 0: they were there. */
-static void learn(struct careful *c, uint64_t spun_ns, uint64_t start_ns, uint64_t blocked_ns)
-{
-	uint64_t spin_ns = c->options.spin_us * 1000ull;
-
-	if (blocked_ns)
-		spin_blocked(&c->spin, spun_ns, blocked_ns, spin_ns);
-	else if (start_ns && spun_ns && c->spin.vain)
-		spin_paid(&c->spin, c->port->ops->now_ns(c->port) - start_ns, spin_ns);
-}
-
-int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
-{
-	uint64_t wait = (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
-	uint64_t start = 0, limit = 0; /* once nothing was found: what is there needs no clock */
-	uint64_t spin, blocked = 0;
-	uint64_t moved = frames_moved(c);
-	uint32_t told = c->told;
-	uint64_t now;
-	int handled = 0;
-
-	if (c->attached)
-		return attached_wait(c, timeout_ms, extra_fd);
-	spin = spin_for_ns(&c->spin, &c->options);
-	for (;;) {
-		for (int i = 0; i < POLLS_PER_LOOK && !handled && told == c->told; i++)
-			handled = careful_poll(c);
-		if (handled || told != c->told) {
-			learn(c, spin, start, blocked);
-			return handled;
-		}
-		now = c->port->ops->now_ns(c->port);
-		if (!start) {
-			start = now;
-			limit = now + wait;
-		}
-		if (now >= limit || extra_ready(c, extra_fd, now))
-			return 0;
-		if (moved != frames_moved(c)) {
-			moved = frames_moved(c);
-			start = now;
-		}
-		if (now - start < spin || round_untold(c))
-			continue;
-		if (block(c, (int)((limit - now) / 1000000) + 1, extra_fd))
-			return careful_poll(c);
-		blocked += c->port->ops->now_ns(c->port) - now;
-	}
-}
-
-int careful_info(struct careful *c, struct careful_info *info)
-{
-	if (c->attached)
-		return attached_info(c, info);
-	*info = (struct careful_info){
-		.device = c->queue->info,
-		.rx_buffers = c->options.rx_buffers,
-		.tx_buffers = c->options.tx_buffers,
-		.wait_mode = c->options.wait_mode,
-		.spin_us = c->options.spin_us,
-		.port = c->options.port,
-	};
-	info->device.mtu = c->port->mtu;
-	info->device.frame_bytes = queue_frame_bytes(c->queue);
-	link_info(&c->link, info);
-	info->counters[CAREFUL_C_FILE_OPS] = c->storage->ops_count;
-	info->counters[CAREFUL_C_FILE_CALLS] = c->storage->calls;
-	info->counters[CAREFUL_C_FILE_REGISTERED] = c->storage->registered;
-	c->queue->ops->statistics(c->queue, &info->statistics);
-	return 0;
-}
-
-int careful_keys_refresh(struct careful *c, struct careful_error *error)
-{
-	const char *directory = c->options.keys;
-	int rc;
-
-	if (c->attached)
-		return -EOPNOTSUPP;
-	if (!directory || !keys_changed(&c->link.keys, directory))
-		return 0;
-	rc = keys_load(&c->link.keys, directory, error);
-	if (rc)
-		return rc;
-	link_keys_changed(&c->link);
-	return 1;
-}
-
-const char *careful_version(void)
-{
-	return "0.2.0";
 }

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Peers as the application sees them, and what the end of an epoch means to it. Calls am.c,
- * attach.c, operation.c, event_member.c, message's in.c and out.c, link's session.c, peer.c and
+ * operation.c, event_member.c, message's in.c and out.c, link's session.c, peer.c and
  * epoch.c.
  */
-#include "service/attach.h"
 #include "link/spread.h"
 #include "service/engine.h"
 
 #include <errno.h>
 #include <string.h>
-
-struct link_peer *engine_peer(struct careful *c, uint32_t peer)
-{
-	if (peer >= c->link.peers_max || c->link.peers[peer].state == CAREFUL_PEER_NONE)
-		return NULL;
-	return &c->link.peers[peer];
-}
 
 static void epoch_over(struct careful *c, struct link_peer *peer)
 {
@@ -107,28 +99,20 @@ static bool reachable(struct careful *c, const union address *to)
 	return rc != -ENETUNREACH && rc != -EXDEV && rc != -ENETDOWN;
 }
 
-int careful_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes)
-{
-	return careful_peer_among(c, address, bytes, 0);
-}
-
 int careful_peer_moved(struct careful *c, uint32_t index, uint32_t *queue, uint32_t *port)
 {
-	const struct link_peer *peer = c->attached ? NULL : engine_peer(c, index);
+	const struct link_peer *peer = engine_peer(c, index);
 
 	return peer && spread_moved(peer, queue, port) ? 0 : -ENOENT;
 }
 
-int careful_peer_among(struct careful *c, const struct sockaddr *address, uint32_t bytes,
-		       uint32_t queues)
+int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, uint32_t queues)
 {
 	bool others = c->changed || c->link.changed;
 	union address to = { 0 };
 	struct link_peer *peer;
 	uint16_t *port;
 
-	if (c->attached)
-		return attached_peer(c, address, bytes);
 	if (address->sa_family == AF_INET && bytes >= sizeof(to.in)) {
 		memcpy(&to.in, address, sizeof(to.in));
 		port = &to.in.sin_port;
@@ -159,14 +143,11 @@ int careful_peer_among(struct careful *c, const struct sockaddr *address, uint32
 	return peer->slot;
 }
 
-int careful_peer_close(struct careful *c, uint32_t peer)
+int own_peer_close(struct careful *c, uint32_t peer)
 {
 	bool others = c->changed || c->link.changed;
-	struct link_peer *p;
+	struct link_peer *p = engine_peer(c, peer);
 
-	if (c->attached)
-		return attached_peer_close(c, peer);
-	p = engine_peer(c, peer);
 	if (!p)
 		return -ENOENT;
 	link_close(p, 0);
@@ -174,25 +155,10 @@ int careful_peer_close(struct careful *c, uint32_t peer)
 	return 0;
 }
 
-int careful_peer_watch(struct careful *c, careful_peer_fn *fn, void *user)
+int own_peer_info(struct careful *c, uint32_t index, struct careful_peer_info *info)
 {
-	c->watch = fn;
-	c->watch_user = user;
-	return 0;
-}
+	struct link_peer *peer = engine_peer(c, index);
 
-int careful_peer_info(struct careful *c, uint32_t index, struct careful_peer_info *info)
-{
-	struct link_peer *peer;
-
-	if (c->attached) {
-		struct careful_ipc_peer found = { 0 };
-		int rc = attached_peer_info(c, index, &found);
-
-		*info = found.info;
-		return rc;
-	}
-	peer = engine_peer(c, index);
 	if (!peer)
 		return -ENOENT;
 	link_peer_info(peer, info);
@@ -200,14 +166,11 @@ int careful_peer_info(struct careful *c, uint32_t index, struct careful_peer_inf
 	return 0;
 }
 
-int careful_peer_measure(struct careful *c, uint32_t index)
+int own_peer_measure(struct careful *c, uint32_t index)
 {
 	bool others = c->changed || c->link.changed;
-	struct link_peer *peer;
+	struct link_peer *peer = engine_peer(c, index);
 
-	if (c->attached)
-		return attached_peer_measure(c, index);
-	peer = engine_peer(c, index);
 	if (!peer)
 		return -ENOENT;
 	if (!link_is_open(peer))
@@ -220,19 +183,10 @@ int careful_peer_measure(struct careful *c, uint32_t index)
 	return 0;
 }
 
-int careful_peer_whereabouts(struct careful *c, uint32_t index,
-			     struct careful_peer_whereabouts *where)
+int own_peer_whereabouts(struct careful *c, uint32_t index, struct careful_peer_whereabouts *where)
 {
-	struct link_peer *peer;
+	struct link_peer *peer = engine_peer(c, index);
 
-	if (c->attached) {
-		struct careful_ipc_peer found = { 0 };
-		int rc = attached_peer_info(c, index, &found);
-
-		*where = found.where;
-		return rc;
-	}
-	peer = engine_peer(c, index);
 	if (!peer)
 		return -ENOENT;
 	link_peer_whereabouts(peer, where);

@@ -2,14 +2,13 @@
 /*
  * Pings (P1 section 6) past XDP: the engine on receipt, the store after writing. The
  * place for a write and for the answer is each peer's own, there before the probe is sent.
- * Also careful_ping(), which asks. Calls peers.c, attach_more.c, link's ping.c, rx.c and hold.c,
+ * Also own_ping(), which asks. Calls link's ping.c, rx.c and hold.c,
  * and storage.
  */
 #include <endian.h>
 #include <errno.h>
 #include <stddef.h>
 
-#include "service/attach.h"
 #include "service/engine.h"
 #include "service/probe.h"
 
@@ -32,15 +31,12 @@ uint64_t probe_scratch_asked(const struct careful *c)
 	return c->scratch_asked;
 }
 
-int careful_ping(struct careful *c, uint32_t index, const struct careful_ping_ask *ask,
-		 careful_ping_fn *done, void *user)
+int own_ping(struct careful *c, uint32_t index, const struct careful_ping_ask *ask,
+	     careful_ping_fn *done, void *user)
 {
-	struct link_peer *peer;
+	struct link_peer *peer = engine_peer(c, index);
 	int rc;
 
-	if (c->attached)
-		return attached_ping(c, index, ask, done, user);
-	peer = engine_peer(c, index);
 	if (!peer)
 		return -ENOENT;
 	/* Data goes first: with credits for small frames alone, probes of that size would

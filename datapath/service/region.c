@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Regions: memory and files that peers may get from and store to. Calls attach.c. */
+/* Regions: memory and files that peers may get from and store to. */
 #include "service/also.h"
-#include "service/attach.h"
 #include "service/engine.h"
 
 #include <endian.h>
@@ -14,10 +13,8 @@ static void claim(struct careful *c, const struct region *region, int by)
 		link_claim(&c->link.peers[region->region.peer], by);
 }
 
-int careful_region_add(struct careful *c, const struct careful_region *region, uint32_t *key)
+int own_region_add(struct careful *c, const struct careful_region *region, uint32_t *key)
 {
-	if (c->attached)
-		return attached_region_add(c, region, key);
 	if (!region->access || (!region->span.base && region->span.fd < 0))
 		return -EINVAL;
 	for (uint32_t i = 0; i < c->limits.regions; i++) {
@@ -58,13 +55,10 @@ void engine_moved(struct careful *c, uint32_t key, uint64_t *read_bytes, uint64_
 	*written_bytes += region ? region->written_bytes : 0;
 }
 
-int careful_region_remove(struct careful *c, uint32_t key)
+int own_region_remove(struct careful *c, uint32_t key)
 {
-	struct region *region;
+	struct region *region = region_find(c, key);
 
-	if (c->attached)
-		return attached_region_remove(c, key);
-	region = region_find(c, key);
 	if (!region)
 		return -ENOENT;
 	if (region->uses)

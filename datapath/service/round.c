@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The round that careful_poll() is: take in what came, call the application, send. Calls
- * attach_ring.c, am.c, deferred.c, event_member.c, ping.c, operation.c, peers.c and the layers
+ * am.c, deferred.c, event_member.c, ping.c, operation.c, peers.c and the layers
  * below; instance.c calls it.
  */
-#include "service/attach.h"
 #include "service/engine.h"
 
 #include <errno.h>
@@ -71,12 +70,6 @@ static void tell_changes(struct careful *c)
 	peers_tell(c);
 }
 
-/* Reports whether somebody is to be told of something: no time to wait. */
-bool round_untold(const struct careful *c)
-{
-	return c->ended || c->changed || c->link.changed || c->link.pings_done || c->link.trains;
-}
-
 /*
  * Puts what came where it belongs, and calls the application for what is its own: frame by frame,
  * and nobody walks over what it may change. Of a session that is another's now, the end of the one
@@ -115,18 +108,10 @@ static void finish(struct careful *c)
 		ping_finish(c);
 }
 
-void engine_also(struct careful *c, engine_also_fn *fn, void *user)
-{
-	c->also = fn;
-	c->also_user = user;
-}
-
-int careful_poll(struct careful *c)
+int own_poll(struct careful *c)
 {
 	uint32_t n;
 
-	if (c->attached)
-		return attached_poll(c);
 	if (c->polling)
 		return -EDEADLK;
 	c->polling = true;

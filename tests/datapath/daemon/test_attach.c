@@ -1520,7 +1520,7 @@ static void answer_briefly(const struct careful_message *message, void *user)
 	/* With a payload there is no room, and who answers so is told. */
 	CHECK_EQ(careful_reply(message, 0, NULL, "HELLO", 5), -EAGAIN);
 	CHECK_EQ(careful_reply(message, *(int *)user, NULL, NULL, 0), 0);
-	CHECK(!attached_taken(message->instance->attached));
+	CHECK(!attached_handed_over(message->instance));
 }
 
 /* What it was told is answered, though there is no room for what it asks. */
@@ -1574,7 +1574,7 @@ static void test_rings__tell_of_room(void)
 	CHECK_EQ(careful_wait(c, -1, -1), 0);
 	/* Taken before anybody waits: told once. */
 	fill(c, peer);
-	for (int i = 0; i < PATIENCE_MS && !attached_taken(c->attached); i++)
+	for (int i = 0; i < PATIENCE_MS && !attached_handed_over(c); i++)
 		usleep(1000);
 	CHECK_EQ(careful_wait_fds(c, &pfd.fd, 1, &timeout_ms), 1);
 	CHECK_EQ(timeout_ms, 0);

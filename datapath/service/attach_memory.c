@@ -1,25 +1,72 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What an attached program has beside messages and moves: regions, messages that it builds or
- * keeps, and pings. Calls attach.c, attach_ring.c.
+ * Memory that an attached program shares with carefuld, and regions.
  *
- * Memory that is not shared is a file to carefuld, which we open, for it may not: /proc/self/mem.
- * What lies at an address has that offset in it, and the kernel copies between it and frames. With
- * the program the memory ends, and carefuld reads nothing more from it.
+ * carefuld sees memory that is not shared as a file, /proc/self/mem, which the program opens
+ * because carefuld may not. An address is an offset in that file, and the kernel copies between it
+ * and frames. The memory ends with the program, and carefuld reads nothing more from it.
  */
+#include "service/attach.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <careful/wire.h>
-
-#include "service/attach.h"
-
-/* Into a file on a disk that hangs something may be written for ever. */
+/* A write into a file on a disk that hangs may never end. */
 enum { QUIET_MS = 3000 };
+
+/* Some of the memory. -EMSGSIZE: there is never so much; -EAGAIN: not now. */
+int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off)
+{
+	const uint64_t want = (bytes + ATTACH_PAGE_BYTES - 1) / ATTACH_PAGE_BYTES;
+	uint32_t run = 0;
+
+	if (bytes > a->memory_bytes)
+		return -EMSGSIZE;
+	for (uint32_t i = 0; i < a->pages_count; i++) {
+		run = a->pages_used[i] ? 0 : run + 1;
+		if (run < want)
+			continue;
+		i -= run - 1;
+		memset(a->pages_used + i, 1, run);
+		*memory_off = (uint64_t)i * ATTACH_PAGE_BYTES;
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+int attached_memory(struct careful *c, uint64_t bytes, void **base)
+{
+	uint64_t off;
+
+	if (attached_pages(c->attached, bytes, &off))
+		return -ENOMEM;
+	c->attached->lent = true;
+	*base = c->attached->memory + off;
+	memset(*base, 0, bytes);
+	return 0;
+}
+
+/* -EAGAIN: it has as many of ours as it takes. */
+int attached_file_add(struct careful *c, int fd, uint32_t *file)
+{
+	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_ADD };
+	int rc = fd < 0 ? -EBADF : attached_pass(c, &head, NULL, 0, NULL, 0, fd);
+
+	*file = head.file;
+	return rc == -EMFILE ? -EAGAIN : rc;
+}
+
+/* A file of one operation; our memory stays. */
+void attached_file_remove(struct careful *c, uint32_t file)
+{
+	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_REMOVE, .file = file - 1 };
+
+	if (file && file != c->attached->own_file)
+		attached_ask(c, &head, NULL, 0, NULL, 0);
+}
 
 static int open_own(void)
 {
@@ -136,92 +183,4 @@ const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t 
 		if (a->regions[i].key == key)
 			return a->regions[i].base + off;
 	return NULL;
-}
-
-/* A payload that carefuld reads where it is built. */
-int attached_alloc(struct careful *c, void **payload)
-{
-	struct attached *a = c->attached;
-	const uint8_t *found = memchr(a->built_state, ATTACHED_FREE, CAREFUL_RING_BUILT);
-
-	if (a->socket_fd < 0)
-		return -ENOTCONN;
-	if (!found) {
-		attached_take_back(a);
-		found = memchr(a->built_state, ATTACHED_FREE, CAREFUL_RING_BUILT);
-	}
-	if (!found)
-		return -EAGAIN;
-	a->built_state[found - a->built_state] = ATTACHED_OWN;
-	*payload = a->built + (size_t)(found - a->built_state) * CAREFUL_RING_PAYLOAD_BYTES;
-	return CAREFUL_RING_PAYLOAD_BYTES;
-}
-
-/* Which one attached_alloc() gave; -EINVAL: it is not the application's. */
-int attached_built(const struct attached *a, const void *payload)
-{
-	const uint64_t off = (uint64_t)((uintptr_t)payload - (uintptr_t)a->built);
-	const uint64_t at = off / CAREFUL_RING_PAYLOAD_BYTES;
-
-	if (at >= CAREFUL_RING_BUILT || off % CAREFUL_RING_PAYLOAD_BYTES ||
-	    a->built_state[at] != ATTACHED_OWN)
-		return -EINVAL;
-	return (int)at;
-}
-
-int attached_free(struct careful *c, const void *payload)
-{
-	int built = attached_built(c->attached, payload);
-
-	if (built < 0)
-		return built;
-	c->attached->built_state[built] = ATTACHED_FREE;
-	return 0;
-}
-
-/* A copy: the ring's place is the next message's, and its credit went back when carefuld told. */
-struct careful_kept *attached_keep(const struct careful_message *message)
-{
-	struct link_held *held;
-	uint8_t *body;
-
-	if (!message->keepable)
-		return NULL;
-	held = calloc(1, sizeof(*held) + sizeof(struct careful_am) + message->bytes);
-	if (!held)
-		return NULL;
-	body = (uint8_t *)(held + 1);
-	if (message->bytes)
-		memcpy(body + sizeof(struct careful_am), message->payload, message->bytes);
-	held->body = body;
-	return &held->messages[0];
-}
-
-void attached_release(struct careful_kept *kept)
-{
-	free(link_held_of(kept));
-}
-
-/* What an own queue refuses at once with -EAGAIN, done hears here. */
-int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
-		  careful_ping_fn *done, void *user)
-{
-	const struct careful_ring_entry entry = {
-		.kind = CAREFUL_RING_PING,
-		.peer = peer,
-		.args = { ask->stage, ask->ttl, ask->timeout_ms, ask->bytes },
-	};
-
-	return attached_probe(c, &entry, done, user);
-}
-
-/* What carefuld says of a ping; of one that did not begin, or whose answer is none, the status. */
-void attached_ping_ended(careful_ping_fn *done, void *user, int status, const void *payload,
-			 uint32_t bytes)
-{
-	struct careful_ping_result result = { .status = status };
-
-	if (payload && bytes == sizeof(result))
-		memcpy(&result, payload, sizeof(result));
-	done(&result, user);
 }
