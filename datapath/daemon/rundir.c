@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -15,6 +14,7 @@
 
 #include "daemon/rundir.h"
 #include "device/error.h"
+#include "device/lock.h"
 #include "storage/path.h"
 
 /* SIOCUNIXFILE of <linux/un.h>, which has struct sockaddr_un once more: the file that a socket is
@@ -38,7 +38,7 @@ static void unmake_path(const char *path, size_t made)
 
 static int take_lock(struct rundir *dir, struct careful_error *error)
 {
-	char pid[32] = "";
+	char holder[LOCK_HOLDER_BYTES];
 
 	dir->lock_fd = openat(dir->dir_fd, "pid", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (dir->lock_fd < 0)
@@ -47,10 +47,8 @@ static int take_lock(struct rundir *dir, struct careful_error *error)
 		return 0;
 	if (errno != EWOULDBLOCK)
 		return refuse(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
-	if (pread(dir->lock_fd, pid, sizeof(pid) - 1, 0) < 0)
-		pid[0] = 0;
-	return refuse(error, -EBUSY, "%s: a carefuld runs there already (pid %d)", dir->path,
-		      atoi(pid));
+	lock_holder_name(dir->lock_fd, holder);
+	return refuse(error, -EBUSY, "%s: a carefuld runs there already: %s", dir->path, holder);
 }
 
 /* Reports whether who connects to DIR/sock comes to the socket that was passed. */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "device/compat.h"
+#include "device/lock.h"
 #include "device/xsk.h"
 
 #define RUN_DIR "/run/careful"
@@ -28,37 +29,32 @@ static void lock_path(const struct xsk_port *port, char *path)
 	snprintf(path, XSK_PATH_BYTES, RUN_DIR "/%s.lock", port->instance);
 }
 
-/* Who holds the lock, and on which interface, as its file says; 0: it doesn't. */
-static int lock_owner(int fd, uint32_t *ifindex)
+/* Returns the index of the interface that a lock is for; 0: its file does not say. */
+static uint32_t lock_ifindex(int fd)
 {
 	char text[32] = "", *end;
-	long owner;
 
-	*ifindex = 0;
 	if (pread(fd, text, sizeof(text) - 1, 0) <= 0)
 		return 0;
-	owner = strtol(text, &end, 10);
-	*ifindex = (uint32_t)strtoul(end, NULL, 10);
-	return (int)owner;
+	strtol(text, &end, 10); /* the owner, in the PID namespace that wrote it */
+	return (uint32_t)strtoul(end, NULL, 10);
 }
 
 /* 0; -EAGAIN: the file was removed between our open() and our flock(). */
 static int try_lock(struct xsk_port *port, const char *path, struct careful_error *error)
 {
 	struct stat held, named;
-	uint32_t ifindex;
+	char holder[LOCK_HOLDER_BYTES];
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 
 	if (fd < 0)
 		return refuse(error, -errno, "%s: %s", path, strerror(errno));
 	if (flock(fd, LOCK_EX | LOCK_NB)) {
-		int owner = lock_owner(fd, &ifindex);
-
+		lock_holder_name(fd, holder);
 		close(fd);
 		return refuse(error, -EBUSY,
-			      "instance %s is in use by process %d; end it, or choose another "
-			      "--instance",
-			      port->instance, owner);
+			      "instance %s is in use by %s; end it, or choose another --instance",
+			      port->instance, holder);
 	}
 	if (fstat(fd, &held) || stat(path, &named) || held.st_ino != named.st_ino) {
 		close(fd);
@@ -116,15 +112,14 @@ static bool is_here(int pid)
 static int owner_on(int dir, const char *file, uint32_t ifindex)
 {
 	int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	uint32_t its = 0;
 	int owner = 0;
 
 	if (fd < 0)
 		return 0;
-	if (flock(fd, LOCK_SH | LOCK_NB))
-		owner = lock_owner(fd, &its);
+	if (flock(fd, LOCK_SH | LOCK_NB) && lock_ifindex(fd) == ifindex)
+		owner = lock_holder(fd);
 	close(fd);
-	return owner && its == ifindex && is_here(owner) ? owner : 0;
+	return owner && is_here(owner) ? owner : 0;
 }
 
 int xsk_lock_check(const struct xsk_port *port, struct careful_error *error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,3 +69,21 @@ def test_down__ends_no_other_containers_carefuld(make_lab: MakeLab, tmp_path: Pa
         wait_for(lambda: not alive(theirs), "its own carefuld to end")
         assert alive(ours)
         a.ctl("down", "eth1")
+
+
+def test_carefuld__names_the_process_that_runs_already(make_lab: MakeLab, tmp_path: Path) -> None:
+    """The number in the lock's file belongs to the container that wrote it."""
+    lab = make_lab(hosts=2)
+    host = Host(lab, "h1", tmp_path)
+    with _container(host) as running:
+        command = ["carefuld", "--ifname", "eth1", "--instance", lab.instance("h1")]
+        second = lab.run("h1", *command, check=False)
+        assert f"a carefuld runs there already: process {running}\n" in second.stderr
+        apart = ["unshare", "-pf", "--kill-child", "--mount-proc"]
+        second = lab.run("h1", *apart, *command, check=False)
+        assert "runs there already: a process of another PID namespace\n" in second.stderr
+        program = [sys.executable, "-c", "import careful; careful.open('eth1')"]
+        second = lab.run("h1", *program, check=False)
+        assert f"is in use by process {running};" in second.stderr
+        second = lab.run("h1", *apart, *program, check=False)
+        assert "is in use by a process of another PID namespace;" in second.stderr
