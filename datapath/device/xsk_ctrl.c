@@ -93,11 +93,15 @@ int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error)
 	return 0;
 }
 
+/* A child of fork() may keep the sockets open. Bound to lo they leave the port to the next owner. */
 void xsk_ctrl_close(struct xsk_port *port)
 {
 	for (int i = 0; i < 2; i++) {
-		if (port->ctrl[i] >= 0)
-			close(port->ctrl[i]);
+		if (port->ctrl[i] < 0)
+			continue;
+		if (xsk_ours(port))
+			setsockopt(port->ctrl[i], SOL_SOCKET, SO_BINDTODEVICE, "lo", 2);
+		close(port->ctrl[i]);
 		port->ctrl[i] = -1;
 	}
 }

@@ -276,6 +276,23 @@ def left_in_a_thread() -> None:
     assert serves.wait(30)
 
 
+def forked_again(node: Node) -> None:
+    """Children that close nothing are in nobody's way either."""
+    for _ in range(4):
+        child = os.fork()
+        if not child:
+            signal.pause()
+        node.close()
+        try:
+            node = careful.open("eth1")
+            result = node.connect(HOST).request(Handlers.ECHO, b"again").result(30)
+            assert result.payload == b"niaga"
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    node.close()
+
+
 def killed(node: Node) -> None:
     """Ended by SIGKILL in the middle; a child lives on."""
     node.connect(HOST)

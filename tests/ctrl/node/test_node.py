@@ -68,6 +68,7 @@ def test_two_programs__over(server: Lab, case: str, family: int) -> None:
         "options",
         "misuse",
         "forked",
+        "forked_again",
         "loop_failures",
         "loop_handlers",
         "own_loop",
