@@ -57,13 +57,13 @@ def keyed(options: UpOptions, address: Callable[[str], str] = exports.numeric) -
                 return fail("keys", text, _MAKE)
             return ok("keys", "none: whoever can send to the port gets a session")
         place = keys.Keys(Path(directory))
-        if not os.access(place.directory, os.R_OK | os.X_OK) and place.directory.exists():
-            return unknown("keys", f"only root can see {place.directory}")
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.scandir(f"{place.directory}/.").close()
         text = f"{place.directory}: {place.check()}"
     except CarefulError as error:
         return fail("keys", str(error), _ANEW)
     except PermissionError:
-        return unknown("keys", "only root can see them")
+        return unknown("keys", f"only root can see {directory}")
     if not place.trusted():
         return warn("keys", text, "nobody gets a session: carefulctl key trust HOST KEY")
     return ok("keys", text)

@@ -16,7 +16,7 @@ from careful.control.state_dir import StateDir, place
 def _directory(config: Config) -> Path:
     """The state directory, or that of a user who may not write there."""
     path = place(config)
-    if os.access(path if path.exists() else path.parent, os.W_OK):
+    if os.access(path if path.exists() else path.parent, os.W_OK, effective_ids=True):
         return path
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     return Path(home) / "careful"
