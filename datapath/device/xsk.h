@@ -127,6 +127,7 @@ struct xsk_group {
  * @without:  enum xsk_without
  * @xdp_mode: in effect, enum careful_xdp_mode
  * @ctrl:     UDP sockets: IPv4, IPv6; -1: none
+ * @clock_ahead_ns: our monotonic clock minus XDP's, of a time namespace
  * @lock:     of the instance
  * @link:     holds the program on the interface; -1: none
  * @programs: of the queues, by their index (xsk_spread.c); -1: there is one
@@ -156,6 +157,7 @@ struct xsk_port {
 	int programs;
 	size_t spread_bytes;
 	pid_t owner;
+	uint64_t clock_ahead_ns;
 	bool own_qdisc;
 	uint32_t without;
 	uint32_t xdp_mode;
@@ -350,6 +352,9 @@ uint32_t route_downs(struct route *route);
 int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error *error);
 int netdev_steered(const struct netdev *netdev, uint32_t queue, uint16_t port);
 uint32_t netdev_backlog(void);
+/* Sets netdev->master and master_kind for netdev->ifindex. A VRF is no master here: addresses stay
+ * on the interface itself. */
+void netdev_read_master(struct netdev *netdev);
 
 /* Reports whether what leaves by a queue arrives at the other end's of the same number. */
 static inline bool netdev_straight(const struct netdev *netdev)

@@ -191,3 +191,14 @@ def test_addresses__of_a_name_are_tried_in_turn(pair: tuple[Host, Host], tmp_pat
     done = h1.lab.run("h1", "unshare", "-m", "sh", "-c", script, "-", names, check=False)
     assert done.returncode == 0, done.stderr
     assert "here" in done.stdout
+
+
+def test_time_namespace__probes_are_answered(hosts: Hosts) -> None:
+    h1, h2 = hosts()
+    ahead = ("unshare", "-T", "--monotonic", "86400", "--fork")
+    if h2.lab.run("h2", *ahead, "true", check=False).returncode:
+        pytest.skip("no time namespaces here")
+    h1.up()
+    h2.lab.run("h2", *ahead, "carefulctl", "up", "eth1", "--insecure")
+    found = json.loads(h1.ctl("measure", "pathchar", "10.77.0.2", "--json").stdout)
+    assert [hop["address"] for hop in found["hops"]] == ["10.77.0.2"]

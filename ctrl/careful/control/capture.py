@@ -17,6 +17,7 @@ import struct
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from careful._abi import enum_names, ffi, layout, lib, sizeof
 from careful.control import bpf, instances, maps, trace_targets
@@ -30,6 +31,8 @@ RING_BYTES = 32 << 20
 SNAP_BYTES = int(lib.CAREFUL_CAUGHT_BYTES)
 LOCK = "capture.lock"
 PROBE = "frameTx"
+
+_TIME_NAMESPACE = Path("/proc/self/timens_offsets")
 
 _OFFSETS = {one.name: one.offset for one in layout("careful_caught")}
 _HEAD = struct.Struct("=QIIII")
@@ -62,6 +65,16 @@ int on_frame(struct pt_regs *ctx)
 	return 0;
 }}
 """
+
+
+def _clock_ahead_ns() -> int:
+    """Returns how far our monotonic clock is ahead of BPF's: in a time namespace they differ."""
+    with suppress(OSError):
+        for line in _TIME_NAMESPACE.read_text().splitlines():
+            name, seconds, ns = line.split()
+            if name == "monotonic":
+                return int(seconds) * 10**9 + int(ns)
+    return 0
 
 
 @dataclass(frozen=True)
@@ -188,7 +201,7 @@ class Capture:
         captures = opened.enter_context(maps.PinnedMap(path, 4, 4))
         captures.update(0, struct.pack("=i", self._program.descriptor("frames")))
         opened.callback(captures.delete, 0)
-        self._since_ns = time.time_ns() - time.monotonic_ns()
+        self._since_ns = time.time_ns() - time.monotonic_ns() + _clock_ahead_ns()
         self._counted = self._count()
         event = self._program.attach_uprobe(
             "on_frame", target.path, probe.offset, target.pid, probe.semaphore_offset
