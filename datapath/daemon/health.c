@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "daemon/health.h"
+#include "device/xsk.h"
 #include "service/also.h"
+#include "service/mode.h"
 
 enum { MAC_BYTES = 6 };
 
@@ -148,10 +150,12 @@ static void log_address(const char *ifname, struct in_addr was, struct in_addr i
 	log_line("%s: the IPv4 address changed from %s to %s", ifname, from, to);
 }
 
-static int check_interface(struct health *health, const struct careful_info *info)
+static int check_interface(struct health *health, struct careful *instance,
+			   const struct careful_info *info)
 {
 	struct ifreq ifr = { .ifr_ifindex = (int)info->device.ifindex };
 	struct health_interface *was = &health->interface, now = *was;
+	struct netdev netdev = { .ifindex = info->device.ifindex };
 
 	if (ioctl(health->socket_fd, SIOCGIFNAME, &ifr)) {
 		if (errno != ENODEV)
@@ -170,6 +174,17 @@ static int check_interface(struct health *health, const struct careful_info *inf
 		log_mac(ifr.ifr_name, was->mac, now.mac);
 	if (now.address.s_addr != was->address.s_addr)
 		log_address(ifr.ifr_name, was->address, now.address);
+	netdev_read_master(&netdev);
+	memcpy(now.master, netdev.master, sizeof(now.master));
+	if (now.master[0] && strcmp(now.master, was->master) != 0)
+		log_line("%s is a port of %s (%s) now, which takes all that arrives: `ip link set "
+			 "%s nomaster`",
+			 ifr.ifr_name, now.master, netdev.master_kind, ifr.ifr_name);
+	now.qdiscs = mode_qdiscs(instance);
+	if (now.qdiscs > was->qdiscs)
+		log_line("%s: something took the pfifo off, without which a full ring loses "
+			 "frames; carefuld put it back",
+			 ifr.ifr_name);
 	*was = now;
 	return 0;
 }
@@ -211,7 +226,10 @@ static void check_control(struct health *health, struct careful *instance, uint3
 	if (unheard == health->unheard[peer] || !log_allowed(&health->limits[peer]))
 		return;
 	health->unheard[peer] = unheard;
-	if (unheard)
+	if (unheard && health->interface.master[0])
+		log_line("peer %u %s: its frames come, but no control messages: %s takes them",
+			 peer, health->names[peer], health->interface.master);
+	else if (unheard)
 		log_line("peer %u %s: its frames come, but no control messages: does a firewall "
 			 "drop UDP port %u, here or there? The next loss may end the session",
 			 peer, health->names[peer], port);
@@ -247,7 +265,7 @@ int health_check(struct health *health, struct careful *instance)
 		check_mac(health, instance, i);
 		check_control(health, instance, i, info.port);
 	}
-	rc = check_interface(health, &info);
+	rc = check_interface(health, instance, &info);
 	if (!rc) /* its program goes with an interface */
 		check_program(health, &info);
 	return rc;

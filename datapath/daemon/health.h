@@ -16,12 +16,20 @@
 
 enum { HEALTH_NAME_BYTES = 88 };
 
-/* The interface as it was last seen. @address: its IPv4 address; 0: none */
+/*
+ * The interface as it was last seen.
+ *
+ * @address: its IPv4 address; 0: none
+ * @master:  the bridge or bond that it is a port of; "": none
+ * @qdiscs:  how often its pfifo was put back
+ */
 struct health_interface {
 	bool down;
 	uint32_t mtu;
 	uint8_t mac[6];
 	struct in_addr address;
+	char master[16];
+	uint32_t qdiscs;
 };
 
 /*

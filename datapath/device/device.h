@@ -106,6 +106,7 @@ struct spread {
 struct port {
 	const struct port_ops *ops;
 	uint32_t mtu; /* ops->events() tells when it has changed */
+	uint32_t qdiscs; /* how often somebody took our qdisc off and it was put back */
 	struct spread spread;
 };
 
@@ -181,7 +182,7 @@ enum device_event {
 	DEVICE_UP = 0x04, /* the link is up again */
 	DEVICE_GONE = 0x08, /* the interface was deleted */
 	DEVICE_MTU = 0x10, /* its MTU is not what it was */
-	DEVICE_QDISC = 0x20, /* a qdisc was taken off */
+	DEVICE_QDISC = 0x20, /* our qdisc was taken off */
 };
 
 struct queue_ops {

@@ -135,12 +135,12 @@ static struct link ask_link(struct rtnl *rtnl, uint32_t ifindex)
 	return link;
 }
 
-/* Whose port it is. A VRF's is none: addresses stay on the interface itself. */
-static void read_master(struct netdev *netdev)
+void netdev_read_master(struct netdev *netdev)
 {
 	struct rtnl rtnl;
 	struct link link;
 
+	netdev->master[0] = 0;
 	if (rtnl_open(&rtnl, 0))
 		return;
 	link = ask_link(&rtnl, netdev->ifindex);
@@ -168,7 +168,7 @@ int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error 
 	rc = read_interface(fd, netdev);
 	if (!rc) {
 		read_driver(fd, netdev);
-		read_master(netdev);
+		netdev_read_master(netdev);
 	}
 	close(fd);
 	if (rc == -ENODEV)

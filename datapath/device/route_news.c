@@ -62,7 +62,10 @@ static uint32_t one_news(struct route *route, const struct nlmsghdr *m)
 
 	switch (m->nlmsg_type) {
 	case RTM_DELQDISC:
-		return (uint32_t)tc->tcm_ifindex == route->ifindex ? DEVICE_QDISC : 0;
+		return (uint32_t)tc->tcm_ifindex == route->ifindex &&
+				       tc->tcm_handle == QDISC_HANDLE ?
+			       DEVICE_QDISC :
+			       0;
 	case RTM_NEWLINK:
 	case RTM_DELLINK:
 		return link_news(route, m);

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 enum {
-	QDISC_HANDLE = 0xca000000, /* major 0xca00: the only qdisc we ever touch */
 	/* Frames. AF_XDP passes by the queue itself; it is there so that a veth says
 	 * EAGAIN when the other end is full, instead of dropping. */
 	QDISC_LIMIT = 4096,

@@ -39,6 +39,8 @@ int rtnl_ask(struct rtnl *rtnl, struct rtnl_message *message, rtnl_fn *fn, void 
 const struct rtattr *rtnl_attr(const struct rtattr *attr, size_t bytes, uint16_t type);
 uint32_t rtnl_attr_u32(const struct rtattr *attr); /* its value; 0 where there is none */
 
+enum { QDISC_HANDLE = 0xca000000 }; /* major 0xca00: the only qdisc we ever touch */
+
 /* Gives a device without a queue discipline one of ours; *own says whether there is
  * one of ours now. Somebody else's is left alone. */
 int qdisc_add(struct rtnl *rtnl, uint32_t ifindex, bool *own);

@@ -160,8 +160,10 @@ static uint32_t xsk_events(struct port *port)
 
 	if (events & DEVICE_MTU)
 		port->mtu = xsk->route.mtu;
-	if (events & DEVICE_QDISC && xsk->own_qdisc) /* if another one is there now, it stays */
+	if (events & DEVICE_QDISC && xsk->own_qdisc) { /* if another one is there now, it stays */
 		qdisc_add(&xsk->route.ask, xsk->netdev.ifindex, &xsk->own_qdisc);
+		port->qdiscs += xsk->own_qdisc;
+	}
 	return events;
 }
 

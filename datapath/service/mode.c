@@ -72,6 +72,11 @@ uint32_t mode_link_downs(struct careful *c)
 	return port->ops->downs ? port->ops->downs(port) : 0;
 }
 
+uint32_t mode_qdiscs(struct careful *c)
+{
+	return c->queue->port->qdiscs;
+}
+
 void mode_decided(struct careful *c, uint32_t by)
 {
 	c->queue->info.xdp_by = by;

@@ -23,6 +23,8 @@ int mode_change(struct careful *instance, uint32_t mode, struct careful_error *e
 /* How often the link lost its carrier since the instance was opened: drivers that start the NIC
  * anew for another mode, or the first, take it away. */
 uint32_t mode_link_downs(struct careful *instance);
+/* How often our qdisc was put back after somebody had taken it off. */
+uint32_t mode_qdiscs(struct careful *instance);
 
 /* What careful_info() says of who decided: enum careful_xdp_by. */
 void mode_decided(struct careful *instance, uint32_t by);

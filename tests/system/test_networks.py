@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hosts import CRAWLING, MIB, SLOWLY, Host, Hosts, finish, make_file, wait_for
+from hosts import CRAWLING, MIB, SLOWLY, Host, Hosts, finish, make_file, moving, wait_for
 
 
 def test_two_addresses__sessions_of_one_host_leave_each_other_alone(
@@ -191,6 +191,27 @@ def test_addresses__of_a_name_are_tried_in_turn(pair: tuple[Host, Host], tmp_pat
     done = h1.lab.run("h1", "unshare", "-m", "sh", "-c", script, "-", names, check=False)
     assert done.returncode == 0, done.stderr
     assert "here" in done.stdout
+
+
+def test_interface__that_becomes_a_port_of_a_bridge(hosts: Hosts) -> None:
+    h1, h2 = hosts()
+    for host in (h1, h2):
+        host.up("--sync", "50ms")
+    make_file(h2.export / "f", 32 * MIB)
+    get = h1.start("get", *CRAWLING, "10.77.0.2:f", h1.own / "f")
+    moving(h1)
+    h1.lab.run("h1", "ip", "link", "add", "br0", "type", "bridge")
+    h1.lab.run("h1", "ip", "link", "set", "eth1", "master", "br0")
+    wait_for(lambda: "eth1 is a port of br0 (bridge) now" in h1.log, "the bridge in the log", 30)
+    wait_for(lambda: "but no control messages: br0 takes them" in h1.log, "the reason", 60)
+    found = json.loads(h1.ctl("doctor", "eth1", "--json", check=False).stdout)["findings"]
+    (control,) = (one for one in found if one["check"] == "control")
+    assert control["advice"] == "ip link set eth1 nomaster"
+    for text in (control["text"], h1.ctl("status").stdout, h1.log):
+        assert "br0" in text
+        assert "firewall" not in text
+    get.kill()
+    get.wait()
 
 
 def test_time_namespace__probes_are_answered(hosts: Hosts) -> None:

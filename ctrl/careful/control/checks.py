@@ -296,7 +296,7 @@ def _own_program(link: Link, case: Case) -> Iterator[Finding]:
         yield ok("XDP", f"ours, {link.xdp_mode}")
 
 
-def _control(instance: Instance) -> Iterator[Finding]:
+def _control(link: Link, instance: Instance) -> Iterator[Finding]:
     """Reports peers without control messages, which a firewall sees, and narrow ways to peers."""
     if not instance.pid:
         return
@@ -307,9 +307,11 @@ def _control(instance: Instance) -> Iterator[Finding]:
         return
     for one in status.narrow(peers):
         yield warn("path MTU", one, "a larger MTU on that link is faster")
-    unheard = status.unheard(peers, port)
+    master = links.master(link)
+    unheard = status.unheard(peers, port, master)
     for one in unheard:
-        yield warn("control", one, _LET_IN.format(port=port))
+        advice = f"ip link set {link.name} nomaster" if master else _LET_IN.format(port=port)
+        yield warn("control", one, advice)
     if not unheard:
         yield ok("control", "no peer's control messages are missing")
 
@@ -387,6 +389,6 @@ def look(case: Case) -> list[Finding]:
         found += [*_interface(link, case), *_own_program(link, case), _qdisc(link, case)]
         found.append(_rps(link))
         found.append(_window(link, case.options))
+        found += _control(link, case.instance)
     found += asked.named(case.options, case.address)
-    found += _control(case.instance)
     return [*found, _hugepages(case.options), _backlog(), _instance(case)]

@@ -171,6 +171,15 @@ def find(ifname: str) -> Link:
     return _link(found)
 
 
+def master(link: Link) -> str | None:
+    """The bridge or bond that an interface is a port of. A VRF takes nothing away from it."""
+    with _netlink(link.name) as route:
+        own = next(iter(route.get_links(link.index)))
+        index = _attribute(own, "IFLA_MASTER")
+        found = _link(next(iter(route.get_links(index)))) if index else None
+    return found.name if found is not None and found.kind != "vrf" else None
+
+
 def has_address(link: Link) -> bool:
     """Reports whether an interface has an address that is not only the link's own."""
     with _netlink(link.name) as route:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from careful._abi import enum_names, ffi, lib
 from careful.address import Address
-from careful.control import command_line, instances
+from careful.control import command_line, instances, links
 from careful.control.config import Config
 from careful.control.exports import parse
 from careful.control.instances import Instance
@@ -283,6 +284,7 @@ def gather(instance: Instance, config: Config) -> dict[str, Any]:
         "peers": [peer for one in each for peer in one["peers"]],
         "programs": [program for one in each for program in one["programs"]],
         "queues": [_queue(one) for one in each],
+        "master": next((one["master"] for one in each if one["master"]), None),
     }
 
 
@@ -306,6 +308,13 @@ def gather_all(
     return found, {name: str(error) for name, error in errors.items()}
 
 
+def _master(instance: Instance) -> str | None:
+    """The bridge or bond that an instance's interface is a port of, if we can see it."""
+    with suppress(CarefulError):
+        return links.master(links.find(instance.ifname)) if instance.here else None
+    return None
+
+
 def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) -> dict[str, Any]:
     """The same of one queue alone; timeout_s: how long carefuld may take to answer, seconds."""
     with Client(instance.socket, f"carefuld of {instance.name}", timeout_s) as client:
@@ -313,6 +322,7 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
         peers = client.peers()
         programs = client.programs()
     xdp, xdp_error = _xdp(instance)
+    found = [{**peer(one, info.port, config), "queue": info.device.queue} for one in peers]
     return {
         "instance": instance.name,
         "pid": instance.pid if instance.pid != instances.UNSEEN else None,
@@ -325,7 +335,8 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
         "counters": counters(info),
         "xdp_counters": xdp,
         "xdp_counters_error": xdp_error,
-        "peers": [{**peer(one, info.port, config), "queue": info.device.queue} for one in peers],
+        "peers": found,
+        "master": _master(instance) if any(one["control_unheard"] for one in found) else None,
         "programs": [program(one) for one in programs],
     }
 
@@ -351,11 +362,19 @@ def older(peers: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def unheard(peers: list[dict[str, Any]], port: int) -> list[str]:
-    """Of each peer whose frames come, but none of its control messages: a line."""
+def unheard(peers: list[dict[str, Any]], port: int, master: str | None = None) -> list[str]:
+    """One line for each peer whose frames come, but none of its control messages.
+
+    Args:
+        peers: of an instance.
+        port: of the instance.
+        master: the bridge or bond that its interface is a port of, if it is one.
+    """
+    why = f"does a firewall drop UDP port {port}, here or there?"
+    if master:
+        why = f"{master}, of which the interface is a port now, takes them"
     return [
-        f"the frames of {called(one)} come, but no control messages: does a firewall drop UDP "
-        f"port {port}, here or there?"
+        f"the frames of {called(one)} come, but no control messages: {why}"
         for one in peers
         if one["control_unheard"]
     ]

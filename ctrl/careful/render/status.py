@@ -193,7 +193,9 @@ def _status(found: dict[str, Any]) -> Parts:
         parts.append(alarm(f"  {said}: carefulctl down {found['ifname']}, then up"))
     for name in slow_clients(found):
         parts.append(f"  a slow client here keeps frames of {name}: its credits are withheld")
-    parts += [alarm(f"  {one}") for one in unheard(found["peers"], found["port"])]
+    parts += [
+        alarm(f"  {one}") for one in unheard(found["peers"], found["port"], found.get("master"))
+    ]
     counted = _counts(found["counters"])
     xdp = _counts(found["xdp_counters"])
     names = [*((name, value, "") for name, value in counted)]

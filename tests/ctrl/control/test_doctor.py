@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -313,6 +314,12 @@ def test_qdisc__taken_off_is_put_back(host: Host) -> None:
     host.up()
     host.lab.run(host.name, "tc", "qdisc", "del", "dev", "eth1", "root")
     wait_for(lambda: doctor(host, "eth1")["qdisc"][:2] == ("ok", "pfifo"), "the pfifo", 30)
+    said = "eth1: something took the pfifo off"
+    wait_for(lambda: said in host.log, "word in the log", 30)
+    host.lab.run(host.name, "tc", "qdisc", "add", "dev", "eth1", "clsact")
+    host.lab.run(host.name, "tc", "qdisc", "del", "dev", "eth1", "clsact")
+    time.sleep(2)  # the log is written once a second
+    assert host.log.count(said) == 1
 
 
 def test_address__one_of_lo_serves(host: Host) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
-from careful.control import asked, checks, instances, status
+from careful.control import asked, checks, instances, links, status
 from careful.control.config import UpOptions
 from careful.control.finding import FAIL, WARN, Finding, ok, warn
 from careful.render.doctor import findings
@@ -86,7 +86,7 @@ def test_control__names_what_lets_it_in(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(status, "peers_at", lambda _: ([], 4000))
     monkeypatch.setattr(status, "unheard", lambda *_: ["the frames of h2 come, but ..."])
     instance: Any = SimpleNamespace(pid=12)
-    (found,) = checks._control(instance)
+    (found,) = checks._control(links.find("lo"), instance)
     assert found.state == "warn"
     assert "udp dport 4000 accept" in found.advice
 
@@ -99,7 +99,7 @@ def test_control__names_the_peer_behind_a_smaller_link(monkeypatch: pytest.Monke
     ]
     monkeypatch.setattr(status, "peers_at", lambda _: (peers, 4000))
     instance: Any = SimpleNamespace(pid=12)
-    found = [(one.check, one.state) for one in checks._control(instance)]
+    found = [(one.check, one.state) for one in checks._control(links.find("lo"), instance)]
     assert found == [("path MTU", "warn"), ("control", "ok")]
     assert "h2 have 1414 bytes at most" in status.narrow(peers)[0]
 
@@ -131,3 +131,18 @@ def test_report__says_once_what_mends_it() -> None:
         "ok    a          b",
         "warn  port       is in use (up --port)",
     ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be somebody else")
+def test_keys__that_the_effective_user_may_not_see(tmp_path: Path) -> None:
+    """A program with the set-user-ID bit: the real user is root, and counts for nothing."""
+    directory = tmp_path / "keys"
+    directory.mkdir(mode=0o700)
+    for above in (tmp_path, *tmp_path.parents[:2]):
+        above.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        found = asked.keyed(UpOptions(keys=str(directory)))
+    finally:
+        os.seteuid(0)
+    assert (found.state, found.text) == ("unknown", f"only root can see {directory}")
