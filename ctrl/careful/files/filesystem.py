@@ -22,7 +22,7 @@ from careful.errors import CarefulError
 from careful.files.copies import Copies
 from careful.files.file import AsyncFile, Data
 from careful.files.host import AsyncHost
-from careful.files.moves import NOWHERE, is_name, move
+from careful.files.moves import NOWHERE, by_mapping, is_name, move
 from careful.files.stream import Stream
 from careful.files.words import Info, bounds_of, each_of, info_of
 
@@ -230,6 +230,16 @@ class CarefulFileSystem(Copies):
         async with self._connected().opened(name) as file:
             yield file
 
+    def cat(
+        self, path: str | list[str], recursive: bool = False, on_error: str = "raise", **more: Any
+    ) -> Any:
+        """Contents of files, by name; a name that nothing has is a pattern."""
+        if not by_mapping():
+            return sync(self.loop, self._cat, path, recursive, on_error, **more)
+        if isinstance(path, str):
+            return self.cat_file(path)
+        return dict(zip(path, self.cat_ranges(path, None, None, on_error=on_error), strict=True))
+
     async def _cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **_: Any
     ) -> bytes:
@@ -340,7 +350,8 @@ class CarefulFileSystem(Copies):
         **more: Any,
     ) -> None:
         """Remove files, and with `recursive` directories; a name that nothing has is a pattern."""
-        sync(self.loop, self._rm, path, recursive, maxdepth=maxdepth, literal=False, **more)
+        literal = by_mapping()
+        sync(self.loop, self._rm, path, recursive, maxdepth=maxdepth, literal=literal, **more)
 
     async def _rm(
         self,

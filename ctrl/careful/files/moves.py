@@ -7,6 +7,7 @@ uses this.
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import posixpath
 from collections.abc import Sequence
@@ -21,6 +22,18 @@ from careful.errors import CarefulError
 
 #: Errors for names that nothing can bear; they are none of exists(), find() and others.
 NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+
+
+def by_mapping() -> bool:
+    """Reports whether a mapping of fsspec calls: its keys are names, never patterns.
+
+    fsspec.get_mapper() makes the mapping itself, and it calls the same rm() and cat() as a program
+    that wants patterns. Only the stack tells them apart.
+    """
+    frame = inspect.currentframe()
+    while frame and frame.f_globals.get("__name__") != "fsspec.mapping":
+        frame = frame.f_back
+    return frame is not None
 
 
 async def is_name(fs: Any, path: Any) -> bool:

@@ -20,6 +20,7 @@ from careful.files import AsyncHost, Host
 from careful.files.copies import SMALL_BYTES
 from careful.files.filesystem import CarefulFileSystem
 from fsspec.asyn import sync
+from fsspec.mapping import FSMap
 
 
 @pytest.fixture
@@ -317,6 +318,35 @@ def test_rm__a_program_that_removes_what_may_be_missing(
             sync(fs.loop, fs._rm, names, recursive)
     assert below(export) == {"t1": b"other"}
     fs.rm("/t[1]", recursive)
+    assert below(export) == {}
+
+
+@pytest.mark.parametrize("key", ["k[1]", "k?", "k*"])
+@pytest.mark.parametrize("is_own", [True, False])
+def test_mapping__a_key_is_a_name(fs: Any, export: Path, key: str, is_own: bool) -> None:
+    """fs.get_mapper() and fsspec.get_mapper(), which makes the mapping itself."""
+    mapping = fs.get_mapper("/") if is_own else FSMap("/", fs)
+    (export / "k1").write_bytes(b"other")
+    for missing in (mapping.__getitem__, mapping.__delitem__, mapping.pop):
+        with pytest.raises(KeyError):
+            missing(key)
+    assert mapping.pop(key, b"none") == b"none"
+    assert mapping.getitems([key, "k1"], on_error="omit") == {"k1": b"other"}
+    with pytest.raises(KeyError):
+        mapping.getitems([key])
+    with pytest.raises(FileNotFoundError):
+        mapping.delitems([key])
+    fs.get_mapper(f"/{key}").clear()
+    assert below(export) == {"k1": b"other"}
+    mapping.setitems({key: b"mine", "too": b"2"})
+    assert mapping[key] == b"mine"
+    assert mapping.getitems([key, "k1"]) == {key: b"mine", "k1": b"other"}
+    mapping.delitems([key, "too"])
+    assert below(export) == {"k1": b"other"}
+    assert fs.cat("/k[1]") == {"/k1": b"other"}  # a program asks for a pattern
+    mapping[key] = b"new"
+    assert mapping.pop(key) == b"new"
+    mapping.clear()
     assert below(export) == {}
 
 
