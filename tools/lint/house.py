@@ -41,7 +41,7 @@ PACKAGES = {
     "event": {"node"},
     "files": {"control", "daemon", "transfer"},
     "fleet": {"files", "model"},
-    "man": set(),
+    "man": {"control"},
     "measure": {"daemon"},
     "model": set(),
     "node": {"control"},
@@ -72,7 +72,7 @@ CIRCLES = (
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 97_700),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_000),
     "tools": (("tools",), 22_500),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +22,37 @@ from careful.control import (
     state_dir,
     status,
     tuner,
+    up_options,
 )
+from careful.control.up_options import OPTIONS, UpOptions
 from careful.render import status as report
+
+
+def _type(name: str) -> click.ParamType[object] | None:
+    """Returns the type of an option on the command line; None: text."""
+    one = OPTIONS[name]
+    if one.choices:
+        return click.Choice(one.choices)
+    if name.endswith(("_us", "_ms")):
+        per_s = 10**6 if name.endswith("_us") else 1000
+        return WholeDuration(per_s, one.most / per_s)
+    return Whole(one.least, one.most) if one.most else None
+
+
+def _declared(function: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that control/up_options.py declares."""
+    for name in reversed(OPTIONS):
+        one, words = OPTIONS[name], (up_options.flag(name), name)
+        text = one.help + (f"  [default: {one.shown}]" if one.shown else "")
+        if up_options.kind(name) is bool:
+            add = click.option(*words, is_flag=True, default=None, help=text)
+        else:
+            metavar = "TIME" if name.endswith(("_us", "_ms")) else one.metavar
+            add = click.option(
+                *words, type=_type(name), metavar=metavar, multiple=one.repeated, help=text
+            )
+        function = add(function)
+    return function
 
 
 @command(
@@ -39,130 +69,7 @@ from careful.render import status as report
     topics=("files", "protocols", "security", "services"),
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
-@click.option(
-    "--peers",
-    type=Whole(*config.RANGES["peers"]),
-    metavar="P",
-    help="How many peers share the receive buffers (R).  [default: 8]",
-)
-@click.option(
-    "--export",
-    multiple=True,
-    metavar="DIR[:rw[,owners]]",
-    help="Let peers read DIR, or with :rw write it too (with :rw,owners, owners and set-user-ID "
-    "bits as root may; with :rw,devices or :ro,devices, block devices below DIR, too). "
-    "DIR:rw,host=HOST or DIR:ro,host=HOST is for that host alone. May be repeated.",
-)
-@click.option(
-    "--insecure", is_flag=True, default=None, help="Export with :rw though there are no keys."
-)
-@click.option(
-    "--group",
-    metavar="GROUP",
-    help="Whose members may use careful here, besides root (`carefulctl help security`).",
-)
-@click.option(
-    "--name", metavar="NAME", help="What peers call this host.  [default: the instance's name]"
-)
-@click.option(
-    "--xdp",
-    type=click.Choice(config.XDP_MODES),
-    help="XDP mode; auto measures which is better, once.  [default: auto]",
-)
-@click.option(
-    "--require-zerocopy", is_flag=True, default=None, help="Fail if frames would have to be copied."
-)
-@click.option(
-    "--wait",
-    type=click.Choice(config.WAIT_MODES),
-    help="How carefuld waits for frames.  [default: adaptive]",
-)
-@click.option(
-    "--protocol",
-    type=click.Choice(config.PROTOCOLS),
-    help="Traditional keeps copies and sends them again (`help protocols`).  [default: careful]",
-)
-@click.option(
-    "--spin",
-    "spin_us",
-    type=WholeDuration(10**6, 1.0),
-    metavar="TIME",
-    help="How long adaptive spins before it blocks.  [default: 50us]",
-)
-@click.option(
-    "--queue",
-    type=Whole(*config.RANGES["queue"]),
-    metavar="Q",
-    help="The RX and TX queue to use.  [default: 0]",
-)
-@click.option(
-    "--queues",
-    type=Whole(*config.RANGES["queues"]),
-    metavar="N",
-    help="Use queues 0 to N-1, and spread peers over them (`help hosts`).  [default: 1]",
-)
-@click.option(
-    "--port",
-    type=Whole(*config.RANGES["port"]),
-    metavar="PORT",
-    help="UDP port. A VLAN or macvlan on an interface with careful needs one of its own (`help "
-    "promise`).  [default: 51966]",
-)
-@click.option(
-    "--rx-buffers",
-    type=Whole(*config.RANGES["rx_buffers"]),
-    metavar="N",
-    help="Receive buffers, a power of two.  [default: 512]",
-)
-@click.option(
-    "--tx-buffers",
-    type=Whole(*config.RANGES["tx_buffers"]),
-    metavar="N",
-    help="Send buffers, a power of two.  [default: 512]",
-)
-@click.option(
-    "--reserve",
-    type=Whole(*config.RANGES["reserve"]),
-    metavar="N",
-    help="Receive buffers kept for large messages (`help reservation`).  [default: 0]",
-)
-@click.option(
-    "--keys",
-    metavar="DIR|none",
-    help="Directory of the keys that a session takes (`help key`).  [default: /etc/careful/keys, "
-    "if this host has one there]",
-)
-@click.option(
-    "--seal",
-    multiple=True,
-    metavar="MODE[@HOST]",
-    help="auth: frames prove who sent them; encrypt: nor can they be read on the way; off. Of all "
-    "peers, or of one; may be repeated. Takes keys, and the same at the other end.  "
-    "[default: off]",
-)
-@click.option(
-    "--sync",
-    "sync_ms",
-    type=WholeDuration(1000, 3600.0),
-    metavar="TIME",
-    help="Ask a peer that has been silent for this long what it received.  [default: 200ms]",
-)
-@click.option(
-    "--stall",
-    "stall_ms",
-    type=WholeDuration(1000, 3600.0),
-    metavar="TIME",
-    help="Drop a peer that has been silent for this long.  [default: 30s]",
-)
-@click.option(
-    "--file-writes",
-    type=click.Choice(config.FILE_WRITES),
-    help="Who copies what comes into the page cache: the engine, or the kernel's workers on "
-    "other CPUs (`help speed`).  [default: engine]",
-)
-@click.option(
-    "--cpu", type=Whole(*config.RANGES["cpu"]), metavar="N", help="CPU to run carefuld on."
-)
+@_declared
 @click.option(
     "--tune",
     type=click.Choice(config.TUNE),
@@ -206,7 +113,7 @@ def up(
     """
     settings = config.load(config_path)
     name = instance or ifname
-    options = config.UpOptions(
+    options = UpOptions(
         export=export or None,
         seal=",".join(seal) or None,
         **given,  # type: ignore[arg-type]
@@ -243,7 +150,7 @@ def up(
 def _reload(
     ifname: str,
     name: str,
-    options: config.UpOptions,
+    options: UpOptions,
     tune: str,
     settings: config.Config,
     config_path: Path | None,

@@ -11,8 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from careful.control import exports, keys
-from careful.control.config import Config, UpOptions
+from careful.control.config import Config
 from careful.control.finding import FAIL, Finding, fail, ok, unknown, warn
+from careful.control.up_options import UpOptions
 from careful.errors import CarefulError
 
 #: What mends options, and keys: where there are none, and such as are not right.

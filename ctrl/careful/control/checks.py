@@ -22,7 +22,6 @@ from careful._abi import enum_names, ffi, lib
 from careful.control import (
     asked,
     bpf,
-    config,
     daemon,
     ethtool,
     exports,
@@ -32,10 +31,10 @@ from careful.control import (
     maps,
     status,
 )
-from careful.control.config import UpOptions
 from careful.control.finding import REINSTALL, Finding, fail, ok, unknown, warn
 from careful.control.instances import Instance
 from careful.control.links import Link
+from careful.control.up_options import DEFAULTS, OPTIONS, UpOptions
 from careful.errors import CarefulError
 from careful.units import shown_bytes as size
 
@@ -141,7 +140,8 @@ def _library(case: Case) -> Iterator[Finding]:
     raw.ifname, raw.instance = texts
     for name in ("peers", "queue", "queues", "port", "rx_buffers", "tx_buffers", "reserve"):
         setattr(raw, name, getattr(case.options, name) or 0)
-    raw.xdp_mode = config.XDP_MODES.index(case.options.xdp or config.XDP_MODES[0])
+    modes = OPTIONS["xdp"].choices
+    raw.xdp_mode = modes.index(case.options.xdp or modes[0])
     raw.require_zerocopy = bool(case.options.require_zerocopy)
     _raise_limits()
     for number, name in enum_names("careful_check", "CAREFUL_CHECK_").items():
@@ -227,7 +227,7 @@ def _driver(link: Link, driver: ethtool.DriverInfo, case: Case) -> Iterator[Find
     if driver.pause and not (priorities and 0 in priorities):
         yield pause(link.name, driver.pause)
     if driver.rx_ring and driver.rx_ring_most:
-        wanted = case.options.over(config.DEFAULTS).rx_buffers or 0
+        wanted = case.options.over(DEFAULTS).rx_buffers or 0
         promised = _receive_buffers(case.instance)
         yield ring(link.name, driver.rx_ring, driver.rx_ring_most, wanted, promised)
     if driver.lro:
@@ -261,7 +261,7 @@ def _window(link: Link, options: UpOptions) -> Finding:
     R is what UMEM gives: what only the open device knows can make it smaller, not larger. A
     buffer is what copy mode fills; zero-copy fills less of it.
     """
-    whole = options.over(config.DEFAULTS)
+    whole = options.over(DEFAULTS)
     buffers, peers = max((whole.rx_buffers or 0) - (whole.reserve or 0), 0), whole.peers or 1
     cost = 1
     if _release() >= _KERNEL_FRAGS:
@@ -338,7 +338,7 @@ def _rps(link: Link) -> Finding:
 
 
 def _hugepages(options: UpOptions) -> Finding:
-    whole = options.over(config.DEFAULTS)
+    whole = options.over(DEFAULTS)
     nbytes = ((whole.rx_buffers or 1) + (whole.tx_buffers or 1)) * _BUFFER_BYTES
     if kind := hugepages.kind(nbytes):
         return ok("hugepages", f"{kind} ones, for a UMEM of {size(nbytes)}")

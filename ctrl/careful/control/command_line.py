@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any, get_type_hints
+from typing import Any
 
-from careful.control.config import DEFAULTS, UpOptions
 from careful.control.exports import parse
-
-
-def _option(field: str) -> str:
-    """What a field of UpOptions is called on a command line."""
-    return "--" + field.replace("_", "-")
+from careful.control.up_options import DEFAULTS, OPTIONS, UpOptions, kind, word
 
 
 def words(options: UpOptions) -> list[str]:
@@ -27,10 +22,10 @@ def words(options: UpOptions) -> list[str]:
         if value is None or value is False:
             continue
         if value is True:
-            argv.append(_option(one.name))
+            argv.append(word(one.name))
         else:
             for part in value if isinstance(value, tuple) else (value,):
-                argv += [_option(one.name), str(part)]
+                argv += [word(one.name), str(part)]
     return argv
 
 
@@ -39,31 +34,29 @@ def _split(argv: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
 
     As getopt_long() reads them: `--option value`, `--option=value`, and names cut short.
     """
-    hints = get_type_hints(UpOptions)
-    names = {_option(one): one for one in hints}
-    found, others, words = [], [], iter(argv)
-    for word in words:
-        option, equals, value = word.partition("=")
-        cut = [one for full, one in names.items() if full.startswith(option) and len(option) > 2]
+    names = {word(one): one for one in OPTIONS}
+    found, others, rest = [], [], iter(argv)
+    for one in rest:
+        option, equals, value = one.partition("=")
+        cut = [name for full, name in names.items() if full.startswith(option) and len(option) > 2]
         if not (name := names.get(option) or (cut[0] if len(cut) == 1 else "")):
-            others.append(word)
-        elif equals or hints[name] == bool | None:
+            others.append(one)
+        elif equals or kind(name) is bool:
             found.append((name, value))
         else:
-            found.append((name, next(words, "")))
+            found.append((name, next(rest, "")))
     return found, others
 
 
 def read(argv: Sequence[str]) -> UpOptions:
     """The options among a command line; what is no option of `up` is passed over."""
     found: dict[str, Any] = {}
-    hints = get_type_hints(UpOptions)
     for name, value in _split(argv)[0]:
-        if hints[name] == bool | None:
+        if kind(name) is bool:
             found[name] = True
-        elif hints[name] == int | None:
+        elif kind(name) is int:
             found[name] = int(value)
-        elif hints[name] == str | None:
+        elif kind(name) is str:
             found[name] = value
         else:
             found[name] = (*found.get(name, ()), value)
@@ -97,5 +90,5 @@ def differences(asked: UpOptions, running: UpOptions, instance: str) -> dict[str
     for one in fields(UpOptions):
         now, wanted = getattr(running, one.name), getattr(asked, one.name)
         if now != wanted:
-            found[one.name] = f"{_option(one.name)} is {_shown(now)}, not {_shown(wanted)}"
+            found[one.name] = f"{word(one.name)} is {_shown(now)}, not {_shown(wanted)}"
     return found

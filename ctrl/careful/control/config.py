@@ -8,155 +8,28 @@ may stand there and its types.
 from __future__ import annotations
 
 import errno
-import grp
 import os
 import re
 import tomllib
-import types
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from careful import owned
-from careful._abi import lib
 from careful.address import Address, resolve, resolve_all
 from careful.control import exports
+from careful.control.up_options import OPTIONS, UpOptions, bad_seal, matches, refused, takes
 from careful.errors import CarefulError, shown
 
 #: Read in this order where none is named; a later one overrides.
 DEFAULT_PATHS = (Path("/etc/careful.toml"), Path("~/.config/careful/careful.toml"))
 
-XDP_MODES = ("auto", "native", "generic")
-WAIT_MODES = ("adaptive", "spin", "block")
-PROTOCOLS = ("careful", "traditional")
-FILE_WRITES = ("engine", "workers")
-#: What `seal` can say of a peer.
-SEALS = ("off", "auth", "encrypt")
 #: Who tunes an instance that is brought up.
 TUNE = ("auto", "off")
 
 
-@dataclass(frozen=True)
-class UpOptions:
-    """How to bring an instance up; None leaves it to carefuld's default.
-
-    Attributes:
-        name: what peers call this host.
-        peers: P, windows that the receive buffers are divided into.
-        queue: RX and TX queue.
-        queues: how many queues peers are spread over, from 0 on.
-        port: UDP port.
-        rx_buffers: receive buffers, a power of two.
-        tx_buffers: send buffers.
-        reserve: receive buffers that no window holds, granted for large messages.
-        keys: directory of keys that a session takes, or "none".
-        seal: how frames are sealed: off, auth or encrypt; MODE@HOST of one peer; several with
-            commas between.
-        xdp: auto, native or generic.
-        require_zerocopy: fail rather than copy.
-        wait: adaptive, spin or block.
-        protocol: careful, or traditional (P2 section 5.2).
-        spin_us: adaptive: how long to spin, microseconds.
-        sync_ms: silence before a peer is asked, milliseconds.
-        stall_ms: silence before a peer counts as gone, milliseconds.
-        file_writes: who copies into the page cache: engine or workers.
-        cpu: CPU to run on.
-        export: directories that peers may read; with ":rw" write, too.
-        insecure: they may write where sessions take no key.
-        group: who may use carefuld here, besides root.
-    """
-
-    name: str | None = None
-    peers: int | None = None
-    queue: int | None = None
-    queues: int | None = None
-    port: int | None = None
-    rx_buffers: int | None = None
-    tx_buffers: int | None = None
-    reserve: int | None = None
-    keys: str | None = None
-    seal: str | None = None
-    xdp: str | None = None
-    require_zerocopy: bool | None = None
-    wait: str | None = None
-    protocol: str | None = None
-    spin_us: int | None = None
-    sync_ms: int | None = None
-    stall_ms: int | None = None
-    file_writes: str | None = None
-    cpu: int | None = None
-    export: tuple[str, ...] | None = None
-    insecure: bool | None = None
-    group: str | None = None
-
-    def over(self, defaults: UpOptions) -> UpOptions:
-        """These options, with what they leave open taken from `defaults`."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(defaults, **{k: v for k, v in given.items() if v is not None})
-
-    def agree(self) -> None:
-        """Reports whether they go together, and the group is one of this host's.
-
-        Raises:
-            CarefulError: they do not, as `up` says it.
-        """
-        if (self.queues or 1) > 1 and self.queue:
-            raise CarefulError(errno.EINVAL, "names the one queue, --queues how many", "--queue")
-        if self.group is not None:
-            try:
-                grp.getgrnam(self.group)
-            except KeyError:
-                said = f"--group {self.group}"
-                raise CarefulError(errno.EINVAL, "there is no such group", said) from None
-
-
-#: What carefuld takes where an option is not given (`carefuld --help`); no name is the
-#: instance's, no CPU any.
-DEFAULTS = UpOptions(
-    peers=8,
-    queue=0,
-    queues=1,
-    port=int(lib.CAREFUL_PORT_DEFAULT),
-    rx_buffers=512,
-    tx_buffers=512,
-    reserve=0,
-    xdp="auto",
-    require_zerocopy=False,
-    insecure=False,
-    wait="adaptive",
-    protocol="careful",
-    seal="off",
-    spin_us=50,
-    sync_ms=200,
-    stall_ms=30000,
-    file_writes="engine",
-    export=(),
-)
-
 #: What a transfer does when the network loses a frame.
 ON_LOSS = ("repair", "fail")
-_CHOICES = {
-    "xdp": XDP_MODES,
-    "wait": WAIT_MODES,
-    "protocol": PROTOCOLS,
-    "file_writes": FILE_WRITES,
-}
-#: The least and the most that an option can be, as carefuld has it.
-RANGES = {
-    "peers": (1, int(lib.CAREFUL_PEERS_MAX)),
-    "queue": (0, int(lib.CAREFUL_QUEUES_MAX) - 1),
-    "queues": (1, int(lib.CAREFUL_SPREAD_MAX)),
-    "port": (1, 65535),
-    "rx_buffers": (1, 1 << 16),
-    "tx_buffers": (1, 1 << 16),
-    "reserve": (0, 65535),
-    "spin_us": (1, 10**6),
-    "sync_ms": (1, 3600 * 1000),
-    "stall_ms": (1, 3600 * 1000),
-    "cpu": (0, 4095),
-}
-_POWERS_OF_TWO = ("rx_buffers", "tx_buffers")
-_NAME_BYTES_MAX = int(lib.CAREFUL_NAME_BYTES) - 1
 
 
 @dataclass(frozen=True)
@@ -206,7 +79,7 @@ class Config:
         found = []
         for one in said.split(","):
             mode, at, host = one.partition("@")
-            if bad := _bad_seal(one):
+            if bad := bad_seal(one):
                 raise CarefulError(errno.EINVAL, f"seal {bad}")
             found.append(mode + at + (self.resolve(host).ip if at else ""))
         return ",".join(found)
@@ -267,17 +140,6 @@ class _File:
         return 0
 
 
-def matches(value: Any, hint: Any) -> bool:
-    """Reports whether a value from a file or a program is of an option's type."""
-    if isinstance(hint, types.UnionType):
-        return any(matches(value, one) for one in get_args(hint) if one is not type(None))
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if hint in (str, bool):
-        return isinstance(value, hint)
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
 def _tune(file: _File, where: str, table: Any) -> str | None:
     """Of one table; carefuld has no such option."""
     value = table.get("tune") if isinstance(table, dict) else None
@@ -287,63 +149,21 @@ def _tune(file: _File, where: str, table: Any) -> str | None:
     return value
 
 
-def _takes(hint: Any) -> str:
-    """The type of an option in words."""
-    (one,) = (one for one in get_args(hint) if one is not type(None))
-    words = {int: "a whole number", str: "a text in quotes", bool: "true or false"}
-    return words.get(one, 'a list of texts, ["A", "B"]')
-
-
-def _bad_seal(one: str) -> str:
-    """What is wrong with one word of `seal`; "": nothing."""
-    mode, at, host = one.partition("@")
-    if mode in SEALS and bool(at) == bool(host):
-        return ""
-    return f"{one!r}: one of {', '.join(SEALS)}, or that and @HOST"
-
-
-def _refused(key: str, value: Any) -> str:
-    """Why `up` would not take an option's value wherever it ran; "": it would."""
-    if key in _CHOICES and value not in _CHOICES[key]:
-        return f"one of {', '.join(_CHOICES[key])}"
-    least, most = RANGES.get(key, (0, 0))
-    if key in RANGES and not least <= value <= most:
-        return f"must be a number from {least} to {most}"
-    if key in _POWERS_OF_TWO and value.bit_count() != 1:
-        return "must be a power of two"
-    texts = value if isinstance(value, list) else [value] if isinstance(value, str) else []
-    if any("\0" in one for one in texts):
-        return "no text may have a NUL"
-    if key == "name" and len(os.fsencode(value)) > _NAME_BYTES_MAX:
-        return f"must be at most {_NAME_BYTES_MAX} bytes long"
-    if key in ("keys", "group") and not value:
-        return "must not be empty"
-    if key == "seal":
-        return next(filter(None, map(_bad_seal, value.split(","))), "")
-    if key == "export":
-        try:
-            list(map(exports.parse, value))
-        except CarefulError as error:
-            return str(error).removeprefix("--export ")
-    return ""
-
-
 def _options(file: _File, where: str, table: Any) -> UpOptions:
     if not isinstance(table, dict):
         raise file.bad(f"[{where}] must be a table")
-    hints = get_type_hints(UpOptions)
     found: dict[str, Any] = {}
     for key, value in table.items():
         if key == "tune":
             continue
-        if key not in hints:
-            known = ", ".join([*hints, "tune"])
+        if key not in OPTIONS:
+            known = ", ".join([*OPTIONS, "tune"])
             raise file.bad(f"[{where}] has no option {key!r}; there are {known}", where, key)
         said = f"[{where}] {key} = {value!r}"
-        if not matches(value, hints[key]):
-            text = f"{said}: that is of the wrong type, it takes {_takes(hints[key])}"
+        if not matches(key, value):
+            text = f"{said}: that is of the wrong type, it takes {takes(key)}"
             raise file.bad(text, where, key)
-        if why := _refused(key, value):
+        if why := refused(key, value):
             raise file.bad(f"{said}: {why}", where, key)
         found[key] = tuple(value) if isinstance(value, list) else value
     return UpOptions(**found)

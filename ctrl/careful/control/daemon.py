@@ -32,8 +32,8 @@ from careful.control import (
     steer,
     tuner,
 )
-from careful.control.config import UpOptions
 from careful.control.instances import RUN, START_S, Instance, remove_file
+from careful.control.up_options import UpOptions
 from careful.errors import CarefulError, from_os
 
 #: How long it may take to end before it is killed, seconds.

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from careful._abi import ffi, lib
-from careful.control.config import UpOptions
+from careful.control.up_options import UpOptions
 from careful.errors import CarefulError, from_os
 
 #: Where they are, unless --keys or `keys` of [up] names another directory.

@@ -9,17 +9,17 @@ import errno
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from careful._abi import lib
 from careful.control import command_line, daemon, instances, links
-from careful.control.config import UpOptions
 from careful.control.instances import Instance
+from careful.control.up_options import OPTIONS, UpOptions
 from careful.daemon.client import Client
 from careful.errors import CarefulError
 
 #: Options of `up` that carefuld takes while it runs.
-LIVE = ("export", "insecure", "wait", "spin_us", "sync_ms", "stall_ms")
+LIVE = tuple(name for name, one in OPTIONS.items() if one.live)
 
 
 def _live(options: UpOptions) -> UpOptions:
@@ -98,6 +98,6 @@ def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
 
 def _argv(one: Instance, running: UpOptions, options: UpOptions) -> list[str]:
     """The command line that would have started it with these options."""
-    kept = replace(running, **{one.name: None for one in fields(UpOptions) if one.name in LIVE})
+    kept = replace(running, **dict.fromkeys(LIVE))
     others = command_line.without_options(one.argv)
     return [*others, *command_line.words(_live(options).over(kept))]

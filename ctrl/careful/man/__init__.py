@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+#: A line that stands for the table of the options of `up`.
+_TABLE = "OPTIONS OF UP"
+
 
 def topics() -> dict[str, str]:
     """What there is a page about: name -> what it says, in a line."""
@@ -20,5 +23,10 @@ def topics() -> dict[str, str]:
 
 
 def source(topic: str) -> str:
-    """A page's Markdown, with its first line; raises FileNotFoundError."""
-    return (files(__name__) / f"{topic}.md").read_text(encoding="utf-8")
+    """Returns a page's Markdown, with its first line; raises FileNotFoundError."""
+    text = (files(__name__) / f"{topic}.md").read_text(encoding="utf-8")
+    if _TABLE in text:
+        from careful.control.up_options import table
+
+        text = text.replace(_TABLE, table())
+    return text

@@ -21,7 +21,8 @@ from typing import Any
 from careful._abi import ffi, lib
 from careful.address import Address
 from careful.control import instances, status
-from careful.control.config import Config, UpOptions, load
+from careful.control.config import Config, load
+from careful.control.up_options import UpOptions
 from careful.errors import CarefulError, check
 from careful.node.engine import Engine, ErrorHook
 from careful.node.loop import Driver

@@ -7,43 +7,36 @@ import os
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
 
 from careful._abi import enum_names
-from careful.control.config import UpOptions, matches
+from careful.control.up_options import OPTIONS, UpOptions, matches
 from careful.errors import CarefulError
 
 #: Options that concern carefuld, not an instance.
-NOT_OURS = ("cpu", "export", "insecure", "group")
+NOT_OURS = tuple(name for name, one in OPTIONS.items() if one.of_daemon)
 #: Of a program's name, at most.
 _NAME_BYTES = 31
-_ENUMS = {
-    "xdp": ("xdp_mode", "careful_xdp_mode", "CAREFUL_XDP_"),
-    "wait": ("wait_mode", "careful_wait_mode", "CAREFUL_WAIT_"),
-    "file_writes": ("file_writes", "careful_file_writes", "CAREFUL_FILE_WRITES_"),
-    "protocol": ("protocol", "careful_protocol", "CAREFUL_PROTOCOL_"),
-}
 
 
-def _field(ifname: str, name: str, value: Any) -> tuple[str, Any]:
-    """Field of struct careful_options, and its value, of an option that is given."""
-    if not matches(value, get_type_hints(UpOptions)[name]):
+def _field(ifname: str, name: str, value: object) -> tuple[str, object]:
+    """Returns the field of struct careful_options for an option that is given, and its value."""
+    if not matches(name, value):
         raise TypeError(f"{name} = {value!r}: that is of the wrong type")
-    if name in _ENUMS:
-        field, enum, prefix = _ENUMS[name]
-        names = {name: number for number, name in enum_names(enum, prefix).items()}
+    one = OPTIONS[name]
+    if one.choices:
+        names = {name: number for number, name in enum_names(*one.enum).items()}
         if value not in names:
             text = f"{name} = {value!r}: one of {', '.join(names)}"
             raise CarefulError(errno.EINVAL, text, ifname)
-        return field, names[value]
+        return one.field or name, names[str(value)]
     if isinstance(value, int) and not 0 <= value < 1 << 32:
         raise CarefulError(errno.EINVAL, f"{name} = {value}: 0 to 2^32 - 1", ifname)
     return name, value
 
 
-def fields_of(ifname: str, instance: str, options: UpOptions) -> dict[str, Any]:
-    """Fields of struct careful_options."""
-    found: dict[str, Any] = {"ifname": ifname, "instance": instance, "measure_burst": 1}
+def fields_of(ifname: str, instance: str, options: UpOptions) -> dict[str, object]:
+    """Returns the fields of struct careful_options."""
+    found: dict[str, object] = {"ifname": ifname, "instance": instance, "measure_burst": 1}
     for option in fields(options):
         value = getattr(options, option.name)
         if value is not None and option.name not in NOT_OURS:
@@ -60,8 +53,8 @@ def attach_fields(
     memory_bytes: int = 16 << 20,
     wait: str = "adaptive",
     spin_us: int = 50,
-) -> dict[str, Any]:
-    """Fields of struct careful_attach_options."""
+) -> dict[str, object]:
+    """Returns the fields of struct careful_attach_options."""
     given = {"memory_bytes": memory_bytes, "spin_us": spin_us}
     for field, value in given.items():
         if not isinstance(value, int) or not 0 < value < 1 << 32:

@@ -9,8 +9,11 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from careful import man
 from careful.cli.main import run
+from careful.cli.up import up
 from careful.control import config, daemon, doctor
+from careful.control.up_options import DEFAULTS, OPTIONS, UpOptions, flag, matches, refused
 from careful.errors import CarefulError
 
 FILE = Path("careful.toml")
@@ -52,7 +55,7 @@ def test_tune__that_cannot_be_meant(table: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[up]\npeers = 8\nwat = 1", r":3: \[up\] has no option 'wat'; there are name, peers"),
+        ("[up]\npeers = 8\nwat = 1", r":3: \[up\] has no option 'wat'; there are peers, export"),
         ("[up]\n\n[instance.eth1]\nwait = 'no'", r":4: \[instance.eth1\] wait = 'no': one of"),
         ('[instance."eth1"]\n\n  cpu = "a"', r":3: \[instance.eth1\] cpu = 'a': .* wrong type"),
         ("[nodes]\n[exports]", r":2: \[exports\] is unknown; there are \[nodes\]"),
@@ -103,10 +106,24 @@ def test_ranges__are_those_of_carefuld() -> None:
         value = names.get(most) or (1 << 20 if most == "1 << 20" else int(most))
         found[option.lower()] = (int(least), value)
     found.pop("ready_fd")
-    assert found.keys() == config.RANGES.keys()
+    ranges = {name: (one.least, one.most) for name, one in OPTIONS.items() if one.most}
+    assert found.keys() == ranges.keys()
     for option in ("rx_buffers", "tx_buffers"):  # the engine takes fewer
-        assert found.pop(option)[1] >= config.RANGES[option][1] == 65536
-    assert found.items() <= config.RANGES.items()
+        assert found.pop(option)[1] >= ranges[option][1] == 65536
+    assert found.items() <= ranges.items()
+
+
+def test_options__each_is_declared_once_and_in_all_places() -> None:
+    """The command line, careful.toml, the manual and carefuld's defaults are made of one table."""
+    words = {word for param in up.params for word in param.opts}
+    page = man.source("careful.toml")
+    for name, one in OPTIONS.items():
+        assert flag(name) in words
+        assert f"| `{name}` |" in page
+        if one.default is not None:
+            value = [*one.default] if isinstance(one.default, tuple) else one.default  # type: ignore[misc]
+            assert matches(name, value), name
+            assert not refused(name, value), name
 
 
 def test_exported__names_are_those_of_nodes(
@@ -120,7 +137,7 @@ def test_exported__names_are_those_of_nodes(
     )
     asked = []
 
-    def up(ifname: str, name: str, options: config.UpOptions, state: Path) -> None:
+    def up(ifname: str, name: str, options: UpOptions, state: Path) -> None:
         asked.append(options.export)
         raise CarefulError(1, "as asked")
 
@@ -195,11 +212,11 @@ def test_check__finds_what_up_would_refuse(
 def test_example__names_every_key_and_changes_nothing() -> None:
     example = (ROOT / "tools/packaging/careful.toml").read_text()
     bare = config.parse(example, FILE)
-    assert (bare.up, bare.nodes, bare.tunes) == (config.UpOptions(), {}, {})
+    assert (bare.up, bare.nodes, bare.tunes) == (UpOptions(), {}, {})
     whole = re.sub(r"^#(\w+ = )", r"\1", example, flags=re.M)
     config.parse(whole, FILE)
     tree = tomllib.loads(whole)
     keys = {*tree["up"], *tree["instance"]["eth1"]}
-    assert keys == {one.name for one in fields(config.UpOptions)} | {"tune"}
-    assert tree["up"]["rx_buffers"] == config.DEFAULTS.rx_buffers
+    assert keys == {one.name for one in fields(UpOptions)} | {"tune"}
+    assert tree["up"]["rx_buffers"] == DEFAULTS.rx_buffers
     assert set(tree) == {"nodes", "up", "instance", "socket", "transfer", "state"}

@@ -20,8 +20,8 @@ from careful.cli.main import run as carefulctl
 from careful.control import checks, ethtool, instances, links, status
 from careful.control import doctor as doctoring
 from careful.control.command_line import differences
-from careful.control.config import UpOptions
 from careful.control.finding import ok, warn
+from careful.control.up_options import UpOptions
 from hosts import PINS, RUN, Host, alive, wait_for
 from lab import Lab, MakeLab, nobody
 

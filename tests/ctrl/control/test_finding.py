@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from careful._abi import lib
 from careful.control import asked, checks, instances, links, status
-from careful.control.config import UpOptions
 from careful.control.finding import FAIL, WARN, Finding, ok, warn
+from careful.control.up_options import UpOptions
 from careful.render.doctor import findings
 
 PACKAGE = Path(checks.__file__).parents[1]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from careful.cli.main import cli
 from careful.control import asked, keys
-from careful.control.config import UpOptions
 from careful.control.keys import Keys, Trusted
+from careful.control.up_options import UpOptions
 from careful.errors import CarefulError
 from click.testing import CliRunner
 

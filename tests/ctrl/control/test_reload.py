@@ -6,8 +6,8 @@ import errno
 
 import pytest
 from careful.control import reload
-from careful.control.config import UpOptions
 from careful.control.instances import Instance
+from careful.control.up_options import UpOptions
 from careful.errors import CarefulError
 
 

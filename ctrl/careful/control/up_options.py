@@ -1,0 +1,340 @@
+"""The options of `carefulctl up`, each declared once.
+
+The command line (cli/up.py), careful.toml (config.py), careful.open() (node/options.py), carefuld's
+command line (command_line.py), `up --reload` (reload.py) and a table of the manual are made from
+the fields of UpOptions.
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import types
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Any, get_args, get_type_hints
+
+from careful._abi import lib
+from careful.control import exports
+from careful.errors import CarefulError
+
+#: Modes of `seal`.
+SEALS = ("off", "auth", "encrypt")
+_NAME_BYTES_MAX = int(lib.CAREFUL_NAME_BYTES) - 1
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is declared of an option, beside its name and type.
+
+    Attributes:
+        help: of the command line, without the default.
+        shown: carefuld's default in words; "": help names none.
+        default: what carefuld uses if the option is not given.
+        metavar: of the command line.
+        value: what careful.toml takes, in words; "": help's choices say it.
+        choices: the texts that it can be.
+        least, most: the range of a number, in the unit of the field's name.
+        power_of_two: whether it must be one.
+        repeated: whether the command line may give it several times.
+        live: whether carefuld takes it while it runs.
+        of_daemon: whether it concerns carefuld alone, not a program with a queue of its own.
+        field: of struct careful_options, where it has another name.
+        enum: of a choice: its C enum and the prefix of the enum's names.
+    """
+
+    help: str
+    shown: str = ""
+    default: object = None
+    metavar: str | None = None
+    value: str = ""
+    choices: tuple[str, ...] = ()
+    least: int = 0
+    most: int = 0
+    power_of_two: bool = False
+    repeated: bool = False
+    live: bool = False
+    of_daemon: bool = False
+    field: str = ""
+    enum: tuple[str, str] = ("", "")
+
+
+def _option(help_: str, shown: str = "", default: object = None, **more: Any) -> Any:
+    return field(default=None, metadata={"option": Option(help_, shown, default, **more)})
+
+
+def _choice(help_: str, *choices: str, **more: Any) -> Any:
+    """An option with some choices, the first of which is the default."""
+    return _option(help_, choices[0], choices[0], choices=choices, **more)
+
+
+def _number(help_: str, least: int, most: int, default: int | None = None, **more: Any) -> Any:
+    shown = more.pop("shown", "" if default is None else str(default))
+    return _option(help_, shown, default, least=least, most=most, **more)
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """How to bring an instance up; None leaves an option to carefuld's default."""
+
+    peers: int | None = _number(
+        "How many peers share the receive buffers (R).",
+        1,
+        int(lib.CAREFUL_PEERS_MAX),
+        8,
+        metavar="P",
+        value="windows",
+    )
+    export: tuple[str, ...] | None = _option(
+        "Let peers read DIR, or with :rw write it too (with :rw,owners, owners and set-user-ID "
+        "bits as root may; with :rw,devices or :ro,devices, block devices below DIR, too). "
+        "DIR:rw,host=HOST or DIR:ro,host=HOST is for that host alone. May be repeated.",
+        default=(),
+        metavar="DIR[:rw[,owners]]",
+        value="list of `DIR[:rw]`",
+        repeated=True,
+        live=True,
+        of_daemon=True,
+    )
+    insecure: bool | None = _option(
+        "Export with :rw though there are no keys.", default=False, live=True, of_daemon=True
+    )
+    group: str | None = _option(
+        "Whose members may use careful here, besides root (`carefulctl help security`).",
+        metavar="GROUP",
+        value="name of a group",
+        of_daemon=True,
+    )
+    name: str | None = _option("What peers call this host.", "the instance's name", metavar="NAME")
+    xdp: str | None = _choice(
+        "XDP mode; auto measures which is better, once.",
+        *("auto", "native", "generic"),
+        field="xdp_mode",
+        enum=("careful_xdp_mode", "CAREFUL_XDP_"),
+    )
+    require_zerocopy: bool | None = _option(
+        "Fail if frames would have to be copied.", default=False
+    )
+    wait: str | None = _choice(
+        "How carefuld waits for frames.",
+        *("adaptive", "spin", "block"),
+        field="wait_mode",
+        enum=("careful_wait_mode", "CAREFUL_WAIT_"),
+        live=True,
+    )
+    protocol: str | None = _choice(
+        "Traditional keeps copies and sends them again (`help protocols`).",
+        *("careful", "traditional"),
+        enum=("careful_protocol", "CAREFUL_PROTOCOL_"),
+    )
+    spin_us: int | None = _number(
+        "How long adaptive spins before it blocks.", 1, 10**6, 50, shown="50us", live=True
+    )
+    queue: int | None = _number(
+        "The RX and TX queue to use.", 0, int(lib.CAREFUL_QUEUES_MAX) - 1, 0, metavar="Q"
+    )
+    queues: int | None = _number(
+        "Use queues 0 to N-1, and spread peers over them (`help hosts`).",
+        1,
+        int(lib.CAREFUL_SPREAD_MAX),
+        1,
+        metavar="N",
+    )
+    port: int | None = _number(
+        "UDP port. A VLAN or macvlan on an interface with careful needs one of its own (`help "
+        "promise`).",
+        1,
+        65535,
+        int(lib.CAREFUL_PORT_DEFAULT),
+        metavar="PORT",
+        value="UDP port",
+    )
+    rx_buffers: int | None = _number(
+        "Receive buffers, a power of two.",
+        1,
+        1 << 16,
+        512,
+        metavar="N",
+        value="buffers",
+        power_of_two=True,
+    )
+    tx_buffers: int | None = _number(
+        "Send buffers, a power of two.",
+        1,
+        1 << 16,
+        512,
+        metavar="N",
+        value="buffers",
+        power_of_two=True,
+    )
+    reserve: int | None = _number(
+        "Receive buffers kept for large messages (`help reservation`).",
+        0,
+        65535,
+        0,
+        metavar="N",
+        value="buffers",
+    )
+    keys: str | None = _option(
+        "Directory of the keys that a session takes (`help key`).",
+        "/etc/careful/keys, if this host has one there",
+        metavar="DIR|none",
+        value="directory, or `none`",
+    )
+    seal: str | None = _option(
+        "auth: frames prove who sent them; encrypt: nor can they be read on the way; off. Of all "
+        "peers, or of one; may be repeated. Takes keys, and the same at the other end.",
+        "off",
+        "off",
+        metavar="MODE[@HOST]",
+        value="`off`, `auth` or `encrypt`; `MODE@HOST` of one peer; commas between",
+        repeated=True,
+    )
+    sync_ms: int | None = _number(
+        "Ask a peer that has been silent for this long what it received.",
+        1,
+        3600 * 1000,
+        200,
+        shown="200ms",
+        live=True,
+    )
+    stall_ms: int | None = _number(
+        "Drop a peer that has been silent for this long.",
+        1,
+        3600 * 1000,
+        30_000,
+        shown="30s",
+        live=True,
+    )
+    file_writes: str | None = _choice(
+        "Who copies what comes into the page cache: the engine, or the kernel's workers on "
+        "other CPUs (`help speed`).",
+        *("engine", "workers"),
+        enum=("careful_file_writes", "CAREFUL_FILE_WRITES_"),
+    )
+    cpu: int | None = _number(
+        "CPU to run carefuld on.", 0, 4095, metavar="N", value="CPU number", of_daemon=True
+    )
+
+    def over(self, defaults: UpOptions) -> UpOptions:
+        """Returns these options, and `defaults` for what they leave open."""
+        return replace(defaults, **{k: v for k, v in vars(self).items() if v is not None})
+
+    def agree(self) -> None:
+        """Checks that the options go together, and that the group is one of this host's.
+
+        Raises:
+            CarefulError: they do not, in the words of `up`.
+        """
+        if (self.queues or 1) > 1 and self.queue:
+            raise CarefulError(errno.EINVAL, "names the one queue, --queues how many", "--queue")
+        if self.group is not None:
+            try:
+                grp.getgrnam(self.group)
+            except KeyError:
+                said = f"--group {self.group}"
+                raise CarefulError(errno.EINVAL, "there is no such group", said) from None
+
+
+def _declared(one: Field[Any]) -> Option:
+    found = one.metadata["option"]
+    assert isinstance(found, Option)
+    return found
+
+
+#: Name -> declaration, in the order of `up --help`.
+OPTIONS: dict[str, Option] = {one.name: _declared(one) for one in fields(UpOptions)}
+#: What carefuld uses if an option is not given (`carefuld --help`); no name is the instance's, no
+#: CPU any.
+DEFAULTS = UpOptions(**{name: one.default for name, one in OPTIONS.items()})  # type: ignore[arg-type]
+
+_TYPES = {
+    name: next(one for one in get_args(hint) if one is not type(None))
+    for name, hint in get_type_hints(UpOptions).items()
+}
+_WORDS = {int: "a whole number", str: "a text in quotes", bool: "true or false"}
+
+
+def kind(name: str) -> type:
+    """Returns the type of an option: int, bool, str, or tuple for several texts."""
+    found = _TYPES[name]
+    return tuple if isinstance(found, types.GenericAlias) else found
+
+
+def takes(name: str) -> str:
+    """Returns the type of an option in words."""
+    return _WORDS.get(kind(name), 'a list of texts, ["A", "B"]')
+
+
+def matches(name: str, value: object) -> bool:
+    """Reports whether a value from a file or a program has an option's type."""
+    if kind(name) is tuple:
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return type(value) is kind(name)
+
+
+def bad_seal(one: str) -> str:
+    """Returns what is wrong with one word of `seal`, or ""."""
+    mode, at, host = one.partition("@")
+    if mode in SEALS and bool(at) == bool(host):
+        return ""
+    return f"{one!r}: one of {', '.join(SEALS)}, or that and @HOST"
+
+
+def refused(name: str, value: Any) -> str:
+    """Returns why `up` would refuse an option's value on any host, or ""."""
+    one = OPTIONS[name]
+    if one.choices and value not in one.choices:
+        return f"one of {', '.join(one.choices)}"
+    if one.most and not one.least <= value <= one.most:
+        return f"must be a number from {one.least} to {one.most}"
+    if one.power_of_two and value.bit_count() != 1:
+        return "must be a power of two"
+    texts = value if isinstance(value, list) else [value] if isinstance(value, str) else []
+    if any("\0" in text for text in texts):
+        return "no text may have a NUL"
+    if name == "name" and len(os.fsencode(value)) > _NAME_BYTES_MAX:
+        return f"must be at most {_NAME_BYTES_MAX} bytes long"
+    if name in ("keys", "group") and not value:
+        return "must not be empty"
+    if name == "seal":
+        return next(filter(None, map(bad_seal, value.split(","))), "")
+    if name == "export":
+        try:
+            list(map(exports.parse, value))
+        except CarefulError as error:
+            return str(error).removeprefix("--export ")
+    return ""
+
+
+def word(name: str) -> str:
+    """Returns what an option is called on carefuld's command line."""
+    return "--" + name.replace("_", "-")
+
+
+def flag(name: str) -> str:
+    """Returns what an option is called on carefulctl's command line: a time has its own unit."""
+    return word(name).removesuffix("-us").removesuffix("-ms")
+
+
+def table() -> str:
+    """Returns the manual's table of keys of careful.toml, in Markdown."""
+    return "\n".join(
+        [
+            "| key of `[up]` and `[instance.NAME]` | value | `up` option |",
+            "|---|---|---|",
+            *(f"| `{name}` | {_values(name)} | `{flag(name)}` |" for name in OPTIONS),
+            "| `tune` | `auto`, `off` | `--tune` |",
+        ]
+    )
+
+
+def _values(name: str) -> str:
+    """Returns what careful.toml takes for an option, in Markdown."""
+    one = OPTIONS[name]
+    units = {"_us": "microseconds", "_ms": "milliseconds"}
+    if one.choices:
+        return ", ".join(f"`{choice}`" for choice in one.choices)
+    if kind(name) is bool:
+        return "true, false"
+    return one.value or units.get(name[-3:], "")
