@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What one protocol does for a frame and the other need not, one by one, as P2's appendix A lists
- * it. tools/bench/operations builds link with CAREFUL_OPERATIONS, and times each; in every
+ * it. tools/bench/run operations builds link with CAREFUL_OPERATIONS, and times each; in every
  * other build nothing of it is left.
  */
 #ifndef LINK_TIMED_H

@@ -1,4 +1,4 @@
-"""The project's programs without an ending, as modules. Calls nobody."""
+"""Loads the project's programs, most of them without a suffix, as modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def load_tool(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A program below tools/, with what stands beside it in reach as when it runs."""
+    """Loads a program below tools/, or a scenario by `bench NAME`, with its modules in reach."""
+    if name.startswith("bench "):
+        name = f"bench/scenarios/{name.split()[1]}.py"
+        monkeypatch.syspath_prepend(str(ROOT / "tools" / "bench"))
     path = ROOT / "tools" / name
     monkeypatch.syspath_prepend(str(path.parent))
     loader = importlib.machinery.SourceFileLoader(path.name, str(path))

@@ -1,6 +1,6 @@
 """carefulctl measure logp through carefuld: signatures, bulk transfers, TCP beside them, gaps.
 
-How good the figures are, tools/bench/measure says: here the machine is shared.
+How good the figures are, tools/bench/run measure says: here the machine is shared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tools/bench/answer makes of a run: when which push answered a change, in time or not."""
+"""What tools/bench answer makes of a run: when which push answered a change, in time or not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLASS = 6
 
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return load_tool("bench/answer", monkeypatch)
+    return load_tool("bench answer", monkeypatch)
 
 
 def decision(after_s: float, what: str, *counts: int, klass: int = CLASS) -> dict[str, Any]:
@@ -76,6 +76,6 @@ def test_report__counts_those_in_time(
     answer: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     soon, late = ran(decision(1.0, "changed")), ran(decision(9.0, "changed"))
-    assert answer.report([soon, soon])
-    assert not answer.report([soon, late])
+    assert answer.report({"runs": [soon, soon]})
+    assert not answer.report({"runs": [soon, late]})
     assert "1 of 2" in capsys.readouterr().out

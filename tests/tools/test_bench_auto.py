@@ -1,4 +1,4 @@
-"""When tools/bench/regret --auto takes what `tune auto` left in effect for decided."""
+"""When tools/bench/run regret --auto takes what `tune auto` left in effect for decided."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DONE: dict[str, Any] = {
 def auto(monkeypatch: pytest.MonkeyPatch) -> Any:
     """tools/bench/auto.py."""
     monkeypatch.syspath_prepend(str(BENCH))
-    for name in ("auto", "bench_lab", "paths"):
+    for name in ("auto", "bench_lab"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     import auto
 

@@ -1,4 +1,4 @@
-"""What tools/bench/cost makes of its rounds: each phase of the controller has its bound."""
+"""What tools/bench cost makes of its rounds: each phase of the controller has its bound."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tool_module import load_tool
 
 @pytest.fixture
 def cost(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return load_tool("bench/cost", monkeypatch)
+    return load_tool("bench cost", monkeypatch)
 
 
 def share(cpu_share: float, elapsed_s: float) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""tools/bench/profile: what a sample belongs to, by its stack."""
+"""tools/bench/run profile: what a sample belongs to, by its stack."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ swapper [000]
 
 
 def test_samples__are_told_by_their_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    profile = load_tool("bench/profile", monkeypatch)
+    profile = load_tool("bench profile", monkeypatch)
     assert dict(profile.samples(TEXT)) == {
         (1, "carefuld", "send"): 1,
         (1, "carefuld", "receive"): 1,
@@ -53,7 +53,7 @@ def test_report__of_the_kept_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its tables, those of round trips and of a stream's functions among them."""
-    profile = load_tool("bench/profile", monkeypatch)
+    profile = load_tool("bench profile", monkeypatch)
     kept = Path(__file__).parents[1] / "reports" / "profile.json"
     assert profile.report(json.loads(kept.read_text()))
     said = capsys.readouterr().out

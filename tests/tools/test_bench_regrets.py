@@ -1,4 +1,4 @@
-"""What tools/bench/regret says of a choice beside a sweep, and how sure it says that it is."""
+"""What tools/bench/run regret says of a choice beside a sweep, and how sure it says that it is."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ TOOL = ROOT / "tools/bench/run"
 
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return load_tool("bench/run", monkeypatch)
+    return load_tool("bench speed", monkeypatch)
 
 
 @dataclass
@@ -163,7 +163,7 @@ def test_every_program_of_ours_is_in_the_mode(
             self.stdout = iter(())
             raise tool.BenchError("seen")
 
-    monkeypatch.setattr(tool.subprocess, "Popen", Server)
+    monkeypatch.setattr(subprocess, "Popen", Server)
     with pytest.raises(tool.BenchError, match="seen"):
         tool.Bench(Path(), 1, "generic").request()
     assert [env.get("CAREFUL_XDP") for env in started] == ["generic"]
@@ -198,7 +198,7 @@ def test_rtt__serves_until_it_is_told_to_end(lab: Lab, rtt: Path) -> None:
 
 def test_help__says_what_both_is() -> None:
     done = subprocess.run(
-        [sys.executable, TOOL, "--help"], capture_output=True, text=True, check=True
+        [sys.executable, TOOL, "speed", "--help"], capture_output=True, text=True, check=True
     )
     assert "--xdp {auto,native,generic,both}" in done.stdout
     assert "generic / native" in " ".join(done.stdout.split())

@@ -1,4 +1,4 @@
-"""How tools/bench/instructions reads callgrind's file, and whom it charges."""
+"""How tools/bench/run instructions reads callgrind's file, and whom it charges."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ totals: 1016
 
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return load_tool("bench/instructions", monkeypatch)
+    return load_tool("bench instructions", monkeypatch)
 
 
 def test_read_profile__charges_each_function_without_its_callees(tool: ModuleType) -> None:
@@ -100,8 +100,9 @@ def test_main__builds_its_program_anew(
 
 
 def test_main__a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    run = [sys.executable, ROOT / "tools/bench/run", "instructions"]
     done = subprocess.run(
-        [sys.executable, ROOT / "tools/bench/instructions", "--halves", "1", tmp_path / "gone"],
+        [*run, "--halves", "1", tmp_path / "gone"],
         capture_output=True,
         text=True,
         check=False,

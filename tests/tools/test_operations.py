@@ -1,4 +1,4 @@
-"""How tools/bench/operations sums up what each operation took, and draws it."""
+"""How tools/bench/run operations sums up what each operation took, and draws it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tool_module import load_tool
 
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return load_tool("bench/operations", monkeypatch)
+    return load_tool("bench operations", monkeypatch)
 
 
 def one(each: float, mean_ns: float) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def kept(tool: ModuleType) -> dict[str, Any]:
 def test_show__what_both_do_is_left_out(
     tool: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tool.show(kept(tool))
+    assert tool.report(kept(tool))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 + len(tool.OPERATIONS)
     assert "40.0 (2.0 times)" in lines[1]

@@ -14,5 +14,5 @@ def test_page__has_the_kept_run_s_tables() -> None:
     kept = (ROOT / "tests/reports/bench.json").exists()
     assert ("\n## A kept run\n" in page) == kept
     if kept:
-        done = subprocess.run([sys.executable, ROOT / "tools/bench/p2_page", "--check"])
-        assert done.returncode == 0, "tools/bench/p2_page writes it"
+        done = subprocess.run([sys.executable, ROOT / "tools/bench/run", "p2_page", "--check"])
+        assert done.returncode == 0, "tools/bench/run p2_page writes it"

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-MEASURE = ROOT / "tools/bench/measure"
+RUN = ROOT / "tools/bench/run"
 REPORTS = ROOT / "tests/reports"
 NAMES = ("pathchar", "blackbox", "transition", "model", "logp", "contention")
 #: Of 40 runs, 36 must be right: five that withhold a figure, or are wrong, are too many.
@@ -27,7 +27,7 @@ TOO_MANY = 5
 
 def shown(*argv: object) -> str:
     """Returns what a bench prints about a kept run. Its exit status is 1 if a bound is not met."""
-    words = [sys.executable, *map(str, argv)]
+    words = [sys.executable, str(RUN), *map(str, argv)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == {"met": 0, "NOT MET": 1}[done.stdout.splitlines()[-1]], done.stderr
     return done.stdout
@@ -35,7 +35,7 @@ def shown(*argv: object) -> str:
 
 def judged(name: str, kept: Path) -> str:
     """The last line of `measure` about kept runs."""
-    return shown(MEASURE, name, "--runs", 0, "--keep", kept).splitlines()[-1]
+    return shown("measure", name, "--runs", 0, "--keep", kept).splitlines()[-1]
 
 
 def without(name: str, one: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def test_kept_signatures__that_do_not_settle_are_too_many(tmp_path: Path) -> Non
 
 def last_line(tool: str, kept: Path) -> str:
     """The last line of a tool of tools/bench about a report."""
-    return shown(ROOT / "tools/bench" / tool, "--rounds", 0, "--keep", kept).splitlines()[-1]
+    return shown(tool, "--rounds", 0, "--keep", kept).splitlines()[-1]
 
 
 def met_unless(
@@ -109,7 +109,7 @@ def test_table2__a_figure_that_is_withheld_too_often(
     indirect = [near] * (40 - withheld) + [none] * withheld
     kept = tmp_path / "kept.json"
     kept.write_text(json.dumps({"runs": [{"direct": both, "indirect": one} for one in indirect]}))
-    text = shown(ROOT / "tools/bench/table2", "--runs", 0, "--keep", kept)
+    text = shown("table2", "--runs", 0, "--keep", kept)
     assert text.splitlines()[-1] == said
     assert f"{40 - withheld} of 40 runs within 5.5%" in text
 
@@ -122,7 +122,7 @@ def test_table2__from_outside_as_from_inside_over_links(tmp_path: Path) -> None:
         for one in found["runs"][:spoilt]:
             one["indirect"]["sum_G_others_us_per_KiB"] *= 1.06
         kept.write_text(json.dumps(found))
-        text = shown(ROOT / "tools/bench/table2", "--runs", 0, "--keep", kept)
+        text = shown("table2", "--runs", 0, "--keep", kept)
         assert text.splitlines()[-1] == said
 
 
@@ -303,7 +303,7 @@ def test_dask_checks__all_passed_that_there_are() -> None:
 
 
 def test_answer__each_change_in_time(tmp_path: Path) -> None:
-    kinds = {"rate", "overhead", "store", "source", "xdp", "comes", "goes"}
+    kinds = {"rate", "overhead", "store", "xdp", "comes", "goes"}
 
     def a_minute_later(found: dict[str, Any]) -> None:
         assert {one["kind"] for one in found["runs"]} == kinds

@@ -1,4 +1,4 @@
-"""What changes under `tune auto` in tools/bench/answer, and one run of it.
+"""What changes under `tune auto` in tools/bench/run answer, and one run of it.
 
 Owns the lab, both carefulds, the traffic, and when it changes. What a run's figures mean is
 answer's. Calls auto.py, paths.py and slow_disk.py.
@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from auto import careful_up, class_of, ended, known, up
-from bench_lab import LAB, PIPELINES, TOOL, BenchError, run
+from auto import careful_up, class_of, known
+from bench_lab import CTL, LAB, PIPELINES, TOOL, BenchError, lab_up, pinned, process, run, up
 from careful.control import live, maps, tune_entry
-from paths import CPU, PYTHON, path_up
 from slow_disk import slow_disk
 
 INSTANCE = f"{LAB}-h2"
@@ -29,7 +28,6 @@ CHANGE_S, CALM_S = 3.0, 6.0
 #: So long at most until it is calm, and until a change is answered and tried.
 SETTLE_S, ANSWER_S = 240.0, 60.0
 LOOK_S = 0.02
-CTL = str(PYTHON.with_name("carefulctl"))
 #: A disk: g in µs and G in µs per KiB of its writes, and of its reads.
 DISK, READS = (3000.0, 400.0), (1000.0, 400.0)
 #: GAM's third stage, per fragment and KiB (not scaled).
@@ -110,9 +108,8 @@ class Run:
         """The traffic begins."""
         kind = self.kind
         words = (kind.way, str(kind.nbytes), str(self.which), str(APART_S[kind.nbytes]))
-        argv = on("h1", sys.executable, "-c", TRAFFIC, *words)
-        self.traffic = self.stack.enter_context(ended(argv))
-        ready(self.traffic)
+        argv = pinned("h1", sys.executable, "-c", TRAFFIC, *words)
+        self.traffic = self.stack.enter_context(process(argv, ready="ready"))
 
     def now(self) -> None:
         """The change is now."""
@@ -131,7 +128,7 @@ class Run:
     def stream_comes(self) -> None:
         """A second stream."""
         argv = (sys.executable, "-c", STREAM, str(STREAM_EVERY_S))
-        self.stream = self.stack.enter_context(ended(on("h2", *argv), quiet=True))
+        self.stream = self.stack.enter_context(process(pinned("h2", *argv), quiet=True))
         self.now()
 
     def stream_goes(self) -> None:
@@ -147,8 +144,17 @@ class Run:
         tuned = fragment_bytes(self.kind.nbytes)
         assert self.traffic
         self.traffic.kill()
-        run(*on("h2", CTL, "down", "eth1"))
-        up("h2", *exported(self.which.parent / "export"), "--xdp", "generic", "--tune", "auto")
+        run(*pinned("h2", CTL, "down", "eth1"))
+        up(
+            "h2",
+            "--peers",
+            2,
+            *exported(self.which.parent / "export"),
+            "--xdp",
+            "generic",
+            "--tune",
+            "auto",
+        )
         self.start()
         self.now()
         end = time.monotonic() + ANSWER_S
@@ -187,17 +193,6 @@ KINDS = {
 def exported(folder: Path) -> tuple[str, ...]:
     """Options of `up`: h1 may write there, too."""
     return "--export", f"{folder}:rw", "--insecure"
-
-
-def on(host: str, *argv: str) -> list[str]:
-    """A command on a host of the lab, on its core."""
-    return [str(TOOL), "exec", "--name", LAB, host, "--", "taskset", "-c", str(CPU[host]), *argv]
-
-
-def ready(process: subprocess.Popen[str]) -> None:
-    """Wait until a program on h1 says so."""
-    if not process.stdout or process.stdout.readline() != "ready\n":
-        raise BenchError("h1: there is no traffic")
 
 
 def reset() -> float:
@@ -285,14 +280,13 @@ def files(nbytes: int) -> Iterator[tuple[Path, Path]]:
 def one_kind(kind: Kind) -> dict[str, Any]:
     """When it changed, what was decided, and when which messages had come."""
     with ExitStack() as stack:
-        stack.enter_context(path_up(hops(kind), OPTIONS))
+        stack.enter_context(lab_up(*OPTIONS, hops=hops(kind)))
         export, which = stack.enter_context(files(kind.nbytes))
         stack.enter_context(careful_up(*exported(export)))
-        sink = stack.enter_context(ended(on("h1", sys.executable, "-c", SINK)))
-        ready(sink)
+        stack.enter_context(process(pinned("h1", sys.executable, "-c", SINK), ready="ready"))
         change = Run(kind, which, stack)
         change.start()
-        stack.enter_context(ended(on("h2", CTL, "tune", "auto", "eth1"), quiet=True))
+        stack.enter_context(process(pinned("h2", CTL, "tune", "auto", "eth1"), quiet=True))
 
         def calm() -> bool:
             if kind.times != (1.0, 1.0):

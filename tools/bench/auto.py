@@ -1,14 +1,12 @@
-"""`tune auto` on a path of the lab, under a mix of live messages, until it has decided; then what
-it left in effect, beside other settings.
+"""Runs `tune auto` on a path of the lab under live messages until it has decided.
 
-What `tools/bench/regret --auto` runs. h1 reads messages out of a file of h2's, whose carefuld cuts
-them and is tuned. Owns the two carefulds and the traffic. Calls stores.py.
+Then compares what it left in effect with other settings, for `tools/bench/run regret --auto`. h1
+reads messages from a file of h2, whose carefuld cuts them and is tuned.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -16,10 +14,23 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench_lab import LAB, TOOL, BenchError, ctl, run
-from paths import on, untuned_bytes
+from bench_lab import (
+    HOSTS,
+    LAB,
+    PYTHON,
+    RUN,
+    STORES,
+    BenchError,
+    ctl,
+    daemons,
+    given_as,
+    on,
+    pinned,
+    process,
+    run,
+    untuned_bytes,
+)
 
-RUN = Path("/run/careful")
 #: The hosts, as they know each other: h1 reads, or writes.
 ADDRESSES = {"h1": "10.77.0.1", "h2": "10.77.0.2"}
 READER = ADDRESSES["h1"]
@@ -35,36 +46,13 @@ def class_of(nbytes: int) -> int:
     return max(0, (nbytes - 1).bit_length() - CLASS_BYTES_FIRST.bit_length() + 1)
 
 
-def up(host: str, *options: str | Path) -> None:
-    """Careful on a host."""
-    argv = ("carefulctl", "up", "eth1", "--peers", "2", *options)
-    run(TOOL, "exec", "--name", LAB, host, "--", *argv)
-
-
 @contextmanager
-def careful_up(*options: str | Path) -> Iterator[None]:
-    """Careful on both hosts, nothing known of the path."""
-    for host in ("h1", "h2"):
-        run(TOOL, "exec", "--name", LAB, host, "--", "sh", "-c", 'rm -rf "$CAREFUL_STATE_DIR"')
-        up(host, *options)
-    try:
+def careful_up(*options: object) -> Iterator[None]:
+    """Starts careful on both hosts, which know nothing of the path."""
+    for host in HOSTS:
+        run(*on(host, "sh", "-c", 'rm -rf "$CAREFUL_STATE_DIR"'))
+    with daemons("--peers", 2, *options):
         yield
-    finally:
-        for host in ("h1", "h2"):
-            down = (str(TOOL), "exec", "--name", LAB, host, "--", "carefulctl", "down", "eth1")
-            subprocess.run(down, check=False)
-
-
-@contextmanager
-def ended(argv: list[str], quiet: bool = False) -> Iterator[subprocess.Popen[str]]:
-    """A process, ended in order; quiet: nobody reads what it prints."""
-    out, err = (subprocess.DEVNULL,) * 2 if quiet else (subprocess.PIPE, None)
-    with subprocess.Popen(argv, stdout=out, stderr=err, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def known(host: str = "h2", peer: str = READER) -> dict[str, Any]:
@@ -90,23 +78,16 @@ def decided(sizes: list[int], limit_s: float) -> dict[str, Any]:
     """Run `tune auto` and the traffic; what is known of the path then."""
     classes = {str(class_of(nbytes)) for nbytes in sizes}
     with (
-        tempfile.NamedTemporaryFile("w", suffix=".json") as file,
-        ended([*on("h1"), "mix", file.name]) as traffic,
+        given_as({"sizes": sizes}) as name,
+        process(pinned("h1", PYTHON, STORES, "mix", name), ready="ready") as traffic,
+        process(on("h2", "carefulctl", "tune", "auto", "eth1"), quiet=True) as controller,
     ):
-        json.dump({"sizes": sizes}, file)
-        file.flush()
-        assert traffic.stdout
-        if traffic.stdout.readline() != "ready\n":
-            raise BenchError("h1: nothing is read")
-        lab = [str(TOOL), "exec", "--name", LAB, "h2", "--"]
-        with ended([*lab, "carefulctl", "tune", "auto", "eth1"], quiet=True) as controller:
-            end = time.monotonic() + limit_s
-            while not is_decided(known(), classes) and time.monotonic() < end:
-                if traffic.poll() is not None or controller.poll() is not None:
-                    raise BenchError("the traffic or the controller has ended")
-                time.sleep(LOOK_S)
-            found = {**known(), "decided": is_decided(known(), classes)}
-    return found
+        end = time.monotonic() + limit_s
+        while not is_decided(known(), classes) and time.monotonic() < end:
+            if traffic.poll() is not None or controller.poll() is not None:
+                raise BenchError("the traffic or the controller has ended")
+            time.sleep(LOOK_S)
+        return {**known(), "decided": is_decided(known(), classes)}
 
 
 def _is_calm(path: dict[str, Any]) -> bool:
@@ -122,16 +103,12 @@ def tuned_writes(sizes: list[int], limit_s: float) -> tuple[bool, dict[int, tupl
     """
     pairs = (("h1", ADDRESSES["h2"]), ("h2", ADDRESSES["h1"]))
     with ExitStack() as stack:
-        file = stack.enter_context(tempfile.NamedTemporaryFile("w", suffix=".json"))
-        json.dump({"sizes": sizes, "write": True}, file)
-        file.flush()
-        traffic = stack.enter_context(ended([*on("h1"), "mix", file.name]))
-        if not traffic.stdout or traffic.stdout.readline() != "ready\n":
-            raise BenchError("h1: nothing is written")
-        processes = [traffic]
+        name = stack.enter_context(given_as({"sizes": sizes, "write": True}))
+        mix = pinned("h1", PYTHON, STORES, "mix", name)
+        processes = [stack.enter_context(process(mix, ready="ready"))]
         for host, _ in pairs:
-            argv = [str(TOOL), "exec", "--name", LAB, host, "--", "carefulctl", "tune", "auto"]
-            processes.append(stack.enter_context(ended([*argv, "eth1"], quiet=True)))
+            argv = on(host, "carefulctl", "tune", "auto", "eth1")
+            processes.append(stack.enter_context(process(argv, quiet=True)))
         end, over = time.monotonic() + limit_s, False
         while not over and time.monotonic() < end:
             if any(one.poll() is not None for one in processes):
@@ -178,10 +155,8 @@ def swept(
         for nbytes in sizes:
             size = {"bytes": nbytes, "arms": arms(nbytes, now[class_of(nbytes)], payload_bytes)}
             given = {"instance": f"{LAB}-h2", "slot": slot, "rounds": rounds, "sizes": [size]}
-            with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-                json.dump(given, file)
-                file.flush()
-                found.append(json.loads(run(*on("h1"), "read", file.name)))
+            with given_as(given) as name:
+                found.append(json.loads(run(*pinned("h1", PYTHON, STORES, "read", name))))
     names = ("decided", "tried", "decisions", "unverified")
     return {
         "known": {name: path.get(name) for name in names},

@@ -1,38 +1,59 @@
-"""What tools of this folder share: a lab, what its links report, and programs built for them."""
+"""Helpers of all scenarios: a lab, programs on its hosts, and paths to tune."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "lab"
 BUILD = ROOT / "build" / "bench"
-LAB = f"bench{os.getpid()}"
-#: Of 40 runs, how many shall be within the bound, and how many intervals shall hold the truth.
-SHARE = 36 / 40
+REPORTS = ROOT / "tests" / "reports"
 PIPELINES = ROOT / "ctrl" / "careful" / "model" / "pipelines"
+PYTHON = ROOT / ".venv" / "bin" / "python"
+CTL = PYTHON.with_name("carefulctl")
+STORES = ROOT / "tools" / "bench" / "stores.py"
+RUN = Path("/run/careful")
+LAB = f"bench{os.getpid()}"
+CLIENT, SERVER = HOSTS = ("h1", "h2")
+SERVER_IP = "10.77.0.2"
+#: One core a host.
+CPU = {CLIENT: 0, SERVER: 1}
+#: The share of 40 runs that must be within the bound, and of intervals that must hold the truth.
+SHARE = 36 / 40
+#: Options of `tools/lab up` for the papers' figures times 100.
+SCALED = ("--scale", "100", "--charge", "payload", "--mtu", "9000")
 
 
 class BenchError(Exception):
-    """What cannot be measured, in one line."""
+    """Why something cannot be measured, in one line."""
 
 
 def commit() -> str:
-    """What is checked out; `-dirty` where files differ from it."""
+    """Returns the commit that is checked out, with `-dirty` if files differ from it."""
     argv = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
-def run(*argv: str | Path) -> str:
-    """Run a program to its end; what it printed."""
-    words = [str(word) for word in argv]
+def run(*argv: object, timeout_s: float = 400, env: dict[str, str] | None = None) -> str:
+    """Runs a program to its end and returns what it printed."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=400)
+        done = subprocess.run(
+            [str(word) for word in argv],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            env=os.environ | (env or {}),
+        )
     except OSError as error:
         raise BenchError(f"{argv[0]}: {error.strerror}") from None
     if done.returncode:
@@ -42,28 +63,193 @@ def run(*argv: str | Path) -> str:
 
 
 def built(*programs: str) -> Path:
-    """Where programs of this folder are, built from the checkout as it is now."""
+    """Builds C programs from the checkout and returns their folder."""
     run("cmake", "-S", ROOT / "datapath", "-B", BUILD, "-G", "Ninja")
     run("cmake", "--build", BUILD, "--target", *programs)
     return BUILD
 
 
+def on(host: str, *argv: object, lab: str = LAB) -> list[str]:
+    """Returns the command line that runs a command on a host of the lab."""
+    return [str(TOOL), "exec", "--name", lab, host, "--", *map(str, argv)]
+
+
+def pinned(host: str, *argv: object) -> list[str]:
+    """Returns the command line that runs a command on the host's core."""
+    return on(host, "taskset", "-c", CPU[host], *argv)
+
+
+def ctl(host: str, *words: object) -> dict[str, Any]:
+    """Returns what a carefulctl command on a host prints as JSON."""
+    found: dict[str, Any] = json.loads(run(*on(host, "carefulctl", *words, "--json")))
+    return found
+
+
+def status(host: str) -> dict[str, Any]:
+    """Returns what carefuld of a host reports of itself."""
+    (found,) = ctl(host, "status", "eth1")["instances"]
+    return dict(found)
+
+
 def links(*options: str) -> list[dict[str, Any]]:
-    """What the links were asked for and did."""
+    """Returns what each emulated link was asked for and did."""
     found: list[dict[str, Any]] = json.loads(run(TOOL, "links", "--name", LAB, "--json", *options))[
         "links"
     ]
     return found
 
 
-def ctl(host: str, *words: str) -> dict[str, Any]:
-    """What a carefulctl command on a host prints as JSON."""
-    argv = [str(TOOL), "exec", "--name", LAB, host, "--", "carefulctl", *words, "--json"]
-    found: dict[str, Any] = json.loads(run(*argv))
-    return found
+@contextmanager
+def lab_up(
+    *options: object, hops: str | None = None, lab: str = LAB, where: tuple[str, ...] = ()
+) -> Iterator[None]:
+    """Makes a lab, with emulated links if there is a hops file, and takes it down in the end.
+
+    where: a command that runs tools/lab, as taskset does.
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write(hops or "")
+        file.flush()
+        given = ("--hops", file.name) if hops else ()
+        # After a SIGKILL `tools/lab sweep` takes it down.
+        owner = ("--owner", os.getpid())
+        run(*where, TOOL, "up", "--name", lab, *given, *owner, *options)
+    try:
+        yield
+    finally:
+        down = [str(TOOL), "down", "--name", lab, "--kill"]
+        subprocess.run(down, check=False, stdout=subprocess.DEVNULL)
 
 
-def careful_up() -> None:
-    """Careful on both hosts."""
-    for host in ("h1", "h2"):
-        run(TOOL, "exec", "--name", LAB, host, "--", "carefulctl", "up", "eth1")
+def up(host: str, *options: object) -> None:
+    """Starts carefuld on a host."""
+    run(*on(host, "carefulctl", "up", "eth1", *options))
+
+
+@contextmanager
+def daemons(
+    *options: object,
+    hosts: tuple[str, ...] = HOSTS,
+    own: Mapping[str, tuple[object, ...]] | None = None,
+    pin: bool = False,
+) -> Iterator[None]:
+    """Starts carefuld on each host and ends it in the end.
+
+    own: more options, by host; pin: each runs on the host's core.
+    """
+    started = []
+    try:
+        for host in hosts:
+            core = ("--cpu", CPU[host]) if pin else ()
+            up(host, *options, *core, *(own or {}).get(host, ()))
+            started.append(host)
+        yield
+    finally:
+        for host in started:
+            down = on(host, "carefulctl", "down", "eth1")
+            subprocess.run(down, check=False, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def process(
+    argv: list[str], ready: str = "", env: dict[str, str] | None = None, quiet: bool = False
+) -> Iterator[subprocess.Popen[str]]:
+    """Runs a program as long as the block, in a session of its own.
+
+    ready: the text of its first line, which is waited for; quiet: nobody reads what it prints.
+    """
+    out, err = (subprocess.DEVNULL,) * 2 if quiet else (subprocess.PIPE, None)
+    with subprocess.Popen(
+        argv, stdout=out, stderr=err, text=True, env=os.environ | (env or {}), process_group=0
+    ) as one:
+        try:
+            line = one.stdout.readline() if ready and one.stdout else ""
+            if ready not in line:
+                raise BenchError(f"{argv[-1]}: it does not begin: {line.strip()}")
+            yield one
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGCONT)  # a scenario may have stopped it
+                os.killpg(one.pid, signal.SIGTERM)
+            try:
+                one.wait(20)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(one.pid, signal.SIGKILL)
+
+
+@contextmanager
+def beside(
+    host: str, *argv: object, ready: str = "", env: dict[str, str] | None = None
+) -> Iterator[None]:
+    """Runs a server on a host's core as long as the block."""
+    with process(pinned(host, *argv), ready, env) as one:
+        time.sleep(0.0 if ready else 0.3)
+        if one.poll() is not None:
+            raise BenchError(f"{argv[0]}: it ended at once")
+        yield
+
+
+def big_file(path: Path, nbytes: int) -> None:
+    """Writes a file of which no two MiB are alike."""
+    block = os.urandom(1 << 20)
+    with path.open("wb") as big:
+        for at in range(0, nbytes, 1 << 20):
+            big.write((at.to_bytes(8, "big") + block[8:])[: nbytes - at])
+
+
+def equal_hops(*G_us_per_KiB: float) -> str:
+    """Returns the hops file of stages that differ in their bandwidth alone."""
+    return "\n".join(
+        f'[[stage]]\nname = "hop {k}"\ng_us = 10\nG_us_per_KiB = {G}\n'
+        for k, G in enumerate(G_us_per_KiB, 1)
+    )
+
+
+def fixed(nbytes: int) -> dict[str, int]:
+    """Returns the plan of fragments of one size, as the tune map has it."""
+    flat = {"ratio_q16": 65536, "step_bytes": 0, "down_ratio_q16": 65536, "down_step_bytes": 0}
+    return {"first_bytes": nbytes, "peak_bytes": nbytes} | flat
+
+
+def untuned_bytes(host: str) -> int:
+    """Returns the payload of a new peer's fragments, which is a frame's."""
+    new = ctl(host, "tune", "show", "eth1")["peers"][0]
+    return int(new["classes"][0]["plan"]["first_bytes"])
+
+
+def plans() -> tuple[dict[str, Any], list[dict[str, Any]], int]:
+    """Returns a black box's measurement, what is planned from it, and the payload of a frame.
+
+    There are no plans if the measurement has no figures.
+    """
+    with daemons():
+        payload_bytes = untuned_bytes("h1")
+        found = ctl("h1", "measure", "blackbox", "h2")
+        if found["reason"]:  # no bottleneck that is seen from outside: the stages, from inside
+            found = ctl("h1", "measure", "clearbox", "h2")
+    argv = [str(CTL), "plan", "--pipeline", "-", "--classes", "--json"]
+    argv += ["--max-bytes", str(found["payload_bytes"])] if "payload_bytes" in found else []
+    done = subprocess.run(argv, input=json.dumps(found), capture_output=True, text=True)
+    if done.returncode:
+        return {"reason": done.stderr.strip()}, [], payload_bytes
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["classes"]
+    return found, rows, payload_bytes
+
+
+@contextmanager
+def given_as(work: dict[str, Any]) -> Iterator[str]:
+    """Writes a job for stores.py and returns the file's name."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(work, file)
+        file.flush()
+        yield file.name
+
+
+def served(command: str, work: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the lines that a command of stores.py prints on h1 while h2 serves."""
+    with given_as(work) as name, beside("h2", PYTHON, STORES, "serve", ready="ready"):
+        return [
+            json.loads(line)
+            for line in run(*pinned("h1", PYTHON, STORES, command, name)).splitlines()
+        ]

@@ -1,4 +1,4 @@
-"""What tools/bench/cost runs on a host: `push COUNT`, `seen`, `trips HOST PID BLOCKS TRIPS`.
+"""What tools/bench/run cost runs on a host: `push COUNT`, `seen`, `trips HOST PID BLOCKS TRIPS`.
 
 `push` owns a queue and stores into h2's region, which stores.py serves there; `trips` asks
 carefuld, and stops and continues the process PID. Each prints JSON.
@@ -37,7 +37,8 @@ def counts(entries: maps.PinnedMap, slot: int) -> dict[int, int]:
 
 def push(count: int) -> list[dict[str, float]]:
     """Of each push, µs: what the call took, and until a message that used it was answered."""
-    name, found = os.environ["CAREFUL_INSTANCE"], []
+    name = os.environ["CAREFUL_INSTANCE"]
+    found: list[dict[str, float]] = []
     with (
         careful.open("eth1") as node,
         maps.tune_map(name) as tune,

@@ -2,7 +2,7 @@
 /*
  * What the engine costs without a device: two instances joined in memory, polled in turn by
  * one thread. Prints JSON with the time of each and the calls of the device; under callgrind
- * only measured() counts (tools/bench/instructions).
+ * only measured() counts (tools/bench/run instructions).
  *
  *   null request COUNT [BYTES]   a request and its reply
  *   null lent COUNT [BYTES]      the same, built in a send buffer (careful_alloc())

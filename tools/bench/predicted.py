@@ -1,4 +1,4 @@
-"""`tools/bench/measure model`: what the model predicts from a black box, beside what messages take.
+"""Compares the model's predictions from a black box with what messages take (measure model).
 
 P1 section 5.4, Figure 8: a 4 KiB message over GAM in 1 to 10 fragments of one size; the paper's
 error averages 5.9 %. Measured are stores between two nodes, the plan set as `carefulctl tune` does.
@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-from bench_lab import LAB, ROOT, SHARE, TOOL, BenchError, careful_up, ctl, run
+from bench_lab import CTL, PYTHON, SHARE, STORES, BenchError, beside, ctl, daemons, on, run
 
 BYTES = 4096
 FRAGMENTS_MAX = 10
@@ -21,8 +21,6 @@ REPEATS = 20
 BATCH = 5
 ERROR_MEAN_MAX = 0.03
 BEST_MAX = 0.01
-STORES = ROOT / "tools" / "bench" / "stores.py"
-PYTHON = ROOT / ".venv" / "bin" / "python"
 
 
 def predicted_us(found: dict[str, Any], fragments: int) -> float:
@@ -37,8 +35,7 @@ def predicted_us(found: dict[str, Any], fragments: int) -> float:
 
 def planned(found: dict[str, Any]) -> int:
     """How many fragments `carefulctl plan` cuts the message into."""
-    program = str(PYTHON.with_name("carefulctl"))
-    argv = [program, "plan", "--pipeline", "-", "--bytes", str(BYTES), "--json"]
+    argv = [str(CTL), "plan", "--pipeline", "-", "--bytes", str(BYTES), "--json"]
     done = subprocess.run(argv, input=json.dumps(found), capture_output=True, text=True)
     if done.returncode:
         raise BenchError(done.stderr.strip())
@@ -48,26 +45,16 @@ def planned(found: dict[str, Any]) -> int:
 
 def black_boxes(count: int, *options: str) -> list[dict[str, Any]]:
     """Measurements through carefuld, which is down again afterwards; options: of each."""
-    careful_up()
-    found = [ctl("h1", "measure", "blackbox", "h2", *options) for _ in range(count)]
-    for host in ("h1", "h2"):
-        run(TOOL, "exec", "--name", LAB, host, "--", "carefulctl", "down", "eth1")
-    return found
+    with daemons():
+        return [ctl("h1", "measure", "blackbox", "h2", *options) for _ in range(count)]
 
 
 def stores(count: int) -> list[dict[str, Any]]:
     """Latencies between two nodes."""
-    there = [str(TOOL), "exec", "--name", LAB, "h2", "--", str(PYTHON), str(STORES), "serve"]
-    with subprocess.Popen(there, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            if server.stdout.readline() != "ready\n":
-                raise BenchError("h2: the node does not serve")
-            words = map(str, ("time", BYTES, FRAGMENTS_MAX, REPEATS, count))
-            said = run(TOOL, "exec", "--name", LAB, "h1", "--", PYTHON, STORES, *words)
-            return [json.loads(line) for line in said.splitlines()]
-        finally:
-            server.terminate()
+    with beside("h2", PYTHON, STORES, "serve", ready="ready"):
+        words = ("time", BYTES, FRAGMENTS_MAX, REPEATS, count)
+        said = run(*on("h1", PYTHON, STORES, *words))
+        return [json.loads(line) for line in said.splitlines()]
 
 
 def one(found: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:

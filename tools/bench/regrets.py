@@ -1,9 +1,8 @@
 """How far a choice is from the best of a sweep, and how sure that is.
 
-What tools/bench/regret judges by. The best is chosen on half of the rounds and judged on the other
+The regret scenario judges by it. The best is chosen on half of the rounds and judged on the other
 half, and the other way round. Rounds are drawn anew many times (bootstrap), with the choice of the
-best in each, for intervals of 95 %: where the noise is as large as what is looked for, they say so.
-Pure. Calls numpy.
+best in each, for intervals of 95 %: they show when the noise is as large as the difference.
 """
 
 from __future__ import annotations

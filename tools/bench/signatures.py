@@ -1,6 +1,6 @@
 """LogP over emulated links: bursts that a signature predicts, and what senders share (P4).
 
-Owns what `tools/bench/measure logp` and `contention` do; the labs and reports are measure's.
+Owns what `tools/bench/run measure logp` and `contention` do; the labs and reports are measure's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from bench_lab import LAB, SHARE, TOOL, BenchError, ctl, links, run
+from bench_lab import SHARE, BenchError, ctl, links, on, run
 
 #: P4: of the time that the model predicts for a burst, and of K times the gap of one sender.
 LOGP_ERROR_MAX = 0.05
@@ -97,8 +97,8 @@ def floods(pairs: list[tuple[str, str]]) -> list[float]:
     running = []
     for sender, receivers in pairs:
         words = [*receivers.split(), "--gap-for", str(FLOOD_S), "--json"]
-        argv = [TOOL, "exec", "--name", LAB, sender, "--", "carefulctl", "measure", "logp", *words]
-        running.append(subprocess.Popen(list(map(str, argv)), stdout=subprocess.PIPE, text=True))
+        argv = on(sender, "carefulctl", "measure", "logp", *words)
+        running.append(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True))
     shown = [one.communicate(timeout=60)[0] for one in running]
     if any(one.returncode for one in running):
         raise BenchError("a sender failed")
@@ -122,9 +122,8 @@ def prompt(hosts: int, *where: tuple[str, ...]) -> Callable[[], None]:
     """
 
     def prepare() -> None:
-        for k, on in enumerate(where or [()] * hosts, 1):
-            words = [*on, "nice", "-n", "-20", "carefulctl", "up", "eth1"]
-            run(TOOL, "exec", "--name", LAB, f"h{k}", "--", *words)
+        for k, pin in enumerate(where or [()] * hosts, 1):
+            run(*on(f"h{k}", *pin, "nice", "-n", "-20", "carefulctl", "up", "eth1"))
 
     return prepare
 

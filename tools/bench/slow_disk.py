@@ -1,6 +1,6 @@
 """A slow disk behind h2 of a lab, and writes into a file of it from h1, cut as they are told.
 
-What tools/bench/slow_store and tools/bench/trapeze share. The disk is a FUSE file system
+What tools/bench/run slow_store and tools/bench/run trapeze share. The disk is a FUSE file system
 (slowfs.c); the writes go through carefuld of both hosts.
 """
 
@@ -16,10 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench_lab import TOOL, BenchError, built, run
-from paths import PYTHON, STORES
-
-CTL = PYTHON.with_name("carefulctl")
+from bench_lab import PYTHON, STORES, BenchError, built, given_as, on, process, run
 
 
 @contextmanager
@@ -34,7 +31,7 @@ def slow_disk(
         top.mkdir()
         (backing / "file").write_bytes(bytes(nbytes))
         argv = [program, g_us, G_us_per_KiB, backing, top, *reads]
-        with subprocess.Popen([str(one) for one in argv]) as server:
+        with process([str(one) for one in argv]) as server:
             try:
                 while not os.path.ismount(top):
                     if server.poll() is not None:
@@ -42,21 +39,13 @@ def slow_disk(
                     time.sleep(0.05)
                 yield top
             finally:
-                server.terminate()
-                server.wait()
-                if os.path.ismount(top):
-                    subprocess.run(["umount", "-l", top], check=False)
+                subprocess.run(["umount", "-l", top], check=False, capture_output=True)
 
 
-def on(lab: str, host: str, *argv: str | Path) -> str:
-    """What a program prints on a host."""
-    return run(TOOL, "exec", "--name", lab, host, "--", *argv)
-
-
-def up(lab: str, top: Path) -> None:
-    """Careful on both hosts; h2 exports the disk."""
-    on(lab, "h1", CTL, "up", "eth1", "--peers", "2")
-    on(lab, "h2", CTL, "up", "eth1", "--peers", "2", "--export", f"{top}:rw", "--insecure")
+def exports(top: Path) -> dict[str, tuple[object, ...]]:
+    """Returns each host's options of `up`: h2 exports the disk."""
+    peers = ("--peers", 2)
+    return {"h1": peers, "h2": (*peers, "--export", f"{top}:rw", "--insecure")}
 
 
 def arm(name: str, frame: int, write: int, piece: int) -> dict[str, Any]:
@@ -68,8 +57,6 @@ def arm(name: str, frame: int, write: int, piece: int) -> dict[str, Any]:
 
 def writes(lab: str, sizes: list[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
     """What stores.py says of writes into the file, by message size."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump({"store": f"{lab}-h2", "sizes": sizes, "rounds": rounds}, file)
-        file.flush()
-        said = on(lab, "h1", PYTHON, STORES, "write", file.name)
+    with given_as({"store": f"{lab}-h2", "sizes": sizes, "rounds": rounds}) as name:
+        said = run(*on("h1", PYTHON, STORES, "write", name, lab=lab))
     return [json.loads(line) for line in said.splitlines()]

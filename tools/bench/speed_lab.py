@@ -1,83 +1,18 @@
-"""The lab of tools/bench/run: two hosts, one core each, and what is run on them."""
+"""Tells how busy each host's core was, and what a stream cost it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench_lab import LAB, ROOT, BenchError
+from bench_lab import CLIENT, CPU, SERVER
 
-CLIENT, SERVER = "h1", "h2"
-SERVER_IP = "10.77.0.2"
-CPU = {CLIENT: 0, SERVER: 1}
-CAREFULCTL = ROOT / ".venv" / "bin" / "carefulctl"
 #: Of busiest(): how often it looks, and what it looks for.
 LOOK_S, SPAN_S = 0.05, 0.5
-
-
-def run(*argv: str | Path, timeout_s: float = 120, env: dict[str, str] | None = None) -> str:
-    """Standard output of a command that must succeed."""
-    done = subprocess.run(
-        [str(a) for a in argv],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        env={**os.environ, **(env or {})},
-    )
-    if done.returncode:
-        why = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
-        raise BenchError(f"{Path(str(argv[0])).name}: {why[-1]}")
-    return done.stdout
-
-
-def on(host: str, *argv: str | Path) -> list[str]:
-    """The command line for one of the lab's hosts, on its core."""
-    lab = str(ROOT / "tools" / "lab")
-    pinned = ["taskset", "-c", str(CPU[host]), *map(str, argv)]
-    return [lab, "exec", "--name", LAB, host, "--", *pinned]
-
-
-@contextlib.contextmanager
-def beside(
-    host: str, *argv: str | Path, ready: str = "", env: dict[str, str] | None = None
-) -> Iterator[None]:
-    """A server that lives as long as the block; `ready`: text to wait for."""
-    server = subprocess.Popen(
-        on(host, *argv),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, **(env or {})},
-    )
-    try:
-        assert server.stdout
-        line = server.stdout.readline() if ready else ""
-        if ready not in line:
-            raise BenchError(f"{argv[0]}: {line.strip()}")
-        time.sleep(0.0 if ready else 0.3)
-        yield
-    finally:
-        server.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            server.wait(5)
-        server.kill()
-        server.wait()
-
-
-@contextlib.contextmanager
-def daemon(host: str, xdp: str, *options: str) -> Iterator[None]:
-    """A carefuld on the host's core."""
-    command = [str(CAREFULCTL), "up", "eth1", "--xdp", xdp, "--cpu", str(CPU[host]), *options]
-    run(*on(host, *command))
-    try:
-        yield
-    finally:
-        run(*on(host, CAREFULCTL, "down", "eth1"))
 
 
 def busy_s() -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The parts of tools/bench/run: each a method of Bench, which returns the figures of one round."""
+"""The parts of the speed scenario: each method of Bench returns the figures of one round."""
 
 from __future__ import annotations
 
@@ -15,21 +15,25 @@ from pathlib import Path
 from typing import Any
 
 import yardsticks
-from bench_lab import BUILD, LAB, ROOT, BenchError
-from speed_figures import REQUEST_MOST, SIZES
-from speed_lab import (
-    CAREFULCTL,
+from bench_lab import (
+    BUILD,
     CLIENT,
+    CTL,
+    HOSTS,
+    PYTHON,
+    ROOT,
     SERVER,
     SERVER_IP,
+    BenchError,
     beside,
-    busiest,
-    busy_s,
-    daemon,
+    daemons,
     on,
+    pinned,
     run,
-    stream_costs,
+    status,
 )
+from speed_figures import REQUEST_MOST, SIZES
+from speed_lab import busiest, busy_s, stream_costs
 
 #: A fragment of the default plan with its headers, and what of it is payload, bytes.
 FRAME_BYTES, FRAME_PAYLOAD = 3784, 3640
@@ -65,6 +69,13 @@ class Bench:
         if mode not in seen:
             seen.append(mode)
 
+    def daemons(
+        self, *options: str, hosts: tuple[str, ...] = HOSTS
+    ) -> contextlib.AbstractContextManager[None]:
+        """Starts carefuld on each host's core, in the mode; each exports the file."""
+        words = ("--xdp", self.xdp, "--export", self.work / "in", *options)
+        return daemons(*words, hosts=hosts, pin=True)
+
     def settle(self) -> None:
         """With `auto`: all are in the mode that carefuld's trial finds the better one.
 
@@ -72,11 +83,10 @@ class Bench:
         """
         if self.xdp != "auto":
             return
-        export = ["--export", str(self.work / "in")]
-        with daemon(SERVER, "auto", *export), daemon(CLIENT, "auto"):
-            run(*on(CLIENT, CAREFULCTL, "get", "-q", "h2:big", self.work / "out" / "first"))
+        with self.daemons():
+            run(*pinned(CLIENT, CTL, "get", "-q", "h2:big", self.work / "out" / "first"))
             (self.work / "out" / "first").unlink()
-            self.xdp = self._status(CLIENT)["xdp_mode"]
+            self.xdp = status(CLIENT)["xdp_mode"]
         self.env = {"CAREFUL_XDP": self.xdp}
 
     def best(self, *arms: tuple[str, Callable[[Path], float]]) -> dict[str, float]:
@@ -134,7 +144,7 @@ class Bench:
         """Two programs with libcareful."""
         with self._serving("rtt") as env:
             ask: list[str | Path] = [BUILD / "rtt", "ask", "eth1", SERVER_IP, "64", "50000"]
-            found = json.loads(run(*on(CLIENT, *ask), env=env))
+            found = json.loads(run(*pinned(CLIENT, *ask), env=env))
         self.in_mode("request", found["xdp"])
         return {"request_us": found["p50_us"], "request_p99_us": found["p99_us"]}
 
@@ -173,19 +183,18 @@ class Bench:
         quantiles = ("p50", "p99", "p999", "max")
 
         def ask(env: dict[str, str], *words: str | Path) -> dict[str, float]:
-            got = json.loads(run(*on(CLIENT, *words), env=env))
+            got = json.loads(run(*pinned(CLIENT, *words), env=env))
             self.in_mode(Path(words[0]).stem, got["xdp"])
             return {key: got[f"{key}_us"] for key in quantiles}
 
         count = str(COUNT)
-        python = ROOT / ".venv" / "bin" / "python"
         program = ROOT / "tools" / "bench" / "trips.py"
         with self._serving("rtt", CAREFUL_PROTOCOL=protocol) as env:
             for nbytes in (n for n in SIZES if n <= REQUEST_MOST):
                 words = ("ask", "eth1", SERVER_IP, str(nbytes), count)
                 note(protocol, nbytes, ask(env, BUILD / "rtt", *words))
                 if protocol == "careful":
-                    got = ask(env, python, program, SERVER_IP, str(nbytes), count)
+                    got = ask(env, PYTHON, program, SERVER_IP, str(nbytes), count)
                     note("python", nbytes, got)
         with self._serving("passes", CAREFUL_PROTOCOL=protocol) as env:
             for nbytes in (n for n in SIZES if n > REQUEST_MOST):
@@ -214,7 +223,7 @@ class Bench:
 
         def one_way(env: dict[str, str], *words: str) -> dict[str, float]:
             argv: list[str | Path] = [BUILD / "passes", words[0], "eth1", SERVER_IP, *words[1:]]
-            got: dict[str, float] = json.loads(run(*on(CLIENT, *argv), env=env))
+            got: dict[str, float] = json.loads(run(*pinned(CLIENT, *argv), env=env))
             return got
 
         stores = ("stream", str(1 << 20), "600")
@@ -249,7 +258,7 @@ class Bench:
 
                     def once(target: Path) -> float:
                         start = time.monotonic()
-                        run(*on(CLIENT, *command, target))
+                        run(*pinned(CLIENT, *command, target))
                         return self.nbytes * 8 / (time.monotonic() - start) / 1e9
 
                     found.update(self.best((what, once)))
@@ -258,15 +267,16 @@ class Bench:
         return found
 
     def trees(self) -> dict[str, float]:
-        """Many small files (tools/bench/trees), of three rounds."""
+        """Many small files (tools/bench/run trees), of three rounds."""
         found: dict[str, float] = {}
 
         def one() -> None:
             for program in ("rsync", "scp", "socat"):
                 yardsticks.need(program)
-            trees = ROOT / "tools" / "bench" / "trees"
-            text = run(trees, "--rounds", "3", "--only", "get", "--json", timeout_s=600)
-            of = json.loads(text)["seconds"]
+            kept = self.work / "trees.json"
+            words = ("trees", "--rounds", "3", "--only", "get", "--keep", kept)
+            run(ROOT / "tools" / "bench" / "run", *words, timeout_s=600)
+            of = json.loads(kept.read_text())["seconds"]
             for who in ("careful", "rsync", "scp"):
                 found[f"tree_{who}_s"] = statistics.median(of[f"{who} get"])
 
@@ -279,49 +289,40 @@ class Bench:
 
         def once(target: Path) -> float:
             argv: list[str | Path] = [BUILD / "fetch", "eth1", SERVER_IP, "big", target, "10000"]
-            found = json.loads(run(*on(CLIENT, *argv), env=self.env))
+            found = json.loads(run(*pinned(CLIENT, *argv), env=self.env))
             for key, values in fetches.items():
                 values.append(found[f"fetch_8KiB_{key}_us"])
             self.in_mode("fetch", found["xdp"])
             return float(found["file_Gbit_per_s"])
 
-        with daemon(SERVER, self.xdp, "--wait", "spin", "--export", str(self.work / "in")):
+        with self.daemons("--wait", "spin", hosts=(SERVER,)):
             copied = self.best(("own_get", once))
         p50, p99 = (statistics.median(values) for values in fetches.values())
         return {"fetch_us": p50, "fetch_p99_us": p99, **copied}
 
     def get(self) -> dict[str, float]:
         """Both ends a carefuld: what a user sees; the bare device before and after."""
-        lab = [str(ROOT / "tools" / "lab"), "exec", "--name", LAB, CLIENT, "--"]
 
         def by(digest: str) -> Callable[[Path], float]:
             def once(target: Path) -> float:
-                get = (CAREFULCTL, "get", "--json", "--digest", digest, "h2:big", target)
-                return float(json.loads(run(*lab, *get))["rate_gbit_per_s"])
+                get = (CTL, "get", "--json", "--digest", digest, "h2:big", target)
+                return float(json.loads(run(*on(CLIENT, *get)))["rate_gbit_per_s"])
 
             return once
 
         before = self.bare()
-        export = ["--export", str(self.work / "in")]
         arms = (("get_blake3", "blake3"), ("get", "xxh3"), ("get_plain", "none"))
-        with daemon(SERVER, self.xdp, *export), daemon(CLIENT, self.xdp):
+        with self.daemons():
             copied = self.best(*((name, by(digest)) for name, digest in arms))
             self.look()
         after = self.bare()
         found = {name: (value + after[name]) / 2 for name, value in before.items()}
         return {**copied, **found}
 
-    def _status(self, host: str) -> dict[str, Any]:
-        """What a host's carefuld says."""
-        lab = [str(ROOT / "tools" / "lab"), "exec", "--name", LAB, host, "--"]
-        status = json.loads(run(*lab, CAREFULCTL, "status", "--json", "eth1"))
-        found: dict[str, Any] = status["instances"][0]
-        return found
-
     def look(self) -> None:
         """What the daemons hold after a large transfer."""
         for host in (CLIENT, SERVER):
-            one = self._status(host)
+            one = status(host)
             self.in_mode("carefuld", one["xdp_mode"])
             pid = one["pid"]
             text = Path(f"/proc/{pid}/status").read_text()
@@ -341,12 +342,12 @@ class Bench:
         memory = ["nbdkit", "-f", "--ipaddr", SERVER_IP, "memory", "64M"]
         with beside(SERVER, *memory):
             first = self.work / "first"
-            run(*on(CLIENT, "nbdcopy", first, uri))
-            found = json.loads(run(*on(CLIENT, BUILD / "nbd", uri, "10000")))
+            run(*pinned(CLIENT, "nbdcopy", first, uri))
+            found = json.loads(run(*pinned(CLIENT, BUILD / "nbd", uri, "10000")))
 
         def once(target: Path) -> float:
             start = time.monotonic()
-            run(*on(CLIENT, "nbdcopy", uri, target))
+            run(*pinned(CLIENT, "nbdcopy", uri, target))
             return self.nbytes * 8 / (time.monotonic() - start) / 1e9
 
         with beside(SERVER, "nbdkit", "-f", "-r", "--ipaddr", SERVER_IP, "file", str(big)):

@@ -1,7 +1,7 @@
 """Two nodes of a lab that store messages cut as they are told: `serve`, `time`, `sweep`,
 `both`, `write`, `read` or `mix`.
 
-What `tools/bench/measure model`, `regret` and `adaptive` run on their hosts. `time BYTES
+What `tools/bench/run measure model`, `regret` and `adaptive` run on their hosts. `time BYTES
 FRAGMENTS_MAX REPEATS RUNS` prints a JSON line a run: round trips of empty messages, and of stores
 by count of fragments, µs. `sweep FILE` prints one a message size of the file: of empty
 messages, and of stores by name of what they are sent with; `both FILE` one a round: of messages by
@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import careful
 from careful import files
@@ -223,7 +223,7 @@ async def timed(
 
 async def mix(given: dict[str, Any]) -> None:
     """Live traffic: reads out of h2's file, or writes into it."""
-    mode = "r+" if given.get("write") else "r"
+    mode: Literal["r", "r+"] = "r+" if given.get("write") else "r"
     async with files.aconnect("h2") as host, await host.open("file", mode) as file:
         print("ready", flush=True)
         while True:

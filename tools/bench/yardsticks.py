@@ -12,8 +12,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench_lab import BenchError
-from speed_lab import CLIENT, SERVER, SERVER_IP, beside, busiest, on, run, stream_costs
+from bench_lab import CLIENT, SERVER, SERVER_IP, BenchError, beside, pinned, run
+from speed_lab import busiest, stream_costs
 
 #: Of ucx_perftest and fi_pingpong.
 COUNT = 20_000
@@ -21,6 +21,7 @@ COUNT = 20_000
 UCX_STREAM = ("2000", "-w", "500")
 #: The most that sockperf sends at once: 29 bytes less than 64 KiB.
 SOCKPERF_MOST = 65507
+SFTP = "EXEC:/usr/lib/openssh/sftp-server"
 #: Where a host's devices are seen: a host of the lab has its own network, and nothing else.
 _SYSFS = ["unshare", "--mount", "sh", "-c", 'mount -t sysfs sysfs /sys && exec "$@"', "-"]
 _UCX = [*_SYSFS, "env", "UCX_TLS=tcp", "UCX_NET_DEVICES=eth1", "ucx_perftest"]
@@ -38,7 +39,7 @@ def sockperf(nbytes: int, *options: str) -> dict[str, float]:
     with beside(SERVER, "sockperf", "sr", "-i", SERVER_IP, *options):
         ping = ["sockperf", "pp", "-i", SERVER_IP, "-t", "1", "--full-rtt"]
         ping += ["-m", str(min(nbytes, SOCKPERF_MOST))]
-        text = run(*on(CLIENT, *ping, *options))
+        text = run(*pinned(CLIENT, *ping, *options))
     names = {
         "p50": r"percentile 50\.\d*",
         "p99": r"percentile 99\.0\d*",
@@ -62,7 +63,7 @@ def _ucx(test: str, nbytes: int, *count: str) -> str:
     need("ucx_perftest")
     words = ["-t", test, "-s", str(nbytes), "-n", *count]
     with beside(SERVER, *_UCX, *words):
-        return run(*on(CLIENT, *_UCX, SERVER_IP, *words))
+        return run(*pinned(CLIENT, *_UCX, SERVER_IP, *words))
 
 
 def ucx_trip(nbytes: int) -> dict[str, float]:
@@ -85,7 +86,7 @@ def libfabric_trip(nbytes: int) -> dict[str, float]:
     need("fi_pingpong")
     words = ["-p", "tcp", "-e", "msg", "-S", str(nbytes), "-I", str(COUNT)]
     with beside(SERVER, "fi_pingpong", *words):
-        text = run(*on(CLIENT, "fi_pingpong", *words, SERVER_IP))
+        text = run(*pinned(CLIENT, "fi_pingpong", *words, SERVER_IP))
     return {"p50": 2 * _last_number(text, r"([\d.]+) +[\d.]+ *$", "fi_pingpong")}
 
 
@@ -94,17 +95,17 @@ def _plain() -> Iterator[None]:
     """Neither end cuts or joins segments for TCP."""
     try:
         for host in (CLIENT, SERVER):
-            run(*on(host, "ethtool", "-K", "eth1", "tso", "off", "gso", "off", "gro", "off"))
+            run(*pinned(host, "ethtool", "-K", "eth1", "tso", "off", "gso", "off", "gro", "off"))
         yield
     finally:
         for host in (CLIENT, SERVER):
-            run(*on(host, "ethtool", "-K", "eth1", "tso", "on", "gso", "on", "gro", "on"))
+            run(*pinned(host, "ethtool", "-K", "eth1", "tso", "on", "gso", "on", "gro", "on"))
 
 
 def _iperf(name: str) -> dict[str, float]:
     need("iperf3")
     with beside(SERVER, "iperf3", "-s", "-1"), busiest() as share:
-        text = run(*on(CLIENT, "iperf3", "-c", SERVER_IP, "-t", "1", "-O", "1", "-J"))
+        text = run(*pinned(CLIENT, "iperf3", "-c", SERVER_IP, "-t", "1", "-O", "1", "-J"))
     gbit = float(json.loads(text)["end"]["sum_received"]["bits_per_second"]) / 1e9
     return stream_costs(name, gbit, share)
 
@@ -123,7 +124,7 @@ def fio() -> dict[str, float]:
     words = ["--name=x", "--ioengine=nbd", f"--uri=nbd://{SERVER_IP}", "--rw=randread", "--bs=8k"]
     words += ["--iodepth=1", "--size=64M", "--time_based", "--runtime=1", "--lat_percentiles=1"]
     with beside(SERVER, "nbdkit", "-f", "--ipaddr", SERVER_IP, "memory", "64M"):
-        text = run(*on(CLIENT, "fio", *words, "--output-format=json"))
+        text = run(*pinned(CLIENT, "fio", *words, "--output-format=json"))
     of = json.loads(text[text.index("{") :])["jobs"][0]["read"]["lat_ns"]["percentile"]
     return {"fio_us": of["50.000000"] / 1e3, "fio_p99_us": of["99.000000"] / 1e3}
 
@@ -146,6 +147,5 @@ def sftp_server(work: Path) -> Iterator[list[str]]:
     pump = work / "pump"
     pump.write_text(f"#!/bin/sh\nexec socat - TCP:{SERVER_IP}:8022\n")
     pump.chmod(0o755)
-    server = "EXEC:/usr/lib/openssh/sftp-server"
-    with beside(SERVER, "socat", "TCP-LISTEN:8022,fork,reuseaddr", server):
+    with beside(SERVER, "socat", "TCP-LISTEN:8022,fork,reuseaddr", SFTP):
         yield ["scp", "-q", "-S", str(pump), f"x@{SERVER_IP}:{work}/in/big"]

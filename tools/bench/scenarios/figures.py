@@ -1,0 +1,161 @@
+"""Figures of the papers: P1's 8 and 9 from kept runs of real frames, P1's 14, P3's 5 and 8 from
+the model.
+
+P1 Figure 8: what the model predicts for 4 KiB in 1 to 10 fragments over GAM x 100, beside what it
+took (tests/reports/measure-model.json). P1 Figure 9: messages of 1 to 64 KiB there, cut as FM does
+(128 bytes), as GAM does (4 KiB) and as planned (tests/reports/regret.json). P1 Figure 14:
+where 64 KiB spend their time on the way to a disk, and through it to another network. P3 Figure
+5: the bandwidth of a DMA transfer by its size, as the fit has it. P3 Figure 8: what cut-through
+gains, by the ratio of two bandwidths.
+Usage: tools/bench/run figures FOLDER      draws p1-figure8.png, -9 and -14, p3-figure5.png and -8
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from bench_lab import (
+    REPORTS,
+)
+from careful.model.files import load_shipped
+from careful.model.planner import plan, rules
+from careful.model.pulses import cut_through_speedup
+from careful.model.simulation import Message, simulate
+from careful.model.stages import KIB
+from careful.render import figure
+
+#: P1's names of algorithms, on the pipelines of its Figure 14.
+DISKS = {
+    "network-disk": {"A": "fixed", "B": "hierarchical", "C": "ramp"},
+    "network-disk-network": {"A": "fixed", "B": "hierarchical", "C'": "ramp-up-down"},
+}
+#: Arms of tools/bench/run regret, by the names that P1 gives them.
+NAMES = {"128 B": "FM, 128-byte fragments", "4 KiB": "GAM, 4 KiB fragments", "plan": "planned"}
+
+
+def predicted(runs: list[dict[str, Any]], path: Path) -> None:
+    """Medians of all runs, over the count of fragments."""
+    counts = [int(count) for count in runs[0]["measured_us"]]
+    series = {
+        name: [
+            statistics.median(run[f"{name}_us"][str(count)] for run in runs) / 1e3
+            for count in counts
+        ]
+        for name in ("predicted", "measured")
+    }
+    drawn, pair = figure.axes(
+        "4 KiB over GAM x 100: predicted and measured", "fragments", "latency one way (ms)"
+    )
+    figure.lines(pair, counts, series)
+    pair.set_ylim(bottom=0)
+    pair.legend()
+    figure.save(drawn, path)
+
+
+def cut_three_ways(path_of: dict[str, Any], path: Path) -> None:
+    """Medians of all rounds, as a share of 4 KiB fragments', over the message's size."""
+    sizes = path_of["sizes"]
+    back_us = [min(size["empty_us"]) / 2 for size in sizes]
+    taken = {
+        name: [
+            statistics.median(size["arms_us"][name]) - back
+            for size, back in zip(sizes, back_us, strict=True)
+        ]
+        for name in NAMES
+    }
+    shares = {
+        NAMES[name]: [us / gam for us, gam in zip(values, taken["4 KiB"], strict=True)]
+        for name, values in taken.items()
+    }
+    drawn, pair = figure.axes(
+        "Messages over GAM x 100, cut three ways", "message (KiB)", "latency / GAM's"
+    )
+    kib = [size["bytes"] / 1024 for size in sizes]
+    figure.lines(pair, kib, shares)
+    pair.set_xscale("log", base=2)
+    pair.set_xticks(kib, [f"{size:g}" for size in kib])
+    pair.set_ylim(bottom=0)
+    pair.legend()
+    figure.save(drawn, path)
+
+
+def time_parts(path: Path) -> None:
+    """P1 equation 4 around the disk, for each algorithm, on both pipelines."""
+    names, parts = [], []
+    for pipeline, strategies in DISKS.items():
+        line = load_shipped(pipeline)
+        at = [stage.name for stage in line.stages].index("disk")
+        for algorithm, strategy in strategies.items():
+            made = plan(line, 64 * KIB, strategy)
+            found = simulate(line, [Message(64 * KIB)], rules(line, made))
+            names.append(f"{algorithm}\n{strategy}")
+            parts.append([us / 1e3 for us in found.parts_us(at)])
+    drawn, pair = figure.axes(
+        "64 KiB, to a disk, and through it to another network", "", "latency (ms)", size=(11.0, 5.0)
+    )
+    places = [0, 1.4, 2.8, 4.8, 6.2, 7.6]
+    bottoms = [0.0] * len(parts)
+    labels = ("T_f: until the disk begins", "T_b: the disk", "T_l: after the disk")
+    for part, label in enumerate(labels):
+        heights = [one[part] for one in parts]
+        pair.bar(places, heights, 0.9, bottoms, label=label, color=figure.COLOURS[part])
+        bottoms = [low + high for low, high in zip(bottoms, heights, strict=True)]
+    pair.set_xticks(places, names)
+    figure.legend_below(pair)
+    figure.save(drawn, path)
+
+
+def dma(path: Path) -> None:
+    """Transfers of 64 to 8192 bytes, out of host memory and into it, and P3's peaks."""
+    sizes = [2**k for k in range(6, 14)]
+    stages = load_shipped("trapeze").stages
+    series = {
+        name: [size / stage.time_us(size) for size in sizes]
+        for name, stage in (("out of host memory", stages[0]), ("into it", stages[-1]))
+    }
+    drawn, pair = figure.axes(
+        "DMA of P3's AlphaStation, by the fit", "transfer (bytes)", "bandwidth (MB/s)"
+    )
+    figure.lines(pair, sizes, series)
+    for peak in (128, 64):  # of Figure 5, by the text
+        pair.axhline(peak, color="#666666", linewidth=1, linestyle=":")
+    pair.set_xscale("log", base=2)
+    pair.set_xticks(sizes, [str(size) for size in sizes])
+    pair.set_ylim(bottom=0)
+    figure.legend_below(pair)
+    figure.save(drawn, path)
+
+
+def cut_through(path: Path) -> None:
+    """8 KiB without overheads, over the ratio of the I/O bus's bandwidth to the network's."""
+    ratios = [0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8]
+    drawn, pair = figure.axes(
+        "8 KiB, cut-through over store-and-forward, no overheads",
+        "I/O bandwidth / network bandwidth (ratio)",
+        "speed-up (ratio)",
+    )
+    figure.lines(pair, ratios, {"speed-up": [cut_through_speedup(ratio) for ratio in ratios]})
+    pair.set_ylim(bottom=0)
+    figure.save(drawn, path)
+
+
+def main() -> int:
+    """Draws all of them into a folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    folder = parser.parse_args().folder
+    kept = {
+        name: json.loads((REPORTS / f"{name}.json").read_text())
+        for name in ("measure-model", "regret")
+    }
+    predicted(kept["measure-model"]["runs"], folder / "p1-figure8.png")
+    gam = next(one for one in kept["regret"]["paths"] if one["path"] == "gam")
+    cut_three_ways(gam, folder / "p1-figure9.png")
+    time_parts(folder / "p1-figure14.png")
+    dma(folder / "p3-figure5.png")
+    cut_through(folder / "p3-figure8.png")
+    return 0

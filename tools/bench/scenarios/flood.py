@@ -1,0 +1,252 @@
+"""A transfer beside strangers: frames of no session, handshakes, and peers that misbehave.
+
+Each flood goes to careful's port, and as it is to a port where nobody listens: what it takes
+beyond that is careful's doing, and shall be 10 % at most. Beside a peer with a session that does
+one of the misdeeds of tests/support/rogue.py again and again, the transfer shall take 1.5 times
+its time alone at most, whichever it is. In no round may a stranger take a credit, or leave a peer
+or a lost frame behind. With --seal all three hosts have keys, also the one that floods, and the
+peer that misbehaves is tests/support/rogue_keyed.py. Owns a lab of three hosts. Needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import random
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench_lab import (
+    HOSTS,
+    ROOT,
+    SERVER_IP,
+    BenchError,
+    big_file,
+    ctl,
+    lab_up,
+    on,
+    run,
+    status,
+    up,
+)
+from careful._abi import ffi, lib, pack, sizeof
+
+ROUNDS = 7
+
+RATE, FLOOD_S = 100_000, 6.0
+#: A flood, or a program in Python, has begun.
+BEGUN_S, ROGUE_BEGUN_S = 0.5, 1.5
+BYTES = 1 << 30
+FLOOD_MORE_MAX, MISDEED_MAX = 1.10, 1.5
+SUPPORT = ROOT / "tests" / "support"
+PORT = int(lib.CAREFUL_PORT_DEFAULT)
+ELSEWHERE = PORT + 1
+SOURCES, FRAMES = 200, 1000
+#: Floods, and the port of each.
+FLOODS = {
+    f"{kind}{where}": (kind, port)
+    for kind in ("frames", "handshakes")
+    for where, port in (("", PORT), (" elsewhere", ELSEWHERE))
+}
+
+
+def misdeeds() -> tuple[str, ...]:
+    """What a peer with a session can do (rogue.py)."""
+    spec = importlib.util.spec_from_file_location("rogue", SUPPORT / "rogue.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return tuple(module.MISDEEDS)
+
+
+MISDEEDS = misdeeds()
+#: With keys: anything that a program can ask for.
+KEYED = "asks-anything"
+BAD = {*MISDEEDS, KEYED}
+
+
+def arms(seal: str) -> tuple[str, ...]:
+    """What is measured; seal: "" without keys, else as `up --seal` says it."""
+    return ("alone", *FLOODS, *([KEYED] if seal else MISDEEDS))
+
+
+def address(host: str) -> bytes:
+    """Of a host of the lab."""
+    return bytes([10, 77, 0, int(host[1:])])
+
+
+def datagram(mac: str, port: int, source_port: int, payload: bytes) -> bytes:
+    """A frame from h3 to h1."""
+    udp = struct.pack(">HHHH", source_port, port, 8 + len(payload), 0) + payload
+    ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0x4000, 64, 17, 0)
+    ip += address("h3") + address("h1")
+    total = sum(struct.unpack(">10H", ip))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    ip = ip[:10] + struct.pack(">H", total ^ 0xFFFF) + ip[12:]
+    return bytes.fromhex(mac.replace(":", "")) + b"\x02\0\0\0\0\x99\x08\0" + ip + udp
+
+
+def frame(rng: random.Random) -> bytes:
+    """A frame of the datapath, right in all but its cookie."""
+    fields = {"version": int(lib.CAREFUL_WIRE_VERSION), "type": int(lib.CAREFUL_DATA)}
+    whole = int(lib.CAREFUL_F_FIRST | lib.CAREFUL_F_LAST)
+    head = pack("careful_hdr", **fields, flags=whole, cookie=rng.getrandbits(63), seq=1)
+    check = int(lib.careful_wire_hdr_check(ffi.from_buffer(head)))
+    at = sizeof("careful_hdr") - 4
+    return head[:at] + check.to_bytes(4, "big") + pack("careful_am", kind=1)
+
+
+def hello(rng: random.Random) -> bytes:
+    """A HELLO that begins an attempt, or pretends to have been challenged."""
+    token = rng.choice((0, rng.getrandbits(63)))
+    fields = {"version": int(lib.CAREFUL_WIRE_VERSION), "type": int(lib.CAREFUL_HELLO)}
+    values = {"window": 64, "buffer_bytes": 4096, "frame_bytes": 3840, "cookie": 1}
+    size = sizeof("careful_ctrl")
+    data = pack(
+        "careful_ctrl", **fields, **values, bytes=size, nonce=rng.getrandbits(63), token=token
+    )
+    check = int(lib.careful_wire_message_check(ffi.from_buffer(data), size))
+    return data[:4] + check.to_bytes(4, "big") + data[8:]
+
+
+def write_frames(folder: Path) -> None:
+    """What flood.py sends, a file for each flood."""
+    mac = json.loads(run(*on("h1", "ip", "-json", "link", "show", "eth1")))[0]["address"]
+    rng = random.Random(18)
+    for name, (kind, port) in FLOODS.items():
+        made = [
+            datagram(mac, port, PORT + n % SOURCES, (frame if kind == "frames" else hello)(rng))
+            for n in range(FRAMES)
+        ]
+        data = b"".join(len(one).to_bytes(4, "big") + one for one in made)
+        (folder / name).write_bytes(data)
+
+
+@contextmanager
+def stranger(arm: str, folder: Path, seal: str) -> Iterator[None]:
+    """What a stranger does meanwhile; it ends by itself."""
+    if arm == "alone":
+        yield
+        return
+    server, seconds = SERVER_IP, str(FLOOD_S)
+    program: tuple[str | Path, ...]
+    if arm == KEYED:
+        program = (SUPPORT / "rogue_keyed.py", server, folder / "h3", seal, seconds)
+    elif arm in MISDEEDS:
+        program = (SUPPORT / "rogue.py", server, arm, seconds)
+    else:
+        program = (SUPPORT / "flood.py", "eth1", folder / arm, str(RATE), seconds)
+    argv = on("h3", sys.executable, *program)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as one:
+        try:
+            time.sleep(ROGUE_BEGUN_S if arm in BAD else BEGUN_S)
+            yield
+            _, errors = one.communicate(timeout=120)
+            if one.returncode:
+                raise BenchError(f"{arm}: {(errors.strip() or 'failed').splitlines()[-1]}")
+        finally:
+            one.kill()
+
+
+def arrived(found: dict[str, Any]) -> int:
+    """Frames that XDP saw."""
+    return sum(found["xdp_counters"].values())
+
+
+def left(found: dict[str, Any]) -> dict[str, int]:
+    """What strangers may not have changed at h1."""
+    counters = found["counters"]
+    names = ("lost_frames", "bad_credits", "epochs_broken", "credits_withheld")
+    kept = sum(one["buffers_kept"] for one in found["peers"])
+    more = {"peers": len(found["peers"]), "buffers_kept": kept}
+    return {name: counters[name] for name in names} | more
+
+
+def one_round(folder: Path, rng: random.Random, seal: str) -> dict[str, Any]:
+    """Each arm once, in any order."""
+    made: dict[str, Any] = {}
+    for arm in rng.sample(arms(seal), len(arms(seal))):
+        before = status("h1")
+        with stranger(arm, folder, seal):
+            took_s = ctl("h1", "get", "h2:big", "null:")["elapsed_s"]
+        after = status("h1")
+        made[arm] = {
+            "s": took_s,
+            "arrived": arrived(after) - arrived(before),
+            "limited": after["counters"]["ctrl_limited"] - before["counters"]["ctrl_limited"],
+            "left": left(after),
+        }
+    return made
+
+
+def make_keys(folder: Path) -> None:
+    """Of each host, trusted by the others."""
+    hosts = ("h1", "h2", "h3")
+    public = {one: ctl(one, "key", "new", "--keys", str(folder / one))["key"] for one in hosts}
+    for one in hosts:
+        for other in public.keys() - {one}:
+            ctl(one, "key", "trust", other, public[other], "--keys", str(folder / one))
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    how = "with keys, and frames sealed so; [without keys]"
+    parser.add_argument("--seal", choices=("off", "auth", "encrypt"), default="", help=how)
+
+
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """All rounds, in a lab of three hosts; their files lie in memory."""
+    rng, seal = random.Random(1), args.seal
+    with lab_up("--hosts", 3), tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        folder = Path(name)
+        (folder / "export").mkdir()
+        big_file(folder / "export" / "big", BYTES)
+        if seal:
+            make_keys(folder)
+        secure = [
+            ("--keys", folder / host, "--seal", seal) if seal else ("--insecure",) for host in HOSTS
+        ]
+        up("h1", "--xdp", "native", *secure[0], "--peers", 4)
+        export = ("--export", f"{folder / 'export'}:rw")
+        up("h2", "--xdp", "native", *secure[1], "--peers", 16, *export)
+        write_frames(folder)
+        ctl("h1", "get", "h2:big", "null:")
+        made = [one_round(folder, rng, seal) for _ in range(args.rounds)]
+    return {"rate": RATE, "seal": seal, "rounds": made}
+
+
+def report(kept: dict[str, Any]) -> bool:
+    """Prints the table; whether both bounds are met, and nothing was left."""
+    rounds, seal = kept["rounds"], kept.get("seal", "")
+    alone = statistics.median(one["alone"]["s"] for one in rounds)
+    print(
+        f"{'':>24} {'s':>7} {'of alone':>9} {'of elsewhere':>13} {'frames/s':>9} {'limited/s':>10}"
+    )
+    met = True
+    for arm in arms(seal):
+        took_s = statistics.median(one[arm]["s"] for one in rounds)
+        seen = statistics.median(one[arm]["arrived"] for one in rounds) / FLOOD_S
+        limited = statistics.median(one[arm]["limited"] for one in rounds) / FLOOD_S
+        ratio = f"{took_s / alone:.2f}"
+        base = ""
+        if f"{arm} elsewhere" in FLOODS:
+            more = statistics.median(one[arm]["s"] / one[f"{arm} elsewhere"]["s"] for one in rounds)
+            base, met = f"{more:.2f}", met and more <= FLOOD_MORE_MAX
+        if arm in BAD:
+            met = met and took_s / alone <= MISDEED_MAX
+        print(f"{arm:>24} {took_s:>7.3f} {ratio:>9} {base:>13} {seen:>9.0f} {limited:>10.0f}")
+    states = [one[arm]["left"] for one in rounds for arm in arms(seal)]
+    clean = {"peers": 1}
+    spoilt = [one for one in states if any(one[name] != clean.get(name, 0) for name in one)]
+    print(f"left behind in {len(spoilt)} of {len(states)}" + (f": {spoilt[0]}" if spoilt else ""))
+    return met and not spoilt

@@ -1,0 +1,95 @@
+"""After an idle second: how soon 64 bytes are answered, and what it costs to wait for them.
+
+In a round the first is asked of a program that owns its queue and waits adaptively, and of one that
+blocks in a TCP connection (both tools/bench/rtt); then a carefuld on each host has a session with
+the other and nothing to do. Two hosts of a lab, one core each. Owns the lab. Needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from bench_lab import (
+    BUILD,
+    CLIENT,
+    CTL,
+    HOSTS,
+    SERVER,
+    SERVER_IP,
+    beside,
+    built,
+    daemons,
+    lab_up,
+    on,
+    pinned,
+    run,
+    status,
+)
+
+ROUNDS = 5
+
+BYTES, IDLE_MS, COUNT = 64, 1000, 8
+#: What both ends of careful's exchange are told.
+ADAPTIVE = {"RTT_WAIT": "adaptive", "RTT_ASK": "wait"}
+SETTLE_S, WATCH_S = 2.0, 5.0
+RATIO_MAX, SHARE_MAX = 0.8, 0.01
+
+
+def answered_us(where: str, more: dict[str, str]) -> float:
+    """The median of some round trips, each after an idle second."""
+    words = (BUILD / "rtt", "ask", where, SERVER_IP, BYTES, COUNT)
+    with beside(SERVER, BUILD / "rtt", "serve", where, ready="ready", env=more):
+        idle = {"RTT_IDLE_MS": str(IDLE_MS)}
+        return float(json.loads(run(*pinned(CLIENT, *words), env=more | idle))["p50_us"])
+
+
+def on_cpu_ns(pid: int) -> int:
+    """How long a process has had a processor, all threads."""
+    stats = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(one.read_text().split()[0]) for one in stats)
+
+
+def shares() -> dict[str, float]:
+    """Returns the share of a core that an idle carefuld takes, by host."""
+    with daemons("--xdp", "native", "--export", "/dev/shm", pin=True):
+        run(*on(CLIENT, CTL, "ls", f"{SERVER_IP}:"))
+        pids = {host: int(status(host)["pid"]) for host in HOSTS}
+        time.sleep(SETTLE_S)
+        began, before = time.monotonic(), {host: on_cpu_ns(pid) for host, pid in pids.items()}
+        time.sleep(WATCH_S)
+        took_ns = (time.monotonic() - began) * 1e9
+        return {host: (on_cpu_ns(pid) - before[host]) / took_ns for host, pid in pids.items()}
+
+
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """All rounds."""
+    built("rtt")
+    rows = []
+    with lab_up():
+        for _ in range(args.rounds):
+            row: dict[str, Any] = {"careful_us": answered_us("eth1", ADAPTIVE)}
+            row["tcp_us"] = answered_us("tcp", {})
+            rows.append(row | {"share": shares()})
+    return {"bytes": BYTES, "idle_ms": IDLE_MS, "count": COUNT, "rounds": rows}
+
+
+def report(kept: dict[str, Any]) -> bool:
+    """Prints the table; whether both are within their bounds."""
+    rounds = kept["rounds"]
+    ratios = [one["careful_us"] / one["tcp_us"] for one in rounds]
+    shares = [share for one in rounds for share in one["share"].values()]
+    for name, key in (("careful, adaptive", "careful_us"), ("TCP, blocking", "tcp_us")):
+        values = [one[key] for one in rounds]
+        print(f"{name:18} {statistics.median(values):7.1f} µs ({min(values):.1f} to", end=" ")
+        print(f"{max(values):.1f}), {kept['bytes']} bytes after an idle second")
+    ratio, share = statistics.median(ratios), statistics.median(shares)
+    print(f"careful / TCP {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}; target {RATIO_MAX})")
+    least = min(one["careful_us"] for one in rounds) / min(one["tcp_us"] for one in rounds)
+    print(f"the least of each {least:.2f}")
+    print(f"an idle carefuld {share:.2%} of a core (at most {max(shares):.2%}; target 1 %)")
+    return bool(ratio <= RATIO_MAX and max(shares) < SHARE_MAX)

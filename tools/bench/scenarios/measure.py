@@ -1,0 +1,300 @@
+"""How well `carefulctl measure` measures: many runs over emulated links, judged by the links.
+
+Owns a lab for the time of its runs, and the file that keeps every run: further runs are
+added to those that are there, so that they can be made in pieces. Needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import predicted
+import signatures
+from bench_lab import (
+    HOSTS,
+    PIPELINES,
+    SHARE,
+    ctl,
+    lab_up,
+    links,
+    up,
+)
+
+ROUNDS = 40
+
+ROWS = "runs"
+PATHCHAR_ERROR_MAX = 0.05
+PATHCHAR_SECONDS_MAX = 30.0
+#: Four hops of 10, 5, 2 and 8 Mbit/s: a slow one before a fast one.
+PATHCHAR_MBIT = (10, 5, 2, 8)
+
+#: P1 Table 1; its stage 2 has the largest overhead, and none has more G.
+GAM = PIPELINES / "gam.toml"
+BLACKBOX_BOTTLENECK = 2
+BLACKBOX_ERROR_MAX = 0.05
+#: P1 Table 3: its CPU is the bottleneck of small fragments, its wire of large ones.
+GMS = GAM.with_name("gms.toml")
+TRANSITION_STAGES = (3, 1)
+TRANSITION_ERROR_MAX = 0.10
+
+
+def pathchar_file() -> str:
+    """The hops file."""
+    return "\n".join(
+        f'[[stage]]\nname = "{mbit} Mbit/s"\ng_us = 50\nG_us_per_KiB = {8192 / mbit}\n'
+        f"delay_us = {200 * number}\n"
+        for number, mbit in enumerate(PATHCHAR_MBIT, 1)
+    )
+
+
+def pathchar_once() -> dict[str, Any]:
+    """One measurement beside what the links applied meanwhile."""
+    links("--reset")
+    found = ctl("h1", "measure", "pathchar", "h2")
+    hops = []
+    for number, link in enumerate(links(), 1):
+        way = link["ways"][0]
+        hop = next((one for one in found["hops"] if one["hops"] == [number]), None)
+        hops.append(
+            {
+                "asked_G_us_per_KiB": link["asked"]["G_us_per_KiB"],
+                "applied_G_us_per_KiB": (way["applied"] or {}).get("G_us_per_KiB"),
+                "punctual_G_us_per_KiB": (way["punctual"] or {}).get("G_us_per_KiB"),
+                "lateness_p99_us": way["lateness_p99_us"],
+                **{
+                    key: hop[key] if hop else None
+                    for key in ("G_us_per_KiB", "G_low_us_per_KiB", "G_high_us_per_KiB")
+                },
+            }
+        )
+    keys = ("elapsed_s", "probes_count", "saving_share", "settled", "notes")
+    return {"hops": hops, **{key: found[key] for key in keys}}
+
+
+def pathchar_judged(runs: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
+    """Per hop: errors against what the link applied to its punctual frames, and hits."""
+    rows = []
+    for number, mbit in enumerate(PATHCHAR_MBIT):
+        hops = [one["hops"][number] for one in runs]
+        known = [hop for hop in hops if hop["G_us_per_KiB"] and hop["punctual_G_us_per_KiB"]]
+        errors = [abs(hop["G_us_per_KiB"] / hop["punctual_G_us_per_KiB"] - 1) for hop in known]
+        held = [
+            hop["G_low_us_per_KiB"] <= hop["punctual_G_us_per_KiB"] <= hop["G_high_us_per_KiB"]
+            for hop in known
+        ]
+        row: dict[str, Any] = {
+            "mbit_per_s": mbit,
+            "runs": len(hops),
+            "within_5_percent": sum(error <= PATHCHAR_ERROR_MAX for error in errors),
+            "interval_holds_it": sum(held),
+            "error_median": statistics.median(errors) if errors else None,
+            "error_max": max(errors, default=None),
+        }
+        least = min(row["within_5_percent"], row["interval_holds_it"])
+        row["met"] = least >= SHARE * len(hops)
+        rows.append(row)
+    quick = all(one["elapsed_s"] < PATHCHAR_SECONDS_MAX for one in runs)
+    return rows, quick and all(row["met"] for row in rows)
+
+
+def pathchar_report(runs: list[dict[str, Any]]) -> bool:
+    """Prints the table; whether all is met."""
+    rows, met = pathchar_judged(runs)
+    print(
+        f"{'link':>10} {'runs':>5} {'within 5 %':>10} {'in interval':>11} {'median':>8} {'max':>8}"
+    )
+    for row in rows:
+        worst = [
+            "-" if row[key] is None else f"{row[key]:.2%}" for key in ("error_median", "error_max")
+        ]
+        print(
+            f"{row['mbit_per_s']:>3} Mbit/s {row['runs']:>5} {row['within_5_percent']:>10} "
+            f"{row['interval_holds_it']:>11} {worst[0]:>8} {worst[1]:>8}"
+        )
+    seconds = [one["elapsed_s"] for one in runs]
+    probes = [one["probes_count"] for one in runs]
+    saved = [one["saving_share"] for one in runs if one["settled"]]
+    fewer = f" ({statistics.median(saved):.0%} fewer than a fixed plan)" if saved else ""
+    print(
+        f"a path took {statistics.median(seconds):.1f} s, at most {max(seconds):.1f} s, and "
+        f"{statistics.median(probes):.0f} probes{fewer}"
+    )
+    return met
+
+
+def blackbox_once() -> dict[str, Any]:
+    """One measurement beside what the links applied meanwhile."""
+    links("--reset")
+    found = ctl("h1", "measure", "blackbox", "h2")
+    after = links()
+    asked = [link["asked"] for link in after]
+    punctual = [link["ways"][0]["punctual"] for link in after]
+    truth = {}
+    for name, one in (("asked", asked), ("applied", punctual)):
+        slowest = one[BLACKBOX_BOTTLENECK]
+        others = sum(link["G_us_per_KiB"] for link in one) - slowest["G_us_per_KiB"]
+        truth[f"{name}_g_b_us"] = slowest["g_us"]
+        truth[f"{name}_sum_G_others_us_per_KiB"] = others
+    keys = ("elapsed_s", "frames_count", "settled", "notes", "reason")
+    names = [f"{name}{end}" for name in ("g_b", "sum_G_others") for end in ("", "_low", "_high")]
+    return {
+        **truth,
+        **{name: found.get(f"{name}_{unit(name)}") for name in names},
+        **{key: found[key] for key in keys},
+    }
+
+
+def unit(name: str) -> str:
+    """Of a black box's figure."""
+    return "us" if name.startswith("g_b") else "us_per_KiB"
+
+
+def blackbox_report(runs: list[dict[str, Any]]) -> bool:
+    """Prints the table; whether all is met."""
+    met = True
+    print(f"{'':22} {'runs':>5} {'within 5 %':>10} {'in interval':>11} {'median':>8} {'max':>8}")
+    # Trains see the schedule, which late frames do not move; single frames what links took.
+    judged = {("g_b", "asked"), ("sum_G_others", "applied")}
+    for name, against in itertools.product(("g_b", "sum_G_others"), ("asked", "applied")):
+        known = [one for one in runs if one[name] is not None]
+        truth = f"{against}_{name}_{unit(name)}"
+        errors = [abs(one[name] / one[truth] - 1) for one in known]
+        held = sum(one[f"{name}_low"] <= one[truth] <= one[f"{name}_high"] for one in known)
+        within = sum(error <= BLACKBOX_ERROR_MAX for error in errors)
+        met &= within >= SHARE * len(runs)
+        if (name, against) in judged:
+            met &= held >= SHARE * len(runs)
+        worst = [f"{value:.2%}" for value in (statistics.median(errors), max(errors))]
+        print(
+            f"{name:12} {against:>9} {len(runs):>5} {within:>10} {held:>11} "
+            f"{worst[0]:>8} {worst[1]:>8}"
+        )
+    seconds = [one["elapsed_s"] for one in runs]
+    print(f"one took {statistics.median(seconds):.1f} s, at most {max(seconds):.1f} s")
+    return met
+
+
+def transition_once() -> dict[str, Any]:
+    """Where one bottleneck takes over from another, beside where the links' figures cross."""
+    links("--reset")
+    found = ctl("h1", "measure", "blackbox", "h2", "--time", "8")
+    asked = [link["asked"] for link in links()]
+    low, high = (asked[k] for k in TRANSITION_STAGES)
+    bend = high["G_us_per_KiB"] - low["G_us_per_KiB"]
+    return {
+        "asked_bytes": (low["g_us"] - high["g_us"]) / bend * 1024,
+        "transitions_bytes": [one["high_bytes"] for one in found["regimes"][:-1]],
+        **{key: found[key] for key in ("elapsed_s", "settled", "notes", "reason")},
+    }
+
+
+def transition_report(runs: list[dict[str, Any]]) -> bool:
+    """Prints the table; whether all is met."""
+    errors: list[float] = [
+        abs(one["transitions_bytes"][0] / one["asked_bytes"] - 1)
+        for one in runs
+        if len(one["transitions_bytes"]) == 1
+    ]
+    within = sum(error <= TRANSITION_ERROR_MAX for error in errors)
+    print(f"{len(runs)} runs, {len(errors)} with one transition, {within} within 10 %")
+    if errors:
+        print(f"error: median {statistics.median(errors):.2%}, at most {max(errors):.2%}")
+    return within >= SHARE * len(runs)
+
+
+def each(once: Callable[[], dict[str, Any]]) -> Callable[[int], Iterator[dict[str, Any]]]:
+    """One run after the other."""
+    return lambda count: (once() for _ in range(count))
+
+
+def nothing() -> None:
+    """Prepares nothing: pathchar needs no carefuld."""
+
+
+def both_up() -> None:
+    """Starts carefuld on both hosts; the lab's end ends it."""
+    for host in HOSTS:
+        up(host)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """hops: returns the links' file; options: of `tools/lab up`; the rest in order of use.
+
+    made: yields so many runs; where: a command that puts the links on a processor.
+    """
+
+    hops: Callable[[], str]
+    options: tuple[str, ...]
+    prepare: Callable[[], None]
+    made: Callable[[int], Iterator[dict[str, Any]]]
+    report: Callable[[list[dict[str, Any]]], bool]
+    where: tuple[str, ...] = ()
+
+
+MEASUREMENTS = {
+    "pathchar": Measurement(pathchar_file, (), nothing, each(pathchar_once), pathchar_report),
+    "blackbox": Measurement(
+        GAM.read_text,
+        ("--scale", "100", "--charge", "payload"),
+        both_up,
+        each(blackbox_once),
+        blackbox_report,
+    ),
+    "transition": Measurement(
+        GMS.read_text,
+        ("--scale", "100", "--charge", "payload"),
+        both_up,
+        each(transition_once),
+        transition_report,
+    ),
+    "model": Measurement(
+        GAM.read_text,
+        ("--scale", "100", "--charge", "payload", "--mtu", "9000"),
+        nothing,
+        predicted.runs,
+        predicted.report,
+    ),
+    "logp": Measurement(
+        signatures.access_file,
+        (),
+        signatures.prompt(2, signatures.ISSUES, signatures.OTHERS),
+        each(signatures.logp_once),
+        signatures.logp_report,
+        signatures.OTHERS,
+    ),
+    "contention": Measurement(
+        signatures.access_file,
+        ("--hosts", "6"),
+        signatures.prompt(6),
+        each(signatures.contention_once),
+        signatures.contention_report,
+    ),
+}
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("measurement", choices=list(MEASUREMENTS))
+
+
+def variant(args: argparse.Namespace) -> str:
+    """Returns the measurement that is kept."""
+    return str(args.measurement)
+
+
+def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Makes so many runs more."""
+    chosen = MEASUREMENTS[args.measurement]
+    with lab_up(*chosen.options, hops=chosen.hops(), where=chosen.where):
+        chosen.prepare()
+        yield from chosen.made(args.rounds)
+
+
+def report(kept: dict[str, Any]) -> bool:
+    """Prints the table; reports whether the measurement keeps to its bounds."""
+    return MEASUREMENTS[kept.get("variant") or kept["measurement"]].report(kept["runs"])

@@ -1,0 +1,112 @@
+"""What one protocol does for a frame and the other need not, in ns each (P2's appendix A).
+
+A request and its reply of 4 bytes on a device in memory, under both protocols in turn. Link is
+built so that it times its own operations (datapath/link/timed.h): a frame's number and its
+credits, or what is kept of it until it is acknowledged, and so on. Each look at the clock is
+taken off. Prints the means of each round's times that are no outliers, the middle round's, and
+draws histograms.
+
+Usage: tools/bench/run operations [--rounds N] [--keep FILE] [--plot FILE.png]
+       tools/bench/run operations --from FILE [--plot FILE.png]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from bench_lab import (
+    built,
+    run,
+)
+from careful.render import figure
+
+ROUNDS = 5
+
+PROTOCOLS = ("careful", "traditional")
+#: Of link/timed.h: name -> what it is with careful, and with the other.
+OPERATIONS = {
+    "send": ("number, credit, window update", "number, copy kept, acknowledgement"),
+    "left": ("send buffers are free", "send buffers wait for the peer"),
+    "heed": ("", "what has come of ours, its buffers free"),
+    "take": ("number, credits", "number, room, order"),
+    "check": ("", "its bytes (careful checks them above)"),
+    "tell": ("is an update due?", "is an acknowledgement due?"),
+    "tick": ("", "what is asked for by time"),
+}
+#: What both do, here or elsewhere: not counted.
+_BOTH = ("check",)
+COUNT = 100_000
+WITHOUT_LAB = True
+
+
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """Rounds of both protocols, in turn."""
+    program = built("null_operations") / "null_operations"
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in PROTOCOLS}
+    for _ in range(args.rounds):
+        for name, runs in found.items():
+            words = [str(program), "operations", str(COUNT), "4"]
+            words += ["traditional"] if name == "traditional" else []
+            runs.append(json.loads(run(*words).splitlines()[-1]))
+    return {"rounds": found}
+
+
+def cost_ns(runs: list[dict[str, Any]], operation: str) -> float:
+    """Of a request and its reply: the middle round's."""
+    return float(
+        statistics.median(one[operation]["each"] * one[operation]["mean_ns"] for one in runs)
+    )
+
+
+def report(kept: dict[str, Any]) -> bool:
+    """Prints a row for each operation, and the sums."""
+    rounds = kept["rounds"]
+    total = dict.fromkeys(PROTOCOLS, 0.0)
+    print("a request and its reply of 4 bytes: ns that each operation takes in all")
+    for operation, texts in OPERATIONS.items():
+        row = f"  {operation:6}"
+        for name, text in zip(PROTOCOLS, texts, strict=True):
+            each = statistics.median(one[operation]["each"] for one in rounds[name])
+            cost = cost_ns(rounds[name], operation)
+            total[name] += 0.0 if operation in _BOTH else cost
+            row += f"  {cost:6.1f} ({each:.1f} times) {text:38}" if each else " " * 59
+        print(row.rstrip())
+    careful, other = (total[name] for name in PROTOCOLS)
+    print(
+        f"together, without {', '.join(_BOTH)}: careful {careful:.0f}, traditional {other:.0f}, "
+        f"{(other - careful) / 2:.0f} ns more a frame"
+    )
+    return True
+
+
+def _most(counts: list[int]) -> int:
+    """Below it are 99 of 100."""
+    left = sum(counts) // 100
+    for at in range(len(counts) - 1, -1, -1):
+        left -= counts[at]
+        if left < 0:
+            return at + 1
+    return 1
+
+
+def draw(kept: dict[str, Any], path: Path) -> None:
+    """The first round's histograms, a row for each operation."""
+    drawn, rows = figure.grid(
+        len(OPERATIONS), 2, size=(14.0, 2.6 * len(OPERATIONS)), widths=(1.0, 1.0)
+    )
+    for (operation, texts), pairs in zip(OPERATIONS.items(), rows, strict=True):
+        runs = [kept["rounds"][name][0][operation] for name in PROTOCOLS]
+        widest = max(_most(one["counts"]) for one in runs)
+        for k, (one, pair) in enumerate(zip(runs, pairs, strict=True)):
+            title = f"{operation}, {PROTOCOLS[k]}: {texts[k] or 'none'}"
+            figure.label(pair, title, "time (ns)", "times")
+            pair.title.set_fontsize(11)
+            if one["counts"]:
+                pair.bar(range(len(one["counts"])), one["counts"], 1.0, color=figure.COLOURS[k])
+                pair.axvline(one["median_ns"], color="black", linewidth=1.0)
+            pair.set_xlim(0, widest)
+    figure.save(drawn, path)

@@ -1,0 +1,186 @@
+"""How far the planned fragments are from the best there are: stores over paths of the lab.
+
+For each path the planner's choice, from a black box's measurement, stands beside a sweep of
+fragment sizes (on a bare veth also of netTx's threshold) and beside static choices, all
+interleaved in random order. The best of the sweep is chosen on half of the rounds and judged on the
+other half; intervals are from rounds drawn anew (regrets.py).
+With --auto `tune auto` runs on the path beside a mix of the messages until it has decided, and what
+it left in effect stands in the planner's place.
+Owns a lab for the time of each path. Needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import auto
+from bench_lab import (
+    PIPELINES,
+    SCALED,
+    equal_hops,
+    fixed,
+    lab_up,
+    plans,
+    served,
+)
+from careful.plan import Limits, Plan
+from careful.tuning.items import Kick
+from careful.tuning.ways import effect
+from regrets import choices
+
+ROUNDS = 12
+
+KIB = 1024
+SIZES = [KIB << i for i in range(7)]
+#: Fragments that a message is cut into, of the sweep.
+COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
+FRAGMENT_BYTES_MIN = 128
+#: Static choices, payload bytes: GAM's and FM's (P1 section 5.4), and as much as a frame holds.
+STATIC = {"4 KiB": 4096, "128 B": 128, "MTU": 1 << 20}
+#: Gain of the planned fragments over one, at 4 KiB with 90 bytes of headers a frame: the model's
+#: (`carefulctl plan --pipeline gam --bytes 4KiB --header-bytes 90`), and how much of it there is.
+GAIN_PATH, GAIN_BYTES, GAIN_MODEL, GAIN_SHARE = "gam-headers", 4096, 0.451, 0.90
+#: As SCALED, but G is charged for headers, too.
+FRAMES = ("--scale", "100", "--charge", "frame", "--mtu", "9000")
+
+#: Of an untuned path.
+NET_TX_BYTES = 65536
+ROWS = "paths"
+#: Links of a path, None for a bare veth, and options of `tools/lab up`.
+PATHS: dict[str, tuple[str | None, tuple[str, ...]]] = {
+    "gam": ((PIPELINES / "gam.toml").read_text(), SCALED),
+    "gam-headers": ((PIPELINES / "gam.toml").read_text(), FRAMES),
+    "gms": ((PIPELINES / "gms.toml").read_text(), SCALED),
+    "equal": (equal_hops(20, 20, 20, 20, 20), SCALED),
+    "slow": (equal_hops(20, 20, 60, 20, 20), SCALED),
+    "veth": (None, ("--mtu", "9000")),
+}
+#: Least pulses of netTx that are swept, bytes: on an emulated link, which takes milliseconds a
+#: frame, when frames are kicked makes no difference.
+PULSES = {"veth": (1, 4096, 65536)}
+#: How often more a path of microseconds is measured.
+MORE = {"veth": 25}
+
+
+def planned_for(nbytes: int, planned: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a planner sends messages of a size with."""
+    row = next((one for one in planned if one["message_bytes_max"] >= nbytes), None)
+    return {"plan": row["plan"] if row else fixed(1 << 20), "net_tx": None}
+
+
+def sweep(path: str, nbytes: int, payload_bytes: int) -> list[dict[str, Any]]:
+    """Fragments and least pulses, those that make the same of a message once.
+
+    payload_bytes: of a frame.
+    """
+    found: dict[Any, dict[str, Any]] = {}
+    for pulse in PULSES.get(path, (None,)):
+        for count in COUNTS:
+            size = -(-nbytes // count)
+            if size >= min(FRAGMENT_BYTES_MIN, nbytes):
+                name = f"{count}" if pulse is None else f"{count} by {pulse}"
+                kick = Kick(NET_TX_BYTES if pulse is None else pulse)
+                plan = Plan.fixed(size)
+                same = effect(plan, kick, nbytes, Limits(min(64, nbytes), payload_bytes))
+                found.setdefault(same, {"name": name, "plan": fixed(size), "net_tx": pulse})
+    return list(found.values())
+
+
+def arms(path: str, nbytes: int, ours: dict[str, Any], payload_bytes: int) -> list[dict[str, Any]]:
+    """What a message is sent with, in turn: ours, static, and the sweep."""
+    found = [{"name": "plan", **ours}]
+    found += [{"name": name, "plan": fixed(size), "net_tx": None} for name, size in STATIC.items()]
+    return found + sweep(path, nbytes, payload_bytes)
+
+
+def path_up(path: str) -> AbstractContextManager[None]:
+    """Makes a lab with the links of a path."""
+    hops, more = PATHS[path]
+    return lab_up(*more, hops=hops)
+
+
+def one_path(path: str, rounds: int) -> dict[str, Any]:
+    """Everything of one path, in a lab of its own."""
+    with path_up(path):
+        found, planned, payload_bytes = plans()
+        sizes = [
+            {"bytes": n, "arms": arms(path, n, planned_for(n, planned), payload_bytes)}
+            for n in SIZES
+        ]
+        made = served("sweep", {"sizes": sizes, "rounds": rounds * MORE.get(path, 1)})
+    plain = {key: value for key, value in found.items() if not isinstance(value, dict | list)}
+    first_bytes = [row["plan"]["first_bytes"] for row in planned]
+    return {
+        "path": path,
+        "reason": found.get("reason"),
+        "measured": plain,
+        "planned": first_bytes,
+        "sizes": made,
+    }
+
+
+def tuned_path(path: str, rounds: int, limit_s: float) -> dict[str, Any]:
+    """The same of what `tune auto` leaves in effect."""
+    with path_up(path):
+        many = rounds * MORE.get(path, 1)
+        found = auto.swept(SIZES, lambda *of: arms(path, *of), many, limit_s)
+    reason = None if found["known"]["decided"] else f"undecided after {limit_s:.0f} s"
+    return {"path": f"{path}, by tune auto", "reason": reason, **found}
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", choices=[*PATHS, []], help="[all]")
+    parser.add_argument("--auto", action="store_true", help="what tune auto leaves in effect")
+    parser.add_argument("--limit-s", type=float, default=900.0, help="for it at most [900]")
+
+
+def stays(row: dict[str, Any], args: argparse.Namespace) -> bool:
+    """Reports whether a kept path is not measured anew."""
+    suffix = ", by tune auto" if args.auto else ""
+    return row["path"] not in [path + suffix for path in args.paths or PATHS]
+
+
+def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Measures the paths that are named, one after the other."""
+    for path in args.paths or PATHS:
+        if args.auto:
+            yield tuned_path(path, args.rounds, args.limit_s)
+        else:
+            yield one_path(path, args.rounds)
+
+
+def report(kept: dict[str, Any]) -> bool:
+    """Prints the tables; reports whether the plan keeps to the bounds on each path."""
+    paths = kept["paths"]
+    names = ("plan", *STATIC)
+    found = {one["path"]: choices(one["sizes"], names) for one in paths}
+    print(f"{'latency over the best: average, worst':<38}" + "".join(f"{n:>16}" for n in names))
+    for path, each in found.items():
+        cells = (f"{one.average.value:>7.1%} {one.worst.value:>7.1%} " for one in each.values())
+        print(f"{path:<38}" + "".join(cells))
+    print(f"\n{'the plan':<22}{'average, 95 % interval':<28}{'worst':<28}{'of':>7}")
+    met = True
+    for one in paths:
+        ours = found[one["path"]]["plan"]
+        note = f"; not planned: {one['reason']}" if one["reason"] else ""
+        print(
+            f"{one['path']:<22}{ours.average!s:<28}{ours.worst!s:<28}"
+            f"{ours.worst_bytes // KIB:>3} KiB  {ours.judged}{note}"
+        )
+        met &= ours.judged == "met"
+        if one["path"] == GAIN_PATH:
+            gained = gain(next(size for size in one["sizes"] if size["bytes"] == GAIN_BYTES))
+            print(f"  4 KiB, over one fragment: {gained:.1%} (model: {GAIN_MODEL:.1%})")
+            met &= gained >= GAIN_SHARE * GAIN_MODEL
+    return met
+
+
+def gain(size: dict[str, Any]) -> float:
+    """Of what was planned, over one fragment."""
+    back_us = min(size["empty_us"]) / 2
+    one, ours = (statistics.median(size["arms_us"][name]) - back_us for name in ("1", "plan"))
+    return float(one / ours - 1)
