@@ -575,7 +575,7 @@ void session_tick(struct link_peer *peer);
 
 /* yield.c: idle sessions give up their windows */
 bool link_yield_ask(struct link *link);
-bool link_yield_await(struct link *link);
+bool link_yield_await(struct link *link, const union address *to);
 bool link_evict(struct link *link, const struct link_host *newcomer);
 bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync);
 void link_yield_tick(struct link_peer *peer);

@@ -241,6 +241,9 @@ static void reset(struct link_peer *peer, const union address *address)
 		.sends = link->traditional ? LINK_SENDS_TRADITIONAL : LINK_SENDS_CAREFUL,
 	};
 	seal_meet(peer);
+	/* The account of its host counts the slot from now on. */
+	if (link->port->ops->resolve(link->port, address, &peer->llhdr))
+		peer->llhdr.bytes = 0;
 	link_way(peer);
 }
 

@@ -80,25 +80,22 @@ static uint32_t holds(struct link *link, const struct link_peer *peer)
 }
 
 /*
- * Ends a session of the host that holds most slots, idle or not, of these the one that has been
- * silent for longest. No window is idle. A newcomer gets the slot only if its host then holds no
- * more slots than the other one, so two hosts never take slots from each other in turns. Our own
- * programs (newcomer NULL) always get it. A session that they use stays, and so does one whose slot
- * would not be free at once. Returns whether a session ended.
+ * Ends a session of the host that holds most slots, at least so many, idle or not, or in the middle
+ * of a handshake: of these the one that has been silent for longest. If the slot is for our own
+ * programs, it counts as its host's already. A session that they use stays, and so does one whose
+ * slot would not be free at once. Returns whether a session ended.
  */
-bool link_evict(struct link *link, const struct link_host *newcomer)
+static bool evict(struct link *link, const struct link_host *newcomer, uint32_t least, bool own)
 {
-	uint32_t least = newcomer ? link_peer_taken(link, newcomer) + 2 : 1;
 	struct link_peer *best = NULL;
 
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 		uint32_t held;
 
-		if (!link_has_epoch(peer) || peer->session->want || peer->operations ||
-		    peer->kept || peer->kept_old)
+		if (peer->session->want || peer->operations || peer->kept || peer->kept_old)
 			continue;
-		held = holds(link, peer);
+		held = holds(link, peer) + (own && link_peer_belongs(peer, newcomer));
 		if (held > least || (held == least && (!best || peer->session->moved_ns <
 									best->session->moved_ns))) {
 			best = peer;
@@ -111,6 +108,13 @@ bool link_evict(struct link *link, const struct link_host *newcomer)
 	return true;
 }
 
+/* Makes room for a newcomer, for whom no window is idle. It gets the slot only if its host then
+ * holds no more slots than the other one, so two hosts never take slots from each other in turns. */
+bool link_evict(struct link *link, const struct link_host *newcomer)
+{
+	return evict(link, newcomer, link_peer_taken(link, newcomer) + 2, false);
+}
+
 /* Reports whether our programs have been waiting for a slot for long: a peer that moves a frame now
  * and then, or answers no question, never gives its window up. */
 static bool awaited_long(struct link *link)
@@ -121,18 +125,23 @@ static bool awaited_long(struct link *link)
 	return past(link, link->awaiting_ns, AWAIT_MS);
 }
 
-/* We want a place for another peer. Reports whether there is one, or may be one soon: an idle peer
- * is asked for its window. If that does not help, a session of the peers' own ends. */
-bool link_yield_await(struct link *link)
+/* We want a place for another peer. Reports whether there is one, or may be one soon. A host with
+ * several slots gives one up at once. Else an idle peer is asked for its window, and if that does
+ * not help, a session of the peers' own ends. */
+bool link_yield_await(struct link *link, const union address *to)
 {
-	if (awaited_long(link) && link_evict(link, NULL))
+	struct link_host host = { .address = *to };
+
+	if (link->port->ops->resolve(link->port, to, &host.way))
+		host.way.bytes = 0;
+	if (evict(link, &host, awaited_long(link) ? 1 : 2, true))
 		return true;
 	if (link_yield_ask(link))
 		return true;
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		if (at_rest(&link->peers[i]))
 			return true;
-	return link_evict(link, NULL);
+	return evict(link, &host, 1, true);
 }
 
 /* The peer asks for its window; false: something is under way. */

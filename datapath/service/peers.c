@@ -131,7 +131,7 @@ int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, 
 		return -ENETUNREACH;
 	c->link.now_ns = c->port->ops->now_ns(c->port);
 	peer = link_peer_get(&c->link, &to);
-	if (!peer && !link_yield_await(&c->link))
+	if (!peer && !link_yield_await(&c->link, &to))
 		return -EADDRINUSE;
 	if (!peer)
 		peer = link_peer_get(&c->link, &to);
