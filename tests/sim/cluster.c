@@ -136,23 +136,25 @@ static void stop(struct node *node)
 	node->c = NULL;
 }
 
-/* An end, SIGKILL or of its own, and a new beginning, as the schedule says. */
+/* Ends the node, by SIGKILL or by itself, and starts it again, as the schedule says. One more
+ * address of a host that lied does not come back. */
 static void live_or_die(struct node *node)
 {
+	uint32_t owner = misdeeds_owner(&node->cluster->scenario, node->port);
 	struct sim_fault *fault = NULL;
 
-	if (!cluster_fault_on(node->cluster, FAULT_KILL, node->port, &fault))
-		cluster_fault_on(node->cluster, FAULT_RESTART, node->port, &fault);
+	if (!cluster_fault_on(node->cluster, FAULT_KILL, owner, &fault))
+		cluster_fault_on(node->cluster, FAULT_RESTART, owner, &fault);
 	if (fault && node->c) {
 		fault->hits++;
 		if (fault->kind == FAULT_KILL)
 			sim_kill(node->c->queue);
 		stop(node);
-	} else if (!fault && !node->c) {
+	} else if (!fault && !node->c && owner == node->port) {
 		cluster_start(node);
 	}
 	if (fault)
-		node->wake_ns = fault->until_ns;
+		node->wake_ns = owner == node->port ? fault->until_ns : UINT64_MAX;
 }
 
 /* Writes other plans into the map as a controller does: a spare version, then the index. */
@@ -216,7 +218,7 @@ static void poll_node(struct node *node)
 	struct scenario *s = &cluster->scenario;
 	uint64_t now_ns = sim_now_ns(cluster->world);
 	struct sim_fault *fault;
-	uint64_t free_ns, due_ns, ping_ns, group_ns;
+	uint64_t free_ns, due_ns, ping_ns, group_ns, misdeed_ns;
 	int handled;
 
 	if (cluster_fault_on(cluster, FAULT_STALL, node->port, &fault)) {
@@ -243,6 +245,8 @@ static void poll_node(struct node *node)
 	due_ns = work_run(node);
 	ping_ns = pings_run(node);
 	due_ns = ping_ns < due_ns ? ping_ns : due_ns;
+	misdeed_ns = misdeeds_run(node);
+	due_ns = misdeed_ns < due_ns ? misdeed_ns : due_ns;
 	group_ns = groups_run(node);
 	due_ns = group_ns < due_ns ? group_ns : due_ns;
 	handled = careful_poll(node->c);
@@ -404,6 +408,7 @@ static void begin(struct cluster *cluster)
 	cluster->hit_ns = cluster->broken_ns = 0;
 	cluster->draws = cluster->lies = cluster->unlike = 0;
 	memset(cluster->lies_proved, 0, sizeof(cluster->lies_proved));
+	memset(cluster->misdeeds, 0, sizeof(cluster->misdeeds));
 	memset(cluster->counters, 0, sizeof(cluster->counters));
 	memset(cluster->requests, 0, sizeof(cluster->requests));
 	memset(cluster->handled, 0, sizeof(cluster->handled));
@@ -415,7 +420,7 @@ static void begin(struct cluster *cluster)
 		node->cluster = cluster;
 		node->port = i;
 		node->life = node->tunes = node->probes = 0;
-		node->ping_ns = 0;
+		node->ping_ns = node->misdeed_ns = 0;
 		node->c = NULL;
 		cluster_start(node);
 	}

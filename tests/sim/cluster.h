@@ -14,7 +14,8 @@
 #include "service/engine.h"
 
 enum {
-	NODES_MAX = 3,
+	NODES_DRAWN = 3, /* whose random numbers are apart */
+	NODES_MAX = 5, /* with those that are more addresses of one who lies */
 	OPS_MAX = 24,
 	FAULTS_MAX = 10,
 	OP_BYTES_MAX = 12000,
@@ -41,6 +42,17 @@ enum cluster_fault_kind {
 
 /* Of lies that keys prove: messages, those of the handshake, sealed frames. */
 enum lie_kind { LIE_CONTROL, LIE_HANDSHAKE, LIE_SEALED, LIES_PROVED };
+
+/* More that one who lies does than to say what is not so. */
+enum misdeed {
+	MISDEED_FLAPS, /* it ends its sessions, again and again */
+	MISDEED_TRAINS, /* it asks for the longest trains, again and again */
+	MISDEED_SILENT, /* nothing that it sends leaves, for a while */
+	MISDEED_LATE, /* its answers to requests come late */
+	MISDEED_ADDRESSES, /* it asks from another address, all the time, */
+	MISDEED_FAMILIES, /* and from one of the other family */
+	MISDEEDS,
+};
 
 /* Losses and duplications that have a name of their own. */
 enum special {
@@ -135,7 +147,7 @@ struct node {
 	 * next is due. */
 	uint32_t probes, stage;
 	bool probing, distrusted;
-	uint64_t ping_ns;
+	uint64_t ping_ns, misdeed_ns;
 	struct group_part part;
 };
 
@@ -148,6 +160,7 @@ struct node {
  * @seal_except: nodes that do not, a bit each
  * @old_keys:  before each key that is trusted stands one that its host has no longer
  * @hostile:   nodes that say what is not so, a bit each: nothing is promised to whom they ask
+ * @misdeeds:  what these do beside that, a bit each
  * @frozen_files: of each node, a bit each, whose disk takes nothing before @thaw_ns
  * @pings:     pings go beside the work
  * @group:     all nodes have events beside the work
@@ -171,7 +184,7 @@ struct scenario {
 	bool old_keys;
 	struct engine_limits limits;
 	uint64_t files_delay_ns;
-	uint32_t hostile;
+	uint32_t hostile, misdeeds;
 	uint64_t frozen_files, thaw_ns;
 	uint64_t poll_ns;
 	uint32_t plan_bytes;
@@ -205,6 +218,7 @@ struct cluster {
 	uint64_t unlike; /* what who lies proved once more, untouched, and got another proof */
 	bool proves_all; /* and tells no lie that its keys could have proved and do not */
 	uint64_t draws, lies, lies_proved[LIES_PROVED]; /* of who lies: by its keys, of each kind */
+	uint64_t misdeeds[MISDEEDS]; /* how often each was done */
 	uint8_t *targets; /* OPS_MAX places of OP_BYTES_MAX, each with a guard */
 	uint32_t requests[NODES_MAX][NODES_MAX]; /* how many the one asked of the other, */
 	uint32_t handled[NODES_MAX][NODES_MAX]; /* and the last that its handler ran for */
@@ -232,6 +246,21 @@ void scenario_cut(struct scenario *s, const struct cut *cut);
 /* hostile.c */
 /* This node lies; there is room for a fault. */
 void hostile_make(struct scenario *s, uint32_t port);
+/* Reports whether the node lies now. */
+bool hostile_still(const struct cluster *cluster, uint32_t port);
+
+/* misdeeds.c */
+const char *misdeeds_name(enum misdeed misdeed);
+/* The node that lies, the third, does these, too. */
+void misdeeds_make(struct scenario *s, uint32_t misdeeds);
+/* Does what is due; returns when there is more to do. */
+uint64_t misdeeds_run(struct node *node);
+/* Returns by how much an answer is late. */
+uint64_t misdeeds_late_ns(struct node *node);
+/* Reports whether nothing that a node sends leaves now. */
+bool misdeeds_silent(struct cluster *cluster);
+/* Returns the node whose host a node is: one more address has no host of its own. */
+uint32_t misdeeds_owner(const struct scenario *s, uint32_t port);
 
 /* names.c */
 const char *scenario_fault_name(uint32_t kind);

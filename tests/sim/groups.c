@@ -27,7 +27,7 @@ enum kind { TO_ALL, FROM_ONE, TO_NEXT, KINDS };
 
 static uint64_t roll(const struct node *node, uint64_t stream, uint64_t event, uint32_t rank)
 {
-	return cluster_random(&node->cluster->scenario, stream, event * NODES_MAX + rank);
+	return cluster_random(&node->cluster->scenario, stream, event * NODES_DRAWN + rank);
 }
 
 static enum kind kind_of(const struct node *node, uint64_t event)

@@ -285,29 +285,38 @@ static int lie_proved(struct cluster *cluster, uint32_t from, uint32_t to, bool 
 	return LIE_CONTROL;
 }
 
-static bool lie(void *user, uint32_t from, uint32_t to, bool is_control, void *what, uint32_t bytes)
+bool hostile_still(const struct cluster *cluster, uint32_t port)
+{
+	return cluster->scenario.hostile >> port & 1 && sim_now_ns(cluster->world) <= lies_end_ns;
+}
+
+static enum sim_said lie(void *user, uint32_t from, uint32_t to, bool is_control, void *what,
+			 uint32_t bytes)
 {
 	struct cluster *cluster = user;
 	const struct scenario *s = &cluster->scenario;
 	uint32_t one_in = 1 + (uint32_t)(sim_hash(s->seed, STREAM_RATE, 0) % 12);
 	int kind = -1;
 
-	if (!(s->hostile >> from & 1) || draw(cluster) % one_in ||
-	    sim_now_ns(cluster->world) > lies_end_ns ||
+	if (!hostile_still(cluster, from))
+		return SIM_SAID;
+	if (misdeeds_silent(cluster))
+		return SIM_UNSAID;
+	if (draw(cluster) % one_in ||
 	    bytes < (is_control ? sizeof(struct careful_ctrl) : sizeof(struct careful_hdr)))
-		return false;
+		return SIM_SAID;
 	cluster->lies++;
 	if (cluster->proves_all || sim_hash(s->seed, STREAM_PROVES, cluster->lies) % 4)
 		kind = lie_proved(cluster, from, to, is_control, what, bytes);
 	if (kind >= 0)
 		cluster->lies_proved[kind]++;
 	else if (cluster->proves_all)
-		return false;
+		return SIM_SAID;
 	else if (is_control)
 		lie_in_control(cluster, what);
 	else
 		lie_in_plain(cluster, what, bytes - (uint32_t)sizeof(struct careful_hdr));
-	return true;
+	return SIM_SAID_OTHERWISE;
 }
 
 void hostile_make(struct scenario *s, uint32_t port)

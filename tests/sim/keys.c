@@ -25,7 +25,10 @@ static int trust(const struct node *node, uint32_t port, uint32_t key_of)
 	union address address;
 	struct noise_pair pair;
 
-	private_key(s, (s->wrong_keys >> node->port & 1 ? NODES_MAX : 0) + node->port, ours);
+	private_key(s,
+		    (s->wrong_keys >> node->port & 1 ? NODES_DRAWN : 0) +
+			    misdeeds_owner(s, node->port),
+		    ours);
 	private_key(s, key_of, theirs);
 	/* The base point times the private key is the public one. */
 	if (noise_pair_init(&pair, theirs, base, none))
@@ -45,8 +48,8 @@ void keys_open(struct node *node)
 	for (uint32_t port = 0; port < s->nodes; port++) {
 		/* In some clusters a key stands there that its host has no longer. */
 		if (s->old_keys && port != node->port)
-			trust(node, port, 2 * NODES_MAX + port);
-		if (port != node->port && trust(node, port, port))
+			trust(node, port, 2 * NODES_DRAWN + port);
+		if (port != node->port && trust(node, port, misdeeds_owner(s, port)))
 			sim_fail(node->cluster->world, "node %u has no keys", node->port);
 	}
 }

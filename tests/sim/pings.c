@@ -62,7 +62,10 @@ static void probe(struct node *node, uint32_t peer)
 {
 	uint32_t stage = CAREFUL_STAGE_NET_RX + node->probes % STAGES;
 	const uint32_t seal = sizeof(struct careful_seal_end); /* a body, sealed or not */
-	const uint32_t more = node->cluster->scenario.config.ipv6 ? LINK_IPV6_MORE : 0;
+	const uint32_t more = node->cluster->scenario.config.ipv6 ||
+					      node->cluster->scenario.config.other_family ?
+				      LINK_IPV6_MORE :
+				      0;
 	const struct careful_ping_ask ask = {
 		.stage = stage,
 		.bytes = IPV4_BYTES + more + seal + 1 + node->probes * 37 % 300,

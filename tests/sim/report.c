@@ -30,6 +30,8 @@ void totals_add(struct totals *totals, const struct cluster *cluster)
 	totals->lies += cluster->lies;
 	for (uint32_t i = 0; i < LIES_PROVED; i++)
 		totals->lies_proved += cluster->lies_proved[i];
+	for (uint32_t i = 0; i < MISDEEDS; i++)
+		totals->misdeeds[i] += cluster->misdeeds[i];
 }
 
 void totals_sum(struct totals *all, const struct totals *one)
@@ -84,6 +86,11 @@ void totals_report(FILE *out, const struct totals *totals)
 	if (totals->lies)
 		fprintf(out, "%llu lies, %llu of them proved by keys\n",
 			(unsigned long long)totals->lies, (unsigned long long)totals->lies_proved);
+	for (uint32_t i = 0; totals->lies && i < MISDEEDS; i++)
+		fprintf(out, "%s%llu %s", i ? ", " : "", (unsigned long long)totals->misdeeds[i],
+			misdeeds_name(i));
+	if (totals->lies)
+		fprintf(out, "\n");
 	fprintf(out, "%.1f s of processor time, %.0f seeds a second and core\n", totals->took_s,
 		(double)totals->seeds / totals->took_s);
 }

@@ -38,7 +38,7 @@ struct totals {
 	uint64_t with_special[SPECIALS], special_hits[SPECIALS];
 	uint64_t ops, attempts, polls;
 	uint64_t counters[CAREFUL_COUNTERS];
-	uint64_t lies, lies_proved;
+	uint64_t lies, lies_proved, misdeeds[MISDEEDS];
 	double took_s; /* of processor time */
 };
 

@@ -16,6 +16,7 @@ enum {
 	STREAM_KEYED,
 	STREAM_GROUP,
 	STREAM_PACKED,
+	STREAM_MISDEEDS,
 	MS = 1000 * 1000,
 	BEGIN_MS = 1000, /* the world's time begins here */
 };
@@ -283,6 +284,9 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile,
 	s->config.queue_frames = 0;
 	s->limits.messages.outs += s->options.peers; /* one of its own for each, at least */
 	hostile_make(s, s->nodes - 1);
+	if (seed % 4 == 0) /* seeds that failed before stay what they were */
+		misdeeds_make(s, 1 + (uint32_t)(sim_hash(seed, STREAM_MISDEEDS, 0) %
+						((1 << MISDEEDS) - 1)));
 }
 
 /* Reports whether a fault may make operations fail. What only delays, repeats, or comes from a
@@ -307,8 +311,9 @@ static bool excuses(const struct scenario *s, const struct sim_fault *fault)
 		return (frames || fault->one_in == 1) && !again;
 	case SIM_FILL_EMPTY:
 		return !again;
+	case SIM_UNRESOLVED: /* then nobody knows which addresses one host has */
+		return lasting || s->misdeeds;
 	case SIM_TX_FULL:
-	case SIM_UNRESOLVED:
 	case FAULT_STALL:
 	case FAULT_KEEP:
 		return lasting;

@@ -139,16 +139,18 @@ static void on_request(const struct careful_message *message, void *user)
 	struct sim_fault *keep = NULL;
 	struct careful_reply_to to;
 	struct late late;
+	uint64_t reply_ns;
 
 	if (!op)
 		return;
+	reply_ns = op->reply_ns + misdeeds_late_ns(node);
 	careful_reply_name(message, &to);
 	late = (struct late){
 		.to = to,
 		.op = op,
 		.attempt = message->args[1],
 		.bytes = message->bytes,
-		.at_ns = sim_now_ns(node->cluster->world) + op->reply_ns,
+		.at_ns = sim_now_ns(node->cluster->world) + reply_ns,
 	};
 	ran(op, late.attempt);
 	ran_in_turn(op, message->args[3]);
@@ -161,9 +163,9 @@ static void on_request(const struct careful_message *message, void *user)
 		keep->hits++;
 		late.at_ns = keep->until_ns;
 	}
-	if (!op->reply_ns && !keep && answer(node, op, late.attempt, &late.to) != -EAGAIN)
+	if (!reply_ns && !keep && answer(node, op, late.attempt, &late.to) != -EAGAIN)
 		return;
-	if (op->reply_ns || keep)
+	if (reply_ns || keep)
 		late.kept = careful_keep(message);
 	late.op = op;
 	add_late(node, &late);
@@ -266,6 +268,8 @@ static bool excused(const struct op *op, int status)
 	case -ETIMEDOUT:
 	case -ECONNREFUSED:
 		return s->excused;
+	case -EUSERS:
+		return s->excused && s->misdeeds;
 	case -EMSGSIZE:
 		return outgrown(op);
 	case -EBADMSG:

@@ -84,10 +84,15 @@ struct sim_fault {
 	uint32_t hits;
 };
 
+/* What becomes of a node's frame or message before it enters the network. */
+enum sim_said { SIM_SAID, SIM_SAID_OTHERWISE, SIM_UNSAID };
+
 /*
  * A world: costs are per frame (g) and per byte (G), as in P1.
  *
  * @kick_frames:    most that one kick moves; 0: all
+ * @other_family:   ports that have IPv6 addresses unless `ipv6` says so of all others, as bits
+ * @one_mac:        ports that are addresses of one host, as bits: they share an Ethernet address
  * @zerocopy:       a send buffer is read when its frame leaves, not at the kick
  * @wire_delay_ns:  propagation; occupies nothing
  * @ctrl_delay_ns:  of a control message, which may overtake frames
@@ -104,7 +109,7 @@ struct sim_fault {
  *                  waited that passes a port in so long; it may be anywhere
  * @on_pass:        where not NULL, told of what enters and leaves the network: the frame
  *                  from its careful header on, or the control message
- * @on_send:        where not NULL, may change what a node sends, and says whether it did
+ * @on_send:        where not NULL, may change or keep back what a node sends
  * @on_hit:         where not NULL, told of each opportunity that a fault hits
  */
 struct sim_config {
@@ -113,6 +118,7 @@ struct sim_config {
 	uint32_t kick_frames;
 	bool zerocopy;
 	bool ipv6;
+	uint32_t other_family, one_mac;
 	uint32_t wire_g_ns;
 	uint32_t wire_G_ps_per_byte;
 	uint64_t wire_delay_ns;
@@ -129,8 +135,8 @@ struct sim_config {
 	uint32_t faults_count;
 	void (*on_pass)(void *user, uint32_t from, uint32_t to, bool control, const void *message,
 			uint32_t bytes, const char *what);
-	bool (*on_send)(void *user, uint32_t from, uint32_t to, bool control, void *message,
-			uint32_t bytes);
+	enum sim_said (*on_send)(void *user, uint32_t from, uint32_t to, bool control,
+				 void *message, uint32_t bytes);
 	void (*on_hit)(void *user, const struct sim_fault *fault, uint32_t opportunity);
 	void *user;
 };

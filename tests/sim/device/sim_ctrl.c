@@ -15,7 +15,7 @@
 void sim_address(const struct sim_world *world, uint32_t port, union address *address)
 {
 	*address = (union address){ 0 };
-	if (world->config.ipv6) {
+	if (world->config.ipv6 ^ (world->config.other_family >> port & 1)) {
 		address->in6.sin6_family = AF_INET6;
 		address->in6.sin6_port = htons(CAREFUL_PORT_DEFAULT);
 		address->in6.sin6_addr.s6_addr[0] = 0xfd;
@@ -41,6 +41,14 @@ static void mac(uint8_t *p, uint32_t port)
 	const uint8_t address[6] = { 2, 0, 0, 0, 0, (uint8_t)port };
 
 	memcpy(p, address, sizeof(address));
+}
+
+/* Returns the port that lends its Ethernet address to this one. */
+static uint32_t port_of_mac(const struct sim_world *world, uint32_t port)
+{
+	uint32_t one = world->config.one_mac;
+
+	return one >> port & 1 ? (uint32_t)__builtin_ctz(one) : port;
 }
 
 static void ip4_header(uint8_t *p, const struct sim_world *world, uint32_t from, uint32_t to)
@@ -91,8 +99,8 @@ int sim_resolve(struct port *nic, const union address *to, struct llhdr *llhdr)
 	if (sim_fault_on(world, SIM_UNRESOLVED, sim->port, NULL))
 		return -EAGAIN;
 	*llhdr = (struct llhdr){ .bytes = ipv6 ? 62 : 42, .neighbour = true };
-	mac(p, port);
-	mac(p + 6, sim->port);
+	mac(p, port_of_mac(world, port));
+	mac(p + 6, port_of_mac(world, sim->port));
 	p[12] = ipv6 ? 0x86 : 0x08;
 	p[13] = ipv6 ? 0xdd : 0x00;
 	if (ipv6)

@@ -266,7 +266,7 @@ static void made_up_frame(struct sim_device *sender, struct sim_slot *slot, cons
 		return;
 	hdr.check = htobe32(careful_hdr_check(&hdr));
 	memcpy(slot->data, llhdr.data, llhdr.bytes);
-	slot->data[sender->world->config.ipv6 ? 19 : 17] += sizeof(hdr);
+	slot->data[to.sa.sa_family == AF_INET6 ? 19 : 17] += sizeof(hdr);
 	slot->data[llhdr.bytes - 3] = (uint8_t)udp;
 	memcpy(slot->data + llhdr.bytes, &hdr, sizeof(hdr));
 	slot->bytes = llhdr.bytes + (uint32_t)sizeof(hdr);

@@ -187,6 +187,12 @@ static uint64_t kick_to(struct sim_device *sim, uint32_t to, const struct device
 	return at_ns;
 }
 
+/* Returns the port whose IP address a frame names: several can share an Ethernet address. */
+static uint32_t port_of_frame(const uint8_t *frame)
+{
+	return (frame[14] >> 4 == 6 ? frame[14 + 39] : frame[14 + 19]) - 1;
+}
+
 /* The same of a frame that says where it goes: to one port, or to all others. */
 uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, uint32_t n)
 {
@@ -195,7 +201,7 @@ uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, 
 
 	sim_wire_work(sim, true, &descs[0]);
 	if (!(to[0] & SIM_MULTICAST))
-		return kick_to(sim, to[5], descs, n);
+		return kick_to(sim, port_of_frame(to), descs, n);
 	for (uint32_t i = 0; i < sim->world->config.ports; i++) {
 		uint64_t at_ns;
 
@@ -278,13 +284,14 @@ static bool enqueue(struct sim_world *world, const struct sim_slot *slot, struct
 	return true;
 }
 
-/* Reports whether its sender says something else than its engine did. */
-static bool changed(const struct sim_world *world, struct sim_slot *slot)
+/* Returns what its sender makes of what its engine said. */
+static enum sim_said said(const struct sim_world *world, struct sim_slot *slot)
 {
 	uint32_t at = slot->control ? 0 : header_at(slot->data);
 
-	return world->config.on_send && !slot->refused && slot->bytes >= at &&
-	       world->config.on_send(world->config.user, slot->from, slot->to, slot->control,
+	if (!world->config.on_send || slot->refused || slot->bytes < at)
+		return SIM_SAID;
+	return world->config.on_send(world->config.user, slot->from, slot->to, slot->control,
 				     slot->data + at, slot->bytes - at);
 }
 
@@ -293,10 +300,12 @@ void sim_wire_send(struct sim_world *world, uint32_t index)
 {
 	struct sim_slot *slot = &world->slots[index];
 	struct sim_fate fate = { 0 };
+	enum sim_said how = said(world, slot);
 
-	if (changed(world, slot))
+	if (how != SIM_SAID)
 		sim_wire_harm(world, slot);
 	sim_fault_fate(world, slot, &fate);
+	fate.lost |= how == SIM_UNSAID;
 	fate.lost |= !fate.lost && !enqueue(world, slot, &fate);
 	if (!slot->control)
 		fate.delay_ns += gap_wait_ns(world, &world->gap_in_ns[slot->to],

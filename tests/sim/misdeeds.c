@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A host that lies (hostile.c) can also end its sessions again and again, ask for the longest
+ * trains, fall silent, answer requests late, and open sessions from more addresses. Each address
+ * more is a node of its own with the Ethernet address and the keys of the host. The lies and the
+ * misdeeds end at the same time.
+ */
+#include "cluster.h"
+
+#include <endian.h>
+
+enum {
+	LIAR = NODES_DRAWN - 1,
+	ADDRESS = LIAR + 1, /* of the same family */
+	FAMILY, /* of the other one */
+	MORE = 1 << ADDRESS | 1 << FAMILY,
+	STREAM_MISDEEDS = 0x5100,
+	STREAM_SPELLS,
+	PERIOD_NS = 1000 * 1000, /* between two misdeeds of a node */
+	SPELL_NS = 20 * 1000 * 1000, /* of silence */
+	LATE_NS = 400 * 1000 * 1000, /* longest delay of an answer */
+	FLAP_ONE_IN = 16, /* periods */
+	ASK_ONE_IN = 8, /* likewise; fewer frames are under way than the world has room for */
+	TRAIN_ONE_IN = 32, /* likewise; one of its sessions begins anew with trains */
+	HANDLER_NONE = 99,
+};
+
+const char *misdeeds_name(enum misdeed misdeed)
+{
+	static const char *const names[MISDEEDS] = {
+		[MISDEED_FLAPS] = "flaps",
+		[MISDEED_TRAINS] = "long trains",
+		[MISDEED_SILENT] = "silences",
+		[MISDEED_LATE] = "late answers",
+		[MISDEED_ADDRESSES] = "requests from a second address",
+		[MISDEED_FAMILIES] = "requests over the other family",
+	};
+
+	return names[misdeed];
+}
+
+void misdeeds_make(struct scenario *s, uint32_t misdeeds)
+{
+	s->misdeeds = misdeeds;
+	s->nodes = NODES_MAX;
+	s->hostile |= MORE;
+	s->keyed |= s->keyed ? MORE : 0;
+	s->config.one_mac = s->hostile;
+	s->config.other_family = 1 << FAMILY;
+}
+
+uint32_t misdeeds_owner(const struct scenario *s, uint32_t port)
+{
+	return s->misdeeds && MORE >> port & 1 ? LIAR : port;
+}
+
+static uint64_t draw(struct cluster *cluster)
+{
+	return sim_hash(cluster->scenario.seed, STREAM_MISDEEDS, cluster->draws++);
+}
+
+static bool does(const struct node *node, enum misdeed misdeed)
+{
+	return node->cluster->scenario.misdeeds >> misdeed & 1 &&
+	       hostile_still(node->cluster, node->port);
+}
+
+uint64_t misdeeds_late_ns(struct node *node)
+{
+	if (!does(node, MISDEED_LATE))
+		return 0;
+	node->cluster->misdeeds[MISDEED_LATE]++;
+	return 1 + draw(node->cluster) % LATE_NS;
+}
+
+bool misdeeds_silent(struct cluster *cluster)
+{
+	uint64_t spell = sim_now_ns(cluster->world) / SPELL_NS;
+
+	if (!(cluster->scenario.misdeeds >> MISDEED_SILENT & 1) ||
+	    sim_hash(cluster->scenario.seed, STREAM_SPELLS, spell) % 3)
+		return false;
+	cluster->misdeeds[MISDEED_SILENT]++;
+	return true;
+}
+
+/* Asks each peer for the longest train, in a session that begins with trains. */
+static void ask_for_trains(struct node *node)
+{
+	struct link *link = &node->c->link;
+	struct careful_ctrl ctrl = {
+		.window = htobe32(CAREFUL_TRAIN_FRAMES),
+		.hold_ms = htobe32(STALL_MS),
+	};
+
+	for (uint32_t i = 0; i < link->peers_max && !link->traditional; i++) {
+		struct link_peer *peer = &link->peers[i];
+
+		if (link_is_open(peer) && draw(node->cluster) % TRAIN_ONE_IN == 0) {
+			link_measure(peer);
+		} else if (peer->phase == LINK_HELD && draw(node->cluster) % ASK_ONE_IN == 0) {
+			ctrl.nonce = htobe64(1 + draw(node->cluster) % UINT32_MAX);
+			ctrl.cookie = htobe64(peer->cookie_out);
+			link_say(peer, &ctrl, CAREFUL_TRAIN_ASK);
+			node->cluster->misdeeds[MISDEED_TRAINS]++;
+		}
+	}
+}
+
+/* Asks each honest node something, so that no session is idle. */
+static void ask_all(struct node *node, enum misdeed misdeed)
+{
+	const uint32_t args[4] = { 0 };
+	union address address;
+
+	for (uint32_t port = 0; port < LIAR; port++) {
+		int peer;
+
+		sim_address(node->cluster->world, port, &address);
+		peer = careful_peer(node->c, &address.sa, sizeof(address));
+		if (peer >= 0 && !careful_request(node->c, (uint32_t)peer, HANDLER_NONE, args, NULL,
+						  0, NULL, NULL))
+			node->cluster->misdeeds[misdeed] +=
+				link_is_open(&node->c->link.peers[peer]);
+	}
+}
+
+uint64_t misdeeds_run(struct node *node)
+{
+	uint64_t now_ns = sim_now_ns(node->cluster->world);
+	enum misdeed more = node->port == FAMILY ? MISDEED_FAMILIES : MISDEED_ADDRESSES;
+
+	if (!node->cluster->scenario.misdeeds || !hostile_still(node->cluster, node->port))
+		return UINT64_MAX;
+	if (node->misdeed_ns > now_ns)
+		return node->misdeed_ns;
+	node->misdeed_ns = now_ns + PERIOD_NS;
+	if (node->port != LIAR && does(node, more))
+		ask_all(node, more);
+	if (does(node, MISDEED_TRAINS))
+		ask_for_trains(node);
+	if (does(node, MISDEED_FLAPS) && draw(node->cluster) % FLAP_ONE_IN == 0) {
+		work_close_peers(node);
+		node->cluster->misdeeds[MISDEED_FLAPS]++;
+	}
+	return node->misdeed_ns;
+}
