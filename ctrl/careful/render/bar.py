@@ -18,6 +18,7 @@ from rich.table import Column
 from rich.text import Text
 
 from careful.errors import shown
+from careful.render.live import signals_wait
 from careful.render.progress import Lines
 from careful.units import counted, shown_bytes
 
@@ -109,12 +110,24 @@ class Bar(Lines):
         self._task = self._bar.add_task("", total=0)
 
     def __enter__(self) -> Bar:
-        self._bar.start()
+        try:
+            with signals_wait():
+                self._bar.start()
+        except BaseException:  # a signal that waited
+            self._stop()
+            raise
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._bar.stop()
-        super().__exit__(kind, error, trace)
+        try:
+            self._stop()
+        finally:
+            self._stop()  # a signal may have come before the first one held it back
+            super().__exit__(kind, error, trace)
+
+    def _stop(self) -> None:
+        with signals_wait():
+            self._bar.stop()
 
     def said(self) -> Text:
         """Bytes, rate, time left or for whom it waits, files and retries."""

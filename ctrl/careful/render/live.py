@@ -18,11 +18,19 @@ from careful.render.tables import folded
 
 #: How often to look, seconds.
 PERIOD_S = 0.5
-#: They wait while the terminal is changed, and while it is put back: a signal in the middle would
-#: leave half of that.
 _ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 #: The key that ends it.
 LAST = "q"
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Holds back signals that end us while the terminal is changed: none may leave half of that."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _is_read() -> bool:
@@ -112,15 +120,12 @@ def watch(
     from rich.text import Text
 
     first = Text.from_ansi(folded(look()))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
-    try:
-        with _keyboard() as pressed, Live(first, auto_refresh=False) as shown:
-            try:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-                while (key := pressed(PERIOD_S)) != LAST:
-                    text = press(key) if key and press else look()
-                    shown.update(Text.from_ansi(folded(text)), refresh=True)
-            finally:
-                signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with signals_wait(), _keyboard() as pressed, Live(first, auto_refresh=False) as shown:
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            while (key := pressed(PERIOD_S)) != LAST:
+                text = press(key) if key and press else look()
+                shown.update(Text.from_ansi(folded(text)), refresh=True)
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)

@@ -132,3 +132,26 @@ def test_watch__killed_leaves_the_terminal_as_it_was(number: signal.Signals, ear
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")  # the cursor is there again
     assert termios.tcgetattr(terminal)[3] & termios.ECHO
     os.close(terminal)
+
+
+#: Sends itself SIGINT just before the cursor comes back.
+LATE = EARLY.replace("    original(self, show)\n", "").replace("if not show", "if show")
+LATE = LATE.replace("Console.show_cursor =", "    original(self, show)\nConsole.show_cursor =")
+
+
+@pytest.mark.parametrize("when", [EARLY, LATE], ids=["early", "late"])
+def test_bar__interrupted_leaves_the_terminal_as_it_was(when: str) -> None:
+    program = when.format(number=int(signal.SIGINT))
+    program += "from careful.render.bar import Bar\nwith Bar(): pass"
+    pid, terminal = pty.fork()
+    if not pid:
+        os.environ["TERM"] = "xterm"
+        os.execv(sys.executable, [sys.executable, "-c", program])
+    shown = b""
+    with suppress(OSError):  # EIO once the program is gone
+        while more := os.read(terminal, 65536):
+            shown += more
+    assert os.waitpid(pid, 0)[1]
+    assert b"KeyboardInterrupt" in shown
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")  # the cursor is there again
+    os.close(terminal)
