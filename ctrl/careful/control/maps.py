@@ -169,20 +169,3 @@ def xdp_counters(instance: str) -> dict[str, int]:
                 raw = counters.lookup(key)
                 found[name] = sum(struct.unpack(f"={len(raw) // 8}Q", raw))
     return found
-
-
-def program_name(number: int) -> str:
-    """Name of a loaded BPF program.
-
-    Raises:
-        CarefulError: not permitted, or there is none.
-    """
-    fd = lib.bpf_prog_get_fd_by_id(number)
-    if fd < 0:
-        raise _failed(f"BPF program {number}")
-    try:
-        # struct bpf_prog_info: name at 64, 16 bytes
-        info = _object_info(fd, 80, f"BPF program {number}")
-    finally:
-        os.close(fd)
-    return info[64:80].rstrip(b"\0").decode(errors="replace")

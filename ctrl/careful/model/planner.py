@@ -95,11 +95,6 @@ class Plan:
         """Number of fragments at the top level."""
         return len(self.fragments_bytes)
 
-    @property
-    def reassembles(self) -> bool:
-        """Reports whether stages pass different sizes."""
-        return any(sizes != self.sizes_by_stage[0] for sizes in self.sizes_by_stage[1:])
-
     def _repr_html_(self) -> str:
         """For notebooks."""
         gain = 100 * (self.one_fragment_us / self.latency_us - 1)

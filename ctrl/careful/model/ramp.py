@@ -40,25 +40,8 @@ def no_stall(pipeline: Pipeline, feeder: int, slow: int) -> Recurrence | None:
     return Recurrence(G_1 / G_0, float(pipeline.g_us[slow] - pipeline.g_us[feeder]) / G_0)
 
 
-def size_after(first_bytes: float, i: int, rule: Recurrence) -> float:
-    """f(x0, i, a, b): size of fragment i, bytes (P1 equation 17)."""
-    a, b = rule.ratio, rule.step_bytes
-    if a == 1:
-        return first_bytes + i * b
-    return first_bytes * a**i + b * (a**i - 1) / (a - 1)
-
-
-def sum_of_first(first_bytes: float, k: int, rule: Recurrence) -> float:
-    """h(x0, k, a, b): bytes in the first k fragments (P1 equation 18)."""
-    a, b = rule.ratio, rule.step_bytes
-    if a == 1:
-        return k * first_bytes + k * (k - 1) * b / 2
-    growth = (a**k - 1) / (a - 1)
-    return first_bytes * growth + b / (a - 1) * ((a**k - a) / (a - 1) - k + 1)
-
-
 class _Sums:
-    """f and h as x0 times a coefficient plus another, for all lengths at once.
+    """f and h (P1 equations 17, 18) as x0 times a coefficient plus another, for all lengths.
 
     Running sums replace the closed forms: they need no case for a = 1 and lose no digits
     near it. size[i] = x0 power[i] + growth[i]; total[k] = x0 power_sum[k] + growth_sum[k].

@@ -12,7 +12,7 @@ import numpy as np
 
 from careful.errors import InputError
 from careful.model.hierarchy import hierarchical
-from careful.model.latency import fixed_latency_us, latency_us
+from careful.model.latency import latency_us
 from careful.model.planner import plan
 from careful.model.rounding import static_sizes
 from careful.model.stages import KIB, Array, Pipeline
@@ -162,8 +162,3 @@ def against_static(
     }
     adaptive = np.array([plan(pipeline, size, "fixed").latency_us for size in sizes_bytes])
     return StaticComparison(np.array(sizes_bytes, dtype=np.float64), static, adaptive)
-
-
-def curve_us(pipeline: Pipeline, message_bytes: float, counts: Sequence[int]) -> Array:
-    """Latency over the number of equal fragments, µs, shape (len(counts),) (P1 Figure 8)."""
-    return fixed_latency_us(pipeline, message_bytes, np.array(counts, dtype=np.float64))

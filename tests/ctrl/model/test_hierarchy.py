@@ -28,7 +28,6 @@ def test_network_disk__levels_and_reassembly():
     assert top.fragments_bytes == made.fragments_bytes == (32768.0, 32768.0)
     assert network.name == "network"
     assert len(network.fragments_bytes) == 26
-    assert made.reassembles
     assert made.sizes_by_stage[4] == top.fragments_bytes
     assert made.sizes_by_stage[0] == made.sizes_by_stage[3] == network.fragments_bytes
 

@@ -10,11 +10,10 @@ from careful.model import Limits, latency_us, plan
 from careful.model.lp import best_lp_sizes
 from careful.model.ramp import (
     Recurrence,
+    _Sums,
     no_stall,
     ramps,
     ramps_up_and_down,
-    size_after,
-    sum_of_first,
 )
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -24,14 +23,20 @@ ratios = st.one_of(st.just(1.0), st.floats(0.3, 3.0))
 
 
 @given(st.floats(1, 500), st.integers(1, 12), ratios, st.floats(-20, 200))
-def test_closed_forms__equal_the_recurrence(first, k, ratio, step):
+def test_sums__are_of_the_recurrence(first, k, ratio, step):
+    """And equal P1's closed forms (equations 17 and 18)."""
     assume(ratio == 1.0 or abs(ratio - 1) > 1e-3)
-    rule = Recurrence(ratio, step)
+    sums, i = _Sums(Recurrence(ratio, step), k), k - 1
     sizes = [first]
-    for _ in range(k - 1):
+    for _ in range(i):
         sizes.append(sizes[-1] * ratio + step)
-    assert size_after(first, k - 1, rule) == pytest.approx(sizes[-1], rel=1e-6, abs=1e-6)
-    assert sum_of_first(first, k, rule) == pytest.approx(sum(sizes), rel=1e-6, abs=1e-4)
+    size = first * sums.power[i] + sums.growth[i]
+    total = first * sums.power_sum[k] + sums.growth_sum[k]
+    assert size == pytest.approx(sizes[-1], rel=1e-6, abs=1e-6)
+    assert total == pytest.approx(sum(sizes), rel=1e-6, abs=1e-4)
+    if ratio != 1:
+        grown = (ratio**i - 1) / (ratio - 1)
+        assert size == pytest.approx(first * ratio**i + step * grown, rel=1e-6, abs=1e-4)
 
 
 @given(busy, st.integers(1, 20000), st.integers(1, 12))

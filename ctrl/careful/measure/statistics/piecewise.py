@@ -38,11 +38,6 @@ class Piecewise:
     lines: tuple[Line, ...]
     transitions_bytes: tuple[float, ...]
 
-    def line_at(self, size_bytes: float) -> Line:
-        """The line of the range that a size is in."""
-        number = sum(size_bytes >= edge for edge in self.transitions_bytes)
-        return self.lines[number]
-
 
 def fit_piecewise(
     sizes_bytes: Sequence[float] | Array,

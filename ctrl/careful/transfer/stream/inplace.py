@@ -37,18 +37,6 @@ class Side:
     name: str
 
 
-def open_to_read(path: str) -> int:
-    """Open what is at a local path, to be compared.
-
-    Raises:
-        CarefulError: it cannot be read.
-    """
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise from_os(error, shown(path)) from None
-
-
 def bytes_from(fd: int, offset: int, name: str) -> int:
     """How many bytes a file or a block device has from an offset on.
 
