@@ -88,13 +88,16 @@ bool link_path_begin(struct link_peer *peer)
 	struct link_path *path = &session->path;
 	uint64_t lost = session->lost_here + session->lost_there;
 	uint64_t now_ns = peer->link->now_ns;
+	uint32_t wait_s;
 	bool due;
 
 	path->losing = lost > path->lost ? path->losing + 1 : 0;
 	path->lost = lost;
 	path->probing = false;
 	due = path->losing >= (path->told ? 1 : LOSING_EPOCHS);
-	if (now_ns < path->again_ns && !(due && path->told))
+	wait_s = path->bytes && !due ? RAISE_S : AGAIN_S; /* the way may have become narrower yet */
+	if (path->searched_ns && now_ns - path->searched_ns < wait_s * 1000000000ull &&
+	    !(due && path->told))
 		return false;
 	path->bytes = 0;
 	if (!due || peer->link->traditional)
@@ -116,7 +119,7 @@ static void conclude(struct link_peer *peer, uint32_t bytes)
 	path->probing = false;
 	path->losing = 0;
 	path->bytes = bytes;
-	path->again_ns = peer->link->now_ns + (bytes ? RAISE_S : AGAIN_S) * 1000000000ull;
+	path->searched_ns = peer->link->now_ns;
 	/* Messages that wait were cut for larger frames. */
 	path->renews = bytes && bytes < peer->frame_bytes;
 }

@@ -176,7 +176,7 @@ struct link_train {
  * @wait_ms:  for an answer
  * @renews:   the limit is below the frames of this epoch: a new epoch is to begin
  * @ended:    the ping has; @passed: with an answer, after @round_trip_ns
- * @again_ns: no search before, and the limit holds as long
+ * @searched_ns: when the last search ended; 0: there was none
  */
 struct link_path {
 	uint32_t bytes;
@@ -187,7 +187,7 @@ struct link_path {
 	uint32_t tried, tries;
 	uint32_t wait_ms;
 	uint64_t round_trip_ns;
-	uint64_t again_ns;
+	uint64_t searched_ns;
 };
 
 /*

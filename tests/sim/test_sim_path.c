@@ -44,6 +44,25 @@ static void test_path__large_frames_that_vanish_get_smaller(void)
 	CHECK_EQ(found, 10);
 }
 
+/* The way becomes narrower once more, soon after the first search: the next search is as near. */
+static void test_path__that_narrows_twice(void)
+{
+	enum { NEAR = 8, SECOND_MS = 30 * 1000 };
+	uint32_t limit;
+
+	sim_scene(1);
+	limit = scene->shape.frame_bytes - 200;
+	scene->on_round = look;
+	most_sent = 0;
+	sim_op(OP_STORE, 0, 12000, 0);
+	sim_op(OP_STORE, 0, 12000, SECOND_MS);
+	sim_fault(SIM_LOSS, 0, 1, 0, 1000 * 1000)->longer = limit + 160;
+	sim_fault(SIM_LOSS, 0, 1, SECOND_MS, 1000 * 1000)->longer = limit;
+	EXPECT_WELL(sim_play());
+	CHECK(most_sent <= limit);
+	CHECK(most_sent + NEAR >= limit);
+}
+
 /* Each round ICMP says, with the right cookie, that a frame was too large. */
 static void tell(struct node *node)
 {
@@ -112,6 +131,7 @@ int main(void)
 {
 	sim_init();
 	RUN(test_path__large_frames_that_vanish_get_smaller);
+	RUN(test_path__that_narrows_twice);
 	RUN(test_path__icmp_alone_makes_no_frame_smaller);
 	RUN(test_path__icmp_begins_the_search_sooner);
 	RUN(test_path__a_stranger_quotes_no_cookie);
