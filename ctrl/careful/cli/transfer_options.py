@@ -29,7 +29,8 @@ timeout = click.option(
     default=5.0,
     metavar="TIME",
     help="How long to wait for the host to answer, and how long it may be silent then. "
-    "A host that works on a question and answers others is not silent.  [default: 5s]",
+    "A host that works on a question and answers that it is there has 12 times as long, and 60 "
+    "times if the work grows with the file.  [default: 5s]",
 )
 
 

@@ -2,7 +2,8 @@
 
 Owns the clock of the questions under way, and calls our carefuld alone. A peer is silent if its
 server answers nothing and sends no frame. A slow disk is no silence: when half of the time has
-passed, a request that needs no disk asks whether the server still answers.
+passed, a request that needs no disk asks whether the server still answers. A server that answers
+nothing else has several times as long.
 """
 
 from __future__ import annotations
@@ -22,6 +23,16 @@ from careful.errors import CarefulError, SilenceError, shown
 _TICKS = 8
 #: While the link itself is silent, carefuld decides; the time passes this many times slower.
 _STALLED = 6
+#: How many times as long a server may work on a question, if it answers that it is there;
+_WORKS = 12
+#: and on those whose work grows with the file.
+_WORKS_ON_FILES = 60
+_ON_FILES = (
+    lib.CAREFUL_BLOCK_OPEN,
+    lib.CAREFUL_BLOCK_COMMIT,
+    lib.CAREFUL_BLOCK_DIGEST,
+    lib.CAREFUL_BLOCK_ZERO,
+)
 #: A handle that no server gives.
 _NO_HANDLE = (1 << 32) - 1
 _PATH_AT = {
@@ -57,8 +68,9 @@ class Silence:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: SilenceError | None = None
         self._heard = self._heard_before = 0  # answers
-        self._frames = -1  # that came from the peer
-        self._silent_s = 0.0
+        self._probes = 0  # answers to probes, since a question was answered or data came
+        self._frames = self._frames_then = -1  # that came from the peer, now and then
+        self._silent_s = self._works_s = 0.0
         self._is_probed = False
 
     async def ask(self, op: int, payload: bytes = b"", **fields: Any) -> Answer:
@@ -90,11 +102,16 @@ class Silence:
     def _begin(self) -> None:
         self._is_watching = True
         self._heard_before, self._frames = self._heard, -1
-        self._reset()
+        self._progress()
         self._wait()
 
     def _reset(self) -> None:
         self._silent_s, self._is_probed = 0.0, False
+
+    def _progress(self) -> None:
+        """A question was answered, or its data comes."""
+        self._works_s, self._probes, self._frames_then = 0.0, 0, self._frames
+        self._reset()
 
     def _wait(self) -> None:
         asyncio.get_running_loop().call_later(self._limit_s / _TICKS, self._tick)
@@ -104,7 +121,7 @@ class Silence:
             self._is_watching = False
         elif self._heard != self._heard_before:
             self._heard_before = self._heard
-            self._reset()
+            self._progress()
             self._wait()
         else:
             self._start(self._look())
@@ -115,7 +132,7 @@ class Silence:
         task.add_done_callback(self._tasks.discard)
 
     async def _look(self) -> None:
-        """Counts a tick in which no answer came, unless frames did."""
+        """Counts a tick in which no question was answered, unless frames came."""
         tick_s = self._limit_s / _TICKS
         is_stalled, frames = True, self._frames
         with suppress(CarefulError, TimeoutError):
@@ -128,18 +145,25 @@ class Silence:
         if frames != self._frames:
             self._frames = frames
             self._reset()
+        if frames - self._frames_then > 2 * (self._probes + 1):  # more than probes bring
+            self._progress()
         self._silent_s += tick_s / (_STALLED if is_stalled else 1)
-        if (
-            self._silent_s >= self._limit_s
-            and self._questions
-            and self._heard == self._heard_before
-        ):
+        self._works_s += 0 if is_stalled else tick_s
+        if self._questions and self._heard == self._heard_before and self._is_over():
             self._end()
             return
         if self._silent_s >= self._limit_s / 2 and not self._is_probed:
             self._is_probed = True
             self._start(self._probe())
         self._wait()
+
+    def _works_for_s(self) -> float:
+        """How long the server may work on the questions under way."""
+        handlers = {handler for _, handler, _, _ in self._questions.values()}
+        return self._limit_s * (_WORKS_ON_FILES if handlers.intersection(_ON_FILES) else _WORKS)
+
+    def _is_over(self) -> bool:
+        return self._silent_s >= self._limit_s or self._works_s >= self._works_for_s()
 
     async def _probe(self) -> None:
         """Asks whether the server still answers: to close a handle that it never gave."""
@@ -149,7 +173,9 @@ class Silence:
             answer = await self._ipc.ask(
                 lib.CAREFUL_IPC_REQUEST, peer=self._peer, handler=handler, args=words
             )
-            self._heard += answer.status != -errno.ECONNRESET
+            if answer.status != -errno.ECONNRESET:
+                self._probes += 1
+                self._reset()
 
     def _end(self) -> None:
         """Ends all questions; the error names the oldest."""
@@ -159,6 +185,11 @@ class Silence:
             path = payload[_PATH_AT[handler] :] if handler in _PATH_AT else b""
             name = f"{_NAMES.get(handler, 'request')} {shown(os.fsdecode(path))}".strip()
         text = f"no answer to '{name}' in {self._limit_s:g} s (--timeout)"
+        if self._silent_s < self._limit_s:
+            text = f"no answer to '{name}' in {self._works_for_s():g} s, though the server "
+            text += (
+                f"answers that it is there ({self._works_for_s() / self._limit_s:g} * --timeout)"
+            )
         self._ended = SilenceError(errno.ETIMEDOUT, text, self._host)
         now = asyncio.get_running_loop().time()
         for _, _, _, timeout in self._questions.values():

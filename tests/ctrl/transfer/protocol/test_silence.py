@@ -112,6 +112,31 @@ def test_ask__a_server_that_works_is_not_silent() -> None:
     asyncio.run(run())
 
 
+def test_ask__a_server_that_answers_cheap_questions_alone() -> None:
+    async def run() -> None:
+        daemon = Daemon(CLOSE)
+        daemon.frames = lambda: 1 + daemon.probes  # a frame for each answer
+        said = r"^h2: no answer to 'list project' in 4.8 s, though the server answers that it is"
+        with pytest.raises(SilenceError, match=said):
+            await asyncio.wait_for(list_project(silence(daemon)), 100)
+        assert daemon.probes >= 2
+
+    asyncio.run(run())
+
+
+def test_ask__data_that_comes_slowly_is_no_silence() -> None:
+    async def run() -> None:
+        daemon = Daemon(CLOSE)
+        daemon.frames = lambda: int(time.monotonic() * 40)
+        asked = asyncio.ensure_future(silence(daemon).ask(lib.CAREFUL_IPC_GET))
+        await asyncio.sleep(16 * LIMIT_S)
+        assert not asked.done()
+        daemon.release.set()
+        assert not (await asked).status
+
+    asyncio.run(run())
+
+
 def test_ask__frames_that_come_are_no_silence() -> None:
     async def run() -> None:
         daemon = Daemon()
