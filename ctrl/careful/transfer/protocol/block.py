@@ -116,7 +116,7 @@ class BlockClient(RangeClient):
             lib.CAREFUL_IPC_CONNECT, address.sockaddr(), bytes=int(timeout_s * 1000)
         )
         answer.check(host)
-        return cls(ipc, answer.peer, host, timeout_s)
+        return cls(ipc, answer.peer, host, timeout_s, f"{address.ip}%{address.scope}")
 
     async def request(
         self, handler: int, args: tuple[int, ...] = (), payload: bytes = b""

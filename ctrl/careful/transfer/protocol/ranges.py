@@ -35,6 +35,7 @@ class RangeClient:
         peer: index of the peer, from connect().
         host: what errors call the peer.
         timeout_s: how long the peer may be silent, seconds.
+        place: the peer's address, whatever errors call it; "": by default as they call it.
 
     Attributes:
         losses: of the transfer; None: nobody wants to know.
@@ -42,8 +43,11 @@ class RangeClient:
             again.
     """
 
-    def __init__(self, ipc: AsyncClient, peer: int, host: str, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self, ipc: AsyncClient, peer: int, host: str, timeout_s: float = 5.0, place: str = ""
+    ) -> None:
         self.ipc = ipc
+        self.place = place or host
         self._silence = Silence(ipc, peer, host, timeout_s)
         self.peer = peer
         self.host = host

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
+import posixpath
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from careful._abi import lib
-from careful.errors import CarefulError, shown
+from careful.errors import CarefulError
 from careful.transfer.file.holes import GRAIN, has_holes
 from careful.transfer.file.journal import is_partial
 from careful.transfer.options import FileResult
@@ -413,7 +414,8 @@ class TreeTransfer:
                 above = await way.source.stat(way.source.join(source, ".."), follow=True)
         now = mount_points(above, self.top.attr, self.entries)
         here, there = (target, source) if way.fetch else (source, target)
-        ends = way.remote.name(shown(there)), os.path.abspath(here)
+        # A host and a directory have several names.
+        ends = f"{way.remote.place}:{posixpath.normpath(there)}", os.path.realpath(here)
         trees = ends if way.fetch else ends[::-1]
         keeper = self.options.mounts
         before = keeper.read(trees) if keeper is not None else set()
