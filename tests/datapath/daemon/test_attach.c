@@ -1072,6 +1072,18 @@ static uint32_t state_of_peer(uint32_t peer)
 	return info.state;
 }
 
+/* Returns the daemon's number of a peer as a program names it. */
+static uint32_t index_of(int peer)
+{
+	int index;
+
+	pthread_mutex_lock(&lock);
+	index = ipc_peer_index(server, (uint32_t)peer);
+	pthread_mutex_unlock(&lock);
+	CHECK(index >= 0);
+	return (uint32_t)index;
+}
+
 static void set_silent(bool on)
 {
 	pthread_mutex_lock(&lock);
@@ -1083,26 +1095,27 @@ static void test_close__gives_up_a_handshake_that_nobody_else_wants(void)
 {
 	struct careful *first = attached("first"), *second = attached("second");
 	const union address nobody = memory_address(1, 5);
-	int peer, same, index;
+	int peer, same;
+	uint32_t index;
 
 	set_silent(true);
 	/* Nobody else asked for it, though another program is there. */
 	peer = careful_peer(first, &nobody.sa, sizeof(nobody.in));
 	CHECK(peer >= 0);
-	index = ipc_peer_index(server, (uint32_t)peer);
-	CHECK_EQ(state_of_peer((uint32_t)index), CAREFUL_PEER_CONNECTING);
+	index = index_of(peer);
+	CHECK_EQ(state_of_peer(index), CAREFUL_PEER_CONNECTING);
 	CHECK_EQ(careful_peer_close(first, (uint32_t)peer), 0);
-	CHECK_EQ(state_of_peer((uint32_t)index), CAREFUL_PEER_NONE);
+	CHECK_EQ(state_of_peer(index), CAREFUL_PEER_NONE);
 	/* Both want it: it goes with the second. */
 	peer = careful_peer(first, &nobody.sa, sizeof(nobody.in));
 	same = careful_peer(second, &nobody.sa, sizeof(nobody.in));
 	CHECK(peer >= 0);
 	CHECK_EQ(same, peer);
-	index = ipc_peer_index(server, (uint32_t)peer);
+	index = index_of(peer);
 	CHECK_EQ(careful_peer_close(first, (uint32_t)peer), 0);
-	CHECK_EQ(state_of_peer((uint32_t)index), CAREFUL_PEER_CONNECTING);
+	CHECK_EQ(state_of_peer(index), CAREFUL_PEER_CONNECTING);
 	CHECK_EQ(careful_peer_close(second, (uint32_t)peer), 0);
-	CHECK_EQ(state_of_peer((uint32_t)index), CAREFUL_PEER_NONE);
+	CHECK_EQ(state_of_peer(index), CAREFUL_PEER_NONE);
 	set_silent(false);
 	CHECK_EQ(careful_close(first), 0);
 	CHECK_EQ(careful_close(second), 0);
