@@ -118,24 +118,14 @@ static void on_done(const struct careful_result *result, void *user)
 
 static void open_all(void)
 {
-	struct careful_error error = { 0 };
+	const struct careful_options options = { 0 };
 	union address to = memory_address(1, 0);
 	struct careful_peer_info info = { 0 };
 
 	memory_init(ends, MEMORY_RX);
 	for (int side = 0; side < 2; side++) {
-		const struct careful_options options = { .ifname = side ? "two" : "one" };
-		const struct engine_base base = {
-			.queue = &ends[side].queue,
-			.storage = &ends[side].storage,
-			.limits = { .operations = 4096,
-				    .regions = 4096,
-				    .messages = { .outs = 256, .parked = 1024 } },
-		};
-
 		ends[side].now_ns = clock_ns();
-		if (engine_open(&options, &base, &node[side], &error))
-			give_up(error.text);
+		node[side] = memory_open(&ends[side], &options);
 	}
 	careful_handle(node[1], ECHO, on_echo, NULL);
 	careful_peer(node[0], &to.sa, sizeof(to.in));

@@ -139,29 +139,6 @@ static void on_done(const struct careful_result *result, void *user)
 	answers += !result->status;
 }
 
-static void open_end(uint32_t side)
-{
-	static const char *const names[2] = { "one", "two" };
-	const struct careful_options options = {
-		.ifname = names[side],
-		.peers = peers,
-		.rx_buffers = ends[side].queue.rx_chunks,
-		.tx_buffers = MEMORY_TX,
-		.unpacked = batch == BATCH,
-	};
-	const struct engine_base base = {
-		.queue = &ends[side].queue,
-		.storage = &ends[side].storage,
-		.limits = { .operations = 4096,
-			    .regions = 64,
-			    .messages = { .outs = 2 * peers, .parked = 1024 } },
-	};
-	struct careful_error error = { 0 };
-
-	if (engine_open(&options, &base, &c[side], &error))
-		give_up(error.text);
-}
-
 static void connect_all(void)
 {
 	struct careful_peer_info info = { 0 };
@@ -186,9 +163,16 @@ static void connect_all(void)
 
 static void open_all(void)
 {
+	const struct careful_options options = {
+		.peers = peers,
+		.rx_buffers = peers * WINDOW,
+		.tx_buffers = MEMORY_TX,
+		.unpacked = batch == BATCH,
+	};
+
 	memory_init(ends, peers * WINDOW);
 	for (uint32_t side = 0; side < 2; side++)
-		open_end(side);
+		c[side] = memory_open(&ends[side], &options);
 	careful_handle(c[1], SINK, on_sink, NULL);
 	careful_handle(c[1], ECHO, on_echo, NULL);
 	connect_all();

@@ -6,11 +6,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include <careful/wire.h>
+
+#include "service/engine.h"
 
 enum {
 	BASE = 0x0a4d0002, /* the first of the addresses: 10.77.0.2 */
@@ -366,4 +369,25 @@ void memory_deinit(struct memory ends[2])
 		free(ends[side].tune);
 		free(ends[side].live);
 	}
+}
+
+struct careful *memory_open(struct memory *end, const struct careful_options *options)
+{
+	struct careful_options own = *options;
+	const struct engine_base base = {
+		.queue = &end->queue,
+		.storage = &end->storage,
+		.limits = { .operations = 4096,
+			    .regions = 4096,
+			    .messages = { .outs = 512, .parked = 1024 } },
+	};
+	struct careful_error error = { 0 };
+	struct careful *c = NULL;
+
+	own.ifname = end->side ? "two" : "one";
+	if (engine_open(&own, &base, &c, &error)) {
+		fprintf(stderr, "%s\n", error.text);
+		exit(1);
+	}
+	return c;
 }

@@ -208,33 +208,14 @@ static void trust(uint32_t side)
 	c[side]->link.keyed = true;
 }
 
-static void open_end(uint32_t side)
+static void open_all(void)
 {
-	static const char *const names[2] = { "one", "two" };
 	const struct careful_options options = {
-		.ifname = names[side],
 		.rx_buffers = MEMORY_RX,
 		.tx_buffers = MEMORY_TX,
 		.protocol = protocol,
 		.seal = seal,
 	};
-	const struct engine_base base = {
-		.queue = &ends[side].queue,
-		.storage = &ends[side].storage,
-		.limits = { .operations = 4096,
-			    .regions = 4096,
-			    .messages = { .outs = 256, .parked = 1024 } },
-	};
-	struct careful_error error = { 0 };
-
-	if (engine_open(&options, &base, &c[side], &error))
-		give_up(error.text);
-	if (seal)
-		trust(side);
-}
-
-static void open_all(void)
-{
 	union address to = memory_address(1, 0);
 	struct careful_peer_info info = { 0 };
 	struct careful_region whole = {
@@ -249,7 +230,9 @@ static void open_all(void)
 		memory[side] = calloc(1, STORE_MAX);
 		if (!memory[side])
 			give_up("out of memory");
-		open_end(side);
+		c[side] = memory_open(&ends[side], &options);
+		if (seal)
+			trust(side);
 	}
 	whole.span.base = memory[1];
 	careful_handle(c[1], ECHO, on_echo, NULL);

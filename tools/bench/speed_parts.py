@@ -114,9 +114,12 @@ class Bench:
             found[f"cpu_{what}_server_s"] = cost[what][SERVER]
         return found
 
-    def _bare(self, *options: str | int) -> dict[str, float]:
-        argv = ["--xdp", self.xdp, "--mtu", "3826", "--ms", "800", *map(str, options)]
-        found: dict[str, float] = json.loads(run(BUILD / "bare", *argv))
+    def _bare(
+        self, echo_bytes: int, frame_bytes: int, frames: int = 1, how: str = "each"
+    ) -> dict[str, float]:
+        """Runs the device layer alone, on a pair of its own."""
+        argv = (BUILD / "bare", echo_bytes, frames, frame_bytes, how)
+        found: dict[str, float] = json.loads(run(*argv, env=self.env))
         if found["stream_lost_frames"]:
             raise BenchError(f"bare: {found['stream_lost_frames']} frames lost")
         if not found["echo_count"]:
@@ -126,10 +129,10 @@ class Bench:
 
     def bare(self) -> dict[str, float]:
         """The device layer alone, on a pair of its own."""
-        found = self._bare("--echo-bytes", 64 + HEADERS, "--frame-bytes", FRAME_BYTES)
+        found = self._bare(64 + HEADERS, FRAME_BYTES)
         return {
-            "bare_echo_us": found["echo_p50_us"],
-            "bare_echo_p99_us": found["echo_p99_us"],
+            "bare_echo_us": found["p50_us"],
+            "bare_echo_p99_us": found["p99_us"],
             "bare_stream_gbit": found["stream_Gbit_per_s"],
         }
 
@@ -171,7 +174,7 @@ class Bench:
         for nbytes in SIZES:
             noted("bare", nbytes, self._bare_trip)
             if nbytes > REQUEST_MOST:
-                noted("whole", nbytes, self._bare_trip, "--whole")
+                noted("whole", nbytes, self._bare_trip, "whole")
             noted("ucx", nbytes, yardsticks.ucx_trip)
             noted("libfabric", nbytes, yardsticks.libfabric_trip)
             for who, options in SOCKETS.items():
@@ -205,9 +208,8 @@ class Bench:
         """As many frames as careful needs, each sent back as it comes, or as told."""
         frames = -(-nbytes // FRAME_PAYLOAD)
         each = -(-nbytes // frames) + HEADERS
-        sizes = ("--echo-bytes", each, "--echo-frames", frames, "--frame-bytes", 1024)
-        got = self._bare(*sizes, *how)
-        return {key: got[f"echo_{key}_us"] for key in ("p50", "p99", "p999", "max")}
+        got = self._bare(each, 1024, frames, *how)
+        return {key: got[f"{key}_us"] for key in ("p50", "p99", "p999", "max")}
 
     def _with(self, yardstick: Callable[[], None]) -> None:
         """What is not installed, or fails, is named, once, and left out."""
@@ -236,7 +238,7 @@ class Bench:
                 found[name] = one_way(env, words, "64", "600")["messages_per_s"]
         with self._serving("passes", CAREFUL_PROTOCOL="traditional") as env:
             found["traditional_gbit"] = one_way(env, *stores)["stream_Gbit_per_s"]
-        small = self._bare("--echo-bytes", 64 + HEADERS, "--frame-bytes", SMALL_FRAME_BYTES)
+        small = self._bare(64 + HEADERS, SMALL_FRAME_BYTES)
         found["bare_small_mps"] = small["stream_frames_per_s"]
         self._with(lambda: found.update(yardsticks.iperf()))
         self._with(lambda: found.update(ucx_gbit=yardsticks.ucx_gbit()))
