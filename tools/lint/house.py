@@ -76,6 +76,9 @@ WEIGHTS = {
     "tools": (("tools",), 21_550),
 }
 
+#: The most bytes that the kept reports may have: the figures that are quoted, not raw rounds.
+REPORTS_MOST_BYTES = 600 << 10
+
 Graph = dict[str, set[str]]
 
 
@@ -222,6 +225,9 @@ def main() -> int:
         print(f"{name}: {count:,} lines of at most {most:,}")
         if count > most:
             faults.append(f"{name}: {count:,} lines, more than {most:,}")
+    reports = (ROOT / "tests" / "reports").iterdir()
+    if (kept := sum(one.stat().st_size for one in reports)) > REPORTS_MOST_BYTES:
+        faults.append(f"tests/reports: {kept:,} bytes, more than {REPORTS_MOST_BYTES:,}")
     print("\n".join(faults) or "no use of a layer above, no new circle")
     return bool(faults)
 

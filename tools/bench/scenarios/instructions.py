@@ -16,8 +16,7 @@ where something takes 3 % more than it did.
 With --many it counts what a message of 64 bytes costs with 2 to 256 peers that are all active
 (tools/bench/many.c), and times it, the null device's part beside it, and where messages share
 frames; the numbers of peers take turns, and of each the least time is told. It fails where 128
-peers take 5 % more instructions than 2. tests/reports/many.json is a kept run.
-
+peers take 5 % more instructions than 2.
 With --lent it times a request and its reply whose payload the engine copies, and one that is built
 in a send buffer (careful_alloc()), in turn: their difference is what that copy takes.
 tests/reports/lent.json is a kept run.
