@@ -9,7 +9,7 @@
  *   xsk_rings.c   the hot path
  *   xsk_port.c    opens and closes a port; admission
  *   xsk_group.c   frames to a group: who may send them here, how they get here
- *   xsk_check.c   what may stand in the way, thing by thing
+ *   xsk_check.c   what may stand in the way, thing by thing; xsk_host.c, the machine's part
  *   xsk_ctrl.c    control messages: the kernel's UDP sockets
  *   xsk_bpf.c     program and maps
  *   xsk_spread.c  several queues: the program that hands frames to those of each
@@ -30,6 +30,9 @@
 #include "device/device.h"
 #include "device/error.h"
 #include "device/rtnl.h"
+
+#define RUN_DIR "/run/careful"
+#define BPFFS_DIR "/sys/fs/bpf"
 
 enum {
 	XSK_CHUNK_BYTES = 4096,
@@ -254,6 +257,10 @@ int xsk_port_open(const struct careful_options *options, uint32_t without, struc
  * read. */
 int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
 		  struct careful_error *error);
+
+/* xsk_host.c: one of the machine's checks; whether this process has a capability. */
+int xsk_check_host(uint32_t check, struct careful_error *error);
+bool xsk_can(unsigned int capability);
 
 /* xsk_ctrl.c: control messages. */
 int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What careful_open() needs of machine, process and interface, thing by thing: the one list
- * that opening goes through and that `doctor` shows. A check changes nothing. Calls
- * xsk_ctrl.c, xsk_attach.c and xsk_socket.c for what only they know, xsk_pins.c, netdev.c.
+ * careful_check(): the one list of needs that careful_open() walks and that `doctor` shows. A
+ * check changes nothing. Needs of the interface are here, needs of the machine in xsk_host.c.
+ * Calls xsk_ctrl.c, xsk_attach.c, xsk_socket.c, netdev.c.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -11,9 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <careful/wire.h>
 
@@ -21,8 +18,6 @@
 #include "device/xsk.h"
 
 enum {
-	/* carefuld starts with about 35; the rest is for clients and their files. */
-	FILES_MIN = 128,
 	QUEUE_SUFFIX_BYTES = 3, /* of an instance's name: that of another queue of it */
 	FIRST_OF_INTERFACE = CAREFUL_CHECK_INTERFACE,
 	LAST_BEFORE_OPEN = CAREFUL_CHECK_STEERING,
@@ -34,70 +29,6 @@ struct look {
 	struct careful_error *error;
 };
 
-/* Capability sets of this process; CAP_SYS_ADMIN stands for what was split off it (5.8). */
-static bool can(unsigned int capability)
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = { { 0 } };
-
-	return !syscall(SYS_capget, &header, data) &&
-	       data[capability / 32].effective >> capability % 32 & 1;
-}
-
-static int check_kernel(const struct look *look)
-{
-	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
-
-	/* Whether we may is the next check's. */
-	if (fd < 0 && errno != EPERM)
-		return refuse(look->error, -errno,
-			      "this kernel has no AF_XDP sockets (%s): boot one that has "
-			      "CONFIG_XDP_SOCKETS=y, as Debian's do",
-			      strerror(errno));
-	if (fd >= 0)
-		close(fd);
-	return refuse(look->error, 0, "it has AF_XDP sockets");
-}
-
-static int check_privilege(const struct look *look)
-{
-	static const struct {
-		unsigned int capability;
-		const char *name;
-	} needed[] = {
-		{ CAP_NET_ADMIN, "CAP_NET_ADMIN" },
-		{ CAP_NET_RAW, "CAP_NET_RAW" },
-		{ CAP_BPF, "CAP_BPF" },
-		{ CAP_PERFMON, "CAP_PERFMON" },
-	};
-
-	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
-		bool split = needed[i].capability >= CAP_PERFMON;
-
-		if (!can(needed[i].capability) && !(split && can(CAP_SYS_ADMIN)))
-			return refuse(look->error, -EPERM,
-				      "no permission, %s is missing: run as root, or with "
-				      "CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON and "
-				      "CAP_IPC_LOCK",
-				      needed[i].name);
-	}
-	return refuse(look->error, 0, "may load a program and open the socket");
-}
-
-static int check_files(const struct look *look)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return refuse(look->error, -errno, "open files: %s", strerror(errno));
-	if (limit.rlim_cur < FILES_MIN)
-		return refuse(look->error, -EMFILE,
-			      "at most %llu open files are allowed, and %d is the least: `ulimit "
-			      "-n 1024`",
-			      (unsigned long long)limit.rlim_cur, FILES_MIN);
-	return refuse(look->error, 0, "up to %llu (ulimit -n)", (unsigned long long)limit.rlim_cur);
-}
-
 static int check_memlock(const struct look *look)
 {
 	const struct careful_options *options = look->options;
@@ -106,24 +37,13 @@ static int check_memlock(const struct look *look)
 	uint64_t bytes = (rx + tx) * XSK_CHUNK_BYTES;
 	struct rlimit limit;
 
-	if (can(CAP_IPC_LOCK) || getrlimit(RLIMIT_MEMLOCK, &limit) ||
+	if (xsk_can(CAP_IPC_LOCK) || getrlimit(RLIMIT_MEMLOCK, &limit) ||
 	    limit.rlim_cur == RLIM_INFINITY)
 		return refuse(look->error, 0, "no limit");
 	if (limit.rlim_cur < bytes)
 		return xsk_say_memlock(bytes, look->error);
 	return refuse(look->error, 0, "up to %llu KiB (ulimit -l)",
 		      (unsigned long long)limit.rlim_cur >> 10);
-}
-
-static int check_bpffs(const struct look *look)
-{
-	if (xsk_pins_mounted())
-		return refuse(look->error, 0, "is mounted");
-	if (!can(CAP_SYS_ADMIN))
-		return refuse(look->error, -EPERM,
-			      "no bpffs is mounted, and mounting one takes CAP_SYS_ADMIN: "
-			      "mount -t bpf bpf /sys/fs/bpf");
-	return refuse(look->error, 0, "is not mounted yet; opening mounts it");
 }
 
 static int check_options(const struct look *look)
@@ -273,14 +193,17 @@ static int check_zerocopy(const struct look *look)
 }
 
 static int (*const checks[CAREFUL_CHECKS])(const struct look *look) = {
-	[CAREFUL_CHECK_KERNEL] = check_kernel,	     [CAREFUL_CHECK_PRIVILEGE] = check_privilege,
-	[CAREFUL_CHECK_FILES] = check_files,	     [CAREFUL_CHECK_MEMLOCK] = check_memlock,
-	[CAREFUL_CHECK_BPFFS] = check_bpffs,	     [CAREFUL_CHECK_OPTIONS] = check_options,
+	[CAREFUL_CHECK_MEMLOCK] = check_memlock,     [CAREFUL_CHECK_OPTIONS] = check_options,
 	[CAREFUL_CHECK_INTERFACE] = check_interface, [CAREFUL_CHECK_MTU] = check_mtu,
 	[CAREFUL_CHECK_QUEUE] = check_queue,	     [CAREFUL_CHECK_STEERING] = check_steering,
 	[CAREFUL_CHECK_PORT] = check_port,	     [CAREFUL_CHECK_PROGRAM] = check_program,
 	[CAREFUL_CHECK_ZEROCOPY] = check_zerocopy,
 };
+
+static int run(const struct look *look, uint32_t check)
+{
+	return checks[check] ? checks[check](look) : xsk_check_host(check, look->error);
+}
 
 static void begin(struct look *look, const struct careful_options *options,
 		  struct careful_error *error)
@@ -306,7 +229,7 @@ int careful_check(const struct careful_options *options, uint32_t check,
 		if (rc)
 			return rc;
 	}
-	return checks[check](&look);
+	return run(&look, check);
 }
 
 int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
@@ -321,7 +244,7 @@ int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
 		if (i == FIRST_OF_INTERFACE)
 			rc = netdev_read(options->ifname, &look.port.netdev, &said);
 		if (!rc)
-			rc = checks[i](&look);
+			rc = run(&look, i);
 	}
 	if (rc)
 		refuse(error, rc, "%s", said.text);

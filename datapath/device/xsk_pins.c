@@ -20,8 +20,6 @@
 #include "device/lock.h"
 #include "device/xsk.h"
 
-#define RUN_DIR "/run/careful"
-#define BPFFS_DIR "/sys/fs/bpf"
 #define PIN_DIR BPFFS_DIR "/careful"
 
 static void lock_path(const struct xsk_port *port, char *path)

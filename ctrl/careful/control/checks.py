@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from careful._abi import enum_names, ffi, lib
+from careful._abi import ffi, lib
 from careful.control import (
     asked,
     bpf,
@@ -29,17 +28,16 @@ from careful.control import (
     instances,
     links,
     maps,
+    needs,
     status,
 )
 from careful.control.finding import REINSTALL, Finding, fail, ok, unknown, warn
 from careful.control.instances import Instance
 from careful.control.links import Link
-from careful.control.up_options import DEFAULTS, OPTIONS, UpOptions
+from careful.control.up_options import DEFAULTS, UpOptions
 from careful.errors import CarefulError
 from careful.units import shown_bytes as size
 
-#: The oldest kernel whose verifier takes the XDP program.
-_KERNEL_OLDEST = (6, 1)
 #: Multi-buffer frames came with it; before, a frame fits one buffer.
 _KERNEL_FRAGS = (6, 6)
 _MTU_BUFFER = 3826  # fits one AF_XDP buffer on veth: 3840 bytes less Ethernet's 14
@@ -48,15 +46,26 @@ _BUFFER_BYTES = 4096  # XSK_CHUNK_BYTES, xsk.h
 _HEADROOM_BYTES = 256  # XDP_PACKET_HEADROOM
 
 #: Checks by the names of `enum careful_check`, where they are called otherwise.
-_NAMES = {"kernel": "AF_XDP", "mtu": "MTU", "program": "XDP", "zerocopy": "zero-copy"}
+_NAMES = {
+    "af_xdp": "AF_XDP",
+    "bpf": "bpf()",
+    "openat2": "openat2()",
+    "mtu": "MTU",
+    "program": "XDP",
+    "zerocopy": "zero-copy",
+}
 #: What mends each, where the line of `up` has no command that does.
 _ADVICE = {
     "kernel": "apt-get install linux-image-amd64 or linux-image-arm64, and boot it",
+    "af_xdp": "apt-get install linux-image-amd64 or linux-image-arm64, and boot it",
     "privilege": "docker run --cap-add NAME, or CapabilityBoundingSet= of the unit",
+    "bpf": "docker run --security-opt seccomp=unconfined; Podman: as root, without --userns",
     "files": "under systemd: LimitNOFILE=65536, by systemctl edit {unit}",
     "memlock": "ulimit -l unlimited; under systemd: LimitMEMLOCK=infinity, by "
     "systemctl edit {unit}",
-    "bpffs": "mount -t bpf bpf /sys/fs/bpf",
+    "bpffs": "docker run -v /sys/fs/bpf:/sys/fs/bpf, with bpffs mounted on the machine",
+    "run": "docker run --tmpfs /run, or ReadWritePaths=/run of the unit",
+    "openat2": "docker run --security-opt seccomp=unconfined, or a newer libseccomp",
     "options": asked.CHANGE,
     "interface": "name an Ethernet interface: ip link lists them",
     "mtu": "ip link set {ifname} mtu 1500",
@@ -75,7 +84,7 @@ _LET_IN = (
 _COMMAND = re.compile(r"`((?:ip link set|ethtool) [^`]+)`")
 _FIX = re.compile(r"ethtool -[KL] .+")
 #: What root may do is for root to see.
-_ROOTS = ("privilege", "files", "memlock", "bpffs")
+_ROOTS = ("privilege", "bpf", "files", "memlock", "bpffs", "run")
 #: An instance that is up would find itself.
 _OF_AN_OWNER = ("program", "port", "zerocopy")
 
@@ -105,25 +114,11 @@ def _carefuld() -> str:
     return str(program)
 
 
-def _raise_limits() -> None:
-    """As carefuld does, so that the same limits are looked at."""
-    for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK):
-        hard = resource.getrlimit(which)[1]
-        resource.setrlimit(which, (hard, hard))
-
-
 def _release() -> tuple[int, ...]:
     return tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
 
 
 def _machine() -> Iterator[Finding]:
-    text = f"Linux {os.uname().release}"
-    if _release() < _KERNEL_OLDEST:
-        yield fail("kernel", f"{text} is too old: careful needs 6.1 or later", _ADVICE["kernel"])
-    else:
-        if _release() < _KERNEL_FRAGS:
-            text += ": a frame fits one buffer (several from Linux 6.6 on)"
-        yield ok("kernel", text)
     yield asked.tried("carefuld", _carefuld, REINSTALL)
     try:
         bpf.library()
@@ -135,21 +130,9 @@ def _machine() -> Iterator[Finding]:
 
 def _library(case: Case) -> Iterator[Finding]:
     """The checks of careful_open()."""
-    raw = ffi.new("struct careful_options *")
-    texts = [ffi.new("char[]", os.fsencode(one)) for one in (case.ifname, case.instance.name)]
-    raw.ifname, raw.instance = texts
-    for name in ("peers", "queue", "queues", "port", "rx_buffers", "tx_buffers", "reserve"):
-        setattr(raw, name, getattr(case.options, name) or 0)
-    modes = OPTIONS["xdp"].choices
-    raw.xdp_mode = modes.index(case.options.xdp or modes[0])
-    raw.require_zerocopy = bool(case.options.require_zerocopy)
-    _raise_limits()
-    for number, name in enum_names("careful_check", "CAREFUL_CHECK_").items():
-        if number >= lib.CAREFUL_CHECKS or (name in _OF_AN_OWNER and case.in_use):
-            continue
-        said = ffi.new("struct careful_error *")
-        code = -lib.careful_check(raw, number, said)
-        text = ffi.string(said.text).decode(errors="replace")
+    skipped = _OF_AN_OWNER if case.in_use else ()
+    for name, returned, text in needs.walk(case.ifname, case.instance.name, case.options, skipped):
+        code = -returned
         shown = _NAMES.get(name, name)
         if code == errno.EXDEV and shutil.which("ethtool"):
             yield ok(shown, "several queues: `up` steers the port to one")

@@ -28,6 +28,7 @@ from careful.control import (
     instances,
     links,
     maps,
+    needs,
     state_dir,
     steer,
     tuner,
@@ -259,6 +260,7 @@ def checked(ifname: str, name: str, options: UpOptions) -> UpOptions:
     links.find(ifname)
     instances.need_root(f"up {ifname}")
     options.agree()
+    needs.of_the_machine(ifname, name, options)
     return UpOptions(export=exports.check(options.export)).over(options)
 
 

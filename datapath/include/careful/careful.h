@@ -390,11 +390,15 @@ struct careful_region {
 
 /* What careful_open() needs, in the order in which it looks. */
 enum careful_check {
-	CAREFUL_CHECK_KERNEL = 0, /* AF_XDP */
+	CAREFUL_CHECK_KERNEL = 0, /* its number */
+	CAREFUL_CHECK_AF_XDP,
 	CAREFUL_CHECK_PRIVILEGE,
+	CAREFUL_CHECK_BPF, /* loading a program */
 	CAREFUL_CHECK_FILES, /* that may be open at once */
 	CAREFUL_CHECK_MEMLOCK, /* memory that may be locked */
 	CAREFUL_CHECK_BPFFS,
+	CAREFUL_CHECK_RUN, /* /run/careful */
+	CAREFUL_CHECK_OPENAT2,
 	CAREFUL_CHECK_OPTIONS,
 	CAREFUL_CHECK_INTERFACE,
 	CAREFUL_CHECK_MTU,

@@ -259,6 +259,74 @@ def test_doctor__what_the_process_may_not(wired: Host, limits: list[str], said: 
     assert said in failure(wired, *limits)
 
 
+#: Runs a command to which a system call, by its number, is denied with EPERM, as containers do.
+_DENIED = """
+import os, sys
+from ctypes import CDLL, addressof, create_string_buffer
+from struct import pack
+number, allow, deny = int(sys.argv[1]), 0x7FFF0000, 0x50001
+code = pack("HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, number, 6, 0, 0, deny, 6, 0, 0, allow)
+held = create_string_buffer(code)
+program = create_string_buffer(pack("HxxxxxxQ", 4, addressof(held)))
+assert CDLL(None).prctl(22, 2, program, 0, 0) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+def denied(number: int) -> list[str]:
+    """Runs a command without one system call; those from 424 on have one number everywhere."""
+    return [sys.executable, "-c", _DENIED, str(number)]
+
+
+def mounted(*commands: str) -> list[str]:
+    """Runs a command behind mounts of its own."""
+    return ["unshare", "-m", "sh", "-c", " && ".join((*commands, 'exec "$@"')), "-"]
+
+
+_BPF = {"x86_64": 321, "aarch64": 280}.get(os.uname().machine, -1)
+_OPENAT2 = 437
+
+
+@pytest.mark.parametrize(
+    ("without", "check", "said"),
+    [
+        (["setarch", "--uname-2.6"], "kernel", "is too old: careful needs Linux 6.1 or later"),
+        (denied(_BPF), "bpf()", "bpf(), which loads the XDP program, is denied"),
+        (denied(_OPENAT2), "openat2()", "openat2(), which opens files, is denied"),
+        (
+            mounted("mount -o remount,bind,ro /sys/fs/bpf"),
+            "bpffs",
+            "bpffs is read-only: `mount -o remount,rw /sys/fs/bpf`",
+        ),
+        (mounted("mount -t tmpfs none /sys"), "bpffs", "there is no /sys/fs/bpf"),
+        (
+            mounted("mount --bind /run /run", "mount -o remount,bind,ro /run"),
+            "run",
+            "/run/careful cannot be written (Read-only file system)",
+        ),
+    ],
+    ids=["kernel", "bpf", "openat2", "bpffs-read-only", "no-sys", "run-read-only"],
+)
+def test_doctor__what_a_container_denies(
+    wired: Host, without: list[str], check: str, said: str
+) -> None:
+    """It found nothing, and `up` refused."""
+    doctor(wired, "--fix", "--yes", "q1")  # bpffs is mounted
+    assert said in failure(wired, *without)
+    shown = wired.lab.run("h1", *without, "carefulctl", "doctor", "--json", "q1", check=False)
+    (one,) = (one for one in json.loads(shown.stdout)["findings"] if one["state"] == "fail")
+    assert one["check"] == check
+    assert one["advice"]
+
+
+def test_doctor__in_a_user_namespace(wired: Host) -> None:
+    """Capabilities count in the namespace alone, which is not enough for bpf()."""
+    link = "ip link add q1 type veth peer name q2 && ip link set q2 up && ip link set q1 up"
+    inside = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", f'{link} && exec "$@"']
+    line = failure(wired, *inside, "-")
+    assert "is denied (Operation not permitted): run careful as root of the machine" in line
+
+
 def test_up__with_the_named_capabilities(wired: Host) -> None:
     """No more than those that the message names, where bpffs is mounted."""
     doctor(wired, "--fix", "--yes", "q1")

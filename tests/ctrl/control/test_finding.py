@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
-from careful.control import asked, checks, instances, links, status
+from careful.control import asked, checks, instances, links, needs, status
 from careful.control.finding import FAIL, WARN, Finding, ok, warn
 from careful.control.up_options import UpOptions
 from careful.render.doctor import findings
@@ -30,23 +30,6 @@ def test_finding__of_a_fault_says_what_mends_it(state: str) -> None:
     assert made == ["finding.py"]  # the others take ok(), unknown(), and what mends it
 
 
-@pytest.mark.parametrize(
-    ("release", "state", "text"),
-    [
-        ("5.15.0-91-generic", "fail", "Linux 5.15.0-91-generic is too old: careful needs 6.1"),
-        ("6.1.0-18-amd64", "ok", "a frame fits one buffer"),
-        ("6.12.3", "ok", "Linux 6.12.3"),
-    ],
-)
-def test_kernel__too_old(
-    release: str, state: str, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=release))
-    one = next(checks._machine())
-    assert (one.check, one.state) == ("kernel", state)
-    assert text in one.text
-
-
 @pytest.mark.parametrize("text", ["is wrong", "is wrong: `ethtool -L lo rx 1`"])
 def test_library__each_check_has_what_mends_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def careful_check(_: Any, number: int, error: Any) -> int:
@@ -54,7 +37,7 @@ def test_library__each_check_has_what_mends_it(text: str, monkeypatch: pytest.Mo
         return -errno.EINVAL
 
     known = SimpleNamespace(CAREFUL_CHECKS=lib.CAREFUL_CHECKS, careful_check=careful_check)
-    monkeypatch.setattr(checks, "lib", known)
+    monkeypatch.setattr(needs, "lib", known)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     case = checks.Case("lo", instances.find("careful-none"))
     found = list(checks._library(case))
