@@ -1,55 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Active messages (P4; GAM): what a received message does. Requests run a handler,
- * replies end an operation, gets become bulk messages, stores and their data go to
- * their place. What cannot be served or answered yet is deferred.c's. Calls operation.c,
- * event_in.c, region.c, live.c, deferred.c, message's in.c, out.c and small.c, link's rx.c and
- * hold.c.
+ * Active messages (P4; GAM) of one frame: requests run a handler, replies end an operation, gets
+ * become bulk messages.
  */
 #include "service/engine.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
-
-static void reply_status(struct careful *c, struct link_peer *peer, __be32 token, int status)
-{
-	struct careful_am am = {
-		.kind = CAREFUL_AM_REPLY,
-		.token = token,
-		.status = htobe32((uint32_t)status),
-	};
-
-	/* Who waits for it must not wait for ever. */
-	if (token && message_small(&c->messages, peer, &am, NULL, 0))
-		link_break(peer);
-}
-
-/* What fits no frame of the session that it waited for ends: who asks, and who is answered, hears
- * of it. */
-static void unfit(struct careful *c)
-{
-	const struct careful_result result = { .status = -EMSGSIZE };
-	struct link_peer *peer;
-	struct operation *op;
-	struct careful_am am;
-	uint64_t epoch;
-
-	while (message_small_unfit(&c->messages, &am, &peer, &epoch)) {
-		op = operation_find(c, be32toh(am.token), peer, epoch);
-		if (op && am.kind == CAREFUL_AM_REQUEST)
-			operation_end(c, op, &result);
-		else if (am.kind == CAREFUL_AM_REPLY && epoch == peer->epoch)
-			reply_status(c, peer, am.token, EMSGSIZE);
-	}
-}
-
-static void args_from(const struct careful_am *am, uint32_t *args)
-{
-#pragma GCC unroll 4
-	for (int i = 0; i < CAREFUL_AM_ARGS; i++)
-		args[i] = be32toh(am->args[i]);
-}
 
 static void on_reply(struct careful *c, struct link_peer *peer, const struct careful_am *am,
 		     const void *payload, uint32_t bytes)
@@ -72,7 +30,7 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 	result.payload = op->kind == CAREFUL_AM_REQUEST ? payload : NULL;
 	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : result.status ? 0 : op->bytes;
 	result.digest = op->digest;
-	args_from(am, result.args);
+	am_args(am, result.args);
 	operation_end_now(c, op, &result); /* while the payload is there */
 }
 
@@ -93,10 +51,10 @@ static void on_request(struct careful *c, struct link_peer *peer, const struct c
 
 	c->handled_kept = NULL;
 	if (!handler->fn) {
-		reply_status(c, peer, am->token, ENOSYS);
+		operation_answer(c, peer, am->token, ENOSYS);
 		return;
 	}
-	args_from(am, message.args);
+	am_args(am, message.args);
 	c->handled_alone = am->flags & CAREFUL_AM_ALONE;
 	handler->fn(&message, handler->user);
 	c->handled_alone = 0;
@@ -112,7 +70,7 @@ static bool on_get(struct careful *c, struct link_peer *peer, const struct caref
 	int status = region_check(c, peer, am, bytes, CAREFUL_REGION_READ, &region, &span);
 
 	if (status) {
-		reply_status(c, peer, am->token, status);
+		operation_answer(c, peer, am->token, status);
 		return true;
 	}
 	out = message_out_get(&c->messages, peer);
@@ -171,6 +129,21 @@ static bool are_packed(const struct link_rxframe *frame)
 	return false;
 }
 
+/* Reports whether a message must wait. A peer's requests are handled in the order in which it asked.
+ * A request does not wait behind a get: the get waits for the peer's credits, and the peer would
+ * wait for ours if such requests held our buffers. */
+bool am_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am)
+{
+	struct engine_waiting *waiting = &c->waiting[peer->slot];
+	bool request = am->kind == CAREFUL_AM_REQUEST;
+
+	if (!(request && waiting->pass == c->deferred_pass) && deferred_room(c, peer, am))
+		return false;
+	if (request)
+		waiting->pass = c->deferred_pass;
+	return true;
+}
+
 /* Does what a request or a get in a frame asks for. */
 static inline void take_question(struct careful *c, struct link_rxframe *frame,
 				 const struct careful_am *am, struct careful_kept which,
@@ -182,28 +155,30 @@ static inline void take_question(struct careful *c, struct link_rxframe *frame,
 	c->handled_frame = NULL;
 }
 
-/* The end of a frame whose questions were served, but for what its handlers kept, and for those
- * that wait. */
-static inline void end_frame(struct careful *c, struct link_rxframe *frame, uint16_t waits)
+/* Ends a frame whose questions were served, unless a handler kept it. Returns the frame if some of
+ * its messages wait, or NULL. */
+static inline struct link_held *end_frame(struct careful *c, struct link_rxframe *frame,
+					  uint16_t waits)
 {
 	struct link_held *held = c->handled_held;
 
 	if (!held && !waits) {
 		link_release(&c->link, frame);
-		return;
+		return NULL;
 	}
 	c->handled_held = NULL;
 	if (!waits) {
 		link_let_go(&c->link, held);
-		return;
+		return NULL;
 	}
 	if (!held)
 		held = link_hold(&c->link, frame, true);
 	held->waits = waits;
-	deferred_put(c, held);
+	return held;
 }
 
-static void take_one(struct careful *c, struct link_rxframe *frame, const struct careful_am *am)
+static struct link_held *take_one(struct careful *c, struct link_rxframe *frame,
+				  const struct careful_am *am)
 {
 	uint32_t bytes = frame->body_bytes - (uint32_t)sizeof(*am);
 	bool waits;
@@ -211,18 +186,19 @@ static void take_one(struct careful *c, struct link_rxframe *frame, const struct
 	if (am->kind == CAREFUL_AM_REPLY) {
 		on_reply(c, frame->peer, am, frame->body + sizeof(*am), bytes);
 		link_release(&c->link, frame);
-		return;
+		return NULL;
 	}
 	/* Every request comes by here, and nearly always none waits. */
 	waits = (c->deferred_count || !deferred_room(c, frame->peer, am)) &&
-		deferred_waits(c, frame->peer, am);
+		am_waits(c, frame->peer, am);
 	if (!waits)
 		take_question(c, frame, am, (struct careful_kept){ 0 }, bytes);
-	end_frame(c, frame, waits);
+	return end_frame(c, frame, waits);
 }
 
 /* The same of several messages. Answers among them wait for nothing. */
-static __attribute__((noinline)) void take_each(struct careful *c, struct link_rxframe *frame)
+static __attribute__((noinline)) struct link_held *take_each(struct careful *c,
+							     struct link_rxframe *frame)
 {
 	struct careful_kept each = { 0 };
 	uint16_t waits = 0;
@@ -234,17 +210,28 @@ static __attribute__((noinline)) void take_each(struct careful *c, struct link_r
 
 		if (am.kind == CAREFUL_AM_REPLY) {
 			on_reply(c, frame->peer, &am, frame->body + each.at + sizeof(am), payload);
-		} else if (deferred_waits(c, frame->peer, &am)) {
+		} else if (am_waits(c, frame->peer, &am)) {
 			waits |= (uint16_t)(1u << each.nth);
 		} else {
 			take_question(c, frame, &am, each, payload);
 		}
 		am_step(&each, bytes);
 	} while (am.next && !link_stale(frame));
-	end_frame(c, frame, waits);
+	return end_frame(c, frame, waits);
 }
 
-static void on_small(struct careful *c, struct link_rxframe *frame)
+static void on_event(struct careful *c, struct link_rxframe *frame, const struct careful_am *am)
+{
+	if (c->event_hooks) {
+		c->event_hooks->arrived(c, frame, am);
+		return;
+	}
+	if (be16toh(am->handler) == CAREFUL_EVENT_FRAGMENT)
+		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
+	link_release(&c->link, frame);
+}
+
+static struct link_held *on_small(struct careful *c, struct link_rxframe *frame)
 {
 	struct careful_am am;
 
@@ -255,189 +242,41 @@ static void on_small(struct careful *c, struct link_rxframe *frame)
 		link_count(&c->link, CAREFUL_C_DROP_CRC);
 		link_release(&c->link, frame);
 		link_break(frame->peer);
-		return;
+		return NULL;
 	}
 	memcpy(&am, frame->body, sizeof(am));
 	link_placed(frame); /* what is done with it is the handler's time */
 	if (am.kind == CAREFUL_AM_EVENT) {
-		event_arrived(c, frame, &am);
+		on_event(c, frame, &am);
 	} else if (!am.next) {
-		take_one(c, frame, &am);
+		return take_one(c, frame, &am);
 	} else if (are_packed(frame)) {
-		take_each(c, frame);
+		return take_each(c, frame);
 	} else {
 		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
 		link_release(&c->link, frame);
 		link_break(frame->peer);
 	}
+	return NULL;
 }
 
-/* Where the data of a new bulk message goes; 0 or a positive errno. */
-static int find_sink(struct careful *c, struct message_in *in)
-{
-	struct region *region;
-	struct operation *op;
-	int status;
-
-	if (in->am.kind == CAREFUL_AM_STORE) {
-		status = region_check(c, in->peer, &in->am, in->bytes, CAREFUL_REGION_WRITE,
-				      &region, &in->sink);
-		if (status)
-			return status;
-		region->uses++;
-		region->written_bytes += in->bytes;
-		in->region = region->key;
-		return 0;
-	}
-	op = operation_find(c, be32toh(in->am.token), in->peer, in->epoch);
-	if (in->am.kind != CAREFUL_AM_GET_DATA || !op || op->kind != CAREFUL_AM_GET ||
-	    op->placing || in->bytes != op->bytes)
-		return EPROTO;
-	op->placing = true;
-	in->answers = true;
-	in->sink = op->local;
-	return op->stopped ? ECANCELED : 0;
-}
-
-static void on_bulk(struct careful *c, struct link_rxframe *frame)
-{
-	struct message_in *in;
-
-	if (frame->hdr.flags & CAREFUL_F_FIRST) {
-		in = message_in_open(&c->messages, frame);
-		if (in) {
-			in->error = find_sink(c, in);
-			live_comes(c, in);
-		}
-	} else {
-		in = message_in_find(&c->messages, frame);
-	}
-	if (in) {
-		message_in_add(in, frame);
-		return;
-	}
-	link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
-	link_release(&c->link, frame);
-	link_break(frame->peer);
-}
-
-/* Puts what came where it belongs, and does what is asked, or answered, in one frame. The frame's
- * epoch may have ended since it came. */
-void am_take(struct careful *c, struct link_rxframe *frame)
+/* Puts data in its place, and does what the messages of a frame ask. Returns the frame if some of
+ * them wait, or NULL. The frame's epoch may have ended since it came. */
+struct link_held *am_take(struct careful *c, struct link_rxframe *frame)
 {
 	const uint8_t small = CAREFUL_F_FIRST | CAREFUL_F_LAST;
+	struct link_held *held = NULL;
 
 	if (link_stale(frame)) {
 		link_release(&c->link, frame);
 	} else if (frame->hdr.flags & CAREFUL_F_BULK) {
-		on_bulk(c, frame);
+		bulk_take(c, frame);
 	} else if ((frame->hdr.flags & small) == small && frame->hdr.type == CAREFUL_DATA) {
-		on_small(c, frame);
+		held = on_small(c, frame);
 	} else {
 		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
 		link_release(&c->link, frame);
 	}
 	link_placed(frame);
-}
-
-static void store_finished(struct careful *c, struct message_in *in)
-{
-	uint32_t index = be16toh(in->am.handler);
-	struct region *region = region_find(c, in->region);
-	int error = in->error;
-
-	if (region)
-		region->uses--;
-	if (in->epoch != in->peer->epoch)
-		return;
-	if (!error && index < CAREFUL_HANDLERS && !c->store_handlers[index].fn)
-		error = ENOSYS;
-	if (!error && index < CAREFUL_HANDLERS) {
-		struct careful_message message = {
-			.instance = c,
-			.peer = in->peer->slot,
-			.handler = (uint16_t)index,
-			.bytes = in->bytes,
-			.region = in->region,
-			.region_off = be64toh(in->am.region_off),
-			.payload = in->sink.base,
-		};
-
-		args_from(&in->am, message.args);
-		c->told++;
-		c->store_refused = 0;
-		c->store_handlers[index].fn(&message, c->store_handlers[index].user);
-		error = c->store_refused;
-	}
-	/* The handler may have ended the session: then nobody waits for an answer. */
-	if (in->epoch == in->peer->epoch)
-		reply_status(c, in->peer, in->am.token, error);
-}
-
-void engine_refuse_store(struct careful *c, int error)
-{
-	c->store_refused = error;
-}
-
-/* All data of a bulk message is in its place, or it failed. */
-void am_finished(struct careful *c, struct message_in *in)
-{
-	struct operation *op;
-	struct careful_result result = {
-		.status = -in->error,
-		.bytes = in->received,
-		.digest = in->digest,
-	};
-
-	live_stored(c, in);
-	if (in->am.kind == CAREFUL_AM_STORE) {
-		store_finished(c, in);
-		message_in_close(in);
-		return;
-	}
-	/* Data that nobody asked for, or for the second time, ends nothing. */
-	op = in->answers ? operation_find(c, be32toh(in->am.token), in->peer, in->epoch) : NULL;
-	if (in->epoch != in->peer->epoch)
-		result.status = -ECONNRESET;
-	if (op && op->placing && in->epoch == in->peer->epoch)
-		message_got(&c->messages, in->peer);
-	message_in_close(in);
-	if (op)
-		operation_end(c, op, &result);
-}
-
-static void sent(struct careful *c, struct message_out *out)
-{
-	struct operation *op;
-	struct region *region = region_find(c, out->region);
-
-	if (region)
-		region->uses--;
-	if (out->question)
-		live_sent(c, out);
-	op = out->token ? operation_find(c, out->token, out->peer, out->epoch) : NULL;
-	if (op && out->done && !out->am.token) {
-		operation_drop(c, op); /* nobody waits for an answer */
-	} else if (op && out->done) {
-		op->digest = out->digest;
-		/* From here on the answer ends it, and a reset may too. */
-		op->placing = false;
-	} else if (op) {
-		struct careful_result result = {
-			.status = out->error ? -out->error : operation_over_status(out->peer),
-		};
-
-		operation_end(c, op, &result);
-	}
-	message_out_put(&c->messages, out);
-}
-
-/* Messages have left, or will not. */
-void am_sent(struct careful *c)
-{
-	struct message_out *out;
-
-	while ((out = message_out_left(&c->messages)))
-		sent(c, out);
-	unfit(c);
+	return held;
 }

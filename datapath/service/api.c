@@ -214,7 +214,7 @@ int own_store(struct careful *c, uint32_t index, uint32_t region, uint64_t regio
 		return -EAGAIN;
 	}
 	op->bytes = bytes;
-	op->placing = true; /* the source is read until am_sent() */
+	op->placing = true; /* the source is read until bulk_sent() */
 	out->token = op->token;
 	out->source = *local;
 	out->bytes = bytes;

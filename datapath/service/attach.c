@@ -119,7 +119,8 @@ static int attached_close(struct careful *c)
 {
 	struct attached *a = c->attached;
 
-	events_end(c);
+	if (c->event_hooks)
+		c->event_hooks->end(c);
 	attached_quiet(c);
 	if (a->socket_fd >= 0)
 		close(a->socket_fd);

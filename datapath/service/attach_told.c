@@ -206,7 +206,7 @@ int attached_poll(struct careful *c)
 		end_closed(c);
 	if (c->events) {
 		c->link.now_ns = attached_now_ns(c);
-		event_round(c);
+		c->event_hooks->round(c);
 	}
 	take_room(c);
 	c->polling = false;

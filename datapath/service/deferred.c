@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What cannot be served yet, and whose answer finds no room. A request stays in its receive
- * buffer: its credit is then missing at the sender, which is how it learns to wait. Who lets
- * nothing of his own be served for too long loses his session, and nobody else does. Calls am.c,
- * message's ended.c and small.c, link's hold.c and session.c.
+ * Requests that cannot be served yet, because their answer finds no room. A request stays in its
+ * receive buffer, so the sender lacks that credit and waits. A peer that lets nothing of its own be
+ * served for stall_ms loses its session; no other peer does.
  */
 #include "service/engine.h"
 
 #include <assert.h>
-
-/* Reports whether a message must wait, or wait on. A peer's requests are handled in the order in which it
- * asked. None waits behind a get: that waits for the peer's credits, for which both would wait for
- * ever if requests behind it held our buffers. */
-bool deferred_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am)
-{
-	struct engine_waiting *waiting = &c->waiting[peer->slot];
-	bool request = am->kind == CAREFUL_AM_REQUEST;
-
-	if (!(request && waiting->pass == c->deferred_pass) && deferred_room(c, peer, am))
-		return false;
-	if (request)
-		waiting->pass = c->deferred_pass;
-	return true;
-}
 
 static bool is_waiting(const struct careful *c, uint32_t peer)
 {
@@ -57,7 +41,7 @@ static void serve(struct careful *c, struct link_held *held)
 		uint16_t bit = (uint16_t)(1u << each.nth);
 
 		bytes = am_at(held->body, held->body_bytes, each, &am);
-		if (!(held->waits & bit) || deferred_waits(c, held->peer, &am))
+		if (!(held->waits & bit) || am_waits(c, held->peer, &am))
 			continue;
 		held->waits &= (uint16_t)~bit;
 		c->waiting[held->peer->slot].since_ns = c->link.now_ns;
@@ -128,7 +112,7 @@ void deferred_stores(struct careful *c)
 	for (uint32_t i = 0; m->unanswered && i < c->link.peers_max; i++) {
 		while (m->peers[i].unanswered && !is_stuck(c, m->peers[i].unanswered)) {
 			c->waiting[i].since_ns = c->link.now_ns;
-			am_finished(c, message_in_unanswered(m, &m->peers[i]));
+			bulk_finished(c, message_in_unanswered(m, &m->peers[i]));
 		}
 	}
 	while ((in = message_in_finished(m))) {
@@ -136,7 +120,7 @@ void deferred_stores(struct careful *c)
 			begin(c, in->peer);
 			message_in_wait(in);
 		} else {
-			am_finished(c, in);
+			bulk_finished(c, in);
 		}
 	}
 }

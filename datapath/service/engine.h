@@ -131,6 +131,20 @@ struct engine_ops {
 		    careful_ping_fn *done, void *user);
 };
 
+/*
+ * How the engine calls the event service, which is above it.
+ *
+ * @arrived:    takes a frame of the event service
+ * @epoch_over: an epoch of a peer's session is over; @round: with each poll; both only with a group
+ * @end:        the instance ends
+ */
+struct engine_event_hooks {
+	void (*arrived)(struct careful *c, struct link_rxframe *frame, const struct careful_am *am);
+	void (*epoch_over)(struct careful *c, struct link_peer *peer);
+	void (*round)(struct careful *c);
+	void (*end)(struct careful *c);
+};
+
 struct careful {
 	const struct engine_ops *ops;
 	struct queue *queue;
@@ -207,6 +221,7 @@ struct careful {
 	uint32_t deferred_count, deferred_max;
 	uint64_t deferred_pass; /* the next look at all of them; from 1 on */
 
+	const struct engine_event_hooks *event_hooks; /* NULL until the first group */
 	struct careful_events *events; /* the group that it takes part in, or NULL */
 	struct careful_events *events_forgotten; /* closed, with requests under way */
 
@@ -296,11 +311,22 @@ static inline void am_step(struct careful_kept *place, uint32_t bytes)
 }
 
 /* am.c */
-void am_take(struct careful *c, struct link_rxframe *frame);
+struct link_held *am_take(struct careful *c, struct link_rxframe *frame);
+bool am_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am);
 void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *am,
 	   const void *payload, uint32_t bytes);
-void am_finished(struct careful *c, struct message_in *in);
-void am_sent(struct careful *c);
+
+static inline void am_args(const struct careful_am *am, uint32_t *args)
+{
+#pragma GCC unroll 4
+	for (int i = 0; i < CAREFUL_AM_ARGS; i++)
+		args[i] = be32toh(am->args[i]);
+}
+
+/* bulk.c */
+void bulk_take(struct careful *c, struct link_rxframe *frame);
+void bulk_finished(struct careful *c, struct message_in *in);
+void bulk_sent(struct careful *c);
 
 /* deferred.c */
 /* Reports whether there is room for a message's answer. Where there is no token, nobody waits for one. */
@@ -310,7 +336,6 @@ static inline bool deferred_room(const struct careful *c, const struct link_peer
 	return !am->token || message_may_serve(&c->messages, peer, am);
 }
 
-bool deferred_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am);
 void deferred_put(struct careful *c, struct link_held *held);
 void deferred_stores(struct careful *c);
 void deferred_go_on(struct careful *c);
@@ -327,6 +352,8 @@ void operation_end_now(struct careful *c, struct operation *op,
 		       const struct careful_result *result);
 void operation_drop(struct careful *c, struct operation *op);
 void operations_tell(struct careful *c);
+void operation_answer(struct careful *c, struct link_peer *peer, __be32 token, int status);
+void operations_unfit(struct careful *c);
 void operations_reset(struct careful *c, struct link_peer *peer, int status);
 
 /* live.c */
@@ -349,13 +376,6 @@ int own_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *as
 void ping_receive(struct careful *c, struct link_rxframe *frame);
 void ping_finish(struct careful *c);
 void ping_forget(struct careful *c, engine_whose_fn *whose, const void *of);
-
-/* event.c, event_member.c, event_in.c: with a group alone, but for event_arrived() */
-void event_arrived(struct careful *c, struct link_rxframe *frame, const struct careful_am *am);
-void event_epoch_over(struct careful *c, struct link_peer *peer);
-void event_round(struct careful *c);
-void event_forget(struct careful *c);
-void events_end(struct careful *c);
 
 /* peers.c */
 int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, uint32_t queues);

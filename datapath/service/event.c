@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A group of nodes (P2 section 5.1): its life. Each session is watched from the beginning, whether
- * something is to come from there or not, so that each node learns by itself of a peer that died.
- * Calls event_member.c, event_in.c, event_out.c, event_group.c, event_requests.c, event_trace.c,
- * instance.c to wait.
+ * The life of a group of nodes (P2 section 5.1). Each session is watched from the beginning, so that
+ * each node learns by itself of a peer that died.
  */
 #include "service/event_private.h"
 
@@ -11,17 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-void event_destroy(struct careful_events *ev)
-{
-	free(ev->node);
-	free(ev->rank_of);
-	free(ev->fragments);
-	free(ev->notes);
-	free(ev);
-}
-
 static struct careful_events *create(struct careful *c, uint32_t nodes, bool requests)
 {
+	/* Each holds a receive buffer, or a copy. */
 	const uint32_t fragments = requests ? EVENT_ROOM + nodes * EVENT_WINDOW : c->deferred_max;
 	struct careful_events *ev = calloc(1, sizeof(*ev));
 
@@ -30,7 +20,6 @@ static struct careful_events *create(struct careful *c, uint32_t nodes, bool req
 	ev->notes_fd = -1;
 	ev->node = calloc(nodes, sizeof(*ev->node));
 	ev->rank_of = calloc(c->link.peers_max + 1, sizeof(*ev->rank_of));
-	/* Each holds a receive buffer, or a copy. */
 	ev->fragments = calloc(fragments, sizeof(*ev->fragments));
 	if (!ev->node || !ev->rank_of || !ev->fragments) {
 		event_destroy(ev);
@@ -45,91 +34,25 @@ static struct careful_events *create(struct careful *c, uint32_t nodes, bool req
 	for (uint32_t i = 0; i < nodes; i++)
 		ev->node[i].ev = ev;
 	ev->c = c;
-	ev->requests = requests;
+	ev->by = requests ? &event_by_requests : &event_by_frames;
 	return ev;
-}
-
-static int set_nodes(struct careful_events *ev, const uint32_t *peers)
-{
-	for (uint32_t rank = 0; rank < ev->nodes; rank++) {
-		struct link_peer *peer;
-
-		if (rank == ev->rank)
-			continue;
-		peer = engine_peer(ev->c, peers[rank]);
-		if (!peer)
-			return -ENOENT;
-		if (ev->rank_of[peer->slot] != EVENT_NOBODY)
-			return -EINVAL;
-		ev->rank_of[peer->slot] = (uint16_t)rank;
-		ev->node[rank].peer = peer;
-	}
-	return 0;
-}
-
-int careful_events_open(struct careful *c, const struct careful_events_options *options,
-			struct careful_events **events)
-{
-	uint32_t nodes = options->nodes;
-	struct careful_events *ev;
-	const char *trace;
-	int rc;
-
-	if (c->events)
-		return -EBUSY;
-	if (!nodes || nodes > CAREFUL_EVENT_NODES_MAX || options->rank >= nodes)
-		return -EINVAL;
-	if (c->queue && nodes - 1 + LINK_CHUNKS_FREE_MIN > c->queue->tx_chunks)
-		return -ENOBUFS;
-	ev = create(c, nodes, !c->queue || options->requests);
-	if (!ev)
-		return -ENOMEM;
-	ev->number = options->group;
-	ev->nodes = nodes;
-	ev->rank = options->rank;
-	ev->part = (uint32_t)c->ops->random(c) | 1;
-	event_group_init(ev, options->replicate || ev->requests);
-	rc = ev->requests ? event_requests_open(ev, options->peers) : set_nodes(ev, options->peers);
-	trace = getenv("CAREFUL_EVENT_TRACE"); // NOLINT(concurrency-mt-unsafe)
-	if (!rc && trace && trace[0])
-		rc = careful_events_trace(ev, trace);
-	if (rc) {
-		event_requests_close(ev);
-		event_destroy(ev);
-		return rc;
-	}
-	for (uint32_t rank = 0; rank < nodes; rank++)
-		if (rank != ev->rank)
-			event_watch(&ev->node[rank], true);
-	c->events = ev;
-	*events = ev;
-	return 0;
 }
 
 int careful_event_bytes(struct careful_events *ev)
 {
-	uint32_t least = UINT32_MAX;
+	int least = INT32_MAX;
 
 	for (uint32_t rank = 0; rank < ev->nodes; rank++) {
-		const struct link_peer *peer = ev->node[rank].peer;
-		uint32_t bytes;
 		int rc;
 
 		if (rank == ev->rank || ev->node[rank].left)
 			continue;
-		if (ev->requests) {
-			rc = event_requests_bytes(&ev->node[rank]);
-			if (rc < 0)
-				return rc;
-			least = (uint32_t)rc < least ? (uint32_t)rc : least;
-			continue;
-		}
-		if (!link_knows(peer))
-			return -EAGAIN;
-		bytes = link_body_single(peer) - MESSAGE_AM_BYTES;
-		least = bytes < least ? bytes : least;
+		rc = ev->by->bytes(&ev->node[rank]);
+		if (rc < 0)
+			return rc;
+		least = rc < least ? rc : least;
 	}
-	return (int)(least < INT32_MAX ? least : INT32_MAX);
+	return least;
 }
 
 int careful_events_failed(const struct careful_events *ev, uint32_t *rank)
@@ -139,25 +62,19 @@ int careful_events_failed(const struct careful_events *ev, uint32_t *rank)
 	return ev->error;
 }
 
-/* Polls for a while; 0: look again. *until_ns is 0 before the first time. */
-int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms)
+/* Once a round: what is to be said, and whether who waits for room has some. */
+static void round_of(struct careful *c)
 {
-	struct careful *c = ev->c;
-	uint64_t now_ns, left_ms;
-	int rc;
+	struct careful_events *ev = c->events;
 
-	if (!timeout_ms)
-		return -EAGAIN;
-	if (c->polling)
-		return -EDEADLK;
-	now_ns = c->ops->now_ns(c);
-	if (!*until_ns)
-		*until_ns = timeout_ms < 0 ? UINT64_MAX : now_ns + timeout_ms * 1000000ull;
-	if (now_ns >= *until_ns)
-		return -ETIMEDOUT;
-	left_ms = (*until_ns - now_ns + 999999) / 1000000;
-	rc = careful_wait(c, left_ms < 20 ? (int)left_ms : 20, -1);
-	return rc < 0 ? rc : 0;
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (i != ev->rank)
+			event_say_all(ev, &ev->node[i]);
+	ev->by->round(ev);
+	if (ev->waiting && event_may_send(ev, ev->waiting_dst, ev->waiting_bytes)) {
+		ev->waiting = false;
+		c->told++;
+	}
 }
 
 static bool owes(const struct careful_events *ev)
@@ -165,7 +82,7 @@ static bool owes(const struct careful_events *ev)
 	for (uint32_t i = 0; i < ev->nodes; i++)
 		if (ev->node[i].owes_fail || ev->node[i].owes_leave)
 			return true;
-	return event_requests_owes(ev);
+	return ev->by->owes(ev);
 }
 
 static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
@@ -189,14 +106,14 @@ static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
 			node->ask_ns = UINT64_MAX;
 	}
 	ev->leaving = true;
-	event_round(ev->c);
+	round_of(ev->c);
 	while (!rc && owes(ev))
 		rc = event_wait(ev, &until_ns, timeout_ms);
 	return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
 /* Lets go of all that is the instance's. */
-void event_forget(struct careful *c)
+static void forget(struct careful *c)
 {
 	struct careful_events *ev = c->events;
 
@@ -211,7 +128,7 @@ void event_forget(struct careful *c)
 	event_group_off(ev, -EPIPE);
 	event_trace_end(ev);
 	c->events = NULL;
-	event_requests_close(ev);
+	ev->by->close(ev);
 	if (!ev->pending) {
 		event_destroy(ev);
 		return;
@@ -222,12 +139,12 @@ void event_forget(struct careful *c)
 }
 
 /* The instance ends, and with it what they wait for. */
-void events_end(struct careful *c)
+static void end(struct careful *c)
 {
 	struct careful_events *ev;
 
 	if (c->events)
-		event_forget(c);
+		forget(c);
 	while ((ev = c->events_forgotten)) {
 		c->events_forgotten = ev->forgotten;
 		event_destroy(ev);
@@ -239,6 +156,65 @@ int careful_events_close(struct careful_events *ev, int status, int timeout_ms)
 	int rc = ev->c->polling ? -EDEADLK : say_goodbye(ev, status, timeout_ms);
 
 	if (rc != -EDEADLK)
-		event_forget(ev->c);
+		forget(ev->c);
 	return rc;
+}
+
+/* An epoch of a peer's session is over: what was on its way may be lost. */
+static void epoch_over(struct careful *c, struct link_peer *peer)
+{
+	struct careful_events *ev = c->events;
+	uint32_t rank = ev->rank_of[peer->slot];
+
+	if (rank == EVENT_NOBODY)
+		return;
+	event_gone(ev, rank, operation_over_status(peer));
+	ev->rank_of[peer->slot] = EVENT_NOBODY;
+}
+
+static const struct engine_event_hooks hooks = {
+	.arrived = event_arrived,
+	.epoch_over = epoch_over,
+	.round = round_of,
+	.end = end,
+};
+
+int careful_events_open(struct careful *c, const struct careful_events_options *options,
+			struct careful_events **events)
+{
+	uint32_t nodes = options->nodes;
+	struct careful_events *ev;
+	const char *trace;
+	int rc;
+
+	if (c->events)
+		return -EBUSY;
+	if (!nodes || nodes > CAREFUL_EVENT_NODES_MAX || options->rank >= nodes)
+		return -EINVAL;
+	if (c->queue && nodes - 1 + LINK_CHUNKS_FREE_MIN > c->queue->tx_chunks)
+		return -ENOBUFS;
+	ev = create(c, nodes, !c->queue || options->requests);
+	if (!ev)
+		return -ENOMEM;
+	ev->number = options->group;
+	ev->nodes = nodes;
+	ev->rank = options->rank;
+	ev->part = (uint32_t)c->ops->random(c) | 1;
+	event_group_init(ev, options->replicate || ev->by != &event_by_frames);
+	rc = ev->by->open(ev, options->peers);
+	trace = getenv("CAREFUL_EVENT_TRACE"); // NOLINT(concurrency-mt-unsafe)
+	if (!rc && trace && trace[0])
+		rc = careful_events_trace(ev, trace);
+	if (rc) {
+		ev->by->close(ev);
+		event_destroy(ev);
+		return rc;
+	}
+	for (uint32_t rank = 0; rank < nodes; rank++)
+		if (rank != ev->rank)
+			event_watch(&ev->node[rank], true);
+	c->event_hooks = &hooks;
+	c->events = ev;
+	*events = ev;
+	return 0;
 }

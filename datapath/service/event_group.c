@@ -2,8 +2,8 @@
 /*
  * A broadcast as one frame (P2 section 5.1): each node tells all others, with its JOIN, the cookie
  * of its frames to the group, and sends probes with it. When all have said that one came, its
- * broadcasts are one frame each. Until then, and for ever where one does not hear it or refuses,
- * they are replicated. Calls event_member.c, link's group.c.
+ * broadcasts are one frame each. Until then, and for ever if a node does not hear it or refuses,
+ * they are replicated.
  */
 #include "service/event_private.h"
 
@@ -34,17 +34,7 @@ void event_group_say_off(struct careful_events *ev, struct event_node *node)
 	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_ONE_BY_ONE) };
 
 	if (ev->cookie)
-		event_tell(ev, node, &am);
-}
-
-/* Reports whether a peer's frames to all are over, by what it says; our group may be, too. */
-void event_group_ends(struct link_peer *peer, const struct careful_am *am)
-{
-	uint16_t what = be16toh(am->handler);
-
-	if (what == CAREFUL_EVENT_LEAVE || what == CAREFUL_EVENT_ONE_BY_ONE ||
-	    (what == CAREFUL_EVENT_FAIL && am->args[2]))
-		link_group_admit(peer, 0, 0);
+		event_tell(ev, node, am);
 }
 
 static void open_group(struct careful_events *ev)
@@ -73,7 +63,7 @@ static bool say_heard(struct careful_events *ev, struct event_node *node)
 		.args = { htobe32((uint32_t)node->refusal) },
 	};
 
-	return event_tell(ev, node, &am);
+	return event_tell(ev, node, am);
 }
 
 /* Before there is a group, its cookie: for JOIN. */
@@ -91,14 +81,14 @@ void event_group_join(const struct careful_events *ev, struct careful_am *join)
 	join->token = htobe32((uint32_t)ev->cookie);
 }
 
-/* Admits the frames to all of a node that has joined. A group by requests has no such frames, and
- * its nodes have no peer here: a cookie in JOIN means nothing there. */
+/* Admits the frames to all of a node that has joined. A group by requests has no such frames: a
+ * cookie in JOIN means nothing there. */
 void event_group_joined(struct careful_events *ev, uint32_t rank, const struct careful_am *join)
 {
 	uint64_t cookie = (uint64_t)be32toh(join->args[3]) << 32 | be32toh(join->token);
 	struct event_node *node = &ev->node[rank];
 
-	if (!cookie || ev->requests)
+	if (!cookie || !node->peer)
 		return;
 	/* Its members are in the order of their ranks, and it is none. */
 	node->refusal =

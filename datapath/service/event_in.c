@@ -1,64 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Fragments in (P2 section 5.1): kept in their receive buffers, in their order, until the
- * application consumes them; what runs short is copied out beneath (link's hold.c, P2 section
- * 5.3). The one that the application has does not move. Calls event.c, event_member.c,
- * event_group.c, event_requests.c, event_trace.c, link's hold.c and rx.c.
- */
+/* Fragments in (P2 section 5.1): queued in their order until the application consumes them. */
 #include "service/event_private.h"
 
-#include <assert.h>
 #include <endian.h>
 #include <errno.h>
-#include <stdlib.h>
-
-/* Nobody wants a fragment any more. */
-static void let_go(struct careful_events *ev, struct link_held *kept)
-{
-	if (ev->requests) {
-		ev->kept--;
-		free(kept);
-	} else {
-		link_let_go(&ev->c->link, kept);
-	}
-}
-
-/* Gives the buffers of a node's fragments back. */
-void event_drop(struct careful_events *ev, struct event_node *node)
-{
-	struct event_fragment *fragment;
-
-	while ((fragment = node->first)) {
-		node->first = fragment->next;
-		let_go(ev, fragment->kept);
-		fragment->next = ev->free;
-		ev->free = fragment;
-	}
-	node->last = NULL;
-}
-
-/* Copies that were given back make room for those of others that got no credits. */
-static void relieve(struct careful_events *ev)
-{
-	for (uint32_t i = 0; i < ev->nodes; i++)
-		if (i != ev->rank && ev->node[i].peer->withholding)
-			link_relieve(ev->node[i].peer);
-}
 
 /* What the application had is consumed. */
 void event_return(struct careful_events *ev)
 {
-	struct link *link = &ev->c->link;
-
 	if (!ev->given)
 		return;
-	let_go(ev, ev->given);
+	ev->by->let_go(ev, ev->given);
 	ev->given = NULL;
 	ev->blocked_ns = 0;
-	if (ev->requests)
-		event_requests_round(ev);
-	else if (link->counters[CAREFUL_C_CREDITS_WITHHELD])
-		relieve(ev);
+	ev->by->consumed(ev);
 }
 
 /* Reports whether a fragment follows what came from its node before. */
@@ -76,27 +31,6 @@ static bool follows(const struct careful_events *ev, const struct event_way *way
 		return new->event == way->event &&new->offset == way->offset &&
 		       !((new->flags ^ way->flags) & kind);
 	return !new->offset && (!way->any || new->event > way->event);
-}
-
-void event_add(struct careful_events *ev, struct event_node *node, const struct event_fragment *new)
-{
-	struct event_fragment *fragment = ev->free;
-	struct event_way *way = &node->in;
-
-	assert(fragment); /* one for each buffer and each copy */
-	ev->free = fragment->next;
-	*fragment = *new;
-	fragment->next = NULL;
-	if (node->last)
-		node->last->next = fragment;
-	else
-		node->first = fragment;
-	node->last = fragment;
-	way->any = true;
-	way->event = new->event;
-	way->flags = new->flags;
-	way->open = !(new->flags &CAREFUL_EVENT_F_LAST);
-	way->offset = way->open ? new->offset + new->bytes : 0;
 }
 
 /* Reports whether a fragment is wanted: it is of a node that takes part. */
@@ -117,36 +51,6 @@ bool event_may_take(struct careful_events *ev, uint32_t rank, const struct caref
 		return true;
 	event_fail(ev, rank, -EPROTO);
 	return false;
-}
-
-/* A fragment in a frame; false: nobody wants it. */
-static bool take(struct careful_events *ev, uint32_t rank, struct link_rxframe *frame,
-		 const struct careful_am *am)
-{
-	struct event_fragment new;
-
-	if (!event_may_take(ev, rank, am, be16toh(frame->hdr.frag_bytes), &new))
-		return false;
-	new.kept = link_hold(&ev->c->link, frame, true);
-	event_add(ev, &ev->node[rank], &new);
-	return true;
-}
-
-/* A frame of the event service; it is held, or released. */
-void event_arrived(struct careful *c, struct link_rxframe *frame, const struct careful_am *am)
-{
-	struct careful_events *ev = c->events;
-	uint32_t rank = ev ? ev->rank_of[frame->peer->slot] : EVENT_NOBODY;
-	bool ours = rank != EVENT_NOBODY && be32toh(am->region) == ev->number;
-
-	event_group_ends(frame->peer, am);
-	if (ours && be16toh(am->handler) != CAREFUL_EVENT_FRAGMENT)
-		event_said(ev, rank, am);
-	else if (ours && take(ev, rank, frame, am))
-		return;
-	else if (be16toh(am->handler) == CAREFUL_EVENT_FRAGMENT)
-		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
-	link_release(&c->link, frame);
 }
 
 /* Reports whether a node may yet send something of this event. */
@@ -240,8 +144,7 @@ static int give(struct careful_events *ev, uint32_t rank, struct careful_event_f
 	if (status != CAREFUL_EVENT_MORE)
 		ev->turn = rank + 1 < ev->nodes ? rank + 1 : 0;
 	ev->given = fragment->kept;
-	if (!ev->requests)
-		link_hold_still(ev->given);
+	ev->by->give(ev->given);
 	*out = (struct careful_event_fragment){
 		.data = ev->given->body + MESSAGE_AM_BYTES,
 		.bytes = fragment->bytes,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Who takes part in a group, and how a failure reaches every node: who fails, for whatever reason,
- * tells the others, so that those who lost nothing do not wait for ever.
+ * Membership of a group, and how a failure reaches every node: a node that fails tells all others,
+ * so that a node which lost nothing does not wait for ever.
  *
- * Nothing here is parked: what cannot leave now is said again in a later round. Calls event.c,
- * event_in.c, event_out.c, event_group.c, event_requests.c, message's small.c, link's peer.c.
+ * Nothing here is parked: a later round says again what cannot leave now.
  */
 #include "service/event_private.h"
 
@@ -24,17 +23,6 @@ void event_watch(struct event_node *node, bool on)
 		link_awaited(node->peer);
 }
 
-/* Says something to a node, now; false: not now. */
-bool event_tell(struct careful_events *ev, struct event_node *node, const struct careful_am *what)
-{
-	struct careful_am am = *what;
-
-	am.kind = CAREFUL_AM_EVENT;
-	am.region = htobe32(ev->number);
-	return ev->requests ? event_requests_tell(ev, node, &am) :
-			      message_small_now(&ev->c->messages, node->peer, &am, NULL, 0);
-}
-
 static bool say_join(struct careful_events *ev, struct event_node *node)
 {
 	struct careful_am am = {
@@ -44,7 +32,7 @@ static bool say_join(struct careful_events *ev, struct event_node *node)
 	};
 
 	event_group_join(ev, &am);
-	return event_tell(ev, node, &am);
+	return event_tell(ev, node, am);
 }
 
 static bool say_fail(struct careful_events *ev, struct event_node *node)
@@ -55,17 +43,17 @@ static bool say_fail(struct careful_events *ev, struct event_node *node)
 			  htobe32(node->owes_leave) },
 	};
 
-	return event_tell(ev, node, &am);
+	return event_tell(ev, node, am);
 }
 
 static bool say_leave(struct careful_events *ev, struct event_node *node)
 {
 	const struct careful_am am = {
 		.handler = htobe16(CAREFUL_EVENT_LEAVE),
-		.args = { htobe32(ev->requests ? 0 : link_group_sent(node->peer)) },
+		.args = { htobe32(ev->by->group_sent(node)) },
 	};
 
-	return event_tell(ev, node, &am);
+	return event_tell(ev, node, am);
 }
 
 /* The group has failed here; every node that takes part is to hear of it, but the one whose
@@ -129,18 +117,6 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		event_group_joined(ev, rank, am);
 }
 
-/* Reports whether all frames to groups have come that left there. Of the last of them nothing else would
- * tell: the end of its session is no failure of a node that has left. */
-static bool all_came(const struct careful_events *ev, uint32_t rank, const struct careful_am *am)
-{
-	struct link_peer *peer = ev->node[rank].peer;
-	uint32_t missing = ev->requests ? 0 : link_group_missing(peer, be32toh(am->args[0]));
-
-	if (missing)
-		link_missing(peer, missing);
-	return !missing;
-}
-
 /* No more comes from there, and nothing is to be told to it. */
 static void on_leave(struct careful_events *ev, uint32_t rank)
 {
@@ -181,7 +157,7 @@ void event_said(struct careful_events *ev, uint32_t rank, const struct careful_a
 		on_join(ev, rank, am);
 		break;
 	case CAREFUL_EVENT_LEAVE:
-		if (takes_part && all_came(ev, rank, am))
+		if (takes_part && ev->by->all_came(&ev->node[rank], be32toh(am->args[0])))
 			on_leave(ev, rank);
 		break;
 	case CAREFUL_EVENT_FAIL:
@@ -212,20 +188,8 @@ void event_gone(struct careful_events *ev, uint32_t rank, int error)
 	node->asked = node->owes_fail = node->owes_leave = false;
 }
 
-/* An epoch of a peer's session is over: what was on its way may be lost. */
-void event_epoch_over(struct careful *c, struct link_peer *peer)
-{
-	struct careful_events *ev = c->events;
-	uint32_t rank = ev->rank_of[peer->slot];
-
-	if (rank == EVENT_NOBODY)
-		return;
-	event_gone(ev, rank, operation_over_status(peer));
-	ev->rank_of[peer->slot] = EVENT_NOBODY;
-}
-
 /* In this order: who has not heard JOIN yet takes nothing else. */
-static void say_all(struct careful_events *ev, struct event_node *node)
+void event_say_all(struct careful_events *ev, struct event_node *node)
 {
 	uint64_t now_ns = ev->c->link.now_ns;
 
@@ -239,22 +203,4 @@ static void say_all(struct careful_events *ev, struct event_node *node)
 		return;
 	if (node->owes_fail ? say_fail(ev, node) : node->owes_leave && say_leave(ev, node))
 		node->owes_fail = node->owes_leave = false;
-}
-
-/* Once a round: what is to be said, and whether who waits for room has some. */
-void event_round(struct careful *c)
-{
-	struct careful_events *ev = c->events;
-
-	for (uint32_t i = 0; i < ev->nodes; i++)
-		if (i != ev->rank)
-			say_all(ev, &ev->node[i]);
-	if (ev->requests)
-		event_requests_round(ev);
-	else
-		event_group_round(ev);
-	if (ev->waiting && event_may_send(ev, ev->waiting_dst, ev->waiting_bytes)) {
-		ev->waiting = false;
-		c->told++;
-	}
 }

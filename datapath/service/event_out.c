@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Fragments out (P2 section 5.1): which may be sent in which order, and when there is room. A
- * broadcast goes to all or to none, so that a sender which has to wait has sent nothing. Calls
- * event.c, event_member.c, event_group.c, event_requests.c, event_trace.c, message's small.c,
- * link's tx.c and hold.c.
+ * broadcast goes to all or to none, so that a sender which has to wait has sent nothing.
  */
 #include "service/event_private.h"
 
@@ -56,17 +54,9 @@ static int check(const struct careful_events *ev, uint32_t dst, uint64_t event, 
 static int fits(const struct careful_events *ev, uint32_t dst, uint32_t bytes)
 {
 	for (uint32_t i = 0; i < ev->nodes; i++) {
-		const struct link_peer *peer = ev->node[i].peer;
-		int most;
+		int most = is_meant(ev, dst, i) ? ev->by->bytes(&ev->node[i]) : 0;
 
-		if (ev->requests) {
-			most = is_meant(ev, dst, i) ? event_requests_bytes(&ev->node[i]) : 0;
-			if (most > 0 && bytes > (uint32_t)most)
-				return -EMSGSIZE;
-			continue;
-		}
-		if (is_meant(ev, dst, i) && link_knows(peer) &&
-		    bytes > link_body_single(peer) - MESSAGE_AM_BYTES)
+		if (most > 0 && bytes > (uint32_t)most)
 			return -EMSGSIZE;
 	}
 	return 0;
@@ -87,12 +77,11 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		if (!is_meant(ev, dst, i))
 			continue;
-		if (ev->requests ? !event_requests_may(&ev->node[i], bytes) :
-				   !message_small_may(&ev->c->messages, ev->node[i].peer, bytes))
+		if (!ev->by->may_send(&ev->node[i], bytes))
 			return false;
 		frames++;
 	}
-	return ev->requests ? event_requests_room(ev, frames) : link_tx_room(&ev->c->link, frames);
+	return ev->by->room(ev, frames);
 }
 
 /* A fragment was sent to a node. */
@@ -128,40 +117,19 @@ static struct careful_am header(const struct careful_events *ev, uint32_t rank, 
 	};
 }
 
-/* So much of what was announced to a node leaves next: that frame asks for room for the rest. */
-static void less_ahead(struct careful_events *ev, struct event_node *node, uint32_t bytes,
-		       uint32_t flags)
-{
-	struct event_way *way = &node->out;
-	uint64_t less = way->ahead < bytes || flags & CAREFUL_EVENT_F_LAST ? way->ahead : bytes;
-
-	if (!less)
-		return;
-	way->ahead -= less;
-	message_ahead(&ev->c->messages, node->peer, 0, less);
-}
-
-/* Nothing more of it leaves. */
-void event_give_up(struct careful_events *ev, struct event_node *node)
-{
-	less_ahead(ev, node, 0, CAREFUL_EVENT_F_LAST);
-}
-
 int careful_event_ahead(struct careful_events *ev, uint32_t dst, uint64_t bytes)
 {
 	if (ev->error)
 		return ev->error;
 	if (dst != CAREFUL_EVENT_ALL && (dst >= ev->nodes || dst == ev->rank))
 		return -ENOENT;
-	if (ev->requests)
-		return 0; /* each has its own window */
 	if (dst == CAREFUL_EVENT_ALL && !ev->group_error)
 		return 0; /* in one frame, now or soon */
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct event_node *node = &ev->node[i];
 
-		if (!is_meant(ev, dst, i) || node->left)
-			continue;
+		if (!is_meant(ev, dst, i) || node->left || !node->peer)
+			continue; /* without a peer the node has its own window */
 		event_give_up(ev, node);
 		node->out.ahead = bytes;
 		message_ahead(&ev->c->messages, node->peer, bytes, 0);
@@ -174,11 +142,9 @@ static void send_to(struct careful_events *ev, uint32_t rank, uint64_t event, co
 {
 	const struct careful_am am = header(ev, rank, event, flags);
 
-	less_ahead(ev, &ev->node[rank], bytes, flags);
+	event_less_ahead(ev, &ev->node[rank], bytes, flags);
 	/* event_may_send() saw room for all of them. */
-	if (ev->requests ?
-		    event_requests_send(ev, rank, &am, data, bytes) :
-		    message_small_now(&ev->c->messages, ev->node[rank].peer, &am, data, bytes))
+	if (ev->by->send(ev, rank, &am, data, bytes))
 		count(ev, rank, event, bytes, flags);
 	else
 		event_fail(ev, rank, -EIO);
@@ -191,7 +157,7 @@ static void send_group(struct careful_events *ev, uint64_t event, const void *da
 
 	for (uint32_t i = 0; i < ev->nodes; i++)
 		if (i != ev->rank)
-			less_ahead(ev, &ev->node[i], bytes, flags);
+			event_less_ahead(ev, &ev->node[i], bytes, flags);
 	if (!message_small_group(ev->group, &am, data, bytes)) {
 		event_fail(ev, ev->rank, -EIO);
 		return;
@@ -201,34 +167,19 @@ static void send_group(struct careful_events *ev, uint64_t event, const void *da
 			count(ev, i, event, bytes, flags);
 }
 
-static bool withholds(const struct careful_events *ev)
-{
-	if (ev->requests)
-		return event_requests_withholds(ev);
-	for (uint32_t i = 0; i < ev->nodes; i++) {
-		struct link_peer *peer = ev->node[i].peer;
-
-		if (i == ev->rank || ev->node[i].left)
-			continue;
-		link_relieve(peer);
-		if (peer->withholding)
-			return true;
-	}
-	return false;
-}
-
 /* There is no room: for how long, and is it this node that the others wait for? */
 static int blocked(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 {
 	const uint64_t now_ns = ev->c->link.now_ns;
-	const uint64_t sync_ms = ev->requests ? EVENT_ASKED_MS : ev->c->link.sync_ms;
+	const uint64_t sync_ms = ev->c->link.sync_ms ?: EVENT_ASKED_MS;
 
 	ev->waiting = true;
 	ev->waiting_dst = dst;
 	ev->waiting_bytes = bytes;
 	if (!ev->blocked_ns)
 		ev->blocked_ns = now_ns ?: 1;
-	if (now_ns - ev->blocked_ns < SYNCS_BLOCKED * sync_ms * 1000000ull || !withholds(ev))
+	if (now_ns - ev->blocked_ns < SYNCS_BLOCKED * sync_ms * 1000000ull ||
+	    !ev->by->withholds(ev))
 		return -EAGAIN;
 	ev->blocked_ns = 0;
 	ev->waiting = false;

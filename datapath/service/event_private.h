@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The event service from the inside (P2 section 5.1): what is known of each node of a group,
- * and the fragments that nobody has consumed yet. An event's path in is event_in.c's, out
- * event_out.c's, a frame to all event_group.c's, what goes by requests event_requests.c's; who
- * takes part is event_member.c's, a group's life event.c's.
- */
+/* The event service from the inside (P2 section 5.1): a group, its nodes, and the fragments that
+ * nobody has consumed yet. */
 #ifndef SERVICE_EVENT_PRIVATE_H
 #define SERVICE_EVENT_PRIVATE_H
 
@@ -89,6 +85,43 @@ struct event_node {
 	uint32_t owed_at, owed_count;
 };
 
+/*
+ * How fragments and what nodes tell each other travel.
+ *
+ * @tell:      false: not now
+ * @may_send:  reports whether a node can take so many bytes, @room: whether this end can send
+ *             so many frames
+ * @bytes:     returns the most payload of a fragment, or -EAGAIN
+ * @withholds: reports whether this node keeps others from sending
+ * @owes:      reports whether something would be lost with this process
+ * @give:      the application has the fragment, which stays in its place; @let_go: nobody wants
+ *             it any more; @consumed: called after that
+ * @group_sent: returns how many frames to groups left for a node
+ * @all_came:  reports whether all of them came from a node
+ */
+struct event_transport {
+	int (*open)(struct careful_events *ev, const uint32_t *peers);
+	void (*close)(struct careful_events *ev);
+	bool (*tell)(struct careful_events *ev, struct event_node *node,
+		     const struct careful_am *am);
+	bool (*send)(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
+		     const void *data, uint32_t bytes);
+	bool (*may_send)(const struct event_node *node, uint32_t bytes);
+	bool (*room)(const struct careful_events *ev, uint32_t frames);
+	int (*bytes)(struct event_node *node);
+	bool (*withholds)(const struct careful_events *ev);
+	bool (*owes)(const struct careful_events *ev);
+	void (*round)(struct careful_events *ev);
+	void (*let_go)(struct careful_events *ev, struct link_held *held);
+	void (*give)(struct link_held *held);
+	void (*consumed)(struct careful_events *ev);
+	uint32_t (*group_sent)(const struct event_node *node);
+	bool (*all_came)(const struct event_node *node, uint32_t sent);
+};
+
+extern const struct event_transport event_by_frames; /* event_frames.c */
+extern const struct event_transport event_by_requests; /* event_requests.c */
+
 /* A note of what was sent or consumed (event_trace.c). */
 struct event_note {
 	uint64_t at_ns;
@@ -112,7 +145,9 @@ struct event_note {
  * @group:     to which they go; NULL: there are none, @group_error: for this reason
  * @hear:      nodes that get them
  * @probe_ns:  when the next probe is due
- * @requests:  it goes by requests, to this handler
+ * @by:        how fragments travel
+ * @window, @room: fragments on their way to a node at most, and kept here
+ * @handler:   requests: where they go
  * @kept:      fragments that are kept here,
  * @pending:   and requests whose end has not been told
  * @leaving:   this node says that it is done
@@ -148,7 +183,8 @@ struct careful_events {
 	uint32_t hear;
 	uint64_t probe_ns;
 
-	bool requests;
+	const struct event_transport *by;
+	uint32_t window, room;
 	uint16_t handler;
 	uint32_t kept, pending;
 	bool leaving, over;
@@ -178,47 +214,46 @@ static inline bool event_is_awaited(const struct event_node *node)
 	return node->joined && !node->asked && !node->left;
 }
 
-/* event.c */
+/* Says something to a node, now; false: not now. */
+static inline bool event_tell(struct careful_events *ev, struct event_node *node,
+			      struct careful_am am)
+{
+	am.kind = CAREFUL_AM_EVENT;
+	am.region = htobe32(ev->number);
+	return ev->by->tell(ev, node, &am);
+}
+
+/* event_queue.c */
 void event_destroy(struct careful_events *ev);
 int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms);
+void event_add(struct careful_events *ev, struct event_node *node,
+	       const struct event_fragment *fragment);
+void event_drop(struct careful_events *ev, struct event_node *node);
+void event_less_ahead(struct careful_events *ev, struct event_node *node, uint32_t bytes,
+		      uint32_t flags);
+void event_give_up(struct careful_events *ev, struct event_node *node);
 
 /* event_member.c */
 void event_watch(struct event_node *node, bool on);
 void event_gone(struct careful_events *ev, uint32_t rank, int error);
 void event_fail(struct careful_events *ev, uint32_t rank, int error);
-bool event_tell(struct careful_events *ev, struct event_node *node, const struct careful_am *am);
 void event_said(struct careful_events *ev, uint32_t rank, const struct careful_am *am);
+void event_say_all(struct careful_events *ev, struct event_node *node);
 
-/* event_requests.c: where the group goes by requests */
-int event_requests_open(struct careful_events *ev, const uint32_t *peers);
-void event_requests_close(struct careful_events *ev);
-bool event_requests_tell(struct careful_events *ev, struct event_node *node,
-			 const struct careful_am *am);
-bool event_requests_send(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
-			 const void *data, uint32_t bytes);
-bool event_requests_may(const struct event_node *node, uint32_t bytes);
-bool event_requests_room(const struct careful_events *ev, uint32_t frames);
-bool event_requests_withholds(const struct careful_events *ev);
-bool event_requests_owes(const struct careful_events *ev);
-void event_requests_round(struct careful_events *ev);
-int event_requests_bytes(struct event_node *node);
+/* event_frames.c */
+void event_arrived(struct careful *c, struct link_rxframe *frame, const struct careful_am *am);
 
 /* event_in.c */
 bool event_may_take(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
 		    uint32_t bytes, struct event_fragment *fragment);
-void event_add(struct careful_events *ev, struct event_node *node,
-	       const struct event_fragment *fragment);
-void event_drop(struct careful_events *ev, struct event_node *node);
 void event_return(struct careful_events *ev);
 
 /* event_out.c */
-void event_give_up(struct careful_events *ev, struct event_node *node);
 bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes);
 
 /* event_group.c */
 void event_group_off(struct careful_events *ev, int error);
 void event_group_say_off(struct careful_events *ev, struct event_node *node);
-void event_group_ends(struct link_peer *peer, const struct careful_am *am);
 void event_group_init(struct careful_events *ev, bool replicate);
 void event_group_join(const struct careful_events *ev, struct careful_am *join);
 void event_group_joined(struct careful_events *ev, uint32_t rank, const struct careful_am *join);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A group whose nodes are not all alone with their queues: programs of careful_attach() have no
- * receive buffers in which fragments could wait. What is a frame of the event service elsewhere is
- * here the payload of a request, careful_am and all, to a handler that each node has for the group.
+ * The event service by requests: programs of careful_attach() have no receive buffers in which
+ * fragments could wait. A frame of the event service, careful_am and all, is the payload of a
+ * request to a handler that each node has for the group.
  *
- * A fragment is copied and answered when it comes; beyond EVENT_ROOM of them, as some are consumed.
- * Of EVENT_WINDOW without an answer the sender waits. One more request, STAY, is answered when a
- * node leaves: it fails when the program there dies, whether something was sent to it or not.
+ * A fragment is copied and answered when it comes; beyond EVENT_ROOM of them, when earlier ones are
+ * consumed. With EVENT_WINDOW unanswered fragments to a node the sender waits. One more request,
+ * STAY, is answered when a node leaves; it fails when the program there dies.
  * Programs of one host look alike to its peers: all but JOIN carries the random number of the
  * receiver's part, which only the program that it was told to knows.
- * Calls api.c, attach_ring.c, event.c, event_member.c, event_in.c, message's small.c.
  */
 #include <endian.h>
 #include <errno.h>
@@ -110,8 +109,8 @@ static bool may_leave(struct careful *c, const struct event_node *node, uint32_t
 	return c->ops->may_ask(c, node->index, bytes);
 }
 
-bool event_requests_tell(struct careful_events *ev, struct event_node *node,
-			 const struct careful_am *am)
+static bool requests_tell(struct careful_events *ev, struct event_node *node,
+			  const struct careful_am *am)
 {
 	const bool join = be16toh(am->handler) == CAREFUL_EVENT_JOIN;
 
@@ -123,8 +122,8 @@ bool event_requests_tell(struct careful_events *ev, struct event_node *node,
 	return true;
 }
 
-bool event_requests_send(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
-			 const void *data, uint32_t bytes)
+static bool requests_send(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
+			  const void *data, uint32_t bytes)
 {
 	struct event_node *node = &ev->node[rank];
 
@@ -134,18 +133,18 @@ bool event_requests_send(struct careful_events *ev, uint32_t rank, const struct 
 	return true;
 }
 
-bool event_requests_may(const struct event_node *node, uint32_t bytes)
+static bool requests_may_send(const struct event_node *node, uint32_t bytes)
 {
 	return node->under_way < EVENT_WINDOW && may_leave(node->ev->c, node, bytes);
 }
 
 /* Reports whether so many requests can begin: a broadcast goes to all or to none. */
-bool event_requests_room(const struct careful_events *ev, uint32_t frames)
+static bool requests_room(const struct careful_events *ev, uint32_t frames)
 {
 	return ev->c->ops->may_begin(ev->c, frames);
 }
 
-int event_requests_bytes(struct event_node *node)
+static int requests_bytes(struct event_node *node)
 {
 	int rc;
 
@@ -159,7 +158,7 @@ int event_requests_bytes(struct event_node *node)
 	return (int)(node->body_most - sizeof(struct careful_am));
 }
 
-bool event_requests_withholds(const struct careful_events *ev)
+static bool requests_withholds(const struct careful_events *ev)
 {
 	for (uint32_t i = 0; i < ev->nodes; i++)
 		if (ev->node[i].owed_count)
@@ -168,9 +167,9 @@ bool event_requests_withholds(const struct careful_events *ev)
 }
 
 /* Reports whether carefuld has not taken all yet: it would be lost with this program. */
-bool event_requests_owes(const struct careful_events *ev)
+static bool requests_owes(const struct careful_events *ev)
 {
-	return ev->requests && !ev->c->ops->handed_over(ev->c);
+	return !ev->c->ops->handed_over(ev->c);
 }
 
 static bool answer(struct careful_events *ev, const struct careful_reply_to *to)
@@ -202,7 +201,7 @@ static void say_stay(struct event_node *node)
 }
 
 /* Once a round, and when something was consumed. */
-void event_requests_round(struct careful_events *ev)
+static void requests_round(struct careful_events *ev)
 {
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct event_node *node = &ev->node[i];
@@ -307,8 +306,10 @@ static int take_handler(struct careful_events *ev)
 	return rc;
 }
 
-int event_requests_open(struct careful_events *ev, const uint32_t *peers)
+static int requests_open(struct careful_events *ev, const uint32_t *peers)
 {
+	ev->window = EVENT_WINDOW;
+	ev->room = EVENT_ROOM;
 	for (uint32_t rank = 0; rank < ev->nodes; rank++) {
 		if (rank == ev->rank)
 			continue;
@@ -323,11 +324,11 @@ int event_requests_open(struct careful_events *ev, const uint32_t *peers)
 }
 
 /* Who still waits to hear of our end hears of it; not from a child of fork(), which has copies. */
-void event_requests_close(struct careful_events *ev)
+static void requests_close(struct careful_events *ev)
 {
 	const struct handler *handler = &ev->c->handlers[ev->handler];
 
-	if (!ev->requests || ev->c->owner != getpid())
+	if (ev->c->owner != getpid())
 		return;
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct event_node *node = &ev->node[i];
@@ -342,3 +343,46 @@ void event_requests_close(struct careful_events *ev)
 	if (handler->fn == on_request && handler->user == ev)
 		careful_handle(ev->c, ev->handler, NULL, NULL);
 }
+
+static void requests_let_go(struct careful_events *ev, struct link_held *held)
+{
+	ev->kept--;
+	free(held);
+}
+
+static void requests_give(struct link_held *held)
+{
+	(void)held; /* a copy does not move */
+}
+
+static uint32_t requests_group_sent(const struct event_node *node)
+{
+	(void)node;
+	return 0;
+}
+
+/* A request arrives or fails: there is nothing to miss. */
+static bool requests_all_came(const struct event_node *node, uint32_t sent)
+{
+	(void)node;
+	(void)sent;
+	return true;
+}
+
+const struct event_transport event_by_requests = {
+	.open = requests_open,
+	.close = requests_close,
+	.tell = requests_tell,
+	.send = requests_send,
+	.may_send = requests_may_send,
+	.room = requests_room,
+	.bytes = requests_bytes,
+	.withholds = requests_withholds,
+	.owes = requests_owes,
+	.round = requests_round,
+	.let_go = requests_let_go,
+	.give = requests_give,
+	.consumed = requests_round,
+	.group_sent = requests_group_sent,
+	.all_came = requests_all_came,
+};

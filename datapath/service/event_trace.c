@@ -2,7 +2,7 @@
 /*
  * Who sends to whom (P2 section 6.2): notes in memory while the program runs, a file of text at
  * its end, which `carefulctl trace events` reads. Notes beyond NOTES_MAX are counted and left
- * out, which the file says. Calls the device's clock.
+ * out, which the file says.
  */
 #include "service/event_private.h"
 
@@ -67,8 +67,7 @@ void event_trace_end(struct careful_events *ev)
 	}
 	fprintf(out,
 		"# careful events 1: rank %u of %u, window %u, receive buffers %u, left out %llu\n",
-		ev->rank, ev->nodes, ev->requests ? EVENT_WINDOW : ev->c->link.window,
-		ev->requests ? EVENT_ROOM : ev->c->queue->info.receive_buffers,
+		ev->rank, ev->nodes, ev->window, ev->room,
 		(unsigned long long)(ev->notes_count - kept));
 	fprintf(out, "# at_ns what node event bytes flags\n");
 	for (uint64_t i = 0; i < kept; i++) {

@@ -114,7 +114,8 @@ static uint32_t destroy(struct careful *c)
 {
 	uint32_t left = c->storage ? c->storage->ops->close(c->storage) : 0;
 
-	events_end(c);
+	if (c->event_hooks)
+		c->event_hooks->end(c);
 	if (left) { /* of what they write, the messages, the frames and the copies */
 		c->queue->umem_stays = true;
 		c->link.pool = NULL;

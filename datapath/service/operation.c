@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Operations that wait for an answer: a table whose tokens are never reused soon. Calls
- * ping.c and message's small.c.
- */
+/* Operations that wait for an answer: a table whose tokens are not reused soon. */
 #include "service/engine.h"
 
 #include <endian.h>
@@ -125,6 +122,37 @@ void operation_end_now(struct careful *c, struct operation *op, const struct car
 	c->told++;
 	if (done)
 		done(result, user);
+}
+
+void operation_answer(struct careful *c, struct link_peer *peer, __be32 token, int status)
+{
+	struct careful_am am = {
+		.kind = CAREFUL_AM_REPLY,
+		.token = token,
+		.status = htobe32((uint32_t)status),
+	};
+
+	/* The peer must not wait for ever. */
+	if (token && message_small(&c->messages, peer, &am, NULL, 0))
+		link_break(peer);
+}
+
+/* Ends what waited for a session whose frames are too small for it. */
+void operations_unfit(struct careful *c)
+{
+	const struct careful_result result = { .status = -EMSGSIZE };
+	struct link_peer *peer;
+	struct operation *op;
+	struct careful_am am;
+	uint64_t epoch;
+
+	while (message_small_unfit(&c->messages, &am, &peer, &epoch)) {
+		op = operation_find(c, be32toh(am.token), peer, epoch);
+		if (op && am.kind == CAREFUL_AM_REQUEST)
+			operation_end(c, op, &result);
+		else if (am.kind == CAREFUL_AM_REPLY && epoch == peer->epoch)
+			operation_answer(c, peer, am.token, EMSGSIZE);
+	}
 }
 
 uint32_t engine_waiting(const struct careful *c, uint32_t peer)

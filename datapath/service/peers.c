@@ -14,10 +14,10 @@ static void epoch_over(struct careful *c, struct link_peer *peer)
 {
 	message_forget(&c->messages, peer);
 	message_pump(&c->messages, peer);
-	am_sent(c);
+	bulk_sent(c);
 	operations_reset(c, peer, operation_over_status(peer));
 	if (c->events)
-		event_epoch_over(c, peer);
+		c->event_hooks->epoch_over(c, peer);
 }
 
 static void tell(struct careful *c, uint32_t peer, uint8_t state)

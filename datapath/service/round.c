@@ -25,9 +25,9 @@ void round_send(struct careful *c)
 	if (c->messages.messages)
 		pump_all(c);
 	if (message_untold(&c->messages))
-		am_sent(c);
+		bulk_sent(c);
 	if (c->events)
-		event_round(c);
+		c->event_hooks->round(c);
 	link_updates(&c->link);
 	if (c->link.trains)
 		link_trains_send(&c->link);
@@ -78,6 +78,7 @@ static void tell_changes(struct careful *c)
 static uint32_t take_in(struct careful *c)
 {
 	struct link_rxframe frame;
+	struct link_held *held;
 	uint32_t n = 0;
 
 	link_rx(&c->link);
@@ -86,8 +87,8 @@ static uint32_t take_in(struct careful *c)
 		tell_changes(c);
 		if (frame.hdr.type == CAREFUL_PING)
 			ping_receive(c, &frame);
-		else
-			am_take(c, &frame);
+		else if ((held = am_take(c, &frame)))
+			deferred_put(c, held);
 		link_relieve(frame.peer);
 	}
 	return n;
