@@ -152,3 +152,19 @@ def test_quick__a_python_test_that_fails_once_is_run_again(project: Path) -> Non
     done = python_tests(project, f"def test_fails(): assert not ({FIRST})")
     assert done.returncode == 0, done.stdout
     assert "AGAIN  1 of the Python tests failed at first, and passed alone" in done.stdout
+
+
+@pytest.mark.parametrize(("command", "status"), [("true", 0), (FAILS_AT_FIRST, 1)])
+def test_all__what_runs_ahead_of_its_step_counts(project: Path, command: str, status: int) -> None:
+    """A test in virtual time depends on no other process: it gets no second try."""
+    script(project / ".venv/bin/python", "sleep 1")
+    script(project / "tests/spin/run", "true")
+    with (project / "datapath/CMakeLists.txt").open("a") as cmake:
+        cmake.write("add_custom_target(tidy)\nadd_test(NAME test_other COMMAND true)\n")
+        cmake.write("file(COPY_FILE ${CMAKE_BINARY_DIR}/sim ${CMAKE_BINARY_DIR}/explore)\n")
+        cmake.write(f"add_test(NAME test_sim_one COMMAND sh -c [[{command}]])\n")
+    done = run(project)
+    assert done.returncode == status, done.stdout
+    result = "FAILED" if status else "ok"
+    assert len(re.findall(rf"^{result} +C tests in virtual time, ", done.stdout, re.M)) == 2
+    assert done.stdout.count(": test_other ...") == 2
