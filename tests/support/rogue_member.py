@@ -2,8 +2,8 @@
 
     rogue_member.py SOCKET PEER MISDEED
 
-The misdeed is repeated until the process is ended. The line `begun` says that the first round is
-over. The test that started it looks at the others.
+The misdeed is repeated until the process is ended. The line `begun` says that a round is over and
+something was done. The test that started it looks at the others.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import careful
 from careful._abi import ffi, lib, pack
 from careful.address import resolve
 from careful.daemon.client import Client
@@ -25,6 +26,21 @@ BURST_NS = 2_900_000_000
 CLIENTS = 40
 #: More than a host gives one peer.
 HANDLES = 160
+TRAIN = 4096
+GROUP = 5
+#: How often something was done; a signature so long, and peace, are asked for and refused.
+done = [0]
+
+
+@contextlib.contextmanager
+def tried() -> Iterator[None]:
+    """Counts what is done, and passes over what is refused."""
+    try:
+        yield
+        done[0] += 1
+    except CarefulError as error:
+        if not done[0]:
+            print(error, file=sys.stderr, flush=True)
 
 
 def connect(client: Client, peer: str) -> int:
@@ -37,19 +53,20 @@ def connections(path: Path, _: str) -> Iterator[None]:
     """Every place for a client."""
     kept = []
     while True:
-        with contextlib.suppress(CarefulError):
-            while len(kept) < CLIENTS:
+        for _ in range(CLIENTS - len(kept)):
+            with tried():
                 kept.append(Client(path))
         yield
 
 
 def places(path: Path, _: str) -> Iterator[None]:
-    """Every place for a peer, for addresses where nobody is."""
+    """Every place for a peer, for addresses of both families where nobody is."""
     clients = [Client(path) for _ in range(4)]
     while True:
         for host in NOBODY:
-            payload = resolve(f"10.77.0.{host}").sockaddr()
-            with contextlib.suppress(CarefulError):
+            address = f"10.77.0.{host}" if host % 2 else f"fd77::{host}"
+            payload = resolve(address).sockaddr()
+            with tried():
                 one = clients[host % len(clients)]
                 one.call(lib.CAREFUL_IPC_PEER_BEGIN, "peer", payload=payload, timeout_s=0.05)
         yield
@@ -61,14 +78,13 @@ def handles(path: Path, peer: str) -> Iterator[None]:
     name = connect(client, peer)
     asked = pack("careful_block_open", flags=0, path_bytes=3) + b"big"
     while True:
-        with contextlib.suppress(CarefulError):
-            for _ in range(HANDLES):
-                open_ = int(lib.CAREFUL_BLOCK_OPEN)
+        for _ in range(HANDLES):
+            with tried():
                 told = client.call(
                     lib.CAREFUL_IPC_REQUEST,
                     peer,
                     peer=name,
-                    handler=open_,
+                    handler=int(lib.CAREFUL_BLOCK_OPEN),
                     payload=asked,
                     timeout_s=3,
                 )
@@ -86,6 +102,7 @@ def signatures(path: Path, peer: str) -> Iterator[None]:
     while True:
         with contextlib.suppress(CarefulError):
             client.call(lib.CAREFUL_IPC_SIGNATURE, peer, payload=question, timeout_s=60)
+        done[0] += 1
         yield
 
 
@@ -104,19 +121,87 @@ def peace(path: Path, peer: str) -> Iterator[None]:
                 args=[3000, 1, number, 0],
                 timeout_s=5,
             )
+        done[0] += 1
         yield
 
 
+def trains(path: Path, peer: str) -> Iterator[None]:
+    """The longest trains to and from the other host."""
+    client = Client(path)
+    name = connect(client, peer)
+    train = {"bytes": 1400, "flags": int(lib.CAREFUL_IPC_TRAIN), "args": [TRAIN, 0, 0, 0]}
+    while True:
+        with tried():
+            client.call(lib.CAREFUL_IPC_BURST, peer, peer=name, timeout_s=3)
+        with tried():
+            client.call(lib.CAREFUL_IPC_MEASURE, peer, peer=name, timeout_s=3, **train)
+        yield
+
+
+def flaps(_: Path, peer: str) -> Iterator[None]:
+    """Programs that come, have a session, and go at once."""
+    while True:
+        with tried(), careful.connect(name="flaps") as node:
+            node.connect(peer)
+        yield
+
+
+def silence(path: Path, _: str) -> Iterator[None]:
+    """Questions whose answers are never read."""
+    kept: list[Client] = []
+    while True:
+        with tried():
+            kept = [*kept[-CLIENTS // 2 :], Client(path)]
+            for _ in range(1000):
+                if not kept[-1].try_submit(lib.CAREFUL_IPC_INFO, lambda _: None):
+                    break
+        yield
+
+
+def joins(_: Path, peer: str) -> Iterator[None]:
+    """Joins a group of events at the other host, in words that no member says."""
+    handler = int(lib.CAREFUL_HANDLERS_APP) - 1 - GROUP
+    with careful.connect(name="joins") as node:
+        other = node.connect(peer)
+        while True:
+            for cookie in range(8):
+                fields = {"region": GROUP, "bytes": 77, "args": [1, 2, 0, cookie]}
+                am = pack(
+                    "careful_am",
+                    kind=int(lib.CAREFUL_AM_EVENT),
+                    handler=int(lib.CAREFUL_EVENT_JOIN),
+                    **fields,
+                )
+                with contextlib.suppress(CarefulError):  # a program answers, or there is none
+                    other.request(handler, am).result(1)
+                done[0] += 1
+            yield
+
+
 MISDEEDS: dict[str, Callable[[Path, str], Iterator[None]]] = {
-    one.__name__: one for one in (connections, places, handles, signatures, peace)
+    one.__name__: one
+    for one in (
+        connections,
+        places,
+        handles,
+        signatures,
+        peace,
+        trains,
+        flaps,
+        silence,
+        joins,
+    )
 }
 
 
 def main() -> None:
     """Until it is ended."""
     path, peer, misdeed = sys.argv[1:4]
-    for _ in MISDEEDS[misdeed](Path(path), peer):
-        print("begun", flush=True)
+    for number, _ in enumerate(MISDEEDS[misdeed](Path(path), peer)):
+        if not done[0] and number > 10:
+            sys.exit("nothing was done")
+        if done[0]:
+            print("begun", flush=True)
         time.sleep(0.1)
 
 

@@ -41,6 +41,23 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+def test_group__sees_nothing_inside_carefuld(pair: tuple[Host, Host]) -> None:
+    """A member without any capability, as users are; nobody() keeps one that reads every folder."""
+    here, _ = pair
+    here.down()
+    here.up("--group", "games")
+    member = ("setpriv", f"--reuid={NOBODY}", "--regid=games", "--clear-groups")
+    proc = Path("/proc") / str(here.pid)
+    assert here.lab.run("h1", *member, "cat", proc / "comm").stdout == "carefuld\n"
+    for argv in (("ls", proc / "fd"), ("cat", proc / "maps"), ("head", "-c1", proc / "mem")):
+        done = here.lab.run("h1", *member, *argv, check=False)
+        assert done.returncode
+        assert "Permission denied" in done.stderr
+    # The capability shows names of descriptors; it opens none of them.
+    done = here.lab.run("h1", *nobody("games"), "cat", proc / "fd/0", check=False)
+    assert "Permission denied" in done.stderr
+
+
 def test_group__uses_careful_without_root(pair: tuple[Host, Host], open_folder: Path) -> None:
     here, there = pair
     mine, roots = open_folder / "nobody", open_folder / "roots"

@@ -399,6 +399,16 @@ def test_start__refused_removes_what_it_made_alone(daemon: Daemon) -> None:
         assert [path.name for path in daemon.run.iterdir()] == ["log"]
 
 
+def test_start__refused_late_leaves_nothing(daemon: Daemon) -> None:
+    """The queue is open and files are served when the socket turns out to be impossible."""
+    (daemon.run / "sock").mkdir(parents=True)
+    done = daemon.start(check=False)
+    assert done.returncode == 1
+    assert "sock: Address already in use" in done.stderr
+    assert not daemon.pins.exists()
+    assert "pfifo" not in daemon.qdisc()
+
+
 def test_start__interface_down(daemon: Daemon) -> None:
     daemon.lab.run("h1", "ip", "link", "set", "eth1", "down")
     try:
