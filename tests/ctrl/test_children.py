@@ -14,6 +14,8 @@ from hosts import Host
 
 SOURCE = Path(careful.__file__).parent
 ROOT = Path(__file__).parents[2]
+#: They run commands that the user wrote, which may name files of the current directory.
+USERS_WORDS = ("bench/nodes.py", "fleet/chain.py", "fleet/running.py")
 #: The upgraded command goes on with the words, and in the directory, that it was started with.
 AGAIN = "[sys.executable, *sys.orig_argv[1:]]"
 
@@ -28,6 +30,20 @@ def test_interpreters__import_nothing_from_the_current_directory() -> None:
     assert started
     safe = {one for one in started if one[1].startswith("[sys.executable, '-P', ")}
     assert {text for _, text in started - safe} == {AGAIN}
+
+
+def test_programs__are_started_in_the_root_directory() -> None:
+    """A PATH with "." finds nothing that others put into the current directory."""
+    starts = ("subprocess.run", "subprocess.Popen", "asyncio.create_subprocess_exec")
+    calls = {
+        (str(path.relative_to(SOURCE)), ast.unparse(node))
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in starts
+    }
+    elsewhere = {path for path, call in calls if "cwd='/'" not in call}
+    assert len(calls) > len(elsewhere)
+    assert elsewhere == {*USERS_WORDS}
 
 
 def test_packaging__interpreters_import_nothing_from_the_current_directory() -> None:

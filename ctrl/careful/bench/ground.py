@@ -53,7 +53,7 @@ class Host:
 def _said(argv: list[str], text: str = "") -> str:
     """What a command printed; raises CarefulError."""
     try:
-        done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(argv, cwd="/", input=text, capture_output=True, text=True, timeout=60)
     except OSError as error:
         raise CarefulError(errno.ENOENT, "it is not installed", argv[0]) from error
     if done.returncode:
@@ -69,6 +69,7 @@ class _Namespace:
         argv = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-ec", _HOLD]
         self._process = subprocess.Popen(
             argv,
+            cwd="/",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -108,7 +108,7 @@ class Case:
 
 def _carefuld() -> str:
     program = daemon.executable()
-    done = subprocess.run([program, "--version"], capture_output=True, text=True)
+    done = subprocess.run([program, "--version"], cwd="/", capture_output=True, text=True)
     if done.returncode:
         raise CarefulError(errno.ENOEXEC, done.stderr.strip(), str(program))
     return str(program)

@@ -74,7 +74,7 @@ def _run(command: tuple[str, ...]) -> str:
         CarefulError: it is not installed, or failed.
     """
     try:
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True)
     except OSError as error:
         raise from_os(error, command[0]) from None
     if done.returncode:

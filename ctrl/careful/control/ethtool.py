@@ -89,7 +89,11 @@ def pfc(ifname: str) -> frozenset[int] | None:
     """
     try:
         done = subprocess.run(
-            ["dcb", "-j", "pfc", "show", "dev", ifname], capture_output=True, text=True, timeout=10
+            ["dcb", "-j", "pfc", "show", "dev", ifname],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=10,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

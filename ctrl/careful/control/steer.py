@@ -20,7 +20,7 @@ def _run(*args: str) -> str | None:
     """What ethtool printed, or None if it failed or is not there."""
     if shutil.which("ethtool") is None:
         return None
-    done = subprocess.run(["ethtool", *args], capture_output=True, text=True)
+    done = subprocess.run(["ethtool", *args], cwd="/", capture_output=True, text=True)
     return done.stdout + done.stderr if done.returncode == 0 else None
 
 

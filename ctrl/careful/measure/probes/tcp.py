@@ -60,6 +60,7 @@ class SocketLayer:
         self._host = f"{address}, {name} port {port}"
         self._process = subprocess.Popen(
             [program(), "ask", address.ip, str(port), *(["udp"] if name == "UDP" else [])],
+            cwd="/",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
