@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "mounts.h"
 
 struct pair {
 	int home; /* the namespace that the test started in */
@@ -83,12 +84,13 @@ static inline void pair_up(const struct pair *pair, int side, unsigned int mtu)
 static inline void pair_hide(void)
 {
 	static bool hidden;
+	const char *why;
 
 	if (hidden)
 		return;
-	if (unshare(CLONE_NEWNS))
-		skip(errno == EPERM ? "needs root" : "no mount namespaces");
-	CHECK(!mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	why = private_mounts();
+	if (why)
+		skip(why);
 	CHECK(!mount("bpf", "/sys/fs/bpf", "bpf", 0, NULL));
 	CHECK(!mount("careful", "/run", "tmpfs", 0, NULL));
 	CHECK(!mkdir("/run/careful", 0755));

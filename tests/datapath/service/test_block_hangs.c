@@ -3,12 +3,12 @@
  * A file system that hangs, for a while, under a part of what the block server serves: FUSE
  * without a process that answers. Others go on meanwhile.
  */
-#include <sched.h>
 #include <sys/mount.h>
 
 #include "batch.h"
 #include "block_end.h"
 #include "check.h"
+#include "mounts.h"
 
 enum { ASKED = 12 };
 
@@ -200,8 +200,10 @@ static void test_stop__ends_and_says_what_hangs(void)
 
 int main(void)
 {
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
-		skip("needs root");
+	const char *why = private_mounts();
+
+	if (why)
+		skip(why);
 	CHECK(mkdtemp(base));
 	CHECK(!mkdir(at("one"), 0755) && !mkdir(at("two"), 0755) && !mkdir(at("one/sub"), 0755));
 	CHECK(!close(open(at("one/a"), O_CREAT | O_WRONLY, 0644)));

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "mounts.h"
 #include "storage/storage.h"
 
 enum {
@@ -41,6 +41,7 @@ static void begin(void)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register range = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	const char *why;
 
 	fault_fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	if (fault_fd < 0 || ioctl(fault_fd, UFFDIO_API, &api))
@@ -51,8 +52,9 @@ static void begin(void)
 	range.range.start = (uintptr_t)missing;
 	range.range.len = (uint64_t)PAGES * BYTES;
 	CHECK(!ioctl(fault_fd, UFFDIO_REGISTER, &range));
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
-		skip("may not mount");
+	why = private_mounts();
+	if (why)
+		skip(why);
 	CHECK(mkdtemp(dir) && !mount("none", dir, "tmpfs", 0, NULL));
 }
 

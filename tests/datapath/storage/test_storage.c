@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "mounts.h"
 #include "storage/storage.h"
 
 enum { DEPTH = 8, BYTES = 1 << 20 };
@@ -461,7 +461,7 @@ static bool test_error__full_disk(void)
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/full", dir);
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+	if (private_mounts())
 		return false;
 	assert(mkdir(path, 0700) == 0);
 	if (mount("none", path, "tmpfs", 0, "size=256k"))
