@@ -1,7 +1,7 @@
-"""What changes under `tune auto` in tools/bench/run answer, and one run of it.
+"""Changes a path under `tune auto` for tools/bench/run answer, one kind a run.
 
-Owns the lab, both carefulds, the traffic, and when it changes. What a run's figures mean is
-answer's. Calls auto.py, paths.py and slow_disk.py.
+Owns the lab, both carefulds, the traffic, and when it changes. The answer scenario
+judges a run's figures. Calls auto.py and slow_disk.py.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ STREAM_EVERY_S = 0.0025
 
 @dataclass(frozen=True)
 class Kind:
-    """What changes.
+    """A change of the path.
 
     shown: in words; way, nbytes: the traffic; times: by how much g and G of the third link change;
     begin: does what changes, of a Run.
@@ -221,7 +221,7 @@ def wait(done: Callable[[], bool], seconds: float, what: str) -> None:
 
 
 def said() -> list[str]:
-    """What was decided so far, in words."""
+    """Returns the decisions so far, in words."""
     return [f"{one['what']} {one['why']}" for one in known().get("decisions", [])]
 
 
@@ -261,7 +261,7 @@ def counted(kind: Kind) -> int:
 
 @contextmanager
 def files(nbytes: int) -> Iterator[tuple[Path, Path]]:
-    """What h2 exports, a slow disk in it, and the file with the name of what is read or written."""
+    """Yields the folder that h2 exports, and the file that names the traffic's file in it."""
     with (
         tempfile.TemporaryDirectory(prefix="careful-answer-") as name,
         slow_disk(*DISK, nbytes, READS) as slow,

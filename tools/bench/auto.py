@@ -34,7 +34,7 @@ from bench_lab import (
 #: The hosts, as they know each other: h1 reads, or writes.
 ADDRESSES = {"h1": "10.77.0.1", "h2": "10.77.0.2"}
 READER = ADDRESSES["h1"]
-#: Of two hosts that are tuned for writes nothing more comes after so long without a decision.
+#: Two hosts that are tuned for writes are calm after so long without a decision, seconds.
 CALM_S = 40.0
 #: How often to look whether it has decided, seconds.
 LOOK_S = 1.0
@@ -56,7 +56,7 @@ def careful_up(*options: object) -> Iterator[None]:
 
 
 def known(host: str = "h2", peer: str = READER) -> dict[str, Any]:
-    """What a host's controller keeps of the path."""
+    """Returns what a host's controller keeps of the path."""
     try:
         return dict(json.loads((RUN / f"{LAB}-{host}" / "tuning.json").read_text())["paths"][peer])
     except (OSError, KeyError):
@@ -141,7 +141,7 @@ def swept(
     rounds: int,
     limit_s: float,
 ) -> dict[str, Any]:
-    """What was decided, and the sweep of each size beside it.
+    """Returns what was decided, and the sweep of each size.
 
     arms: of a size, what is in effect of its class, and a frame's payload.
     """

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the measuring programs share: clocks, quantiles, and what CAREFUL_XDP (auto, native,
- * generic) and CAREFUL_PROTOCOL (careful, traditional) name; which XDP mode is in effect. */
+/* Helpers of the measuring programs: clocks, quantiles, and the settings that CAREFUL_XDP (auto,
+ * native, generic) and CAREFUL_PROTOCOL (careful, traditional) name. */
 #ifndef BENCH_CLOCK_H
 #define BENCH_CLOCK_H
 

@@ -1,4 +1,4 @@
-"""What tools/bench/run cost runs on a host: `push COUNT`, `seen`, `trips HOST PID BLOCKS TRIPS`.
+"""Probes of the cost scenario: `push COUNT`, `seen`, `trips HOST PID BLOCKS TRIPS`.
 
 `push` owns a queue and stores into h2's region, which stores.py serves there; `trips` asks
 carefuld, and stops and continues the process PID. Each prints JSON.
@@ -21,7 +21,7 @@ from careful.plan import Plan
 from stores import HANDLE
 
 MESSAGE = bytes(4096)
-#: Of the messages to a peer one in 2 ms is measured: the first after so long is.
+#: One message in 2 ms is measured: the first one after this pause is.
 PAUSE_S = 0.004
 #: Messages that are not measured cost so many tries at most.
 TRIES = 4
@@ -36,7 +36,7 @@ def counts(entries: maps.PinnedMap, slot: int) -> dict[int, int]:
 
 
 def push(count: int) -> list[dict[str, float]]:
-    """Of each push, µs: what the call took, and until a message that used it was answered."""
+    """Returns how long each push took until the call ended, and until a message used it, µs."""
     name = os.environ["CAREFUL_INSTANCE"]
     found: list[dict[str, float]] = []
     with (

@@ -1,4 +1,4 @@
-"""What tools/demo shows: files between two lab hosts, and a table of how it went.
+"""Plays tools/demo: files between two lab hosts, and a table of how it went.
 
 Owns its lab, its work folder and the order of things; everything is gone afterwards,
 also when it is interrupted. Figures are carefulctl's own, so the seconds are those of
@@ -38,11 +38,11 @@ COUNTS = ("frames", "lost")
 
 
 class DemoError(Exception):
-    """What failed, in one line."""
+    """Why the demo failed, in one line."""
 
 
 def say(text: str) -> None:
-    """What is being done, on standard error."""
+    """Prints a step on standard error."""
     print(f"demo: {text}", file=sys.stderr, flush=True)
 
 
@@ -61,7 +61,7 @@ def on(host: str, *argv: str | Path) -> str:
 
 
 def status(host: str) -> dict[str, Any]:
-    """What carefuld of a host says of itself."""
+    """Returns what carefuld of a host reports of itself."""
     found: dict[str, Any] = json.loads(on(host, "carefulctl", "status", "--json", "eth1"))
     one: dict[str, Any] = found["instances"][0]
     return one
@@ -167,7 +167,7 @@ def transfer(what: str, *argv: str | Path) -> dict[str, Any]:
 
 
 def copy(source: Path, target: Path) -> dict[str, Any]:
-    """What cp takes for the same, without a network: the yardstick's row."""
+    """Times cp of the same file, without a network: the yardstick's row."""
     say("cp 1 file, to compare with")
     start = time.monotonic()
     run("cp", "--reflink=never", "--sparse=never", source, target)

@@ -58,7 +58,7 @@ def start(host: str, out: Path, *argv: str) -> subprocess.Popen[bytes]:
 
 
 def decisions() -> list[dict[str, object]]:
-    """What tune auto has decided so far."""
+    """Returns tune auto's decisions so far."""
     if not KEPT.exists():
         return []
     (path,) = json.loads(KEPT.read_text())["paths"].values()
@@ -98,7 +98,7 @@ def took(reads: Path) -> list[tuple[float, float]]:
 
 
 def best_s(reads: Path) -> float:
-    """What a read takes on the path as it is now, with the best of some sizes: medians."""
+    """Returns the median time of a read with the best of some sizes, on the path as it is now."""
     found = []
     with maps.tune_map(f"{LAB}-h1") as entries:
         for count in COUNTS:
@@ -127,7 +127,7 @@ def oracle(reads: Path) -> tuple[float, float]:
 def draw(
     reads: Path, plot: Path, changes: float, least_s: tuple[float, float], until_s: float
 ) -> None:
-    """What reads took, over time, and what was decided when.
+    """Draws how long reads took over time, and the decisions.
 
     changes: when the path did; least_s: the oracle's, before and after; until_s: when the oracle
     was asked.

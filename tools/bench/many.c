@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a small message costs without a device, and whether it costs more with many peers: two
- * instances joined in memory have P sessions with each other, and a receive window of 16 in each.
+ * Measures what a small message costs without a device, and whether many peers make it dearer. Two
+ * instances joined in memory have P sessions with each other, each with a window of 16.
  * One thread polls them in turn; eight messages leave a round, each to the next peer and in a frame
  * of its own.
  *
@@ -247,7 +247,7 @@ __attribute__((noinline)) static void measured(char what, uint32_t rounds, uint3
 	all_rounds += rounds;
 }
 
-/* What it took, least and middle, per message. */
+/* Returns the least and the median time of a message. */
 static void spans(char what, uint32_t rounds, uint32_t bytes, double *least, double *middle)
 {
 	static uint64_t ns[SPANS];

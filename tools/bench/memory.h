@@ -58,7 +58,7 @@ void memory_init(struct memory ends[2], uint32_t rx);
 void memory_deinit(struct memory ends[2]);
 /* Opens an engine on an end. Prints why and ends the process if that fails. */
 struct careful *memory_open(struct memory *end, const struct careful_options *options);
-/* Where an end is, for its peer. It has many addresses, so that two ends can have many sessions:
+/* Returns an end's address. It has many addresses, so that two ends can have many sessions:
  * what is sent to one of the other's comes from the one of the same number. */
 union address memory_address(uint32_t side, uint32_t number);
 

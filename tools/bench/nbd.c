@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * 8 KiB reads over NBD, one at a time: prints JSON with their P50 and P99. What
- * people would use instead of a block fetch.
+ * 8 KiB reads over NBD, one at a time: prints JSON with their P50 and P99. People
+ * would use this instead of a block fetch.
  *
  *   nbd URI [READS]
  */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the engine costs without a device: two instances joined in memory, polled in turn by
- * one thread. Prints JSON with the time of each and the calls of the device; under callgrind
- * only measured() counts (tools/bench/run instructions).
+ * Measures what the engine costs without a device. One thread polls two instances that are joined
+ * in memory, in turn. Prints JSON with the time of each and the calls of the device; under
+ * callgrind only measured() counts (tools/bench/run instructions).
  *
  *   null request COUNT [BYTES]   a request and its reply
  *   null lent COUNT [BYTES]      the same, built in a send buffer (careful_alloc())
@@ -132,7 +132,7 @@ static void note(enum half half, uint64_t began_ns, uint64_t clock_cost_ns)
 	bins[half][bin < BINS ? bin : BINS - 1]++;
 }
 
-/* What two looks at the clock take, at least. */
+/* Returns the least time between two looks at the clock. */
 static uint64_t clock_cost(void)
 {
 	uint64_t least_ns = UINT64_MAX;

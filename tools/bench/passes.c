@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What passes from memory to memory between two instances, each owning its queue and spinning on
- * a core of its own. The client prints JSON. SIGTERM ends the server, and nothing else does.
+ * Times transfers from memory to memory between two instances. Each owns its queue and spins on a
+ * core of its own. The client prints JSON. SIGTERM ends the server, and nothing else does.
  *
  *   passes serve IFNAME
  *   passes trips IFNAME HOST BYTES COUNT    as many bytes there and back, by stores

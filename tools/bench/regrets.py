@@ -54,14 +54,16 @@ class Choice:
 
     @property
     def judged(self) -> str:
-        """Of both bounds."""
+        """Returns the worse of both bounds' verdicts."""
         said = {self.average.judged(AVERAGE_MAX), self.worst.judged(WORST_MAX)}
         return next(one for one in ("NOT MET", "not told", "met") if one in said)
 
 
 def choices(sizes: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Choice]:
-    """Of each choice by name, over a path's message sizes as `sweep` of stores.py printed them;
-    what names does not hold is the sweep.
+    """Returns each choice's regret over a path's message sizes, as stores.py printed them.
+
+    Arms that names does not hold are the sweep.
+
     """
     random = np.random.default_rng(1)
     drawn = [_of_size(size, names, random) for size in sizes]

@@ -22,8 +22,8 @@ LOGP_BURSTS = ("2", "3", "5", "10", "20", "50")
 NAMES = ("os", "os_D", "or", "g", "L")
 CONTENTION_ERROR_MAX = 0.10
 CONTENTION_K = (2, 3, 5)
-#: Who issues has a processor to itself. Links go before all else: on the same one, each request
-#: would wait until they had it.
+#: The host that issues has a processor to itself. Links come first on the other one: on the same
+#: one, each request would wait for them.
 _CPUS = sorted(os.sched_getaffinity(0))
 ISSUES, OTHERS = (("taskset", "-c", str(cpu)) for cpu in (_CPUS[0], _CPUS[-1]))
 #: Each frame takes an emulated link so long: what contends is links, not this machine's cores.

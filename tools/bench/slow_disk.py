@@ -1,6 +1,6 @@
 """A slow disk behind h2 of a lab, and writes into a file of it from h1, cut as they are told.
 
-What tools/bench/run slow_store and tools/bench/run trapeze share. The disk is a FUSE file system
+The slow_store and trapeze scenarios share it. The disk is a FUSE file system
 (slowfs.c); the writes go through carefuld of both hosts.
 """
 
@@ -56,7 +56,7 @@ def arm(name: str, frame: int, write: int, piece: int) -> dict[str, Any]:
 
 
 def writes(lab: str, sizes: list[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
-    """What stores.py says of writes into the file, by message size."""
+    """Returns what stores.py prints about writes into the file, by message size."""
     with given_as({"store": f"{lab}-h2", "sizes": sizes, "rounds": rounds}) as name:
         said = run(*on("h1", PYTHON, STORES, "write", name, lab=lab))
     return [json.loads(line) for line in said.splitlines()]

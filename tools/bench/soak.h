@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What both ends of `soak` share: the bytes that must come, and what they say of themselves. */
+/* Shared by both ends of `soak`: the bytes that must come, and the counters that they print. */
 #ifndef BENCH_SOAK_H
 #define BENCH_SOAK_H
 

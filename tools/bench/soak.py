@@ -1,4 +1,4 @@
-"""What tools/soak does: pieces of traffic until enough frames have crossed, and a report.
+"""Plays tools/soak: pieces of traffic until enough frames have crossed, and a report.
 
 A piece is a run of soak.c, at the end of which both ends say what they counted. Pieces
 are added to the state when they end; one that failed says what failed and what was lost,
@@ -61,7 +61,7 @@ class SoakError(Exception):
 
 
 def say(text: str) -> None:
-    """What is being done, on standard error."""
+    """Prints a step on standard error."""
     print(f"soak: {text}", file=sys.stderr, flush=True)
 
 
@@ -121,7 +121,7 @@ class Stop:
 
 
 def last_words(name: str, process: subprocess.Popen[str], kept: str) -> tuple[Json, str]:
-    """What an end counted, {} if it died without a word, and what failed there ("": nothing)."""
+    """Returns an end's counters, {} if it died without a word, and what failed ("": nothing)."""
     try:
         out, err = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:

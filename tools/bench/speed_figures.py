@@ -1,4 +1,4 @@
-"""What tools/bench/run measures, in words, and the bounds of its ratios."""
+"""Names the figures of the speed scenario, and the bounds of its ratios."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SIZES = (64, 1024, 3072, 8192, 65536)
 REQUEST_MOST = 3072
 #: Quantiles of a round trip.
 QUANTILES = {"p50": "P50", "p99": "P99", "p999": "P99.9", "max": "max"}
-#: Who makes round trips, careful first. UCX says P50 alone, libfabric the mean.
+#: Programs that make round trips, careful first. UCX says P50 alone, libfabric the mean.
 WHO = {
     "careful": "careful",
     "python": "careful, a client in Python",
@@ -24,7 +24,7 @@ WHO = {
     "ucx": "UCX over TCP (ucx_perftest)",
     "libfabric": "libfabric over TCP (fi_pingpong)",
 }
-#: What copies a file: figure -> name.
+#: Programs that copy a file: figure -> name.
 COPIES = {
     "get": "carefulctl get, file to tmpfs",
     "get_plain": "carefulctl get without a digest, file to tmpfs",
@@ -34,7 +34,7 @@ COPIES = {
     "rsync": "rsync from its daemon, file to tmpfs",
     "scp": "scp without encryption, file to tmpfs",
 }
-#: What sends a stream, of which the cores' time is taken: figure -> name.
+#: Programs that send a stream, whose time on the cores is taken: figure -> name.
 STREAMS = {
     "stream": "careful, 1 MiB stores, memory to memory",
     "iperf_gso": "TCP stream (iperf3)",
@@ -95,7 +95,7 @@ FIGURES = {
 }
 
 
-#: Of what is compared: a few words, for a narrow table.
+#: Short names of what is compared, for a narrow table.
 SHORT = {
     "request_us": "request, 64 B",
     "request_p99_us": "the same, P99",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench_lab import CLIENT, CPU, SERVER
 
-#: Of busiest(): how often it looks, and what it looks for.
+#: How often busiest() looks, and the span that it looks for.
 LOOK_S, SPAN_S = 0.05, 0.5
 
 

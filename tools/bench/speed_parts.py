@@ -90,7 +90,7 @@ class Bench:
         self.env = {"CAREFUL_XDP": self.xdp}
 
     def best(self, *arms: tuple[str, Callable[[Path], float]]) -> dict[str, float]:
-        """Of each: the fastest of three copies, each to a new file, and what all cost the cores.
+        """Returns each arm's fastest of three copies to new files, and what all cost the cores.
 
         A virtual machine gives free pages back to its host within seconds, and the
         first touch of such a page costs several times the copy into it. In a row, a
@@ -212,7 +212,7 @@ class Bench:
         return {key: got[f"{key}_us"] for key in ("p50", "p99", "p999", "max")}
 
     def _with(self, yardstick: Callable[[], None]) -> None:
-        """What is not installed, or fails, is named, once, and left out."""
+        """Leaves out a yardstick that is not installed or fails, and names it once."""
         try:
             yardstick()
         except (BenchError, subprocess.TimeoutExpired) as error:
@@ -322,7 +322,7 @@ class Bench:
         return {**copied, **found}
 
     def look(self) -> None:
-        """What the daemons hold after a large transfer."""
+        """Notes the memory of the daemons after a large transfer."""
         for host in (CLIENT, SERVER):
             one = status(host)
             self.in_mode("carefuld", one["xdp_mode"])

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Where the time of a round trip goes. Two ends of a veth in one process, each on a core of its
- * own; the processor's counter is noted at either end when a frame is seen, and when the device is
+ * Shows where the time of a round trip goes. Two ends of a veth are in one process, each on a core
+ * of its own. Either end notes the processor's counter when it sees a frame, and when the device is
  * first told to send. So a trip has five stages, whatever is above the device:
  *
  *   ask      from the caller's call until the device is told to send
@@ -346,7 +346,7 @@ static int usage(void)
 	return 2;
 }
 
-/* Of the words that there are; false: it is none. */
+/* Understands `what`; returns false if there is no such word. */
 static bool understand(void)
 {
 	static const char *const known[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What registered files and registered buffers of io_uring would save of the
+ * Measures what registered files and buffers of io_uring would save of the
  * operations that datapath/storage/uring.c makes: one vectored read or write, one
  * submission. All ways in turn within each round; a row is the median over rounds of
  * the CPU time of an operation, the kernel's workers included, and its ratio to the

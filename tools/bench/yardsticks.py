@@ -1,4 +1,4 @@
-"""What others do with the same two hosts: each function is one program, and its figures.
+"""Runs other programs on the same two hosts: each function is one, and returns its figures.
 
 BenchError is raised where a program is not installed, or fails: the run goes on without it.
 """
@@ -15,14 +15,14 @@ from pathlib import Path
 from bench_lab import CLIENT, SERVER, SERVER_IP, BenchError, beside, pinned, run
 from speed_lab import busiest, stream_costs
 
-#: Of ucx_perftest and fi_pingpong.
+#: Round trips of ucx_perftest and fi_pingpong.
 COUNT = 20_000
-#: Of ucx_perftest's stream of 1 MiB each, and before it counts (20 GB otherwise, and half of it).
+#: Messages of ucx_perftest's stream of 1 MiB, and of its warm-up (20 GB by default).
 UCX_STREAM = ("2000", "-w", "500")
 #: The most that sockperf sends at once: 29 bytes less than 64 KiB.
 SOCKPERF_MOST = 65507
 SFTP = "EXEC:/usr/lib/openssh/sftp-server"
-#: Where a host's devices are seen: a host of the lab has its own network, and nothing else.
+#: Shows a host its own devices in /sys: a lab host has its own network, and nothing else.
 _SYSFS = ["unshare", "--mount", "sh", "-c", 'mount -t sysfs sysfs /sys && exec "$@"', "-"]
 _UCX = [*_SYSFS, "env", "UCX_TLS=tcp", "UCX_NET_DEVICES=eth1", "ucx_perftest"]
 

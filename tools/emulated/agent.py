@@ -3,7 +3,7 @@
 A request is a line of JSON on a virtio port. The answer begins with the request's token, for what
 was asked by somebody who is gone may be answered late; then comes what the command prints, in
 pieces: a byte (1: standard output, 2: standard error, 0: the end), the length, the bytes; the end's
-are its status. Who asks and goes has his command ended. Needs the standard library alone.
+are its status. If the asking side goes away, its command ends. Needs the standard library alone.
 
 Usage: agent.py HOST MTU, in the machine.
 """

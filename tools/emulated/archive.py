@@ -17,7 +17,7 @@ from laboratory.state import LabError
 PLACE = Path(__file__).parents[2] / "build/machines"
 #: Suites beside the host's own, the newest first.
 SUITES = ("trixie", "trixie-backports")
-#: What careful is built with for another architecture, and what a machine of it runs.
+#: Packages to build careful for another architecture, and to run a machine of it.
 FOREIGN = [
     *(f"lib{one}-dev" for one in ("bpf", "c6", "cap-ng", "seccomp", "sodium", "uring", "xdp")),
     "libxxhash-dev",
@@ -34,7 +34,7 @@ FOREIGN = [
 
 
 def run(*argv: str, cwd: Path | None = None) -> str:
-    """What a command prints.
+    """Returns what a command prints.
 
     Raises:
         LabError: it failed.

@@ -1,7 +1,7 @@
 """A disk with Debian on it, as tools/installed boots it: without careful, whose packages lie there.
 
 Calls mmdebstrap, dpkg-deb, mke2fs, and for packages of an older commit git and its tools/package.
-What takes long is kept under build/installed.
+Results that take long are kept under build/installed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ PACKAGES, PLACE = ROOT / "build/package", ROOT / "build/installed"
 HOSTS = ("h1", "h2")
 #: The commit of the last release: what upgrades are tried from.
 RELEASE = "817298c2"
-#: Of careful's packages, what a host needs.
+#: Those of careful's packages that a host needs.
 OURS = ("careful", "python3-careful")
-#: What a machine has beside what the package asks for.
+#: Packages of a machine besides those that careful's depend on.
 BASE = "systemd-sysv,udev,iproute2,procps,bpftool,python3-bpfcc,python3-prometheus-client"
 IMAGE_MIB = 2048
 FILES = {
@@ -38,7 +38,7 @@ FILES = {
     "DefaultDependencies=no\nAfter=systemd-udevd.service\n[Service]\n"
     "ExecStart=/usr/bin/python3 /opt/agent.py\nKillMode=process\nRestart=always\n"
     "[Install]\nWantedBy=sysinit.target\n",
-    # What needs careful, as `help services` has it.
+    # A unit that needs careful, as in `help services`.
     "etc/systemd/system/dependent.service": "[Unit]\nRequires=carefuld@eth1.service\n"
     "After=carefuld@eth1.service\n[Service]\nType=oneshot\nRemainAfterExit=yes\n"
     "ExecStart=/usr/bin/carefulctl status eth1\n"
@@ -58,7 +58,7 @@ def _made(folder: Path) -> list[Path]:
 
 
 def packages() -> list[Path]:
-    """What tools/package built.
+    """Returns the packages that tools/package built.
 
     Raises:
         LabError: it has not.
@@ -70,9 +70,9 @@ def packages() -> list[Path]:
 
 
 def older(commit: str) -> list[Path]:
-    """What tools/package of an older commit builds; it does so once.
+    """Returns the packages of an older commit; they are built once.
 
-    Where this clone lacks the commit: what `packages` gives, under an older version's number.
+    If this clone lacks the commit, they are today's under an older version's number.
 
     Raises:
         LabError: they could not be built.
@@ -89,7 +89,7 @@ def older(commit: str) -> list[Path]:
 
 
 def following() -> list[Path]:
-    """Of this commit, packages of a release to come: its carefuld speaks otherwise with commands.
+    """Returns this commit's packages as a release to come, whose socket has another number.
 
     Raises:
         LabError: they could not be built.

@@ -47,13 +47,13 @@ BOARDS = {
     "amd64": (("-cpu", "max"), "ttyS0"),
     "arm64": (("-machine", "virt", "-cpu", "neoverse-n1"), "ttyAMA0"),
 }
-#: What a machine with a disk loads, too.
+#: More modules of a machine with a disk.
 DISK = ("virtio_blk", "ext4", "xfs", "loop")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a group's machines have in common. queues: of a card; disk: whether they have one."""
+    """Properties of a group's machines. queues: of a card; disk: they have one."""
 
     kernel: Kernel
     nic: str
@@ -71,7 +71,7 @@ class Machine:
 
     @property
     def own(self) -> Path | None:
-        """Whose files it sees instead of this host's of the same names."""
+        """Returns the root whose files it sees instead of this host's, or None."""
         return None if self.kernel.arch == "amd64" else foreign(self.kernel.arch)
 
 

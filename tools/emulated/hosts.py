@@ -73,7 +73,7 @@ class Host:
         return status, out.read()
 
     def run(self, *argv: str, check: bool = True) -> str:
-        """What a command prints there.
+        """Returns what a command prints there.
 
         Raises:
             LabError: it failed.
@@ -95,7 +95,7 @@ class Host:
         return ""
 
     def show(self, key: str, unit: str = "carefuld@eth1") -> str:
-        """What systemd says of a unit."""
+        """Returns a property of a unit."""
         return self.run("systemctl", "show", "--value", "-p", key, unit).strip()
 
     def pid(self) -> str:
@@ -103,7 +103,7 @@ class Host:
         return self.show("MainPID")
 
     def journal(self) -> str:
-        """What there is to say of a failure."""
+        """Returns the end of the journal, for a failure."""
         with contextlib.suppress(LabError, OSError):
             return self.run("journalctl", "-n", "60", "--no-hostname", check=False)
         return ""

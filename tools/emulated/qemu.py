@@ -13,7 +13,7 @@ from laboratory.state import LabError
 
 from emulated.archive import unpacked
 
-#: Of a machine's architecture: QEMU, the package that has it, where that is unpacked.
+#: Architecture -> QEMU, its package, the folder where that is unpacked.
 PROGRAMS = {
     "amd64": ("qemu-system-x86_64", "qemu-system-x86", "qemu"),
     "arm64": ("qemu-system-aarch64", "qemu-system-arm", "qemu-arm"),
@@ -37,7 +37,7 @@ NICS = {
     "igb": ("igb", "igb"),
     "igb-intx": ("igb", "igb"),
 }
-#: What a kernel is told for a card: without MSI igb has one interrupt, for both ways.
+#: Kernel parameters for a card: without MSI igb has one interrupt, for both ways.
 WORDS = {"igb-intx": "pci=nomsi"}
 
 Argv = list[str | Path]
@@ -79,7 +79,7 @@ def qemu(nic: str, arch: str = "amd64") -> tuple[Argv, dict[str, str]]:
 
 
 def version(nic: str, arch: str = "amd64") -> str:
-    """Of the QEMU that has this card, as it says."""
+    """Returns the version of the QEMU that has this card."""
     argv, env = qemu(nic, arch)
     said = subprocess.run([*argv, "--version"], capture_output=True, text=True, env=env).stdout
     return said.partition(" version ")[2].partition("\n")[0]

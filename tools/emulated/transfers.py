@@ -22,7 +22,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import IO, NamedTuple
 
-#: Where everything is, in the machine and outside.
+#: The folder of everything, in the machine and outside.
 PLACE = Path("/tmp/careful-powercut")
 SOURCES, DISK = PLACE / "src", PLACE / "disk"
 #: So much of the device's end is not the file system's.
@@ -62,7 +62,7 @@ class Transfer(NamedTuple):
 
     @property
     def host(self) -> str:
-        """Who runs the command."""
+        """Returns the host that runs the command."""
         return "h1" if self.get else "h2"
 
     @property
@@ -129,7 +129,7 @@ def make_sources(all_of: list[Transfer]) -> None:
 
 
 def faults(all_of: list[Transfer], complete: int) -> list[str]:
-    """What is wrong with what is below DISK, if so many transfers were reported complete.
+    """Returns what is wrong below DISK, if so many transfers were reported complete.
 
     The next one may have been under way, or complete and not reported yet.
     """

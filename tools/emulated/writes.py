@@ -21,7 +21,7 @@ SUPER = struct.Struct("<QQQI")  # magic, version, entries, bytes of a sector
 ENTRY = struct.Struct("<QQQQ")  # sector, sectors, flags, bytes of private data
 FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
 
-#: What becomes of writes that no flush followed.
+#: Fates of writes that no flush followed.
 FATES = ("dropped", "kept", "some", "torn")
 
 
@@ -69,7 +69,7 @@ class Log:
             yield one
 
     def data(self, one: Write) -> bytes:
-        """What it wrote; zeros for a discard, after which a disk may hold anything."""
+        """Returns what it wrote; zeros for a discard, after which a disk may hold anything."""
         nbytes = one.sectors * self.sector_bytes
         if one.flags & DISCARD:
             return bytes(nbytes)
@@ -97,7 +97,7 @@ class Disk:
         _copy(empty, image)
 
     def cut(self, instant: int, fate: str, rng: random.Random, to: Path) -> int:
-        """What is on the disk if power fails after so many entries; how many were not flushed.
+        """Writes the disk as after a power cut; returns how many entries were not flushed.
 
         Args:
             instant: no less than at the call before.

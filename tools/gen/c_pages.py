@@ -43,7 +43,7 @@ def _bare(comment: str | None) -> str:
 
 
 def exported() -> set[str]:
-    """What libcareful's map names."""
+    """Returns the symbols that libcareful's map names."""
     text = (DATAPATH / "libcareful.map").read_text()
     return set(re.findall(r"^\t(careful_\w+);", text, re.M))
 

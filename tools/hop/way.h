@@ -29,7 +29,7 @@ struct hop_rate {
 };
 
 /*
- * What a link is asked to be.
+ * The settings of a link.
  *
  * @rates:         rates_count of them, at_ns ascending, the first at 0
  * @payload_only:  charge the payload alone, else every byte of the Ethernet frame

@@ -1,1 +1,1 @@
-"""What tools/lab is made of: its state, its processes, its networks, its emulated links."""
+"""The parts of tools/lab: its state, its processes, its networks, its emulated links."""

@@ -115,7 +115,7 @@ def _changes(found: Any, scale: float) -> list[list[float]]:
 
 
 def _link(found: Any, scale: float) -> dict[str, float]:
-    """What a link does to frames."""
+    """The effect of a link on frames."""
     _no_others(found, list(LINK_KEYS))
     values = {key: _number(found, key, *LINK_KEYS[key]) for key in found}
     for key in _WHOLE:
@@ -200,7 +200,7 @@ def _build() -> None:
 
 
 def document(hops: list[Hop], charge: str, reports: list[dict[str, Any]]) -> str:
-    """What was asked of each link and what it did, as one JSON object."""
+    """Returns what was asked of each link and what it did, as one JSON object."""
     links = [
         {"asked": asdict(hop), "ways": report["ways"]}
         for hop, report in zip(hops, reports, strict=True)

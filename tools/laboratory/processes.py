@@ -38,7 +38,7 @@ def processes_in(namespaces: list[str]) -> list[tuple[int, str, str]]:
 
 
 def end(pids: list[int], namespaces: list[str], patience_s: float = 3.0) -> None:
-    """Ask processes to end, then make them. Whoever has left the namespaces is spared."""
+    """Ask processes to end, then make them. A process that has left the namespaces is spared."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + patience_s
         handles = []

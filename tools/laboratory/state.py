@@ -1,4 +1,4 @@
-"""What a lab was asked for, on disk under /run/careful-lab, and what is left of it.
+"""The state of a lab on disk, under /run/careful-lab, and what is left of it.
 
 Owns the lock that one `up`, `down` or `sweep` holds, and how programs are run under it.
 """
@@ -25,7 +25,7 @@ shared_descriptors: list[int] = []  # of the lock, while it is held
 
 
 class LabError(Exception):
-    """What went wrong and what to do, in one line."""
+    """The fault and the remedy, in one line."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Lab:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """What makes one lab unlike another."""
+        """Returns what makes one lab unlike another."""
         return self.hosts, self.mtu, self.hops, self.charge, self.ipv6, self.queues
 
     @property
@@ -105,7 +105,7 @@ def must(*argv: str, text: str | None = None) -> None:
 def locked() -> Iterator[None]:
     """One `up`, `down` or `sweep` at a time, whatever the lab's name.
 
-    What command() starts shares the lock, so that it is held until the last `ip`
+    Programs that command() starts share the lock, so that it is held until the last `ip`
     of an `up` that was killed has ended.
     """
     while True:

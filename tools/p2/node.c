@@ -68,7 +68,7 @@ static uint64_t now_ns(void)
 /* Says so; the program's status. */
 static int fail(const char *what, const char *why)
 {
-	/* What it names is ours, or one of the library's lines: neither has a quote.
+	/* The text is ours, or one of the library's lines: neither has a quote.
    */
 	printf("{\"error\": \"%s: %s\"}\n", what, why);
 	return 1;

@@ -20,7 +20,7 @@ void p2_begin(struct p2 *p, const struct p2_setup *setup, struct careful_events 
 		.rank = rank,
 		.nodes = nodes,
 		.base = base,
-		/* Of a ring each node receives before it sends, but for the first. */
+		/* Each node of a ring but the first receives before it sends. */
 		.sending = setup->kind != P2_LATENCY && setup->kind != P2_THROUGHPUT ? true : !rank,
 		.event = setup->kind == P2_LATENCY && rank ? rank - 1 : 0,
 	};

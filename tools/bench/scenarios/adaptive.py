@@ -48,7 +48,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """Of each setting: latency of a message by itself in µs, and bandwidth in KiB/s."""
+    """Returns each setting's latency of a lone message, µs, and its bandwidth, KiB/s."""
     rounds = found["rounds"]
     back_us = min(one["empty_us"] for one in rounds) / 2
     kib = found["bytes"] * found["stream"] / 1024

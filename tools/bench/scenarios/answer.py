@@ -2,11 +2,10 @@
 
 h1 reads from h2, or writes to it, about half of the time, over the pipeline of P1's GAM, twenty
 times as slow; h2 is tuned. Once it has decided and is calm, something changes (answer_kinds.py).
-What is reported, from the change on: time and messages until the controller has said what it is,
-until the first push that answers it, and until that push's A/B is decided, with the messages of
-each arm. An answer is in time within 2 s, or before 30 messages an arm have passed, whichever is
-later; where no plan gains by it, to know that is the answer. Owns a lab for the time of each kind.
-Needs root.
+The report gives time and messages from the change on: until the controller has named it, until
+the first push that answers it, and until that push's A/B is decided. An answer is in time within
+2 s, or before 30 messages an arm have passed, whichever is later. If no plan gains by the change,
+to know that is the answer. Owns a lab for the time of each kind. Needs root.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ ROUNDS = 2
 
 ROWS = "runs"
 SECONDS, MESSAGES = 2.0, 2 * 30
-#: What a decision says first of a change, and what says that it gains nothing.
+#: The first words of a decision about a change, and those that say that nothing gains.
 SAYS = ("path changed", "store changed", "path as before")
 NOTHING = ("nothing to change", "nothing better")
 
 
 def times(run: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Of one run: seconds and messages from the change to each step that there was."""
+    """Returns a run's seconds and messages from the change to each step that there was."""
     later = [one for one in run["decisions"] if one["at_s"] > run["changed_s"]]
     found = {}
     for name, wanted in (("said", SAYS), ("push", ("changed",)), ("nothing", NOTHING)):

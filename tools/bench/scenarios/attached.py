@@ -1,4 +1,4 @@
-"""What it costs a program to share carefuld's interface, beside a queue of its own.
+"""Measures what it costs a program to share carefuld's interface instead of owning a queue.
 
 `null`: two engines joined in memory, two threads on two cores (tools/bench/attach.c), and the
 hand-over of a request between program and carefuld. `veth`: 64-byte requests between two hosts of a

@@ -1,4 +1,4 @@
-"""What the controller costs: a push from call to use, round trips beside it, its CPU and memory.
+"""Measures the controller's cost: pushes, round trips next to it, its CPU and memory.
 
 Push: the tune map is written as `tune set` does it, and a message follows at once; it counts until
 that message is answered, and the live map must show it under the new version. Round trips: 64
@@ -42,7 +42,7 @@ from careful.control import instances
 ROUNDS = 5
 
 PUSH_US_MAX, TRIP_MORE_MAX, CPU_MAX, RSS_MIB_MAX = 1000.0, 0.02, 0.02, 100.0
-#: Of one round: pushes, blocks of round trips with each arm, round trips of a block, seconds.
+#: A round's pushes, blocks of round trips with each arm, round trips of a block, and seconds.
 PUSHES, BLOCKS, TRIPS, TRAFFIC_S = 50, 20, 400, 22.0
 #: Ways are tried for so long at least, where they last; and all phases are over by then, seconds.
 TRYING_S, PHASES_S = 5.0, 60.0
@@ -61,7 +61,7 @@ with careful.files.connect("10.77.0.1") as host:
 
 
 def pushes() -> list[dict[str, float]]:
-    """Of each push, µs: what the call took, and until the first message with it was answered."""
+    """Returns how long each push took until the call ended, and until a message used it, µs."""
     with beside("h2", PYTHON, STORES, "serve", ready="ready"):
         said = run(*pinned("h1", PYTHON, PROBE, "push", PUSHES))
     found: list[dict[str, float]] = json.loads(said)
@@ -69,7 +69,7 @@ def pushes() -> list[dict[str, float]]:
 
 
 def known() -> dict[str, Any]:
-    """What the controller keeps of the one path; {}: nothing yet."""
+    """Returns what the controller keeps of the one path; {}: nothing yet."""
     try:
         (one,) = json.loads((RUN / f"{LAB}-h1" / "tuning.json").read_text())["paths"].values()
     except (OSError, ValueError):
@@ -78,7 +78,7 @@ def known() -> dict[str, Any]:
 
 
 def decisions() -> list[str]:
-    """What it has decided so far."""
+    """Returns its decisions so far."""
     return [one["what"] for one in known().get("decisions", [])]
 
 
@@ -117,7 +117,7 @@ def spent_s(pid: int) -> float:
 
 
 def phase() -> str:
-    """What the controller does: it measures at first, has something on trial, or waits."""
+    """Returns the controller's phase: it measures at first, has something on trial, or waits."""
     one = known()
     if one.get("on_trial") or one.get("put_back"):
         return "trial"
@@ -241,7 +241,7 @@ def _phases(rounds: list[dict[str, Any]]) -> list[tuple[str, bool]]:
 
 
 def _bursts(rounds: list[dict[str, Any]]) -> str:
-    """What is short, and dearer by the second."""
+    """Returns the phases that are short, and dearer by the second, in words."""
     found = []
     for name, what in (("measure", "the first measurement"), ("trial", "an A/B")):
         some = [each["tuned"][name] for each in rounds if name in each["tuned"]]

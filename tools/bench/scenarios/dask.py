@@ -72,7 +72,7 @@ print(json.dumps(found))
 
 
 def round_of(way: str, mib: int, rounds: int, folder: Path) -> dict[str, list[float]]:
-    """What a cluster over one way takes."""
+    """Returns how long a cluster over one way takes."""
     address = f"{way}://10.77.0.1"
     dask = (PYTHON, "-m", "dask")
     with ExitStack() as stack:

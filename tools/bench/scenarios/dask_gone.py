@@ -77,7 +77,7 @@ class Cluster:
         return one
 
     def _line(self, what: str) -> list[str]:
-        """What else the scheduler says with this word."""
+        """Returns the other words of the scheduler's next line with this one."""
         assert self._scheduler.stdout is not None
         for line in self._scheduler.stdout:
             if line.split()[0] == what:

@@ -66,7 +66,7 @@ asyncio.run(main())
 
 
 def told(ctl: Path, host: str) -> dict[str, Any]:
-    """What an instance says of itself."""
+    """Returns what an instance reports of itself."""
     found: dict[str, Any] = json.loads(run(*pinned(host, ctl, "status", "eth1", "--json")))
     return dict(found["instances"][0]) if "instances" in found else found
 

@@ -1,4 +1,4 @@
-"""What it saves the receiver's engine that the kernel's workers write files.
+"""Measures how much time the receiver's engine saves if the kernel's workers write files.
 
 In a round a file is got from memory into memory, with what comes copied into the page cache first
 by the engine, then by the workers (`up --file-writes`); both ends block when there is nothing to
@@ -34,7 +34,7 @@ ROUNDS = 5
 
 WHO = ("engine", "workers")
 NBYTES = 1 << 30
-#: Of the receiver's engine: what it takes with workers, over what it takes without.
+#: The most that the receiver's engine may take with workers, as a share of without.
 RATIO_MAX = 0.95
 
 
@@ -59,7 +59,7 @@ def got(work: Path) -> float:
 
 
 def costs(work: Path, who: str) -> dict[str, Any]:
-    """Of the second of two files: the first one finds buffers that nobody touched."""
+    """Returns the costs of the second of two files: the first one finds buffers untouched."""
     said = ("--xdp", "native", "--wait", "block", "--file-writes", who)
     with daemons("--export", work, *said, pin=True):
         got(work)

@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import shlex
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -21,13 +20,14 @@ from bench_lab import (
     LAB,
     TOOL,
     BenchError,
+    lab_up,
     on,
     run,
 )
 
 ROUNDS = 1
 
-#: Of each link: 100 Mbit/s.
+#: Each link has 100 Mbit/s.
 LINK = '[[stage]]\nname = "link"\ng_us = 20\nG_us_per_KiB = 80\n'
 #: From, to.
 SLOW = ("h2", "h4")
@@ -40,7 +40,7 @@ PORT = f"p{SLOW[1][1:]}"
 
 
 def slow_down(mbit_per_s: float) -> None:
-    """What the switch sends from one host to the other waits."""
+    """Makes the switch slow from one host to one other."""
     there, here = (f"10.77.0.{host[1:]}/32" for host in reversed(SLOW))
     rate = (f"{mbit_per_s:g}mbit", "burst", "4k", "cburst", "4k")
     run(*TC, "qdisc", "replace", "dev", PORT, "root", "handle", "1:", "htb", "default", "1")
@@ -64,7 +64,7 @@ def prepare(folder: Path, hosts: int) -> None:
 
 
 def fleet(folder: Path, name: str, *words: str | Path, hosts: str = "all") -> dict[str, Any]:
-    """What a command says, and how long it took."""
+    """Returns what a command reports, and how long it took."""
     argv = ("carefulctl", "fleet", name, "--json", "--hosts", folder / f"{hosts}.toml", *words)
     begun = time.monotonic()
     found: dict[str, Any] = json.loads(run(*on("h1", *argv)))
@@ -81,29 +81,30 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns what each command reports."""
     found: dict[str, Any] = {}
     load = round(os.getloadavg()[0], 1)
-    with tempfile.TemporaryDirectory(prefix="careful-pairs-") as text:
+    with (
+        lab_up("--hosts", args.hosts, hops=LINK),
+        tempfile.TemporaryDirectory(prefix="careful-pairs-") as text,
+    ):
         folder = Path(text)
         picture = folder / "pairs.png"
-        try:
-            prepare(folder, args.hosts)
-            found["up"] = fleet(folder, "up")
-            slow_down(args.mbit)
-            words = ("--time", f"{args.time}s", "--plot", picture)
-            found["measure"] = fleet(folder, "measure", *words)
-            run(*TC, "qdisc", "replace", "dev", PORT, "root", "pfifo")
-            found["tune"] = fleet(folder, "tune")
-            (folder / "file").write_bytes(os.urandom(NBYTES))
-            found["put"] = fleet(folder, "put", folder / "file", hosts="others")
-            for k in range(2, args.hosts + 1):
-                if (folder / f"h{k}/file").read_bytes() != (folder / "file").read_bytes():
-                    raise BenchError(f"h{k} has another file")
-            found["status"] = fleet(folder, "status")
-            found["down"] = fleet(folder, "down")
-            args.keep.with_suffix(".png").write_bytes(picture.read_bytes())
-        finally:
-            subprocess.run([TOOL, "down", "--name", LAB, "--kill"], stdout=subprocess.DEVNULL)
+        prepare(folder, args.hosts)
+        found["up"] = fleet(folder, "up")
+        slow_down(args.mbit)
+        words = ("--time", f"{args.time}s", "--plot", picture)
+        found["measure"] = fleet(folder, "measure", *words)
+        run(*TC, "qdisc", "replace", "dev", PORT, "root", "pfifo")
+        found["tune"] = fleet(folder, "tune")
+        (folder / "file").write_bytes(os.urandom(NBYTES))
+        found["put"] = fleet(folder, "put", folder / "file", hosts="others")
+        for k in range(2, args.hosts + 1):
+            if (folder / f"h{k}/file").read_bytes() != (folder / "file").read_bytes():
+                raise BenchError(f"h{k} has another file")
+        found["status"] = fleet(folder, "status")
+        found["down"] = fleet(folder, "down")
+        args.keep.with_suffix(".png").write_bytes(picture.read_bytes())
     asked = {"hosts": args.hosts, "time_s": args.time, "slow_mbit_per_s": args.mbit}
     return asked | {"load": load, "slow": list(SLOW), "commands": found}
 

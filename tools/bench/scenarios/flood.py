@@ -60,7 +60,7 @@ FLOODS = {
 
 
 def misdeeds() -> tuple[str, ...]:
-    """What a peer with a session can do (rogue.py)."""
+    """Returns the misdeeds of a peer with a session (rogue.py)."""
     spec = importlib.util.spec_from_file_location("rogue", SUPPORT / "rogue.py")
     assert spec
     assert spec.loader
@@ -76,12 +76,12 @@ BAD = {*MISDEEDS, KEYED}
 
 
 def arms(seal: str) -> tuple[str, ...]:
-    """What is measured; seal: "" without keys, else as `up --seal` says it."""
+    """Returns the arms; seal: "" without keys, else as `up --seal` says it."""
     return ("alone", *FLOODS, *([KEYED] if seal else MISDEEDS))
 
 
 def address(host: str) -> bytes:
-    """Of a host of the lab."""
+    """Returns the address of a host."""
     return bytes([10, 77, 0, int(host[1:])])
 
 
@@ -121,7 +121,7 @@ def hello(rng: random.Random) -> bytes:
 
 
 def write_frames(folder: Path) -> None:
-    """What flood.py sends, a file for each flood."""
+    """Writes the frames that flood.py sends, a file for each flood."""
     mac = json.loads(run(*on("h1", "ip", "-json", "link", "show", "eth1")))[0]["address"]
     rng = random.Random(18)
     for name, (kind, port) in FLOODS.items():
@@ -135,7 +135,7 @@ def write_frames(folder: Path) -> None:
 
 @contextmanager
 def stranger(arm: str, folder: Path, seal: str) -> Iterator[None]:
-    """What a stranger does meanwhile; it ends by itself."""
+    """Runs a stranger as long as the block; it ends by itself."""
     if arm == "alone":
         yield
         return
@@ -165,7 +165,7 @@ def arrived(found: dict[str, Any]) -> int:
 
 
 def left(found: dict[str, Any]) -> dict[str, int]:
-    """What strangers may not have changed at h1."""
+    """Returns the figures of h1 that strangers may not change."""
     counters = found["counters"]
     names = ("lost_frames", "bad_credits", "epochs_broken", "credits_withheld")
     kept = sum(one["buffers_kept"] for one in found["peers"])
@@ -191,7 +191,7 @@ def one_round(folder: Path, rng: random.Random, seal: str) -> dict[str, Any]:
 
 
 def make_keys(folder: Path) -> None:
-    """Of each host, trusted by the others."""
+    """Makes each host a key that the others trust."""
     hosts = ("h1", "h2", "h3")
     public = {one: ctl(one, "key", "new", "--keys", str(folder / one))["key"] for one in hosts}
     for one in hosts:

@@ -34,7 +34,7 @@ from bench_lab import (
 ROUNDS = 5
 
 BYTES, IDLE_MS, COUNT = 64, 1000, 8
-#: What both ends of careful's exchange are told.
+#: The settings of both ends of careful's exchange.
 ADAPTIVE = {"RTT_WAIT": "adaptive", "RTT_ASK": "wait"}
 SETTLE_S, WATCH_S = 2.0, 5.0
 RATIO_MAX, SHARE_MAX = 0.8, 0.01

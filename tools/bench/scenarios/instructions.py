@@ -1,4 +1,4 @@
-"""What the engine costs in instructions, by layer and by function: no clock, no noise.
+"""Counts the engine's instructions, by layer and by function: no clock, no noise.
 
 Builds build/bench/null (tools/bench/null.c) and runs it under callgrind, for a request and its
 reply, for a poll that finds nothing, and for a frame of a large store; the first of 4 bytes as
@@ -43,7 +43,7 @@ from bench_lab import (
     run,
 )
 
-#: What is counted: name -> (null's words, what one of it is).
+#: The kinds that are counted: name -> (null's words, a unit of it).
 KINDS = {
     "request": (["request", 2000, 64], "request and reply"),
     "lent": (["lent", 2000, 64], "request and reply, built in a send buffer"),
@@ -63,7 +63,7 @@ KINDS = {
 MORE = 1.03
 #: Times the instructions with 2 peers that are too many with 128.
 MORE_PEERS = 1.05
-#: What many.c measures, and with how many peers.
+#: The kinds that many.c measures, and the numbers of peers.
 MANY = ("stream", "burst", "packed", "device")
 PEERS = (2, 8, 32, 128, 256)
 #: What --lent times, bytes: the last is a whole frame's.
@@ -92,7 +92,7 @@ def layer_of(path: str) -> str:
 
 
 def read_profile(text: str) -> Counter[tuple[str, str]]:
-    """Of callgrind's file: instructions of each (file, function), without its callees.
+    """Returns each (file, function)'s instructions without its callees, from callgrind's file.
 
     https://valgrind.org/docs/manual/cl-format.html: names are written once, then by number;
     a line after calls= is the callee's cost.
@@ -120,7 +120,7 @@ def read_profile(text: str) -> Counter[tuple[str, str]]:
 
 
 def null(argv: list[str]) -> dict[str, Any]:
-    """What a run of null says on its last line."""
+    """Returns the last line that a run of null prints."""
     found: dict[str, Any] = json.loads(run(*argv).splitlines()[-1])
     return found
 
@@ -202,7 +202,7 @@ def many_instructions(program: Path, what: str, peers: int) -> tuple[float, dict
 
 
 def many(program: Path, rounds: int) -> dict[str, dict[int, dict[str, Any]]]:
-    """What a message costs, by number of peers: kind -> peers -> figures."""
+    """Returns the cost of a message, by number of peers: kind -> peers -> figures."""
     found: dict[str, dict[int, dict[str, Any]]] = {what: {} for what in MANY}
     for what in MANY:
         for peers in PEERS:
@@ -266,7 +266,7 @@ def keep(path: Path, what: dict[str, Any], indent: int | None = None) -> None:
 
 
 def grown(found: dict[str, list[Any]], kept: dict[str, Any]) -> list[str]:
-    """What takes more instructions than in a kept run, beyond MORE."""
+    """Returns the kinds that take more instructions than in a kept run, beyond MORE."""
     lines = []
     for kind, costs in found.items():
         was = kept["kinds"].get(kind, [{}])[0].get("total")

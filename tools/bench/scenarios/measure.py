@@ -150,7 +150,7 @@ def blackbox_once() -> dict[str, Any]:
 
 
 def unit(name: str) -> str:
-    """Of a black box's figure."""
+    """Returns the unit of a black box's figure."""
     return "us" if name.startswith("g_b") else "us_per_KiB"
 
 
@@ -180,7 +180,7 @@ def blackbox_report(runs: list[dict[str, Any]]) -> bool:
 
 
 def transition_once() -> dict[str, Any]:
-    """Where one bottleneck takes over from another, beside where the links' figures cross."""
+    """Measures where one bottleneck takes over from another; the links' figures say where."""
     links("--reset")
     found = ctl("h1", "measure", "blackbox", "h2", "--time", "8")
     asked = [link["asked"] for link in links()]

@@ -66,7 +66,7 @@ def machines(*words: str) -> str:
 
 
 def inside(host: str, script: str, client: Path | None = None) -> str:
-    """What a script prints on a machine, all of whose commands succeed."""
+    """Runs a script on a machine and returns what it prints; all its commands must succeed."""
     text = script.replace("CLIENT", str(client))
     return machines("exec", "--name", NAME, host, "--", "sh", "-ec", text)
 

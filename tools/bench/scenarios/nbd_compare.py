@@ -38,7 +38,7 @@ FIO = (
 )
 SECONDS = 3
 PORT = 10809
-#: What each arm is asked, and how its figure is called.
+#: The figures of each arm, and their titles.
 FIGURES = {
     "copy_s": "nbdcopy of 256 MiB, s",
     "reads_1": "reads a second",
@@ -47,13 +47,13 @@ FIGURES = {
 
 
 def careful(client: str) -> str:
-    """What a client of the plugin prints; it runs on h1, beside it."""
+    """Returns what a client of the plugin prints, on h1."""
     nbdkit = ("nbdkit", "-U", "-", PLUGIN, "host=10.77.0.2", "path=image", "--run", client)
     return run(*on("h1", *nbdkit))
 
 
 def tcp(client: str) -> str:
-    """What a client of h2's nbdkit prints."""
+    """Returns what a client of h2's nbdkit prints."""
     return run(*on("h1", "sh", "-c", f"uri=nbd://10.77.0.2:{PORT}; {client}"))
 
 

@@ -49,7 +49,7 @@ ROGUE = ROOT / "tests" / "support" / "rogue_program.py"
 #: No program has it: carefuld answers.
 NOBODY = 120
 SPIN = "import os; print('begun', flush=True); os.fork()\nwhile True: pass"
-#: What each stands beside.
+#: The base that each arm is compared with.
 BASES = {
     "rubbish": "spin",
     "changing": "spin",
@@ -90,18 +90,18 @@ asyncio.run(main())
 
 
 def sock(host: str) -> str:
-    """Of its carefuld."""
+    """Returns the socket of a host's carefuld."""
     return f"/run/careful/{LAB}-{host}/sock"
 
 
 def programs() -> dict[str, Any]:
-    """Of the first host."""
+    """Returns the programs at the first host's carefuld, by name."""
     return {one["name"]: one for one in status("h1")["programs"]}
 
 
 @contextmanager
 def misdeed(arm: str) -> Iterator[None]:
-    """What there is meanwhile."""
+    """Runs the arm's other program as long as the block."""
     if arm == "alone":
         yield
         return

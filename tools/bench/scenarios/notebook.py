@@ -1,7 +1,7 @@
 """`careful.notebook.status()` in a kernel beside `!carefulctl status` in a cell, in turn.
 
-Both make the table of one carefuld with one peer; the kernel's makes its HTML, too. What importing
-and the first call take, which a kernel does once, is kept beside. Owns a lab. Needs root.
+Both make the table of one carefuld with one peer; the kernel's makes its HTML, too. The times
+of the import and of the first call, which a kernel makes once, are kept. Owns a lab. Needs root.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one protocol does for a frame and the other need not, in ns each (P2's appendix A).
+"""Times what one protocol does for a frame and the other need not, ns (P2's appendix A).
 
 A request and its reply of 4 bytes on a device in memory, under both protocols in turn. Link is
 built so that it times its own operations (datapath/link/timed.h): a frame's number and its
@@ -27,7 +27,7 @@ from careful.render import figure
 ROUNDS = 5
 
 PROTOCOLS = ("careful", "traditional")
-#: Of link/timed.h: name -> what it is with careful, and with the other.
+#: Operations of link/timed.h: name -> its work with careful, and with the other.
 OPERATIONS = {
     "send": ("number, credit, window update", "number, copy kept, acknowledgement"),
     "left": ("send buffers are free", "send buffers wait for the peer"),
@@ -37,7 +37,7 @@ OPERATIONS = {
     "tell": ("is an update due?", "is an acknowledgement due?"),
     "tick": ("", "what is asked for by time"),
 }
-#: What both do, here or elsewhere: not counted.
+#: Both protocols do it, here or elsewhere: it is not counted.
 _BOTH = ("check",)
 COUNT = 100_000
 WITHOUT_LAB = True
@@ -56,7 +56,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def cost_ns(runs: list[dict[str, Any]], operation: str) -> float:
-    """Of a request and its reply: the middle round's."""
+    """Returns the cost of a request and its reply in the median round, ns."""
     return float(
         statistics.median(one[operation]["each"] * one[operation]["mean_ns"] for one in runs)
     )

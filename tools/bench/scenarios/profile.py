@@ -1,8 +1,8 @@
-"""Where the time goes of a `get`, a `get -r`, a stream of stores, and of round trips.
+"""Shows where the time of a `get`, a `get -r`, a stream of stores and round trips goes.
 
-Of the first three it tells the seconds of a core, by what that did, and of a stream by function.
-perf samples both cores by a timer, so that what the kernel does with interrupts off counts for what
-comes after it. A timer would fall into step with round trips: of these tools/bench/stages.c notes
+For the first three it gives the seconds of a core by what the core did; for a stream, by function.
+perf samples both cores by a timer, so the kernel's work with interrupts off counts for what comes
+after it. A timer would fall into step with round trips: of these tools/bench/stages.c notes
 when each end saw frames, and when it sent. Two hosts of a lab, one core each; nothing else should
 run. Owns the lab. Needs root, and perf.
 """
@@ -58,7 +58,7 @@ TRIPS: tuple[tuple[int, tuple[str, ...]], ...] = (
 TRIPS_COUNT = 50_000
 STAGES = ("ask", "there", "answer", "back", "take", "trip")
 MODES = ("native", "generic")
-#: What the tables leave out.
+#: Tables leave out less than this.
 LEAST_S, LEAST_SHARE = 0.005, 0.001
 #: Until perf samples, after it has begun.
 SETTLE_S = 0.5
@@ -79,7 +79,7 @@ OWN_GROUPS = (("digest", r"xxh3|XXH"), ("check", r"crc32c"), ("copy", r"mem(cpy|
 
 
 def group(stack: list[tuple[str, str]]) -> str:
-    """What a sample was doing; the innermost function comes first."""
+    """Returns the group of a sample's stack; the innermost function comes first."""
     kernel = [
         name for name, dso in stack if "kernel" in dso or dso.startswith("bpf") or "[k" in dso
     ]
@@ -185,7 +185,7 @@ def trips(stages: Path) -> list[dict[str, Any]]:
 
 
 def fill(work: Path) -> None:
-    """What is got."""
+    """Writes the files that are got."""
     (work / "in" / "tree").mkdir(parents=True)
     big_file(work / "in" / "big", NBYTES)
     for k in range(FILES):
@@ -224,7 +224,7 @@ def transfers_table(rounds: list[dict[str, Any]], frequency: int) -> None:
 
 
 def sender_table(rounds: list[dict[str, Any]]) -> None:
-    """What a stream's sender does that is not the kernel's, by function: shares of its core."""
+    """Prints the shares of a core that a stream's sender spends outside the kernel, by function."""
     shares: dict[str, list[float]] = {}
     for k, one in enumerate(rounds):
         rows = [row for row in one["stream"]["rows"] if row[:2] == [CLIENT, "passes"]]
@@ -239,8 +239,9 @@ def sender_table(rounds: list[dict[str, Any]]) -> None:
 
 
 def trips_table(rounds: list[dict[str, Any]]) -> None:
-    """Of each kind the round whose trips took least: the cores of a virtual machine move, and a
-    line of the cache is then further away.
+    """Prints each kind's fastest round.
+
+    The cores of a virtual machine move, and a line of the cache is then further away.
     """
     cells: dict[tuple[str, int, str], list[dict[str, float]]] = {}
     for one in rounds:

@@ -33,7 +33,7 @@ CIPHERS = ("aes-256-gcm", "chacha20-poly1305")
 
 
 def yardstick(nbytes: int, seconds: int) -> dict[str, float]:
-    """What openssl speed takes to encrypt so many bytes, ns by cipher."""
+    """Returns how long openssl speed takes to encrypt so many bytes, ns by cipher."""
     found = {}
     for cipher in CIPHERS if shutil.which("openssl") else ():
         argv = ["openssl", "speed", "-evp", cipher, "-bytes", str(nbytes), "-seconds", str(seconds)]

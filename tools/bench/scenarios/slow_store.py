@@ -63,7 +63,7 @@ def planned() -> dict[int, dict[str, Any]]:
 
 
 def arms(nbytes: int, frame: int, write: int) -> list[dict[str, Any]]:
-    """What a message is written with, in turn; sweeps go as far as they make a difference.
+    """Returns a message's arms; the sweep goes as far as it makes a difference.
 
     frame, write: planned.
     """
@@ -113,8 +113,10 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def of_size(size: dict[str, Any]) -> dict[str, float]:
-    """Of one message size: latency of planned, ms; what is beyond the best of the sweep; the gain
-    over the best flat fragments.
+    """Returns one message size's figures.
+
+    These are the planned latency, ms, what is beyond the best of the sweep, and the gain over the
+    best flat fragments.
     """
     back_us = min(size["empty_us"]) / 2
     halves = [

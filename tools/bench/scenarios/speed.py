@@ -64,7 +64,7 @@ def build() -> None:
 def one_round(benches: dict[str, Bench], parts: Sequence[str], rounds: dict[str, Rounds]) -> None:
     """Each part in all modes, one right after the other: they see one state of the machine.
 
-    benches, rounds: by mode; rounds are added to. Who is first takes turns.
+    benches, rounds: by mode; rounds are added to. The modes take turns to be first.
     """
     modes = list(benches)
     number = max((len(values) for values in rounds[modes[0]].values()), default=0)
@@ -83,7 +83,7 @@ def one_round(benches: dict[str, Bench], parts: Sequence[str], rounds: dict[str,
 
 
 def quotients(ours: Sequence[float | None], theirs: Sequence[float | None]) -> list[float]:
-    """Of the rounds that have both."""
+    """Returns the ratios of the rounds that have both."""
     return [a / b for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
 
 
@@ -92,7 +92,7 @@ def between(rounds: dict[str, Rounds]) -> list[dict[str, Any]]:
     native, generic = (rounds[mode] for mode in BOTH)
     found = []
     for name in FIGURES:
-        # What no mode takes part in is the same figure twice.
+        # A part without XDP has the same figure twice.
         if name in native and native[name] != generic[name]:
             each = quotients(generic[name], native[name])
             found.append(

@@ -1,4 +1,4 @@
-"""What a transfer has left where something beside it does not move.
+"""Measures how much a transfer keeps of its speed if something next to it does not move.
 
 A get of one file to null:, alone, beside another get of the same host whose disk is frozen, and
 beside one whose disk is frozen for nine tenths of the time: it shall keep 80 % of its speed.
@@ -46,7 +46,7 @@ CORE_BYTES = 64 << 20
 CORE = 1
 FROZEN_S, THAWED_S = 0.09, 0.01
 KEPT_MIN = 0.8
-#: What of blocking's speed adaptive has at least, and how much longer its round trip may take.
+#: The least share of blocking's speed that adaptive has, and the most of its round trip.
 ADAPTIVE_MIN, ADAPTIVE_MORE_MAX = 0.9, 1.5
 DISKS = ("alone", "frozen", "frozen 90 %")
 WAITS = ("spin", "adaptive", "block")

@@ -38,14 +38,14 @@ from speed_figures import (
 KEPT = REPORTS / "speed.json"
 PAGE = ROOT / "ctrl" / "careful" / "man" / "speed.md"
 HEADING = "## A kept run\n"
-#: Of many small files: what made them, by figure.
+#: Programs that copy many small files, by figure.
 TREES = {
     "tree_careful_s": "carefulctl get -r",
     "tree_rsync_s": "rsync from its daemon",
     "tree_scp_s": "scp -r, without encryption",
 }
 
-#: Of what a process holds, by its name in /proc.
+#: Memory of a process, by its name in /proc.
 MEMORY = {
     "VmHWM": "resident, the most so far",
     "RssAnon": "of it its own",
@@ -54,7 +54,7 @@ MEMORY = {
 
 
 class Panel(NamedTuple):
-    """What is compared: of one kind of work, the rounds of each that does it."""
+    """A comparison: the rounds of each program that does one kind of work."""
 
     title: str
     unit: str
@@ -62,7 +62,7 @@ class Panel(NamedTuple):
 
 
 def values(whole: dict[str, Any], figure: str) -> list[float]:
-    """Of the rounds that have it."""
+    """Returns the figure of the rounds that have it."""
     return [one for one in whole["rounds"].get(figure, []) if one is not None]
 
 

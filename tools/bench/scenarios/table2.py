@@ -61,7 +61,7 @@ def once(seconds: float, emulated: bool) -> dict[str, Any]:
 def _of_links(stages: list[dict[str, Any]]) -> dict[str, float]:
     """The bottleneck link's line, and the G of all others, the hosts' stages among them.
 
-    Of a host's stage that has no figure nothing is added: none has a thousandth of a link's.
+    A host's stage without a figure adds nothing: none has a thousandth of a link's.
     """
     lines = [link["ways"][0]["punctual"] for link in links()]
     if not all(lines):

@@ -3,7 +3,7 @@
 Owns a lab of two hosts, one core each, and the order of things; prints medians of
 rounds. None of them encrypts: rsync speaks to its daemon, scp to an sftp-server behind a
 plain TCP socket; scp does not sync files, so --no-sync is given to careful, and rsync
-does not either. All files lie in memory. What is timed is the command alone, from its start
+does not either. All files lie in memory. The command alone is timed, from its start
 to its end. Each copies once before it counts: careful's first copy opens the session, too, and
 the XDP modes are tried in it, once for a path; others' first fill the caches. Needs root;
 tools/setup run bench installs what it compares with.
