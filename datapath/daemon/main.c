@@ -34,6 +34,7 @@
 #include "daemon/syscalls.h"
 #include "daemon/transfer_log.h"
 #include "daemon/trial.h"
+#include "device/error.h"
 #include "service/block.h"
 #include "service/probe.h"
 #include "service/scratch.h"
@@ -197,11 +198,9 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 	if (d->options.cpu >= 0) {
 		CPU_ZERO(&one);
 		CPU_SET((size_t)d->options.cpu, &one);
-		if (sched_setaffinity(0, sizeof(one), &one)) {
-			snprintf(error->text, sizeof(error->text), "--cpu %d: %s", d->options.cpu,
-				 strerror(errno));
-			return -EINVAL;
-		}
+		if (sched_setaffinity(0, sizeof(one), &one))
+			return refuse(error, -EINVAL, "--cpu %d: %s", d->options.cpu,
+				      strerror(errno));
 	}
 	if (!d->options.careful.keys) /* `up` looks for those that this host has */
 		d->options.careful.keys = "none";
@@ -285,6 +284,9 @@ static void log_start(struct daemon *d)
 	if (info.device.native_refused[0])
 		log_line("%s: native XDP was refused: %s", info.device.ifname,
 			 info.device.native_refused);
+	if (info.io_uring_denied)
+		log_line("io_uring is denied: %s; threads read and write files",
+			 strerror((int)info.io_uring_denied));
 	reload_log(&d->options);
 }
 
@@ -374,10 +376,8 @@ static int start(struct daemon *d, struct careful_error *error)
 	static char log[sizeof(d->dir.path) + 8];
 	int rc;
 
-	if (geteuid()) {
-		snprintf(error->text, sizeof(error->text), "must be run as root (sudo)");
-		return -EPERM;
-	}
+	if (geteuid())
+		return refuse(error, -EPERM, "must be run as root (sudo)");
 	process_raise_limits();
 	umask(022);
 	rc = rundir_open(&d->dir, d->options.run_dir, d->options.group, d->passed_fd, error);

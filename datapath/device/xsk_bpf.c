@@ -115,11 +115,6 @@ static int load_best(struct xsk_port *port, uint16_t queue, struct careful_error
 	if (rc && rc != -EPERM)
 		rc = load(port->bpf, "careful_plain", &start, leads);
 	libbpf_set_print(print);
-	if (rc == -EPERM)
-		return refuse(error, rc,
-			      "%s: no permission to load an XDP program: run as root outside of "
-			      "a container",
-			      port->netdev.name);
 	if (rc)
 		return refuse(error, rc, "%s: the kernel refuses the XDP program: %s",
 			      port->netdev.name, strerror(-rc));

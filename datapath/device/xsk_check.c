@@ -46,18 +46,21 @@ static int check_memlock(const struct look *look)
 		      (unsigned long long)limit.rlim_cur >> 10);
 }
 
+static bool is_power(uint32_t buffers)
+{
+	return !(buffers & (buffers - 1)) && buffers <= XSK_BUFFERS_MAX;
+}
+
 static int check_options(const struct look *look)
 {
 	const struct careful_options *o = look->options;
 	const char *name = o->instance ? o->instance : o->ifname;
+	bool rx = is_power(o->rx_buffers);
 	size_t most = XSK_INSTANCE_BYTES - 1 - (o->queues > 1 ? QUEUE_SUFFIX_BYTES : 0);
 
-	if (o->rx_buffers & (o->rx_buffers - 1) || o->rx_buffers > XSK_BUFFERS_MAX)
-		return refuse(look->error, -EINVAL,
-			      "receive buffers %u: a power of two, at most %u", o->rx_buffers,
-			      XSK_BUFFERS_MAX);
-	if (o->tx_buffers > XSK_BUFFERS_MAX)
-		return refuse(look->error, -EINVAL, "send buffers %u: at most %u", o->tx_buffers,
+	if (!rx || !is_power(o->tx_buffers))
+		return refuse(look->error, -EINVAL, "%s buffers %u: a power of two, at most %u",
+			      rx ? "send" : "receive", rx ? o->tx_buffers : o->rx_buffers,
 			      XSK_BUFFERS_MAX);
 	if (o->port > 65535)
 		return refuse(look->error, -EINVAL, "port %u: the largest is 65535", o->port);
@@ -245,6 +248,7 @@ int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
 			rc = netdev_read(options->ifname, &look.port.netdev, &said);
 		if (!rc)
 			rc = run(&look, i);
+		rc = rc > 0 ? 0 : rc;
 	}
 	if (rc)
 		refuse(error, rc, "%s", said.text);

@@ -26,9 +26,8 @@ enum {
 	/* carefuld starts with about 35; the rest is for clients and their files. */
 	FILES_MIN = 128,
 	/* The verifier of an older kernel refuses the XDP program. */
-	KERNEL_MAJOR = 6,
-	KERNEL_MINOR = 1,
-	KERNEL_MINOR_FRAGS = 6,
+	KERNEL_OLDEST = 6 << 8 | 1,
+	KERNEL_FRAGS = 6 << 8 | 6,
 };
 
 /* The inode of the user namespace that the machine starts with (include/linux/proc_ns.h). */
@@ -67,15 +66,14 @@ static int check_kernel(struct careful_error *error)
 
 	if (uname(&name) || sscanf(name.release, "%u.%u", &major, &minor) != 2)
 		return refuse(error, 0, "the number of this kernel cannot be read");
-	if (major < KERNEL_MAJOR || (major == KERNEL_MAJOR && minor < KERNEL_MINOR))
+	if ((major << 8 | minor) < KERNEL_OLDEST)
 		return refuse(error, -ENOTSUP,
-			      "Linux %s is too old: careful needs Linux %d.%d or later",
-			      name.release, KERNEL_MAJOR, KERNEL_MINOR);
-	if (major == KERNEL_MAJOR && minor < KERNEL_MINOR_FRAGS)
-		return refuse(error, 0,
-			      "Linux %s: a frame fits one buffer (several from Linux 6.6 on)",
+			      "Linux %s is too old: careful needs Linux 6.1 or later",
 			      name.release);
-	return refuse(error, 0, "Linux %s", name.release);
+	return refuse(error, 0, "Linux %s%s", name.release,
+		      (major << 8 | minor) >= KERNEL_FRAGS ?
+			      "" :
+			      ": a frame fits one buffer (several from Linux 6.6 on)");
 }
 
 static int check_af_xdp(struct careful_error *error)
@@ -138,10 +136,9 @@ static int check_bpf(struct careful_error *error)
 
 static int check_files(struct careful_error *error)
 {
-	struct rlimit limit;
+	struct rlimit limit = { 0 };
 
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return refuse(error, -errno, "open files: %s", strerror(errno));
+	getrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_cur < FILES_MIN)
 		return refuse(error, -EMFILE,
 			      "at most %llu open files are allowed, and %d is the least: `ulimit "
@@ -162,14 +159,12 @@ static int check_bpffs(struct careful_error *error)
 	}
 	if (access(BPFFS_DIR, F_OK))
 		return refuse(error, -errno,
-			      "there is no " BPFFS_DIR " to mount bpffs on (%s): `mount -t sysfs "
-			      "sysfs /sys`",
-			      strerror(errno));
+			      "there is no " BPFFS_DIR ": `mount -t sysfs sysfs /sys`");
 	if (!xsk_can(CAP_SYS_ADMIN))
 		return refuse(
 			error, -EPERM,
-			"no bpffs is mounted, and mounting one needs CAP_SYS_ADMIN: `mount -t "
-			"bpf bpf " BPFFS_DIR "`");
+			"no bpffs is mounted, which needs CAP_SYS_ADMIN: `mount -t bpf bpf " BPFFS_DIR
+			"`");
 	return refuse(error, 0, "is not mounted yet; opening mounts it");
 }
 
@@ -179,9 +174,7 @@ static int check_run(struct careful_error *error)
 		return refuse(error, 0, RUN_DIR " is writable");
 	if (errno == ENOENT && !faccessat(AT_FDCWD, "/run", W_OK | X_OK, AT_EACCESS))
 		return refuse(error, 0, RUN_DIR " can be made");
-	return refuse(error, -errno,
-		      RUN_DIR " cannot be written (%s), and careful keeps its socket and locks "
-			      "there: `mount -t tmpfs tmpfs /run`",
+	return refuse(error, -errno, RUN_DIR " cannot be written (%s): `mount -t tmpfs tmpfs /run`",
 		      strerror(errno));
 }
 
@@ -196,6 +189,18 @@ static int check_openat2(struct careful_error *error)
 	return refuse(error, 0, "paths are kept beneath an export");
 }
 
+static int check_io_uring(struct careful_error *error)
+{
+	struct io_uring_params params = { 0 };
+	int fd = (int)syscall(SYS_io_uring_setup, 1, &params);
+
+	if (fd < 0)
+		return refuse(error, 1, "io_uring is denied (%s): threads read and write files",
+			      strerror(errno));
+	close(fd);
+	return refuse(error, 0, "reads and writes files");
+}
+
 static int (*const checks[CAREFUL_CHECK_OPTIONS])(struct careful_error *error) = {
 	[CAREFUL_CHECK_KERNEL] = check_kernel,
 	[CAREFUL_CHECK_AF_XDP] = check_af_xdp,
@@ -205,6 +210,7 @@ static int (*const checks[CAREFUL_CHECK_OPTIONS])(struct careful_error *error) =
 	[CAREFUL_CHECK_BPFFS] = check_bpffs,
 	[CAREFUL_CHECK_RUN] = check_run,
 	[CAREFUL_CHECK_OPENAT2] = check_openat2,
+	[CAREFUL_CHECK_IO_URING] = check_io_uring,
 };
 
 int xsk_check_host(uint32_t check, struct careful_error *error)

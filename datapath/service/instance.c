@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The life of an instance that owns its queue. */
+#include "device/error.h"
 #include "service/also.h"
 #include "service/engine.h"
 
@@ -64,27 +65,12 @@ void engine_wait_as(struct careful *c, const struct careful_options *options)
 
 static int check_options(const struct careful_options *o, struct careful_error *error)
 {
-	const char *bad = NULL;
-
-	if (!o->ifname || !o->ifname[0])
-		bad = "no interface named";
-	else if (o->peers > CAREFUL_PEERS_MAX)
-		bad = "--peers is at most 256";
-	else if (o->rx_buffers & (o->rx_buffers - 1) || o->rx_buffers > 1u << 16)
-		bad = "--rx-buffers must be a power of two up to 65536";
-	else if (o->tx_buffers & (o->tx_buffers - 1) || o->tx_buffers > 1u << 16)
-		bad = "--tx-buffers must be a power of two up to 65536";
-	else if (o->port > 65535)
-		bad = o->queues > 1 ? "--port is at most 65535, of the last queue, too" :
-				      "--port is at most 65535";
-	else if (o->protocol > CAREFUL_PROTOCOL_TRADITIONAL)
-		bad = "--protocol is careful or traditional";
-	else if (o->protocol == CAREFUL_PROTOCOL_TRADITIONAL && o->reserve)
-		bad = "--reserve is of the careful protocol: the traditional one has no credits";
-	if (!bad)
-		return 0;
-	snprintf(error->text, sizeof(error->text), "%s", bad);
-	return -EINVAL;
+	if (o->protocol > CAREFUL_PROTOCOL_TRADITIONAL)
+		return refuse(error, -EINVAL, "--protocol is careful or traditional");
+	if (o->protocol == CAREFUL_PROTOCOL_TRADITIONAL && o->reserve)
+		return refuse(error, -EINVAL,
+			      "--reserve needs credits, which --protocol traditional lacks");
+	return 0;
 }
 
 static int allocate(struct careful *c)
@@ -164,10 +150,8 @@ static int set_up(struct careful *c, struct careful_error *error)
 	rc = message_init(&c->messages, &c->link, c->storage, &c->limits.messages);
 	if (!rc)
 		rc = allocate(c);
-	if (rc) {
-		snprintf(error->text, sizeof(error->text), "out of memory");
-		return rc;
-	}
+	if (rc)
+		return refuse(error, rc, "out of memory");
 	c->messages.packed_max = c->options.unpacked ? 1 : CAREFUL_PACKED_MAX;
 	tune_defaults(c);
 	return 0;
@@ -185,10 +169,10 @@ static int open_base(struct careful *c, struct careful_error *error)
 	depth = c->limits.messages.outs + c->queue->rx_chunks + c->limits.messages.copies;
 	rc = uring_open(depth < URING_DEPTH_MAX ? depth : URING_DEPTH_MAX, &c->storage);
 	if (rc)
-		snprintf(error->text, sizeof(error->text), "io_uring: %s%s", strerror(-rc),
-			 rc == -ENOMEM ? "; what may be locked in memory is limited (ulimit -l): "
-					 "raise that, or run with CAP_IPC_LOCK" :
-					 "");
+		refuse(error, rc, "io_uring: %s%s", strerror(-rc),
+		       rc == -ENOMEM ? "; what may be locked in memory is limited (ulimit -l): "
+				       "raise that, or run with CAP_IPC_LOCK" :
+				       "");
 	else if (c->options.file_writes == CAREFUL_FILE_WRITES_WORKERS)
 		c->storage->aside_bytes = ASIDE_BYTES;
 	return rc;
@@ -231,6 +215,7 @@ static int own_info(struct careful *c, struct careful_info *info)
 		.spin_us = c->options.spin_us,
 		.port = c->options.port,
 	};
+	info->io_uring_denied = (uint32_t)c->storage->denied;
 	info->device.mtu = c->port->mtu;
 	info->device.frame_bytes = queue_frame_bytes(c->queue);
 	link_info(&c->link, info);
@@ -352,15 +337,12 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 
 	error = error ? error : &unused;
 	error->text[0] = 0;
-	if (!options->ifname) {
-		snprintf(error->text, sizeof(error->text), "no interface named");
-		return -EINVAL;
-	}
+	if (!options->ifname)
+		return refuse(error, -EINVAL, "no interface named");
 	whole.keys = keys_directory(options->keys, KEYS_DIRECTORY);
-	if (options->seal && !whole.keys && strcmp(options->seal, "off") != 0) {
-		snprintf(error->text, sizeof(error->text),
-			 "--seal %s takes keys: carefulctl key new, and --keys", options->seal);
-		return -ENOKEY;
-	}
+	if (options->seal && !whole.keys && strcmp(options->seal, "off") != 0)
+		return refuse(error, -ENOKEY,
+			      "--seal %s takes keys: carefulctl key new, and --keys",
+			      options->seal);
 	return engine_open(&whole, NULL, instance, error);
 }

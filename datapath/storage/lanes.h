@@ -19,7 +19,7 @@ struct lanes;
 int lanes_open(struct lanes **lanes);
 /* Moves all of op in a thread of its file system (io->dev). -EBUSY: no lane is free. */
 int lanes_put(struct lanes *lanes, struct op *op);
-/* Readable, as an eventfd, when lanes_take() has something. */
+/* Readable while lanes_take() has something. */
 int lanes_fd(const struct lanes *lanes);
 /* Those that have ended, a list; *calls: system calls made for them. */
 struct op *lanes_take(struct lanes *lanes, uint64_t *calls);

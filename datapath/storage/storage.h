@@ -51,10 +51,12 @@ struct storage_io {
  * @ops_count:   operations that were begun
  * @calls:       system calls made for them
  * @registered:  handed to the kernel with a registered file, or registered memory
+ * @denied:      the errno of a kernel that denies io_uring; lanes do its work then; else 0
  * @aside_bytes: writes of as much, or more, are another thread's, also to memory; 0: none
  */
 struct storage {
 	const struct storage_ops *ops;
+	int denied;
 	uint64_t aside_bytes;
 	uint64_t ops_count, calls, registered;
 };
@@ -108,7 +110,7 @@ static inline void storage_memory(struct storage *storage, void *base, uint64_t 
 		storage->ops->memory(storage, base, bytes);
 }
 
-/* io_uring, with `depth` operations under way at most. A cached read and a write
+/* io_uring, or threads if io_uring is denied, with `depth` operations under way at most. A cached read and a write
  * to memory-backed files finish within submit(), unless aside_bytes says otherwise. */
 int uring_open(uint32_t depth, struct storage **storage);
 

@@ -51,6 +51,7 @@ IN_EFFECT: dict[str, Any] = {
     "update_threshold_buffers": 32,
     "reserve_buffers": 0,
     "reserve_free_buffers": 0,
+    "io_uring_denied": None,
     "umem_bytes": 4 << 20,
     "hugepages": True,
     "native_refused": "",

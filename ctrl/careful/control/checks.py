@@ -46,18 +46,10 @@ _BUFFER_BYTES = 4096  # XSK_CHUNK_BYTES, xsk.h
 _HEADROOM_BYTES = 256  # XDP_PACKET_HEADROOM
 
 #: Checks by the names of `enum careful_check`, where they are called otherwise.
-_NAMES = {
-    "af_xdp": "AF_XDP",
-    "bpf": "bpf()",
-    "openat2": "openat2()",
-    "mtu": "MTU",
-    "program": "XDP",
-    "zerocopy": "zero-copy",
-}
+_NAMES = {"af_xdp": "AF_XDP", "mtu": "MTU", "program": "XDP", "zerocopy": "zero-copy"}
 #: What mends each, where the line of `up` has no command that does.
 _ADVICE = {
-    "kernel": "apt-get install linux-image-amd64 or linux-image-arm64, and boot it",
-    "af_xdp": "apt-get install linux-image-amd64 or linux-image-arm64, and boot it",
+    **dict.fromkeys(("kernel", "af_xdp"), "boot linux-image-amd64 or linux-image-arm64"),
     "privilege": "docker run --cap-add NAME, or CapabilityBoundingSet= of the unit",
     "bpf": "docker run --security-opt seccomp=unconfined; Podman: as root, without --userns",
     "files": "under systemd: LimitNOFILE=65536, by systemctl edit {unit}",
@@ -66,6 +58,7 @@ _ADVICE = {
     "bpffs": "docker run -v /sys/fs/bpf:/sys/fs/bpf, with bpffs mounted on the machine",
     "run": "docker run --tmpfs /run, or ReadWritePaths=/run of the unit",
     "openat2": "docker run --security-opt seccomp=unconfined, or a newer libseccomp",
+    "io_uring": "docker run --security-opt seccomp=FILE; sysctl kernel.io_uring_disabled=0",
     "options": asked.CHANGE,
     "interface": "name an Ethernet interface: ip link lists them",
     "mtu": "ip link set {ifname} mtu 1500",
@@ -138,6 +131,8 @@ def _library(case: Case) -> Iterator[Finding]:
             yield ok(shown, "several queues: `up` steers the port to one")
         elif not code:
             yield ok(shown, text)
+        elif code < 0:
+            yield warn(shown, text, _ADVICE[name])
         elif code == errno.EAGAIN or (name in _ROOTS and os.geteuid() != 0):
             yield unknown(shown, text)
         else:

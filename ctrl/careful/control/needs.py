@@ -21,17 +21,7 @@ def _raise_limits() -> None:
 def walk(
     ifname: str, instance: str, options: UpOptions, skipped: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, int, str]]:
-    """Look at each need and change nothing.
-
-    Args:
-        ifname: the interface.
-        instance: its name.
-        options: of `up`.
-        skipped: names of needs that are not looked at.
-
-    Yields:
-        The need's name in `enum careful_check`, what careful_check() returned, and its line.
-    """
+    """Yield each need's name in `enum careful_check`, what careful_check() returned, its line."""
     raw = ffi.new("struct careful_options *")
     texts = [ffi.new("char[]", os.fsencode(one)) for one in (ifname, instance)]
     raw.ifname, raw.instance = texts

@@ -167,6 +167,7 @@ def in_effect(info: Any) -> dict[str, Any]:
         "wait": name_of("careful_wait_mode", "CAREFUL_WAIT_", info.wait_mode),
         "spin_us": info.spin_us,
         "keyed": bool(info.keyed),
+        "io_uring_denied": os.strerror(info.io_uring_denied) if info.io_uring_denied else None,
     }
 
 

@@ -50,6 +50,8 @@ def effect(found: dict[str, Any]) -> str:
     ]
     if not found["multibuffer"]:
         lines.insert(2, _single(found))
+    if denied := found["io_uring_denied"]:
+        lines.append(f"  threads read and write files: io_uring is denied ({denied})")
     if found["tuner_pid"]:
         lines.append(f"  tuned by process {found['tuner_pid']} (carefulctl tune explain)")
     return "\n".join(lines)

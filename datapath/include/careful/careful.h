@@ -264,6 +264,8 @@ struct careful_info {
 	uint32_t reserve_buffers;
 	uint32_t reserve_free;
 	uint32_t keyed; /* 1: a session takes a key */
+	uint32_t io_uring_denied; /* errno: threads read and write files; 0: io_uring does */
+	uint32_t pad;
 };
 
 enum careful_peer_state {
@@ -399,6 +401,7 @@ enum careful_check {
 	CAREFUL_CHECK_BPFFS,
 	CAREFUL_CHECK_RUN, /* /run/careful */
 	CAREFUL_CHECK_OPENAT2,
+	CAREFUL_CHECK_IO_URING, /* files can do without */
 	CAREFUL_CHECK_OPTIONS,
 	CAREFUL_CHECK_INTERFACE,
 	CAREFUL_CHECK_MTU,
@@ -411,8 +414,8 @@ enum careful_check {
 };
 
 /* One of them, which changes nothing: what careful_open() would return for it, and its line
- * in *error; where nothing is in the way, a line that says what is there. -EXDEV: a rule is
- * missing that steers the port. -EAGAIN: opening alone tells. Of an instance that is open, the
+ * in *error; where nothing is in the way, a line that says what is there. 1: careful
+ * does without, and the line says how. -EXDEV: no rule steers the port. -EAGAIN: opening alone tells. Of an instance that is open, the
  * last three find itself. */
 int careful_check(const struct careful_options *options, uint32_t check,
 		  struct careful_error *error);

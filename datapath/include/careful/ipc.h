@@ -17,7 +17,7 @@
 #endif
 
 enum {
-	CAREFUL_IPC_VERSION = 10, /* raised by each change of what is said */
+	CAREFUL_IPC_VERSION = 11, /* raised by each change of what is said */
 	CAREFUL_IPC_PAYLOAD_BYTES = 65536,
 	CAREFUL_IPC_INFLIGHT = 256,
 	CAREFUL_IPC_FILES = 64, /* files a client may have registered at a time */

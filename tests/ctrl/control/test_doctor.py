@@ -22,6 +22,7 @@ from careful.control import doctor as doctoring
 from careful.control.command_line import differences
 from careful.control.finding import ok, warn
 from careful.control.up_options import UpOptions
+from denied import IO_URING_SETUP, denied
 from hosts import PINS, RUN, Host, alive, wait_for
 from lab import Lab, MakeLab, nobody
 
@@ -259,25 +260,6 @@ def test_doctor__what_the_process_may_not(wired: Host, limits: list[str], said: 
     assert said in failure(wired, *limits)
 
 
-#: Runs a command to which a system call, by its number, is denied with EPERM, as containers do.
-_DENIED = """
-import os, sys
-from ctypes import CDLL, addressof, create_string_buffer
-from struct import pack
-number, allow, deny = int(sys.argv[1]), 0x7FFF0000, 0x50001
-code = pack("HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, number, 6, 0, 0, deny, 6, 0, 0, allow)
-held = create_string_buffer(code)
-program = create_string_buffer(pack("HxxxxxxQ", 4, addressof(held)))
-assert CDLL(None).prctl(22, 2, program, 0, 0) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
-os.execvp(sys.argv[2], sys.argv[2:])
-"""
-
-
-def denied(number: int) -> list[str]:
-    """Runs a command without one system call; those from 424 on have one number everywhere."""
-    return [sys.executable, "-c", _DENIED, str(number)]
-
-
 def mounted(*commands: str) -> list[str]:
     """Runs a command behind mounts of its own."""
     return ["unshare", "-m", "sh", "-c", " && ".join((*commands, 'exec "$@"')), "-"]
@@ -291,8 +273,8 @@ _OPENAT2 = 437
     ("without", "check", "said"),
     [
         (["setarch", "--uname-2.6"], "kernel", "is too old: careful needs Linux 6.1 or later"),
-        (denied(_BPF), "bpf()", "bpf(), which loads the XDP program, is denied"),
-        (denied(_OPENAT2), "openat2()", "openat2(), which opens files, is denied"),
+        (denied(_BPF), "bpf", "bpf(), which loads the XDP program, is denied"),
+        (denied(_OPENAT2), "openat2", "openat2(), which opens files, is denied"),
         (
             mounted("mount -o remount,bind,ro /sys/fs/bpf"),
             "bpffs",
@@ -317,6 +299,16 @@ def test_doctor__what_a_container_denies(
     (one,) = (one for one in json.loads(shown.stdout)["findings"] if one["state"] == "fail")
     assert one["check"] == check
     assert one["advice"]
+
+
+def test_doctor__io_uring_is_denied(wired: Host) -> None:
+    """`up` refused; files can do without."""
+    without = denied(IO_URING_SETUP)
+    shown = wired.lab.run("h1", *without, "carefulctl", "doctor", "--json", "q1")
+    (one,) = (one for one in json.loads(shown.stdout)["findings"] if one["check"] == "io_uring")
+    assert one["state"] == "warn"
+    assert "denied (Operation not permitted): threads read and write files" in one["text"]
+    assert doctor(wired, "q1")["io_uring"][0] == "ok"
 
 
 def test_doctor__in_a_user_namespace(wired: Host) -> None:
