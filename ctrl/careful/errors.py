@@ -27,11 +27,13 @@ _MEANINGS = {
     errno_module.EKEYREJECTED: "it does not trust our key, or we have none (`carefulctl key`)",
     errno_module.ENOKEY: "no key is trusted at its address (`carefulctl key trust`)",
     errno_module.EKEYREVOKED: "its key is trusted no longer (`carefulctl key`)",
-    errno_module.ENETUNREACH: "no route to it through this interface, or it is this host",
+    errno_module.ENETUNREACH: "no route to it through this interface",
+    errno_module.ENOTUNIQ: "that address is this host's own: name another host",
     errno_module.EHOSTUNREACH: "it cannot be reached",
     errno_module.ETIMEDOUT: "no answer in time",
     errno_module.EADDRNOTAVAIL: "it answers from another address, which carefuld's log names",
-    errno_module.ECONNREFUSED: "nobody answers there: is careful up on that host?",
+    errno_module.ECONNREFUSED: "nobody answers there: is careful up on that host? If it has "
+    "several interfaces in one subnet, ask `carefulctl doctor` there",
     errno_module.EXDEV: "the path leads out of the exported tree",
     errno_module.ENOLINK: "the exported directory is not there (removed, moved or unmounted)",
     errno_module.EROFS: "it is read-only there: exported without :rw, or mounted read-only",
@@ -50,6 +52,7 @@ FATAL = {
     errno_module.ECONNABORTED,
     errno_module.EHOSTUNREACH,
     errno_module.ENETUNREACH,
+    errno_module.ENOTUNIQ,
     errno_module.ENETDOWN,
     errno_module.ENODEV,
 }

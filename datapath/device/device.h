@@ -254,8 +254,8 @@ struct port_ops {
 	/* The live entry of a slot, in shared memory. */
 	struct careful_live_entry *(*live)(struct port *port, uint32_t slot);
 	/* Headers of a frame to this address. 0, -EAGAIN while the neighbour is being
-	 * resolved, -ENETUNREACH, -EXDEV where the route leaves by another interface, -ENETDOWN
-	 * if there is no route and the interface is down. */
+	 * resolved, -ENETUNREACH, -EXDEV where the route leaves by another interface, -ENOTUNIQ if
+	 * the address is our own, -ENETDOWN if there is no route and the interface is down. */
 	int (*resolve)(struct port *port, const union address *to, struct llhdr *llhdr);
 	/* Sets to->ours to the address that the kernel would send from; zero if there is no way.
 	 * May be NULL. */

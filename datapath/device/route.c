@@ -299,7 +299,8 @@ static int find_neighbour(struct route *route, const union address *to, struct i
 		return -EAGAIN;
 	if (rc || (hop->type != RTN_UNICAST && hop->type != RTN_LOCAL))
 		return route->up ? -ENETUNREACH : -ENETDOWN;
-	/* Our own addresses are among them: they leave by the loopback. */
+	if (hop->type == RTN_LOCAL)
+		return -ENOTUNIQ;
 	if (hop->ifindex != route->ifindex)
 		return -EXDEV;
 	if (hop->source.bytes != dst->bytes)

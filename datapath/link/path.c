@@ -53,7 +53,7 @@ int link_path_again(struct link_peer *peer)
 	if (!link_has_epoch(peer))
 		return 0;
 	rc = port->ops->resolve(port, &peer->session->address, &fresh);
-	if (rc == -ENETUNREACH || rc == -EXDEV)
+	if (rc == -ENETUNREACH || rc == -EXDEV || rc == -ENOTUNIQ)
 		return rc;
 	if (!rc)
 		peer->llhdr = fresh;

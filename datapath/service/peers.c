@@ -90,13 +90,14 @@ static void tell_own(struct careful *c, uint32_t index, bool others)
 	tell_changes(c, index);
 }
 
-/* Reports whether frames could go there from our interface, as routes are now. */
-static bool reachable(struct careful *c, const union address *to)
+/* Looks for the way from our interface, as routes are now. Returns -ENETUNREACH or -ENOTUNIQ (our
+ * own address) if there is none. */
+static int reach(struct careful *c, const union address *to)
 {
 	struct llhdr unused;
 	int rc = c->port->ops->resolve(c->port, to, &unused);
 
-	return rc != -ENETUNREACH && rc != -EXDEV && rc != -ENETDOWN;
+	return rc == -EXDEV || rc == -ENETDOWN ? -ENETUNREACH : rc;
 }
 
 int careful_peer_moved(struct careful *c, uint32_t index, uint32_t *queue, uint32_t *port)
@@ -112,6 +113,7 @@ int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, 
 	union address to = { 0 };
 	struct link_peer *peer;
 	uint16_t *port;
+	int rc;
 
 	if (address->sa_family == AF_INET && bytes >= sizeof(to.in)) {
 		memcpy(&to.in, address, sizeof(to.in));
@@ -127,8 +129,11 @@ int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, 
 	if (!*port)
 		*port = htons((uint16_t)c->options.port);
 	peer = link_peer_find(&c->link, &to);
-	if ((!peer || peer->state == CAREFUL_PEER_FAILED) && !reachable(c, &to))
-		return -ENETUNREACH;
+	if (!peer || peer->state == CAREFUL_PEER_FAILED) {
+		rc = reach(c, &to);
+		if (rc == -ENETUNREACH || rc == -ENOTUNIQ)
+			return rc;
+	}
 	c->link.now_ns = c->port->ops->now_ns(c->port);
 	peer = link_peer_get(&c->link, &to);
 	if (!peer && !link_yield_await(&c->link, &to))

@@ -230,6 +230,11 @@ def _interface(link: Link, case: Case) -> Iterator[Finding]:
     else:
         text = f"{link.name} has link-local addresses at most: peers can use no others"
         yield warn("address", text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
+    if others := links.in_same_subnet(link):
+        text = f"{', '.join(others)}: in one subnet with {link.name}, answers ARP for its addresses"
+        text += f", and what others then send there never reaches {link.name}"
+        advice = "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2"
+        yield warn("ARP", text, advice)
     yield from _driver(link, ethtool.driver_info(link.name), case)
 
 

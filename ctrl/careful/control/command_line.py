@@ -79,7 +79,7 @@ def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return " ".join(value) or "none"
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return "on" if value else "off"
     return "none" if value is None else str(value)
 
 

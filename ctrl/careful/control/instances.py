@@ -498,6 +498,8 @@ def _choose(everywhere: list[Instance], address: Address | None) -> Instance:
             raise _ambiguous(here)
         return here[0]
     ifname = links.route_interface(address)
+    if ifname == "lo":
+        raise CarefulError(errno.ENOTUNIQ, "", str(address))
     reaching = [one for one in here if one.ifname == ifname]
     if len(reaching) == 1:
         return reaching[0]

@@ -7,9 +7,11 @@ with our own handle, which carefuld installs on a veth and takes away again.
 from __future__ import annotations
 
 import errno
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,10 @@ QDISC_HANDLE = 0xCA00 << 16
 _SCOPE_LINK = 253  # RT_SCOPE_LINK
 _SCOPE_GLOBAL = 0
 _ALTNAME_BYTES = 128  # ALTIFNAMSIZ
+_HOST_BITS = 32  # a network of one address has no neighbours
 _LO = 1  # index of lo in each network namespace
 
+_CONF = Path("/proc/sys/net/ipv4/conf")
 #: Shows the interfaces of the network namespace that mounted it.
 _SYSFS = Path("/sys/class/net")
 
@@ -184,6 +188,36 @@ def has_address(link: Link) -> bool:
     """Reports whether an interface has an address that is not only the link's own."""
     with _netlink(link.name) as route:
         return any(one["scope"] != _SCOPE_LINK for one in route.get_addr(index=link.index))
+
+
+def _networks(route: Any, index: int | None = None) -> Iterator[tuple[int, IPv4Network]]:
+    """The IPv4 networks of an interface or of all, each with the interface's index."""
+    for one in route.get_addr(family=socket.AF_INET, **({"index": index} if index else {})):
+        text = f"{_attribute(one, 'IFA_LOCAL')}/{one['prefixlen']}"
+        yield one["index"], IPv4Network(text, strict=False)
+
+
+def in_same_subnet(link: Link) -> list[str]:
+    """Other interfaces in one subnet with it, which answer ARP for its addresses."""
+    with _netlink(link.name) as route:
+        ours = [net for _, net in _networks(route, link.index) if net.prefixlen < _HOST_BITS]
+        others = {
+            index
+            for index, net in _networks(route)
+            if index != link.index and any(net.overlaps(one) for one in ours)
+        }
+        found = [_link(next(iter(route.get_links(index)))) for index in sorted(others)]
+    return [
+        one.name
+        for one in found
+        if one.up and not any(_arp_ignore(name) for name in ("all", one.name))
+    ]
+
+
+def _arp_ignore(name: str) -> int:
+    with suppress(OSError, ValueError):
+        return int((_CONF / name / "arp_ignore").read_text())
+    return 0
 
 
 def lo_has_address(link: Link) -> bool:

@@ -502,8 +502,8 @@ int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeou
 
 /* Names a peer by address (port 0: the default) and starts the handshake. Returns
  * its index; -EADDRINUSE if all P are taken, -EAGAIN if one of those that is idle was asked for its
- * place, or will be: poll, and ask again; -ENETUNREACH if no route leads there from this
- * interface, -ENODEV. Idempotent. */
+ * place, or will be: poll, and ask again; -ENOTUNIQ if that is an address of this host;
+ * -ENETUNREACH if no route leads there from this interface, -ENODEV. Idempotent. */
 int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes);
 /*
  * As careful_peer(), for who would use another queue: `queues` are those of this interface, a bit

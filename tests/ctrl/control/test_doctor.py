@@ -400,6 +400,8 @@ def test_up__by_a_long_alternative_name(host: Host) -> None:
 def test_differences__numbers_are_no_words() -> None:
     found = differences(UpOptions(peers=8), UpOptions(peers=1), "eth1")
     assert found == {"peers": "--peers is 1, not 8"}
+    found = differences(UpOptions(), UpOptions(insecure=True), "eth1")
+    assert found == {"insecure": "--insecure is on, not off"}
 
 
 def test_doctor__after_a_kill(host: Host) -> None:
@@ -582,3 +584,26 @@ def test_rps__is_named_with_generic_xdp(tmp_path: Path, monkeypatch: pytest.Monk
     link.xdp_mode = "generic"
     assert checks._rps(link).state == "ok"  # type: ignore[arg-type]
     assert links.rps_text("eth1") == ""
+
+
+def test_arp__of_two_interfaces_in_one_subnet(host: Host) -> None:
+    def ip(*words: str) -> None:
+        host.lab.run(host.name, "ip", *words)
+
+    assert "ARP" not in doctor(host, "eth1")
+    ip("link", "add", "eth2", "type", "veth", "peer", "name", "eth3")
+    ip("link", "set", "eth2", "up")
+    ip("addr", "add", "10.77.0.111/24", "dev", "eth2")
+    state, text, advice = doctor(host, "eth1")["ARP"]
+    assert state == "warn"
+    assert "eth2: in one subnet with eth1, answers ARP for its addresses" in text
+    host.lab.run(host.name, *advice.split())
+    assert "ARP" not in doctor(host, "eth1")
+
+
+def test_own_address__is_named_as_such(host: Host) -> None:
+    host.up()
+    for address in ("10.77.0.1", "127.0.0.1"):
+        done = host.ctl("ls", f"{address}:", check=False)
+        assert done.returncode == 1
+        assert f"{address}: that address is this host's own" in done.stderr

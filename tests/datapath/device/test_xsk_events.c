@@ -182,10 +182,10 @@ static void test_resolve__where_no_frame_goes(void)
 	open_sides(1);
 	CHECK_EQ(resolve("192.0.2.1", &h), -ENETUNREACH);
 	CHECK_EQ(resolve("2001:db8::1", &h), -ENETUNREACH);
-	CHECK_EQ(resolve("10.77.0.1", &h), -EXDEV);
+	CHECK_EQ(resolve("10.77.0.1", &h), -ENOTUNIQ);
 	CHECK_EQ(resolve("10.77.0.255", &h), -ENETUNREACH);
 	CHECK_EQ(resolve("224.0.0.1", &h), -ENETUNREACH);
-	CHECK_EQ(resolve("127.0.0.1", &h), -EXDEV);
+	CHECK_EQ(resolve("127.0.0.1", &h), -ENOTUNIQ);
 	CHECK(!pair_run(&pair, 0,
 			"ip link add other type veth peer name another && ip link set another up &&"
 			"ip link set other up &&"
