@@ -129,6 +129,16 @@ def test_up__mtu_as_asked_for_on_every_hop(make_lab: MakeLab) -> None:
     assert too_large.returncode != 0
 
 
+@pytest.mark.parametrize("name", ["SYS_ADMIN", "NET_ADMIN"])
+def test_up__names_the_capability_that_it_lacks(lab_possible: None, name: str) -> None:
+    """It said that ip(8) failed at mount --make-shared."""
+    without = ["setpriv", f"--bounding-set=-{name.lower()}", TOOL, "up", "--name", "lacking"]
+    done = subprocess.run(without, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"CAP_{name} missing" in done.stderr
+    assert done.stderr.endswith(f"docker run --cap-add {name}\n")
+
+
 def test_up__nothing_outside_its_namespaces(make_lab: MakeLab) -> None:
     before = links_outside()
     make_lab(hosts=3)
