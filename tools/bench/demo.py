@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -23,13 +22,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench_lab import ROOT, SERVER_IP, BenchError, big_file, ctl, daemons, lab_up, on, run, status
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[2]
-LAB = f"demo{os.getpid()}"
-SERVER_IP = "10.77.0.2"
 OWN_FOLDERS = ("ctrl", "datapath", "ebpf", "tests", "tools")
 TREE_FILES_MIN = 1000
 FETCHES = 20000
@@ -37,34 +34,9 @@ WIDTH = 80
 COUNTS = ("frames", "lost")
 
 
-class DemoError(Exception):
-    """Why the demo failed, in one line."""
-
-
 def say(text: str) -> None:
     """Prints a step on standard error."""
     print(f"demo: {text}", file=sys.stderr, flush=True)
-
-
-def run(*argv: str | Path) -> str:
-    """Standard output of a command that must succeed."""
-    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        why = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
-        raise DemoError(why[-1])
-    return done.stdout
-
-
-def on(host: str, *argv: str | Path) -> str:
-    """As run(), on a host of the lab."""
-    return run(ROOT / "tools" / "lab", "exec", "--name", LAB, host, "--", *argv)
-
-
-def status(host: str) -> dict[str, Any]:
-    """Returns what carefuld of a host reports of itself."""
-    found: dict[str, Any] = json.loads(on(host, "carefulctl", "status", "--json", "eth1"))
-    one: dict[str, Any] = found["instances"][0]
-    return one
 
 
 @contextlib.contextmanager
@@ -80,42 +52,10 @@ def work_folder(nbytes: int) -> Iterator[Path]:
     try:
         room = os.statvfs(work)
         if room.f_bavail * room.f_frsize < need:
-            raise DemoError(f"{work.parent}: {need >> 20} MiB are needed; --bytes N for less")
+            raise BenchError(f"{work.parent}: {need >> 20} MiB are needed; --bytes N for less")
         yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def lab() -> Iterator[None]:
-    """Two hosts on one link."""
-    run(ROOT / "tools" / "lab", "up", "--name", LAB)
-    try:
-        yield
-    finally:
-        subprocess.run(
-            [ROOT / "tools" / "lab", "down", "--name", LAB, "--kill"],
-            capture_output=True,
-            check=False,
-        )
-
-
-@contextlib.contextmanager
-def daemon(host: str, *options: str | Path) -> Iterator[None]:
-    """Run a carefuld: carefulctl up eth1, and down in the end."""
-    print(on(host, "carefulctl", "up", "eth1", *options), end="", file=sys.stderr)
-    try:
-        yield
-    finally:
-        on(host, "carefulctl", "down", "eth1")
-
-
-def make_large(path: Path, nbytes: int) -> None:
-    """Incompressible, and each MiB different."""
-    block = random.Random(1).randbytes(1 << 20)
-    with path.open("wb") as file:
-        for at in range(0, nbytes, 1 << 20):
-            file.write((at.to_bytes(8, "big") + block[8:])[: nbytes - at])
 
 
 def make_tree(path: Path) -> int:
@@ -123,7 +63,7 @@ def make_tree(path: Path) -> int:
     found = (p for top in OWN_FOLDERS for p in (ROOT / top).rglob("*") if p.is_file())
     own = [p.relative_to(ROOT) for p in found if "__pycache__" not in p.parts]
     if not own:
-        raise DemoError(f"{ROOT} has none of {', '.join(OWN_FOLDERS)}")
+        raise BenchError(f"{ROOT} has none of {', '.join(OWN_FOLDERS)}")
     count = 0
     for copy in range(-(-TREE_FILES_MIN // len(own))):
         for name in own:
@@ -150,7 +90,7 @@ def transfer(what: str, *argv: str | Path) -> dict[str, Any]:
     """One get or put on h1; a row of the table."""
     say(what)
     before = status("h1")["counters"]
-    found = json.loads(on("h1", "carefulctl", *argv, "--json"))
+    found = ctl("h1", *argv)
     after = status("h1")
     moved = after["counters"]
     frames = sum(moved[name] - before[name] for name in ("rx_frames", "tx_frames"))
@@ -188,7 +128,7 @@ def compare(a: Path, *others: Path) -> None:
     want = digest(a)
     for other in others:
         if digest(other) != want:
-            raise DemoError(f"{other.name} differs from {a.name}")
+            raise BenchError(f"{other.name} differs from {a.name}")
 
 
 def show(rows: list[dict[str, Any]], fetch: dict[str, Any]) -> None:
@@ -212,12 +152,12 @@ def play(work: Path, nbytes: int) -> None:
     export.mkdir()
     back.mkdir()
     say(f"making a file of {nbytes:,} bytes and a tree")
-    make_large(export / "big", nbytes)
+    big_file(export / "big", nbytes)
     count = make_tree(export / "tree")
     rows = []
     say("carefulctl up eth1, on both hosts")
-    with daemon("h2", "--export", f"{export}:rw", "--insecure"):
-        with daemon("h1"):
+    with daemons("--export", f"{export}:rw", "--insecure", hosts=("h2",)):
+        with daemons(hosts=("h1",)):
             rows.append(transfer("get 1 file", "get", "h2:big", back / "big"))
             rows.append(transfer("put 1 file", "put", back / "big", "h2:big2"))
             rows.append(copy(export / "big", back / "copy"))
@@ -228,10 +168,10 @@ def play(work: Path, nbytes: int) -> None:
         compare(export / "tree", back / "tree", export / "tree2")
         say("8 KiB fetches")
         program = ROOT / "build" / "demo" / "fetch"
-        fetch = on("h1", program, "eth1", SERVER_IP, "big", "/dev/null", str(FETCHES))
+        fetch = run(*on("h1", program, "eth1", SERVER_IP, "big", "/dev/null", FETCHES))
     show(rows, json.loads(fetch))
     if any(row.get("lost") for row in rows):
-        raise DemoError("frames were lost: carefulctl status says where")
+        raise BenchError("frames were lost: carefulctl status says where")
     print("digests: equal at both ends, all files")
 
 
@@ -243,9 +183,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     start = time.monotonic()
     try:
-        with work_folder(args.bytes) as work, lab():
+        with work_folder(args.bytes) as work, lab_up():
             play(work, args.bytes)
-    except (DemoError, OSError, subprocess.TimeoutExpired) as error:
+    except (BenchError, OSError, subprocess.TimeoutExpired) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -18,12 +18,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench_lab import LAB, ROOT, TOOL, BenchError, daemons, lab_up, on, run
 from careful.control import maps, tune_entry
 from careful.extras import MissingExtraError
 from careful.plan import Plan
 from careful.render import figure
 from careful.render.explain import decision
-from demo import LAB, ROOT, DemoError, on, run, say
+from demo import say
 
 GAM = ROOT / "ctrl/careful/model/pipelines/gam.toml"
 CHANGE_S = 12
@@ -52,9 +53,8 @@ with careful.files.connect("10.77.0.1") as host:
 
 def start(host: str, out: Path, *argv: str) -> subprocess.Popen[bytes]:
     """Start a command on a host of the lab, its output into a file."""
-    lab = [str(ROOT / "tools/lab"), "exec", "--name", LAB, host, "--"]
     with out.open("wb") as file:
-        return subprocess.Popen([*lab, *argv], stdout=file, stderr=file)
+        return subprocess.Popen(on(host, *argv), stdout=file, stderr=file)
 
 
 def decisions() -> list[dict[str, object]]:
@@ -67,7 +67,7 @@ def decisions() -> list[dict[str, object]]:
 
 def reset() -> float:
     """The path is the first one again; when it changes."""
-    run(ROOT / "tools/lab", "links", "--name", LAB, "--reset")
+    run(TOOL, "links", "--name", LAB, "--reset")
     return time.monotonic() + CHANGE_S
 
 
@@ -84,7 +84,7 @@ def until(count: int, *, hold: bool) -> float:
     end = time.monotonic() + MOST_S
     while sum(one["what"] == "kept" for one in decisions()) < count:
         if time.monotonic() > end:
-            raise DemoError(f"no change held within {MOST_S:.0f} s: the machine is too busy")
+            raise BenchError(f"no change held within {MOST_S:.0f} s: the machine is too busy")
         if hold:
             changes = reset()
         time.sleep(0.5)
@@ -108,7 +108,7 @@ def best_s(reads: Path) -> float:
             began, end = time.monotonic(), time.monotonic() + MOST_S
             while len(some := [one for at, one in took(reads) if at > began]) < SWEPT_READS:
                 if time.monotonic() > end:
-                    raise DemoError("h2 does not read")
+                    raise BenchError("h2 does not read")
                 time.sleep(0.05)
             found.append(statistics.median(some))
     return min(found)
@@ -119,7 +119,7 @@ def oracle(reads: Path) -> tuple[float, float]:
     changes = reset()
     before = best_s(reads)
     if time.monotonic() > changes:
-        raise DemoError("the machine is too busy for the oracle")
+        raise BenchError("the machine is too busy for the oracle")
     time.sleep(max(0.0, changes + 1 - time.monotonic()))
     return before, best_s(reads)
 
@@ -164,10 +164,7 @@ def draw(
 
 
 def play(plot: Path, work: Path) -> None:
-    """The lab is up when this is called."""
-    (work / "file").write_bytes(bytes(8192))
-    for host in ("h1", "h2"):
-        on(host, "carefulctl", "up", "eth1", "--export", work)
+    """Plays all of it; the lab and both daemons are up."""
     started = [start("h2", work / "reads", sys.executable, "-c", READ)]
     try:
         time.sleep(2)
@@ -192,8 +189,6 @@ def play(plot: Path, work: Path) -> None:
         for process in started:
             process.kill()
             process.wait()
-        for host in ("h1", "h2"):
-            on(host, "carefulctl", "down", "eth1")
 
 
 def show(plot: Path) -> None:
@@ -203,14 +198,10 @@ def show(plot: Path) -> None:
         work = Path(name)
         stages = GAM.read_text().split("[[stage]]")
         stages[3] = stages[3].rstrip() + CHANGE
-        hops = work / "hops.toml"
-        hops.write_text("[[stage]]".join(stages))
-        options = ["--scale", "50", "--charge", "payload", "--mtu", "4000"]
-        try:
-            run(ROOT / "tools/lab", "up", "--name", LAB, "--hops", hops, *options)
+        (work / "file").write_bytes(bytes(8192))
+        options = ("--scale", "50", "--charge", "payload", "--mtu", "4000")
+        with lab_up(*options, hops="[[stage]]".join(stages)), daemons("--export", work):
             play(plot, work)
-        finally:
-            run(ROOT / "tools/lab", "down", "--name", LAB, "--kill")
 
 
 def main() -> int:
@@ -221,7 +212,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         show(args.plot)
-    except (DemoError, MissingExtraError, OSError, ValueError) as error:
+    except (BenchError, MissingExtraError, OSError, ValueError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -17,21 +17,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench_lab import commit
+from bench_lab import ROOT, SERVER_IP, BenchError, commit, lab_up, on
 from careful.control import maps, tune_entry
 from careful.errors import CarefulError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-ROOT = Path(__file__).resolve().parents[2]
 SOAK = ROOT / "build" / "demo" / "soak"
 LAB = f"soak{os.getpid()}"
-SERVER_IP = "10.77.0.2"
 FRAMES = 1_600_000_000  # P2 reports 1.57e9 frames, none lost
 PIECE_FRAMES = 50_000_000
 KINDS = ("requests", "stores", "gets")
@@ -56,33 +54,9 @@ LOSSES = (
 Json = dict[str, Any]
 
 
-class SoakError(Exception):
-    """Something did not work; the text is one line."""
-
-
 def say(text: str) -> None:
     """Prints a step on standard error."""
     print(f"soak: {text}", file=sys.stderr, flush=True)
-
-
-def in_lab(host: str, *argv: str | Path) -> list[str]:
-    """A command as it runs on a host of the lab."""
-    return [str(a) for a in (ROOT / "tools" / "lab", "exec", "--name", LAB, host, "--", *argv)]
-
-
-@contextlib.contextmanager
-def lab(hops: Path | None) -> Iterator[None]:
-    """Two hosts on one link, or with emulated links between them."""
-    up = [str(ROOT / "tools" / "lab"), "up", "--name", LAB]
-    up += ["--hops", str(hops)] if hops else []
-    done = subprocess.run(up, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SoakError((done.stderr or done.stdout).strip().splitlines()[-1])
-    try:
-        yield
-    finally:
-        down = [str(ROOT / "tools" / "lab"), "down", "--name", LAB, "--kill"]
-        subprocess.run(down, capture_output=True, check=False)
 
 
 def set_fragments(nbytes: int) -> None:
@@ -96,7 +70,7 @@ def set_fragments(nbytes: int) -> None:
 def start(host: str, *argv: str | Path) -> subprocess.Popen[str]:
     """Start a command on a host; Ctrl-C reaches it only through us."""
     return subprocess.Popen(
-        in_lab(host, *argv),
+        on(host, *argv, lab=LAB),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -150,7 +124,7 @@ def piece(frames: int, fragment: int, stop: Stop, progress: Callable[[int], None
     try:
         assert server.stdout is not None
         if not server.stdout.readline():
-            raise SoakError(server.communicate()[1].strip() or "the server died")
+            raise BenchError(server.communicate()[1].strip() or "the server died")
         client = stop.client = start("h1", SOAK, "send", "eth1", SERVER_IP, str(frames))
         assert client.stdout is not None
         last, done = "", {}
@@ -207,7 +181,7 @@ def load(path: Path) -> list[Json]:
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError) as error:
-        raise SoakError(f"{path}: no state of a soak: remove it to begin anew") from error
+        raise BenchError(f"{path}: no state of a soak: remove it to begin anew") from error
 
 
 def write(path: Path, what: Json) -> None:
@@ -299,7 +273,7 @@ def soak(options: argparse.Namespace, stop: Stop) -> list[Json]:
         console=Console(stderr=True),
         disable=not sys.stderr.isatty(),
     )
-    with bar, lab(options.hops):
+    with bar, lab_up(hops=options.hops and options.hops.read_text(), lab=LAB):
         task = bar.add_task("frames", total=target, completed=crossed)
         while crossed < target and not stop.asked:
             most = min(PIECE_FRAMES, target - crossed)
@@ -328,7 +302,7 @@ def main() -> int:
     stop = Stop()
     try:
         pieces = soak(options, stop)
-    except (SoakError, CarefulError) as error:
+    except (BenchError, CarefulError) as error:
         say(str(error))
         return 1
     found = summary(pieces, options.fragment_bytes)

@@ -64,7 +64,7 @@ FOLDERS = {
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
     "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_000),
-    "tools": (("tools",), 21_550),
+    "tools": (("tools",), 21_420),
 }
 
 #: The most bytes that the kept reports may have: the figures that are quoted, not raw rounds.

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from bench_lab import (
-    PYTHON,
     ROOT,
     BenchError,
     big_file,
@@ -31,7 +30,8 @@ from bench_lab import (
     lab_up,
     run,
 )
-from speed_figures import BOUNDS, FIGURES, QUANTILES, SIZES, WHO, size_text
+from scenarios import summary
+from speed_figures import BOUNDS, FIGURES
 from speed_parts import Bench
 
 #: In this order: what is compared stands side by side.
@@ -146,50 +146,6 @@ def ratios(rounds: Rounds) -> list[dict[str, Any]]:
     return found
 
 
-def report_trips(medians: dict[str, float]) -> None:
-    """Prints round trips, a table for each size."""
-    for nbytes in SIZES:
-        rows = {
-            text: [medians.get(f"trip_{who}_{nbytes}_{key}_us") for key in QUANTILES]
-            for who, text in WHO.items()
-        }
-        if not any(value for row in rows.values() for value in row):
-            continue
-        heads = "".join(f"{quantile:>9}" for quantile in QUANTILES.values())
-        print(f"\n{f'{size_text(nbytes)} there and back, us':42}{heads}")
-        for text, row in rows.items():
-            if row[0] is not None:
-                cells = (f"{'' if value is None else f'{value:.2f}':>9}" for value in row)
-                print(f"{text:42}{''.join(cells)}")
-
-
-def report(rounds: Rounds, memory: dict[str, float]) -> list[dict[str, Any]]:
-    """Prints the tables; returns the ratios."""
-    seen = {name: [v for v in values if v is not None] for name, values in rounds.items()}
-    medians = {name: statistics.median(values) for name, values in seen.items()}
-    print(f"{'':52} {'median':>8} {'min':>8} {'max':>8}")
-    for name, (text, unit) in FIGURES.items():
-        if name in rounds and not name.startswith("trip_"):
-            low, high = min(seen[name]), max(seen[name])
-            print(f"{text:52} {medians[name]:8.2f} {low:8.2f} {high:8.2f} {unit}")
-    report_trips(medians)
-    found = ratios(rounds)
-    print(f"\n{'ratio':42} {'median':>6} {'min':>6} {'max':>6}")
-    for one in found:
-        bound = "reported" if one["bound"] is None else f"{one['bound']:.2f}"
-        word = "" if one["bound"] is None else " at most" if one["at_most"] else " at least"
-        met = {True: "met", False: "NOT MET", None: ""}[one["met"]]
-        pair = f"{one['figure']} / {one['yardstick']}"
-        print(
-            f"{pair:42} {one['ratio']:6.3f} {one['ratio_min']:6.3f}"
-            f" {one['ratio_max']:6.3f}  ({bound}{word}) {met}"
-        )
-    print("\nafter the transfers, the most of all rounds")
-    for name, value in sorted(memory.items()):
-        print(f"{name:42} {value:10.0f}")
-    return found
-
-
 def missed(modes: list[dict[str, Any]], is_whole: bool = False) -> int:
     """Returns the exit status: 1 if a bound is not met in one of the modes.
 
@@ -203,15 +159,6 @@ def missed(modes: list[dict[str, Any]], is_whole: bool = False) -> int:
     for one in lacking if is_whole else []:
         print(f"NOT JUDGED: {one.figure} / {one.yardstick}: not measured")
     return int(any(one["met"] is False for one in rows) or (is_whole and bool(lacking)))
-
-
-def draw(whole: dict[str, Any], plot: Path) -> None:
-    """As summary does, which needs what is installed beside careful; prints README's table, too."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as kept:
-        json.dump(whole, kept)
-        kept.flush()
-        summary = (PYTHON, ROOT / "tools" / "bench" / "run", "summary")
-        print("\n" + run(*summary, "--from", kept.name, plot.resolve()), end="")
 
 
 def main() -> int:
@@ -261,18 +208,21 @@ def main() -> int:
         "file_bytes": args.bytes,
         "missing": sorted({one for bench in benches.values() for one in bench.missing}),
     }
-    found = []
-    for mode, bench in benches.items():
-        if len(modes) > 1:
-            print(f"{'' if mode == modes[0] else chr(10)}--xdp {mode}")
-        shown = report(rounds[mode], bench.memory)
-        by = (f"{program} {' and '.join(one)}" for program, one in bench.modes.items())
-        print(f"\nXDP mode in effect: {', '.join(by) or 'none'}")
-        one = {"xdp": mode, "xdp_modes": bench.modes, "rounds": rounds[mode], "ratios": shown}
-        found.append(one | {"memory": bench.memory})
+    found = [
+        {
+            "xdp": mode,
+            "xdp_modes": bench.modes,
+            "rounds": rounds[mode],
+            "ratios": ratios(rounds[mode]),
+            "memory": bench.memory,
+        }
+        for mode, bench in benches.items()
+    ]
     whole |= found[0] if len(found) == 1 else {"modes": found, "between": report_between(rounds)}
     if args.json:
         args.json.write_text(json.dumps(whole, indent=1) + "\n")
+    shown = whole | found[0]
+    print(summary.section(shown))
     if args.plot:
-        draw(whole, args.plot)
+        summary.draw(summary.panels(shown), str(args.plot))
     return missed(found, set(parts) == set(PARTS))
