@@ -70,8 +70,9 @@ _ADVICE = {
 }
 #: The same of control messages that do not come.
 _LET_IN = (
-    "on both hosts nft insert rule inet filter input udp dport {port} accept, or with ufw: ufw "
-    "allow {port}/udp; until then the next loss may end the session"
+    "on both hosts firewall-cmd --add-port={port}/udp (firewalld), ufw allow {port}/udp (ufw), or "
+    "nft insert rule inet filter input udp dport {port} accept (neither); until then the next loss "
+    "may end the session"
 )
 #: A command in a line of `up`, and such as `--fix` runs: it concerns the interface's queues alone.
 _COMMAND = re.compile(r"`((?:ip link set|ethtool) [^`]+)`")

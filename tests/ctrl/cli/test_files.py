@@ -458,3 +458,12 @@ def test_wildcards__of_directories(type_: Type, export: Path) -> None:
     assert found.err == "carefulctl: -: only for a single file\n"
     found = type_("get", "--bytes", "1", "h2:logs/*.gz", "null:")
     assert "--offset, --bytes and --at: only for a single file" in found.err
+
+
+def test_ls__a_host_that_does_not_answer(type_: Type, daemon: FakeDaemon) -> None:
+    """A firewall there looks like a host that is off: the error has the command for each."""
+    daemon.connect_status = -errno.ETIMEDOUT
+    found = type_("ls", "h2:")
+    assert found.status == 1
+    for said in ("h2: no answer in time", "firewall-cmd --add-port=51966/udp", "ufw allow 51966"):
+        assert said in found.err

@@ -62,6 +62,12 @@ _WITH_PATH = (
     lib.CAREFUL_BLOCK_STAT,
     lib.CAREFUL_BLOCK_MKDIR,
 )
+#: A host that drops the handshake looks like one that is off.
+_UNANSWERED = (
+    "no answer in time: is careful up there, and do both firewalls let its UDP port in "
+    f"(firewalld: firewall-cmd --add-port={lib.CAREFUL_PORT_DEFAULT}/udp; "
+    f"ufw: ufw allow {lib.CAREFUL_PORT_DEFAULT}/udp)?"
+)
 #: How often a request with a long path asks for a handle that others have: half a minute.
 _WAITS = 1500
 #: Requests whose attempt has a name, so that a second one gets the first one's handle.
@@ -115,6 +121,8 @@ class BlockClient(RangeClient):
         answer = await ipc.ask(
             lib.CAREFUL_IPC_CONNECT, address.sockaddr(), bytes=int(timeout_s * 1000)
         )
+        if answer.status == -errno.ETIMEDOUT:
+            raise CarefulError(errno.ETIMEDOUT, _UNANSWERED, host)
         answer.check(host)
         return cls(ipc, answer.peer, host, timeout_s, f"{address.ip}%{address.scope}")
 
