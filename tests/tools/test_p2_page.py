@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_page__has_the_kept_run_s_tables() -> None:
-    page = (ROOT / "ctrl/careful/man/benchmarks.md").read_text()
+    page = (ROOT / "tests/reports/benchmarks.md").read_text()
     kept = (ROOT / "tests/reports/bench.json").exists()
     assert ("\n## A kept run\n" in page) == kept
     if kept:

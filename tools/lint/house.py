@@ -67,8 +67,9 @@ WEIGHTS = {
     "tools": (("tools",), 21_420),
 }
 
-#: The most bytes that the kept reports may have: the figures that are quoted, not raw rounds.
-REPORTS_MOST_BYTES = 600 << 10
+#: The most bytes that kept runs may have: the figures that are quoted, not raw rounds. Pages of
+#: tests/reports do not count.
+REPORTS_MOST_BYTES = 570 << 10
 
 Graph = dict[str, set[str]]
 
@@ -213,7 +214,7 @@ def main() -> int:
         print(f"{name}: {count:,} lines of at most {most:,}")
         if count > most:
             faults.append(f"{name}: {count:,} lines, more than {most:,}")
-    reports = (ROOT / "tests" / "reports").iterdir()
+    reports = [one for one in (ROOT / "tests" / "reports").iterdir() if one.suffix != ".md"]
     if (kept := sum(one.stat().st_size for one in reports)) > REPORTS_MOST_BYTES:
         faults.append(f"tests/reports: {kept:,} bytes, more than {REPORTS_MOST_BYTES:,}")
     print("\n".join(faults) or "no use of a layer above, no circle")

@@ -249,10 +249,11 @@ def test_readme__is_short() -> None:
     assert len(words) <= 1000
 
 
-def test_readme__its_table_is_of_the_kept_runs() -> None:
+@pytest.mark.parametrize("place", ["README", "speed"])
+def test_summary__the_table_is_of_the_kept_runs(place: str) -> None:
     run = README.parent / "tools" / "bench" / "run"
     done = subprocess.run(
         [sys.executable, run, "summary"], capture_output=True, text=True, check=True
     )
     assert done.stdout.count("\n| ") >= 5
-    assert done.stdout in README.read_text(encoding="utf-8")
+    assert done.stdout in page(place)

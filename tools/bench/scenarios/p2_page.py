@@ -1,8 +1,8 @@
-"""The tables of `carefulctl help benchmarks`, from the kept run tests/reports/bench.json.
+"""Writes the tables of tests/reports/benchmarks.md from the kept run tests/reports/bench.json.
 
-That is what `carefulctl bench --keep tests/reports/bench.json` wrote. Everything of the page from
-its heading "A kept run" on is written anew; with --check nothing is, and status 1 says that the
-page is another run's.
+`carefulctl bench --keep tests/reports/bench.json` wrote the run. The command rewrites the page from
+its heading "A kept run" on. With --check it writes nothing, and status 1 says that the page belongs
+to another run.
 """
 
 from __future__ import annotations
@@ -12,23 +12,19 @@ import sys
 import textwrap
 from collections import Counter
 
-from bench_lab import (
-    REPORTS,
-    ROOT,
-)
+from bench_lab import REPORTS
 from careful.bench.experiments import TABLES
 from careful.render import bench as report
 from careful.render.bench_delta import totals
 
-PAGE = ROOT / "ctrl" / "careful" / "man" / "benchmarks.md"
+PAGE = REPORTS / "benchmarks.md"
 HEADING = "## A kept run\n"
 #: How each table compares with P2's; to be read again with another run.
 VERDICTS = {
     "latency": "P2's careful is ahead in all cells, by 1 to 26 %. Ours is ahead in two cells of "
     "six with 2 nodes, by 2 and 5 %, and in eight of twelve with 4 and 8, by 6 to 16 %. By their "
-    "operations and calls the protocols differ by 7 to 25 ns a frame (`carefulctl help "
-    "protocols`), where a hop takes 3.7 µs and more. With 4 and 8 nodes, which take turns on a "
-    "CPU, it takes 23 and more, and they differ by 1 to 4: the traditional one takes 1.04 to "
+    "operations and calls the protocols differ by 7 to 25 ns a frame (`tests/reports/protocols.md`), "
+    "where a hop takes 3.7 µs and more. With 4 and 8 nodes, which take turns on a CPU, it takes 23 and more, and they differ by 1 to 4: the traditional one takes 1.04 to "
     "1.23 times careful's CPU time.",
     "throughput": "P2's careful is ahead in all cells, by up to 31 %. Ours is ahead in one cell "
     "of eight with 2 nodes, by 9 %, and in all with 4 and 8. A node that has no CPU takes "

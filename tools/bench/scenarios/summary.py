@@ -1,9 +1,9 @@
-"""Makes README's table and plot, and the manual's page, from a kept run of `speed`.
+"""Makes the table of README and `help speed`, the plot and tests/reports/speed.md from a kept run.
 
-`tools/bench/run speed --xdp both --json tests/reports/speed.json` wrote that run. If it is of both
+`tools/bench/run speed --xdp both --json tests/reports/speed.json` wrote the run. If it is of both
 XDP modes, the tables are of native mode and the ratios of both.
-Usage: tools/bench/run summary [--from FILE] [PLOT.png]   prints README's table, and draws
-       tools/bench/run summary --page        writes the tables of `carefulctl help speed` anew
+Usage: tools/bench/run summary [--from FILE] [PLOT.png]   prints the table, and draws
+       tools/bench/run summary --page        writes the tables of tests/reports/speed.md anew
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench_lab import (
-    REPORTS,
-    ROOT,
-)
+from bench_lab import REPORTS
 from speed_figures import (
     BOUNDS,
     COPIES,
@@ -36,7 +33,7 @@ from speed_figures import (
 )
 
 KEPT = REPORTS / "speed.json"
-PAGE = ROOT / "ctrl" / "careful" / "man" / "speed.md"
+PAGE = REPORTS / "speed.md"
 HEADING = "## A kept run\n"
 #: Programs that copy many small files, by figure.
 TREES = {
