@@ -64,7 +64,7 @@ FOLDERS = {
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
     "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_000),
-    "tools": (("tools",), 21_420),
+    "tools": (("tools",), 21_410),
 }
 
 #: The most bytes that kept runs may have: the figures that are quoted, not raw rounds. Pages of

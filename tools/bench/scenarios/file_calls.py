@@ -1,8 +1,8 @@
 """System calls that carefuld of both hosts makes for the files of a transfer, a MiB.
 
-A file of 64 MiB is got and put over a bare veth, and written in parts of 16 KiB, many at a time; in
-memory, and on a disk. perf counts the calls of both processes by name, whatever their version. With
---before another checkout's careful does the same in turn. Beside it stand the operations of today's
+A file of 64 MiB is got and put over a bare veth, and written in parts of 16 KiB, many at a time.
+The file lies in memory, and then on a disk. perf counts the calls of both processes by name. With
+--before another checkout's careful does the same in turn. The table has today's operations, too
 (`status`: file_ops): a call may be of several. Owns a lab. Needs root, and perf.
 """
 

@@ -1,10 +1,10 @@
 """Measures how much time the receiver's engine saves if the kernel's workers write files.
 
-In a round a file is got from memory into memory, with what comes copied into the page cache first
-by the engine, then by the workers (`up --file-writes`); both ends block when there is nothing to
-do, so that processor time is work. What the engine's thread takes for a GiB bounds how fast one
-queue can take files from several hosts, where the workers have processors of their own. Here they
-have not: two hosts of a lab share two cores. Owns the lab. Needs root.
+In a round a file is got from memory into memory twice: first the engine copies it into the page
+cache, then the workers do (`up --file-writes`). Both ends block when there is nothing to do, so
+processor time is work. The engine's time for a GiB bounds how fast one queue takes files from
+several hosts, if the workers have processors of their own. Two hosts of a lab share two cores, so
+here they have none. Owns the lab. Needs root.
 """
 
 from __future__ import annotations

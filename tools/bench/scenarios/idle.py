@@ -1,8 +1,8 @@
-"""After an idle second: how soon 64 bytes are answered, and what it costs to wait for them.
+"""Measures how soon 64 bytes are answered after an idle second, and what waiting for them costs.
 
-In a round the first is asked of a program that owns its queue and waits adaptively, and of one that
-blocks in a TCP connection (both tools/bench/rtt); then a carefuld on each host has a session with
-the other and nothing to do. Two hosts of a lab, one core each. Owns the lab. Needs root.
+In a round a program that owns its queue and waits adaptively answers first, then one that blocks in
+a TCP connection (both tools/bench/rtt). Then a carefuld on each host has a session with the other
+and nothing to do. Two hosts of a lab, one core each. Owns the lab. Needs root.
 """
 
 from __future__ import annotations

@@ -1,28 +1,24 @@
 """Counts the engine's instructions, by layer and by function: no clock, no noise.
 
-Builds build/bench/null (tools/bench/null.c) and runs it under callgrind, for a request and its
-reply, for a poll that finds nothing, and for a frame of a large store; the first of 4 bytes as
-well, under both protocols (P2's appendix A), and with sealed frames. valgrind's CPU has AES: the
-cipher is AES-256-GCM there as here. An inlined function counts for the file that it
-stands in. Needs valgrind, and no privilege.
+Builds build/bench/null (tools/bench/null.c) and runs it under callgrind for each kind of KINDS.
+valgrind's CPU has AES, so the cipher is AES-256-GCM. An inlined function counts for the file that
+it stands in. Needs valgrind, and no privilege.
 
-With --halves it takes time instead, of each call of a request and its reply of 4 bytes, in turn
-under both protocols, and draws histograms: what each does that the other need not is their
-difference (P2's A.3: instructions do not tell).
+With --halves it times each call of a request and its reply of 4 bytes, in turn under both
+protocols, and draws histograms. Their difference is the work that only one of them does (P2's A.3:
+instructions do not tell).
 
-With --against it compares with a kept run (tests/reports/instructions.json is one), and fails
-where something takes 3 % more than it did.
+With --against it compares with a kept run, as tests/reports/instructions.json, and fails if
+something takes 3 % more than it did.
 
-With --many it counts what a message of 64 bytes costs with 2 to 256 peers that are all active
-(tools/bench/many.c), and times it, the null device's part beside it, and where messages share
-frames; the numbers of peers take turns, and of each the least time is told. It fails where 128
-peers take 5 % more instructions than 2.
-With --lent it times a request and its reply whose payload the engine copies, and one that is built
-in a send buffer (careful_alloc()), in turn: their difference is what that copy takes.
-tests/reports/lent.json is a kept run.
+With --many it counts and times a message of 64 bytes with 2 to 256 active peers (many.c), next to
+the null device's part and to messages that share frames. The numbers of peers take turns, and the
+least time of each counts. It fails if 128 peers take 5 % more instructions than 2.
 
-With several programs (the same benchmark, built from other commits) their columns stand
-side by side.
+With --lent it times a request whose payload the engine copies, and one that is built in a send
+buffer (careful_alloc()), in turn. Their difference is the cost of that copy.
+
+Several programs, built from other commits, get a column each.
 """
 
 from __future__ import annotations

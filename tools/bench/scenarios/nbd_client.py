@@ -1,10 +1,10 @@
 """A file system on a file of another host, by Linux's own NBD client over nbdkit's plugin.
 
-Two emulated machines (tools/machines), for this one's kernel may have no module nbd. h1 makes an
-ext4 on what h2 exports, fills it, unmounts it, disconnects, connects anew, checks it (e2fsck) and
-compares each file's digest; then trims it, and h2 checks what it has. Keeps what came of it. Needs
-root, tools/setup machines, and nbd-client (apt install nbd-client; or --client FILE, of this
-checkout's folder: a machine has another /tmp).
+It runs in two emulated machines (tools/machines), because this kernel may have no module nbd. h1
+makes an ext4 on h2's export, fills it, unmounts it and disconnects. It connects anew, runs e2fsck,
+compares each file's digest and trims the file system; then h2 checks its image. Needs root,
+tools/setup machines, and nbd-client (apt install nbd-client; or --client FILE, below this checkout:
+a machine has another /tmp).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A program and a transfer beside a program that misbehaves at the same carefuld.
+"""A program and a transfer next to a program that misbehaves at the same carefuld.
 
-Two hosts of a lab. On the first a program asks one of the other's (64 bytes there and back,
-tools/bench/rtt), and a file is fetched, each alone, and beside each misdeed of
-tests/support/rogue_program.py. What a rogue takes of two cores and of the path is its own, as it is
-anybody's: one that computes all the time is set beside two processes that spin, and one that keeps
-both carefulds at work all the time beside an honest program that does, by stores. Of what it takes
-beside those, or alone, neither shall take more than 1.5 times. Owns a lab. Needs root.
+On the first of two hosts a program asks one of the other host (64 bytes there and back,
+tools/bench/rtt), and a file is fetched: alone, and next to each misdeed of
+tests/support/rogue_program.py. A rogue may use the cores and the path like any program. So a rogue
+that computes all the time is compared with two processes that spin, and one that keeps both
+carefulds at work with an honest program that stores. Neither the request nor the file may take more
+than 1.5 times as long as next to those, or alone. Owns a lab. Needs root.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What sealing a frame costs, beside WireGuard's packet and TLS 1.3's record on the same machine.
+"""The cost of sealing a frame, next to WireGuard's packet and TLS 1.3's record on the same machine.
 
-Builds build/bench/records (tools/bench/records.c) and runs it for several payloads: each protects
-and checks as many bytes as one frame, packet or record holds, in turn, ns there and back, without
-anything else that the three do. `openssl speed` of the same ciphers stands beside, one way. Where
-a kernel has WireGuard, its tunnel is not measured here: what moves its packets is not what is
-compared. What the engine adds, in instructions a frame: tools/bench/run instructions --only
-store,store-auth,store-encrypt. Needs no privilege; a quiet machine.
+Builds build/bench/records (tools/bench/records.c) and runs it for several payloads. Each of the
+three protects and checks as many bytes as one frame, packet or record holds, in turn, ns there and
+back, without its other work. `openssl speed` of the same ciphers is one way. WireGuard's tunnel is
+not measured: moving its packets is another work. `tools/bench/run instructions --only
+store,store-auth,store-encrypt` counts what the engine adds. Needs no privilege; a quiet machine.
 """
 
 from __future__ import annotations

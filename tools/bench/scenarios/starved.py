@@ -1,10 +1,10 @@
 """Measures how much a transfer keeps of its speed if something next to it does not move.
 
-A get of one file to null:, alone, beside another get of the same host whose disk is frozen, and
-beside one whose disk is frozen for nine tenths of the time: it shall keep 80 % of its speed.
-Then both daemons on one core, with each way to wait, and the round trip of a request between two
-programs on one core: adaptive shall be as good as blocking, for it notices that its spinning keeps
-the other end from running. Owns a lab of two hosts, and a small ext4 on a loop device. Needs root.
+A file is got to null: alone, next to a get of the same host whose disk is frozen, and next to one
+whose disk is frozen for nine tenths of the time. It must keep 80 % of its speed. Then both daemons
+share one core, with each way to wait, and so do two programs that time a round trip. Adaptive must
+be as good as blocking, because it notices that its spinning keeps the other end from running. Owns
+a lab of two hosts, and a small ext4 on a loop device. Needs root.
 """
 
 from __future__ import annotations

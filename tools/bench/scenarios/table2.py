@@ -1,15 +1,14 @@
-"""P1 Table 2 on bare veth: what probes inside find, and what is found from the ends.
+"""P1 Table 2 on bare veth: figures from probes inside, and from the ends.
 
-Owns a lab for the time of its runs, each a clear-box and a black-box measurement, one after
-the other. The clear box times frames in trains, for it is in trains that the black box sees the
-bottleneck, and a processor takes longer for each alone; its g_b is what the sender's thread takes
-for a frame altogether, for what lies between the stages is in the gaps, too. Both carefulds spin,
-for a black box cannot time trains that wait for a receiver to wake; hence it wants two cores to
-itself.
+Each run is a clear-box and a black-box measurement, one after the other. The clear box times frames
+in trains, because the black box sees the bottleneck in trains, and a processor takes longer for a
+lone frame. Its g_b is all the time of the sender's thread for a frame: the gaps contain what lies
+between the stages. Both carefulds spin, because a black box cannot time trains that wait for a
+receiver to wake; hence it wants two cores to itself.
 
-With --links the frames cross GAM's four stages as emulated links, a hundred times slower, which
-two cores can tell: there each link is instrumented as P1 instrumented GAM's stages, a line through
-what its frames took, and the hosts' own stages add theirs. Needs root.
+With --links the frames cross GAM's four stages as emulated links, a hundred times slower. There
+each link is instrumented as P1 instrumented GAM's stages, with a line through the times of its
+frames, and the hosts' own stages add theirs. Owns a lab. Needs root.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 8 KiB cross the sender's DMA engine, the network's and the receiver's. The first two are emulated
 links; the third is a store: h2 writes into a slow disk, and the engine's least write there is P3's
-receive threshold. Store-and-forward moves a page at once; fixed pulses are frames of so many
-bytes, each a write of its own; eager pulses are frames of 64 bytes, and whoever is idle takes
-all that waits: links that join frames, and the engine's store. Beside each stands what
-careful.model predicts. Owns two labs and a FUSE disk (slowfs.c). Needs root.
+receive threshold. Store-and-forward moves a page at once. Fixed pulses are frames of one size, each
+a write of its own. Eager pulses are frames of 64 bytes, and an idle stage takes all that waits:
+links join frames, and so does the engine's store. The table has careful.model's predictions, too.
+Owns two labs and a FUSE disk (slowfs.c). Needs root.
 """
 
 from __future__ import annotations
