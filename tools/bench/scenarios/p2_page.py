@@ -23,9 +23,10 @@ HEADING = "## A kept run\n"
 VERDICTS = {
     "latency": "P2's careful is ahead in all cells, by 1 to 26 %. Ours is ahead in two cells of "
     "six with 2 nodes, by 2 and 5 %, and in eight of twelve with 4 and 8, by 6 to 16 %. By their "
-    "operations and calls the protocols differ by 7 to 25 ns a frame (`tests/reports/protocols.md`), "
-    "where a hop takes 3.7 µs and more. With 4 and 8 nodes, which take turns on a CPU, it takes 23 and more, and they differ by 1 to 4: the traditional one takes 1.04 to "
-    "1.23 times careful's CPU time.",
+    "operations and calls the protocols differ by 7 to 25 ns a frame "
+    "(`tests/reports/protocols.md`), where a hop takes 3.7 µs and more. With 4 and 8 nodes, "
+    "which take turns on a CPU, it takes 23 and more, and they differ by 1 to 4: the "
+    "traditional one takes 1.04 to 1.23 times careful's CPU time.",
     "throughput": "P2's careful is ahead in all cells, by up to 31 %. Ours is ahead in one cell "
     "of eight with 2 nodes, by 9 %, and in all with 4 and 8. A node that has no CPU takes "
     "nothing: the traditional protocol sends on, frames are dropped and sent again, and with 4 "
