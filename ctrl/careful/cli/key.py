@@ -45,7 +45,7 @@ def _keys(directory: Path | None, config_path: Path | None) -> keys.Keys:
         ("carefulctl key trust h2 KEY", "believe whoever is at h2 and has that key"),
         ("carefulctl key remove h2", "no longer: its session ends"),
     ],
-    topics=("security",),
+    topics=("keys", "security"),
 )
 def key() -> None:
     """Make this host's key, and say whose keys are trusted.

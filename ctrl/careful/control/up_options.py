@@ -100,7 +100,7 @@ class UpOptions:
         "Export with :rw though there are no keys.", default=False, live=True, of_daemon=True
     )
     group: str | None = _option(
-        "Whose members may use careful here, besides root (`carefulctl help security`).",
+        "Group whose members may use careful here, besides root (`carefulctl help privileges`).",
         metavar="GROUP",
         value="name of a group",
         of_daemon=True,
