@@ -65,7 +65,7 @@ def run(*argv: object, timeout_s: float = 400, env: dict[str, str] | None = None
 def built(*programs: str) -> Path:
     """Builds C programs from the checkout and returns their folder."""
     run("cmake", "-S", ROOT / "datapath", "-B", BUILD, "-G", "Ninja")
-    run("cmake", "--build", BUILD, "--target", *programs)
+    run("cmake", "--build", BUILD, "--target", *programs, timeout_s=1800)
     return BUILD
 
 

@@ -22,7 +22,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench_lab import ROOT, SERVER_IP, BenchError, big_file, ctl, daemons, lab_up, on, run, status
+from bench_lab import (
+    ROOT,
+    SERVER_IP,
+    BenchError,
+    big_file,
+    built,
+    ctl,
+    daemons,
+    lab_up,
+    on,
+    run,
+    status,
+)
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -167,8 +179,9 @@ def play(work: Path, nbytes: int) -> None:
         compare(export / "big", back / "big", export / "big2")
         compare(export / "tree", back / "tree", export / "tree2")
         say("8 KiB fetches")
-        program = ROOT / "build" / "demo" / "fetch"
-        fetch = run(*on("h1", program, "eth1", SERVER_IP, "big", "/dev/null", FETCHES))
+        fetch = run(
+            *on("h1", built("fetch") / "fetch", "eth1", SERVER_IP, "big", "/dev/null", FETCHES)
+        )
     show(rows, json.loads(fetch))
     if any(row.get("lost") for row in rows):
         raise BenchError("frames were lost: carefulctl status says where")

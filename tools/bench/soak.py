@@ -21,14 +21,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench_lab import ROOT, SERVER_IP, BenchError, commit, lab_up, on
+from bench_lab import BUILD, ROOT, SERVER_IP, BenchError, built, commit, lab_up, on
 from careful.control import maps, tune_entry
 from careful.errors import CarefulError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-SOAK = ROOT / "build" / "demo" / "soak"
+SOAK = BUILD / "soak"
 LAB = f"soak{os.getpid()}"
 FRAMES = 1_600_000_000  # P2 reports 1.57e9 frames, none lost
 PIECE_FRAMES = 50_000_000
@@ -301,6 +301,7 @@ def main() -> int:
     options = arguments()
     stop = Stop()
     try:
+        built("soak")
         pieces = soak(options, stop)
     except (BenchError, CarefulError) as error:
         say(str(error))
