@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What it costs a program to share an interface: carefuld's socket and rings in a thread that
- * spins, over two engines joined in memory, and a program in another. Prints JSON, ns:
+ * Measures what it costs a program to share an interface. carefuld's socket and rings run in a
+ * thread that spins, over two engines joined in memory; the program runs in another. Prints JSON,
+ * ns:
  *
  *   own       a request and its reply, by the thread that has the engines
  *   attached  the same, by the program

@@ -41,8 +41,8 @@ BASE = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "veth",
 RING_EMPTY = "e1000e_rx_can_recv_rings_full"
 #: What `ss --xdp` asks; 6.1 has none.
 DIAG = "xsk_diag"
-#: Of an architecture: QEMU's words, and the kernel's console. With arm64's "max" functions sign
-#: where they return to, which takes QEMU long.
+#: Architecture -> QEMU's words, and the kernel's console. With arm64's "max" functions sign the
+#: addresses that they return to, which takes QEMU long.
 BOARDS = {
     "amd64": (("-cpu", "max"), "ttyS0"),
     "arm64": (("-machine", "virt", "-cpu", "neoverse-n1"), "ttyAMA0"),

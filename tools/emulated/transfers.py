@@ -34,8 +34,8 @@ FILE_BYTES_MAX, SMALL_BYTES_MAX = 12 << 20, 64 << 10
 BLOCK_BYTES = "128KiB"
 #: So that there is time for writes before the end.
 RATE = "1MiB"
-#: Of the first source, or one would seem to have changed outside the machines; of the others a
-#: second later each. ns since 1970.
+#: Time of the first source, ns since 1970; each other is a second later. A time of its own would
+#: make a source seem changed outside the machines.
 MTIME_NS = 1_700_000_000_000_000_000
 _DAY_S = 86_400
 #: By how much the hosts' clocks are ahead, in each quarter of the transfers, seconds.
@@ -72,7 +72,7 @@ class Transfer(NamedTuple):
 
     @property
     def mtime_ns(self) -> int:
-        """Of its sources."""
+        """Returns the time of its sources."""
         return MTIME_NS + self.number * 1_000_000_000
 
     @property

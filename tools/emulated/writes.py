@@ -3,7 +3,7 @@
 Reads the log that QEMU's blklogwrites keeps, in the format of Linux's dm-log-writes
 (drivers/md/dm-log-writes.c): a superblock, then of each write a sector that says where it went,
 and its data. QEMU notes a write when it has ended, so a flush in the log covers all that is
-before it. What ended while that flush was under way counts as flushed too: the log cannot tell.
+before it. A write that ended during the flush counts as flushed, too: the log cannot tell.
 """
 
 from __future__ import annotations

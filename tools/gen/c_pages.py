@@ -1,7 +1,7 @@
-"""Write manual pages of the C API, section 3: `c_pages.py DIRECTORY`.
+"""Writes manual pages of the C API, section 3: `c_pages.py DIRECTORY`.
 
-What they say is the headers' own: the comment above a function, its prototype, and the structs
-that it names. Each function that libcareful exports has a page, and libcareful(3) lists them.
+Their text is the headers' own: the comment above a function, its prototype, and the structs that
+it names. Each function that libcareful exports has a page, and libcareful(3) lists them.
 tools/package calls this for libcareful-dev. Calls careful.cli.roff.
 """
 

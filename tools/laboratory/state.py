@@ -130,7 +130,7 @@ def locked() -> Iterator[None]:
 
 
 def read_state(name: str) -> Lab | None:
-    """What is recorded of a lab; None where nothing, or nothing whole, is."""
+    """Returns what is recorded of a lab, or None if nothing whole is."""
     try:
         lab = Lab(**json.loads((STATE / name / "lab.json").read_text()))
         with contextlib.suppress(FileNotFoundError):  # most labs have no chain

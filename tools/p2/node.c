@@ -124,8 +124,8 @@ static int peer_of(struct careful *c, const char *host)
 }
 
 /*
- * What a part took, and how much CPU of this process and of the kernel for it, which is what
- * moves frames between veth devices, too.
+ * The cost of a part: time, and CPU of this process and of the kernel for it. The kernel's
+ * includes moving frames between veth devices.
  */
 struct cost {
 	uint64_t took_ns, user_us, system_us;

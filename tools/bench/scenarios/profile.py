@@ -62,8 +62,8 @@ MODES = ("native", "generic")
 LEAST_S, LEAST_SHARE = 0.005, 0.001
 #: Until perf samples, after it has begun.
 SETTLE_S = 0.5
-#: What a sample belongs to, by the first of these that a kernel function of its stack has in its
-#: name; a frame is received within the call that sent it, so that this comes first.
+#: Groups of samples: the first pattern that matches a kernel function of the stack decides. A frame
+#: is received within the call that sent it, so `receive` comes first.
 GROUPS = (
     ("receive", r"net_rx_action|__napi_poll"),
     ("send", r"xsk_.*(sendmsg|xmit)"),

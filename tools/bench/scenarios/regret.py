@@ -47,7 +47,7 @@ GAIN_PATH, GAIN_BYTES, GAIN_MODEL, GAIN_SHARE = "gam-headers", 4096, 0.451, 0.90
 #: As SCALED, but G is charged for headers, too.
 FRAMES = ("--scale", "100", "--charge", "frame", "--mtu", "9000")
 
-#: Of an untuned path.
+#: The threshold of an untuned path.
 NET_TX_BYTES = 65536
 ROWS = "paths"
 #: Links of a path, None for a bare veth, and options of `tools/lab up`.
@@ -67,7 +67,7 @@ MORE = {"veth": 25}
 
 
 def planned_for(nbytes: int, planned: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a planner sends messages of a size with."""
+    """Returns the plan for messages of a size."""
     row = next((one for one in planned if one["message_bytes_max"] >= nbytes), None)
     return {"plan": row["plan"] if row else fixed(1 << 20), "net_tx": None}
 
@@ -91,7 +91,7 @@ def sweep(path: str, nbytes: int, payload_bytes: int) -> list[dict[str, Any]]:
 
 
 def arms(path: str, nbytes: int, ours: dict[str, Any], payload_bytes: int) -> list[dict[str, Any]]:
-    """What a message is sent with, in turn: ours, static, and the sweep."""
+    """Returns a message's arms: ours, static, and the sweep."""
     found = [{"name": "plan", **ours}]
     found += [{"name": name, "plan": fixed(size), "net_tx": None} for name, size in STATIC.items()]
     return found + sweep(path, nbytes, payload_bytes)
@@ -180,7 +180,7 @@ def report(kept: dict[str, Any]) -> bool:
 
 
 def gain(size: dict[str, Any]) -> float:
-    """Of what was planned, over one fragment."""
+    """Returns the gain of the plan over one fragment."""
     back_us = min(size["empty_us"]) / 2
     one, ours = (statistics.median(size["arms_us"][name]) - back_us for name in ("1", "plan"))
     return float(one / ours - 1)
