@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "service/block.h"
+#include "files/block.h"
 
 /*
  * DIR[:rw|:ro[,owners][,devices][,host=ADDRESS]...], the addresses numeric; among several, the

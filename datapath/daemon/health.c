@@ -13,8 +13,8 @@
 
 #include "daemon/health.h"
 #include "device/xsk.h"
-#include "service/also.h"
-#include "service/mode.h"
+#include "engine/also.h"
+#include "engine/mode.h"
 
 enum { MAC_BYTES = 6 };
 

@@ -16,7 +16,7 @@
 #include "daemon/clock.h"
 #include "daemon/ipc_program.h"
 #include "daemon/log.h"
-#include "service/also.h"
+#include "engine/also.h"
 
 enum { SPARE_MS = 100 }; /* between attempts to get another spare descriptor */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Files that clients passed. Operations count as users of a file, and a file that is removed closes
- * after the last of them. Calls ipc_answer.c, ipc_close.c and service's also.h.
+ * after the last of them. Calls ipc_answer.c, ipc_close.c and engine's also.h.
  */
 #include <assert.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "daemon/ipc_private.h"
-#include "service/also.h"
+#include "engine/also.h"
 
 int ipc_file_check(int fd)
 {

@@ -11,7 +11,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/ipc_private.h"
-#include "service/block.h"
+#include "files/block.h"
 
 /* Handles that a peer grants this host, and how many of them only root may take. Listings and
  * scratch memory count as handles, too. */

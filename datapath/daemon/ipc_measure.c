@@ -3,7 +3,7 @@
  * MEASURE: probes that carefuld sends and times itself, because a client needs tens of microseconds
  * for each frame. A train leaves in one go, between two rounds of the main loop; a round trip
  * begins when the last one is over. Each client has a measurement of its own, so a peer that
- * answers nothing keeps no other client waiting. Calls ipc_answer.c, ipc_name.c and service's
+ * answers nothing keeps no other client waiting. Calls ipc_answer.c, ipc_name.c and engine's
  * also.h.
  */
 #include <endian.h>
@@ -15,7 +15,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/ipc_private.h"
-#include "service/also.h"
+#include "engine/also.h"
 
 enum { SILENT_MS = 5000 }; /* a measurement without an answer for so long ends */
 

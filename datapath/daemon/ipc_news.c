@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "daemon/ipc_program.h"
-#include "service/ring_number.h"
+#include "local/ring_number.h"
 
 static void tell(struct ipc_program *p, const struct ipc_news *news, uint32_t state)
 {

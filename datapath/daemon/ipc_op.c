@@ -2,7 +2,7 @@
 /*
  * Dispatches the local socket's questions, and answers the short ones: gets, stores, pings and what
  * carefuld knows. Calls the files that ask peers (ipc_private.h has the order), ipc_answer.c and
- * service's block.c. Only ipc.c calls it.
+ * files' server.c. Only ipc.c calls it.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 #include "daemon/clock.h"
 #include "daemon/ipc_program.h"
-#include "service/also.h"
-#include "service/block.h"
+#include "engine/also.h"
+#include "files/block.h"
 
 static void bulk_done(const struct careful_result *result, void *user)
 {

@@ -2,7 +2,7 @@
 /*
  * Programs that share the interface: how they attach, what they ask on the socket, what peers ask
  * them, and their end. Calls ipc_news.c, ipc_ring.c, ipc_region.c, ipc_peer.c, ipc_name.c,
- * ipc_answer.c, ipc_close.c and service's also.h.
+ * ipc_answer.c, ipc_close.c and engine's also.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/ipc_program.h"
-#include "service/also.h"
+#include "engine/also.h"
 
 enum {
 	PAGE_BYTES = 4096,

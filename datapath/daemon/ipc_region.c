@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Regions of programs: parts of the memory that a program shares, or of files that it passed. Calls
- * ipc_close.c, ipc_file.c, ipc_name.c and service's also.h.
+ * ipc_close.c, ipc_file.c, ipc_name.c and engine's also.h.
  */
 #include <errno.h>
 
 #include "daemon/ipc_program.h"
-#include "service/also.h"
+#include "engine/also.h"
 
 struct ipc_program_region *ipc_region_find(struct ipc_program *p, uint32_t key)
 {

@@ -2,7 +2,7 @@
 /*
  * SIGNATURE: issues a client's bursts like a program that owns the queue. The main loop does
  * nothing else meanwhile, so the figures are the engine's; ipc.h bounds the time. Calls
- * ipc_answer.c, ipc_name.c and service/signature.c.
+ * ipc_answer.c, ipc_name.c and measure/signature.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 
 #include "daemon/clock.h"
 #include "daemon/ipc_private.h"
-#include "service/scratch.h"
-#include "service/signature.h"
+#include "measure/scratch.h"
+#include "measure/signature.h"
 
 /*
  * Issues the bursts of a client. Outlives the client until the last reply.

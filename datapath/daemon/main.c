@@ -35,9 +35,9 @@
 #include "daemon/transfer_log.h"
 #include "daemon/trial.h"
 #include "device/error.h"
-#include "service/block.h"
-#include "service/probe.h"
-#include "service/scratch.h"
+#include "files/block.h"
+#include "measure/probe.h"
+#include "measure/scratch.h"
 
 enum {
 	EXIT_USAGE = 2,

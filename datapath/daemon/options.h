@@ -9,7 +9,7 @@
 
 #include <careful/careful.h>
 
-#include "service/block.h"
+#include "files/block.h"
 
 /*
  * @exports: paths of their own, as long as the process

@@ -2,7 +2,7 @@
 /*
  * See reload.h. No session ends by it, and what is open stays so. What takes a new start
  * (`carefulctl up --reload` compares) is read here, too, and left alone. Calls options.c,
- * confine.c, log.c and service's block.c and instance.c.
+ * confine.c, log.c and files' server.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "daemon/log.h"
 #include "daemon/reload.h"
 #include "device/error.h"
-#include "service/also.h"
+#include "engine/also.h"
 
 enum { WORDS = 512 };
 

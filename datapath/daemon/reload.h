@@ -8,7 +8,7 @@
 #include <careful/careful.h>
 
 #include "daemon/options.h"
-#include "service/block.h"
+#include "files/block.h"
 
 /* Logs which exports there are. */
 void reload_log(const struct daemon_options *options);

@@ -15,7 +15,7 @@
 
 #include "daemon/log.h"
 #include "device/thread.h"
-#include "service/probe.h"
+#include "measure/probe.h"
 
 enum { IDLE_MS = 5000, STACK_BYTES = 64 << 10 };
 

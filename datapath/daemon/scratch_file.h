@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "service/block.h"
+#include "files/block.h"
 
 /*
  * @fd:      the file, or -1

@@ -9,7 +9,7 @@
 #include <careful/abi.h>
 
 #include "daemon/log.h"
-#include "service/block.h"
+#include "files/block.h"
 
 enum { TRANSFER_LOG_BURST = 100, TRANSFER_LOG_S = 10 };
 

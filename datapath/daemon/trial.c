@@ -3,7 +3,7 @@
  * See trial.h. A trial is one round of the loop: peace is asked of the peer, the modes are
  * tried in turns, each change a new epoch, and the better one stays; what fails ends in the
  * driver's mode. Nothing is lost, for nothing is under way but what the trial itself sends.
- * Calls peace.c, trial_arm.c, xdp_choice.c, xdp_memory.c, ipc.c and service/mode.c.
+ * Calls peace.c, trial_arm.c, xdp_choice.c, xdp_memory.c, ipc.c and engine/mode.c.
  */
 #include "daemon/trial.h"
 
@@ -19,7 +19,7 @@
 #include "daemon/log.h"
 #include "daemon/peace.h"
 #include "daemon/trial_arm.h"
-#include "service/mode.h"
+#include "engine/mode.h"
 
 enum {
 	/* The main loop stands still for all of these at most: no peer may hold it for longer. */

@@ -10,7 +10,7 @@
 #include <careful/wire.h>
 
 #include "daemon/clock.h"
-#include "service/scratch.h"
+#include "measure/scratch.h"
 
 enum {
 	TRIP_BYTES = 64,

@@ -2,7 +2,7 @@
 /*
  * Pings (P1 section 6): frames that end where their stage limit says, and the answers
  * to them. What ends at XDP is answered here; what the engine and the store do with the rest
- * is service's business. An answer is a control message: it takes no receive buffer, and goes
+ * is the engine's business. An answer is a control message: it takes no receive buffer, and goes
  * to the session's peer whoever sent the probe, so that a stranger gets nothing by one. Calls
  * keyed.c, peer.c, tx.c and the device.
  */

@@ -2,7 +2,7 @@
 /*
  * Which bytes go into which frame and when. Small messages are one frame each; bulk
  * messages are cut by the plan that the tune map holds, read in place from memory or
- * a file, and placed directly at the receiver. What a message means is service's
+ * a file, and placed directly at the receiver. A message's meaning is the engine's
  * business.
  */
 #ifndef MESSAGE_MESSAGE_H
@@ -98,7 +98,7 @@ enum {
 };
 
 /*
- * How a message that is measured came and was written (service/live.c).
+ * How a message that is measured came and was written (engine/live.c).
  *
  * @began_ns:      its first fragment was here; 0: it is not measured
  * @came_ns:       its last

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("layer", ["message", "service", "daemon"])
+@pytest.mark.parametrize(
+    "layer", ["message", "engine", "events", "files", "local", "measure", "daemon"]
+)
 def test_datapath__windows_and_sessions_are_link_s(layer: str) -> None:
     of_link = re.compile(r"(?:->|\.)(?:flow|session|phase|cookie_in|cookie_out|heard)\b")
     sources = sorted((Path(__file__).parents[2] / "datapath" / layer).glob("*.[ch]"))

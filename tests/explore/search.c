@@ -102,7 +102,7 @@ static void note(struct search *s, const struct state *state, uint32_t from, str
 }
 
 /* Whether, while nobody can send, a node that has more to send withholds credits for want of room
- * to copy out: the event service tells its program so (ENOBUFS, event_out.c). */
+ * to copy out: the event service tells its program so (ENOBUFS, events/out.c). */
 static bool says_so(struct world *world)
 {
 	for (int i = 0; i < world->setting.nodes; i++)

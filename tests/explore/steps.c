@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The steps, each by the calls that message/ and service/ make to do the same. */
+/* The steps, each by the calls that message/ and engine/ make to do the same. */
 #include "steps.h"
 
 #include <stdio.h>
@@ -144,7 +144,7 @@ static bool set_aside(struct world *world, struct link_group *group, uint32_t at
 	return true;
 }
 
-/* As the event service does (event_group.c): each member's credits as soon as they are there, and
+/* As the event service does (events/group.c): each member's credits as soon as they are there, and
  * the frame when all are. */
 static bool cast(struct world *world, int node, uint32_t cost)
 {

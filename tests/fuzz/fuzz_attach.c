@@ -19,7 +19,7 @@
 #include "daemon/ipc_program.h"
 #include "input.h"
 #include "memory.h"
-#include "service/engine.h"
+#include "engine/engine.h"
 
 enum {
 	PROGRAMS = 3, /* the first one is honest */

@@ -19,7 +19,7 @@
 
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 #include "input.h"
-#include "service/block_private.h"
+#include "files/private.h"
 #include "storage/xxh3.h"
 
 enum {

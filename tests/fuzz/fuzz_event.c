@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "node.h"
-#include "service/event_private.h"
+#include "events/private.h"
 
 enum { GROUP = 5, NODES = 3, RANK = 1, BYTES_MAX = 300 };
 

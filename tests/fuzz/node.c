@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "node.h"
-#include "service/probe.h"
+#include "measure/probe.h"
 
 enum {
 	HANDLER_REPLY = 0,

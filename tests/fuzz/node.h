@@ -9,7 +9,7 @@
 #define FUZZ_NODE_H
 
 #include "input.h"
-#include "service/engine.h"
+#include "engine/engine.h"
 
 enum {
 	NODE_PEERS = 2,

@@ -11,7 +11,7 @@
 
 #include "device/sim.h"
 #include "files.h"
-#include "service/engine.h"
+#include "engine/engine.h"
 
 enum {
 	NODES_DRAWN = 3, /* whose random numbers are apart */

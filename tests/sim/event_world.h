@@ -14,7 +14,7 @@
 #include "check.h"
 #include "device/sim.h"
 #include "files.h"
-#include "service/engine.h"
+#include "engine/engine.h"
 #include "sim_network.h"
 
 enum {

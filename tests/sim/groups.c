@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "cluster.h"
-#include "service/event_private.h"
+#include "events/private.h"
 
 enum {
 	STREAM_KIND = 0x800,

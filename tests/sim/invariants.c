@@ -6,7 +6,7 @@
  */
 #include "cluster.h"
 #include "link/group.h"
-#include "service/event_private.h"
+#include "events/private.h"
 
 enum { FRAMES_MAX = 100000 }; /* of one run; fewer by far */
 

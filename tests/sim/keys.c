@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cluster.h"
-#include "service/engine.h"
+#include "engine/engine.h"
 
 enum { STREAM_KEYS = 0x6b657973 };
 

@@ -8,7 +8,7 @@
 #define SIM_LOGP_TIME_H
 
 #include "event_world.h"
-#include "service/signature.h"
+#include "measure/signature.h"
 
 /*
  * A machine of P4, ns. A byte's are ps.

@@ -11,7 +11,7 @@
 
 #include "event_world.h"
 #include "link/group.h"
-#include "service/event_private.h"
+#include "events/private.h"
 
 enum {
 	LAST = CAREFUL_EVENT_F_LAST,

@@ -3,7 +3,7 @@
 #include <endian.h>
 
 #include "event_world.h"
-#include "service/event_private.h"
+#include "events/private.h"
 
 enum {
 	LAST = CAREFUL_EVENT_F_LAST,

@@ -7,7 +7,7 @@
 #include "device/sim.h"
 #include "files.h"
 #include "message/plan.h"
-#include "service/engine.h"
+#include "engine/engine.h"
 
 enum {
 	POLL_NS = 200,

@@ -10,7 +10,7 @@
 #include "p2_costs.h"
 #include "p2_paper.h"
 #include "p2_time.h"
-#include "service/event_private.h"
+#include "events/private.h"
 
 enum {
 	WORDS_MAX = 2000,

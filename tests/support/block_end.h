@@ -22,7 +22,7 @@
 #include <careful/wire.h>
 
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
-#include "service/block.h"
+#include "files/block.h"
 
 static char base[] = "/tmp/test_block.XXXXXX";
 static struct careful *c;

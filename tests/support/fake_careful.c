@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "fake_careful.h"
-#include "service/also.h"
-#include "service/block.h"
+#include "engine/also.h"
+#include "files/block.h"
 
 struct careful_kept {
 	uint32_t bytes;

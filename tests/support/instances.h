@@ -10,7 +10,7 @@
 #include <careful/careful.h>
 
 #include "pair.h"
-#include "service/engine.h"
+#include "engine/engine.h"
 
 enum { PATIENCE = 20000000 };
 

@@ -29,7 +29,7 @@
 #include "clock.h"
 #include "daemon/ipc.h"
 #include "memory.h"
-#include "service/engine.h"
+#include "engine/engine.h"
 
 enum {
 	ECHO = 1,

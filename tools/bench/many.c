@@ -26,7 +26,7 @@
 
 #include "clock.h"
 #include "memory.h"
-#include "service/engine.h"
+#include "engine/engine.h"
 
 enum {
 	SINK = 1,

@@ -13,7 +13,7 @@
 
 #include <careful/wire.h>
 
-#include "service/engine.h"
+#include "engine/engine.h"
 
 enum {
 	BASE = 0x0a4d0002, /* the first of the addresses: 10.77.0.2 */

@@ -24,7 +24,7 @@
 #include "clock.h"
 #include "memory.h"
 #include "timed.h"
-#include "service/engine.h"
+#include "engine/engine.h"
 
 enum {
 	ECHO = 1,

@@ -25,7 +25,7 @@
 #include "clock.h"
 #include "end.h"
 #include "noted.h"
-#include "service/engine.h"
+#include "engine/engine.h"
 
 enum {
 	MTU = 9000,

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "service/signature.h"
+#include "measure/signature.h"
 
 enum {
 	MESSAGE_BYTES = 64,

@@ -52,12 +52,16 @@ PACKAGES = {
 
 #: Folder below datapath/ -> folders whose functions it may call.
 FOLDERS = {
-    "daemon": {"service", "storage", "device"},
+    "daemon": {"engine", "files", "local", "measure", "storage", "device"},
     "device": set[str](),
+    "engine": {"message", "link", "storage", "secure", "device"},
+    "events": {"engine", "message", "link"},
+    "files": {"engine", "storage"},
     "link": {"device", "secure"},
+    "local": {"engine"},
+    "measure": {"engine"},
     "message": {"link", "storage", "device"},
     "secure": {"device"},
-    "service": {"message", "link", "storage", "secure", "device"},
     "storage": {"device"},
 }
 

@@ -1,7 +1,7 @@
 """What the messages of live traffic took, by the version of the settings that cut or wrote them.
 
 Owns when an entry of the live map is whole, and what its words add up to. What is measured,
-and what it holds beside the message, says datapath/service/live.c. Calls maps.py.
+and what it holds beside the message, says datapath/engine/live.c. Calls maps.py.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ enum careful_event_what {
 	/* To who said JOIN with a cookie: args: 0: a probe with it came; else (errno): none will. */
 	CAREFUL_EVENT_HEARD = 4,
 	CAREFUL_EVENT_ONE_BY_ONE = 5, /* no more frames to all come; nor after LEAVE */
-	/* Of a group by requests (service/event_requests.c), where all but JOIN has the number of
+	/* Of a group by requests (events/requests.c), where all but JOIN has the number of
 	 * the receiver's part in args[3]: answered when the node leaves. */
 	CAREFUL_EVENT_STAY = 6,
 };

@@ -28,8 +28,8 @@
 #include "daemon/clock.h"
 #include "daemon/ipc_program.h"
 #include "memory.h"
-#include "service/attach.h"
-#include "service/engine.h"
+#include "local/attach.h"
+#include "engine/engine.h"
 
 enum {
 	ECHO = 1,

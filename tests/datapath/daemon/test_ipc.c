@@ -46,7 +46,7 @@
 #include "daemon/ipc_signature.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/ipc_user.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
-#include "service/block.h"
+#include "files/block.h"
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 
 static struct careful *c;

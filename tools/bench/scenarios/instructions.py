@@ -66,7 +66,7 @@ PEERS = (2, 8, 32, 128, 256)
 LENT = (64, 1024, 3072)
 #: Runs of a round, and requests of each: in so short a time nobody else may have run.
 LENT_RUNS, LENT_COUNT = 20, 5000
-LAYERS = ("service", "message", "link", "device")
+LAYERS = ("engine", "message", "link", "device")
 
 
 class Cost(NamedTuple):

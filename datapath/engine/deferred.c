@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Requests that cannot be served yet, because their answer finds no room. A request stays in its
+ * receive buffer, so the sender lacks that credit and waits. A peer that lets nothing of its own be
+ * served for stall_ms loses its session; no other peer does.
+ */
+#include "engine/engine.h"
+
+#include <assert.h>
+
+static bool is_waiting(const struct careful *c, uint32_t peer)
+{
+	return c->waiting[peer].deferred || c->messages.peers[peer].unanswered;
+}
+
+/* One more of the peer's is about to wait. */
+static void begin(struct careful *c, const struct link_peer *peer)
+{
+	if (!is_waiting(c, peer->slot))
+		c->waiting[peer->slot].since_ns = c->link.now_ns;
+}
+
+/* A frame, of which some messages wait on. */
+void deferred_put(struct careful *c, struct link_held *held)
+{
+	assert(c->deferred_count < c->deferred_max);
+	begin(c, held->peer);
+	c->waiting[held->peer->slot].deferred++;
+	c->deferred[c->deferred_count++] = held;
+}
+
+/* Serves what waits in a frame, as far as can be. The next epoch begins when the buffers of this
+ * one are back: that must not wait until something can be served. */
+static void serve(struct careful *c, struct link_held *held)
+{
+	struct careful_kept each = { 0 };
+	struct careful_am am;
+
+	for (uint32_t bytes; held->waits >> each.nth && held->epoch == held->peer->epoch;
+	     am_step(&each, bytes)) {
+		uint16_t bit = (uint16_t)(1u << each.nth);
+
+		bytes = am_at(held->body, held->body_bytes, each, &am);
+		if (!(held->waits & bit) || am_waits(c, held->peer, &am))
+			continue;
+		held->waits &= (uint16_t)~bit;
+		c->waiting[held->peer->slot].since_ns = c->link.now_ns;
+		c->handled = each;
+		am_do(c, held->peer, &am, held->body + each.at + sizeof(am),
+		      bytes - (uint32_t)sizeof(am));
+	}
+}
+
+/* Serves what had to wait, oldest first, and drops what is of an epoch that is over. Handlers run
+ * here: none of what they may call adds to these. */
+static void serve_all(struct careful *c)
+{
+	uint32_t n = c->deferred_count;
+
+	_Static_assert(CAREFUL_PACKED_MAX <= 8 * sizeof((*c->deferred)->waits), "a bit each");
+	c->deferred_count = 0;
+	c->deferred_pass++;
+	for (uint32_t i = 0; i < n; i++) {
+		struct link_held *held = c->deferred[i];
+
+		c->handled_held = held;
+		serve(c, held);
+		c->handled_held = NULL;
+		if (held->waits && held->epoch == held->peer->epoch) {
+			c->deferred[c->deferred_count++] = held;
+			continue;
+		}
+		c->waiting[held->peer->slot].deferred--;
+		c->waiting[held->peer->slot].since_ns = c->link.now_ns;
+		link_let_go(&c->link, held);
+	}
+}
+
+/* Each end may be waiting for what the other cannot do: that must end. */
+static void give_up(struct careful *c)
+{
+	for (uint32_t i = 0; i < c->link.peers_max; i++) {
+		if (!is_waiting(c, i) ||
+		    c->link.now_ns - c->waiting[i].since_ns < c->link.stall_ms * 1000000ull)
+			continue;
+		c->waiting[i].since_ns = c->link.now_ns;
+		link_count(&c->link, CAREFUL_C_STALLS);
+		link_break(&c->link.peers[i]);
+	}
+}
+
+void deferred_go_on(struct careful *c)
+{
+	serve_all(c);
+	if (c->deferred_count || c->messages.unanswered)
+		give_up(c);
+}
+
+/* Reports whether somebody waits for the message's answer, for which there is no room. */
+static bool is_stuck(const struct careful *c, const struct message_in *in)
+{
+	return in->am.kind == CAREFUL_AM_STORE && in->am.token && in->epoch == in->peer->epoch &&
+	       !message_may_answer(&c->messages, in->peer);
+}
+
+/* Ends the messages that came whole, as far as there is room to answer them. */
+void deferred_stores(struct careful *c)
+{
+	struct message_state *m = &c->messages;
+	struct message_in *in;
+
+	for (uint32_t i = 0; m->unanswered && i < c->link.peers_max; i++) {
+		while (m->peers[i].unanswered && !is_stuck(c, m->peers[i].unanswered)) {
+			c->waiting[i].since_ns = c->link.now_ns;
+			bulk_finished(c, message_in_unanswered(m, &m->peers[i]));
+		}
+	}
+	while ((in = message_in_finished(m))) {
+		if (is_stuck(c, in)) {
+			begin(c, in->peer);
+			message_in_wait(in);
+		} else {
+			bulk_finished(c, in);
+		}
+	}
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * An instance from the inside: the layers below, and what active messages (P4) add
+ * to them: handlers, operations that wait for an answer, regions.
+ */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include <endian.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include <careful/careful.h>
+#include <careful/ping.h>
+
+#include "link/link.h"
+#include "message/message.h"
+#include "engine/also.h"
+#include "engine/spin.h"
+
+enum {
+	ENGINE_TICK_NS = 500 * 1000,
+	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two looks at the clock */
+	ENGINE_QUESTIONS = 8, /* of one peer that may be without an answer */
+};
+
+/* The sizes of an instance's tables. @operations, @regions: powers of two. */
+struct engine_limits {
+	uint32_t operations;
+	uint32_t regions;
+	struct message_limits messages;
+};
+
+/*
+ * Something asked of a peer.
+ *
+ * @token:   0: free, or ended
+ * @to_file: counts among what its peer was asked for to files (message_peer)
+ * @live:    of the message that its answer measures; began_ns 0: none
+ * @next:    among those that have ended, which the application does not know yet
+ * @result:  of one of these
+ */
+struct operation {
+	struct operation *next;
+	uint32_t token;
+	uint32_t generation;
+	struct link_peer *peer;
+	uint64_t epoch;
+	uint8_t kind; /* enum careful_am_kind */
+	bool to_file;
+	bool placing; /* its data is on the way: the message's end completes it */
+	bool stopped; /* get: none of it is put in its place any more */
+	struct careful_span local;
+	uint32_t bytes;
+	uint64_t digest; /* store: of what was sent */
+	struct live_sample {
+		uint64_t began_ns;
+		uint8_t class;
+		uint8_t version;
+	} live;
+	struct careful_result result;
+	careful_done_fn *done;
+	void *user;
+};
+
+struct region {
+	struct careful_region region;
+	uint32_t key; /* 0: free */
+	uint32_t generation;
+	uint32_t uses; /* messages that read or write it */
+	uint64_t read_bytes, written_bytes; /* that peers asked for, and sent */
+};
+
+struct handler {
+	careful_handler_fn *fn;
+	void *user;
+};
+
+/*
+ * The calls of careful.h whose work depends on the kind of instance: one owns its queue (own_ops),
+ * the other is a program attached to carefuld (attached_ops).
+ *
+ * @handle:   tells carefuld that a handler begins or ends; NULL: there is nobody to tell
+ * @may_ask:  reports whether a request with so many bytes can leave now
+ * @may_begin: reports whether so many requests can begin
+ * @handed_over: reports whether all requests so far survive the end of this process
+ */
+struct engine_ops {
+	int (*close)(struct careful *c);
+	int (*poll)(struct careful *c);
+	int (*wait_fds)(struct careful *c, int *fds, uint32_t n, int *timeout_ms);
+	uint64_t (*now_ns)(const struct careful *c);
+	uint64_t (*random)(struct careful *c);
+	int (*info)(struct careful *c, struct careful_info *info);
+	int (*keys_refresh)(struct careful *c, struct careful_error *error);
+	int (*memory)(struct careful *c, uint64_t bytes, void **base);
+
+	int (*peer)(struct careful *c, const struct sockaddr *address, uint32_t bytes,
+		    uint32_t queues);
+	int (*peer_close)(struct careful *c, uint32_t peer);
+	int (*peer_info)(struct careful *c, uint32_t peer, struct careful_peer_info *info);
+	int (*peer_measure)(struct careful *c, uint32_t peer);
+	int (*peer_whereabouts)(struct careful *c, uint32_t peer,
+				struct careful_peer_whereabouts *where);
+	int (*payload_bytes)(struct careful *c, uint32_t peer);
+
+	int (*handle)(struct careful *c, uint16_t handler, bool stores, bool on);
+	int (*request)(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		       const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+	bool (*may_ask)(struct careful *c, uint32_t peer, uint32_t bytes);
+	bool (*may_begin)(struct careful *c, uint32_t requests);
+	bool (*handed_over)(const struct careful *c);
+	int (*alloc)(struct careful *c, void **payload);
+	int (*free)(struct careful *c, void *payload);
+	int (*send)(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		    void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+	int (*reply)(struct careful *c, const struct careful_reply_to *to, int status,
+		     const uint32_t *args, const void *payload, uint32_t bytes);
+	struct careful_kept *(*keep)(const struct careful_message *message);
+	void (*release)(struct careful *c, struct careful_kept *kept);
+
+	int (*store)(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+		     const struct careful_span *local, uint32_t bytes, uint16_t handler,
+		     const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);
+	int (*get)(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+		   const struct careful_span *local, uint32_t bytes, uint32_t flags,
+		   careful_done_fn *done, void *user);
+	int (*region_add)(struct careful *c, const struct careful_region *region, uint32_t *key);
+	int (*region_remove)(struct careful *c, uint32_t key);
+	int (*ping)(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
+		    careful_ping_fn *done, void *user);
+};
+
+/*
+ * How the engine calls the event service, which is above it.
+ *
+ * @arrived:    takes a frame of the event service
+ * @epoch_over: an epoch of a peer's session is over; @round: with each poll; both only with a group
+ * @end:        the instance ends
+ */
+struct engine_event_hooks {
+	void (*arrived)(struct careful *c, struct link_rxframe *frame, const struct careful_am *am);
+	void (*epoch_over)(struct careful *c, struct link_peer *peer);
+	void (*round)(struct careful *c);
+	void (*end)(struct careful *c);
+};
+
+struct careful {
+	const struct engine_ops *ops;
+	struct queue *queue;
+	struct port *port; /* the queue's */
+	struct storage *storage;
+	struct link link;
+	struct message_state messages;
+	struct careful_options options;
+	struct engine_limits limits;
+	char names[3][64];
+
+	struct operation *operations;
+	uint32_t *operations_free;
+	uint32_t operations_free_count;
+	struct operation *ended, **ended_tail;
+	struct region *regions;
+	struct handler handlers[CAREFUL_HANDLERS + 1]; /* of requests; the last is nobody's */
+	struct handler store_handlers[CAREFUL_HANDLERS];
+	careful_peer_fn *watch;
+	void *watch_user;
+	struct engine_seen {
+		uint64_t epoch;
+		uint32_t lives;
+		uint32_t tenants;
+		uint8_t state;
+	} * seen;
+
+	/* Of each peer, what waits until it can be served or answered. @since_ns: when the
+	 * last of it was, or the first began to wait; @deferred: frames; @pass: the
+	 * deferred_pass in which a request last had to wait, so that those behind it do */
+	struct engine_waiting {
+		uint64_t since_ns, pass;
+		uint32_t deferred;
+	} * waiting;
+	bool changed; /* some peer's state may be another than it was told */
+
+	/* Of each peer: the ping that we sent to it, and the one of its own that is
+	 * being written (engine/ping.c). */
+	struct ping_slot {
+		careful_ping_fn *done;
+		void *user;
+		struct careful *c;
+		struct link_held *kept; /* being written; NULL: none */
+		struct link_peer *peer;
+		uint64_t epoch, host_ns;
+		__be32 frag_off; /* of the ping */
+		struct careful_ping_answer answer;
+		struct storage_io io;
+		struct iovec iov; /* of io */
+		bool waiting; /* kept, until there is a scratch file */
+	} * pings;
+	int scratch_fd; /* -1: none yet */
+	uint64_t scratch_asked; /* pings that were to be written, so far */
+
+	/* Of each peer (engine/live.c): when a message to it was measured last, and one
+	 * from it, and the questions behind messages. */
+	struct live_peer {
+		uint64_t at_ns, stored_at_ns;
+		uint32_t questions[ENGINE_QUESTIONS];
+	} * live;
+	uint8_t scratch; /* enum careful_scratch */
+
+	/* Where the running handler's message lies: in a frame, or in buffers that are held
+	 * already; NULL while none runs. handled_kept: the handler kept it; handled_alone:
+	 * CAREFUL_AM_ALONE, as it has that, and so its answer. */
+	struct link_rxframe *handled_frame;
+	struct link_held *handled_held;
+	struct careful_kept handled;
+	struct careful_kept *handled_kept;
+	uint8_t handled_alone;
+
+	/* Requests that could not be served yet, in their receive buffers. */
+	struct link_held **deferred;
+	uint32_t deferred_count, deferred_max;
+	uint64_t deferred_pass; /* the next look at all of them; from 1 on */
+
+	const struct engine_event_hooks *event_hooks; /* NULL until the first group */
+	struct careful_events *events; /* the group that it takes part in, or NULL */
+	struct careful_events *events_forgotten; /* closed, with requests under way */
+
+	uint64_t tick_ns;
+	struct spin spin;
+	uint64_t extra_ns; /* last look at careful_wait()'s extra_fd */
+	uint32_t polls;
+	bool polling; /* a round is under way: whoever calls is a callback */
+	bool gone; /* the interface was deleted */
+	uint32_t told; /* calls of the application's functions */
+	struct attached *attached; /* careful_attach(): of the rest little is used; or NULL */
+	/* Asked in each round, and before a wait, for what others than the network want done. */
+	engine_also_fn *also;
+	void *also_user;
+	int store_refused; /* by the handler of a store that is running */
+	pid_t owner; /* a child of fork() has only a copy */
+};
+
+/*
+ * What an instance stands on, and owns from engine_open() on, also where that fails.
+ * careful_open() takes AF_XDP, io_uring and the limits of instance.c (NULL); a
+ * simulation brings its own, with tables so small that they run out.
+ */
+struct engine_base {
+	struct queue *queue;
+	struct storage *storage;
+	struct engine_limits limits;
+};
+
+/* instance.c */
+int engine_open(const struct careful_options *options, const struct engine_base *base,
+		struct careful **instance, struct careful_error *error);
+
+/* round.c */
+void round_send(struct careful *c);
+int own_poll(struct careful *c);
+
+/* Reports whether the application has to hear of something: no time to wait. */
+static inline bool engine_untold(const struct careful *c)
+{
+	return c->ended || c->changed || c->link.changed || c->link.pings_done || c->link.trains;
+}
+
+/* Returns the peer with this number, or NULL. */
+static inline struct link_peer *engine_peer(struct careful *c, uint32_t peer)
+{
+	if (peer >= c->link.peers_max || c->link.peers[peer].state == CAREFUL_PEER_NONE)
+		return NULL;
+	return &c->link.peers[peer];
+}
+
+/* send.c */
+int own_payload_bytes(struct careful *c, uint32_t peer);
+int own_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+bool own_may_ask(struct careful *c, uint32_t peer, uint32_t bytes);
+bool own_may_begin(struct careful *c, uint32_t requests);
+int own_alloc(struct careful *c, void **payload);
+int own_free(struct careful *c, void *payload);
+int own_send(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+	     void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+int own_reply(struct careful *c, const struct careful_reply_to *to, int status,
+	      const uint32_t *args, const void *payload, uint32_t bytes);
+int own_store(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+	      const struct careful_span *local, uint32_t bytes, uint16_t handler,
+	      const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);
+int own_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+	    const struct careful_span *local, uint32_t bytes, uint32_t flags, careful_done_fn *done,
+	    void *user);
+
+/* keep.c */
+struct careful_kept *own_keep(const struct careful_message *message);
+void own_release(struct careful *c, struct careful_kept *kept);
+
+/* The message of a body at this place; returns its bytes up to the next one, or to the end. */
+static inline uint32_t am_at(const uint8_t *body, uint32_t body_bytes, struct careful_kept place,
+			     struct careful_am *am)
+{
+	memcpy(am, body + place.at, sizeof(*am));
+	return am->next ? be32toh(am->next) : body_bytes - place.at;
+}
+
+static inline void am_step(struct careful_kept *place, uint32_t bytes)
+{
+	place->at += (uint16_t)bytes;
+	place->nth++;
+}
+
+/* am.c */
+struct link_held *am_take(struct careful *c, struct link_rxframe *frame);
+bool am_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am);
+void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *am,
+	   const void *payload, uint32_t bytes);
+
+static inline void am_args(const struct careful_am *am, uint32_t *args)
+{
+#pragma GCC unroll 4
+	for (int i = 0; i < CAREFUL_AM_ARGS; i++)
+		args[i] = be32toh(am->args[i]);
+}
+
+/* bulk.c */
+void bulk_take(struct careful *c, struct link_rxframe *frame);
+void bulk_finished(struct careful *c, struct message_in *in);
+void bulk_sent(struct careful *c);
+
+/* deferred.c */
+/* Reports whether there is room for a message's answer. Where there is no token, nobody waits for one. */
+static inline bool deferred_room(const struct careful *c, const struct link_peer *peer,
+				 const struct careful_am *am)
+{
+	return !am->token || message_may_serve(&c->messages, peer, am);
+}
+
+void deferred_put(struct careful *c, struct link_held *held);
+void deferred_stores(struct careful *c);
+void deferred_go_on(struct careful *c);
+
+/* operation.c */
+int operation_over_status(const struct link_peer *peer);
+struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8_t kind,
+				careful_done_fn *done, void *user);
+struct operation *operation_find(struct careful *c, uint32_t token, const struct link_peer *peer,
+				 uint64_t epoch);
+void operation_asks(struct careful *c, struct operation *op);
+void operation_end(struct careful *c, struct operation *op, const struct careful_result *result);
+void operation_end_now(struct careful *c, struct operation *op,
+		       const struct careful_result *result);
+void operation_drop(struct careful *c, struct operation *op);
+void operations_tell(struct careful *c);
+void operation_answer(struct careful *c, struct link_peer *peer, __be32 token, int status);
+void operations_unfit(struct careful *c);
+void operations_reset(struct careful *c, struct link_peer *peer, int status);
+
+/* live.c */
+void live_begin(struct careful *c, struct message_out *out, struct operation *op);
+void live_sent(struct careful *c, struct message_out *out);
+bool live_answered(struct careful *c, struct operation *op, int status);
+void live_comes(struct careful *c, struct message_in *in);
+void live_stored(struct careful *c, const struct message_in *in);
+
+/* region.c */
+int own_region_add(struct careful *c, const struct careful_region *region, uint32_t *key);
+int own_region_remove(struct careful *c, uint32_t key);
+struct region *region_find(struct careful *c, uint32_t key);
+int region_check(struct careful *c, const struct link_peer *peer, const struct careful_am *am,
+		 uint32_t bytes, uint32_t access, struct region **found, struct careful_span *span);
+
+/* ping.c */
+int own_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
+	     careful_ping_fn *done, void *user);
+void ping_receive(struct careful *c, struct link_rxframe *frame);
+void ping_finish(struct careful *c);
+void ping_forget(struct careful *c, engine_whose_fn *whose, const void *of);
+
+/* peers.c */
+int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, uint32_t queues);
+int own_peer_close(struct careful *c, uint32_t peer);
+int own_peer_info(struct careful *c, uint32_t peer, struct careful_peer_info *info);
+int own_peer_measure(struct careful *c, uint32_t peer);
+int own_peer_whereabouts(struct careful *c, uint32_t peer, struct careful_peer_whereabouts *where);
+void peers_epochs(struct careful *c);
+void peers_tell(struct careful *c);
+
+#endif /* ENGINE_ENGINE_H */

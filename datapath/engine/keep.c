@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Payloads that outlive their handlers, in their receive buffers: each message that is kept holds
+ * its frame, which it may share with others.
+ */
+#include "engine/engine.h"
+
+struct careful_kept *own_keep(const struct careful_message *message)
+{
+	struct careful *c = message->instance;
+
+	if (!c->handled_held)
+		c->handled_held = link_hold(&c->link, c->handled_frame, true);
+	if (!c->handled_kept)
+		c->handled_kept = link_keep(c->handled_held, c->handled);
+	return c->handled_kept;
+}
+
+void own_release(struct careful *c, struct careful_kept *kept)
+{
+	link_let_go(&c->link, link_held_of(kept));
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * How long bulk messages of live traffic take, by the version of the settings that cut them: what
+ * the controller compares plans by. Owns the live map's entries (abi.h).
+ *
+ * A message is measured from when it is given to the engine until an answer that cannot overtake
+ * it: a store's own reply, or, since the data of a get has none, the reply to an empty request that
+ * leaves right behind the last fragment, in the same kick. Either holds the way back, and a store's
+ * what it takes to write: the same under each version. What the last frame's credit takes to come
+ * back would tell less: it comes with the T-th buffer owed, or with whatever the peer sends next,
+ * so it depends on how many fragments there are. A ping's answer comes by the control socket, which
+ * is read every 500 us, and over IPv4 alone.
+ *
+ * Waiting behind others counts: it is part of live traffic. What does not count: a message that
+ * failed or whose epoch broke, that began while the session was not up, whose question found no
+ * credit at once, or that took longer than a second.
+ *
+ * One message a peer is measured in 2 ms at most: that is two clock reads, and for the data of a
+ * get two frames without payload. A peer that never answers has ENGINE_QUESTIONS of them.
+ *
+ * What a peer sends to be written to a file is measured here, too, for its store is ours and so is
+ * its threshold: from the first fragment until all is written, and what its writes took. Of these,
+ * too, one in 2 ms at most; what failed, or took more than four seconds, does not count.
+ */
+#include "engine/engine.h"
+
+enum {
+	PAUSE_NS = 2 * 1000 * 1000, /* between two that are measured, of a peer */
+	MOST_NS = 1000 * 1000 * 1000, /* something else was the matter; also, its square fits */
+};
+
+/* Of what is stored: a slow disk takes its time. The square of it fits. */
+static const uint64_t stored_most_ns = UINT32_MAX;
+
+/* Where the token of one more question to a peer may stand; NULL: enough have no answer. */
+static uint32_t *question_of(struct careful *c, const struct link_peer *peer)
+{
+	uint32_t *questions = c->live[peer->slot].questions;
+
+	for (uint32_t i = 0; i < ENGINE_QUESTIONS; i++)
+		if (!operation_find(c, questions[i], peer, peer->epoch))
+			return &questions[i];
+	return NULL;
+}
+
+/* An operation for what is asked behind the data of a get; NULL: not now. */
+static struct operation *ask(struct careful *c, struct message_out *out)
+{
+	uint32_t *question = question_of(c, out->peer);
+	struct operation *op;
+
+	/* What the application may ask is not to run out by this. */
+	if (!question || c->operations_free_count <= c->limits.operations / 4)
+		return NULL;
+	op = operation_new(c, out->peer, CAREFUL_AM_REQUEST, NULL, NULL);
+	*question = out->question = op->token;
+	return op;
+}
+
+static void begin(struct careful *c, struct message_out *out, struct operation *op)
+{
+	if (!op)
+		op = ask(c, out);
+	if (!op)
+		return;
+	c->live[out->peer->slot].at_ns = c->link.now_ns;
+	op->live = (struct live_sample){
+		.began_ns = c->port->ops->now_ns(c->port),
+		.class = (uint8_t)plan_class(out->bytes),
+		.version = (uint8_t)out->plan.version,
+	};
+}
+
+/* A message was started; op: its own, whose answer measures it, or NULL. */
+void live_begin(struct careful *c, struct message_out *out, struct operation *op)
+{
+	const struct link_peer *peer = out->peer;
+
+	if (c->link.now_ns - c->live[peer->slot].at_ns >= PAUSE_NS &&
+	    peer->state == CAREFUL_PEER_UP)
+		begin(c, out, op);
+}
+
+/* One with a question has left, or will not: what was not asked has no answer. */
+void live_sent(struct careful *c, struct message_out *out)
+{
+	struct operation *op = operation_find(c, out->question, out->peer, out->epoch);
+
+	if (op && !out->asked)
+		operation_drop(c, op);
+}
+
+// NOLINTNEXTLINE(readability-non-const-parameter): the word is written
+static void store(__u64 *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+static void plus(__u64 *word, uint64_t value)
+{
+	store(word, *word + value);
+}
+
+static void plus_square(__u64 *low, __u64 *high, uint64_t value)
+{
+	plus(low, value * value);
+	plus(high, *low < value * value);
+}
+
+/* Whoever reads meanwhile sees an odd sequence, or another one afterwards. It is made odd
+ * whatever stands there: others can write to the map, too. */
+static void open_entry(struct careful_live_entry *entry)
+{
+	store(&entry->sequence, entry->sequence | 1);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static void close_entry(struct careful_live_entry *entry)
+{
+	__atomic_store_n(&entry->sequence, entry->sequence + 1, __ATOMIC_RELEASE);
+}
+
+static void add(struct careful_live_entry *entry, const struct live_sample *live, uint64_t took_ns,
+		bool asked)
+{
+	struct careful_live_cell *cell = &entry->cells[live->class][live->version];
+
+	open_entry(entry);
+	plus(&cell->count, 1);
+	plus(&cell->asked, asked);
+	plus(&cell->sum_ns, took_ns);
+	plus_square(&cell->sum_square_low, &cell->sum_square_high, took_ns);
+	close_entry(entry);
+}
+
+/* The answer to an operation that measures a message. True: it was for nothing else. */
+bool live_answered(struct careful *c, struct operation *op, int status)
+{
+	bool asked = op->kind == CAREFUL_AM_REQUEST;
+	uint64_t took_ns = c->port->ops->now_ns(c->port) - op->live.began_ns;
+
+	if ((asked || !status) && took_ns <= MOST_NS)
+		add(c->port->ops->live(c->port, op->peer->slot), &op->live, took_ns, asked);
+	if (asked)
+		operation_drop(c, op);
+	return asked;
+}
+
+/* A message begins to come; its end is known to be a file, or an error. */
+void live_comes(struct careful *c, struct message_in *in)
+{
+	struct live_peer *live = &c->live[in->peer->slot];
+
+	if (in->error || in->sink.base || c->link.now_ns - live->stored_at_ns < PAUSE_NS)
+		return;
+	live->stored_at_ns = c->link.now_ns;
+	in->stamps.began_ns = c->port->ops->now_ns(c->port);
+	in->stamps.frames_count = in->stamps.writes_count = 0;
+}
+
+static void add_write(struct careful_live_entry *entry, const struct message_write *one)
+{
+	struct careful_live_write *cell = &entry->writes[plan_class(one->bytes)];
+
+	plus(&cell->count, 1);
+	plus(&cell->bytes, one->bytes);
+	plus(&cell->sum_ns, one->took_ns);
+	plus_square(&cell->sum_square_low, &cell->sum_square_high, one->took_ns);
+}
+
+/* It was written, or failed. */
+void live_stored(struct careful *c, const struct message_in *in)
+{
+	const struct message_stamps *stamps = &in->stamps;
+	uint64_t took_ns = c->port->ops->now_ns(c->port) - stamps->began_ns;
+	struct careful_live_entry *entry;
+	struct careful_live_stored *cell;
+
+	if (!stamps->began_ns || in->error || in->epoch != in->peer->epoch ||
+	    took_ns > stored_most_ns)
+		return;
+	entry = c->port->ops->live(c->port, in->peer->slot);
+	cell = &entry->stored[plan_class(in->bytes)][stamps->version];
+	open_entry(entry);
+	plus(&cell->count, 1);
+	plus(&cell->frames, stamps->frames_count);
+	plus(&cell->writes, stamps->writes_count);
+	plus(&cell->bytes, in->bytes);
+	plus(&cell->sum_came_ns, stamps->came_ns - stamps->began_ns);
+	plus(&cell->sum_ns, took_ns);
+	plus_square(&cell->sum_square_low, &cell->sum_square_high, took_ns);
+	for (uint32_t i = 0; i < stamps->writes_count && i < MESSAGE_WRITES; i++)
+		add_write(entry, &stamps->writes[i]);
+	close_entry(entry);
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Operations that wait for an answer: a table whose tokens are not reused soon. */
+#include "engine/engine.h"
+
+#include <endian.h>
+#include <errno.h>
+
+/* What operations of an epoch that is over are told. */
+int operation_over_status(const struct link_peer *peer)
+{
+	return peer->state == CAREFUL_PEER_FAILED && link_error(peer) ? -link_error(peer) :
+									-ECONNRESET;
+}
+
+struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8_t kind,
+				careful_done_fn *done, void *user)
+{
+	struct operation *op;
+	uint32_t index;
+
+	if (!c->operations_free_count)
+		return NULL;
+	index = c->operations_free[--c->operations_free_count];
+	op = &c->operations[index];
+	op->generation++;
+	op->token = op->generation * c->limits.operations + index;
+	if (!op->token) /* 0 means that no answer is wanted */
+		op->token = ++op->generation * c->limits.operations + index;
+	op->peer = peer;
+	op->epoch = peer->epoch;
+	op->kind = kind;
+	op->placing = op->to_file = op->stopped = false;
+	op->digest = 0;
+	op->live.began_ns = 0;
+	op->done = done;
+	op->user = user;
+	link_await(peer);
+	return op;
+}
+
+struct operation *operation_find(struct careful *c, uint32_t token, const struct link_peer *peer,
+				 uint64_t epoch)
+{
+	struct operation *op = &c->operations[token & (c->limits.operations - 1)];
+
+	if (!token || op->token != token || op->peer != peer || op->epoch != epoch)
+		return NULL;
+	return op;
+}
+
+static void put(struct careful *c, const struct operation *op)
+{
+	c->operations_free[c->operations_free_count++] = (uint32_t)(op - c->operations);
+}
+
+/* What it asks for goes to a file, if that is where it goes. */
+void operation_asks(struct careful *c, struct operation *op)
+{
+	op->to_file = !op->local.base;
+	if (op->to_file)
+		c->messages.peers[op->peer->slot].asked_bytes += op->bytes;
+}
+
+/* Nothing waits for its answer any more. */
+static void answered(struct careful *c, struct operation *op)
+{
+	op->token = 0;
+	if (op->to_file)
+		c->messages.peers[op->peer->slot].asked_bytes -= op->bytes;
+	link_awaited(op->peer);
+}
+
+/* Frees the entry without telling anyone. */
+void operation_drop(struct careful *c, struct operation *op)
+{
+	answered(c, op);
+	put(c, op);
+}
+
+/* The end, which operations_tell() tells: who calls this may be in the middle of a walk. */
+void operation_end(struct careful *c, struct operation *op, const struct careful_result *result)
+{
+	answered(c, op);
+	op->result = *result;
+	op->next = NULL;
+	*c->ended_tail = op;
+	c->ended_tail = &op->next;
+}
+
+/* Tells of those that have ended so far; what ends meanwhile waits for the next time. */
+void operations_tell(struct careful *c)
+{
+	struct operation *op = c->ended, *next;
+
+	c->ended = NULL;
+	c->ended_tail = &c->ended;
+	for (; op; op = next) {
+		const struct careful_result result = op->result;
+		careful_done_fn *done = op->done;
+		void *user = op->user;
+
+		next = op->next;
+		put(c, op); /* free for what the application asks now */
+		c->told++;
+		if (done)
+			done(&result, user);
+	}
+}
+
+/* The end, told within this call, after those that ended before. */
+void operation_end_now(struct careful *c, struct operation *op, const struct careful_result *result)
+{
+	careful_done_fn *done = op->done;
+	void *user = op->user;
+
+	if (c->ended) {
+		operation_end(c, op, result);
+		operations_tell(c);
+		return;
+	}
+	operation_drop(c, op);
+	c->told++;
+	if (done)
+		done(result, user);
+}
+
+void operation_answer(struct careful *c, struct link_peer *peer, __be32 token, int status)
+{
+	struct careful_am am = {
+		.kind = CAREFUL_AM_REPLY,
+		.token = token,
+		.status = htobe32((uint32_t)status),
+	};
+
+	/* The peer must not wait for ever. */
+	if (token && message_small(&c->messages, peer, &am, NULL, 0))
+		link_break(peer);
+}
+
+/* Ends what waited for a session whose frames are too small for it. */
+void operations_unfit(struct careful *c)
+{
+	const struct careful_result result = { .status = -EMSGSIZE };
+	struct link_peer *peer;
+	struct operation *op;
+	struct careful_am am;
+	uint64_t epoch;
+
+	while (message_small_unfit(&c->messages, &am, &peer, &epoch)) {
+		op = operation_find(c, be32toh(am.token), peer, epoch);
+		if (op && am.kind == CAREFUL_AM_REQUEST)
+			operation_end(c, op, &result);
+		else if (am.kind == CAREFUL_AM_REPLY && epoch == peer->epoch)
+			operation_answer(c, peer, am.token, EMSGSIZE);
+	}
+}
+
+uint32_t engine_waiting(const struct careful *c, uint32_t peer)
+{
+	return peer < c->link.peers_max ? c->messages.peers[peer].parked : 0;
+}
+
+void engine_forget(struct careful *c, engine_whose_fn *whose, const void *of)
+{
+	const struct careful_result result = { .status = -ECANCELED };
+
+	for (uint32_t i = 0; i < c->limits.operations; i++) {
+		struct operation *op = &c->operations[i];
+
+		if (op->token && op->kind == CAREFUL_AM_REQUEST && whose(op->user, of))
+			operation_end(c, op, &result);
+	}
+	ping_forget(c, whose, of);
+}
+
+uint32_t engine_stop_gets(struct careful *c, engine_whose_fn *whose, const void *of)
+{
+	uint32_t writing = 0;
+
+	for (uint32_t i = 0; i < c->limits.operations; i++) {
+		struct operation *op = &c->operations[i];
+
+		if (op->token && op->kind == CAREFUL_AM_GET && whose(op->user, of))
+			op->stopped = true;
+	}
+	for (uint32_t i = 0; i < c->messages.ins_count; i++) {
+		struct message_in *in = &c->messages.ins[i];
+		const struct operation *op;
+
+		if (!in->active || in->finished || !in->answers)
+			continue;
+		op = operation_find(c, be32toh(in->am.token), in->peer, in->epoch);
+		if (op && op->stopped)
+			writing += message_in_stop(in, ECANCELED);
+	}
+	return writing;
+}
+
+/* Everything asked of a peer in an epoch that is over ends with status. */
+void operations_reset(struct careful *c, struct link_peer *peer, int status)
+{
+	const struct careful_result result = { .status = status };
+
+	if (!peer->operations)
+		return;
+	for (uint32_t i = 0; i < c->limits.operations; i++) {
+		struct operation *op = &c->operations[i];
+
+		if (op->token && op->peer == peer && op->epoch != peer->epoch && !op->placing)
+			operation_end(c, op, &result);
+	}
+}

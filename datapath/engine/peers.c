@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Peers as the application sees them, and what the end of an epoch means to it. */
+#include "link/spread.h"
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void epoch_over(struct careful *c, struct link_peer *peer)
+{
+	message_forget(&c->messages, peer);
+	message_pump(&c->messages, peer);
+	bulk_sent(c);
+	operations_reset(c, peer, operation_over_status(peer));
+	if (c->events)
+		c->event_hooks->epoch_over(c, peer);
+}
+
+static void tell(struct careful *c, uint32_t peer, uint8_t state)
+{
+	c->told++;
+	if (c->watch)
+		c->watch(c, peer, state, c->watch_user);
+}
+
+/* What is under way in epochs that are over ends. */
+void peers_epochs(struct careful *c)
+{
+	if (!c->link.changed)
+		return;
+	c->link.changed = false;
+	c->changed = true;
+	for (uint32_t i = 0; i < c->link.peers_max; i++) {
+		struct link_peer *peer = &c->link.peers[i];
+
+		if (c->seen[i].epoch != peer->epoch) {
+			c->seen[i].epoch = peer->epoch;
+			epoch_over(c, peer);
+		}
+	}
+}
+
+/* Compares what is with what was told; whoever is told may change it again. */
+static void tell_changes(struct careful *c, uint32_t index)
+{
+	const struct link_peer *peer = &c->link.peers[index];
+	struct engine_seen *seen = &c->seen[index];
+
+	if (seen->tenants != link_tenants(peer)) {
+		bool other = seen->state != CAREFUL_PEER_NONE;
+
+		seen->tenants = link_tenants(peer);
+		seen->lives = 0;
+		seen->state = CAREFUL_PEER_NONE;
+		if (other) /* what was said to belong to this slot is another host's */
+			tell(c, index, CAREFUL_PEER_NONE);
+	}
+	if (seen->lives != link_lives(peer)) {
+		bool again = seen->lives != 0 && link_lives(peer) != 0;
+
+		seen->lives = link_lives(peer);
+		if (again) /* another process there: its handles are void */
+			tell(c, index, CAREFUL_PEER_FAILED);
+	}
+	if (seen->state != peer->state) {
+		seen->state = peer->state;
+		tell(c, index, seen->state);
+	}
+}
+
+void peers_tell(struct careful *c)
+{
+	if (!c->changed)
+		return;
+	c->changed = false;
+	for (uint32_t i = 0; i < c->link.peers_max; i++)
+		tell_changes(c, i);
+}
+
+/* After a call that names a peer: of this one's changes its watcher hears within it. Whether
+ * there were others is as before. */
+static void tell_own(struct careful *c, uint32_t index, bool others)
+{
+	peers_epochs(c);
+	c->changed = others;
+	tell_changes(c, index);
+}
+
+/* Looks for the way from our interface, as routes are now. Returns -ENETUNREACH or -ENOTUNIQ (our
+ * own address) if there is none. */
+static int reach(struct careful *c, const union address *to)
+{
+	struct llhdr unused;
+	int rc = c->port->ops->resolve(c->port, to, &unused);
+
+	return rc == -EXDEV || rc == -ENETDOWN ? -ENETUNREACH : rc;
+}
+
+int careful_peer_moved(struct careful *c, uint32_t index, uint32_t *queue, uint32_t *port)
+{
+	const struct link_peer *peer = engine_peer(c, index);
+
+	return peer && spread_moved(peer, queue, port) ? 0 : -ENOENT;
+}
+
+int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, uint32_t queues)
+{
+	bool others = c->changed || c->link.changed;
+	union address to = { 0 };
+	struct link_peer *peer;
+	uint16_t *port;
+	int rc;
+
+	if (address->sa_family == AF_INET && bytes >= sizeof(to.in)) {
+		memcpy(&to.in, address, sizeof(to.in));
+		port = &to.in.sin_port;
+	} else if (address->sa_family == AF_INET6 && bytes >= sizeof(to.in6)) {
+		memcpy(&to.in6, address, sizeof(to.in6));
+		port = &to.in6.sin6_port;
+	} else {
+		return -EAFNOSUPPORT;
+	}
+	if (c->gone)
+		return -ENODEV;
+	if (!*port)
+		*port = htons((uint16_t)c->options.port);
+	peer = link_peer_find(&c->link, &to);
+	if (!peer || peer->state == CAREFUL_PEER_FAILED) {
+		rc = reach(c, &to);
+		if (rc == -ENETUNREACH || rc == -ENOTUNIQ)
+			return rc;
+	}
+	c->link.now_ns = c->port->ops->now_ns(c->port);
+	peer = link_peer_get(&c->link, &to);
+	if (!peer && !link_yield_await(&c->link, &to))
+		return -EADDRINUSE;
+	if (!peer)
+		peer = link_peer_get(&c->link, &to);
+	if (!peer)
+		return -EAGAIN;
+	spread_ask(peer, queues);
+	link_connect(peer);
+	tell_own(c, peer->slot, others);
+	return peer->slot;
+}
+
+int own_peer_close(struct careful *c, uint32_t peer)
+{
+	bool others = c->changed || c->link.changed;
+	struct link_peer *p = engine_peer(c, peer);
+
+	if (!p)
+		return -ENOENT;
+	link_close(p, 0);
+	tell_own(c, peer, others);
+	return 0;
+}
+
+int own_peer_info(struct careful *c, uint32_t index, struct careful_peer_info *info)
+{
+	struct link_peer *peer = engine_peer(c, index);
+
+	if (!peer)
+		return -ENOENT;
+	link_peer_info(peer, info);
+	info->messages_out = c->messages.peers[index].messages;
+	return 0;
+}
+
+int own_peer_measure(struct careful *c, uint32_t index)
+{
+	bool others = c->changed || c->link.changed;
+	struct link_peer *peer = engine_peer(c, index);
+
+	if (!peer)
+		return -ENOENT;
+	if (!link_is_open(peer))
+		return -ENOTCONN;
+	if (c->messages.peers[index].messages || peer->operations || peer->kept)
+		return -EBUSY;
+	c->link.now_ns = c->port->ops->now_ns(c->port);
+	link_measure(peer);
+	tell_own(c, index, others);
+	return 0;
+}
+
+int own_peer_whereabouts(struct careful *c, uint32_t index, struct careful_peer_whereabouts *where)
+{
+	struct link_peer *peer = engine_peer(c, index);
+
+	if (!peer)
+		return -ENOENT;
+	link_peer_whereabouts(peer, where);
+	return 0;
+}
+
+bool engine_same_host(const struct careful *c, uint32_t a, uint32_t b)
+{
+	return link_same_host(&c->link.peers[a], &c->link.peers[b]);
+}
+
+int engine_elsewhere(struct careful *c, uint32_t index, struct sockaddr_storage *address)
+{
+	const struct link_peer *peer = engine_peer(c, index);
+
+	if (!peer)
+		return -ENOENT;
+	memcpy(address, link_elsewhere(peer), sizeof(struct sockaddr_in6));
+	return 0;
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The round that careful_poll() is: take in what came, call the application, send. */
+#include "engine/engine.h"
+
+#include <errno.h>
+
+/* The peers that messages wait for, and no others. */
+static void pump_all(struct careful *c)
+{
+	for (uint32_t at = 0; at < c->link.peers_max; at += 64) {
+		uint64_t left = c->messages.sending[at / 64];
+
+		for (; left; left &= left - 1)
+			message_pump(&c->messages, &c->link.peers[at + __builtin_ctzll(left)]);
+	}
+}
+
+/* Everything that can be sent now; updates last, for data carries them for free. */
+void round_send(struct careful *c)
+{
+	if (c->messages.messages)
+		pump_all(c);
+	if (message_untold(&c->messages))
+		bulk_sent(c);
+	if (c->events)
+		c->event_hooks->round(c);
+	link_updates(&c->link);
+	if (c->link.trains)
+		link_trains_send(&c->link);
+	/* Before the kick, so that files are read and written while frames leave. */
+	if (c->storage->ops->pending(c->storage))
+		storage_flush(c->storage);
+	link_kick(&c->link);
+}
+
+static void keep_time(struct careful *c)
+{
+	uint32_t events;
+
+	c->link.now_ns = c->port->ops->now_ns(c->port);
+	if (c->link.now_ns - c->tick_ns < ENGINE_TICK_NS)
+		return;
+	c->tick_ns = c->link.now_ns;
+	events = c->port->ops->events(c->port);
+	if (events & DEVICE_GONE) {
+		c->gone = true;
+		for (uint32_t i = 0; i < c->link.peers_max; i++)
+			if (c->link.peers[i].state != CAREFUL_PEER_NONE)
+				link_close(&c->link.peers[i], ENODEV);
+	}
+	if (events & DEVICE_ROUTES)
+		link_routes_changed(&c->link);
+	if (events & DEVICE_MTU)
+		link_frames_changed(&c->link);
+	link_control(&c->link);
+	link_tick(&c->link);
+}
+
+/* What ends with an epoch, before the peer's new state. */
+static void tell_changes(struct careful *c)
+{
+	if (!c->link.changed && !c->changed && !c->ended)
+		return;
+	peers_epochs(c);
+	operations_tell(c);
+	peers_tell(c);
+}
+
+/*
+ * Puts what came where it belongs, and calls the application for what is its own: frame by frame,
+ * and nobody walks over what it may change. Of a session that is another's now, the end of the one
+ * before is told before its first message. Returns how many frames came.
+ */
+static uint32_t take_in(struct careful *c)
+{
+	struct link_rxframe frame;
+	struct link_held *held;
+	uint32_t n = 0;
+
+	link_rx(&c->link);
+	while (link_rx_next(&c->link, &frame)) {
+		n++;
+		tell_changes(c);
+		if (frame.hdr.type == CAREFUL_PING)
+			ping_receive(c, &frame);
+		else if ((held = am_take(c, &frame)))
+			deferred_put(c, held);
+		link_relieve(frame.peer);
+	}
+	return n;
+}
+
+/* What is to be done when all has come. */
+static void finish(struct careful *c)
+{
+	if (c->storage->ops->pending(c->storage))
+		c->storage->ops->poll(c->storage);
+	tell_changes(c);
+	if (c->messages.finished || c->messages.unanswered)
+		deferred_stores(c);
+	if (c->deferred_count || c->messages.unanswered)
+		deferred_go_on(c);
+	tell_changes(c);
+	if (c->link.pings_done)
+		ping_finish(c);
+}
+
+int own_poll(struct careful *c)
+{
+	uint32_t n;
+
+	if (c->polling)
+		return -EDEADLK;
+	c->polling = true;
+	if (++c->polls % ENGINE_POLLS_PER_CLOCK == 0)
+		keep_time(c);
+	n = take_in(c);
+	finish(c);
+	if (c->also)
+		n += c->also(c, c->also_user, false);
+	link_publish(&c->link);
+	if (c->link.draining)
+		link_drained(&c->link);
+	if (c->link.changed)
+		peers_epochs(c);
+	round_send(c);
+	link_publish(&c->link);
+	c->polling = false;
+	return c->gone ? -ENODEV : (int)n;
+}

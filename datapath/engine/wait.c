@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* How a program waits: it polls, spins while that pays (spin.h), and then sleeps. */
+#include "engine/also.h"
+#include "engine/engine.h"
+
+#include <poll.h>
+
+enum {
+	POLLS_PER_LOOK = 32, /* rounds between two looks at the clock */
+	EXTRA_NS = 20 * 1000, /* between two looks at extra_fd: a look is a system call */
+	FDS_MAX = DEVICE_WAIT_FDS_MAX + 1,
+};
+
+void engine_also(struct careful *c, engine_also_fn *fn, void *user)
+{
+	c->also = fn;
+	c->also_user = user;
+}
+
+/* Sleeps; reports whether extra_fd is readable. */
+static bool sleep_until(struct careful *c, int timeout_ms, int extra_fd)
+{
+	struct pollfd pfds[FDS_MAX + 1];
+	int fds[FDS_MAX];
+	int most, count;
+
+	if (c->also && c->also(c, c->also_user, true))
+		return false;
+	count = c->ops->wait_fds(c, fds, FDS_MAX, &most);
+	for (int i = 0; i < count; i++)
+		pfds[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
+	pfds[count] = (struct pollfd){ .fd = extra_fd, .events = POLLIN }; /* -1 is ignored */
+	poll(pfds, (nfds_t)count + 1, timeout_ms < most ? timeout_ms : most);
+	return pfds[count].revents;
+}
+
+/* Reports whether extra_fd is readable; asks the kernel at most every EXTRA_NS. */
+static bool extra_ready(struct careful *c, int extra_fd, uint64_t now)
+{
+	struct pollfd pfd = { .fd = extra_fd, .events = POLLIN };
+
+	if (extra_fd < 0 || now - c->extra_ns < EXTRA_NS)
+		return false;
+	c->extra_ns = now;
+	return poll(&pfd, 1, 0) > 0;
+}
+
+/* Returns the frames that came or went so far: spinning pays while their number grows. */
+static uint64_t frames_moved(const struct careful *c)
+{
+	const uint64_t *n = c->link.counters;
+
+	return n[CAREFUL_C_RX_FRAMES] + n[CAREFUL_C_RX_UPDATES] + n[CAREFUL_C_TX_FRAMES];
+}
+
+/* Learns from the end of a wait whether spinning pays. @start: when the wait began; 0: something
+ * was there already. */
+static void learn(struct careful *c, uint64_t spun, uint64_t start, uint64_t blocked)
+{
+	const uint64_t spin_ns = c->options.spin_us * 1000ull;
+
+	if (blocked)
+		spin_blocked(&c->spin, spun, blocked, spin_ns);
+	else if (start && spun && c->spin.vain)
+		spin_paid(&c->spin, c->ops->now_ns(c) - start, spin_ns);
+}
+
+int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
+{
+	const uint64_t wait = (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
+	uint64_t start = 0,
+		 limit = 0; /* set once nothing was found: what is there needs no clock */
+	uint64_t spin = 0, blocked = 0, moved = frames_moved(c), now;
+	const uint32_t told = c->told;
+	int handled = 0;
+
+	for (;;) {
+		for (int i = 0; i < POLLS_PER_LOOK && !handled && told == c->told; i++)
+			handled = c->ops->poll(c);
+		if (handled || told != c->told) {
+			learn(c, spin, start, blocked);
+			return handled;
+		}
+		now = c->ops->now_ns(c);
+		if (!start) {
+			start = now;
+			limit = now + wait;
+			spin = spin_for_ns(&c->spin, &c->options);
+		}
+		if (now >= limit || extra_ready(c, extra_fd, now))
+			return 0;
+		if (moved != frames_moved(c)) {
+			moved = frames_moved(c);
+			start = now;
+		}
+		if (now - start < spin || engine_untold(c))
+			continue;
+		if (sleep_until(c, (int)((limit - now) / 1000000) + 1, extra_fd))
+			return c->ops->poll(c);
+		blocked += c->ops->now_ns(c) - now;
+	}
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The event service by frames of its own: fragments wait in their receive buffers, and link/ copies
+ * them out when buffers run short (P2 section 5.3). Credits say when there is room.
+ */
+#include "events/private.h"
+
+#include <endian.h>
+#include <errno.h>
+
+static bool frames_tell(struct careful_events *ev, struct event_node *node,
+			const struct careful_am *am)
+{
+	return message_small_now(&ev->c->messages, node->peer, am, NULL, 0);
+}
+
+static bool frames_send(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
+			const void *data, uint32_t bytes)
+{
+	return message_small_now(&ev->c->messages, ev->node[rank].peer, am, data, bytes);
+}
+
+static bool frames_may_send(const struct event_node *node, uint32_t bytes)
+{
+	return message_small_may(&node->ev->c->messages, node->peer, bytes);
+}
+
+static bool frames_room(const struct careful_events *ev, uint32_t frames)
+{
+	return link_tx_room(&ev->c->link, frames);
+}
+
+static int frames_bytes(struct event_node *node)
+{
+	return link_knows(node->peer) ? (int)(link_body_single(node->peer) - MESSAGE_AM_BYTES) :
+					-EAGAIN;
+}
+
+static bool frames_withhold(const struct careful_events *ev)
+{
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		struct link_peer *peer = ev->node[i].peer;
+
+		if (i == ev->rank || ev->node[i].left)
+			continue;
+		link_relieve(peer);
+		if (peer->withholding)
+			return true;
+	}
+	return false;
+}
+
+static bool frames_owe(const struct careful_events *ev)
+{
+	(void)ev;
+	return false;
+}
+
+static void frames_let_go(struct careful_events *ev, struct link_held *held)
+{
+	link_let_go(&ev->c->link, held);
+}
+
+/* Copies that were given back make room for those of others that got no credits. */
+static void frames_consumed(struct careful_events *ev)
+{
+	if (!ev->c->link.counters[CAREFUL_C_CREDITS_WITHHELD])
+		return;
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (i != ev->rank && ev->node[i].peer->withholding)
+			link_relieve(ev->node[i].peer);
+}
+
+static uint32_t frames_group_sent(const struct event_node *node)
+{
+	return link_group_sent(node->peer);
+}
+
+/* Nothing else reports the last of the frames to the group: the end of its session is no failure of
+ * a node that has left. */
+static bool frames_all_came(const struct event_node *node, uint32_t sent)
+{
+	uint32_t missing = link_group_missing(node->peer, sent);
+
+	if (missing)
+		link_missing(node->peer, missing);
+	return !missing;
+}
+
+static int frames_open(struct careful_events *ev, const uint32_t *peers)
+{
+	ev->window = ev->c->link.window;
+	ev->room = ev->c->queue->info.receive_buffers;
+	for (uint32_t rank = 0; rank < ev->nodes; rank++) {
+		struct link_peer *peer;
+
+		if (rank == ev->rank)
+			continue;
+		peer = engine_peer(ev->c, peers[rank]);
+		if (!peer)
+			return -ENOENT;
+		if (ev->rank_of[peer->slot] != EVENT_NOBODY)
+			return -EINVAL;
+		ev->rank_of[peer->slot] = (uint16_t)rank;
+		ev->node[rank].peer = peer;
+	}
+	return 0;
+}
+
+static void frames_close(struct careful_events *ev)
+{
+	(void)ev;
+}
+
+const struct event_transport event_by_frames = {
+	.open = frames_open,
+	.close = frames_close,
+	.tell = frames_tell,
+	.send = frames_send,
+	.may_send = frames_may_send,
+	.room = frames_room,
+	.bytes = frames_bytes,
+	.withholds = frames_withhold,
+	.owes = frames_owe,
+	.round = event_group_round,
+	.let_go = frames_let_go,
+	.give = link_hold_still,
+	.consumed = frames_consumed,
+	.group_sent = frames_group_sent,
+	.all_came = frames_all_came,
+};
+
+/* Reports whether a peer's frames to all are over, by what it says; our group may be, too. */
+static void end_group(struct link_peer *peer, const struct careful_am *am)
+{
+	uint16_t what = be16toh(am->handler);
+
+	if (what == CAREFUL_EVENT_LEAVE || what == CAREFUL_EVENT_ONE_BY_ONE ||
+	    (what == CAREFUL_EVENT_FAIL && am->args[2]))
+		link_group_admit(peer, 0, 0);
+}
+
+/* A fragment in a frame; false: nobody wants it. */
+static bool take(struct careful_events *ev, uint32_t rank, struct link_rxframe *frame,
+		 const struct careful_am *am)
+{
+	struct event_fragment new;
+
+	if (!event_may_take(ev, rank, am, be16toh(frame->hdr.frag_bytes), &new))
+		return false;
+	new.kept = link_hold(&ev->c->link, frame, true);
+	event_add(ev, &ev->node[rank], &new);
+	return true;
+}
+
+/* A frame of the event service; it is held, or released. */
+void event_arrived(struct careful *c, struct link_rxframe *frame, const struct careful_am *am)
+{
+	struct careful_events *ev = c->events;
+	uint32_t rank = ev ? ev->rank_of[frame->peer->slot] : EVENT_NOBODY;
+	bool ours = rank != EVENT_NOBODY && be32toh(am->region) == ev->number;
+
+	end_group(frame->peer, am);
+	if (ours && be16toh(am->handler) != CAREFUL_EVENT_FRAGMENT)
+		event_said(ev, rank, am);
+	else if (ours && take(ev, rank, frame, am))
+		return;
+	else if (be16toh(am->handler) == CAREFUL_EVENT_FRAGMENT)
+		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
+	link_release(&c->link, frame);
+}

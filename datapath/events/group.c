@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A broadcast as one frame (P2 section 5.1): each node tells all others, with its JOIN, the cookie
+ * of its frames to the group, and sends probes with it. When all have said that one came, its
+ * broadcasts are one frame each. Until then, and for ever if a node does not hear it or refuses,
+ * they are replicated.
+ */
+#include "events/private.h"
+
+#include <endian.h>
+#include <errno.h>
+
+enum {
+	PROBE_AGAIN_NS = 5 * 1000 * 1000,
+	PROBES_SOON = 100, /* so far apart; then they are */
+	PROBE_LATER_NS = 95 * 1000 * 1000,
+	PROBES_MAX = 200, /* ten seconds */
+	NODES_LEAST = 3, /* with fewer, a frame to all is a frame to one */
+};
+
+/* From now on broadcasts are replicated. */
+void event_group_off(struct careful_events *ev, int error)
+{
+	if (ev->group)
+		link_group_close(ev->group);
+	ev->group = NULL;
+	ev->group_error = error;
+}
+
+/* To a node that has left, and hears no LEAVE of ours: as far as it can be said now. If not, it
+ * admits our frames to all until the session ends; none comes. */
+void event_group_say_off(struct careful_events *ev, struct event_node *node)
+{
+	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_ONE_BY_ONE) };
+
+	if (ev->cookie)
+		event_tell(ev, node, am);
+}
+
+static void open_group(struct careful_events *ev)
+{
+	struct link_peer *peers[CAREFUL_EVENT_NODES_MAX];
+	uint32_t count = 0;
+	int rc;
+
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		if (i == ev->rank)
+			continue;
+		peers[count] = ev->node[i].peer;
+		if (!link_is_open(peers[count]) || !link_knows(peers[count]))
+			return; /* soon */
+		count++;
+	}
+	rc = link_group_open(&ev->c->link, ev->cookie, peers, count, &ev->group);
+	if (rc && rc != -EAGAIN)
+		event_group_off(ev, rc);
+}
+
+static bool say_heard(struct careful_events *ev, struct event_node *node)
+{
+	const struct careful_am am = {
+		.handler = htobe16(CAREFUL_EVENT_HEARD),
+		.args = { htobe32((uint32_t)node->refusal) },
+	};
+
+	return event_tell(ev, node, am);
+}
+
+/* Before there is a group, its cookie: for JOIN. */
+void event_group_init(struct careful_events *ev, bool replicate)
+{
+	if (replicate || ev->nodes < NODES_LEAST || !link_group_can(&ev->c->link))
+		ev->group_error = -EOPNOTSUPP;
+	else
+		ev->cookie = link_random(&ev->c->link);
+}
+
+void event_group_join(const struct careful_events *ev, struct careful_am *join)
+{
+	join->args[3] = htobe32((uint32_t)(ev->cookie >> 32));
+	join->token = htobe32((uint32_t)ev->cookie);
+}
+
+/* Admits the frames to all of a node that has joined. A group by requests has no such frames: a
+ * cookie in JOIN means nothing there. */
+void event_group_joined(struct careful_events *ev, uint32_t rank, const struct careful_am *join)
+{
+	uint64_t cookie = (uint64_t)be32toh(join->args[3]) << 32 | be32toh(join->token);
+	struct event_node *node = &ev->node[rank];
+
+	if (!cookie || !node->peer)
+		return;
+	/* Its members are in the order of their ranks, and it is none. */
+	node->refusal =
+		-link_group_admit(node->peer, cookie, ev->rank < rank ? ev->rank : ev->rank - 1);
+	node->owes_heard = node->refusal != 0;
+}
+
+/* A node hears ours, or refuses. */
+void event_group_heard(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
+{
+	struct event_node *node = &ev->node[rank];
+	int error = (int)(be32toh(am->args[0]) & 0xfff);
+
+	if (error && !ev->group_error) /* also before there is a group */
+		event_group_off(ev, error == EAGAIN ? -EPROTO : -error);
+	if (!ev->group || node->hears)
+		return;
+	node->hears = true;
+	ev->hear++;
+}
+
+/* Who sends a probe until all have heard one. */
+static void probe(struct careful_events *ev)
+{
+	uint64_t now_ns = ev->c->link.now_ns;
+
+	if (now_ns < ev->probe_ns)
+		return;
+	if (ev->group->probes == PROBES_MAX) {
+		event_group_off(ev, -EHOSTUNREACH);
+		return;
+	}
+	link_group_probe(ev->group);
+	ev->probe_ns = now_ns + (ev->group->probes < PROBES_SOON ? PROBE_AGAIN_NS : PROBE_LATER_NS);
+}
+
+/* Once a round. */
+void event_group_round(struct careful_events *ev)
+{
+	if (ev->nodes < NODES_LEAST || ev->error)
+		return;
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		struct event_node *node = &ev->node[i];
+
+		if (i == ev->rank || !event_knows_us(node) || node->left)
+			continue;
+		if (link_group_heard(node->peer))
+			node->owes_heard = true;
+		if (node->owes_heard && say_heard(ev, node))
+			node->owes_heard = false;
+	}
+	if (!ev->group && !ev->group_error && ev->joined + 1 == ev->nodes)
+		open_group(ev);
+	else if (ev->group && ev->hear + 1 < ev->nodes)
+		probe(ev);
+}
+
+/* Reports whether one frame can be a broadcast's next fragment: it stands at the same place in the message
+ * to each node. */
+bool event_group_can(const struct careful_events *ev)
+{
+	const struct event_way *first = &ev->node[!ev->rank].out;
+
+	if (!ev->group || ev->hear + 1 < ev->nodes)
+		return false;
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		const struct event_way *way = &ev->node[i].out;
+
+		if (i != ev->rank &&
+		    (way->open ? way->offset : 0) != (first->open ? first->offset : 0))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Reports whether the credits of all nodes are there. Each one's are set aside as soon as they are, or
+ * updates might take them again before the others' come. Not so where other messages to a node
+ * wait, which go first.
+ */
+bool event_group_may_send(struct careful_events *ev, uint32_t bytes)
+{
+	struct message_state *state = &ev->c->messages;
+	const uint32_t body = MESSAGE_AM_BYTES + bytes;
+	uint32_t can = 0;
+
+	for (uint32_t m = 0; m < ev->group->count; m++) {
+		struct link_peer *peer = ev->group->members[m].peer;
+
+		can += message_small_may(state, peer, bytes) || ev->group->members[m].held;
+		if (state->peers[peer->slot].messages)
+			link_group_unhold(ev->group, m);
+		else
+			link_group_hold(ev->group, m, body);
+	}
+	if (can < ev->group->count)
+		return false;
+	can = 0;
+	for (uint32_t m = 0; m < ev->group->count; m++)
+		can += link_group_hold(ev->group, m, body);
+	return can == ev->group->count;
+}
+
+/* What was set aside is the nodes' again. */
+void event_group_unhold(struct careful_events *ev)
+{
+	for (uint32_t m = 0; ev->group && m < ev->group->count; m++)
+		link_group_unhold(ev->group, m);
+}
+
+int careful_events_broadcast(const struct careful_events *ev)
+{
+	if (!ev->group)
+		return ev->group_error ?: -EAGAIN;
+	return ev->hear + 1 < ev->nodes ? -EAGAIN : 0;
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Fragments in (P2 section 5.1): queued in their order until the application consumes them. */
+#include "events/private.h"
+
+#include <endian.h>
+#include <errno.h>
+
+/* What the application had is consumed. */
+void event_return(struct careful_events *ev)
+{
+	if (!ev->given)
+		return;
+	ev->by->let_go(ev, ev->given);
+	ev->given = NULL;
+	ev->blocked_ns = 0;
+	ev->by->consumed(ev);
+}
+
+/* Reports whether a fragment follows what came from its node before. */
+static bool follows(const struct careful_events *ev, const struct event_way *way,
+		    const struct event_fragment *new)
+{
+	uint32_t kind = CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE;
+
+	if (new->flags & ~EVENT_FLAGS ||
+	    !(new->flags &(CAREFUL_EVENT_F_LAST | CAREFUL_EVENT_F_LARGE)))
+		return false;
+	if (ev->begun && (new->event < ev->event || (new->event == ev->event && ev->done)))
+		return false;
+	if (way->open)
+		return new->event == way->event &&new->offset == way->offset &&
+		       !((new->flags ^ way->flags) & kind);
+	return !new->offset && (!way->any || new->event > way->event);
+}
+
+/* Reports whether a fragment is wanted: it is of a node that takes part. */
+bool event_may_take(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
+		    uint32_t bytes, struct event_fragment *new)
+{
+	const struct event_node *node = &ev->node[rank];
+
+	*new = (struct event_fragment){
+		.event = be64toh(am->region_off),
+		.offset = be32toh(am->bytes),
+		.bytes = bytes,
+		.flags = am->flags,
+	};
+	if (!node->joined || node->left || ev->error)
+		return false;
+	if (follows(ev, &node->in, new))
+		return true;
+	event_fail(ev, rank, -EPROTO);
+	return false;
+}
+
+/* Reports whether a node may yet send something of this event. */
+static bool may_come(const struct event_node *node, uint64_t event)
+{
+	const struct event_way *way = &node->in;
+
+	return !node->left &&
+	       (!way->any || way->event < event || (way->event == event && way->open));
+}
+
+/* The node whose fragment is next; nodes: there is none. */
+static uint32_t next_source(struct careful_events *ev, uint32_t src, uint64_t event)
+{
+	if (src != CAREFUL_EVENT_ALL) {
+		const struct event_fragment *first = ev->node[src].first;
+
+		return first && first->event == event ? src : ev->nodes;
+	}
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		uint32_t rank = ev->turn + i < ev->nodes ? ev->turn + i : ev->turn + i - ev->nodes;
+		const struct event_fragment *first = ev->node[rank].first;
+
+		if (first && first->event == event) {
+			ev->turn = rank;
+			return rank;
+		}
+	}
+	return ev->nodes;
+}
+
+static int none_yet(const struct careful_events *ev, uint32_t src, uint64_t event)
+{
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (i != ev->rank && (src == CAREFUL_EVENT_ALL || src == i) &&
+		    may_come(&ev->node[i], event))
+			return -EAGAIN;
+	return -ENOMSG;
+}
+
+/* Reports whether the program may receive this event now. */
+static int check(const struct careful_events *ev, uint32_t src, uint64_t event)
+{
+	if (src != CAREFUL_EVENT_ALL && (src >= ev->nodes || src == ev->rank))
+		return -ENOENT;
+	if (ev->begun && event == ev->event)
+		return ev->done ? -EILSEQ : 0;
+	if (ev->begun && (event < ev->event || !ev->done))
+		return -EILSEQ;
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (ev->node[i].first && ev->node[i].first->event < event)
+			return -EILSEQ;
+	return 0;
+}
+
+/* A fragment of an event is given out: what the event is, and whether it can be of that. */
+static int count(struct careful_events *ev, uint32_t rank, const struct event_fragment *fragment)
+{
+	bool crowd = fragment->flags & CAREFUL_EVENT_F_CROWD;
+
+	if (!ev->begun || ev->event != fragment->event) {
+		ev->begun = true;
+		ev->done = false;
+		ev->event = fragment->event;
+		ev->crowd = crowd;
+		ev->source = rank;
+		ev->messages = 0;
+	}
+	if (crowd != ev->crowd || (!crowd && rank != ev->source)) {
+		event_fail(ev, rank, -EPROTO);
+		return ev->error;
+	}
+	if (!(fragment->flags & CAREFUL_EVENT_F_LAST))
+		return CAREFUL_EVENT_MORE;
+	ev->messages++;
+	ev->done = ev->messages == (crowd ? ev->nodes - 1 : 1);
+	return ev->done ? CAREFUL_EVENT_EVENT_DONE : CAREFUL_EVENT_NODE_DONE;
+}
+
+static int give(struct careful_events *ev, uint32_t rank, struct careful_event_fragment *out)
+{
+	struct event_node *node = &ev->node[rank];
+	struct event_fragment *fragment = node->first;
+	int status = count(ev, rank, fragment);
+
+	if (status < 0)
+		return status;
+	node->first = fragment->next;
+	if (!node->first)
+		node->last = NULL;
+	if (status != CAREFUL_EVENT_MORE)
+		ev->turn = rank + 1 < ev->nodes ? rank + 1 : 0;
+	ev->given = fragment->kept;
+	ev->by->give(ev->given);
+	*out = (struct careful_event_fragment){
+		.data = ev->given->body + MESSAGE_AM_BYTES,
+		.bytes = fragment->bytes,
+		.offset = fragment->offset,
+		.source = rank,
+		.status = (uint32_t)status,
+	};
+	event_note(ev, 'r', rank, fragment->event, fragment->bytes, fragment->flags);
+	fragment->next = ev->free;
+	ev->free = fragment;
+	return 0;
+}
+
+static int try(struct careful_events *ev, uint32_t src, uint64_t event,
+	       struct careful_event_fragment *out)
+{
+	uint32_t rank;
+	int rc;
+
+	if (ev->error)
+		return ev->error;
+	rc = check(ev, src, event);
+	if (rc)
+		return rc;
+	rank = next_source(ev, src, event);
+	return rank < ev->nodes ? give(ev, rank, out) : none_yet(ev, src, event);
+}
+
+int careful_event_receive(struct careful_events *ev, uint32_t src, uint64_t event,
+			  struct careful_event_fragment *fragment, int timeout_ms)
+{
+	uint64_t until_ns = 0;
+	int rc;
+
+	event_return(ev);
+	do {
+		rc = try(ev, src, event, fragment);
+		if (rc != -EAGAIN)
+			return rc;
+		rc = event_wait(ev, &until_ns, timeout_ms);
+	} while (!rc);
+	return rc;
+}

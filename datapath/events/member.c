@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Membership of a group, and how a failure reaches every node: a node that fails tells all others,
+ * so that a node which lost nothing does not wait for ever.
+ *
+ * Nothing here is parked: a later round says again what cannot leave now.
+ */
+#include "events/private.h"
+
+#include <endian.h>
+#include <errno.h>
+
+enum { JOIN_AGAIN_NS = 5 * 1000 * 1000 };
+
+void event_watch(struct event_node *node, bool on)
+{
+	if (node->awaited == on || !node->peer)
+		return;
+	node->awaited = on;
+	if (on)
+		link_await(node->peer);
+	else
+		link_awaited(node->peer);
+}
+
+static bool say_join(struct careful_events *ev, struct event_node *node)
+{
+	struct careful_am am = {
+		.handler = htobe16(CAREFUL_EVENT_JOIN),
+		.args = { htobe32(ev->rank), htobe32(ev->nodes), htobe32(node->part) },
+		.bytes = htobe32(ev->part),
+	};
+
+	event_group_join(ev, &am);
+	return event_tell(ev, node, am);
+}
+
+static bool say_fail(struct careful_events *ev, struct event_node *node)
+{
+	const struct careful_am am = {
+		.handler = htobe16(CAREFUL_EVENT_FAIL),
+		.args = { htobe32(ev->error_rank), htobe32((uint32_t)-ev->error),
+			  htobe32(node->owes_leave) },
+	};
+
+	return event_tell(ev, node, am);
+}
+
+static bool say_leave(struct careful_events *ev, struct event_node *node)
+{
+	const struct careful_am am = {
+		.handler = htobe16(CAREFUL_EVENT_LEAVE),
+		.args = { htobe32(ev->by->group_sent(node)) },
+	};
+
+	return event_tell(ev, node, am);
+}
+
+/* The group has failed here; every node that takes part is to hear of it, but the one whose
+ * session is over. What nobody will consume gives its buffers back. */
+void event_fail(struct careful_events *ev, uint32_t rank, int error)
+{
+	if (ev->error)
+		return;
+	ev->error = error;
+	ev->error_rank = rank;
+	event_group_off(ev, error);
+	ev->c->told++; /* who waits is to look */
+	for (uint32_t i = 0; i < ev->nodes; i++) {
+		struct event_node *node = &ev->node[i];
+
+		if (i == ev->rank)
+			continue;
+		event_drop(ev, node);
+		event_give_up(ev, node);
+		node->owes_fail |= event_is_to_hear(node);
+	}
+}
+
+static bool is_ours(const struct careful_events *ev, uint32_t rank, const struct careful_am *am)
+{
+	return be32toh(am->args[0]) == rank && be32toh(am->args[1]) == ev->nodes;
+}
+
+static void on_join(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
+{
+	uint32_t part = be32toh(am->bytes), ours = be32toh(am->args[2]);
+	struct event_node *node = &ev->node[rank];
+	bool right = is_ours(ev, rank, am);
+
+	/* Who has left and is back waits until we have, too. */
+	if (node->left)
+		return;
+	if (right && node->joined && node->part != part) { /* that it has left did not get here */
+		event_fail(ev, rank, -ECONNRESET);
+		return;
+	}
+	/* Who did not name our part has not heard of it: while we leave, it hears both. */
+	node->owes_leave |= ev->leaving && ours != ev->part;
+	if (right && ours && ours != ev->part) { /* it is in a group with an earlier part of ours */
+		node->ask_ns = 0;
+		return;
+	}
+	if (!node->joined) {
+		node->joined = true;
+		node->part = part;
+		ev->joined++;
+		ev->c->told++;
+	}
+	node->aware |= ours != 0;
+	node->ask_ns = ours && node->asked ? UINT64_MAX : 0; /* 0: it waits for ours */
+	if (!right)
+		event_fail(ev, rank, -EPROTO);
+	else if (ev->error)
+		node->owes_fail = true;
+	else
+		event_group_joined(ev, rank, am);
+}
+
+/* No more comes from there, and nothing is to be told to it. */
+static void on_leave(struct careful_events *ev, uint32_t rank)
+{
+	struct event_node *node = &ev->node[rank];
+
+	node->left = true;
+	node->owes_fail &= event_is_to_hear(node);
+	node->owes_leave = false;
+	event_watch(node, false);
+	event_group_off(ev, -EPIPE);
+	event_group_say_off(ev, node);
+	ev->c->told++;
+	if (node->in.open)
+		event_fail(ev, rank, -EPROTO);
+}
+
+static void on_fail(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
+{
+	uint32_t failed = be32toh(am->args[0]);
+	int error = (int)(be32toh(am->args[1]) & 0xfff);
+
+	/* -EAGAIN would mean that there is something to wait for. */
+	if (!error || error == EAGAIN)
+		error = EPROTO;
+	event_fail(ev, failed < ev->nodes ? failed : rank, -error);
+	if (am->args[2])
+		on_leave(ev, rank);
+}
+
+/* What a node of the group said, beside fragments; what it said in an earlier group, before it
+ * joined this one, is over. */
+void event_said(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
+{
+	bool takes_part = ev->node[rank].joined && !ev->node[rank].left;
+
+	switch (be16toh(am->handler)) {
+	case CAREFUL_EVENT_JOIN:
+		on_join(ev, rank, am);
+		break;
+	case CAREFUL_EVENT_LEAVE:
+		if (takes_part && ev->by->all_came(&ev->node[rank], be32toh(am->args[0])))
+			on_leave(ev, rank);
+		break;
+	case CAREFUL_EVENT_FAIL:
+		if (takes_part)
+			on_fail(ev, rank, am);
+		break;
+	case CAREFUL_EVENT_HEARD:
+		if (takes_part)
+			event_group_heard(ev, rank, am);
+		break;
+	case CAREFUL_EVENT_ONE_BY_ONE:
+		break; /* event_group_ends() */
+	default:
+		link_count(&ev->c->link, CAREFUL_C_DROP_MESSAGE);
+	}
+}
+
+/* Nothing comes from a node any more, and nothing is told to it. */
+void event_gone(struct careful_events *ev, uint32_t rank, int error)
+{
+	struct event_node *node = &ev->node[rank];
+
+	event_watch(node, false);
+	event_give_up(ev, node);
+	if (!node->left)
+		event_fail(ev, rank, error);
+	node->left = true; /* its slot may be another's from now on */
+	node->asked = node->owes_fail = node->owes_leave = false;
+}
+
+/* In this order: who has not heard JOIN yet takes nothing else. */
+void event_say_all(struct careful_events *ev, struct event_node *node)
+{
+	uint64_t now_ns = ev->c->link.now_ns;
+
+	if (!node->left && now_ns >= node->ask_ns) {
+		if (!say_join(ev, node))
+			return;
+		node->asked = true;
+		node->ask_ns = node->joined ? UINT64_MAX : now_ns + JOIN_AGAIN_NS;
+	}
+	if (!node->asked)
+		return;
+	if (node->owes_fail ? say_fail(ev, node) : node->owes_leave && say_leave(ev, node))
+		node->owes_fail = node->owes_leave = false;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Batches at the server: memory that a peer stores items into, and what comes of them. The items
+ * themselves are storage's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "files/private.h"
+#include "storage/tree.h"
+
+/* OPEN with SCRATCH. */
+int block_open_scratch(struct block_job *job)
+{
+	struct block_handle *handle = job->handle;
+	const struct block_export *export = NULL;
+	int fd;
+
+	if (job->bytes > BLOCK_BATCH_BYTES)
+		return -E2BIG;
+	if (!(job->flags & CAREFUL_BLOCK_NULL)) {
+		fd = block_path_open(job, job->path, O_RDONLY | O_DIRECTORY, 0, &export);
+		if (fd < 0)
+			return fd;
+		handle->dir_fd = fd;
+		handle->may_write = export->writable;
+		handle->squashed = !export->owners;
+	}
+	handle->fd = memfd_create("careful-batch", MFD_CLOEXEC);
+	if (handle->fd < 0 || ftruncate(handle->fd, (off_t)job->bytes))
+		return -errno;
+	handle->bytes = job->bytes;
+	handle->writable = true;
+	return 0;
+}
+
+/* A copy: the peer may go on storing while the items are looked at. */
+static int read_items(int fd, char *items, size_t bytes)
+{
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t n = pread(fd, items + done, bytes - done, (off_t)done);
+
+		if (n <= 0)
+			return n ? -errno : -ENODATA;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+static int keep_answer(struct block_job *job, const struct careful_batch_answer *answer)
+{
+	struct block_handle *handle = job->handle;
+	size_t done = 0;
+
+	handle->fd = memfd_create("careful-batch-answer", MFD_CLOEXEC);
+	if (handle->fd < 0)
+		return -errno;
+	while (done < answer->bytes) {
+		ssize_t n =
+			write(handle->fd, (const char *)answer->items + done, answer->bytes - done);
+
+		if (n < 0)
+			return -errno;
+		done += (size_t)n;
+	}
+	handle->bytes = answer->bytes;
+	job->args[1] = (uint32_t)(answer->bytes >> 32);
+	job->args[2] = (uint32_t)answer->bytes;
+	job->args[3] = answer->failed;
+	job->denied = answer->denied;
+	return 0;
+}
+
+/* A batch under way, for batch_run(). */
+struct under_way {
+	struct block_server *server;
+	const struct block_job *job;
+};
+
+static bool is_vain(void *user)
+{
+	const struct under_way *batch = user;
+
+	return block_work_vain(batch->server, batch->job);
+}
+
+/* BATCH: the handle's file becomes the answer. */
+int block_batch(struct block_server *server, struct block_job *job)
+{
+	struct under_way batch = { server, job };
+	const struct batch_wanted wanted = { is_vain, &batch };
+	struct careful_batch_how how = {
+		.flags = job->flags,
+		.umask = job->umask,
+		.writable = job->may_write,
+		.squashed = job->squashed,
+		.file_bytes_max = job->file_bytes_max,
+		.answer_bytes_max = BLOCK_ANSWER_BYTES,
+	};
+	struct careful_batch_answer answer = { 0 };
+	char *items = malloc(job->bytes + 1);
+	int rc;
+
+	if (!items)
+		return -ENOMEM;
+	rc = read_items(job->fd, items, job->bytes);
+	if (!rc)
+		rc = batch_run(job->dir_fd, items, job->bytes, &how, &wanted, &answer);
+	if (!rc)
+		rc = keep_answer(job, &answer);
+	careful_batch_release(&answer);
+	free(items);
+	return rc;
+}

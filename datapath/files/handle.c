@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The block server's handles: which peer has which, from OPEN until the last message that uses it
+ * is gone. The files behind them are opened and closed by the workers. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "files/private.h"
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* Reports whether a handle of the peer will be free again without its doing anything. */
+static bool is_one_ending(const struct block_peer *peer)
+{
+	const struct block_handle *h = peer->handles;
+
+	while (h && h->state <= BLOCK_OPEN)
+		h = h->next;
+	return h;
+}
+
+static bool is_scratch(const struct block_job *job)
+{
+	return job->op == CAREFUL_BLOCK_OPEN && job->flags & CAREFUL_BLOCK_SCRATCH;
+}
+
+/* Reports whether the peer, and its host, may have one handle more. */
+static bool has_room(struct block_server *server, const struct block_job *job)
+{
+	const struct block_peer *peer = &server->peers[job->peer];
+	const struct block_account *account = block_account(server, job->peer);
+
+	if (!account || peer->handles_count >= BLOCK_HANDLES)
+		return false;
+	if (job->op == CAREFUL_BLOCK_OPEN)
+		return !is_scratch(job) || account->scratches_count < BLOCK_SCRATCHES;
+	return peer->listings_count < BLOCK_LISTINGS &&
+	       (job->op != CAREFUL_BLOCK_BATCH ||
+		account->answers_bytes + BLOCK_ANSWER_BYTES <= BLOCK_ANSWERS_BYTES);
+}
+
+/* 0; -EMFILE: the peer has as many as it may; -EAGAIN: some of them end just now, maybe those
+ * of a process that was there before. */
+int block_handle_room(struct block_server *server, const struct block_job *job)
+{
+	const struct block_peer *peer = &server->peers[job->peer];
+
+	if (has_room(server, job))
+		return 0;
+	return is_one_ending(peer) ? -EAGAIN : -EMFILE;
+}
+
+/* A handle that a worker is about to fill for an OPEN, LIST or BATCH; there is room. */
+int block_handle_create(struct block_server *server, struct block_job *job,
+			struct block_handle **handle)
+{
+	struct block_peer *peer = &server->peers[job->peer];
+	struct block_handle *h;
+
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return -ENOMEM;
+	h->state = BLOCK_OPENING;
+	h->place = job->place;
+	h->listing = job->op != CAREFUL_BLOCK_OPEN;
+	h->scratch = is_scratch(job);
+	h->batch = job->op == CAREFUL_BLOCK_BATCH;
+	h->held = job->op == CAREFUL_BLOCK_BATCH ? BLOCK_ANSWER_BYTES : 0;
+	h->peer = job->peer;
+	h->life = job->life;
+	h->attempt = job->attempt;
+	h->job = job;
+	h->fd = -1;
+	h->dir_fd = -1;
+	h->end.fd = -1;
+	h->end.dir_fd = -1;
+	h->began_ns = now_ns();
+	/* A worker may cut the job's own. Without memory nothing is told, that is all. */
+	h->path = job->op == CAREFUL_BLOCK_OPEN ? strdup(job->path) : NULL;
+	h->next = peer->handles;
+	peer->handles = h;
+	peer->handles_count++;
+	peer->listings_count += h->listing;
+	block_account_add(block_account(server, job->peer), h);
+	*handle = h;
+	return 0;
+}
+
+/* What it held is given back already, by a worker. */
+void block_handle_destroy(struct block_server *server, struct block_handle *handle)
+{
+	struct block_peer *peer = &server->peers[handle->peer];
+	struct block_handle **at = &peer->handles;
+
+	assert(handle->fd < 0 && handle->dir_fd < 0 && !handle->memory && !handle->disk);
+	while (*at != handle)
+		at = &(*at)->next;
+	*at = handle->next;
+	peer->handles_count--;
+	peer->listings_count -= handle->listing;
+	block_account_remove(handle);
+	free(handle->path);
+	free(handle);
+}
+
+/* An answer to a batch takes what it has, not what it could have had. */
+void block_handle_settle(struct block_handle *handle)
+{
+	if (handle->held <= handle->bytes)
+		return;
+	handle->account->answers_bytes -= handle->held - handle->bytes;
+	handle->held = handle->bytes;
+}
+
+struct block_handle *block_handle_find(struct block_server *server, uint32_t peer, uint32_t key)
+{
+	struct block_handle *h = server->peers[peer].handles;
+
+	while (h && (h->state == BLOCK_OPENING || h->key != key))
+		h = h->next;
+	return h;
+}
+
+/* What an earlier OPEN or LIST of the same name is making or has made. */
+struct block_handle *block_handle_attempt(struct block_server *server, uint32_t peer,
+					  uint64_t attempt)
+{
+	struct block_handle *h = attempt ? server->peers[peer].handles : NULL;
+
+	while (h && (h->state > BLOCK_OPEN || h->attempt != attempt))
+		h = h->next;
+	return h;
+}
+
+/* Lets the peer get from, or store to, what a worker opened. */
+int block_handle_publish(struct block_server *server, struct block_handle *handle)
+{
+	struct careful_region region = {
+		.span = { .fd = handle->fd },
+		.bytes = handle->bytes,
+		.access = CAREFUL_REGION_READ | (handle->writable ? CAREFUL_REGION_WRITE : 0U),
+		.peer = handle->peer,
+	};
+	int rc = careful_region_add(server->instance, &region, &handle->key);
+
+	if (rc)
+		return rc;
+	handle->state = BLOCK_OPEN;
+	handle->job->args[0] = handle->key;
+	memcpy(handle->args, handle->job->args, sizeof(handle->args));
+	handle->attr = handle->job->attr;
+	handle->job = NULL;
+	return 0;
+}
+
+/* Gives the end to a worker if no message uses the file any longer. */
+static bool try_end(struct block_server *server, struct block_handle *handle)
+{
+	handle->read_bytes = handle->written_bytes = 0;
+	engine_moved(server->instance, handle->key, &handle->read_bytes, &handle->written_bytes);
+	if (careful_region_remove(server->instance, handle->key) == -EBUSY)
+		return false;
+	if (handle->place != BLOCK_EXPORTS && !handle->listing) {
+		server->use[handle->place].read_bytes += handle->read_bytes;
+		server->use[handle->place].written_bytes += handle->written_bytes;
+	}
+	handle->state = BLOCK_CLOSING;
+	block_work_put(server, &handle->end);
+	return true;
+}
+
+/* Tells of its end. What is read of small files stands in answers, which end before. */
+void block_handle_tell(struct block_server *server, const struct block_handle *handle)
+{
+	struct block_peer *peer = &server->peers[handle->peer];
+	const bool is_former = handle->life != peer->tenant;
+	struct block_end end = {
+		.peer = handle->peer,
+		.is_former = is_former,
+		.path = handle->path,
+		.small = handle->scratch,
+		.writable = handle->writable && handle->place != BLOCK_EXPORTS,
+		.op = handle->end.op,
+		.status = handle->end.status,
+		.bytes = handle->bytes,
+		.read_bytes = handle->read_bytes,
+		.written_bytes = handle->written_bytes,
+		.took_ns = now_ns() - handle->began_ns,
+	};
+
+	if (handle->scratch) {
+		end.read_bytes = is_former ? 0 : peer->small_bytes;
+		peer->small_bytes -= end.read_bytes;
+	} else if (!handle->path) {
+		peer->small_bytes += handle->batch && !is_former ? handle->read_bytes : 0;
+		return;
+	}
+	if (server->end_fn && end.path &&
+	    (end.read_bytes || end.written_bytes || end.op == CAREFUL_BLOCK_COMMIT || end.status))
+		server->end_fn(&end, server->end_user);
+}
+
+/* Begins the end of a handle by COMMIT, CLOSE or BLOCK_DISCARD; what the request
+ * says besides stands in handle->end. */
+void block_handle_end(struct block_server *server, struct block_handle *handle, uint16_t op)
+{
+	assert(handle->state <= BLOCK_OPEN);
+	handle->end.op = op;
+	handle->end.peer = handle->peer;
+	handle->end.place = handle->place;
+	handle->end.handle = handle;
+	handle->end.key = handle->key;
+	handle->job = &handle->end;
+	if (handle->state == BLOCK_OPENING) { /* no region */
+		handle->state = BLOCK_CLOSING;
+		block_work_put(server, &handle->end);
+		return;
+	}
+	handle->state = BLOCK_ENDING;
+	if (!try_end(server, handle))
+		block_queue_put(&server->ending, &handle->end);
+}
+
+/* Looks again at the ends that wait; returns how many go on. */
+uint32_t block_handle_retry(struct block_server *server)
+{
+	struct block_job *job = server->ending.head;
+	uint32_t n = 0;
+
+	block_queue_init(&server->ending);
+	while (job) {
+		struct block_job *next = job->next;
+
+		if (try_end(server, job->handle))
+			n++;
+		else
+			block_queue_put(&server->ending, job);
+		job = next;
+	}
+	return n;
+}
+
+/* Keeps the answer to a COMMIT or CLOSE, should the client have to ask again. */
+void block_handle_remember(struct block_server *server, const struct block_job *end)
+{
+	struct block_peer *peer = &server->peers[end->peer];
+	struct block_ended *ended = &peer->ended[peer->ended_next++ % BLOCK_ENDED];
+
+	ended->key = end->key;
+	ended->op = end->op;
+	ended->status = end->status;
+	ended->attr = end->attr;
+}
+
+/* The end of the latest handle of that key, if it ended by op. */
+const struct block_ended *block_handle_ended(struct block_server *server, uint32_t peer,
+					     uint32_t key, uint16_t op)
+{
+	struct block_peer *p = &server->peers[peer];
+
+	for (uint32_t i = 1; i <= BLOCK_ENDED; i++) {
+		const struct block_ended *ended = &p->ended[(p->ended_next - i) % BLOCK_ENDED];
+
+		if (ended->op && ended->key == key)
+			return ended->op == op ? ended : NULL;
+	}
+	return NULL;
+}

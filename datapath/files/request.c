@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The block server in the engine's thread: begins jobs for requests and answers when the jobs have
+ * ended. Each export has a share of a peer's jobs, so an export that hangs does not delay the
+ * peer's requests in others.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "files/private.h"
+#include "storage/tree.h"
+
+/* Reports whether the peer may have another job in that place. */
+static bool may_begin(const struct block_server *server, uint32_t index, uint8_t place)
+{
+	const struct block_peer *peer = &server->peers[index];
+
+	return share_may(&peer->jobs, peer->jobs_at[place]);
+}
+
+static void begin(struct block_server *server, const struct block_job *job)
+{
+	struct block_peer *peer = &server->peers[job->peer];
+
+	share_take(&peer->jobs, &peer->jobs_at[job->place]);
+}
+
+static void put_job(struct block_server *server, struct block_job *job)
+{
+	job->next = server->jobs_free;
+	server->jobs_free = job;
+}
+
+/* Frees a job that was answered or that waits as a copy. */
+static void release(struct block_server *server, struct block_job *job)
+{
+	if (!job->path) { /* part of its handle */
+		block_handle_destroy(server, job->handle);
+		return;
+	}
+	free(job->reply);
+	job->reply = NULL;
+	/* They are still open if no worker had the job. */
+	if (job->fd >= 0)
+		close(job->fd);
+	if (job->dir_fd >= 0)
+		close(job->dir_fd);
+	share_put(&server->peers[job->peer].jobs, &server->peers[job->peer].jobs_at[job->place]);
+	put_job(server, job);
+}
+
+static void count(struct block_server *server, const struct block_job *job)
+{
+	uint32_t denied = job->path && beneath_denied(job->status) ? 1 : job->denied;
+
+	if (denied)
+		engine_denied(server->instance, denied);
+	if (job->place != BLOCK_EXPORTS && job->op != BLOCK_DISCARD) {
+		struct careful_export_use *use = &server->use[job->place];
+
+		use->requests++;
+		use->failed += job->status != 0;
+		use->denied += denied != 0;
+	}
+}
+
+/* Answers a job. Returns false if that has to be tried again. */
+static bool answer(struct block_server *server, struct block_job *job)
+{
+	const void *payload = job->has_attr ? &job->attr : job->reply;
+	uint32_t bytes = job->has_attr ? sizeof(job->attr) : job->reply_bytes;
+	int rc = 0;
+
+	if (job->status || !bytes) {
+		payload = NULL;
+		bytes = 0;
+	}
+	/* The engine answers only requests of the present epoch. A request of that epoch may come
+	 * before the news that the peer's life has changed. */
+	if (job->op != BLOCK_DISCARD)
+		rc = careful_reply_late(server->instance, &job->to, job->status, job->args, payload,
+					bytes);
+	if (rc == -EAGAIN || rc == -ENOBUFS)
+		return false;
+	count(server, job);
+	/* Nobody knows the key, or can ask for it. */
+	if (rc && job->path && job->handle && !job->status && !job->attempt)
+		block_handle_end(server, job->handle, BLOCK_DISCARD);
+	release(server, job);
+	return true;
+}
+
+void block_answer(struct block_server *server, struct block_job *job)
+{
+	if (!answer(server, job))
+		block_queue_put(&server->unsent, job);
+}
+
+/* Makes the result of a worker visible to the peer. */
+void block_finish(struct block_server *server, struct block_job *job)
+{
+	struct block_handle *handle = job->handle;
+	bool gone = job->life != server->peers[job->peer].life;
+	struct block_handle *zeroed = job->op == CAREFUL_BLOCK_ZERO ?
+					      block_handle_find(server, job->peer, job->key) :
+					      NULL;
+
+	if (zeroed && zeroed->zeroing)
+		zeroed->zeroing--;
+	if (handle && !job->path)
+		block_handle_tell(server, handle);
+	if (handle && job->path) { /* OPEN, LIST, BATCH */
+		if (job->status) { /* it failed, or nobody wanted it any longer */
+			block_handle_destroy(server, handle);
+			job->handle = NULL;
+			job->status = gone ? -ECONNRESET : job->status;
+		} else {
+			block_handle_settle(handle);
+			job->status = gone ? -ECONNRESET : block_handle_publish(server, handle);
+			if (job->status) {
+				block_handle_end(server, handle, BLOCK_DISCARD);
+				job->handle = NULL;
+			}
+		}
+	} else if (handle && job->op != BLOCK_DISCARD && !gone) {
+		block_handle_remember(server, job);
+	}
+	block_answer(server, job);
+}
+
+/* BATCH: duplicates the scratch's descriptors, because the scratch may end meanwhile. */
+static int take_scratch(struct block_server *server, struct block_job *job)
+{
+	struct block_handle *scratch = block_handle_find(server, job->peer, job->key);
+
+	if (!scratch || scratch->state != BLOCK_OPEN || !scratch->scratch || scratch->dir_fd < 0)
+		return -EBADF;
+	if (job->bytes > scratch->bytes)
+		return -EINVAL;
+	job->may_write = scratch->may_write;
+	job->squashed = scratch->squashed;
+	job->fd = fcntl(scratch->fd, F_DUPFD_CLOEXEC, 3);
+	job->dir_fd = fcntl(scratch->dir_fd, F_DUPFD_CLOEXEC, 3);
+	return job->fd < 0 || job->dir_fd < 0 ? -EMFILE : 0;
+}
+
+/* OPEN, LIST, BATCH: creates a handle, unless the client asks again. */
+static int start_open(struct block_server *server, struct block_job *job)
+{
+	struct block_handle *handle = block_handle_attempt(server, job->peer, job->attempt);
+	int rc = 0;
+
+	if (!handle) {
+		rc = block_handle_room(server, job);
+		if ((rc || block_has_waiters(server, job)) && block_wait(server, job)) {
+			release(server, job);
+			return -EINPROGRESS;
+		}
+		if (!rc && job->op == CAREFUL_BLOCK_BATCH)
+			rc = take_scratch(server, job);
+		if (!rc)
+			rc = block_handle_create(server, job, &job->handle);
+		if (!rc)
+			block_work_put(server, job);
+		return rc ? rc : -EINPROGRESS;
+	}
+	if (handle->state == BLOCK_OPENING) { /* the answer goes to the last request */
+		handle->job->to = job->to;
+		release(server, job);
+		return -EINPROGRESS;
+	}
+	memcpy(job->args, handle->args, sizeof(job->args));
+	job->attr = handle->attr;
+	job->has_attr = !handle->listing && !handle->scratch;
+	return 0;
+}
+
+/* CLOSE without a key: finds the handle by its attempt's name. */
+static int find_attempt(struct block_server *server, struct block_job *job)
+{
+	const struct block_handle *handle = block_handle_attempt(server, job->peer, job->attempt);
+
+	if (block_is_parked(server, job) || (handle && handle->state == BLOCK_OPENING) ||
+	    block_stop_waiting(server, job))
+		return -EAGAIN;
+	job->key = handle ? handle->key : 0;
+	return handle ? 0 : -EBADF;
+}
+
+/* COMMIT, CLOSE. */
+static int start_end(struct block_server *server, struct block_job *job)
+{
+	int rc = job->attempt ? find_attempt(server, job) : 0;
+	struct block_handle *handle = rc ? NULL : block_handle_find(server, job->peer, job->key);
+	const struct block_ended *ended;
+	struct block_job *end;
+
+	if (rc)
+		return rc;
+	if (!handle) {
+		ended = block_handle_ended(server, job->peer, job->key, job->op);
+		if (!ended)
+			return -EBADF;
+		job->attr = ended->attr;
+		job->has_attr = true;
+		return ended->status;
+	}
+	end = &handle->end;
+	if (handle->state == BLOCK_OPEN) {
+		if (job->op == CAREFUL_BLOCK_COMMIT && !handle->writable)
+			return -EINVAL;
+		*end = *job;
+		end->path = NULL;
+		release(server, job);
+		block_handle_end(server, handle, end->op);
+		return -EINPROGRESS;
+	}
+	if (end->op != job->op || end->life != job->life)
+		return -EBADF;
+	end->to = job->to;
+	release(server, job);
+	return -EINPROGRESS;
+}
+
+/* DIGEST, EXTENTS, ZERO: duplicates the handle's descriptor: the handle may end meanwhile. */
+static int start_range(struct block_server *server, struct block_job *job)
+{
+	struct block_handle *handle = block_handle_find(server, job->peer, job->key);
+	int room = careful_payload_bytes(server->instance, job->peer);
+
+	if (!handle || handle->state != BLOCK_OPEN)
+		return -EBADF;
+	if (room < 0)
+		return room;
+	if (job->op == CAREFUL_BLOCK_ZERO && !handle->writable)
+		return -EROFS;
+	if (job->op == CAREFUL_BLOCK_ZERO && job->again && handle->zeroing)
+		return -EAGAIN;
+	job->reply_max = (uint32_t)room;
+	job->fd = fcntl(handle->fd, F_DUPFD_CLOEXEC, 3);
+	if (job->fd < 0)
+		return -errno;
+	handle->zeroing += job->op == CAREFUL_BLOCK_ZERO;
+	block_work_put(server, job);
+	return -EINPROGRESS;
+}
+
+static void start(struct block_server *server, struct block_job *job, int status)
+{
+	begin(server, job);
+	if (!status) {
+		switch (job->op) {
+		case CAREFUL_BLOCK_OPEN:
+		case CAREFUL_BLOCK_LIST:
+		case CAREFUL_BLOCK_BATCH:
+			status = start_open(server, job);
+			break;
+		case CAREFUL_BLOCK_COMMIT:
+		case CAREFUL_BLOCK_CLOSE:
+			status = start_end(server, job);
+			break;
+		case CAREFUL_BLOCK_DIGEST:
+		case CAREFUL_BLOCK_EXTENTS:
+		case CAREFUL_BLOCK_ZERO:
+			status = start_range(server, job);
+			break;
+		default:
+			block_work_put(server, job);
+			status = -EINPROGRESS;
+		}
+	}
+	if (status == -EINPROGRESS)
+		return;
+	job->status = status;
+	block_answer(server, job);
+}
+
+/* Returns a job to read a request into. There is always one: peers may begin all but one. */
+static struct block_job *take_job(struct block_server *server, uint32_t peer, uint16_t op,
+				  const struct careful_reply_to *to)
+{
+	struct block_job *job = server->jobs_free;
+	char *path = job->path;
+
+	server->jobs_free = job->next;
+	*job = (struct block_job){
+		.op = op,
+		.place = BLOCK_EXPORTS,
+		.peer = peer,
+		.life = server->peers[peer].life,
+		.among = server->exports,
+		.exports = block_exports_of(server, peer),
+		.to = *to,
+		.fd = -1,
+		.dir_fd = -1,
+		.path = path,
+	};
+	return job;
+}
+
+/* Returns the place where the job will work. */
+static uint8_t place_of(struct block_server *server, const struct block_job *job)
+{
+	const struct block_handle *handle;
+
+	switch (job->op) {
+	case CAREFUL_BLOCK_COMMIT: /* their jobs are part of the handle */
+	case CAREFUL_BLOCK_CLOSE:
+		return BLOCK_EXPORTS;
+	case CAREFUL_BLOCK_DIGEST:
+	case CAREFUL_BLOCK_EXTENTS:
+	case CAREFUL_BLOCK_ZERO:
+	case CAREFUL_BLOCK_BATCH:
+		handle = block_handle_find(server, job->peer, job->key);
+		return handle ? handle->place : BLOCK_EXPORTS;
+	default:
+		return job->flags & CAREFUL_BLOCK_NULL && job->op == CAREFUL_BLOCK_OPEN ?
+			       BLOCK_EXPORTS :
+			       block_path_place(job);
+	}
+}
+
+/* Begins a job that waited. Returns false if the peer may not begin another job now. */
+static bool start_again(struct block_server *server, const struct block_waiter *waiter)
+{
+	const struct block_job *was = &waiter->job;
+	struct block_job *job;
+	char *path;
+
+	if (!may_begin(server, was->peer, was->place))
+		return false;
+	job = take_job(server, was->peer, was->op, &was->to);
+	path = job->path;
+	*job = *was;
+	job->path = path;
+	strcpy(path, waiter->path); /* NOLINT: both have PATH_MAX */
+	start(server, job, 0);
+	return true;
+}
+
+void block_wake(struct block_server *server, uint32_t index)
+{
+	struct block_peer *peer = &server->peers[index];
+
+	for (int i = 0; i < BLOCK_WAITERS; i++) {
+		while (peer->waiters[i] && !block_handle_room(server, &peer->waiters[i]->job) &&
+		       start_again(server, peer->waiters[i]))
+			block_waiter_end(server, peer, &peer->waiters[i]);
+	}
+}
+
+/* Reads a job's path from the memory that the client stored it in. */
+static int take_stored_path(struct block_server *server, struct block_job *job, uint32_t key)
+{
+	const struct block_handle *memory = block_handle_find(server, job->peer, key);
+	ssize_t bytes;
+
+	if (!memory || memory->state != BLOCK_OPEN || !memory->scratch || memory->dir_fd >= 0)
+		return -EBADF;
+	if (memory->bytes >= PATH_MAX)
+		return -ENAMETOOLONG;
+	bytes = pread(memory->fd, job->path, memory->bytes, 0);
+	if (bytes != (ssize_t)memory->bytes)
+		return bytes < 0 ? -errno : -EINVAL;
+	job->path[bytes] = 0;
+	return strlen(job->path) == memory->bytes ? 0 : -EINVAL;
+}
+
+/* Reads a request. Its payload may be anything. */
+static int parse(struct block_server *server, struct block_job *job, const uint32_t *args,
+		 const void *payload, uint32_t bytes)
+{
+	int rc = block_parse(job, args, payload, bytes);
+
+	switch (job->op) {
+	case CAREFUL_BLOCK_OPEN:
+	case CAREFUL_BLOCK_LIST:
+	case CAREFUL_BLOCK_STAT:
+	case CAREFUL_BLOCK_MKDIR:
+		return rc || !args[1] ? rc : take_stored_path(server, job, args[1]);
+	default:
+		return rc;
+	}
+}
+
+void block_unpark(struct block_server *server, uint32_t index)
+{
+	struct block_peer *peer = &server->peers[index];
+	struct block_parked **at = &peer->parked, *parked;
+
+	while ((parked = *at)) {
+		struct block_job *job;
+		int rc;
+
+		if (!may_begin(server, index, parked->place)) {
+			at = &parked->next;
+			continue;
+		}
+		job = take_job(server, index, parked->handler, &parked->to);
+		rc = parse(server, job, parked->args, careful_kept_payload(parked->kept),
+			   parked->bytes);
+		job->place = parked->place;
+		block_parked_end(server, peer, at);
+		start(server, job, rc);
+	}
+}
+
+void block_on_request(const struct careful_message *message, void *user)
+{
+	struct block_server *server = user;
+	struct block_peer *peer = &server->peers[message->peer];
+	struct careful_reply_to to;
+	struct block_job *job;
+	int rc;
+
+	assert(message->peer < server->peers_count);
+	careful_reply_name(message, &to);
+	job = take_job(server, message->peer, message->handler, &to);
+	rc = parse(server, job, message->args, message->payload, message->bytes);
+	if (!rc)
+		job->place = place_of(server, job);
+	if (!peer->parked_at[job->place] && may_begin(server, message->peer, job->place)) {
+		start(server, job, rc);
+		return;
+	}
+	put_job(server, job);
+	block_park(server, message, job->place);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A program's instance that is attached to carefuld (careful_attach()). */
+#ifndef LOCAL_ATTACH_H
+#define LOCAL_ATTACH_H
+
+#include <stdbool.h>
+
+#include <careful/ipc.h>
+#include <careful/ping.h>
+
+#include "engine/engine.h"
+#include "local/ring_number.h"
+
+enum {
+	ATTACH_PAGE_BYTES = 4096,
+	ATTACH_ANSWER_MS =
+		10000, /* carefuld answers within a round; it may be measuring something */
+	ATTACH_FDS = 1, /* descriptors that may come with an answer */
+};
+
+/*
+ * An operation under way.
+ *
+ * @id:     0: free
+ * @pinged: in place of done, of a ping
+ * @left:   its peer was closed: its end has been told, unless it lands; carefuld's is to come
+ * @lands:  get: carefuld puts the bytes in their place, until it tells the end
+ * @into:   get: where the copy goes; NULL: the bytes are in their place
+ * @pages:  of the memory, from @memory_off on, that the copy takes
+ * @file:   as carefuld calls it, +1; 0: of memory
+ */
+struct attached_op {
+	uint64_t id;
+	careful_done_fn *done;
+	careful_ping_fn *pinged;
+	void *user;
+	uint32_t peer;
+	bool left;
+	bool lands;
+	void *into;
+	uint64_t memory_off;
+	uint32_t pages;
+	uint32_t file;
+};
+
+/* SENT: an entry of the ring names it, which carefuld may not have taken. */
+enum attached_built { ATTACHED_FREE, ATTACHED_OWN, ATTACHED_SENT };
+
+/* @key: 0: free */
+struct attached_region {
+	uint32_t key;
+	uint8_t *base;
+};
+
+/* An answer without a payload that found the ring full. */
+struct attached_answer {
+	uint32_t token;
+	int status;
+};
+
+/*
+ * @socket_fd:    -1: carefuld has ended
+ * @lost_fd:      what it was then: an event loop may still have it, so its number stays taken; -1
+ * @asks_put, @told_taken: what the area says, for the area is anybody's
+ * @armed:        told_asleep was set
+ * @refused:      something found no room in the ring, and nobody was told yet that there is some
+ * @rung:         a BELL came while an answer was waited for
+ * @looks:        polls; the socket is looked at in some of them
+ * @pages_used:   a byte for each page of the memory
+ * @closed:       a peer was closed, and its operations are to end
+ * @built_state:  enum attached_built, of each payload that the application may build
+ * @asks_built:   of each entry of the ring: which of them it names, +1
+ * @own_file:     our memory as a file of carefuld's, +1; 0: not yet
+ * @regions:      those of memory that is not shared
+ * @owed:         answers that go in with the next poll that finds room: as many as peers wait for
+ */
+struct attached {
+	int socket_fd, lost_fd;
+	struct careful_area *area;
+	uint64_t area_bytes;
+	struct careful_ring_entry *asks, *told;
+	uint8_t *asks_payload, *told_payload, *built;
+	uint8_t *memory;
+	uint64_t memory_bytes;
+	uint8_t *pages_used;
+	uint32_t pages_count;
+	bool lent; /* some of the memory is the application's */
+	uint32_t asks_put;
+	uint32_t told_taken;
+	bool armed;
+	bool refused;
+	bool rung;
+	bool closed;
+	uint32_t looks;
+	uint64_t ids, generation;
+	uint32_t free_count;
+	uint8_t free[CAREFUL_RING_OPERATIONS]; /* of ops[] */
+	struct attached_op ops[CAREFUL_RING_OPERATIONS];
+	uint8_t built_state[CAREFUL_RING_BUILT];
+	uint8_t asks_built[CAREFUL_RING_ASKS];
+	uint32_t own_file;
+	struct attached_region regions[CAREFUL_AREA_REGIONS];
+	struct attached_answer owed[CAREFUL_RING_ANSWERS];
+	uint32_t owed_at, owed_count;
+};
+
+/* socket.c */
+int attached_question(struct careful *c, struct careful_ipc *head, const void *payload,
+		      uint32_t bytes, void *answer, uint32_t answer_bytes, int passed, int *fds);
+int attached_ask(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
+		 void *answer, uint32_t answer_bytes);
+int attached_pass(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
+		  void *answer, uint32_t answer_bytes, int passed);
+void attached_bell(struct attached *a, uint32_t flags);
+void attached_look(struct careful *c);
+void attached_lost(struct careful *c);
+
+/* memory.c */
+int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off);
+int attached_memory(struct careful *c, uint64_t bytes, void **base);
+int attached_file_add(struct careful *c, int fd, uint32_t *file);
+void attached_file_remove(struct careful *c, uint32_t file);
+int attached_own_file(struct careful *c);
+void attached_quiet(struct careful *c);
+int attached_region_add(struct careful *c, const struct careful_region *region, uint32_t *key);
+int attached_region_remove(struct careful *c, uint32_t key);
+const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t off);
+
+/* ring.c */
+int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+bool attached_may_ask(struct careful *c, uint32_t peer, uint32_t bytes);
+bool attached_may_begin(struct careful *c, uint32_t requests);
+bool attached_handed_over(const struct careful *c);
+int attached_alloc(struct careful *c, void **payload);
+int attached_free(struct careful *c, void *payload);
+int attached_send(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		  void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+int attached_reply(struct careful *c, const struct careful_reply_to *to, int status,
+		   const uint32_t *args, const void *payload, uint32_t bytes);
+int attached_store(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+		   const struct careful_span *local, uint32_t bytes, uint16_t handler,
+		   const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);
+int attached_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
+		 const struct careful_span *local, uint32_t bytes, uint32_t flags,
+		 careful_done_fn *done, void *user);
+int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
+		  careful_ping_fn *done, void *user);
+void attached_answer_owed(struct careful *c);
+void attached_free_op(struct attached *a, struct attached_op *op);
+
+/* told.c */
+uint64_t attached_now_ns(const struct careful *c);
+struct careful_kept *attached_keep(const struct careful_message *message);
+void attached_release(struct careful *c, struct careful_kept *kept);
+int attached_poll(struct careful *c);
+int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms);
+
+#endif /* LOCAL_ATTACH_H */

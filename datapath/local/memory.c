@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Memory that an attached program shares with carefuld, and regions.
+ *
+ * carefuld sees memory that is not shared as a file, /proc/self/mem, which the program opens
+ * because carefuld may not. An address is an offset in that file, and the kernel copies between it
+ * and frames. The memory ends with the program, and carefuld reads nothing more from it.
+ */
+#include "local/attach.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A write into a file on a disk that hangs may never end. */
+enum { QUIET_MS = 3000 };
+
+/* Some of the memory. -EMSGSIZE: there is never so much; -EAGAIN: not now. */
+int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off)
+{
+	const uint64_t want = (bytes + ATTACH_PAGE_BYTES - 1) / ATTACH_PAGE_BYTES;
+	uint32_t run = 0;
+
+	if (bytes > a->memory_bytes)
+		return -EMSGSIZE;
+	for (uint32_t i = 0; i < a->pages_count; i++) {
+		run = a->pages_used[i] ? 0 : run + 1;
+		if (run < want)
+			continue;
+		i -= run - 1;
+		memset(a->pages_used + i, 1, run);
+		*memory_off = (uint64_t)i * ATTACH_PAGE_BYTES;
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+int attached_memory(struct careful *c, uint64_t bytes, void **base)
+{
+	uint64_t off;
+
+	if (attached_pages(c->attached, bytes, &off))
+		return -ENOMEM;
+	c->attached->lent = true;
+	*base = c->attached->memory + off;
+	memset(*base, 0, bytes);
+	return 0;
+}
+
+/* -EAGAIN: it has as many of ours as it takes. */
+int attached_file_add(struct careful *c, int fd, uint32_t *file)
+{
+	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_ADD };
+	int rc = fd < 0 ? -EBADF : attached_pass(c, &head, NULL, 0, NULL, 0, fd);
+
+	*file = head.file;
+	return rc == -EMFILE ? -EAGAIN : rc;
+}
+
+/* A file of one operation; our memory stays. */
+void attached_file_remove(struct careful *c, uint32_t file)
+{
+	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_REMOVE, .file = file - 1 };
+
+	if (file && file != c->attached->own_file)
+		attached_ask(c, &head, NULL, 0, NULL, 0);
+}
+
+static int open_own(void)
+{
+	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+
+	/* Without /proc, or where a program may not look into itself. */
+	return fd < 0 ? -EOPNOTSUPP : fd;
+}
+
+/* Our memory, as moves name it: carefuld's number of it, or -errno. */
+int attached_own_file(struct careful *c)
+{
+	struct attached *a = c->attached;
+	uint32_t file;
+	int fd, rc;
+
+	if (!a->own_file) {
+		fd = open_own();
+		if (fd < 0)
+			return fd;
+		rc = attached_file_add(c, fd, &file);
+		close(fd);
+		if (rc)
+			return rc;
+		a->own_file = file + 1;
+	}
+	return (int)a->own_file - 1;
+}
+
+/* carefuld writes nothing more into memory that is the application's: that may be another's soon.
+ * A child of fork() asks nothing, for its memory is another. */
+void attached_quiet(struct careful *c)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	const struct attached *a = c->attached;
+	bool is_written = a->own_file || a->lent;
+
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++)
+		is_written |= a->regions[i].key;
+	if (!is_written || c->owner != getpid())
+		return;
+	for (uint32_t i = 0; i < QUIET_MS; i++) {
+		struct careful_ipc head = { .op = CAREFUL_IPC_QUIET };
+
+		if (attached_ask(c, &head, NULL, 0, NULL, 0) != -EBUSY)
+			return;
+		nanosleep(&pause, NULL);
+	}
+}
+
+static struct attached_region *find_region(struct attached *a, uint32_t key)
+{
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++)
+		if (a->regions[i].key == key)
+			return &a->regions[i];
+	return NULL;
+}
+
+int attached_region_add(struct careful *c, const struct careful_region *region, uint32_t *key)
+{
+	struct attached *a = c->attached;
+	const uint64_t off = (uint64_t)((uintptr_t)region->span.base - (uintptr_t)a->memory);
+	struct attached_region *own = NULL;
+	struct careful_ipc head = {
+		.op = CAREFUL_IPC_REGION_ADD,
+		.bytes = region->bytes,
+		.flags = region->access,
+		.peer = region->peer,
+	};
+	int rc, fd = -1;
+
+	if (!region->span.base) {
+		fd = region->span.fd;
+		head.file_off = region->span.offset;
+		if (fd < 0)
+			return -EINVAL;
+	} else if (off <= a->memory_bytes && region->bytes <= a->memory_bytes - off) {
+		head.region_off = off;
+	} else {
+		own = find_region(a, 0);
+		if (!own)
+			return -ENOSPC;
+		fd = open_own();
+		if (fd < 0)
+			return fd;
+		head.file_off = (uintptr_t)region->span.base;
+	}
+	rc = attached_pass(c, &head, NULL, 0, NULL, 0, fd);
+	if (own)
+		close(fd);
+	if (rc)
+		return rc;
+	*key = head.region;
+	if (own)
+		*own = (struct attached_region){ .key = *key, .base = region->span.base };
+	return 0;
+}
+
+int attached_region_remove(struct careful *c, uint32_t key)
+{
+	struct careful_ipc head = { .op = CAREFUL_IPC_REGION_REMOVE, .region = key };
+	struct attached_region *own = key ? find_region(c->attached, key) : NULL;
+	int rc = attached_ask(c, &head, NULL, 0, NULL, 0);
+
+	if (!rc && own)
+		own->key = 0;
+	return rc;
+}
+
+/* What was stored into a region of memory that is not shared; NULL: it is of a file. */
+const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t off)
+{
+	for (uint32_t i = 0; key && i < CAREFUL_AREA_REGIONS; i++)
+		if (a->regions[i].key == key)
+			return a->regions[i].base + off;
+	return NULL;
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The ring of what carefuld tells an attached program (ipc.h); a poll takes it and runs the
+ * program's functions. */
+#include "local/attach.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+	ROUND = 64, /* entries that a poll takes */
+	LOOKS = 1 << 16, /* polls between two looks at the socket of a program that never sleeps */
+	IDLE_MS = 1000,
+	EVENTS_MS = 20, /* in a group, whose messages may have to be said again */
+};
+
+/* A copy: the ring's place is the next message's, and its credit went back when carefuld told. */
+struct careful_kept *attached_keep(const struct careful_message *message)
+{
+	struct link_held *held;
+	uint8_t *body;
+
+	held = calloc(1, sizeof(*held) + sizeof(struct careful_am) + message->bytes);
+	if (!held)
+		return NULL;
+	body = (uint8_t *)(held + 1);
+	if (message->bytes)
+		memcpy(body + sizeof(struct careful_am), message->payload, message->bytes);
+	held->body = body;
+	return &held->messages[0];
+}
+
+void attached_release(struct careful *c, struct careful_kept *kept)
+{
+	(void)c;
+	free(link_held_of(kept));
+}
+
+/* What carefuld says of a ping; of one that did not begin, or whose answer is none, the status. */
+static void ping_ended(careful_ping_fn *done, void *user, int status, const void *payload,
+		       uint32_t bytes)
+{
+	struct careful_ping_result result = { .status = status };
+
+	if (payload && bytes == sizeof(result))
+		memcpy(&result, payload, sizeof(result));
+	done(&result, user);
+}
+
+static void tell_done(const struct attached_op *op, const struct careful_result *result)
+{
+	if (op->pinged)
+		ping_ended(op->pinged, op->user, result->status, result->payload, result->bytes);
+	else if (op->done)
+		op->done(result, op->user);
+}
+
+static void on_end(struct careful *c, const struct careful_ring_entry *e, const uint8_t *payload)
+{
+	struct attached *a = c->attached;
+	struct attached_op *op = &a->ops[e->id % CAREFUL_RING_OPERATIONS];
+	struct careful_result result = {
+		.status = e->status,
+		.bytes = e->bytes,
+		.digest = e->digest,
+		.payload = e->flags ? payload : NULL,
+	};
+	struct attached_op was;
+
+	if (!e->id || op->id != e->id)
+		return;
+	memcpy(result.args, e->args, sizeof(result.args));
+	if (op->into && !op->left && !e->status)
+		memcpy(op->into, a->memory + op->memory_off, e->bytes);
+	was = *op;
+	attached_free_op(a, op); /* free for what the application asks now */
+	attached_file_remove(c, was.file);
+	if (was.left)
+		result = (struct careful_result){ .status = -ECONNRESET };
+	tell_done(&was, &result);
+}
+
+static void on_message(struct careful *c, const struct careful_ring_entry *e,
+		       const uint8_t *payload)
+{
+	const bool store = e->kind == CAREFUL_RING_STORED;
+	const uint32_t index = e->handler % CAREFUL_HANDLERS;
+	const struct handler *handler = store ? &c->store_handlers[index] : &c->handlers[index];
+	const uint8_t *stored = e->flags & CAREFUL_RING_OF_FILE ?
+					attached_stored(c->attached, e->region, e->region_off) :
+					c->attached->memory + e->memory_off;
+	struct careful_message message = {
+		.instance = c,
+		.peer = e->peer,
+		.handler = (uint16_t)index,
+		.token = (uint32_t)e->id,
+		.payload = store ? stored : payload,
+		.keepable = !store,
+		.bytes = e->bytes,
+		.region = e->region,
+		.region_off = e->region_off,
+	};
+
+	memcpy(message.args, e->args, sizeof(message.args));
+	if (handler->fn)
+		handler->fn(&message, handler->user);
+	else if (!store)
+		careful_reply(&message, ENOSYS, NULL, NULL, 0);
+}
+
+static void on_told(struct careful *c, const struct careful_ring_entry *e, const uint8_t *payload)
+{
+	switch (e->kind) {
+	case CAREFUL_RING_DONE:
+		on_end(c, e, payload);
+		break;
+	case CAREFUL_RING_ASKED:
+	case CAREFUL_RING_STORED:
+		on_message(c, e, payload);
+		break;
+	case CAREFUL_RING_PEER:
+		if (c->watch)
+			c->watch(c, e->peer, (uint32_t)e->status, c->watch_user);
+		break;
+	default:
+		break;
+	}
+}
+
+/* What was under way to a peer that is closed, or all of it, when carefuld has ended. */
+static void end_closed(struct careful *c)
+{
+	const struct careful_result result = { .status = -ECONNRESET };
+	struct attached *a = c->attached;
+
+	a->closed = false;
+	for (uint32_t i = 0; i < CAREFUL_RING_OPERATIONS; i++) {
+		struct attached_op *op = &a->ops[i], was = *op;
+
+		if (!op->id || (a->socket_fd >= 0 && (!op->left || op->lands)))
+			continue;
+		op->done = NULL; /* once */
+		op->pinged = NULL;
+		if (a->socket_fd < 0)
+			attached_free_op(a, op);
+		tell_done(&was, &result);
+	}
+}
+
+/* Reports whether there is room again for what found none. */
+static bool has_room(const struct attached *a)
+{
+	return a->refused && a->asks_put - read_number(&a->area->asks_taken) < CAREFUL_RING_ASKS;
+}
+
+/* The same, once for each refusal; a wait ends then. */
+static bool take_room(struct careful *c)
+{
+	const bool room = has_room(c->attached);
+
+	c->attached->refused &= !room;
+	c->told += room;
+	return room;
+}
+
+static void disarm(struct careful *c)
+{
+	struct attached *a = c->attached;
+
+	a->armed = false;
+	write_number(&a->area->told_asleep, 0);
+	attached_look(c);
+}
+
+uint64_t attached_now_ns(const struct careful *c)
+{
+	struct timespec now;
+
+	(void)c;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+int attached_poll(struct careful *c)
+{
+	struct attached *a = c->attached;
+	const uint32_t put = read_number(&a->area->told_put);
+	int n = 0;
+
+	if (c->polling)
+		return -EDEADLK;
+	c->polling = true;
+	if (a->armed)
+		disarm(c);
+	if (++a->looks % LOOKS == 0)
+		attached_look(c);
+	attached_answer_owed(c);
+	for (; n < ROUND && a->told_taken != put; n++) {
+		const uint32_t at = a->told_taken % CAREFUL_RING_TOLD;
+
+		on_told(c, &a->told[at], a->told_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES);
+		write_number(&a->area->told_taken, ++a->told_taken);
+	}
+	if (a->closed)
+		end_closed(c);
+	if (c->events) {
+		c->link.now_ns = attached_now_ns(c);
+		c->event_hooks->round(c);
+	}
+	take_room(c);
+	c->polling = false;
+	return n || a->socket_fd >= 0 ? n : -ENOTCONN;
+}
+
+static bool untold(const struct attached *a)
+{
+	return read_number(&a->area->told_put) != a->told_taken || a->closed || has_room(a);
+}
+
+/* From here on carefuld wakes us; false: something is there already. */
+static bool arm(struct attached *a)
+{
+	a->armed = true;
+	write_number(&a->area->told_asleep, 1);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return !untold(a);
+}
+
+int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
+{
+	struct attached *a = c->attached;
+	const bool idle = arm(a) && a->socket_fd >= 0, room = take_room(c);
+	uint32_t count = 0;
+
+	if (a->socket_fd >= 0 && n)
+		fds[count++] = a->socket_fd;
+	*timeout_ms = idle && !room ? (c->events ? EVENTS_MS : IDLE_MS) : 0;
+	return (int)count;
+}

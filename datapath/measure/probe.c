@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One handler: says when requests came. A frame's buffer goes back at once, and the reply to a
+ * single one is as small as a reply can be, so that the way back is the same for all sizes. */
+#include "measure/probe.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stddef.h>
+
+bool probe_train_add(struct probe_train *train, const struct careful_message *message,
+		     uint64_t now_ns)
+{
+	uint32_t number = message->args[0], index = message->args[1];
+
+	if (index == 0) {
+		train->number = number;
+		train->count = 0;
+	}
+	if (train->number != number || train->count != index || index >= CAREFUL_PROBE_FRAMES)
+		return false;
+	train->stamps[train->count++] = htobe64(now_ns);
+	return true;
+}
+
+static void on_probe(const struct careful_message *message, void *user)
+{
+	struct probe *probe = user;
+	struct probe_train *train = &probe->trains[message->peer];
+	uint64_t now_ns = probe->now_ns();
+	uint32_t args[CAREFUL_AM_ARGS] = { (uint32_t)(now_ns >> 32), (uint32_t)now_ns };
+	bool added;
+
+	if (!message->args[0]) {
+		careful_reply(message, 0, args, NULL, 0);
+		return;
+	}
+	added = probe_train_add(train, message, now_ns);
+	if (!message->token)
+		return;
+	train->number = 0;
+	careful_reply(message, added ? 0 : -EAGAIN, args, added ? train->stamps : NULL,
+		      added ? train->count * (uint32_t)sizeof(train->stamps[0]) : 0);
+}
+
+int probe_serve(struct careful *instance, struct probe *probe)
+{
+	return careful_handle(instance, CAREFUL_PROBE, on_probe, probe);
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Whether waits spin, for frames that come at times of the test's own. */
+#include "engine/spin.h"
+
+#include "check.h"
+
+enum { SPIN_NS = 50000, WAITS = 1000 };
+
+/*
+ * So many waits. Frames come answer_ns after one begins; where one CPU is shared, the other end
+ * runs only once we block. Returns how many spun.
+ */
+static uint32_t run(struct spin *spin, uint32_t waits, uint64_t answer_ns, bool shared)
+{
+	uint32_t spun = 0;
+
+	for (uint32_t i = 0; i < waits; i++) {
+		bool spins = spin_wanted(spin);
+		uint64_t spin_ns = spins ? SPIN_NS : 0;
+
+		spun += spins;
+		if (!shared && answer_ns <= spin_ns)
+			spin_paid(spin, answer_ns, SPIN_NS);
+		else
+			spin_blocked(spin, spins, shared ? answer_ns : answer_ns - spin_ns,
+				     SPIN_NS);
+	}
+	return spun;
+}
+
+static void test_spin__goes_on_where_it_pays(void)
+{
+	struct spin spin = { 0 };
+
+	CHECK_EQ(run(&spin, WAITS, 3000, false), WAITS);
+}
+
+static void test_spin__stops_where_the_other_end_waits_for_our_cpu(void)
+{
+	struct spin spin = { 0 };
+	uint32_t spun = run(&spin, WAITS, 15000, true);
+
+	CHECK(spun >= SPIN_VAIN_MAX + WAITS / SPIN_TRY - 1);
+	CHECK(spun <= SPIN_VAIN_MAX + WAITS / SPIN_TRY + 1);
+}
+
+/* One end is moved to another CPU. */
+static void test_spin__begins_again_when_it_pays(void)
+{
+	struct spin spin = { 0 };
+
+	run(&spin, WAITS, 15000, true);
+	CHECK(run(&spin, WAITS, 3000, false) >= WAITS - SPIN_TRY);
+}
+
+/* A message now and then: the first of a burst finds us spinning. */
+static void test_spin__goes_on_where_nothing_came_for_long(void)
+{
+	struct spin spin = { 0 };
+
+	CHECK_EQ(run(&spin, WAITS, 20000000, false), WAITS);
+	run(&spin, WAITS, 15000, true);
+	run(&spin, 1, 20000000, true);
+	CHECK_EQ(run(&spin, SPIN_VAIN_MAX, 3000, false), SPIN_VAIN_MAX);
+}
+
+/* A stream between ends that share a CPU: who sends more has the CPU for longer, and now and then
+ * the scheduler gives it to them while we spin; or they are done, and nothing comes for a while. */
+static void test_spin__stays_stopped_where_the_scheduler_ends_it(void)
+{
+	struct spin spin = { 0 };
+	uint32_t spun = 0, rounds = WAITS / 20;
+
+	for (uint32_t i = 0; i < rounds; i++) {
+		spun += run(&spin, 18, 200000, true);
+		if (spin_wanted(&spin)) {
+			spin_paid(&spin, 150000, SPIN_NS);
+			spun++;
+		}
+		spun += run(&spin, 1, 1000000, true);
+	}
+	CHECK(spun <= SPIN_VAIN_MAX + rounds + WAITS / SPIN_TRY + 1);
+}
+
+/* Now and then an answer takes longer than spinning lasts. */
+static void test_spin__some_that_were_in_vain_do_not_stop_it(void)
+{
+	struct spin spin = { 0 };
+
+	for (uint32_t i = 0; i < WAITS; i++) {
+		CHECK_EQ(run(&spin, SPIN_VAIN_MAX - 1, 60000, false), SPIN_VAIN_MAX - 1);
+		CHECK_EQ(run(&spin, 1, 3000, false), 1);
+	}
+}
+
+int main(void)
+{
+	RUN(test_spin__goes_on_where_it_pays);
+	RUN(test_spin__stops_where_the_other_end_waits_for_our_cpu);
+	RUN(test_spin__begins_again_when_it_pays);
+	RUN(test_spin__goes_on_where_nothing_came_for_long);
+	RUN(test_spin__stays_stopped_where_the_scheduler_ends_it);
+	RUN(test_spin__some_that_were_in_vain_do_not_stop_it);
+	return 0;
+}
