@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See confine.h. Calls libcap-ng and error.c. */
+/* See confine.h. */
 #include <cap-ng.h>
 #include <errno.h>
 #include <linux/capability.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See health.h. Calls log.c, and the engine for its counters. */
+/* See health.h. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Answers to a client, sent or waiting for room in its socket, and the operations that end with
- * them. Calls no other file of the server.
- */
+/* Answers to a client, sent or waiting for room in its socket, and the operations that end with
+ * them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

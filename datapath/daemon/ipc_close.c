@@ -2,8 +2,7 @@
 /*
  * Closes descriptors that clients passed, in threads of their own: on FUSE and NFS close() waits
  * for the file's server. There are as many threads as clients with files to close, and each client
- * has one file closed at a time. So a file system that hangs delays only its own client. Calls
- * ipc_answer.c.
+ * has one file closed at a time. So a file system that hangs delays only its own client.
  */
 #include <errno.h>
 #include <stdlib.h>

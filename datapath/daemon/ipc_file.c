@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Files that clients passed. Operations count as users of a file, and a file that is removed closes
- * after the last of them. Calls ipc_answer.c, ipc_close.c and engine's also.h.
- */
+/* Files that clients passed. Operations count as users of a file, and a file that is removed
+ * closes after the last of them. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * GETS: one question for many ranges of a region. The answer comes when all have arrived, or when
- * one has failed and those under way have ended. Calls ipc_answer.c, ipc_file.c and ipc_name.c.
- */
+/* GETS: one question for many ranges of a region. The answer comes when all have arrived, or when
+ * one has failed and those under way have ended. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

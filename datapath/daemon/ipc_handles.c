@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The account of the handles that clients opened at peers' block services. A peer knows this host
- * and none of its users, so carefuld keeps the share of each user. Calls ipc_name.c and ipc_user.c.
- */
+/* The account of the handles that clients opened at peers' block services. A peer knows this host
+ * and none of its users, so carefuld keeps the share of each user. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,7 @@
  * MEASURE: probes that carefuld sends and times itself, because a client needs tens of microseconds
  * for each frame. A train leaves in one go, between two rounds of the main loop; a round trip
  * begins when the last one is over. Each client has a measurement of its own, so a peer that
- * answers nothing keeps no other client waiting. Calls ipc_answer.c, ipc_name.c and engine's
- * also.h.
+ * answers nothing keeps no other client waiting.
  */
 #include <endian.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /*
  * Peers as clients name them, and questions that wait because their peer is held. A name holds the
  * slot and how often the slot changed hands, so a name that is too old gives an error and never
- * another host. Calls no other file.
+ * another host.
  */
 #include <errno.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * News of peers for programs. A program is told about the peers that it asked for or that sent it
  * something. It has at most one unread note of each: a later change waits until the program has
  * read the earlier note, and only the last state is told. So a peer whose session comes and goes
- * cannot fill the ring of a program that pauses. Calls ipc_ring.c, ipc_region.c and ipc_name.c.
+ * cannot fill the ring of a program that pauses.
  */
 #include <errno.h>
 

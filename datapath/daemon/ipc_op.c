@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Dispatches the local socket's questions, and answers the short ones: gets, stores, pings and what
- * carefuld knows. Calls the files that ask peers (ipc_private.h has the order), ipc_answer.c and
- * files' server.c. Only ipc.c calls it.
- */
+/* Dispatches the local socket's questions, and answers the short ones: gets, stores, pings and
+ * what carefuld knows. Only ipc.c calls it. */
 #include <errno.h>
 #include <string.h>
 

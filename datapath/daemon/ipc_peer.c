@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * CONNECT and PEER_BEGIN: sessions that clients ask for. Calls ipc_answer.c, ipc_name.c and
- * ipc_user.c.
- */
+/* CONNECT and PEER_BEGIN: sessions that clients ask for. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Programs that share the interface: how they attach, what they ask on the socket, what peers ask
- * them, and their end. Calls ipc_news.c, ipc_ring.c, ipc_region.c, ipc_peer.c, ipc_name.c,
- * ipc_answer.c, ipc_close.c and engine's also.h.
- */
+/* Programs that share the interface: how they attach, what they ask on the socket, what peers ask
+ * them, and their end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

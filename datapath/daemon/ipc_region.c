@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Regions of programs: parts of the memory that a program shares, or of files that it passed. Calls
- * ipc_close.c, ipc_file.c, ipc_name.c and engine's also.h.
- */
+/* Regions of programs: parts of the memory that a program shares, or of files that it passed. */
 #include <errno.h>
 
 #include "daemon/ipc_program.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * REQUEST: a client's requests to peers. One that opens something can wait until its user may have
- * another handle; what a client that has gone left open is closed. Calls ipc_answer.c,
- * ipc_handles.c and ipc_name.c.
- */
+/* REQUEST: a client's requests to peers. One that opens something can wait until its user may
+ * have another handle; what a client that has gone left open is closed. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * carefuld's end of a program's rings (ipc.h). It begins what the program asks and writes what the
  * program is told. The program can write anything into the area at any time, so an entry is copied
  * once and only the copy is checked, places in rings are masked, and memory is only the program's
- * own. Calls ipc_answer.c, ipc_file.c, ipc_name.c, log.c and engine's also.h.
+ * own.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * SIGNATURE: issues a client's bursts like a program that owns the queue. The main loop does
- * nothing else meanwhile, so the figures are the engine's; ipc.h bounds the time. Calls
- * ipc_answer.c, ipc_name.c and measure/signature.c.
- */
+/* SIGNATURE: issues a client's bursts like a program that owns the queue. The main loop does
+ * nothing else meanwhile, so the figures are the engine's; ipc.h bounds the time. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

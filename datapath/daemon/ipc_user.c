@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Bounds for the users of this host. A user can start any number of programs, so a bound for each
- * client is not enough. Root is not bound, and the last places are root's. Calls ipc_name.c.
- */
+/* Bounds for the users of this host. A user can start any number of programs, so a bound for each
+ * client is not enough. Root is not bound, and the last places are root's. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The log file: written by one thread, one write() a line; or the journal, by its own protocol
- * (systemd's documentation: JOURNAL_NATIVE_PROTOCOL). Calls nobody. */
+ * (systemd's documentation: JOURNAL_NATIVE_PROTOCOL). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>

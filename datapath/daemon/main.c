@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * carefuld: owns a NIC queue, serves it to local clients and files to peers. Start,
- * the one loop, and the end; everything runs in one thread but the block server's
- * workers. Calls the daemon's other files and the engine; nobody calls it.
- */
+/* carefuld: owns a NIC queue, serves it to local clients and files to peers. Start, the one loop,
+ * and the end; everything runs in one thread but the block server's workers. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

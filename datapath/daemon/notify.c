@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See notify.h. The protocol is one datagram, so no library. Calls the engine for what to say, and
- * queues.c. */
+/* See notify.h. The protocol is one datagram, so no library. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Reads the command line into struct daemon_options. Whether the values fit the
- * interface is for careful_open() to say. Calls nobody but error.c.
- */
+/* Reads the command line into struct daemon_options. Whether the values fit the interface is for
+ * careful_open() to say. */
 #include <errno.h>
 #include <getopt.h>
 #include <grp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See passed.h. The protocol is two variables, so no library. Calls error.c. */
+/* See passed.h. The protocol is two variables, so no library. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

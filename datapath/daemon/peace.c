@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * See peace.h. Of two hosts that ask each other at once, the one with the smaller ticket goes
- * first. Calls trial_arm.c, ipc.c.
- */
+/* See peace.h. Of two hosts that ask each other at once, the one with the smaller ticket goes
+ * first. */
 #include "daemon/peace.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See process.h. Calls log.c. */
+/* See process.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See queues.h. Calls process.c, error.c. */
+/* See queues.h. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * See reload.h. No session ends by it, and what is open stays so. What takes a new start
- * (`carefulctl up --reload` compares) is read here, too, and left alone. Calls options.c,
- * confine.c, log.c and files' server.c.
- */
+/* See reload.h. No session ends by it, and what is open stays so. What takes a new start
+ * (`carefulctl up --reload` compares) is read here, too, and left alone. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

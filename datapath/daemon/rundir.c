@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See rundir.h. Names are taken relative to the directory, which may be moved. Calls storage. */
+/* See rundir.h. Names are taken relative to the directory, which may be moved. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>

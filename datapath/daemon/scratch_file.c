@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * In an export, because that is where what is put here would be written; without a name,
- * so that nobody sees it and nothing is left of it. Calls probe.h.
- */
+/* In an export, because that is where what is put here would be written; without a name, so that
+ * nobody sees it and nothing is left of it. */
 #include "daemon/scratch_file.h"
 
 #include <errno.h>

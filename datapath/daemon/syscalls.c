@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * See syscalls.h. What is not listed fails with ENOSYS, for which libc has another way where
- * there is one. io_uring's operations are no system calls: they are bounded by the capabilities
- * (confine.c) and by what storage asks for. Calls libseccomp and error.c.
+ * See syscalls.h. What is not listed fails with ENOSYS, for which libc has another way where there
+ * is one. io_uring's operations are no system calls: they are bounded by the capabilities
+ * (confine.c) and by what storage asks for.
  */
 #include <errno.h>
 #include <seccomp.h>

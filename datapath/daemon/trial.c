@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * See trial.h. A trial is one round of the loop: peace is asked of the peer, the modes are
- * tried in turns, each change a new epoch, and the better one stays; what fails ends in the
- * driver's mode. Nothing is lost, for nothing is under way but what the trial itself sends.
- * Calls peace.c, trial_arm.c, xdp_choice.c, xdp_memory.c, ipc.c and engine/mode.c.
+ * See trial.h. A trial is one round of the loop: peace is asked of the peer, the modes are tried in
+ * turns, each change a new epoch, and the better one stays; what fails ends in the driver's mode.
+ * Nothing is lost, for nothing is under way but what the trial itself sends.
  */
 #include "daemon/trial.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See trial_arm.h. The loop does nothing else meanwhile, so that the figures are the engine's,
- * in the wait mode in effect. Calls the engine. */
+/* See trial_arm.h. The loop does nothing else meanwhile, so that the figures are the engine's, in
+ * the wait mode in effect. */
 #include "daemon/trial_arm.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See xdp_choice.h. The rule alone; xdp_memory.c remembers. Calls nobody. */
+/* See xdp_choice.h. The rule alone; xdp_memory.c remembers. */
 #include "daemon/xdp_choice.h"
 
 /* Of the product of two ratios: 3 % of each. */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The XDP mode that was measured for a driver and a kernel: xdp.DRIVER.json in the state
- * directory (careful/state.h). It is believed if it is byte for byte what is written here.
- * Calls storage.
- */
+/* The XDP mode that was measured for a driver and a kernel: xdp.DRIVER.json in the state
+ * directory (careful/state.h). It is believed if it is byte for byte what is written here. */
 #include <careful/state.h>
 #include <errno.h>
 #include <stdio.h>

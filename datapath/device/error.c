@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See error.h. Calls nobody. */
+/* See error.h. */
 #include "device/error.h"
 
 #include <stdarg.h>

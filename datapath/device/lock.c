@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* See lock.h. The number in a lock's file counts only in the PID namespace that wrote it, so the
- * kernel's own list is read. Calls nobody. */
+ * kernel's own list is read. */
 #include "device/lock.h"
 
 #include <stdio.h>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * What changes about routes, neighbours and the link, as the kernel tells it: opened and
- * closed with the port. What they are is route.c's to ask. Calls rtnl.c.
- */
+/* What changes about routes, neighbours and the link, as the kernel tells it: opened and closed
+ * with the port. What they are is route.c's to ask. */
 #include <errno.h>
 #include <linux/neighbour.h>
 #include <net/if.h>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Route netlink in the little that the device needs of it. The kernel answers a
- * question before sendto() returns, so nothing here waits for the network. Calls nobody.
- */
+/* Route netlink in the little that the device needs of it. The kernel answers a question before
+ * sendto() returns, so nothing here waits for the network. */
 #include "device/rtnl.h"
 
 #include <assert.h>

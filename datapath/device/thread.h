@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads beside the application's own. Calls nobody. */
+/* Threads beside the application's own. */
 #ifndef DEVICE_THREAD_H
 #define DEVICE_THREAD_H
 

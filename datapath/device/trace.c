@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The probes themselves, away from the hot path. Calls nobody. */
+/* The probes themselves, away from the hot path. */
 #include "device/trace.h"
 
 #include "device/sdt.h"

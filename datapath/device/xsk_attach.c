@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The program on the interface: attached by a link that goes with this process, and whose
- * program is there instead, with what takes it off. Calls xsk_pins.c to name another
- * instance.
- */
+/* The program on the interface: attached by a link that goes with this process, and whose program
+ * is there instead, with what takes it off. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * R of a queue in the mode in effect, and which resource bounds it. Calls netdev.c.
- */
+/* R of a queue in the mode in effect, and which resource bounds it. */
 #include <string.h>
 
 #include "device/xsk.h"

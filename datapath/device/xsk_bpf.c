@@ -2,8 +2,7 @@
 /*
  * The XDP program and its maps: loads the object that the build embedded, freezes its
  * configuration, pins the maps for the controller and maps three of them into memory. This,
- * xsk_spread.c and xsk_attach.c alone know libbpf. Calls xsk_attach.c to put the program on the
- * interface, xsk_spread.c where that has several queues, xsk_pins.c for the maps' place.
+ * xsk_spread.c and xsk_attach.c alone know libbpf.
  */
 #include <assert.h>
 #include <bpf/bpf.h>

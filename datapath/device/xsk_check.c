@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * careful_check(): the one list of needs that careful_open() walks and that `doctor` shows. A
- * check changes nothing. Needs of the interface are here, needs of the machine in xsk_host.c.
- * Calls xsk_ctrl.c, xsk_attach.c, xsk_socket.c, netdev.c.
- */
+/* careful_check(): the one list of needs that careful_open() walks and that `doctor` shows. A
+ * check changes nothing. Needs of the interface are here, needs of the machine in xsk_host.c. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <net/if.h>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Sees every softirq of the moment end, by being on every CPU once: XDP runs in softirq,
- * from the program to the flush of its redirects, and no thread gets a CPU while one is
- * at work there. That takes tens of µs a CPU that is not busy; RCU's grace period takes
- * 16 ms and more. Calls nobody.
+ * Sees every softirq of the moment end, by being on every CPU once: XDP runs in softirq, from the
+ * program to the flush of its redirects, and no thread gets a CPU while one is at work there. That
+ * takes tens of µs a CPU that is not busy; RCU's grace period takes 16 ms and more.
  */
 #include <sched.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Control messages: ordinary UDP sockets on our port, one for IPv4 and one for IPv6,
- * bound to the interface, and the ICMP errors that come back to them. The kernel owns
- * them; frames of the datapath never get here. Calls xsk_pins.c to name who has the port.
+ * Control messages: ordinary UDP sockets on our port, one for IPv4 and one for IPv6, bound to the
+ * interface, and the ICMP errors that come back to them. The kernel owns them; frames of the
+ * datapath never get here.
  */
 #include <arpa/inet.h>
 #include <assert.h>

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * When what XDP admitted before a slot was closed lies in the RX ring. A thread waits for
- * that, so that the engine need not: with a real-time task on another CPU it takes as long as
- * that one likes, and concerns the closed slot alone. Calls xsk_cpus.c, xsk_bpf.c.
+ * When what XDP admitted before a slot was closed lies in the RX ring. A thread waits for that, so
+ * that the engine need not: with a real-time task on another CPU it takes as long as that one
+ * likes, and concerns the closed slot alone.
  *
- * A program that read the old cookie may still be about to write seq_last or to redirect a
- * frame, and its redirect takes a buffer and reaches the ring only with the flush at the end of
- * its NAPI poll. All of that is one softirq, or ksoftirqd with softirqs disabled, and no thread
- * runs on a CPU meanwhile. So it is over where a thread was on each CPU after the cookie was
- * cleared: this one, or on its own CPU the engine, which was in user mode when it asked. The
- * lock orders the cleared cookie before the visits, and a program that starts on a CPU after
- * the visit to it reads it. Where a CPU cannot be visited, RCU's grace period, which each run of a
- * program and its flush are a read side of, proves the same.
+ * A program that read the old cookie may still be about to write seq_last or to redirect a frame,
+ * and its redirect takes a buffer and reaches the ring only with the flush at the end of its NAPI
+ * poll. All of that is one softirq, or ksoftirqd with softirqs disabled, and no thread runs on a
+ * CPU meanwhile. So it is over where a thread was on each CPU after the cookie was cleared: this
+ * one, or on its own CPU the engine, which was in user mode when it asked. The lock orders the
+ * cleared cookie before the visits, and a program that starts on a CPU after the visit to it reads
+ * it. Where a CPU cannot be visited, RCU's grace period, which each run of a program and its flush
+ * are a read side of, proves the same.
  */
 #include <errno.h>
 #include <linux/capability.h>

@@ -2,7 +2,7 @@
 /*
  * Frames to a group: which peers' XDP admits here (the groups map, and the group's part of the
  * peers map), and the multicast group by which they get here: the kernel tells the NIC, and the
- * switch (IGMP), for as long as a socket is in it. Calls xsk_bpf.c, xsk_grace.c, route.c.
+ * switch (IGMP), for as long as a socket is in it.
  */
 #include <assert.h>
 #include <bpf/bpf.h>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The checks of careful_check() that concern the machine and this process. A container or a
- * sandbox can deny each of these things. Calls xsk_pins.c.
- */
+/* The checks of careful_check() that concern the machine and this process. A container or a
+ * sandbox can deny each of these things. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Another XDP mode under a queue that is open: the program leaves the interface and comes back.
- * A socket in copy mode takes frames of either and stays bound; a driver that writes into UMEM
- * itself does so in native mode alone, which is kept. From Linux 5.19 on the kernel asks for no
- * capability to put on a program that was loaded before: CAP_BPF and CAP_NET_ADMIN may be
- * dropped after opening (a test does). Called in the interface's network namespace, in which its
- * number is looked up. Calls xsk_attach.c, xsk_bounds.c.
+ * Another XDP mode under a queue that is open: the program leaves the interface and comes back. A
+ * socket in copy mode takes frames of either and stays bound; a driver that writes into UMEM itself
+ * does so in native mode alone, which is kept. From Linux 5.19 on the kernel asks for no capability
+ * to put on a program that was loaded before: CAP_BPF and CAP_NET_ADMIN may be dropped after
+ * opening (a test does). Called in the interface's network namespace, in which its number is looked
+ * up.
  */
 #include <errno.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What an instance leaves in the file system while it lives: a lock, held by flock()
- * so that the kernel lets go of it when the owner dies, and a directory on bpffs for
- * its maps. What a dead owner left is removed. Calls nobody.
+ * What an instance leaves in the file system while it lives: a lock, held by flock() so that the
+ * kernel lets go of it when the owner dies, and a directory on bpffs for its maps. What a dead
+ * owner left is removed.
  */
 #include <dirent.h>
 #include <errno.h>

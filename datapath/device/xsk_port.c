@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The interface of an instance: opened and closed in the right order, with the peers
- * that XDP admits. Calls the files of its parts: xsk_check.c, xsk_ctrl.c, xsk_bpf.c,
- * xsk_group.c, xsk_grace.c, xsk_pins.c, route.c, route_news.c, rtnl.c; knows nothing of its queues.
- */
+/* The interface of an instance: opened and closed in the right order, with the peers that XDP
+ * admits. */
 #include "device/xsk.h"
 
 #include <assert.h>

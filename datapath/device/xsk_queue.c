@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * A queue of the interface: opened and closed in the right order, and what is in effect
- * there. Calls xsk_socket.c for UMEM and socket, xsk_rings.c to fill, xsk_bpf.c to have
- * frames come, xsk_bounds.c, and, to open an interface with its one queue, xsk_port.c.
- */
+/* A queue of the interface: opened and closed in the right order, and what is in effect there. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,7 @@
  * An interface with several queues. Each is an instance of its own, with a program, maps and a UDP
  * port of its own; one program on the interface hands a frame to that of the queue to which it
  * came. The first queue's instance puts that one there and pins the map of programs; the others
- * enter theirs. Nothing else is shared but what says who has a session where. Calls xsk_attach.c,
- * xsk_pins.c.
+ * enter theirs. Nothing else is shared but what says who has a session where.
  */
 #include <bpf/bpf.h>
 #include <errno.h>

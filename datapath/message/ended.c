@@ -2,8 +2,7 @@
 /*
  * Bulk messages that came whole, or failed, until service has ended them. Where a peer's stores
  * cannot be answered, for it gives no credits for the answers, the next ones keep their last
- * receive buffer: what waits is bounded by the peer's own window. Calls part.c, link's rx.c and
- * hold.c.
+ * receive buffer: what waits is bounded by the peer's own window.
  */
 #include "message/message.h"
 

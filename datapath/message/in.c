@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Bulk messages in: every fragment goes straight to its place, memory or file. Either
- * is a sink that obeys the minpulse rule: idle, and at least minpulse bytes
- * waiting, or the tail, or half the window held -> take all that waits. Small
- * fragments on the wire become large writes (P1 section 4.3). Calls plan.c, part.c, ended.c,
- * link's rx.c, and storage.
+ * Bulk messages in: every fragment goes straight to its place, memory or file. Either is a sink
+ * that obeys the minpulse rule: idle, and at least minpulse bytes waiting, or the tail, or half the
+ * window held -> take all that waits. Small fragments on the wire become large writes (P1 section
+ * 4.3).
  */
 #include "message/message.h"
 

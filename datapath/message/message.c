@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The message layer's life: all its memory is taken here. Calls small.c. */
+/* The message layer's life: all its memory is taken here. */
 #include "message/message.h"
 
 #include <errno.h>

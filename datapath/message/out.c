@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Bulk messages out: plan, fill frames from memory or a file, send while credits
- * last, kick by the minpulse rule (P3 section 3): at the pulse, at the tail, or when
- * nothing more can be sent. The plan is for an idle path: what had to wait for others, or for
- * room, leaves in frames as large as they can be (P5 figure 3). Calls plan.c, small.c, link's tx.c,
- * and storage.
+ * Bulk messages out: plan, fill frames from memory or a file, send while credits last, kick by the
+ * minpulse rule (P3 section 3): at the pulse, at the tail, or when nothing more can be sent. The
+ * plan is for an idle path: what had to wait for others, or for room, leaves in frames as large as
+ * they can be (P5 figure 3).
  */
 #include "message/message.h"
 

@@ -2,9 +2,8 @@
 /*
  * What came of bulk messages and waits for a stage of the receiver: frames, held in their receive
  * buffers. What waits for disks may hold a share of its peer's window, so that a disk that hangs
- * stops nobody else; beyond it, it is copied to memory, which peers have shares of, too. Where
- * that is at its bound, buffers are held after all, and the peer alone waits for its disk. Calls
- * link's hold.c.
+ * stops nobody else; beyond it, it is copied to memory, which peers have shares of, too. Where that
+ * is at its bound, buffers are held after all, and the peer alone waits for its disk.
  */
 #include "message/message.h"
 

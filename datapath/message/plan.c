@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Fragment plans: from the tune map to the size of the next fragment. Calls nobody. */
+/* Fragment plans: from the tune map to the size of the next fragment. */
 #include "message/plan.h"
 
 #include <string.h>

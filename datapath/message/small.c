@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Messages of one frame: built in a send buffer when one may leave at once, else
- * parked in ordinary memory, so that a peer without credits holds no send buffer. Those that are
- * parked share frames (careful_am.next): one credit, and one way through the device, for many.
- * The first to a peer since the last kick leaves in a frame of its own: it should not wait for
- * others, nor for their bytes on the wire. Those that come before the next kick wait for that
- * anyway, and are parked until just before it. Calls link's tx.c, lend.c and group.c.
+ * Messages of one frame: built in a send buffer when one may leave at once, else parked in ordinary
+ * memory, so that a peer without credits holds no send buffer. Those that are parked share frames
+ * (careful_am.next): one credit, and one way through the device, for many. The first to a peer
+ * since the last kick leaves in a frame of its own: it should not wait for others, nor for their
+ * bytes on the wire. Those that come before the next kick wait for that anyway, and are parked
+ * until just before it.
  */
 #include "link/group.h"
 #include "message/message.h"

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Questions to carefuld, and which answer belongs to whom. Owns the socket and those who wait.
- * Calls nothing of ours.
- */
+/* Questions to carefuld, and which answer belongs to whom. Owns the socket and those who wait. */
 #include "nbd/client.h"
 
 #include <assert.h>

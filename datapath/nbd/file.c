@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * One open file of a host, by way of carefuld. Owns the memory that carefuld moves bytes in and out
- * of. Calls handle.c and client.c.
- */
+/* One open file of a host, by way of carefuld. Owns the memory that carefuld moves bytes in and
+ * out of. */
 #include "nbd/file.h"
 
 #include <careful/block.h>

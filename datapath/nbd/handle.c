@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The handle that an open file has at its host. Owns the session, and what ends and renews either.
- * Calls client.c.
- */
+/* The handle that an open file has at its host. Owns the session, and what ends and renews
+ * either. */
 #include "nbd/handle.h"
 
 #include <endian.h>

@@ -2,9 +2,9 @@
 /*
  * nbdkit's plugin `careful`: a file or block device of another host, for any NBD client.
  *
- *   nbdkit …/nbdkit-careful-plugin.so host=h2 path=image
+ * nbdkit …/nbdkit-careful-plugin.so host=h2 path=image
  *
- * Owns the parameters, and what NBD's words mean here. Calls file.c, queue.c.
+ * Owns the parameters, and what NBD's words mean here.
  */
 #define NBDKIT_API_VERSION 2
 #include <careful/wire.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See queue.h. Calls client.c. */
+/* See queue.h. */
 #include "nbd/queue.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See aead.h. Calls libsodium alone. */
+/* See aead.h. */
 #include "secure/aead.h"
 
 #include <assert.h>

@@ -2,7 +2,7 @@
 /*
  * One direction of a sealed session: the AEAD that both ends have, its key, and which of the
  * numbers that its nonces come from were seen. The primitives are libsodium's; what is sealed is
- * link/seal.c's. Calls nobody but libsodium.
+ * link/seal.c's.
  */
 #ifndef SECURE_AEAD_H
 #define SECURE_AEAD_H

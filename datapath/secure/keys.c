@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See keys.h. Calls noise.c, error.c. */
+/* See keys.h. */
 #include "secure/keys.h"
 
 #include <arpa/inet.h>

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * See noise.h. Function by function as the framework's section 5 has it, for this one pattern.
- * Calls libsodium alone.
- */
+/* See noise.h. Function by function as the framework's section 5 has it, for this one pattern. */
 #include "secure/noise.h"
 
 #include <errno.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Noise_KKpsk0_25519_ChaChaPoly_SHA256 (the Noise protocol framework, revision 34): a handshake
- * of two messages between hosts that know each other's public key. The primitives are
- * libsodium's; what the messages carry, and when they are sent, is link/keyed.c's.
- * Calls nobody but libsodium.
+ * Noise_KKpsk0_25519_ChaChaPoly_SHA256 (the Noise protocol framework, revision 34): a handshake of
+ * two messages between hosts that know each other's public key. The primitives are libsodium's;
+ * what the messages carry, and when they are sent, is link/keyed.c's.
  */
 #ifndef SECURE_NOISE_H
 #define SECURE_NOISE_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See seal_rule.h. Calls nobody. */
+/* See seal_rule.h. */
 #include "secure/seal_rule.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which peers' frames are sealed, and how, as it is written: `--seal`. Calls nobody. */
+/* Which peers' frames are sealed, and how, as it is written: `--seal`. */
 #ifndef SECURE_SEAL_RULE_H
 #define SECURE_SEAL_RULE_H
 

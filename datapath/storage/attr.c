@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Owner, mode and time. The order is the kernel's: a new owner takes set-user-ID bits
- * and capabilities away, and a mode changes the mask of an ACL, so each comes before
- * what it would undo; and all of them before the time. Calls xattrs.c.
+ * Owner, mode and time. The order is the kernel's: a new owner takes set-user-ID bits and
+ * capabilities away, and a mode changes the mask of an ACL, so each comes before what it would
+ * undo; and all of them before the time.
  */
 #include <endian.h>
 #include <errno.h>

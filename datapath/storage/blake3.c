@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * BLAKE3 as its paper (sections 2.1 to 2.5) has it. Eight chunks are compressed side by
- * side, a lane each; the compiler maps the lanes to what vectors the machine has. Calls nobody.
- */
+/* BLAKE3 as its paper (sections 2.1 to 2.5) has it. Eight chunks are compressed side by side, a
+ * lane each; the compiler maps the lanes to what vectors the machine has. */
 #include "storage/blake3.h"
 
 #include <endian.h>

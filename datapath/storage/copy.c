@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Copies within one machine (files.h): shared where the file system can share blocks,
- * and holes stay holes. Calls nobody.
- */
+/* Copies within one machine (files.h): shared where the file system can share blocks, and holes
+ * stay holes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Digests of byte ranges of files (files.h), read in pieces so that a range may be
- * larger than memory. Calls blake3.c, xxh3.c.
- */
+/* Digests of byte ranges of files (files.h), read in pieces so that a range may be larger than
+ * memory. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Directories as records: see tree.h. Calls attr.c. */
+/* Directories as records: see tree.h. */
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Batches from the first record to the last. Calls items_record.c, which takes them apart and
- * puts the answer together, and for what an item does items_read.c, items_write.c and
- * items_file.c.
- */
+/* Batches from the first record to the last. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>

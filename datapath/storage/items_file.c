@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * FILE: never seen half-written. Where the file system can, a file is made without a name
- * and linked when it is complete, so that a crash leaves nothing of it; else it has a
- * temporary name first. Where a batch is synced, many files wait for one sync of their file
- * system, which is a fraction of what a sync of each would take. Calls attr.c and xxh3.c.
+ * FILE: never seen half-written. Where the file system can, a file is made without a name and
+ * linked when it is complete, so that a crash leaves nothing of it; else it has a temporary name
+ * first. Where a batch is synced, many files wait for one sync of their file system, which is a
+ * fraction of what a sync of each would take.
  */
 #include <endian.h>
 #include <errno.h>

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Items that act on a file under the name it has: RENAME, LINK and APPEND. Calls items_file.c,
- * items_record.c and beneath.c.
- */
+/* Items that act on a file under the name it has: RENAME, LINK and APPEND. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>

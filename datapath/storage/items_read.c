@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * READ: what a name stands for, as the item that makes the same elsewhere. DIGEST: the digest
- * of what READ would give. Calls items_record.c, attr.c, xattrs.c, steady.c and xxh3.c.
- */
+/* READ: what a name stands for, as the item that makes the same elsewhere. DIGEST: the digest of
+ * what READ would give. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Records of a batch and of its answer, and the directories that they name: what all files of
- * items*.c stand on. Calls beneath.c.
- */
+/* Records of a batch and of its answer, and the directories that they name: what all files of
+ * items*.c stand on. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>

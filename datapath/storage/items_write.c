@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Items that make or change something, but files with contents (items_file.c). A link is
- * made under a temporary name and renamed. Calls items_file.c, items_name.c, items_record.c and
- * attr.c.
- */
+/* Items that make or change something, but files with contents (items_file.c). A link is made
+ * under a temporary name and renamed. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See kept.h. Nothing here waits for a file system. Calls nobody. */
+/* See kept.h. Nothing here waits for a file system. */
 #include "storage/kept.h"
 
 #include <fcntl.h>

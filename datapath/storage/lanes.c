@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See lanes.h. Calls op.c. */
+/* See lanes.h. */
 #include "storage/lanes.h"
 
 #include <assert.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The tree below a directory as careful_block_entry records in memory: parents first, read
- * breadth first by going through the records themselves. Calls entry.c and beneath.c.
- */
+/* The tree below a directory as careful_block_entry records in memory: parents first, read
+ * breadth first by going through the records themselves. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>

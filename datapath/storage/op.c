@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See op.h. Calls nobody. */
+/* See op.h. */
 #include "storage/op.h"
 
 #include <assert.h>

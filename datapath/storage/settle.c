@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A file that is about to be copied, block by block: not before a change would show in its
- * times, and with the size that reads give it, which differs from what stat says in /proc (0)
- * and in sysfs (a page). Calls steady.c.
+ * A file that is about to be copied, block by block: not before a change would show in its times,
+ * and with the size that reads give it, which differs from what stat says in /proc (0) and in sysfs
+ * (a page).
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What most of a tree is, and can be moved many at a time without anybody looking at each:
- * small files. They become the READ items of batches; and of such a batch's answer is said
- * whether it is what was asked for. Calls items_record.c.
+ * What most of a tree is, and can be moved many at a time without anybody looking at each: small
+ * files. They become the READ items of batches; and of such a batch's answer is said whether it is
+ * what was asked for.
  */
 #include <endian.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See careful/state.h. Calls nobody. */
+/* See careful/state.h. */
 #include <careful/state.h>
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See xattrs.h. By way of /proc, which takes O_PATH descriptors, too. Calls nobody. */
+/* See xattrs.h. By way of /proc, which takes O_PATH descriptors, too. */
 #include <endian.h>
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* XXH3 as xxhash.h has it, compiled here: a library is made for what every CPU has. Calls
- * xxh3_avx2.c. */
+/* XXH3 as xxhash.h has it, compiled here: a library is made for what every CPU has. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * XXH3 of what is moved, 64 bits: by AVX2 where the CPU has it, in two fifths of the time that
- * what every CPU has takes. Calls nobody.
- */
+/* XXH3 of what is moved, 64 bits: by AVX2 where the CPU has it, in two fifths of the time that
+ * what every CPU has takes. */
 #ifndef STORAGE_XXH3_H
 #define STORAGE_XXH3_H
 
