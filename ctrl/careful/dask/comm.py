@@ -43,6 +43,8 @@ _FETCHED = 1 << 63
 _NUMBERS = 1 << 32
 #: Bytes of messages that wait behind the one on its way; beyond, write() waits.
 _OUTBOX_BYTES = 64 << 20
+#: Bytes of small messages that nobody has read; beyond, the other end has to wait.
+_INBOX_BYTES = 16 << 20
 #: How long close() waits for the other end to take what is written, seconds.
 _CLOSE_S = 30.0
 
@@ -108,7 +110,7 @@ class CarefulComm(Comm):
         self._messages_in = self._messages_out = 0
         self._reader: asyncio.Future[None] | None = None
         self._outbox: deque[_Message] = deque()
-        self._outbox_bytes = 0
+        self._outbox_bytes = self._inbox_bytes = 0
         self._writers: set[asyncio.Future[None]] = set()
         self._pump: asyncio.Task[None] | None = None
         self._serving: tuple[int, list[memoryview]] | None = None
@@ -150,10 +152,15 @@ class CarefulComm(Comm):
 
     # What comes in.
 
-    def on_chunk(self, number: int, last: bool, payload: bytes) -> None:
-        """A part of a message, in any order, maybe again; an honest end is not further ahead."""
+    def on_chunk(self, number: int, last: bool, payload: bytes) -> bool:
+        """Takes a part of a message, in any order, maybe again; an honest end is not further ahead.
+
+        Returns False if too much is unread: the other end asks again.
+        """
         if (number - self._chunks_in) % _NUMBERS >= _CHUNKS:
-            return
+            return True
+        if self._inbox_bytes >= _INBOX_BYTES:
+            return False
         self._early[number] = last, payload
         while self._chunks_in in self._early:
             last, payload = self._early.pop(self._chunks_in)
@@ -161,9 +168,11 @@ class CarefulComm(Comm):
             self._part.append(payload)
             if last:
                 self._inbox.append((self._messages_in, b"".join(self._part)))
+                self._inbox_bytes += len(self._inbox[-1][1])
                 self._messages_in = (self._messages_in + 1) % _NUMBERS
                 self._part.clear()
                 self._wake()
+        return True
 
     def on_close(self) -> None:
         """The other end is closed: what came before can be read."""
@@ -202,6 +211,7 @@ class CarefulComm(Comm):
             finally:
                 self._reader = None
         number, head = self._inbox.popleft()
+        self._inbox_bytes -= len(head)
         try:
             frames = await self._whole(number, head)
             message = await from_frames(

@@ -281,10 +281,11 @@ class Hub:
         if comm is None or not comm.is_with(message.peer):
             return _failed(errno.ENOTCONN)
         if kind == Kind.CHUNK:
-            comm.on_chunk(first, bool(second), message.payload)
-        elif kind == Kind.ASK:
+            taken = comm.on_chunk(first, bool(second), message.payload)
+            return None if taken else _failed(errno.EBUSY)
+        if kind == Kind.ASK:
             return comm.serve(first, message.payload)
-        elif kind == Kind.TAKEN:
+        if kind == Kind.TAKEN:
             comm.on_taken(first)
         elif kind == Kind.CLOSE:
             comm.on_close()

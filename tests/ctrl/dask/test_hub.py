@@ -22,6 +22,7 @@ from careful.dask.link import Kind
 from careful.errors import CarefulError
 from careful.node import Result
 from distributed.comm.core import CommClosedError
+from distributed.comm.utils import to_frames
 
 
 class Node:
@@ -105,6 +106,29 @@ def test_chunk__too_far_ahead_is_not_kept() -> None:
             comm.on_chunk(number, True, b"again")
         assert [head for _, head in comm._inbox] == [b"next"] * 15 + [b"early"]
         assert comm._early == {}
+
+    asyncio.run(run())
+
+
+def test_chunk__waits_for_a_reader_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small messages go to the reader at once; unread ones must not grow without a bound."""
+    monkeypatch.setattr(comm_module, "_INBOX_BYTES", 10_000)
+
+    async def run() -> None:
+        comm = CarefulComm(hub := comms_of(hub_of(Node())))
+        head = comm_module._Message(await to_frames("x" * 3000)).head
+        message: Any = SimpleNamespace(handler=40, peer=None, payload=head)
+
+        def refused(number: int) -> Any:
+            message.args = Kind.CHUNK, comm.number, number, 1
+            answer = hub._on_message(message)
+            return answer and answer.status
+
+        assert [refused(number) for number in range(6)] == [None] * 4 + [errno.EBUSY] * 2
+        assert refused(0) is None  # it was taken, and its answer was lost
+        for number in range(4, 10):
+            assert await comm.read() == "x" * 3000
+            assert [refused(number), refused(number + 1)] == [None, errno.EBUSY]
 
     asyncio.run(run())
 
