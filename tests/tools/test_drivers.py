@@ -199,7 +199,7 @@ def test_frames__held_back_for_want_of_a_buffer_or_lost_is_a_failure(
 
     monkeypatch.setattr(drivers, "both_ways", both_ways)
     with pytest.raises(drivers.Failed, match="no buffer" if what == "held" else "were lost"):
-        drivers.frames("virtio-zerocopy", 10_000, 60)
+        drivers.frames("virtio-zerocopy", 10_000, 0)
 
 
 def test_buffers__of_the_kernel_the_driver_and_qemu(
