@@ -33,7 +33,7 @@ _peer = click.option(
         ("carefulctl tune auto eth1", "all peers, until Ctrl-C"),
         ("carefulctl tune auto eth1 --peer h2 --once", "measure, change and verify once"),
     ],
-    topics=("tuning",),
+    topics=("autotune", "tuning"),
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @_peer
@@ -81,7 +81,7 @@ def _paths(found: dict[str, PathState]) -> list[dict[str, object]]:
         ("carefulctl tune explain eth1", "what is in effect, and why"),
         ("carefulctl tune explain eth1 --peer h2 --plot h2.svg", "latency over message size"),
     ],
-    topics=("tuning",),
+    topics=("autotune", "tuning"),
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @_peer
