@@ -4,6 +4,7 @@
  * ring, whose port it is, and whether the NIC brings our port to our queue. What changes
  * later is route.c's to follow. Asks through rtnl.c.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
@@ -306,4 +307,40 @@ uint32_t netdev_backlog(void)
 		fclose(file);
 	}
 	return frames ? frames : BACKLOG_DEFAULT;
+}
+
+/* Reads a line that sysfs has about the interface. */
+static bool read_sysfs(const struct netdev *netdev, const char *name, char *line, int bytes)
+{
+	char path[96];
+	FILE *file;
+	bool found;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/%s", netdev->name, name);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	found = fgets(line, bytes, file) != NULL;
+	fclose(file);
+	return found;
+}
+
+uint32_t netdev_rps_cpus(const struct netdev *netdev, uint32_t queue)
+{
+	char name[48], line[2048], digit[2] = "";
+	uint32_t cpus = 0;
+
+	/* /sys can show the interfaces of another network namespace. */
+	if (!read_sysfs(netdev, "ifindex", line, sizeof(line)) ||
+	    strtoul(line, NULL, 10) != netdev->ifindex)
+		return 0;
+	snprintf(name, sizeof(name), "queues/rx-%u/rps_cpus", queue);
+	if (!read_sysfs(netdev, name, line, sizeof(line)))
+		return 0;
+	for (const char *at = line; *at; at++) {
+		digit[0] = *at;
+		if (isxdigit((unsigned char)*at))
+			cpus += (uint32_t)__builtin_popcountl(strtoul(digit, NULL, 16));
+	}
+	return cpus;
 }

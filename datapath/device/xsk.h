@@ -359,6 +359,8 @@ uint32_t route_downs(struct route *route);
 int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error *error);
 int netdev_steered(const struct netdev *netdev, uint32_t queue, uint16_t port);
 uint32_t netdev_backlog(void);
+/* Counts the CPUs over which RPS spreads the frames of a queue; 0: none, or sysfs does not say. */
+uint32_t netdev_rps_cpus(const struct netdev *netdev, uint32_t queue);
 /* Sets netdev->master and master_kind for netdev->ifindex. A VRF is no master here: addresses stay
  * on the interface itself. */
 void netdev_read_master(struct netdev *netdev);

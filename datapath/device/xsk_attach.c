@@ -174,6 +174,22 @@ static int attach_once(struct xsk_port *port, int program, uint32_t mode)
 	return rc;
 }
 
+/* Generic XDP runs behind RPS: on several CPUs it admits more frames than a window has. */
+static int check_rps(const struct xsk_port *port, struct careful_error *error)
+{
+	for (uint32_t i = 0; i < port->netdev.rx_queues; i++) {
+		uint32_t cpus = netdev_rps_cpus(&port->netdev, i);
+
+		if (cpus > 1)
+			return refuse(error, -EOPNOTSUPP,
+				      "RPS spreads queue %u of %s over %u CPUs, where generic XDP "
+				      "cannot keep to windows: `echo 1 > "
+				      "/sys/class/net/%s/queues/rx-%u/rps_cpus`",
+				      i, port->netdev.name, cpus, port->netdev.name, i);
+	}
+	return 0;
+}
+
 int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful_error *error)
 {
 	struct other other = { 0 };
@@ -187,6 +203,12 @@ int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful
 		if (find_other(port->netdev.ifindex, &other) && !is_ours(&other))
 			break;
 		usleep(ATTACH_PAUSE_US);
+	}
+	if (!rc && port->xdp_mode == CAREFUL_XDP_GENERIC) {
+		rc = check_rps(port, error);
+		if (rc)
+			xsk_take_off(port);
+		return rc;
 	}
 	if (!rc)
 		return 0;

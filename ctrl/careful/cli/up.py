@@ -17,7 +17,6 @@ from careful.control import (
     daemon,
     instances,
     keys,
-    links,
     reload,
     state_dir,
     status,
@@ -140,8 +139,6 @@ def up(
         for one in instances.queues(done.instance):
             tuner.start(ifname, one, config_path)
     found = status.gather(done.instance, settings)
-    if found["xdp_mode"] == "generic" and (text := links.rps_text(ifname)):
-        _warn(f"{text}: {links.rps_advice(ifname)}")
     inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
     text = report.up(found, done.already)
     show(as_json, "up", inputs, {"already": done.already, **found}, text)

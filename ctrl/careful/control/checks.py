@@ -314,11 +314,12 @@ def _qdisc(link: Link, case: Case) -> Finding:
     return ok("qdisc", qdisc.kind if qdisc else "none")
 
 
-def _rps(link: Link) -> Finding:
+def _rps(link: Link, xdp: str | None) -> Finding:
     text = links.rps_text(link.name)
     if not text or link.xdp_mode == "native":
         return ok("RPS", "frames of a queue stay in order")
-    return warn("RPS", text, links.rps_advice(link.name))
+    said = fail if "generic" in (xdp, link.xdp_mode) else warn
+    return said("RPS", text, links.rps_advice(link.name))
 
 
 def _hugepages(options: UpOptions) -> Finding:
@@ -371,7 +372,7 @@ def look(case: Case) -> list[Finding]:
         pass  # said above
     else:
         found += [*_interface(link, case), *_own_program(link, case), _qdisc(link, case)]
-        found.append(_rps(link))
+        found.append(_rps(link, case.options.xdp))
         found.append(_window(link, case.options))
         found += _control(link, case.instance)
     found += asked.named(case.options, case.address)

@@ -24,7 +24,7 @@ from careful.control.finding import ok, warn
 from careful.control.up_options import UpOptions
 from denied import IO_URING_SETUP, denied
 from hosts import PINS, RUN, Host, alive, wait_for
-from lab import Lab, MakeLab, nobody
+from lab import Lab, MakeLab, keep_xdp, nobody
 
 Found = dict[str, tuple[str, str, str]]
 
@@ -573,17 +573,47 @@ def test_rps__is_named_with_generic_xdp(tmp_path: Path, monkeypatch: pytest.Monk
         (tmp_path / "eth1/queues" / queue / "rps_cpus").write_text(f"{mask}\n")
     monkeypatch.setattr(links, "_SYSFS", tmp_path)
     assert links.spread_by_rps("eth1") == {"rx-0": 2}
-    link = SimpleNamespace(name="eth1", xdp_mode="generic")
-    found = checks._rps(link)  # type: ignore[arg-type]
-    assert found.state == "warn"
-    assert "rx-0 over 2 CPUs" in found.text
-    assert found.advice == f"echo 1 > {tmp_path}/eth1/queues/rx-0/rps_cpus"
-    link.xdp_mode = "native"
-    assert checks._rps(link).state == "ok"  # type: ignore[arg-type]
+    for xdp, mode, state in (
+        ("auto", "", "warn"),
+        ("generic", "", "fail"),
+        ("auto", "generic", "fail"),
+        ("auto", "native", "ok"),
+    ):
+        link: Any = SimpleNamespace(name="eth1", xdp_mode=mode)
+        found = checks._rps(link, xdp)
+        assert found.state == state
+        assert ("rx-0 over 2 CPUs" in found.text) is (state != "ok")
+        advice = f"echo 1 > {tmp_path}/eth1/queues/rx-0/rps_cpus"
+        assert found.advice == ("" if state == "ok" else advice)
     (tmp_path / "eth1/queues/rx-0/rps_cpus").write_text("0\n")
-    link.xdp_mode = "generic"
-    assert checks._rps(link).state == "ok"  # type: ignore[arg-type]
+    link = SimpleNamespace(name="eth1", xdp_mode="generic")
+    assert checks._rps(link, "generic").state == "ok"
     assert links.rps_text("eth1") == ""
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="RPS needs two CPUs")
+def test_rps__generic_xdp_behind_it_is_refused(host: Host, tmp_path: Path) -> None:
+    """XDP on two CPUs admitted 67 frames of a window of 64; `up` only warned."""
+    doctor(host, "--fix", "--yes", "eth1")  # bpffs is mounted
+    pins = tmp_path / "pins"
+    pins.mkdir()
+    seen = mounted(
+        f"mount --rbind /sys/fs/bpf {pins}",
+        "mount -t sysfs none /sys",
+        f"mount --move {pins} /sys/fs/bpf",
+    )
+    setting = "/sys/class/net/eth1/queues/rx-0/rps_cpus"
+    keep_xdp("generic", host.lab.kept("h1"))
+    for cpus, native in (("3", True), ("1", False)):
+        host.lab.run("h1", *seen, "sh", "-c", f"echo {cpus} > {setting}")
+        asked = host.lab.run("h1", *seen, "carefulctl", "up", "eth1", "--xdp=generic", check=False)
+        assert asked.returncode == native
+        assert (f"`echo 1 > {setting}`" in asked.stderr) is native
+        host.ctl("down", "eth1", check=False)
+        said = host.lab.run("h1", *seen, "carefulctl", "up", "eth1").stdout
+        assert ("XDP native" in said) is native
+        assert (f"`echo 1 > {setting}`" in host.log) is native
+        host.ctl("down", "eth1")
 
 
 def test_arp__of_two_interfaces_in_one_subnet(host: Host) -> None:
