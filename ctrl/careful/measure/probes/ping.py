@@ -63,7 +63,7 @@ class PingSession(Session):
             then it is a part of the way to a host that is the first hop.
 
     Raises:
-        CarefulError: careful is not up here or there, or its peer answers no pings.
+        CarefulError: careful is not up here or there, or no ping is answered.
     """
 
     def __init__(
@@ -85,13 +85,12 @@ class PingSession(Session):
         self._first()
 
     def _first(self) -> None:
-        """No stage answers where the host is of an older careful."""
+        """Waits for one answer."""
         for _ in range(3):
             reply = self.ask(lib.CAREFUL_STAGE_NET_RX, self._least_bytes, 1.0)
             if reply.status == 0:
                 return
-        text = "it does not answer pings: its careful is older than this one"
-        raise CarefulError(errno.ENOTSUP, text, self.host)
+        self._check(reply.status)
 
     def _largest(self) -> int:
         """The largest probe, found by asking: the buffers at both ends bound it."""

@@ -188,6 +188,24 @@ def test_pings__of_a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -
             one._check(-number)
 
 
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ETIMEDOUT, "h2: it no longer answers"),
+        (errno.ECONNRESET, "h2: its careful ended or restarted"),
+    ],
+)
+def test_pings__first_ones_without_an_answer(
+    number: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was said that the other careful is older."""
+    one = object.__new__(ping.PingSession)
+    one.host, one._address, one._own, one._least_bytes = "h2", PEER, OWN, 600
+    monkeypatch.setattr(one, "ask", lambda *_: ping.PingReply(-number))
+    with pytest.raises(CarefulError, match=said):
+        one._first()
+
+
 def test_signatures__of_a_peer_that_was_taken_down() -> None:
     one = object.__new__(Signatures)
     one.host, one._address, one.frame_bytes = "h2", PEER, 3774
