@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import rogue_member
-from hosts import MIB, RUN, Host, make_file
+from hosts import MIB, RUN, SLOWLY, Host, make_file
 from lab import Lab
 
 pytestmark = [
@@ -23,7 +23,8 @@ pytestmark = [
 ]
 NOBODY = ("setpriv", "--reuid=65534", "--regid=games", "--clear-groups")
 PEERS = 4
-TIMES = 5  # a busy machine is not a quiet one
+FACTOR, STATUS_S = 1.5, 1.0
+TRIES = 3  # other work on this machine may spoil two of them
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def two(
         here.up("--group", "games", "--peers", str(PEERS))
         there.up()
         for host in (here, there):
-            make_file(host.export / "big", MIB)
+            make_file(host.export / "big", 8 * MIB)
         yield here, there
     finally:
         for host in (here, there):
@@ -56,25 +57,34 @@ def member(host: Host, misdeed: str) -> subprocess.Popen[str]:
 
 
 def took(host: Host, *argv: str | Path) -> float:
-    """How long a command that succeeds takes, s."""
-    began = time.monotonic()
-    host.ctl(*argv)
-    return time.monotonic() - began
+    """How long a command that succeeds takes, s; the least of three times."""
+    found = []
+    for _ in range(3):
+        began = time.monotonic()
+        host.ctl(*argv)
+        found.append(time.monotonic() - began)
+    return min(found)
 
 
 @pytest.mark.parametrize("misdeed", rogue_member.MISDEEDS)
 def test_member__leaves_places_to_root_and_hosts(two: tuple[Host, Host], misdeed: str) -> None:
     here, there = two
-    commands = (
-        (here, ("status", "eth1")),
-        (here, ("get", "-f", "h2:big", here.own / "big")),
-        (there, ("get", "-f", "h1:big", there.own / "big")),
+    gets = (
+        (here, ("get", "-f", *SLOWLY, "h2:big", here.own / "big")),
+        (there, ("get", "-f", *SLOWLY, "h1:big", there.own / "big")),
     )
-    alone = max(took(host, *argv) for host, argv in commands for _ in range(2))
+    status = (here, "status", "eth1")
+    alone = [took(host, *argv) for host, argv in gets]
+    status_s = took(*status)
     process = member(here, misdeed)
     try:
-        for host, argv in commands:
-            assert min(took(host, *argv) for _ in range(2)) < TIMES * alone
+        for left in reversed(range(TRIES)):
+            beside = [took(host, *argv) for host, argv in gets]
+            beside_s = took(*status)
+            slower = max(one / other for one, other in zip(beside, alone, strict=True))
+            if slower <= FACTOR and beside_s <= status_s + STATUS_S:
+                break
+            assert left, f"gets {beside} s, not {alone} s; status {beside_s} s, not {status_s} s"
         assert process.poll() is None
     finally:
         process.kill()
