@@ -20,7 +20,26 @@ except ImportError as error:
     text = f"cannot be loaded: {error}; reinstall careful, or what it names"
     raise CarefulError(errno.ENOPKG, text, "libcareful") from None
 
-__all__ = ["Field", "enum_names", "ffi", "flag_names", "layout", "lib", "pack", "sizeof", "unpack"]
+__all__ = [
+    "Buffer",
+    "CData",
+    "Field",
+    "enum_names",
+    "ffi",
+    "flag_names",
+    "layout",
+    "lib",
+    "pack",
+    "sizeof",
+    "unpack",
+]
+
+#: An object of the binding. cffi has no types; careful.h and abi.h declare the fields.
+CData = Any
+#: A value for a field of a C struct: cffi, or struct, checks it.
+Value = Any
+#: What has a contiguous buffer: bytes, an mmap, a NumPy array. collections.abc has it in 3.12.
+Buffer = Any
 
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
@@ -52,7 +71,7 @@ def sizeof(name: str) -> int:
     return int(ffi.sizeof(f"struct {name}"))
 
 
-def _fields(ctype: Any, prefix: str, base: int) -> list[Field]:
+def _fields(ctype: CData, prefix: str, base: int) -> list[Field]:
     found: list[Field] = []
     for name, field in ctype.fields:
         kind, offset = field.type, base + field.offset
@@ -111,7 +130,7 @@ def _wire_format(name: str) -> tuple[struct.Struct, tuple[Field, ...]]:
     return struct.Struct(text), layout(name)
 
 
-def pack(name: str, /, **values: Any) -> bytes:
+def pack(name: str, /, **values: Value) -> bytes:
     """The bytes of a struct of wire.h or block.h; a field that is not named is 0.
 
     Raises:
@@ -119,7 +138,7 @@ def pack(name: str, /, **values: Any) -> bytes:
         struct.error: a value does not fit its field.
     """
     form, fields = _wire_format(name)
-    flat: list[Any] = []
+    flat: list[Value] = []
     for field in fields:
         value = values.pop(field.name, None)
         if field.count is None:
@@ -133,7 +152,7 @@ def pack(name: str, /, **values: Any) -> bytes:
     return form.pack(*flat)
 
 
-def unpack(name: str, data: bytes | memoryview, offset: int = 0) -> dict[str, Any]:
+def unpack(name: str, data: bytes | memoryview, offset: int = 0) -> dict[str, Value]:
     """Field -> value of a struct of wire.h or block.h at `offset` of data; arrays are tuples.
 
     Raises:
@@ -141,7 +160,7 @@ def unpack(name: str, data: bytes | memoryview, offset: int = 0) -> dict[str, An
     """
     form, fields = _wire_format(name)
     values = form.unpack_from(data, offset)
-    found: dict[str, Any] = {}
+    found: dict[str, Value] = {}
     at = 0
     for field in fields:
         if field.count is None or field.item_bytes == 1:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import subprocess
 from contextlib import suppress
-from typing import Any
 
 
-def end(process: subprocess.Popen[Any], patience_s: float = 5.0) -> int:
+def end(process: subprocess.Popen[bytes] | subprocess.Popen[str], patience_s: float = 5.0) -> int:
     """Close what leads to it and from it, and wait; one that does not end then is killed.
 
     Returns:

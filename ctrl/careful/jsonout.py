@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 SCHEMA = 1
+#: An object of JSON or TOML from outside: whoever reads an entry checks it, or lets it fail.
+Json = dict[str, Any]
 
 
 def document(
-    command: str, inputs: dict[str, Any], figures: dict[str, Any], *, compact: bool = False
+    command: str,
+    inputs: Mapping[str, object],
+    figures: Mapping[str, object],
+    *,
+    compact: bool = False,
 ) -> str:
     """The object as text, keys in order: schema, command, inputs, then the figures.
 
@@ -24,17 +31,21 @@ def document(
     compact: in one line, for a file of many figures.
     """
     whole = {"schema": SCHEMA, "command": command, "inputs": inputs, **figures}
-    how: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 2}
-    text = json.dumps(_plain(whole), ensure_ascii=False, allow_nan=False, **how)
+    how: Json = {"separators": (",", ":")} if compact else {"indent": 2}
+    text = json.dumps(plain(whole), ensure_ascii=False, allow_nan=False, **how)
     try:
         text.encode()
     except UnicodeEncodeError:  # a name that is no UTF-8: its bytes as \udcXX
-        return json.dumps(_plain(whole), allow_nan=False, **how)
+        return json.dumps(plain(whole), allow_nan=False, **how)
     return text
 
 
 def pieces(
-    command: str, inputs: dict[str, Any], figures: dict[str, Any], name: str, items: Iterable[Any]
+    command: str,
+    inputs: Mapping[str, object],
+    figures: Mapping[str, object],
+    name: str,
+    items: Iterable[object],
 ) -> Iterator[str]:
     """The same as document(), of figures that end with a list, and with no more in memory than
     one of its items.
@@ -45,7 +56,7 @@ def pieces(
     yield whole.removesuffix("]\n}")
     comma = ""
     for item in items:
-        text = json.dumps(_plain(item), indent=2, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(plain(item), indent=2, ensure_ascii=False, allow_nan=False)
         yield comma + "\n" + textwrap.indent(text, "    ")
         comma = ","
     yield ("\n  " if comma else "") + "]\n}"
@@ -71,14 +82,16 @@ def write(path: Path, text: str) -> None:
         raise
 
 
-def _plain(value: Any) -> Any:
-    """Types that JSON knows."""
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
+def plain(value: Any) -> Any:
+    """Returns a value in types that JSON knows; a dataclass becomes an object of its fields."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if hasattr(value, "tolist"):  # numpy's, without importing it for commands that have none
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -21,8 +21,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from careful import jsonout
 from careful.extras import need
 from careful.html import escaped, rendered
+from careful.jsonout import Json
 from careful.units import counted, shown_bytes
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class Shown:
         figures: as the command's --json has them.
     """
 
-    def __init__(self, parts: Parts, figures: dict[str, Any]) -> None:
+    def __init__(self, parts: Parts, figures: Json) -> None:
         self._parts, self.figures = parts, figures
 
     def __str__(self) -> str:
@@ -63,7 +65,7 @@ class Measured(Shown):
         found: what the estimator made of it, with its intervals.
     """
 
-    def __init__(self, parts: Parts, figures: dict[str, Any], found: Any) -> None:
+    def __init__(self, parts: Parts, figures: Json, found: object) -> None:
         super().__init__(parts, figures)
         self.found = found
 
@@ -105,7 +107,7 @@ def status(instance: str | None = None, config: Config | Path | str | None = Non
     settings = _settings(config)
     found, mute = state.gather_all(instances.named_or_all(None, instance), settings)
     died = {} if instance else instances.died()
-    figures = {"instances": found, "died": died, "mute": mute}
+    figures = jsonout.plain({"instances": found, "died": died, "mute": mute})
     return Shown(report.parts(found, died | mute), figures)
 
 

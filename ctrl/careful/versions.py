@@ -6,11 +6,11 @@ Owns no number: they are the headers' own, from the generated binding. Calls _ab
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Any
 
 from careful import __version__
 from careful._abi import enum_names, ffi, lib
 from careful.extras import EXTRAS
+from careful.jsonout import Json
 
 
 def _names(enum: str, prefix: str) -> list[str]:
@@ -33,7 +33,7 @@ def features() -> dict[str, list[str]]:
     }
 
 
-def versions() -> dict[str, Any]:
+def versions() -> Json:
     """The release, and what raises a number: `wire` between hosts, `socket` between a program and
     carefuld, `abi` between carefuld and whoever opens its pinned maps: their layout.
     """

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import types
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from careful.control import instances
 from careful.control import status as state
 from careful.extras import MissingExtraError
 from careful.files.options import Progress
+from careful.jsonout import plain
 from careful.model import BlackBox, load_shipped, plan
 from careful.render import measure as report
 from careful.render.tables import Table, alarm
@@ -75,14 +77,14 @@ def test_table__has_numbers_on_the_right(text: str) -> None:
 
 
 def test_status__shows_peers_and_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = {**IN_EFFECT, "peers": [{**PEER, "node": None, "name": HOSTILE, "state": "failed"}]}
+    one = replace(IN_EFFECT, peers=[replace(PEER, node=None, name=HOSTILE, state="failed")])
     monkeypatch.setattr(instances, "named_or_all", lambda *_: ["eth1"])
     monkeypatch.setattr(instances, "died", lambda: {"eth2": HOSTILE})
     monkeypatch.setattr(state, "gather", lambda *_: one)
     found = notebook.status()
     seen = read(found)
     assert {"peer", "credits", "failed", "192.168.100.102"} <= set(seen.texts)
-    assert found.figures["instances"] == [one]
+    assert found.figures["instances"] == [plain(one)]
     assert "192.168.100.102" in str(found)
     assert seen.tags.count("b") >= 2
 

@@ -1,64 +1,60 @@
-"""What `status` finds of an instance, and of a peer, where all is well."""
+"""What `status` finds of an instance, and of a peer, if all is well."""
 
-from typing import Any
+from dataclasses import replace
 
-PEER: dict[str, Any] = {
-    "node": "h2",
-    "name": "h2",
-    "address": "192.168.100.102",
-    "state": "up",
-    "error": None,
-    "credits_free": 64,
-    "credits_window": 64,
-    "window_buffers": 64,
-    "burst": "whole",
-    "burst_frames": 512,
-    "buffers_owed": 0,
-    "buffers_kept": 0,
-    "tx_bytes": 1000 << 20,
-    "rx_bytes": 1000 << 20,
-    "lost_here_frames": 0,
-    "lost_there_frames": 0,
-    "epochs": 1,
-    "wire_minor": 255,  # of a later release
-    "withholding": False,
-    "control_unheard": False,
-    "path_is_narrow": False,
-    "seal": "off",
-    "cipher": None,
-}
-IN_EFFECT: dict[str, Any] = {
-    "instance": "eth1",
-    "programs": [],
-    "pid": 16183,
-    "log": "/run/careful/eth1/log",
-    "ifname": "eth1",
-    "driver": "veth",
-    "xdp_mode": "native",
-    "xdp_by": "remembered",
-    "zerocopy": False,
-    "multibuffer": True,
-    "mtu_bytes": 3826,
-    "port": 51966,
-    "protocol": "careful",
-    "keyed": False,
-    "wait": "adaptive",
-    "spin_us": 50,
-    "receive_bound": "umem",
-    "window_buffers": 64,
-    "receive_buffers": 512,
-    "peers_max": 8,
-    "update_threshold_buffers": 32,
-    "reserve_buffers": 0,
-    "reserve_free_buffers": 0,
-    "io_uring_denied": None,
-    "umem_bytes": 4 << 20,
-    "hugepages": True,
-    "native_refused": "",
-    "tuner_pid": None,
-    "queues": [],
-    "exports": [],
-    "counters": {"rx_frames": 852, "syncs": 0, "device_program_detached": 0},
-    "xdp_counters": {"admitted": 852},
-    "xdp_counters_error": None,
-}
+from careful._abi import ffi
+from careful.control.config import Config
+from careful.control.status import Status, in_effect, peer
+
+_INFO = ffi.new("struct careful_info *")
+
+PEER = replace(
+    peer(ffi.new("struct careful_peer_info *", {"address": {"ss_family": 2}}), _INFO, Config()),
+    node="h2",
+    name="h2",
+    address="192.168.100.102",
+    state="up",
+    credits_free=64,
+    credits_window=64,
+    window_buffers=64,
+    burst="whole",
+    burst_frames=512,
+    tx_bytes=1000 << 20,
+    rx_bytes=1000 << 20,
+    epochs=1,
+    wire_minor=255,  # of a later release
+    seal="off",
+)
+EFFECT = replace(
+    in_effect(_INFO),
+    ifname="eth1",
+    driver="veth",
+    xdp_mode="native",
+    xdp_by="remembered",
+    multibuffer=True,
+    mtu_bytes=3826,
+    port=51966,
+    wait="adaptive",
+    spin_us=50,
+    receive_bound="umem",
+    window_buffers=64,
+    receive_buffers=512,
+    peers_max=8,
+    update_threshold_buffers=32,
+    umem_bytes=4 << 20,
+    hugepages=True,
+)
+IN_EFFECT = Status(
+    **vars(EFFECT),
+    instance="eth1",
+    pid=16183,
+    log="/run/careful/eth1/log",
+    kernel="6.18",
+    exports=[],
+    tuner_pid=None,
+    counters={"rx_frames": 852, "syncs": 0, "device_program_detached": 0},
+    xdp_counters={"admitted": 852},
+    xdp_counters_error=None,
+    peers=[],
+    programs=[],
+)

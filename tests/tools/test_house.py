@@ -35,3 +35,12 @@ def test_main__fails_where_the_code_is_heavier(
     monkeypatch.setattr(house, "WEIGHTS", {"ctrl": (("ctrl",), 3)})
     assert house.main() == 1
     assert "more than 3" in capsys.readouterr().out
+
+
+def test_main__fails_where_more_data_is_untyped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["house.py"])
+    monkeypatch.setattr(house, "ANY_MAX", 3)
+    assert house.main() == 1
+    assert "uses, more than 3" in capsys.readouterr().out

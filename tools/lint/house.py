@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the structure of the code: who may use whom, circles of files, and its weight.
+"""Checks the structure of the code: who may use whom, circles, weight, and untyped data.
 
 Usage: tools/lint/house.py [OBJECTS]
 
@@ -74,6 +74,8 @@ WEIGHTS = {
 #: The most bytes that kept runs may have: the figures that are quoted, not raw rounds. Pages of
 #: tests/reports do not count.
 REPORTS_MOST_BYTES = 570 << 10
+#: The most uses of `Any` in Python: each is at an edge (cffi, JSON, click, an untyped package).
+ANY_MAX = 100
 
 Graph = dict[str, set[str]]
 
@@ -200,6 +202,13 @@ def lines(folders: Iterable[str]) -> int:
     return total
 
 
+def uses_of_any() -> int:
+    """Returns how often the modules say `Any`, imports aside."""
+    trees = [ast.parse(path.read_text()) for path in modules().values()]
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return sum(isinstance(node, ast.Name) and node.id == "Any" for node in nodes)
+
+
 def main() -> int:
     """Runs the checks; returns the exit status."""
     faults: list[str] = []
@@ -221,6 +230,10 @@ def main() -> int:
     reports = [one for one in (ROOT / "tests" / "reports").iterdir() if one.suffix != ".md"]
     if (kept := sum(one.stat().st_size for one in reports)) > REPORTS_MOST_BYTES:
         faults.append(f"tests/reports: {kept:,} bytes, more than {REPORTS_MOST_BYTES:,}")
+    count = uses_of_any()
+    print(f"Any: {count} uses of at most {ANY_MAX}")
+    if count > ANY_MAX:
+        faults.append(f"Any: {count} uses, more than {ANY_MAX}")
     print("\n".join(faults) or "no use of a layer above, no circle")
     return bool(faults)
 

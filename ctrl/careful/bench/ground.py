@@ -51,7 +51,6 @@ class Host:
 
 
 def _said(argv: list[str], text: str = "") -> str:
-    """What a command printed; raises CarefulError."""
     try:
         done = subprocess.run(argv, cwd="/", input=text, capture_output=True, text=True, timeout=60)
     except OSError as error:

@@ -16,12 +16,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from careful import child
 from careful.bench.experiments import Cell
 from careful.bench.ground import Host
 from careful.errors import CarefulError
+from careful.jsonout import Json
 
 PROGRAM = "careful-p2"
 #: How long nodes may take to find each other, and to end.
@@ -60,7 +61,7 @@ class _Node:
         self._in, self.out = self._process.stdin, self._process.stdout
         self._got = b""
         self.pid = self._process.pid
-        self.lines: list[dict[str, Any]] = []
+        self.lines: list[Json] = []
         self.ended = False
 
     def tell(self, line: str) -> None:
@@ -119,7 +120,7 @@ class Nodes:
         """Of their processes, by rank."""
         return [one.pid for one in self._nodes]
 
-    def run(self, cell: Cell, limit_s: float) -> list[dict[str, Any]]:
+    def run(self, cell: Cell, limit_s: float) -> list[Json]:
         """An experiment once; what each node says of it.
 
         Raises:
@@ -130,8 +131,7 @@ class Nodes:
             one.tell(f"{cell.line} {round(limit_s * 1000)}")
         return self._answers(time.monotonic() + 2 * limit_s + _MORE_S)
 
-    def _answers(self, end: float) -> list[dict[str, Any]]:
-        """A line of each node."""
+    def _answers(self, end: float) -> list[Json]:
         while any(not one.lines for one in self._nodes):
             if any(one.ended or any("error" in line for line in one.lines) for one in self._nodes):
                 end = min(end, time.monotonic() + _ALL_S)
@@ -153,8 +153,8 @@ class Nodes:
             silent[fd].hear()
         return True
 
-    def _failure(self, found: Sequence[dict[str, Any]]) -> CarefulError:
-        """Who failed, and why: who was killed, else who says so of itself."""
+    def _failure(self, found: Sequence[Json]) -> CarefulError:
+        """Returns the node that failed, and why: a node that was killed counts first."""
         said = {rank: str(one["error"]) for rank, one in enumerate(found) if "error" in one}
         gone = [rank for rank, one in enumerate(self._nodes) if one.ended and rank not in said]
         if not gone and said and all("in time" in text for text in said.values()):
@@ -186,7 +186,7 @@ class Nodes:
 
 
 def _told(rank: int, text: str) -> tuple[bool, bool]:
-    """Whether a node only heard of the failure: that another ended the group, or which one."""
+    """Reports whether a node only heard of the failure: another ended the group."""
     another = text.startswith("node ") and not text.startswith(f"node {rank}:")
     return text.endswith(os.strerror(errno.ECANCELED)), another
 

@@ -105,7 +105,7 @@ def run(plan: Plan, hosts: Sequence[Host], wait: str, tell: Callable[[str], None
 
 
 def _instances(cell: Cell) -> tuple[int, int, bool]:
-    """What makes one group of nodes unlike another: how many, their send buffers, broadcasts."""
+    """Returns what tells groups of nodes apart: size, send buffers, broadcasts."""
     table = TABLES[cell.table]
     return cell.nodes, table.tx_buffers, table.replicated
 

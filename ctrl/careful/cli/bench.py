@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -33,7 +32,6 @@ _QUICK = 0.1
 
 
 def _progress() -> Callable[[str], None]:
-    """One line that changes, where standard error is a terminal."""
     if not sys.stderr.isatty():
         return lambda _: None
     return lambda text: click.echo(f"\r\x1b[K{text}", err=True, nl=False)
@@ -171,8 +169,7 @@ def bench(
         bench_plots.plot(found, plot_path)
 
 
-def _read(kept: Path) -> tuple[dict[str, Any], rounds.Found]:
-    """What an earlier run was given, and found."""
+def _read(kept: Path) -> tuple[dict[str, object], rounds.Found]:
     try:
         whole = json.loads(kept.read_text(encoding="utf-8"))
         return dict(whole["inputs"]), report.read(whole)
@@ -181,7 +178,6 @@ def _read(kept: Path) -> tuple[dict[str, Any], rounds.Found]:
 
 
 def _hosts(names: Sequence[str], on: str, interface: str, settings: config.Config) -> list[Host]:
-    """Those that are named, by rank."""
     try:
         starts = [tuple(shlex.split(on.replace("{}", shlex.quote(name)))) for name in names]
     except ValueError as error:
@@ -198,7 +194,6 @@ def _hosts(names: Sequence[str], on: str, interface: str, settings: config.Confi
 
 
 def _run(plan: rounds.Plan, hosts: Sequence[Host], mtu: int) -> rounds.Found:
-    """On these hosts, or on our own."""
     tell = _progress()
     tell("making hosts")
     try:

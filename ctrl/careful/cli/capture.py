@@ -28,7 +28,6 @@ _LOOK_S = 0.2
 
 
 def _to(path: Path | None, ifname: str, opened: ExitStack) -> Callable[[Frame], None]:
-    """Where a frame goes: a pcapng file, or a line."""
     if path is None:
         return lambda frame: say(report.line(frame))
     if str(path) == "-":

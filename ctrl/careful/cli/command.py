@@ -28,6 +28,11 @@ else:
 _EXAMPLE_COLUMNS = 46
 
 
+#: The options of a command as click gives them, by their names, or as it takes them.
+Given = dict[str, Any]
+_Decorator = Callable[[Callable[..., object]], "Command"]
+
+
 class Option(click.Option):
     """An option under a heading of its command's help.
 
@@ -35,8 +40,8 @@ class Option(click.Option):
         heading: where it stands; "" for the last one, Options.
     """
 
-    def __init__(self, *names: Any, heading: str = "", **given: Any) -> None:
-        super().__init__(*names, **given)
+    def __init__(self, names: Sequence[str], heading: str = "", **given: Any) -> None:
+        super().__init__(names, **given)
         self.heading = heading
 
 
@@ -152,11 +157,11 @@ def summary(one: click.Command) -> str:
     return one.get_short_help_str(limit=1000)
 
 
-def command(name: str | None = None, **given: Any) -> Callable[[Callable[..., Any]], Command]:
+def command(name: str | None = None, **given: Any) -> _Decorator:
     """As click's decorator; examples and topics beside what that takes."""
     return click.command(name, cls=Command, **given)
 
 
-def group(name: str | None = None, **given: Any) -> Callable[[Callable[..., Any]], Group]:
+def group(name: str | None = None, **given: Any) -> Callable[[Callable[..., object]], Group]:
     """As click's decorator; examples and topics beside what that takes."""
     return click.group(name, cls=Group, **given)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -17,11 +17,11 @@ from careful.render.tables import folded
 
 #: Of what say_all() prints.
 _AT_A_TIME = 512
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., object])
 
 
 def _note(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
-    """Whoever asked for JSON gets errors as JSON, too."""
+    """Makes errors JSON, too."""
     if value and ctx.obj is not None:
         ctx.obj["json"] = ctx.command_path.partition(" ")[2]
     return value
@@ -100,8 +100,8 @@ def say_all(texts: Iterable[str]) -> None:
 def show(
     as_json: bool,
     name: str,
-    inputs: dict[str, Any],
-    figures: dict[str, Any],
+    inputs: Mapping[str, object],
+    figures: Mapping[str, object],
     text: str,
     err: bool = False,
     output: Path | None = None,

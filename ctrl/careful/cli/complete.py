@@ -39,7 +39,6 @@ def _begin(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
 
 
 def _nodes() -> list[str]:
-    """Hosts that the configuration has a name for."""
     from careful.control import config
 
     try:

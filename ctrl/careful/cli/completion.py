@@ -47,7 +47,6 @@ complete -F %(complete_func)s %(prog_name)s
 
 
 def _ours() -> str:
-    """The login shell, if it is one of them; else bash."""
     name = Path(os.environ.get("SHELL", "")).name
     return name if name in _SHELLS else _SHELLS[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -21,7 +21,7 @@ from careful.fleet.running import Job, Outcome, in_turns, tables
 from careful.render import fleet as report
 from careful.render import fleet_matrix
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., object])
 
 _hosts = click.option(
     "--hosts",
@@ -65,11 +65,11 @@ def fleet() -> None:
 def _finish(
     name: str,
     path: Path,
-    asked: dict[str, Any],
+    asked: dict[str, object],
     outcomes: Sequence[Outcome],
     text: str,
     as_json: bool,
-    figures: dict[str, Any] | None = None,
+    figures: dict[str, object] | None = None,
 ) -> None:
     """Print what came of it, and exit by it; who failed was named as it happened."""
     inputs = {"hosts_file": str(path), **asked}
@@ -87,15 +87,14 @@ def _told(outcome: Outcome) -> None:
 def _instance(status: Outcome) -> tuple[str, ...]:
     """The option that names the instance on a host's interface, as its `status` says."""
     for one in tables(status.figures.get("instances")):
-        if isinstance(one.get("instance"), str):
-            return "--instance", one["instance"]
+        if isinstance(name := one.get("instance"), str):
+            return "--instance", name
     return ()
 
 
 def _pairs(
     hosts: Sequence[Host], words: Callable[[Host, Host], tuple[str, ...]], limit_s: float
 ) -> list[list[Job]]:
-    """On each host something about each other, in turns in which no host has a part twice."""
     if len(hosts) < 2:
         raise click.UsageError("a pair takes two hosts")
     return [
@@ -107,7 +106,6 @@ def _pairs(
 def _each(
     hosts: Sequence[Host], words: Callable[[Host], tuple[str, ...]], limit_s: float
 ) -> list[Outcome]:
-    """The same on each host."""
     return in_turns([[Job(one, words(one), limit_s) for one in hosts]], _told)
 
 

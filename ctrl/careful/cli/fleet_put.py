@@ -96,8 +96,8 @@ def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json:
 def relay(ifname: str, instance: str | None, config_path: Path | None) -> None:
     """Do this host's part of `fleet put`, as standard input says."""
     (one,) = instances.named_or_all(ifname, instance)
-    exports = state.gather(one, config.load(config_path))["exports"]
-    if len(exports) != 1 or not exports[0]["writable"]:
+    exports = state.gather(one, config.load(config_path)).exports
+    if len(exports) != 1 or not exports[0].writable:
         text = "exports not one directory with :rw, into which a file could be put"
         raise CarefulError(errno.EROFS, text, ifname)
-    asyncio.run(one_host.serve(Path(exports[0]["path"]), config_path, instance))
+    asyncio.run(one_host.serve(Path(exports[0].path), config_path, instance))

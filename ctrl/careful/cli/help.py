@@ -14,7 +14,6 @@ from careful.cli.common import say
 
 
 def _complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Topics and commands."""
     group = ctx.find_root().command
     assert isinstance(group, click.Group)
     names = {*man.topics(), *group.list_commands(ctx)} if not ctx.params.get("words") else set()

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -16,7 +16,7 @@ from careful.control import config, keys
 from careful.errors import CarefulError
 from careful.render import keys as report
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., object])
 
 
 def _where(command: _F) -> _F:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,6 +15,7 @@ from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control import config, remote
 from careful.measure.estimators import bulk as transfers
 from careful.measure.estimators import contention
+from careful.measure.estimators.bulk import Bulk
 from careful.measure.estimators.logp import Layer, LogP, Options, Result
 from careful.measure.estimators.logp_background import Background
 from careful.measure.probes import tcp
@@ -204,14 +204,13 @@ def logp(
         logp_plots.draw(found_all, bulks, name, plot_path)
 
 
-def _refuse_with_gap(others: dict[str, Any]) -> None:
-    """--gap-for measures nothing else."""
+def _refuse_with_gap(others: dict[str, object]) -> None:
     given = [name for name, value in others.items() if value]
     if given:
         raise click.UsageError(f"--gap-for measures the gap alone: not with {', '.join(given)}")
 
 
-def _text(results: list[Result], bulks: list[Any], host: str) -> str:
+def _text(results: list[Result], bulks: list[Bulk], host: str) -> str:
     texts = [report.text(one, host) for one in results]
     return "\n\n".join(texts + [logp_bulk.bulk_text(one) for one in bulks])
 

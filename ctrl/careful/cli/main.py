@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 from click.shell_completion import shell_complete
@@ -162,7 +162,6 @@ def _show_version(as_json: bool) -> None:
 
 
 def _line(error: Exception) -> str:
-    """What an error says, on one line."""
     text = str(error)
     if isinstance(error, OSError) and not isinstance(error, CarefulError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -175,7 +174,9 @@ def _status_of(error: BaseException) -> int:
     return Exit.LOST if isinstance(error, LossError) else Exit.FAILED
 
 
-def _failed(error: OSError | InputError | MissingExtraError | Ended, asked: dict[str, Any]) -> int:
+def _failed(
+    error: OSError | InputError | MissingExtraError | Ended, asked: dict[str, object]
+) -> int:
     """Tell of an error, as JSON too if that is asked for; its exit status."""
     if is_debugging():
         traceback.print_exc()
@@ -185,7 +186,7 @@ def _failed(error: OSError | InputError | MissingExtraError | Ended, asked: dict
     return _told(text, _status_of(error), asked)
 
 
-def _broke(error: Exception, asked: dict[str, Any]) -> int:
+def _broke(error: Exception, asked: dict[str, object]) -> int:
     """Report a fault of carefulctl itself, and where it is; the exit status."""
     traceback.print_exc()
     text = f"a fault in carefulctl, please report it: {type(error).__name__}: {_line(error)}"
@@ -193,19 +194,18 @@ def _broke(error: Exception, asked: dict[str, Any]) -> int:
 
 
 def _misused(error: click.ClickException) -> str:
-    """What is wrong with a command line, on one line, and where it says what would be right."""
+    """Returns what is wrong with a command line, in one line, and where its help is."""
     text = shown(error.format_message().rstrip("."))
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     return f"{text} (see `{ctx.command_path} --help`)" if ctx else text
 
 
-def _told(text: str, status: int, asked: dict[str, Any]) -> int:
-    """The same of a text."""
+def _told(text: str, status: int, asked: dict[str, object]) -> int:
     with suppress(OSError):  # nobody to tell
         click.echo(f"carefulctl: {text}", err=True)
         if "json" in asked:
             figures = {"error": text, "exit_status": status}
-            click.echo(document(asked["json"], {}, figures))
+            click.echo(document(str(asked["json"]), {}, figures))
     return status
 
 
@@ -213,7 +213,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Run `carefulctl`; its exit status, an error told on standard error."""
     if instruction := os.environ.get("_CAREFULCTL_COMPLETE"):
         return shell_complete(cli, {}, "carefulctl", "_CAREFULCTL_COMPLETE", instruction)
-    asked: dict[str, Any] = {}
+    asked: dict[str, object] = {}
     words = sys.argv[1:] if argv is None else list(argv)
     try:
         with cli.make_context("carefulctl", words, obj=asked) as ctx:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -26,7 +25,7 @@ from careful.render import measure_plots, trace_plots
 from careful.render.pathchar_stages import stages_figures, stages_table
 from careful.render.trace import clearbox_figures, clearbox_table
 
-Command = Callable[..., Any]
+Command = Callable[..., object]
 
 _BACKGROUND = (
     "Take at most 1 % of {} time, which takes 100 times as long. If --time is too short for "
@@ -34,9 +33,16 @@ _BACKGROUND = (
 )
 
 
-def _over_sizes(sizes: int, precision: float) -> Callable[[Command], Command]:
-    """The options of a measurement with frames of careful's, of several sizes; its defaults."""
-    help_precision = "Enough: half of the interval, as a share of the figure."
+def _over_sizes(
+    sizes: int,
+    precision: float,
+    *,
+    least: int = 64,
+    what: str = "payload",
+    most: str = "what a frame holds",
+    enough: str = "Enough: half of the interval, as a share of the figure.",
+) -> Callable[[Command], Command]:
+    """The options of a measurement with probes of several sizes, and their defaults."""
     options = (
         click.option(
             "--sizes",
@@ -47,14 +53,10 @@ def _over_sizes(sizes: int, precision: float) -> Callable[[Command], Command]:
             help="How many sizes.",
         ),
         click.option(
-            "--min-bytes", type=BYTES, default=64, show_default=True, help="Smallest payload."
+            "--min-bytes", type=BYTES, default=least, show_default=True, help=f"Smallest {what}."
         ),
-        click.option(
-            "--max-bytes", type=BYTES, help="Largest payload.  [default: what a frame holds]"
-        ),
-        click.option(
-            "--precision", type=SHARE, default=precision, show_default=True, help=help_precision
-        ),
+        click.option("--max-bytes", type=BYTES, help=f"Largest {what}.  [default: {most}]"),
+        click.option("--precision", type=SHARE, default=precision, show_default=True, help=enough),
         click.option(
             "--time",
             "seconds",
@@ -85,30 +87,16 @@ def measure() -> None:
     ],
 )
 @click.argument("host", shell_complete=complete.host)
-@click.option(
-    "--sizes", "sizes_count", default=12, show_default=True, metavar="N", help="How many sizes."
+@_over_sizes(
+    12,
+    0.02,
+    least=plan.LEAST_BYTES,
+    what="probe",
+    most="what the path takes",
+    enough="Enough for a hop: half of G's interval, as a share of G.",
 )
-@click.option(
-    "--min-bytes", type=BYTES, default=plan.LEAST_BYTES, show_default=True, help="Smallest probe."
-)
-@click.option("--max-bytes", type=BYTES, help="Largest probe.  [default: what the path takes]")
 @click.option(
     "--max-hops", default=30, show_default=True, metavar="N", help="Farthest hop to probe."
-)
-@click.option(
-    "--precision",
-    type=SHARE,
-    default=0.02,
-    show_default=True,
-    help="Enough for a hop: half of G's interval, as a share of G.",
-)
-@click.option(
-    "--time",
-    "seconds",
-    type=SECONDS,
-    default=25.0,
-    metavar="TIME",
-    help="Begin no new round after this long.  [default: 25s]",
 )
 @click.option(
     "--timeout",

@@ -34,7 +34,6 @@ def plain(text: str) -> str:
 
 
 def _inline(tokens: Sequence[Token]) -> str:
-    """Words with their fonts."""
     parts = []
     for one in tokens:
         if one.type == "code_inline":
@@ -51,7 +50,7 @@ def _verbatim(text: str) -> list[str]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """What fits a line stays in it; tbl folds the cells of a wider one."""
+    """Keeps a narrow table in lines; tbl folds the cells of a wide one."""
     widest = [max(map(_columns, column)) for column in zip(*rows, strict=True)]
     if sum(widest) + _GAP * (len(widest) - 1) <= _LINE:
         formats = [[f"{one}{_GAP}"] * (len(widest) - 1) + [one] for one in ("lb", "l")]

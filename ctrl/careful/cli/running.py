@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import click
 
@@ -32,7 +32,7 @@ from careful.transfer.protocol.block import BlockClient
 from careful.transfer.run.session import connected
 
 _T = TypeVar("_T")
-Work = Callable[[BlockClient], Coroutine[Any, Any, _T]]
+Work = Callable[[BlockClient], Coroutine[object, None, _T]]
 #: Between two looks at whether a connection can be had again, seconds.
 _LOOK_S = 0.5
 #: What ends a connection.

@@ -29,7 +29,7 @@ def _hold_standard_descriptors() -> None:
 
 
 def _say_what_can_be_said() -> None:
-    """Where the locale lacks a character, `?` stands for it; without a locale it is UTF-8."""
+    """Writes `?` for characters that the locale lacks; without a locale, UTF-8."""
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
         sys.stdout.reconfigure(errors="replace")
 

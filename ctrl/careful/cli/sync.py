@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import click
 
@@ -48,7 +47,6 @@ _HELP = {
 
 
 def _own(option: click.Parameter) -> click.Parameter:
-    """An option of get as this command has it."""
     mine = copy.copy(option)
     if isinstance(mine, click.Option):
         mine.help = _HELP.get(str(mine.name), mine.help)
@@ -67,7 +65,7 @@ def _own(option: click.Parameter) -> click.Parameter:
 )
 @click.argument("source", shell_complete=remote_path)
 @click.argument("target", shell_complete=remote_path)
-def sync(source: str, target: str, **given: Any) -> None:
+def sync(source: str, target: str, **given: object) -> None:
     """Bring TARGET up to date with SOURCE; one of them is HOST:PATH.
 
     Trees are copied with all attributes and links. A file that has the same size and time at

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -67,7 +66,7 @@ class Watched:
 
     def __init__(self, look: Callable[[], figures.Look], first: figures.Look) -> None:
         self._look, self._now, self._order = look, first, ""
-        self._rates: list[dict[str, Any]] = []
+        self._rates: list[figures.Rates] = []
 
     def again(self) -> str:
         """After another look."""

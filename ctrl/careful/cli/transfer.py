@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import click
 
 from careful import jsonout
 from careful.address import is_remote
-from careful.cli.command import command
+from careful.cli.command import Given, command
 from careful.cli.common import say, say_all, shared, show
 from careful.cli.complete import remote_path
 from careful.cli.exit_status import Exit
@@ -42,8 +41,8 @@ from careful.transfer.stream.local import STDIO
 def move(
     fetch: bool,
     ends: tuple[str, Sequence[str], str],
-    words: dict[str, Any],
-    given: dict[str, Any],
+    words: dict[str, object],
+    given: Given,
     sync: bool = False,
 ) -> None:
     """Move what the words say, and print what happened; exit 1 if all failed, 3 if some did.
@@ -112,10 +111,10 @@ def move(
 
 
 def _show(
-    words: dict[str, Any],
-    figures: dict[str, Any],
+    words: dict[str, object],
+    figures: dict[str, object],
     report: Result,
-    given: dict[str, Any],
+    given: Given,
     err: bool,
 ) -> None:
     inputs = words | {key: value for key, value in given.items() if key not in _NOT_SHOWN}
@@ -156,7 +155,7 @@ _PAGES = ("files", "exit-status")
     "words", nargs=-1, required=True, metavar="HOST:PATH... [LOCAL]", shell_complete=remote_path
 )
 @transfer_options
-def get(words: tuple[str, ...], **given: Any) -> None:
+def get(words: tuple[str, ...], **given: object) -> None:
     """Fetch files from a host into LOCAL (default: the current directory).
 
     A file appears under its name once it is complete, checked and synced. An existing file is
@@ -189,7 +188,7 @@ def get(words: tuple[str, ...], **given: Any) -> None:
 @click.argument("sources", nargs=-1, required=True, metavar="LOCAL...", shell_complete=remote_path)
 @click.argument("target", metavar="HOST:PATH", shell_complete=remote_path)
 @transfer_options
-def put(sources: tuple[str, ...], target: str, **given: Any) -> None:
+def put(sources: tuple[str, ...], target: str, **given: object) -> None:
     """Send files to a host that exports a directory with :rw.
 
     A file appears there under its name once it is complete, checked and synced. An existing

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from careful.cli.command import Command, Option
+from careful.cli.command import Command, Given, Option
 from careful.cli.common import shared
 from careful.cli.params import BYTES, SECONDS, Duration
 from careful.control import config
@@ -21,6 +21,10 @@ from careful.transfer.filters import Filters, read_patterns, rules
 from careful.transfer.options import Options
 from careful.transfer.pace import RateLimit
 from careful.transfer.stream.local import Span
+
+_F = TypeVar("_F", bound=Callable[..., object])
+#: click.option() gives one.
+_Decorator = Callable[[Any], Any]
 
 timeout = click.option(
     "--timeout",
@@ -98,8 +102,7 @@ class TransferCommand(Command):
         return left
 
 
-def _below(heading: str) -> Callable[..., Any]:
-    """The decorator of options below a heading."""
+def _below(heading: str) -> partial[_Decorator]:
     return partial(click.option, cls=Option, heading=heading)
 
 
@@ -110,7 +113,7 @@ _checks = _below("Checks and syncing")
 _pace = _below("Speed")
 _output = _below("Output")
 
-_OPTIONS = [
+_OPTIONS: list[_Decorator] = [
     _what("-r", "--recursive", is_flag=True, help="Copy directories. Keeps times."),
     _what(
         "--include",
@@ -264,15 +267,14 @@ _OPTIONS = [
 ]
 
 
-def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def transfer_options(command: _F) -> _F:
     """All of them, with those that every command has."""
     for option in reversed([*_OPTIONS, timeout, _outlast, shared]):
         command = option(command)
     return command
 
 
-def _names(given: dict[str, Any]) -> frozenset[str] | None:
-    """What --files-from lists."""
+def _names(given: Given) -> frozenset[str] | None:
     source = given["files_from"]
     if source is None:
         return None
@@ -281,7 +283,7 @@ def _names(given: dict[str, Any]) -> frozenset[str] | None:
     return frozenset(name for name in cleaned if name not in ("", "."))
 
 
-def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) -> Options:
+def options_of(given: Given, recursive: bool, settings: config.Config) -> Options:
     """What the options say.
 
     Raises:
@@ -320,7 +322,7 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
         xattrs=archive,
         sparse=given["sparse"],
         times=recursive,
-        update=given.get("by_time", given["update"] and not given["checksum"]),
+        update=bool(given.get("by_time", given["update"] and not given["checksum"])),
         keep_newer=given["update"] and not given["force"],
         make_path=given["mkpath"],
         checksum=given["checksum"],
@@ -336,7 +338,7 @@ def options_of(given: dict[str, Any], recursive: bool, settings: config.Config) 
     )
 
 
-def span_of(given: dict[str, Any], sources: int) -> Span:
+def span_of(given: Given, sources: int) -> Span:
     """Which part of one file is meant.
 
     Raises:

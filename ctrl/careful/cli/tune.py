@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import click
 
@@ -28,7 +28,7 @@ def tune() -> None:
     """See and set how messages are cut into fragments, while they flow."""
 
 
-def _figures(session: tune_peers.Session, rows: list[tune_peers.Row]) -> dict[str, Any]:
+def _figures(session: tune_peers.Session, rows: list[tune_peers.Row]) -> dict[str, object]:
     effect = session.effect.as_dict() if session.effect else {}
     return {**effect, "peers": [report.tune_row(row) for row in rows]}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -59,7 +58,7 @@ def tune_auto(
     one = tunable(ifname, instance)
     instances.need_root(f"tune auto {ifname}")
 
-    def told(peer: str, decision: dict[str, Any]) -> None:
+    def told(peer: str, decision: dict[str, object]) -> None:
         say(f"{peer}: {report.decision(decision)}", err=as_json)
 
     def warned(text: str) -> None:

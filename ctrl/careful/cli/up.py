@@ -141,7 +141,7 @@ def up(
     found = status.gather(done.instance, settings)
     inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
     text = report.up(found, done.already)
-    show(as_json, "up", inputs, {"already": done.already, **found}, text)
+    show(as_json, "up", inputs, {"already": done.already, **vars(found)}, text)
 
 
 def _reload(
@@ -163,7 +163,7 @@ def _reload(
                 tuner.stop(one)
     found = status.gather(instance, settings)
     inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
-    figures = {"already": True, "changed": changed, **found}
+    figures = {"already": True, "changed": changed, **vars(found)}
     show(as_json, "up", inputs, figures, report.reloaded(found, changed))
 
 

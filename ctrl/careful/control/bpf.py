@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from careful.errors import CarefulError
 
@@ -83,7 +82,6 @@ def library() -> ctypes.CDLL:
 
 
 def _declare(found: ctypes.CDLL) -> None:
-    """The types of what is called."""
     number, text = ctypes.c_int, ctypes.c_char_p
     # progfd, entry or return, name of the event, file, offset in it, pid, the semaphore's offset
     found.bpf_attach_uprobe.argtypes = [
@@ -111,7 +109,6 @@ def _said() -> Iterator[list[str]]:
 
 @contextmanager
 def _headers() -> Iterator[None]:
-    """The headers above, where bcc looks for a kernel's."""
     name = "BCC_KERNEL_SOURCE"
     before = os.environ.get(name)
     with tempfile.TemporaryDirectory(prefix="careful-bcc-") as folder:
@@ -249,7 +246,7 @@ class Program:
     def open_ring(self, table: str, take: Callable[[bytes], None]) -> None:
         """Hand each record of a ring buffer over, as poll() finds it."""
 
-        def handed(_context: Any, data: int, nbytes: int) -> int:
+        def handed(_context: object, data: int, nbytes: int) -> int:
             take(ctypes.string_at(data, nbytes))
             return 0
 

@@ -141,7 +141,7 @@ def _filter(port: int) -> list[tuple[int, int, int, int]]:
 
 
 def _outgoing(ifname: str, port: int) -> socket.socket:
-    """What the kernel sends for us, from now on: control messages."""
+    """Control messages that the kernel sends for us, from now on."""
     code = b"".join(struct.pack("=HBBI", *one) for one in _filter(port))
     memory = ffi.from_buffer(code)
     found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
@@ -212,7 +212,6 @@ class Capture:
         self._open.close()
 
     def _count(self) -> int:
-        """Frames that XDP has judged to be ours."""
         counters = maps.xdp_counters(self.instance.name)
         return sum(counters.values()) - counters["pass_other"]
 

@@ -123,7 +123,6 @@ def _machine() -> Iterator[Finding]:
 
 
 def _library(case: Case) -> Iterator[Finding]:
-    """The checks of careful_open()."""
     skipped = _OF_AN_OWNER if case.in_use else ()
     for name, returned, text in needs.walk(case.ifname, case.instance.name, case.options, skipped):
         code = -returned
@@ -191,7 +190,6 @@ def ring(ifname: str, size: int, most: int, wanted: int, promised: int = 0) -> F
 
 
 def _receive_buffers(instance: Instance) -> int:
-    """R, where carefuld runs and can be asked; else 0."""
     if instance.pid:
         with suppress(CarefulError):
             return status.receive_buffers_of(instance)
@@ -199,7 +197,7 @@ def _receive_buffers(instance: Instance) -> int:
 
 
 def _driver(link: Link, driver: ethtool.DriverInfo, case: Case) -> Iterator[Finding]:
-    """What the driver can be told: flow control, rings, offloads."""
+    """Checks flow control, rings and offloads."""
     priorities = ethtool.pfc(link.name)
     if priorities:
         yield pfc(link.name, priorities)

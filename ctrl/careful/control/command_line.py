@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any
 
 from careful.control.exports import parse
 from careful.control.up_options import DEFAULTS, OPTIONS, UpOptions, kind, word
+from careful.jsonout import Json
 
 
 def words(options: UpOptions) -> list[str]:
@@ -50,7 +50,7 @@ def _split(argv: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
 
 def read(argv: Sequence[str]) -> UpOptions:
     """The options among a command line; what is no option of `up` is passed over."""
-    found: dict[str, Any] = {}
+    found: Json = {}
     for name, value in _split(argv)[0]:
         if kind(name) is bool:
             found[name] = True
@@ -69,7 +69,6 @@ def without_options(argv: Sequence[str]) -> list[str]:
 
 
 def _effective(options: UpOptions, instance: str) -> UpOptions:
-    """With carefuld's defaults in place."""
     whole = options.over(replace(DEFAULTS, name=instance))
     exports = (str(parse(one)) for one in whole.export or ())
     return replace(whole, export=tuple(sorted(exports)))

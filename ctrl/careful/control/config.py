@@ -13,13 +13,13 @@ import re
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from careful import owned
 from careful.address import Address, resolve, resolve_all
 from careful.control import exports
 from careful.control.up_options import OPTIONS, UpOptions, bad_seal, matches, refused, takes
 from careful.errors import CarefulError, shown
+from careful.jsonout import Json
 
 #: Read in this order where none is named; a later one overrides.
 DEFAULT_PATHS = (Path("/etc/careful.toml"), Path("~/.config/careful/careful.toml"))
@@ -128,7 +128,7 @@ class _File:
         return CarefulError(errno.EINVAL, shown(text), where)
 
     def _line(self, table: str, key: str) -> int:
-        """Where a table begins, or sets a key; 0 where it is written in another way."""
+        """Returns the line where a table begins, or sets a key; 0 if it is written otherwise."""
         inside = False
         for number, line in enumerate(self.text.splitlines(), 1):
             if head := re.match(r"\s*\[([^\[\]]+)\]\s*(?:#.*)?$", line):
@@ -140,8 +140,7 @@ class _File:
         return 0
 
 
-def _tune(file: _File, where: str, table: Any) -> str | None:
-    """Of one table; carefuld has no such option."""
+def _tune(file: _File, where: str, table: object) -> str | None:
     value = table.get("tune") if isinstance(table, dict) else None
     if value is not None and value not in TUNE:
         text = f"[{where}] tune = {value!r}: one of {', '.join(TUNE)}"
@@ -149,10 +148,10 @@ def _tune(file: _File, where: str, table: Any) -> str | None:
     return value
 
 
-def _options(file: _File, where: str, table: Any) -> UpOptions:
+def _options(file: _File, where: str, table: object) -> UpOptions:
     if not isinstance(table, dict):
         raise file.bad(f"[{where}] must be a table")
-    found: dict[str, Any] = {}
+    found: Json = {}
     for key, value in table.items():
         if key == "tune":
             continue
@@ -169,14 +168,14 @@ def _options(file: _File, where: str, table: Any) -> UpOptions:
     return UpOptions(**found)
 
 
-def _socket(file: _File, table: Any) -> UpOptions:
-    """Who may use every instance, but where [up] or [instance.NAME] says otherwise."""
+def _socket(file: _File, table: object) -> UpOptions:
+    """Returns the group of [socket], a default of every instance."""
     if not isinstance(table, dict) or table.keys() - {"group"}:
         raise file.bad("[socket] must be a table of group alone", "socket")
     return _options(file, "socket", table)
 
 
-def _state_directory(file: _File, table: Any) -> Path | None:
+def _state_directory(file: _File, table: object) -> Path | None:
     if not isinstance(table, dict) or table.keys() - {"directory"}:
         raise file.bad("[state] must be a table of directory alone", "state")
     if not table:
@@ -220,7 +219,7 @@ def parse(text: str, path: Path) -> Config:
     instances = tree.get("instance", {})
     if not isinstance(instances, dict) or "" in instances:
         raise file.bad("[instance.NAME] must be a table, and have a name")
-    found: dict[str, tuple[str, Any]] = {"": ("up", tree.get("up", {}))}
+    found: dict[str, tuple[str, object]] = {"": ("up", tree.get("up", {}))}
     for name, one in instances.items():
         if not isinstance(one, dict):
             text = f"[instance] {name} = {one!r}: which instance? [instance.NAME] has its options"

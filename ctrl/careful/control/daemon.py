@@ -121,7 +121,6 @@ def _log_of(instance: Instance, state: Path) -> Path:
 
 
 def _show_log(instance: Instance, log: Path) -> None:
-    """Let it be found beside the socket."""
     with suppress(OSError):
         if log != instance.log:
             instance.log.symlink_to(log)

@@ -44,7 +44,6 @@ class DriverInfo:
 
 
 def _ask(sock: socket.socket, ifname: str, command: int, size: int) -> bytes | None:
-    """The answer to one ethtool command, or None where the driver has none."""
     data = array.array("B", struct.pack("=I", command).ljust(size, b"\0"))
     address, _ = data.buffer_info()
     request = struct.pack("16sP16x", ifname.encode(), address)

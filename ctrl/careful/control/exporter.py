@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from careful.control import instances, live, status
 from careful.control.config import Config
@@ -39,7 +38,7 @@ class Seen:
     """
 
     name: str
-    found: Mapping[str, Any] | None = None
+    found: status.Status | None = None
     use: Use | None = None
     messages: Mapping[int, tuple[int, float]] = field(default_factory=dict)
     full: bool = False

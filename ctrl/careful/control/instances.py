@@ -82,7 +82,6 @@ def _owner(path: Path) -> int:
 
 
 def _numbers_in(path: Path) -> list[int]:
-    """Pid, and in a lock the index of the interface, too."""
     with suppress(OSError, ValueError):
         return [int(one) for one in path.read_text().split()]
     return []
@@ -182,7 +181,6 @@ def _is_shared(pid: int, kind: str) -> bool | None:
 
 
 def _is_here(pid: int) -> bool | None:
-    """The same of network namespaces."""
     return _is_shared(pid, "net")
 
 

@@ -80,8 +80,12 @@ class Qdisc:
         return self.handle == QDISC_HANDLE
 
 
+#: A socket, a message or an attribute: pyroute2 has no types.
+Netlink = Any
+
+
 @contextmanager
-def _netlink(what: str) -> Iterator[Any]:
+def _netlink(what: str) -> Iterator[Netlink]:
     from pyroute2 import IPRoute
     from pyroute2.netlink.exceptions import NetlinkError
 
@@ -92,11 +96,11 @@ def _netlink(what: str) -> Iterator[Any]:
         raise CarefulError(int(error.code), "", what) from None
 
 
-def _attribute(message: Any, name: str) -> Any:
+def _attribute(message: Netlink, name: str) -> Netlink:
     return message.get_attr(name) if message is not None else None
 
 
-def _link(message: Any) -> Link:
+def _link(message: Netlink) -> Link:
     xdp = _attribute(message, "IFLA_XDP")
     attached = _attribute(xdp, "IFLA_XDP_ATTACHED") or 0
     program = (

@@ -91,7 +91,7 @@ def whole(live: Map, slot: int) -> bytes | None:
 
 
 def _words(struct: str) -> dict[str, int]:
-    """Where the words of a cell stand in it, by name: it holds nothing else."""
+    """Returns the places of the words in a cell, by name."""
     fields = ffi.typeof(f"struct {struct}").fields
     assert 8 * len(fields) == sizeof(struct)
     return {name: field.offset // 8 for name, field in fields}
@@ -110,7 +110,7 @@ _FIRST = {
 def _counted(
     entry: bytes, what: str, words: Mapping[str, int], count: int
 ) -> Iterator[tuple[int, dict[str, int]]]:
-    """Of an entry's array of cells those that counted anything: index and words, by name."""
+    """Returns the cells of an entry's array that counted anything: index and words, by name."""
     view = memoryview(entry).cast("Q")
     for index in range(count):
         at = _FIRST[what] + index * len(words)

@@ -9,9 +9,9 @@ import errno
 import os
 import struct
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from careful._abi import enum_names, ffi, lib, sizeof
+from careful._abi import CData, enum_names, ffi, lib, sizeof
 from careful.control import instances
 from careful.errors import CarefulError
 
@@ -47,7 +47,6 @@ def _failed(what: str) -> CarefulError:
 
 
 def _object_info(fd: int, size: int, what: str) -> bytes:
-    """Struct bpf_map_info or bpf_prog_info of a descriptor, as far as `size`."""
     info = ffi.new("char[]", size)
     if lib.bpf_obj_get_info_by_fd(fd, info, ffi.new("uint32_t *", size)) < 0:
         raise _failed(what)
@@ -146,14 +145,14 @@ def peers_map(instance: str) -> PinnedMap:
     return PinnedMap(pins(instance) / "peers", 4, sizeof("careful_peer_entry"))
 
 
-def session(peers: Map, slot: int) -> Any:
+def session(peers: Map, slot: int) -> CData:
     """A slot's `struct careful_peer_entry`; its cookie is 0 where no session is open."""
     entry = ffi.new("struct careful_peer_entry *")
     ffi.memmove(entry, peers.lookup(slot), sizeof("careful_peer_entry"))
     return entry
 
 
-def sessions(instance: str) -> dict[int, Any]:
+def sessions(instance: str) -> dict[int, CData]:
     """Slot -> `struct careful_peer_entry` of each open session."""
     with peers_map(instance) as peers:
         found = {slot: session(peers, slot) for slot in range(peers.entries)}

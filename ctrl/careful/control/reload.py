@@ -97,7 +97,6 @@ def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
 
 
 def _argv(one: Instance, running: UpOptions, options: UpOptions) -> list[str]:
-    """The command line that would have started it with these options."""
     kept = replace(running, **dict.fromkeys(LIVE))
     others = command_line.without_options(one.argv)
     return [*others, *command_line.words(_live(options).over(kept))]

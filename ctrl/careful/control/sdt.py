@@ -74,7 +74,6 @@ class _Elf:
 
 
 def _notes(elf: _Elf, section: tuple[int, ...]) -> list[bytes]:
-    """Descriptions of the notes of our kind in a section."""
     found, at, end = [], section[4], section[4] + section[5]
     while at + 12 <= end:
         name_bytes, bytes_, kind = struct.unpack_from(f"{elf.order}III", elf.data, at)

@@ -14,10 +14,10 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from careful._abi import ffi, lib
+from careful._abi import CData, ffi, lib
 from careful.control.config import Config
+from careful.jsonout import Json
 
 #: Where it is, unless the environment or [state] of careful.toml names another.
 DEFAULT = Path("/var/lib/careful")
@@ -44,7 +44,7 @@ class StateDir:
         self._warn = warn
         self._warned: set[str] = set()
 
-    def read(self, name: str) -> dict[str, Any]:
+    def read(self, name: str) -> Json:
         """What is kept under a name; nothing where nothing is, or it cannot be believed."""
         data, error = ffi.new("char[]", BYTES_MAX), ffi.new("struct careful_error *")
         where = os.fsencode(self.path), os.fsencode(name)
@@ -62,7 +62,7 @@ class StateDir:
             self._say(f"{self.path / name}: it is damaged, and is made anew")
         return {}
 
-    def write(self, name: str, data: dict[str, Any]) -> bool:
+    def write(self, name: str, data: Json) -> bool:
         """Keep an object as a whole or not at all; whether it is kept.
 
         A loss of power costs what was kept last: whoever changes a path must not wait for disks.
@@ -74,7 +74,7 @@ class StateDir:
             return False
         return True
 
-    def _say(self, why: Any) -> None:
+    def _say(self, why: str | CData) -> None:
         said = why if isinstance(why, str) else ffi.string(why.text).decode(errors="replace")
         if said not in self._warned:
             self._warned.add(said)

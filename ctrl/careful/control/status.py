@@ -6,19 +6,19 @@ Asks carefuld for its own view and reads the XDP program's counters from their m
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from careful._abi import enum_names, ffi, lib
+from careful._abi import CData, enum_names, ffi, lib
 from careful.address import Address
 from careful.control import command_line, instances, links
 from careful.control.config import Config
-from careful.control.exports import parse
+from careful.control.exports import Export, parse
 from careful.control.instances import Instance
 from careful.daemon.client import Client
 from careful.errors import CarefulError, meaning, shown
+from careful.jsonout import Json
 
 #: Bytes of a frame that the MTU does not count.
 ETHERNET_BYTES = 14
@@ -43,7 +43,7 @@ BOUNDS = {
 }
 
 
-def text(data: Any) -> str:
+def text(data: CData) -> str:
     """A NUL-terminated C array as text that can be printed: a peer's name may hold anything."""
     return shown(ffi.string(data).decode(errors="replace"))
 
@@ -53,34 +53,139 @@ def name_of(enum: str, prefix: str, value: int) -> str:
     return enum_names(enum, prefix).get(value, str(value))
 
 
-def device(info: Any) -> dict[str, Any]:
-    """What of a `struct careful_device_info` says how the interface is used."""
-    return {
-        "ifname": text(info.ifname),
-        "driver": text(info.driver),
-        "queue": info.queue,
-        "mtu_bytes": info.mtu,
-        "xdp_mode": name_of("careful_xdp_mode", "CAREFUL_XDP_", info.xdp_mode),
-        "xdp_by": name_of("careful_xdp_by", "CAREFUL_XDP_BY_", info.xdp_by),
-        "native_refused": text(info.native_refused) or None,
-        "zerocopy": bool(info.zerocopy),
-        "multibuffer": bool(info.multibuffer),
-        "need_wakeup": bool(info.need_wakeup),
-        "hugepages": bool(info.hugepages),
-        "buffer_bytes": info.buffer_bytes,
-        "frame_bytes": info.frame_bytes,
-        "umem_bytes": info.umem_bytes,
-        "receive_buffers": info.receive_buffers,
-        "receive_bound": name_of("careful_bound", "CAREFUL_BOUND_", info.receive_bound),
-        "bounds_buffers": {
-            name: info.bounds[index]
-            for index, name in enum_names("careful_bound", "CAREFUL_BOUND_").items()
-            if index < lib.CAREFUL_BOUNDS and info.bounds[index]
-        },
-    }
+@dataclass(frozen=True)
+class InEffect:
+    """How an instance works, without what it counted: `struct careful_info` in Python's types."""
+
+    ifname: str
+    driver: str
+    queue: int
+    mtu_bytes: int
+    xdp_mode: str
+    xdp_by: str
+    native_refused: str | None
+    zerocopy: bool
+    multibuffer: bool
+    need_wakeup: bool
+    hugepages: bool
+    buffer_bytes: int
+    frame_bytes: int
+    umem_bytes: int
+    receive_buffers: int
+    receive_bound: str
+    bounds_buffers: Mapping[str, int]
+    port: int
+    peers_max: int
+    window_buffers: int
+    update_threshold_buffers: int
+    rx_buffers: int
+    tx_buffers: int
+    copyout_buffers: int
+    copyout_used_buffers: int
+    reserve_buffers: int
+    reserve_free_buffers: int
+    protocol: str
+    wait: str
+    spin_us: int
+    keyed: bool
+    io_uring_denied: str | None
 
 
-def counters(info: Any) -> dict[str, int]:
+@dataclass(frozen=True)
+class PeerStatus:
+    """A session with a peer: `struct careful_peer_info`, and the queue that it is on."""
+
+    address: str
+    node: str | None
+    name: str
+    state: str
+    error: str | None
+    slot: int
+    credits_free: int
+    credits_window: int
+    window_buffers: int
+    burst: str
+    burst_frames: int
+    frame_bytes: int
+    path_is_narrow: bool
+    buffers_owed: int
+    buffers_kept: int
+    withholding: bool
+    messages_out: int
+    operations: int
+    epochs: int
+    wire_minor: int
+    tx_frames: int
+    tx_bytes: int
+    rx_frames: int
+    rx_bytes: int
+    lost_here_frames: int
+    lost_there_frames: int
+    control_unheard: bool
+    seal: str
+    cipher: str | None
+    queue: int
+
+    @property
+    def called(self) -> str:
+        """The peer's name in careful.toml, else its own name, else its address."""
+        return self.node or self.name or self.address
+
+
+@dataclass(frozen=True)
+class ProgramStatus:
+    """A program that shares the interface: `struct careful_program_info`."""
+
+    name: str
+    pid: int
+    stalled: bool
+    operations: int
+    unread: int
+    unanswered: int
+    handlers: int
+    regions: int
+    memory_bytes: int
+    asked: int
+    told: int
+
+
+@dataclass(frozen=True)
+class QueueStatus:
+    """One of several queues of an instance."""
+
+    queue: int
+    instance: str
+    pid: int | None
+    port: int
+    peers: int
+    peers_max: int
+    rx_frames: int
+    tx_frames: int
+
+
+@dataclass(frozen=True)
+class Status(InEffect):
+    """All that is known of a running instance; sums, if it has several queues.
+
+    pid is None in another PID namespace; master is the bridge or bond that takes control messages.
+    """
+
+    instance: str
+    pid: int | None
+    log: str
+    kernel: str
+    exports: Sequence[Export]
+    tuner_pid: int | None
+    counters: Mapping[str, int]
+    xdp_counters: Mapping[str, int]
+    xdp_counters_error: str | None
+    peers: Sequence[PeerStatus]
+    programs: Sequence[ProgramStatus]
+    master: str | None = None
+    queues: Sequence[QueueStatus] = ()
+
+
+def counters(info: CData) -> dict[str, int]:
     """All counters of a `struct careful_info` by name, the device's among them."""
     found = {
         name: int(info.counters[index])
@@ -92,83 +197,87 @@ def counters(info: Any) -> dict[str, int]:
     return found
 
 
-def peer(info: Any, port: int, config: Config) -> dict[str, Any]:
-    """One `struct careful_peer_info`; its address without the instance's own port."""
+def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
+    """Returns a `struct careful_peer_info` of a `struct careful_info`.
+
+    The address has no port if that is the instance's own.
+    """
     address = Address.from_sockaddr(bytes(ffi.buffer(ffi.addressof(info, "address"))))
-    if address.port == port:
+    if address.port == instance.port:
         address = replace(address, port=0)
-    return {
-        "address": str(address),
-        "node": config.node_at(address),
-        "name": text(info.name),
-        "state": name_of("careful_peer_state", "CAREFUL_PEER_", info.state),
-        "error": meaning(info.last_errno) if info.last_errno else None,
-        "slot": info.slot,
-        "credits_free": info.credits_free,
-        "credits_window": info.credits_window,
-        "window_buffers": info.window,
-        "burst": name_of("careful_burst_verdict", "CAREFUL_BURST_", info.burst),
-        "burst_frames": info.burst_frames,
-        "frame_bytes": info.frame_bytes,
-        "path_is_narrow": bool(info.flags & lib.CAREFUL_PEER_IS_NARROW),
-        "buffers_owed": info.buffers_owed,
-        "buffers_kept": info.buffers_kept,
-        "withholding": bool(info.flags & lib.CAREFUL_PEER_IS_WITHHELD),
-        "messages_out": info.messages_out,
-        "operations": info.operations,
-        "epochs": info.epochs,
-        "wire_minor": info.wire_minor,
-        "tx_frames": info.tx_frames,
-        "tx_bytes": info.tx_bytes,
-        "rx_frames": info.rx_frames,
-        "rx_bytes": info.rx_bytes,
-        "lost_here_frames": info.lost_here,
-        "lost_there_frames": info.lost_there,
-        "control_unheard": bool(info.flags & lib.CAREFUL_PEER_IS_UNHEARD),
-        "seal": name_of("careful_seal", "CAREFUL_SEAL_", info.seal),
-        "cipher": name_of("careful_cipher", "CAREFUL_CIPHER_", info.cipher)
-        if info.cipher
-        else None,
-    }
+    cipher = name_of("careful_cipher", "CAREFUL_CIPHER_", info.cipher) if info.cipher else None
+    return PeerStatus(
+        address=str(address),
+        node=config.node_at(address),
+        name=text(info.name),
+        state=name_of("careful_peer_state", "CAREFUL_PEER_", info.state),
+        error=meaning(info.last_errno) if info.last_errno else None,
+        burst=name_of("careful_burst_verdict", "CAREFUL_BURST_", info.burst),
+        path_is_narrow=bool(info.flags & lib.CAREFUL_PEER_IS_NARROW),
+        withholding=bool(info.flags & lib.CAREFUL_PEER_IS_WITHHELD),
+        control_unheard=bool(info.flags & lib.CAREFUL_PEER_IS_UNHEARD),
+        seal=name_of("careful_seal", "CAREFUL_SEAL_", info.seal),
+        cipher=cipher,
+        window_buffers=int(info.window),
+        lost_here_frames=int(info.lost_here),
+        lost_there_frames=int(info.lost_there),
+        queue=int(instance.device.queue),
+        **_same(info, *_PEER),
+    )
 
 
-def program(info: Any) -> dict[str, Any]:
-    """One `struct careful_program_info`."""
-    return {
-        "name": text(info.name),
-        "pid": info.pid,
-        "stalled": bool(info.stalled),
-        "operations": info.operations,
-        "unread": info.unread,
-        "unanswered": info.unanswered,
-        "handlers": info.handlers,
-        "regions": info.regions,
-        "memory_bytes": info.memory_bytes,
-        "asked": info.asked,
-        "told": info.told,
-    }
+#: Fields of PeerStatus and ProgramStatus that C has under the same name.
+_PEER = (
+    *("slot", "credits_free", "credits_window", "burst_frames", "frame_bytes", "buffers_owed"),
+    *("buffers_kept", "messages_out", "operations", "epochs", "wire_minor"),
+    *("tx_frames", "tx_bytes", "rx_frames", "rx_bytes"),
+)
+_PROGRAM = ("pid", "operations", "unread", "unanswered", "handlers", "regions", "memory_bytes")
 
 
-def in_effect(info: Any) -> dict[str, Any]:
-    """How a `struct careful_info` says that an instance works; without what was counted."""
-    return {
-        **device(info.device),
-        "port": info.port,
-        "peers_max": info.peers_max,
-        "window_buffers": info.window,
-        "update_threshold_buffers": info.update_threshold,
-        "rx_buffers": info.rx_buffers,
-        "tx_buffers": info.tx_buffers,
-        "copyout_buffers": info.copyout_buffers,
-        "copyout_used_buffers": info.copyout_used,
-        "reserve_buffers": info.reserve_buffers,
-        "reserve_free_buffers": info.reserve_free,
-        "protocol": name_of("careful_protocol", "CAREFUL_PROTOCOL_", info.protocol),
-        "wait": name_of("careful_wait_mode", "CAREFUL_WAIT_", info.wait_mode),
-        "spin_us": info.spin_us,
-        "keyed": bool(info.keyed),
-        "io_uring_denied": os.strerror(info.io_uring_denied) if info.io_uring_denied else None,
-    }
+def _same(info: CData, *names: str) -> Json:
+    return {name: int(getattr(info, name)) for name in names}
+
+
+def program(info: CData) -> ProgramStatus:
+    """Returns a `struct careful_program_info`."""
+    return ProgramStatus(
+        name=text(info.name), stalled=bool(info.stalled), **_same(info, *_PROGRAM, "asked", "told")
+    )
+
+
+def in_effect(info: CData) -> InEffect:
+    """Returns how a `struct careful_info` says that an instance works."""
+    device = info.device
+    return InEffect(
+        ifname=text(device.ifname),
+        driver=text(device.driver),
+        mtu_bytes=int(device.mtu),
+        xdp_mode=name_of("careful_xdp_mode", "CAREFUL_XDP_", device.xdp_mode),
+        xdp_by=name_of("careful_xdp_by", "CAREFUL_XDP_BY_", device.xdp_by),
+        native_refused=text(device.native_refused) or None,
+        zerocopy=bool(device.zerocopy),
+        multibuffer=bool(device.multibuffer),
+        need_wakeup=bool(device.need_wakeup),
+        hugepages=bool(device.hugepages),
+        receive_bound=name_of("careful_bound", "CAREFUL_BOUND_", device.receive_bound),
+        bounds_buffers={
+            name: int(device.bounds[index])
+            for index, name in enum_names("careful_bound", "CAREFUL_BOUND_").items()
+            if index < lib.CAREFUL_BOUNDS and device.bounds[index]
+        },
+        window_buffers=int(info.window),
+        update_threshold_buffers=int(info.update_threshold),
+        copyout_used_buffers=int(info.copyout_used),
+        reserve_free_buffers=int(info.reserve_free),
+        protocol=name_of("careful_protocol", "CAREFUL_PROTOCOL_", info.protocol),
+        wait=name_of("careful_wait_mode", "CAREFUL_WAIT_", info.wait_mode),
+        keyed=bool(info.keyed),
+        io_uring_denied=os.strerror(info.io_uring_denied) if info.io_uring_denied else None,
+        **_same(device, "queue", "buffer_bytes", "frame_bytes", "umem_bytes", "receive_buffers"),
+        **_same(info, "port", "peers_max", "rx_buffers", "tx_buffers", "copyout_buffers"),
+        **_same(info, "reserve_buffers", "spin_us"),
+    )
 
 
 @dataclass(frozen=True)
@@ -181,16 +290,16 @@ class Effect:
     zerocopy: bool
     window_buffers: int
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """For JSON."""
         return dict(vars(self))
 
 
-def effect(info: Any) -> Effect:
+def effect(info: CData) -> Effect:
     """The part of a `struct careful_info` that figures depend on."""
-    found = device(info.device)
+    found = in_effect(info)
     return Effect(
-        os.uname().release, found["driver"], found["xdp_mode"], found["zerocopy"], info.window
+        os.uname().release, found.driver, found.xdp_mode, found.zerocopy, found.window_buffers
     )
 
 
@@ -231,10 +340,9 @@ def _xdp(instance: Instance) -> tuple[dict[str, int], str | None]:
         return {}, str(error)
 
 
-def exports(instance: Instance) -> list[dict[str, Any]]:
-    """The directories that peers may read, or write, too."""
-    given = command_line.read(instance.argv).export or ()
-    return [{**asdict(one), "hosts": list(one.hosts)} for one in map(parse, given)]
+def exports(instance: Instance) -> list[Export]:
+    """Returns the directories that peers may read, or write, too."""
+    return [parse(one) for one in command_line.read(instance.argv).export or ()]
 
 
 #: What queues have each, and the instance as a whole in sum.
@@ -251,53 +359,54 @@ _SUMMED = (
 )
 
 
-def _total(each: list[dict[str, int]]) -> dict[str, int]:
+def _total(each: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return {name: sum(one.get(name, 0) for one in each) for name in each[0]}
 
 
-def _queue(found: dict[str, Any]) -> dict[str, Any]:
-    """A line of one queue."""
-    counted = {name: found["counters"][name] for name in ("rx_frames", "tx_frames")}
-    return {"queue": found["queue"], "instance": found["instance"], "pid": found["pid"]} | {
-        "port": found["port"],
-        "peers": len(found["peers"]),
-        "peers_max": found["peers_max"],
-        **counted,
-    }
+def _queue(found: Status) -> QueueStatus:
+    return QueueStatus(
+        found.queue,
+        found.instance,
+        found.pid,
+        found.port,
+        len(found.peers),
+        found.peers_max,
+        found.counters["rx_frames"],
+        found.counters["tx_frames"],
+    )
 
 
-def gather(instance: Instance, config: Config) -> dict[str, Any]:
-    """All that is known of a running instance; of its queues the sum, and a line of each.
+def gather(instance: Instance, config: Config) -> Status:
+    """Returns all that is known of a running instance: sums of its queues, and a line of each.
 
     Raises:
         CarefulError: carefuld does not answer.
     """
     each = [gather_queue(one, config) for one in instances.queues(instance)]
     if len(each) == 1:
-        return {**each[0], "queues": []}
-    errors = [one["xdp_counters_error"] for one in each if one["xdp_counters_error"]]
-    return {
-        **each[0],
-        **{name: sum(one[name] for one in each) for name in _SUMMED},
-        "counters": _total([one["counters"] for one in each]),
-        "xdp_counters": {} if errors else _total([one["xdp_counters"] for one in each]),
-        "xdp_counters_error": errors[0] if errors else None,
-        "peers": [peer for one in each for peer in one["peers"]],
-        "programs": [program for one in each for program in one["programs"]],
-        "queues": [_queue(one) for one in each],
-        "master": next((one["master"] for one in each if one["master"]), None),
-    }
+        return each[0]
+    error = next((one.xdp_counters_error for one in each if one.xdp_counters_error), None)
+    sums: Json = {name: sum(getattr(one, name) for one in each) for name in _SUMMED}
+    return replace(
+        each[0],
+        **sums,
+        counters=_total([one.counters for one in each]),
+        xdp_counters={} if error else _total([one.xdp_counters for one in each]),
+        xdp_counters_error=error,
+        peers=[peer for one in each for peer in one.peers],
+        programs=[program for one in each for program in one.programs],
+        queues=[_queue(one) for one in each],
+        master=next((one.master for one in each if one.master), None),
+    )
 
 
-def gather_all(
-    running: Iterable[Instance], config: Config
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
+def gather_all(running: Iterable[Instance], config: Config) -> tuple[list[Status], dict[str, str]]:
     """What is known of each of several, and why of those that do not answer nothing is, by name.
 
     Raises:
         CarefulError: none of them answers.
     """
-    found: list[dict[str, Any]] = []
+    found: list[Status] = []
     errors: dict[str, CarefulError] = {}
     for one in running:
         try:
@@ -316,54 +425,49 @@ def _master(instance: Instance) -> str | None:
     return None
 
 
-def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) -> dict[str, Any]:
-    """The same of one queue alone; timeout_s: how long carefuld may take to answer, seconds."""
+def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) -> Status:
+    """Returns the same of one queue alone; timeout_s: how long carefuld may take to answer."""
     with Client(instance.socket, f"carefuld of {instance.name}", timeout_s) as client:
         info = client.info()
         peers = client.peers()
         programs = client.programs()
     xdp, xdp_error = _xdp(instance)
-    found = [{**peer(one, info.port, config), "queue": info.device.queue} for one in peers]
-    return {
-        "instance": instance.name,
-        "pid": instance.pid if instance.pid != instances.UNSEEN else None,
-        "log": instance.log_shown,
-        "kernel": os.uname().release,
-        **in_effect(info),
-        "ifname": instance.ifname or text(info.device.ifname),
-        "exports": exports(instance),
-        "tuner_pid": instances.tuner(instance) or None,
-        "counters": counters(info),
-        "xdp_counters": xdp,
-        "xdp_counters_error": xdp_error,
-        "peers": found,
-        "master": _master(instance) if any(one["control_unheard"] for one in found) else None,
-        "programs": [program(one) for one in programs],
-    }
+    found = [peer(one, info, config) for one in peers]
+    effect = in_effect(info)
+    return Status(
+        **vars(effect) | {"ifname": instance.ifname or effect.ifname},
+        instance=instance.name,
+        pid=instance.pid if instance.pid != instances.UNSEEN else None,
+        log=instance.log_shown,
+        kernel=os.uname().release,
+        exports=exports(instance),
+        tuner_pid=instances.tuner(instance) or None,
+        counters=counters(info),
+        xdp_counters=xdp,
+        xdp_counters_error=xdp_error,
+        peers=found,
+        master=_master(instance) if any(one.control_unheard for one in found) else None,
+        programs=[program(one) for one in programs],
+    )
 
 
-def called(one: Mapping[str, Any]) -> str:
-    """What a peer is called: as careful.toml does, as it does itself, or by its address."""
-    return str(one["node"] or one["name"] or one["address"])
-
-
-def slow_clients(found: dict[str, Any]) -> list[str]:
+def slow_clients(found: Status) -> list[str]:
     """Peers whose frames local clients keep for so long that credits are withheld."""
-    return [called(one) for one in found["peers"] if one["withholding"]]
+    return [one.called for one in found.peers if one.withholding]
 
 
-def older(peers: list[dict[str, Any]]) -> list[str]:
+def older(peers: Iterable[PeerStatus]) -> list[str]:
     """Of each peer that knows less of the wire than this host: a line."""
     version, here = int(lib.CAREFUL_WIRE_VERSION), int(lib.CAREFUL_WIRE_MINOR)
     return [
-        f"{called(one)} speaks wire {version}.{one['wire_minor']}, this host {version}.{here}: "
+        f"{one.called} speaks wire {version}.{one.wire_minor}, this host {version}.{here}: "
         "nothing newer is said between the two"
         for one in peers
-        if one["state"] == "up" and one["wire_minor"] < here
+        if one.state == "up" and one.wire_minor < here
     ]
 
 
-def unheard(peers: list[dict[str, Any]], port: int, master: str | None = None) -> list[str]:
+def unheard(peers: Iterable[PeerStatus], port: int, master: str | None = None) -> list[str]:
     """One line for each peer whose frames come, but none of its control messages.
 
     Args:
@@ -375,28 +479,28 @@ def unheard(peers: list[dict[str, Any]], port: int, master: str | None = None) -
     if master:
         why = f"{master}, of which the interface is a port now, takes them"
     return [
-        f"the frames of {called(one)} come, but no control messages: {why}"
+        f"the frames of {one.called} come, but no control messages: {why}"
         for one in peers
-        if one["control_unheard"]
+        if one.control_unheard
     ]
 
 
-def narrow(peers: list[dict[str, Any]]) -> list[str]:
+def narrow(peers: Iterable[PeerStatus]) -> list[str]:
     """One line for each peer to which the way takes smaller frames than both ends do."""
     return [
-        f"frames to {called(one)} have {one['frame_bytes']} bytes at most: a link on the way takes "
-        f"no larger (path MTU {one['frame_bytes'] - ETHERNET_BYTES})"
+        f"frames to {one.called} have {one.frame_bytes} bytes at most: a link on the way takes "
+        f"no larger (path MTU {one.frame_bytes - ETHERNET_BYTES})"
         for one in peers
-        if one["path_is_narrow"]
+        if one.path_is_narrow
     ]
 
 
-def peers_at(instance: Instance) -> tuple[list[dict[str, Any]], int]:
+def peers_at(instance: Instance) -> tuple[list[PeerStatus], int]:
     """The peers of a running instance, asked of it, and its port.
 
     Raises:
         CarefulError: carefuld does not answer.
     """
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
-        port = client.info().port
-        return [peer(one, port, Config()) for one in client.peers()], port
+        info = client.info()
+        return [peer(one, info, Config()) for one in client.peers()], int(info.port)

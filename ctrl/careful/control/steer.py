@@ -17,7 +17,7 @@ _TYPES = ("udp4", "udp6")
 
 
 def _run(*args: str) -> str | None:
-    """What ethtool printed, or None if it failed or is not there."""
+    """Returns what ethtool printed, or None if it failed or is missing."""
     if shutil.which("ethtool") is None:
         return None
     done = subprocess.run(["ethtool", *args], cwd="/", capture_output=True, text=True)

@@ -9,11 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from careful.control import instances, live, maps, status
 from careful.control.config import Config
 from careful.control.instances import Instance
+from careful.control.status import PeerStatus, Status
 from careful.errors import CarefulError
 
 
@@ -30,7 +30,7 @@ class Look:
     """
 
     at_s: float
-    found: Sequence[Mapping[str, Any]]
+    found: Sequence[Status]
     messages: Mapping[str, Mapping[tuple[int, int], tuple[int, int]]] = field(default_factory=dict)
     mute: Mapping[str, str] = field(default_factory=dict)
 
@@ -58,83 +58,105 @@ def look(running: Sequence[Instance], settings: Config) -> Look:
     return Look(time.monotonic(), found, messages, mute)
 
 
-def _waits_for(one: Mapping[str, Any]) -> str | None:
-    """What holds up messages to a peer, as far as a look can tell."""
-    if one["withholding"]:
+def _waits_for(one: PeerStatus) -> str | None:
+    if one.withholding:
         return "client"
-    if one["messages_out"] and one["credits_free"] <= 1:
+    if one.messages_out and one.credits_free <= 1:
         return "credits"
-    return "frames" if one["messages_out"] else None
+    return "frames" if one.messages_out else None
+
+
+@dataclass(frozen=True)
+class PeerRates:
+    """What moves between this host and a peer; lost_frames is of the whole session."""
+
+    peer: str
+    address: str
+    state: str
+    error: str | None
+    credits_free: int
+    credits_window: int
+    tx_bytes_per_s: float
+    rx_bytes_per_s: float
+    tx_frames_per_s: float
+    rx_frames_per_s: float
+    messages_per_s: float
+    latency_us: float | None
+    lost_frames: int
+    waits_for: str | None
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What moves on an instance, over some seconds."""
+
+    instance: str
+    ifname: str
+    xdp_mode: str
+    zerocopy: bool
+    window_buffers: int
+    seconds: float
+    peers: Sequence[PeerRates]
 
 
 def _peer(
-    now: Mapping[str, Any],
-    before: Mapping[str, Any],
+    now: PeerStatus,
+    before: PeerStatus | None,
     messages: tuple[tuple[int, int], tuple[int, int]],
     seconds: float,
-) -> dict[str, Any]:
+) -> PeerRates:
     def rate(name: str) -> float:
-        return max(0, int(now[name]) - int(before.get(name, now[name]))) / seconds
+        count = int(getattr(now, name))
+        return max(0, count - int(getattr(before, name, count))) / seconds
 
     (count, sum_ns), (count_before, sum_before) = messages
     more = count - count_before
-    return {
-        "peer": status.called(now),
-        "address": now["address"],
-        "state": now["state"],
-        "error": now["error"],
-        "credits_free": now["credits_free"],
-        "credits_window": now["credits_window"],
-        "tx_bytes_per_s": rate("tx_bytes"),
-        "rx_bytes_per_s": rate("rx_bytes"),
-        "tx_frames_per_s": rate("tx_frames"),
-        "rx_frames_per_s": rate("rx_frames"),
-        "messages_per_s": max(0, more) / seconds,
-        "latency_us": (sum_ns - sum_before) / more / 1e3 if more > 0 else None,
-        "lost_frames": now["lost_here_frames"] + now["lost_there_frames"],
-        "waits_for": _waits_for(now),
-    }
+    return PeerRates(
+        peer=now.called,
+        address=now.address,
+        state=now.state,
+        error=now.error,
+        credits_free=now.credits_free,
+        credits_window=now.credits_window,
+        tx_bytes_per_s=rate("tx_bytes"),
+        rx_bytes_per_s=rate("rx_bytes"),
+        tx_frames_per_s=rate("tx_frames"),
+        rx_frames_per_s=rate("rx_frames"),
+        messages_per_s=max(0, more) / seconds,
+        latency_us=(sum_ns - sum_before) / more / 1e3 if more > 0 else None,
+        lost_frames=now.lost_here_frames + now.lost_there_frames,
+        waits_for=_waits_for(now),
+    )
 
 
-def _slot(found: Mapping[str, Any], peer: Mapping[str, Any]) -> tuple[int, int]:
-    """A peer's queue, among those of its instance, and its slot there."""
-    return (peer["queue"] if found["queues"] else 0), peer["slot"]
+def _slot(found: Status, peer: PeerStatus) -> tuple[int, int]:
+    """Returns a peer's queue, among those of its instance, and its slot there."""
+    return (peer.queue if found.queues else 0), peer.slot
 
 
-def _processes(found: Mapping[str, Any]) -> list[int]:
-    """Which count: those of another carefuld begin at 0."""
-    return [found["pid"], *(one["pid"] for one in found["queues"])]
+def _processes(found: Status) -> list[int | None]:
+    """Returns the processes whose counts these are: another carefuld begins at 0."""
+    return [found.pid, *(one.pid for one in found.queues)]
 
 
-def rates(before: Look, now: Look) -> list[dict[str, Any]]:
-    """Of each instance: its peers, those that move most first, and what they move a second."""
+def rates(before: Look, now: Look) -> list[Rates]:
+    """Returns what the peers of each instance move a second, those that move most first."""
     seconds = max(now.at_s - before.at_s, 1e-3)
-    was = {one["instance"]: one for one in before.found}
+    was = {one.instance: one for one in before.found}
     made = []
     for one in now.found:
-        name = one["instance"]
-        old = was.get(name)
-        is_same = old is not None and _processes(old) == _processes(one)
-        messages = before.messages.get(name, {}) if is_same else {}
-        old = old if old is not None and is_same else {"peers": (), "queues": ()}
-        slots = {(_slot(old, each), each["address"]): each for each in old["peers"]}
+        old = was.get(one.instance)
+        if old and _processes(old) != _processes(one):
+            old = None
+        messages = before.messages.get(one.instance, {}) if old else {}
+        slots = {(_slot(old, each), each.address): each for each in old.peers} if old else {}
         peers = []
-        for each in one["peers"]:
+        for each in one.peers:
             slot = _slot(one, each)
-            found = now.messages.get(name, {}).get(slot, (0, 0))
+            found = now.messages.get(one.instance, {}).get(slot, (0, 0))
             earlier = messages.get(slot, found)
-            told = slots.get((slot, each["address"]), {})
-            peers.append(_peer(each, told, (found, earlier), seconds))
-        peers.sort(key=lambda each: -each["tx_bytes_per_s"] - each["rx_bytes_per_s"])
-        made.append(
-            {
-                "instance": name,
-                "ifname": one["ifname"],
-                "xdp_mode": one["xdp_mode"],
-                "zerocopy": one["zerocopy"],
-                "window_buffers": one["window_buffers"],
-                "seconds": seconds,
-                "peers": peers,
-            }
-        )
+            peers.append(_peer(each, slots.get((slot, each.address)), (found, earlier), seconds))
+        peers.sort(key=lambda each: -each.tx_bytes_per_s - each.rx_bytes_per_s)
+        whole = (one.ifname, one.xdp_mode, one.zerocopy, one.window_buffers)
+        made.append(Rates(one.instance, *whole, seconds, peers))
     return made

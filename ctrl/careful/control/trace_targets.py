@@ -91,7 +91,7 @@ def targets(ifname: str | None, instance: str | None, also: Sequence[str]) -> li
 
 
 def _peer_name(socket: Path, instance: str, address: Address) -> str:
-    """What a peer calls itself; "" without a session."""
+    """Returns the name that a peer gives itself; "" without a session."""
     with Client(socket, f"carefuld of {instance}") as client:
         for info in client.peers():
             raw = bytes(ffi.buffer(ffi.addressof(info, "address")))

@@ -154,7 +154,6 @@ class Target:
 
 
 def _xskmaps(pid: int) -> list[int]:
-    """Numbers of the maps that a process' XDP programs redirect by."""
     found = set()
     try:
         for entry in Path(f"/proc/{pid}/fdinfo").iterdir():

@@ -12,9 +12,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from careful._abi import enum_names, ffi, lib, sizeof
+from careful._abi import CData, enum_names, ffi, lib, sizeof
 from careful.control.maps import Map
 from careful.errors import CarefulError
 from careful.plan import CLASS_COUNT, U32_MAX, Plan
@@ -88,13 +87,13 @@ class Change:
         return dict.fromkeys(self.classes, Setting(plan, pulses))
 
 
-def _entry(raw: bytes) -> Any:
+def _entry(raw: bytes) -> CData:
     entry = ffi.new("struct careful_tune_entry *")
     ffi.memmove(entry, raw, sizeof("careful_tune_entry"))
     return entry
 
 
-def _active(entry: Any) -> int:
+def _active(entry: CData) -> int:
     return int(entry.active) % int(lib.CAREFUL_TUNE_VERSIONS)
 
 
@@ -116,7 +115,7 @@ def read(tune: Map, slot: int) -> Tune:
     )
 
 
-def write(tune: Map, slot: int, fill: Callable[[Any], None]) -> None:
+def write(tune: Map, slot: int, fill: Callable[[CData], None]) -> None:
     """Change a slot's settings: `fill` is given a copy of the version in effect.
 
     A system call copies a whole value, in no order that a reader could rely on.
@@ -144,8 +143,7 @@ def apply(tune: Map, slots: Iterable[int], settings: Mapping[int, Setting]) -> N
         write(tune, slot, fill)
 
 
-def _filler(settings: Mapping[int, Setting]) -> Callable[[Any], None]:
-    """What sets some classes of a version."""
+def _filler(settings: Mapping[int, Setting]) -> Callable[[CData], None]:
     # In C's form once, not for each of the slots, which are hundreds.
     plans = {
         index: ffi.new("struct careful_plan *", vars(one.plan))
@@ -158,7 +156,7 @@ def _filler(settings: Mapping[int, Setting]) -> Callable[[Any], None]:
         for name, nbytes in one.minpulse_bytes.items()
     ]
 
-    def fill(version: Any) -> None:
+    def fill(version: CData) -> None:
         for index, plan in plans.items():
             version.classes[index].plan = plan[0]
         for index, sink, nbytes in pulses:
@@ -182,7 +180,7 @@ class Versions:
     contents: bytes
 
 
-def _contents(entry: Any, *versions: int) -> bytes:
+def _contents(entry: CData, *versions: int) -> bytes:
     return b"".join(bytes(ffi.buffer(ffi.addressof(entry.version[one]))) for one in versions)
 
 

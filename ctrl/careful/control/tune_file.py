@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import json
 from dataclasses import fields
-from typing import Any
 
 from careful.control.tune_entry import SINKS, Setting
 from careful.errors import CarefulError
+from careful.jsonout import Json
 from careful.plan import CLASS_COUNT, U32_MAX, Plan, class_bytes
 
 
@@ -46,8 +46,7 @@ def parse(text: str | bytes, origin: str, peer: str | None = None) -> dict[int, 
         raise CarefulError(errno.EINVAL, str(why), origin) from None
 
 
-def _rows(whole: Any, peer: str | None) -> list[Any]:
-    """The classes of a plan, or of one peer."""
+def _rows(whole: object, peer: str | None) -> list[Json]:
     if isinstance(whole, dict) and isinstance(peers := whole.get("peers"), list):
         named = {str(one["peer"]): one for one in peers if isinstance(one, dict) and "peer" in one}
         if peer is None and len(named) != 1:
@@ -68,7 +67,7 @@ def _rows(whole: Any, peer: str | None) -> list[Any]:
     return rows
 
 
-def _setting(row: dict[str, Any], index: int) -> Setting:
+def _setting(row: dict[str, object], index: int) -> Setting:
     if (most := row.get("message_bytes_max")) != class_bytes(index):
         raise _FileError(
             f"class {index} is for messages up to {class_bytes(index)} bytes, not {most}"
@@ -89,7 +88,7 @@ def _setting(row: dict[str, Any], index: int) -> Setting:
     )
 
 
-def _number(row: Any, name: str, least: int, most: int) -> int:
+def _number(row: object, name: str, least: int, most: int) -> int:
     value = row.get(name) if isinstance(row, dict) else None
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise _FileError(f"{name} is {value!r}: not a whole number from {least} to {most}")

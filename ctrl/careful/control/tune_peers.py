@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from careful._abi import lib
 from careful.address import Address
@@ -39,24 +38,41 @@ class Row:
 
 
 @dataclass(frozen=True)
+class TunedPeer:
+    """A peer with a slot of the tune map.
+
+    Attributes:
+        slot: its entry.
+        address: as `status` shows it.
+        label: what people call it.
+        frame_bytes: of a frame towards it; 0: not known.
+    """
+
+    slot: int
+    address: str
+    label: str
+    frame_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Session:
     """An instance that runs, with its peers.
 
     Attributes:
         instance: which.
         effect: what is in effect on the device; None where no carefuld is asked.
-        peers: as status.peer() gives them, with their slots.
+        peers: those with a slot.
         payload_bytes: the largest fragment that a frame of the device holds; 0: unknown.
         others: the same of its other queues.
-        used: how it works (status.in_effect); empty where no carefuld is asked.
+        used: how it works; None where no carefuld is asked.
     """
 
     instance: Instance
     effect: status.Effect | None
-    peers: list[dict[str, Any]]
+    peers: Sequence[TunedPeer]
     payload_bytes: int
     others: tuple[Session, ...] = ()
-    used: Mapping[str, Any] = field(default_factory=dict)
+    used: status.InEffect | None = None
 
     @property
     def queues(self) -> tuple[Session, ...]:
@@ -75,7 +91,8 @@ def session(ifname: str, name: str | None, config: Config) -> Session:
         if not instances.owner_without_daemon(instance.name):
             text = f"careful is not up: carefulctl up {ifname}"
             raise CarefulError(errno.ENOENT, text, ifname)
-        peers = [{"slot": slot, "address": f"slot {slot}"} for slot in maps.sessions(instance.name)]
+        slots = [(slot, f"slot {slot}") for slot in maps.sessions(instance.name)]
+        peers = [TunedPeer(slot, name, name) for slot, name in slots]
         return Session(instance, None, peers, 0)
     first, *others = [_running(one, config) for one in instances.queues(instance)]
     return replace(first, others=tuple(others))
@@ -84,49 +101,44 @@ def session(ifname: str, name: str | None, config: Config) -> Session:
 def _running(instance: Instance, config: Config) -> Session:
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         info = client.info()
-        peers = [status.peer(one, info.port, config) for one in client.peers()]
-    frame_bytes, used = int(info.device.frame_bytes), status.in_effect(info)
-    return Session(instance, status.effect(info), peers, frame_bytes, used=used)
-
-
-def _label(peer: dict[str, Any]) -> str:
-    return str(peer.get("node") or peer.get("name") or peer["address"])
+        found = [status.peer(one, info, config) for one in client.peers()]
+    peers = [TunedPeer(one.slot, one.address, one.called, one.frame_bytes) for one in found]
+    used = status.in_effect(info)
+    return Session(instance, status.effect(info), peers, used.frame_bytes, used=used)
 
 
 def _slots(one: Session, hosts: Sequence[str], config: Config) -> list[tuple[str, int]]:
-    """(name, slot) of the peers of a queue that hosts name."""
     found = []
     for host in hosts:
         address = config.resolve(host)
-        found += [(host, int(peer["slot"])) for peer in one.peers if _is(peer, address)]
+        found += [(host, peer.slot) for peer in one.peers if _is(peer, address)]
     return found
 
 
 def _check(one: Session, hosts: Sequence[str], config: Config) -> None:
-    """Raise CarefulError unless each host is a peer of some queue."""
     everybody = [peer for queue in one.queues for peer in queue.peers]
     for host in hosts:
         address = config.resolve(host)
         if not any(_is(peer, address) for peer in everybody):
-            known = ", ".join(_label(peer) for peer in everybody) or "none"
+            known = ", ".join(peer.label for peer in everybody) or "none"
             text = f"no session with it (there are: {known}); without --peer all are set"
             raise CarefulError(errno.ENOENT, text, host)
 
 
-def _is(peer: dict[str, Any], address: Address) -> bool:
-    exact = str(peer["address"]) == str(address)
+def _is(peer: TunedPeer, address: Address) -> bool:
+    exact = peer.address == str(address)
     return exact or (not address.port and _ip(peer) == address.ip)
 
 
-def _ip(peer: dict[str, Any]) -> str:
-    text = str(peer["address"])
+def _ip(peer: TunedPeer) -> str:
+    text = peer.address
     if text.startswith("["):
         return text[1:].partition("]")[0]
     return text.partition(":")[0] if text.count(":") == 1 else text
 
 
 def _everybody(one: Session) -> list[tuple[str, int]]:
-    return [("new peers", DEFAULT_SLOT), *((_label(peer), int(peer["slot"])) for peer in one.peers)]
+    return [("new peers", DEFAULT_SLOT), *((peer.label, peer.slot) for peer in one.peers)]
 
 
 def show(one: Session, hosts: Sequence[str], config: Config) -> list[Row]:

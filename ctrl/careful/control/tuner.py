@@ -102,7 +102,6 @@ def stop(instance: Instance) -> None:
 
 
 def _has_ended(handle: int) -> bool:
-    """Reports whether a process ends within STOP_S."""
     with DefaultSelector() as selector:
         selector.register(handle, EVENT_READ)
         return bool(selector.select(STOP_S))

@@ -64,7 +64,6 @@ def _option(help_: str, shown: str = "", default: object = None, **more: Any) ->
 
 
 def _choice(help_: str, *choices: str, **more: Any) -> Any:
-    """An option with some choices, the first of which is the default."""
     return _option(help_, choices[0], choices[0], choices=choices, **more)
 
 
@@ -330,7 +329,6 @@ def table() -> str:
 
 
 def _values(name: str) -> str:
-    """Returns what careful.toml takes for an option, in Markdown."""
     one = OPTIONS[name]
     units = {"_us": "microseconds", "_ms": "milliseconds"}
     if one.choices:

@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
-from careful._abi import ffi, lib, sizeof
+from careful._abi import CData, ffi, lib, sizeof
 from careful.daemon.client import Client
 
 #: Kinds of operations that are timed.
@@ -50,7 +49,7 @@ class Use:
     exports: Sequence[ExportUse]
 
 
-def _latency(raw: Any) -> Latency:
+def _latency(raw: CData) -> Latency:
     bounds = [
         (lib.CAREFUL_IPC_BUCKET_NS << index) / 1e9 for index in range(lib.CAREFUL_IPC_BUCKETS - 1)
     ]

@@ -18,9 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from careful._abi import ffi, layout, lib, sizeof
+from careful._abi import CData, Value, ffi, layout, lib, sizeof
 from careful.address import Address
 from careful.errors import CarefulError, OtherReleaseError, check, meaning
 
@@ -117,7 +116,7 @@ class Client:
         return len(self._waiting)
 
     def submit(
-        self, op: int, done: Done, payload: bytes = b"", fd: int | None = None, **fields: Any
+        self, op: int, done: Done, payload: bytes = b"", fd: int | None = None, **fields: Value
     ) -> None:
         """Ask a question; `done` runs with its answer inside receive().
 
@@ -137,7 +136,7 @@ class Client:
             self._wait(_TAKES_S, write=True)
 
     def try_submit(
-        self, op: int, done: Done, payload: bytes = b"", fd: int | None = None, **fields: Any
+        self, op: int, done: Done, payload: bytes = b"", fd: int | None = None, **fields: Value
     ) -> bool:
         """Ask a question as submit() does; False: the socket has no room for it now."""
         header = ffi.new("struct careful_ipc *", fields)
@@ -163,7 +162,6 @@ class Client:
         return CarefulError(errno.ETIMEDOUT, f"no answer in {timeout_s:.3g} s", self.name)
 
     def _wait(self, timeout_s: float, write: bool) -> None:
-        """Take answers, or until there is room to write."""
         poller = select.poll()
         poller.register(self._socket, select.POLLIN | (select.POLLOUT if write else 0))
         events = poller.poll(timeout_s * 1000)
@@ -186,7 +184,7 @@ class Client:
                 return self._unserved(header)
         return CarefulError(errno.ENOTCONN, "carefuld ended; its log says why", self.name)
 
-    def _unserved(self, header: Any) -> CarefulError:
+    def _unserved(self, header: CData) -> CarefulError:
         """Why carefuld does not serve this connection: what it says with an id of 0."""
         text = meaning(-header.status)
         if header.status == -errno.EUSERS:
@@ -256,7 +254,7 @@ class Client:
         payload: bytes = b"",
         timeout_s: float | None = None,
         also: int = 0,
-        **fields: Any,
+        **fields: Value,
     ) -> Answer:
         """Ask one question and wait for its answer.
 
@@ -278,7 +276,7 @@ class Client:
             self._wait(max(0.0, deadline - time.monotonic()), write=False)
         return answers[0] if answers[0].status == also else answers[0].check(what)
 
-    def connect(self, address: Address, host: str, timeout_s: float, **more: Any) -> Answer:
+    def connect(self, address: Address, host: str, timeout_s: float, **more: Value) -> Answer:
         """Opens a session with a peer; its index is in the answer.
 
         Args:
@@ -299,35 +297,35 @@ class Client:
             **more,
         )
 
-    def info(self) -> Any:
+    def info(self) -> CData:
         """What is in effect: a `struct careful_info` of the binding."""
         answer = self.call(lib.CAREFUL_IPC_INFO, self.name)
         return _copy_of("careful_info", answer.payload)
 
-    def peers(self) -> list[Any]:
+    def peers(self) -> list[CData]:
         """The peers in use: a list of `struct careful_peer_info`."""
         return peers_of(self.call(lib.CAREFUL_IPC_PEERS, self.name).payload)
 
-    def programs(self) -> list[Any]:
+    def programs(self) -> list[CData]:
         """Programs that are attached: a list of `struct careful_program_info`."""
         return programs_of(self.call(lib.CAREFUL_IPC_PROGRAMS, self.name).payload)
 
 
-def programs_of(payload: bytes) -> list[Any]:
+def programs_of(payload: bytes) -> list[CData]:
     """The `struct careful_program_info` that PROGRAMS is answered with."""
     size = sizeof("careful_program_info")
     starts = range(0, len(payload) - size + 1, size)
     return [_copy_of("careful_program_info", payload[at : at + size]) for at in starts]
 
 
-def peers_of(payload: bytes) -> list[Any]:
+def peers_of(payload: bytes) -> list[CData]:
     """The `struct careful_peer_info` that PEERS is answered with."""
     size = sizeof("careful_peer_info")
     starts = range(0, len(payload) - size + 1, size)
     return [_copy_of("careful_peer_info", payload[at : at + size]) for at in starts]
 
 
-def _copy_of(name: str, data: bytes) -> Any:
+def _copy_of(name: str, data: bytes) -> CData:
     if len(data) < sizeof(name):
         text = "carefuld is of another build than this command: restart it"
         raise CarefulError(errno.EPROTO, text)
@@ -387,7 +385,7 @@ class AsyncClient:
         payload: bytes = b"",
         fd: int | None = None,
         unheard: Done | None = None,
-        **fields: Any,
+        **fields: Value,
     ) -> Answer:
         """Ask a question and return its answer, whatever its status.
 
@@ -452,7 +450,7 @@ class AsyncClient:
         if self._failure is not None:
             raise self._failure
 
-    def tell(self, op: int, **fields: Any) -> None:
+    def tell(self, op: int, **fields: Value) -> None:
         """Ask a question whose answer nobody waits for; a connection that is gone answers none."""
         with suppress(CarefulError):
             if self.client.try_submit(op, lambda _: None, **fields):
@@ -461,6 +459,6 @@ class AsyncClient:
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
 
-    async def _told(self, op: int, **fields: Any) -> None:
+    async def _told(self, op: int, **fields: Value) -> None:
         with suppress(CarefulError):
             await self.ask(op, **fields)

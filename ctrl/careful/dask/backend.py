@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import errno
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import psutil
@@ -37,13 +37,11 @@ _ANY = ("", "0.0.0.0", "::")
 
 
 def _own() -> set[str]:
-    """The addresses of this host."""
     found = psutil.net_if_addrs().values()
     return {one.address.partition("%")[0] for addresses in found for one in addresses}
 
 
 def _of_interface(ifname: str) -> str:
-    """The address of an interface, IPv4 before IPv6."""
     addresses = [one.address for one in psutil.net_if_addrs().get(ifname, ())]
     found = [one for one in addresses if one.count(".") == 3] or [
         one for one in addresses if ":" in one and len(one) != 17
@@ -51,7 +49,7 @@ def _of_interface(ifname: str) -> str:
     return str(found[0]).partition("%")[0] if found else str(get_ip())
 
 
-def _refuse_encryption(loc: str, options: dict[str, Any]) -> None:
+def _refuse_encryption(loc: str, options: Mapping[str, object]) -> None:
     if options.get("require_encryption"):
         raise RuntimeError(
             "encryption required by Dask configuration, refusing communication from/to "
@@ -71,7 +69,7 @@ class CarefulConnector(Connector):
     def __init__(self, instance: str | None) -> None:
         self._instance = instance
 
-    async def connect(self, address: str, deserialize: bool = True, **options: Any) -> Comm:
+    async def connect(self, address: str, deserialize: bool = True, **options: object) -> Comm:
         """A comm to a listener.
 
         Raises:
@@ -172,7 +170,7 @@ class CarefulListener(BaseListener):
         allow_offload: bool = True,
         default_host: str | None = None,
         default_port: int = 0,
-        **options: Any,
+        **options: object,
     ) -> None:
         super().__init__()
         _refuse_encryption(loc, options)
@@ -248,7 +246,7 @@ class CarefulListener(BaseListener):
         self._hub.task(self._accepted(comm))
         return comm.number
 
-    async def _accept_local(self, stream: IOStream, address: Any) -> None:
+    async def _accept_local(self, stream: IOStream, address: tuple[str, int]) -> None:
         if self._server is None:
             stream.close()
             return

@@ -16,7 +16,7 @@ import struct
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from distributed.comm.core import Comm, CommClosedError
 from distributed.comm.utils import from_frames, to_frames
@@ -195,7 +195,7 @@ class CarefulComm(Comm):
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-    async def read(self, deserializers: Any = None) -> Any:
+    async def read(self, deserializers: object = None) -> object:
         """The next message.
 
         Raises:
@@ -231,7 +231,6 @@ class CarefulComm(Comm):
         return message
 
     async def _whole(self, number: int, head: bytes) -> list[memoryview]:
-        """All frames of a message."""
         frames, sizes = _split(memoryview(bytearray(head)))
         if not sizes:
             return [frame for frame in frames if frame is not None]
@@ -287,7 +286,9 @@ class CarefulComm(Comm):
 
     # What goes out.
 
-    async def write(self, msg: Any, serializers: Any = None, on_error: str = "message") -> int:
+    async def write(
+        self, msg: object, serializers: object = None, on_error: str = "message"
+    ) -> int:
         """Send a message, as soon as those before it are sent; its bytes.
 
         It waits while more than _OUTBOX_BYTES wait to be sent: a slow reader slows its writer.
@@ -431,7 +432,6 @@ class CarefulComm(Comm):
 
 
 def _close(hub: Hub, link: Link, other: int) -> None:
-    """Tell the other end, and wait for nothing."""
 
     async def tell() -> None:
         with contextlib.suppress(CarefulError):

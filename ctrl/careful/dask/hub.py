@@ -19,9 +19,9 @@ import struct
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import careful
 from careful.dask.link import WATCH, Comm, Kind, Link
@@ -107,7 +107,7 @@ class Hub:
         self._pieces: list[Piece] = []
         self._pieces_made = 0
         self._pieces_wanted: deque[asyncio.Future[None]] = deque()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._users = 0
         self.loop = asyncio.get_running_loop()
         name = f"dask {Path(sys.argv[0] or 'python').name}"
@@ -148,7 +148,7 @@ class Hub:
             return False
         return True
 
-    def task(self, work: Any) -> None:
+    def task(self, work: Coroutine[object, None, None]) -> None:
         """Run a coroutine beside."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
@@ -271,7 +271,7 @@ class Hub:
                 one.set_result(None)
                 break
 
-    def _on_message(self, message: Message) -> Any:
+    def _on_message(self, message: Message) -> object:
         kind, number, first, second = message.args
         if kind == Kind.OPEN:
             return self._open(message, number)
@@ -293,7 +293,7 @@ class Hub:
             return _failed(errno.EPROTO)
         return None
 
-    def _open(self, message: Message, service: int) -> Any:
+    def _open(self, message: Message, service: int) -> object:
         port = message.handler + PORTS_OF_HANDLER * service
         accept = self.services.get(port)
         if accept is None:
@@ -306,7 +306,7 @@ class Hub:
         number = accept(link, theirs, label)
         return OPENED.pack(number, self.program) + message.peer.address.ip.encode()
 
-    def _watch(self, message: Message) -> Any:
+    def _watch(self, message: Message) -> object:
         ours, theirs = WATCH.unpack(message.payload)
         if ours != self.program:
             return _failed(errno.ESTALE)

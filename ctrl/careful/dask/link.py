@@ -12,9 +12,10 @@ import contextlib
 import errno
 import struct
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
+from careful._abi import Buffer
 from careful.errors import CarefulError
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Link:
         self._late = late
 
     def begin(
-        self, kind: int, comm: int, first: int = 0, second: int = 0, payload: Any = b""
+        self, kind: int, comm: int, first: int = 0, second: int = 0, payload: Buffer = b""
     ) -> Operation:
         """A request, on its way.
 
@@ -131,7 +132,7 @@ class Link:
         comm: int,
         first: int = 0,
         second: int = 0,
-        payload: Any = b"",
+        payload: Buffer = b"",
         operation: Operation | None = None,
     ) -> Result:
         """The answer to a request that does no harm if it comes twice.

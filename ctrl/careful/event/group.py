@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from careful._abi import ffi, lib
+from careful._abi import Buffer, CData, ffi, lib
 from careful.errors import CarefulError, check, meaning
 from careful.event.unfinished import Coming, Leaving, no_room
 from careful.node import Node, Peer
@@ -79,7 +78,7 @@ class Fragment:
     status: Status
     offset: int
     nbytes: int
-    data: Any
+    data: Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class Message:
     source: int
     event_done: bool
     nbytes: int
-    data: Any
+    data: Buffer
 
 
 class Events:
@@ -127,7 +126,7 @@ class Events:
         found = ffi.new("struct careful_events **")
         rc = lib.careful_events_open(self._engine.pointer, options, found)
         check(rc, node.ifname, _TEXTS.get(-rc, ""))
-        self._events: Any = found[0]
+        self._events: CData = found[0]
         self._fragment = ffi.new("struct careful_event_fragment *")
         self._leaving = Leaving()
         self._coming: list[Coming] = []
@@ -180,7 +179,7 @@ class Events:
 
     def send_fragment(
         self,
-        data: Any,
+        data: Buffer,
         event: int,
         to: int | None = ANY,
         *,
@@ -216,7 +215,7 @@ class Events:
 
     def send(
         self,
-        data: Any,
+        data: Buffer,
         event: int,
         to: int | None = ANY,
         *,
@@ -233,7 +232,7 @@ class Events:
             self._wait(lib.careful_event_send, to, end, left, *args)
 
     async def asend(
-        self, data: Any, event: int, to: int | None = ANY, *, crowd: bool = False
+        self, data: Buffer, event: int, to: int | None = ANY, *, crowd: bool = False
     ) -> None:
         """As send(), in an event loop; one task at a time sends. Cancelled, it may be repeated."""
         for args, left in self._parts(payload_of(data), event, to, crowd):
@@ -244,7 +243,7 @@ class Events:
         event: int,
         source: int | None = ANY,
         *,
-        into: Any = None,
+        into: Buffer = None,
         timeout_s: float | None = None,
     ) -> Fragment:
         """Receive a fragment of an event.
@@ -270,7 +269,7 @@ class Events:
         event: int,
         source: int | None = ANY,
         *,
-        into: Any = None,
+        into: Buffer = None,
         timeout_s: float | None = None,
     ) -> Message:
         """Receive a message whole; as receive_fragment().
@@ -285,7 +284,9 @@ class Events:
             self._wait(lib.careful_event_receive, who, end, partial(self._came, coming), *args)
         return self._whole(coming)
 
-    async def areceive(self, event: int, source: int | None = ANY, *, into: Any = None) -> Message:
+    async def areceive(
+        self, event: int, source: int | None = ANY, *, into: Buffer = None
+    ) -> Message:
         """As receive(), in an event loop; one task at a time receives. Cancelled, it may be
         repeated.
         """
@@ -301,13 +302,12 @@ class Events:
         wanted = (one for one in self._coming if one.event == event and source in (ANY, one.source))
         return next(wanted, None) or Coming(event)
 
-    def _wants(self, coming: Coming, into: Any) -> bool:
+    def _wants(self, coming: Coming, into: Buffer) -> bool:
         """Reports whether a fragment is to come yet; what came is where it is wanted."""
         coming.move(into)
         return not coming.over
 
     def _came(self, coming: Coming) -> None:
-        """C gave a fragment of it."""
         coming.add(self._fragment)
         if coming not in self._coming:
             self._coming = [one for one in self._coming if one.event == coming.event]
@@ -318,15 +318,15 @@ class Events:
         self._coming.remove(coming)
         return Message(coming.source, coming.event_done, coming.nbytes, coming.data)
 
-    def _live(self) -> Any:
+    def _live(self) -> CData:
         _ = self._engine.pointer  # it is open, and this thread's
         if self._events is None:
             raise CarefulError(errno.EBADF, "the group was closed", self._names[self.rank])
         return self._events
 
     def _parts(
-        self, buffer: Any, event: int, to: int | None, crowd: bool
-    ) -> Iterator[tuple[tuple[Any, ...], Callable[[], None]]]:
+        self, buffer: Buffer, event: int, to: int | None, crowd: bool
+    ) -> Iterator[tuple[tuple[object, ...], Callable[[], None]]]:
         """A message cut into fragments, without those that have left: what C wants of each, and
         what is to be called when it has left.
 
@@ -357,11 +357,11 @@ class Events:
         who: int | None,
         end: float | None,
         done: Callable[[], object],
-        *args: Any,
+        *args: object,
     ) -> None:
         """Call a function that waits, in slices; done() when it has done something."""
 
-        def call(_: Any, milliseconds: int) -> int:
+        def call(_: CData, milliseconds: int) -> int:
             rc = function(self._events, *args, milliseconds)
             if rc >= 0:
                 done()  # not later: this run may raise what a callback raised
@@ -376,7 +376,11 @@ class Events:
                 return
 
     async def _in_loop(
-        self, function: Callable[..., int], who: int | None, done: Callable[[], object], *args: Any
+        self,
+        function: Callable[..., int],
+        who: int | None,
+        done: Callable[[], object],
+        *args: object,
     ) -> None:
         """Call it until it need not wait; done() when it has done something."""
         driver = self._engine.in_loop()
@@ -406,13 +410,13 @@ class Events:
         name = self._names[who] if who is not None and 0 <= who < self.nodes else "the group"
         raise CarefulError(-rc, _TEXTS.get(-rc, ""), name)
 
-    def _taken(self, into: Any) -> Fragment:
+    def _taken(self, into: Buffer) -> Fragment:
         """The fragment that C gave, copied to where it belongs: the only time."""
         raw = self._fragment
         offset, nbytes = int(raw.offset), int(raw.bytes)
         self._coming = [one for one in self._coming if one.source != raw.source]
         if into is None:
-            data: Any = bytearray(nbytes)
+            data: Buffer = bytearray(nbytes)
             ffi.memmove(data, raw.data, nbytes)
         else:
             data = into

@@ -6,9 +6,8 @@ Owns where the next call for such a message goes on. group.py asks C for each fr
 from __future__ import annotations
 
 import errno
-from typing import Any
 
-from careful._abi import ffi, lib
+from careful._abi import Buffer, CData, ffi, lib
 
 _MORE, _EVENT_DONE = int(lib.CAREFUL_EVENT_MORE), int(lib.CAREFUL_EVENT_EVENT_DONE)
 
@@ -56,10 +55,10 @@ class Coming:
         self.source: int | None = None
         self.over = self.event_done = False
         self.nbytes = 0
-        self.data: Any = bytearray()
+        self.data: Buffer = bytearray()
         self._own = True
 
-    def move(self, into: Any) -> None:
+    def move(self, into: Buffer) -> None:
         """Have it in this buffer, with what came; None: in a bytearray of its own.
 
         Raises:
@@ -77,7 +76,7 @@ class Coming:
             ffi.memmove(target, source, self.nbytes)
         self.data, self._own = data, into is None
 
-    def add(self, raw: Any) -> None:
+    def add(self, raw: CData) -> None:
         """Copy a fragment that C gave; what has no room goes to a bytearray with all of it."""
         offset, nbytes = int(raw.offset), int(raw.bytes)
         if not self._own:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from careful.errors import CarefulError
 from careful.files.file import AsyncFile, Mode
@@ -39,7 +39,7 @@ class _Thread:
         process: whose it is.
     """
 
-    def __init__(self, name: str, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, name: str, end: Callable[[], Coroutine[object, None, None]]) -> None:
         self._lock = threading.Lock()
         self._stopped = False
         self.process = os.getpid()
@@ -50,7 +50,7 @@ class _Thread:
         self._thread.start()
         self._loop, self._stop = begun.result()
 
-    def run(self, work: Coroutine[Any, Any, _T], news: _News | None = None) -> _T:
+    def run(self, work: Coroutine[object, None, _T], news: _News | None = None) -> _T:
         """Run a coroutine there, and return what it returns.
 
         An interrupt, or what the watcher raises, cancels it, and is raised when it has ended.
@@ -81,7 +81,7 @@ class _Thread:
         finally:
             outcome.clear()  # no circle of its failure and this frame
 
-    def _post(self, begin: Callable[[], None], work: Coroutine[Any, Any, Any]) -> None:
+    def _post(self, begin: Callable[[], None], work: Coroutine[object, None, object]) -> None:
         try:
             if self.process != os.getpid():
                 raise RuntimeError("the connection belongs to the process that made it")
@@ -110,7 +110,7 @@ class _Thread:
 
 async def _until_stopped(
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]],
-    end: Callable[[], Coroutine[Any, Any, None]],
+    end: Callable[[], Coroutine[object, None, None]],
 ) -> None:
     stop = asyncio.Event()
     begun.set_result((asyncio.get_running_loop(), stop))
@@ -168,7 +168,7 @@ class _Blocking(Generic[_A]):
 
 
 def _blocking(
-    method: Callable[Concatenate[_A, _P], Coroutine[Any, Any, _T]],
+    method: Callable[Concatenate[_A, _P], Coroutine[object, None, _T]],
 ) -> Callable[Concatenate[_Blocking[_A], _P], _T]:
     """The same as a method, awaited elsewhere; its progress is told to the calling thread."""
 

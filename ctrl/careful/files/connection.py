@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakSet
 
 from careful.daemon.route import Route
@@ -72,7 +72,6 @@ class Connections:
         _made.add(self)
 
     def _check(self) -> None:
-        """Raise unless it may be used here and now."""
         if self._process != os.getpid():
             raise RuntimeError(f"the connection to {self.host} belongs to the process that made it")
         if self._loop is None:
@@ -84,7 +83,6 @@ class Connections:
 
     @asynccontextmanager
     async def _call(self) -> AsyncIterator[None]:
-        """What close() waits for."""
         self._check()
         self._calls += 1
         try:
@@ -178,7 +176,7 @@ class Connections:
             await self._idle.wait_for(lambda: not self._calls)
         await self._stack.aclose()
 
-    def later(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    def later(self, work: Callable[[], Coroutine[object, None, object]]) -> None:
         """Do something in the event loop, from any thread, unless it is all over."""
         loop = self._loop
         if loop is None or self.closed or self._process != os.getpid():
@@ -206,7 +204,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def keep(work: Coroutine[Any, Any, None]) -> None:
+def keep(work: Coroutine[object, None, None]) -> None:
     """Begin what nobody waits for, in the running loop."""
     task = asyncio.ensure_future(work)
     _tasks.add(task)
@@ -215,7 +213,7 @@ def keep(work: Coroutine[Any, Any, None]) -> None:
 
 @contextmanager
 def _as_connection() -> Iterator[None]:
-    """Where no carefuld runs, no file of the host's is missing: a ConnectionError says so."""
+    """Turns "no carefuld runs" into a ConnectionError: no file of the host is missing."""
     try:
         yield
     except CarefulError as error:

@@ -53,7 +53,7 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
         rpath: str,
         callback: Callback = DEFAULT_CALLBACK,
         mode: str = "overwrite",
-        **_: Any,
+        **_: object,
     ) -> None:
         name, local = self._strip_protocol(rpath), Path(lpath)
         found = await asyncio.to_thread(local.stat)
@@ -102,7 +102,7 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
         lpath: str | BinaryIO,
         callback: Callback = DEFAULT_CALLBACK,
         skips: bool = False,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Fetch a file; `skips`: of a tree, which a symlink to nothing does not stop."""
         try:
@@ -135,7 +135,6 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
             )
 
     async def _copy_out(self, name: str, into: BinaryIO, callback: Callback) -> None:
-        """Write what a file holds into another one, a piece at a time."""
         async with self._reading(name) as file:
             for at in range(0, file.nbytes, Stream.DEFAULT_BLOCK_SIZE):
                 piece = await file.read(at, Stream.DEFAULT_BLOCK_SIZE)
@@ -160,7 +159,7 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
             path1, path2 = names, placed(names, top, self._strip_protocol(path2), into)
         await super()._copy(path1, path2, recursive, *args, **more)
 
-    async def _cp_file(self, path1: str, path2: str, **_: Any) -> None:
+    async def _cp_file(self, path1: str, path2: str, **_: object) -> None:
         info = await self._info(path1)
         if info["type"] == "directory":
             await self._makedirs(path2, exist_ok=True)

@@ -11,7 +11,7 @@ import errno
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from careful.errors import CarefulError
 from careful.files.connection import Connections, Shared, keep
@@ -81,7 +81,7 @@ class AsyncFile:
         remote, handle, path = self._shared.remote, self._handle, self.path
         self._connections.later(lambda: remote.close(handle, path))
 
-    def __await__(self) -> Generator[Any, None, Self]:
+    def __await__(self) -> Generator[object, None, Self]:
         return self.opened().__await__()
 
     async def __aenter__(self) -> Self:
@@ -286,8 +286,8 @@ async def _nothing(shared: Shared, handle: int) -> None:
 
 
 async def kept(
-    opening: Coroutine[Any, Any, _T],
-    undo: Callable[[_T], Coroutine[Any, Any, object]] | None = None,
+    opening: Coroutine[object, None, _T],
+    undo: Callable[[_T], Coroutine[object, None, object]] | None = None,
 ) -> _T:
     """Await what opens something; it goes on if nobody wants it any more, and is undone."""
     task = asyncio.ensure_future(opening)
@@ -299,7 +299,7 @@ async def kept(
 
 
 def _unwanted(
-    done: asyncio.Future[_T], undo: Callable[[_T], Coroutine[Any, Any, object]] | None
+    done: asyncio.Future[_T], undo: Callable[[_T], Coroutine[object, None, object]] | None
 ) -> None:
     if not done.cancelled() and done.exception() is None and undo is not None:
         keep(quietly(undo(done.result())))
@@ -311,7 +311,7 @@ async def write_whole(
     """Make a file of these bytes, complete and under its name or not at all."""
     remote, name = shared.remote, shared.remote.name(path)
 
-    def discard(handle: int) -> Coroutine[Any, Any, object]:
+    def discard(handle: int) -> Coroutine[object, None, object]:
         return remote.close(handle, path, discard=True)
 
     with memoryview(data) as given, given.cast("B") as view:

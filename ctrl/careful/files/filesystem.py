@@ -135,11 +135,11 @@ class CarefulFileSystem(Copies):
         if connection is not None:
             await connection.close()
 
-    async def _info(self, path: str, **_: Any) -> Info:
+    async def _info(self, path: str, **_: object) -> Info:
         name = self._strip_protocol(path)
         return info_of(name, await self._connected().stat(name))
 
-    async def _exists(self, path: str, **_: Any) -> bool:
+    async def _exists(self, path: str, **_: object) -> bool:
         try:
             await self._info(path)
         except OSError as error:
@@ -157,7 +157,7 @@ class CarefulFileSystem(Copies):
                 return False
             raise
 
-    def lexists(self, path: str, **_: Any) -> bool:
+    def lexists(self, path: str, **_: object) -> bool:
         """Reports whether something has the name, a symlink to nothing included."""
         return bool(sync(self.loop, self._lexists, path))
 
@@ -183,7 +183,7 @@ class CarefulFileSystem(Copies):
                 raise
         return sorted(found)
 
-    async def _ls(self, path: str, detail: bool = True, **_: Any) -> list[Info] | list[str]:
+    async def _ls(self, path: str, detail: bool = True, **_: object) -> list[Info] | list[str]:
         one = await self._info(path)
         found = [one]
         if one["type"] == "directory":
@@ -191,7 +191,7 @@ class CarefulFileSystem(Copies):
         return found if detail else [info["name"] for info in found]
 
     async def _below(self, name: str, recursive: bool) -> list[Info]:
-        """What is in a directory, sorted; what the host cannot read is an `other`."""
+        """The entries of a directory, sorted; those that the host cannot read are `other`."""
         listing = self._connected().ls(name, recursive=recursive)
         top = name.rstrip("/")
         found = [info_of(f"{top}/{one.name}", one.attr, one.target) async for one in listing]
@@ -241,7 +241,7 @@ class CarefulFileSystem(Copies):
         return dict(zip(path, self.cat_ranges(path, None, None, on_error=on_error), strict=True))
 
     async def _cat_file(
-        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+        self, path: str, start: int | None = None, end: int | None = None, **_: object
     ) -> bytes:
         async with self._reading(path) as file:
             return await file.read(*bounds_of(file, start, end))
@@ -254,7 +254,7 @@ class CarefulFileSystem(Copies):
         max_gap: int | None = None,
         batch_size: int | None = None,
         on_error: str = "return",
-        **_: Any,
+        **_: object,
     ) -> list[bytes | Exception]:
         """Each file is opened once; its ranges are on their way at once."""
         if not isinstance(paths, list):
@@ -285,7 +285,9 @@ class CarefulFileSystem(Copies):
             raise failed
         return found
 
-    async def _pipe_file(self, path: str, value: Data, mode: str = "overwrite", **_: Any) -> None:
+    async def _pipe_file(
+        self, path: str, value: Data, mode: str = "overwrite", **_: object
+    ) -> None:
         await self._write(path, value, mode)
 
     async def _write(
@@ -303,7 +305,6 @@ class CarefulFileSystem(Copies):
         await self._connected().append(name, value, sync=self._sync)
 
     async def _make_room(self, name: str) -> None:
-        """The directory above a file, if that is wanted."""
         if self.auto_mkdir:
             await self._makedirs(self._parent(name), exist_ok=True)
 
@@ -320,7 +321,7 @@ class CarefulFileSystem(Copies):
         path2: Any,
         recursive: bool = False,
         maxdepth: int | None = None,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Rename files and directories at the host, each in one step.
 
@@ -332,7 +333,7 @@ class CarefulFileSystem(Copies):
     async def _rename(self, old: str, new: str) -> None:
         await self._connected().rename(old, new, replace=True, sync=self._sync)
 
-    async def _rm_file(self, path: str, **_: Any) -> None:
+    async def _rm_file(self, path: str, **_: object) -> None:
         await self._connected().remove(self._strip_protocol(path))
 
     async def _rmdir(self, path: str) -> None:
@@ -360,7 +361,7 @@ class CarefulFileSystem(Copies):
         batch_size: int | None = None,
         maxdepth: int | None = None,
         literal: bool = True,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Remove names. zarr calls this to remove what may be missing, so no name is a pattern."""
         if recursive:
@@ -384,7 +385,6 @@ class CarefulFileSystem(Copies):
     async def _all_below(
         self, path: str | list[str], maxdepth: int | None, literal: bool
     ) -> list[str]:
-        """Names and all that is below them, without what symlinks lead to."""
         names: set[str] = set()
         for one in [path] if isinstance(path, str) else path:
             tops = await self._expand_path(one, maxdepth=maxdepth, assume_literal=literal)
@@ -401,7 +401,7 @@ class CarefulFileSystem(Copies):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return list(names)
 
-    async def _mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
+    async def _mkdir(self, path: str, create_parents: bool = True, **_: object) -> None:
         await self._connected().mkdir(self._strip_protocol(path), parents=create_parents)
 
     async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
@@ -424,7 +424,7 @@ class CarefulFileSystem(Copies):
         mode: str = "rb",
         block_size: int | None = None,
         autocommit: bool = True,
-        cache_options: dict[str, Any] | None = None,
+        cache_options: dict[str, object] | None = None,
         **more: Any,
     ) -> Stream:
         if self.asynchronous:

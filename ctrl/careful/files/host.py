@@ -19,7 +19,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from careful.daemon.route import Route
 from careful.errors import CarefulError
@@ -90,7 +90,7 @@ class AsyncHost:
         """The host, as errors call it."""
         return self._connections.host
 
-    def __await__(self) -> Generator[Any, None, Self]:
+    def __await__(self) -> Generator[object, None, Self]:
         return self.connected().__await__()
 
     async def __aenter__(self) -> Self:
@@ -443,7 +443,6 @@ def _in_python() -> Iterator[None]:
 
 
 def _failure(report: Result) -> CarefulError:
-    """What a transfer raises of which not all came across."""
     for error in report.errors:
         _put_in_python(error)
     did = report.files_count or report.equal or report.newer or report.links or report.directories

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from careful.errors import CarefulError
+from careful.jsonout import Json
 from careful.transfer.filters import Filters, rules
 from careful.transfer.options import Options, Silent
 from careful.transfer.pace import RateLimit
@@ -112,7 +113,7 @@ def options_of(recursive: bool, given: TransferOptions) -> Options:
     patterns = [(True, one) for one in given.get("include", ())]
     patterns += [(False, one) for one in given.get("exclude", ())]
     update, rate = given.get("update", False), given.get("rate_limit_bytes_per_s")
-    same: dict[str, Any] = {name: value for name, value in given.items() if name in _SAME}
+    same: Json = {name: value for name, value in given.items() if name in _SAME}
     return Options(
         replace=given.get("replace", False) or update or given.get("checksum", False),
         digest=digest != "none",
@@ -131,7 +132,7 @@ def options_of(recursive: bool, given: TransferOptions) -> Options:
 
 
 def _check(recursive: bool, given: TransferOptions) -> None:
-    values: dict[str, Any] = dict(given)
+    values: Json = dict(given)
     for name, value in values.items():
         if name not in TransferOptions.__annotations__:
             raise TypeError(f"{name!r} is not an option of a transfer")

@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from careful import files
 from careful.errors import CarefulError, shown
@@ -26,6 +25,7 @@ from careful.fleet.blocks import Blocks, Hop, digests, piece_bytes, planned
 from careful.fleet.hosts import Host
 from careful.fleet.relay import DAMAGED, LINE_MAX, Sender
 from careful.fleet.running import end
+from careful.jsonout import Json
 
 #: Pieces of the larger block that a hop is measured with.
 _PILOT_PIECES = 4
@@ -95,13 +95,13 @@ class _Link:
             start_new_session=True,
         )
 
-    def tell(self, **words: Any) -> None:
+    def tell(self, **words: object) -> None:
         assert self.process
         assert self.process.stdin
         with suppress(OSError, RuntimeError):  # who has ended is found out by its output
             self.process.stdin.write(json.dumps(words).encode() + b"\n")
 
-    async def hear(self) -> dict[str, Any]:
+    async def hear(self) -> Json:
         """What it says next.
 
         Raises:
@@ -125,7 +125,7 @@ class _Link:
         last = said[-1].removeprefix("carefulctl: ") if said else "its carefulctl ended"
         raise CarefulError(0, shown(last))
 
-    async def ask(self, limit_s: float, **words: Any) -> dict[str, Any]:
+    async def ask(self, limit_s: float, **words: object) -> Json:
         """Tell it something, and what it answers; it may say before that it is busy with it."""
         self.tell(**words)
         try:
@@ -207,7 +207,6 @@ class Put:
         self.told(link.member)
 
     async def _begin(self, link: _Link) -> None:
-        """Start a host's relay, and ask what it has."""
         try:
             await link.start()
             first = await link.ask(self.limit_s, name=self.path.name, bytes=self._bytes)
@@ -269,8 +268,7 @@ class Put:
         return Hop.by((size, small), (_PILOT_PIECES * size, large), statistics.median(notes))
 
     async def _move(self, chain: list[_Link], source: Sender, blocks: Blocks) -> None:
-        """Blocks along the chain, until each host has the file, or has failed."""
-        events: asyncio.Queue[tuple[int, dict[str, Any]]] = asyncio.Queue()
+        events: asyncio.Queue[tuple[int, Json]] = asyncio.Queue()
 
         async def listen(number: int) -> None:
             with suppress(OSError):
@@ -312,7 +310,7 @@ class Put:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _hear(self, chain: list[_Link], number: int, said: dict[str, Any], blocks: Blocks) -> None:
+    def _hear(self, chain: list[_Link], number: int, said: Json, blocks: Blocks) -> None:
         if "sent" in said and number + 1 < len(chain):
             if said["sent"] not in range(blocks.count):
                 self._break(chain, number, f"sent on block {said['sent']!r}: there is none")

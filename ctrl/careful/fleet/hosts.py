@@ -12,7 +12,6 @@ import shlex
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from careful import owned
 from careful.errors import CarefulError
@@ -58,16 +57,18 @@ def _words(path: Path, where: str, key: str, text: str) -> tuple[str, ...]:
         raise _bad(path, f"{where}{key} = {text!r}: {error}") from None
 
 
-def _checked(path: Path, where: str, table: dict[str, Any]) -> dict[str, str]:
+def _checked(path: Path, where: str, table: dict[str, object]) -> dict[str, str]:
+    found = {}
     for key, value in table.items():
         if key not in _KEYS:
             raise _bad(path, f"{where}{key} is unknown; there are {', '.join(_KEYS)}")
         if not isinstance(value, str) or "\0" in value:
             raise _bad(path, f"{where}{key} = {value!r}: must be a text")
-    return table
+        found[key] = value
+    return found
 
 
-def _host(path: Path, name: str, table: Any, common: dict[str, str]) -> Host:
+def _host(path: Path, name: str, table: object, common: dict[str, str]) -> Host:
     where = f"[host.{name}] "
     if not _NAME.fullmatch(name):
         raise _bad(path, f"{where}a name is of letters, digits, _ . : -")

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import median
-from typing import Any
 
 from careful.fleet.hosts import Host
 from careful.fleet.running import Outcome, number, tables
@@ -65,7 +64,7 @@ class Odd:
 Matrix = dict[tuple[str, str], Cell]
 
 
-def _trips(found: Mapping[str, Any]) -> list[tuple[float, float]]:
+def _trips(found: Mapping[str, object]) -> list[tuple[float, float]]:
     """Sizes, bytes, and the least round trip of each, µs."""
     pairs = [
         (number(one, "size_bytes"), number(one, "least_us"))
@@ -74,13 +73,13 @@ def _trips(found: Mapping[str, Any]) -> list[tuple[float, float]]:
     return sorted((size, least) for size, least in pairs if size is not None and least is not None)
 
 
-def _latency_us(found: Mapping[str, Any]) -> float | None:
+def _latency_us(found: Mapping[str, object]) -> float | None:
     """Half of the least round trip of the smallest size."""
     trips = _trips(found)
     return trips[0][1] / 2 if trips else None
 
 
-def _G_us_per_KiB(found: Mapping[str, Any]) -> float | None:
+def _G_us_per_KiB(found: Mapping[str, object]) -> float | None:
     """What a byte adds to the least round trip, one way, for answers are empty.
 
     The median of the slopes between all sizes (Theil and Sen): a disturbed size moves it little.

@@ -17,11 +17,12 @@ import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from careful import files
 from careful.errors import CarefulError, from_os, shown
 from careful.fleet.blocks import UNDER_WAY, digests
+from careful.jsonout import Json
 
 #: A line may have the digests of 65,536 pieces.
 LINE_MAX = 1 << 23
@@ -172,12 +173,12 @@ class Part:
             raise from_os(error, self._name) from None
 
 
-def _say(**words: Any) -> None:
+def _say(**words: object) -> None:
     sys.stdout.write(json.dumps(words) + "\n")
     sys.stdout.flush()
 
 
-async def _in_thread(work: Callable[..., _T], *told: Any) -> _T:
+async def _in_thread(work: Callable[..., _T], *told: object) -> _T:
     """Run what may take minutes in a thread, and say meanwhile that it goes on."""
     job = asyncio.ensure_future(asyncio.to_thread(work, *told))
     while not (await asyncio.wait([job], timeout=_BUSY_S))[0]:
@@ -223,7 +224,6 @@ class _Relay:
                         await self._do(told, part, nbytes)
 
     async def _connect(self, host: str, name: str, fd: int, stack: AsyncExitStack) -> None:
-        """Have a way to the next host."""
         way = files.aconnect(host, instance=self._instance, config=self._config)
         try:
             sender = Sender(await stack.enter_async_context(way), name, fd)
@@ -231,8 +231,7 @@ class _Relay:
         except OSError as error:
             _say(broken=shown(str(error)))
 
-    async def _do(self, told: dict[str, Any], part: Part, nbytes: int) -> None:
-        """What concerns this host alone."""
+    async def _do(self, told: Json, part: Part, nbytes: int) -> None:
         if "begin" in told:
             _say(pieces=await _in_thread(part.begin, nbytes))
         elif "ping" in told:

@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from careful.errors import Ended, shown
 from careful.fleet.hosts import Host
+from careful.jsonout import Json
 from careful.units import shown_bytes
 
 _T = TypeVar("_T")
@@ -65,7 +66,7 @@ class Outcome:
 
     job: Job
     error: str
-    figures: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, object] = field(default_factory=dict)
     took_s: float = 0.0
 
     @property
@@ -74,12 +75,12 @@ class Outcome:
         return self.job.host.name
 
 
-def tables(found: Any) -> list[dict[str, Any]]:
+def tables(found: object) -> list[dict[str, object]]:
     """Those that are in a list which a host printed: it may be of another release, or lie."""
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
-def number(found: Mapping[str, Any], key: str) -> float | None:
+def number(found: Mapping[str, object], key: str) -> float | None:
     """A number of such a table; None: it has none."""
     value = found.get(key)
     good = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -89,7 +90,7 @@ def number(found: Mapping[str, Any], key: str) -> float | None:
     return None
 
 
-def _object(text: bytes) -> dict[str, Any] | None:
+def _object(text: bytes) -> Json | None:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -97,7 +98,7 @@ def _object(text: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _error(status: int, found: dict[str, Any] | None, said: bytes) -> str:
+def _error(status: int, found: Json | None, said: bytes) -> str:
     """Why a program failed, in its own words where it has some."""
     if status == 0 and found is not None:
         return ""
@@ -204,7 +205,7 @@ def in_turns(
     return guarded(work())
 
 
-def guarded(work: Coroutine[Any, Any, _T]) -> _T:
+def guarded(work: Coroutine[object, None, _T]) -> _T:
     """Run it to its end; a signal cancels it, so that no process stays.
 
     Raises:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 
@@ -130,7 +129,6 @@ class BlackBox:
                 raise InputError("sum_g_us is less than g_b_us, which it contains")
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         columns = ("bottleneck of fragments of (bytes)", "g (µs)", "G (µs/KiB)")
         rows: list[tuple[str, float, float]] = [
             (f"{one.low_bytes:g} to {one.high_bytes:g}", one.g_b_us, one.G_b_us_per_KiB)
@@ -140,7 +138,7 @@ class BlackBox:
         return rendered([Grid("", columns, rows), *self.unknown])
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], origin: str = "measurement") -> BlackBox:
+    def from_dict(cls, data: dict[str, object], origin: str = "measurement") -> BlackBox:
         """From the JSON of `carefulctl measure blackbox`; further keys are ignored.
 
         Without "regimes" the figures on top are of the one there is, from low_bytes to
@@ -252,7 +250,6 @@ class BlackBox:
         )
 
     def _ranges(self) -> str:
-        """The sizes for which there are figures, in words."""
         joined: list[list[float]] = []
         for one in self.regimes:
             if not joined or joined[-1][1] != one.low_bytes:
@@ -263,7 +260,6 @@ class BlackBox:
     def _doubts(
         self, message_bytes: int, k: int, inside: bool, bounds: tuple[int, int]
     ) -> Iterator[str]:
-        """What is to be said beside a plan."""
         ranges = self._ranges()
         if not inside:
             yield f"extrapolated: measured were fragments of {ranges}"
@@ -284,12 +280,12 @@ class BlackBox:
         yield from self.unknown
 
 
-def _lacks(entry: dict[str, Any]) -> bool:
+def _lacks(entry: dict[str, object]) -> bool:
     names = ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
     return any(entry.get(name) is None for name in names)
 
 
-def _unknown(entry: dict[str, Any]) -> str:
+def _unknown(entry: dict[str, object]) -> str:
     low, high = (shortened(entry.get(name)) for name in ("low_bytes", "high_bytes"))
     said = f"{low} to {high} bytes are not planned with, for they have no figures"
     reason = _line(entry.get("reason"))
@@ -301,7 +297,7 @@ def _line(reason: object) -> str:
     return " ".join(reason.split())[:300] if isinstance(reason, str) else ""
 
 
-def _regime(entry: dict[str, Any], reason: object) -> Regime:
+def _regime(entry: dict[str, object], reason: object) -> Regime:
     values = [
         _number(entry, name, entry.get("reason") or reason)
         for name in ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
@@ -318,7 +314,7 @@ def _regime(entry: dict[str, Any], reason: object) -> Regime:
     return Regime(low, high, *values, *ends)
 
 
-def _number(data: dict[str, Any], name: str, reason: object) -> float:
+def _number(data: dict[str, object], name: str, reason: object) -> float:
     value = data.get(name)
     if value is None and _line(reason):
         raise InputError(f"the measurement has no '{name}': {_line(reason)}")

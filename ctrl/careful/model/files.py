@@ -11,9 +11,9 @@ import re
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from careful.errors import InputError
+from careful.jsonout import Json
 from careful.model.blackbox import BlackBox
 from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline, Stage, shortened
 
@@ -70,7 +70,7 @@ def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
         raise InputError(f"{origin}: {error}") from None
 
 
-def _stage(table: Any) -> Stage:
+def _stage(table: Json) -> Stage:
     table = {key: value for key, value in table.items() if key != _LAB_KEY}
     unknown = sorted(set(table) - _KEYS)
     if unknown:
@@ -84,7 +84,7 @@ def _stage(table: Any) -> Stage:
     return Stage(**table)
 
 
-def _measured(data: dict[str, Any], origin: str) -> Pipeline:
+def _measured(data: Json, origin: str) -> Pipeline:
     """The pipeline of a measurement's "stages", for the sizes that all were measured with.
 
     What else an entry says is left out.
@@ -110,8 +110,7 @@ def _measured(data: dict[str, Any], origin: str) -> Pipeline:
         raise InputError(f"{origin}: {error}") from None
 
 
-def _sizes(entries: list[dict[str, Any]]) -> tuple[int, int | None]:
-    """The sizes that all stages were measured with; ValueError where there are none."""
+def _sizes(entries: list[Json]) -> tuple[int, int | None]:
     lows = [entry["size_min_bytes"] for entry in entries if "size_min_bytes" in entry]
     highs = [entry["size_max_bytes"] for entry in entries if "size_max_bytes" in entry]
     for size in lows + highs:

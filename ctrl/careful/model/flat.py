@@ -225,7 +225,6 @@ def _up_down_rules(pipeline: Pipeline, size_bytes: float) -> list[tuple[Recurren
 
 
 def _below(plans: Array, limits: Limits) -> Array:
-    """The plans whose sizes respect the upper limit."""
     if limits.max_bytes is None or len(plans) == 0:
         return plans
     kept: Array = plans[plans.max(axis=1) <= limits.max_bytes]

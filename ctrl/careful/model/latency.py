@@ -30,7 +30,6 @@ def exit_times_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
 
 
 def _checked(sizes_bytes: npt.ArrayLike) -> Array:
-    """Sizes as an array; raises ValueError for none, negative or infinite ones."""
     sizes = np.asarray(sizes_bytes, dtype=np.float64)
     if sizes.ndim == 0 or sizes.shape[-1] == 0:
         raise InputError("a plan needs at least one fragment")

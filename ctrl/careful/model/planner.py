@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -49,7 +48,7 @@ class LevelPlan:
     g_us: tuple[float, ...]
     G_us_per_KiB: tuple[float, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain types for JSON."""
         return {
             "name": self.name or "top",
@@ -96,7 +95,6 @@ class Plan:
         return len(self.fragments_bytes)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         gain = 100 * (self.one_fragment_us / self.latency_us - 1)
         rows: list[tuple[str, object]] = [
             ("latency (µs)", self.latency_us),
@@ -110,9 +108,9 @@ class Plan:
         title = f"{self.message_bytes:g} bytes, {self.strategy}"
         return rendered([Grid(title, ("", ""), rows), self.note])
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain types for JSON; field names end in their unit."""
-        out: dict[str, Any] = {
+        out: dict[str, object] = {
             "strategy": self.strategy,
             "latency_us": self.latency_us,
             "fragments_bytes": _numbers(self.fragments_bytes),
@@ -199,7 +197,6 @@ def _planned(
     levels: tuple[str, str],
     cache: Cache | None,
 ) -> Plan:
-    """The same for arguments that are in order."""
     if pipeline.shares_resources():
         if strategy not in ("best", "fixed"):
             pipeline.sequential()  # raises, and names the stages
@@ -337,7 +334,6 @@ def _flat_sizes(
     limits: Limits,
     whole: bool,
 ) -> Array:
-    """Sizes of a strategy without reassembly."""
     if strategy == "fixed":
         return fixed_sizes(pipeline, message_bytes, limits, whole, count)
     if strategy == "ramp":
@@ -357,7 +353,6 @@ def _flat_sizes(
 
 
 def _from_flat(pipeline: Pipeline, message_bytes: float, strategy: str, sizes: Array) -> Plan:
-    """A plan in which every stage passes the same fragments."""
     fragments = tuple(float(size) for size in sizes)
     return Plan(
         strategy=strategy,
@@ -374,7 +369,6 @@ def _from_flat(pipeline: Pipeline, message_bytes: float, strategy: str, sizes: A
 def _from_hierarchy(
     pipeline: Pipeline, message_bytes: float, strategy: str, found: Hierarchy
 ) -> Plan:
-    """A plan with reassembly, with its levels."""
     levels = tuple(_level_plan(pipeline, message_bytes, level, found) for level in found.levels)
     flat = _from_flat(pipeline, message_bytes, strategy, np.array([message_bytes]))
     return replace(
@@ -390,7 +384,6 @@ def _from_hierarchy(
 def _level_plan(
     pipeline: Pipeline, message_bytes: float, level: Level, found: Hierarchy
 ) -> LevelPlan:
-    """One level of a plan with reassembly, for callers."""
     own = Pipeline(pipeline.stages[level.first : level.last])
     passed = found.sizes_by_stage[level.first : level.last]
     slowest = level.approximated.bottleneck(float(np.mean(level.sizes_bytes)))
@@ -408,10 +401,8 @@ def _level_plan(
 
 
 def _equal(sizes: tuple[float, ...] | Array) -> bool:
-    """Reports whether sizes are as equal as whole bytes can be."""
     return max(sizes) - min(sizes) <= 1
 
 
 def _numbers(sizes: tuple[float, ...]) -> list[int | float]:
-    """Whole sizes as integers."""
     return [int(size) if math.isfinite(size) and size == int(size) else size for size in sizes]

@@ -114,7 +114,6 @@ def _bytes_of_peak(sums: _Sums, lengths: npt.NDArray[np.int64]) -> tuple[Array, 
 
 
 def _cut(sizes: Array, lengths: npt.NDArray[np.int64]) -> Array:
-    """Zero what lies beyond each plan's length."""
     cut: Array = np.where(np.arange(sizes.shape[1]) < lengths[:, None], sizes, 0.0)
     return cut
 

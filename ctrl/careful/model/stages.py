@@ -12,7 +12,6 @@ import numbers
 import unicodedata
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,13 +55,13 @@ class Stage:
 
     def __post_init__(self) -> None:
         for field in ("name", "group", "resource"):
-            text: Any = getattr(self, field)
+            text: object = getattr(self, field)
             if not isinstance(text, str) or any(unicodedata.category(c) == "Cc" for c in text):
                 raise InputError(f"{field} is {text!r}, must be text without control characters")
         if not self.name:
             raise InputError("a stage without a name")
         for field in ("g_us", "G_us_per_KiB", "delay_us"):
-            value: Any = getattr(self, field)
+            value: object = getattr(self, field)
             if not is_cost(value):
                 raise InputError(
                     f"stage '{self.name}': {field} is {shortened(value)}, "
@@ -80,17 +79,18 @@ class Stage:
         return self.g_us + size_bytes * self.G_us_per_KiB / KIB
 
 
-def is_cost(value: Any) -> bool:
+def is_cost(value: object) -> bool:
     """Reports whether `value` is a number from 0 to COST_US_MAX (NaN is not, nor is a bool)."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return number and 0 <= value <= COST_US_MAX
+    return number and 0 <= value <= COST_US_MAX  # type: ignore[operator]
 
 
-def shortened(value: Any) -> str:
+def shortened(value: object) -> str:
     """What was given, for an error: its repr, cut where it would fill the screen."""
     # Integers beyond Python's limit of digits have no repr at all.
-    huge = isinstance(value, int) and abs(value) > 10**40
-    text = f"an integer of {value.bit_length()} bits" if huge else repr(value)
+    if isinstance(value, int) and abs(value) > 10**40:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -122,7 +122,6 @@ class Pipeline:
             seen.add(stage.name)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         columns = ("stage", "g (µs)", "G (µs/KiB)", "delay (µs)", "group", "resource")
         rows = [
             (one.name, one.g_us, one.G_us_per_KiB, one.delay_us, one.group, one.resource)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -73,7 +72,7 @@ class ClassPlan:
         """T_plan / T_optimum - 1."""
         return self.latency_us / self.optimum_us - 1
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain types for JSON."""
         return {
             "class": self.index,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
 
-from careful._abi import ffi, lib
+from careful._abi import Buffer, CData, ffi, lib
 
 
 def handler_number(number: int) -> int:
@@ -20,7 +19,7 @@ def handler_number(number: int) -> int:
     return number
 
 
-def payload_of(value: Any) -> Any:
+def payload_of(value: Buffer) -> CData:
     """A payload for C.
 
     Raises:
@@ -31,7 +30,7 @@ def payload_of(value: Any) -> Any:
     return ffi.from_buffer(value)
 
 
-def words(args: tuple[int, ...]) -> Any:
+def words(args: tuple[int, ...]) -> CData:
     """Up to four words for C.
 
     Raises:

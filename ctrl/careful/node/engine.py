@@ -22,9 +22,9 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from careful._abi import ffi, lib
+from careful._abi import CData, ffi, lib
 from careful.errors import CarefulError, check
 from careful.node.loop import Driver
 
@@ -66,19 +66,19 @@ def _stray(_kind: object, value: BaseException, _traceback: object) -> None:
 
 
 @ffi.def_extern(onerror=_stray)
-def on_message(message: Any, user: Any) -> None:
+def on_message(message: CData, user: CData) -> None:
     """A request, or a store that has come in."""
     ffi.from_handle(user)._on_message(message)
 
 
 @ffi.def_extern(onerror=_stray)
-def on_done(result: Any, user: Any) -> None:
+def on_done(result: CData, user: CData) -> None:
     """The end of an operation."""
     ffi.from_handle(user)._on_done(result)
 
 
 @ffi.def_extern(onerror=_stray)
-def on_peer(_instance: Any, peer: int, state: int, user: Any) -> None:
+def on_peer(_instance: CData, peer: int, state: int, user: CData) -> None:
     """A peer's state has changed."""
     ffi.from_handle(user)._on_peer(peer, state)
 
@@ -87,6 +87,13 @@ def _in_python(text: str) -> str:
     """What C says, with the options as open() names them."""
     text = re.sub(r"--([a-z][a-z-]+)", lambda option: option[1].replace("-", "_"), text)
     return text.replace(f"process {os.getpid()}; end it", "this program itself; close() it")
+
+
+class Unseeing(Protocol):
+    """A message that is built in a send buffer (outgoing.Outgoing)."""
+
+    def unsee(self) -> None:
+        """Let go of the buffer's view."""
 
 
 class Pending(Protocol):
@@ -120,19 +127,19 @@ class Engine:
         CarefulError: it cannot be opened; the text says what to do.
     """
 
-    def __init__(self, options: dict[str, Any], what: str = "") -> None:
+    def __init__(self, options: dict[str, object], what: str = "") -> None:
         self.what = what or str(options["ifname"])
-        self._pointer: Any = None
+        self._pointer: CData = None
         self._inside = False
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._errors: list[BaseException] = []
         self.operations: set[Pending] = set()
-        self.owner: Any = None
+        self.owner: object = None
         self.on_error: ErrorHook = self._log_error
         self.driver: Driver | None = None
-        self.outgoing: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.unsent: list[Any] = []
+        self.outgoing: weakref.WeakSet[Unseeing] = weakref.WeakSet()
+        self.unsent: list[object] = []
         self._seen: Counter[int] = Counter()
         self._backlog: dict[object, deque[_Waiting]] = {}
         self._news = 0
@@ -173,7 +180,7 @@ class Engine:
         return self._inside
 
     @property
-    def pointer(self) -> Any:
+    def pointer(self) -> CData:
         """The C instance.
 
         Raises:
@@ -188,7 +195,7 @@ class Engine:
             raise RuntimeError(f"careful on {self.what} belongs to the thread that opened it")
         return self._pointer
 
-    def run(self, function: Callable[..., int], *args: Any) -> int:
+    def run(self, function: Callable[..., int], *args: object) -> int:
         """Call a function of C that may run callbacks; interrupts in them are raised here.
 
         Raises:
@@ -403,14 +410,14 @@ class Engine:
         if not (self._inside and self._thread == threading.get_ident()):
             self.end()
 
-    def seen(self, raw: Any, nbytes: int) -> memoryview:
+    def seen(self, raw: CData, nbytes: int) -> memoryview:
         """A view of a send buffer. What is made of it, parts and arrays, has it seen, too."""
         address = int(ffi.cast("uintptr_t", raw))
         self._seen[address] += 1
         held = ffi.gc(ffi.cast("uint8_t *", raw), lambda _: self._seen.subtract((address,)))
         return memoryview(ffi.buffer(held, nbytes)).cast("B")
 
-    def is_seen(self, raw: Any) -> bool:
+    def is_seen(self, raw: CData) -> bool:
         """Reports whether there is any view of the buffer."""
         return self._seen[int(ffi.cast("uintptr_t", raw))] > 0
 

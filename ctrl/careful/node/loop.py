@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Protocol
 
 from careful.errors import CarefulError
 
@@ -69,7 +69,7 @@ class Driver:
             raise self._failure
         return self._loop.create_future()
 
-    def task(self, work: Coroutine[Any, Any, None]) -> None:
+    def task(self, work: Coroutine[object, None, None]) -> None:
         """Run a coroutine beside; cancelled by stop()."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
@@ -120,7 +120,6 @@ class Driver:
         self._next = following
 
     def _step(self) -> None:
-        """One round of the engine, and the next one's time."""
         moved = 1  # where a callback's interrupt ends this round, another follows
         try:
             moved = self._engine.round()

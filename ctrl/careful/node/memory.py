@@ -13,7 +13,7 @@ import stat
 from dataclasses import dataclass
 from typing import Any
 
-from careful._abi import ffi
+from careful._abi import Buffer, CData, ffi
 
 #: The most that one store or get moves, bytes.
 SPAN_MAX = 0xFFFFFFFF
@@ -48,9 +48,9 @@ class Span:
         OSError: of the file.
     """
 
-    def __init__(self, what: Any, access: str) -> None:
+    def __init__(self, what: object, access: str) -> None:
         self.what = what
-        self._buffer: Any = None
+        self._buffer: CData = None
         self._fd = -1
         has_buffer = _has_buffer(what)
         if not has_buffer and hasattr(what, "fileno"):
@@ -101,7 +101,7 @@ class Span:
             os.close(self._fd)
 
 
-def _has_buffer(what: Any) -> bool:
+def _has_buffer(what: Buffer) -> bool:
     """Reports whether an object has a buffer of its own (an mmap has a descriptor, too)."""
     try:
         memoryview(what).release()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from careful._abi import ffi, lib
+from careful._abi import Buffer, CData, ffi, lib
 from careful.errors import CarefulError, check
 from careful.node.arguments import payload_of, words
 from careful.node.engine import Answers, Engine
@@ -35,7 +35,7 @@ class Reply:
         status: 0, or a positive errno that fails the request.
     """
 
-    payload: Any = b""
+    payload: Buffer = b""
     args: tuple[int, ...] = ()
     status: int = 0
 
@@ -49,14 +49,14 @@ class LateReply:
         sent: whether it was given.
     """
 
-    def __init__(self, engine: Engine, peer: Peer, raw: Any) -> None:
+    def __init__(self, engine: Engine, peer: Peer, raw: CData) -> None:
         self._engine = engine
         self._peer = peer
         self.sent = False
         self._to = ffi.new("struct careful_reply_to *")
         lib.careful_reply_name(raw, self._to)
 
-    def send(self, reply: Reply | Any = None) -> None:
+    def send(self, reply: object = None) -> None:
         """Answer, once: with a Reply, a payload, or nothing.
 
         Raises:
@@ -66,7 +66,7 @@ class LateReply:
         """
         self._sent(self._start(reply)())
 
-    def send_with_room(self, reply: Any, where: str) -> None:
+    def send_with_room(self, reply: object, where: str) -> None:
         """As send(), now or when there is room for it; the hook is told of what fails then."""
 
         def fail(number: int) -> None:
@@ -80,7 +80,7 @@ class LateReply:
         check(rc, self._peer.name, _TEXTS.get(rc, ""))
         self.sent = True
 
-    def _start(self, reply: Any, waits: bool = False) -> Callable[[], int]:
+    def _start(self, reply: object, waits: bool = False) -> Callable[[], int]:
         """What answers, if there is room; waits: where there is none, it keeps a copy of the
         payload for the next call.
         """
@@ -115,7 +115,7 @@ class Message:
         offset: where in the region, bytes.
     """
 
-    def __init__(self, engine: Engine, raw: Any, peer: Peer, region: Region | None) -> None:
+    def __init__(self, engine: Engine, raw: CData, peer: Peer, region: Region | None) -> None:
         self.peer = peer
         self.handler = int(raw.handler)
         self.args = tuple(raw.args)
@@ -126,7 +126,7 @@ class Message:
         if raw.region == 0 and raw.bytes:
             self.payload = bytes(ffi.buffer(raw.payload, raw.bytes))
         self._engine = engine
-        self._raw: Any = raw
+        self._raw: CData = raw
         self._late: LateReply | None = None
 
     def later(self) -> LateReply:
@@ -141,7 +141,7 @@ class Message:
             self._late = LateReply(self._engine, self.peer, self._raw)
         return self._late
 
-    def answer(self, value: Any, where: str) -> None:
+    def answer(self, value: object, where: str) -> None:
         """Answer a request with what its handler returned, unless that was left open.
 
         Args:
@@ -166,10 +166,10 @@ class Message:
         self._raw = None
 
 
-Handler = Callable[[Message], Any]
+Handler = Callable[[Message], object]
 
 
-def as_reply(value: Any) -> Reply:
+def as_reply(value: object) -> Reply:
     """What a handler returned, as a Reply: None is empty, a buffer or a region its payload."""
     if value is None:
         return Reply()

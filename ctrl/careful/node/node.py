@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from careful._abi import ffi, lib
+from careful._abi import CData, ffi, lib
 from careful.address import Address
 from careful.control import instances, status
 from careful.control.config import Config, load
@@ -130,9 +130,9 @@ class Node:
         self.close()
 
     async def __aenter__(self) -> Node:
-        info = self.info()
-        spins = {"spin": math.inf, "block": 0.0, "adaptive": info["spin_us"] / 1e6}
-        self._engine.driver = Driver(self._engine, spins[info["wait"]])
+        info = status.in_effect(self._info())
+        spins = {"spin": math.inf, "block": 0.0, "adaptive": info.spin_us / 1e6}
+        self._engine.driver = Driver(self._engine, spins[info.wait])
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -277,7 +277,7 @@ class Node:
         """
         return Outgoing(self._engine)
 
-    def register(self, what: Any, access: str = "rw", peer: Peer | None = None) -> Region:
+    def register(self, what: object, access: str = "rw", peer: Peer | None = None) -> Region:
         """Let peers get from, or store to, memory or a part of a file.
 
         Args:
@@ -346,13 +346,13 @@ class Node:
         """What was counted so far, by name; nothing is lost if lost_frames is 0."""
         return status.counters(self._info())
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> dict[str, object]:
         """What is in effect, as in `carefulctl status --json`: XDP mode, copy or zero-copy,
         the window and what bounds it, buffers, port, how it waits.
         """
-        return status.in_effect(self._info())
+        return dict(vars(status.in_effect(self._info())))
 
-    def _info(self) -> Any:
+    def _info(self) -> CData:
         info = ffi.new("struct careful_info *")
         check(lib.careful_info(self._engine.pointer, info), self.ifname)
         return info
@@ -363,7 +363,6 @@ class Node:
         return self._peers[index]
 
     def _on_peer(self, index: int, state: int) -> None:
-        """C: a peer's state has changed."""
         self._engine.heard()
         try:
             if state in (lib.CAREFUL_PEER_NONE, lib.CAREFUL_PEER_FAILED):
@@ -380,13 +379,12 @@ class Node:
             self._engine.failed(error, f"a change of peer {index}")
 
     def _drop_regions(self, index: int) -> None:
-        """What only this peer could reach is of no use to the slot's next owner."""
+        """Removes regions that only this peer could reach; the next owner cannot use them."""
         for region in [one for one in self._regions.values() if one.only == index]:
             with suppress(CarefulError):
                 region.remove()
 
-    def _on_message(self, raw: Any) -> None:
-        """C: a request, or a store that is in its place."""
+    def _on_message(self, raw: CData) -> None:
         self._engine.heard()
         message = None
         where = f"handler {raw.handler}"
@@ -408,14 +406,15 @@ class Node:
                 message.over()
 
     def _fail(self, message: Message | None, error: BaseException, where: str) -> None:
-        """Tell the peer that a handler failed."""
         try:
             if message is not None:
                 message.fail(error, where)
         except Exception as second:
             self._engine.failed(second, where)
 
-    def _answer_later(self, message: Message, work: Coroutine[Any, Any, Any], where: str) -> None:
+    def _answer_later(
+        self, message: Message, work: Coroutine[object, None, object], where: str
+    ) -> None:
         """Run what a coroutine function returned; what that returns is the answer."""
         driver = self._engine.driver
         if driver is None:
@@ -425,7 +424,7 @@ class Node:
         driver.task(self._run(work, message.peer, late, where))
 
     async def _run(
-        self, work: Coroutine[Any, Any, Any], peer: Peer, late: LateReply | None, where: str
+        self, work: Coroutine[object, None, object], peer: Peer, late: LateReply | None, where: str
     ) -> None:
         try:
             await self._give(late, await work)
@@ -439,7 +438,7 @@ class Node:
                     late.send_with_room(failure(error, peer), where)
             raise
 
-    async def _give(self, late: LateReply | None, answer: Any) -> None:
+    async def _give(self, late: LateReply | None, answer: object) -> None:
         """Answer, when there is room for it; who asked may be gone."""
         while late is not None and not late.sent:
             try:

@@ -10,9 +10,9 @@ import copy
 import errno
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from careful._abi import ffi
+from careful._abi import CData, ffi
 from careful.errors import CarefulError, meaning, shown
 from careful.node.engine import Engine
 from careful.node.memory import Span
@@ -156,15 +156,14 @@ class Operation:
         else:
             self._callbacks.append(function)
 
-    def __await__(self) -> Generator[Any, None, Result]:
+    def __await__(self) -> Generator[object, None, Result]:
         if not self.done():
             ended = self._engine.in_loop().future()
             self.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
             yield from ended.__await__()
         return self.result()
 
-    def _on_done(self, raw: Any) -> None:
-        """Take the end from C."""
+    def _on_done(self, raw: CData) -> None:
         self._engine.heard()
         payload = bytes(ffi.buffer(raw.payload, raw.bytes)) if raw.payload else b""
         result = Result(tuple(raw.args), payload, int(raw.bytes), int(raw.digest))
@@ -201,7 +200,6 @@ class Operation:
         self.handle = None
 
     def _end(self, outcome: Result | CarefulError) -> None:
-        """Note the end, and tell whoever wants to know."""
         if isinstance(outcome, Result):
             self._result = outcome
         else:

@@ -19,7 +19,6 @@ _NAME_BYTES = 31
 
 
 def _field(ifname: str, name: str, value: object) -> tuple[str, object]:
-    """Returns the field of struct careful_options for an option that is given, and its value."""
     if not matches(name, value):
         raise TypeError(f"{name} = {value!r}: that is of the wrong type")
     one = OPTIONS[name]

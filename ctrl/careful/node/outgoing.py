@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import errno
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from careful._abi import ffi, lib
+from careful._abi import CData, ffi, lib
 from careful.errors import check
 from careful.node.arguments import handler_number, words
 from careful.node.engine import Engine
@@ -37,7 +37,7 @@ class Outgoing:
         rc = lib.careful_alloc(engine.pointer, raw)
         room = check(rc, engine.what, _TEXTS.get(rc, ""))
         self._engine = engine
-        self._raw: Any = raw[0]
+        self._raw: CData = raw[0]
         self.payload = engine.seen(self._raw, room)
         engine.outgoing.add(self)
 
@@ -58,7 +58,7 @@ class Outgoing:
             self.payload = self._engine.seen(self._raw, nbytes)
             raise BufferError("something else sees the payload of a message: let go of it first")
 
-    def _end(self, what: str) -> Any:
+    def _end(self, what: str) -> CData:
         """What C knows it by, which is the program's no more: nothing sees it."""
         if self._raw is None:
             raise RuntimeError(f"the message was sent or freed: it cannot be {what}")
@@ -98,7 +98,7 @@ class Outgoing:
         raw = self._end("sent")
         taken = False
 
-        def start(*call: Any) -> int:
+        def start(*call: object) -> int:
             nonlocal taken
             taken = True  # also where an interrupt hides what C answered
             rc = int(lib.careful_send(*call))

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import Any
 
-from careful._abi import enum_names, ffi, lib
+from careful._abi import Buffer, CData, enum_names, ffi, lib
 from careful.address import Address
 from careful.errors import CarefulError, check
 from careful.node.arguments import handler_number, payload_of, words
@@ -49,7 +48,7 @@ class Peer:
     def __repr__(self) -> str:
         return f"<Peer {self.name}, {self.state}>"
 
-    def _info(self) -> Any:
+    def _info(self) -> CData:
         info = ffi.new("struct careful_peer_info *")
         if not self._gone:
             lib.careful_peer_info(self._engine.pointer, self.index, info)  # or all 0
@@ -89,7 +88,7 @@ class Peer:
             if self._engine.driver is not None:
                 self._engine.driver.wake()
 
-    def _live(self) -> Any:
+    def _live(self) -> CData:
         """The C instance, to ask it something of this peer.
 
         A session that ended while nothing was on its way is asked for again: a program
@@ -103,7 +102,7 @@ class Peer:
             self._renew(pointer)
         return pointer
 
-    def _renew(self, pointer: Any) -> None:
+    def _renew(self, pointer: CData) -> None:
         self.failed = False
         raw = ffi.from_buffer(self.address.sockaddr())
         args = (ffi.cast("struct sockaddr *", raw), len(raw))
@@ -121,13 +120,13 @@ class Peer:
         self._live()
         return self.index
 
-    def begin(self, function: Callable[..., int], span: Span | None, *args: Any) -> Operation:
+    def begin(self, function: Callable[..., int], span: Span | None, *args: object) -> Operation:
         """An operation that a function of C begins, now or when there is room for it."""
         operation = Operation(self._engine, self, span)
         self._engine.operations.add(operation)  # before C has its handle
         begun = False
 
-        def begin(*call: Any) -> int:
+        def begin(*call: object) -> int:
             nonlocal begun
             begun = True  # also where an interrupt hides what C answered
             try:
@@ -152,7 +151,7 @@ class Peer:
         function: Callable[..., int],
         fail: Callable[[int], object],
         texts: dict[int, str],
-        *args: Any,
+        *args: object,
     ) -> None:
         """Call a function of C, now or when it has room; `fail` hears where that fails then.
 
@@ -169,7 +168,7 @@ class Peer:
         rc = self._engine.begin(self, start, fail)
         check(rc, self.name, texts.get(rc, ""))
 
-    def request(self, handler: int, payload: Any = b"", args: tuple[int, ...] = ()) -> Operation:
+    def request(self, handler: int, payload: Buffer = b"", args: tuple[int, ...] = ()) -> Operation:
         """Run a handler there; its reply ends the operation.
 
         Args:
@@ -182,7 +181,7 @@ class Peer:
         """
         return self.begin(lib.careful_request, None, *_asked(handler, payload, args))
 
-    def send(self, handler: int, payload: Any = b"", args: tuple[int, ...] = ()) -> None:
+    def send(self, handler: int, payload: Buffer = b"", args: tuple[int, ...] = ()) -> None:
         """A request that wants no reply; raises as request()."""
         asked = _asked(handler, payload, args)
         self._start(lib.careful_request, bool, _TEXTS, *asked, ffi.NULL, ffi.NULL)
@@ -200,7 +199,7 @@ class Peer:
         return RemoteRegion(self, handle)
 
 
-def _asked(handler: int, payload: Any, args: tuple[int, ...]) -> tuple[Any, ...]:
+def _asked(handler: int, payload: Buffer, args: tuple[int, ...]) -> tuple[object, ...]:
     """Arguments of careful_request(); the payload is ours, for it may have to wait."""
     data = payload_of(payload)
     if not isinstance(payload, bytes):
@@ -236,7 +235,7 @@ class RemoteRegion:
 
     def store(
         self,
-        source: Any,
+        source: object,
         offset: int = 0,
         *,
         handler: int | None = None,
@@ -264,7 +263,7 @@ class RemoteRegion:
         moved = (self.key, offset, local, span.nbytes, number, words(args), flags)
         return self.peer.begin(lib.careful_store, span, *moved)
 
-    def get(self, target: Any, offset: int = 0, *, digest: bool = True) -> Operation:
+    def get(self, target: object, offset: int = 0, *, digest: bool = True) -> Operation:
         """Fetch bytes of it: as many as the target holds.
 
         Args:
@@ -283,7 +282,7 @@ class RemoteRegion:
         return self.peer.begin(lib.careful_get, span, self.key, offset, local, span.nbytes, flags)
 
 
-def _span(what: Any, access: str) -> Span:
+def _span(what: object, access: str) -> Span:
     span = Span(what, access)
     if span.nbytes > SPAN_MAX:
         nbytes = span.nbytes

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import errno
 import struct
-from typing import Any
 
-from careful._abi import ffi, lib
+from careful._abi import Buffer, ffi, lib
 from careful.errors import CarefulError, check
 from careful.node.engine import Engine
 from careful.node.memory import Span
@@ -39,7 +38,7 @@ class Region:
         nbytes: of it.
     """
 
-    def __init__(self, engine: Engine, what: Any, access: str, peer: int) -> None:
+    def __init__(self, engine: Engine, what: object, access: str, peer: int) -> None:
         if access not in ACCESS:
             raise ValueError(f"access {access!r}: one of {', '.join(ACCESS)}")
         self._engine = engine
@@ -79,7 +78,7 @@ class Region:
         return f"<Region {self.key:#010x} of {self.nbytes} bytes>"
 
     @property
-    def memory(self) -> Any:
+    def memory(self) -> Buffer:
         """The object that was registered; None once it is removed."""
         return self._span.what
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from careful.bench.experiments import JACOBI, PROTOCOLS, TABLES, Cell
 from careful.bench.paper import paper
 from careful.bench.rounds import Found, Result
 from careful.errors import InputError
+from careful.jsonout import Json
 from careful.render.bench_delta import (
     AHEAD,
     BEHIND,
@@ -92,7 +92,7 @@ def one_table(found: Found, name: str, wanted: Sequence[Cell]) -> str:
     return table(f"{own.title} ({units})", columns, [_row(found, one) for one in ordered])
 
 
-def text(found: Found, inputs: Mapping[str, Any]) -> str:
+def text(found: Found, inputs: Mapping[str, object]) -> str:
     """All tables, and what they were measured with.
 
     inputs: of the run: rounds, mtu_bytes, cpus, kernel.
@@ -153,12 +153,12 @@ def markdown(found: Found, name: str) -> str:
     return "\n".join(lines).replace("…", "to")  # which man does not show everywhere
 
 
-def figures(found: Found) -> dict[str, Any]:
+def figures(found: Found) -> dict[str, object]:
     """For --json: each cell with all its values."""
     cells = []
     for cell in dict.fromkeys(cell for cell, _ in found.results):
         unit = TABLES[cell.table].unit
-        one: dict[str, Any] = {
+        one: dict[str, object] = {
             "table": cell.table,
             "nodes": cell.nodes,
             "size": cell.size,
@@ -189,7 +189,7 @@ def figures(found: Found) -> dict[str, Any]:
     return {"kind": "bench", **told, "cells": cells}
 
 
-def read(kept: dict[str, Any]) -> Found:
+def read(kept: Json) -> Found:
     """What figures() wrote; raises ValueError."""
     try:
         found = Found([])
@@ -221,5 +221,4 @@ def _deviation(values: Sequence[float]) -> float | None:
 
 
 def _rounded(value: float | None) -> float | None:
-    """To six digits, as values are."""
     return None if value is None else float(f"{value:.6g}")

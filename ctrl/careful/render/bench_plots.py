@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from careful.bench.experiments import JACOBI, PROTOCOLS, TABLES, Cell
 from careful.bench.rounds import Found
 from careful.errors import InputError
 from careful.render import figure as draw
 from careful.render.bench import UNITS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: How far a protocol's values stand beside the middle of their cell.
 _ASIDE = 0.18
@@ -42,7 +45,7 @@ def plot(found: Found, path: str | Path) -> None:
     draw.save(picture, path)
 
 
-def _panel(pair: Any, found: Found, name: str, cells: Sequence[Cell]) -> None:
+def _panel(pair: Axes, found: Found, name: str, cells: Sequence[Cell]) -> None:
     own = TABLES[name]
     for number, protocol in enumerate(PROTOCOLS):
         colour, side = draw.COLOURS[number], _ASIDE * (2 * number - 1)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from careful._abi import lib
+from careful._abi import CData, lib
 from careful.control.status import name_of
+from careful.jsonout import Json
 
 
-def figures(info: Any) -> dict[str, Any]:
+def figures(info: CData) -> dict[str, object]:
     """What a `struct careful_peer_info` says of the path from the peer and of its windows."""
     return {
         "kind": "burst",
@@ -21,7 +20,7 @@ def figures(info: Any) -> dict[str, Any]:
     }
 
 
-def sentence(found: dict[str, Any], host: str) -> str:
+def sentence(found: Json, host: str) -> str:
     """Two lines: from the host, and towards it."""
     frames, most = found["burst_frames"], found["window_buffers"]
     path = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,11 +13,15 @@ from careful.event.trace import Pair, Trace, matrix, pairs, ways
 from careful.render import figure as draw
 from careful.render.tables import table
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 #: Fragments that the time line draws: the first ones, so that one can be told from the next.
 _LINES_MOST = 150
 
 
-def figures(traces: Sequence[Trace]) -> dict[str, Any]:
+def figures(traces: Sequence[Trace]) -> dict[str, object]:
     """For --json."""
     count, nbytes = matrix(traces)
     return {
@@ -67,7 +71,6 @@ def text(traces: Sequence[Trace]) -> str:
 
 
 def _verdict(nodes: int, found: Sequence[Pair]) -> str:
-    """What it comes to, in a line."""
     if not found:
         return "nobody sent anything"
     sent = sum(one.fragments for one in found)
@@ -90,7 +93,7 @@ def plot(traces: Sequence[Trace], path: str | Path) -> None:
     draw.save(picture, path)
 
 
-def _matrix(picture: Any, pair: Any, traces: Sequence[Trace]) -> None:
+def _matrix(picture: Figure, pair: Axes, traces: Sequence[Trace]) -> None:
     """Rows send, columns receive; rank 0 stands above, as in the time line."""
     count, _ = matrix(traces)
     image = pair.imshow(count, aspect="auto", cmap="cividis")
@@ -114,7 +117,7 @@ def _flights(traces: Sequence[Trace]) -> list[tuple[int, int, int, int]]:
     return sorted(found)
 
 
-def _time_line(pair: Any, traces: Sequence[Trace]) -> None:
+def _time_line(pair: Axes, traces: Sequence[Trace]) -> None:
     flights = _flights(traces)
     shown = flights[:_LINES_MOST]
     start = shown[0][0] if shown else 0

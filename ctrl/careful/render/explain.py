@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from careful.errors import InputError
+from careful.jsonout import Json
 from careful.render.tables import table
 from careful.tuning.verify import MEASURES
 from careful.units import shown_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Decisions that people are shown, the newest first.
 DECISIONS = 5
 
 
-def text(found: dict[str, Any]) -> str:
+def text(found: Json) -> str:
     """All paths of an instance, for people."""
     pid = found["tuner_pid"]
     head = f"instance {found['instance']}: " + (
@@ -26,7 +30,7 @@ def text(found: dict[str, Any]) -> str:
     return "\n\n".join([head, *paths])
 
 
-def _path(one: dict[str, Any]) -> str:
+def _path(one: Json) -> str:
     parts = [_table(one), f"measured: {MEASURES}", *map(_store, one["stores"])]
     parts += map(_sink, one["sinks"])
     parts += [_tried(each) for each in one["classes"] if each["tried"]]
@@ -38,7 +42,7 @@ def _path(one: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _table(one: dict[str, Any]) -> str:
+def _table(one: Json) -> str:
     rows = []
     for each in one["classes"]:
         slowest = each.get("bottleneck", {})
@@ -62,7 +66,7 @@ def _table(one: dict[str, Any]) -> str:
     return table(f"to {one['peer']} ({one['address']})", columns, rows)
 
 
-def _store(each: dict[str, Any]) -> str:
+def _store(each: Json) -> str:
     """A store's threshold, of messages that the peer sends."""
     size, least = shown_bytes(each["message_bytes_max"]), each["store_bytes"]
     took = each["measured_us"]
@@ -77,15 +81,14 @@ def _store(each: dict[str, Any]) -> str:
     )
 
 
-def _sink(each: dict[str, Any]) -> str:
+def _sink(each: Json) -> str:
     """A sink's least pulse, over all classes."""
     least, most = (each[f"{end}_bytes"] for end in ("least", "most"))
     size = shown_bytes(least) if least == most else f"{shown_bytes(least)} to {shown_bytes(most)}"
     return f"{each['sink']} takes {size} at least: {each['why']}"
 
 
-def _tried(each: dict[str, Any]) -> str:
-    """What came of trying, where nothing is predicted."""
+def _tried(each: Json) -> str:
     size, count = shown_bytes(each["message_bytes_max"]), each["tried"]["ways_count"]
     if not count:
         return f"{size}: no other way to send them is worth a try"
@@ -99,8 +102,7 @@ def _tried(each: dict[str, Any]) -> str:
     )
 
 
-def _range(each: dict[str, Any], *, last: bool) -> str:
-    """The sizes of a class's messages: "to 4 KiB", of those above the class before."""
+def _range(each: Json, *, last: bool) -> str:
     most = each["message_bytes_max"]
     return f"above {shown_bytes(most // 2)}" if last else f"to {shown_bytes(most)}"
 
@@ -122,8 +124,7 @@ def _number(value: float | None) -> str:
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
-def _how(measurement: dict[str, Any] | None, why_not: str) -> str:
-    """How the figures were come by, and when."""
+def _how(measurement: Json | None, why_not: str) -> str:
     if measurement is None:
         return f"not measured: nothing is predicted ({why_not})"
     took = f"{measurement['frames_count']} frames in {measurement['elapsed_s']:.1f} s"
@@ -142,7 +143,7 @@ def ago(seconds: float) -> str:
     return f"{seconds:.0f} s ago"
 
 
-def changed(each: dict[str, Any]) -> str:
+def changed(each: Json) -> str:
     """What a decision does to a class."""
     size = shown_bytes(each["message_bytes_max"])
     for sink, what in (("store", "to files: writes"), ("net_tx", "kicks")):
@@ -152,7 +153,7 @@ def changed(each: dict[str, Any]) -> str:
     return f"{size}: {cut(each['before'])} → {cut(each['after'])} bytes"
 
 
-def decision(one: dict[str, Any]) -> str:
+def decision(one: Json) -> str:
     """A decision in a line; what is the same of all classes is said once."""
     said = [_evidence(each) for each in one["classes"]]
     alike = len(set(said)) == 1 < len(said)
@@ -164,12 +165,12 @@ def decision(one: dict[str, Any]) -> str:
     return "; ".join([*parts, one["why"]] if one["why"] else parts)
 
 
-def _evidence(each: dict[str, Any]) -> str:
+def _evidence(each: Json) -> str:
     figures = each.get("ab") or each.get("prediction") or each.get("trying")
     return str(figures["said"]) if figures else ""
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
+def draw(found: Json, path: Path) -> None:
     """Latency over the size of a message: one fragment, fixed 4 KiB, what is in effect, and the
     oracle: the least of all fixed sizes, by the same measurement.
 
@@ -214,8 +215,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
     figure.save(drawn, path)
 
 
-def _draw_live(found: dict[str, Any], path: Path) -> None:
-    """What live messages took, of a path that no figures are known of."""
+def _draw_live(found: Json, path: Path) -> None:
     from careful.render import figure
 
     seen = [one for one in found["paths"] if any(each.get("live_us") for each in one["classes"])]
@@ -235,14 +235,12 @@ def _draw_live(found: dict[str, Any], path: Path) -> None:
     figure.save(drawn, path)
 
 
-def _of_sizes(pair: Any, sizes: Sequence[int]) -> None:
-    """An axis of message sizes."""
+def _of_sizes(pair: Axes, sizes: Sequence[int]) -> None:
     pair.set_xscale("log", base=2)
     pair.set_xticks(sizes[::3], [shown_bytes(size) for size in sizes[::3]])
 
 
-def _stars(pair: Any, classes: Sequence[dict[str, Any]], name: str, label: str, mark: str) -> None:
-    """Points of the classes that have a figure, ms."""
+def _stars(pair: Axes, classes: Sequence[Json], name: str, label: str, mark: str) -> None:
     points = [(each["message_bytes_max"], each.get(name)) for each in classes]
     seen = [(size, value / 1e3) for size, value in points if value is not None]
     if seen:
@@ -250,5 +248,4 @@ def _stars(pair: Any, classes: Sequence[dict[str, Any]], name: str, label: str, 
 
 
 def _above(values: Sequence[float], least: Sequence[float]) -> list[float]:
-    """By how much values exceed others, %."""
     return [100 * (value / low - 1) for value, low in zip(values, least, strict=True)]

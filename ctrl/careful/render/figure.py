@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from careful.errors import InputError
 from careful.extras import need
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -64,13 +68,15 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def _style(pair: Any) -> None:
+def _style(pair: Axes) -> None:
     pair.grid(True, color="#DDDDDD", linewidth=0.8)
     pair.set_axisbelow(True)
     pair.spines[["top", "right"]].set_visible(False)
 
 
-def axes(title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)) -> tuple[Any, Any]:
+def axes(
+    title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)
+) -> tuple[Figure, Axes]:
     """A figure with one pair of axes, labelled; x and y carry their unit in parentheses."""
     figure, pair = _pyplot().subplots(figsize=size, layout="constrained")
     label(pair, title, x, y)
@@ -78,7 +84,7 @@ def axes(title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)) 
     return figure, pair
 
 
-def label(pair: Any, title: str, x: str, y: str) -> None:
+def label(pair: Axes, title: str, x: str, y: str) -> None:
     """What axes show; x and y carry their unit in parentheses."""
     pair.set_title(title, loc="left")
     pair.set_xlabel(x)
@@ -87,7 +93,7 @@ def label(pair: Any, title: str, x: str, y: str) -> None:
 
 def grid(
     rows: int, columns: int, *, size: tuple[float, float], widths: Sequence[float]
-) -> tuple[Any, list[list[Any]]]:
+) -> tuple[Figure, list[list[Axes]]]:
     """A figure with rows of axes, to be labelled by the caller; widths: of its columns."""
     figure, pairs = _pyplot().subplots(
         rows,
@@ -103,7 +109,7 @@ def grid(
     return figure, [list(row) for row in pairs]
 
 
-def legend_below(pair: Any, *, below_pt: float = 46.0, **given: Any) -> None:
+def legend_below(pair: Axes, *, below_pt: float = 46.0, **given: Any) -> None:
     """A legend under the axis' label, where it hides nothing.
 
     below_pt: from the axes down, points: what labels and ticks take.
@@ -115,7 +121,7 @@ def legend_below(pair: Any, *, below_pt: float = 46.0, **given: Any) -> None:
     pair.legend(loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=under, **given)
 
 
-def plain_numbers(pair: Any) -> None:
+def plain_numbers(pair: Axes) -> None:
     """A logarithmic ordinate's numbers without exponents: 0.1, 1, 100; between them as fit."""
     from matplotlib.ticker import LogFormatter
 
@@ -128,14 +134,14 @@ def plain_numbers(pair: Any) -> None:
     pair.tick_params(axis="y", which="minor", labelsize=10)
 
 
-def legend_above(figure: Any, pair: Any) -> None:
+def legend_above(figure: Figure, pair: Axes) -> None:
     """One legend for all pairs of axes of a figure, above them; pair: one that has every series."""
     handles, names = pair.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper right", ncols=len(names))
 
 
 def lines(
-    pair: Any, x: Sequence[float], series: Mapping[str, Sequence[float]], *, markers: bool = True
+    pair: Axes, x: Sequence[float], series: Mapping[str, Sequence[float]], *, markers: bool = True
 ) -> None:
     """Draw named series over x, each with its own colour, dash and marker."""
     for number, (name, values) in enumerate(series.items()):
@@ -151,8 +157,8 @@ def lines(
 
 
 def heat(
-    figure: Any,
-    pair: Any,
+    figure: Figure,
+    pair: Axes,
     values: npt.NDArray[np.float64],
     columns: Sequence[str],
     rows: Sequence[str],
@@ -182,7 +188,7 @@ def heat(
     figure.colorbar(image, ax=pair, label=unit)
 
 
-def save(figure: Any, path: str | Path) -> None:
+def save(figure: Figure, path: str | Path) -> None:
     """Write the figure and forget it; raises ValueError for another suffix than SUFFIXES."""
     from matplotlib import pyplot
     from PIL import Image  # matplotlib needs it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from careful.render.tables import table
 from careful.units import counted
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from careful.transfer.run.verify import Verified
 
 
-def verified_figures(found: Verified) -> dict[str, Any]:
+def verified_figures(found: Verified) -> dict[str, object]:
     """What a comparison found, for JSON."""
     return {
         "files_count": found.files,
@@ -33,7 +33,7 @@ def verified(found: Verified) -> str:
     return "\n".join(lines)
 
 
-def partial_figures(one: Found) -> dict[str, Any]:
+def partial_figures(one: Found) -> dict[str, object]:
     """A partial file, for JSON."""
     return {
         "name": one.name,

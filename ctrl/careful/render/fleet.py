@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from careful.errors import shown
 from careful.fleet.chain import Member, Result
@@ -14,7 +13,7 @@ from careful.render.tables import alarm, table
 from careful.units import shown_bytes as size
 
 
-def figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def figures(outcomes: Sequence[Outcome]) -> dict[str, object]:
     """Each host's own JSON object, or why there is none."""
     found = [
         {
@@ -35,7 +34,7 @@ def failed(one: Outcome) -> str:
     return f"{one.host}{peer}: {one.error}"
 
 
-def _row(one: Outcome, found: dict[str, Any]) -> tuple[object, ...]:
+def _row(one: Outcome, found: dict[str, object]) -> tuple[object, ...]:
     peers = tables(found.get("peers"))
     well = sum(1 for peer in peers if peer.get("state") == "up")
     counts = ("lost_here_frames", "lost_there_frames")
@@ -75,7 +74,7 @@ def brief(outcomes: Sequence[Outcome], done: str) -> str:
     return f"{done} on {len(well)} of {len(outcomes)} hosts"
 
 
-def _decision(one: dict[str, Any]) -> str:
+def _decision(one: dict[str, object]) -> str:
     """A decision in a line, of a host whose release may be another."""
     try:
         return shown(explain.decision(one))
@@ -94,7 +93,7 @@ def tuned(outcomes: Sequence[Outcome]) -> str:
     return table("", ("host", "peer", "last decision"), rows) if rows else "nothing was tuned"
 
 
-def put_figures(found: Result) -> dict[str, Any]:
+def put_figures(found: Result) -> dict[str, object]:
     """What came of `fleet put`, for JSON."""
     blocks, hop = found.blocks, found.hop
     predicted = blocks.predicted_us if blocks else None

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from careful.errors import InputError
 from careful.fleet.matrix import FIGURES, Matrix, Odd, common, odd, values
 from careful.render.tables import alarm, table
 
 
-def figures(matrix: Matrix) -> dict[str, Any]:
+def figures(matrix: Matrix) -> dict[str, object]:
     """Every pair, and the odd ones."""
     found = odd(matrix)
     return {
@@ -27,7 +26,7 @@ def figures(matrix: Matrix) -> dict[str, Any]:
     }
 
 
-def _without_pair(one: Odd) -> dict[str, Any]:
+def _without_pair(one: Odd) -> dict[str, object]:
     return {key: value for key, value in asdict(one).items() if key != "pair"}
 
 

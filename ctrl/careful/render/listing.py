@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from careful.errors import from_os, meaning, shown
 from careful.transfer.protocol.entries import FAR_NS
@@ -53,7 +53,6 @@ def in_order(pages: Iterable[Sequence[Entry]]) -> Iterator[Entry]:
 
 
 def _written(file: IO[bytes], part: list[Entry]) -> Iterator[Entry]:
-    """Write entries; they come again a few at a time."""
     places = []
     for at in range(0, len(part), _CHUNK):
         data = pickle.dumps(part[at : at + _CHUNK])
@@ -98,9 +97,9 @@ def _long(entry: Entry) -> str:
     )
 
 
-def entry(one: Entry) -> dict[str, Any]:
+def entry(one: Entry) -> dict[str, object]:
     """An entry of a listing, for JSON; a name that is no UTF-8 comes in hex, too."""
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "name": shown(one.name),
         "mode": stat.filemode(one.attr.mode),
         "bytes": one.attr.bytes,

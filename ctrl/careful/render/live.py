@@ -60,7 +60,6 @@ def _no_key(seconds: float) -> str:
 
 @contextmanager
 def _keyboard() -> Iterator[Callable[[float], str]]:
-    """A function that waits so many seconds for a key, and says which was pressed, or ""."""
     if not has_keys():
         yield _no_key
         return

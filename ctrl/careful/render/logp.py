@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from careful.measure.estimators.logp import Result
 from careful.measure.estimators.logp_curve import Curve
 from careful.measure.estimators.logp_predict import Trial
@@ -38,7 +36,7 @@ def named(found: Result) -> dict[str, Figure]:
     }
 
 
-def curve_figures(curve: Curve) -> dict[str, Any]:
+def curve_figures(curve: Curve) -> dict[str, object]:
     """One curve of a signature, for JSON: its cost at each point."""
     costs, errors = curve.costs()
     half = t_quantile(LEVEL, max(curve.samples_count - 1, 1))
@@ -58,7 +56,7 @@ def curve_figures(curve: Curve) -> dict[str, Any]:
     }
 
 
-def _trial(trial: Trial) -> dict[str, Any]:
+def _trial(trial: Trial) -> dict[str, object]:
     one = {
         "messages": trial.messages,
         "predicted_us": round(trial.predicted_us, 4),
@@ -76,9 +74,9 @@ def _trial(trial: Trial) -> dict[str, Any]:
     )
 
 
-def figures(found: Result) -> dict[str, Any]:
+def figures(found: Result) -> dict[str, object]:
     """Everything that was read off a signature, for JSON."""
-    flat: dict[str, Any] = {
+    flat: dict[str, object] = {
         "kind": "logp",
         "layer": found.layer,
         "capacity_messages": found.capacity,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from careful.measure.estimators.bulk import Bulk
 from careful.measure.estimators.contention import Flood
 from careful.measure.estimators.logp import Result
@@ -14,12 +12,12 @@ from careful.render.logp import curve_figures
 from careful.render.tables import table
 
 
-def _line(line: Line | None) -> dict[str, Any]:
+def _line(line: Line | None) -> dict[str, object]:
     if line is None:
         return {"reason": "too few sizes have a figure"}
-    found: dict[str, Any] = {"G_us_per_KiB": None, "intercept_us": None}
+    found: dict[str, object] = {"G_us_per_KiB": None, "intercept_us": None}
     if line.supported:
-        found = line.G_us_per_KiB.figures("G", "us_per_KiB")
+        found |= line.G_us_per_KiB.figures("G", "us_per_KiB")
         found |= line.intercept_us.figures("intercept", "us")
     return found | {
         "residual_us": round(line.residual_us, 4),
@@ -35,13 +33,13 @@ def _named(found: Result) -> dict[str, Figure]:
     return {"os": found.os, "or": found.or_, "g": found.g, "L": found.L, "T": found.rtt}
 
 
-def bulk_figures(found: Bulk) -> dict[str, Any]:
+def bulk_figures(found: Bulk) -> dict[str, object]:
     """One kind of transfer, for JSON."""
     half = found.half_power_bytes
     sizes = []
     rates = found.bandwidths()
     for size, one, rate in zip(found.sizes_bytes, found.results, rates, strict=True):
-        figures: dict[str, Any] = {"bytes": size}
+        figures: dict[str, object] = {"bytes": size}
         for name, figure in _named(one).items():
             figures |= figure.figures(name, "us")
         figures |= rate.figures("BW", "MB_per_s") if rate else {"BW_MB_per_s": None}
@@ -87,7 +85,7 @@ def bulk_text(found: Bulk) -> str:
     return "\n".join(lines)
 
 
-def flood_figures(found: Flood, layer: str, capacity: int) -> dict[str, Any]:
+def flood_figures(found: Flood, layer: str, capacity: int) -> dict[str, object]:
     """A sender that did not pause, for JSON."""
     return {
         "kind": "gap",

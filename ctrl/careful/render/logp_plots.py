@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from careful.measure.estimators.bulk import Bulk
 from careful.measure.estimators.logp import Result
+from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line
 from careful.render import figure
 from careful.render.digits import with_half
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Of bulk transfers, whose signatures are drawn: the smallest, and the one nearest to this size
 #: (P4 Figures 8 and 9).
 _BULK_BYTES = 2048
 
 _SIGNATURE = ("burst (messages)", "message cost (µs)")
-Panel = tuple[str, str, str, Callable[[Any], None]]
+Panel = tuple[str, str, str, Callable[..., None]]
 
 
 def draw(signatures: Sequence[Result], bulks: Sequence[Bulk], host: str, path: Path) -> None:
@@ -47,7 +51,6 @@ def draw(signatures: Sequence[Result], bulks: Sequence[Bulk], host: str, path: P
 
 
 def _panels(bulk: Bulk, host: str) -> list[Panel]:
-    """Those of one kind of transfer."""
     name = f"{bulk.kind} to {host}"
     found: list[Panel] = [(name, "size (bytes)", "time (µs)", partial(_bulk, found=bulk))]
     if any(bulk.bandwidths()):
@@ -61,7 +64,7 @@ def _panels(bulk: Bulk, host: str) -> list[Panel]:
     return found
 
 
-def _machines(pair: Any, signatures: Sequence[Result]) -> None:
+def _machines(pair: Axes, signatures: Sequence[Result]) -> None:
     """P4 Figure 6: one way of a message, divided, and beside it the gap."""
     names = [one.layer.removesuffix(" request") for one in signatures]
     places = [2.5 * number for number in range(len(names))]
@@ -81,7 +84,7 @@ def _machines(pair: Any, signatures: Sequence[Result]) -> None:
     figure.legend_below(pair, ncols=4)
 
 
-def _signature(pair: Any, found: Result) -> None:
+def _signature(pair: Axes, found: Result) -> None:
     for number, curve in enumerate(found.curves):
         costs, errors = curve.costs()
         pair.errorbar(
@@ -115,8 +118,8 @@ def _signature(pair: Any, found: Result) -> None:
     figure.legend_below(pair, ncols=2)
 
 
-def _regimes(pair: Any, found: Result) -> None:
-    """Where the regimes of D = 0 meet, and their names along the top."""
+def _regimes(pair: Axes, found: Result) -> None:
+    """Marks where the regimes of D = 0 meet, with their names along the top."""
     first = found.curves[0]
     steady, last = first.steady_messages, float(first.bursts.marks[-1])
     if steady is None:
@@ -137,7 +140,7 @@ def _regimes(pair: Any, found: Result) -> None:
         pair.axvline(edge, color="#666666", linewidth=1, linestyle=":")
 
 
-def _bulk(pair: Any, found: Bulk) -> None:
+def _bulk(pair: Axes, found: Bulk) -> None:
     series: list[tuple[str, list[float | None]]] = [
         ("T", [_value(one.rtt.estimate) for one in found.results]),
         ("g", [_value(one.g.estimate) for one in found.results]),
@@ -181,7 +184,7 @@ def _bulk(pair: Any, found: Bulk) -> None:
     figure.legend_below(pair, ncols=4)
 
 
-def _bandwidth(pair: Any, found: Bulk) -> None:
+def _bandwidth(pair: Axes, found: Bulk) -> None:
     known = [
         (size, rate.value)
         for size, rate in zip(found.sizes_bytes, found.bandwidths(), strict=True)
@@ -192,5 +195,5 @@ def _bandwidth(pair: Any, found: Bulk) -> None:
     pair.set_ylim(bottom=0)
 
 
-def _value(estimate: Any) -> float | None:
+def _value(estimate: Estimate | None) -> float | None:
     return None if estimate is None else float(estimate.value)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
-from typing import Any
 
 from careful.address import Address
 from careful.measure.estimators.blackbox_result import Result
@@ -13,21 +11,21 @@ from careful.render.digits import with_half
 from careful.render.tables import Parts, Table, text
 
 
-def environment() -> dict[str, Any]:
+def environment() -> dict[str, object]:
     """What a figure was measured on, for the inputs of every measurement."""
     return {"kernel": platform.release()}
 
 
-def inputs(host: str, address: Address, options: Any) -> dict[str, Any]:
+def inputs(host: str, address: Address, options: object) -> dict[str, object]:
     """What every measurement echoes: host, options (a dataclass), and what it was made on."""
-    return {"host": host, "address": str(address), **asdict(options), **environment()}
+    return {"host": host, "address": str(address), **vars(options), **environment()}
 
 
 def _mbit_per_s(G_us_per_KiB: float) -> float:
     return 8 * 1024 / G_us_per_KiB
 
 
-def _segment(segment: Segment, path: Path) -> dict[str, Any]:
+def _segment(segment: Segment, path: Path) -> dict[str, object]:
     """One hop, or several that could not be told apart, for JSON."""
     line, G, latency = segment.line, segment.G_us_per_KiB, segment.latency_us
     hop = next(one for one in path.hops if one.ttl == segment.ttls[-1])
@@ -48,7 +46,7 @@ def _segment(segment: Segment, path: Path) -> dict[str, Any]:
     }
 
 
-def pathchar_figures(path: Path) -> dict[str, Any]:
+def pathchar_figures(path: Path) -> dict[str, object]:
     """Everything that was found of a path, for JSON."""
     return {
         "kind": "pathchar",
@@ -75,7 +73,6 @@ def pathchar_figures(path: Path) -> dict[str, Any]:
 
 
 def _said(segment: Segment) -> str:
-    """What is to be said of a hop in its row."""
     lost = "" if segment.lost_s is None else f"until {segment.lost_s:.1f} s"
     merged = "merged" if len(segment.ttls) > 1 else ""
     return "; ".join(one for one in (segment.reason or merged, lost) if one)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from careful.measure.estimators.blackbox_result import Result
 from careful.measure.estimators.hops import Path as HopPath
@@ -13,8 +13,11 @@ from careful.measure.statistics.line import Line, minima
 from careful.render import figure as draw
 from careful.render.digits import with_half
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def _fitted(pair: Any, line: Line, ends: tuple[float, float], number: int, label: str) -> None:
+
+def _fitted(pair: Axes, line: Line, ends: tuple[float, float], number: int, label: str) -> None:
     """A line between two sizes; dotted where the data support no slope."""
     pair.plot(
         ends,
@@ -26,7 +29,7 @@ def _fitted(pair: Any, line: Line, ends: tuple[float, float], number: int, label
     )
 
 
-def _points(pair: Any, sizes: Sequence[float], times_us: Sequence[float], number: int) -> None:
+def _points(pair: Axes, sizes: Sequence[float], times_us: Sequence[float], number: int) -> None:
     pair.plot(
         sizes,
         times_us,
@@ -36,7 +39,7 @@ def _points(pair: Any, sizes: Sequence[float], times_us: Sequence[float], number
     )
 
 
-def _legend(pair: Any, entries: int) -> None:
+def _legend(pair: Axes, entries: int) -> None:
     """From 0 on, with room for the legend above what was measured."""
     pair.set_ylim(0, pair.get_ylim()[1] * (1.05 + 0.08 * entries))
     pair.legend(loc="upper left")
@@ -104,7 +107,7 @@ def pathchar(path: HopPath, host: str, file: str | Path, ends: Stages | None = N
     draw.save(figure, file)
 
 
-def _stages(pair: Any, found: Stages) -> None:
+def _stages(pair: Axes, found: Stages) -> None:
     """A bar for each stage and each of two sizes, from the sender's memory downwards."""
     sizes = found.sizes_bytes
     names = [",\n".join(stage.names) for stage in found.stages]

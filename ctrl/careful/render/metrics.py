@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from careful._abi import enum_names
 from careful.control.exporter import Seen
+from careful.control.status import PeerStatus, Status
 from careful.errors import CarefulError, from_os
 from careful.extras import need
 from careful.versions import versions
@@ -76,7 +77,7 @@ class _Families:
     """Metrics by name, in the order in which they were first mentioned."""
 
     def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
+        self._made: dict[str, Metric] = {}
 
     def get(self, kind: str, name: str, said: str, labels: Sequence[str]) -> Any:
         from prometheus_client import core
@@ -95,9 +96,9 @@ class _Families:
         return self._made.values()
 
 
-def _instance(families: _Families, name: str, found: dict[str, Any]) -> None:
-    info = {key: str(found[key]) for key in ("ifname", "driver", "xdp_mode", "protocol")}
-    info["zerocopy"] = "yes" if found["zerocopy"] else "no"
+def _instance(families: _Families, name: str, found: Status) -> None:
+    info = {key: str(getattr(found, key)) for key in ("ifname", "driver", "xdp_mode", "protocol")}
+    info["zerocopy"] = "yes" if found.zerocopy else "no"
     families.get("Info", "careful_carefuld", "How carefuld uses its interface.", ["carefuld"])
     families.get("Info", "careful_carefuld", "", []).add_metric([name], info)
     labels = {"carefuld": name}
@@ -106,8 +107,8 @@ def _instance(families: _Families, name: str, found: dict[str, Any]) -> None:
         ("receive_buffers", "careful_receive_buffers", "Receive buffers in all."),
         ("peers_max", "careful_peers_max", "Peers that it can have."),
     ):
-        families.add("Gauge", metric, said, labels, found[key])
-    counted = dict(found["counters"])
+        families.add("Gauge", metric, said, labels, getattr(found, key))
+    counted = dict(found.counters)
     held = counted.pop("tx_buffers_held")
     said = "Send buffers whose frames have not left yet."
     families.add("Gauge", "careful_held_send_buffers", said, labels, held)
@@ -128,29 +129,31 @@ def _instance(families: _Families, name: str, found: dict[str, Any]) -> None:
         else:
             said = "What else carefuld counted, by careful.h's names."
             families.add("Counter", "careful_events", said, labels | {"event": key}, value)
-    for verdict, value in found["xdp_counters"].items():
+    for verdict, value in found.xdp_counters.items():
         said = "Frames that the XDP program saw, by what became of them; only root can see."
         families.add("Counter", "careful_xdp_frames", said, labels | {"verdict": verdict}, value)
 
 
-def _peer(families: _Families, seen: Seen, one: dict[str, Any]) -> None:
-    where = one["node"] or one["address"]
-    labels = dict(zip(_PEER, (seen.name, where, one["address"]), strict=True))
+def _peer(families: _Families, seen: Seen, one: PeerStatus) -> None:
+    where = one.node or one.address
+    labels = dict(zip(_PEER, (seen.name, where, one.address), strict=True))
     for state in enum_names("careful_peer_state", "CAREFUL_PEER_").values():
         if state != "none":
-            is_so = int(one["state"] == state)
+            is_so = int(one.state == state)
             said = "1: how the session stands."
             families.add("Gauge", "careful_peer_state", said, labels | {"state": state}, is_so)
     for key, (metric, said) in _PEER_COUNTERS.items():
-        families.add("Counter", metric, said, labels, one[key])
+        families.add("Counter", metric, said, labels, getattr(one, key))
     for end in ("here", "there"):
         said = "Frames that the network lost between the two, by who missed them."
         found = labels | {"found": end}
-        families.add("Counter", "careful_peer_lost_frames", said, found, one[f"lost_{end}_frames"])
+        families.add(
+            "Counter", "careful_peer_lost_frames", said, found, getattr(one, f"lost_{end}_frames")
+        )
     for key, (metric, said) in _PEER_GAUGES.items():
-        families.add("Gauge", metric, said, labels, int(one[key]))
-    if one["slot"] in seen.messages:
-        count, total_s = seen.messages[one["slot"]]
+        families.add("Gauge", metric, said, labels, int(getattr(one, key)))
+    if one.slot in seen.messages:
+        count, total_s = seen.messages[one.slot]
         family = families.get(
             "Summary",
             "careful_peer_message_duration_seconds",
@@ -158,7 +161,7 @@ def _peer(families: _Families, seen: Seen, one: dict[str, Any]) -> None:
             [*_PEER, "slot"],
         )
         # Counts stay with a slot: a peer that comes back in another has another series.
-        values = [*labels.values(), str(one["slot"])]
+        values = [*labels.values(), str(one.slot)]
         family.add_metric(values, count_value=count, sum_value=total_s)
 
 
@@ -185,8 +188,8 @@ def _use(families: _Families, seen: Seen) -> None:
         family.add_metric(list(labels.values()), buckets, sum_value=latency.sum_s)
         said = "Operations of clients here that failed."
         families.add("Counter", "careful_failed_operations", said, labels, latency.failed)
-    for export, one in zip(seen.found["exports"], seen.use.exports, strict=False):
-        labels = {"carefuld": seen.name, "export": _label(export["path"])}
+    for export, one in zip(seen.found.exports, seen.use.exports, strict=False):
+        labels = {"carefuld": seen.name, "export": _label(export.path)}
         for key, (metric, said) in _EXPORT_COUNTERS.items():
             families.add("Counter", metric, said, labels, getattr(one, key))
 
@@ -206,8 +209,8 @@ def families(looks: Iterable[Seen]) -> Iterable[Metric]:
         made.add("Gauge", "careful_full", said, labels, int(seen.full))
         if seen.found is None:
             continue
-        _instance(made, seen.name, dict(seen.found))
-        for one in seen.found["peers"]:
+        _instance(made, seen.name, seen.found)
+        for one in seen.found.peers:
             _peer(made, seen, one)
         if seen.use:
             _use(made, seen)

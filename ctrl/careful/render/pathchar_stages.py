@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
+from careful.jsonout import Json
 from careful.measure.estimators.host_stages import Stage, Stages
 from careful.measure.statistics.estimate import Estimate
 from careful.render.digits import with_half
 from careful.render.tables import table
 
 
-def _stage(stage: Stage) -> dict[str, Any]:
+def _stage(stage: Stage) -> dict[str, object]:
     line, own = stage.line, stage.own
-    known: dict[str, Any] = {"stages": list(stage.names), "address": stage.address}
+    known: dict[str, object] = {"stages": list(stage.names), "address": stage.address}
     for name, unit, estimate in (
         ("g", "us", stage.g_us),
         ("latency", "us", stage.latency_us),
@@ -42,9 +43,9 @@ def resources(found: Stages) -> dict[str, list[str]]:
     return shared
 
 
-def stages_figures(found: Stages) -> dict[str, Any]:
+def stages_figures(found: Stages) -> Json:
     """Everything that was found, for JSON."""
-    figures: dict[str, Any] = {
+    figures: dict[str, object] = {
         "stages": [_stage(stage) for stage in found.stages],
         "resources": resources(found),
         "pings_count": found.probes_count,
@@ -66,7 +67,7 @@ def stages_figures(found: Stages) -> dict[str, Any]:
     return figures
 
 
-def _sum(total: Estimate | None) -> dict[str, Any]:
+def _sum(total: Estimate | None) -> Mapping[str, float | None]:
     """All stages together, where each is known."""
     return total.figures("sum_of_stages", "us", 2) if total else {"sum_of_stages_us": None}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from careful.errors import InputError
 from careful.jsonout import document
@@ -69,7 +68,7 @@ class Request:
             levels=self.levels,
         )
 
-    def inputs(self) -> dict[str, Any]:
+    def inputs(self) -> dict[str, object]:
         """Everything given, for JSON."""
         return {
             "pipeline": self.origin,
@@ -89,7 +88,7 @@ def _refuse_header(header_bytes: int) -> None:
         raise InputError("--header-bytes needs every stage, not a black-box measurement")
 
 
-def _source_inputs(source: Pipeline | BlackBox) -> dict[str, Any]:
+def _source_inputs(source: Pipeline | BlackBox) -> dict[str, object]:
     if isinstance(source, BlackBox):
         return {"kind": "blackbox", **asdict(source)}
     return {

@@ -13,7 +13,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from careful.errors import CarefulError, is_debugging, shown
 from careful.transfer.tree.existing import REFUSED
@@ -37,7 +36,7 @@ class Events:
     def __init__(self, fd: int) -> None:
         self._fd: int | None = fd
 
-    def write(self, line: dict[str, Any], needed: bool) -> bool:
+    def write(self, line: dict[str, object], needed: bool) -> bool:
         """Write a line as a whole, or not at all; whether it was.
 
         needed: it is waited for who reads slowly.
@@ -95,7 +94,7 @@ class Lines:
             text = "interrupted"
         self._tell("end", True, failures_count=self._failures.total(), error=text)
 
-    def _tell(self, event: str, needed: bool = False, **more: Any) -> None:
+    def _tell(self, event: str, needed: bool = False, **more: object) -> None:
         """Tell a program; of bytes that moved now and then."""
         now = time.monotonic()
         if self._events is None or (not needed and now < self._told_at + _EVERY_S):

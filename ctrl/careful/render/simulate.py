@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from careful.errors import InputError
-from careful.jsonout import document
+from careful.jsonout import Json, document
 from careful.model.planner import plan, rules
 from careful.model.pulses import pulse_latency_us, pulse_rules
 from careful.model.rounding import static_sizes
@@ -78,7 +77,7 @@ class Request:
         ]
         return simulate(self.pipeline, messages, self.rules(), self.progressive)
 
-    def inputs(self) -> dict[str, Any]:
+    def inputs(self) -> Json:
         """Everything given, for JSON."""
         given = {
             key: value for key, value in vars(self).items() if key not in ("pipeline", "origin")
@@ -87,7 +86,7 @@ class Request:
         return {"pipeline": self.origin, "stages": stages, **given}
 
 
-def figures(request: Request, outcome: Outcome) -> dict[str, Any]:
+def figures(request: Request, outcome: Outcome) -> Json:
     """The outcome in numbers."""
     total_us = max(outcome.complete_us) - min(outcome.ready_us)
     total_bytes = request.message_bytes * request.messages_count

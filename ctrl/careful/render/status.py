@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from careful.control.status import (
     BOUNDS,
     DECIDED,
     ETHERNET_BYTES,
-    called,
     narrow,
     older,
     slow_clients,
@@ -21,45 +20,47 @@ from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
     from careful.control.daemon import Down
+    from careful.control.exports import Export
+    from careful.control.status import PeerStatus, ProgramStatus, QueueStatus, Status
 
 
-def _carefuld(found: Mapping[str, Any]) -> str:
-    return f"carefuld {found['pid'] or 'in another PID namespace'}"
+def _carefuld(found: Status) -> str:
+    return f"carefuld {found.pid or 'in another PID namespace'}"
 
 
-def effect(found: dict[str, Any]) -> str:
+def effect(found: Status) -> str:
     """What is in effect on an instance: three lines, and what else is to be said."""
-    wait = found["wait"]
+    wait = found.wait
     if wait == "adaptive":
-        wait += f", spins {found['spin_us']} µs"
-    bound = BOUNDS.get(found["receive_bound"], found["receive_bound"])
-    copy = "zero-copy" if found["zerocopy"] else "copy"
-    refused = found["native_refused"]
-    why = f"native was refused: {refused}" if refused else DECIDED.get(found["xdp_by"], "")
-    reserve = found["reserve_buffers"]
-    kept = f" less a reserve of {reserve} ({found['reserve_free_buffers']} free)" if reserve else ""
+        wait += f", spins {found.spin_us} µs"
+    bound = BOUNDS.get(found.receive_bound, found.receive_bound)
+    copy = "zero-copy" if found.zerocopy else "copy"
+    refused = found.native_refused
+    why = f"native was refused: {refused}" if refused else DECIDED.get(found.xdp_by, "")
+    reserve = found.reserve_buffers
+    kept = f" less a reserve of {reserve} ({found.reserve_free_buffers} free)" if reserve else ""
     lines = [
-        f"{found['ifname']}: {found['driver']}, XDP {found['xdp_mode']} ({why}), {copy}, "
-        f"MTU {found['mtu_bytes']}, port {found['port']}, wait {wait}, "
-        f"protocol {found['protocol']}{', keys' if found['keyed'] else ''}",
-        f"  window W {found['window_buffers']} buffers = R {found['receive_buffers']} "
-        f"(bounded by {bound}){kept} / P {found['peers_max']} peers, "
-        f"updates from {found['update_threshold_buffers']} owed, "
-        f"UMEM {size(found['umem_bytes'])}{' in hugepages' if found['hugepages'] else ''}",
-        "  exports " + _exports(found["exports"]),
+        f"{found.ifname}: {found.driver}, XDP {found.xdp_mode} ({why}), {copy}, "
+        f"MTU {found.mtu_bytes}, port {found.port}, wait {wait}, "
+        f"protocol {found.protocol}{', keys' if found.keyed else ''}",
+        f"  window W {found.window_buffers} buffers = R {found.receive_buffers} "
+        f"(bounded by {bound}){kept} / P {found.peers_max} peers, "
+        f"updates from {found.update_threshold_buffers} owed, "
+        f"UMEM {size(found.umem_bytes)}{' in hugepages' if found.hugepages else ''}",
+        "  exports " + _exports(found.exports),
     ]
-    if not found["multibuffer"]:
+    if not found.multibuffer:
         lines.insert(2, _single(found))
-    if denied := found["io_uring_denied"]:
+    if denied := found.io_uring_denied:
         lines.append(f"  threads read and write files: io_uring is denied ({denied})")
-    if found["tuner_pid"]:
-        lines.append(f"  tuned by process {found['tuner_pid']} (carefulctl tune explain)")
+    if found.tuner_pid:
+        lines.append(f"  tuned by process {found.tuner_pid} (carefulctl tune explain)")
     return "\n".join(lines)
 
 
-def _single(found: dict[str, Any]) -> str:
-    """Where no frame fills several buffers: how long one can be, and what has longer ones."""
-    frame, whole = found["frame_bytes"], found["mtu_bytes"] + ETHERNET_BYTES
+def _single(found: Status) -> str:
+    """Says how long a frame can be if none fills several buffers, and what allows longer ones."""
+    frame, whole = found.frame_bytes, found.mtu_bytes + ETHERNET_BYTES
     less = f" of the MTU's {whole}" if frame < whole else ""
     return (
         f"  a frame fits one buffer, {frame} bytes{less} at most: several take Linux 6.6 or later, "
@@ -67,32 +68,32 @@ def _single(found: dict[str, Any]) -> str:
     )
 
 
-def _exports(found: list[dict[str, Any]]) -> str:
+def _exports(found: Iterable[Export]) -> str:
     return ", ".join(map(_export, found)) or "nothing"
 
 
-def _export(one: dict[str, Any]) -> str:
-    words = ["writable"] if one["writable"] else []
-    words += [word for word in ("owners", "devices") if one[word]]
-    words += [f"for {' '.join(one['hosts'])}"] if one["hosts"] else []
-    return shown(one["path"]) + (f" ({', '.join(words)})" if words else "")
+def _export(one: Export) -> str:
+    words = ["writable"] if one.writable else []
+    words += [word for word in ("owners", "devices") if getattr(one, word)]
+    words += [f"for {' '.join(one.hosts)}"] if one.hosts else []
+    return shown(one.path) + (f" ({', '.join(words)})" if words else "")
 
 
-def up(found: dict[str, Any], already: bool) -> str:
+def up(found: Status, already: bool) -> str:
     """What `up` did."""
     if already:
-        return f"{found['ifname']}: is already up with these options ({_carefuld(found)})"
+        return f"{found.ifname}: is already up with these options ({_carefuld(found)})"
     return effect(found)
 
 
-def reloaded(found: dict[str, Any], changed: list[str]) -> str:
+def reloaded(found: Status, changed: list[str]) -> str:
     """What `up --reload` did."""
     if not changed:
-        return f"{found['ifname']}: has these options already ({_carefuld(found)})"
-    return f"{found['ifname']}: {'; '.join(changed)}\n{effect(found)}"
+        return f"{found.ifname}: has these options already ({_carefuld(found)})"
+    return f"{found.ifname}: {'; '.join(changed)}\n{effect(found)}"
 
 
-def _counts(found: dict[str, int]) -> list[tuple[str, int]]:
+def _counts(found: Mapping[str, int]) -> list[tuple[str, int]]:
     return [(name, value) for name, value in found.items() if value]
 
 
@@ -100,77 +101,75 @@ def _counts(found: dict[str, int]) -> list[tuple[str, int]]:
 _BAD_STATES = ("stalled", "failed")
 
 
-def _state(one: dict[str, Any]) -> str:
+def _state(one: PeerStatus) -> str:
     """How a session stands; red where it does not work."""
-    said = str(one["state"]) + (f": {one['error']}" if one["error"] else "")
-    return alarm(said) if one["error"] or one["state"] in _BAD_STATES else said
+    said = str(one.state) + (f": {one.error}" if one.error else "")
+    return alarm(said) if one.error or one.state in _BAD_STATES else said
 
 
-def _peers(found: list[dict[str, Any]]) -> Table:
+def _peers(found: Sequence[PeerStatus]) -> Table:
     """The sessions; what no peer owes or keeps has no column."""
-    counts = [name for name in ("owed", "kept") if any(one[f"buffers_{name}"] for one in found)]
+    counts = [
+        name for name in ("owed", "kept") if any(getattr(one, f"buffers_{name}") for one in found)
+    ]
     columns = ["peer", "address", "state", "credits", *counts]
     columns += ["sent", "received", "lost here", "lost there", "epochs"]
     rows = [
         (
-            one["node"] or one["name"] or "?",
-            one["address"],
+            one.node or one.name or "?",
+            one.address,
             _state(one),
-            f"{one['credits_free']}/{one['credits_window']}",
-            *(one[f"buffers_{name}"] for name in counts),
-            size(one["tx_bytes"]),
-            size(one["rx_bytes"]),
-            _lost(one["lost_here_frames"]),
-            _lost(one["lost_there_frames"]),
-            one["epochs"],
+            f"{one.credits_free}/{one.credits_window}",
+            *(getattr(one, f"buffers_{name}") for name in counts),
+            size(one.tx_bytes),
+            size(one.rx_bytes),
+            _lost(one.lost_here_frames),
+            _lost(one.lost_there_frames),
+            one.epochs,
         )
         for one in found
     ]
     return Table("", columns, rows)
 
 
-def _programs(found: list[dict[str, Any]]) -> Table:
-    """The programs that share the interface."""
+def _programs(found: Sequence[ProgramStatus]) -> Table:
     names = ["operations", "unread", "unanswered", "handlers", "regions", "asked", "told"]
     rows = [
         (
-            one["name"] + (alarm(" (stalled)") if one["stalled"] else ""),
-            one["pid"],
-            *(one[name] for name in names),
+            one.name + (alarm(" (stalled)") if one.stalled else ""),
+            one.pid,
+            *(getattr(one, name) for name in names),
         )
         for one in found
     ]
     return Table("", ["program", "process", *names], rows)
 
 
-def _queues(found: list[dict[str, Any]]) -> Table:
-    """Where peers are spread over several queues."""
+def _queues(found: Sequence[QueueStatus]) -> Table:
     names = ["port", "pid", "rx_frames", "tx_frames"]
     rows = [
-        (one["queue"], f"{one['peers']}/{one['peers_max']}", *(one[name] for name in names))
+        (one.queue, f"{one.peers}/{one.peers_max}", *(getattr(one, name) for name in names))
         for one in found
     ]
     columns = ["queue", "peers", "port", "process", "received frames", "sent frames"]
     return Table("", columns, rows)
 
 
-def _sealed(found: list[dict[str, Any]]) -> list[str]:
-    """Peers whose frames are sealed, and how."""
+def _sealed(found: Sequence[PeerStatus]) -> list[str]:
     return [
-        f"  {called(one)}: frames are sealed ({one['seal']}"
-        + (f", {one['cipher'].replace('_', '-')})" if one["cipher"] else ")")
+        f"  {one.called}: frames are sealed ({one.seal}"
+        + (f", {one.cipher.replace('_', '-')})" if one.cipher else ")")
         for one in found
-        if one["seal"] != "off"
+        if one.seal != "off"
     ]
 
 
-def _windows(found: dict[str, Any]) -> list[str]:
-    """Peers whose window is not W: what bounds it."""
+def _windows(found: Status) -> list[str]:
     return [
-        f"  window {one['window_buffers']} of {found['window_buffers']}: the path from "
-        f"{called(one)} takes {one['burst_frames']} frames at once"
-        for one in found["peers"]
-        if one["burst"] == "short" and one["window_buffers"] < found["window_buffers"]
+        f"  window {one.window_buffers} of {found.window_buffers}: the path from "
+        f"{one.called} takes {one.burst_frames} frames at once"
+        for one in found.peers
+        if one.burst == "short" and one.window_buffers < found.window_buffers
     ]
 
 
@@ -178,45 +177,42 @@ def _lost(frames: int) -> str | int:
     return alarm(str(frames)) if frames else 0
 
 
-def _status(found: dict[str, Any]) -> Parts:
-    """One instance: what is in effect, peers, and the counters that are not 0."""
-    head = f"instance {found['instance']}, {_carefuld(found)}, log {found['log']}"
+def _status(found: Status) -> Parts:
+    head = f"instance {found.instance}, {_carefuld(found)}, log {found.log}"
     parts: Parts = [head, effect(found)]
-    parts += ["", _peers(found["peers"])] if found["peers"] else ["  no peers"]
-    if found["programs"]:
-        parts += ["", _programs(found["programs"])]
-    if found["queues"]:
-        parts += ["", _queues(found["queues"])]
+    parts += ["", _peers(found.peers)] if found.peers else ["  no peers"]
+    if found.programs:
+        parts += ["", _programs(found.programs)]
+    if found.queues:
+        parts += ["", _queues(found.queues)]
     parts += _windows(found)
-    parts += _sealed(found["peers"])
-    parts += [f"  {one}" for one in [*older(found["peers"]), *narrow(found["peers"])]]
-    if found["counters"]["device_program_detached"]:
+    parts += _sealed(found.peers)
+    parts += [f"  {one}" for one in [*older(found.peers), *narrow(found.peers)]]
+    if found.counters["device_program_detached"]:
         said = "the XDP program was taken off the interface, no frame arrives"
-        parts.append(alarm(f"  {said}: carefulctl down {found['ifname']}, then up"))
+        parts.append(alarm(f"  {said}: carefulctl down {found.ifname}, then up"))
     for name in slow_clients(found):
         parts.append(f"  a slow client here keeps frames of {name}: its credits are withheld")
-    parts += [
-        alarm(f"  {one}") for one in unheard(found["peers"], found["port"], found.get("master"))
-    ]
-    counted = _counts(found["counters"])
-    xdp = _counts(found["xdp_counters"])
+    parts += [alarm(f"  {one}") for one in unheard(found.peers, found.port, found.master)]
+    counted = _counts(found.counters)
+    xdp = _counts(found.xdp_counters)
     names = [*((name, value, "") for name, value in counted)]
     names += [(name, value, "XDP") for name, value in xdp]
     if names:
         parts += ["", Table("", ["counter", "count", "where"], names)]
-    if found["xdp_counters_error"]:
-        parts.append(f"  XDP's counters: {found['xdp_counters_error']}")
+    if found.xdp_counters_error:
+        parts.append(f"  XDP's counters: {found.xdp_counters_error}")
     return parts
 
 
-def parts(found: Iterable[dict[str, Any]], died: Mapping[str, str]) -> Parts:
+def parts(found: Iterable[Status], died: Mapping[str, str]) -> Parts:
     """Every instance; died: how those ended that should run, or that they are mute, by name."""
     each = [_status(one) for one in found] or [["careful is not up"]]
     each += [[alarm(f"instance {one}: {died[one]}")] for one in died]
     return [*each[0], *(line for one in each[1:] for line in ("", *one))]
 
 
-def statuses(found: Iterable[dict[str, Any]], died: Mapping[str, str]) -> str:
+def statuses(found: Iterable[Status], died: Mapping[str, str]) -> str:
     """The same as text."""
     return text(parts(found, died))
 

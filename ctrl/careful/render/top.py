@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from careful.control.top import PeerRates, Rates
 from careful.render.tables import alarm, table
 from careful.units import shown_bytes as size
 
 _WAITS = {"client": "a slow client here", "credits": "credits", "frames": "frames to leave"}
 
 
-def _row(one: Mapping[str, Any]) -> tuple[Any, ...]:
-    state = one["state"] + (f": {one['error']}" if one["error"] else "")
-    took = one["latency_us"]
+def _row(one: PeerRates) -> tuple[object, ...]:
+    state = one.state + (f": {one.error}" if one.error else "")
+    took = one.latency_us
     return (
-        one["peer"],
+        one.peer,
         state if state == "up" else alarm(state),
-        f"{one['credits_free']}/{one['credits_window']}",
-        f"{size(round(one['tx_bytes_per_s']))}/s",
-        f"{size(round(one['rx_bytes_per_s']))}/s",
-        round(one["messages_per_s"]),
+        f"{one.credits_free}/{one.credits_window}",
+        f"{size(round(one.tx_bytes_per_s))}/s",
+        f"{size(round(one.rx_bytes_per_s))}/s",
+        round(one.messages_per_s),
         "-" if took is None else f"{took:.0f}",
-        alarm(str(one["lost_frames"])) if one["lost_frames"] else 0,
-        _WAITS.get(one["waits_for"] or "", "-"),
+        alarm(str(one.lost_frames)) if one.lost_frames else 0,
+        _WAITS.get(one.waits_for or "", "-"),
     )
 
 
@@ -43,9 +43,7 @@ def keys(order: str) -> str:
     return f"sorted by {by}; keys: {listed}, q ends"
 
 
-def shown(
-    found: Sequence[Mapping[str, Any]], mute: Mapping[str, str] | None = None, order: str = ""
-) -> str:
+def shown(found: Sequence[Rates], mute: Mapping[str, str] | None = None, order: str = "") -> str:
     """Every instance that is up.
 
     Args:
@@ -57,12 +55,12 @@ def shown(
     columns += ["lost", "waits for"]
     parts = []
     for one in found:
-        copy = "zero-copy" if one["zerocopy"] else "copy"
-        head = f"{one['instance']} on {one['ifname']}: XDP {one['xdp_mode']}, {copy}, "
-        head += f"window {one['window_buffers']}"
-        peers = one["peers"]
+        copy = "zero-copy" if one.zerocopy else "copy"
+        head = f"{one.instance} on {one.ifname}: XDP {one.xdp_mode}, {copy}, "
+        head += f"window {one.window_buffers}"
+        peers = one.peers
         if order:
-            peers = sorted(peers, key=lambda each: -(each[ORDERS[order][0]] or 0))
+            peers = sorted(peers, key=lambda each: -(getattr(each, ORDERS[order][0]) or 0))
         rows = [_row(each) for each in peers]
         parts.append(f"{head}\n{table('', columns, rows)}" if rows else f"{head}\n  no peers")
     parts += [alarm(f"instance {name}: {why}") for name, why in (mute or {}).items()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,14 +20,14 @@ from careful.render.tables import table
 _LISTED = 40
 
 
-def _figures(name: str, unit: str, value: Estimate | None) -> dict[str, Any]:
+def _figures(name: str, unit: str, value: Estimate | None) -> dict[str, object]:
     """A figure of a stage. A difference may come out below 0, which no stage's is."""
     if value is None:
         return {f"{name}_{unit}": None}
     return {key: max(number, 0.0) for key, number in value.figures(name, unit).items()}
 
 
-def _stage(one: Fit) -> dict[str, Any]:
+def _stage(one: Fit) -> dict[str, object]:
     """One stage for JSON; `carefulctl plan --pipeline -` reads name, g, G and resource."""
     times, line = one.samples.time_us, one.line
     p50, p95 = (float(np.percentile(times, p)) if len(times) else None for p in (50, 95))
@@ -56,12 +55,12 @@ def _stage(one: Fit) -> dict[str, Any]:
     }
 
 
-def _bottleneck(limits: Bottleneck | None) -> dict[str, Any]:
+def _bottleneck(limits: Bottleneck | None) -> dict[str, object]:
     names = (("g_b", "us"), ("G_b", "us_per_KiB"), ("sum_G_others", "us_per_KiB"))
     if limits is None:
-        return {f"{name}_{unit}": None for name, unit in names} | {"bottleneck": None}
+        return {"bottleneck": None, **{f"{name}_{unit}": None for name, unit in names}}
     values = (limits.g_b_us, limits.G_b_us_per_KiB, limits.sum_G_others_us_per_KiB)
-    figures: dict[str, Any] = {"bottleneck": limits.resource}
+    figures: dict[str, object] = {"bottleneck": limits.resource}
     for (name, unit), value in zip(names, values, strict=True):
         figures |= value.figures(name, unit)
     figures |= _rest("bottleneck", limits.lines) | _rest("others", limits.lines_of_others)
@@ -72,15 +71,15 @@ def _bottleneck(limits: Bottleneck | None) -> dict[str, Any]:
     }
 
 
-def _rest(name: str, lines: Sequence[Line]) -> dict[str, Any]:
-    """What sums of stages rest on: their samples, and their residuals as of one sum."""
+def _rest(name: str, lines: Sequence[Line]) -> dict[str, object]:
+    """Returns the samples and the residuals that a sum of stages rests on."""
     return {
         f"{name}_samples_count": sum(line.samples_count for line in lines),
         f"{name}_residual_us": round(math.hypot(*(line.residual_us for line in lines)), 4),
     }
 
 
-def clearbox_figures(found: Result) -> dict[str, Any]:
+def clearbox_figures(found: Result) -> dict[str, object]:
     """Everything that was found, for JSON."""
     return {
         "kind": "clearbox",
@@ -98,7 +97,7 @@ def clearbox_figures(found: Result) -> dict[str, Any]:
     }
 
 
-def stages_figures(heard: Heard, found: Sequence[Fit]) -> dict[str, Any]:
+def stages_figures(heard: Heard, found: Sequence[Fit]) -> dict[str, object]:
     """What was heard of traffic, for JSON."""
     return {
         "kind": "stages",
@@ -179,7 +178,7 @@ def clearbox_table(found: Result, host: str) -> str:
     return "\n".join([*lines, *found.notes])
 
 
-def frames_figures(burst: Burst, heard: Heard) -> dict[str, Any]:
+def frames_figures(burst: Burst, heard: Heard) -> dict[str, object]:
     """A burst for JSON."""
     return {
         "kind": "frames",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from careful.measure.estimators.packet_flow import Burst, Transfer
 from careful.measure.estimators.stages import Fit
 from careful.render import figure as draw
 from careful.render.digits import not_negative
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: Points of a stage that are drawn at most: SVG keeps each.
 _POINTS_MOST = 1500
@@ -44,7 +47,7 @@ def stages(found: Sequence[Fit], path: str | Path) -> None:
         left.set_ylabel("time (µs)")
         right.hist(np.minimum(times, top), bins=40, range=(0, top), color=colour)
         right.set_ylabel("frames (count)")
-        right.yaxis.get_major_locator().set_params(integer=True)
+        right.locator_params(axis="y", integer=True)
     pairs[-1][0].set_xlabel("payload of a frame (bytes)")
     pairs[-1][1].set_xlabel("time (µs), the last bin and above")
     draw.save(figure, path)
@@ -93,13 +96,13 @@ def frames(burst: Burst, path: str | Path) -> None:
 
 
 def _lab(hosts: Sequence[str]) -> str:
-    """What the names of instances begin with where each is one host of a lab: "lab-" of lab-h1."""
+    """Returns the common head of instances that are hosts of a lab: "lab-" of lab-h1."""
     labs = {one.rpartition("-")[0] for one in hosts}
     named = all(one.rpartition("-")[2][:1].isalpha() for one in hosts)
     return f"{labs.pop()}-" if len(labs) == 1 < len(set(hosts)) and named else ""
 
 
-def _boxes(pair: Any, one: Transfer, y: int, edged_us: float) -> None:
+def _boxes(pair: Axes, one: Transfer, y: int, edged_us: float) -> None:
     """One transfer: as many boxes as frames; hatched where a device had them."""
     count = 1 if one.runs else one.frames
     each = one.took_us / count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from careful.errors import shown
 from careful.render.tables import alarm
@@ -24,7 +24,7 @@ def _algorithm(one: FileResult) -> str:
     return "blake3" if one.is_blake3 else "xxh3-of-blocks"
 
 
-def transfer_figures(report: Result) -> dict[str, Any]:
+def transfer_figures(report: Result) -> dict[str, object]:
     """What a transfer did, for JSON."""
     return {
         "files": [

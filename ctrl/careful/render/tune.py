@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from careful.plan import Plan, class_bytes
 from careful.render.tables import table
@@ -53,7 +53,7 @@ def tuning(rows: Sequence[tuple[str, Tune]]) -> str:
     return table("", columns, shown_rows)
 
 
-def tune_row(row: Row) -> dict[str, Any]:
+def tune_row(row: Row) -> dict[str, object]:
     """What is in effect for a peer, for JSON."""
     classes = [
         {"class": index, "message_bytes_max": class_bytes(index), **asdict(one)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from careful.jsonout import Json
 
 
-def shown(found: dict[str, Any]) -> str:
+def shown(found: Json) -> str:
     """The release, its numbers, and what it has, a line each."""
     lines = [
         f"carefulctl {found['version']}, libcareful {found['library']}",

@@ -7,9 +7,9 @@ asked for again is file/mover.py's, how much at a time pace.py's.
 from __future__ import annotations
 
 import errno
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from careful._abi import lib
+from careful._abi import CData, lib
 from careful.daemon.client import AsyncClient, peers_of
 from careful.errors import LossError
 
@@ -88,11 +88,11 @@ class Losses:
         if self._failure is not None:
             raise self._failure
 
-    async def _info(self) -> Any:
+    async def _info(self) -> CData:
         answer = await self._ipc.ask(lib.CAREFUL_IPC_PEERS)
         found = [one for one in peers_of(answer.payload) if one.slot == self._slot]
         return found[0] if found else None
 
 
-def _lost(info: Any) -> Lost:
+def _lost(info: CData) -> Lost:
     return Lost(info.lost_here + info.lost_there, info.epochs)

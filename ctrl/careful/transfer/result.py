@@ -62,7 +62,6 @@ class Result:
     batch_retries: int = 0
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         rows: list[tuple[str, object]] = [
             ("files", self.files_count),
             ("bytes", self.bytes),

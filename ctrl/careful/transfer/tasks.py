@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from careful.errors import CarefulError
 
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 _I = TypeVar("_I")
 
 
-async def all_of(*jobs: Coroutine[Any, Any, None]) -> None:
+async def all_of(*jobs: Coroutine[object, None, None]) -> None:
     """Await all; the first failure ends the others, and is raised when they have ended."""
     tasks = [asyncio.create_task(job) for job in jobs]
     try:
@@ -32,7 +32,7 @@ async def all_of(*jobs: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-async def quietly(job: Coroutine[Any, Any, object]) -> None:
+async def quietly(job: Coroutine[object, None, object]) -> None:
     """Await a clean-up that must not hide what made it necessary, for a bounded time."""
     with suppress(CarefulError, TimeoutError):
         await asyncio.wait_for(job, _CLEANUP_S)

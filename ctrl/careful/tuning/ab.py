@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from careful.jsonout import Json
 from careful.tuning.alternating import Alternating
 from careful.tuning.items import is_stored
 from careful.tuning.path import Live, Path
@@ -29,7 +29,7 @@ class Outcome:
     open: dict[int, Pair] = field(default_factory=dict)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
 
-    def said(self) -> dict[int, dict[str, Any]]:
+    def said(self) -> dict[int, Json]:
         """The verdicts, for JSON."""
         return {
             item: one.as_dict(MEASURES_STORED if is_stored(item) else MEASURES)

@@ -33,7 +33,7 @@ def change(
             values[NET_TX + index] = Kick(pulses["net_tx"])
 
     def pin(queue: Session, slots: Sequence[int]) -> None:
-        addresses = {int(one["slot"]): str(one["address"]) for one in queue.peers}
+        addresses = {one.slot: one.address for one in queue.peers}
         if values and queue.instance.directory.is_dir():
             Store(queue.instance.directory).pin([addresses[slot] for slot in slots], values)
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
+from careful.jsonout import Json
 from careful.tuning.ab import AB
 from careful.tuning.items import is_stored
 from careful.tuning.leftover import take_over
@@ -51,7 +51,7 @@ class Controller:
         state: PathState,
         clock: Callable[[], float],
         save: Callable[[], None] = lambda: None,
-        say: Callable[[dict[str, Any]], None] = lambda _: None,
+        say: Callable[[Json], None] = lambda _: None,
         seed: int | None = None,
         returned: bool = False,
     ) -> None:
@@ -150,7 +150,6 @@ class Controller:
             self._decide("path as before", {}, "it measures as it was kept")
 
     def _measure(self, reason: str, quick: bool) -> bool:
-        """Measure the path; whether that worked."""
         try:
             error = self._measuring.measure(reason, quick)
             if error:
@@ -164,7 +163,7 @@ class Controller:
         return True
 
     def _is_another(self, before: Measured, classes: Sequence[int], said: str) -> bool | None:
-        """Whether some classes' messages take another time by the path; None: nobody knows."""
+        """Reports whether the path makes some classes' messages slower; None: nobody knows."""
         measuring = self._measuring
         if measuring.waits or measuring.is_moved(before, classes):
             return True
@@ -192,12 +191,10 @@ class Controller:
             self._measuring.closely_at = None  # of a path that comes and goes it tells no more
 
     def _retry(self, live: Live, now: float) -> None:
-        """What is unverified, and its messages come, is tried."""
         if ready := self._proofs.ready(by_class(live)):
             self._try(ready, now, fresh=False)
 
     def _shifted(self, totals: Mapping[int, Counts], now: float) -> list[int]:
-        """Classes whose messages take another time than they did."""
         if self._alone:
             return self._watch.look(totals, now)
         self._watch.skip(totals)  # they may meet the measurement of another path
@@ -258,7 +255,6 @@ class Controller:
     # --- changes
 
     def _consider(self, now: float) -> None:
-        """Change what is worth it, if a change is due."""
         self.considered = True
         untold = self._untold()
         if untold is not None:
@@ -287,7 +283,6 @@ class Controller:
             self._save()
 
     def _untold(self) -> int | None:
-        """The item whose messages shall be written otherwise for a moment; None: none."""
         return self._stores.untold(self._path.by_hand())
 
     def _may_consider(self, now: float) -> bool:
@@ -304,7 +299,6 @@ class Controller:
         return since is None or self._answers or now >= since + CHANGE_EVERY_S
 
     def _change(self, found: Mapping[int, Row], now: float) -> None:
-        """What a prediction says is better."""
         gains = {
             item: {
                 "said": f"predicted gain {row.gain_us.low:.1f} to {row.gain_us.high:.1f} µs",
@@ -318,9 +312,8 @@ class Controller:
         self._push(pairs, "prediction", gains, now)
 
     def _push(
-        self, pairs: dict[int, Pair], evidence: str, figures: Mapping[int, Any], now: float
+        self, pairs: dict[int, Pair], evidence: str, figures: Mapping[int, Json], now: float
     ) -> None:
-        """Make a change, and begin its A/B."""
         self.state.changed_at = now
         self.state.on_trial = dict(pairs)  # saved with the decision: whoever goes on makes it
         self.state.plans |= {item: pair.after for item, pair in pairs.items()}
@@ -333,7 +326,6 @@ class Controller:
     # --- ways that are tried without a prediction
 
     def _begin_trying(self, live: Live, now: float) -> None:
-        """Searches where no model tells enough, if a change is due."""
         if not (self.searches and self._is_due(now)):
             return
         known, limits = self._measuring.known is not None, self._measuring.limits
@@ -373,7 +365,6 @@ class Controller:
                 self._decide("nothing better", {}, "no way that was tried is faster")
 
     def _stop_trying(self) -> None:
-        """Put back what was; what is known of the ways so far stays known."""
         if self._trying:
             self._trying.end()
             self._trying = None
@@ -413,7 +404,7 @@ class Controller:
         told = self._proofs.finish(now, not why)
         self._watch.reset()
         for what, pairs, said in told:
-            self._say(self._note(what, pairs, why, "ab", said))
+            self._say(self.state.note(self._clock(), what, pairs, why, "ab", said))
         self._save()
 
     # --- what is kept and told
@@ -428,12 +419,9 @@ class Controller:
         pairs: Mapping[int, Pair],
         why: str,
         evidence: str = "",
-        figures: Mapping[int, dict[str, Any]] | None = None,
+        figures: Mapping[int, Json] | None = None,
     ) -> None:
         """Note, keep and tell a decision; arguments as of PathState.note()."""
-        decision = self._note(what, pairs, why, evidence, figures)
+        decision = self.state.note(self._clock(), what, pairs, why, evidence, figures)
         self._save()
         self._say(decision)
-
-    def _note(self, *words: Any) -> dict[str, Any]:
-        return self.state.note(self._clock(), *words)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from careful.control import instances, live, maps, tune_peers
 from careful.control.config import Config
 from careful.control.state_dir import StateDir, place
 from careful.control.tune_peers import Row as InEffect
-from careful.control.tune_peers import Session
+from careful.control.tune_peers import Session, TunedPeer
+from careful.jsonout import Json
 from careful.plan import Limits, Plan
 from careful.tuning import stores
 from careful.tuning.items import NET_TX, STORE, Kick, Pulse, Value, class_bytes
@@ -26,7 +26,7 @@ from careful.tuning.state import PathState, Store
 FIXED_BYTES = 4096
 
 
-def gather(session: Session, hosts: Sequence[str], config: Config) -> dict[str, Any]:
+def gather(session: Session, hosts: Sequence[str], config: Config) -> Json:
     """All peers' paths, or those of some hosts.
 
     Raises:
@@ -41,17 +41,16 @@ def gather(session: Session, hosts: Sequence[str], config: Config) -> dict[str, 
     }
 
 
-def _paths(queue: Session, shown: Sequence[InEffect], config: Config) -> list[dict[str, Any]]:
-    """Those of one queue: slots, states and counts are its own."""
+def _paths(queue: Session, shown: Sequence[InEffect], config: Config) -> list[Json]:
     name = queue.instance.name
     store = Store(queue.instance.directory, StateDir(place(config)))
-    kept, peers = store.load(), {int(one["slot"]): one for one in queue.peers}
+    kept, peers = store.load(), {one.slot: one for one in queue.peers}
     rows = [row for row in shown if row.queue == name and row.slot in peers]
     with maps.live_map(name) as entries:
         counted = {row.slot: live.cells_in(live.whole(entries, row.slot)) for row in rows}
     found = []
     for row in rows:
-        address = str(peers[row.slot]["address"])
+        address = peers[row.slot].address
         state, said = _of_this_path(kept.get(address), queue, peers[row.slot])
         one = path(row, address, state, store)
         found.append(with_live(one | said, counted[row.slot]))
@@ -59,17 +58,17 @@ def _paths(queue: Session, shown: Sequence[InEffect], config: Config) -> list[di
 
 
 def _of_this_path(
-    state: PathState | None, queue: Session, peer: Mapping[str, Any]
+    state: PathState | None, queue: Session, peer: TunedPeer
 ) -> tuple[PathState | None, dict[str, str]]:
-    """What is kept, unless it is of another path, and what is to be said then."""
-    names = state.differs(queue.used, int(peer.get("frame_bytes", 0))) if state else []
+    """Returns what is kept, unless it is of another path, and then why not."""
+    names = state.differs(queue.used, peer.frame_bytes) if state else []
     if not names:
         return state, {}
     why = f"what is kept was measured with another {', '.join(names)}"
     return None, {"why_not_measured": why}
 
 
-def path(row: InEffect, address: str, state: PathState | None, store: Store) -> dict[str, Any]:
+def path(row: InEffect, address: str, state: PathState | None, store: Store) -> Json:
     """One path: its classes, the measurement, and the last decisions."""
     now, least = plans(row.tune), kicks(row.tune)
     values: tuple[Value, ...] = (*now, *pulses(row.tune), *least)
@@ -105,20 +104,18 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
     }
 
 
-def _why(one: Mapping[str, Any], why_not: str) -> str:
-    """Why a class is as before, where the table alone does not say it."""
+def _why(one: Json, why_not: str) -> str:
     if one["standing"] != "as before":
         return ""
     return why_not or "a change waits: one in ten minutes"
 
 
 def _why_not_measured(state: PathState) -> str:
-    """What the last attempt said."""
     said = (one["why"] for one in reversed(state.decisions) if one["what"] == "not measured")
     return str(next(said, "tune auto has not looked at it"))
 
 
-def with_live(one: dict[str, Any], cells: Mapping[tuple[int, int], Any]) -> dict[str, Any]:
+def with_live(one: Json, cells: Mapping[tuple[int, int], live.Cell]) -> Json:
     """A path with what its live messages took since the instance began, by class.
 
     cells: of its entry in the live map (live.cells_in).
@@ -141,7 +138,7 @@ def _known(state: PathState) -> Measured | None:
 
 
 def _predicted(known: Measured, message_bytes: int, plan: Plan) -> dict[str, float]:
-    """Of what is in effect, of one fragment, and of fixed ones of 4 KiB, frames or not."""
+    """Returns predictions for what is in effect, for one fragment and for fixed ones of 4 KiB."""
     return {
         **known.latency_us(message_bytes, plan).figures("predicted", "us"),
         "one_fragment_us": known.box.latency_us(message_bytes, 1),
@@ -149,10 +146,7 @@ def _predicted(known: Measured, message_bytes: int, plan: Plan) -> dict[str, flo
     }
 
 
-def _class(
-    index: int, plan: Plan, kick: Kick, state: PathState, by_hand: frozenset[int]
-) -> dict[str, Any]:
-    """How a class's messages are sent; by_hand: those of its two items that were set so."""
+def _class(index: int, plan: Plan, kick: Kick, state: PathState, by_hand: frozenset[int]) -> Json:
     now: dict[int, Value] = {index: plan, NET_TX + index: kick}
     ab = _last_ab(index, now, state)
     tried = state.tried.get(index)
@@ -169,9 +163,8 @@ def _class(
     }
 
 
-def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[dict[str, Any]]:
-    """The store's thresholds that somebody has decided on."""
-    known, found = stores.kept(state.store), []
+def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[Json]:
+    known, found = stores.kept(state.store or {}), []
     values: tuple[Value, ...] = (*plans(row.tune), *pulses(row.tune))
     rows = {one.index - STORE: one for one in store_table(known, values)} if known else {}
     for index, setting in enumerate(row.tune):
@@ -194,8 +187,7 @@ def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[di
     return found
 
 
-def _sinks(row: InEffect, state: PathState) -> list[dict[str, Any]]:
-    """The least pulses of all four sinks, over all classes, and why they are what they are."""
+def _sinks(row: InEffect, state: PathState) -> list[Json]:
     whys = {
         "host_tx": _why_host_tx(state.figures),
         "net_tx": "others are tried where nothing is predicted",
@@ -213,7 +205,7 @@ def _sinks(row: InEffect, state: PathState) -> list[dict[str, Any]]:
     return found
 
 
-def _why_host_tx(figures: Mapping[str, Any] | None) -> str:
+def _why_host_tx(figures: Json | None) -> str:
     """Copies are a part of what a frame takes of this host, which bounds what batches save."""
     own_us, gap_us = (figures and figures.get(name) for name in ("own_gap_us", "g_b_us"))
     if not own_us or not gap_us:
@@ -224,8 +216,7 @@ def _why_host_tx(figures: Mapping[str, Any] | None) -> str:
     )
 
 
-def _of_store(known: stores.Store | None, predicted: Proposed | None) -> dict[str, Any]:
-    """What is predicted of a store's threshold, or why nothing is."""
+def _of_store(known: stores.Store | None, predicted: Proposed | None) -> Json:
     if known is None:
         return {"why_not_predicted": "too few writes were seen"}
     if predicted is None:
@@ -241,8 +232,7 @@ def _of_store(known: stores.Store | None, predicted: Proposed | None) -> dict[st
     }
 
 
-def _last_ab(index: int, now: Mapping[int, Value], state: PathState) -> dict[str, Any] | None:
-    """The newest A/B of a class in which what is in effect had a part; now: of some items."""
+def _last_ab(index: int, now: Mapping[int, Value], state: PathState) -> Json | None:
     values = [one.as_dict() for one in now.values()]
     for decision in reversed(state.decisions):
         for one in decision["classes"]:
@@ -252,8 +242,8 @@ def _last_ab(index: int, now: Mapping[int, Value], state: PathState) -> dict[str
     return None
 
 
-def _measured_us(now: Mapping[int, Value], ab: dict[str, Any] | None) -> float | None:
-    """What live messages took with what is in effect; None: no A/B says it."""
+def _measured_us(now: Mapping[int, Value], ab: Json | None) -> float | None:
+    """Returns what live messages took with what is in effect; None: no A/B says it."""
     if ab is None:
         return None
     side = "after" if _is_after(now, ab) else "before"
@@ -261,15 +251,11 @@ def _measured_us(now: Mapping[int, Value], ab: dict[str, Any] | None) -> float |
     return None if value is None else float(value)
 
 
-def _is_after(now: Mapping[int, Value], ab: dict[str, Any]) -> bool:
-    """Reports whether an A/B's change is in effect."""
+def _is_after(now: Mapping[int, Value], ab: Json) -> bool:
     return any(ab["after"] == one.as_dict() for one in now.values())
 
 
-def _standing(
-    now: Mapping[int, Value], state: PathState, by_hand: bool, ab: dict[str, Any] | None
-) -> str:
-    """Why this is in effect of some items, in a word or two."""
+def _standing(now: Mapping[int, Value], state: PathState, by_hand: bool, ab: Json | None) -> str:
     if by_hand:
         return "set by hand"
     if now.keys() & state.on_trial.keys():
@@ -286,7 +272,7 @@ def _standing(
     return "as before"
 
 
-def _measurement(state: PathState) -> dict[str, Any] | None:
+def _measurement(state: PathState) -> Json | None:
     if state.figures is None:
         return None
     return {
@@ -299,5 +285,4 @@ def _measurement(state: PathState) -> dict[str, Any] | None:
 
 
 def _ago(at_s: float) -> float:
-    """Seconds since a time of the monotonic clock."""
     return round(time.monotonic() - at_s, 1)

@@ -7,9 +7,8 @@ has it for itself: then what is known of the stages holds, but for what changed.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
-from typing import Any
 
+from careful.jsonout import Json
 from careful.model.blackbox import BlackBox, Regime
 from careful.model.stages import KIB
 from careful.tuning.propose import MOVED_MIN, Measured
@@ -18,9 +17,7 @@ from careful.tuning.propose import MOVED_MIN, Measured
 GAP_MAX, LONGER_MIN = 0.15, 0.1
 
 
-def waiting(
-    before: Measured, figures: Mapping[str, Any], seen: Mapping[str, Any]
-) -> dict[str, Any]:
+def waiting(before: Measured, figures: Json, seen: Json) -> Json:
     """Figures of a path whose frames wait for others', as somebody else's stream makes them.
 
     All round trips take longer, even the least of each size, while trains are as dense as they
@@ -60,7 +57,7 @@ def _gap_us(one: Regime, size_bytes: float) -> float:
     return one.g_b_us + one.G_b_us_per_KiB * size_bytes / KIB
 
 
-def grown(before: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:
+def grown(before: Measured, figures: Json) -> Json:
     """Figures whose sums hold what their bottleneck has grown by.
 
     Round trips find gaps in a stream that shares the path (P1 section 5.1), trains do not: the
@@ -83,8 +80,7 @@ def grown(before: Measured, figures: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "regimes": [regime]}
 
 
-def _with(entry: Mapping[str, Any], name: str, unit: str, value: float) -> dict[str, Any]:
-    """With another value of a figure, its interval moved as much."""
+def _with(entry: Json, name: str, unit: str, value: float) -> Json:
     more = value - float(entry[f"{name}_{unit}"])
     ends = {f"{name}_{end}{unit}": entry[f"{name}_{end}{unit}"] for end in ("", "low_", "high_")}
     return {**entry, **{key: end + more for key, end in ends.items()}}

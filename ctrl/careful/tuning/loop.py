@@ -16,9 +16,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from selectors import EVENT_READ, BaseSelector, DefaultSelector
 from types import FrameType
-from typing import Any
 
-from careful._abi import ffi, lib
+from careful._abi import CData, ffi, lib
 from careful.address import Address
 from careful.control import instances, links, status
 from careful.control.config import Config
@@ -26,6 +25,7 @@ from careful.control.instances import Instance
 from careful.control.state_dir import StateDir, place
 from careful.daemon.client import Client
 from careful.errors import CarefulError, Ended
+from careful.jsonout import Json
 from careful.tuning.decide import Controller
 from careful.tuning.running import Peer, RunningPath, own_ip
 from careful.tuning.state import USED, PathState, Store
@@ -38,7 +38,7 @@ PEERS_S = 0.5
 CONNECT_S = 5.0
 
 #: Told of a decision: the peer's label, and decide.Controller's.
-Say = Callable[[str, dict[str, Any]], None]
+Say = Callable[[str, Json], None]
 
 
 class _Tuned:
@@ -48,7 +48,7 @@ class _Tuned:
         self,
         instance: Instance,
         peer: Peer,
-        identity: dict[str, Any],
+        identity: Json,
         store: Store,
         say: Say,
         turns: Turns,
@@ -158,7 +158,6 @@ class Loop:
             one.close()
 
     def _connect(self, client: Client) -> None:
-        """A session with each peer that is named, for as long as we tune."""
         for host in self._named.values():
             client.connect(self._config.resolve(host), host, CONNECT_S)
 
@@ -182,16 +181,15 @@ class Loop:
     def _look(self, client: Client) -> None:
         """Which peers there are; what is tuned goes on as long as its path is the same."""
         info = client.info()
-        found: dict[str, tuple[Peer, dict[str, Any]]] = {}
+        found: dict[str, tuple[Peer, Json]] = {}
         for raw in client.peers():
             if not _is_up(raw):
                 continue
-            one = status.peer(raw, info.port, self._config)
+            one = status.peer(raw, info, self._config)
             address = _address(raw)
             if self._named and address.ip not in self._named:
                 continue
-            slot, frame_bytes = int(one["slot"]), int(one["frame_bytes"])
-            peer = Peer(status.called(one), str(one["address"]), address, slot, frame_bytes)
+            peer = Peer(one.called, one.address, address, one.slot, one.frame_bytes)
             ours = self._own_ip(peer, int(info.device.ifindex))
             found[peer.name] = (peer, _identity(self._instance, info, one, ours))
         for name, tuned in list(self._tuned.items()):
@@ -222,42 +220,39 @@ class Loop:
 
 
 def _load() -> None:
-    """What numpy imports at first use: a third of what a first measurement takes of a core."""
+    """Loads what numpy imports at first use: a third of a first measurement's CPU time."""
     for name in ("numpy.ma", "numpy.random"):
         importlib.import_module(name)
 
 
 def _done(one: _Tuned) -> bool:
-    """Reports whether a round is over: it was measured, or cannot be, and nothing is on trial."""
     return one.controller.considered and not one.controller.trying
 
 
-def _address(raw: Any) -> Address:
+def _address(raw: CData) -> Address:
     return Address.from_sockaddr(bytes(ffi.buffer(ffi.addressof(raw, "address"))))
 
 
-def _is_up(raw: Any) -> bool:
-    """Reports whether a `struct careful_peer_info` is of a session, and not only of a slot."""
+def _is_up(raw: CData) -> bool:
     return raw.state in (lib.CAREFUL_PEER_UP, lib.CAREFUL_PEER_STALLED, lib.CAREFUL_PEER_RENEWING)
 
 
 def _has_slot(client: Client, peer: Peer) -> bool:
-    """Reports whether a peer has its slot still."""
     return any(
         raw.slot == peer.slot and _is_up(raw) and _address(raw) == peer.address
         for raw in client.peers()
     )
 
 
-def _identity(instance: Instance, info: Any, peer: dict[str, Any], ours: str) -> dict[str, Any]:
-    """What makes a path this one: both addresses, the instance, how it uses the device."""
+def _identity(instance: Instance, info: CData, peer: status.PeerStatus, ours: str) -> Json:
+    """Returns what makes a path this one: both addresses, the instance, how it uses the device."""
     used = status.in_effect(info)
     return {
         "instance": instance.name,
         "own_ip": ours,
-        "peer": str(peer["address"]),
-        "peer_frame_bytes": peer["frame_bytes"],
-        **{name: used[name] for name in USED},
+        "peer": peer.address,
+        "peer_frame_bytes": peer.frame_bytes,
+        **{name: getattr(used, name) for name in USED},
     }
 
 
@@ -270,7 +265,6 @@ def _process(pid: int) -> str:
 
 
 def _end_of(pid: int, stack: ExitStack) -> BaseSelector:
-    """What is ready once a process has ended."""
     fd = os.pidfd_open(pid)
     stack.callback(os.close, fd)
     selector = stack.enter_context(DefaultSelector())

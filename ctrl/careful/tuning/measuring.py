@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 from careful.errors import CarefulError
+from careful.jsonout import Json
 from careful.plan import CLASS_COUNT, Limits
 from careful.tuning.glances import grown, waiting
 from careful.tuning.path import Path
@@ -31,7 +31,7 @@ class Kept:
     """What was known of a path, and when and why it was measured (PathState)."""
 
     known: Measured | None
-    figures: dict[str, Any] | None
+    figures: Json | None
     measured_at: float
     reason: str
 

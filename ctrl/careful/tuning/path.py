@@ -6,8 +6,9 @@ Owns no rule: those are decide.py's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
+from careful.jsonout import Json
 from careful.plan import Limits
 from careful.tuning.items import STORE, Value
 from careful.tuning.stores import Totals
@@ -21,7 +22,7 @@ Live = Mapping[tuple[int, int], Counts]
 class Path(Protocol):
     """What the controller does to a path; a test has one in virtual time."""
 
-    def measure(self, quick: bool, /) -> tuple[dict[str, Any], Limits]:
+    def measure(self, quick: bool, /) -> tuple[Json, Limits]:
         """Figures as of `measure blackbox`, and payload of a frame; CarefulError, ValueError.
 
         quick: half a second, to answer a change; else closely, and so that little is held up.

@@ -7,8 +7,8 @@ stays, what did not is undone, of the rest more messages tell. Calls ab, path; k
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from careful.jsonout import Json
 from careful.tuning.ab import AB, ours
 from careful.tuning.items import told_by
 from careful.tuning.path import Path, by_class
@@ -19,7 +19,7 @@ from careful.tuning.verify import Counts, Trial
 RETRY_MESSAGES = 10
 
 #: What was decided of some changes: a word, those, and the verdicts for JSON.
-Told = tuple[str, dict[int, Pair], dict[int, dict[str, Any]]]
+Told = tuple[str, dict[int, Pair], dict[int, Json]]
 
 
 class Proofs:
@@ -103,5 +103,4 @@ class Proofs:
 
 
 def _count(totals: Mapping[int, Counts], item: int) -> int:
-    """Messages that tell of an item."""
     return totals.get(told_by(item), Counts()).count

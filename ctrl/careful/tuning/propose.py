@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 
+from careful.jsonout import Json
 from careful.model.blackbox import BlackBox, Regime, equal_latency_us
 from careful.model.stages import Array
 from careful.plan import CLASS_COUNT, FRAME_LIMITS, Limits, Plan
@@ -87,25 +87,24 @@ class Measured:
 
     @cached_property
     def _costs(self) -> tuple[Array, Array]:
-        """Of each draw the sum of g, and of each of its regimes the costs."""
+        """Returns each draw's sum of g, and the costs of its regimes."""
         sums = [box.sum_g_us for box in self.draws]
         costs = [[[getattr(one, n) for n in _COSTS] for one in box.regimes] for box in self.draws]
         return np.array(sums), np.array(costs)
 
     def _drawn_us(self, message_bytes: int, count: int) -> Array:
-        """What a message takes in equal fragments, in each draw: all at once, for speed."""
+        """Returns what a message takes in equal fragments, in each draw; all at once, for speed."""
         sum_g_us, costs = self._costs
         regime = costs[:, self.box.regime_at(message_bytes / count)]
         return np.asarray(equal_latency_us(message_bytes, count, sum_g_us, *regime.T))
 
 
 def _interval(value: float, drawn: Array) -> Interval:
-    """A figure, and where those of the draws are."""
     low, high = np.percentile(drawn, (2.5, 97.5))
     return Interval(value, min(float(low), value), max(float(high), value))
 
 
-def measured(figures: Mapping[str, Any], limits: Limits = FRAME_LIMITS) -> Measured:
+def measured(figures: Json, limits: Limits = FRAME_LIMITS) -> Measured:
     """What `measure blackbox` found, with draws from within its intervals.
 
     Raises:
@@ -117,7 +116,7 @@ def measured(figures: Mapping[str, Any], limits: Limits = FRAME_LIMITS) -> Measu
     return Measured(box, tuple(_drawn(box, spreads, random) for _ in range(DRAWS)), limits)
 
 
-def _spreads(figures: Mapping[str, Any]) -> dict[tuple[float, str], float]:
+def _spreads(figures: Json) -> dict[tuple[float, str], float]:
     """Standard error of each cost, by the low end of its regime; -1: of the whole."""
     found = {(-1.0, name): _spread(figures, name) for name in _TOP}
     for entry in figures.get("regimes", [figures]):
@@ -126,7 +125,7 @@ def _spreads(figures: Mapping[str, Any]) -> dict[tuple[float, str], float]:
     return found
 
 
-def _spread(entry: Mapping[str, Any], name: str) -> float:
+def _spread(entry: Json, name: str) -> float:
     unit = "us_per_KiB" if name.endswith("_KiB") else "us"
     head = name.removesuffix(f"_{unit}")
     low, high = (entry.get(f"{head}_{end}_{unit}") for end in ("low", "high"))
@@ -138,7 +137,6 @@ def _spread(entry: Mapping[str, Any], name: str) -> float:
 def _drawn(
     box: BlackBox, spreads: Mapping[tuple[float, str], float], random: np.random.Generator
 ) -> BlackBox:
-    """A path within the intervals; costs below 0 become 0."""
 
     def draw(value: float, key: tuple[float, str]) -> float:
         return max(0.0, value + float(random.standard_normal()) * spreads.get(key, 0.0))
@@ -172,7 +170,7 @@ class Row:
     bottleneck: Mapping[str, float]
     why_not: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """For JSON."""
         return {
             "class": self.index % STORE,
@@ -237,7 +235,7 @@ def _store_row(store: Store, index: int, now: Pulse) -> Row:
     return _judged(row)
 
 
-def _of_draws(values: np.ndarray[Any, np.dtype[np.float64]]) -> Interval:
+def _of_draws(values: Array) -> Interval:
     """The first is the value, the others what it may be."""
     return _interval(float(values[0]), values)
 
@@ -264,7 +262,6 @@ def _row(path: Measured, index: int, now: Plan) -> Row:
 
 
 def _judged(row: Row) -> Row:
-    """With a word on why it is not worth a change."""
     if row.gain_us.value < GAIN_MIN * row.now_us.value:
         return replace(row, why_not=f"it gains less than {GAIN_MIN:.0%}")
     if row.gain_us.low <= 0:
@@ -273,7 +270,6 @@ def _judged(row: Row) -> Row:
 
 
 def _bottleneck(box: BlackBox, size_bytes: float) -> dict[str, float]:
-    """Costs of the slowest stage for fragments of a size."""
     one = min(
         box.regimes, key=lambda each: max(each.low_bytes - size_bytes, size_bytes - each.high_bytes)
     )

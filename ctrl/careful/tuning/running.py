@@ -11,13 +11,13 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from careful.address import Address
 from careful.control import instances, live, maps, tune_entry
 from careful.control.instances import Instance
 from careful.control.tune_entry import Setting, Versions
 from careful.errors import CarefulError
+from careful.jsonout import Json
 from careful.measure.estimators.blackbox import BlackBox, Options
 from careful.measure.estimators.glance import Glance
 from careful.measure.probes.exchange import ProbeSession
@@ -151,7 +151,7 @@ class RunningPath:
         self._tune.close()
         self._live.close()
 
-    def measure(self, quick: bool) -> tuple[dict[str, Any], Limits]:
+    def measure(self, quick: bool) -> tuple[Json, Limits]:
         """By trains and round trips through careful itself; quickly: by a few of them."""
         one, peer = self._instance, self.peer
         with ProbeSession(
@@ -219,7 +219,7 @@ class RunningPath:
                 tune_entry.apply(self._tune, [self.peer.slot], self._ours(values))
 
     def _counted(self) -> _Counted:
-        """What the engine has counted; of an entry that is as it was, what was made of it then."""
+        """Returns what the engine has counted; an entry that has not changed is not read again."""
         self.tenancy.check()
         entry = live.whole(self._live, self.peer.slot)
         if self._seen is None or entry != self._seen.entry:
@@ -255,7 +255,6 @@ def kicks(tune: tune_entry.Tune) -> tuple[Kick, ...]:
 
 
 def _settings(given: Mapping[int, Value]) -> dict[int, Setting]:
-    """The classes that items are of."""
     found: dict[int, Setting] = {}
     for item, value in given.items():
         index = item % STORE

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
+from careful.jsonout import Json
 from careful.plan import Limits
 from careful.tuning.path import Live, Path, by_class, sent
 from careful.tuning.state import Pair, PathState, Tried
@@ -89,7 +89,6 @@ class Searches:
         return Trying(self._path, self._state, going, self._save, now, self._began), count
 
     def _untold(self, live: Live, predicted: bool) -> list[int]:
-        """Returns the classes whose messages come and whose best way is not known."""
         state = self._state
         return [
             index
@@ -101,13 +100,13 @@ class Searches:
         ]
 
     def _told(self, index: int, search: Search, found: bool, now: float) -> Tried:
-        """What is known of a class now; what an earlier search found stays what that one says."""
+        """Returns what is known of a class now; what an earlier search found stays."""
         before = self._state.tried.get(index)
         if before and before.found and not found:
             return replace(before, at_s=now)
         return Tried(now, search.ways_count, found)
 
-    def found(self, trying: Trying, now: float) -> tuple[dict[int, Pair], dict[int, Any]]:
+    def found(self, trying: Trying, now: float) -> tuple[dict[int, Pair], dict[int, Json]]:
         """The changes that one led to, by item, and what they looked to gain."""
         tried, best, values = self._state.tried, trying.best(), self._path.in_effect()
         for index, search in trying.searches.items():
@@ -117,7 +116,7 @@ class Searches:
                 tried[index] = self._told(index, search, index in best, now)
         self._began = now
         pairs: dict[int, Pair] = {}
-        figures: dict[int, dict[str, Any]] = {}
+        figures: dict[int, Json] = {}
         for index, way in best.items():
             count = trying.searches[index].ways_count
             said = f"the best of {count} ways that were tried, there {way.gain:.0%} faster"

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from careful.control.state_dir import StateDir
-from careful.jsonout import write
+from careful.control.status import InEffect
+from careful.jsonout import Json, write
 from careful.plan import CLASS_COUNT
 from careful.tuning.items import (
     ITEM_COUNT,
@@ -80,8 +80,8 @@ class PathState:
     the store behind what comes from there (StoreWatch.as_dict()); decisions: the last, newest last.
     """
 
-    identity: dict[str, Any]
-    figures: dict[str, Any] | None = None
+    identity: Json
+    figures: Json | None = None
     measured_at: float = 0.0
     reason: str = ""
     changed_at: float | None = None
@@ -95,8 +95,8 @@ class PathState:
     tried: dict[int, Tried] = field(default_factory=dict)
     hold_s: float = 0.0
     held_until: float | None = None
-    store: dict[str, Any] | None = None
-    decisions: list[dict[str, Any]] = field(default_factory=list)
+    store: Json | None = None
+    decisions: list[Json] = field(default_factory=list)
 
     def note(
         self,
@@ -105,8 +105,8 @@ class PathState:
         pairs: Mapping[int, Pair],
         why: str,
         evidence: str = "",
-        figures: Mapping[int, dict[str, Any]] | None = None,
-    ) -> dict[str, Any]:
+        figures: Mapping[int, Json] | None = None,
+    ) -> Json:
         """Keep a decision; evidence: what the items' figures are, `prediction`, `trying`, `ab`."""
         rows = [
             {
@@ -126,9 +126,9 @@ class PathState:
         self.keep(decision)
         return decision
 
-    def keep(self, decision: dict[str, Any]) -> None:
+    def keep(self, decision: Json) -> None:
         """With each item's last A/B; of the others the oldest goes."""
-        kept: list[dict[str, Any]] = []
+        kept: list[Json] = []
         told: set[tuple[int, str]] = set()
         for age, one in enumerate(reversed([*self.decisions, decision])):
             tried = {
@@ -141,13 +141,13 @@ class PathState:
             told |= tried
         self.decisions = kept[::-1]
 
-    def differs(self, used: Mapping[str, Any], peer_frame_bytes: int) -> list[str]:
-        """By what a path is another than this one; in another XDP mode it is this one still.
+    def differs(self, used: InEffect | None, peer_frame_bytes: int) -> list[str]:
+        """Returns what makes a path another one; in another XDP mode it is still this one.
 
-        used: how its instance works, as far as known (USED); peer_frame_bytes: its peer's, 0:
-        not known.
+        used: how its instance works, None: not known; peer_frame_bytes: its peer's, 0: not known.
         """
-        now = {name: used[name] for name in USED if name in used and name != "xdp_mode"}
+        names = [name for name in USED if used and name != "xdp_mode"]
+        now = {name: getattr(used, name) for name in names}
         if peer_frame_bytes:
             now["peer_frame_bytes"] = peer_frame_bytes
         return [name for name, value in now.items() if self.identity.get(name, value) != value]
@@ -163,7 +163,7 @@ class PathState:
         self.held_until = now + self.hold_s
 
     def _is_tried(self, item: int) -> bool:
-        """Whether its last change comes of trying, kept or not: a prediction's forgets that."""
+        """Reports whether the last change came of trying, kept or not: a prediction forgets it."""
         one = self.tried.get(told_by(item))
         return one is not None and one.ways_count > 0
 
@@ -189,7 +189,7 @@ class PathState:
                     return bool(one["ab"]["verdict"] == "not held")
         return False
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Plain types."""
         return {
             **vars(self),
@@ -205,7 +205,7 @@ class PathState:
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> PathState:
+    def from_dict(cls, data: Json) -> PathState:
         """Raises ValueError, TypeError or KeyError for what as_dict() did not make."""
         kept = {"put_back": {}, "tried": {}, **data}
         _check(kept)
@@ -240,8 +240,7 @@ class PathState:
             one["at_s"] = min(one["at_s"] + seconds, now)
 
 
-def _check(kept: dict[str, Any]) -> None:
-    """Raise ValueError unless a state's plain parts are of their types."""
+def _check(kept: Json) -> None:
     whole = isinstance(kept["identity"], dict) and isinstance(kept["decisions"], list)
     known = (kept["figures"], kept.get("store"))
     whole = whole and all(isinstance(one, (dict, type(None))) for one in known)
@@ -253,17 +252,17 @@ def _check(kept: dict[str, Any]) -> None:
         raise ValueError
 
 
-def _tried(data: dict[str, Any]) -> Tried:
+def _tried(data: Json) -> Tried:
     if not _is_time(data["at_s"]):
         raise ValueError
     return Tried(float(data["at_s"]), int(data["ways_count"]), bool(data["found"]))
 
 
-def _is_time(value: Any) -> bool:
+def _is_time(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
-def _is_decision(one: Any) -> bool:
+def _is_decision(one: object) -> bool:
     return (
         isinstance(one, dict)
         and _is_time(one["at_s"])
@@ -273,37 +272,36 @@ def _is_decision(one: Any) -> bool:
     )
 
 
-def _clock() -> dict[str, Any]:
-    """What the monotonic clock of this boot is to the wall's."""
+def _clock() -> Json:
+    """Returns the offset of this boot's monotonic clock from the wall clock."""
     boot = ""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return {"boot": boot, "wall_less_monotonic_s": time.time() - time.monotonic()}
 
 
-def _values_out(values: Mapping[int, Value]) -> dict[str, Any]:
+def _values_out(values: Mapping[int, Value]) -> Json:
     return {str(item): one.as_dict() for item, one in values.items()}
 
 
-def _values_in(data: dict[str, Any]) -> dict[int, Value]:
+def _values_in(data: Json) -> dict[int, Value]:
     if not all(0 <= int(item) < ITEM_COUNT for item in data):
         raise ValueError
     return {int(item): value_of(int(item), one) for item, one in data.items()}
 
 
-def _pairs_out(pairs: dict[int, Pair]) -> dict[str, Any]:
+def _pairs_out(pairs: dict[int, Pair]) -> Json:
     return {str(index): asdict(pair) for index, pair in pairs.items()}
 
 
-def _pairs_in(data: dict[str, Any]) -> dict[int, Pair]:
+def _pairs_in(data: Json) -> dict[int, Pair]:
     return {
         int(index): Pair(value_of(int(index), pair["before"]), value_of(int(index), pair["after"]))
         for index, pair in data.items()
     }
 
 
-def _paths(data: Any) -> dict[str, PathState]:
-    """The states in a file's contents; none where this version did not write them."""
+def _paths(data: Json) -> dict[str, PathState]:
     with suppress(ValueError, TypeError, KeyError, AttributeError):
         if data["schema"] != SCHEMA:
             return {}
@@ -339,7 +337,7 @@ class Store:
                 return found
         return _paths(self._lasting.read(self._name)) if self._lasting else {}
 
-    def of(self, peer: str, identity: dict[str, Any]) -> PathState:
+    def of(self, peer: str, identity: Json) -> PathState:
         """The state of a path: what is kept, if it is of this very path; else a new one.
 
         In another XDP mode it is this path still, which is looked at again.

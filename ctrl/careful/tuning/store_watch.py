@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
+from careful.jsonout import Json
 from careful.tuning.items import STORE, Pulse, Value
 from careful.tuning.state import PathState
 from careful.tuning.stores import MESSAGES_MIN, Totals, another, fit, kept
@@ -64,15 +65,15 @@ class StoreWatch:
         known: None until there were enough writes.
     """
 
-    def __init__(self, before: dict[str, Any] | None = None) -> None:
-        known = kept(before)
+    def __init__(self, before: Json | None = None) -> None:
+        known = kept(before or {})
         self.known = known if known and known.told_apart else None
         self._since: Totals | None = None  # of the figures
         self._window: tuple[Totals, float] | None = None
         self._agreeing = self._settling = 0
         self._explored = False
 
-    def as_dict(self) -> dict[str, Any] | None:
+    def as_dict(self) -> Json | None:
         """For whoever goes on; None where nothing is known."""
         return self.known.as_dict() if self.known else None
 

@@ -12,11 +12,12 @@ import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from careful.jsonout import Json
 from careful.model.eager import written_us
+from careful.model.stages import Array
 from careful.plan import CLASS_COUNT
 from careful.tuning.items import Pulse
 from careful.tuning.verify import Counts
@@ -116,7 +117,7 @@ class Store:
         value = self.g_us + self.G_us_per_byte * nbytes
         return value, float(np.std([g + G * nbytes for g, G in self.draws]))
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> Json:
         """For JSON."""
         low, high = (np.percentile(np.array(self.draws), at, axis=0) for at in (2.5, 97.5))
         return {
@@ -130,7 +131,7 @@ class Store:
             "writes_count": self.writes,
         }
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Plain types, from which kept() makes it again."""
         came = {str(index): vars(one) for index, one in self.came.items()}
         return {**vars(self), "draws": [list(one) for one in self.draws], "came": came}
@@ -170,7 +171,7 @@ class Store:
         return next(one for us, one in reversed(found) if us <= least * (1 + ALIKE))
 
 
-def kept(data: Any) -> Store | None:
+def kept(data: Json) -> Store | None:
     """The store that as_dict() was of; None of anything else."""
     with suppress(KeyError, TypeError, ValueError, AttributeError):
         came = {int(index): Came(**one) for index, one in data["came"].items()}
@@ -214,7 +215,7 @@ def _error(one: Counts) -> float:
     return max(math.sqrt(one.variance_us2 / one.count), FLOOR * one.mean_us)
 
 
-def _line(sizes: Any, means: Any, errors: Any) -> tuple[float, float]:
+def _line(sizes: Array, means: Array, errors: Array) -> tuple[float, float]:
     """Through points: g and G, neither below 0."""
     weights = 1 / errors**2
     size, mean = np.average(sizes, weights=weights), np.average(means, weights=weights)

@@ -54,7 +54,6 @@ class Trying:
         self._turn_at = dict.fromkeys(searches, now)  # when a class's turn began
 
     def _beside(self) -> dict[int, Value]:
-        """What has its turn now."""
         beside: dict[int, Value] = {}
         for search in self.searches.values():
             if not search.over:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
+from careful.jsonout import Json
 from careful.measure.statistics.estimate import Estimate
 
 #: What an A/B of plans measures, and one of a store's thresholds.
@@ -146,9 +146,9 @@ class Verdict:
             f"gain {gain.low:.1f} to {gain.high:.1f} µs, {self.a_count} and {self.b_count} messages"
         )
 
-    def as_dict(self, measures: str = MEASURES) -> dict[str, Any]:
+    def as_dict(self, measures: str = MEASURES) -> Json:
         """For JSON."""
-        figures: dict[str, Any] = {
+        figures: Json = {
             "measures": measures,
             "verdict": self.what,
             "before_count": self.a_count,

@@ -85,7 +85,6 @@ class _Windows:
 
 
 def _inside_us2(windows: Sequence[Counts]) -> float:
-    """The variance of a window's mean, by what its messages differ."""
     return sum(one.variance_us2 / one.count for one in windows) / len(windows)
 
 

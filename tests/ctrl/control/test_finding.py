@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from careful.control import asked, checks, instances, links, needs, status
 from careful.control.finding import FAIL, WARN, Finding, ok, warn
 from careful.control.up_options import UpOptions
 from careful.render.doctor import findings
+from in_effect import PEER
 
 PACKAGE = Path(checks.__file__).parents[1]
 
@@ -75,11 +77,7 @@ def test_control__names_what_lets_it_in(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_control__names_the_peer_behind_a_smaller_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    peer = {"name": "h2", "node": "", "address": "10.0.0.2", "frame_bytes": 1414}
-    peers = [
-        {**peer, "control_unheard": False, "path_is_narrow": True},
-        {**peer, "control_unheard": False, "path_is_narrow": False},
-    ]
+    peers = [replace(PEER, frame_bytes=1414, path_is_narrow=is_so) for is_so in (True, False)]
     monkeypatch.setattr(status, "peers_at", lambda _: (peers, 4000))
     instance: Any = SimpleNamespace(pid=12)
     found = [(one.check, one.state) for one in checks._control(links.find("lo"), instance)]

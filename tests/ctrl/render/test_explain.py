@@ -17,7 +17,7 @@ from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.control.live import Cell
 from careful.control.state_dir import VARIABLE
-from careful.control.tune_peers import Row, Session
+from careful.control.tune_peers import Row, Session, TunedPeer
 from careful.model import load_shipped
 from careful.plan import CLASS_COUNT, Plan
 from careful.render import explain as report
@@ -25,6 +25,7 @@ from careful.tuning import explain
 from careful.tuning.decide import Controller
 from careful.tuning.items import Kick
 from careful.tuning.state import PathState, Store
+from in_effect import EFFECT
 from live_path import LivePath, Stream, ToFile, run
 
 GAM = load_shipped("gam")
@@ -88,8 +89,9 @@ def gathered(
     def look(**used: Any) -> list[dict[str, Any]]:
         queues = []
         for k, name in enumerate(names, 2):
-            peer = {"slot": 0, "address": f"10.0.0.{k}", "frame_bytes": 1514}
-            queues.append(Session(Instance(name), None, [peer], 1514, used=USED | used))
+            peer = TunedPeer(0, f"10.0.0.{k}", f"10.0.0.{k}", 1514)
+            now = replace(EFFECT, **USED | used)
+            queues.append(Session(Instance(name), None, [peer], 1514, used=now))
             (tmp_path / name).mkdir(exist_ok=True)
         identity = {**USED, "peer_frame_bytes": 1514}
         Store(tmp_path / names[1]).save("10.0.0.3", replace(state, identity=identity))

@@ -26,13 +26,15 @@ from careful._abi import ffi, lib
 from careful.control import exporter, instances, status
 from careful.control.config import Config
 from careful.control.exporter import Seen
+from careful.control.exports import Export
 from careful.control.instances import Instance
-from careful.control.status import counters, in_effect, peer
+from careful.control.status import counters, peer
 from careful.control.use import parse
 from careful.errors import CarefulError
 from careful.render import metrics
 from careful.versions import versions
 from hosts import Host, make_file, wait_for
+from in_effect import IN_EFFECT
 from prometheus_client.parser import text_string_to_metric_families
 
 PACKAGING = Path(__file__).parents[3] / "tools" / "packaging" / "prometheus"
@@ -56,13 +58,13 @@ def a_look(**more: Any) -> list[Seen]:
     one = ffi.new("struct careful_peer_info *", {"state": lib.CAREFUL_PEER_UP, "lost_there": 7})
     one.address.ss_family = socket.AF_INET
     one.name = b'a "name"\n'
-    found = {
-        **in_effect(info),
-        "counters": counters(info),
-        "xdp_counters": {"admitted": 5, "drop_seq": 1},
-        "exports": [{"path": '/srv/a "b"\\\n'}],
-        "peers": [{**peer(one, 0, Config()), **more}],
-    }
+    found = replace(
+        IN_EFFECT,
+        counters=counters(info),
+        xdp_counters={"admitted": 5, "drop_seq": 1},
+        exports=[Export('/srv/a "b"\\\n')],
+        peers=[replace(peer(one, info, Config()), **more)],
+    )
     return [Seen("eth1", found, parse(an_answer()), {0: (4, 0.5)}), Seen("eth2")]
 
 
@@ -193,7 +195,7 @@ def test_text__an_export_whose_name_is_no_utf8() -> None:
     """It was all that was said, of all carefulds."""
     (seen, other) = a_look()
     assert seen.found is not None
-    odd = {**seen.found, "exports": [{"path": os.fsdecode(b"/srv/\xff")}]}
+    odd = replace(seen.found, exports=[Export(os.fsdecode(b"/srv/\xff"))])
     found = read(metrics.text(lambda: [replace(seen, found=odd), other]))
     assert value(found, "careful_export_requests_total", export="/srv/\\xff") == 9
     assert value(found, "careful_up", carefuld="eth2") == 0

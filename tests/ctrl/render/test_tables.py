@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,12 +23,12 @@ from in_effect import IN_EFFECT, PEER
 
 
 def shown(**peer: Any) -> str:
-    return folded(report.statuses([{**IN_EFFECT, "peers": [{**PEER, **peer}]}], {}))
+    return folded(report.statuses([replace(IN_EFFECT, peers=[replace(PEER, **peer)])], {}))
 
 
 def test_effect__names_the_reserve_where_there_is_one() -> None:
     assert "reserve" not in report.effect(IN_EFFECT)
-    kept = {**IN_EFFECT, "reserve_buffers": 256, "reserve_free_buffers": 200}
+    kept = replace(IN_EFFECT, reserve_buffers=256, reserve_free_buffers=200)
     assert "UMEM" in report.effect(kept)
     assert "less a reserve of 256 (200 free) / P 8" in report.effect(kept)
 
@@ -35,16 +36,16 @@ def test_effect__names_the_reserve_where_there_is_one() -> None:
 def test_effect__says_that_no_frame_fills_several_buffers() -> None:
     """On Linux 6.1 `up` said nothing of it, only `doctor`."""
     assert "one buffer" not in report.effect(IN_EFFECT)
-    alone = {**IN_EFFECT, "multibuffer": False, "mtu_bytes": 1500, "frame_bytes": 1514}
+    alone = replace(IN_EFFECT, multibuffer=False, mtu_bytes=1500, frame_bytes=1514)
     (line,) = [one for one in report.effect(alone).splitlines() if "one buffer" in one]
     assert line.startswith("  a frame fits one buffer, 1514 bytes at most: several take Linux 6.6")
-    short = report.effect({**alone, "mtu_bytes": 9000, "frame_bytes": 3520})
+    short = report.effect(replace(alone, mtu_bytes=9000, frame_bytes=3520))
     assert "3520 bytes of the MTU's 9014 at most" in short
 
 
 def test_effect__names_keys_where_sessions_take_them() -> None:
     assert "keys" not in report.effect(IN_EFFECT)
-    assert "protocol careful, keys" in report.effect({**IN_EFFECT, "keyed": True})
+    assert "protocol careful, keys" in report.effect(replace(IN_EFFECT, keyed=True))
 
 
 def narrow(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
@@ -68,9 +69,9 @@ def test_status__fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for peer in ({}, {"address": "fd77::1234:5678:9abc:def0", "buffers_owed": 12, "epochs": 122}):
         text = shown(**peer)
         assert widest(text) <= columns
-        words = [*map(str, (*PEER["address"].split(), "admitted")), "1000 MiB"]
+        words = [*map(str, (*PEER.address.split(), "admitted")), "1000 MiB"]
         assert [one for one in words[1:] if one not in text] == []
-        assert str(peer.get("address", PEER["address"])) in text
+        assert str(peer.get("address", PEER.address)) in text
     assert "│" not in text
 
 
@@ -237,6 +238,6 @@ def test_text__of_a_peer_is_no_command_to_a_terminal() -> None:
     """A peer's name, also where it is a slow client's."""
     name = ffi.new("char[32]", b"\x1b[31mred\xc2\x9b\x9b")
     assert status.text(name) == "\\x1b[31mred\\x9b\ufffd"
-    one = {"node": None, "name": status.text(name), "address": "", "withholding": True}
-    found = {"peers": [one]}
+    one = replace(PEER, node=None, name=status.text(name), withholding=True)
+    found = replace(IN_EFFECT, peers=[one])
     assert all(one.isprintable() for one in status.slow_clients(found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,31 +17,23 @@ from careful.control.instances import Instance
 from careful.errors import CarefulError
 from careful.render.top import ORDERS, keys, shown
 from hosts import Host, make_file
+from in_effect import IN_EFFECT
+from in_effect import PEER as IN_EFFECT_PEER
 
-PEER = {
-    "slot": 0,
-    "address": "10.0.0.2",
-    "node": None,
-    "name": "h2",
-    "state": "up",
-    "error": None,
-    "credits_free": 60,
-    "credits_window": 64,
-    "withholding": False,
-    "messages_out": 0,
-    "tx_bytes": 1000,
-    "rx_bytes": 0,
-    "tx_frames": 10,
-    "rx_frames": 0,
-    "lost_here_frames": 0,
-    "lost_there_frames": 0,
-}
+PEER = replace(
+    IN_EFFECT_PEER,
+    slot=0,
+    address="10.0.0.2",
+    node=None,
+    credits_free=60,
+    tx_bytes=1000,
+    tx_frames=10,
+    rx_bytes=0,
+)
 
 
 def a_look(at_s: float, *peers: dict[str, Any], messages: Any = ((0, 0),)) -> top.Look:
-    one = {"instance": "eth1", "ifname": "eth1", "xdp_mode": "native", "zerocopy": True}
-    said = [{**PEER, **peer} for peer in peers]
-    found = {**one, "window_buffers": 64, "queues": [], "peers": said, "pid": 7}
+    found = replace(IN_EFFECT, zerocopy=True, pid=7, peers=[replace(PEER, **one) for one in peers])
     return top.Look(at_s, [found], {"eth1": {(0, k): one for k, one in enumerate(messages)}})
 
 
@@ -48,10 +41,10 @@ def test_rates__are_of_the_time_between() -> None:
     before = a_look(10, {}, messages=[(5, 5000)])
     now = a_look(12, {"tx_bytes": 5000, "tx_frames": 30}, messages=[(9, 21000)])
     (one,) = top.rates(before, now)
-    (peer,) = one["peers"]
-    assert (peer["tx_bytes_per_s"], peer["tx_frames_per_s"]) == (2000, 10)
-    assert (peer["messages_per_s"], peer["latency_us"]) == (2, 4)
-    assert one["seconds"] == 2
+    (peer,) = one.peers
+    assert (peer.tx_bytes_per_s, peer.tx_frames_per_s) == (2000, 10)
+    assert (peer.messages_per_s, peer.latency_us) == (2, 4)
+    assert one.seconds == 2
     assert "zero-copy, window 64" in shown([one])
 
 
@@ -59,17 +52,17 @@ def test_rates__of_another_peer_in_the_slot_begin_at_nothing() -> None:
     before = a_look(10, {"tx_bytes": 10**9})
     now = a_look(11, {"address": "10.0.0.3", "name": "h3"}, {"slot": 1, "tx_bytes": 7})
     (one,) = top.rates(before, now)
-    assert [peer["tx_bytes_per_s"] for peer in one["peers"]] == [0, 0]
-    assert [peer["latency_us"] for peer in one["peers"]] == [None, None]
+    assert [peer.tx_bytes_per_s for peer in one.peers] == [0, 0]
+    assert [peer.latency_us for peer in one.peers] == [None, None]
 
 
 def test_rates__of_another_process_begin_at_nothing() -> None:
     """What it took was negative where the one before had counted less."""
     before = a_look(10, {"tx_bytes": 5}, messages=[(9, 90000)])
     now = a_look(11, {"tx_bytes": 8}, messages=[(10, 10000)])
-    now.found[0]["pid"] = 8
-    ((peer,),) = [one["peers"] for one in top.rates(before, now)]
-    assert (peer["tx_bytes_per_s"], peer["messages_per_s"], peer["latency_us"]) == (0, 0, None)
+    now = replace(now, found=[replace(now.found[0], pid=8)])
+    ((peer,),) = [one.peers for one in top.rates(before, now)]
+    assert (peer.tx_bytes_per_s, peer.messages_per_s, peer.latency_us) == (0, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +94,10 @@ def test_messages__a_slot_that_had_none_begins_at_nothing(
 def test_look__one_of_several_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was the end of `top`, and `status` said nothing of the others."""
 
-    def gather(one: Instance, _: Config) -> dict[str, Any]:
+    def gather(one: Instance, _: Config) -> status.Status:
         if one.name == "eth1":
             raise CarefulError(errno.ETIMEDOUT, "no answer in 10 s", "carefuld of eth1")
-        return {**dict(a_look(1).found[0]), "instance": one.name}
+        return replace(a_look(1).found[0], instance=one.name)
 
     monkeypatch.setattr(status, "gather", gather)
     eth1, eth2 = (Instance(name, pid=1) for name in ("eth1", "eth2"))

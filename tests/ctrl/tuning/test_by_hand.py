@@ -103,7 +103,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     kept = {index: Setting(START, {"net_tx": 65536}) for index in range(CLASS_COUNT)}
     slots = [SLOT, lib.CAREFUL_TUNE_DEFAULT]
     tune_entry.apply(one.maps["tune"], slots, kept)  # type: ignore[arg-type]
-    peers = [{"slot": SLOT, "address": PEER.name}]
+    peers = [tune_peers.TunedPeer(SLOT, PEER.name, PEER.name)]
     session = tune_peers.Session(Instance("i"), None, peers, 3750)
     monkeypatch.setattr(tune_peers, "session", lambda *_: session)
     return one
@@ -181,7 +181,7 @@ def test_set__a_peer_of_another_queue(
     """It is kept there, and nothing of who has that slot of the first."""
     (tmp_path / "i+1").mkdir()
     queues = [
-        tune_peers.Session(Instance(name), None, [{"slot": SLOT, "address": peer}], 3750)
+        tune_peers.Session(Instance(name), None, [tune_peers.TunedPeer(SLOT, peer, peer)], 3750)
         for name, peer in (("i", "10.77.0.3:7000"), ("i+1", PEER.name))
     ]
     monkeypatch.setattr(tune_peers, "session", lambda *_: replace(queues[0], others=(queues[1],)))

@@ -331,7 +331,7 @@ class BlackBox:
         self._in_round = False
 
     def _kinds(self) -> list[tuple[bool, bool]]:
-        """Of each round, whether it has round trips, and trains."""
+        """Returns for each round whether it has round trips, and trains."""
         return [(bool(one.trips), bool(one.gaps_us)) for one in self._rounds]
 
     def _forget_what_was(self) -> bool:
@@ -354,7 +354,7 @@ class BlackBox:
         return self.options.resolution_us or step_us([one.trips for one in self._rounds])
 
     def _gap_step_us(self) -> float:
-        """What a train's gap cannot tell apart."""
+        """Returns the step that a train's gap cannot resolve."""
         return self._clock_us() / (self._train - 1)
 
     def _result(self, rounds: int, began: float) -> Result:

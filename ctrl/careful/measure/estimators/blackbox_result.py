@@ -6,7 +6,6 @@ Owns what follows from the figures of a bottleneck, and why one is withheld. Pur
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from careful.measure.estimators.blackbox_rounds import OWN_PACE
 from careful.measure.estimators.trains import Regime
@@ -75,9 +74,9 @@ class Result:
             return None, f"the interval is wide: {others.low:.3g} to {others.high:.3g} µs/KiB"
         return others, ""
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, object]:
         """Returns the figures for JSON; `carefulctl plan --pipeline -` reads them."""
-        figures: dict[str, Any] = {
+        figures: dict[str, object] = {
             "kind": "blackbox",
             "settled": self.settled,
             "reason": self.reason,
@@ -120,7 +119,7 @@ class Result:
             "notes": self.notes,
         }
 
-    def _regime(self, regime: Regime) -> dict[str, Any]:
+    def _regime(self, regime: Regime) -> dict[str, object]:
         g, G, line = regime.g_b_us, regime.G_b_us_per_KiB, regime.line
         others, why_not = self.others(regime)
         return {
@@ -142,8 +141,7 @@ class Result:
         }
 
 
-def _gaps(sizes: list[float], gaps_us: list[float]) -> list[dict[str, Any]]:
-    """Every train's, by size."""
+def _gaps(sizes: list[float], gaps_us: list[float]) -> list[dict[str, object]]:
     by_size: dict[float, list[float]] = {}
     for size, gap_us in zip(sizes, gaps_us, strict=True):
         by_size.setdefault(size, []).append(round(gap_us, 3))

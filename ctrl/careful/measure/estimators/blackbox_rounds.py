@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -98,7 +98,10 @@ def telling(rounds: Sequence[Round]) -> list[dict[int, float]]:
     return found if enough else [one.gaps_us for one in rounds]
 
 
-def _shift(now: Mapping[Any, float], before: Sequence[Mapping[Any, float]]) -> float:
+_Size = TypeVar("_Size", int, float)
+
+
+def _shift(now: Mapping[_Size, float], before: Sequence[Mapping[_Size, float]]) -> float:
     found = []
     for size, time_us in now.items():
         known = [one[size] for one in before if size in one]

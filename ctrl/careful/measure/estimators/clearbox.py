@@ -196,7 +196,6 @@ class ClearBox:
         self._trip_s = min(self._trip_s, self._clock() - began)
 
     def _some(self, size: int, count: int) -> None:
-        """So many messages of a size."""
         if not self.options.trains:
             self._exchange.round_trips(size, count)
             self._frames += 2 * count
@@ -216,7 +215,7 @@ class ClearBox:
             self._frames += count + 1
 
     def _samples(self, listened: tuple[int, ...], stage: int, owner: int) -> stages.Samples:
-        """Of all rounds; netRx and hostRx are matched within each."""
+        """Returns the samples of all rounds; netRx and hostRx are matched within each."""
         return stages.joined(
             [stages.samples(one, stage, owner, 1) for one in self._records[listened]]
         )

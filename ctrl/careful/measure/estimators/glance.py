@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ class Glance:
         self._trips: dict[int, list[float]] = {size: [] for size in self._sizes}
         self._trains = self._bunched = self._frames = 0
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, object]:
         """Returns the figures of a black box (blackbox_result.Result.figures), of one range.
 
         Raises:
@@ -172,7 +171,7 @@ def through(sizes: Sequence[int], times_us: Mapping[int, Estimate]) -> tuple[Est
 
 def figures(
     g_b: Estimate, G_b: Estimate, sum_g: Estimate, sum_G: Estimate, low: float, high: float
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Costs as JSON, in µs and µs per KiB, of fragments of `low` to `high` bytes.
 
     No cost is below 0, nor a sum below a part of it: chance alone brings that about.

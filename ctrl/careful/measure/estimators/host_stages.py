@@ -219,7 +219,6 @@ def _hops(segment: Segment, last: bool) -> Stage:
 
 
 def _settled(times: _Times) -> bool:
-    """Reports whether every stage's G is as well known as it needs to be."""
     if not times.sizes:
         return False
     columns = (times.host_tx, times.net_tx, times.host_rx, times.store)

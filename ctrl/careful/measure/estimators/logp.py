@@ -234,7 +234,6 @@ class LogP:
 
 
 def _rule(result: Result) -> str:
-    """How bursts are predicted."""
     return BY_STEPS if result.sender_bound and result.os.estimate else BY_GAP
 
 

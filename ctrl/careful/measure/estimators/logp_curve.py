@@ -73,7 +73,7 @@ class Curve:
             self.regimes = Regimes(self.regimes.send_end, None)
 
     def _disturbed(self) -> bool:
-        """Whether other work came between in most bursts: what is left of them tells no gap."""
+        """Reports whether other work came between in most bursts: the rest tells no gap."""
         elapsed = self.bursts.elapsed_us
         whole = locations(elapsed[:, -1] - elapsed[:, 0])[0][0]
         parts = undisturbed(np.diff(elapsed, axis=1)).sum(axis=1)
@@ -161,7 +161,7 @@ class Curve:
 
 
 def _slopes(marks: Array, times: Array, first: int, last: int) -> Array:
-    """Of each burst, from one mark to another, µs."""
+    """Returns each burst's slope between two marks, µs."""
     low, high = marks[first], marks[last]
     if low == high:  # the first reply came before the second message
         slopes: Array = times[:, last] / high

@@ -80,7 +80,6 @@ class Burst:
 
 
 def _bursts(records: Records, gap_us: float) -> list[Records]:
-    """Records parted where nothing happens for a while."""
     ordered = records[np.argsort(records["begin_ns"], kind="stable")]
     if not len(ordered):
         return []
@@ -106,7 +105,6 @@ def _ways(owners: int) -> list[tuple[int | None, int | None]]:
 
 
 def _weight(records: Records) -> int:
-    """Payload bytes that a direction carried, by the end that tells of them."""
     by_stage = [int(records["bytes"][records["stage"] == stage].sum()) for stage in stages.NAMES]
     return max(by_stage, default=0)
 
@@ -124,7 +122,6 @@ def _with_arrivals(records: Records, owners: int) -> Records:
 
 
 def _keys(records: Records) -> dict[int, Key]:
-    """Sequence number -> message of the frame, from whoever knows it."""
     found: dict[int, Key] = {}
     for one in records[np.isin(records["stage"], (stages.HOST_TX, stages.HOST_RX))]:
         seq, bulk = int(one["seq"]), int(one["msg_id"])
@@ -134,7 +131,6 @@ def _keys(records: Records) -> dict[int, Key]:
 
 
 def _messages(one: np.void, keys: dict[int, Key]) -> list[Key]:
-    """The messages of a record's frames."""
     if int(one["msg_id"]):
         return [("bulk", int(one["msg_id"]))]
     seq = int(one["seq"])

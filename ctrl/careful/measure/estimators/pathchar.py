@@ -210,7 +210,7 @@ class Pathchar:
         return self.hops[-1]
 
     def _afford(self, sizes: list[int], hops: list[Hop]) -> None:
-        """Whether what the least number of rounds takes in the background is given to it."""
+        """Reports whether the background's share of the time holds the least number of rounds."""
         first_us = hops[-1].first_us
         if not self.options.background or not first_us:
             return
@@ -318,7 +318,7 @@ class Pathchar:
         hop.line = fit_minima(hop.sizes_bytes, times_us, self.options.resolution_us)
 
     def _start_anew(self, keep: bool) -> None:
-        """What was measured is of another path; keep: the last round, for no other one follows."""
+        """Forgets what was measured of another path; keep: the last round, if no other follows."""
         for hop in self.hops:
             old = len(hop.sizes_bytes) - (hop.round_answered if keep else 0)
             del hop.sizes_bytes[:old]
@@ -329,7 +329,6 @@ class Pathchar:
             hop.usable &= hop.lost_s is None
 
     def _enough(self) -> bool:
-        """Reports whether every hop has the samples that a verdict needs."""
         least = (ROUNDS_MIN - 0.5) * self.options.sizes_count
         return all(len(hop.sizes_bytes) >= least for hop in self.hops if hop.asked)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -272,7 +271,6 @@ def _without(kick: Fit, inner: Fit) -> Fit:
 
 
 def _both(kick: Fit, inner: Fit, reason: str) -> Fit:
-    """A kick and the netRx in it as one stage."""
     median_us = float(np.median(inner.samples.time_us))
     note = (
         f"netRx of {inner.owner} runs in its kick ({median_us:.3g} µs of it, the median) and "
@@ -329,7 +327,7 @@ def bottleneck(found: Sequence[Fit], sender: Fit | None = None) -> Bottleneck | 
     return Bottleneck(slowest, size, *sums[slowest], others, *map(tuple, lines))
 
 
-def histogram(times_us: Array, bins_most: int = 40) -> list[dict[str, Any]]:
+def histogram(times_us: Array, bins_most: int = 40) -> list[dict[str, object]]:
     """Counts of times in bins that grow by eighths of an octave at least, µs."""
     if not len(times_us):
         return []

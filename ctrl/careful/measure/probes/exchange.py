@@ -10,7 +10,7 @@ import errno
 import time
 from typing import Any
 
-from careful._abi import ffi, lib
+from careful._abi import CData, ffi, lib
 from careful.address import Address
 from careful.daemon.client import Answer, Client
 from careful.errors import CarefulError
@@ -90,7 +90,7 @@ class ProbeSession(Session):
         return [(stamp - arrived[0]) / 1e3 for stamp in arrived], own_us
 
     def _measure(self, size_bytes: int, count: int, flags: int) -> list[tuple[int, int, int]]:
-        """Of each probe, ns: sent, by our clock, arrived, by the peer's, and back, by ours."""
+        """Returns each probe's times, ns: sent and back by our clock, arrived by the peer's."""
         began = time.monotonic()
         payload = self._call(size_bytes, count, flags).payload
         self._longest_s = max(self._longest_s, (time.monotonic() - began) / count)
@@ -121,7 +121,7 @@ class ProbeSession(Session):
         raise CarefulError(errno.EBUSY, text, self.host)
 
 
-def peer_info(client: Client, address: Address, host: str) -> Any:
+def peer_info(client: Client, address: Address, host: str) -> CData:
     """The `struct careful_peer_info` of a connected peer; CarefulError where it has gone."""
     for info in client.peers():
         if _is(info, address):
@@ -130,6 +130,5 @@ def peer_info(client: Client, address: Address, host: str) -> Any:
 
 
 def _is(info: object, address: Address) -> bool:
-    """Reports whether a peer's struct is that of an address."""
     raw = bytes(ffi.buffer(ffi.addressof(info, "address")))
     return Address.from_sockaddr(raw).ip == address.ip

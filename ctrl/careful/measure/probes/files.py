@@ -77,7 +77,6 @@ class FilesLayer(Session):
             raise CarefulError(self._failed, text, what)
 
     def _added(self, fd: int) -> int:
-        """The memory, as carefuld knows it."""
         answers: list[Answer] = []
         self._client.submit(lib.CAREFUL_IPC_FILE_ADD, answers.append, fd=fd)
         self._wait(0, time.monotonic() + _BURST_S)
@@ -99,7 +98,6 @@ class FilesLayer(Session):
             self._failed = self._failed or -answer.status or errno.ENODATA
 
     def _wait(self, outstanding: int, deadline_s: float) -> None:
-        """Take answers until so many are under way."""
         while self._client.in_flight > outstanding:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0 or not self._poll.poll(left_s * 1e3):

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import errno
 import time
-from typing import Any
 
-from careful._abi import lib
+from careful._abi import CData, lib
 from careful.errors import CarefulError
 from careful.measure.probes.exchange import peer_info
 from careful.measure.probes.session import Session
@@ -27,7 +26,7 @@ _REFUSED = {
 class BurstSession(Session):
     """Asks for the burst from one peer; as Session."""
 
-    def measure(self) -> Any:
+    def measure(self) -> CData:
         """Measure it, in a new epoch of the session; the `struct careful_peer_info` after that.
 
         Raises:
@@ -48,5 +47,5 @@ class BurstSession(Session):
             time.sleep(_PAUSE_S)
         raise CarefulError(errno.ETIMEDOUT, "its session does not come up again", self.host)
 
-    def _info(self) -> Any:
+    def _info(self) -> CData:
         return peer_info(self._client, self._address, self.host)

@@ -11,9 +11,8 @@ import select
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from careful._abi import ffi, lib, sizeof
+from careful._abi import CData, ffi, lib, sizeof
 from careful.address import Address
 from careful.daemon.client import Answer as IpcAnswer
 from careful.errors import CarefulError
@@ -171,7 +170,7 @@ class PingSession(Session):
 
 
 def _reply(status: int, payload: bytes) -> PingReply:
-    result: Any = ffi.new("struct careful_ping_result *")
+    result: CData = ffi.new("struct careful_ping_result *")
     ffi.memmove(result, payload, len(payload))
     known = bool(result.answer_bytes)
     raw = bytes(ffi.buffer(ffi.addressof(result, "by")))

@@ -45,7 +45,7 @@ class Session:
         """What is asked before the first probe."""
 
     def _explained(self, error: CarefulError, size_bytes: int) -> CarefulError:
-        """What an error says to somebody who measures."""
+        """Explains an error to a person who measures."""
         return explained(error, self._own, self.host, self._address, size_bytes)
 
     def __enter__(self) -> Self:

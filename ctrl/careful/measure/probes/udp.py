@@ -14,7 +14,6 @@ import struct
 import time
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from careful.errors import CarefulError
 
@@ -140,8 +139,7 @@ class Prober:
             except OSError as error:
                 raise self._error(error) from None
 
-    def _to(self, port: int) -> tuple[Any, ...]:
-        """What a socket takes as the target."""
+    def _to(self, port: int) -> tuple[str | int, ...]:
         return (self.ip, port, 0, self._scope) if self.family is IPV6 else (self.ip, port)
 
     def probe(self, ttl: int, size_bytes: int, timeout_s: float) -> Reply:
@@ -189,7 +187,6 @@ class Prober:
         return None
 
     def _drain(self) -> int:
-        """Forget what came too late; how many."""
         count = 0
         while self._take(-1, (0, 0)) is not None:
             count += 1
@@ -230,7 +227,7 @@ class Prober:
         )
 
     def _read(self, raw: bytes) -> Reply:
-        """What an error says; _OTHERS where it is not ICMP's."""
+        """Returns ICMP's error, or _OTHERS."""
         _, origin, kind, code, info, _ = _EXTENDED_ERR.unpack_from(raw)
         if origin != self.family.origin:
             return _OTHERS

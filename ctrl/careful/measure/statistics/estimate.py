@@ -7,8 +7,8 @@ from measurements keeps an honest interval. Pure.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from careful.measure.statistics.quantiles import t_quantile
 
@@ -85,7 +85,7 @@ class Estimate:
             self.value + sign * other.value, math.sqrt(variance), dof, self.slack + other.slack
         )
 
-    def figures(self, name: str, unit: str, digits: int = 4) -> dict[str, Any]:
+    def figures(self, name: str, unit: str, digits: int = 4) -> Mapping[str, float]:
         """For JSON: NAME_UNIT with NAME_low_UNIT and NAME_high_UNIT."""
         return {
             f"{name}_{unit}": round(self.value, digits),

@@ -91,7 +91,6 @@ def _end_of_line(
 
 
 def _off(sizes: Array, times: Array, most: float) -> Array:
-    """Residuals about the line through points."""
     line = fit_line(sizes, times, noise_us=most / _MOST)
     return times - line.intercept_us.value - sizes * line.slope_us_per_byte.value
 
@@ -107,7 +106,6 @@ def noise_us(sizes: Array, times: Array) -> float:
 
 
 def _two(sizes: Array, times: Array, at: int, most: float) -> Array:
-    """Residuals about two lines that part before point `at`."""
     left, right = _off(sizes[:at], times[:at], most), _off(sizes[at:], times[at:], most)
     return np.concatenate([left, right])
 
@@ -166,7 +164,7 @@ def _needed(sizes: Array, times: Array, edges: list[int], most: float) -> list[i
 
 
 def _transition(before: Line, after: Line, last: float, first: float) -> float:
-    """Where a line takes over: the crossing where it is near, else between the points."""
+    """Returns where a line takes over: the crossing if it is near, else between the points."""
     bend = before.slope_us_per_byte.value - after.slope_us_per_byte.value
     middle = (last + first) / 2
     if not bend:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -45,12 +44,11 @@ class Figure:
         """Half of the interval over the figure; infinite where there is none."""
         return self.estimate.relative if self.estimate else math.inf
 
-    def figures(self, name: str, unit: str) -> dict[str, Any]:
+    def figures(self, name: str, unit: str) -> dict[str, object]:
         """For JSON: value and interval, sample count, residual, range."""
-        found: dict[str, Any] = {f"{name}_{unit}": None}
-        if self.estimate:
-            found = self.estimate.figures(name, unit)
-        return found | {
+        value = self.estimate.figures(name, unit) if self.estimate else {f"{name}_{unit}": None}
+        return {
+            **value,
             f"{name}_samples_count": self.samples_count,
             f"{name}_residual_{unit}": round(self.residual, 4),
             f"{name}_low_messages": self.low_messages,

@@ -189,7 +189,7 @@ class _Fetch:
         return same
 
     def _part(self, identity: Identity, mode: int, sparse: bool) -> Partial:
-        """Where the file is written; one with a journal if it has more than one block."""
+        """Returns the file to write; it has a journal if it has more than one block."""
         options = self.options
         if identity.bytes <= options.block_bytes:
             return Partial(self.target, identity.bytes, mode, options.replace, sparse, self.root)

@@ -343,7 +343,6 @@ class KeptPartial(Partial):
         return os.path.join(os.path.dirname(self.path), self.temporary)
 
     def _found(self) -> os.stat_result:
-        """What has its temporary name now."""
         return os.stat(self.temporary, dir_fd=self.folder.fd, follow_symlinks=False)
 
     def _begin(self) -> None:

@@ -169,7 +169,7 @@ class Mover:
         return digest
 
     async def _digest_with_holes(self, offset: int, nbytes: int, all_hole: bool) -> int:
-        """Of a block of which not all came; holes of a size have one digest, read once."""
+        """Returns the digest of a block that came in part; holes of one size are read once."""
         await asyncio.sleep(0)  # however many holes there are, Ctrl-C is looked at
         if not self.options.digest:
             return 0

@@ -99,7 +99,6 @@ def _locked(fd: int) -> bool:
 
 
 def _walk(top: str, unread: list[OSError]) -> Iterator[str]:
-    """Paths of partial files; directories that cannot be read go to `unread`."""
     if is_partial(top) and os.path.lexists(top) and not os.path.isdir(top):
         yield top
         return
@@ -108,7 +107,6 @@ def _walk(top: str, unread: list[OSError]) -> Iterator[str]:
 
 
 def _describe(where: tuple[str, str], journal: Journal | None, age_s: float, busy: bool) -> Found:
-    """A partial file of a path, and of a name for people."""
     path, name = where
     state = "in use" if busy else "resumable" if journal else "leftover"
     if journal is not None:
@@ -137,7 +135,6 @@ def find_local(top: str, clean: bool) -> list[Found]:
 
 
 def _unread(path: str, code: int, name: str = "") -> Found:
-    """A directory that cannot be looked into."""
     return Found(name or shown(path), path, None, None, "", 0.0, meaning(code))
 
 

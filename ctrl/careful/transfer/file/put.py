@@ -149,7 +149,7 @@ async def put_file(
 async def _extents_here(
     fd: int, nbytes: int, source: str, options: Options
 ) -> list[tuple[int, int]]:
-    """Where our source holds data; with options.sparse, zeros are none."""
+    """Returns where our source holds data; with options.sparse, zeros are holes."""
     extents = await in_thread(partial(local_extents, fd, nbytes))
     if not options.sparse:
         return extents

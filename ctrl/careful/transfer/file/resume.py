@@ -221,7 +221,7 @@ class RemotePartial:
         return {index: journal.digest(index) or 0 for index in journal.in_place}
 
     async def _marked(self, blocks: dict[int, int]) -> dict[int, int]:
-        """Of blocks, with their digests, those that are there; the journal says so from now on."""
+        """Returns the blocks that are there, by their digests; marks them in the journal."""
         there = await _digests_there(self.remote, self.handle, self.journal, blocks, self.target)
         found = {index: digest for index, digest in there if blocks[index] == digest}
         for index, digest in found.items():
@@ -406,7 +406,7 @@ class RemotePartial:
         return self.journal.bytes_in_place if self._written else 0
 
     async def _left(self) -> int | None:
-        """What is kept of a file that the peer has let go of; see give_up()."""
+        """Returns what is kept of a file that the peer has let go of; see give_up()."""
         name = f".careful-{self._way[0]:016x}.part"
         try:
             found = await self.remote.stat(posixpath.join(posixpath.dirname(self.target), name))

@@ -13,9 +13,9 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from careful._abi import ffi, layout, lib, pack, sizeof, unpack
+from careful._abi import Buffer, CData, ffi, layout, lib, pack, sizeof, unpack
 from careful.errors import CarefulError, check, from_os, shown
 from careful.transfer.folder import current_umask, open_folder
 from careful.transfer.protocol.block import Attr, BlockClient, attr_of
@@ -203,7 +203,7 @@ class LocalTree:
         finally:
             lib.careful_batch_release(found)
 
-    def make(self, items: Any, nbytes: int, flags: int) -> bytes:
+    def make(self, items: Buffer, nbytes: int, flags: int) -> bytes:
         """Run items that lie in memory; what they are answered, or b"" if all went well.
 
         Raises:
@@ -215,7 +215,7 @@ class LocalTree:
         finally:
             lib.careful_batch_release(found)
 
-    def read(self, items: bytes, flags: int, most: int, to: Any, room: int) -> int:
+    def read(self, items: bytes, flags: int, most: int, to: Buffer, room: int) -> int:
         """Run READ items; what they are answered lies in memory, so many bytes.
 
         Args:
@@ -232,14 +232,14 @@ class LocalTree:
         how.file_bytes_max, how.memory, how.answer_bytes_max = most, to, room
         return int(self._batch(ffi.from_buffer(items), len(items), how).bytes)
 
-    def _how(self, flags: int) -> Any:
+    def _how(self, flags: int) -> CData:
         how = ffi.new("struct careful_batch_how *")
         how.flags, how.umask, how.writable = flags, current_umask(), 1
         how.file_bytes_max, how.answer_bytes_max = SMALL_BYTES, _ANSWER_MAX
         how.no_symlinks = self.root is not None
         return how
 
-    def _batch(self, items: Any, nbytes: int, how: Any) -> Any:
+    def _batch(self, items: Buffer, nbytes: int, how: CData) -> CData:
         try:
             if self._fd < 0:
                 self._fd = open_folder(self.base, self.root)

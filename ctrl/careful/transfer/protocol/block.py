@@ -321,7 +321,6 @@ class BlockClient(RangeClient):
         self._check_name(answer, path, replace)
 
     def _attr(self, answer: Answer, path: str) -> Attr:
-        """The attributes in an answer that is no failure."""
         if len(self._checked(answer, path).payload) < _ATTR_BYTES:
             raise CarefulError(errno.EPROTO, "an answer without attributes", self.name(path))
         attr = attr_of(unpack("careful_block_attr", answer.payload))

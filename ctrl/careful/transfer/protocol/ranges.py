@@ -10,9 +10,8 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
-from careful._abi import ffi, lib
+from careful._abi import Value, ffi, lib
 from careful.daemon.client import Answer, AsyncClient
 from careful.errors import FATAL, CarefulError, shown
 from careful.transfer.losses import Losses
@@ -87,7 +86,7 @@ class RangeClient:
         """The least that is worth asking for: what one frame carries."""
         return (self.losses.payload_bytes if self.losses else 0) or PIECE_BYTES_MIN
 
-    async def ask(self, op: int, payload: bytes = b"", **fields: Any) -> Answer:
+    async def ask(self, op: int, payload: bytes = b"", **fields: Value) -> Answer:
         answer = await self._silence.ask(op, payload, **fields)
         if answer.status and self.losses is not None:
             await self.losses.check(answer.status)

@@ -13,9 +13,8 @@ import errno
 import os
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
 
-from careful._abi import ffi, lib, sizeof
+from careful._abi import Value, ffi, lib, sizeof
 from careful.daemon.client import Answer, AsyncClient
 from careful.errors import CarefulError, SilenceError, shown
 
@@ -73,7 +72,7 @@ class Silence:
         self._silent_s = self._works_s = 0.0
         self._is_probed = False
 
-    async def ask(self, op: int, payload: bytes = b"", **fields: Any) -> Answer:
+    async def ask(self, op: int, payload: bytes = b"", **fields: Value) -> Answer:
         """Ask a question and return its answer, whatever its status.
 
         Raises:
@@ -109,7 +108,6 @@ class Silence:
         self._silent_s, self._is_probed = 0.0, False
 
     def _progress(self) -> None:
-        """A question was answered, or its data comes."""
         self._works_s, self._probes, self._frames_then = 0.0, 0, self._frames
         self._reset()
 
@@ -126,7 +124,7 @@ class Silence:
         else:
             self._start(self._look())
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[object, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from careful.daemon.client import AsyncClient, Client
@@ -20,6 +21,7 @@ from careful.transfer.result import Result
 from careful.transfer.run import targets
 from careful.transfer.stream.ends import is_special, transfer
 from careful.transfer.stream.local import NULL, STDIO, Span
+from careful.transfer.tree.direction import Direction
 
 if TYPE_CHECKING:
     from careful.transfer.file.partials import Found
@@ -43,53 +45,32 @@ async def connected(route: Route) -> AsyncIterator[BlockClient]:
             ipc.close()
 
 
-async def get(
-    remote: BlockClient,
-    sources: Sequence[str],
-    target: str,
-    recursive: bool,
-    options: Options,
-    progress: Progress,
-    span: Span = WHOLE,
-) -> Result:
-    """Fetch files and trees from a peer; see targets.get(), and ends.transfer()."""
-    return await _move(remote, True, list(sources), target, recursive, options, progress, span)
-
-
-async def put(
-    remote: BlockClient,
-    sources: Sequence[str],
-    target: str,
-    recursive: bool,
-    options: Options,
-    progress: Progress,
-    span: Span = WHOLE,
-) -> Result:
-    """Send files and trees to a peer; see targets.put(), and ends.transfer()."""
-    return await _move(remote, False, list(sources), target, recursive, options, progress, span)
-
-
-async def _move(
-    remote: BlockClient,
+async def move(
     fetch: bool,
-    sources: list[str],
+    remote: BlockClient,
+    sources: Sequence[str],
     target: str,
     recursive: bool,
     options: Options,
     progress: Progress,
-    span: Span,
+    span: Span = WHOLE,
 ) -> Result:
+    """Moves files and trees from a peer (fetch) or to it: targets.move(), ends.transfer()."""
+    sources = list(sources)
     if len(sources) > 1:
         _check_several(sources, target, span, [target] if fetch else sources)
     losses = await remote.watch(options.fail_on_loss, progress.retried)
     if len(sources) == 1 and await is_special(remote, sources[0], target, span, fetch):
         report = await transfer(remote, fetch, sources[0], target, span, options, progress)
     else:
-        way = targets.get if fetch else targets.put
-        report = await way(remote, sources, target, recursive, options, progress)
+        way = Direction(remote, fetch)
+        report = await targets.move(way, sources, target, recursive, options, progress)
     losses.check_end()
     report.lost, report.batch_retries = await losses.so_far(), remote.retries
     return report
+
+
+get, put = partial(move, True), partial(move, False)
 
 
 def _check_several(sources: list[str], target: str, span: Span, here: list[str]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from careful.errors import CarefulError
 from careful.transfer.file.kept import RESUME
 from careful.transfer.options import Options, Progress
-from careful.transfer.protocol.block import Attr, BlockClient
+from careful.transfer.protocol.block import Attr
 from careful.transfer.result import Result
 from careful.transfer.tree.copy import TreeTransfer
 from careful.transfer.tree.direction import Direction
@@ -24,31 +24,7 @@ from careful.transfer.tree.named import Named
 from careful.transfer.tree.outcome import Outcome, kind_of
 from careful.transfer.tree.scan import taken_apart
 
-__all__ = ["Result", "get", "move", "put"]
-
-
-async def get(
-    remote: BlockClient,
-    sources: Sequence[str],
-    target: str,
-    recursive: bool,
-    options: Options,
-    progress: Progress,
-) -> Result:
-    """Fetch files and trees; see move()."""
-    return await move(Direction(remote, True), sources, target, recursive, options, progress)
-
-
-async def put(
-    remote: BlockClient,
-    sources: Sequence[str],
-    target: str,
-    recursive: bool,
-    options: Options,
-    progress: Progress,
-) -> Result:
-    """Send files and trees; see move()."""
-    return await move(Direction(remote, False), sources, target, recursive, options, progress)
+__all__ = ["Result", "move"]
 
 
 async def move(

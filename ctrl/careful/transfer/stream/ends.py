@@ -44,7 +44,7 @@ _BEFORE = {
 
 
 async def _kind_there(remote: BlockClient, path: str) -> Attr:
-    """What a peer has under a path; all 0: nothing, or whoever opens it says why."""
+    """Returns what a peer has under a path; all 0: nothing, or opening it says why."""
     try:
         return await remote.stat(path)
     except LossError:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from careful._abi import lib
 from careful.errors import CarefulError, from_os
@@ -39,24 +39,20 @@ async def apart(work: Callable[..., _T], *fds: int) -> _T:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_T] = loop.create_future()
 
-    def settle(result: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
+    def settle(set_outcome: Callable[[], None]) -> None:
+        if not future.done():
+            set_outcome()
 
     def run() -> None:
         try:
-            outcome: tuple[Any, BaseException | None] = work(*own), None
+            outcome = partial(future.set_result, work(*own))
         except BaseException as error:
-            outcome = None, error
+            outcome = partial(future.set_exception, error)
         finally:
             for fd in own:
                 os.close(fd)
         try:
-            loop.call_soon_threadsafe(settle, *outcome)
+            loop.call_soon_threadsafe(settle, outcome)
         except RuntimeError:  # the loop is closed
             return
 

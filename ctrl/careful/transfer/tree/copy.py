@@ -185,7 +185,7 @@ class TreeTransfer:
         await all_of(*(worker() for _ in range(width)))
 
     async def _is_equal(self, entry: Entry) -> bool | None:
-        """Whether a file is equal at both ends; None: it could not be told, and somebody was."""
+        """Reports whether a file is equal at both ends; None: unknown, and the error was told."""
         try:
             return (await self._common(entry.name))[1]
         except CarefulError as error:
@@ -245,7 +245,6 @@ class TreeTransfer:
         await self._attributes()
 
     async def _move_files(self, plain: Sequence[Part]) -> None:
-        """Move these, and all that is planned."""
         await all_of(
             self.small_files.sifted(plain),
             self.small_files.listed(self.small),
@@ -266,7 +265,6 @@ class TreeTransfer:
         return bool(firsts)
 
     async def _clear(self) -> None:
-        """Remove what earlier runs left, now that all is there."""
         there = [one.name for one in self.existing.values() if not one.attr.is_dir]
         left = [name for name in there if is_partial(name)]
         if left:
@@ -274,7 +272,6 @@ class TreeTransfer:
             await self.way.target.clear(self.paths[1], left, whole)
 
     async def _rehearse(self) -> None:
-        """Say what would be done."""
         await self._rehearse_files()
         while await self._next_names():
             await self._rehearse_files()
@@ -321,7 +318,7 @@ class TreeTransfer:
         self.sink.fail_errno(self.source.name(name), code, self.target.name(name))
 
     def _clashing(self) -> list[Entry]:
-        """What has to go before the source's entries get their names, and may."""
+        """Returns the names that have to go, and may, before the source's entries get theirs."""
         return in_the_way(self.entries, self.existing, self.options)
 
     async def _make_directories(self) -> set[str]:
@@ -441,7 +438,6 @@ class TreeTransfer:
         await self._remove(self._extra())
 
     async def _remove(self, extra: Sequence[Entry]) -> None:
-        """Remove names from the target, children first."""
         by_depth = [Item(lib.CAREFUL_ITEM_REMOVE, os.fsencode(one.name)) for one in extra]
         for one, answer in zip(extra, await self._run(by_depth), strict=True):
             name = self.target.name(one.name)

@@ -58,7 +58,7 @@ def _content(item: Item) -> tuple[int, int]:
 
 
 async def _answered(tree: Tree, asked: list[Item]) -> list[Item]:
-    """What items are answered with, in their order; none if that is no answer."""
+    """Returns the answers to items, in their order; none if that is no answer."""
     try:
         found = list(batch.parse(await tree.run(batch.joined(asked), 0)))
     except CarefulError as error:

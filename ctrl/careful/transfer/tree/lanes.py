@@ -13,9 +13,9 @@ import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from careful._abi import ffi, lib, pack
+from careful._abi import CData, ffi, lib, pack
 from careful.errors import CarefulError, check
 from careful.transfer.file.holes import GRAIN
 from careful.transfer.file.local import digest_of
@@ -110,7 +110,7 @@ class Moved:
     """
 
     part: Part
-    sizes: Any
+    sizes: CData
     bytes: int
     ends: tuple[Tree, Tree]
     digest: bool
@@ -129,7 +129,7 @@ class Moved:
             names = self.ends[0].name(name), self.ends[1].name(name)
             yield FileResult(*names, one.bytes, self._digest(one), 0)
 
-    def _digest(self, one: Any) -> int | None:
+    def _digest(self, one: CData) -> int | None:
         if not self.digest:
             return None
         # Of a file of one block.
@@ -137,7 +137,7 @@ class Moved:
 
 
 def matched(
-    part: Part, found: Any, nbytes: int, ends: tuple[Tree, Tree], digest: bool
+    part: Part, found: CData, nbytes: int, ends: tuple[Tree, Tree], digest: bool
 ) -> Moved | None:
     """What a batch was answered with, if that is what was asked for.
 

@@ -10,9 +10,8 @@ import asyncio
 import errno
 import os
 from collections.abc import Sequence
-from typing import Any
 
-from careful._abi import lib
+from careful._abi import Buffer, lib
 from careful.errors import CarefulError
 from careful.transfer.file.local import digest_of
 from careful.transfer.options import FileResult
@@ -94,7 +93,6 @@ class SmallFiles:
             await self.options.limit.take(nbytes)
 
     async def _lane(self, wait: bool) -> Lane | None:
-        """A lane; None: others of this machine have all that the peer gives us."""
         remote = self.source if isinstance(self.source, RemoteTree) else self.target
         assert isinstance(remote, RemoteTree)
         for attempt in range(batch.ATTEMPTS):
@@ -128,7 +126,7 @@ class SmallFiles:
         if moved is not None:
             self.sink.moved(moved)
 
-    def _matched(self, part: Part, data: Any, nbytes: int) -> Moved | None:
+    def _matched(self, part: Part, data: Buffer, nbytes: int) -> Moved | None:
         ends = self.source, self.target
         return matched(part, data, nbytes, ends, self.options.digest)
 
@@ -178,7 +176,6 @@ class SmallFiles:
         return None
 
     async def _batch(self, part: list[Entry]) -> None:
-        """Move files, and look at each."""
         wanted = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(one.name), _WITH_DATA) for one in part]
         try:
             await self._place(part, await self.source.run(batch.joined(wanted), self.flags))
@@ -219,7 +216,6 @@ class SmallFiles:
         self.sink.progress.finished(name)
 
     def _settle(self, part: list[Entry], items: list[Item], answers: bytes) -> None:
-        """Say what became of files that were made, or were to be."""
         self.sink.progress.moved(sum(len(item.data) for item in items))
         told = batch.answers_to(self.target, len(part), answers)
         for entry, item, answer in zip(part, items, told, strict=True):
@@ -237,7 +233,6 @@ class SmallFiles:
         self.sink.progress.finished(name)
 
     def _made(self, entry: Entry, item: Item) -> None:
-        """Say that a file is there."""
         if entry.attr.nlink > 1:
             self.linked.add(entry.name)
         nbytes, digest = len(item.data), None
