@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno as errno_module
 import os
 import signal
+from enum import Enum
 from typing import Any, Self, TypeVar
 
 #: No errno is larger.
@@ -77,6 +78,29 @@ _UNCONNECTED = {
 }
 
 
+class Option(Enum):
+    """What an error advises: the words for those who type commands, and for callers in Python."""
+
+    REPLACE = "-f", "replace=True"
+    RECURSIVE = "-r", "recursive=True"
+    CHECKSUM = "-c", "checksum=True"
+    MAKE_PATH = "--mkpath", "make_path=True"
+    RESTART = "--restart", "restart=True"
+    FAIL_ON_LOSS = "--on-loss fail", "fail_on_loss=True"
+    MAX_DELETE = "--max-delete ", "max_delete="
+    AGAIN = "run the same command", "make the same call"
+
+
+#: A text, or the parts of one that names options.
+Text = str | tuple[str | Option, ...]
+
+
+def spelled(text: Text, in_python: bool = False) -> str:
+    """Returns a text with its options in the words of the command, or of Python."""
+    parts = (text,) if isinstance(text, str) else text
+    return "".join(one.value[in_python] if isinstance(one, Option) else one for one in parts)
+
+
 _Error = TypeVar("_Error", bound="CarefulError")
 _kinds: dict[tuple[type, type], Any] = {}
 
@@ -103,18 +127,29 @@ class CarefulError(OSError):
 
     Args:
         errno: a positive errno; 0 where none fits.
-        text: the reason; by default what the errno means.
+        text: the reason; by default what the errno means. Options in it are named as the command
+            does, until in_python() is called.
         what: the interface, queue, peer or file that it is about; `filename` is the same.
     """
 
-    def __new__(cls, errno: int, text: str = "", what: str = "") -> Self:
-        return super().__new__(_kind(cls, errno), errno, text or meaning(errno))
+    def __new__(cls, errno: int, text: Text = "", what: str = "") -> Self:
+        return super().__new__(_kind(cls, errno), errno, spelled(text) or meaning(errno))
 
-    def __init__(self, errno: int, text: str = "", what: str = "") -> None:
+    def __init__(self, errno: int, text: Text = "", what: str = "") -> None:
         super().__init__()  # OSError took its arguments when it was made
-        self.reason = text or meaning(errno)
+        self.reason = spelled(text) or meaning(errno)
+        self.parts: tuple[str | Option, ...] = (self.reason,) if isinstance(text, str) else text
         self.what = what
         self.filename = what or None
+
+    def add(self, *parts: str | Option) -> None:
+        """Adds to the reason what else is to be said."""
+        self.parts = (*self.parts, "; ", *parts)
+        self.reason = self.strerror = spelled(self.parts)
+
+    def in_python(self) -> None:
+        """Names options as callers in Python do."""
+        self.reason = self.strerror = spelled(self.parts, in_python=True)
 
     def __str__(self) -> str:
         return f"{self.what}: {self.reason}" if self.what else self.reason

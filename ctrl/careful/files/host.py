@@ -43,19 +43,6 @@ from careful.transfer.tree.direction import There
 
 Path = str | os.PathLike[str]
 
-#: What errors advise those who type commands, and what it is here.
-KEYWORDS = {
-    "-f replaces it": "replace=True replaces it",
-    "-f overwrites it": "replace=True overwrites it",
-    "--max-delete ": "max_delete=",
-    "-r ": "recursive=True ",
-    "-c resumes": "checksum=True resumes",
-    "--mkpath makes it": "make_path=True makes it",
-    "--restart starts over": "restart=True starts over",
-    "(--on-loss fail)": "(fail_on_loss=True)",
-    "run the same command": "make the same call",
-}
-
 
 class TransferError(CarefulError):
     """Some files of several did not come across; the others did.
@@ -426,25 +413,19 @@ def _file(path: Path) -> str:
     return f"./{text}" if text in (STDIO, NULL) else text
 
 
-def _put_in_python(error: CarefulError) -> None:
-    for command, keyword in KEYWORDS.items():
-        error.reason = error.reason.replace(command, keyword)
-    error.strerror = error.reason
-
-
 @contextmanager
 def _in_python() -> Iterator[None]:
     """Errors raised in this advise keywords, not the command's options."""
     try:
         yield
     except CarefulError as error:
-        _put_in_python(error)
+        error.in_python()
         raise
 
 
 def _failure(report: Result) -> CarefulError:
     for error in report.errors:
-        _put_in_python(error)
+        error.in_python()
     did = report.files_count or report.equal or report.newer or report.links or report.directories
     if len(report.errors) == 1 and not did:
         return report.errors[0]

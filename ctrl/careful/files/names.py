@@ -12,7 +12,7 @@ import posixpath
 import stat
 
 from careful._abi import lib
-from careful.errors import CarefulError, shown
+from careful.errors import CarefulError, Option, shown
 from careful.transfer.file.local import digest_of
 from careful.transfer.folder import current_umask
 from careful.transfer.options import Options
@@ -71,7 +71,9 @@ async def rename(remote: BlockClient, source: str, target: str, replace: bool, s
     flags = (lib.CAREFUL_BATCH_REPLACE if replace else 0) | _sync_flag(sync)
     code = (await _in_export(remote, item, flags)).status
     if code == errno.EEXIST:
-        raise CarefulError(code, "exists; -f replaces it", remote.name(shown(target)))
+        raise CarefulError(
+            code, ("exists; ", Option.REPLACE, " replaces it"), remote.name(shown(target))
+        )
     if code in _RENAME_ERRORS:
         raise CarefulError(code, _RENAME_ERRORS[code], remote.name(shown(source)))
     if code:

@@ -14,7 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from careful.errors import CarefulError, is_debugging, shown
+from careful.errors import CarefulError, is_debugging, shown, spelled
 from careful.transfer.tree.existing import REFUSED
 from careful.units import counted
 
@@ -198,7 +198,7 @@ class Lines:
 def _more(count: int, reason: str) -> str:
     """So many failed for a reason that was given before."""
     files = counted(count, "more file")
-    if reason != REFUSED:
+    if reason != spelled(REFUSED):
         return f"{files}: {reason}"
     return f"{files} {'exists and differs' if count == 1 else 'exist and differ'}"
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from careful._abi import CData, lib
 from careful.daemon.client import AsyncClient, peers_of
-from careful.errors import LossError
+from careful.errors import LossError, Option
 
 #: Before the payload of a frame: Ethernet, IPv6, UDP, our headers; and a digest behind it.
 _HEADERS_BYTES = 14 + 40 + 8 + 48 + 48 + 8
@@ -76,7 +76,8 @@ class Losses:
         else:  # a peer that began anew, another MTU: nothing that was promised
             return
         self._fail = False  # what is to be cleaned up now may be tried again
-        self._failure = LossError(errno.ECONNABORTED, f"{text} (--on-loss fail)", self._host)
+        said = (f"{text} (", Option.FAIL_ON_LOSS, ")")
+        self._failure = LossError(errno.ECONNABORTED, said, self._host)
         raise self._failure
 
     def check_end(self) -> None:

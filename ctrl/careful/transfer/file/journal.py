@@ -17,7 +17,7 @@ import struct
 import time
 from dataclasses import asdict, dataclass
 
-from careful.errors import CarefulError, from_os, shown
+from careful.errors import CarefulError, Option, from_os, shown
 from careful.transfer.file.local import Partial, allocate, digest_of, temporary_name
 from careful.transfer.folder import Folder
 from careful.units import shown_bytes
@@ -255,7 +255,8 @@ def check_source(was: Identity, now: Identity, name: str) -> None:
     """
     if was.changed(now):
         sizes = f" ({was.bytes} bytes then, {now.bytes} now)" if was.bytes != now.bytes else ""
-        text = f"changed since its transfer began{sizes}; --restart starts over"
+        began = f"changed since its transfer began{sizes}; "
+        text = (began, Option.RESTART, " starts over")
         raise CarefulError(errno.ESTALE, text, name)
 
 

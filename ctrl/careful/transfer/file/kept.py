@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import errno
 
-from careful.errors import CarefulError
+from careful.errors import CarefulError, Option, spelled
 from careful.transfer.file.journal import Journal
 from careful.transfer.options import Progress
 from careful.units import shown_bytes
 
 #: What to do after an interruption.
-RESUME = "run the same command to resume"
+RESUME = (Option.AGAIN, " to resume")
 
 
 def is_worth_keeping(journal: Journal, error: BaseException) -> bool:
@@ -33,11 +33,10 @@ def tell_kept(kept: tuple[int, int], name: str, error: BaseException, progress: 
     """
     done, all_bytes = kept
     what = f"{done} of {all_bytes} bytes are kept" if done else "what arrived is kept"
-    text = f"{what}; {RESUME}"
     if isinstance(error, CarefulError):
-        error.reason += f"; {text}"
+        error.add(f"{what}; ", *RESUME)
     else:
-        progress.note(f"{name}: {text}")
+        progress.note(f"{name}: {what}; {spelled(RESUME)}")
 
 
 def tell_lost(name: str, block_bytes: int, error: BaseException, progress: Progress) -> None:

@@ -18,7 +18,7 @@ from contextlib import suppress
 import xxhash
 
 from careful._abi import ffi, lib
-from careful.errors import CarefulError, check, from_os, shown
+from careful.errors import CarefulError, Option, check, from_os, shown
 from careful.transfer.folder import Folder, current_umask
 
 _RENAME_NOREPLACE = 1
@@ -231,7 +231,9 @@ class Partial:
         return os.open(temporary, flags, 0o600, dir_fd=self.folder.fd)
 
     def _exists(self) -> CarefulError:
-        return CarefulError(errno.EEXIST, "exists; -f replaces it", shown(self.path))
+        return CarefulError(
+            errno.EEXIST, ("exists; ", Option.REPLACE, " replaces it"), shown(self.path)
+        )
 
     def commit(self, sync: bool, mtime_ns: int | None = None, exact: bool = False) -> None:
         """Make it durable and give it its name. Its directory is not synced.

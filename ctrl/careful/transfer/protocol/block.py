@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from careful._abi import ffi, lib, pack, sizeof, unpack
 from careful.address import Address
 from careful.daemon.client import Answer, AsyncClient
-from careful.errors import CarefulError, shown
+from careful.errors import CarefulError, Option, shown
 from careful.transfer.folder import current_umask
 from careful.transfer.protocol.entries import (
     Attr,
@@ -330,7 +330,8 @@ class BlockClient(RangeClient):
 
     def _check_name(self, answer: Answer, path: str, replace: bool) -> None:
         if answer.status == -errno.EEXIST and not replace:
-            raise CarefulError(errno.EEXIST, "exists; -f replaces it", self.name(path))
+            text = ("exists; ", Option.REPLACE, " replaces it")
+            raise CarefulError(errno.EEXIST, text, self.name(path))
         self._checked(answer, path)
 
     async def close(self, handle: int, path: str, discard: bool = False) -> Attr:

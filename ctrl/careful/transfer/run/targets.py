@@ -12,7 +12,7 @@ import posixpath
 import time
 from collections.abc import Sequence
 
-from careful.errors import CarefulError
+from careful.errors import CarefulError, Option, spelled
 from careful.transfer.file.kept import RESUME
 from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import Attr
@@ -135,8 +135,12 @@ class _Move:
                 await self._enter()
             await self._trees(source, self.target if holds else inside, attr)
         elif attr.is_dir:
-            verb = "fetches" if way.fetch else "sends"
-            raise CarefulError(errno.EISDIR, f"is a directory; -r {verb} it", name)
+            text = (
+                "is a directory; ",
+                Option.RECURSIVE,
+                f" {'fetches' if way.fetch else 'sends'} it",
+            )
+            raise CarefulError(errno.EISDIR, text, name)
         elif attr.is_link and self.options.links:
             await self.named.link(source, inside if self.into else self.target)
         elif attr.is_file or attr.is_link:
@@ -192,9 +196,9 @@ class _Move:
     def _tell_continued(self, error: BaseException, name: str) -> None:
         """Say that a transfer can go on: in the error's line, if there will be one."""
         if not isinstance(error, CarefulError):
-            self.sink.progress.note(f"{name}: {RESUME}")
-        elif RESUME not in error.reason:
-            error.reason += f"; {RESUME}"
+            self.sink.progress.note(f"{name}: {spelled(RESUME)}")
+        elif Option.AGAIN not in error.parts:
+            error.add(*RESUME)
 
 
 def is_contents(given: str) -> bool:

@@ -8,7 +8,7 @@ import posixpath
 import time
 from dataclasses import dataclass, field
 
-from careful.errors import CarefulError, meaning, shown
+from careful.errors import CarefulError, Option, meaning, shown
 from careful.transfer.file.compare import is_same
 from careful.transfer.file.journal import is_partial
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
@@ -107,8 +107,8 @@ async def verify(
                 files[path] = a
         equal = await _equal(remote, source, target, files)
     elif attr.is_dir:
-        text = "is a directory; -r compares it"
-        raise CarefulError(errno.EISDIR, text, remote.name(shown(source)))
+        said = ("is a directory; ", Option.RECURSIVE, " compares it")
+        raise CarefulError(errno.EISDIR, said, remote.name(shown(source)))
     else:
         pairs.append((source, target, attr.bytes))
     root = target if attr.is_dir else None  # below it another user may change names meanwhile

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from careful.errors import CarefulError, LossError, shown
+from careful.errors import CarefulError, LossError, Option, shown
 from careful.transfer.file.compare import still_holds
 from careful.transfer.file.local import special_there
 from careful.transfer.file.source import check_same, check_source, may_hold
@@ -197,7 +197,8 @@ async def _put(
             held = Held(await remote.open_null(ENDLESS), partial(remote.open_null, ENDLESS))
         elif span.at is not None or kind.is_device:
             if not options.replace:
-                raise CarefulError(errno.EEXIST, "exists; -f overwrites it", names[1])
+                text = ("exists; ", Option.REPLACE, " overwrites it")
+                raise CarefulError(errno.EEXIST, text, names[1])
             handle, device = await remote.open_inplace(target)
             again = partial(remote.open_inplace, target)
             held = Held(handle, _same(remote, again, device, names[1], is_written=True))
@@ -317,9 +318,10 @@ async def transfer(
             result = await _put(remote, source, path, span, options, progress)
     except CarefulError as error:
         if error.errno == errno.EISDIR:
-            error.reason = "is a directory; -, null:, devices and parts of files need a single file"
+            text = "is a directory; -, null:, devices and parts of files need a single file"
+            error.reason, error.parts = text, (text,)
         if in_place and options.replace and error.errno not in _BEFORE:
-            error.reason += "; -c resumes with the blocks that differ"
+            error.add(Option.CHECKSUM, " resumes with the blocks that differ")
         raise
     is_equal = result.bytes == result.matched_bytes > 0
     report = Result(singles=[] if is_equal else [result])

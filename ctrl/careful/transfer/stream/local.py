@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from typing import TextIO
 
-from careful.errors import CarefulError, from_os, shown
+from careful.errors import CarefulError, Option, from_os, shown
 from careful.transfer.file.local import Partial, sync_directory
 from careful.transfer.options import Options
 
@@ -52,7 +52,8 @@ def is_device(path: str) -> bool:
 def _open_device(path: str, at: int, options: Options) -> int:
     """A local device or file that is written in its place."""
     if not options.replace:
-        raise CarefulError(errno.EEXIST, "exists; -f overwrites it", shown(path))
+        text = ("exists; ", Option.REPLACE, " overwrites it")
+        raise CarefulError(errno.EEXIST, text, shown(path))
     flags = os.O_RDWR if options.checksum else os.O_WRONLY
     flags |= os.O_CLOEXEC | (os.O_EXCL if is_device(path) else 0)
     try:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from careful._abi import lib
-from careful.errors import CarefulError
+from careful.errors import CarefulError, Text
 from careful.transfer.file.holes import GRAIN, has_holes
 from careful.transfer.file.journal import is_partial
 from careful.transfer.options import FileResult
@@ -416,7 +416,7 @@ class TreeTransfer:
         trees = ends if way.fetch else ends[::-1]
         keeper = self.options.mounts
         before = keeper.read(trees) if keeper is not None else set()
-        text = ""
+        text: Text = ""
         if self.options.delete:
             gone = {one.name: one for one in [*self._clashing(), *self._extra()]}
             text = why_stopped([*gone.values()], before - now, self.options.max_delete)

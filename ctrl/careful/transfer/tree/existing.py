@@ -11,12 +11,12 @@ import errno
 from collections.abc import Mapping
 from enum import Enum
 
-from careful.errors import CarefulError
+from careful.errors import CarefulError, Option
 from careful.transfer.file.local import special_there
 from careful.transfer.options import Options
 from careful.transfer.protocol.entries import Attr, Entry
 
-REFUSED = "exists and differs; -f replaces it"
+REFUSED = ("exists and differs; ", Option.REPLACE, " replaces it")
 
 
 #: How coarse the times of file systems are: ext3, exFAT, UDF, NTFS. FAT's 2 s are not among

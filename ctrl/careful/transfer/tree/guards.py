@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from careful.errors import Option, Text
 from careful.transfer.protocol.entries import Attr, Entry, parent
 
 
@@ -25,7 +26,7 @@ def mount_points(above: Attr | None, top: Attr, entries: Iterable[Entry]) -> set
     return found
 
 
-def why_stopped(gone: Sequence[Entry], unmounted: Iterable[str], most: int | None) -> str:
+def why_stopped(gone: Sequence[Entry], unmounted: Iterable[str], most: int | None) -> Text:
     """Why names are not deleted; "": they may be.
 
     Args:
@@ -41,5 +42,6 @@ def why_stopped(gone: Sequence[Entry], unmounted: Iterable[str], most: int | Non
                 "mount it, or delete the copy yourself"
             )
     if most is not None and len(gone) > most:
-        return f"nothing is deleted: {len(gone)} names would be, more than --max-delete {most}"
+        what = f"nothing is deleted: {len(gone)} names would be, more than "
+        return what, Option.MAX_DELETE, str(most)
     return ""

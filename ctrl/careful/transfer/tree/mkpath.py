@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import posixpath
 
-from careful.errors import CarefulError
+from careful.errors import CarefulError, Option
 from careful.transfer.options import Options
 from careful.transfer.tree.direction import End
 
@@ -15,7 +15,8 @@ MODE = 0o777
 
 def missing(name: str) -> CarefulError:
     """Returns the error for a directory that does not exist and must not be made."""
-    return CarefulError(errno.ENOENT, "no such directory; --mkpath makes it", name)
+    text = ("no such directory; ", Option.MAKE_PATH, " makes it")
+    return CarefulError(errno.ENOENT, text, name)
 
 
 async def make_path(end: End, folder: str, options: Options) -> int:

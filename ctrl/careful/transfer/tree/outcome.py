@@ -7,7 +7,7 @@ import os
 import stat
 from dataclasses import dataclass
 
-from careful.errors import FATAL, CarefulError
+from careful.errors import FATAL, CarefulError, Text
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.protocol.entries import FAR_NS, Attr
 from careful.transfer.result import Moved, Result
@@ -15,7 +15,7 @@ from careful.transfer.tree.existing import REFUSED
 
 #: The answer for a file that came without some of its attributes.
 UNKEPT = (errno.ENOSYS, errno.ERANGE)
-TEXTS = {
+TEXTS: dict[int, Text] = {
     errno.EEXIST: REFUSED,
     errno.ENOTSUP: "is a special file",
     errno.E2BIG: "has more than 192 KiB of extended attributes, too much to copy",
