@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * An instance from the inside: the layers below, and what active messages (P4) add
- * to them: handlers, operations that wait for an answer, regions.
- */
+/* An instance from the inside: active messages (P4) on top of the layers below. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -81,9 +78,9 @@ struct handler {
  * the other is a program attached to carefuld (attached_ops).
  *
  * @handle:   tells carefuld that a handler begins or ends; NULL: there is nobody to tell
- * @may_ask:  reports whether a request with so many bytes can leave now
+ * @may_ask:  reports whether a request with so many bytes can leave now; NULL: always
  * @may_begin: reports whether so many requests can begin
- * @handed_over: reports whether all requests so far survive the end of this process
+ * @handed_over: reports whether all requests so far survive the end of this process; NULL: always
  */
 struct engine_ops {
 	int (*close)(struct careful *c);

@@ -59,8 +59,7 @@ static void set_defaults(struct careful *c, const struct careful_options *in)
 void engine_wait_as(struct careful *c, const struct careful_options *options)
 {
 	set_times(&c->options, options);
-	c->link.sync_ms = c->options.sync_ms;
-	c->link.stall_ms = c->options.stall_ms;
+	link_set_times(&c->link, c->options.sync_ms, c->options.stall_ms);
 }
 
 static int check_options(const struct careful_options *o, struct careful_error *error)
@@ -104,7 +103,7 @@ static uint32_t destroy(struct careful *c)
 		c->event_hooks->end(c);
 	if (left) { /* of what they write, the messages, the frames and the copies */
 		c->queue->umem_stays = true;
-		c->link.pool = NULL;
+		link_leave_pool(&c->link);
 	} else {
 		message_deinit(&c->messages);
 	}
@@ -240,12 +239,6 @@ static int own_keys_refresh(struct careful *c, struct careful_error *error)
 	return 1;
 }
 
-static bool own_handed_over(const struct careful *c)
-{
-	(void)c;
-	return true; /* what leaves the queue leaves at once */
-}
-
 static uint64_t own_now_ns(const struct careful *c)
 {
 	return c->port->ops->now_ns(c->port);
@@ -281,7 +274,6 @@ static const struct engine_ops own_ops = {
 	.request = own_request,
 	.may_ask = own_may_ask,
 	.may_begin = own_may_begin,
-	.handed_over = own_handed_over,
 	.alloc = own_alloc,
 	.free = own_free,
 	.send = own_send,

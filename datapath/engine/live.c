@@ -1,26 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How long bulk messages of live traffic take, by the version of the settings that cut them: what
- * the controller compares plans by. Owns the live map's entries (abi.h).
+ * Times bulk messages of live traffic by the version of the settings that cut them, so that the
+ * controller can compare plans. Owns the live map's entries (abi.h).
  *
- * A message is measured from when it is given to the engine until an answer that cannot overtake
- * it: a store's own reply, or, since the data of a get has none, the reply to an empty request that
- * leaves right behind the last fragment, in the same kick. Either holds the way back, and a store's
- * what it takes to write: the same under each version. What the last frame's credit takes to come
- * back would tell less: it comes with the T-th buffer owed, or with whatever the peer sends next,
- * so it depends on how many fragments there are. A ping's answer comes by the control socket, which
- * is read every 500 us, and over IPv4 alone.
+ * The clock runs from the start of a message to an answer that cannot overtake it: a store's own
+ * reply; for the data of a get, the reply to an empty request right behind the last fragment. The
+ * return of the last credit says less, because it depends on the number of fragments.
  *
- * Waiting behind others counts: it is part of live traffic. What does not count: a message that
- * failed or whose epoch broke, that began while the session was not up, whose question found no
- * credit at once, or that took longer than a second.
+ * Waiting behind others counts. A message does not count if it failed, if its epoch broke or began
+ * later, if its question found no credit at once, or if it took longer than a second.
  *
- * One message a peer is measured in 2 ms at most: that is two clock reads, and for the data of a
- * get two frames without payload. A peer that never answers has ENGINE_QUESTIONS of them.
+ * One message of a peer in 2 ms is measured: two clock reads and, for a get, two empty frames.
  *
- * What a peer sends to be written to a file is measured here, too, for its store is ours and so is
- * its threshold: from the first fragment until all is written, and what its writes took. Of these,
- * too, one in 2 ms at most; what failed, or took more than four seconds, does not count.
+ * What a peer sends for a file is measured here, too: from the first fragment until all is written.
  */
 #include "engine/engine.h"
 

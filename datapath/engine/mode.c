@@ -8,28 +8,7 @@
 
 void mode_alone(struct careful *c, uint32_t peer)
 {
-	struct link *link = &c->link;
-
-	link->alone = peer < link->peers_max ? &link->peers[peer] : NULL;
-	link->resting = false;
-	link->draining = true; /* whoever waits may go on */
-}
-
-static void rest(struct link *link)
-{
-	if (link->resting)
-		return;
-	link->resting = true;
-	for (uint32_t i = 0; i < link->peers_max; i++)
-		link_renew(&link->peers[i]);
-}
-
-static bool at_rest(struct link *link)
-{
-	for (uint32_t i = 0; i < link->peers_max; i++)
-		if (!epoch_quiet(&link->peers[i]))
-			return false;
-	return true;
+	link_resume(&c->link, peer < c->link.peers_max ? &c->link.peers[peer] : NULL);
 }
 
 /* R may be another now, and the window with it. A mode with too small a one is left again. */
@@ -51,17 +30,14 @@ static int change(struct careful *c, uint32_t mode, struct careful_error *error)
 
 int mode_change(struct careful *c, uint32_t mode, struct careful_error *error)
 {
-	struct link *link = &c->link;
 	int rc;
 
 	if (!c->queue->ops->mode)
 		return -EOPNOTSUPP;
-	rest(link);
-	if (!at_rest(link))
+	if (!link_rest(&c->link))
 		return -EAGAIN;
 	rc = change(c, mode, error);
-	link->resting = false;
-	link->draining = true;
+	link_resume(&c->link, c->link.alone);
 	return rc;
 }
 

@@ -26,9 +26,8 @@ static void tell(struct careful *c, uint32_t peer, uint8_t state)
 /* What is under way in epochs that are over ends. */
 void peers_epochs(struct careful *c)
 {
-	if (!c->link.changed)
+	if (!link_take_changed(&c->link))
 		return;
-	c->link.changed = false;
 	c->changed = true;
 	for (uint32_t i = 0; i < c->link.peers_max; i++) {
 		struct link_peer *peer = &c->link.peers[i];
@@ -130,7 +129,7 @@ int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, 
 		if (rc == -ENETUNREACH || rc == -ENOTUNIQ)
 			return rc;
 	}
-	c->link.now_ns = c->port->ops->now_ns(c->port);
+	link_set_now(&c->link, c->port->ops->now_ns(c->port));
 	peer = link_peer_get(&c->link, &to);
 	if (!peer && !link_yield_await(&c->link, &to))
 		return -EADDRINUSE;
@@ -178,7 +177,7 @@ int own_peer_measure(struct careful *c, uint32_t index)
 		return -ENOTCONN;
 	if (c->messages.peers[index].messages || peer->operations || peer->kept)
 		return -EBUSY;
-	c->link.now_ns = c->port->ops->now_ns(c->port);
+	link_set_now(&c->link, c->port->ops->now_ns(c->port));
 	link_measure(peer);
 	tell_own(c, index, others);
 	return 0;

@@ -54,7 +54,6 @@ int own_ping(struct careful *c, uint32_t index, const struct careful_ping_ask *a
 /* Tells of the probes that ended; of those, too, whose peer's slot is another's by now. */
 void ping_finish(struct careful *c)
 {
-	c->link.pings_done = false;
 	for (uint32_t i = 0; i < c->link.peers_max; i++) {
 		struct careful_ping_result result = { .status = -ECONNRESET };
 		careful_ping_fn *done = c->pings[i].done;

@@ -37,7 +37,7 @@ static void keep_time(struct careful *c)
 {
 	uint32_t events;
 
-	c->link.now_ns = c->port->ops->now_ns(c->port);
+	link_set_now(&c->link, c->port->ops->now_ns(c->port));
 	if (c->link.now_ns - c->tick_ns < ENGINE_TICK_NS)
 		return;
 	c->tick_ns = c->link.now_ns;
@@ -101,7 +101,7 @@ static void finish(struct careful *c)
 	if (c->deferred_count || c->messages.unanswered)
 		deferred_go_on(c);
 	tell_changes(c);
-	if (c->link.pings_done)
+	if (link_take_pings(&c->link))
 		ping_finish(c);
 }
 

@@ -155,7 +155,7 @@ int own_reply(struct careful *c, const struct careful_reply_to *to, int status,
 
 void engine_denied(struct careful *c, uint32_t n)
 {
-	c->link.counters[CAREFUL_C_PATHS_DENIED] += n;
+	link_count_many(&c->link, CAREFUL_C_PATHS_DENIED, n);
 }
 
 int own_get(struct careful *c, uint32_t index, uint32_t region, uint64_t region_off,

@@ -82,7 +82,7 @@ static bool owes(const struct careful_events *ev)
 	for (uint32_t i = 0; i < ev->nodes; i++)
 		if (ev->node[i].owes_fail || ev->node[i].owes_leave)
 			return true;
-	return ev->by->owes(ev);
+	return ev->by->owes && ev->by->owes(ev);
 }
 
 static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
@@ -128,7 +128,8 @@ static void forget(struct careful *c)
 	event_group_off(ev, -EPIPE);
 	event_trace_end(ev);
 	c->events = NULL;
-	ev->by->close(ev);
+	if (ev->by->close)
+		ev->by->close(ev);
 	if (!ev->pending) {
 		event_destroy(ev);
 		return;
@@ -206,7 +207,8 @@ int careful_events_open(struct careful *c, const struct careful_events_options *
 	if (!rc && trace && trace[0])
 		rc = careful_events_trace(ev, trace);
 	if (rc) {
-		ev->by->close(ev);
+		if (ev->by->close)
+			ev->by->close(ev);
 		event_destroy(ev);
 		return rc;
 	}

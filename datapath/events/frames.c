@@ -50,12 +50,6 @@ static bool frames_withhold(const struct careful_events *ev)
 	return false;
 }
 
-static bool frames_owe(const struct careful_events *ev)
-{
-	(void)ev;
-	return false;
-}
-
 static void frames_let_go(struct careful_events *ev, struct link_held *held)
 {
 	link_let_go(&ev->c->link, held);
@@ -69,22 +63,6 @@ static void frames_consumed(struct careful_events *ev)
 	for (uint32_t i = 0; i < ev->nodes; i++)
 		if (i != ev->rank && ev->node[i].peer->withholding)
 			link_relieve(ev->node[i].peer);
-}
-
-static uint32_t frames_group_sent(const struct event_node *node)
-{
-	return link_group_sent(node->peer);
-}
-
-/* Nothing else reports the last of the frames to the group: the end of its session is no failure of
- * a node that has left. */
-static bool frames_all_came(const struct event_node *node, uint32_t sent)
-{
-	uint32_t missing = link_group_missing(node->peer, sent);
-
-	if (missing)
-		link_missing(node->peer, missing);
-	return !missing;
 }
 
 static int frames_open(struct careful_events *ev, const uint32_t *peers)
@@ -107,27 +85,18 @@ static int frames_open(struct careful_events *ev, const uint32_t *peers)
 	return 0;
 }
 
-static void frames_close(struct careful_events *ev)
-{
-	(void)ev;
-}
-
 const struct event_transport event_by_frames = {
 	.open = frames_open,
-	.close = frames_close,
 	.tell = frames_tell,
 	.send = frames_send,
 	.may_send = frames_may_send,
 	.room = frames_room,
 	.bytes = frames_bytes,
 	.withholds = frames_withhold,
-	.owes = frames_owe,
 	.round = event_group_round,
 	.let_go = frames_let_go,
 	.give = link_hold_still,
 	.consumed = frames_consumed,
-	.group_sent = frames_group_sent,
-	.all_came = frames_all_came,
 };
 
 /* Reports whether a peer's frames to all are over, by what it says; our group may be, too. */

@@ -144,7 +144,8 @@ static int give(struct careful_events *ev, uint32_t rank, struct careful_event_f
 	if (status != CAREFUL_EVENT_MORE)
 		ev->turn = rank + 1 < ev->nodes ? rank + 1 : 0;
 	ev->given = fragment->kept;
-	ev->by->give(ev->given);
+	if (ev->by->give)
+		ev->by->give(ev->given);
 	*out = (struct careful_event_fragment){
 		.data = ev->given->body + MESSAGE_AM_BYTES,
 		.bytes = fragment->bytes,

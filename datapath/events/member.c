@@ -50,7 +50,7 @@ static bool say_leave(struct careful_events *ev, struct event_node *node)
 {
 	const struct careful_am am = {
 		.handler = htobe16(CAREFUL_EVENT_LEAVE),
-		.args = { htobe32(ev->by->group_sent(node)) },
+		.args = { htobe32(node->peer ? link_group_sent(node->peer) : 0) },
 	};
 
 	return event_tell(ev, node, am);
@@ -133,6 +133,17 @@ static void on_leave(struct careful_events *ev, uint32_t rank)
 		event_fail(ev, rank, -EPROTO);
 }
 
+/* Reports whether all frames to groups have come that left there. Nothing else reports the last of
+ * them: the end of its session is no failure of a node that has left. */
+static bool all_came(const struct event_node *node, uint32_t sent)
+{
+	const uint32_t missing = node->peer ? link_group_missing(node->peer, sent) : 0;
+
+	if (missing)
+		link_missing(node->peer, missing);
+	return !missing;
+}
+
 static void on_fail(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
 	uint32_t failed = be32toh(am->args[0]);
@@ -157,7 +168,7 @@ void event_said(struct careful_events *ev, uint32_t rank, const struct careful_a
 		on_join(ev, rank, am);
 		break;
 	case CAREFUL_EVENT_LEAVE:
-		if (takes_part && ev->by->all_came(&ev->node[rank], be32toh(am->args[0])))
+		if (takes_part && all_came(&ev->node[rank], be32toh(am->args[0])))
 			on_leave(ev, rank);
 		break;
 	case CAREFUL_EVENT_FAIL:

@@ -93,11 +93,10 @@ struct event_node {
  *             so many frames
  * @bytes:     returns the most payload of a fragment, or -EAGAIN
  * @withholds: reports whether this node keeps others from sending
+ * @close, @owes, @give: may be NULL
  * @owes:      reports whether something would be lost with this process
  * @give:      the application has the fragment, which stays in its place; @let_go: nobody wants
  *             it any more; @consumed: called after that
- * @group_sent: returns how many frames to groups left for a node
- * @all_came:  reports whether all of them came from a node
  */
 struct event_transport {
 	int (*open)(struct careful_events *ev, const uint32_t *peers);
@@ -115,8 +114,6 @@ struct event_transport {
 	void (*let_go)(struct careful_events *ev, struct link_held *held);
 	void (*give)(struct link_held *held);
 	void (*consumed)(struct careful_events *ev);
-	uint32_t (*group_sent)(const struct event_node *node);
-	bool (*all_came)(const struct event_node *node, uint32_t sent);
 };
 
 extern const struct event_transport event_by_frames; /* frames.c */

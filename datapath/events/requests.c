@@ -106,7 +106,7 @@ static bool ask(struct event_node *node, const struct careful_am *am, const void
 /* Reports whether a request leaves at once: the instance may end. */
 static bool may_leave(struct careful *c, const struct event_node *node, uint32_t bytes)
 {
-	return c->ops->may_ask(c, node->index, bytes);
+	return !c->ops->may_ask || c->ops->may_ask(c, node->index, bytes);
 }
 
 static bool requests_tell(struct careful_events *ev, struct event_node *node,
@@ -169,7 +169,7 @@ static bool requests_withholds(const struct careful_events *ev)
 /* Reports whether carefuld has not taken all yet: it would be lost with this program. */
 static bool requests_owes(const struct careful_events *ev)
 {
-	return !ev->c->ops->handed_over(ev->c);
+	return ev->c->ops->handed_over && !ev->c->ops->handed_over(ev->c);
 }
 
 static bool answer(struct careful_events *ev, const struct careful_reply_to *to)
@@ -350,25 +350,6 @@ static void requests_let_go(struct careful_events *ev, struct link_held *held)
 	free(held);
 }
 
-static void requests_give(struct link_held *held)
-{
-	(void)held; /* a copy does not move */
-}
-
-static uint32_t requests_group_sent(const struct event_node *node)
-{
-	(void)node;
-	return 0;
-}
-
-/* A request arrives or fails: there is nothing to miss. */
-static bool requests_all_came(const struct event_node *node, uint32_t sent)
-{
-	(void)node;
-	(void)sent;
-	return true;
-}
-
 const struct event_transport event_by_requests = {
 	.open = requests_open,
 	.close = requests_close,
@@ -381,8 +362,5 @@ const struct event_transport event_by_requests = {
 	.owes = requests_owes,
 	.round = requests_round,
 	.let_go = requests_let_go,
-	.give = requests_give,
 	.consumed = requests_round,
-	.group_sent = requests_group_sent,
-	.all_came = requests_all_came,
 };

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What the files of the block server share: jobs, handles, peers, and which thread
- * may touch what. A job belongs to the engine's thread until block_work_put() and
- * from block_work_take() on; in between to one worker, with the handle it names.
- */
+/* Jobs, handles and peers of the block server. A job belongs to the engine's thread, except between
+ * block_work_put() and block_work_take(): then it belongs to one worker, with its handle. */
 #ifndef FILES_PRIVATE_H
 #define FILES_PRIVATE_H
 
@@ -91,34 +88,19 @@ struct block_job {
 	uint16_t op;
 	bool has_attr;
 	uint8_t place;
-	uint32_t peer;
-	uint32_t life;
+	uint32_t peer, life;
 	struct careful_reply_to to;
 	struct block_handle *handle;
-	uint32_t flags;
-	uint32_t mode;
-	uint64_t bytes;
-	uint64_t mtime_ns;
-	uint64_t attempt;
-	uint64_t tag;
-	uint32_t tail_bytes;
-	uint32_t key;
-	bool again;
-	int fd;
-	int dir_fd;
-	bool may_write;
-	bool squashed;
-	bool waited;
-	uint32_t denied;
+	uint32_t flags, mode;
+	uint64_t bytes, mtime_ns;
+	uint64_t attempt, tag;
+	uint32_t tail_bytes, key;
+	int fd, dir_fd;
+	bool again, may_write, squashed, waited;
 	const struct block_exports *among;
-	uint64_t exports;
-	uint32_t umask;
-	uint32_t file_bytes_max;
-	uint64_t offset;
-	uint32_t block_bytes;
-	uint32_t algorithm;
+	uint64_t exports, offset;
+	uint32_t denied, umask, file_bytes_max, block_bytes, algorithm;
 	char *path;
-
 	int status;
 	uint32_t args[CAREFUL_AM_ARGS];
 	struct careful_block_attr attr;
@@ -169,30 +151,18 @@ struct block_handle {
 	uint8_t state;
 	uint8_t place;
 	struct block_account *account;
-	bool listing;
-	bool scratch;
-	bool batch;
-	bool writable;
-	bool may_write;
-	bool squashed;
-	bool partial;
-	bool stream;
+	bool listing, scratch, batch, partial, stream;
+	bool writable, may_write, squashed;
 	uint32_t zeroing;
-	uint32_t peer;
-	uint32_t life;
-	uint32_t key;
+	uint32_t peer, life, key;
 	uint64_t attempt;
 	struct block_job *job;
 	struct block_job end;
 	uint32_t args[CAREFUL_AM_ARGS];
 	struct careful_block_attr attr;
-	int fd;
-	int dir_fd;
-	uint64_t bytes;
-	uint64_t file_bytes;
-	uint64_t memory;
-	uint64_t disk;
-	uint64_t held;
+	int fd, dir_fd;
+	uint64_t bytes, file_bytes;
+	uint64_t memory, disk, held;
 	uint64_t began_ns, read_bytes, written_bytes;
 	char *path;
 	char temporary[BLOCK_TEMPORARY_BYTES];
@@ -268,9 +238,7 @@ struct block_export {
 	char *path;
 	struct statx was;
 	uint8_t place;
-	bool writable;
-	bool owners;
-	bool devices;
+	bool writable, owners, devices;
 	struct block_host *hosts;
 	uint32_t hosts_count;
 	char name[NAME_MAX + 1];
@@ -372,8 +340,7 @@ static inline struct block_job *block_queue_take(struct block_queue *q)
 	return job;
 }
 
-/* work.c: put, take: the engine's thread. vain: a worker: whether nobody wants any more what
- * a job is at. */
+/* work.c: put, take: the engine's thread. vain: a worker. */
 int block_work_init(struct block_server *server);
 uint32_t block_work_stop(struct block_server *server);
 bool block_work_hangs(struct block_server *server, uint8_t place);

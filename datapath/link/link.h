@@ -244,15 +244,54 @@ static inline enum careful_protocol link_protocol(const struct link *link)
 	return link->traditional ? CAREFUL_PROTOCOL_TRADITIONAL : CAREFUL_PROTOCOL_CAREFUL;
 }
 
+static inline void link_count_many(struct link *link, enum careful_counter counter, uint32_t n)
+{
+	link->counters[counter] += n;
+}
+
 static inline void link_count(struct link *link, enum careful_counter counter)
 {
-	link->counters[counter]++;
+	link_count_many(link, counter, 1);
 }
 
 /* link.c: life, what is known */
 int link_init(struct link *link, struct queue *queue, const struct careful_options *options,
 	      struct careful_error *error);
 void link_deinit(struct link *link);
+/* Leaves the memory of copies to a file operation that hangs. */
+static inline void link_leave_pool(struct link *link)
+{
+	link->pool = NULL;
+}
+
+static inline void link_set_now(struct link *link, uint64_t now_ns)
+{
+	link->now_ns = now_ns;
+}
+
+static inline void link_set_times(struct link *link, uint32_t sync_ms, uint32_t stall_ms)
+{
+	link->sync_ms = sync_ms;
+	link->stall_ms = stall_ms;
+}
+
+/* Reports, once, whether the state of a peer changed. */
+static inline bool link_take_changed(struct link *link)
+{
+	const bool changed = link->changed;
+
+	link->changed = false;
+	return changed;
+}
+
+/* Reports, once, whether a ping has ended. */
+static inline bool link_take_pings(struct link *link)
+{
+	const bool done = link->pings_done;
+
+	link->pings_done = false;
+	return done;
+}
 void link_frames_changed(struct link *link);
 int link_window(struct link *link, const struct careful_options *options,
 		struct careful_error *error);
@@ -566,6 +605,10 @@ void link_bye(struct link_peer *peer);
 void link_connect(struct link_peer *peer);
 void link_break(struct link_peer *peer);
 void link_renew(struct link_peer *peer);
+/* Lets epochs begin again: those of this peer alone, or of all peers (NULL). */
+void link_resume(struct link *link, const struct link_peer *alone);
+/* Ends every epoch and lets none begin. Reports whether all frames are back. */
+bool link_rest(struct link *link);
 void link_wake(struct link_peer *peer);
 void link_way_changed(struct link_peer *peer);
 void link_measure(struct link_peer *peer);

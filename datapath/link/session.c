@@ -166,3 +166,23 @@ void link_keys_changed(struct link *link)
 			link_close(peer, EKEYREVOKED);
 	}
 }
+
+void link_resume(struct link *link, const struct link_peer *alone)
+{
+	link->alone = alone;
+	link->resting = false;
+	link->draining = true; /* waiting handshakes go on */
+}
+
+bool link_rest(struct link *link)
+{
+	const bool began = link->resting;
+
+	link->resting = true;
+	for (uint32_t i = 0; !began && i < link->peers_max; i++)
+		link_renew(&link->peers[i]);
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		if (!epoch_quiet(&link->peers[i]))
+			return false;
+	return true;
+}

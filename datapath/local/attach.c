@@ -265,7 +265,6 @@ static const struct engine_ops attached_ops = {
 	.payload_bytes = attached_payload_bytes,
 	.handle = attached_handle,
 	.request = attached_request,
-	.may_ask = attached_may_ask,
 	.may_begin = attached_may_begin,
 	.handed_over = attached_handed_over,
 	.alloc = attached_alloc,

@@ -35,12 +35,10 @@ struct attached_op {
 	careful_ping_fn *pinged;
 	void *user;
 	uint32_t peer;
-	bool left;
-	bool lands;
+	bool left, lands;
 	void *into;
 	uint64_t memory_off;
-	uint32_t pages;
-	uint32_t file;
+	uint32_t pages, file;
 };
 
 /* SENT: an entry of the ring names it, which carefuld may not have taken. */
@@ -83,17 +81,12 @@ struct attached {
 	uint8_t *memory;
 	uint64_t memory_bytes;
 	uint8_t *pages_used;
-	uint32_t pages_count;
+	uint32_t pages_count, free_count;
 	bool lent; /* some of the memory is the application's */
-	uint32_t asks_put;
-	uint32_t told_taken;
-	bool armed;
-	bool refused;
-	bool rung;
-	bool closed;
+	uint32_t asks_put, told_taken;
+	bool armed, refused, rung, closed;
 	uint32_t looks;
 	uint64_t ids, generation;
-	uint32_t free_count;
 	uint8_t free[CAREFUL_RING_OPERATIONS]; /* of ops[] */
 	struct attached_op ops[CAREFUL_RING_OPERATIONS];
 	uint8_t built_state[CAREFUL_RING_BUILT];
@@ -129,7 +122,6 @@ const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t 
 /* ring.c */
 int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
 		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
-bool attached_may_ask(struct careful *c, uint32_t peer, uint32_t bytes);
 bool attached_may_begin(struct careful *c, uint32_t requests);
 bool attached_handed_over(const struct careful *c);
 int attached_alloc(struct careful *c, void **payload);

@@ -58,15 +58,6 @@ bool attached_may_begin(struct careful *c, uint32_t requests)
 	return requests <= CAREFUL_RING_ASKS - used && requests <= a->free_count;
 }
 
-/* A request leaves the ring when carefuld takes it; there is always room for more bytes. */
-bool attached_may_ask(struct careful *c, uint32_t peer, uint32_t bytes)
-{
-	(void)c;
-	(void)peer;
-	(void)bytes;
-	return true;
-}
-
 bool attached_handed_over(const struct careful *c)
 {
 	const struct attached *a = c->attached;

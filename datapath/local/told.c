@@ -205,7 +205,7 @@ int attached_poll(struct careful *c)
 	if (a->closed)
 		end_closed(c);
 	if (c->events) {
-		c->link.now_ns = attached_now_ns(c);
+		link_set_now(&c->link, attached_now_ns(c));
 		c->event_hooks->round(c);
 	}
 	take_room(c);
