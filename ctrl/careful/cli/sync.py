@@ -61,7 +61,7 @@ def _own(option: click.Parameter) -> click.Parameter:
         ("carefulctl sync --delete data/ h2:backup", "send what has changed, remove what is gone"),
         ("carefulctl sync -n --delete data/ h2:backup", "say what that would do"),
     ],
-    topics=("files", "exit-status"),
+    topics=("resume", "files", "exit-status"),
 )
 @click.argument("source", shell_complete=remote_path)
 @click.argument("target", shell_complete=remote_path)

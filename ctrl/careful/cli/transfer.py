@@ -135,7 +135,7 @@ _NOT_SHOWN = (
     "exclude",
     "exclude_from",
 )
-_PAGES = ("files", "exit-status")
+_PAGES = ("files", "resume", "exit-status")
 
 
 @click.command(

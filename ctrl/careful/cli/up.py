@@ -65,7 +65,7 @@ def _declared(function: Callable[..., None]) -> Callable[..., None]:
         ("carefulctl up eth1 --export /srv/c --reload", "export another tree; sessions go on"),
         ("carefulctl up eth1 --seal encrypt", "nothing of it can be read or forged on the way"),
     ],
-    topics=("files", "keys", "privileges", "protocols", "security", "services"),
+    topics=("exports", "files", "keys", "privileges", "protocols", "security", "services"),
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @_declared
