@@ -44,6 +44,12 @@ _MEANINGS = {
 }
 
 
+#: The commands that let a UDP port through a host's firewall.
+LET_IN = (
+    "firewall-cmd --add-port={port}/udp (firewalld), ufw allow {port}/udp (ufw), or "
+    "nft insert rule inet filter input udp dport {port} accept (neither)"
+)
+
 #: Failures that are the connection's or the peer's: no other file would fare better.
 FATAL = {
     errno_module.ENOTCONN,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from careful._abi import ffi, lib
+from careful.address import resolve
 from careful.control import (
     asked,
     bpf,
@@ -29,13 +30,14 @@ from careful.control import (
     links,
     maps,
     needs,
+    packet_route,
     status,
 )
 from careful.control.finding import REINSTALL, Finding, fail, ok, unknown, warn
 from careful.control.instances import Instance
 from careful.control.links import Link
 from careful.control.up_options import DEFAULTS, UpOptions
-from careful.errors import CarefulError
+from careful.errors import LET_IN, CarefulError
 from careful.units import shown_bytes as size
 
 #: Multi-buffer frames came with it; before, a frame fits one buffer.
@@ -69,11 +71,7 @@ _ADVICE = {
     "zerocopy": "take require_zerocopy out of careful.toml",
 }
 #: The same of control messages that do not come.
-_LET_IN = (
-    "on both hosts firewall-cmd --add-port={port}/udp (firewalld), ufw allow {port}/udp (ufw), or "
-    "nft insert rule inet filter input udp dport {port} accept (neither); until then the next loss "
-    "may end the session"
-)
+_LET_IN = f"on both hosts {LET_IN}; until then the next loss may end the session"
 #: A command in a line of `up`, and such as `--fix` runs: it concerns the interface's queues alone.
 _COMMAND = re.compile(r"`((?:ip link set|ethtool) [^`]+)`")
 _FIX = re.compile(r"ethtool -[KL] .+")
@@ -289,6 +287,10 @@ def _control(link: Link, instance: Instance) -> Iterator[Finding]:
         return
     for one in status.narrow(peers):
         yield warn("path MTU", one, "a larger MTU on that link is faster")
+    for known in peers:
+        if not known.address.startswith("fe80:"):  # needs no route
+            address = resolve(known.address)
+            yield packet_route.check(address, known.called, port, link.name)
     master = links.master(link)
     unheard = status.unheard(peers, port, master)
     for one in unheard:

@@ -462,8 +462,8 @@ def test_wildcards__of_directories(type_: Type, export: Path) -> None:
 
 def test_ls__a_host_that_does_not_answer(type_: Type, daemon: FakeDaemon) -> None:
     """A firewall there looks like a host that is off: the error has the command for each."""
-    daemon.connect_status = -errno.ETIMEDOUT
+    daemon.connect_status, daemon.info.port = -errno.ETIMEDOUT, 51977
     found = type_("ls", "h2:")
     assert found.status == 1
-    for said in ("h2: no answer in time", "firewall-cmd --add-port=51966/udp", "ufw allow 51966"):
+    for said in ("h2: no answer in time", "firewall-cmd --add-port=51977/udp", "ufw allow 51977"):
         assert said in found.err

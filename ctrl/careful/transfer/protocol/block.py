@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from careful._abi import ffi, lib, pack, sizeof, unpack
 from careful.address import Address
 from careful.daemon.client import Answer, AsyncClient
-from careful.errors import CarefulError, Option, shown
+from careful.errors import LET_IN, CarefulError, Option, shown
 from careful.transfer.folder import current_umask
 from careful.transfer.protocol.entries import (
     Attr,
@@ -64,9 +64,7 @@ _WITH_PATH = (
 )
 #: A host that drops the handshake looks like one that is off.
 _UNANSWERED = (
-    "no answer in time: is careful up there, and do both firewalls let its UDP port in "
-    f"(firewalld: firewall-cmd --add-port={lib.CAREFUL_PORT_DEFAULT}/udp; "
-    f"ufw: ufw allow {lib.CAREFUL_PORT_DEFAULT}/udp)?"
+    f"no answer in time: is careful up there, and do both firewalls let its UDP port in ({LET_IN})?"
 )
 #: How often a request with a long path asks for a handle that others have: half a minute.
 _WAITS = 1500
@@ -122,7 +120,9 @@ class BlockClient(RangeClient):
             lib.CAREFUL_IPC_CONNECT, address.sockaddr(), bytes=int(timeout_s * 1000)
         )
         if answer.status == -errno.ETIMEDOUT:
-            raise CarefulError(errno.ETIMEDOUT, _UNANSWERED, host)
+            info = (await ipc.ask(lib.CAREFUL_IPC_INFO)).check(host).payload
+            port = address.port or ffi.from_buffer("struct careful_info *", info).port
+            raise CarefulError(errno.ETIMEDOUT, _UNANSWERED.format(port=port), host)
         answer.check(host)
         return cls(ipc, answer.peer, host, timeout_s, f"{address.ip}%{address.scope}")
 

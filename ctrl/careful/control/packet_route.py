@@ -1,0 +1,52 @@
+"""The route of careful's own packets: an `ip rule` can depend on source, protocol and ports."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+
+from careful.address import Address
+from careful.control.finding import Finding, ok, unknown, warn
+from careful.errors import CarefulError
+
+
+def _hop(address: Address, *packet: str) -> tuple[str, str]:
+    """Returns the next hop of a packet, and the source address that the kernel chooses.
+
+    packet: more words for `ip route get`; pyroute2 does not know the protocol and ports.
+    """
+    command = ["ip", "-j", "route", "get", address.ip, *packet]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True)
+    if done.returncode:
+        reason = " ".join(done.stderr.split()).removeprefix("RTNETLINK answers: ")
+        raise CarefulError(errno.ENETUNREACH, reason, str(address))
+    found = json.loads(done.stdout)[0]
+    gateway = found.get("gateway") or found.get("via", {}).get("host")
+    return found["dev"] + (f" via {gateway}" if gateway else ""), found.get("prefsrc", "")
+
+
+def check(address: Address, host: str, port: int, ifname: str) -> Finding:
+    """Compares the route of a UDP packet with that of frames and with that of other packets.
+
+    host: the peer's name for the finding; port, ifname: of the instance, whose socket is bound.
+    """
+    udp = ["ipproto", "udp", "sport", str(port), "dport", str(address.port or port)]
+    said, packet = f"UDP packets from port {port} to {host}", ""
+    try:
+        if source := _hop(address, *udp, "oif", ifname)[1]:
+            udp = ["from", source, *udp]
+        packet, frames = _hop(address, *udp)[0], _hop(address, *udp, "oif", ifname)[0]
+        if packet == frames:
+            plain = _hop(address)[0]
+            more = "" if plain == packet else f"; an ip rule decides, others leave by {plain}"
+            return ok("routing", f"frames and {said} leave by {packet}{more}")
+        text = f"{said} leave by {packet}, and frames by {frames}"
+    except CarefulError as error:
+        if packet:
+            return ok("routing", f"frames and {said} leave by {packet}, as an ip rule decides")
+        text = f"the kernel has no way for {said}: {error.reason}"
+    except OSError:
+        return unknown("routing", "needs `ip` of iproute2")
+    asked = f"`ip route get {address.ip} {' '.join(udp)}` and `ip rule` show why"
+    return warn("routing", text, f"{asked}; change that rule, or the table that it names")
