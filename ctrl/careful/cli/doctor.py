@@ -32,11 +32,14 @@ def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: boo
 @command(
     examples=[
         ("carefulctl doctor eth1", "check; changes nothing, needs no privilege"),
+        ("carefulctl doctor h2", "check the way to h2: route, firewall, frames both ways"),
         ("carefulctl doctor --fix eth1", "say what can be fixed, ask, fix it, and check"),
     ],
     topics=("exit-status",),
 )
-@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
+@click.argument(
+    "names", metavar="[IFACE] [HOST]", nargs=-1, required=True, shell_complete=complete.interface
+)
 @click.option(
     "--fix", is_flag=True, help="First fix what concerns IFACE and can be fixed; needs root."
 )
@@ -45,14 +48,18 @@ def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: boo
 @click.pass_context
 def doctor(
     ctx: click.Context,
-    ifname: str,
+    names: tuple[str, ...],
     fix: bool,
     yes: bool,
     instance: str | None,
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Check that everything careful needs on IFACE is there.
+    """Check that everything careful needs on IFACE is there, and try HOST.
+
+    HOST is tried at all its addresses, through the carefuld that is up on IFACE: the route, a
+    session, full frames to HOST, and its answers. This needs root or the group of carefuld.
+    Without IFACE, the route to HOST names the interface.
 
     FAIL marks what `up` would refuse, and says why in the same words; warn marks what `up`
     accepts but would work better otherwise; both say what mends it. ? marks what only root can
@@ -65,10 +72,13 @@ def doctor(
     """
     if yes and not fix:
         raise click.UsageError("--yes goes with --fix")
+    if len(names) > 2:
+        raise click.UsageError(f"one interface and one host at most: {' '.join(names)}")
+    ifname, host = checks.split(names, config_path)
     done = _fixed(ifname, instance, config_path, yes) if fix else []
-    found = checks.check(ifname, instance, config_path)
+    found = checks.check(ifname, instance, config_path, host)
     figures = {"findings": [vars(one) for one in found], "fixed": [vars(one) for one in done]}
-    inputs = {"ifname": ifname, "fix": fix, "instance": instance}
+    inputs = {"ifname": ifname, "host": host or None, "fix": fix, "instance": instance}
     text = findings(found)
     if done:
         text = f"{findings(done)}\n\n{text}"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +23,9 @@ BPFFS = Path("/sys/fs/bpf")
 MOUNTS = Path("/proc/self/mounts")
 
 
-def check(ifname: str, name: str | None, config_path: Path | None = None) -> list[Finding]:
+def check(
+    ifname: str, name: str | None, config_path: Path | None = None, host: str = ""
+) -> list[Finding]:
     """Look at everything, change nothing.
 
     Args:
@@ -29,16 +33,43 @@ def check(ifname: str, name: str | None, config_path: Path | None = None) -> lis
         name: of the instance, by option or CAREFUL_INSTANCE.
         config_path: the configuration whose options of `up` count, unless careful is up: then
             those that it runs with do.
+        host: a host to try; "": none.
     """
     try:
-        from careful.control import checks, command_line, config, instances
+        from careful.control import checks, command_line, config, host_checks, instances
     except CarefulError as error:
         return [fail("library", str(error), REINSTALL)]
+    if host and ifname == "lo":
+        raise CarefulError(errno.ENOTUNIQ, "", host)
     instance = instances.on_interface(ifname, name)
     settings = config.load(config_path)
     options = command_line.read(instance.argv) if instance.pid else settings.options(instance.name)
     case = checks.Case(ifname, instance, options, lambda host: settings.resolve(host).ip)
-    return checks.look(case)
+    found = checks.look(case)
+    if host and instance.pid:
+        found += host_checks.look(host, settings.resolve_all(host), instance)
+    elif host:
+        text = f"careful is not up on {ifname}, so {host} was not tried"
+        found.append(warn("host", text, f"carefulctl up {ifname}"))
+    return found
+
+
+def split(names: Sequence[str], config_path: Path | None) -> tuple[str, str]:
+    """Returns the interface and the host that [IFACE] [HOST] names; the route names IFACE."""
+    name, host = (*names, "")[:2]
+    with suppress(OSError):
+        if host or socket.if_nametoindex(name):
+            return name, host
+    try:
+        from careful.control import config, links
+
+        addresses = config.load(config_path).resolve_all(name)
+    except CarefulError:
+        return name, ""  # check() says what is wrong
+    for address in addresses[:-1]:
+        with suppress(CarefulError):
+            return links.route_interface(address), name
+    return links.route_interface(addresses[-1]), name
 
 
 def bpffs_mounted() -> bool:

@@ -1,0 +1,127 @@
+"""doctor HOST: the route, the firewall, and frames in both directions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hosts import Host, Hosts
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+PORT = 51977
+UDP = ("ipproto", "udp")
+OURS, THEIRS = (*UDP, "sport", str(PORT)), (*UDP, "dport", str(PORT))
+
+
+def ip(host: Host, *args: str) -> None:
+    host.lab.run(host.name, "ip", *args)
+
+
+def firewall(host: Host, *rule: str) -> None:
+    """Drops what the rule names, with what iproute2 has."""
+    ip(host, "rule", "add", "prio", "2", "lookup", "local")
+    ip(host, "rule", "add", "prio", "1", *rule, "blackhole")
+    ip(host, "rule", "del", "prio", "0")
+
+
+def doctor(host: Host, *names: str, check: str) -> list[tuple[str, str]]:
+    """State and text, with the advice, of what one check found."""
+    done = host.ctl("doctor", *names, "--json", check=False)
+    found = json.loads(done.stdout)["findings"]
+    said = [
+        (one["state"], f"{one['text']} ({one['advice']})") for one in found if one["check"] == check
+    ]
+    assert (done.returncode == 1) == any(one["state"] == "fail" for one in found)
+    return said
+
+
+@pytest.fixture
+def both(hosts: Hosts) -> tuple[Host, Host]:
+    """Two hosts, careful up on both."""
+    h1, h2 = hosts()
+    for host in (h1, h2):
+        host.up("--port", str(PORT))
+    return h1, h2
+
+
+def test_doctor_host__all_is_well(both: tuple[Host, Host]) -> None:
+    h1, _ = both
+    ((state, text),) = doctor(h1, "10.77.0.2", check="frames")
+    assert state == "ok"
+    assert f"MTU {h1.status()['mtu_bytes']}) pass to 10.77.0.2, and its answers come back" in text
+    ((state, _),) = doctor(h1, "eth1", "fd77::2", check="host")
+    assert state == "ok"
+    assert "another host" in h1.ctl("doctor", "10.77.0.1", check=False).stderr
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_doctor_host__frames_without_xdp(both: tuple[Host, Host], where: str) -> None:
+    h1, h2 = both
+    for host, name in ((h1, "here"), (h2, "there")):
+        if where == name:
+            shown = host.lab.run(host.name, "bpftool", "-j", "net", "show", "dev", "eth1").stdout
+            program = json.loads(shown)[0]["xdp"][0]["id"]
+            links = json.loads(host.lab.run(host.name, "bpftool", "-j", "link", "show").stdout)
+            (link,) = (str(one["id"]) for one in links if one.get("prog_id") == program)
+            host.lab.run(host.name, "bpftool", "link", "detach", "id", link)
+    said = "one way only: to 10.77.0.2" if where == "here" else "but frames do not arrive there"
+    ((state, text),) = doctor(h1, "eth1", "10.77.0.2", check="frames")
+    assert state == "fail"
+    assert said in text
+
+
+def test_doctor_host__a_firewall_drops_the_port(both: tuple[Host, Host]) -> None:
+    h1, h2 = both
+    firewall(h2, "iif", "eth1", *THEIRS)
+    ((state, text),) = doctor(h1, "eth1", "10.77.0.2", check="host")
+    assert state == "fail"
+    allow = (f"--add-port={PORT}/udp", f"ufw allow {PORT}/udp", f"udp dport {PORT} accept")
+    for said in ("answers nothing", *allow):
+        assert said in text
+    failed = h1.ctl("ls", "10.77.0.2:", check=False)
+    for said in allow:
+        assert said in failed.stderr
+    firewall(h1, *OURS)
+    assert {state for state, _ in doctor(h1, "eth1", "10.77.0.2", check="routing")} == {"warn"}
+    assert [state for state, _ in doctor(h1, "eth1", "10.77.0.2", check="host")] == ["fail"]
+
+
+def test_doctor_host__a_smaller_mtu_on_the_way(hosts: Hosts) -> None:
+    h1, h2, _ = hosts(hosts=3)
+    for host in (h1, h2):
+        host.up()
+    switch = f"careful-{h1.lab.name}-sw"
+    h1.lab.run("h1", "ip", "-n", switch, "link", "set", "p2", "mtu", "1300")
+    ((state, text),) = doctor(h1, "eth1", "10.77.0.2", check="frames")
+    assert state == "warn"
+    assert "a link on the way has a smaller MTU" in text
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_doctor__policy_routing_of_its_packets(both: tuple[Host, Host], family: int) -> None:
+    h1, _ = both
+    near = "10.77.0.2" if family == 4 else "fd77::2"
+    gateway = "10.77.0.9" if family == 4 else "fd77::9"
+    h1.ctl("ls", f"{near}:" if family == 4 else f"[{near}]:")
+
+    def found() -> tuple[str, str]:
+        (one,) = doctor(h1, "eth1", check="routing")
+        return one
+
+    assert found()[0] == "ok"
+    run = (f"-{family}",)
+    ip(h1, *run, "rule", "add", "prio", "100", *OURS, "lookup", "100")
+    ip(h1, *run, "route", "replace", near, "via", gateway, "dev", "eth1", "table", "100")
+    state, text = found()
+    assert state == "ok"
+    assert f"eth1 via {gateway}; an ip rule decides, others leave by eth1" in text
+    ip(h1, *run, "rule", "add", "prio", "99", "oif", "eth1", "lookup", "main")
+    state, text = found()
+    assert state == "warn"
+    assert f"leave by eth1 via {gateway}, and frames by eth1" in text
+    ip(h1, *run, "rule", "add", "prio", "98", *OURS, "unreachable")
+    state, text = found()
+    assert state == "warn"
+    assert "no way" in text
+    assert f"sport {PORT} dport {PORT}" in text
