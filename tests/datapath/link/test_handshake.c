@@ -532,6 +532,26 @@ static void test_slots__a_host_has_one_account_for_both_families(void)
 	node_close(node);
 }
 
+/* A host behind a router can have each address of its /64, and its key at any address. */
+static void test_slots__a_host_is_known_by_its_network_and_its_key(void)
+{
+	struct node *node = node_open_keyed(NULL);
+	struct link_host host = { .address = node_host(TWICE_IPV6) };
+	const struct link_peer *peer;
+
+	CHECK(node_session(node, TWICE_IPV6));
+	peer = link_peer_find(&node->c->link, &host.address);
+	CHECK(peer && !peer->llhdr.neighbour);
+	host.way = peer->llhdr;
+	host.address.in6.sin6_addr.s6_addr[8] ^= 1;
+	CHECK(link_peer_belongs(peer, &host));
+	host.address.in6.sin6_addr.s6_addr[7] ^= 1;
+	CHECK(!link_peer_belongs(peer, &host));
+	host.key = peer->session->keyed.theirs;
+	CHECK(link_peer_belongs(peer, &host));
+	node_close(node);
+}
+
 /* No window is idle. The host that holds most gives one up, and does not get it back. */
 static void test_slots__a_newcomer_evicts_whoever_holds_most(void)
 {
@@ -668,6 +688,7 @@ int main(void)
 	RUN(test_flood__of_many_addresses_keeps_no_peer_out);
 	RUN(test_epoch__begins_without_buffers_that_hang);
 	RUN(test_slots__a_host_has_one_account_for_both_families);
+	RUN(test_slots__a_host_is_known_by_its_network_and_its_key);
 	RUN(test_slots__a_newcomer_evicts_whoever_holds_most);
 	RUN(test_slots__our_own_programs_find_one);
 	RUN(test_challenge__from_another_address_is_told);
