@@ -75,12 +75,19 @@ static int ping(struct ipc_client *client, struct ipc_op *op, const struct ipc_q
 
 static int burst(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
 {
-	int index = ipc_peer_index(client->ipc, q->head.peer);
-	int rc = index < 0 ? index : careful_peer_measure(client->ipc->instance, (uint32_t)index);
+	int index = ipc_peer_index(client->ipc, q->head.peer), rc;
 
-	if (!rc)
-		ipc_answer(op, 0, NULL, NULL, 0);
-	return rc;
+	if (index < 0)
+		return index;
+	/* Trains begin an epoch, and everybody's data waits for their end. */
+	if (client->uid && clock_now_ns() < client->ipc->bursts_ns[index])
+		return -EALREADY;
+	rc = careful_peer_measure(client->ipc->instance, (uint32_t)index);
+	if (rc)
+		return rc;
+	client->ipc->bursts_ns[index] = clock_in_ms(IPC_BURST_AGAIN_MS);
+	ipc_answer(op, 0, NULL, NULL, 0);
+	return 0;
 }
 
 static void answer_info(struct ipc_client *client, struct ipc_op *op)

@@ -46,6 +46,7 @@ enum {
 	IPC_LEAVE_MS = 60000, /* longest wait for answers to CLOSE after a client has gone */
 	IPC_CONNECT_MS = 5000, /* default time limit of CONNECT */
 	IPC_PING_MS = 60000, /* longest wait for a ping's answer */
+	IPC_BURST_AGAIN_MS = 10000, /* between a BURST from a peer and another user's next */
 	IPC_PROGRAM_OPS = CAREFUL_RING_OPERATIONS,
 	/* Bytes that stores and gets of a program may have under way, as many as a transfer has
 	 * (pace.py). A larger one goes alone. They begin in order. */
@@ -240,6 +241,7 @@ struct ipc_begun {
  * @owners:     program that gets the requests to each handler, or NULL
  * @lives:      changes of each peer slot, so a name of the last peer is invalid for the next
  * @begun:      the last handshake of each peer slot
+ * @bursts_ns:  when a user other than root may measure each peer's burst again
  * @held:       enum ipc_hold of each peer slot, or'd; @held_count of them are not 0
  * @buffer:     payload of the question that is being read
  */
@@ -266,6 +268,7 @@ struct ipc {
 	struct ipc_program *owners[CAREFUL_HANDLERS_APP];
 	uint16_t lives[CAREFUL_PEERS_MAX];
 	struct ipc_begun begun[CAREFUL_PEERS_MAX];
+	uint64_t bursts_ns[CAREFUL_PEERS_MAX];
 	uint8_t held[CAREFUL_PEERS_MAX];
 	uint32_t held_count;
 	unsigned char buffer[CAREFUL_IPC_PAYLOAD_BYTES];

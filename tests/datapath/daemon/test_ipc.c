@@ -1520,7 +1520,8 @@ static void test_user__asks_what_is_roots(void)
 	struct careful_ipc peace = { .op = CAREFUL_IPC_REQUEST, .handler = CAREFUL_PEACE };
 	struct careful_ipc signature = { .op = CAREFUL_IPC_SIGNATURE, .id = 4 };
 	const struct careful_signature s = { .kind = CAREFUL_IPC_REQUEST };
-	uint32_t before = operations();
+	struct careful_ipc burst = { .op = CAREFUL_IPC_BURST };
+	uint32_t before = operations(), *measured, times;
 	int fd;
 
 	user = 1000;
@@ -1533,6 +1534,15 @@ static void test_user__asks_what_is_roots(void)
 	ask(fd, signature, &s, sizeof(s));
 	assert(answered(fd, 4)->head.status == -EPERM);
 	assert((uint32_t)operations() == before);
+	burst.peer = peace.peer;
+	measured = &c->measured[ipc_peer_index(server, burst.peer)];
+	times = *measured;
+	memset(server->bursts_ns, 0, sizeof(server->bursts_ns));
+	for (burst.id = 5; burst.id < 8; burst.id++) {
+		ask(fd, burst, NULL, 0);
+		assert(answered(fd, burst.id)->head.status == (burst.id == 5 ? 0 : -EALREADY));
+	}
+	assert(*measured == times + 1); /* everybody's data waits for its end */
 	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peace.peer));
 	close(fd);
 	turn();
