@@ -233,16 +233,17 @@ class AsyncFile:
     async def _do(self, work: Callable[[Shared, int], Awaitable[None]]) -> None:
         """Do something with the handle; where the host does not know it any more, with another."""
         async with self._connections.shared() as shared:
-            for attempt in range(_REOPENS_MAX):
+            for _ in range(_REOPENS_MAX):
                 async with self._used(shared) as handle:
                     try:
                         await work(shared, handle)
                         return
                     except CarefulError as error:
-                        if error.errno not in _LOST or attempt + 1 == _REOPENS_MAX:
+                        if error.errno not in _LOST:
                             raise
                         if self._handle == handle:
                             self._handle = -1
+            raise CarefulError(errno.ECONNRESET, "", self.name)
 
     @asynccontextmanager
     async def _used(self, shared: Shared) -> AsyncIterator[int]:

@@ -216,6 +216,25 @@ def test_open__goes_on_with_another_handle(
         assert raised.value.errno == errno.ESTALE
 
 
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_open__a_handle_that_is_lost_each_time(
+    host: Host, daemon: FakeDaemon, export: Path, mode: Any
+) -> None:
+    """The file is there: it is the session that ends."""
+    (export / "a").write_bytes(CONTENT)
+
+    def fault(question: Any) -> int:
+        if question.op in (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE):
+            daemon.handles.clear()
+        return 0
+
+    with host.open("a", mode) as file:
+        daemon.fault = fault
+        with pytest.raises(ConnectionError, match="the session was reset"):
+            file.read(10, 2) if mode == "r" else file.write(b"x", 1)
+        daemon.fault = lambda _: 0
+
+
 def test_write__goes_on_with_another_handle(host: Host, daemon: FakeDaemon, export: Path) -> None:
     lost = [1, 1]
 

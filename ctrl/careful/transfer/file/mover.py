@@ -232,6 +232,8 @@ class Mover:
             self.progress.retried()
             todo.appendleft((at, piece))
             return answer
+        if answer.status == -errno.ENOENT:  # the handle is missing, not the file
+            raise CarefulError(errno.ECONNRESET, "", self.name)
         if answer.status in _AGAIN and self.pace.failed(started):
             self.progress.retried()
             todo.appendleft((at, piece))
@@ -251,8 +253,10 @@ class Mover:
             try:
                 return await about(handle)
             except CarefulError as error:
-                if error.errno != errno.EBADF or not await self._reopened(handle):
+                if error.errno != errno.EBADF:
                     raise
+                if not await self._reopened(handle):
+                    raise CarefulError(errno.ECONNRESET, "", self.name) from None
 
     async def _reopened(self, lost: int) -> bool:
         """Replace a handle that the peer does not know; whether there is another one now."""

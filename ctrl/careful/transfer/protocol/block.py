@@ -418,12 +418,13 @@ class BlockClient(RangeClient):
         Raises:
             CarefulError: no such directory.
         """
-        for _ in range(_RELISTS):
+        for _ in range(1 + _RELISTS):
             try:
                 return await self._spooled(path, recursive, most)
-            except LostError:
+            except LostError as error:
+                lost = error
                 self.retried()
-        return await self._spooled(path, recursive, most)
+        raise CarefulError(errno.ECONNRESET, "", lost.what)
 
     async def _spooled(self, path: str, recursive: bool, most: int) -> Spool:
         flags = lib.CAREFUL_BLOCK_WAIT | (lib.CAREFUL_BLOCK_RECURSIVE if recursive else 0)
