@@ -86,6 +86,8 @@ def test_smaller_mtu__the_kernels_own_route_is_heeded(hosts: Hosts, where: str) 
         assert (peer["frame_bytes"], peer["path_is_narrow"]) == (
             (1314, True) if host is one else (host.status()["frame_bytes"], False)
         )
+    towards = one.ctl("measure", "burst", other).stdout
+    assert "a link on the way takes frames of 1314 bytes at most" in towards
     assert "path MTU 1300" in one.log
     assert "path MTU 1300" in " ".join(one.ctl("status").stdout.split())
     assert "path MTU 1300" in one.ctl("doctor", "eth1", check=False).stdout

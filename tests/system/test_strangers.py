@@ -74,6 +74,8 @@ class Compared:
         ("both-families", "10.77.0.1,fd77::1"),
         ("many-addresses", "10.77.0.1"),
         ("long-trains", "10.77.0.1"),
+        ("flapping-sessions", "10.77.0.1"),
+        ("silent-sessions", "10.77.0.1"),
         ("hello-flood", "fd77::1"),
     ],
 )
