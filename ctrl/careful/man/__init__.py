@@ -12,7 +12,7 @@ _TABLE = "OPTIONS OF UP"
 
 
 def topics() -> dict[str, str]:
-    """What there is a page about: name -> what it says, in a line."""
+    """Returns the pages of the manual: name -> subject, in a line."""
     found = {}
     for one in files(__name__).iterdir():
         if one.name.endswith(".md"):
