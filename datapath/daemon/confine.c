@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See confine.h. */
 #include <cap-ng.h>
 #include <errno.h>
 #include <linux/capability.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See export_option.h. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See health.h. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_ether.h>

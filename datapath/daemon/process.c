@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See process.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See queues.h. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

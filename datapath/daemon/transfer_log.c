@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See transfer_log.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See error.h. */
 #include "device/error.h"
 
 #include <stdarg.h>

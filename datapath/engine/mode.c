@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See mode.h. */
 #include "engine/mode.h"
 
 #include <errno.h>

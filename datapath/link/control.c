@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The control socket and the clock: each message, and each tick, goes to whom it concerns.
- * Calls door.c, handshake.c, spread.c, session.c, epoch.c, sync.c, ping.c, train.c, peer.c,
- * reserve.c, traditional.c.
- */
+/* The control socket and the clock: each message, and each tick, goes to whom it concerns. */
 #include "link/link.h"
 #include "link/spread.h"
 

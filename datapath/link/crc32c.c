@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* CRC32C (Castagnoli) over small payloads: by instruction where the CPU has it, else by table.
- * Calls nobody. */
+/* CRC32C (Castagnoli) over small payloads: by instruction where the CPU has it, else by table. */
 #include "link/link.h"
 
 #include <string.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See door.h. Calls peer.c. */
 #include "link/link.h"
 
 #include <sodium/crypto_shorthash.h>

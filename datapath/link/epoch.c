@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An epoch's beginning and end, and the session's end. Either end of a session drains the old
- * epoch before a new one begins: its slot in the peers map is closed, all that lay in the RX
- * ring taken, and every held buffer back in the fill ring. If a disk hangs, the new epoch begins
- * in a window without the buffers that the disk holds. Who agrees on the next is the
- * handshake's. Calls ping.c, train.c, watch.c, peer.c, group.c, reserve.c, traditional.c.
+ * An epoch's beginning and end, and the session's end. Either end of a session drains the old epoch
+ * before a new one begins: its slot in the peers map is closed, all that lay in the RX ring taken,
+ * and every held buffer back in the fill ring. If a disk hangs, the new epoch begins in a window
+ * without the buffers that the disk holds. Who agrees on the next is the handshake's.
  */
 #include "link/group.h"
 #include "link/link.h"

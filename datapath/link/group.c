@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Frames to a group, at both ends. The sender needs a credit of each member before one leaves,
- * and takes each as soon as it is there, so that no update takes it again before the others' come
+ * Frames to a group, at both ends. The sender needs a credit of each member before one leaves, and
+ * takes each as soon as it is there, so that no update takes it again before the others' come
  * (tests/spin/broadcast.pml). What it owes all members alike goes with the frame (P2 section 5.3),
  * in an account beside that of the session, so that credits of the one may overtake those of the
  * other. With it goes a little beyond that for each member: where nodes broadcast one after the
- * other, and not in step, the least is nothing, and small windows would need updates. Calls out.h,
- * tx.c, rx.c.
+ * other, and not in step, the least is nothing, and small windows would need updates.
  */
 #include "link/group.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Receive buffers that outlive their batch: kept by handlers, or read by a write to
- * a file. Their credits return with the release. When a peer's kept buffers reach T,
- * the oldest are copied out to ordinary memory (P2 section 5.3), up to its share of that; at
- * the bound credits are withheld, which stalls that peer alone. Calls rx.c.
+ * Receive buffers that outlive their batch: kept by handlers, or read by a write to a file. Their
+ * credits return with the release. When a peer's kept buffers reach T, the oldest are copied out to
+ * ordinary memory (P2 section 5.3), up to its share of that; at the bound credits are withheld,
+ * which stalls that peer alone.
  */
 #include "link/link.h"
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * See keyed.h. The order of what a message must pass is that of what it costs: the address is
- * trusted, the token is right (handshake.c), then the mac, and only then a multiplication.
- * Calls keys.c, noise.c, seal.c, peer.c.
- */
+/* See keyed.h. The order of what a message must pass is that of what it costs: the address is
+ * trusted, the token is right (handshake.c), then the mac, and only then a multiplication. */
 #include "link/link.h"
 
 #include <assert.h>

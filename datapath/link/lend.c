@@ -2,7 +2,7 @@
 /*
  * Send buffers lent to the application, which builds a message where it leaves from. It has a
  * quarter at most of those that the largest frame does not need, and names one by where its body
- * begins: what is not lent is known as such, however it is asked for. Calls tx.c.
+ * begins: what is not lent is known as such, however it is asked for.
  */
 #include "link/link.h"
 

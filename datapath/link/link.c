@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * A link's life, what is known of all of it, and what the device's news mean to it.
- * Everything it will ever need is allocated here; the paths of frames allocate nothing.
- * Calls session.c, tx.c, lend.c, reserve.c, traditional.c.
- */
+/* A link's life, what is known of all of it, and what the device's news mean to it. Everything it
+ * will ever need is allocated here; the paths of frames allocate nothing. */
 #include "link/group.h"
 #include "link/link.h"
 

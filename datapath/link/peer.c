@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The table of peers, and messages to one of them. What a message means, and when a session
- * begins and ends, is for others. Calls keyed.c.
- */
+/* The table of peers, and messages to one of them. What a message means, and when a session
+ * begins and ends, is for others. */
 #include "link/link.h"
 
 #include <endian.h>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Pings (P1 section 6): frames that end where their stage limit says, and the answers
- * to them. What ends at XDP is answered here; what the engine and the store do with the rest
- * is the engine's business. An answer is a control message: it takes no receive buffer, and goes
- * to the session's peer whoever sent the probe, so that a stranger gets nothing by one. Calls
- * keyed.c, peer.c, tx.c and the device.
+ * Pings (P1 section 6): frames that end where their stage limit says, and the answers to them. What
+ * ends at XDP is answered here; what the engine and the store do with the rest is the engine's
+ * business. An answer is a control message: it takes no receive buffer, and goes to the session's
+ * peer whoever sent the probe, so that a stranger gets nothing by one.
  */
 #include "link/link.h"
 

@@ -2,15 +2,14 @@
 /*
  * Grants, and what they are for (reserve.h).
  *
- * The windows and all grants together are never more than R. A peer holds at most as many
- * buffers of the pool as are left in it: one gets half of it, two a third each (Choudhury and
- * Hahne's dynamic threshold, IEEE/ACM Transactions on Networking 6(2), 1998), and there is
- * always something for one more.
+ * The windows and all grants together are never more than R. A peer holds at most as many buffers
+ * of the pool as are left in it: one gets half of it, two a third each (Choudhury and Hahne's
+ * dynamic threshold, IEEE/ACM Transactions on Networking 6(2), 1998), and there is always something
+ * for one more.
  *
- * A sender asks for no more than it is certain to send beyond its window, so that the
- * message itself pays the grant back. Where it did not come to that, it sends updates until
- * the grant is used up. A peer that does neither loses its epoch when others wait, and with
- * it the grant. Calls session.c, epoch.c, tx.c.
+ * A sender asks for no more than it is certain to send beyond its window, so that the message
+ * itself pays the grant back. Where it did not come to that, it sends updates until the grant is
+ * used up. A peer that does neither loses its epoch when others wait, and with it the grant.
  */
 #include "link/link.h"
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Frames in: find the peer, check the sequence, take the credits, and see every
- * receive buffer back into the fill ring. A credit is given back when its buffer
- * is published there, not earlier. Calls session.c, peer.c, group.c, seal.c, reserve.c,
- * traditional_rx.c.
- */
+/* Frames in: find the peer, check the sequence, take the credits, and see every receive buffer
+ * back into the fill ring. A credit is given back when its buffer is published there, not
+ * earlier. */
 #include "link/group.h"
 #include "link/link.h"
 #include "link/timed.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * See seal.h. A frame in one buffer is sealed and opened in its place; of one in several the body
- * is put together first. Calls aead.c, seal_rule.c, tx.c, rx.c, watch.c.
- */
+/* See seal.h. A frame in one buffer is sealed and opened in its place; of one in several the body
+ * is put together first. */
 #include "link/link.h"
 
 #include <assert.h>

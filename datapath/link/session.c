@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Sessions: that one is wanted, breaks, is given up. How the ends agree is the handshake's,
- * what silence means sync.c's. Calls handshake.c, epoch.c, train.c, peer.c.
- */
+/* Sessions: that one is wanted, breaks, is given up. How the ends agree is the handshake's, what
+ * silence means sync.c's. */
 #include "link/link.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A message in one frame, from its parts to the queue in one go: most frames are such. It does
- * what tx.c does step by step, and nothing else; what is not as it mostly is (a sealed session, no
- * room) goes that way. Calls crc32c.c, traditional_tx.c.
+ * A message in one frame, from its parts to the queue in one go: most frames are such. It does what
+ * tx.c does step by step, and nothing else; what is not as it mostly is (a sealed session, no room)
+ * goes that way.
  */
 #include "link/link.h"
 #include "link/out.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * See spread.h. A host that has a session with any queue stays there; another one goes to the queue
- * that has fewest, by its address where several do. Calls session.c.
- */
+/* See spread.h. A host that has a session with any queue stays there; another one goes to the
+ * queue that has fewest, by its address where several do. */
 #include "link/spread.h"
 
 #include <endian.h>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What silence means. A lost last frame leaves no gap, so when credits or replies
- * have been outstanding for sync_ms without an arrival, each end tells the other
- * what it sent and received. Only answers that disagree are a loss; no answer is a
- * stall, and after stall_ms the end of the session. Calls watch.c, yield.c, session.c, epoch.c,
- * peer.c, traditional_tx.c.
+ * What silence means. A lost last frame leaves no gap, so when credits or replies have been
+ * outstanding for sync_ms without an arrival, each end tells the other what it sent and received.
+ * Only answers that disagree are a loss; no answer is a stall, and after stall_ms the end of the
+ * session.
  */
 #include "link/link.h"
 

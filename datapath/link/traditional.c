@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The traditional protocol of a link: its life, its clock, and what is known of it. Who waits
- * for something of a peer asks when nothing has come for as long as two rounds take; who only
- * keeps what was sent, and has buffers to spare, is in no hurry. Calls traditional_tx.c,
- * traditional_rx.c, epoch.c.
+ * The traditional protocol of a link: its life, its clock, and what is known of it. Who waits for
+ * something of a peer asks when nothing has come for as long as two rounds take; who only keeps
+ * what was sent, and has buffers to spare, is in no hurry.
  */
 #include "link/traditional_private.h"
 #include "link/timed.h"

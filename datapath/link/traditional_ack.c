@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Acknowledgements and questions of the traditional protocol: which numbers have come, and
- * which are wanted again. An answer leaves behind all that was wanted, on the same way: when it
- * is there, what is still missing was lost once more. Calls traditional_tx.c, tx.c.
+ * Acknowledgements and questions of the traditional protocol: which numbers have come, and which
+ * are wanted again. An answer leaves behind all that was wanted, on the same way: when it is there,
+ * what is still missing was lost once more.
  */
 #include "link/traditional_private.h"
 

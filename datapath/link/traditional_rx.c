@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Frames that come by the traditional protocol: late, twice, damaged or not at all, and handed
- * on once and in their order. One that comes early waits in its receive buffers. Of these each
- * peer has a share, W: T - 1 for what its handlers and files hold, who let go of more or are
- * copied out (hold.c), one frame that is due, and the rest for those that are early; so that
- * what is asked for again always comes in. Calls traditional_ack.c, traditional_tx.c, rx.c and
- * session.c.
+ * Frames that come by the traditional protocol: late, twice, damaged or not at all, and handed on
+ * once and in their order. One that comes early waits in its receive buffers. Of these each peer
+ * has a share, W: T - 1 for what its handlers and files hold, who let go of more or are copied out
+ * (hold.c), one frame that is due, and the rest for those that are early; so that what is asked for
+ * again always comes in.
  */
 #include "link/traditional_private.h"
 #include "link/timed.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Frames that the traditional protocol has sent: their send buffers stay filled until the peer
- * is known to have them, and leave again when it asks. A buffer that the device still has is
- * neither changed nor sent a second time. Calls tx.c.
+ * Frames that the traditional protocol has sent: their send buffers stay filled until the peer is
+ * known to have them, and leave again when it asks. A buffer that the device still has is neither
+ * changed nor sent a second time.
  */
 #include "link/traditional_private.h"
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Trains: what burst the path from a peer takes, and the window that follows from it. A window
- * promises that what is sent at once arrives; a queue on the way that takes fewer frames
- * breaks that promise. So before the first data of a session, and after a loss, we ask the
- * peer for trains of frames, back to back, and XDP counts them. Both ends hold their data back
- * until that is over: what is lost on the way is of a train, and no operation fails when a
- * lower window begins with a new epoch. What the peer makes of it, by lies or by silence,
- * bounds its own window, never below what the rule needs, and nobody else's. Calls train_out.c,
- * epoch.c, handshake.c, session.c.
+ * promises that what is sent at once arrives; a queue on the way that takes fewer frames breaks
+ * that promise. So before the first data of a session, and after a loss, we ask the peer for trains
+ * of frames, back to back, and XDP counts them. Both ends hold their data back until that is over:
+ * what is lost on the way is of a train, and no operation fails when a lower window begins with a
+ * new epoch. What the peer makes of it, by lies or by silence, bounds its own window, never below
+ * what the rule needs, and nobody else's.
  */
 #include "link/link.h"
 

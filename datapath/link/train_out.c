@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Trains that a peer asked us for (train.c): as many frames, back to back, between whatever
- * else there is to do, and word of their end. Calls door.c, train.c, tx.c, peer.c.
- */
+/* Trains that a peer asked us for (train.c): as many frames, back to back, between whatever else
+ * there is to do, and word of their end. */
 #include "link/link.h"
 
 #include <endian.h>

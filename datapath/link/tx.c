@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Frames out: send buffers, the header, the queue between two kicks, and window
- * updates. A send buffer is free again when its frame has left; nothing of a frame
- * is kept after that with careful (P2 section 2.1). Short messages have a way of their own
- * (short.c). Calls train.c, seal.c, traditional_tx.c, traditional_ack.c.
+ * Frames out: send buffers, the header, the queue between two kicks, and window updates. A send
+ * buffer is free again when its frame has left; nothing of a frame is kept after that with careful
+ * (P2 section 2.1). Short messages have a way of their own (short.c).
  */
 #include "link/link.h"
 #include "link/timed.h"

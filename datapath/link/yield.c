@@ -3,7 +3,7 @@
  * Windows of sessions that are idle. When all are taken and a host asks for one, or we want one
  * with another host, the peer that was silent for longest is asked for its own; it ends the session
  * if nothing is under way at its end either, so no frame is lost. It stays a peer there, without a
- * window: its next message asks for one. Calls handshake.c, sync.c, epoch.c, peer.c.
+ * window: its next message asks for one.
  */
 #include "link/link.h"
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See signature.h. */
 #include "measure/signature.h"
 
 #include <errno.h>

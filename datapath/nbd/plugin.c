@@ -2,7 +2,7 @@
 /*
  * nbdkit's plugin `careful`: a file or block device of another host, for any NBD client.
  *
- * nbdkit …/nbdkit-careful-plugin.so host=h2 path=image
+ *   nbdkit …/nbdkit-careful-plugin.so host=h2 path=image
  *
  * Owns the parameters, and what NBD's words mean here.
  */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See queue.h. */
 #include "nbd/queue.h"
 
 #include <errno.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See aead.h. */
 #include "secure/aead.h"
 
 #include <assert.h>

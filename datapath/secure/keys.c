@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See keys.h. */
 #include "secure/keys.h"
 
 #include <arpa/inet.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The keys of this host and of those that it trusts: files in a directory, written by `carefulctl
- * key`.
+ * The keys of this host and of those that it trusts: files in a directory, which `carefulctl key`
+ * writes.
  *
- * private   our private key, base64; nobody but its owner may read it trusted   lines of ADDRESS
- * KEY [NAME]: whose public key is what, base64. An address may stand there with several keys: any
- * of them is believed, the first is asked for first. cluster   a key of all hosts of a cluster,
- * base64, as `private`; may be missing
+ *   private   our private key, base64; only its owner may read it
+ *   trusted   lines of ADDRESS KEY [NAME]: a public key, base64. An address may have several keys:
+ *             any of them is believed, the first is asked for first.
+ *   cluster   a key of all hosts of a cluster, base64, like `private`; may be missing
  */
 #ifndef SECURE_KEYS_H
 #define SECURE_KEYS_H

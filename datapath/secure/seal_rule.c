@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See seal_rule.h. */
 #include "secure/seal_rule.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See tree.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>

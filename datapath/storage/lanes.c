@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See lanes.h. */
 #include "storage/lanes.h"
 
 #include <assert.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See op.h. */
 #include "storage/op.h"
 
 #include <assert.h>

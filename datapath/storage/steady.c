@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See steady.h. */
 #include <errno.h>
 #include <stdint.h>
 #include <time.h>

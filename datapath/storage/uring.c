@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * storage.h with liburing. What memory holds (the page cache, tmpfs) is copied
- * within submit(), since the copy is the work; what waits for a device, and writes that are others'
- * (aside_bytes), go through the ring: collected, and handed over by flush() with one system call.
- * No other file of the engine includes liburing. Calls kept.c, lanes.c, op.c.
+ * storage.h with liburing. What memory holds (the page cache, tmpfs) is copied within submit(),
+ * since the copy is the work; what waits for a device, and writes that are others' (aside_bytes),
+ * go through the ring: collected, and handed over by flush() with one system call. No other file of
+ * the engine includes liburing.
  *
- * Descriptors of which it is said that they stay (keep()) are registered when the ring
- * has the second operation on one; a single one would pay for it and not gain. Memory that
- * is told of is registered for writes, by WRITEV_FIXED (Linux 6.15), or by WRITE_FIXED for one
- * piece: tools/bench/uring measured 0.84 to 0.90 of the CPU time for them, and 1.04 to 1.47 for
- * reads, which go the plain way. If the kernel denies io_uring, lanes do all of its work.
+ * Descriptors of which it is said that they stay (keep()) are registered when the ring has the
+ * second operation on one; a single one would pay for it and not gain. Memory that is told of is
+ * registered for writes, by WRITEV_FIXED (Linux 6.15), or by WRITE_FIXED for one piece:
+ * tools/bench/uring measured 0.84 to 0.90 of the CPU time for them, and 1.04 to 1.47 for reads,
+ * which go the plain way. If the kernel denies io_uring, lanes do all of its work.
  */
 #include <assert.h>
 #include <errno.h>
