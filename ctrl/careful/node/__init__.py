@@ -1,8 +1,8 @@
-"""Instances that a Python program owns: requests, replies, stores and gets (P4).
+"""|Instances that a Python program owns: requests, replies, stores and gets (P4).
 
 >>> node = careful.open("eth1")
 
-What programs are to use is named in careful.__all__.
+careful.__all__ names the public API.
 """
 
 from careful.errors import CarefulError as CarefulError

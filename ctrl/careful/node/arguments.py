@@ -1,4 +1,4 @@
-"""What a program gives to C with a message: handlers' numbers, words, payloads."""
+"""Converts a program's arguments for C: handler numbers, argument words, payloads."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from careful._abi import Buffer, CData, ffi, lib
 
 
 def handler_number(number: int) -> int:
-    """A handler's number.
+    """Returns a valid handler number.
 
     Raises:
-        TypeError, ValueError: it is none.
+       TypeError, ValueError: `number` is not one.
     """
     number = operator.index(number)
     if not 0 <= number < lib.CAREFUL_HANDLERS:
@@ -20,10 +20,10 @@ def handler_number(number: int) -> int:
 
 
 def payload_of(value: Buffer) -> CData:
-    """A payload for C.
+    """Returns a payload for C.
 
     Raises:
-        TypeError, ValueError: it is no contiguous buffer.
+       TypeError, ValueError: `value` is not a contiguous buffer.
     """
     if isinstance(value, str):
         raise TypeError("a payload is bytes or another buffer, not str: encode it")
@@ -31,11 +31,11 @@ def payload_of(value: Buffer) -> CData:
 
 
 def words(args: tuple[int, ...]) -> CData:
-    """Up to four words for C.
+    """Returns up to four words for C.
 
     Raises:
-        ValueError: more than four.
-        OverflowError: one does not fit 32 bits.
+       ValueError: more than four words.
+       OverflowError: a word does not fit 32 bits.
     """
     if len(args) > lib.CAREFUL_AM_ARGS:
         raise ValueError(f"a message has {lib.CAREFUL_AM_ARGS} args, not {len(args)}")

@@ -1,9 +1,8 @@
-"""One instance of libcareful and the one thread that may use it.
+"""One instance of libcareful and the single thread that may use it.
 
-Owns the C pointer from careful_open() to careful_close(), the waiting, what waits for
-room, and where an exception of a callback goes, which C cannot carry: to a hook, or, of an
-interrupt, out of the call that C ran the callback in. What callbacks mean is node.py's and
-operation.py's.
+Owns the C pointer from careful_open() to careful_close(), the wait loop and the queue of work that
+needs room. C cannot carry a callback's exception: the engine passes the exception to a hook, or, if
+it is an interrupt, raises it from the call that ran the callback.
 """
 
 from __future__ import annotations
@@ -28,36 +27,36 @@ from careful._abi import CData, ffi, lib
 from careful.errors import CarefulError, check
 from careful.node.loop import Driver
 
-#: Longest wait inside C: Python sees a signal (Ctrl-C) only between two of them, milliseconds.
+#: Longest wait inside C, milliseconds. Python handles a signal (Ctrl-C) between two waits.
 _SLICE_MS = 50
-#: Without a poll for so long, what came meanwhile is taken before anything is asked, seconds:
-#: a peer may have given us up.
+#: After this long without a poll, in seconds, the engine first receives what is queued: a peer may
+#: have ended the session meanwhile.
 _AWAY_S = 1.0
-#: How long that may take: the end of a session counts a few ticks after it came, seconds.
+#: How long catching up lasts, seconds: a session's end counts a few ticks after it arrives.
 _SETTLE_S, _SETTLE_MAX_S = 0.003, 0.1
 _FDS_MAX = 16
-#: At the program's end, how long a thread that uses an instance has to end it, seconds; and how
-#: long if it is in C, or in a handler.
+#: At exit, how long a thread has to end its instance, seconds: usually, and if it is in C or in a
+#: handler.
 _LEAVE_S, _LEAVE_MAX_S = 5 * _SLICE_MS / 1000, 2.0
 
 _log = logging.getLogger("careful.node")
 
-#: What Node.on_error may be: called with an exception, and what raised it.
+#: Type of Node.on_error: receives an exception and the name of the callback that raised it.
 ErrorHook = Callable[[Exception, str], object]
 
-#: What starts something, and is told where that fails later.
+#: A function that starts an operation, and one that receives the errno if starting fails later.
 _Waiting = tuple[Callable[[], int], Callable[[int], object]]
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The queue of answers that a peer waits for: they leave before requests do."""
+    """Key of the queue of answers to a peer. Answers leave before requests do."""
 
     peer: object
 
 
 _open: weakref.WeakSet[Engine] = weakref.WeakSet()
-#: What was raised between C and the code that guards a callback: an interrupt, if anything.
+#: Exceptions, usually interrupts, raised between C and the code that guards a callback.
 _strays: list[BaseException] = []
 
 
@@ -67,33 +66,33 @@ def _stray(_kind: object, value: BaseException, _traceback: object) -> None:
 
 @ffi.def_extern(onerror=_stray)
 def on_message(message: CData, user: CData) -> None:
-    """A request, or a store that has come in."""
+    """Delivers a request, or a store that is complete."""
     ffi.from_handle(user)._on_message(message)
 
 
 @ffi.def_extern(onerror=_stray)
 def on_done(result: CData, user: CData) -> None:
-    """The end of an operation."""
+    """Delivers the end of an operation."""
     ffi.from_handle(user)._on_done(result)
 
 
 @ffi.def_extern(onerror=_stray)
 def on_peer(_instance: CData, peer: int, state: int, user: CData) -> None:
-    """A peer's state has changed."""
+    """Delivers a change of a peer's state."""
     ffi.from_handle(user)._on_peer(peer, state)
 
 
 def _in_python(text: str) -> str:
-    """What C says, with the options as open() names them."""
+    """Rewrites C's error text with the option names of open()."""
     text = re.sub(r"--([a-z][a-z-]+)", lambda option: option[1].replace("-", "_"), text)
     return text.replace(f"process {os.getpid()}; end it", "this program itself; close() it")
 
 
 class Unseeing(Protocol):
-    """A message that is built in a send buffer (outgoing.Outgoing)."""
+    """A message that is being built in a send buffer (outgoing.Outgoing)."""
 
     def unsee(self) -> None:
-        """Let go of the buffer's view."""
+        """Releases the view of the buffer."""
 
 
 class Pending(Protocol):
@@ -103,28 +102,28 @@ class Pending(Protocol):
         """Ends the operation with an errno."""
 
     def drop(self) -> None:
-        """Lets go of its memory: C no longer has a handle of it."""
+        """Releases the operation's memory; C no longer has a handle to it."""
 
 
 class Engine:
-    """An open instance.
+    """|An open instance.
 
     Args:
-        options: fields of struct careful_options; ifname is one. Or of struct
-            careful_attach_options, of which path is one.
-        what: what errors call it; by default the interface.
+       options: fields of struct careful_options, including ifname; or fields of struct
+           careful_attach_options, including path.
+       what: the name in errors; the interface by default.
 
     Attributes:
-        attached: the queue is a carefuld's, not its own.
-        operations: that have not ended; C has handles of them.
-        owner: handle of the object whose callbacks C runs; it lives as long as this.
-        on_error: what is told of exceptions in callbacks.
-        driver: what polls in an event loop, or None.
-        outgoing: messages that are built in send buffers;
-        unsent: send buffers of those that nobody will send.
+       attached: whether the queue belongs to a carefuld.
+       operations: operations that have not ended; C has handles to them.
+       owner: handle of the object whose callbacks C runs; lives as long as the engine.
+       on_error: receives exceptions that callbacks raise.
+       driver: polls the engine in an event loop, or None.
+       outgoing: messages that are being built in send buffers.
+       unsent: send buffers of messages that will not be sent.
 
     Raises:
-        CarefulError: it cannot be opened; the text says what to do.
+       CarefulError: the instance cannot be opened; the text says what to do.
     """
 
     def __init__(self, options: dict[str, object], what: str = "") -> None:
@@ -154,7 +153,7 @@ class Engine:
                 value = texts[-1]
             setattr(raw, name, value)
         if not self.attached and any(other.what == self.what for other in _open):
-            gc.collect()  # one that was dropped without close() is in nobody's way
+            gc.collect()  # frees an instance that was dropped without close()
         found, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
         rc = (lib.careful_attach if self.attached else lib.careful_open)(raw, found, error)
         said = _in_python(ffi.string(error.text).decode(errors="replace"))
@@ -171,21 +170,20 @@ class Engine:
 
     @property
     def closed(self) -> bool:
-        """Reports whether it has been closed."""
         return self._pointer is None
 
     @property
     def inside(self) -> bool:
-        """Reports whether C is running a callback, in which nothing can be waited for."""
+        """Reports whether C is running a callback. A callback cannot wait."""
         return self._inside
 
     @property
     def pointer(self) -> CData:
-        """The C instance.
+        """|Returns the C instance.
 
         Raises:
-            CarefulError: it is closed.
-            RuntimeError: this is not the thread, or not the process, that opened it.
+           CarefulError: the instance is closed.
+           RuntimeError: another thread or process opened the instance.
         """
         if self._process != os.getpid():
             raise RuntimeError(f"careful on {self.what} belongs to the process that opened it")
@@ -196,11 +194,11 @@ class Engine:
         return self._pointer
 
     def run(self, function: Callable[..., int], *args: object) -> int:
-        """Call a function of C that may run callbacks; interrupts in them are raised here.
+        """|Calls a C function that may run callbacks, then raises interrupts from them.
 
         Raises:
-            RuntimeError: called by a callback.
-            SystemExit: the program ends, and this is a thread of it.
+           RuntimeError: called by a callback.
+           SystemExit: the program is ending, and this is not its main thread.
         """
         if self._leaving is not None:
             self._leave_here(self._leaving)
@@ -219,36 +217,37 @@ class Engine:
         return rc
 
     def refuse_inside(self, what: str = "wait") -> None:
-        """Raise RuntimeError if a callback calls, where C says EDEADLK."""
+        """Raises RuntimeError if a callback is the caller; C would return EDEADLK."""
         if self._inside:
             raise RuntimeError(f"a handler cannot {what}: it runs inside poll()")
 
     def in_loop(self) -> Driver:
-        """What polls this in an event loop.
+        """|Returns the driver that polls this engine in an event loop.
 
         Raises:
-            RuntimeError: nothing does.
+           RuntimeError: there is no driver.
         """
         if self.driver is None:
             raise RuntimeError("to await, open the node with `async with careful.open(...)`")
         return self.driver
 
     def begin(self, queue: object, start: Callable[[], int], fail: Callable[[int], object]) -> int:
-        """Start something, or have it wait until C has room for it.
+        """|Starts an operation, at once or as soon as C has room for it.
 
-        A program without an event loop waits here, outside of callbacks; in others it is
-        started later, in order.
+        Without an event loop, and outside callbacks, the call waits for room. Otherwise operations
+        of a queue start later, in order.
 
         Args:
-            queue: what waits for the same goes in order.
-            start: returns 0 or -errno; -EAGAIN: there is no room.
-            fail: told of an errno where it was started later.
+           queue: operations with the same key start in order.
+           start: returns 0 or -errno; -EAGAIN means no room.
+           fail: receives the errno if a later start fails.
 
         Returns:
-            0, or -errno of what was started at once.
+           0, or -errno if starting at once failed.
 
         Raises:
-            Whatever any callback raised while this waited: it was started, or never will be.
+           BaseException: a callback raised it during the wait. The operation has started, or never
+               will.
         """
         if queue not in self._backlog:
             rc = start()
@@ -262,7 +261,7 @@ class Engine:
         if self.driver is None and not self._inside:
             try:
                 self.wait_until(lambda: one not in waiting, None)
-            except BaseException:  # of whatever callback; what was not started never is
+            except BaseException:  # from any callback; an operation that has not started never will
                 if one in waiting:
                     waiting.remove(one)
                 if not waiting and self._backlog.get(queue) is waiting:
@@ -271,11 +270,10 @@ class Engine:
         return 0
 
     def waiting(self, queue: object) -> int:
-        """How many wait in a queue."""
         return len(self._backlog.get(queue, ()))
 
     def _begin_waiting(self) -> None:
-        """Start what waited, as far as there is room now."""
+        """Starts queued operations while C has room."""
         queues = list(self._backlog.items())
         for queue, waiting in sorted(queues, key=lambda one: not isinstance(one[0], Answers)):
             while waiting:
@@ -291,11 +289,11 @@ class Engine:
                 self._backlog.pop(queue, None)
 
     def heard(self) -> None:
-        """Note that a callback runs."""
+        """Notes that a callback runs."""
         self._news += 1
 
     def failed(self, error: BaseException, where: str) -> None:
-        """Tell the hook what a callback raised; an interrupt is raised by the poll."""
+        """Passes a callback's exception to the hook; the poll raises an interrupt."""
         if isinstance(error, Exception):
             try:
                 self.on_error(error, where)
@@ -308,7 +306,7 @@ class Engine:
         _log.error("careful on %s: %s failed", self.what, where, exc_info=error)
 
     def raise_errors(self) -> None:
-        """Raise what callbacks raised since the last time: alone, or as a group."""
+        """Raises what callbacks raised since the last call: one exception, or a group."""
         errors = [*self._errors, *_strays]
         self._errors.clear()
         _strays.clear()
@@ -318,16 +316,18 @@ class Engine:
             raise BaseExceptionGroup(f"careful on {self.what}: callbacks failed", errors)
 
     def poll(self) -> int:
-        """One round: receive, send, run callbacks; how many frames came."""
+        """Receives, sends and runs callbacks once; returns the number of frames received."""
         return check(self.run(lib.careful_poll), self.what)
 
     def round(self) -> int:
-        """A few rounds that do not wait; whether frames came or callbacks ran, or -errno."""
+        """Polls without waiting; returns more than 0 if a frame arrived or a callback ran, or
+        -errno.
+        """
         rc = self.run(lib.careful_wait, 0, -1)
         return rc if rc < 0 else rc + self._news
 
     def wait(self, timeout_s: float | None, fd: int = -1) -> int:
-        """Poll until frames came, a callback ran, `fd` is readable or the time is over."""
+        """Polls until a frame arrives, a callback runs, `fd` is readable or the time is over."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left = _SLICE_MS if end is None else (end - time.monotonic()) * 1000
@@ -337,13 +337,13 @@ class Engine:
                 return frames
 
     def wait_fds(self) -> tuple[list[int], float]:
-        """Descriptors that are readable when there is something to poll for; seconds at most."""
+        """Returns the descriptors to wait for, and the longest wait in seconds."""
         fds, timeout_ms = ffi.new("int[]", _FDS_MAX), ffi.new("int *")
         count = lib.careful_wait_fds(self.pointer, fds, _FDS_MAX, timeout_ms)
         return [int(fd) for fd in fds[0:count]], timeout_ms[0] / 1000
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Wait until a condition holds that callbacks bring about; False: time is over."""
+        """Waits until callbacks make a condition true; returns False if the time is over."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         self.refuse_inside()
         while not condition():
@@ -354,7 +354,7 @@ class Engine:
         return True
 
     def catch_up(self) -> None:
-        """Where nothing polled for a while, take what came meanwhile."""
+        """Receives what is queued if nothing has polled for _AWAY_S."""
         now = time.monotonic()
         if self._inside or now - self._polled_s < _AWAY_S:
             return
@@ -368,9 +368,9 @@ class Engine:
             now = time.monotonic()
 
     def end(self) -> None:
-        """Close the C side, if it is open; no callback runs.
+        """Closes the C side, if it is open; runs no callback.
 
-        In a child of fork() this closes the child's descriptors alone.
+        In a child of fork() this closes only the child's descriptors.
         """
         pointer, self._pointer = self._pointer, None
         _open.discard(self)
@@ -378,8 +378,9 @@ class Engine:
             lib.careful_close(pointer)
 
     def let_go(self) -> None:
-        """Release the buffers that C had, of an instance that nobody closed: a memoryview whose
-        buffer somebody still has must not be collected as a part of a cycle.
+        """Releases the buffers that C had, after an instance that was not closed.
+
+        The garbage collector must not collect a memoryview in a cycle while its buffer is exported.
         """
         for operation in list(self.operations):
             operation.drop()
@@ -387,8 +388,10 @@ class Engine:
             ffi.from_handle(self.owner).let_go()
 
     def leave(self) -> None:
-        """End it with the program. A thread that polls it does so itself: nothing may be closed
-        under C that runs. Where it does not come out, the end of the process is the instance's.
+        """Ends the instance at exit.
+
+        Nothing may be closed under running C, so a thread that polls ends its own instance. If the
+        thread does not return in time, the end of the process ends the instance.
         """
         threads = [one for one in threading.enumerate() if one.ident == self._thread]
         if threads and threads[0] is not threading.current_thread():
@@ -403,26 +406,25 @@ class Engine:
         self.end()
         self.let_go()
         left.set()
-        raise SystemExit  # ends a thread without a word
+        raise SystemExit  # ends a thread silently
 
     def forked(self) -> None:
-        """Let go in a child of fork(), unless it is to return into C that is running."""
+        """Ends the instance in a child of fork(), unless the child returns into running C."""
         if not (self._inside and self._thread == threading.get_ident()):
             self.end()
 
     def seen(self, raw: CData, nbytes: int) -> memoryview:
-        """A view of a send buffer. What is made of it, parts and arrays, has it seen, too."""
+        """Returns a view of a send buffer; slices and arrays of the view keep the buffer seen."""
         address = int(ffi.cast("uintptr_t", raw))
         self._seen[address] += 1
         held = ffi.gc(ffi.cast("uint8_t *", raw), lambda _: self._seen.subtract((address,)))
         return memoryview(ffi.buffer(held, nbytes)).cast("B")
 
     def is_seen(self, raw: CData) -> bool:
-        """Reports whether there is any view of the buffer."""
         return self._seen[int(ffi.cast("uintptr_t", raw))] > 0
 
     def take_back(self) -> None:
-        """Free the buffers that nobody will send, and nobody sees."""
+        """Frees unsent buffers that have no view."""
         seen = [raw for raw in self.unsent if self.is_seen(raw)]
         for raw in self.unsent:
             if not self.is_seen(raw):
@@ -430,11 +432,11 @@ class Engine:
         self.unsent = seen
 
     def close(self) -> None:
-        """Close, from where the instance may be used.
+        """|Closes the instance.
 
         Raises:
-            RuntimeError: called by a callback, or in another thread.
-            BufferError: something sees the payload of a message that is being built.
+           RuntimeError: called by a callback, or in another thread.
+           BufferError: a view of a message's payload exists.
         """
         if self._pointer is not None and self._process == os.getpid():
             self.refuse_inside("close the node")
@@ -450,7 +452,7 @@ class Engine:
 
 
 def _readable(fds: list[int]) -> bool:
-    """Reports whether one of them is; select() knows none above 1023."""
+    """Reports whether a descriptor is readable. Uses poll(): select() fails above fd 1023."""
     poller = select.poll()
     for fd in fds:
         if fd >= 0:
@@ -459,7 +461,7 @@ def _readable(fds: list[int]) -> bool:
 
 
 def _forked() -> None:
-    """A child that lives on keeps no queue busy after its parent's end."""
+    """Ends the parent's instances in a child, so that the child does not keep a queue busy."""
     for engine in list(_open):
         engine.forked()
 
@@ -469,6 +471,6 @@ os.register_at_fork(after_in_child=_forked)
 
 @atexit.register
 def _close_all() -> None:
-    """A program that ends takes its pins and its session with it, closed or not."""
+    """Ends open instances at exit, so that no pin and no session remains."""
     for engine in list(_open):
         engine.leave()

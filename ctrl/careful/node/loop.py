@@ -1,8 +1,7 @@
 """A node inside an asyncio event loop: no thread, no blocking call.
 
-Owns when a node is polled there: at once after something was asked of it, as long as
-frames come, for spin_us after the last of them (or always, where it was opened to spin),
-and then when a descriptor of it is readable or its timers are due. It calls engine.py.
+Owns when the node is polled. It is polled after each request, while frames arrive, and for spin_us
+after the last frame. Then it is polled when a descriptor is readable or a timer is due.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from careful.errors import CarefulError
 
 
 class Polled(Protocol):
-    """An instance as its driver sees it (engine.Engine)."""
+    """The part of an instance that its driver uses (engine.Engine)."""
 
     what: str
 
     @property
     def closed(self) -> bool:
-        """Reports whether the instance has been closed."""
+        pass
 
     def round(self) -> int:
-        """Polls once; returns the number of things that moved, or -errno."""
+        """Polls once; returns the number of frames and callbacks, or -errno."""
 
     def wait_fds(self) -> tuple[list[int], float]:
-        """Returns the descriptors to wait for, and for how long at most, seconds."""
+        """Returns the descriptors to wait for, and the longest wait in seconds."""
 
 
 class Driver:
-    """What polls an engine in the running loop, from now until stop().
+    """|Polls an engine in the running loop until stop().
 
     Args:
-        engine: used by this thread alone.
-        spin_s: how long to poll after frames came; inf: always.
+       engine: used by this thread alone.
+       spin_s: how long to poll after a frame arrived, seconds; inf: always.
     """
 
     def __init__(self, engine: Polled, spin_s: float) -> None:
@@ -52,16 +51,16 @@ class Driver:
         self.wake()
 
     def wake(self) -> None:
-        """Poll in the loop's next round."""
+        """Polls in the loop's next round."""
         if not self._stopped:
             self._later(self._loop.call_soon(self._step))
 
     def future(self) -> asyncio.Future[None]:
-        """A future of this loop.
+        """|Returns a future of this loop.
 
         Raises:
-            RuntimeError: another loop runs.
-            CarefulError: the interface is gone, and nothing polls any more.
+           RuntimeError: another loop is running.
+           CarefulError: the interface is gone, and nothing polls any longer.
         """
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError(f"careful on {self._engine.what} belongs to another event loop")
@@ -70,16 +69,16 @@ class Driver:
         return self._loop.create_future()
 
     def task(self, work: Coroutine[object, None, None]) -> None:
-        """Run a coroutine beside; cancelled by stop()."""
+        """Runs a coroutine as a task; stop() cancels it."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def until(self, condition: Callable[[], bool], timeout_s: float | None = None) -> bool:
-        """Wait until a condition holds that callbacks bring about; False: time is over.
+        """|Waits until callbacks make a condition true; returns False if the time is over.
 
         Raises:
-            CarefulError: the interface is gone.
+           CarefulError: the interface is gone.
         """
         one = condition, self.future()
         self._waiting.append(one)
@@ -93,10 +92,10 @@ class Driver:
         finally:
             self._waiting.remove(one)
             if not one[1].cancel() and not one[1].cancelled():
-                one[1].exception()  # whoever is cancelled does not hear of it
+                one[1].exception()  # retrieved: a cancelled caller does not see it
 
     def end(self, error: CarefulError) -> None:
-        """Nothing comes any more; whoever waits, or would from now on, is told."""
+        """Stops polling and fails all present and future waits with `error`."""
         self._failure = self._failure or error
         self.stop()
         for _, future in self._waiting:
@@ -104,7 +103,7 @@ class Driver:
                 future.set_exception(self._failure)
 
     def stop(self) -> None:
-        """Let go of the loop; the engine stays open."""
+        """Stops polling; the engine stays open."""
         self._stopped = True
         self._later(None)
         for fd in self._fds:
@@ -114,13 +113,13 @@ class Driver:
             task.cancel()
 
     def _later(self, following: asyncio.Handle | None) -> None:
-        """This, and nothing that was planned before, is the next to run."""
+        """Replaces the planned step with `following`."""
         if self._next is not None:
             self._next.cancel()
         self._next = following
 
     def _step(self) -> None:
-        moved = 1  # where a callback's interrupt ends this round, another follows
+        moved = 1  # if an interrupt ends this round, another round follows
         try:
             moved = self._engine.round()
         finally:
@@ -146,7 +145,9 @@ class Driver:
         self._later(self._loop.call_later(timeout_s, self._step))
 
     def _tell(self) -> None:
-        """Wake those whose condition holds; who has one that raises is told that."""
+        """Completes the waits whose condition holds; a wait gets the exception of its own
+        condition.
+        """
         for condition, future in list(self._waiting):
             if future.done():
                 continue

@@ -1,7 +1,7 @@
-"""Memory and file ranges that C reads and writes, held as long as it may.
+"""Memory and file ranges that C reads and writes.
 
-Owns the pin: a buffer cannot be resized or freed while it is in a span, a file's
-descriptor is our own. A span's end is whoever made it to say.
+Owns the pin: while a span exists, its buffer cannot be resized or freed, and its file has a
+descriptor of our own. The creator of a span ends it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 
 from careful._abi import Buffer, CData, ffi
 
-#: The most that one store or get moves, bytes.
+#: The most bytes that one store or get moves.
 SPAN_MAX = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
 class FileRange:
-    """A part of a file.
+    """|A part of a file.
 
     Attributes:
-        file: an open file, or its descriptor; it may be closed afterwards.
-        offset: where the part begins, bytes.
-        nbytes: of the part; None: to the file's end as it is now.
+       file: an open file, or its descriptor; the caller may close it afterwards.
+       offset: where the part begins, bytes.
+       nbytes: length of the part; None: to the present end of the file.
     """
 
     file: Any
@@ -35,17 +35,17 @@ class FileRange:
 
 
 class Span:
-    """What C was given, kept alive.
+    """|Memory or a file range that C uses, kept alive.
 
     Args:
-        what: an object with a contiguous buffer (bytes, bytearray, mmap, a NumPy
-            array ...), a FileRange, or an open file.
-        access: whether C reads it ("r"), writes it ("w") or both ("rw").
+       what: an object with a contiguous buffer (bytes, bytearray, mmap, a NumPy
+           array ...), a FileRange, or an open file.
+       access: whether C reads it ("r"), writes it ("w") or both ("rw").
 
     Raises:
-        TypeError, ValueError, BufferError: no such buffer, or it is read-only.
-        io.UnsupportedOperation: the file is not open for that, or none that has places.
-        OSError: of the file.
+       TypeError, ValueError, BufferError: there is no such buffer, or it is read-only.
+       io.UnsupportedOperation: the file is not open for this access, or is not seekable.
+       OSError: the file cannot be examined.
     """
 
     def __init__(self, what: object, access: str) -> None:
@@ -68,7 +68,7 @@ class Span:
     def _open_file(self, part: FileRange, access: str) -> None:
         fd = part.file
         if not isinstance(fd, int):
-            getattr(fd, "flush", bool)()  # C sees what the kernel has
+            getattr(fd, "flush", bool)()  # C sees only what the kernel has
             fd = fd.fileno()
         status, mode = os.fstat(fd), fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISBLK(status.st_mode):
@@ -87,7 +87,7 @@ class Span:
         self.span = {"base": ffi.NULL, "fd": self._fd, "offset": part.offset}
 
     def release(self) -> None:
-        """Let go; C uses it no more."""
+        """Releases the buffer or descriptor; C no longer uses it."""
         if self._buffer is not None:
             ffi.release(self._buffer)
             self._buffer = None
@@ -102,7 +102,7 @@ class Span:
 
 
 def _has_buffer(what: Buffer) -> bool:
-    """Reports whether an object has a buffer of its own (an mmap has a descriptor, too)."""
+    """Reports whether an object has a buffer; an mmap has both a buffer and a descriptor."""
     try:
         memoryview(what).release()
     except TypeError:

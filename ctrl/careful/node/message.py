@@ -1,4 +1,4 @@
-"""What a handler is given, and what it gives back."""
+"""Messages that a handler receives, and the replies that it returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from careful.node.peer import Peer
 
 _STATUS_MAX = 4096
-#: Answers to a peer that wait for room, at most: it may ask on, and take none.
+#: The most answers to one peer that wait for room; a peer may send requests and read no answer.
 _WAITING_MAX = 4 * int(lib.CAREFUL_SMALL_MAX)
 _TEXTS = {
     -errno.EMSGSIZE: "the reply is too large for one frame (payload_bytes)",
@@ -27,12 +27,12 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a request.
+    """|The answer to a request.
 
     Attributes:
-        payload: any contiguous buffer, at most the peer's payload_bytes.
-        args: up to four words of 32 bits.
-        status: 0, or a positive errno that fails the request.
+       payload: any contiguous buffer, at most the peer's payload_bytes.
+       args: up to four words of 32 bits.
+       status: 0, or a positive errno that fails the request.
     """
 
     payload: Buffer = b""
@@ -41,12 +41,12 @@ class Reply:
 
 
 class LateReply:
-    """The answer to a request that its handler left open (Message.later()).
+    """|The answer to a request that its handler left open (Message.later()).
 
-    It can be given as long as the session lasts.
+    It can be sent while the session lasts.
 
     Attributes:
-        sent: whether it was given.
+       sent: whether the answer was sent.
     """
 
     def __init__(self, engine: Engine, peer: Peer, raw: CData) -> None:
@@ -57,17 +57,17 @@ class LateReply:
         lib.careful_reply_name(raw, self._to)
 
     def send(self, reply: object = None) -> None:
-        """Answer, once: with a Reply, a payload, or nothing.
+        """|Sends the answer, once: a Reply, a payload, or nothing.
 
         Raises:
-            RuntimeError: it was sent already.
-            CarefulError: the session began anew (ECONNRESET), the payload is too
-                large (EMSGSIZE), or too much waits to be sent (EAGAIN): poll, then again.
+           RuntimeError: the answer was sent already.
+           CarefulError: the session is a new one (ECONNRESET), the payload is too large
+               (EMSGSIZE), or there is no room (EAGAIN): poll, then try again.
         """
         self._sent(self._start(reply)())
 
     def send_with_room(self, reply: object, where: str) -> None:
-        """As send(), now or when there is room for it; the hook is told of what fails then."""
+        """Sends the answer as soon as there is room; a later failure goes to the hook."""
 
         def fail(number: int) -> None:
             self._engine.failed(CarefulError(number, "", self._peer.name), where)
@@ -81,13 +81,15 @@ class LateReply:
         self.sent = True
 
     def _start(self, reply: object, waits: bool = False) -> Callable[[], int]:
-        """What answers, if there is room; waits: where there is none, it keeps a copy of the
-        payload for the next call.
+        """Returns a function that sends the answer.
+
+        With `waits`, the function copies the payload if there is no room, and the next call sends
+        the copy.
         """
         if self.sent:
             raise RuntimeError("the request has been answered")
         answer = as_reply(reply)
-        if not -_STATUS_MAX < answer.status < _STATUS_MAX:  # a reply has 12 bits for it
+        if not -_STATUS_MAX < answer.status < _STATUS_MAX:  # a reply has 12 bits for the status
             raise ValueError(f"status {answer.status}: 0, or a positive errno below {_STATUS_MAX}")
         payload, args = payload_of(answer.payload), words(answer.args)
 
@@ -103,16 +105,16 @@ class LateReply:
 
 
 class Message:
-    """A request, or a store that is in its place.
+    """|A request, or a store that is complete.
 
     Attributes:
-        peer: who sent it.
-        handler: the number that it named.
-        args: four words.
-        payload: of a request, a copy; of a store b"", it is in the region.
-        nbytes: of the payload, or stored.
-        region: where a store went, or None.
-        offset: where in the region, bytes.
+       peer: the sender.
+       handler: the handler number in the message.
+       args: four words.
+       payload: a copy of a request's payload; b"" for a store, whose bytes are in the region.
+       nbytes: length of the payload or of the store.
+       region: the target of a store, or None.
+       offset: where in the region, bytes.
     """
 
     def __init__(self, engine: Engine, raw: CData, peer: Peer, region: Region | None) -> None:
@@ -130,10 +132,10 @@ class Message:
         self._late: LateReply | None = None
 
     def later(self) -> LateReply:
-        """Leave the answer open: what the handler returns is not sent.
+        """|Leaves the answer open: the handler's return value is not sent.
 
         Raises:
-            RuntimeError: the handler has returned, or this is a store.
+           RuntimeError: the handler has returned, or this is a store.
         """
         if self._raw is None or self._raw.region:
             raise RuntimeError("only a request can be answered later, and its handler says so")
@@ -142,27 +144,27 @@ class Message:
         return self._late
 
     def answer(self, value: object, where: str) -> None:
-        """Answer a request with what its handler returned, unless that was left open.
+        """|Answers a request with its handler's return value, unless later() left the answer open.
 
         Args:
-            value: see as_reply().
-            where: what the hook is told, should it fail once there is room.
+           value: see as_reply().
+           where: names the handler for the hook if sending fails later.
 
         Raises:
-            CarefulError: as LateReply.send(); EAGAIN: as many wait for room as may.
+           CarefulError: as LateReply.send(); EAGAIN: too many answers wait for room.
         """
         if self._late is None and not self._raw.region:
             LateReply(self._engine, self.peer, self._raw).send_with_room(value, where)
 
     def fail(self, error: BaseException, where: str) -> None:
-        """Answer a request whose handler raised, unless it has been answered."""
+        """Answers a request whose handler raised, unless it has been answered."""
         if self._late is None:
             self.answer(failure(error, self.peer), where)
         elif not self._late.sent:
             self._late.send_with_room(failure(error, self.peer), where)
 
     def over(self) -> None:
-        """The handler has returned: C's message is gone."""
+        """Drops the C message; the handler has returned."""
         self._raw = None
 
 
@@ -170,7 +172,7 @@ Handler = Callable[[Message], object]
 
 
 def as_reply(value: object) -> Reply:
-    """What a handler returned, as a Reply: None is empty, a buffer or a region its payload."""
+    """Returns a handler's value as a Reply: None is empty, a buffer or region is the payload."""
     if value is None:
         return Reply()
     if isinstance(value, Region):
@@ -179,7 +181,7 @@ def as_reply(value: object) -> Reply:
 
 
 def failure(error: BaseException, peer: Peer) -> Reply:
-    """The answer to a request whose handler raised: the errno, the class and the text."""
+    """Returns the reply for a handler's exception: errno, class and text."""
     number = error.errno if isinstance(error, OSError) else None
     text = f"{type(error).__name__}: {error}".encode(errors="backslashreplace")
     status = number if number and 0 < number < _STATUS_MAX else errno.EIO

@@ -1,8 +1,7 @@
 """An instance that a Python program owns: `careful.open()`.
 
-Owns handlers, peers and regions, and what of C's news concerns which of them.
-Frames move and callbacks run inside poll() and wait(), and in nothing else but
-what is said to wait; in an event loop, in the rounds that loop.py plans.
+Owns handlers, peers and regions, and routes C's callbacks to them. Frames move and callbacks run
+only inside poll(), wait() and calls documented to wait; in an event loop, loop.py polls.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from careful.node.outgoing import Outgoing
 from careful.node.peer import Peer
 from careful.node.region import Region
 
-#: States of a peer in which connect() has its answer.
+#: States of a peer that end the wait in connect().
 _SETTLED = ("up", "stalled", "failed", "none")
-#: How long an answer waits before it is tried again, where too many wait, seconds.
+#: How long an answer waits between two attempts if there is no room, seconds.
 _ROOM_S = 0.001
 
 
 def _connected(peer: Peer) -> Peer:
-    """It, if it is.
+    """|Returns the peer if it has a session.
 
     Raises:
-        CarefulError: it is not.
+       CarefulError: it has none.
     """
     state, error = peer.state, peer.error
     if state in ("up", "stalled"):
@@ -59,17 +58,17 @@ def _loaded(config: Config | Path | str | None) -> Config:
 
 
 class Node:
-    """One NIC queue, owned by this program and used by the thread that opened it.
+    """|One NIC queue, owned by this program and used by the thread that opened it.
 
-    Made by careful.open(), whose arguments it takes; or by careful.connect(), and then its queue
-    is a carefuld's. `with` closes it at the end. `async with`
-    does so as well, and polls it in the running event loop meanwhile: then operations can be
-    awaited, and handlers be coroutine functions. A child of fork() has no part in it.
+    careful.open() makes a node from these arguments. careful.connect() makes a node whose queue
+    belongs to a carefuld. `with` closes the node at the end. `async with` also polls it in the
+    running event loop, so that operations can be awaited and handlers can be coroutine functions. A
+    child of fork() cannot use the node.
 
     Attributes:
-        ifname: the interface.
-        instance: its name on this machine.
-        config: the configuration, for the names of nodes.
+       ifname: the interface.
+       instance: its name on this machine.
+       config: the configuration with the names of nodes.
     """
 
     def __init__(
@@ -98,10 +97,10 @@ class Node:
         config: Config | Path | str | None = None,
         **options: Any,
     ) -> Node:
-        """A node that shares the queue of a carefuld: careful.connect(), whose arguments these are.
+        """|Returns a node that shares a carefuld's queue; for the arguments see careful.connect().
 
         Raises:
-            CarefulError, TypeError: as careful.connect().
+           CarefulError, TypeError: as careful.connect().
         """
         node = cls.__new__(cls)
         node.config = _loaded(config)
@@ -140,11 +139,10 @@ class Node:
 
     @property
     def on_error(self) -> ErrorHook:
-        """What is called when a handler or a done-callback raised: the exception, and where.
+        """Called with the exception of a handler or done-callback, and the name of its origin.
 
-        By default that is logged (logging, "careful.node"), and the node goes on. What this
-        raises itself, and what is no Exception (KeyboardInterrupt, SystemExit), is raised by
-        the poll or wait in which it happened.
+        By default, exceptions are logged (logging, "careful.node") and the node continues. The poll
+        or wait raises an exception of the hook itself, and any KeyboardInterrupt or SystemExit.
         """
         return self._engine.on_error
 
@@ -153,11 +151,11 @@ class Node:
         self._engine.on_error = hook
 
     def close(self) -> None:
-        """End all sessions and give the queue back; operations end with ECANCELED.
+        """|Ends all sessions and releases the queue; operations end with ECANCELED.
 
         Raises:
-            RuntimeError: called by a handler, or in another thread.
-            BufferError: something sees the payload of a message that is being built.
+           RuntimeError: called by a handler, or in another thread.
+           BufferError: a view of a message's payload exists.
         """
         self._engine.close()
         for region in self._regions.values():
@@ -173,67 +171,68 @@ class Node:
         self._engine.raise_errors()
 
     def let_go(self) -> None:
-        """Release what was registered; C has nothing of it any more."""
+        """Releases registered memory; C no longer uses it."""
         for region in self._regions.values():
             region.let_go()
         self._regions.clear()
 
     def poll(self) -> int:
-        """One round: receive, send, run handlers; returns how many frames came.
+        """|Receives, sends and runs handlers once; returns the number of frames received.
 
         Raises:
-            CarefulError: the interface is gone (ENODEV).
-            BaseException: an interrupt in a handler; what on_error raised.
+           CarefulError: the interface is gone (ENODEV).
+           BaseException: an interrupt in a handler, or an exception of on_error.
         """
         return self._engine.poll()
 
     def wait(self, timeout_s: float | None = None, fd: int = -1) -> int:
-        """Poll until frames came, a handler or callback ran, `fd` is readable, or time is over.
+        """|Polls until a frame arrives, a handler or callback runs, `fd` is readable, or time is
+        over.
 
         Args:
-            timeout_s: how long at most, seconds; None: for as long as it takes.
-            fd: a descriptor that others make readable; -1: none.
+           timeout_s: the longest wait, seconds; None: no limit.
+           fd: a descriptor to watch; -1: none.
 
         Returns:
-            How many frames came.
+           The number of frames received.
 
         Raises:
-            As poll().
+           As poll().
         """
         return self._engine.wait(timeout_s, fd)
 
     def wait_fds(self) -> tuple[list[int], float]:
-        """For an event loop of one's own: poll() when one of these is readable, or in time.
+        """|Returns the descriptors that a program's own event loop waits for before each poll().
 
         Returns:
-            Descriptors, and how long to wait for them at most, seconds. Ask again each time.
+           Descriptors, and the longest wait in seconds. Ask again before each wait.
         """
         return self._engine.wait_fds()
 
     async def serve_forever(self) -> None:
-        """Stay until this is cancelled; `async with` polls.
+        """|Waits until this is cancelled; `async with` polls.
 
         Raises:
-            CarefulError: the interface is gone (ENODEV).
+           CarefulError: the interface is gone (ENODEV).
         """
         await self._engine.in_loop().until(lambda: False)
 
     def handle(self, number: int, handler: Handler | None, *, stores: bool = False) -> None:
-        """Set what runs for requests that name a number.
+        """|Sets the handler of requests with a number.
 
-        What it returns is the reply: a Reply, a buffer, a Region of ours, or None for an
-        empty one. An exception in it goes to on_error here, and fails the request there with
-        RemoteError: the errno if it is an OSError, EIO if not, its class and its text.
+        The handler's return value is the reply: a Reply, a buffer, one of our Regions, or None for
+        an empty reply. If the handler raises, on_error gets the exception and the request fails at
+        the peer with RemoteError: the errno of an OSError or else EIO, and the class and text.
 
         Args:
-            number: 0 to 127.
-            handler: called with a Message; in an event loop, it may be a coroutine function.
-                None: there is none.
-            stores: it also runs for stores that name the number, once they are in their place.
+           number: 0 to 127.
+           handler: called with a Message; in an event loop, may be a coroutine function.
+               None: removes the handler.
+           stores: also run the handler for complete stores that name the number.
 
         Raises:
-            TypeError: nothing to call.
-            ValueError: the number is not an application's.
+           TypeError: `handler` cannot be called.
+           ValueError: the number is not an application's.
         """
         if handler is not None and not callable(handler):
             raise TypeError(f"handler {number}: {handler!r} cannot be called")
@@ -251,14 +250,14 @@ class Node:
             self._handlers[number] = handler
 
     def memory(self, nbytes: int) -> memoryview:
-        """Memory, zeroed, that can be registered however the node was made.
+        """|Returns zeroed memory that any node can register.
 
-        That of careful.connect() is shared with carefuld: what peers do with it, and stores and
-        gets of it, are not copied here. It is the program's until that ends.
+        A node of careful.connect() shares the memory with carefuld, so peers' stores and gets are
+        not copied on this host. The memory belongs to the program while the program runs.
 
         Raises:
-            CarefulError: there is not so much (ENOMEM).
-            ValueError: 0 bytes, or fewer.
+           CarefulError: there is not enough memory (ENOMEM).
+           ValueError: 0 bytes, or fewer.
         """
         if nbytes <= 0:
             raise ValueError(f"{nbytes} bytes of memory")
@@ -268,27 +267,29 @@ class Node:
         return memoryview(ffi.buffer(base[0], nbytes)).cast("B")
 
     def outgoing(self) -> Outgoing:
-        """A message to be built in a send buffer of the device, from where it is sent.
+        """|Returns a message to build in a send buffer of the device, which sends it without a
+        copy.
 
-        Of careful.connect(): in memory from which carefuld copies it there; 64 at a time.
+        With careful.connect(), carefuld copies the message from shared memory; at most 64 at a
+        time.
 
         Raises:
-            CarefulError: a quarter of the send buffers is used so, or none is free (EAGAIN).
+           CarefulError: messages use a quarter of the send buffers, or none is free (EAGAIN).
         """
         return Outgoing(self._engine)
 
     def register(self, what: object, access: str = "rw", peer: Peer | None = None) -> Region:
-        """Let peers get from, or store to, memory or a part of a file.
+        """|Lets peers get from, or store to, memory or a part of a file.
 
         Args:
-            what: an object with a contiguous buffer (bytearray, mmap, a NumPy array
-                ...), a FileRange, or an open file. Held until the region's remove().
-            access: "r" (peers get), "w" (peers store) or "rw".
-            peer: the only one that may, until its session ends; None: all.
+           what: an object with a contiguous buffer (bytearray, mmap, a NumPy array
+               ...), a FileRange, or an open file. Held until the region's remove().
+           access: "r" (peers get), "w" (peers store) or "rw".
+           peer: the only peer with access, until its session ends; None: all peers.
 
         Raises:
-            TypeError, ValueError, BufferError: it has no such buffer.
-            CarefulError: all regions are in use, or the peer's session has ended.
+           TypeError, ValueError, BufferError: there is no such buffer.
+           CarefulError: all regions are in use, or the peer's session has ended.
         """
         index = int(lib.CAREFUL_ANY_PEER) if peer is None else peer.in_use()
         region = Region(self._engine, what, access, index)
@@ -297,23 +298,23 @@ class Node:
         return region
 
     def connect(self, host: str, timeout_s: float = 5.0) -> Peer:
-        """A session with a host; polls until there is one.
+        """|Opens a session with a host; polls until the session is up.
 
         Args:
-            host: a name of the configuration's [nodes]; or a name that the system
-                knows or an address, with an optional port.
-            timeout_s: how long to try, seconds.
+           host: a name in the configuration's [nodes]; or a name that the system
+               knows or an address, with an optional port.
+           timeout_s: how long to try, seconds.
 
         Raises:
-            CarefulError: unknown, unreachable, silent, of another version, or all
-                windows are taken, here or there.
+           CarefulError: the host is unknown, unreachable, silent or of another version, or no
+               window is free at one end.
         """
         peer = self._connecting(self.config.resolve(host), host)
         self._engine.wait_until(lambda: peer.state in _SETTLED, timeout_s)
         return _connected(peer)
 
     async def aconnect(self, host: str, timeout_s: float = 5.0) -> Peer:
-        """As connect(), in an event loop."""
+        """Does connect() in an event loop."""
         driver = self._engine.in_loop()
         loop = asyncio.get_running_loop()
         address = await loop.run_in_executor(None, self.config.resolve, host)
@@ -339,16 +340,16 @@ class Node:
 
     @property
     def peers(self) -> list[Peer]:
-        """Those we have, or try to have, a session with."""
+        """Returns the peers with a session, or with one on its way."""
         return [self._peers[index] for index in sorted(self._peers)]
 
     def counters(self) -> dict[str, int]:
-        """What was counted so far, by name; nothing is lost if lost_frames is 0."""
+        """Returns the counters by name; if lost_frames is 0, nothing was lost."""
         return status.counters(self._info())
 
     def info(self) -> dict[str, object]:
-        """What is in effect, as in `carefulctl status --json`: XDP mode, copy or zero-copy,
-        the window and what bounds it, buffers, port, how it waits.
+        """Returns what is in effect, as `carefulctl status --json`: XDP mode, copy or zero-copy,
+        window and its bound, buffers, port, and how it waits.
         """
         return dict(vars(status.in_effect(self._info())))
 
@@ -379,7 +380,7 @@ class Node:
             self._engine.failed(error, f"a change of peer {index}")
 
     def _drop_regions(self, index: int) -> None:
-        """Removes regions that only this peer could reach; the next owner cannot use them."""
+        """Removes the regions that only this peer could reach; the slot's next owner must not."""
         for region in [one for one in self._regions.values() if one.only == index]:
             with suppress(CarefulError):
                 region.remove()
@@ -415,7 +416,7 @@ class Node:
     def _answer_later(
         self, message: Message, work: Coroutine[object, None, object], where: str
     ) -> None:
-        """Run what a coroutine function returned; what that returns is the answer."""
+        """Runs a handler's coroutine and answers with its result."""
         driver = self._engine.driver
         if driver is None:
             work.close()
@@ -432,14 +433,14 @@ class Node:
             self._engine.failed(error, where)
             with suppress(CarefulError):
                 await self._give(late, failure(error, peer))
-        except BaseException as error:  # a task that it awaited was cancelled, or this one
+        except BaseException as error:  # this task, or one that it awaited, was cancelled
             with suppress(CarefulError, RuntimeError):
                 if late is not None and not late.sent:
                     late.send_with_room(failure(error, peer), where)
             raise
 
     async def _give(self, late: LateReply | None, answer: object) -> None:
-        """Answer, when there is room for it; who asked may be gone."""
+        """Answers when there is room; the peer that asked may be gone."""
         while late is not None and not late.sent:
             try:
                 late.send(answer)

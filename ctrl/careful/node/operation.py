@@ -1,7 +1,6 @@
-"""What was asked of a peer: requests, stores and gets on their way, and how they ended.
+"""Requests, stores and gets that are on their way, and how they ended.
 
-Owns an operation's end and whoever waits for it. When it begins is peer.py's, what polls
-until then engine.py's or, in an event loop, loop.py's.
+Owns an operation's end and its waiters.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from careful.errors import CarefulError, meaning, shown
 from careful.node.engine import Engine
 from careful.node.memory import Span
 
-#: What a status means that libcareful itself answers with; any other is the handler's.
+#: Meanings of the statuses that libcareful itself answers with; others are the handler's.
 _REQUEST = {errno.ENOSYS: "has no handler of that number"}
 TOO_LARGE = "the payload is too large for one frame (payload_bytes); store or get it"
 _MOVE = {
@@ -31,13 +30,13 @@ _MOVE = {
 
 @dataclass(frozen=True)
 class Result:
-    """How an operation ended.
+    """|How an operation ended.
 
     Attributes:
-        args: four words of a reply.
-        payload: of a reply.
-        nbytes: of the payload, or moved by a store or get.
-        digest: XXH3 of what a store or get moved; 0 where it went without.
+       args: four words of a reply.
+       payload: of a reply.
+       nbytes: length of the payload, or bytes that a store or get moved.
+       digest: XXH3 of the bytes that a store or get moved; 0 without a digest.
     """
 
     args: tuple[int, ...]
@@ -47,45 +46,45 @@ class Result:
 
 
 class RemoteError(CarefulError):
-    """A handler there failed a request: it raised, or returned a Reply with a status.
+    """|A handler at the peer failed a request: it raised, or returned a Reply with a status.
 
-    `errno` is the status: of an OSError its errno, of any other exception EIO.
+    `errno` is the status: the errno of an OSError, EIO for any other exception.
 
     Attributes:
-        reply: what came; of an exception the payload is its class and text, in UTF-8.
+       reply: the reply; after an exception, its payload is the class and text in UTF-8.
     """
 
     reply: Result
 
 
 class Asked(Protocol):
-    """A peer as its operations see it (peer.Peer).
+    """|The part of a peer that its operations use (peer.Peer).
 
     Attributes:
-        lost_operation: set where an operation failed with the peer.
+       lost_operation: set if an operation failed with the peer.
     """
 
     lost_operation: bool
 
     @property
     def name(self) -> str:
-        """The name that errors call the peer by."""
+        pass
 
     @property
     def state(self) -> str:
-        """Returns "failed" after the session has ended."""
+        pass
 
     @property
     def error(self) -> int:
-        """The errno that the session was reset by; 0 if none is known."""
+        pass
 
 
 class Operation:
-    """A request, store or get on its way: `await` it, or ask for its result().
+    """|A request, store or get on its way: `await` it, or call result().
 
-    Its methods are those of concurrent.futures.Future, but for use by the thread that
-    opened the node. It ends once, inside a poll of its node, whether somebody holds this
-    object or not, and in any case: a peer that is silent counts as gone after stall_ms.
+    The methods are those of concurrent.futures.Future, but only the thread that opened the node may
+    call them. Each operation ends once, inside a poll of its node, even if the program dropped this
+    object: a peer that is silent for stall_ms counts as gone.
     """
 
     def __init__(self, engine: Engine, peer: Asked, span: Span | None = None) -> None:
@@ -102,54 +101,51 @@ class Operation:
         return f"<Operation of {self._peer.name}, {state}>"
 
     def done(self) -> bool:
-        """Reports whether it has ended."""
         return self._result is not None or self._error is not None
 
     def running(self) -> bool:
-        """Reports whether it has not ended."""
         return not self.done()
 
     def cancel(self) -> bool:
-        """False: what was asked of a peer cannot be taken back, and its memory is in use.
+        """Returns False: the peer has the request, and its memory is in use.
 
-        A task that awaits it may be cancelled: the operation goes on.
+        A task that awaits the operation can be cancelled; the operation continues.
         """
         return False
 
     def cancelled(self) -> bool:
-        """False: see cancel()."""
         return False
 
     def result(self, timeout: float | None = None) -> Result:
-        """Poll until it has ended; how it did.
+        """|Polls until the operation has ended; returns its result.
 
         Args:
-            timeout: how long to wait at most, seconds; None: until it has ended.
+           timeout: the longest wait, seconds; None: no limit.
 
         Raises:
-            CarefulError: it failed; or the time is over (ETIMEDOUT, a TimeoutError),
-                and it goes on.
-            RemoteError: a handler there failed the request.
-            RuntimeError: called by a handler, and it has not ended.
+           CarefulError: the operation failed; or the time is over (ETIMEDOUT, a TimeoutError), and
+               the operation continues.
+           RemoteError: a handler at the peer failed the request.
+           RuntimeError: called by a handler before the operation has ended.
         """
         error = self.exception(timeout)
         if error is not None:
-            # A copy: whoever is in its traceback may hold this operation, and a cycle would hold
-            # the buffers of all of them.
+            # Raises a copy: frames of the traceback may hold this operation, and the cycle would
+            # keep all buffers alive.
             raise copy.copy(error)
         assert self._result is not None
         return self._result
 
     def exception(self, timeout: float | None = None) -> CarefulError | None:
-        """As result(), but what it would raise is returned; None: it succeeded."""
+        """Waits as result() does, but returns its exception; None: success."""
         if not self.done() and not self._engine.wait_until(self.done, timeout):
             raise CarefulError(errno.ETIMEDOUT, "", self._peer.name)
         return self._error
 
     def add_done_callback(self, function: Callable[[Operation], object]) -> None:
-        """Call a function with this once it has ended, in the poll that ends it; or now.
+        """Calls a function with this operation in the poll that ends it, or now if it has ended.
 
-        What it raises goes to Node.on_error.
+        Exceptions of the function go to Node.on_error.
         """
         if self.done():
             self._call(function)
@@ -174,7 +170,7 @@ class Operation:
         if self._peer.state == "failed":
             self._peer.lost_operation = True
             if number == errno.ECONNRESET:
-                number = self._peer.error or number  # what the session was reset by
+                number = self._peer.error or number  # the errno that reset the session
         if raw.payload and number not in _REQUEST:
             self._end(self._remote_error(number, result))
         else:
@@ -187,13 +183,13 @@ class Operation:
         return error
 
     def fail(self, number: int, text: str = "") -> None:
-        """End it here, with an errno of which the text says more."""
-        of_request = _REQUEST | {errno.EMSGSIZE: TOO_LARGE}  # it did not leave
+        """Ends the operation with an errno; `text` explains it."""
+        of_request = _REQUEST | {errno.EMSGSIZE: TOO_LARGE}  # EMSGSIZE: the request was not sent
         meanings = of_request if self._span is None else _MOVE
         self._end(CarefulError(number, text or meanings.get(number, ""), self._peer.name))
 
     def drop(self) -> None:
-        """Let go of memory; C has no handle of this any more."""
+        """Releases the memory; C no longer has a handle to the operation."""
         if self._span is not None:
             self._span.release()
         self._engine.operations.discard(self)

@@ -14,7 +14,7 @@ from careful.errors import CarefulError
 
 #: Options that concern carefuld, not an instance.
 NOT_OURS = tuple(name for name, one in OPTIONS.items() if one.of_daemon)
-#: Of a program's name, at most.
+#: The most bytes of a program's name.
 _NAME_BYTES = 31
 
 

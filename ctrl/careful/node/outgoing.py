@@ -1,6 +1,6 @@
-"""A message that is built where it leaves from, in a send buffer of the device.
+"""A message that is built in a send buffer of the device, from which it is sent.
 
-Owns the buffer from careful_alloc() to its end, and that it has none while somebody sees it.
+Owns the buffer from careful_alloc() to its end, and refuses to end it while a view exists.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _TEXTS = {
 
 
 class Outgoing:
-    """Room for the payload of a request (Node.outgoing()); send() or free() ends it, once.
+    """|Room for the payload of a request (Node.outgoing()); end it once with send() or free().
 
     Attributes:
-        payload: a writable view of it; numpy.frombuffer() makes an array of that.
+       payload: a writable view; numpy.frombuffer() makes an array from it.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -46,10 +46,10 @@ class Outgoing:
             self._engine.unsent.append(self._raw)
 
     def unsee(self) -> None:
-        """The program's view ends.
+        """|Releases the program's view.
 
         Raises:
-            BufferError: something else sees the payload: an array of it, or a part.
+           BufferError: another view of the payload exists, an array or a slice.
         """
         nbytes = len(self.payload)
         self.payload.release()
@@ -59,7 +59,7 @@ class Outgoing:
             raise BufferError("something else sees the payload of a message: let go of it first")
 
     def _end(self, what: str) -> CData:
-        """What C knows it by, which is the program's no more: nothing sees it."""
+        """Ends the program's use of the buffer; returns the pointer that C knows."""
         if self._raw is None:
             raise RuntimeError(f"the message was sent or freed: it cannot be {what}")
         self.unsee()
@@ -67,29 +67,29 @@ class Outgoing:
         return raw
 
     def free(self) -> None:
-        """Give the buffer back.
+        """|Frees the buffer.
 
         Raises:
-            RuntimeError: it was sent or freed.
-            BufferError: something else sees the payload: an array of it, or a part.
+           RuntimeError: the message was sent or freed.
+           BufferError: another view of the payload exists, an array or a slice.
         """
         check(lib.careful_free(self._engine.pointer, self._end("freed")), self._engine.what)
 
     def send(
         self, peer: Peer, handler: int, nbytes: int | None = None, args: tuple[int, ...] = ()
     ) -> Operation:
-        """Run a handler there, as Peer.request(); the payload leaves from where it stands.
+        """|Sends the message to a handler, as Peer.request() does, without a copy.
 
         Args:
-            peer: to whom.
-            handler: its number there.
-            nbytes: of the payload, from its begin; None: all.
-            args: up to four words of 32 bits.
+           peer: the receiver.
+           handler: its number at the peer.
+           nbytes: how many bytes of the payload, from its start; None: all.
+           args: up to four words of 32 bits.
 
         Raises:
-            ValueError: more bytes than there are.
-            RuntimeError, BufferError: as free().
-            CarefulError: as Peer.request(); the message is lost.
+           ValueError: `nbytes` is more than the payload has.
+           RuntimeError, BufferError: as free().
+           CarefulError: as Peer.request(); the message is lost.
         """
         count = len(self.payload) if nbytes is None else operator.index(nbytes)
         if self._raw is not None and not 0 <= count <= len(self.payload):
@@ -100,7 +100,7 @@ class Outgoing:
 
         def start(*call: object) -> int:
             nonlocal taken
-            taken = True  # also where an interrupt hides what C answered
+            taken = True  # set first: an interrupt may hide C's answer
             rc = int(lib.careful_send(*call))
             taken = not rc
             return rc

@@ -1,7 +1,6 @@
-"""A peer as a program uses it: requests, its regions, and its end.
+"""A peer as a program uses it: its requests, its regions and its end.
 
-Owns how an operation begins, and that a session which ended in a pause is begun anew.
-A region of a peer is here, too: it begins operations of the peer.
+Owns how an operation begins, and renews a session that ended while the program paused.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _MOVE_TEXTS = {
 
 
 class Peer:
-    """A host that we have, or had, a session with (Node.connect(), Message.peer).
+    """|A host that we have, or had, a session with (Node.connect(), Message.peer).
 
     Attributes:
-        index: its slot here.
-        address: where it is.
-        name: what errors call it.
-        failed: whether its session failed;
-        lost_operation: and an operation with it: then only connect() begins another.
+       index: its slot on this host.
+       address: its address.
+       name: its name in errors.
+       failed: whether its session failed.
+       lost_operation: whether an operation failed too; then only connect() opens a new session.
     """
 
     def __init__(self, engine: Engine, index: int, name: str = "") -> None:
@@ -51,37 +50,37 @@ class Peer:
     def _info(self) -> CData:
         info = ffi.new("struct careful_peer_info *")
         if not self._gone:
-            lib.careful_peer_info(self._engine.pointer, self.index, info)  # or all 0
+            lib.careful_peer_info(self._engine.pointer, self.index, info)  # all 0 if it fails
         return info
 
     @property
     def state(self) -> str:
-        """none, connecting, up, stalled, renewing or failed."""
+        """Returns none, connecting, up, stalled, renewing or failed."""
         return _STATES[self._info().state]
 
     @property
     def error(self) -> int:
-        """Why it failed, a positive errno; 0: it did not."""
+        """Returns the positive errno of the failure; 0: the peer has not failed."""
         return int(self._info().last_errno)
 
     @property
     def payload_bytes(self) -> int:
-        """The most that a request to it, or its reply, can carry.
+        """|Returns the most bytes that a request to the peer, or its reply, can carry.
 
         Raises:
-            CarefulError: there is no session (EAGAIN).
+           CarefulError: there is no session (EAGAIN).
         """
         rc = lib.careful_payload_bytes(self._live(), self.index)
         return check(rc, self.name, "there is no session" if rc == -errno.EAGAIN else "")
 
     def forget(self) -> None:
-        """Its slot is free: this object names nobody any more."""
+        """Detaches this object from its slot, which is free."""
         self._gone = True
 
     def close(self) -> None:
-        """End the session; what is on its way ends with ECONNRESET in the next poll.
+        """Ends the session; operations on their way end with ECONNRESET in the next poll.
 
-        Beside carefuld, a get without a copy ends once nothing comes into its memory any more.
+        With carefuld, a get without a copy ends only when nothing can write to its memory.
         """
         if not self._gone:
             check(self._engine.run(lib.careful_peer_close, self.index), self.name)
@@ -89,10 +88,10 @@ class Peer:
                 self._engine.driver.wake()
 
     def _live(self) -> CData:
-        """The C instance, to ask it something of this peer.
+        """Returns the C instance, to use it for this peer.
 
-        A session that ended while nothing was on its way is asked for again: a program
-        that did not poll for stall_ms was given up there, and nobody has been told.
+        Renews a session that ended while no operation was on its way: the peer gives up a program
+        that does not poll for stall_ms, and no caller has seen an error.
         """
         pointer = self._engine.pointer
         self._engine.catch_up()
@@ -116,22 +115,22 @@ class Peer:
             raise
 
     def in_use(self) -> int:
-        """Its slot, while that is its own."""
+        """Returns the peer's slot; raises if the slot is no longer its own."""
         self._live()
         return self.index
 
     def begin(self, function: Callable[..., int], span: Span | None, *args: object) -> Operation:
-        """An operation that a function of C begins, now or when there is room for it."""
+        """Returns an operation that a C function begins, now or as soon as there is room."""
         operation = Operation(self._engine, self, span)
-        self._engine.operations.add(operation)  # before C has its handle
+        self._engine.operations.add(operation)  # before C gets the handle
         begun = False
 
         def begin(*call: object) -> int:
             nonlocal begun
-            begun = True  # also where an interrupt hides what C answered
+            begun = True  # set first: an interrupt may hide C's answer
             try:
                 rc = function(*call)
-            except (OverflowError, TypeError):  # an argument that C cannot be given
+            except (OverflowError, TypeError):  # C cannot take an argument
                 begun = False
                 raise
             begun = not rc
@@ -140,7 +139,7 @@ class Peer:
         texts = _TEXTS if span is None else _MOVE_TEXTS
         try:
             self._start(begin, operation.fail, texts, *args, lib.on_done, operation.handle)
-        except BaseException:  # not always of this: also what another's callback raised meanwhile
+        except BaseException:  # may come from another operation's callback
             if not begun:
                 operation.drop()
             raise
@@ -153,10 +152,10 @@ class Peer:
         texts: dict[int, str],
         *args: object,
     ) -> None:
-        """Call a function of C, now or when it has room; `fail` hears where that fails then.
+        """|Calls a C function, now or as soon as there is room; `fail` receives a later errno.
 
         Raises:
-            CarefulError: it failed at once.
+           CarefulError: the call failed at once.
         """
         self._live()
 
@@ -169,38 +168,38 @@ class Peer:
         check(rc, self.name, texts.get(rc, ""))
 
     def request(self, handler: int, payload: Buffer = b"", args: tuple[int, ...] = ()) -> Operation:
-        """Run a handler there; its reply ends the operation.
+        """|Runs a handler at the peer; its reply ends the operation.
 
         Args:
-            handler: its number there.
-            payload: any contiguous buffer of at most payload_bytes; copied.
-            args: up to four words of 32 bits.
+           handler: its number at the peer.
+           payload: any contiguous buffer of at most payload_bytes; copied.
+           args: up to four words of 32 bits.
 
         Raises:
-            CarefulError: the payload is too large (EMSGSIZE), or the peer has failed.
+           CarefulError: the payload is too large (EMSGSIZE), or the peer has failed.
         """
         return self.begin(lib.careful_request, None, *_asked(handler, payload, args))
 
     def send(self, handler: int, payload: Buffer = b"", args: tuple[int, ...] = ()) -> None:
-        """A request that wants no reply; raises as request()."""
+        """Sends a request that needs no reply; raises as request()."""
         asked = _asked(handler, payload, args)
         self._start(lib.careful_request, bool, _TEXTS, *asked, ffi.NULL, ffi.NULL)
 
     def region(self, handle: bytes | int) -> RemoteRegion:
-        """A region there, to store into and get from.
+        """|Returns a region of the peer, to store into and get from.
 
         Args:
-            handle: its Region.handle there, as it came in a payload; or the bare key
-                that a program in C gave.
+           handle: the peer's Region.handle, as received in a payload; or the bare key
+               of a C program.
 
         Raises:
-            ValueError: it is no handle.
+           ValueError: `handle` is not valid.
         """
         return RemoteRegion(self, handle)
 
 
 def _asked(handler: int, payload: Buffer, args: tuple[int, ...]) -> tuple[object, ...]:
-    """Arguments of careful_request(); the payload is ours, for it may have to wait."""
+    """Returns the arguments of careful_request(); copies the payload, since it may have to wait."""
     data = payload_of(payload)
     if not isinstance(payload, bytes):
         data = ffi.from_buffer(bytes(ffi.buffer(data)))
@@ -208,13 +207,13 @@ def _asked(handler: int, payload: Buffer, args: tuple[int, ...]) -> tuple[object
 
 
 class RemoteRegion:
-    """A region of a peer (Peer.region()): store bytes into it, get bytes from it.
+    """|A region of a peer (Peer.region()): stores write into it, gets read from it.
 
     Attributes:
-        peer: whose it is.
-        key: names it there.
-        access: "r", "w", "rw"; "" where a bare key was given.
-        nbytes: of it; 0 where a bare key was given.
+       peer: the owner.
+       key: the peer's name for the region.
+       access: "r", "w", "rw"; "" if only a bare key is known.
+       nbytes: its size; 0 if only a bare key is known.
     """
 
     def __init__(self, peer: Peer, handle: bytes | int) -> None:
@@ -242,19 +241,19 @@ class RemoteRegion:
         args: tuple[int, ...] = (),
         digest: bool = True,
     ) -> Operation:
-        """Put bytes into it; when all are in place, run a handler there, if named.
+        """|Writes bytes into the region; then runs a handler at the peer, if one is named.
 
         Args:
-            source: a contiguous buffer, a FileRange or an open file; held, and to be
-                left as it is, until the operation has ended.
-            offset: where in the region, bytes.
-            handler: its number there, or None.
-            args: for the handler, up to four words of 32 bits.
-            digest: whether the bytes are checked there against their XXH3.
+           source: a contiguous buffer, a FileRange or an open file; held, and not to be
+               changed, until the operation has ended.
+           offset: where in the region, bytes.
+           handler: its number at the peer, or None.
+           args: for the handler, up to four words of 32 bits.
+           digest: whether the peer checks the bytes against their XXH3.
 
         Raises:
-            CarefulError: the peer has failed.
-            ValueError: 4 GiB or more at a time.
+           CarefulError: the peer has failed.
+           ValueError: 4 GiB or more at a time.
         """
         number = lib.CAREFUL_HANDLERS if handler is None else handler_number(handler)
         flags = 0 if digest else lib.CAREFUL_NO_DIGEST
@@ -264,17 +263,17 @@ class RemoteRegion:
         return self.peer.begin(lib.careful_store, span, *moved)
 
     def get(self, target: object, offset: int = 0, *, digest: bool = True) -> Operation:
-        """Fetch bytes of it: as many as the target holds.
+        """|Reads bytes from the region, as many as the target holds.
 
         Args:
-            target: a writable contiguous buffer, or a FileRange with a length; held
-                until the operation has ended.
-            offset: where in the region, bytes.
-            digest: whether the bytes are checked here against their XXH3.
+           target: a writable contiguous buffer, or a FileRange with a length; held
+               until the operation has ended.
+           offset: where in the region, bytes.
+           digest: whether to check the bytes here against their XXH3.
 
         Raises:
-            CarefulError: the peer has failed.
-            ValueError: 4 GiB or more at a time.
+           CarefulError: the peer has failed.
+           ValueError: 4 GiB or more at a time.
         """
         flags = 0 if digest else lib.CAREFUL_NO_DIGEST
         span = _span(target, "w")

@@ -1,7 +1,6 @@
-"""Registered memory and file ranges: ours, and those of peers, which get and store use.
+"""Registered memory and file ranges, which gets and stores use.
 
-Owns the handle by which a program hands a region over. Whose memory it is knows memory.py;
-what begins a get or a store is peer.py.
+Owns the handle that a program passes to a peer to name a region.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ HANDLE = struct.Struct(">IIQ")
 
 
 class Region:
-    """Memory or a part of a file that peers may use until remove() (Node.register()).
+    """|Memory or a part of a file that peers may use until remove() (Node.register()).
 
-    The node holds it until then, whether somebody holds this object or not. `with`
-    removes it at the end.
+    The node holds the region until then, even if the program drops this object. `with` removes the
+    region at the end.
 
     Attributes:
-        handle: 16 bytes that name it to peers: a handler returns them, or the region, or
-            puts them beside other things; Peer.region() makes a RemoteRegion of them.
-        key: the number by which programs in C name it, of 32 bits.
-        access: "r", "w" or "rw".
-        nbytes: of it.
+       handle: 16 bytes that name it to peers. A handler returns the handle or the region, or
+           sends it in a payload; Peer.region() makes a RemoteRegion from it.
+       key: the 32-bit number by which programs in C name it.
+       access: "r", "w" or "rw".
+       nbytes: its size.
     """
 
     def __init__(self, engine: Engine, what: object, access: str, peer: int) -> None:
@@ -79,11 +78,11 @@ class Region:
 
     @property
     def memory(self) -> Buffer:
-        """The object that was registered; None once it is removed."""
+        """Returns the registered object; None after remove()."""
         return self._span.what
 
     def try_remove(self) -> bool:
-        """Take it back unless messages are reading or writing it now."""
+        """Removes the region unless messages are using it; reports whether it is gone."""
         if self._span.what is None:
             return True
         if not self._engine.closed:
@@ -95,15 +94,15 @@ class Region:
         return True
 
     def let_go(self) -> None:
-        """Release the memory; the instance has ended."""
+        """Releases the memory after the instance has ended."""
         self._span.release()
 
     def remove(self, timeout_s: float = 5.0) -> None:
-        """Take it back, waiting for messages that are reading or writing it.
+        """|Removes the region once no message is using it.
 
         Raises:
-            CarefulError: they still do when the time is over (EBUSY), or this is
-                called by a handler, which cannot wait.
+           CarefulError: messages still use it when the time is over, or a handler,
+               which cannot wait, is the caller (EBUSY).
         """
         if self.try_remove():
             return
