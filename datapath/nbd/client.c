@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Questions to carefuld, and which answer belongs to whom. Owns the socket and those who wait. */
+/* Requests to carefuld and their answers. Owns the socket and the waiting threads' records. */
 #include "nbd/client.h"
 
 #include <assert.h>
@@ -12,24 +12,23 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Who waits for an answer. */
 struct waiter {
 	struct waiter *next;
 	uint64_t id;
-	struct careful_ipc *packet; /* where the answer goes */
+	struct careful_ipc *packet; /* receives the answer's header */
 	void *answer;
 	size_t size;
 	bool is_done;
-	pthread_cond_t woken; /* it is done, or shall read for all */
+	pthread_cond_t woken; /* signalled when done, or when this thread must read */
 };
 
 struct client {
 	int fd;
-	pthread_mutex_t lock; /* of all below, but for `buffer`, which is the reader's */
+	pthread_mutex_t lock; /* guards all below except `buffer`, which belongs to the reader */
 	struct waiter *waiters;
 	uint64_t last_id;
 	int failed; /* -errno once the connection has ended */
-	bool is_read; /* somebody reads for all */
+	bool is_read; /* some thread reads for all */
 	struct {
 		struct careful_ipc header;
 		char payload[CAREFUL_IPC_PAYLOAD_BYTES];
@@ -69,7 +68,7 @@ void client_close(struct client *client)
 	free(client);
 }
 
-/* A packet with a descriptor, or none. 0, or -errno. */
+/* Sends a packet, with a descriptor unless fd is -1. 0, or -errno. */
 static int send_packet(int socket, const struct careful_ipc *packet, const void *payload, int fd)
 {
 	union {
@@ -94,7 +93,7 @@ static int send_packet(int socket, const struct careful_ipc *packet, const void 
 	return 0;
 }
 
-/* What was asked on it is not answered any more. With the lock. */
+/* Ends every wait with rc. With the lock. */
 static void fail(struct client *client, int rc)
 {
 	client->failed = rc;
@@ -105,7 +104,7 @@ static void fail(struct client *client, int rc)
 	}
 }
 
-/* The packet in the buffer, of so many bytes, goes to who asked for it. With the lock. */
+/* Hands the packet in the buffer to the thread that asked. With the lock. */
 static void deliver(struct client *client, ssize_t nbytes)
 {
 	const struct careful_ipc *header = &client->buffer.header;
@@ -137,7 +136,7 @@ static void deliver(struct client *client, ssize_t nbytes)
 	pthread_cond_signal(&one->woken);
 }
 
-/* Until the answer is there: by reading for all, or by waiting for who does. With the lock. */
+/* Waits for the answer: reads for all, or sleeps while another thread reads. With the lock. */
 static void wait_for(struct client *client, struct waiter *self)
 {
 	ssize_t nbytes;
@@ -178,7 +177,7 @@ int client_ask(struct client *client, struct careful_ipc *packet, const void *pa
 			;
 		assert(*at);
 		*at = self.next;
-		if (client->waiters && !client->is_read) /* another one reads from now on */
+		if (client->waiters && !client->is_read) /* another thread takes over the reading */
 			pthread_cond_signal(&client->waiters->woken);
 		rc = packet->status;
 	}

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One open file of a host, by way of carefuld. Owns the memory that carefuld moves bytes in and
- * out of. */
+/* One open file of a host, through carefuld. Owns the memory shared with carefuld. */
 #include "nbd/file.h"
 
 #include <careful/block.h>
@@ -17,19 +16,17 @@
 #include "nbd/handle.h"
 
 enum {
-	SLOTS = 16, /* operations under way */
+	SLOTS = 16, /* operations under way at once */
 	PIECE_BYTES_MIN = 2048,
-	EXTENTS_MAX = 1024, /* of one answer */
+	EXTENTS_MAX = 1024, /* most extents in one answer */
 };
 
-/*
- * @free:  a bit for each slot of `memory`
- */
+/* @free: a set bit for each free slot of `memory` */
 struct file {
 	struct handle handle;
 	bool is_device;
 	uint64_t nbytes;
-	uint32_t memory_file; /* as carefuld knows it */
+	uint32_t memory_file; /* carefuld's handle of the memory */
 	int memory_fd;
 	char *memory;
 	pthread_mutex_t slots_lock;
@@ -58,7 +55,7 @@ static void give_slot(struct file *file, unsigned int slot)
 	pthread_mutex_unlock(&file->slots_lock);
 }
 
-/* One operation; `region` is the handle that it was tried with. */
+/* Runs one operation. *region: the handle it used. */
 static int move_once(struct file *file, uint32_t op, uint64_t at, uint64_t nbytes, uint64_t offset,
 		     uint32_t *region)
 {
@@ -80,11 +77,11 @@ static int move_once(struct file *file, uint32_t op, uint64_t at, uint64_t nbyte
 	rc = client_ask(file->handle.client, &packet, NULL, -1, NULL, 0);
 	pthread_rwlock_unlock(&file->handle.lock);
 	if (!rc && op == CAREFUL_IPC_GET && packet.bytes != nbytes)
-		return -EIO; /* the file ends early */
+		return -EIO; /* the file is shorter */
 	return rc;
 }
 
-/* A range of at most FILE_PIECE_BYTES between a slot and the file, again where it was lost. */
+/* Moves at most FILE_PIECE_BYTES between a slot and the file; repeats what was lost. */
 static int move(struct file *file, uint32_t op, uint64_t at, uint64_t nbytes, uint64_t offset)
 {
 	struct handle_tries tries = { 0 };
@@ -184,7 +181,7 @@ int file_zero(struct file *file, uint64_t nbytes, uint64_t offset, bool give_bac
 	return rc == -ENOSYS || rc == -EINVAL ? -EOPNOTSUPP : rc;
 }
 
-/* Memory that carefuld knows, too. */
+/* Creates the slots' memory and registers it with carefuld. */
 static int share_memory(struct file *file)
 {
 	struct careful_ipc packet = { .op = CAREFUL_IPC_FILE_ADD };

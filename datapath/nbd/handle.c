@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The handle that an open file has at its host. Owns the session, and what ends and renews
- * either. */
+/* The host's handle of an open file. Owns the session, and reopens handle and session. */
 #include "nbd/handle.h"
 
 #include <endian.h>
@@ -12,12 +11,12 @@
 
 enum {
 	CONNECT_MS = 5000,
-	RESETS_MAX = 20, /* of one request */
-	FAILURES_MAX = 12, /* in a row, before the host is asked for a new session */
-	REOPENS_MAX = 4, /* for one call */
-	FULL_S = 30, /* how long a request waits for room at the host */
-	AWAY_S = 30, /* how long a host may be away that was there */
-	BUSY_S = 2, /* how long a device's handle of an ended session may take to be closed */
+	RESETS_MAX = 20, /* per request */
+	FAILURES_MAX = 12, /* in a row, before a new session is requested */
+	REOPENS_MAX = 4, /* per call */
+	FULL_S = 30, /* longest wait for room at the host */
+	AWAY_S = 30, /* longest wait for a host that went away */
+	BUSY_S = 2, /* longest wait until the host closes a device's old handle */
 	PAUSE_NS = 20000000,
 };
 
@@ -29,8 +28,8 @@ static time_t now_s(void)
 	return now.tv_sec;
 }
 
-/* A request to the host's block service; its answer's words and payload. 0, or -errno. Where the
- * host has no room it is asked again. */
+/* Sends one request to the host's block service; repeats while the host has no room. args: the
+ * request's words, then the answer's. 0, or -errno. */
 static int request_once(struct handle *handle, uint32_t handler, uint32_t args[4],
 			const void *payload, uint32_t size, void *answer, size_t answer_size)
 {
@@ -56,7 +55,7 @@ static int request_once(struct handle *handle, uint32_t handler, uint32_t args[4
 	return rc;
 }
 
-/* The same, again where it was lost, too. */
+/* Like request_once(), but repeats lost requests. */
 static int request(struct handle *handle, uint32_t handler, uint32_t args[4], const void *payload,
 		   uint32_t size, void *answer, size_t answer_size)
 {
@@ -71,7 +70,6 @@ static int request(struct handle *handle, uint32_t handler, uint32_t args[4], co
 	return rc;
 }
 
-/* A session with the host. */
 static int connect_peer(struct handle *handle)
 {
 	struct careful_ipc packet = {
@@ -86,7 +84,7 @@ static int connect_peer(struct handle *handle)
 	return rc;
 }
 
-/* Another handle of the path. With the lock, or alone. */
+/* Opens a new handle of the path. With the lock, or before threads start. */
 static int open_path(struct handle *handle, uint32_t *region, struct careful_block_attr *attr)
 {
 	size_t path = strlen(handle->path);
@@ -102,7 +100,7 @@ static int open_path(struct handle *handle, uint32_t *region, struct careful_blo
 	memcpy(payload.path, handle->path, path);
 	if (handle->is_writable) {
 		payload.open.flags = htobe32(CAREFUL_BLOCK_INPLACE);
-		payload.open.bytes = htobe64(INT64_MAX); /* it may grow as it likes */
+		payload.open.bytes = htobe64(INT64_MAX); /* no limit on growth */
 	}
 	if (getrandom(&args[2], 8, 0) != 8)
 		return -EIO;
@@ -120,14 +118,14 @@ static void close_region(struct handle *handle, uint32_t region)
 	request(handle, CAREFUL_BLOCK_CLOSE, args, NULL, 0, NULL, 0);
 }
 
-/* Reports whether the session with the host is gone, not the handle alone. */
+/* Reports whether the session with the host is gone, not just the handle. */
 static bool is_away(int rc)
 {
 	return rc == -ENOTCONN || rc == -ETIMEDOUT || rc == -ECONNREFUSED || rc == -ECONNABORTED ||
 	       rc == -EHOSTUNREACH || rc == -ENETUNREACH;
 }
 
-/* A session with a host that was there: it may take a while to come back. */
+/* Connects again to a host that was there; it may need a while to come back. */
 static int reconnect(struct handle *handle)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
@@ -144,14 +142,14 @@ bool handle_is_damaged(int rc)
 	return rc == -ECONNRESET || rc == -EBADMSG;
 }
 
-/* Reports whether the handle has ended, or the session with it. */
+/* Reports whether the handle or its session has ended. */
 static bool is_lost(int rc)
 {
 	return rc == -ENOENT || rc == -EBADF || is_away(rc);
 }
 
-/* The same file again, where the session or the handle has ended with `ended`, or seems to. Without
- * one the next call tries again. With the lock. */
+/* Opens the same file again after the error `ended`. If that fails, the next call tries again. With
+ * the lock. */
 static int open_again(struct handle *handle, int ended)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
@@ -167,7 +165,7 @@ static int open_again(struct handle *handle, int ended)
 	rc = is_away(ended) || handle_is_damaged(ended) ? reconnect(handle) : 0;
 	if (rc)
 		return rc;
-	if (old) /* it may live: a device has no other beside it */
+	if (old) /* the old handle may still live, and a device allows only one */
 		close_region(handle, old);
 	until = now_s() + BUSY_S;
 	while ((rc = open_path(handle, &region, &attr)) == -EBUSY && now_s() < until)
@@ -190,7 +188,7 @@ int handle_mend(struct handle *handle, struct handle_tries *tries, uint32_t regi
 	if ((!is_lost(rc) && !handle_is_damaged(rc)) || tries->reopens++ >= REOPENS_MAX)
 		return rc;
 	pthread_rwlock_wrlock(&handle->lock);
-	/* Unless another call was quicker. */
+	/* Another call may have reopened the file already. */
 	rc = handle->region == region ? open_again(handle, rc) : 0;
 	pthread_rwlock_unlock(&handle->lock);
 	return rc;
@@ -204,14 +202,14 @@ int handle_commit(struct handle *handle)
 	int rc = 0, opened, tries;
 	bool again;
 
-	/* The handle ends with its COMMIT: nobody else may find that, however often we sync. Nor may
-	 * it be committed again: the host would answer as it did, without a sync. */
+	/* COMMIT ends the handle, so no other call may use it meanwhile. A repeated COMMIT of one
+	 * handle would be answered from memory, without a sync. */
 	pthread_rwlock_wrlock(&handle->lock);
 	for (tries = 0; tries < REOPENS_MAX; tries++) {
 		memcpy(args, (uint32_t[4]){ handle->region, CAREFUL_BLOCK_REPLACE }, sizeof(args));
 		rc = request(handle, CAREFUL_BLOCK_COMMIT, args, &payload, sizeof(payload), &attr,
 			     sizeof(attr));
-		/* Where the handle was lost: another one's COMMIT syncs the same file. */
+		/* After a lost handle, COMMIT of a new handle syncs the same file. */
 		again = is_lost(rc) || handle_is_damaged(rc);
 		if (!rc)
 			handle->region = 0;
@@ -243,7 +241,7 @@ int handle_ask_range(struct handle *handle, uint32_t handler, uint32_t flags, ui
 		rc = request_once(handle, handler, args, &range, sizeof(range), answer,
 				  answer_size);
 		pthread_rwlock_unlock(&handle->lock);
-		again = 1; /* a ZERO that still runs ends before another begins */
+		again = 1; /* an earlier ZERO ends before this one begins */
 		if (!rc)
 			return 0;
 		rc = handle_mend(handle, &tries, region, rc);
@@ -251,8 +249,8 @@ int handle_ask_range(struct handle *handle, uint32_t handler, uint32_t flags, ui
 	return rc;
 }
 
-/* The first handle. Where a device is in use, another nbdkit may be about to end, as after --run: a
- * few more tries. Many could come between a flush of one that goes on and its next handle. */
+/* Opens the first handle. A busy device may belong to an nbdkit that is about to end, so a few
+ * tries follow. More tries could hit the gap between another nbdkit's flush and its next handle. */
 static int open_first(struct handle *handle, struct careful_block_attr *attr)
 {
 	struct timespec pause = { .tv_nsec = 50000000 };
@@ -291,7 +289,7 @@ int handle_init(struct handle *handle, const char *sock, const struct sockaddr_s
 	int rc;
 
 	*handle = (struct handle){ .address = *address };
-	/* Reads and writes that overlap hold up no flush: who comes later waits for it. */
+	/* A flush must not starve: a waiting writer goes before later readers. */
 	pthread_rwlockattr_init(&attr);
 	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&handle->lock, &attr);
@@ -300,7 +298,7 @@ int handle_init(struct handle *handle, const char *sock, const struct sockaddr_s
 	if (!handle->path)
 		return -ENOMEM;
 	rc = client_connect(sock, &handle->client);
-	/* No file of the host's is missing. */
+	/* These errors mean that carefuld is missing, not the host's file. */
 	return rc == -ENOENT || rc == -ECONNREFUSED ? -ENOTCONN : rc;
 }
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The handle of one file or block device at its host, and the session with that, for any number of
- * threads: opened again where either has ended, as long as it is the same file.
- */
+/* A host's handle of one file or block device, and the session with the host. Both are renewed
+ * after a loss, as long as the path still names the same file. Any number of threads may use it. */
 #ifndef CAREFUL_NBD_HANDLE_H
 #define CAREFUL_NBD_HANDLE_H
 
@@ -14,11 +12,9 @@
 
 #include "nbd/client.h"
 
-/*
- * @lock:         held to write while `region` changes, to read while it is used
- * @region:       the handle's key; 0, which no handle has: there is none
- * @is_replaced:  another file has the path now: nothing is opened any more
- */
+/* @lock: write-held while `region` changes, read-held while it is used
+ * @region: the host's key for the handle; 0: none
+ * @is_replaced: another file has the path now; nothing is opened any more */
 struct handle {
 	struct client *client;
 	struct sockaddr_storage address;
@@ -29,32 +25,31 @@ struct handle {
 	uint32_t peer, region;
 };
 
-/* What one call has gone through so far. */
+/* Recoveries that one call has used so far. */
 struct handle_tries {
 	int failures, reopens;
 };
 
-/* A connection to carefuld, and no handle yet. 0, or -errno; handle_deinit() in either case. */
+/* Connects to carefuld; opens no handle. 0, or -errno; call handle_deinit() in either case. */
 int handle_init(struct handle *handle, const char *sock, const struct sockaddr_storage *address,
 		const char *path);
 void handle_deinit(struct handle *handle);
 
-/* Opens the file for the first time. @wanted: as file_open()'s. 0, or -errno. */
+/* Opens the file for the first time. @wanted: see file_open(). 0, or -errno. */
 int handle_open(struct handle *handle, bool wanted, struct careful_block_attr *attr);
 
-/* Reports whether frames were lost, or damaged. Where a host has gone, its sessions end like this, too. */
+/* Reports whether frames were lost or damaged. A session whose host has gone ends the same way. */
 bool handle_is_damaged(int rc);
 
-/* After a try with the handle `region` that failed with `rc`, opens the file again where that has
- * ended, or too much was lost. 0: the call may be tried again; -ESTALE: another file has the path;
- * or -errno. */
+/* Prepares another try after `rc` from the handle `region`: reopens the file if the handle has
+ * ended or too much was lost. 0: try again; -ESTALE: another file has the path; or -errno. */
 int handle_mend(struct handle *handle, struct handle_tries *tries, uint32_t region, int rc);
 
 /* Syncs the file. 0, or -errno. */
 int handle_commit(struct handle *handle);
 
-/* What is asked of a range of the file, with such flags; again where it was lost.
- * args: the answer's words. 0, or -errno. */
+/* Sends a request for a range of the file; repeats what was lost. args: the answer's words. 0, or
+ * -errno. */
 int handle_ask_range(struct handle *handle, uint32_t handler, uint32_t flags, uint64_t nbytes,
 		     uint64_t offset, uint32_t args[4], void *answer, size_t answer_size);
 

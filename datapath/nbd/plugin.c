@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * nbdkit's plugin `careful`: a file or block device of another host, for any NBD client.
+/* nbdkit's plugin `careful`: a file or block device of another host, for any NBD client.
  *
- *   nbdkit …/nbdkit-careful-plugin.so host=h2 path=image
- *
- * Owns the parameters, and what NBD's words mean here.
- */
+ *   nbdkit …/nbdkit-careful-plugin.so host=h2 path=image */
 #define NBDKIT_API_VERSION 2
 #include <careful/wire.h>
 #include <dirent.h>
@@ -25,12 +21,12 @@
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
 static const char *host, *path, *instance, *port;
-static char *used; /* instance */
+static char *used; /* name of the instance */
 static struct sockaddr_storage address;
 
-/* The host opens a device to be written for one handle at a time. A flush ends that and opens
- * another: nobody else of ours may ask in between. */
-enum { CLOSING_S = 3 }; /* how long a connection that has ended may take to close */
+/* A host opens a device for writing for one handle at a time. A flush closes that handle and opens
+ * another, so our other connections must not open one in between. */
+enum { CLOSING_S = 3 }; /* longest wait for an ended connection to close */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;
 static bool is_taken;
@@ -55,8 +51,8 @@ static int careful_config(const char *key, const char *value)
 	return -1;
 }
 
-/* The only instance on this machine, whose other queues are NAME+1 and so on; NULL: there are none
- * or several, and it was said. Beside their directories are locks, and what dead ones left. */
+/* Returns the only instance of this machine, or NULL with an error reported. Ignores other queues
+ * (NAME+1 ...), locks and leftovers of dead instances. */
 static char *only_instance(void)
 {
 	struct dirent *entry;
@@ -126,7 +122,7 @@ static const char *reason(int rc)
 	return strerror(-rc);
 }
 
-/* What a call of nbdkit's returns. */
+/* Turns -errno into nbdkit's return value, and reports it. */
 static int result(int rc)
 {
 	if (!rc)
@@ -143,7 +139,7 @@ static struct file *open_file(bool wanted)
 	char *sock = NULL;
 	int rc;
 
-	if (port) /* it names the queue, too */
+	if (port) /* the port names the queue as well */
 		rc = asprintf(&sock, QUEUE_RUN_DIR "/%s/sock", used) < 0 ? -ENOMEM : 0;
 	else
 		rc = queue_find(used, &there, &sock);
@@ -198,7 +194,7 @@ static int careful_can_write(void *handle)
 	return file_is_writable(handle);
 }
 
-/* A sync of the file covers what came by another connection. A device has one alone. */
+/* A sync of a file covers writes of all connections. A device has one connection. */
 static int careful_can_multi_conn(void *handle)
 {
 	return !file_is_exclusive(handle);
@@ -240,7 +236,7 @@ static int careful_flush(void *handle, uint32_t flags)
 	return result(file_is_writable(handle) ? file_sync(handle) : 0);
 }
 
-/* What the host cannot, nbdkit writes. */
+/* nbdkit writes zeros itself if the host cannot. */
 static int careful_zero(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
 	const bool may_trim = flags & NBDKIT_FLAG_MAY_TRIM;
@@ -255,7 +251,7 @@ static int careful_zero(void *handle, uint32_t count, uint64_t offset, uint32_t 
 	return result(rc);
 }
 
-/* A hint: where the host's file system has no holes, nothing is done. */
+/* Trim is a hint: nothing happens if the host's file system has no holes. */
 static int careful_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
 	int rc = file_zero(handle, count, offset, true);
@@ -278,7 +274,7 @@ static int careful_extents(void *handle, uint32_t count, uint64_t offset, uint32
 
 	(void)flags;
 	rc = file_extents(handle, count, offset, add_extent, extents);
-	if (rc == -ENOTSUP) /* it may be data everywhere */
+	if (rc == -ENOTSUP) /* treat all as data */
 		rc = add_extent(extents, offset, count, true);
 	return result(rc);
 }

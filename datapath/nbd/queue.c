@@ -12,7 +12,7 @@
 #include "nbd/client.h"
 
 enum {
-	QUEUES = 32, /* that a question can name */
+	QUEUES = 32, /* most queues that CONNECT can name */
 	CONNECT_MS = 5000,
 	PEERS = CAREFUL_IPC_PAYLOAD_BYTES / sizeof(struct careful_peer_info),
 };
@@ -38,7 +38,7 @@ bool queue_is_served(const char *instance)
 	return !rc || rc == -EACCES;
 }
 
-/* One question. 0, or -errno. */
+/* Asks one queue. 0, or -errno. */
 static int ask(const char *instance, uint32_t queue, struct careful_ipc *packet,
 	       const void *payload, void *answer, size_t size)
 {
@@ -77,7 +77,8 @@ static void set_port(struct sockaddr_storage *address, uint32_t port)
 		((struct sockaddr_in6 *)address)->sin6_port = htons((uint16_t)port);
 }
 
-/* How many sessions a queue has, or -errno; *host, one with it, and address is where. */
+/* Returns the number of a queue's sessions, or -errno. *host: one is with the host; then `address`
+ * becomes that session's. */
 static int sessions(const char *instance, uint32_t queue, struct sockaddr_storage *address,
 		    bool *host)
 {
@@ -100,7 +101,7 @@ static int sessions(const char *instance, uint32_t queue, struct sockaddr_storag
 	return rc;
 }
 
-/* The host chooses from those of our queues that have fewest sessions. */
+/* Asks the host to choose among our queues with the fewest sessions. */
 static int choose(const char *instance, uint32_t first, uint32_t fewest,
 		  struct sockaddr_storage *address, uint32_t *queue)
 {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Which carefuld of an instance with several queues (`carefulctl up --queues`) serves a host, and
- * where the host is reached by that: as control/remote.py has it for other programs.
- */
+/* Finds the queue, and so the carefuld, that serves a host (`carefulctl up --queues`), and the
+ * host's port there. control/remote.py does the same for other programs. */
 #ifndef CAREFUL_NBD_QUEUE_H
 #define CAREFUL_NBD_QUEUE_H
 
@@ -11,17 +9,12 @@
 
 #define QUEUE_RUN_DIR "/run/careful"
 
-/* Reports whether a carefuld serves an instance's queue 0, maybe not us. */
+/* Reports whether a carefuld serves queue 0 of an instance, even if it refuses us. */
 bool queue_is_served(const char *instance);
 
-/*
- * Of an instance with one queue: its socket. Otherwise that of the queue which has a session with
- * the host, or which the host chose for one; address has the host's port there.
- *
- * @sock: to be freed
- *
- * 0, or -errno.
- */
+/* Finds the socket to use for a host: the only queue's; or the queue's that has a session with the
+ * host; or the queue's that the host chooses. `address` gets the host's port there. *sock: to be
+ * freed. 0, or -errno. */
 int queue_find(const char *instance, struct sockaddr_storage *address, char **sock);
 
 #endif /* CAREFUL_NBD_QUEUE_H */

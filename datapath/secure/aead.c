@@ -46,7 +46,7 @@ void aead_end(struct aead *aead)
 	sodium_memzero(aead, sizeof(*aead));
 }
 
-/* Four bytes of 0 and the number, big-endian. */
+/* The nonce: four zero bytes, then the number, big-endian. */
 static void nonce_of(uint64_t number, uint8_t nonce[NONCE_BYTES])
 {
 	uint64_t wire = htobe64(number);
@@ -89,7 +89,8 @@ bool aead_new(const struct aead_seen *seen, uint64_t number)
 {
 	if (number > seen->last)
 		return true;
-	/* The word of the last one is not whole yet: it has none that are so far behind. */
+	/* The newest word of the window is only partly used, so the window is 64 numbers short of
+	 * SEEN. */
 	if (!number || seen->last - number >= SEEN - 64)
 		return false;
 	return !(seen->bits[number / 64 % AEAD_SEEN_WORDS] >> number % 64 & 1);
@@ -99,7 +100,7 @@ void aead_saw(struct aead_seen *seen, uint64_t number)
 {
 	uint64_t word = seen->last / 64;
 
-	/* Words that are used for other numbers from now on. */
+	/* Clears the words that now stand for newer numbers. */
 	for (uint32_t i = 0; word < number / 64 && i < AEAD_SEEN_WORDS; i++)
 		seen->bits[++word % AEAD_SEEN_WORDS] = 0;
 	seen->bits[number / 64 % AEAD_SEEN_WORDS] |= 1ull << number % 64;

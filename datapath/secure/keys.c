@@ -17,11 +17,11 @@
 #include "device/error.h"
 
 enum {
-	TEXT_BYTES = 1 << 16, /* of a file, at most */
+	TEXT_BYTES = 1 << 16, /* the largest key file */
 	TRUSTED_MAX = 4096,
 };
 
-/* The whole file as text. A secret one must not be for others to read. */
+/* Reads a whole file. A secret file must not be readable by others. */
 static int read_text(const char *directory, const char *name, bool secret, char *text,
 		     struct careful_error *error)
 {
@@ -58,7 +58,7 @@ static int read_text(const char *directory, const char *name, bool secret, char 
 	return 0;
 }
 
-/* A key at the beginning of text; where it ends. */
+/* Reads the key that `text` starts with. *end: the first byte after the key. */
 static bool read_key(const char *text, const char **end, uint8_t *key)
 {
 	size_t bytes;
@@ -124,7 +124,6 @@ int keys_trust(struct keys *keys, const union address *address, const uint8_t *o
 	return 0;
 }
 
-/* One line of `trusted`. */
 static int read_line(struct keys *keys, const char *line, const uint8_t *ours, const uint8_t *psk)
 {
 	size_t bytes = strcspn(line, " \t");
@@ -147,7 +146,7 @@ static int read_trusted(struct keys *keys, const char *directory, char *text, co
 	int rc = read_text(directory, "trusted", false, text, error);
 	char *rest = text, *line;
 
-	if (rc == -ENOENT) /* nobody yet */
+	if (rc == -ENOENT) /* nobody is trusted yet */
 		return 0;
 	for (uint32_t n = 1; !rc && (line = strsep(&rest, "\n")); n++) {
 		line += strspn(line, " \t\r");
@@ -163,7 +162,7 @@ static int read_trusted(struct keys *keys, const char *directory, char *text, co
 
 static const char *const file_names[] = { "private", "cluster", "trusted" };
 
-/* What stat() says of the files, in one number. */
+/* Returns a hash of what stat() reports for the key files. */
 static uint64_t look(const char *directory)
 {
 	uint64_t seen = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See noise.h. Function by function as the framework's section 5 has it, for this one pattern. */
+/* Functions follow section 5 of the framework, for this one pattern. */
 #include "secure/noise.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static void hmac(const uint8_t *key, const void *data, size_t bytes, uint8_t *ou
 	sodium_memzero(&state, sizeof(state));
 }
 
-/* HKDF(chaining key, data): `count` outputs, the first in the place of the chaining key. */
+/* Computes HKDF(chaining key, data) with `count` outputs; the first replaces the chaining key. */
 static void hkdf(uint8_t *ck, const uint8_t *data, uint8_t outputs[][NOISE_KEY_BYTES], int count)
 {
 	uint8_t temp[NOISE_KEY_BYTES], in[NOISE_KEY_BYTES + 1];
@@ -58,7 +58,7 @@ static void mix_key(struct noise *noise, const uint8_t *data)
 	noise->n = 0;
 }
 
-/* The token psk. */
+/* Processes the token psk. */
 static void mix_key_and_hash(struct noise *noise, const uint8_t *psk)
 {
 	uint8_t out[2][NOISE_KEY_BYTES];
@@ -70,7 +70,7 @@ static void mix_key_and_hash(struct noise *noise, const uint8_t *psk)
 	sodium_memzero(out, sizeof(out));
 }
 
-/* A token of two letters. */
+/* Processes a Diffie-Hellman token: ee, es, se or ss. */
 static int mix_dh(struct noise *noise, const uint8_t *private, const uint8_t *public)
 {
 	uint8_t shared[NOISE_KEY_BYTES];
@@ -82,7 +82,7 @@ static int mix_dh(struct noise *noise, const uint8_t *private, const uint8_t *pu
 	return 0;
 }
 
-/* The token e; with a psk the key is mixed in, too (section 9.2). */
+/* Processes the token e; a pattern with psk mixes the key in as well (section 9.2). */
 static void mix_ephemeral(struct noise *noise, const uint8_t *public)
 {
 	mix_hash(noise, public, NOISE_KEY_BYTES);
@@ -154,7 +154,7 @@ int noise_read(struct noise *noise, const uint8_t public[NOISE_KEY_BYTES])
 	return rc;
 }
 
-/* Four bytes of 0 and n, little-endian (section 12.3). */
+/* The nonce: four zero bytes, then n, little-endian (section 12.3). */
 static void payload_nonce(struct noise *noise,
 			  uint8_t out[crypto_aead_chacha20poly1305_ietf_NPUBBYTES])
 {
@@ -186,13 +186,14 @@ int noise_open(struct noise *noise, const uint8_t *sealed, size_t bytes, void *p
 	return 0;
 }
 
-/* As HKDF's first step with the label in the place of a key: of another length than any. */
+/* Like HKDF's first step on the label. No label is as long as a key, so outputs never collide with
+ * split keys. */
 void noise_export(const struct noise *noise, const char *label, uint8_t out[NOISE_KEY_BYTES])
 {
 	hmac(noise->ck, label, strlen(label), out);
 }
 
-/* HKDF of no bytes (section 5.2, Split()). */
+/* HKDF with empty input (section 5.2, Split()). */
 void noise_split(const struct noise *noise, uint8_t keys[2][NOISE_KEY_BYTES])
 {
 	uint8_t temp[NOISE_KEY_BYTES], in[NOISE_KEY_BYTES + 1] = { 1 };

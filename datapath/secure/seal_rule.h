@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which peers' frames are sealed, and how, as it is written: `--seal`. */
+/* Which peers' frames are sealed, and how: the value of `--seal`. */
 #ifndef SECURE_SEAL_RULE_H
 #define SECURE_SEAL_RULE_H
 
@@ -13,7 +13,7 @@
 
 enum { SEAL_RULES_MAX = CAREFUL_PEERS_MAX };
 
-/* @all: enum careful_seal, of whoever is not named. */
+/* @all: enum careful_seal for every peer that is not named */
 struct seal_rules {
 	uint8_t all;
 	uint32_t count;
@@ -24,13 +24,11 @@ struct seal_rules {
 	} named[SEAL_RULES_MAX];
 };
 
-/*
- * MODE or MODE@ADDRESS, of off, auth and encrypt, with commas between; NULL: off. Of an address
- * that stands there twice the first counts.
- */
+/* Reads MODE or MODE@ADDRESS, separated by commas; MODE is off, auth or encrypt. NULL: off. If an
+ * address occurs twice, the first entry counts. */
 int seal_rules_read(struct seal_rules *rules, const char *text, struct careful_error *error);
 bool seal_rules_any(const struct seal_rules *rules);
-/* enum careful_seal, of whoever is at an address. */
+/* Returns the enum careful_seal for an address. */
 uint8_t seal_rules_of(const struct seal_rules *rules, const union address *address);
 
 #endif /* SECURE_SEAL_RULE_H */
