@@ -1,6 +1,5 @@
-"""P2's experiments on real engines (`carefulctl bench`): careful and traditional side by side.
+"""P2's experiments on real engines (`carefulctl bench`): careful and traditional compared.
 
-Owns which experiments there are, the hosts that they run on, and the rounds in which the two
-protocols take turns. A node's part is the C program careful-p2. What comes out is shown by
-careful.render.
+Owns the list of experiments, the hosts, and the rounds in which the two protocols take turns. Each
+node is the C program careful-p2.
 """

@@ -1,6 +1,5 @@
-"""P2's experiments (section 6.1): the cells of its tables, and what a node's time means in each.
-
-Owns how much of each is run. Calls nobody.
+"""P2's experiments (section 6.1): the cells of its tables, and how a node's time becomes a
+value.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 PROTOCOLS = ("traditional", "careful")
-#: Send buffers of an instance: all that a flood sends is kept by the traditional protocol.
+#: Send buffers of an instance. The traditional protocol keeps every frame of a flood.
 TX_BUFFERS = 1024
-#: A message of P2's largest payload, three frames, and what is kept for window updates.
+#: A message of P2's largest payload needs three frames; one more is reserved for window updates.
 ONE_TX_BUFFER = 4
 
 
@@ -20,19 +19,19 @@ class Table:
     """One of P2's tables.
 
     Attributes:
-        name: of the table.
-        experiment: as careful-p2 and tests/sim/test_sim_p2.c have it.
-        title: what it is, with P2's number.
-        unit: of its values.
-        nodes: each P that it has.
-        sizes: payloads, words of 4 bytes; of Jacobi, rows of the grid.
-        messages: of a run, or hops, or iterations.
-        fragments: of a message, by nodes; none: a message is one payload.
-        processing: whether it has both, without processing and with it.
+        name: the name on the command line.
+        experiment: the name that careful-p2 and tests/sim/test_sim_p2.c use.
+        title: for people, with P2's number.
+        unit: of the values.
+        nodes: each P.
+        sizes: payloads in words of 4 bytes; rows of the grid for Jacobi.
+        messages: messages, hops or iterations of a run.
+        fragments: fragments of a message, by P; empty: a message is one payload.
+        processing: runs both without and with processing.
         tx_buffers: send buffers of an instance.
-        paper_unit: of P2's values, where it is another.
-        more_is_better: of its values.
-        replicated: careful's broadcasts are a frame for each node, as the other's are.
+        paper_unit: unit of P2's values, if it differs.
+        more_is_better: larger values are better.
+        replicated: careful sends a broadcast as one frame per node, like the traditional protocol.
     """
 
     name: str
@@ -109,7 +108,7 @@ REPLICATED = replace(
     nodes=(4, 8),
     replicated=True,
 )
-#: Grids larger than P2's have as many rows to compute in all, about.
+#: Larger grids than P2's run fewer iterations, so that a run computes about as many rows.
 _GRID_MAX = 64
 TABLES = {one.name: one for one in (LATENCY, THROUGHPUT, ONE_BUFFER, FLOOD, REPLICATED, JACOBI)}
 
@@ -119,12 +118,12 @@ class Cell:
     """A cell of a table, for either protocol.
 
     Attributes:
-        table: its name.
+        table: name of the table.
         nodes: P.
-        size: words of a message, or of a fragment of a flood; rows of a grid.
-        processing: whether each word is written before it is sent, and read when it came.
+        size: words of a message or of a flood's fragment; rows of a grid.
+        processing: each word is written before the send and read after the receive.
         count: rounds of the ring, messages or iterations.
-        fragments: of each message.
+        fragments: fragments of a message.
     """
 
     table: str
@@ -136,31 +135,29 @@ class Cell:
 
     @property
     def experiment(self) -> str:
-        """Of its table."""
         return TABLES[self.table].experiment
 
     @property
     def line(self) -> str:
-        """What careful-p2 is told, but for the limit."""
+        """The command line of careful-p2, without the time limit."""
         words = (self.experiment, self.size, self.count, self.fragments)
         return " ".join(map(str, (*words, int(self.processing))))
 
     @property
     def name(self) -> str:
-        """For people."""
         what = f"{self.size} x {self.size}" if self.table == "jacobi" else f"{self.size} words"
         return f"{self.table}, P = {self.nodes}, {what}" + (
             ", processing" if self.processing else ""
         )
 
     def value(self, took_ns: float) -> float:
-        """A node's time, in the unit of its table: µs, Mbit/s or ms (P2 section 6.1).
+        """Returns a node's time in the unit of its table: µs, Mbit/s or ms (P2 section 6.1).
 
-        To six digits, so that what is kept of it is what was shown.
+        Rounds to six digits, so that the stored value equals the printed one.
         """
         if self.experiment == "latency":
             value = took_ns / 1e3 / (self.count * self.nodes)
-        elif self.table == "throughput":  # of one buffer it is a time
+        elif self.table == "throughput":  # one-buffer, of the same experiment, reports a time
             value = self.count * self.size * 32e3 * (self.nodes - 1) / took_ns
         elif self.experiment == "flood":
             value = took_ns / 1e6
@@ -170,7 +167,6 @@ class Cell:
 
 
 def _count(table: Table, nodes: int, size: int, scale: float) -> int:
-    """Rounds, messages or iterations of a run; a flood's are P2's."""
     if table.experiment == "flood":
         return table.messages
     whole = table.messages // nodes if table is LATENCY else table.messages
@@ -180,12 +176,12 @@ def _count(table: Table, nodes: int, size: int, scale: float) -> int:
 
 
 def cells(tables: Sequence[str], nodes: int, scale: float = 1.0) -> Iterator[Cell]:
-    """The cells of so many nodes, those that the same instances run one after another.
+    """Yields the cells for P nodes; cells that can share instances are adjacent.
 
     Args:
-        tables: names of those that are wanted.
+        tables: names of the tables.
         nodes: P.
-        scale: 1: runs as long as they are meant to be; less: as much shorter.
+        scale: factor of a run's length; 1 is full length.
     """
     wanted = [TABLES[name] for name in tables if nodes in TABLES[name].nodes]
     for table in sorted(wanted, key=lambda one: (one.replicated, one.tx_buffers)):

@@ -1,8 +1,7 @@
-"""Where nodes run: hosts made for it on this machine, gone with the program that made them.
+"""Hosts for the nodes: network namespaces on this machine, all at one switch.
 
-Owns the hosts' namespaces: each is held by a process that ends when its input does, so that
-nothing stays whatever becomes of us. Each host has an eth1 on one switch, and a /run and a bpffs
-of its own. Calls iproute2 and util-linux.
+A process holds each namespace and ends when its input closes. The namespaces therefore disappear
+even if this program is killed. Each host has an eth1, a /run and a bpffs of its own.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from typing import Self
 from careful import child
 from careful.errors import CarefulError
 
-#: Frames that a port of the switch can hold: more than all windows together.
+#: Queue of a switch port, frames: more than all windows together.
 _PORT_FRAMES = 8192
 _UP_S = 30.0
-#: What a namespace's first process does: nothing is said on the network by itself.
+#: Commands of a namespace's first process. Without IPv6 the kernel sends nothing by itself.
 _HOLD = """
 echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true
 mount -t tmpfs -o mode=0755 tmpfs /run
@@ -35,13 +34,13 @@ exec cat
 
 @dataclass(frozen=True)
 class Host:
-    """Where a node runs.
+    """A host that runs a node.
 
     Attributes:
-        prefix: words before its command; what they start reads our input, and ends with it.
-        address: IPv4.
-        interface: careful's.
-        program: careful-p2 there; "": as it is here.
+        prefix: words before the node's command; the command reads our input and ends with it.
+        address: IPv4 address.
+        interface: interface that careful uses.
+        program: path of careful-p2 on the host; "": the local path.
     """
 
     prefix: tuple[str, ...]
@@ -62,7 +61,7 @@ def _said(argv: list[str], text: str = "") -> str:
 
 
 class _Namespace:
-    """A network and a mount namespace, held by a process for as long as we are here."""
+    """A network and a mount namespace, held by a process until `with` ends."""
 
     def __init__(self) -> None:
         argv = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-ec", _HOLD]
@@ -73,13 +72,12 @@ class _Namespace:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is ours
+            start_new_session=True,  # Ctrl-C reaches this program only
         )
         self.pid = self._process.pid
         self.inside = ("nsenter", "--net", "--mount", "--target", str(self.pid), "--")
 
     def wait(self) -> None:
-        """Wait until it is there."""
         assert self._process.stdout
         assert self._process.stderr
         if self._process.stdout.readline() != "ready\n":
@@ -87,11 +85,9 @@ class _Namespace:
             raise CarefulError(errno.EPERM, why.splitlines()[0], "a network namespace")
 
     def ip(self, *lines: str) -> None:
-        """Run lines of `ip -batch` in it."""
         _said([*self.inside, "ip", "-batch", "-"], "\n".join(lines) + "\n")
 
     def late(self) -> bool:
-        """Reports whether a link of it does not carry frames yet."""
         links = json.loads(_said([*self.inside, "ip", "-json", "link"]))
         return any(one["operstate"] in ("DOWN", "LOWERLAYERDOWN") for one in links)
 
@@ -103,14 +99,14 @@ class _Namespace:
 
 
 class OwnHosts:
-    """Hosts on this machine, at one switch; each has one of our CPUs, which others may share.
+    """Hosts on this machine at one switch. Each is pinned to one CPU; hosts may share CPUs.
 
     Args:
-        count: how many.
+        count: number of hosts.
         mtu: bytes.
 
     Raises:
-        CarefulError: no namespaces can be made here.
+        CarefulError: namespaces cannot be made here.
     """
 
     def __init__(self, count: int, mtu: int) -> None:
@@ -144,7 +140,7 @@ class OwnHosts:
             host.ip(f"address add 10.77.0.{k}/24 dev eth1", "link set eth1 up")
 
     def _wait_until_up(self, spaces: list[_Namespace]) -> None:
-        """A veth drops what it sends until the kernel has seen that both ends are up."""
+        """Waits for all links: a veth drops frames until the kernel has seen both ends up."""
         end = time.monotonic() + _UP_S
         while any(one.late() for one in spaces):
             if time.monotonic() > end:

@@ -1,6 +1,6 @@
-"""The nodes of an experiment: a careful-p2 on each host, told what to do, a line at a time.
+"""The nodes of an experiment: one careful-p2 per host, which reads a command per line.
 
-Owns the processes. A node that ends before its time ends them all, and is named. Calls nobody.
+Owns the processes. If a node ends early, all nodes are ended and the error names that node.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from careful.errors import CarefulError
 from careful.jsonout import Json
 
 PROGRAM = "careful-p2"
-#: How long nodes may take to find each other, and to end.
+#: Time limits for nodes to find each other, and to end.
 _JOIN_S, _END_S = 60.0, 10.0
-#: Beyond an experiment's limit, which the nodes keep: for all of them to say so.
+#: Extra time, beyond the limit that the nodes keep, for all of them to report.
 _MORE_S = 30.0
-#: How long who failed first is waited for: the others know of it only what it did to them.
+#: Time to wait for the other nodes after a failure. The node that failed first may report last.
 _ALL_S = 2.0
 
 
@@ -38,7 +38,7 @@ class LateError(CarefulError):
 
 
 def program() -> str:
-    """Where careful-p2 is: beside the interpreter, as carefuld, else on the path."""
+    """Returns the path of careful-p2: next to the interpreter, like carefuld, or in PATH."""
     beside = Path(sys.executable).with_name(PROGRAM)
     found = str(beside) if beside.exists() else shutil.which(PROGRAM)
     if not found:
@@ -47,14 +47,12 @@ def program() -> str:
 
 
 class _Node:
-    """One of them."""
-
     def __init__(self, host: Host, words: Sequence[str]) -> None:
         self._process = subprocess.Popen(
             [*host.prefix, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is ours
+            start_new_session=True,  # Ctrl-C reaches this program only
         )
         assert self._process.stdin
         assert self._process.stdout
@@ -65,39 +63,38 @@ class _Node:
         self.ended = False
 
     def tell(self, line: str) -> None:
-        """Write a line; who has ended is found out by its output."""
+        """Writes a line. A process that has ended is detected when its output closes."""
         with suppress(BrokenPipeError):
             self._in.write(line.encode() + b"\n")
             self._in.flush()
 
     def hear(self) -> None:
-        """Take what it says."""
         data = os.read(self.out.fileno(), 65536)
         self.ended = not data
         *lines, self._got = (self._got + data).split(b"\n")
         self.lines += [json.loads(one) for one in lines]
 
     def close_input(self) -> None:
-        """Its end."""
         with suppress(BrokenPipeError):
             self._in.close()
 
     def end(self, patience_s: float) -> int:
-        """Its status, once it has ended, or is made to."""
+        """Waits for the process, ends it after patience_s, and returns its status."""
         return child.end(self._process, patience_s)
 
 
 class Nodes:
-    """A group of nodes of one protocol, on as many hosts.
+    """A group of nodes that use one protocol.
 
     Args:
-        hosts: of each rank its own.
-        protocol: careful, traditional, or "replicated": careful that broadcasts as the other does.
-        wait: adaptive, spin or block (`carefulctl up --wait`).
-        tx_buffers: send buffers of each.
+        hosts: one host per rank.
+        protocol: "careful", "traditional", or "replicated": careful with one frame per node for a
+            broadcast.
+        wait: "adaptive", "spin" or "block" (`carefulctl up --wait`).
+        tx_buffers: send buffers of each node.
 
     Raises:
-        CarefulError: they do not find each other.
+        CarefulError: the nodes do not find each other.
     """
 
     def __init__(self, hosts: Sequence[Host], protocol: str, wait: str, tx_buffers: int) -> None:
@@ -117,14 +114,13 @@ class Nodes:
 
     @property
     def pids(self) -> list[int]:
-        """Of their processes, by rank."""
         return [one.pid for one in self._nodes]
 
     def run(self, cell: Cell, limit_s: float) -> list[Json]:
-        """An experiment once; what each node says of it.
+        """Runs an experiment once and returns each node's answer.
 
         Raises:
-            LateError: it did not end in time, and these nodes can do no more.
+            LateError: the experiment did not end in time; these nodes cannot be used again.
             CarefulError: a node failed.
         """
         for one in self._nodes:
@@ -143,7 +139,7 @@ class Nodes:
         return found
 
     def _hear(self, end: float) -> bool:
-        """Take what some node says; False: it is too late, or none is left that could."""
+        """Reads output of some nodes. Returns False if time is up or no node can still answer."""
         silent = {one.out.fileno(): one for one in self._nodes if not one.lines and not one.ended}
         left_s = end - time.monotonic()
         if not silent or left_s <= 0:
@@ -154,7 +150,7 @@ class Nodes:
         return True
 
     def _failure(self, found: Sequence[Json]) -> CarefulError:
-        """Returns the node that failed, and why: a node that was killed counts first."""
+        """Returns the error to raise. It names the node that failed; a killed node counts first."""
         said = {rank: str(one["error"]) for rank, one in enumerate(found) if "error" in one}
         gone = [rank for rank, one in enumerate(self._nodes) if one.ended and rank not in said]
         if not gone and said and all("in time" in text for text in said.values()):
@@ -173,7 +169,7 @@ class Nodes:
         return f"{len(self._nodes)} nodes, {self._protocol}"
 
     def close(self, patience_s: float = _END_S) -> None:
-        """End them; again is nothing."""
+        """Ends the nodes. A second call does nothing."""
         for one in self._nodes:
             one.close_input()
         self._status = [one.end(patience_s) for one in self._nodes]
@@ -186,7 +182,7 @@ class Nodes:
 
 
 def _told(rank: int, text: str) -> tuple[bool, bool]:
-    """Reports whether a node only heard of the failure: another ended the group."""
+    """Sort key: a node whose text blames another node, or only reports ECANCELED, comes last."""
     another = text.startswith("node ") and not text.startswith(f"node {rank}:")
     return text.endswith(os.strerror(errno.ECANCELED)), another
 

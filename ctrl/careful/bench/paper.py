@@ -1,4 +1,4 @@
-"""What P2's tables say. Calls nobody."""
+"""Figures of P2's tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from careful.bench.experiments import Cell
 
 
 class Paper(NamedTuple):
-    """A cell of P2's: in its table's unit, and what careful's is above the other's, per cent."""
+    """P2's figures of a cell, in the table's unit; delta is careful's excess over traditional, per
+    cent.
+    """
 
     traditional: float | None
     careful: float | None
@@ -16,7 +18,7 @@ class Paper(NamedTuple):
 
 
 _NONE = Paper(None, None, None)
-#: A line: nodes, words or rows; traditional, careful and delta without processing, and with it.
+#: Columns: nodes; words or rows; traditional, careful, delta without processing, then with it.
 _PAPER = {
     "latency": """
         2    1  112.5  84.9 -24.5   113.1   85.6 -24.3
@@ -53,7 +55,7 @@ _PAPER = {
         8 2000     - 21.0     -     -    -     -""",
     "one-buffer": """
         2 2000  1150  720 -37.0     -    -     -""",
-    # Of 8 nodes and 32 x 32 its difference and its times do not fit each other.
+    # For 8 nodes and 32 x 32, P2's delta does not fit P2's times.
     "jacobi": """
         1    8  0.19 0.19     -     -    -     -
         1   16  0.38 0.38     -     -    -     -
@@ -90,6 +92,6 @@ _TABLES = {name: _read(text) for name, text in _PAPER.items()}
 
 
 def paper(cell: Cell) -> Paper:
-    """P2's figures of a cell."""
+    """Returns P2's figures of a cell."""
     name = "flood" if cell.table == "replicated" else cell.table
     return _TABLES.get(name, {}).get((cell.nodes, cell.size, cell.processing), _NONE)

@@ -1,7 +1,4 @@
-"""The rounds of a benchmark: in each, both protocols run every cell once, in turn.
-
-Owns the order, what a cell costs at most, and which did not end. Calls nodes and experiments.
-"""
+"""The rounds of a benchmark: in each round both protocols run every cell once, in turn."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ from careful.bench.nodes import LateError, Nodes
 
 @dataclass
 class Result:
-    """What a cell gave for one protocol.
+    """Results of a cell for one protocol.
 
     Attributes:
-        values: a value of each node and round: 5P of them in P2, in the table's unit.
-        late: times that it did not end in time; it is not tried again.
-        user_us: CPU time of all nodes' programs, the engine's polling included.
-        system_us: the kernel's for them, which moves frames between veth devices as well.
+        values: one value per node and round (5P in P2), in the table's unit.
+        late: runs that did not end in time; the cell is not run again after the first.
+        user_us: CPU time of all nodes' programs, with the engine's polling.
+        system_us: kernel CPU time of the same programs, which includes moving frames between veths.
     """
 
     values: list[float] = field(default_factory=list)
@@ -33,20 +30,20 @@ class Result:
 
     @property
     def mean(self) -> float | None:
-        """The arithmetic mean, as P2 has it; None: there is no value."""
+        """The arithmetic mean, like P2's; None: there is no value."""
         return sum(self.values) / len(self.values) if self.values else None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run.
+    """The cells to run, and how often.
 
     Attributes:
-        tables: their names.
+        tables: names of the tables.
         nodes: each P.
-        rounds: how often.
-        scale: of the runs' lengths.
-        limit_s: of a run.
+        rounds: number of rounds.
+        scale: factor of a run's length.
+        limit_s: time limit of a run.
     """
 
     tables: tuple[str, ...]
@@ -56,16 +53,15 @@ class Plan:
     limit_s: float = 20.0
 
     def cells(self) -> list[Cell]:
-        """All of them, by P."""
         return [one for nodes in self.nodes for one in cells(self.tables, nodes, self.scale)]
 
 
 class Found:
-    """Everything that was measured.
+    """All results.
 
     Attributes:
         results: by cell and protocol.
-        frames: that a payload takes, by cell; both protocols have the same.
+        frames: frames per payload, by cell; the same for both protocols.
     """
 
     def __init__(self, wanted: Sequence[Cell]) -> None:
@@ -74,18 +70,18 @@ class Found:
 
 
 def waiting(nodes: int) -> str:
-    """How nodes of this machine wait: where each has a CPU as careful does by itself."""
+    """Returns the wait mode for nodes of this machine: adaptive if each node has a CPU."""
     return "adaptive" if nodes <= (os.cpu_count() or 1) else "block"
 
 
 def run(plan: Plan, hosts: Sequence[Host], wait: str, tell: Callable[[str], None]) -> Found:
-    """Run a plan.
+    """Runs a plan.
 
     Args:
-        plan: what.
-        hosts: as many as the largest P at least.
-        wait: how nodes wait: adaptive, spin or block; "": as suits this machine's CPUs.
-        tell: is told what is under way.
+        plan: the cells and rounds.
+        hosts: at least as many as the largest P.
+        wait: "adaptive", "spin" or "block"; "": chosen from the number of CPUs.
+        tell: called with a line of text before each run.
 
     Raises:
         CarefulError: a node failed.
@@ -105,14 +101,14 @@ def run(plan: Plan, hosts: Sequence[Host], wait: str, tell: Callable[[str], None
 
 
 def _instances(cell: Cell) -> tuple[int, int, bool]:
-    """Returns what tells groups of nodes apart: size, send buffers, broadcasts."""
+    """Returns the key of cells that can share instances."""
     table = TABLES[cell.table]
     return cell.nodes, table.tx_buffers, table.replicated
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one protocol does in a round on so many nodes."""
+    """One protocol's runs in a round, for one P."""
 
     hosts: Sequence[Host]
     protocol: str
@@ -122,9 +118,9 @@ class Part:
     replicated: bool = False
 
     def play(self, found: Found, wanted: Sequence[Cell]) -> Iterator[Cell]:
-        """Run cells one after another, each told of before it begins.
+        """Runs the cells one after another; yields each cell before its run.
 
-        Nodes that one of them was too much for are started again for the next.
+        After a run that is late, the remaining cells get new nodes.
         """
         word = "replicated" if self.replicated and self.protocol == "careful" else self.protocol
         todo = [one for one in wanted if not found.results[one, self.protocol].late]

@@ -1,8 +1,8 @@
-"""Events: how the nodes of a parallel program talk (P2 section 5.1).
+"""Events: how the nodes of a parallel program communicate (P2 section 5.1).
 
-P nodes share one channel. An event is a step of the program and has a number; each node sends
-and receives in ascending order. Within an event a node may send a message to one of the
-others, or to all; a node receives one message, or, of a crowd event, one from every other node.
+P nodes share one channel. An event is a numbered step of the program; each node sends and receives
+in ascending order. Within an event a node may send a message to one node or to all others. A node
+receives one message, or, in a crowd event, one message from every other node.
 
     with careful.open("eth1") as node:
         with careful.event.join(node, ["h1", "h2", "h3"], rank=0) as events:
@@ -10,8 +10,7 @@ others, or to all; a node receives one message, or, of a crowd event, one from e
             for _ in range(events.nodes - 1):
                 events.receive(event=1, into=array)
 
-`carefulctl help events` explains; trace.py reads what CAREFUL_EVENT_TRACE makes programs note,
-jacobi.py is an example: python -m careful.event.jacobi.
+See `carefulctl help events`. The example is `python -m careful.event.jacobi`.
 """
 
 from careful.event.group import ANY as ANY

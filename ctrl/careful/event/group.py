@@ -1,8 +1,7 @@
-"""A node's part in a group: fragments and messages out and in.
+"""A node's part in a group: sends and receives fragments and messages.
 
-Owns the C group from careful_events_open() to its close, and how Python waits for it: in slices,
-so that Ctrl-C is heard. Arrays go straight between their own memory and frames. It calls node's
-engine and the binding.
+Owns the C group from careful_events_open() to its close. Waits in slices, so that Ctrl-C works.
+Arrays are copied straight between their memory and frames.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from careful.event.unfinished import Coming, Leaving, no_room
 from careful.node import Node, Peer
 from careful.node.arguments import payload_of
 
-#: Longest wait inside C: Python sees a signal (Ctrl-C) only between two of them, milliseconds.
+#: Longest wait inside C, milliseconds: Python handles signals only between two waits.
 _SLICE_MS = 50
 _NOW = (-errno.EAGAIN, -errno.ETIMEDOUT)
-#: Source: any node. Destination: all others.
+#: As source: any node. As destination: all other nodes.
 ANY = None
 
 _TEXTS = {
@@ -41,7 +40,7 @@ _TEXTS = {
     errno.EBUSY: "the node takes part in a group already, or a program has the group's handler",
     errno.ECANCELED: "it ended in the middle of an event",
 }
-#: Why broadcasts are replicated.
+#: Reasons why broadcasts are replicated.
 _REPLICATED = {
     errno.ENOTSUP: "fewer than three nodes, the traditional protocol, or an interface without "
     "multicast",
@@ -50,12 +49,14 @@ _REPLICATED = {
     errno.EEXIST: "two groups have the same cookie",
     errno.EPIPE: "a node has left",
 }
-#: Of these what they mean of the whole group; of others what they mean anywhere.
+#: Errors whose text in _TEXTS also describes a failure of the whole group.
 _FAILURES = {errno.EPROTO, errno.ECANCELED, errno.ENOBUFS}
 
 
 class Status(enum.IntEnum):
-    """What comes after a fragment: more of its message, no more of that, or of the event."""
+    """Tells what follows a fragment: more of its message, nothing of it, or nothing of the
+    event.
+    """
 
     MORE = int(lib.CAREFUL_EVENT_MORE)
     NODE_DONE = int(lib.CAREFUL_EVENT_NODE_DONE)
@@ -64,14 +65,14 @@ class Status(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A fragment that was received.
+    """A received fragment.
 
     Attributes:
-        source: rank of the node that sent it.
-        status: what comes after it.
-        offset: where it stands in its message, bytes.
-        nbytes: of it.
-        data: it; or what it was received into.
+        source: rank of the sender.
+        status: what follows the fragment.
+        offset: position in the message, bytes.
+        nbytes: size of the fragment.
+        data: the fragment, or the buffer into which it was received.
     """
 
     source: int
@@ -86,10 +87,10 @@ class Message:
     """A message that was received whole.
 
     Attributes:
-        source: rank of the node that sent it.
-        event_done: whether nothing more of the event comes.
-        nbytes: of it.
-        data: it; or what it was received into.
+        source: rank of the sender.
+        event_done: the event has no further messages.
+        nbytes: size of the message.
+        data: the message, or the buffer into which it was received.
     """
 
     source: int
@@ -99,12 +100,12 @@ class Message:
 
 
 class Events:
-    """A node's part in a group (join()). `with` ends it: where an exception leaves the block,
-    every other node is told that this one has failed.
+    """A node's part in a group, from join(). `with` ends it. If an exception leaves the block,
+    every other node learns that this node has failed.
 
     Attributes:
-        rank: this node's.
-        nodes: P, how many there are.
+        rank: this node's rank.
+        nodes: P, the number of nodes.
     """
 
     def __init__(
@@ -142,11 +143,11 @@ class Events:
         self.close(0 if kind is None else number or errno.ECANCELED)
 
     def close(self, status: int = 0, timeout_s: float = 5.0) -> None:
-        """End this node's part; polls until the others have been told.
+        """Ends this node's part; polls until the others have been told.
 
         Args:
-            status: 0: it is done; else a positive errno: it has failed, and so has the group.
-            timeout_s: how long at most, seconds; who is told nothing finds out by itself.
+            status: 0: done; a positive errno: this node, and so the group, has failed.
+            timeout_s: longest wait, seconds. A node that is not told finds out by itself.
         """
         events, self._events = self._events, None
         if events is None or self._engine.closed:
@@ -156,8 +157,8 @@ class Events:
 
     @property
     def broadcasts(self) -> str:
-        """How what this node sends to all leaves: "one frame", "replicated: " and why, or
-        "replicated for now: " while that is being found out (as far as this node polls).
+        """How messages to all are sent: "one frame", "replicated: " and the reason, or "replicated
+        for now: " until all nodes confirm frames to all (needs this node to poll).
         """
         rc = lib.careful_events_broadcast(self._live())
         if rc == 0:
@@ -188,22 +189,21 @@ class Events:
         large: bool | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Send a fragment; returns when a frame has it, not when it was received.
+        """Sends a fragment; returns when the data is in a frame, not when it was received.
 
-        It leaves with the last one of its message, or when this node polls.
+        The frame leaves with the last one of its message, or when this node polls.
 
         Args:
             data: any contiguous buffer (bytes, a NumPy array ...) of at most fragment_bytes.
-            event: its number, 0 to 2^64 - 1.
+            event: number of the event, 0 to 2^64 - 1.
             to: a rank; None: all others.
-            last: it is the last fragment of this node's message.
-            crowd: all nodes send to its destination in this event (P2: BCAST_Event).
-            large: the event has several fragments; by default if this is not the last. The
-                same for all of them.
-            timeout_s: how long to wait for room, seconds; None: for as long as it takes.
+            last: this is the last fragment of this node's message.
+            crowd: all nodes send to the destination in this event (P2: BCAST_Event).
+            large: the event has several fragments; the same for all of them. Default: `not last`.
+            timeout_s: longest wait for room, seconds; None: no limit.
 
         Raises:
-            CarefulError: no room in time (ETIMEDOUT); what was not received takes all room
+            CarefulError: no room in time (ETIMEDOUT); messages that were not received take all room
                 here (ENOBUFS); wrong order or flags (EILSEQ, EINVAL); the group has failed.
         """
         buffer = payload_of(data)
@@ -222,10 +222,10 @@ class Events:
         crowd: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Send a message, in as many fragments as it takes; as send_fragment().
+        """Sends a message in as many fragments as needed; see send_fragment().
 
-        Where it raises, some of them may have left. Send the same message again: it goes on
-        behind them. Of another length it is refused (EBADMSG).
+        If send() raises, some fragments may have left. Send the same message again, and it
+        continues after them. A message of another length is refused (EBADMSG).
         """
         buffer, end = payload_of(data), _end(timeout_s)
         for args, left in self._parts(buffer, event, to, crowd):
@@ -234,7 +234,9 @@ class Events:
     async def asend(
         self, data: Buffer, event: int, to: int | None = ANY, *, crowd: bool = False
     ) -> None:
-        """As send(), in an event loop; one task at a time sends. Cancelled, it may be repeated."""
+        """Does the same as send(), in an event loop. Only one task at a time may send. After a
+        cancellation the call may be repeated.
+        """
         for args, left in self._parts(payload_of(data), event, to, crowd):
             await self._in_loop(lib.careful_event_send, to, left, *args)
 
@@ -246,19 +248,19 @@ class Events:
         into: Buffer = None,
         timeout_s: float | None = None,
     ) -> Fragment:
-        """Receive a fragment of an event.
+        """Receives a fragment of an event.
 
         Args:
-            event: its number; not before the last one is done.
-            source: a rank; None: whichever has one.
-            into: a contiguous buffer that can be written, for the whole message: the
-                fragment goes where it stands in it. None: a bytearray of its own.
-            timeout_s: how long to wait, seconds; None: for as long as it takes.
+            event: number of the event; the previous event must be done.
+            source: a rank; None: any node.
+            into: a contiguous, writable buffer for the whole message; the fragment is copied to its
+                offset. None: a new bytearray.
+            timeout_s: longest wait, seconds; None: no limit.
 
         Raises:
-            ValueError: it reaches beyond the end of `into`; it is lost.
-            CarefulError: none in time (ETIMEDOUT); none will come (ENOMSG); wrong order
-                (EILSEQ); the group has failed.
+            ValueError: the fragment does not fit in `into`, and is lost.
+            CarefulError: none in time (ETIMEDOUT); none will come (ENOMSG); wrong order (EILSEQ);
+                the group has failed.
         """
         args = (_rank(source), event, self._fragment)
         self._wait(lib.careful_event_receive, source, _end(timeout_s), bool, *args)
@@ -272,10 +274,10 @@ class Events:
         into: Buffer = None,
         timeout_s: float | None = None,
     ) -> Message:
-        """Receive a message whole; as receive_fragment().
+        """Receives a whole message; see receive_fragment().
 
-        Where it raises, what came is kept, also if `into` has no room for it: receive the same
-        event again, into the same buffer or another.
+        If receive() raises, the fragments received so far are kept, even if `into` is too small.
+        Receive the same event again, into the same buffer or another.
         """
         end, coming = _end(timeout_s), self._begun(event, source)
         while self._wants(coming, into):
@@ -287,8 +289,8 @@ class Events:
     async def areceive(
         self, event: int, source: int | None = ANY, *, into: Buffer = None
     ) -> Message:
-        """As receive(), in an event loop; one task at a time receives. Cancelled, it may be
-        repeated.
+        """Does the same as receive(), in an event loop. Only one task at a time may receive. After
+        a cancellation the call may be repeated.
         """
         coming = self._begun(event, source)
         while self._wants(coming, into):
@@ -298,12 +300,12 @@ class Events:
         return self._whole(coming)
 
     def _begun(self, event: int, source: int | None) -> Coming:
-        """The message that a call before this one left unfinished, or another."""
+        """Returns the message that an earlier call left unfinished, or a new one."""
         wanted = (one for one in self._coming if one.event == event and source in (ANY, one.source))
         return next(wanted, None) or Coming(event)
 
     def _wants(self, coming: Coming, into: Buffer) -> bool:
-        """Reports whether a fragment is to come yet; what came is where it is wanted."""
+        """Moves the message to `into`; reports whether more fragments must arrive."""
         coming.move(into)
         return not coming.over
 
@@ -319,7 +321,7 @@ class Events:
         return Message(coming.source, coming.event_done, coming.nbytes, coming.data)
 
     def _live(self) -> CData:
-        _ = self._engine.pointer  # it is open, and this thread's
+        _ = self._engine.pointer  # checks that the engine is open and belongs to this thread
         if self._events is None:
             raise CarefulError(errno.EBADF, "the group was closed", self._names[self.rank])
         return self._events
@@ -327,10 +329,10 @@ class Events:
     def _parts(
         self, buffer: Buffer, event: int, to: int | None, crowd: bool
     ) -> Iterator[tuple[tuple[object, ...], Callable[[], None]]]:
-        """A message cut into fragments, without those that have left: what C wants of each, and
-        what is to be called when it has left.
+        """Yields, for each fragment still to be sent, the arguments for C and a function to call
+        when the fragment has left.
 
-        A large one is announced: who has a reserve grants buffers for it.
+        A large message is announced first, so that a receiver with a reserve can grant buffers.
         """
         nbytes, most = len(buffer), self._most()
         at = self._leaving.begin(event, to, nbytes, crowd)
@@ -346,7 +348,9 @@ class Events:
             yield (_rank(to), event, base + start, end - start, flags), left
 
     def _most(self) -> int:
-        """Of a fragment; the failure of the group where a session has ended."""
+        """Returns the most bytes of a fragment; raises the group's failure if a session has
+        ended.
+        """
         rc = lib.careful_event_bytes(self._live())
         self._check(0 if rc > 0 else lib.careful_events_failed(self._events, ffi.NULL) or rc, ANY)
         return int(rc) if self.nodes > 1 else 1 << 30
@@ -359,12 +363,12 @@ class Events:
         done: Callable[[], object],
         *args: object,
     ) -> None:
-        """Call a function that waits, in slices; done() when it has done something."""
+        """Calls a function that waits, in slices; calls done() as soon as the function succeeds."""
 
         def call(_: CData, milliseconds: int) -> int:
             rc = function(self._events, *args, milliseconds)
             if rc >= 0:
-                done()  # not later: this run may raise what a callback raised
+                done()  # not later: the engine's run may raise an exception of a callback
             return rc
 
         while True:
@@ -382,14 +386,16 @@ class Events:
         done: Callable[[], object],
         *args: object,
     ) -> None:
-        """Call it until it need not wait; done() when it has done something."""
+        """Calls a function until it need not wait; calls done() as soon as the function
+        succeeds.
+        """
         driver = self._engine.in_loop()
         found = [-errno.EAGAIN]
 
         def tried() -> bool:
             found[0] = function(self._live(), *args, 0)
             if found[0] >= 0:
-                done()  # not later: this task may be cancelled before it goes on
+                done()  # not later: this task may be cancelled first
             return found[0] != -errno.EAGAIN
 
         if not tried():
@@ -398,7 +404,7 @@ class Events:
         self._check(found[0], who)
 
     def _check(self, rc: int, who: int | None) -> None:
-        """Raise what a call failed with: of the group, or of the call itself."""
+        """Raises the failure of the group, or else that of the call."""
         if rc >= 0:
             return
         culprit = ffi.new("uint32_t *")
@@ -411,7 +417,7 @@ class Events:
         raise CarefulError(-rc, _TEXTS.get(-rc, ""), name)
 
     def _taken(self, into: Buffer) -> Fragment:
-        """The fragment that C gave, copied to where it belongs: the only time."""
+        """Copies the fragment from C to its destination, the only copy."""
         raw = self._fragment
         offset, nbytes = int(raw.offset), int(raw.bytes)
         self._coming = [one for one in self._coming if one.source != raw.source]

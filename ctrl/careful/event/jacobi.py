@@ -1,9 +1,9 @@
 """Jacobi iteration over events (P2 section 6.1): heat on a square plate, on P nodes.
 
-An example: `python -m careful.event.jacobi eth1 --hosts h1,h2,h3 --rank 0` on each host, with its
-own rank. A node owns some rows of the grid; in each iteration it sends its first row to the node
-above and its last one to the node below, receives theirs into its own array, and sets each point
-to the mean of its four neighbours. The result is that of one node to the last bit.
+An example: run `python -m careful.event.jacobi eth1 --hosts h1,h2,h3 --rank 0` on each host, with
+the host's rank. A node owns some rows of the grid. In each iteration the node sends its first row
+to the node above and its last row to the node below, and receives theirs. Each point becomes the
+mean of its four neighbours. The result equals that of one node to the last bit.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from careful.event.join import join, opened
 
 Grid = npt.NDArray[np.float64]
 
-#: Temperatures of the plate's edges: above, below, on the left, on the right.
+#: Temperatures of the edges: above, below, left, right.
 EDGES = (100.0, 0.0, 50.0, 75.0)
 
 
 def plate(rows: int, columns: int) -> Grid:
-    """A grid at 0 degrees, with its edges around it."""
+    """Returns a grid at 0 degrees, with its edges around it."""
     grid = np.zeros((rows + 2, columns + 2))
     grid[0], grid[-1] = EDGES[:2]
     grid[1:-1, 0], grid[1:-1, -1] = EDGES[2:]
@@ -34,9 +34,9 @@ def plate(rows: int, columns: int) -> Grid:
 
 
 def relax(grid: Grid, new: Grid) -> None:
-    """One iteration: each point inside is the mean of its neighbours before.
+    """Computes one iteration: each inner point becomes the mean of its neighbours.
 
-    The order of the sums is the same wherever the rows are cut, and so is each bit.
+    The order of additions does not depend on how the rows are cut, so the bits do not either.
     """
     new[1:-1, 1:-1] = grid[:-2, 1:-1]
     new[1:-1, 1:-1] += grid[2:, 1:-1]
@@ -46,7 +46,7 @@ def relax(grid: Grid, new: Grid) -> None:
 
 
 def serial(size: int, iterations: int) -> Grid:
-    """The plate after so many iterations, on one node."""
+    """Returns the plate after some iterations on one node."""
     grid, new = plate(size, size), plate(size, size)
     for _ in range(iterations):
         relax(grid, new)
@@ -55,12 +55,12 @@ def serial(size: int, iterations: int) -> Grid:
 
 
 def share(size: int, nodes: int, rank: int) -> range:
-    """The rows of the grid that a node owns, from 0."""
+    """Returns the rows of the grid that a node owns, from 0."""
     return range(size * rank // nodes, size * (rank + 1) // nodes)
 
 
 def exchange(events: Events, grid: Grid, event: int) -> None:
-    """The rows at both ends go to the neighbours, theirs come in: two events."""
+    """Exchanges the end rows with the neighbours, in two events."""
     above, below = events.rank - 1, events.rank + 1
     if above >= 0:
         events.send(grid[1], event, above)
@@ -72,13 +72,13 @@ def exchange(events: Events, grid: Grid, event: int) -> None:
 
 
 def parallel(events: Events, size: int, iterations: int, event: int) -> Grid:
-    """This node's rows after so many iterations, with one more at either end.
+    """Returns this node's rows after some iterations, with one more row at either end.
 
     Args:
         events: the group.
         size: rows and columns of the plate.
-        iterations: how many.
-        event: the first of two for each.
+        iterations: number of iterations; each uses two events.
+        event: number of the first event.
 
     Raises:
         ValueError: some node would have no row.
@@ -97,7 +97,7 @@ def parallel(events: Events, size: int, iterations: int, event: int) -> Grid:
 
 
 def meet(events: Events, event: int) -> None:
-    """Go on when all nodes are here: an all-to-all event without a word."""
+    """Waits until all nodes are here: an all-to-all event with empty messages."""
     if events.nodes == 1:
         return
     events.send(b"", event, crowd=True)
@@ -106,7 +106,7 @@ def meet(events: Events, event: int) -> None:
 
 
 def gather(events: Events, rows: Grid, size: int, event: int) -> Grid | None:
-    """The whole plate, at rank 0: every other node sends it its rows, an all-to-one event."""
+    """Returns the whole plate at rank 0. The other nodes send their rows: an all-to-one event."""
     if events.rank:
         events.send(rows[1:-1], event, 0, crowd=True)
         return None
@@ -119,9 +119,10 @@ def gather(events: Events, rows: Grid, size: int, event: int) -> Grid | None:
 
 
 def run(events: Events, size: int, iterations: int, event: int = 0) -> tuple[float, Grid | None]:
-    """Seconds that the iterations took, and at rank 0 the plate; all nodes begin together.
+    """Returns the seconds that the iterations took, and the plate at rank 0; all nodes start
+    together.
 
-    It takes 2 * iterations + 2 events, from `event` on.
+    Uses 2 * iterations + 2 events, from `event` on.
     """
     meet(events, event)
     began = time.perf_counter()
@@ -131,7 +132,7 @@ def run(events: Events, size: int, iterations: int, event: int = 0) -> tuple[flo
 
 
 def draw(grid: Grid, path: Path) -> None:
-    """The temperature field, as a picture."""
+    """Writes a picture of the temperatures."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.6, 5.4), layout="constrained")
@@ -147,7 +148,7 @@ def draw(grid: Grid, path: Path) -> None:
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m careful.event.jacobi",
         description="Jacobi iteration over events (P2 section 6.1); run it on each host.",
@@ -164,7 +165,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def compared(whole: Grid, size: int, iterations: int) -> str:
-    """What is to be said of the result beside one node's; "" if they are the same."""
+    """Compares the result with one node's; returns the difference as text, "" if there is none."""
     began = time.perf_counter()
     alone = serial(size, iterations)
     took_us = (time.perf_counter() - began) * 1e6
@@ -174,7 +175,7 @@ def compared(whole: Grid, size: int, iterations: int) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the example; 1: the result is not that of one node."""
+    """Runs the example; returns 1 if the result differs from one node's."""
     given = arguments(argv)
     hosts = given.hosts.split(",")
     with (

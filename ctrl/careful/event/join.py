@@ -1,7 +1,6 @@
-"""How nodes find each other: sessions with all, then a group of them.
+"""How nodes find each other: a session with every other node, then the group.
 
-Programs of one job start at different times: whoever is first asks the others again until they
-are there. It calls node's Node and group.py.
+Programs of one job start at different times, so each node retries until the others are there.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from careful.errors import CarefulError
 from careful.event.group import Events
 from careful.node import Node, Peer
 
-#: What the attempt to connect to a host fails with while careful is not up there.
+#: Errors of a connect to a host on which careful is not up yet.
 _NOT_YET = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ETIMEDOUT, errno.ECONNRESET}
 _AGAIN_S = 0.05
 
@@ -39,22 +38,22 @@ def join(
     attached: bool = False,
     timeout_s: float = 30.0,
 ) -> Events:
-    """Take part in a group; returns when there is a session with each of its nodes.
+    """Joins a group; returns when there is a session with each other node.
 
     Args:
-        node: of careful.open(), with at least as many `peers` as there are other nodes; or of
-            careful.connect(), whose carefuld has as many.
-        hosts: of each rank its host, as Node.connect() takes it; this one's is not used.
-        rank: this node's.
-        group: a number that all nodes give, so that none takes another program's.
-        attached: whether nodes of careful.connect() take part; of one of these it is said. Then
-            all that the group says is requests for handler 127 - group % 128, which is its own.
-        timeout_s: how long to wait for the others, seconds.
+        node: from careful.open() with at least as many `peers` as there are other nodes, or from
+            careful.connect() to a carefuld with as many.
+        hosts: the host of each rank, as for Node.connect(); this node's own entry is not used.
+        rank: this node's rank.
+        group: a number that all nodes give, so that groups of other programs stay apart.
+        attached: some nodes come from careful.connect(); such a node need not say so. The group
+            then uses requests to handler 127 - group % 128.
+        timeout_s: longest wait for the others, seconds.
 
     Raises:
-        ValueError: the rank is none of the hosts'.
-        CarefulError: a host is unknown, did not come in time, or the node has a group, or
-            another program the handler.
+        ValueError: no host has this rank.
+        CarefulError: a host is unknown or did not come in time, the node already has a group, or
+            another program has the handler.
     """
     end = time.monotonic() + timeout_s
     peers: list[Peer | None] = []
@@ -73,7 +72,7 @@ def join(
 
 
 def opened(iface: str, nodes: int, attached: bool) -> Node:
-    """What the examples join with: a queue of their own, or a place beside carefuld."""
+    """Returns the node of an example: with a queue of its own, or attached to carefuld."""
     if attached:
         return careful.connect(os.environ.get("CAREFUL_INSTANCE", iface))
     return careful.open(iface, peers=max(nodes - 1, 1))
@@ -88,7 +87,7 @@ async def ajoin(
     attached: bool = False,
     timeout_s: float = 30.0,
 ) -> Events:
-    """As join(), in an event loop."""
+    """Does the same as join(), in an event loop."""
     end = time.monotonic() + timeout_s
     peers: list[Peer | None] = []
     for number, host in enumerate(_checked(hosts, rank)):

@@ -1,8 +1,8 @@
-"""Who sends to whom (P2 section 6.2): what CAREFUL_EVENT_TRACE makes programs note, and what
-windows of the pattern's size would bring.
+"""Communication patterns (P2 section 6.2): reads the traces that CAREFUL_EVENT_TRACE writes, and
+computes the effect of windows sized to the pattern.
 
-Times are of each host's own clock: what is outstanding is right where that is one clock (a lab),
-or where clocks agree to less than a message takes. Pure computation on files.
+Times come from each host's own clock. The outstanding counts are right if the hosts share one clock
+(a lab), or if the clocks agree to less than a message's time.
 """
 
 from __future__ import annotations
@@ -29,16 +29,19 @@ _HEAD = re.compile(
 
 @dataclass(frozen=True)
 class Trace:
-    """What one node noted.
+    """The trace of one node.
 
     Attributes:
-        rank: the node's.
+        rank: the node's rank.
         nodes: P.
         window: W of its peers, buffers.
         receive_buffers: R.
-        left_out: notes for which there was no room.
-        at_ns, sent, node, event, nbytes: of each fragment: when; whether it was sent, or
-            consumed; the other node; the event; its payload.
+        left_out: entries that did not fit in the trace.
+        at_ns: time of each fragment.
+        sent: True: the fragment was sent; False: it was consumed.
+        node: rank of the other node.
+        event: number of the event.
+        nbytes: payload.
     """
 
     rank: int
@@ -55,17 +58,17 @@ class Trace:
 
 @dataclass(frozen=True)
 class Pair:
-    """Fragments from one node to another.
+    """Statistics of the fragments from one node to another.
 
     Attributes:
-        source, to: their ranks.
-        fragments: how many were sent.
-        most: outstanding (sent, not consumed) at a time, at most.
-        window: that the receiver grants now, as to every peer.
-        sized: that it would grant, if it shared its buffers by what is outstanding at most.
-        closed: share of fragments that found no credit beside the last one of `window`, had
-            credits returned only with consumption;
-        sized_closed: of `sized`.
+        source, to: ranks.
+        fragments: fragments sent.
+        most: largest number outstanding (sent, not consumed) at a time.
+        window: the window that the receiver grants now, the same for every peer.
+        sized: the window if the receiver shared its buffers in proportion to `most`.
+        closed: share of fragments that would have waited with `window`, if credits returned only
+            when fragments are consumed.
+        sized_closed: the same share with `sized`.
     """
 
     source: int
@@ -79,10 +82,10 @@ class Pair:
 
 
 def read(path: Path) -> Trace:
-    """One node's file.
+    """Reads one node's file.
 
     Raises:
-        CarefulError: it is none.
+        CarefulError: the file is not a complete trace.
     """
     lines = path.read_text().splitlines(keepends=True)
     head = _HEAD.fullmatch(lines[0]) if lines else None
@@ -108,10 +111,10 @@ def read(path: Path) -> Trace:
 
 
 def read_all(directory: Path) -> list[Trace]:
-    """All nodes of the one group whose files are there, by rank.
+    """Reads the files of all nodes of the one group in a directory, ordered by rank.
 
     Raises:
-        CarefulError: there are none, or not those of one whole group.
+        CarefulError: there is no file, or the files are not those of one whole group.
     """
     found = sorted((read(one) for one in directory.glob("event-*.trace")), key=lambda one: one.rank)
     if not found:
@@ -124,7 +127,7 @@ def read_all(directory: Path) -> list[Trace]:
 
 
 def matrix(traces: Sequence[Trace]) -> tuple[Counts, Counts]:
-    """Fragments, and bytes, from each node (row) to each (column)."""
+    """Counts fragments, and bytes, from each node (row) to each node (column)."""
     count = np.zeros((len(traces), len(traces)), np.int64)
     nbytes = np.zeros_like(count)
     for one in traces:
@@ -134,7 +137,7 @@ def matrix(traces: Sequence[Trace]) -> tuple[Counts, Counts]:
 
 
 def ways(traces: Sequence[Trace], source: int, to: int) -> tuple[Times, Times]:
-    """When fragments from one node to another were sent, and when consumed, ns."""
+    """Returns the times at which fragments between two nodes were sent, and consumed, ns."""
     out, back = traces[source], traces[to]
     sent = out.at_ns[out.sent & (out.node == to)]
     consumed = back.at_ns[~back.sent & (back.node == source)]
@@ -142,19 +145,19 @@ def ways(traces: Sequence[Trace], source: int, to: int) -> tuple[Times, Times]:
 
 
 def outstanding(sent: Times, consumed: Times) -> Counts:
-    """Of each fragment: how many were on their way or waited, itself included."""
+    """Counts, for each fragment, those sent and not yet consumed, itself included."""
     before = np.searchsorted(consumed, sent, side="right")
     waiting: Counts = np.maximum(np.arange(1, len(sent) + 1) - before, 1).astype(np.int64)
     return waiting
 
 
 def _closed(waiting: Counts, window: int) -> float:
-    """A fragment needs a credit, and leaves the last one for a window update (P2 Theorem 1)."""
+    """Share of fragments that must wait: a fragment leaves the last credit (P2 Theorem 1)."""
     return float(np.mean(waiting > window - 1)) if len(waiting) else 0.0
 
 
 def pairs(traces: Sequence[Trace]) -> list[Pair]:
-    """What windows of the pattern's size would bring, of each pair that talks."""
+    """Computes the statistics of each pair that communicates."""
     found = []
     for to, receiver in enumerate(traces):
         waiting = {

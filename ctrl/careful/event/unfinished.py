@@ -1,6 +1,6 @@
-"""Messages that a call left unfinished: it timed out, was refused or cancelled between fragments.
+"""Messages that a call left unfinished between fragments: it timed out, failed or was cancelled.
 
-Owns where the next call for such a message goes on. group.py asks C for each fragment.
+Owns the position from which the next call for such a message continues.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ _MORE, _EVENT_DONE = int(lib.CAREFUL_EVENT_MORE), int(lib.CAREFUL_EVENT_EVENT_DO
 
 
 class Leaving:
-    """Messages of which fragments have left, but not the last one."""
+    """Messages that have sent some fragments but not the last one."""
 
     def __init__(self) -> None:
-        #: Of an event and a destination: bytes that have left, of how many, whether of a crowd.
+        #: (event, destination) -> (bytes sent, bytes in all, is a crowd event)
         self._messages: dict[tuple[int, int | None], tuple[int, int, bool]] = {}
 
     def begin(self, event: int, to: int | None, nbytes: int, crowd: bool) -> int:
-        """Where a message begins, or goes on; or -errno, if it is not the one that had begun."""
+        """Returns the offset at which a message continues, or -errno if another one was begun."""
         if self.between(event, to) and (event, to) not in self._messages:
             return -errno.EILSEQ
         at, *begun = self._messages.get((event, to), (0, nbytes, crowd))
         return at if begun == [nbytes, crowd] else -errno.EBADMSG
 
     def between(self, event: int, to: int | None) -> bool:
-        """Reports whether a fragment would be taken for a part of one of them."""
+        """Reports whether another fragment would be taken as part of an unfinished message."""
         return any(one == event and (None in (to, who) or to == who) for one, who in self._messages)
 
     def note(self, event: int, to: int | None, at: int, nbytes: int, crowd: bool) -> None:
-        """So much of a message has left."""
         if at < nbytes:
             self._messages[event, to] = (at, nbytes, crowd)
         else:
@@ -42,12 +41,12 @@ class Coming:
     """A message that is being received.
 
     Attributes:
-        event: of it.
-        source: rank of the node that sends it; None: nothing has come.
-        over: whether all has come;
-        event_done: and nothing more of the event comes.
-        nbytes: that came.
-        data: they; a bytearray of its own, or what it is received into.
+        event: number of the event.
+        source: rank of the sender; None: nothing has arrived.
+        over: the whole message has arrived.
+        event_done: the event has no further messages.
+        nbytes: bytes received.
+        data: the received bytes, in a bytearray of our own or in the caller's buffer.
     """
 
     def __init__(self, event: int) -> None:
@@ -59,10 +58,10 @@ class Coming:
         self._own = True
 
     def move(self, into: Buffer) -> None:
-        """Have it in this buffer, with what came; None: in a bytearray of its own.
+        """Moves the message, with the bytes received so far, into a buffer; None: a bytearray.
 
         Raises:
-            ValueError: what came has no room there; it stays where it is.
+            ValueError: the buffer is too small; the message stays where it is.
         """
         if self._own if into is None else self.data is into:
             return
@@ -77,7 +76,9 @@ class Coming:
         self.data, self._own = data, into is None
 
     def add(self, raw: CData) -> None:
-        """Copy a fragment that C gave; what has no room goes to a bytearray with all of it."""
+        """Copies a fragment from C. If the caller's buffer is too small, moves all to a
+        bytearray.
+        """
         offset, nbytes = int(raw.offset), int(raw.bytes)
         if not self._own:
             with ffi.from_buffer("char[]", self.data, require_writable=True) as target:
@@ -87,7 +88,8 @@ class Coming:
             if not fits:
                 self.move(None)
         if self._own:
-            self.data += bytes(max(offset - len(self.data), 0))  # receive_fragment() took these
+            # a gap: receive_fragment() returned these bytes
+            self.data += bytes(max(offset - len(self.data), 0))
             self.data += ffi.buffer(raw.data, nbytes)
         self.nbytes, self.source = offset + nbytes, int(raw.source)
         self.over = raw.status != _MORE
@@ -95,5 +97,5 @@ class Coming:
 
 
 def no_room(nbytes: int, room: int) -> str:
-    """Why a message was not received into a buffer."""
+    """Says why a message was not received into a buffer."""
     return f"{nbytes} bytes of a message, and room for {room}"
