@@ -1,1 +1,1 @@
-"""The running carefuld: its socket, and the way to a peer by it."""
+"""The running carefuld: its socket, and the route to a peer through it."""

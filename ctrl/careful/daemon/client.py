@@ -1,8 +1,7 @@
 """Client of carefuld's local socket (ipc.h): several questions in flight, one thread.
 
-Owns the packets and which answer belongs to which question. What the questions
-mean is the block client's and the caller's; data never passes here, only the
-descriptors of the files that it moves between.
+Owns the packets and matches answers to questions. File data does not pass through the socket, only
+the descriptors of the files.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ assert _VERSION.name == "version"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What carefuld answered to one question.
+    """|carefuld's answer to one question.
 
     Attributes:
         status: 0 or -errno.
@@ -39,7 +38,7 @@ class Answer:
         nbytes: bytes moved (GET, STORE).
         digest: XXH3 of the bytes moved (GET, STORE).
         args: the four words of a reply (REQUEST).
-        payload: of the answer.
+        payload: the answer's payload.
     """
 
     status: int
@@ -51,16 +50,16 @@ class Answer:
     payload: bytes
 
     def check(self, what: str) -> Answer:
-        """This answer, or CarefulError about `what` if it carries a failure."""
+        """Returns this answer; raises CarefulError about `what` if the status is a failure."""
         check(self.status, what)
         return self
 
 
 Done = Callable[[Answer], None]
-#: How long carefuld may take nothing from its socket, seconds.
+#: How long carefuld may read nothing from its socket, seconds.
 _TAKES_S = 30.0
 _DENIED = "only root may connect (sudo), or the group of up --group"
-#: Why there is no connection, though carefuld runs.
+#: Why connecting failed although carefuld runs.
 _UNCONNECTED = {
     errno.EACCES: _DENIED,
     errno.EPERM: _DENIED,
@@ -69,15 +68,15 @@ _UNCONNECTED = {
 
 
 class Client:
-    """A connection to the carefuld of one instance.
+    """|A connection to the carefuld of one instance.
 
     Args:
-        path: of its socket, /run/careful/INSTANCE/sock.
-        name: what errors call it.
-        timeout_s: how long call() waits for an answer unless it is told otherwise, seconds.
+        path: carefuld's socket, /run/careful/INSTANCE/sock.
+        name: carefuld's name in errors.
+        timeout_s: how long call() waits for an answer by default, seconds.
 
     Raises:
-        CarefulError: nothing listens there.
+        CarefulError: nothing listens at `path`.
     """
 
     def __init__(self, path: Path, name: str = "carefuld", timeout_s: float = 10.0) -> None:
@@ -102,23 +101,22 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """End the connection; what is in flight is given up by carefuld, too."""
+        """Closes the connection; carefuld drops the questions in flight."""
         self._socket.close()
         self._waiting.clear()
 
     def fileno(self) -> int:
-        """The socket, for select()."""
         return self._socket.fileno()
 
     @property
     def in_flight(self) -> int:
-        """Questions without an answer so far."""
+        """Number of questions without an answer."""
         return len(self._waiting)
 
     def submit(
         self, op: int, done: Done, payload: bytes = b"", fd: int | None = None, **fields: Value
     ) -> None:
-        """Ask a question; `done` runs with its answer inside receive().
+        """|Asks a question; `done` runs with its answer inside receive().
 
         Args:
             op: CAREFUL_IPC_*.
@@ -128,7 +126,7 @@ class Client:
             **fields: of struct careful_ipc.
 
         Raises:
-            CarefulError: the connection is gone, or carefuld takes nothing for 30 s.
+            CarefulError: the connection is gone, or carefuld reads nothing for 30 s.
         """
         while len(self._waiting) >= lib.CAREFUL_IPC_INFLIGHT:
             self._wait(_TAKES_S, write=False)
@@ -138,7 +136,7 @@ class Client:
     def try_submit(
         self, op: int, done: Done, payload: bytes = b"", fd: int | None = None, **fields: Value
     ) -> bool:
-        """Ask a question as submit() does; False: the socket has no room for it now."""
+        """Asks a question like submit(); returns False if the socket has no room."""
         header = ffi.new("struct careful_ipc *", fields)
         header.version = lib.CAREFUL_IPC_VERSION
         header.op = op
@@ -158,7 +156,7 @@ class Client:
         return True
 
     def silent(self, timeout_s: float) -> CarefulError:
-        """Returns the error for a carefuld that takes or answers nothing for so long."""
+        """Returns the error for a carefuld that reads or answers nothing for `timeout_s`."""
         return CarefulError(errno.ETIMEDOUT, f"no answer in {timeout_s:.3g} s", self.name)
 
     def _wait(self, timeout_s: float, write: bool) -> None:
@@ -173,7 +171,7 @@ class Client:
     def _lost(self, error: OSError | None) -> CarefulError:
         if isinstance(error, CarefulError):
             return error
-        with suppress(BlockingIOError, ConnectionError):  # its last word may lie behind the error
+        with suppress(BlockingIOError, ConnectionError):  # carefuld's last packet may follow
             size = self._socket.recv_into(self._buffer)
             try:
                 self._check_version(size)
@@ -185,7 +183,7 @@ class Client:
         return CarefulError(errno.ENOTCONN, "carefuld ended; its log says why", self.name)
 
     def _unserved(self, header: CData) -> CarefulError:
-        """Why carefuld does not serve this connection: what it says with an id of 0."""
+        """Returns the reason for ending a connection, from a packet with id 0."""
         text = meaning(-header.status)
         if header.status == -errno.EUSERS:
             whose = " of this user" if header.args[1] else ""
@@ -194,10 +192,10 @@ class Client:
         return CarefulError(-header.status, text, self.name)
 
     def receive(self) -> int:
-        """Take the answers that are there and run what waits for them.
+        """|Reads the available answers and runs their callbacks.
 
         Returns:
-            How many.
+            The number of answers.
 
         Raises:
             CarefulError: the connection is gone.
@@ -218,7 +216,7 @@ class Client:
         return count
 
     def _check_version(self, size: int) -> None:
-        """Before anything else of a packet is read: it may have another layout there."""
+        """Checks the version before other fields are read: another version may move them."""
         version = int.from_bytes(self._buffer[: _VERSION.size], sys.byteorder)
         if size >= _VERSION.size and version != lib.CAREFUL_IPC_VERSION:
             text = (
@@ -256,14 +254,14 @@ class Client:
         also: int = 0,
         **fields: Value,
     ) -> Answer:
-        """Ask one question and wait for its answer.
+        """|Asks one question and waits for its answer.
 
         Args:
             op: CAREFUL_IPC_*.
-            what: what errors are about.
-            payload: of the question.
-            timeout_s: how long to wait, seconds; None: as the client was made.
-            also: a status that is no failure.
+            what: the subject of errors.
+            payload: the question's payload.
+            timeout_s: how long to wait, seconds; None: the client's default.
+            also: a status that is not a failure either.
             **fields: of struct careful_ipc.
 
         Raises:
@@ -298,28 +296,28 @@ class Client:
         )
 
     def info(self) -> CData:
-        """What is in effect: a `struct careful_info` of the binding."""
+        """Returns what is in effect, a `struct careful_info`."""
         answer = self.call(lib.CAREFUL_IPC_INFO, self.name)
         return _copy_of("careful_info", answer.payload)
 
     def peers(self) -> list[CData]:
-        """The peers in use: a list of `struct careful_peer_info`."""
+        """Returns the `struct careful_peer_info` of each peer in use."""
         return peers_of(self.call(lib.CAREFUL_IPC_PEERS, self.name).payload)
 
     def programs(self) -> list[CData]:
-        """Programs that are attached: a list of `struct careful_program_info`."""
+        """Returns the `struct careful_program_info` of each attached program."""
         return programs_of(self.call(lib.CAREFUL_IPC_PROGRAMS, self.name).payload)
 
 
 def programs_of(payload: bytes) -> list[CData]:
-    """The `struct careful_program_info` that PROGRAMS is answered with."""
+    """Unpacks the answer to PROGRAMS."""
     size = sizeof("careful_program_info")
     starts = range(0, len(payload) - size + 1, size)
     return [_copy_of("careful_program_info", payload[at : at + size]) for at in starts]
 
 
 def peers_of(payload: bytes) -> list[CData]:
-    """The `struct careful_peer_info` that PEERS is answered with."""
+    """Unpacks the answer to PEERS."""
     size = sizeof("careful_peer_info")
     starts = range(0, len(payload) - size + 1, size)
     return [_copy_of("careful_peer_info", payload[at : at + size]) for at in starts]
@@ -335,7 +333,7 @@ def _copy_of(name: str, data: bytes) -> CData:
 
 
 class AsyncClient:
-    """A Client inside an asyncio event loop: a question is awaited.
+    """|A Client inside an asyncio event loop.
 
     Args:
         client: not used elsewhere until close().
@@ -353,7 +351,7 @@ class AsyncClient:
         self._loop.add_reader(client.fileno(), self._readable)
 
     def close(self) -> None:
-        """Stop reading; the client itself stays open."""
+        """Stops reading; the client itself stays open."""
         if self.client.fileno() >= 0:
             self._loop.remove_reader(self.client.fileno())
 
@@ -365,15 +363,15 @@ class AsyncClient:
 
     @property
     def failed(self) -> bool:
-        """Reports whether nothing can be asked any more."""
+        """Reports whether the connection is gone."""
         return self._failure is not None
 
     def fail(self, error: CarefulError) -> None:
-        """Stop reading; `error` ends what waits for answers, and all that is asked from now on."""
+        """Stops reading; `error` ends all present and later questions."""
         if self._failure is None:
             self._failure = error
         self.close()
-        self._room.release()  # whoever waits raises it, and lets the next one
+        self._room.release()  # wakes the next waiter, which raises and wakes another
         self._has_room()
         for future in tuple(self._futures):
             if not future.done():
@@ -387,19 +385,19 @@ class AsyncClient:
         unheard: Done | None = None,
         **fields: Value,
     ) -> Answer:
-        """Ask a question and return its answer, whatever its status.
+        """|Asks a question and returns its answer, whatever its status.
 
         Args:
             op: CAREFUL_IPC_*.
-            payload: of the question.
+            payload: the question's payload.
             fd: a descriptor to pass on.
-            unheard: called with the answer if who asked was cancelled meanwhile.
+            unheard: called with the answer if the caller was cancelled meanwhile.
             **fields: of struct careful_ipc.
 
         Raises:
             CarefulError: the connection is gone.
         """
-        await self._room.acquire()  # the client itself would block
+        await self._room.acquire()  # without room, the client itself would block
         if self._failure is not None:
             self._room.release()
             raise self._failure
@@ -435,7 +433,6 @@ class AsyncClient:
             self._writable.set_result(None)
 
     async def _wait_writable(self) -> None:
-        """Wait until the socket has room; the event loop goes on meanwhile."""
         ready = self._writable = self._loop.create_future()
         self._loop.add_writer(self.client.fileno(), self._has_room)
         try:
@@ -451,7 +448,7 @@ class AsyncClient:
             raise self._failure
 
     def tell(self, op: int, **fields: Value) -> None:
-        """Ask a question whose answer nobody waits for; a connection that is gone answers none."""
+        """Asks a question and ignores the answer, even if the connection is gone."""
         with suppress(CarefulError):
             if self.client.try_submit(op, lambda _: None, **fields):
                 return

@@ -1,4 +1,4 @@
-"""How a peer is reached: which carefuld of ours, and the peer's address. It calls nobody."""
+"""The route to a peer: which local carefuld to use, and the peer's address."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from careful.address import Address
 
 @dataclass(frozen=True)
 class Route:
-    """How to reach a peer's tree.
+    """|How to reach a peer's tree.
 
     Attributes:
-        socket: of our own carefuld.
-        instance: what errors call it.
+        socket: of the local carefuld.
+        instance: its name in errors.
         address: of the peer.
-        host: what errors call the peer.
-        timeout_s: for the handshake, and how long the peer may be silent then, seconds.
+        host: the peer's name in errors.
+        timeout_s: limit of the handshake, and of the peer's silence afterwards, seconds.
     """
 
     socket: Path

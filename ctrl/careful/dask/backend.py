@@ -1,8 +1,7 @@
-"""What distributed calls of `careful://`: listeners, connectors, addresses.
+"""The parts of `careful://` that distributed calls: listeners, connectors, addresses.
 
-Programs of one host talk over TCP on 127.0.0.1, at ports of the same numbers: careful has no
-session with its own host. An address is that of the interface on which careful is up, and a port
-(hub.py).
+Programs of one host talk over TCP on 127.0.0.1 with the same port numbers, since careful has no
+session with its own host. An address is that of careful's interface plus a port (hub.py).
 """
 
 from __future__ import annotations
@@ -58,10 +57,10 @@ def _refuse_encryption(loc: str, options: Mapping[str, object]) -> None:
 
 
 class CarefulConnector(Connector):
-    """Makes comms to listeners.
+    """|Opens comms to listeners.
 
     Args:
-        instance: which carefuld of this machine; None: as careful.connect().
+        instance: the carefuld to use; None: as careful.connect().
     """
 
     client = TCPClient()
@@ -70,10 +69,10 @@ class CarefulConnector(Connector):
         self._instance = instance
 
     async def connect(self, address: str, deserialize: bool = True, **options: object) -> Comm:
-        """A comm to a listener.
+        """|Opens a comm to a listener.
 
         Raises:
-            CommClosedError: there is none, or no way to its host.
+            CommClosedError: there is no listener, or no route to its host.
         """
         _refuse_encryption(address, options)
         host, port = parse_host_port(address)
@@ -129,7 +128,7 @@ class CarefulConnector(Connector):
 
 
 def _unwanted(hub: Hub, peer: Peer, handler: int, opened: Operation) -> None:
-    """Who asked for a comm gave up, and it was opened: have the other end close it."""
+    """Closes a comm that was opened after its caller gave up."""
 
     async def close(other: int) -> None:
         with contextlib.suppress(CarefulError):
@@ -139,24 +138,24 @@ def _unwanted(hub: Hub, peer: Peer, handler: int, opened: Operation) -> None:
         hub.task(close(OPENED.unpack_from(opened.result().payload)[0]))
 
 
-#: How OPEN fails where there is no such listener.
+#: Errors of OPEN if there is no such listener.
 _NOBODY = (errno.ENOSYS, errno.ECONNREFUSED)
 
 
 class CarefulListener(BaseListener):
-    """Takes comms at a port.
+    """|Accepts comms at a port.
 
     Args:
-        instance: which carefuld of this machine; None: as careful.connect().
+        instance: the carefuld to use; None: as careful.connect().
         loc: address and port; without a port, any.
-        comm_handler: what is called with each.
-        deserialize, allow_offload: of each.
-        default_host: what others call this host.
-        default_port: where the address has none.
-        **options: nothing.
+        comm_handler: called with each comm.
+        deserialize, allow_offload: passed to each comm.
+        default_host: the address by which others reach this host.
+        default_port: used if the address has no port.
+        **options: ignored.
 
     Attributes:
-        prefix: which distributed reads.
+        prefix: read by distributed.
     """
 
     prefix = PREFIX
@@ -184,7 +183,7 @@ class CarefulListener(BaseListener):
         self._server: TCPServer | None = None
 
     async def start(self) -> None:
-        """Listen.
+        """|Starts listening.
 
         Raises:
             OSError: the port is taken, or careful is not up.
@@ -200,7 +199,7 @@ class CarefulListener(BaseListener):
         self._hub = hub
 
     def _bind(self, hub: Hub | None) -> None:
-        """Take a port, of careful and of TCP on 127.0.0.1."""
+        """Binds a port, both of careful and of TCP on 127.0.0.1."""
         ports = [self.port] if self.port or hub is None else hub.free_ports()
         for port in ports:
             try:
@@ -225,11 +224,10 @@ class CarefulListener(BaseListener):
         self._server.add_sockets(sockets)
 
     def get_host_port(self) -> tuple[str, int]:
-        """Where it listens."""
         return self.host or "0.0.0.0", self.port
 
     def stop(self) -> None:
-        """Take no more; those that there are go on."""
+        """Stops accepting; open comms continue."""
         server, self._server = self._server, None
         if server is not None:
             server.stop()
@@ -277,11 +275,11 @@ class CarefulListener(BaseListener):
 
 
 class CarefulBackend(Backend):
-    """`careful://` for distributed.
+    """|`careful://` for distributed.
 
     Args:
-        connects: which carefuld of this machine connectors use; None: as careful.connect().
-        listens: and listeners.
+        connects: the carefuld that connectors use; None: as careful.connect().
+        listens: the carefuld that listeners use; None: as careful.connect().
     """
 
     def __init__(self, connects: str | None = None, listens: str | None = None) -> None:

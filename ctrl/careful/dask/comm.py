@@ -1,10 +1,10 @@
 """A comm of distributed between two programs: messages in order, made of frames.
 
-What is small goes in requests (CHUNKs). Large frames stay where they are until the other side
-reads the message: then it asks for pieces of them, which are stored into memory of its own, at
-most DEPTH under way at once. So nobody holds what nobody reads, and no frame becomes an object
-of Python: it is copied once on each side, out of its array and into the new one. Each request
-may come twice, so that a session which begins anew breaks no comm.
+Small frames travel in requests (CHUNKs). A large frame stays at its sender until the receiver reads
+the message. The receiver then asks for pieces, at most _DEPTH at once, which the sender stores into
+the receiver's memory. So unread frames use no memory of the receiver, and no frame becomes a Python
+object: each side copies it once. Every request may arrive twice, so a renewed session breaks no
+comm.
 """
 
 from __future__ import annotations
@@ -31,21 +31,23 @@ from careful.node import Operation, Reply
 if TYPE_CHECKING:
     from careful.node import Peer
 
-#: Frames from so many bytes on are fetched, and so is what is before them if it is longer.
+#: The receiver fetches frames of at least _FETCHED_BYTES. If the smaller frames of a message exceed
+#: _INLINE_MAX together, the receiver fetches all of its frames.
 _FETCHED_BYTES = 4096
 _INLINE_MAX = 32 << 10
-#: Pieces of a message under way at a time; chunks likewise.
+#: Pieces, and chunks, of a message that are under way at a time.
 _DEPTH = 4
 _CHUNKS = 16
-#: Of a message's head: its frames, and the bytes of each; bit 63: fetched.
+#: A word of a message's head: the number of frames, or the bytes of a frame with bit 63 set if the
+#: receiver fetches the frame.
 _WORD = struct.Struct(">Q")
 _FETCHED = 1 << 63
 _NUMBERS = 1 << 32
-#: Bytes of messages that wait behind the one on its way; beyond, write() waits.
+#: Bytes of messages that may wait behind the one on its way; write() waits for room.
 _OUTBOX_BYTES = 64 << 20
-#: Bytes of small messages that nobody has read; beyond, the other end has to wait.
+#: Bytes of small unread messages that are kept; the sender then waits.
 _INBOX_BYTES = 16 << 20
-#: How long close() waits for the other end to take what is written, seconds.
+#: How long close() waits for the other end to receive what is written, seconds.
 _CLOSE_S = 30.0
 
 Frame = bytes | memoryview
@@ -70,7 +72,7 @@ class _Message:
 
 
 def _split(head: memoryview) -> tuple[list[memoryview | None], list[int]]:
-    """The frames in a message's head, with None for each that is fetched; the bytes of those."""
+    """Returns the frames in a message's head, None for fetched ones, and the fetched sizes."""
     (count,) = _WORD.unpack_from(head)
     words = struct.unpack_from(f">{count}Q", head, _WORD.size)
     frames: list[memoryview | None] = []
@@ -85,14 +87,14 @@ def _split(head: memoryview) -> tuple[list[memoryview | None], list[int]]:
 
 
 class CarefulComm(Comm):
-    """One end of a comm.
+    """|One end of a comm.
 
     Args:
-        hub: of its loop; one use of it is the comm's, until it is closed.
+        hub: of the event loop; the comm is one of its users until closed.
         deserialize: see distributed.comm.Comm.
 
     Attributes:
-        number: by which the other end names it.
+        number: the other end's name for this comm.
     """
 
     def __init__(self, hub: Hub, deserialize: bool = True) -> None:
@@ -119,7 +121,7 @@ class CarefulComm(Comm):
         self._finalizer: weakref.finalize[..., CarefulComm] | None = None
 
     def connected(self, link: Link, other: int) -> None:
-        """Who is at the other end, and its number there."""
+        """Sets the other end's link and number."""
         self._link, self._other = link, other
         link.add(self.number)
         finalizer = weakref.finalize(self, _dangling, self._hub, link, self.number, other)
@@ -127,7 +129,7 @@ class CarefulComm(Comm):
         self._finalizer = finalizer
 
     def named(self, local: str, peer: str) -> None:
-        """The addresses of both ends."""
+        """Sets the addresses of both ends."""
         self._local_addr, self._peer_addr = local, peer
 
     @property
@@ -140,22 +142,22 @@ class CarefulComm(Comm):
 
     @property
     def peer_ip(self) -> str:
-        """The other end's host."""
         return self._with().peer.address.ip
 
     def is_with(self, peer: Peer) -> bool:
-        """Reports whether a peer may say something of it."""
+        """Reports whether requests of a peer may concern this comm."""
         return self._link is None or self._link.peer is peer
 
     def closed(self) -> bool:
         return self._closed
 
-    # What comes in.
+    # Incoming messages.
 
     def on_chunk(self, number: int, last: bool, payload: bytes) -> bool:
-        """Takes a part of a message, in any order, maybe again; an honest end is not further ahead.
+        """Accepts a part of a message; parts may come in any order and twice.
 
-        Returns False if too much is unread: the other end asks again.
+        Returns False if too much is unread: the other end then asks again. An honest sender is
+        never _CHUNKS ahead, so such a part is ignored.
         """
         if (number - self._chunks_in) % _NUMBERS >= _CHUNKS:
             return True
@@ -175,20 +177,20 @@ class CarefulComm(Comm):
         return True
 
     def on_close(self) -> None:
-        """The other end is closed: what came before can be read."""
+        """Marks the other end closed; messages that arrived before can still be read."""
         self._ends = True
         if not self._inbox:
             self._end()
         self._wake()
 
     def lost(self) -> None:
-        """The other program has ended."""
+        """Ends the comm after the other program has ended."""
         self._ends = True
         if not self._inbox:
             self._end()
         if self._taken is not None and not self._taken.done():
             self._taken.set_exception(CommClosedError(f"{self!r}: the other end is gone"))
-            self._taken.exception()  # whoever waits hears of it, or nobody
+            self._taken.exception()  # marks the exception as retrieved
         self._wake()
 
     def _wake(self) -> None:
@@ -196,7 +198,7 @@ class CarefulComm(Comm):
             self._reader.set_result(None)
 
     async def read(self, deserializers: object = None) -> object:
-        """The next message.
+        """|Returns the next message.
 
         Raises:
             CommClosedError: either end is closed, or the other is gone.
@@ -224,7 +226,7 @@ class CarefulComm(Comm):
             self.abort()
             raise CommClosedError(f"in {self!r}: {error}") from error
         except BaseException:
-            self.abort()  # half of a message is nobody's
+            self.abort()  # a half-read message cannot be continued
             raise
         if self._ends and not self._inbox:
             self._end()
@@ -240,7 +242,7 @@ class CarefulComm(Comm):
         return [next(found) if frame is None else frame for frame in frames]
 
     async def _fetch(self, number: int, far: list[memoryview]) -> None:
-        """Have the other end store frames into pieces of memory, and copy them from there."""
+        """Has the other end store frames into pieces of memory, and copies them out."""
         link = self._with()
         under_way: deque[tuple[Operation, Piece, bytes, memoryview]] = deque()
         try:
@@ -269,12 +271,12 @@ class CarefulComm(Comm):
     async def _fetched(
         self, number: int, under_way: deque[tuple[Operation, Piece, bytes, memoryview]]
     ) -> None:
-        """Wait for the oldest piece that was asked for, and ask again where that failed."""
+        """Waits for the oldest piece; asks again if fetching it failed."""
         operation, piece, asked, part = under_way[0]
         try:
             await operation
         except CarefulError:
-            # What was asked for first may still be stored: it has no place any more.
+            # The first request may still be stored: revoke its target.
             while not piece.renew():
                 await asyncio.sleep(0.001)
             index, at, nbytes, _, _ = ASK.unpack(asked)
@@ -284,14 +286,14 @@ class CarefulComm(Comm):
         part[:] = piece.memory[: part.nbytes]
         self._hub.give_piece(piece)
 
-    # What goes out.
+    # Outgoing messages.
 
     async def write(
         self, msg: object, serializers: object = None, on_error: str = "message"
     ) -> int:
-        """Send a message, as soon as those before it are sent; its bytes.
+        """|Queues a message for sending; returns its bytes.
 
-        It waits while more than _OUTBOX_BYTES wait to be sent: a slow reader slows its writer.
+        Waits while more than _OUTBOX_BYTES are queued, so a slow reader slows its writer.
 
         Raises:
             CommClosedError: either end is closed, or the other is gone.
@@ -326,7 +328,7 @@ class CarefulComm(Comm):
         return message.nbytes
 
     async def _pumps(self) -> None:
-        """Send what is written, a message after another."""
+        """Sends queued messages one after another."""
         try:
             while self._outbox:
                 message = self._outbox.popleft()
@@ -376,7 +378,7 @@ class CarefulComm(Comm):
         await link.ask(Kind.CHUNK, self._other, *words, operation=operation)
 
     async def serve(self, number: int, asked: bytes) -> Reply | None:
-        """Store a piece of a frame where the other end wants it."""
+        """Stores a piece of a frame into the memory that the other end names."""
         index, at, nbytes, offset, handle = ASK.unpack(asked)
         if self._serving is None or self._serving[0] != number:
             return Reply(status=errno.ENOENT)
@@ -389,7 +391,7 @@ class CarefulComm(Comm):
         return None
 
     def on_taken(self, number: int) -> None:
-        """The other end has all of a message."""
+        """Notes that the other end has the whole message."""
         taken = self._taken
         if taken is not None and not taken.done() and self._serving and self._serving[0] == number:
             taken.set_result(None)
@@ -399,16 +401,16 @@ class CarefulComm(Comm):
             raise CommClosedError(f"in {self!r}: closed")
         return self._link
 
-    # Its end.
+    # Closing.
 
     async def close(self) -> None:
-        """Send what is written, then close both ends."""
+        """Sends what is written, then closes both ends."""
         if self._pump is not None and not self._ends:
             await asyncio.wait([self._pump], timeout=_CLOSE_S)
         self.abort()
 
     def abort(self) -> None:
-        """Close both ends at once."""
+        """Closes both ends at once."""
         link, told = self._link, self._closed or self._ends
         self._end()
         if link is not None and not told:
@@ -441,7 +443,7 @@ def _close(hub: Hub, link: Link, other: int) -> None:
 
 
 def _dangling(hub: Hub, link: Link, number: int, other: int) -> None:
-    """A comm that nobody closed is gone; in any thread."""
+    """Closes a comm that was dropped without close(); runs in any thread."""
 
     def close() -> None:
         _close(hub, link, other)

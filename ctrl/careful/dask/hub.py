@@ -1,10 +1,10 @@
 """The node, handlers and memory that the comms of an event loop share.
 
-The hub answers the requests of peers and hands them to the comm that they name. Peers store
-frames into its pieces of memory.
+The hub passes requests of peers to the comm that they name. Peers store frames into its pieces of
+memory.
 
-A port consists of a handler and a service: port % 128 is the handler, which belongs to one
-program of a host, and port // 128 is the listener within the program.
+A port consists of a handler and a service. port % 128 is the handler, which belongs to one program
+of a host; port // 128 is the listener within the program.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ if TYPE_CHECKING:
 _log = logging.getLogger("careful.dask")
 
 PORTS_OF_HANDLER = 128
-#: Handlers of programs that leave their port open; other programs of ours take lower ones.
+#: Handlers of programs that let the hub choose a port; programs that name one use lower ones.
 _HANDLERS = range(32, 64)
-#: Services of ports that are left open: such ports are from 1024 on, and below what Linux gives.
+#: Services of such ports. The ports start at 1024 and end below Linux's ephemeral ports.
 _SERVICES = range(8, 256)
-#: A frame goes in pieces of so many bytes; so many come in at a time, of all comms together.
+#: A frame travels in pieces of this size; all comms together receive this many at a time.
 PIECE_BYTES = 1 << 20
 PIECES_MAX = 16
-#: Besides, what is on its way out is copied here by carefuld's library.
+#: Includes room for outgoing data, which carefuld's library copies here.
 _MEMORY_BYTES = (PIECES_MAX + 24) * PIECE_BYTES
 
-#: OPEN: handler, port, comm and program of who asks. Its answer: comm, program, then our address.
+#: OPEN: handler, port, comm and program of the caller. Its answer: comm, program, our address.
 OPEN = struct.Struct(">IIIQ")
 OPENED = struct.Struct(">IQ")
-#: ASK: which frame, from where on, bytes, where in the region that follows.
+#: ASK: frame, offset and bytes in it, offset in the region, the region's handle.
 ASK = struct.Struct(">IQIQ16s")
 
 
-#: Makes the comm that a peer opens: link, number and port at the peer; returns the number here.
+#: Makes the comm that a peer opens, from link, number and port at the peer; returns our number.
 Accept = Callable[[Link, int, int], int]
 
 
 class Piece:
-    """Memory that a peer stores a part of a frame into.
+    """|Memory that a peer stores a part of a frame into.
 
     Attributes:
-        memory: PIECE_BYTES of it.
-        handle: of its region.
+        memory: PIECE_BYTES long.
+        handle: of the memory's region.
     """
 
     def __init__(self, node: Node) -> None:
@@ -74,7 +74,7 @@ class Piece:
         return self._region.handle
 
     def renew(self) -> bool:
-        """Have whoever knows its region store nothing any more; False: they do so now."""
+        """Registers the memory anew, so that old handles are void; False: a store is running."""
         if self._region is not None and not self._region.try_remove():
             return False
         self._region = self._node.register(self.memory, "w")
@@ -82,16 +82,16 @@ class Piece:
 
 
 class Hub:
-    """This program's share of a carefuld, for one event loop.
+    """|This program's share of a carefuld, for one event loop.
 
     Args:
-        instance: which carefuld; None: as careful.connect().
+        instance: the carefuld to use; None: as careful.connect().
 
     Attributes:
         node: see careful.connect().
-        program: names it, beside all programs there are.
-        comms: by their number here.
-        services: listeners, by their port.
+        program: a random number that identifies this program to all others.
+        comms: by number.
+        services: listeners, by port.
 
     Raises:
         CarefulError: no carefuld runs, or it has no room for another program.
@@ -115,7 +115,7 @@ class Hub:
 
     @classmethod
     async def take(cls, instance: str | None) -> Hub:
-        """The running loop's, one user more; give() ends that."""
+        """Returns the running loop's hub and counts a user, who ends with give()."""
         hubs = _hubs.setdefault(asyncio.get_running_loop(), {})
         hub = hubs.get(instance)
         if hub is None or not hub.alive:
@@ -126,7 +126,7 @@ class Hub:
         return hub
 
     def give(self) -> None:
-        """One user less; after the last, the node is closed."""
+        """Ends a use; after the last one, closes the node."""
         self._users -= 1
         self.loop.call_soon(self._close_unused)
 
@@ -141,7 +141,7 @@ class Hub:
 
     @property
     def alive(self) -> bool:
-        """Reports whether its carefuld is."""
+        """Reports whether the hub's carefuld runs."""
         try:
             self.node.info()
         except CarefulError:
@@ -149,16 +149,16 @@ class Hub:
         return True
 
     def task(self, work: Coroutine[object, None, None]) -> None:
-        """Run a coroutine beside."""
+        """Runs a coroutine as a task."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def handler(self) -> int:
-        """A handler that is this program's.
+        """|Returns a handler that belongs to this program.
 
         Raises:
-            CarefulError: other programs have all of them.
+            CarefulError: other programs have all handlers.
         """
         if self._handlers:
             return self._handlers[0]
@@ -182,13 +182,13 @@ class Hub:
         return True
 
     def free_ports(self) -> list[int]:
-        """Ports that a listener can have that wants any."""
+        """Returns the ports that a listener without a fixed port can use."""
         handler = self.handler()
         ports = (handler + PORTS_OF_HANDLER * service for service in _SERVICES)
         return [port for port in ports if port not in self.services]
 
     def bind(self, port: int, accept: Accept) -> None:
-        """Calls accept() for each comm that a peer opens on a port.
+        """|Calls accept() for each comm that a peer opens on a port.
 
         Raises:
             CarefulError: another listener or program has the port (EADDRINUSE).
@@ -199,12 +199,12 @@ class Hub:
         self.services[port] = accept
 
     def label(self) -> int:
-        """A port for an end that nobody connects to."""
+        """Returns a port that names an end without a listener."""
         ports = (self.handler() + PORTS_OF_HANDLER * service for service in self._labels)
         return next(port for port in ports if port not in self.services)
 
     def add(self, comm: Comm) -> int:
-        """A number by which the other side names a comm."""
+        """Adds a comm; returns the number by which the other side names it."""
         number = secrets.randbits(32)
         while number in self.comms:
             number = secrets.randbits(32)
@@ -212,16 +212,16 @@ class Hub:
         return number
 
     def link(self, program: int, make: Callable[[], Link]) -> Link:
-        """What is known of a program; make() says it first."""
+        """Returns the link to a program; make() makes the first one."""
         if program not in self.links:
             self.links[program] = make()
         return self.links[program]
 
     async def piece(self) -> Piece:
-        """Memory to be stored into, when there is some; give_piece() ends that.
+        """|Waits for a piece of memory; give_piece() returns it.
 
         Raises:
-            CarefulError: there will be none: carefuld has ended.
+            CarefulError: carefuld has ended.
         """
         while (found := self.try_piece()) is None:
             wanted = self.loop.create_future()
@@ -230,7 +230,7 @@ class Hub:
                 await wanted
             except asyncio.CancelledError:
                 if self._pieces:
-                    self._offer()  # it may have been meant for this one
+                    self._offer()  # the offer may have been for this waiter
                 raise
             finally:
                 if wanted in self._pieces_wanted:
@@ -238,7 +238,7 @@ class Hub:
         return found
 
     def try_piece(self) -> Piece | None:
-        """The same, or None: others have all of them."""
+        """Returns a piece of memory, or None if all are in use."""
         if self._pieces:
             return self._pieces.pop()
         if self._pieces_made == PIECES_MAX:
@@ -248,13 +248,13 @@ class Hub:
         return piece
 
     def give_piece(self, piece: Piece, clean: bool = True) -> None:
-        """Have others use it; not clean: somebody may still store into it."""
+        """Returns a piece; renews it first if not `clean`: a peer may still store into it."""
         try:
             if not clean and not piece.renew():
                 self.loop.call_later(0.01, self.give_piece, piece, False)
                 return
         except CarefulError as error:  # carefuld has ended, or the node is closed
-            self._pieces_made -= 1  # who wants one later is told so, too
+            self._pieces_made -= 1  # later callers get the error, too
             wanted, self._pieces_wanted = self._pieces_wanted, deque()
             for one in wanted:
                 if not one.done():
@@ -264,7 +264,6 @@ class Hub:
         self._offer()
 
     def _offer(self) -> None:
-        """Wake one of those who wait for a piece."""
         while self._pieces_wanted:
             one = self._pieces_wanted.popleft()
             if not one.done():

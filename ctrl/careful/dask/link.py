@@ -21,18 +21,18 @@ from careful.errors import CarefulError
 if TYPE_CHECKING:
     from careful.node import LateReply, Operation, Peer, Reply, Result
 
-#: What does not say that the other program has ended: the session began anew, or it is busy.
+#: Errors that do not mean that the other program ended: the session is new, or a side is busy.
 _AGAIN = (errno.ECONNRESET, errno.EBUSY, errno.ETIMEDOUT)
 _PAUSE_S, _PAUSE_MAX_S = 0.001, 1.0
-#: How often it may say that it does not know us, before we believe it.
+#: How often the other program may answer that it does not know us before the link ends.
 _UNKNOWN_MAX = 10
-#: Of a payload in a ring (ipc.h).
+#: The most payload bytes in a ring (ipc.h).
 _PAYLOAD_MAX = 4096
 WATCH = struct.Struct(">QQ")
 
 
 class Kind(IntEnum):
-    """The first word of a request; the others are a comm and two more."""
+    """The first word of a request; the others are a comm number and two more."""
 
     OPEN = 1  # service
     CHUNK = 2  # comm, number of the chunk, whether it is the last of a message
@@ -63,13 +63,13 @@ class Hub(Protocol):
 
 
 class Link:
-    """Another program, with which we have comms.
+    """|Another program that we have comms with.
 
     Attributes:
         peer: its host.
-        handler: it answers to this.
-        program: names it.
-        payload_bytes: of a request, at most.
+        handler: the handler number of its hub.
+        program: its random identity.
+        payload_bytes: the most that a request can carry.
         gone: whether it has ended.
     """
 
@@ -85,17 +85,17 @@ class Link:
         self._watch = hub.loop.create_task(self._watches())
 
     def add(self, number: int) -> None:
-        """A comm of ours is with it."""
+        """Notes a comm of ours with the program."""
         self._comms.add(number)
 
     def drop(self, number: int) -> None:
-        """It is no longer; after the last one, we forget the program."""
+        """Forgets a comm; ends the link after the last one."""
         self._comms.discard(number)
         if not self._comms:
             self.end()
 
     def end(self) -> None:
-        """Forget it, and close what is left."""
+        """Ends the link and its comms."""
         if self.gone:
             return
         self.gone = True
@@ -109,7 +109,9 @@ class Link:
             _answer(self._late)
 
     def watched(self, late: LateReply) -> None:
-        """It wants to hear of our end; what it asked before is void."""
+        """Keeps the request that the other program has open to notice our end; answers the previous
+        one.
+        """
         if self._late is not None:
             _answer(self._late)
         self._late = late
@@ -117,10 +119,10 @@ class Link:
     def begin(
         self, kind: int, comm: int, first: int = 0, second: int = 0, payload: Buffer = b""
     ) -> Operation:
-        """A request, on its way.
+        """|Begins a request.
 
         Raises:
-            CarefulError: it has ended, or its host is gone.
+            CarefulError: the program has ended, or its host is gone.
         """
         if self.gone:
             raise CarefulError(errno.ENOTCONN, "has ended", self.peer.name)
@@ -135,15 +137,15 @@ class Link:
         payload: Buffer = b"",
         operation: Operation | None = None,
     ) -> Result:
-        """The answer to a request that does no harm if it comes twice.
+        """|Sends a request that may safely arrive twice; returns the answer.
 
         Args:
-            kind: its words: this,
-            comm: the number there,
-            first: and two
-            second: more.
-            payload: what it carries.
-            operation: it, where it is on its way already.
+            kind: first word of the request.
+            comm: number at the other program.
+            first: third word.
+            second: fourth word.
+            payload: what the request carries.
+            operation: the request, if already begun.
 
         Raises:
             CarefulError: the program has ended, its host is gone, or it refused.
@@ -170,7 +172,7 @@ class Link:
                 except CarefulError as error:
                     if error.errno != errno.ENOENT:
                         break
-                unknown += 1  # the comms of one side are closed a little before the other's
+                unknown += 1  # one side's comms close a little before the other's
                 await asyncio.sleep(0.02 * unknown)
             self.end()
 

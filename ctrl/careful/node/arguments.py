@@ -11,7 +11,7 @@ def handler_number(number: int) -> int:
     """Returns a valid handler number.
 
     Raises:
-       TypeError, ValueError: `number` is not one.
+        TypeError, ValueError: `number` is not one.
     """
     number = operator.index(number)
     if not 0 <= number < lib.CAREFUL_HANDLERS:
@@ -23,7 +23,7 @@ def payload_of(value: Buffer) -> CData:
     """Returns a payload for C.
 
     Raises:
-       TypeError, ValueError: `value` is not a contiguous buffer.
+        TypeError, ValueError: `value` is not a contiguous buffer.
     """
     if isinstance(value, str):
         raise TypeError("a payload is bytes or another buffer, not str: encode it")
@@ -34,8 +34,8 @@ def words(args: tuple[int, ...]) -> CData:
     """Returns up to four words for C.
 
     Raises:
-       ValueError: more than four words.
-       OverflowError: a word does not fit 32 bits.
+        ValueError: more than four words.
+        OverflowError: a word does not fit 32 bits.
     """
     if len(args) > lib.CAREFUL_AM_ARGS:
         raise ValueError(f"a message has {lib.CAREFUL_AM_ARGS} args, not {len(args)}")

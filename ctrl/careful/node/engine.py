@@ -109,21 +109,21 @@ class Engine:
     """|An open instance.
 
     Args:
-       options: fields of struct careful_options, including ifname; or fields of struct
-           careful_attach_options, including path.
-       what: the name in errors; the interface by default.
+        options: fields of struct careful_options, including ifname; or fields of struct
+            careful_attach_options, including path.
+        what: the name in errors; the interface by default.
 
     Attributes:
-       attached: whether the queue belongs to a carefuld.
-       operations: operations that have not ended; C has handles to them.
-       owner: handle of the object whose callbacks C runs; lives as long as the engine.
-       on_error: receives exceptions that callbacks raise.
-       driver: polls the engine in an event loop, or None.
-       outgoing: messages that are being built in send buffers.
-       unsent: send buffers of messages that will not be sent.
+        attached: whether the queue belongs to a carefuld.
+        operations: operations that have not ended; C has handles to them.
+        owner: handle of the object whose callbacks C runs; lives as long as the engine.
+        on_error: receives exceptions that callbacks raise.
+        driver: polls the engine in an event loop, or None.
+        outgoing: messages that are being built in send buffers.
+        unsent: send buffers of messages that will not be sent.
 
     Raises:
-       CarefulError: the instance cannot be opened; the text says what to do.
+        CarefulError: the instance cannot be opened; the text says what to do.
     """
 
     def __init__(self, options: dict[str, object], what: str = "") -> None:
@@ -182,8 +182,8 @@ class Engine:
         """|Returns the C instance.
 
         Raises:
-           CarefulError: the instance is closed.
-           RuntimeError: another thread or process opened the instance.
+            CarefulError: the instance is closed.
+            RuntimeError: another thread or process opened the instance.
         """
         if self._process != os.getpid():
             raise RuntimeError(f"careful on {self.what} belongs to the process that opened it")
@@ -197,8 +197,8 @@ class Engine:
         """|Calls a C function that may run callbacks, then raises interrupts from them.
 
         Raises:
-           RuntimeError: called by a callback.
-           SystemExit: the program is ending, and this is not its main thread.
+            RuntimeError: called by a callback.
+            SystemExit: the program is ending, and this is not its main thread.
         """
         if self._leaving is not None:
             self._leave_here(self._leaving)
@@ -225,7 +225,7 @@ class Engine:
         """|Returns the driver that polls this engine in an event loop.
 
         Raises:
-           RuntimeError: there is no driver.
+            RuntimeError: there is no driver.
         """
         if self.driver is None:
             raise RuntimeError("to await, open the node with `async with careful.open(...)`")
@@ -238,16 +238,16 @@ class Engine:
         of a queue start later, in order.
 
         Args:
-           queue: operations with the same key start in order.
-           start: returns 0 or -errno; -EAGAIN means no room.
-           fail: receives the errno if a later start fails.
+            queue: operations with the same key start in order.
+            start: returns 0 or -errno; -EAGAIN means no room.
+            fail: receives the errno if a later start fails.
 
         Returns:
-           0, or -errno if starting at once failed.
+            0, or -errno if starting at once failed.
 
         Raises:
-           BaseException: a callback raised it during the wait. The operation has started, or never
-               will.
+            BaseException: a callback raised it during the wait. The operation has started, or never
+                will.
         """
         if queue not in self._backlog:
             rc = start()
@@ -435,8 +435,8 @@ class Engine:
         """|Closes the instance.
 
         Raises:
-           RuntimeError: called by a callback, or in another thread.
-           BufferError: a view of a message's payload exists.
+            RuntimeError: called by a callback, or in another thread.
+            BufferError: a view of a message's payload exists.
         """
         if self._pointer is not None and self._process == os.getpid():
             self.refuse_inside("close the node")

@@ -33,8 +33,8 @@ class Driver:
     """|Polls an engine in the running loop until stop().
 
     Args:
-       engine: used by this thread alone.
-       spin_s: how long to poll after a frame arrived, seconds; inf: always.
+        engine: used by this thread alone.
+        spin_s: how long to poll after a frame arrived, seconds; inf: always.
     """
 
     def __init__(self, engine: Polled, spin_s: float) -> None:
@@ -59,8 +59,8 @@ class Driver:
         """|Returns a future of this loop.
 
         Raises:
-           RuntimeError: another loop is running.
-           CarefulError: the interface is gone, and nothing polls any longer.
+            RuntimeError: another loop is running.
+            CarefulError: the interface is gone, and nothing polls any longer.
         """
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError(f"careful on {self._engine.what} belongs to another event loop")
@@ -78,7 +78,7 @@ class Driver:
         """|Waits until callbacks make a condition true; returns False if the time is over.
 
         Raises:
-           CarefulError: the interface is gone.
+            CarefulError: the interface is gone.
         """
         one = condition, self.future()
         self._waiting.append(one)

@@ -24,9 +24,9 @@ class FileRange:
     """|A part of a file.
 
     Attributes:
-       file: an open file, or its descriptor; the caller may close it afterwards.
-       offset: where the part begins, bytes.
-       nbytes: length of the part; None: to the present end of the file.
+        file: an open file, or its descriptor; the caller may close it afterwards.
+        offset: where the part begins, bytes.
+        nbytes: length of the part; None: to the present end of the file.
     """
 
     file: Any
@@ -38,14 +38,14 @@ class Span:
     """|Memory or a file range that C uses, kept alive.
 
     Args:
-       what: an object with a contiguous buffer (bytes, bytearray, mmap, a NumPy
-           array ...), a FileRange, or an open file.
-       access: whether C reads it ("r"), writes it ("w") or both ("rw").
+        what: an object with a contiguous buffer (bytes, bytearray, mmap, a NumPy
+            array ...), a FileRange, or an open file.
+        access: whether C reads it ("r"), writes it ("w") or both ("rw").
 
     Raises:
-       TypeError, ValueError, BufferError: there is no such buffer, or it is read-only.
-       io.UnsupportedOperation: the file is not open for this access, or is not seekable.
-       OSError: the file cannot be examined.
+        TypeError, ValueError, BufferError: there is no such buffer, or it is read-only.
+        io.UnsupportedOperation: the file is not open for this access, or is not seekable.
+        OSError: the file cannot be examined.
     """
 
     def __init__(self, what: object, access: str) -> None:

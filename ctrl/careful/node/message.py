@@ -30,9 +30,9 @@ class Reply:
     """|The answer to a request.
 
     Attributes:
-       payload: any contiguous buffer, at most the peer's payload_bytes.
-       args: up to four words of 32 bits.
-       status: 0, or a positive errno that fails the request.
+        payload: any contiguous buffer, at most the peer's payload_bytes.
+        args: up to four words of 32 bits.
+        status: 0, or a positive errno that fails the request.
     """
 
     payload: Buffer = b""
@@ -46,7 +46,7 @@ class LateReply:
     It can be sent while the session lasts.
 
     Attributes:
-       sent: whether the answer was sent.
+        sent: whether the answer was sent.
     """
 
     def __init__(self, engine: Engine, peer: Peer, raw: CData) -> None:
@@ -60,9 +60,9 @@ class LateReply:
         """|Sends the answer, once: a Reply, a payload, or nothing.
 
         Raises:
-           RuntimeError: the answer was sent already.
-           CarefulError: the session is a new one (ECONNRESET), the payload is too large
-               (EMSGSIZE), or there is no room (EAGAIN): poll, then try again.
+            RuntimeError: the answer was sent already.
+            CarefulError: the session is a new one (ECONNRESET), the payload is too large
+                (EMSGSIZE), or there is no room (EAGAIN): poll, then try again.
         """
         self._sent(self._start(reply)())
 
@@ -108,13 +108,13 @@ class Message:
     """|A request, or a store that is complete.
 
     Attributes:
-       peer: the sender.
-       handler: the handler number in the message.
-       args: four words.
-       payload: a copy of a request's payload; b"" for a store, whose bytes are in the region.
-       nbytes: length of the payload or of the store.
-       region: the target of a store, or None.
-       offset: where in the region, bytes.
+        peer: the sender.
+        handler: the handler number in the message.
+        args: four words.
+        payload: a copy of a request's payload; b"" for a store, whose bytes are in the region.
+        nbytes: length of the payload or of the store.
+        region: the target of a store, or None.
+        offset: where in the region, bytes.
     """
 
     def __init__(self, engine: Engine, raw: CData, peer: Peer, region: Region | None) -> None:
@@ -135,7 +135,7 @@ class Message:
         """|Leaves the answer open: the handler's return value is not sent.
 
         Raises:
-           RuntimeError: the handler has returned, or this is a store.
+            RuntimeError: the handler has returned, or this is a store.
         """
         if self._raw is None or self._raw.region:
             raise RuntimeError("only a request can be answered later, and its handler says so")
@@ -147,11 +147,11 @@ class Message:
         """|Answers a request with its handler's return value, unless later() left the answer open.
 
         Args:
-           value: see as_reply().
-           where: names the handler for the hook if sending fails later.
+            value: see as_reply().
+            where: names the handler for the hook if sending fails later.
 
         Raises:
-           CarefulError: as LateReply.send(); EAGAIN: too many answers wait for room.
+            CarefulError: as LateReply.send(); EAGAIN: too many answers wait for room.
         """
         if self._late is None and not self._raw.region:
             LateReply(self._engine, self.peer, self._raw).send_with_room(value, where)

@@ -41,7 +41,7 @@ def _connected(peer: Peer) -> Peer:
     """|Returns the peer if it has a session.
 
     Raises:
-       CarefulError: it has none.
+        CarefulError: it has none.
     """
     state, error = peer.state, peer.error
     if state in ("up", "stalled"):
@@ -66,9 +66,9 @@ class Node:
     child of fork() cannot use the node.
 
     Attributes:
-       ifname: the interface.
-       instance: its name on this machine.
-       config: the configuration with the names of nodes.
+        ifname: the interface.
+        instance: its name on this machine.
+        config: the configuration with the names of nodes.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Node:
         """|Returns a node that shares a carefuld's queue; for the arguments see careful.connect().
 
         Raises:
-           CarefulError, TypeError: as careful.connect().
+            CarefulError, TypeError: as careful.connect().
         """
         node = cls.__new__(cls)
         node.config = _loaded(config)
@@ -154,8 +154,8 @@ class Node:
         """|Ends all sessions and releases the queue; operations end with ECANCELED.
 
         Raises:
-           RuntimeError: called by a handler, or in another thread.
-           BufferError: a view of a message's payload exists.
+            RuntimeError: called by a handler, or in another thread.
+            BufferError: a view of a message's payload exists.
         """
         self._engine.close()
         for region in self._regions.values():
@@ -180,8 +180,8 @@ class Node:
         """|Receives, sends and runs handlers once; returns the number of frames received.
 
         Raises:
-           CarefulError: the interface is gone (ENODEV).
-           BaseException: an interrupt in a handler, or an exception of on_error.
+            CarefulError: the interface is gone (ENODEV).
+            BaseException: an interrupt in a handler, or an exception of on_error.
         """
         return self._engine.poll()
 
@@ -190,14 +190,14 @@ class Node:
         over.
 
         Args:
-           timeout_s: the longest wait, seconds; None: no limit.
-           fd: a descriptor to watch; -1: none.
+            timeout_s: the longest wait, seconds; None: no limit.
+            fd: a descriptor to watch; -1: none.
 
         Returns:
-           The number of frames received.
+            The number of frames received.
 
         Raises:
-           As poll().
+            As poll().
         """
         return self._engine.wait(timeout_s, fd)
 
@@ -205,7 +205,7 @@ class Node:
         """|Returns the descriptors that a program's own event loop waits for before each poll().
 
         Returns:
-           Descriptors, and the longest wait in seconds. Ask again before each wait.
+            Descriptors, and the longest wait in seconds. Ask again before each wait.
         """
         return self._engine.wait_fds()
 
@@ -213,7 +213,7 @@ class Node:
         """|Waits until this is cancelled; `async with` polls.
 
         Raises:
-           CarefulError: the interface is gone (ENODEV).
+            CarefulError: the interface is gone (ENODEV).
         """
         await self._engine.in_loop().until(lambda: False)
 
@@ -225,14 +225,14 @@ class Node:
         the peer with RemoteError: the errno of an OSError or else EIO, and the class and text.
 
         Args:
-           number: 0 to 127.
-           handler: called with a Message; in an event loop, may be a coroutine function.
-               None: removes the handler.
-           stores: also run the handler for complete stores that name the number.
+            number: 0 to 127.
+            handler: called with a Message; in an event loop, may be a coroutine function.
+                None: removes the handler.
+            stores: also run the handler for complete stores that name the number.
 
         Raises:
-           TypeError: `handler` cannot be called.
-           ValueError: the number is not an application's.
+            TypeError: `handler` cannot be called.
+            ValueError: the number is not an application's.
         """
         if handler is not None and not callable(handler):
             raise TypeError(f"handler {number}: {handler!r} cannot be called")
@@ -256,8 +256,8 @@ class Node:
         not copied on this host. The memory belongs to the program while the program runs.
 
         Raises:
-           CarefulError: there is not enough memory (ENOMEM).
-           ValueError: 0 bytes, or fewer.
+            CarefulError: there is not enough memory (ENOMEM).
+            ValueError: 0 bytes, or fewer.
         """
         if nbytes <= 0:
             raise ValueError(f"{nbytes} bytes of memory")
@@ -274,7 +274,7 @@ class Node:
         time.
 
         Raises:
-           CarefulError: messages use a quarter of the send buffers, or none is free (EAGAIN).
+            CarefulError: messages use a quarter of the send buffers, or none is free (EAGAIN).
         """
         return Outgoing(self._engine)
 
@@ -282,14 +282,14 @@ class Node:
         """|Lets peers get from, or store to, memory or a part of a file.
 
         Args:
-           what: an object with a contiguous buffer (bytearray, mmap, a NumPy array
-               ...), a FileRange, or an open file. Held until the region's remove().
-           access: "r" (peers get), "w" (peers store) or "rw".
-           peer: the only peer with access, until its session ends; None: all peers.
+            what: an object with a contiguous buffer (bytearray, mmap, a NumPy array
+                ...), a FileRange, or an open file. Held until the region's remove().
+            access: "r" (peers get), "w" (peers store) or "rw".
+            peer: the only peer with access, until its session ends; None: all peers.
 
         Raises:
-           TypeError, ValueError, BufferError: there is no such buffer.
-           CarefulError: all regions are in use, or the peer's session has ended.
+            TypeError, ValueError, BufferError: there is no such buffer.
+            CarefulError: all regions are in use, or the peer's session has ended.
         """
         index = int(lib.CAREFUL_ANY_PEER) if peer is None else peer.in_use()
         region = Region(self._engine, what, access, index)
@@ -301,13 +301,13 @@ class Node:
         """|Opens a session with a host; polls until the session is up.
 
         Args:
-           host: a name in the configuration's [nodes]; or a name that the system
-               knows or an address, with an optional port.
-           timeout_s: how long to try, seconds.
+            host: a name in the configuration's [nodes]; or a name that the system
+                knows or an address, with an optional port.
+            timeout_s: how long to try, seconds.
 
         Raises:
-           CarefulError: the host is unknown, unreachable, silent or of another version, or no
-               window is free at one end.
+            CarefulError: the host is unknown, unreachable, silent or of another version, or no
+                window is free at one end.
         """
         peer = self._connecting(self.config.resolve(host), host)
         self._engine.wait_until(lambda: peer.state in _SETTLED, timeout_s)

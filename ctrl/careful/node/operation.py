@@ -33,10 +33,10 @@ class Result:
     """|How an operation ended.
 
     Attributes:
-       args: four words of a reply.
-       payload: of a reply.
-       nbytes: length of the payload, or bytes that a store or get moved.
-       digest: XXH3 of the bytes that a store or get moved; 0 without a digest.
+        args: four words of a reply.
+        payload: of a reply.
+        nbytes: length of the payload, or bytes that a store or get moved.
+        digest: XXH3 of the bytes that a store or get moved; 0 without a digest.
     """
 
     args: tuple[int, ...]
@@ -51,7 +51,7 @@ class RemoteError(CarefulError):
     `errno` is the status: the errno of an OSError, EIO for any other exception.
 
     Attributes:
-       reply: the reply; after an exception, its payload is the class and text in UTF-8.
+        reply: the reply; after an exception, its payload is the class and text in UTF-8.
     """
 
     reply: Result
@@ -61,7 +61,7 @@ class Asked(Protocol):
     """|The part of a peer that its operations use (peer.Peer).
 
     Attributes:
-       lost_operation: set if an operation failed with the peer.
+        lost_operation: set if an operation failed with the peer.
     """
 
     lost_operation: bool
@@ -120,13 +120,13 @@ class Operation:
         """|Polls until the operation has ended; returns its result.
 
         Args:
-           timeout: the longest wait, seconds; None: no limit.
+            timeout: the longest wait, seconds; None: no limit.
 
         Raises:
-           CarefulError: the operation failed; or the time is over (ETIMEDOUT, a TimeoutError), and
-               the operation continues.
-           RemoteError: a handler at the peer failed the request.
-           RuntimeError: called by a handler before the operation has ended.
+            CarefulError: the operation failed; or the time is over (ETIMEDOUT, a TimeoutError), and
+                the operation continues.
+            RemoteError: a handler at the peer failed the request.
+            RuntimeError: called by a handler before the operation has ended.
         """
         error = self.exception(timeout)
         if error is not None:

@@ -28,7 +28,7 @@ class Outgoing:
     """|Room for the payload of a request (Node.outgoing()); end it once with send() or free().
 
     Attributes:
-       payload: a writable view; numpy.frombuffer() makes an array from it.
+        payload: a writable view; numpy.frombuffer() makes an array from it.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -49,7 +49,7 @@ class Outgoing:
         """|Releases the program's view.
 
         Raises:
-           BufferError: another view of the payload exists, an array or a slice.
+            BufferError: another view of the payload exists, an array or a slice.
         """
         nbytes = len(self.payload)
         self.payload.release()
@@ -70,8 +70,8 @@ class Outgoing:
         """|Frees the buffer.
 
         Raises:
-           RuntimeError: the message was sent or freed.
-           BufferError: another view of the payload exists, an array or a slice.
+            RuntimeError: the message was sent or freed.
+            BufferError: another view of the payload exists, an array or a slice.
         """
         check(lib.careful_free(self._engine.pointer, self._end("freed")), self._engine.what)
 
@@ -81,15 +81,15 @@ class Outgoing:
         """|Sends the message to a handler, as Peer.request() does, without a copy.
 
         Args:
-           peer: the receiver.
-           handler: its number at the peer.
-           nbytes: how many bytes of the payload, from its start; None: all.
-           args: up to four words of 32 bits.
+            peer: the receiver.
+            handler: its number at the peer.
+            nbytes: how many bytes of the payload, from its start; None: all.
+            args: up to four words of 32 bits.
 
         Raises:
-           ValueError: `nbytes` is more than the payload has.
-           RuntimeError, BufferError: as free().
-           CarefulError: as Peer.request(); the message is lost.
+            ValueError: `nbytes` is more than the payload has.
+            RuntimeError, BufferError: as free().
+            CarefulError: as Peer.request(); the message is lost.
         """
         count = len(self.payload) if nbytes is None else operator.index(nbytes)
         if self._raw is not None and not 0 <= count <= len(self.payload):

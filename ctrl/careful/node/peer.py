@@ -28,11 +28,11 @@ class Peer:
     """|A host that we have, or had, a session with (Node.connect(), Message.peer).
 
     Attributes:
-       index: its slot on this host.
-       address: its address.
-       name: its name in errors.
-       failed: whether its session failed.
-       lost_operation: whether an operation failed too; then only connect() opens a new session.
+        index: its slot on this host.
+        address: its address.
+        name: its name in errors.
+        failed: whether its session failed.
+        lost_operation: whether an operation failed too; then only connect() opens a new session.
     """
 
     def __init__(self, engine: Engine, index: int, name: str = "") -> None:
@@ -68,7 +68,7 @@ class Peer:
         """|Returns the most bytes that a request to the peer, or its reply, can carry.
 
         Raises:
-           CarefulError: there is no session (EAGAIN).
+            CarefulError: there is no session (EAGAIN).
         """
         rc = lib.careful_payload_bytes(self._live(), self.index)
         return check(rc, self.name, "there is no session" if rc == -errno.EAGAIN else "")
@@ -155,7 +155,7 @@ class Peer:
         """|Calls a C function, now or as soon as there is room; `fail` receives a later errno.
 
         Raises:
-           CarefulError: the call failed at once.
+            CarefulError: the call failed at once.
         """
         self._live()
 
@@ -171,12 +171,12 @@ class Peer:
         """|Runs a handler at the peer; its reply ends the operation.
 
         Args:
-           handler: its number at the peer.
-           payload: any contiguous buffer of at most payload_bytes; copied.
-           args: up to four words of 32 bits.
+            handler: its number at the peer.
+            payload: any contiguous buffer of at most payload_bytes; copied.
+            args: up to four words of 32 bits.
 
         Raises:
-           CarefulError: the payload is too large (EMSGSIZE), or the peer has failed.
+            CarefulError: the payload is too large (EMSGSIZE), or the peer has failed.
         """
         return self.begin(lib.careful_request, None, *_asked(handler, payload, args))
 
@@ -189,11 +189,11 @@ class Peer:
         """|Returns a region of the peer, to store into and get from.
 
         Args:
-           handle: the peer's Region.handle, as received in a payload; or the bare key
-               of a C program.
+            handle: the peer's Region.handle, as received in a payload; or the bare key
+                of a C program.
 
         Raises:
-           ValueError: `handle` is not valid.
+            ValueError: `handle` is not valid.
         """
         return RemoteRegion(self, handle)
 
@@ -210,10 +210,10 @@ class RemoteRegion:
     """|A region of a peer (Peer.region()): stores write into it, gets read from it.
 
     Attributes:
-       peer: the owner.
-       key: the peer's name for the region.
-       access: "r", "w", "rw"; "" if only a bare key is known.
-       nbytes: its size; 0 if only a bare key is known.
+        peer: the owner.
+        key: the peer's name for the region.
+        access: "r", "w", "rw"; "" if only a bare key is known.
+        nbytes: its size; 0 if only a bare key is known.
     """
 
     def __init__(self, peer: Peer, handle: bytes | int) -> None:
@@ -244,16 +244,16 @@ class RemoteRegion:
         """|Writes bytes into the region; then runs a handler at the peer, if one is named.
 
         Args:
-           source: a contiguous buffer, a FileRange or an open file; held, and not to be
-               changed, until the operation has ended.
-           offset: where in the region, bytes.
-           handler: its number at the peer, or None.
-           args: for the handler, up to four words of 32 bits.
-           digest: whether the peer checks the bytes against their XXH3.
+            source: a contiguous buffer, a FileRange or an open file; held, and not to be
+                changed, until the operation has ended.
+            offset: where in the region, bytes.
+            handler: its number at the peer, or None.
+            args: for the handler, up to four words of 32 bits.
+            digest: whether the peer checks the bytes against their XXH3.
 
         Raises:
-           CarefulError: the peer has failed.
-           ValueError: 4 GiB or more at a time.
+            CarefulError: the peer has failed.
+            ValueError: 4 GiB or more at a time.
         """
         number = lib.CAREFUL_HANDLERS if handler is None else handler_number(handler)
         flags = 0 if digest else lib.CAREFUL_NO_DIGEST
@@ -266,14 +266,14 @@ class RemoteRegion:
         """|Reads bytes from the region, as many as the target holds.
 
         Args:
-           target: a writable contiguous buffer, or a FileRange with a length; held
-               until the operation has ended.
-           offset: where in the region, bytes.
-           digest: whether to check the bytes here against their XXH3.
+            target: a writable contiguous buffer, or a FileRange with a length; held
+                until the operation has ended.
+            offset: where in the region, bytes.
+            digest: whether to check the bytes here against their XXH3.
 
         Raises:
-           CarefulError: the peer has failed.
-           ValueError: 4 GiB or more at a time.
+            CarefulError: the peer has failed.
+            ValueError: 4 GiB or more at a time.
         """
         flags = 0 if digest else lib.CAREFUL_NO_DIGEST
         span = _span(target, "w")

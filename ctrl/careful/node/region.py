@@ -30,11 +30,11 @@ class Region:
     region at the end.
 
     Attributes:
-       handle: 16 bytes that name it to peers. A handler returns the handle or the region, or
-           sends it in a payload; Peer.region() makes a RemoteRegion from it.
-       key: the 32-bit number by which programs in C name it.
-       access: "r", "w" or "rw".
-       nbytes: its size.
+        handle: 16 bytes that name it to peers. A handler returns the handle or the region, or
+            sends it in a payload; Peer.region() makes a RemoteRegion from it.
+        key: the 32-bit number by which programs in C name it.
+        access: "r", "w" or "rw".
+        nbytes: its size.
     """
 
     def __init__(self, engine: Engine, what: object, access: str, peer: int) -> None:
@@ -101,8 +101,8 @@ class Region:
         """|Removes the region once no message is using it.
 
         Raises:
-           CarefulError: messages still use it when the time is over, or a handler,
-               which cannot wait, is the caller (EBUSY).
+            CarefulError: messages still use it when the time is over, or a handler,
+                which cannot wait, is the caller (EBUSY).
         """
         if self.try_remove():
             return
