@@ -1,1 +1,1 @@
-"""What brings careful up on an interface, watches it and tunes it; never on a frame's path."""
+"""Brings careful up on an interface, watches it and tunes it; never on a frame's path."""

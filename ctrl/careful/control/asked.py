@@ -1,7 +1,4 @@
-"""What is asked of `up` and no interface decides: whether it goes together, and is there.
-
-By exports, keys and config, which refuse it where `up` calls them.
-"""
+"""Checks of `up` that need no interface: whether the options agree, and whether files exist."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ from careful.control.finding import FAIL, Finding, fail, ok, unknown, warn
 from careful.control.up_options import UpOptions
 from careful.errors import CarefulError
 
-#: What mends options, and keys: where there are none, and such as are not right.
+#: Advice for options and keys that are missing or wrong.
 CHANGE = "change it in careful.toml: carefulctl help careful.toml"
 _MAKE = "on each host carefulctl key new, and carefulctl key trust HOST KEY for each other"
 _ANEW = "mend that file, or make keys elsewhere: carefulctl key new --keys DIR, and up --keys DIR"
 
 
 def tried(check: str, act: Callable[[], str], advice: str) -> Finding:
-    """What a step of `up` says that changes nothing; advice: what mends it where that fails."""
+    """Runs a step of `up` that changes nothing, and returns its result as a finding."""
     try:
         return ok(check, act())
     except CarefulError as error:
@@ -36,15 +33,15 @@ def _exports(options: UpOptions, address: Callable[[str], str]) -> str:
 
 
 def _open_to_all(options: UpOptions, address: Callable[[str], str]) -> str:
-    """An export that whoever gets a session may write, though no key is taken; "" if none is."""
-    with suppress(CarefulError):  # is said of exports
+    """Returns an export that any peer may write although sessions need no key; "" if none is."""
+    with suppress(CarefulError):  # `named` reports bad exports
         found = map(exports.parse, exports.check(options.export, address) or ())
         return next((one.path for one in found if one.writable and not options.insecure), "")
     return ""
 
 
 def keyed(options: UpOptions, address: Callable[[str], str] = exports.numeric) -> Finding:
-    """Reports whether carefuld would take the keys that `up` gives it."""
+    """Reports whether carefuld would accept the keys that `up` gives it."""
     directory = keys.in_effect(options).keys
     sealed = options.seal not in (None, "off")
     try:
@@ -71,11 +68,11 @@ def keyed(options: UpOptions, address: Callable[[str], str] = exports.numeric) -
 
 
 def named(options: UpOptions, address: Callable[[str], str]) -> Iterator[Finding]:
-    """What no interface decides: whether options go together, and what they name is there.
+    """Checks that options agree and that the files and hosts that they name exist.
 
     Args:
         options: of an instance.
-        address: makes an address of a host's name.
+        address: resolves a host's name.
     """
     try:
         options.agree()
@@ -90,7 +87,7 @@ def named(options: UpOptions, address: Callable[[str], str]) -> Iterator[Finding
 
 
 def refused(found: Config) -> dict[str, list[Finding]]:
-    """What `up` would refuse of a configuration, by the table that says it."""
+    """Returns the findings that `up` would refuse, by the table of the configuration."""
 
     def failures(options: UpOptions) -> list[Finding]:
         all_of = named(options, lambda host: found.resolve(host).ip)

@@ -1,7 +1,7 @@
-"""The one place where bcc is imported: programs compiled to trace.
+"""The only module that imports bcc: compiles and attaches tracing programs.
 
-Programs are compiled against headers of our own, a dozen tiny files
-that live while the compiler runs: no kernel headers are needed, whatever is installed.
+Programs are compiled against a dozen tiny headers of our own, which exist while the compiler runs.
+No kernel headers are needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MISSING = (
     "python3-bpfcc, and a virtual environment made with --system-site-packages"
 )
 
-#: What bcc's own headers include, as far as they need it of a kernel's. {page} is PAGE_SIZE.
+#: The kernel definitions that bcc's own headers need. {page} is PAGE_SIZE.
 _HEADERS = {
     "linux/kconfig.h": "#define CONFIG_BPF_SYSCALL 1\n",
     "linux/types.h": """#pragma once
@@ -63,10 +63,9 @@ struct pt_regs {
 
 @cache
 def library() -> ctypes.CDLL:
-    """libbcc, with the types of what is called of it and errno kept.
+    """Returns libbcc with the types of the functions that we call; errno is kept.
 
-    Raises:
-        CarefulError: bcc is not installed, or this Python does not see it.
+    Raises CarefulError if bcc is not installed or this Python cannot import bcc.
     """
     try:
         from bcc import libbcc
@@ -75,7 +74,7 @@ def library() -> ctypes.CDLL:
         _declare(found)
     except ImportError:
         raise CarefulError(errno.ENOPKG, _MISSING, "BPF") from None
-    except (OSError, AttributeError) as error:  # the library itself, or a symbol of it
+    except (OSError, AttributeError) as error:  # the library itself, or a symbol
         text = f"{_MISSING}; what is there cannot be used: {error}"
         raise CarefulError(errno.ENOPKG, text, "BPF") from None
     return found
@@ -93,7 +92,7 @@ def _declare(found: ctypes.CDLL) -> None:
 
 @contextmanager
 def _said() -> Iterator[list[str]]:
-    """Keeps what C code writes to standard error, line by line, instead of showing it."""
+    """Collects the lines that C code writes to standard error instead of showing them."""
     lines: list[str] = []
     with tempfile.TemporaryFile() as file:
         before = os.dup(2)
@@ -127,7 +126,7 @@ def _headers() -> Iterator[None]:
 
 
 def _has_ended(pid: int) -> bool:
-    """Reports whether a process is gone, or its memory is: then it waits for its parent alone."""
+    """Reports whether a process has ended, or is a zombie without memory."""
     try:
         Path(f"/proc/{pid}/exe").readlink()
     except OSError:
@@ -136,13 +135,13 @@ def _has_ended(pid: int) -> bool:
 
 
 class Program:
-    """A compiled program that traces; what is attached ends with it, however it ends.
+    """A compiled tracing program; closing the program detaches everything.
 
     Args:
-        text: C, as bcc takes it.
+        text: C source for bcc.
 
     Raises:
-        CarefulError: bcc is missing, not permitted, or it does not compile.
+        CarefulError: bcc is missing or not permitted, or the source does not compile.
     """
 
     def __init__(self, text: str) -> None:
@@ -169,7 +168,7 @@ class Program:
         self.close()
 
     def close(self) -> None:
-        """Unload it. What was attached has been detached by who attached it."""
+        """Unloads the program. Callers detach their events first."""
         with suppress(AttributeError):
             self._bpf.cleanup()
 
@@ -187,14 +186,14 @@ class Program:
     def attach_uprobe(
         self, function: str, path: str, offset: int, pid: int, semaphore_offset: int
     ) -> int:
-        """Run a function where a process executes an instruction.
+        """Runs a function where a process executes an instruction.
 
         Args:
             function: of the program.
-            path: of the file with the instruction.
-            offset: of the instruction in it, bytes.
-            pid: of the process.
-            semaphore_offset: in the file, of the word that the kernel counts up meanwhile.
+            path: the file with the instruction.
+            offset: of the instruction in the file, bytes.
+            pid: the process.
+            semaphore_offset: in the file, of the word that counts listeners, bytes.
 
         Returns:
             A descriptor for `detach`.
@@ -217,7 +216,7 @@ class Program:
         raise CarefulError(code or errno.EIO, text, f"process {pid}")
 
     def attach_tracepoint(self, function: str, tracepoint: str) -> int:
-        """Run a function at a kernel's tracepoint; returns and raises as `attach_uprobe`."""
+        """Runs a function at a kernel tracepoint; returns and raises like `attach_uprobe`."""
         fd = self._load(function, "raw")
         with _said():
             event = library().bpf_attach_raw_tracepoint(fd, tracepoint.encode())
@@ -228,23 +227,22 @@ class Program:
         return int(event)
 
     def detach(self, event: int) -> None:
-        """End what an `attach_…` began."""
+        """Detaches what an `attach_…` method attached."""
         os.close(event)
 
     def put(self, table: str, key: int, value: int) -> None:
-        """Set an entry of a map whose keys and values are u32."""
+        """Sets an entry of a map whose keys and values are u32."""
         self._bpf[table.encode()][ctypes.c_uint32(key)] = ctypes.c_uint32(value)
 
     def number(self, table: str) -> int:
-        """The first entry of an array of numbers."""
+        """Returns the first entry of an array of numbers."""
         return int(self._bpf[table.encode()][0].value)
 
     def descriptor(self, table: str) -> int:
-        """Of a map."""
         return int(self._bpf[table.encode()].map_fd)
 
     def open_ring(self, table: str, take: Callable[[bytes], None]) -> None:
-        """Hand each record of a ring buffer over, as poll() finds it."""
+        """Makes poll() pass each record of a ring buffer to `take`."""
 
         def handed(_context: object, data: int, nbytes: int) -> int:
             take(ctypes.string_at(data, nbytes))
@@ -253,5 +251,5 @@ class Program:
         self._bpf[table.encode()].open_ring_buffer(handed)
 
     def poll(self, timeout_ms: int) -> None:
-        """Wait for records in ring buffers that were opened, and hand over what is there."""
+        """Waits for records in the open ring buffers and passes them on."""
         self._bpf.ring_buffer_poll(timeout_ms)

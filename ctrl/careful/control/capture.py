@@ -1,10 +1,9 @@
-"""Frames of an instance as they pass: what XDP got and what became of it, and what was sent.
+"""Captures the frames of an instance: those received, with XDP's verdict, and those sent.
 
-AF_XDP passes tcpdump by. XDP puts a copy of each frame to our port into a ring buffer that stands
-in the captures map while somebody listens; a probe where frames are handed to the device adds
-those that are sent; the kernel's own packet socket has our control messages that leave. Owns
-the ring, what is attached, and the lock that one capture of an instance holds. What a file of it
-looks like is report/pcapng.py's.
+tcpdump does not see AF_XDP frames. XDP copies each frame for our port into the ring buffer in
+the captures map. A probe at the device adds the frames that we send, and a packet socket adds the
+control messages that the kernel sends. Owns the ring, the attached programs, and the lock that
+allows one capture per instance. render/pcapng.py writes the file.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from careful.control.instances import Instance
 from careful.control.tracer import Target, ended, pidfd
 from careful.errors import CarefulError, from_os
 
-#: What a capture has room for before it is read: 8,192 frames.
+#: Room for frames that have not been read yet: 8,192 frames.
 RING_BYTES = 32 << 20
-#: Of a frame, at most so much is kept.
+#: Bytes that are kept of each frame, at most.
 SNAP_BYTES = int(lib.CAREFUL_CAUGHT_BYTES)
 LOCK = "capture.lock"
 PROBE = "frameTx"
@@ -68,7 +67,7 @@ int on_frame(struct pt_regs *ctx)
 
 
 def _clock_ahead_ns() -> int:
-    """Returns how far our monotonic clock is ahead of BPF's: in a time namespace they differ."""
+    """Returns how far our monotonic clock is ahead of BPF's: they differ in a time namespace."""
     with suppress(OSError):
         for line in _TIME_NAMESPACE.read_text().splitlines():
             name, seconds, ns = line.split()
@@ -79,14 +78,14 @@ def _clock_ahead_ns() -> int:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame that was caught.
+    """A captured frame.
 
     Attributes:
         time_ns: since the epoch.
-        data: of it, at most SNAP_BYTES.
-        frame_bytes: of all of it.
-        sent: whether it left here.
-        verdict: of XDP on what came, as `status` counts it ("admitted", "drop_seq"); "": sent.
+        data: its first bytes, at most SNAP_BYTES.
+        frame_bytes: length of the whole frame.
+        sent: whether this host sent the frame.
+        verdict: XDP's, as `status` counts it ("admitted", "drop_seq"); "" for a sent frame.
     """
 
     time_ns: int
@@ -106,17 +105,16 @@ def _program() -> str:
     )
 
 
-#: Loads of a classic BPF program, of 1, 2 and 4 bytes and at the end of the IPv4 header, and jumps.
+#: Opcodes of classic BPF: loads of 1, 2 and 4 bytes, one behind the IPv4 header, and jumps.
 _LDB, _LDH, _LD, _LDH_X, _IHL, _JEQ, _JSET, _RET = 0x30, 0x28, 0x20, 0x48, 0xB1, 0x15, 0x45, 0x06
 _PKTTYPE = 0xFFFFF004  # SKF_AD_OFF + SKF_AD_PKTTYPE
 _ETH_P_ALL, _SO_ATTACH_FILTER = 3, 26
 
 
 def _filter(port: int) -> list[tuple[int, int, int, int]]:
-    """A classic BPF program: UDP to a port as it leaves, whole over IPv4 or IPv6.
+    """Returns a classic BPF program that matches outgoing UDP to a port, over IPv4 or IPv6.
 
-    Returns:
-        Code, instructions to skip if it is so and if it is not, and the operand of each.
+    Each instruction is its code, the jumps if true and if false, and the operand.
     """
     return [
         (_LD, 0, 0, _PKTTYPE),
@@ -126,7 +124,7 @@ def _filter(port: int) -> list[tuple[int, int, int, int]]:
         (_LDB, 0, 0, 23),
         (_JEQ, 0, 11, socket.IPPROTO_UDP),
         (_LDH, 0, 0, 20),
-        (_JSET, 9, 0, 0x1FFF),  # a fragment, but the first
+        (_JSET, 9, 0, 0x1FFF),  # not the first fragment
         (_IHL, 0, 0, 14),
         (_LDH_X, 0, 0, 16),
         (_JEQ, 5, 6, port),
@@ -141,7 +139,7 @@ def _filter(port: int) -> list[tuple[int, int, int, int]]:
 
 
 def _outgoing(ifname: str, port: int) -> socket.socket:
-    """Control messages that the kernel sends for us, from now on."""
+    """Opens a packet socket that sees the control messages that the kernel sends for us."""
     code = b"".join(struct.pack("=HBBI", *one) for one in _filter(port))
     memory = ffi.from_buffer(code)
     found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
@@ -157,15 +155,15 @@ def _outgoing(ifname: str, port: int) -> socket.socket:
 
 
 class Capture:
-    """Catches frames from when it is entered until it is left.
+    """Captures frames while the context is entered.
 
     Args:
-        instance: whose; its carefuld runs in our network namespace.
+        instance: its carefuld runs in our network namespace.
         port: its UDP port.
 
     Raises:
-        CarefulError: on entering: not permitted, bcc is missing, another capture is under way, or
-            carefuld is of a build without probes.
+        CarefulError: on entering: not permitted, bcc is missing, another capture is running, or
+            carefuld was built without probes.
     """
 
     def __init__(self, instance: Instance, port: int) -> None:
@@ -216,7 +214,7 @@ class Capture:
         return sum(counters.values()) - counters["pass_other"]
 
     def collect(self, seconds: float) -> list[Frame]:
-        """The frames that come within the time, by their times."""
+        """Returns the frames that arrive within the time, sorted by time."""
         self._program.poll(max(int(seconds * 1e3), 0))
         found = [self._frame(one) for one in self._raw]
         self._raw.clear()
@@ -227,7 +225,7 @@ class Capture:
         return sorted(found, key=lambda one: one.time_ns)
 
     def ended(self) -> CarefulError | None:
-        """That the instance's process has ended, after which nothing is caught; None: it runs."""
+        """Returns an error if the instance's process has ended; None while it runs."""
         is_over = select.select([self._pidfd], [], [], 0)[0]
         return ended(self._target, "captured") if is_over else None
 
@@ -245,10 +243,10 @@ class Capture:
 
     @property
     def lost_count(self) -> int:
-        """Frames that passed and were not caught, since there was no room for them.
+        """Returns how many frames were not captured because the ring was full.
 
-        Asked last: it drops what was caught and not collected yet.
+        Call this last: it discards frames that were not collected.
         """
         judged = self._count() - self._counted
-        self.collect(0)  # there was room for what waits there
+        self.collect(0)  # frees the ring's space
         return self._program.number("lost") + max(judged - self._received, 0)

@@ -1,8 +1,7 @@
-"""What careful needs of a machine and an interface, thing by thing, in the words of `up`.
+"""Checks what careful needs of a machine and an interface, in the words of `up`.
 
-What `up` may refuse is looked at by the functions that refuse it: careful_check() of
-libcareful, and what daemon.up() calls before it starts carefuld. Beside it stands what `up`
-takes, but is better otherwise.
+A check that can make `up` fail calls the function that `up` calls: careful_check() of libcareful,
+or one that daemon.up() calls before carefuld starts. The other checks only warn.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ from careful.control.up_options import DEFAULTS, UpOptions
 from careful.errors import LET_IN, CarefulError
 from careful.units import shown_bytes as size
 
-#: Multi-buffer frames came with it; before, a frame fits one buffer.
+#: The first kernel with multi-buffer frames; in older ones a frame must fit one buffer.
 _KERNEL_FRAGS = (6, 6)
 _MTU_BUFFER = 3826  # fits one AF_XDP buffer on veth: 3840 bytes less Ethernet's 14
 _BACKLOG_DEFAULT = 1000
 _BUFFER_BYTES = 4096  # XSK_CHUNK_BYTES, xsk.h
 _HEADROOM_BYTES = 256  # XDP_PACKET_HEADROOM
 
-#: Checks by the names of `enum careful_check`, where they are called otherwise.
+#: Names of checks that differ from those of `enum careful_check`.
 _NAMES = {"af_xdp": "AF_XDP", "mtu": "MTU", "program": "XDP", "zerocopy": "zero-copy"}
-#: What mends each, where the line of `up` has no command that does.
+#: Advice for each check whose line of `up` names no command.
 _ADVICE = {
     **dict.fromkeys(("kernel", "af_xdp"), "boot linux-image-amd64 or linux-image-arm64"),
     "privilege": "docker run --cap-add NAME, or CapabilityBoundingSet= of the unit",
@@ -70,21 +69,21 @@ _ADVICE = {
     "program": "end what uses it; bpftool net show dev {ifname} names its program",
     "zerocopy": "take require_zerocopy out of careful.toml",
 }
-#: The same of control messages that do not come.
+#: Advice if control messages do not arrive.
 _LET_IN = f"on both hosts {LET_IN}; until then the next loss may end the session"
-#: A command in a line of `up`, and such as `--fix` runs: it concerns the interface's queues alone.
+#: A command in a line of `up` that `--fix` may run: it changes only the interface's queues.
 _COMMAND = re.compile(r"`((?:ip link set|ethtool) [^`]+)`")
 _FIX = re.compile(r"ethtool -[KL] .+")
-#: What root may do is for root to see.
+#: Checks that only root can make.
 _ROOTS = ("privilege", "bpf", "files", "memlock", "bpffs", "run")
-#: An instance that is up would find itself.
+#: Checks that an instance that is up would fail because of itself.
 _OF_AN_OWNER = ("program", "port", "zerocopy")
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is looked at: an interface, the instance that would be there, its options, and what
-    makes an address of a host's name in them.
+    """The subject of the checks: an interface, its instance, the options, and a resolver for the
+    hosts in them.
     """
 
     ifname: str
@@ -94,7 +93,7 @@ class Case:
 
     @property
     def in_use(self) -> bool:
-        """Reports whether the instance is a carefuld's, or a program's with a queue of its own."""
+        """Reports whether carefuld, or a program with its own queue, runs the instance."""
         return bool(self.instance.pid or instances.owner_without_daemon(self.instance.name))
 
 
@@ -144,7 +143,7 @@ def _library(case: Case) -> Iterator[Finding]:
 
 
 def pause(ifname: str, heeds_and_sends: tuple[bool, bool]) -> Finding:
-    """Link-level flow control: with it, a queue that is full holds its sender and drops nothing."""
+    """Checks link-level flow control: with it, a full queue stalls the sender and drops nothing."""
     if all(heeds_and_sends):
         return ok("pause", "pause frames are heeded and sent: a full queue holds its sender")
     words = {False: "are neither heeded nor sent", True: "are heeded, and not sent"}
@@ -155,7 +154,7 @@ def pause(ifname: str, heeds_and_sends: tuple[bool, bool]) -> Finding:
 
 
 def pfc(ifname: str, priorities: frozenset[int]) -> Finding:
-    """Priority flow control, which stands in for pause frames: of careful's priority?
+    """Checks that priority flow control, which replaces pause frames, covers careful's priority.
 
     Frames without a VLAN tag have priority 0 (IEEE 802.1Q).
     """
@@ -168,14 +167,14 @@ def pfc(ifname: str, priorities: frozenset[int]) -> Finding:
 
 
 def ring(ifname: str, size: int, most: int, wanted: int, promised: int = 0) -> Finding:
-    """Receive descriptors: fewer than there are receive buffers bound R, and so windows.
+    """Checks receive descriptors: fewer than receive buffers limit R, and so the windows.
 
     Args:
         ifname: the interface.
-        size: that there are.
-        most: that the driver can have.
-        wanted: receive buffers, as `up` would ask for them.
-        promised: R of a carefuld that runs, which stays what it was at `up`; 0: none runs.
+        size: descriptors in use.
+        most: descriptors that the driver allows.
+        wanted: receive buffers that `up` would ask for.
+        promised: R of the running carefuld, fixed since its start; 0 if none runs.
     """
     if size < promised:
         text = f"{size} receive descriptors, fewer than R = {promised}: bursts can be lost"
@@ -195,7 +194,6 @@ def _receive_buffers(instance: Instance) -> int:
 
 
 def _driver(link: Link, driver: ethtool.DriverInfo, case: Case) -> Iterator[Finding]:
-    """Checks flow control, rings and offloads."""
     priorities = ethtool.pfc(link.name)
     if priorities:
         yield pfc(link.name, priorities)
@@ -236,10 +234,10 @@ def _interface(link: Link, case: Case) -> Iterator[Finding]:
 
 
 def _window(link: Link, options: UpOptions) -> Finding:
-    """Whether W = (R - reserve) / P holds frames of this MTU: careful_window() of libcareful.
+    """Checks that W = (R - reserve) / P holds frames of this MTU, with careful_window().
 
-    R is what UMEM gives: what only the open device knows can make it smaller, not larger. A
-    buffer is what copy mode fills; zero-copy fills less of it.
+    R is computed from UMEM; the open device can only make R smaller. The buffer is that of copy
+    mode; zero-copy needs less of it.
     """
     whole = options.over(DEFAULTS)
     buffers, peers = max((whole.rx_buffers or 0) - (whole.reserve or 0), 0), whole.peers or 1
@@ -256,7 +254,7 @@ def _window(link: Link, options: UpOptions) -> Finding:
 
 
 def _detached(link: Link, instance: Instance) -> bool:
-    """Reports whether a program other than the instance's, or none, is on the interface."""
+    """Reports whether the interface has no XDP program, or one of somebody else."""
     if instance.pid:
         with suppress(CarefulError):  # only root may ask
             return status.program_detached(instance)
@@ -277,7 +275,7 @@ def _own_program(link: Link, case: Case) -> Iterator[Finding]:
 
 
 def _control(link: Link, instance: Instance) -> Iterator[Finding]:
-    """Reports peers without control messages, which a firewall sees, and narrow ways to peers."""
+    """Finds peers whose control messages a firewall drops, and peers behind a smaller MTU."""
     if not instance.pid:
         return
     try:
@@ -288,7 +286,7 @@ def _control(link: Link, instance: Instance) -> Iterator[Finding]:
     for one in status.narrow(peers):
         yield warn("path MTU", one, "a larger MTU on that link is faster")
     for known in peers:
-        if not known.address.startswith("fe80:"):  # needs no route
+        if not known.address.startswith("fe80:"):  # link-local: needs no route
             address = resolve(known.address)
             yield packet_route.check(address, known.called, port, link.name)
     master = links.master(link)
@@ -307,7 +305,7 @@ def _qdisc(link: Link, case: Case) -> Finding:
         return warn("qdisc", text, f"carefulctl down {link.name}, then up")
     if qdisc is None and link.kind == "veth":
         return ok("qdisc", "none; `up` adds a pfifo, so that a full ring loses nothing")
-    used = case.in_use or instances.uses(link)  # another instance's pfifo is not left over
+    used = case.in_use or instances.uses(link)  # then the pfifo is not a leftover
     if qdisc is not None and qdisc.is_ours and not used:
         advice = f"carefulctl down {link.name} removes it"
         return warn("qdisc", f"{qdisc.kind}, left by a carefuld that was killed", advice)
@@ -364,12 +362,12 @@ def _instance(case: Case) -> Finding:
 
 
 def look(case: Case) -> list[Finding]:
-    """Look at everything, change nothing."""
+    """Runs all checks; changes nothing."""
     found = [*_machine(), *_library(case)]
     try:
         link = links.find(case.ifname)
     except CarefulError:
-        pass  # said above
+        pass  # reported above
     else:
         found += [*_interface(link, case), *_own_program(link, case), _qdisc(link, case)]
         found.append(_rps(link, case.options.xdp))

@@ -1,7 +1,7 @@
-"""The options of `up` as carefuld's command line, and those of a running carefuld read back.
+"""Writes the options of `up` as carefuld's command line, and reads them from a running carefuld.
 
-A running instance is asked what it was started with by its own command line, or, where it was
-given other options since, by what instances.py remembers.
+The options of a running instance come from its command line, or from instances.py if they were
+changed since.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from careful.jsonout import Json
 
 
 def words(options: UpOptions) -> list[str]:
-    """What carefuld is started with."""
+    """Returns the arguments that start carefuld."""
     argv: list[str] = []
     for one in fields(options):
         value = getattr(options, one.name)
@@ -30,9 +30,9 @@ def words(options: UpOptions) -> list[str]:
 
 
 def _split(argv: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Returns the options of `up` in a command line as (field, value), and the other words.
+    """Splits a command line into options of `up`, as (field, value), and other words.
 
-    As getopt_long() reads them: `--option value`, `--option=value`, and names cut short.
+    Like getopt_long(): `--option value`, `--option=value`, and abbreviated names.
     """
     names = {word(one): one for one in OPTIONS}
     found, others, rest = [], [], iter(argv)
@@ -49,7 +49,7 @@ def _split(argv: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def read(argv: Sequence[str]) -> UpOptions:
-    """The options among a command line; what is no option of `up` is passed over."""
+    """Returns the options of `up` in a command line; ignores all others."""
     found: Json = {}
     for name, value in _split(argv)[0]:
         if kind(name) is bool:
@@ -64,7 +64,7 @@ def read(argv: Sequence[str]) -> UpOptions:
 
 
 def without_options(argv: Sequence[str]) -> list[str]:
-    """The words of a command line that are no options of `up`."""
+    """Returns the words of a command line that are not options of `up`."""
     return _split(argv)[1]
 
 
@@ -83,7 +83,7 @@ def _shown(value: object) -> str:
 
 
 def differences(asked: UpOptions, running: UpOptions, instance: str) -> dict[str, str]:
-    """In which options, by their field, an instance runs otherwise than asked: a phrase of each."""
+    """Returns a phrase for each option, by field, that a running instance has otherwise."""
     asked, running = _effective(asked, instance), _effective(running, instance)
     found = {}
     for one in fields(UpOptions):

@@ -1,8 +1,7 @@
-"""The configuration file: names of nodes, and defaults of `up`.
+"""The configuration file in TOML: tables, keys and their types.
 
-TOML: [nodes] gives hosts a name, [up] the defaults of all instances, [instance.NAME] those of
-one, [socket] who may use them, [transfer] and [state] what get, put and what is kept do. Owns what
-may stand there and its types.
+[nodes] names hosts, [up] has defaults for all instances, [instance.NAME] for one, [socket] who may
+use them, [transfer] and [state] settings of transfers and of the state directory.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from careful.control.up_options import OPTIONS, UpOptions, bad_seal, matches, re
 from careful.errors import CarefulError, shown
 from careful.jsonout import Json
 
-#: Read in this order where none is named; a later one overrides.
+#: Read in this order if no file is named; a later one overrides.
 DEFAULT_PATHS = (Path("/etc/careful.toml"), Path("~/.config/careful/careful.toml"))
 
-#: Who tunes an instance that is brought up.
+#: Whether `up` also starts the tuner.
 TUNE = ("auto", "off")
 
 
-#: What a transfer does when the network loses a frame.
+#: A transfer's reaction to a lost frame.
 ON_LOSS = ("repair", "fail")
 
 
@@ -39,10 +38,10 @@ class Config:
     Attributes:
         nodes: name -> address, as written.
         up: defaults of all instances.
-        instances: name -> what an instance has otherwise.
+        instances: name -> options of that instance.
         tunes: instance, "" for all -> one of TUNE.
-        on_loss: of [transfer]: one of ON_LOSS; None: not said.
-        state_directory: of [state]: where state is kept; None: not said.
+        on_loss: [transfer]: one of ON_LOSS; None if not set.
+        state_directory: [state]: where state is kept; None if not set.
         paths: the files that were read.
     """
 
@@ -55,26 +54,17 @@ class Config:
     paths: tuple[Path, ...] = ()
 
     def resolve(self, host: str) -> Address:
-        """The address of a node's name, or of what the system resolves.
-
-        Raises:
-            CarefulError: unknown.
-        """
+        """Returns the address of a node or host name. Raises CarefulError if it is unknown."""
         return resolve(self.nodes.get(host, host))
 
     def resolve_all(self, host: str) -> list[Address]:
-        """All addresses of a node's name, or of what the system resolves.
-
-        Raises:
-            CarefulError: unknown.
-        """
+        """Returns all addresses of a node or host name. Raises CarefulError if it is unknown."""
         return resolve_all(self.nodes.get(host, host))
 
     def sealed(self, said: str) -> str:
-        """What `seal` says, with addresses for the hosts in it.
+        """Returns the value of `seal` with hosts replaced by addresses.
 
-        Raises:
-            CarefulError: a host is unknown, or that is no mode.
+        Raises CarefulError if a host is unknown or the mode does not exist.
         """
         found = []
         for one in said.split(","):
@@ -85,10 +75,9 @@ class Config:
         return ",".join(found)
 
     def exported(self, said: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """Exports with addresses for the hosts in them.
+        """Returns exports with hosts replaced by addresses.
 
-        Raises:
-            CarefulError: a host is unknown, or one is no export.
+        Raises CarefulError if a host is unknown or an export is malformed.
         """
         if said is None:
             return None
@@ -99,36 +88,36 @@ class Config:
         )
 
     def node_at(self, address: Address) -> str | None:
-        """The name that [nodes] gives to an address."""
+        """Returns the name that [nodes] gives to an address."""
         for name, text in self.nodes.items():
             if text.strip("[]") == address.ip or text == str(address):
                 return name
         return None
 
     def options(self, instance: str) -> UpOptions:
-        """The options of an instance before the command line."""
+        """Returns the options of an instance before the command line."""
         return self.instances.get(instance, UpOptions()).over(self.up)
 
     def tune(self, instance: str) -> str:
-        """Who tunes an instance, before the command line: one of TUNE."""
+        """Returns one of TUNE for an instance, before the command line."""
         return self.tunes.get(instance) or self.tunes.get("") or "off"
 
 
 class _File:
-    """A file's text, and where what is wrong stands in it."""
+    """The text of a file, and the lines for error messages."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
         self.text = text
 
     def bad(self, text: str, table: str = "", key: str = "") -> CarefulError:
-        """An error about the file, a table of it, or a key of that table."""
+        """Returns an error about the file, a table, or a key of the table."""
         line = self._line(table, key) if table else 0
         where = f"{self.path}:{line}" if line else str(self.path)
         return CarefulError(errno.EINVAL, shown(text), where)
 
     def _line(self, table: str, key: str) -> int:
-        """Returns the line where a table begins, or sets a key; 0 if it is written otherwise."""
+        """Returns the line of a table or key; 0 if not found."""
         inside = False
         for number, line in enumerate(self.text.splitlines(), 1):
             if head := re.match(r"\s*\[([^\[\]]+)\]\s*(?:#.*)?$", line):
@@ -169,7 +158,6 @@ def _options(file: _File, where: str, table: object) -> UpOptions:
 
 
 def _socket(file: _File, table: object) -> UpOptions:
-    """Returns the group of [socket], a default of every instance."""
     if not isinstance(table, dict) or table.keys() - {"group"}:
         raise file.bad("[socket] must be a table of group alone", "socket")
     return _options(file, "socket", table)
@@ -188,15 +176,14 @@ def _state_directory(file: _File, table: object) -> Path | None:
 
 
 def parse(text: str, path: Path) -> Config:
-    """The configuration in a file's text.
+    """Parses the text of a configuration file.
 
-    Raises:
-        CarefulError: it is malformed (with the line), or has what no option is.
+    Raises CarefulError, with the line, if the text is malformed or an option is unknown.
     """
     file = _File(path, text)
     try:
         tree = tomllib.loads(text)
-    except ValueError as error:  # also a number of thousands of digits, which int() refuses
+    except ValueError as error:  # also raised by int() for a number with thousands of digits
         raise file.bad(str(error)) from None
     except RecursionError:
         raise file.bad("nested too deeply") from None
@@ -244,14 +231,14 @@ def _read(path: Path) -> Config:
 
 
 def load(path: Path | None = None) -> Config:
-    """The configuration that is in effect.
+    """Loads the configuration that is in effect.
 
     Args:
-        path: the one file to read; else $CAREFUL_CONFIG names it; else DEFAULT_PATHS
+        path: the only file to read; else $CAREFUL_CONFIG names it; else those of DEFAULT_PATHS
             that exist, together.
 
     Raises:
-        CarefulError: a named file cannot be read, or one is malformed.
+        CarefulError: a named file cannot be read, or a file is malformed.
     """
     named = path or (Path(text) if (text := os.environ.get("CAREFUL_CONFIG")) else None)
     if named is not None:
@@ -260,7 +247,7 @@ def load(path: Path | None = None) -> Config:
     for default in DEFAULT_PATHS:
         try:
             one = _read(default.expanduser())
-        except RuntimeError:  # who we are has no home
+        except RuntimeError:  # our user has no home
             continue
         except CarefulError as error:
             if error.errno in (errno.ENOENT, errno.EACCES, errno.ENOTDIR):

@@ -1,7 +1,6 @@
-"""Starting and stopping carefuld, and clearing away what a killed one left.
+"""Starts and stops carefuld, and removes the leftovers of one that was killed.
 
-Owns the process and its leftovers: pinned maps, run directory, pfifo, steering
-rules. What the process does with the interface is its own.
+Owns the process and its leftovers: pinned maps, run directory, pfifo and steering rules.
 """
 
 from __future__ import annotations
@@ -37,17 +36,16 @@ from careful.control.instances import RUN, START_S, Instance, remove_file
 from careful.control.up_options import UpOptions
 from careful.errors import CarefulError, from_os
 
-#: How long it may take to end before it is killed, seconds.
+#: Time for carefuld to end before it is killed, seconds.
 STOP_S = 5.0
-_LOOK_S = 0.1  # between two looks at what a carefuld that ends still has
-_EXIT_S = 1.0  # from when it has nothing to its exit
+_LOOK_S = 0.1  # between two checks of a carefuld that is ending
+_EXIT_S = 1.0  # from freeing its last resource to its exit
 
 
 def executable() -> Path:
-    """Where carefuld is: in the package, beside this Python, or in PATH.
+    """Finds carefuld: in the package, next to this Python, or in PATH.
 
-    Raises:
-        CarefulError: nowhere.
+    Raises CarefulError if it is nowhere.
     """
     beside = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
     for folder in (Path(__file__).parent.parent / "bin", *beside):
@@ -60,14 +58,14 @@ def executable() -> Path:
 
 
 def _is_readable(fd: int, seconds: float) -> bool:
-    """Reports whether a descriptor, of whatever number, has something within a time."""
+    """Reports whether a descriptor becomes readable in time; unlike select(), takes any number."""
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     return bool(poller.poll(seconds * 1e3))
 
 
 def _read_line(fd: int, deadline: float) -> str | None:
-    """One line from a pipe; "" at its end, None if time is up."""
+    """Reads a line from a pipe; "" at its end, None at the deadline."""
     text = b""
     while not text.endswith(b"\n"):
         if not _is_readable(fd, max(0.0, deadline - time.monotonic())):
@@ -86,7 +84,7 @@ def _last_line(log: Path) -> str:
 
 
 def _kill_unready(process: subprocess.Popen[bytes]) -> None:
-    """Kill a carefuld that is not getting ready: the one that waits, and its child."""
+    """Kills a carefuld that does not become ready: the waiting parent and its child."""
     with suppress(OSError, ValueError):
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
         for pid in children.split():
@@ -104,10 +102,10 @@ def _argv(
 
 
 def _log_of(instance: Instance, state: Path) -> Path:
-    """Where carefuld logs: in the state directory, so that one run's log is the next one's, too.
+    """Returns the log's path: in the state directory, so that the log outlives a run.
 
-    Beside its socket where that directory is not ours alone, or the log cannot be had there: on a
-    file system that is full or read-only, say.
+    The log is next to the socket if others may write to the state directory, or if its file system
+    is full or read-only.
     """
     log = state / f"{instance.name}.log"
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -127,10 +125,9 @@ def _show_log(instance: Instance, log: Path) -> None:
 
 
 def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> None:
-    """Start carefuld detached, its state directory `state`, and return when it serves.
+    """Starts carefuld detached, with state directory `state`; returns once it serves.
 
-    Raises:
-        CarefulError: it says why it cannot, died, or is not ready in time.
+    Raises CarefulError, with carefuld's reason, if it ends or is not ready in time.
     """
     program, log = executable(), _log_of(instance, state)
     read_end, write_end = os.pipe()
@@ -138,7 +135,7 @@ def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> 
         argv = _argv(program, ifname, instance, options, state)
         process = subprocess.Popen(
             [*argv, "--log", str(log), "--ready-fd", str(write_end)],
-            cwd="/",  # the current one can be unmounted
+            cwd="/",  # the current directory could not be unmounted
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -177,7 +174,7 @@ def _is_carefuld(pid: int) -> bool:
 
 
 def _started(name: str) -> Instance:
-    """The instance of a name; of one that a service manager is starting, once it serves."""
+    """Returns an instance by name, after any start by a service manager has finished."""
     deadline = time.monotonic() + START_S
     while True:
         instance = instances.find(name)
@@ -188,22 +185,23 @@ def _started(name: str) -> Instance:
 
 
 def _is_passed() -> bool:
-    """Reports whether systemd starts this process, and passes it the instance's socket."""
+    """Reports whether systemd starts this process with the instance's socket."""
     return os.environ.get("LISTEN_PID") == str(os.getpid())
 
 
 def _must_not_be_starting(instance: Instance) -> None:
-    """Not waited for: what systemd starts waits for who changes the instance now."""
+    """Raises if systemd is starting the instance: waiting would deadlock, since systemd waits for
+    us.
+    """
     if said := instances.starting(instance):
         text = f"{said}; first: systemctl stop {instances.unit('carefuld', instance.name)}"
         raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
 
 
 def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
-    """Reports whether it runs as it is asked for.
+    """Reports whether the instance runs with these options.
 
-    Raises:
-        CarefulError: it runs otherwise, belongs to a program, or systemd is starting it.
+    Raises CarefulError if its options differ, a program owns it, or systemd is starting it.
     """
     if not _is_passed():
         _must_not_be_starting(instance)
@@ -232,7 +230,7 @@ def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
 
 
 def _clear_refused(instance: Instance, ifname: str) -> None:
-    """Leave nothing of an instance that did not start; its log's last line was said."""
+    """Clears an instance that failed to start; its last log line has been reported."""
     with suppress(CarefulError):
         now = instances.find(instance.name)
         if not now.pid and not instances.owner_without_daemon(now.name):
@@ -241,17 +239,16 @@ def _clear_refused(instance: Instance, ifname: str) -> None:
 
 @dataclass(frozen=True)
 class Up:
-    """What up() did: the instance that runs now, and whether it did before."""
+    """Result of up(): the running instance, and whether it ran before."""
 
     instance: Instance
     already: bool
 
 
 def checked(ifname: str, name: str, options: UpOptions) -> UpOptions:
-    """The options; what `up` refuses before it looks at what runs.
+    """Returns the options after the checks that `up` makes before it looks at running instances.
 
-    Raises:
-        CarefulError: says what is wrong.
+    Raises CarefulError that names the fault.
     """
     if instances.first_of(name) != name:
         text = "NAME+K is what queue K of an instance is called"
@@ -271,7 +268,7 @@ def _steer(ifname: str, instance: Instance, options: UpOptions) -> None:
 
 
 def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAULT) -> Up:
-    """Bring careful up on an interface; what is up with these options stays so.
+    """Brings careful up on an interface; an instance with the same options keeps running.
 
     Args:
         ifname: the interface.
@@ -280,11 +277,11 @@ def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAU
         state: the state directory.
 
     Raises:
-        CarefulError: says what is missing and what to do.
+        CarefulError: names what is missing and what to do.
     """
     options = checked(ifname, name, options)
     with instances.changing(name):
-        link = links.find(ifname)  # as it is now that nobody else changes it
+        link = links.find(ifname)  # looked up again under the lock
         instance = _started(name)
         if _is_up(instance, link, options):
             return Up(instance, already=True)
@@ -299,12 +296,10 @@ def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAU
 
 
 def become(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAULT) -> NoReturn:
-    """The same, for a service manager: this process becomes carefuld, which logs to standard error.
+    """Like up(), for a service manager: this process becomes carefuld and logs to standard error.
 
-    It does not return; what carefuld leaves when it ends is down()'s.
-
-    Raises:
-        CarefulError: it is up already, or as up().
+    Does not return; down() clears what carefuld leaves. Raises CarefulError like up(), and if the
+    instance is up already.
     """
     options = checked(ifname, name, options)
     program = executable()
@@ -325,7 +320,7 @@ def become(ifname: str, name: str, options: UpOptions, state: Path = state_dir.D
 
 @dataclass
 class Cleared:
-    """What clear() found and removed."""
+    """Leftovers that clear() found and removed."""
 
     pins: int = 0
     files: int = 0
@@ -345,12 +340,12 @@ def _clear_directory(path: Path, kept: Path | None = None) -> int:
 
 
 def clear(instance: Instance, ifname: str) -> Cleared:
-    """Remove what an instance that no longer runs has left, but a socket that systemd keeps.
+    """Removes what an ended instance left; a socket that systemd keeps stays.
 
     Args:
-        instance: its name counts.
-        ifname: the interface whose pfifo and steering rules go, unless another instance is
-            on it; as it was called when this one was brought up.
+        instance: only its name is used.
+        ifname: the interface whose pfifo and steering rules are removed, unless another instance
+            uses it; its name when this instance was brought up.
 
     Raises:
         CarefulError: something cannot be removed.
@@ -376,8 +371,8 @@ def clear(instance: Instance, ifname: str) -> Cleared:
 
 
 def _is_over(handle: int, name: str, seconds: float) -> str:
-    """How a carefuld ends that was told to: "ended"; "left", if all that it had is free and its
-    process waits for a file system that hangs; "", if neither happens within a time.
+    """Waits for a carefuld that is ending. Returns "ended"; "left" if it has freed everything and
+    its process waits for a file system that hangs; "" at the end of the time.
     """
     deadline = time.monotonic() + seconds
     while not _is_readable(handle, _LOOK_S):
@@ -389,7 +384,7 @@ def _is_over(handle: int, name: str, seconds: float) -> str:
 
 
 def _end_process(instance: Instance) -> str:
-    """End a running carefuld: asked first, then made to; "ended", "left" or "killed"."""
+    """Asks a carefuld to end, then kills it; returns "ended", "left" or "killed"."""
     if not instance.pid:
         return ""
     instances.must_be_seen(instance.name, instance.pid)
@@ -398,7 +393,7 @@ def _end_process(instance: Instance) -> str:
     except ProcessLookupError:
         return "ended"
     try:
-        # The pidfd is taken: from here on the process cannot become another one.
+        # We hold the pidfd: from here on the pid cannot be reused.
         if instances.find(instance.name).pid != instance.pid or not _is_carefuld(instance.pid):
             text = f"process {instance.pid} holds its lock and is not a carefuld"
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
@@ -417,12 +412,11 @@ def _end_process(instance: Instance) -> str:
 
 @dataclass(frozen=True)
 class Down:
-    """What down() did, and what was cleared.
+    """Result of down(): the process's end, and the leftovers that were cleared.
 
     Attributes:
-        process: "ended", "killed", "" (it did not run); "left": it has let go of everything, and
-            its process stays until a file system goes on that hangs; "up": it lives, and was
-            left alone.
+        process: "ended", "killed", "" (it did not run); "left": it has freed everything, but its
+            process waits for a file system that hangs; "up": it runs and was left alone.
     """
 
     process: str
@@ -430,12 +424,12 @@ class Down:
 
 
 def down(ifname: str, name: str | None, dead: bool = False) -> Down:
-    """End the carefuld of an interface, and remove what is left of it.
+    """Ends the carefuld of an interface and clears what is left.
 
     Args:
         ifname: the interface.
         name: of the instance, by option or CAREFUL_INSTANCE.
-        dead: only remove what is left of one that is dead; nothing where one lives.
+        dead: only clears what a dead instance left; does nothing to one that runs.
 
     Raises:
         CarefulError: no such interface or instance, or it cannot be ended.
@@ -457,7 +451,7 @@ def down(ifname: str, name: str | None, dead: bool = False) -> Down:
             _must_not_be_starting(instance)
         for one in (instance, *instances.leftovers(instance.name)):
             tuner.stop(one)
-        # While it has its lock, which says where it is.
+        # Read before the process ends: its lock holds the interface's number.
         ifname = instances.ifname_now(instance.name, instance.ifname or ifname)
         how = _end_process(instance)
         return Down(how, clear(instance, ifname))

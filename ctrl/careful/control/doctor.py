@@ -1,7 +1,7 @@
-"""What stands in the way of `up`: looked at, and put right where something is missing.
+"""Finds what prevents `up`, and fixes settings that are missing.
 
-check() changes nothing and needs no privilege: what it could not see it says. Calls checks,
-which need libcareful; where that cannot be loaded, doctor says so and nothing else.
+check() changes nothing and needs no privilege: it names what it could not see. If libcareful cannot
+be loaded, doctor reports only that.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MOUNTS = Path("/proc/self/mounts")
 def check(
     ifname: str, name: str | None, config_path: Path | None = None, host: str = ""
 ) -> list[Finding]:
-    """Look at everything, change nothing.
+    """Runs all checks; changes nothing.
 
     Args:
         ifname: the interface.
         name: of the instance, by option or CAREFUL_INSTANCE.
-        config_path: the configuration whose options of `up` count, unless careful is up: then
-            those that it runs with do.
+        config_path: the configuration with the options of `up`; if careful is up, those of the
+            running instance count.
         host: a host to try; "": none.
     """
     try:
@@ -65,7 +65,7 @@ def split(names: Sequence[str], config_path: Path | None) -> tuple[str, str]:
 
         addresses = config.load(config_path).resolve_all(name)
     except CarefulError:
-        return name, ""  # check() says what is wrong
+        return name, ""  # check() reports the error
     for address in addresses[:-1]:
         with suppress(CarefulError):
             return links.route_interface(address), name
@@ -74,7 +74,7 @@ def split(names: Sequence[str], config_path: Path | None) -> tuple[str, str]:
 
 def bpffs_mounted() -> bool:
     """Reports whether a BPF file system is where maps are pinned."""
-    # Bytes: what else is mounted, and where, may have any name.
+    # Bytes: the names of other mounts can be anything.
     mounts = MOUNTS.read_bytes().split(b"\n")
     return any(line.split(b" ")[1:3] == [os.fsencode(BPFFS), b"bpf"] for line in mounts)
 
@@ -99,11 +99,7 @@ def _clear(ifname: str, name: str | None) -> str:
 
 
 def _run(command: tuple[str, ...]) -> str:
-    """Run a command; what was run.
-
-    Raises:
-        CarefulError: it is not installed, or failed.
-    """
+    """Runs a command and returns it as text. Raises CarefulError if it is missing or fails."""
     try:
         done = subprocess.run(command, cwd="/", capture_output=True, text=True)
     except OSError as error:
@@ -116,13 +112,13 @@ def _run(command: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """Something that can be put right.
+    """A fix that doctor can make.
 
     Attributes:
-        check: what it is about, as findings call it.
-        what: what would be done, for who is asked.
-        act: does it, and says what it did; "": nothing.
-        left: why it is not done now; "": it is.
+        check: the check's name, as in findings.
+        what: what the fix would do, for the user's confirmation.
+        act: makes the fix and returns what it did; "": nothing.
+        left: why the fix is not made now; "" if it is.
     """
 
     check: str
@@ -132,13 +128,11 @@ class Step:
 
 
 def plan(ifname: str, name: str | None, config_path: Path | None = None) -> list[Step]:
-    """What can be put right: bpffs, the interface's state and settings, leftovers.
+    """Returns the possible fixes: bpffs, the interface's state and settings, leftovers.
 
-    Settings of an interface that careful uses are left: many drivers take the link down for
-    them, and its sessions would break.
-
-    Raises:
-        CarefulError: not root, or no such interface.
+    Settings of an interface in use are left alone: many drivers take the link down to change them,
+    which would break its sessions. Raises CarefulError if not root, or if there is no such
+    interface.
     """
     from careful.control import instances, links
 
@@ -162,7 +156,7 @@ def plan(ifname: str, name: str | None, config_path: Path | None = None) -> list
 
 
 def fix(steps: Sequence[Step]) -> list[Finding]:
-    """Do them; each as a finding. One that fails keeps none of the others."""
+    """Makes the fixes; a failure does not stop the others."""
     done = []
     for step in steps:
         if step.left:

@@ -1,4 +1,4 @@
-"""What a driver says of an interface, by ethtool's ioctl and iproute2's dcb, without privilege."""
+"""Reads driver settings with ethtool's ioctl and iproute2's dcb; needs no privilege."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _FLAG_LRO, _FLAG_NTUPLE = 1 << 15, 1 << 27
 
 @dataclass(frozen=True)
 class DriverInfo:
-    """What is known of an interface's driver; None where it does not say.
+    """Settings of an interface's driver; None if the driver does not report it.
 
     Attributes:
         driver: its name, or "unknown".
         rx_queues: receive queues in use.
-        rx_ring: receive descriptors of a queue,
-        rx_ring_most: and how many it can have.
+        rx_ring: receive descriptors of a queue.
+        rx_ring_most: receive descriptors that a queue can have.
         gro: whether generic receive offload is on.
         lro: whether large receive offload is on.
         ntuple: whether flow steering rules are on.
@@ -54,7 +54,7 @@ def _ask(sock: socket.socket, ifname: str, command: int, size: int) -> bytes | N
 
 
 def driver_info(ifname: str) -> DriverInfo:
-    """What the driver of an interface says."""
+    """Returns the settings that the driver reports."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         driver = _ask(sock, ifname, _GDRVINFO, 196)
         channels = _ask(sock, ifname, _GCHANNELS, 36)
@@ -82,9 +82,9 @@ def driver_info(ifname: str) -> DriverInfo:
 
 
 def pfc(ifname: str) -> frozenset[int] | None:
-    """Priorities of which frames are held where a queue is full (IEEE 802.1Qbb).
+    """Returns the priorities with flow control (IEEE 802.1Qbb).
 
-    None where the driver has no such thing, or dcb (iproute2) is not installed.
+    Returns None if the driver has no such setting, or dcb (iproute2) is not installed.
     """
     try:
         done = subprocess.run(
@@ -100,7 +100,7 @@ def pfc(ifname: str) -> frozenset[int] | None:
 
 
 def priorities(said: str) -> frozenset[int] | None:
-    """What `dcb -j pfc show` says of them."""
+    """Parses the output of `dcb -j pfc show`."""
     try:
         states = json.loads(said)["prio-pfc"]
     except (ValueError, KeyError, TypeError):

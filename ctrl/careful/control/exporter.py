@@ -1,7 +1,4 @@
-"""What the exporter tells of this machine's carefulds: one look at each that runs.
-
-Owns which they are. Calls status, live and use.
-"""
+"""Collects the exporter's figures from each running carefuld of this machine."""
 
 from __future__ import annotations
 
@@ -19,22 +16,22 @@ from careful.control.use import Use, ask
 from careful.daemon.client import Client
 from careful.errors import CarefulError
 
-#: How long a carefuld may take to answer, seconds: Prometheus waits 10 s for all that there is.
+#: Time for a carefuld to answer, seconds: Prometheus waits 10 s for the whole answer.
 ANSWER_S = 3.0
-#: So many are asked at a time.
+#: carefulds that are asked at the same time.
 _AT_ONCE = 16
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One carefuld.
+    """The figures of one carefuld.
 
     Attributes:
         name: of the instance.
-        found: as status.gather() has it; None where carefuld died, or does not answer, or is full.
-        use: what was asked of it; None where it does not say.
-        messages: slot -> live messages that were timed, and what they took, seconds.
-        full: carefuld answers, that all its places for clients are taken.
+        found: from status.gather(); None if carefuld died, does not answer, or is full.
+        use: requests and latencies; None if carefuld does not report them.
+        messages: slot -> number of timed live messages, and their total time in seconds.
+        full: carefuld answers that all its places for clients are taken.
     """
 
     name: str
@@ -45,7 +42,7 @@ class Seen:
 
 
 def messages(name: str) -> dict[int, tuple[int, float]]:
-    """Live messages to each slot that were timed so far, and what they took, seconds."""
+    """Returns the number of timed live messages to each slot, and their total time in seconds."""
     found: dict[int, tuple[int, float]] = {}
     with suppress(CarefulError):  # only root may read the map
         for (slot, _, _), cell in live.cells(name).items():
@@ -55,9 +52,9 @@ def messages(name: str) -> dict[int, tuple[int, float]]:
 
 
 def _each(running: Iterable[Instance], settings: Config) -> list[Seen]:
-    """Each queue as a carefuld of its own: sums are for who asks the metrics.
+    """Asks each queue, all at the same time, so that silent ones cost one timeout together.
 
-    All at once: of several that do not answer only one is waited for.
+    Sums over queues are left to Prometheus.
     """
     each = [queue for one in running for queue in instances.queues(one)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -68,28 +65,26 @@ def _one(instance: Instance, settings: Config) -> Seen:
     try:
         found = status.gather_queue(instance, settings, ANSWER_S)
     except CarefulError as error:
-        if error.errno in (errno.EACCES, errno.EPERM):  # whether it answers cannot be told
+        if error.errno in (errno.EACCES, errno.EPERM):  # cannot tell whether it answers
             raise
         return Seen(instance.name, full=error.errno == errno.EUSERS)
     try:
         with Client(instance.socket, f"carefuld of {instance.name}", ANSWER_S) as client:
             use = ask(client)
-    except CarefulError:  # an older one does not know the question; or it is full by now
+    except CarefulError:  # an older one does not know the question; or it has become full
         use = None
     return Seen(instance.name, found, use, messages(instance.name))
 
 
 def look(ifname: str | None, name: str | None, settings: Config) -> list[Seen]:
-    """Look at the instance of an interface or a name; without both at all that run here.
+    """Looks at the instance of an interface or a name; without both, at all that run here.
 
-    One that died, or does not answer, is there without figures: that is for alerts.
-
-    Raises:
-        CarefulError: it is not clear which is meant, or we may not ask it.
+    An instance that died or does not answer has no figures, so that alerts see it. Raises
+    CarefulError if the choice is ambiguous or we may not ask.
     """
     if ifname is not None or name:
         one = instances.on_interface(ifname or "", name) if ifname else instances.find(name or "")
         return _each([one], settings) if one.pid else [Seen(one.name)]
     seen = _each(instances.named_or_all(None, None), settings)
-    names = {one.name for one in seen}  # of several queues the first may run yet
+    names = {one.name for one in seen}  # another queue may still run
     return [*seen, *(Seen(died) for died in instances.died() if died not in names)]

@@ -1,7 +1,6 @@
-"""What an `--export` says: a directory, whether it may be written, and by whom.
+"""The syntax of `--export`: a directory, whether peers may write, and which hosts.
 
-Owns the words behind the directory. carefuld reads them again, hosts as addresses alone
-(datapath/daemon/export_option.c).
+carefuld parses the words again (datapath/daemon/export_option.c), with hosts as addresses.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from careful.address import resolve
 from careful.errors import CarefulError
 
-#: The last ":rw" or ":ro" with nothing but words behind it.
+#: The last ":rw" or ":ro" that only words follow.
 _LAST = re.compile(r"(?s)(.*):(r[wo])((?:,[^,]*)*)\Z")
 
 
@@ -24,11 +23,11 @@ class Export:
     """One export.
 
     Attributes:
-        path: the directory, as it was given.
+        path: the directory, as given.
         writable: whether peers may write.
-        owners: whether they may set owners, and what else is root's to give.
-        devices: whether block devices below it are served: whole disks.
-        hosts: who sees it; (): everybody.
+        owners: whether peers may set owners and other attributes that need root.
+        devices: whether block devices in the directory, whole disks, are served.
+        hosts: hosts that may use it; () for all.
     """
 
     path: str
@@ -46,10 +45,9 @@ class Export:
 
 
 def parse(text: str) -> Export:
-    """An export as it is written: DIR[:rw|:ro[,owners][,devices][,host=HOST]...].
+    """Parses DIR[:rw|:ro[,owners][,devices][,host=HOST]...].
 
-    Raises:
-        CarefulError: no directory is given, or a word is none.
+    Raises CarefulError if the directory is missing or a word is unknown.
     """
     found = _LAST.match(text)
     path, kind, words = found.groups() if found else (text, "ro", "")
@@ -72,25 +70,21 @@ def parse(text: str) -> Export:
 
 
 def numeric(host: str) -> str:
-    """The address of a host, as carefuld takes it.
-
-    Raises:
-        CarefulError: it is unknown.
-    """
+    """Returns a host's address in carefuld's form. Raises CarefulError if it is unknown."""
     return resolve(f"[{host}]" if host.count(":") > 1 else host).ip
 
 
 def check(
     given: tuple[str, ...] | None, address: Callable[[str], str] = numeric
 ) -> tuple[str, ...] | None:
-    """Exports with absolute paths and numeric hosts: carefuld need not run where we do.
+    """Returns exports with absolute paths and numeric hosts: carefuld runs in another directory.
 
     Args:
         given: as they were written.
-        address: makes a host's name an address.
+        address: resolves a host's name.
 
     Raises:
-        CarefulError: one of them is no directory, or a host is unknown.
+        CarefulError: a path is not a directory, or a host is unknown.
     """
     return None if given is None else tuple(_checked(one, address) for one in given)
 

@@ -1,25 +1,24 @@
-"""One thing that `doctor` looked at. Calls nobody: it stands when nothing else can be loaded."""
+"""The result of one check of `doctor`. Imports nothing of careful, so it always loads."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 OK, WARN, FAIL, UNKNOWN = "ok", "warn", "fail", "unknown"
-#: What mends careful itself, and the libraries that it needs, where they are missing or damaged.
+#: Advice if careful or a library that it needs is missing or damaged.
 REINSTALL = "apt-get install --reinstall careful; in a source tree, tools/setup"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found: made by ok(), unknown(), warn() and fail().
+    """Result of one check: made by ok(), unknown(), warn() and fail().
 
     Attributes:
-        check: what was looked at.
+        check: what was checked.
         state: ok, warn, fail (`up` would refuse) or unknown (could not be seen).
-        text: what is there; of a failure, the line of `up`.
-        advice: what mends it, as one can do it: a command, an option, a file to change; "" where
-            nothing is to be mended.
-        fix: the command that does it, where it concerns the interface alone; () if none.
+        text: what was found; for a failure, the line of `up`.
+        advice: what to do: a command, an option, a file to change; "" if nothing.
+        fix: the command that does it, if it changes the interface alone; () if none.
     """
 
     check: str
@@ -33,20 +32,20 @@ class Finding:
 
 
 def ok(check: str, text: str) -> Finding:
-    """It is as it should be."""
+    """Returns a finding without a fault."""
     return Finding(check, OK, text)
 
 
 def unknown(check: str, text: str) -> Finding:
-    """It could not be seen."""
+    """Returns a finding for something that could not be seen."""
     return Finding(check, UNKNOWN, text)
 
 
 def warn(check: str, text: str, advice: str, fix: tuple[str, ...] = ()) -> Finding:
-    """`up` takes it, and it is better otherwise."""
+    """Returns a finding that `up` accepts but that should be improved."""
     return Finding(check, WARN, text, advice, fix)
 
 
 def fail(check: str, text: str, advice: str, fix: tuple[str, ...] = ()) -> Finding:
-    """`up` would refuse it."""
+    """Returns a finding that `up` would refuse."""
     return Finding(check, FAIL, text, advice, fix)

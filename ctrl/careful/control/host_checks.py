@@ -1,4 +1,4 @@
-"""What stands between this host and another: route, firewall, session, frames both ways."""
+"""Checks the path to another host: route, firewall, session, frames both ways."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _XDP = "`carefulctl doctor IFACE` there says whether its XDP program is on the i
 
 
 def look(host: str, addresses: list[Address], instance: Instance) -> Iterator[Finding]:
-    """Tries each address of a host through the instance; host: what findings call it."""
+    """Tries each address of a host through the instance; `host` is its name in findings."""
     for address in addresses:
         named = host if host == str(address) else f"{host} ({address})"
         with Client(instance.socket, f"carefuld of {instance.name}") as client:
@@ -55,7 +55,7 @@ def firewall(port: int) -> str:
 
 
 def _output(*command: str) -> str:
-    """Returns the output of a command; "" if it is missing, fails, or only root may run it."""
+    """Returns the output of a command; "" if it is missing, fails, or needs root."""
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(command, cwd="/", capture_output=True, timeout=_COMMAND_S)
         return "" if done.returncode else done.stdout.decode(errors="replace")
@@ -63,7 +63,7 @@ def _output(*command: str) -> str:
 
 
 def _frames(client: Client, peer: int, named: str, mtu: int) -> Finding:
-    """Says which frames pass, in each direction."""
+    """Reports which frame sizes pass, in each direction."""
     while (code := _ping(client, peer, mtu)) == errno.EMSGSIZE:
         mtu -= 2  # a ping fits one buffer
     if code and _ping(client, peer, _SMALL_BYTES):
@@ -84,7 +84,7 @@ def _frames(client: Client, peer: int, named: str, mtu: int) -> Finding:
 
 
 def _ping(client: Client, peer: int, size_bytes: int) -> int:
-    """Sends frames until XDP there answers one, by a control message; 0 or an errno."""
+    """Pings until the peer's XDP answers with a control message; returns 0 or an errno."""
     code, args = 0, [lib.CAREFUL_STAGE_NET_RX, 0, _PING_MS, 0]
     for _ in range(_PINGS):
         try:

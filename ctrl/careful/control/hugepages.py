@@ -1,6 +1,6 @@
-"""Whether UMEM would lie in hugepages, found by asking for them as xsk_umem_map() does.
+"""Finds whether UMEM would lie in hugepages, by asking for them like xsk_umem_map().
 
-Owns the try; the memory is given back at once. Calls nobody.
+The memory is given back at once.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 import mmap
 
 HUGEPAGE_BYTES = 2 << 20
-#: No more than this is tried.
+#: The most memory that is tried.
 _TRIED_BYTES = 64 << 20
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-#: Of <asm-generic/mman-common.h>; Python's mmap does not name them all.
+#: From <asm-generic/mman-common.h>; Python's mmap lacks some of the names.
 _MAP_HUGETLB = 0x40000
 _MADV_HUGEPAGE, _MADV_POPULATE_WRITE, _MADV_COLLAPSE = 14, 23, 25
 
 
 def count(nbytes: int) -> int:
-    """How many hugepages so many bytes fill."""
+    """Returns the number of hugepages that this many bytes fill."""
     return -(-nbytes // HUGEPAGE_BYTES)
 
 
@@ -30,7 +30,7 @@ def _reserved(nbytes: int) -> bool:
 
 
 def _transparent(nbytes: int) -> bool:
-    # One more than is needed: as many lie in it whatever address it begins at.
+    # One page more than needed, so that enough whole pages fit at any address.
     try:
         with mmap.mmap(-1, nbytes + HUGEPAGE_BYTES, flags=_PRIVATE) as memory:
             for advice in (_MADV_HUGEPAGE, _MADV_POPULATE_WRITE, _MADV_COLLAPSE):
@@ -41,7 +41,7 @@ def _transparent(nbytes: int) -> bool:
 
 
 def kind(nbytes: int) -> str:
-    """What this much memory can have now: "reserved" hugepages, "transparent" ones, or ""."""
+    """Returns the kind that this much memory would have now: "reserved", "transparent" or ""."""
     whole = count(min(nbytes, _TRIED_BYTES)) * HUGEPAGE_BYTES
     if _reserved(whole):
         return "reserved"

@@ -1,9 +1,9 @@
-"""Which instances run on this machine, and which one a command means.
+"""Finds the instances that run on this machine, and the one that a command means.
 
-An instance is a directory under /run/careful with carefuld's pid file, locked while carefuld
-lives, and its socket. The lock names its owner: the number in the file counts only in the PID
-namespace that wrote it, and containers may share /run/careful. A socket that takes connections
-while no carefuld lives is systemd's, which is starting one.
+An instance is a directory under /run/careful with carefuld's socket and its pid file, locked while
+carefuld lives. The lock names the owner: the number in the file is valid only in the PID namespace
+that wrote it, and containers may share /run/careful. A socket that accepts connections while no
+carefuld lives belongs to systemd, which is starting one.
 """
 
 from __future__ import annotations
@@ -24,23 +24,19 @@ from careful.control import kept, links
 from careful.errors import CarefulError, from_os
 
 RUN = Path("/run/careful")
-#: How long a carefuld may take until it serves, seconds: a machine may be busy with much else.
+#: Time for carefuld to start serving, seconds; long, because the machine may be busy.
 START_S = 60.0
-#: What another queue of an instance is called (libcareful's xsk_port.c): NAME+K.
+#: The name of another queue of an instance, NAME+K (xsk_port.c).
 _OTHER_QUEUE = re.compile(r"(.+)\+[1-9][0-9]*")
 LOCKS = Path("/proc/locks")
-#: The pid of a process that lives in a PID namespace which we cannot see.
+#: The pid of a process in a PID namespace that we cannot see.
 UNSEEN = -1
-#: Held by the process that tunes an instance, in the instance's directory.
+#: Lock file in the instance's directory; held by the process that tunes the instance.
 TUNER_LOCK = "tuning.lock"
 
 
 def check_name(name: str) -> str:
-    """An instance's name, if it can be part of a path.
-
-    Raises:
-        CarefulError: it cannot.
-    """
+    """Returns the name. Raises CarefulError if it cannot be part of a path."""
     if not name or name.startswith(".") or "/" in name or len(os.fsencode(name)) > 63:
         text = "an instance's name has 1 to 63 bytes, no / and no leading dot"
         raise CarefulError(errno.EINVAL, text, repr(name))
@@ -48,9 +44,9 @@ def check_name(name: str) -> str:
 
 
 def _holder(fd: int) -> int:
-    """Returns the pid that holds flock() on a file, as our PID namespace numbers it, or UNSEEN.
+    """Returns the pid that holds flock() on a file in our PID namespace, or UNSEEN.
 
-    The kernel leaves processes that this namespace cannot see out of /proc/locks.
+    /proc/locks omits processes that this namespace cannot see.
     """
     found = os.fstat(fd)
     major, minor = os.major(found.st_dev), os.minor(found.st_dev)
@@ -66,7 +62,7 @@ def _holder(fd: int) -> int:
 def _owner(path: Path) -> int:
     """Returns the pid that holds the lock on a file, UNSEEN, or 0 if nobody holds the lock.
 
-    A carefuld that does not serve yet holds the lock on an empty file: 0.
+    Returns 0, too, for an empty file: its carefuld does not serve yet.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -92,12 +88,12 @@ def _pid_in(path: Path) -> int:
 
 
 def process(pid: int) -> str:
-    """Names the process of an instance for a reader."""
+    """Names the process of an instance in messages."""
     return "a process of another PID namespace" if pid == UNSEEN else f"process {pid}"
 
 
 def must_be_seen(name: str, pid: int) -> None:
-    """Raise CarefulError if an instance's process lives in a PID namespace that we cannot see."""
+    """Raises CarefulError if the process lives in a PID namespace that we cannot see."""
     if pid == UNSEEN:
         text = "its process runs in another PID namespace; run this command there"
         raise CarefulError(errno.EPERM, text, f"instance {name}")
@@ -109,12 +105,11 @@ class Instance:
 
     Attributes:
         name: of the instance.
-        pid: of its process; 0: it does not run; UNSEEN: it runs in a PID namespace that we cannot
-            see.
-        ifname: the interface it was started for, as that is called now if it is in our network
-            namespace; "" if that is not known.
+        pid: of its process; 0 if it does not run; UNSEEN in a PID namespace that we cannot see.
+        ifname: the interface it was started for, by its present name if that is in our network
+            namespace; "" if unknown.
         here: whether it is in our network namespace; None if we may not know.
-        argv: what it was started with, or given since.
+        argv: its options: those at its start, or given since.
     """
 
     name: str
@@ -125,45 +120,44 @@ class Instance:
 
     @property
     def carefuld(self) -> str:
-        """Its process, for a reader."""
+        """Names its process in messages."""
         return f"carefuld {'in another PID namespace' if self.pid == UNSEEN else self.pid}"
 
     @property
     def directory(self) -> Path:
-        """Its socket, pid and log."""
+        """The directory of its socket, pid file and log."""
         return RUN / self.name
 
     @property
     def socket(self) -> Path:
-        """Its local socket."""
         return self.directory / "sock"
 
     @property
     def log(self) -> Path:
-        """Its log; a link to where that lies if it outlives `down`."""
+        """Its log; a link if the log outlives `down`."""
         return self.directory / "log"
 
     @property
     def log_shown(self) -> str:
-        """Where people find it."""
+        """Returns the log's path for messages."""
         if "--foreground" in self.argv and not _option(self.argv, "--log", "--l"):
             return f"its standard error (journalctl -u {unit('carefuld', self.ifname)})"
         return str(self.log.resolve())
 
 
 def unit(kind: str, name: str) -> str:
-    """A unit of an instance as a shell takes it, escaped as `systemd-escape` does.
+    """Returns the systemd unit of an instance, escaped like `systemd-escape` does.
 
-    systemd takes a `-` for a slash (systemd.unit(5)).
+    In a unit's name `-` stands for a slash (systemd.unit(5)).
     """
     escaped = re.sub(rb"[^0-9A-Za-z:_.]", lambda one: b"\\x%02x" % one[0][0], os.fsencode(name))
     return shlex.quote(f"{kind}@{escaped.decode()}")
 
 
 def _option(argv: Sequence[str], name: str, shortest: str = "") -> str:
-    """The value of an option in a command line.
+    """Returns the value of an option in a command line.
 
-    shortest: the least that getopt_long() takes for the name; by default the whole name.
+    shortest: the shortest abbreviation that getopt_long() accepts; by default the whole name.
     """
     for index, word in enumerate(argv):
         option, equals, value = word.partition("=")
@@ -185,7 +179,7 @@ def _is_here(pid: int) -> bool | None:
 
 
 def find(name: str) -> Instance:
-    """The instance of a name, whether it runs or not."""
+    """Returns the instance with a name, running or not."""
     pid = _owner(RUN / check_name(name) / "pid")
     if not pid:
         return Instance(name)
@@ -204,17 +198,16 @@ def find(name: str) -> Instance:
 
 
 def starting(instance: Instance) -> str:
-    """That systemd is starting its carefuld; "" if that runs, or nobody keeps its socket for it."""
+    """Returns a phrase if systemd is starting the instance's carefuld; else ""."""
     if instance.pid or not kept.listens(instance.socket):
         return ""
     return f"systemd is starting it (systemctl status {unit('carefuld', instance.name)})"
 
 
 def _started(instance: Instance) -> Instance:
-    """An instance; one that systemd is starting once it serves.
+    """Returns the instance, after any start by systemd has finished.
 
-    Raises:
-        CarefulError: it does not in time.
+    Raises CarefulError if it does not serve in time.
     """
     if instance.pid:
         return instance
@@ -227,15 +220,14 @@ def _started(instance: Instance) -> Instance:
 
 
 def _coming() -> list[Instance]:
-    """Those that systemd is starting. Its units call an instance as its interface."""
+    """Returns those that systemd is starting. Its units name an instance after the interface."""
     return [replace(one, ifname=one.name) for one in _all() if starting(one)]
 
 
 def remember(instance: Instance, argv: Sequence[str]) -> None:
-    """That it runs with other options than it was started with.
+    """Records that the instance runs with other options than at its start.
 
-    Raises:
-        CarefulError: that cannot be written.
+    Raises CarefulError if the file cannot be written.
     """
     path = instance.directory / "options"
     new = path.with_suffix(".new")
@@ -249,13 +241,13 @@ def remember(instance: Instance, argv: Sequence[str]) -> None:
 
 
 def first_of(name: str) -> str:
-    """The instance that one is another queue of; its own name if it is none."""
+    """Returns the instance that a queue belongs to; the name itself for a first queue."""
     found = _OTHER_QUEUE.fullmatch(name)
     return found[1] if found else name
 
 
 def queues(instance: Instance) -> list[Instance]:
-    """An instance by its queues, each as an instance of its own; the first one is itself."""
+    """Returns each queue of an instance as an instance; the first is the instance itself."""
     count = int(_option(instance.argv, "--queues") or 1)
     if first_of(instance.name) != instance.name:
         count = 1
@@ -263,19 +255,17 @@ def queues(instance: Instance) -> list[Instance]:
 
 
 def leftovers(name: str) -> list[Instance]:
-    """All queues but the first of which something is there, whether they run or not."""
+    """Returns all queues but the first that have files here, running or not."""
     found = {path.name.removesuffix(".lock") for path in RUN.glob(f"{name}+*")}
     return [find(one) for one in sorted(found) if first_of(one) == name]
 
 
 @contextmanager
 def changing(name: str) -> Iterator[None]:
-    """One command at a time that starts, ends or clears away an instance; others wait.
+    """Locks an instance for a command that starts, ends or clears it; others wait.
 
-    The lock goes with its holder; the file of one that was killed is used again.
-
-    Raises:
-        CarefulError: it cannot be taken.
+    The kernel frees the lock of a killed holder; its file is used again. Raises CarefulError if the
+    lock cannot be taken.
     """
     path = RUN / f".{check_name(name)}.changing"
     while True:
@@ -283,14 +273,14 @@ def changing(name: str) -> Iterator[None]:
             RUN.mkdir(mode=0o755, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             fd = os.open(path, flags, 0o600)
-        except FileNotFoundError:  # the last of the others took the directory away
+        except FileNotFoundError:  # another command removed the directory
             continue
         except OSError as error:
             raise from_os(error, str(path)) from None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             if os.path.samestat(os.fstat(fd), path.stat()):
-                break  # not the file of one who had it before us
+                break  # the file is still the one that we locked
         except FileNotFoundError:
             pass
         except BaseException:
@@ -306,33 +296,33 @@ def changing(name: str) -> Iterator[None]:
 
 
 def owner_without_daemon(name: str) -> int:
-    """Pid of a program that owns the instance's queue without carefuld; 0: there is none."""
+    """Returns the pid of a program that owns the instance's queue without carefuld; 0: none."""
     pid = _owner(RUN / f"{check_name(name)}.lock")
     return pid if pid and pid != find(name).pid else 0
 
 
 def mounts_differ(name: str) -> bool:
-    """Whether an instance runs in another mount namespace than ours, as far as we may know."""
+    """Reports whether an instance is known to run in another mount namespace than ours."""
     pid = find(name).pid or owner_without_daemon(name)
     return bool(pid) and _is_shared(pid, "mnt") is False
 
 
 def tuner(instance: Instance) -> int:
-    """Pid of the process that tunes an instance (`tune auto`); 0: none does."""
+    """Returns the pid of the process that tunes an instance (`tune auto`); 0: none."""
     return _owner(instance.directory / TUNER_LOCK)
 
 
 @contextmanager
 def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
-    """The one process that does something to an instance.
+    """Locks a task of an instance for this process; at most one process does it.
 
     Args:
         instance: which runs.
         lock: a file in its directory.
-        what: is being done, as in "is tuned".
+        what: the task for messages, as in "is tuned".
 
     Raises:
-        CarefulError: another does, or the lock cannot be taken.
+        CarefulError: another process does it, or the lock cannot be taken.
     """
     must_be_seen(instance.name, instance.pid)
     path = instance.directory / lock
@@ -353,12 +343,12 @@ def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
 
 
 def ifname_now(name: str, ifname: str, pid: int | None = None) -> str:
-    """What an instance's interface is called now, by its number in the lock; else as given.
+    """Returns the present name of an instance's interface, by its number in the lock.
 
     Args:
         name: of the instance.
-        ifname: what it was called.
-        pid: of the process whose lock counts; None: that of any, also of one that is dead.
+        ifname: its former name; returned if the lock has no number.
+        pid: the process whose lock counts; None for any, also a dead one.
     """
     lock = RUN / f"{check_name(name)}.lock"
     numbers = _numbers_in(lock)
@@ -384,21 +374,21 @@ def _all() -> list[Instance]:
 
 
 def running() -> list[Instance]:
-    """All instances that run; one with several queues once."""
+    """Returns all running instances; one with several queues once."""
     return [one for one in _all() if one.pid and first_of(one.name) == one.name]
 
 
 def on_interface(ifname: str, name: str | None) -> Instance:
-    """The instance that a command about an interface means.
+    """Returns the instance that a command about an interface means.
 
     Args:
         ifname: the interface.
-        name: of the instance, by option or CAREFUL_INSTANCE; else the running one on
-            this interface; else the one that is called like it.
+        name: of the instance, by option or CAREFUL_INSTANCE; else the running one on this
+            interface; else the one with the interface's name.
 
     Raises:
-        CarefulError: no such interface, several instances, the named one runs on another, or
-            without a name the one that is called like it in another network namespace.
+        CarefulError: no such interface; several instances; the named one runs on another; or no
+            name is given and the instance of this name is in another network namespace.
     """
     if name:
         instance = find(name)
@@ -409,7 +399,7 @@ def on_interface(ifname: str, name: str | None) -> Instance:
                 raise CarefulError(errno.EINVAL, text, f"instance {name}")
         return instance
     if not ifname or "/" in ifname or ifname.startswith("."):
-        links.find(ifname)  # there is none: says which there are
+        links.find(ifname)  # raises, and lists the interfaces
     found, same = find(ifname), _here_on(ifname)
     if not same and not found.pid:
         with suppress(CarefulError):  # there is no such interface
@@ -453,29 +443,29 @@ def _must_run(instance: Instance, ifname: str | None = None) -> Instance:
 
 
 def death(instance: Instance) -> str:
-    """How an instance ended that left its pid behind; "" if none did."""
+    """Returns how an instance ended that left its pid behind; "" if none did."""
     pid = 0 if instance.pid else _pid_in(instance.directory / "pid")
     return f"carefuld died (process {pid}, log {instance.log_shown})" if pid else ""
 
 
 def died() -> dict[str, str]:
-    """Instances whose carefuld was killed: name -> how it ended, or that systemd starts another.
+    """Returns killed instances: name -> how carefuld ended, or that systemd restarts it.
 
-    Of one with several queues the process of any of them. `up` and `down` clear them.
+    Looks at all queues of an instance. `up` and `down` clear them.
     """
     found = {first_of(one.name): said for one in reversed(_all()) if (said := death(one))}
     return found | {one.name: said for one in _all() if (said := starting(one))}
 
 
 def choose(name: str | None, address: Address | None = None) -> Instance:
-    """The running instance that a command means; one that systemd is starting is waited for.
+    """Returns the running instance that a command means; waits for one that systemd is starting.
 
     Args:
         name: by option or CAREFUL_INSTANCE.
         address: of the host that the command is about.
 
     Raises:
-        CarefulError: none runs, or it is not clear which.
+        CarefulError: none runs, or the choice is ambiguous.
     """
     if name:
         return _must_run(_started(find(name)))
@@ -508,10 +498,9 @@ def _choose(everywhere: list[Instance], address: Address | None) -> Instance:
 
 
 def named_or_all(ifname: str | None, name: str | None) -> list[Instance]:
-    """The running instance of an interface or a name; without both, all that run here.
+    """Returns the running instance of an interface or a name; without both, all that run here.
 
-    Raises:
-        CarefulError: the one that was named does not run.
+    Raises CarefulError if the named instance does not run.
     """
     if ifname is not None:
         instance = on_interface(ifname, name)
@@ -524,13 +513,13 @@ def named_or_all(ifname: str | None, name: str | None) -> list[Instance]:
 
 
 def need_root(what: str) -> None:
-    """Raise CarefulError unless this is root."""
+    """Raises CarefulError unless this is root."""
     if os.geteuid() != 0:
         raise CarefulError(errno.EPERM, "must be run as root (sudo)", what)
 
 
 def remove_file(path: Path) -> bool:
-    """Remove a file, a directory that is empty, or nothing; whether it was there."""
+    """Removes a file or an empty directory; reports whether it existed."""
     try:
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     except FileNotFoundError:

@@ -1,7 +1,6 @@
-"""A Unix socket that systemd keeps while nobody serves it.
+"""Looks at a Unix socket that systemd keeps while nobody serves it.
 
-Owns looking at it, which takes no place among those that wait to be served; whether somebody should
-serve it is the caller's to know.
+The look takes no place in the queue of connections.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ _LOOK_S = 0.1
 
 
 def listens(path: Path) -> bool:
-    """Reports whether somebody has a socket there that we may connect to.
+    """Reports whether a process listens on a socket that we may connect to.
 
-    One of another type is refused before it would wait in line: with EPROTOTYPE where a process has
-    the socket, with ECONNREFUSED where only its name was left (unix_find_bsd() of Linux). In any
-    network namespace, other than /proc/net/unix.
+    A connect of another socket type fails before it would queue: with EPROTOTYPE if a process has
+    the socket, with ECONNREFUSED if only the name is left (unix_find_bsd() of Linux). Unlike
+    /proc/net/unix, this works in any network namespace.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
         try:
@@ -31,7 +30,7 @@ def listens(path: Path) -> bool:
 
 
 def wait(path: Path, served: Callable[[], object], seconds: float) -> None:
-    """Wait until it is served, nobody listens any more, or time is over."""
+    """Waits until it is served, nobody listens any more, or time is over."""
     deadline = time.monotonic() + seconds
     while listens(path) and not served() and time.monotonic() < deadline:
         time.sleep(_LOOK_S)

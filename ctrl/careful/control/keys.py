@@ -1,7 +1,7 @@
-"""The key of this host, and whose keys it trusts: files in a directory.
+"""The key of this host and the keys that it trusts, as files in a directory.
 
-Owns how they are written: each is whole or as it was, and what is secret is root's alone.
-carefuld reads them (datapath/secure/keys.h), and again when they change. Calls the binding.
+Each file is replaced as a whole; only root can read a secret one. carefuld reads them, and again
+when they change (datapath/secure/keys.h).
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from careful._abi import ffi, lib
 from careful.control.up_options import UpOptions
 from careful.errors import CarefulError, from_os
 
-#: Where they are, unless --keys or `keys` of [up] names another directory.
+#: The directory, unless --keys or `keys` of [up] names another.
 DEFAULT = Path("/etc/careful/keys")
-#: In the place of a directory: no keys, whatever is in DEFAULT.
+#: Instead of a directory: no keys, whatever is in DEFAULT.
 NONE = "none"
 _HEAD = "# Whose key is what: ADDRESS KEY [NAME]; carefulctl key writes it.\n"
 _BYTES = int(lib.CAREFUL_SECRET_BYTES)
-#: Of a file that carefuld reads, at most (datapath/secure/keys.c).
+#: The largest file that carefuld reads (datapath/secure/keys.c).
 _TEXT_BYTES_MAX = (1 << 16) - 1
 
 
 @dataclass(frozen=True)
 class Trusted:
-    """A host whose key is known.
+    """A host whose key is trusted.
 
     Attributes:
         address: numeric.
         key: public, base64.
-        name: what it was called when it was trusted; may be "".
+        name: its name when it was trusted; may be "".
     """
 
     address: str
@@ -61,11 +61,7 @@ def _decode(text: str, what: str) -> bytes:
 
 
 def check(text: str) -> str:
-    """A public key, as it is written.
-
-    Raises:
-        CarefulError: it is none.
-    """
+    """Returns a public key in its written form. Raises CarefulError if it is not a key."""
     raw = _decode(text, f"key {text!r}")
     if lib.careful_key_check(raw):
         raise CarefulError(errno.EINVAL, "is nobody's public key", f"key {text!r}")
@@ -78,7 +74,6 @@ def _check_owner(found: os.stat_result, path: Path) -> None:
 
 
 def _is_address(text: str) -> bool:
-    """Reports whether carefuld reads it as one."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError, ValueError):
             return bool(socket.inet_pton(family, text))
@@ -86,7 +81,7 @@ def _is_address(text: str) -> bool:
 
 
 def in_effect(options: UpOptions) -> UpOptions:
-    """Options of `up` with the directory that counts; None: sessions take no key."""
+    """Returns the options with the directory in effect; None if sessions need no key."""
     if options.keys == NONE:
         return replace(options, keys=None)
     if options.keys is None:
@@ -98,10 +93,10 @@ def in_effect(options: UpOptions) -> UpOptions:
 
 
 class Keys:
-    """The files in a directory.
+    """The key files in a directory.
 
     Args:
-        directory: the first key that is made makes it.
+        directory: made with the first key.
     """
 
     def __init__(self, directory: Path = DEFAULT) -> None:
@@ -109,7 +104,7 @@ class Keys:
 
     @contextmanager
     def _changing(self, make: bool = True) -> Iterator[None]:
-        """One command at a time that reads what is there and writes it anew; others wait."""
+        """Locks the directory for a command that reads and rewrites its files; others wait."""
         try:
             if make:
                 self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -138,10 +133,9 @@ class Keys:
             raise from_os(error, str(path)) from None
 
     def _secret(self, name: str) -> bytes | None:
-        """A private key; None: there is none.
+        """Returns a private key, or None if there is none.
 
-        Raises:
-            CarefulError: others can read it, or it is no key.
+        Raises CarefulError if others can read it, or it is malformed.
         """
         path = self.directory / name
         try:
@@ -164,19 +158,19 @@ class Keys:
         return base64.b64encode(bytes(public)).decode()
 
     def public(self, name: str = "private") -> str | None:
-        """The public key of this host, or (`next`) the one that it is to have; None: none."""
+        """Returns the public key of this host, or of its prepared `next` key; None if none."""
         private = self._secret(name)
         return None if private is None else self._public(private)
 
     def new(self, later: bool = False, instead: bool = False) -> str:
-        """Make a private key; its public one.
+        """Makes a private key and returns its public key.
 
         Args:
-            later: not in the place of the one that there is: for the next time with `instead`.
-            instead: in the place of the one that there is.
+            later: keep the current key; prepare this one for a later call with `instead`.
+            instead: replace the current key.
 
         Raises:
-            CarefulError: there is one already, or it cannot be written.
+            CarefulError: there is a key already, or the file cannot be written.
         """
         with self._changing():
             if later:
@@ -193,13 +187,13 @@ class Keys:
             return self._public(private)
 
     def new_cluster(self, instead: bool = False) -> Path:
-        """Make the key of all hosts of a cluster; the file, for the others to have, too.
+        """Makes a cluster's common key; returns the file, which all its hosts need.
 
         Args:
-            instead: in the place of the one that there is.
+            instead: replace the current key.
 
         Raises:
-            CarefulError: there is one already, or it cannot be written.
+            CarefulError: there is a key already, or the file cannot be written.
         """
         path = self.directory / "cluster"
         with self._changing():
@@ -210,10 +204,8 @@ class Keys:
         return path
 
     def check(self) -> str:
-        """What is there, in words, as carefuld would take it.
-
-        Raises:
-            CarefulError: it would refuse it.
+        """Describes the keys as carefuld would use them. Raises CarefulError if it would refuse
+        them.
         """
         if self.public() is None:
             said = "this host has no key: carefulctl key new"
@@ -240,10 +232,9 @@ class Keys:
         return f"{count} trusted{', and a key of the cluster' if cluster else ''}"
 
     def trusted(self) -> list[Trusted]:
-        """Whose keys are known, the latest first.
+        """Returns the trusted hosts, the latest first.
 
-        Raises:
-            CarefulError: the file cannot be read, or has what is no line of it.
+        Raises CarefulError if the file cannot be read or a line is malformed.
         """
         path, found = self.directory / "trusted", []
         try:
@@ -271,7 +262,7 @@ class Keys:
         self._write("trusted", text, 0o644)
 
     def trust(self, address: str, key: str, name: str = "") -> Trusted:
-        """Believe whoever is at an address and has a key; keys that it had count, too.
+        """Trusts whoever has a key at an address; the host's former keys stay trusted.
 
         Args:
             address: numeric.
@@ -279,7 +270,7 @@ class Keys:
             name: of the host.
 
         Raises:
-            CarefulError: the key is none, or our own.
+            CarefulError: the key is malformed, or our own.
         """
         one = Trusted(address, check(key), "" if name.strip("[]") == address else name)
         if one.key in (self.public(), self.public("next")):
@@ -294,10 +285,9 @@ class Keys:
         return one
 
     def remove(self, *which: str) -> list[Trusted]:
-        """Trust no longer what is called by any of these: address, name or key; what was removed.
+        """Removes trusted hosts by address, name or key, and returns them.
 
-        Raises:
-            CarefulError: none is known of them.
+        Raises CarefulError if none matches.
         """
         with self._changing(make=False):
             kept, wanted = self.trusted(), set(which)

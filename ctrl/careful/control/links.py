@@ -1,7 +1,7 @@
 """Interfaces, routes and queueing disciplines, through netlink.
 
-The only place that imports pyroute2. It changes one thing alone: a root pfifo
-with our own handle, which carefuld installs on a veth and takes away again.
+The only module that imports pyroute2. It changes two things: it sets an interface up, and it
+removes the root pfifo with our handle that carefuld installs on a veth.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from careful.address import Address
 from careful.errors import CarefulError
 
-#: Major and minor of the only qdisc that is ours: ca00:0.
+#: Major and minor of our qdisc: ca00:0.
 QDISC_HANDLE = 0xCA00 << 16
 
 _SCOPE_LINK = 253  # RT_SCOPE_LINK
@@ -31,7 +31,7 @@ _CONF = Path("/proc/sys/net/ipv4/conf")
 #: Shows the interfaces of the network namespace that mounted it.
 _SYSFS = Path("/sys/class/net")
 
-#: As pyroute2 names the values of XDP_ATTACHED.
+#: pyroute2's names for the values of XDP_ATTACHED.
 _XDP_MODES = {
     "xdp": "native",
     "xdpgeneric": "generic",
@@ -50,7 +50,7 @@ class Link:
         mtu: bytes.
         up: whether it is set up.
         carrier: whether the other end is there.
-        kind: veth, bridge ...; "" for a device of hardware.
+        kind: veth, bridge ...; "" for a hardware device.
         loopback: whether it is the loopback.
         xdp_program: id of the XDP program on it, or None.
         xdp_mode: native, generic, offloaded or several; "" for none.
@@ -76,7 +76,6 @@ class Qdisc:
 
     @property
     def is_ours(self) -> bool:
-        """Reports whether carefuld installed it."""
         return self.handle == QDISC_HANDLE
 
 
@@ -124,7 +123,7 @@ def _link(message: Netlink) -> Link:
 
 
 def spread_by_rps(ifname: str) -> dict[str, int]:
-    """Count the CPUs of each receive queue whose frames RPS spreads over several."""
+    """Counts the CPUs of each receive queue whose frames RPS spreads over several CPUs."""
     found = {}
     for path in sorted((_SYSFS / ifname / "queues").glob("rx-*/rps_cpus")):
         with suppress(OSError, ValueError):
@@ -133,7 +132,7 @@ def spread_by_rps(ifname: str) -> dict[str, int]:
 
 
 def rps_text(ifname: str) -> str:
-    """Say what RPS does to generic XDP on the interface; empty if it does nothing."""
+    """Describes what RPS does to generic XDP on the interface; "" if nothing."""
     spread = spread_by_rps(ifname)
     if not spread:
         return ""
@@ -145,23 +144,19 @@ def rps_text(ifname: str) -> str:
 
 
 def rps_advice(ifname: str) -> str:
-    """Name the commands that leave each queue's frames on one CPU."""
+    """Returns the commands that keep each queue's frames on one CPU."""
     paths = [_SYSFS / ifname / "queues" / queue / "rps_cpus" for queue in spread_by_rps(ifname)]
     return "; ".join(f"echo 1 > {path}" for path in paths)
 
 
 def names() -> list[str]:
-    """Names of all interfaces here."""
+    """Returns the names of all interfaces here."""
     with _netlink("interfaces") as route:
         return [_attribute(one, "IFLA_IFNAME") for one in route.get_links()]
 
 
 def find(ifname: str) -> Link:
-    """An interface by name.
-
-    Raises:
-        CarefulError: there is none (ENODEV).
-    """
+    """Returns an interface by name. Raises CarefulError (ENODEV) if there is none."""
     found = None
     if 0 < len(ifname) < 16:
         with _netlink(ifname) as route:
@@ -180,7 +175,7 @@ def find(ifname: str) -> Link:
 
 
 def master(link: Link) -> str | None:
-    """The bridge or bond that an interface is a port of. A VRF takes nothing away from it."""
+    """Returns the bridge or bond of a port. A VRF does not count: it takes no frames."""
     with _netlink(link.name) as route:
         own = next(iter(route.get_links(link.index)))
         index = _attribute(own, "IFLA_MASTER")
@@ -189,20 +184,20 @@ def master(link: Link) -> str | None:
 
 
 def has_address(link: Link) -> bool:
-    """Reports whether an interface has an address that is not only the link's own."""
+    """Reports whether an interface has an address that is not link-local."""
     with _netlink(link.name) as route:
         return any(one["scope"] != _SCOPE_LINK for one in route.get_addr(index=link.index))
 
 
 def _networks(route: Any, index: int | None = None) -> Iterator[tuple[int, IPv4Network]]:
-    """The IPv4 networks of an interface or of all, each with the interface's index."""
+    """Yields the IPv4 networks of an interface, or of all, with the interface's index."""
     for one in route.get_addr(family=socket.AF_INET, **({"index": index} if index else {})):
         text = f"{_attribute(one, 'IFA_LOCAL')}/{one['prefixlen']}"
         yield one["index"], IPv4Network(text, strict=False)
 
 
 def in_same_subnet(link: Link) -> list[str]:
-    """Other interfaces in one subnet with it, which answer ARP for its addresses."""
+    """Returns other interfaces in its subnets, which answer ARP for its addresses."""
     with _netlink(link.name) as route:
         ours = [net for _, net in _networks(route, link.index) if net.prefixlen < _HOST_BITS]
         others = {
@@ -225,13 +220,13 @@ def _arp_ignore(name: str) -> int:
 
 
 def lo_has_address(link: Link) -> bool:
-    """Reports whether lo has an address that other hosts can use, like those of routers."""
+    """Reports whether lo has an address that other hosts can use, as on routers."""
     with _netlink(link.name) as route:
         return any(one["scope"] == _SCOPE_GLOBAL for one in route.get_addr(index=_LO))
 
 
 def addresses(index: int) -> frozenset[str]:
-    """Those of an interface, by its index; none where there is no such interface."""
+    """Returns the addresses of an interface; none if it does not exist."""
     with _netlink(f"interface {index}") as route:
         return frozenset(
             str(_attribute(one, "IFA_LOCAL") or _attribute(one, "IFA_ADDRESS"))
@@ -240,7 +235,7 @@ def addresses(index: int) -> frozenset[str]:
 
 
 def root_qdisc(link: Link) -> Qdisc | None:
-    """The root qdisc of an interface, or None where it has none (noqueue)."""
+    """Returns the root qdisc of an interface, or None (noqueue)."""
     with _netlink(link.name) as route:
         for one in route.get_qdiscs(index=link.index):
             kind = _attribute(one, "TCA_KIND")
@@ -250,11 +245,7 @@ def root_qdisc(link: Link) -> Qdisc | None:
 
 
 def remove_our_qdisc(link: Link) -> bool:
-    """Take carefuld's pfifo away, if it is there; anybody else's stays.
-
-    Returns:
-        Whether it was.
-    """
+    """Removes carefuld's pfifo, and no other qdisc; reports whether it was there."""
     qdisc = root_qdisc(link)
     if qdisc is None or not qdisc.is_ours:
         return False
@@ -264,17 +255,13 @@ def remove_our_qdisc(link: Link) -> bool:
 
 
 def set_up(link: Link) -> None:
-    """Set an interface up."""
+    """Sets an interface up."""
     with _netlink(link.name) as route:
         route.link("set", index=link.index, state="up")
 
 
 def route_interface(address: Address) -> str:
-    """Name of the interface through which a host is reached.
-
-    Raises:
-        CarefulError: no route.
-    """
+    """Returns the interface of the route to a host. Raises CarefulError if there is no route."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     with _netlink(str(address)) as route:

@@ -1,7 +1,6 @@
-"""What the messages of live traffic took, by the version of the settings that cut or wrote them.
+"""The times of live messages, by the settings' version that cut or wrote them.
 
-Owns when an entry of the live map is whole, and what its words add up to. What is measured,
-and what it holds beside the message, says datapath/engine/live.c. Calls maps.py.
+Owns reading a whole entry of the live map. datapath/engine/live.c says what is measured.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ class Cell:
 
     Attributes:
         count: messages that were measured.
-        asked: of them, by a question behind their last fragment (the data of gets); the others
-            by their own reply (stores).
-        sum_ns: what they took.
-        sum_sq_ns2: the sum of the squares of what each took.
+        asked: those measured by a question behind their last fragment (the data of gets); the
+            others were measured by their own reply (stores).
+        sum_ns: their total time.
+        sum_sq_ns2: the sum of the squares of their times.
     """
 
     count: int
@@ -40,15 +39,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Stored:
-    """Messages that came and were written to files (struct careful_live_stored): totals.
+    """Totals of messages that arrived and were written to files (struct careful_live_stored).
 
     Attributes:
         count: messages that were measured.
-        frames, writes: that they came in, and that they took.
+        frames, writes: frames that they arrived in, and writes that they needed.
         nbytes: of them.
         sum_came_ns: from their first fragment to their last.
         sum_ns: from their first fragment until all was written.
-        sum_sq_ns2: the sum of the squares of what each took.
+        sum_sq_ns2: the sum of the squares of the times in sum_ns.
     """
 
     count: int
@@ -62,13 +61,13 @@ class Stored:
 
 @dataclass(frozen=True)
 class Write:
-    """Writes of those messages (struct careful_live_write): totals.
+    """Totals of the writes of those messages (struct careful_live_write).
 
     Attributes:
-        count: writes that were measured, at most four of a message.
+        count: writes that were measured, at most four for each message.
         nbytes: of them.
-        sum_ns: what they took.
-        sum_sq_ns2: the sum of the squares of what each took.
+        sum_ns: their total time.
+        sum_sq_ns2: the sum of the squares of their times.
     """
 
     count: int
@@ -78,10 +77,10 @@ class Write:
 
 
 def whole(live: Map, slot: int) -> bytes | None:
-    """A slot's entry as it stood at one time; None: its engine ended while it wrote.
+    """Returns a slot's entry as of one time; None if its engine ended while it wrote.
 
-    A lookup copies an entry in no order that could be relied on. So the sequence is looked
-    at before and after the lookup whose copy is taken.
+    A lookup copies an entry in no defined order. So the sequence is read before and after the
+    lookup whose copy is used.
     """
     for _ in range(TRIES):
         before, entry, after = (live.lookup(slot) for _ in range(3))
@@ -91,7 +90,7 @@ def whole(live: Map, slot: int) -> bytes | None:
 
 
 def _words(struct: str) -> dict[str, int]:
-    """Returns the places of the words in a cell, by name."""
+    """Returns the index of each word in a cell, by name."""
     fields = ffi.typeof(f"struct {struct}").fields
     assert 8 * len(fields) == sizeof(struct)
     return {name: field.offset // 8 for name, field in fields}
@@ -110,7 +109,7 @@ _FIRST = {
 def _counted(
     entry: bytes, what: str, words: Mapping[str, int], count: int
 ) -> Iterator[tuple[int, dict[str, int]]]:
-    """Returns the cells of an entry's array that counted anything: index and words, by name."""
+    """Yields the index and the words, by name, of each cell with a count."""
     view = memoryview(entry).cast("Q")
     for index in range(count):
         at = _FIRST[what] + index * len(words)
@@ -123,7 +122,7 @@ def _squares(one: Mapping[str, int]) -> int:
 
 
 def cells_in(entry: bytes | None) -> dict[tuple[int, int], Cell]:
-    """What a whole entry says of messages that were sent, by class and version."""
+    """Returns the cells of sent messages in a whole entry, by class and version."""
     if entry is None:
         return {}
     return {
@@ -135,11 +134,11 @@ def cells_in(entry: bytes | None) -> dict[tuple[int, int], Cell]:
 def stored_in(
     entry: bytes | None,
 ) -> tuple[dict[tuple[int, int], Stored], dict[int, Write]]:
-    """What it says of those that its slot's peer sent to files here: messages by class and
-    version, writes by class.
+    """Returns what the slot's peer sent to files here: messages by class and version, writes by
+    class.
 
-    A message's class and version are those of its settings here, a write's class is that of its
-    own size. What there was none of is left out.
+    Class and version of a message are those of its settings here; the class of a write is that of
+    its own size. Cells without a count are left out.
     """
     if entry is None:
         return {}, {}
@@ -163,35 +162,23 @@ def stored_in(
 
 
 def cells_of(live: Map, slots: Iterable[int]) -> dict[Key, Cell]:
-    """What was measured, of some slots of a live map; see cells()."""
+    """Returns the cells of some slots of a live map, like cells()."""
     return {
         (slot, *key): cell for slot in slots for key, cell in cells_in(whole(live, slot)).items()
     }
 
 
 def cells(name: str) -> dict[Key, Cell]:
-    """What was measured so far of an instance's traffic, of each slot, class and version.
+    """Returns the totals of an instance's traffic, by slot, class and version.
 
-    A key whose count is 0 is left out, and so is a slot whose engine ended while it wrote.
-    Totals of a slot go on under its next peer, and begin at 0 with the instance.
-
-    Args:
-        name: the instance's.
-
-    Raises:
-        CarefulError: no such instance, or not permitted.
+    Cells without a count are left out, and so are slots whose engine ended while it wrote. A slot's
+    totals continue under its next peer, and begin at 0 with the instance. Raises CarefulError if
+    there is no such instance, or if not permitted.
     """
     with maps.live_map(name) as live:
         return cells_of(live, range(live.entries))
 
 
 def read(name: str) -> dict[Key, tuple[int, int, int]]:
-    """The same as (count, sum_ns, sum_sq_ns2), whatever the messages were measured by.
-
-    Args:
-        name: the instance's.
-
-    Raises:
-        CarefulError: no such instance, or not permitted.
-    """
+    """Returns cells() as (count, sum_ns, sum_sq_ns2) over all ways of measuring; raises alike."""
     return {key: (one.count, one.sum_ns, one.sum_sq_ns2) for key, one in cells(name).items()}

@@ -1,7 +1,4 @@
-"""The maps of an instance, pinned under /sys/fs/bpf/careful/INSTANCE.
-
-Owns that a map is of the shape that abi.h declares. Calls libbpf, by the binding; and instances.
-"""
+"""The maps of an instance, pinned under /sys/fs/bpf/careful/INSTANCE, checked against abi.h."""
 
 from __future__ import annotations
 
@@ -19,12 +16,12 @@ PINS = Path("/sys/fs/bpf/careful")
 
 
 def _instance_of(path: Path) -> str:
-    """The reverse: whose map is pinned there."""
+    """Returns the instance whose map is pinned at a path."""
     return path.parent.name.replace("%2e", ".").replace("%25", "%")
 
 
 def pins(instance: str) -> Path:
-    """Where the maps of an instance are pinned: bpffs takes no dot (libcareful's xsk_pins.c)."""
+    """Returns where an instance's maps are pinned: bpffs allows no dot (see xsk_pins.c)."""
     return PINS / instance.replace("%", "%25").replace(".", "%2e")
 
 
@@ -54,7 +51,7 @@ def _object_info(fd: int, size: int, what: str) -> bytes:
 
 
 def possible_cpus() -> int:
-    """CPUs that a per-CPU map has a value for."""
+    """Returns the number of CPUs for which a per-CPU map has a value."""
     text = Path("/sys/devices/system/cpu/possible").read_text().strip()
     return int(text.replace("-", ",").split(",")[-1]) + 1
 
@@ -64,11 +61,11 @@ class PinnedMap:
 
     Args:
         path: where it is pinned.
-        key_bytes: what abi.h says of its key.
-        value_bytes: what abi.h says of its value.
+        key_bytes: size of its key in abi.h.
+        value_bytes: size of its value in abi.h.
 
     Raises:
-        CarefulError: not there, not permitted, or of another shape.
+        CarefulError: it is missing, not permitted, or of another shape.
     """
 
     def __init__(self, path: Path, key_bytes: int, value_bytes: int) -> None:
@@ -101,66 +98,65 @@ class PinnedMap:
         self.close()
 
     def close(self) -> None:
-        """Close it; what is pinned stays."""
+        """Closes the map, which stays pinned."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def lookup(self, key: int) -> bytes:
-        """The value of a key, of all CPUs one after the other."""
+        """Returns the value of a key; for a per-CPU map the values of all CPUs in order."""
         value = ffi.new("char[]", self._bytes)
         if lib.bpf_map_lookup_elem(self._fd, ffi.new("uint32_t *", key), value) < 0:
             raise _failed(f"{self.path} [{key}]")
         return bytes(ffi.buffer(value))
 
     def update(self, key: int, value: bytes) -> None:
-        """Replace the whole value of a key."""
         given = ffi.from_buffer(value)
         if lib.bpf_map_update_elem(self._fd, ffi.new("uint32_t *", key), given, 0) < 0:
             raise _failed(f"{self.path} [{key}]")
 
     def delete(self, key: int) -> None:
-        """Empty an entry of a map that can have empty ones."""
+        """Empties an entry of a map that can have empty ones."""
         if lib.bpf_map_delete_elem(self._fd, ffi.new("uint32_t *", key)) < 0:
             raise _failed(f"{self.path} [{key}]")
 
 
 def tune_map(instance: str) -> PinnedMap:
-    """The tune map of an instance."""
+    """Opens the tune map of an instance."""
     return tune_map_at(pins(instance) / "tune")
 
 
 def tune_map_at(path: Path) -> PinnedMap:
-    """The tune map that is pinned there."""
+    """Opens the tune map that is pinned at a path."""
     return PinnedMap(path, 4, sizeof("careful_tune_entry"))
 
 
 def live_map(instance: str) -> PinnedMap:
-    """The live map of an instance."""
+    """Opens the live map of an instance."""
     return PinnedMap(pins(instance) / "live", 4, sizeof("careful_live_entry"))
 
 
 def peers_map(instance: str) -> PinnedMap:
-    """The peers map of an instance."""
+    """Opens the peers map of an instance."""
     return PinnedMap(pins(instance) / "peers", 4, sizeof("careful_peer_entry"))
 
 
 def session(peers: Map, slot: int) -> CData:
-    """A slot's `struct careful_peer_entry`; its cookie is 0 where no session is open."""
+    """Returns a slot's `struct careful_peer_entry`; its cookie is 0 if no session is open."""
     entry = ffi.new("struct careful_peer_entry *")
     ffi.memmove(entry, peers.lookup(slot), sizeof("careful_peer_entry"))
     return entry
 
 
 def sessions(instance: str) -> dict[int, CData]:
-    """Slot -> `struct careful_peer_entry` of each open session."""
+    """Returns slot -> `struct careful_peer_entry` of each open session."""
     with peers_map(instance) as peers:
         found = {slot: session(peers, slot) for slot in range(peers.entries)}
     return {slot: entry for slot, entry in found.items() if entry.cookie}
 
 
 def xdp_counters(instance: str) -> dict[str, int]:
-    """What became of frames in XDP: name -> how many, all CPUs together."""
+    """Returns XDP's counters by name, summed over all CPUs."""
     found = {}
     with PinnedMap(pins(instance) / "counters", 4, 8) as counters:
         for key, name in enum_names("careful_xdp_counter", "CAREFUL_XDP_").items():

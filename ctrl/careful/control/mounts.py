@@ -1,4 +1,4 @@
-"""Which directories of a source were mount points when its tree was last moved.
+"""Remembers which directories of a source were mount points when its tree was last moved.
 
 A disk that is not mounted looks like an empty directory, and --delete would empty the copy.
 """
@@ -14,7 +14,7 @@ from careful.control.state_dir import StateDir, place
 
 
 def _directory(config: Config) -> Path:
-    """The state directory, or that of a user who may not write there."""
+    """Returns the state directory, or a user's own if the user may not write there."""
     path = place(config)
     if os.access(path if path.exists() else path.parent, os.W_OK, effective_ids=True):
         return path
@@ -23,17 +23,17 @@ def _directory(config: Config) -> Path:
 
 
 class Mounts:
-    """The mount points that are kept of each pair of trees; see careful.transfer.options.Mounts."""
+    """The recorded mount points of each pair of trees; see careful.transfer.options.Mounts."""
 
     def __init__(self, config: Config) -> None:
         self._state = StateDir(_directory(config))
 
     def read(self, trees: tuple[str, str]) -> set[str]:
-        """The names in the source that were mount points the last time."""
+        """Returns the names in the source that were mount points the last time."""
         return set(self._state.read(_file(trees)).get("names", ()))
 
     def write(self, trees: tuple[str, str], names: set[str]) -> None:
-        """Keep the names that are mount points now."""
+        """Records the names that are mount points now."""
         self._state.path.parent.mkdir(parents=True, exist_ok=True)
         self._state.write(_file(trees), {"trees": trees, "names": sorted(names)})
 

@@ -1,4 +1,4 @@
-"""The needs that `doctor` shows and `up` walks: careful_check() of libcareful, need by need."""
+"""Walks the needs of careful_check(), which `doctor` shows and `up` requires."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from careful.errors import CarefulError
 
 
 def _raise_limits() -> None:
-    """Raise the limits as carefuld does, so that the same limits are looked at."""
+    """Raises the limits like carefuld, so that the checks see its limits."""
     for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK):
         hard = resource.getrlimit(which)[1]
         resource.setrlimit(which, (hard, hard))
@@ -21,7 +21,7 @@ def _raise_limits() -> None:
 def walk(
     ifname: str, instance: str, options: UpOptions, skipped: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, int, str]]:
-    """Yield each need's name in `enum careful_check`, what careful_check() returned, its line."""
+    """Yields each need's name in `enum careful_check`, careful_check()'s result, and its line."""
     raw = ffi.new("struct careful_options *")
     texts = [ffi.new("char[]", os.fsencode(one)) for one in (ifname, instance)]
     raw.ifname, raw.instance = texts
@@ -39,10 +39,9 @@ def walk(
 
 
 def of_the_machine(ifname: str, instance: str, options: UpOptions) -> None:
-    """Look at the needs that no interface has a part in, before `up` touches anything.
+    """Checks the needs that concern no interface, before `up` changes anything.
 
-    Raises:
-        CarefulError: one is not met, in the words of `doctor`.
+    Raises CarefulError, in the words of `doctor`, if a need is not met.
     """
     for name, code, text in walk(ifname, instance, options):
         if name == "options":

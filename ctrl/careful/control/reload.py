@@ -1,6 +1,6 @@
-"""Other options for an instance that is up, whose sessions go on: carefuld is told which.
+"""Changes options of a running instance without ending its sessions.
 
-Owns what can change while it runs; how carefuld takes it is datapath/daemon/reload.c's.
+Owns which options can change; datapath/daemon/reload.c applies them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from careful.control.up_options import OPTIONS, UpOptions
 from careful.daemon.client import Client
 from careful.errors import CarefulError
 
-#: Options of `up` that carefuld takes while it runs.
+#: Options of `up` that carefuld accepts while it runs.
 LIVE = tuple(name for name, one in OPTIONS.items() if one.live)
 
 
@@ -27,12 +27,8 @@ def _live(options: UpOptions) -> UpOptions:
 
 
 def _tell(one: Instance, options: UpOptions) -> None:
-    """Tell carefuld.
-
-    Raises:
-        CarefulError: it refuses, or does not answer; nothing has changed.
-    """
-    # The keys: whether there are any decides what may be exported.
+    """Raises CarefulError if carefuld refuses or does not answer; then nothing has changed."""
+    # The keys are sent, too: exports depend on whether there are any.
     said = ["carefuld", "--ifname", one.ifname]
     said += command_line.words(replace(_live(options), keys=options.keys))
     payload = b"".join(os.fsencode(word) + b"\0" for word in said)
@@ -44,12 +40,9 @@ def _tell(one: Instance, options: UpOptions) -> None:
 
 
 def _tell_all(queues: Sequence[Instance], options: UpOptions, before: UpOptions) -> None:
-    """Tell the carefuld of each queue; where one refuses, those told so far take the former ones.
+    """Tells the carefuld of each queue. If one refuses, those told before get their former options.
 
-    So does one that does not answer: it may read both later, in this order.
-
-    Raises:
-        CarefulError: as _tell().
+    So does one that does not answer: it may later read both, in this order. Raises like _tell().
     """
     for k, one in enumerate(queues):
         try:
@@ -62,18 +55,15 @@ def _tell_all(queues: Sequence[Instance], options: UpOptions, before: UpOptions)
 
 
 def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
-    """Give an instance that is up these options.
+    """Gives a running instance these options; returns a phrase for each change.
 
     Args:
         ifname: the interface.
         name: of the instance.
-        options: all that it is to have, as for daemon.up().
-
-    Returns:
-        A phrase for each option that has changed.
+        options: all options that it is to have, as for daemon.up().
 
     Raises:
-        CarefulError: it is not up, or an option takes a restart: then nothing has changed.
+        CarefulError: it is not up, or an option needs a restart; then nothing has changed.
     """
     options = daemon.checked(ifname, name, options)
     with instances.changing(name):

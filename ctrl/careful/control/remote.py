@@ -1,4 +1,4 @@
-"""From a host's name to the way there: its address, and the instance that reaches it."""
+"""From a host's name to its address and the instance that reaches it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from careful.daemon.client import Client
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 
-#: To wait for an answer at one address of a host before the next one is tried, seconds.
+#: Time for an answer at one address before the next one is tried, seconds.
 _SOON_S = 0.5
 
 
 def _sessions(one: Instance) -> dict[Address, int]:
-    """Whom a carefuld has a session with, or is asking for one, and its state."""
+    """Returns the peers with a session, or a handshake under way, and its state."""
     gone = (lib.CAREFUL_PEER_NONE, lib.CAREFUL_PEER_FAILED)
     with Client(one.socket, f"carefuld of {one.name}") as client:
         return {
@@ -33,10 +33,10 @@ def _sessions(one: Instance) -> dict[Address, int]:
 def _queue(
     one: Instance, address: Address, host: str, timeout_s: float
 ) -> tuple[Instance, Address]:
-    """Of an instance with several queues: that of the peer, and where it is reached by that.
+    """Returns the queue of an instance that has the peer's session, and the peer's address there.
 
-    A session that is there stays where it is; for another one the peer chooses from those of our
-    queues that have fewest.
+    An existing session stays on its queue. For a new one the peer chooses among our queues with the
+    fewest sessions.
     """
     queues = instances.queues(one)
     if len(queues) == 1 or address.port:
@@ -85,7 +85,7 @@ def _answering(
 def route(
     host: str, instance: str | None, config: Config, timeout_s: float
 ) -> tuple[Route, instances.Instance]:
-    """How to reach a host's files, and the instance on the way.
+    """Returns the route to a host's files, and the instance on it.
 
     Args:
         host: a node's name, or an address.
@@ -94,7 +94,7 @@ def route(
         timeout_s: for the handshake, seconds.
 
     Raises:
-        CarefulError: the host is unknown, or careful is not up on the way to it.
+        CarefulError: the host is unknown, or careful is not up on its interface.
     """
     address = _answering(config.resolve_all(host), host, instance, timeout_s)
     one = instances.choose(instance, address)
@@ -105,7 +105,7 @@ def route(
 def find(
     host: str, instance: str | None, config: Config, timeout_s: float
 ) -> tuple[Route, status.Effect]:
-    """How to reach a host's files, and what is in effect on the way; see route()."""
+    """Returns the route to a host's files and what is in effect on it; see route()."""
     way, one = route(host, instance, config, timeout_s)
     return way, status.effect_of(one)
 
@@ -113,13 +113,13 @@ def find(
 def find_if(
     host: str, instance: str | None, config: Config, wanted: bool | None
 ) -> tuple[tuple[Route, status.Effect] | None, str]:
-    """What `find` finds, or None and why, where careful can be done without.
+    """Returns what find() does, or None and the reason if careful may be left out.
 
     Args:
         host: a node's name, or an address.
         instance: its name, by option or CAREFUL_INSTANCE.
         config: with the nodes' names.
-        wanted: False: it is not asked for; None: if careful is up here.
+        wanted: False: do not use careful; None: use careful if it is up here.
 
     Raises:
         CarefulError: careful is wanted, and not up here.

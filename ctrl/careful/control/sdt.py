@@ -1,8 +1,4 @@
-"""Statically defined probes (USDT) of a program: what its ELF notes say of them.
-
-Owns the reading of `.note.stapsdt`, and finding which file of a process has probes. Attaches
-nothing.
-"""
+"""Reads statically defined probes (USDT) from the `.note.stapsdt` of a process's ELF file."""
 
 from __future__ import annotations
 
@@ -28,8 +24,8 @@ class Probe:
     Attributes:
         name: of the probe.
         offset: of its instruction in the file, bytes.
-        semaphore_offset: in the file, of the word that counts listeners; 0: it has none.
-        arguments: where its arguments lie, as the note says.
+        semaphore_offset: of the word that counts listeners, bytes in the file; 0 if none.
+        arguments: locations of its arguments, as in the note.
     """
 
     name: str
@@ -39,7 +35,7 @@ class Probe:
 
 
 class _Elf:
-    """As much of an ELF file as the notes need: 64 bits, either order of bytes."""
+    """The parts of a 64-bit ELF file, of either byte order, that the notes need."""
 
     def __init__(self, data: bytes) -> None:
         if data[:4] != b"\x7fELF" or len(data) < 64 or data[4] != 2 or data[5] not in (1, 2):
@@ -62,11 +58,10 @@ class _Elf:
         return [struct.unpack_from(form, self.data, at + size * k) for k in range(count)]
 
     def text(self, at: int) -> str:
-        """The string that begins there."""
         return self.data[at : self.data.index(b"\0", at)].decode(errors="replace")
 
     def offset_of(self, address: int) -> int:
-        """Where in the file an address of memory comes from."""
+        """Returns the place in the file that is loaded at an address."""
         for kind, _, offset, start, _, in_file, _, _ in self._programs:
             if kind == _PT_LOAD and start <= address < start + in_file:
                 return address - start + offset
@@ -86,14 +81,14 @@ def _notes(elf: _Elf, section: tuple[int, ...]) -> list[bytes]:
 
 
 def parse(data: bytes, provider: str = PROVIDER) -> list[Probe]:
-    """The probes of an ELF file.
+    """Returns the probes of an ELF file.
 
     Args:
         data: the file.
-        provider: whose probes are meant.
+        provider: whose probes to return.
 
     Raises:
-        ValueError: it is no ELF file of 64 bits, or a damaged one.
+        ValueError: it is damaged, or not a 64-bit ELF file.
     """
     try:
         elf = _Elf(data)
@@ -118,10 +113,10 @@ def parse(data: bytes, provider: str = PROVIDER) -> list[Probe]:
 
 
 def of_process(pid: int) -> tuple[str, dict[str, Probe]]:
-    """The file that a process runs careful from, by a path that outlives its name, and its probes.
+    """Returns the file with careful's code in a process, and its probes.
 
-    Raises:
-        CarefulError: there is no such process, we may not look, or it has no probes.
+    The path stays valid if the file is renamed. Raises CarefulError if there is no such process, we
+    may not look, or it has no probes.
     """
     maps = Path(f"/proc/{pid}/maps")
     try:

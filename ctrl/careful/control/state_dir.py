@@ -1,10 +1,8 @@
-"""What outlives `down` and a restart of the machine: small JSON files in the state directory.
+"""State that outlives `down` and a reboot: small JSON files in the state directory.
 
-Owns where that directory is. That a file in it is whole or absent, and that what somebody else
-could have written is not believed, is the library's (careful/state.h), for carefuld keeps files
-there, too. What is kept is its keepers' business; each gives its file a name. Nothing fails for
-want of it: what cannot be read is absent, what cannot be written is not kept, and either is said
-once. Calls config and the binding.
+Owns the directory's place. careful/state.h, which carefuld also uses, writes files as a whole and
+rejects those that others could have written. State is optional: a file that cannot be read is
+absent, one that cannot be written is not kept, and each is reported once.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from careful._abi import CData, ffi, lib
 from careful.control.config import Config
 from careful.jsonout import Json
 
-#: Where it is, unless the environment or [state] of careful.toml names another.
+#: The directory, unless the environment or [state] of careful.toml names another.
 DEFAULT = Path("/var/lib/careful")
 VARIABLE = "CAREFUL_STATE_DIR"
 #: Largest file that is read; ours are a hundred times smaller.
@@ -27,16 +25,16 @@ BYTES_MAX = 4 << 20
 
 
 def place(config: Config) -> Path:
-    """Where the state directory is, whether it exists or not."""
+    """Returns the state directory, which may not exist."""
     return Path(os.environ.get(VARIABLE) or config.state_directory or DEFAULT)
 
 
 class StateDir:
-    """JSON objects by the names of their files.
+    """JSON objects by file name.
 
     Args:
-        path: of the directory; the first file that is written makes it.
-        warn: told in a line, once, why a file is not believed or not kept.
+        path: the directory; made with the first file.
+        warn: called once, with a line that says why a file is rejected or not written.
     """
 
     def __init__(self, path: Path, warn: Callable[[str], None] = lambda _: None) -> None:
@@ -45,7 +43,7 @@ class StateDir:
         self._warned: set[str] = set()
 
     def read(self, name: str) -> Json:
-        """What is kept under a name; nothing where nothing is, or it cannot be believed."""
+        """Returns the object with a name; empty if it is missing or rejected."""
         data, error = ffi.new("char[]", BYTES_MAX), ffi.new("struct careful_error *")
         where = os.fsencode(self.path), os.fsencode(name)
         got = lib.careful_state_read(*where, data, BYTES_MAX, error)
@@ -63,9 +61,10 @@ class StateDir:
         return {}
 
     def write(self, name: str, data: Json) -> bool:
-        """Keep an object as a whole or not at all; whether it is kept.
+        """Writes an object as a whole or not at all; reports whether it is written.
 
-        A loss of power costs what was kept last: whoever changes a path must not wait for disks.
+        Not synced to the disk: a power failure loses the last write, but a tuner never waits for
+        the disk.
         """
         text, error = json.dumps(data).encode() + b"\n", ffi.new("struct careful_error *")
         where = os.fsencode(self.path), os.fsencode(name)

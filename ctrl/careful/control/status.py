@@ -1,7 +1,4 @@
-"""What is in effect on an instance, and what it counted: figures for people and programs.
-
-Asks carefuld for its own view and reads the XDP program's counters from their map.
-"""
+"""Status and counters of an instance: carefuld's own view, and XDP's counters from their map."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from careful.jsonout import Json
 #: Bytes of a frame that the MTU does not count.
 ETHERNET_BYTES = 14
 
-#: Who decided on the XDP mode, in words.
+#: The origin of the XDP mode, in words.
 DECIDED = {
     "option": "by --xdp",
     "driver": "the driver's",
@@ -33,7 +30,7 @@ DECIDED = {
     "left": "not the driver's: measuring failed, and so did the way back",
 }
 
-#: What an amount of receive buffers is bounded by, in words.
+#: The limit of the receive buffers, in words.
 BOUNDS = {
     "umem": "UMEM buffers (--rx-buffers)",
     "fill_ring": "the fill ring",
@@ -44,18 +41,20 @@ BOUNDS = {
 
 
 def text(data: CData) -> str:
-    """A NUL-terminated C array as text that can be printed: a peer's name may hold anything."""
+    """Returns a NUL-terminated C array as printable text: a peer's name can hold any byte."""
     return shown(ffi.string(data).decode(errors="replace"))
 
 
 def name_of(enum: str, prefix: str, value: int) -> str:
-    """Short name of an enum's value, or the number where it has none."""
+    """Returns the short name of an enum's value, or the number if it has none."""
     return enum_names(enum, prefix).get(value, str(value))
 
 
 @dataclass(frozen=True)
 class InEffect:
-    """How an instance works, without what it counted: `struct careful_info` in Python's types."""
+    """The settings of a running instance, without counters: `struct careful_info` in Python's
+    types.
+    """
 
     ifname: str
     driver: str
@@ -93,7 +92,7 @@ class InEffect:
 
 @dataclass(frozen=True)
 class PeerStatus:
-    """A session with a peer: `struct careful_peer_info`, and the queue that it is on."""
+    """A session with a peer: `struct careful_peer_info`, and its queue."""
 
     address: str
     node: str | None
@@ -167,7 +166,8 @@ class QueueStatus:
 class Status(InEffect):
     """All that is known of a running instance; sums, if it has several queues.
 
-    pid is None in another PID namespace; master is the bridge or bond that takes control messages.
+    pid is None in another PID namespace; master is the bridge or bond that receives control
+    messages.
     """
 
     instance: str
@@ -186,7 +186,7 @@ class Status(InEffect):
 
 
 def counters(info: CData) -> dict[str, int]:
-    """All counters of a `struct careful_info` by name, the device's among them."""
+    """Returns all counters of a `struct careful_info` by name, including the device's."""
     found = {
         name: int(info.counters[index])
         for index, name in enum_names("careful_counter", "CAREFUL_C_").items()
@@ -200,7 +200,7 @@ def counters(info: CData) -> dict[str, int]:
 def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
     """Returns a `struct careful_peer_info` of a `struct careful_info`.
 
-    The address has no port if that is the instance's own.
+    The address has no port if the peer uses the instance's own.
     """
     address = Address.from_sockaddr(bytes(ffi.buffer(ffi.addressof(info, "address"))))
     if address.port == instance.port:
@@ -226,7 +226,7 @@ def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
     )
 
 
-#: Fields of PeerStatus and ProgramStatus that C has under the same name.
+#: Fields of PeerStatus and ProgramStatus with the same name in C.
 _PEER = (
     *("slot", "credits_free", "credits_window", "burst_frames", "frame_bytes", "buffers_owed"),
     *("buffers_kept", "messages_out", "operations", "epochs", "wire_minor"),
@@ -247,7 +247,7 @@ def program(info: CData) -> ProgramStatus:
 
 
 def in_effect(info: CData) -> InEffect:
-    """Returns how a `struct careful_info` says that an instance works."""
+    """Returns the settings in a `struct careful_info`."""
     device = info.device
     return InEffect(
         ifname=text(device.ifname),
@@ -282,7 +282,7 @@ def in_effect(info: CData) -> InEffect:
 
 @dataclass(frozen=True)
 class Effect:
-    """What every command that goes through carefuld echoes of it."""
+    """The settings that every command through carefuld prints."""
 
     kernel: str
     driver: str
@@ -291,12 +291,11 @@ class Effect:
     window_buffers: int
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
         return dict(vars(self))
 
 
 def effect(info: CData) -> Effect:
-    """The part of a `struct careful_info` that figures depend on."""
+    """Returns the part of a `struct careful_info` that figures depend on."""
     found = in_effect(info)
     return Effect(
         os.uname().release, found.driver, found.xdp_mode, found.zerocopy, found.window_buffers
@@ -304,19 +303,19 @@ def effect(info: CData) -> Effect:
 
 
 def effect_of(instance: Instance) -> Effect:
-    """The same, asked of a running instance."""
+    """Asks a running instance for effect()."""
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         return effect(client.info())
 
 
 def port_of(instance: Instance) -> int:
-    """The UDP port of a running instance."""
+    """Returns the UDP port of a running instance."""
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         return int(client.info().port)
 
 
 def receive_buffers_of(instance: Instance) -> int:
-    """R of a running instance's queue."""
+    """Returns R of a running instance's queue."""
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         return int(client.info().device.receive_buffers)
 
@@ -324,15 +323,14 @@ def receive_buffers_of(instance: Instance) -> int:
 def program_detached(instance: Instance) -> bool:
     """Reports whether the XDP program of a running instance was taken off its interface.
 
-    Raises:
-        CarefulError: carefuld does not answer.
+    Raises CarefulError if carefuld does not answer.
     """
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         return bool(client.info().statistics.program_detached)
 
 
 def _xdp(instance: Instance) -> tuple[dict[str, int], str | None]:
-    from careful.control import maps  # bcc and what it needs: of no use to a transfer
+    from careful.control import maps  # libbpf, which transfers do not need
 
     try:
         return maps.xdp_counters(instance.name), None
@@ -341,11 +339,11 @@ def _xdp(instance: Instance) -> tuple[dict[str, int], str | None]:
 
 
 def exports(instance: Instance) -> list[Export]:
-    """Returns the directories that peers may read, or write, too."""
+    """Returns the directories that peers may use."""
     return [parse(one) for one in command_line.read(instance.argv).export or ()]
 
 
-#: What queues have each, and the instance as a whole in sum.
+#: Fields that are summed over an instance's queues.
 _SUMMED = (
     "peers_max",
     "receive_buffers",
@@ -379,8 +377,7 @@ def _queue(found: Status) -> QueueStatus:
 def gather(instance: Instance, config: Config) -> Status:
     """Returns all that is known of a running instance: sums of its queues, and a line of each.
 
-    Raises:
-        CarefulError: carefuld does not answer.
+    Raises CarefulError if carefuld does not answer.
     """
     each = [gather_queue(one, config) for one in instances.queues(instance)]
     if len(each) == 1:
@@ -401,10 +398,9 @@ def gather(instance: Instance, config: Config) -> Status:
 
 
 def gather_all(running: Iterable[Instance], config: Config) -> tuple[list[Status], dict[str, str]]:
-    """What is known of each of several, and why of those that do not answer nothing is, by name.
+    """Returns the status of several instances, and by name the reason why others do not answer.
 
-    Raises:
-        CarefulError: none of them answers.
+    Raises CarefulError if none answers.
     """
     found: list[Status] = []
     errors: dict[str, CarefulError] = {}
@@ -419,14 +415,14 @@ def gather_all(running: Iterable[Instance], config: Config) -> tuple[list[Status
 
 
 def _master(instance: Instance) -> str | None:
-    """The bridge or bond that an instance's interface is a port of, if we can see it."""
+    """Returns the bridge or bond of an instance's interface, if we can see it."""
     with suppress(CarefulError):
         return links.master(links.find(instance.ifname)) if instance.here else None
     return None
 
 
 def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) -> Status:
-    """Returns the same of one queue alone; timeout_s: how long carefuld may take to answer."""
+    """Returns gather() for one queue; timeout_s: time for carefuld to answer."""
     with Client(instance.socket, f"carefuld of {instance.name}", timeout_s) as client:
         info = client.info()
         peers = client.peers()
@@ -452,12 +448,12 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
 
 
 def slow_clients(found: Status) -> list[str]:
-    """Peers whose frames local clients keep for so long that credits are withheld."""
+    """Returns peers whose frames local clients keep so long that credits are withheld."""
     return [one.called for one in found.peers if one.withholding]
 
 
 def older(peers: Iterable[PeerStatus]) -> list[str]:
-    """Of each peer that knows less of the wire than this host: a line."""
+    """Returns a line for each peer with an older version of the wire than this host."""
     version, here = int(lib.CAREFUL_WIRE_VERSION), int(lib.CAREFUL_WIRE_MINOR)
     return [
         f"{one.called} speaks wire {version}.{one.wire_minor}, this host {version}.{here}: "
@@ -468,12 +464,12 @@ def older(peers: Iterable[PeerStatus]) -> list[str]:
 
 
 def unheard(peers: Iterable[PeerStatus], port: int, master: str | None = None) -> list[str]:
-    """One line for each peer whose frames come, but none of its control messages.
+    """Returns a line for each peer whose frames arrive, but none of its control messages.
 
     Args:
         peers: of an instance.
         port: of the instance.
-        master: the bridge or bond that its interface is a port of, if it is one.
+        master: the bridge or bond of its interface, if any.
     """
     why = f"does a firewall drop UDP port {port}, here or there?"
     if master:
@@ -486,7 +482,7 @@ def unheard(peers: Iterable[PeerStatus], port: int, master: str | None = None) -
 
 
 def narrow(peers: Iterable[PeerStatus]) -> list[str]:
-    """One line for each peer to which the way takes smaller frames than both ends do."""
+    """Returns a line for each peer whose path has a smaller MTU than both ends."""
     return [
         f"frames to {one.called} have {one.frame_bytes} bytes at most: a link on the way takes "
         f"no larger (path MTU {one.frame_bytes - ETHERNET_BYTES})"
@@ -496,10 +492,9 @@ def narrow(peers: Iterable[PeerStatus]) -> list[str]:
 
 
 def peers_at(instance: Instance) -> tuple[list[PeerStatus], int]:
-    """The peers of a running instance, asked of it, and its port.
+    """Asks a running instance for its peers and its port.
 
-    Raises:
-        CarefulError: carefuld does not answer.
+    Raises CarefulError if carefuld does not answer.
     """
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         info = client.info()

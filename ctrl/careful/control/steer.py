@@ -1,7 +1,7 @@
-"""Flow steering: our UDP ports to our queues, on a NIC that has several.
+"""Flow steering: leads our UDP ports to our queues on a NIC that has several.
 
-Uses the program ethtool, which names the rule it added; carefuld itself refuses to
-start where no rule leads the port to its queue.
+Runs ethtool, which prints the number of each new rule. carefuld does not start if no rule leads its
+port to its queue.
 """
 
 from __future__ import annotations
@@ -25,16 +25,13 @@ def _run(*args: str) -> str | None:
 
 
 def add(ifname: str, ways: Iterable[tuple[int, int]], record: Path) -> int:
-    """Steer ports to queues, as far as the NIC can.
+    """Steers ports to queues, as far as the NIC can; returns how many rules it added.
 
     Args:
         ifname: the interface.
         ways: UDP destination ports, and the receive queue of each.
-        record: a file for remove(), with the number, port and queue of each rule; written as
-            soon as the rule is there.
-
-    Returns:
-        How many rules were added.
+        record: a file for remove() with the number, port and queue of each rule; written right
+            after each rule is added.
     """
     added = 0
     for kind, (port, queue) in product(_TYPES, ways):
@@ -50,14 +47,14 @@ def add(ifname: str, ways: Iterable[tuple[int, int]], record: Path) -> int:
 
 
 def _is_ours(ifname: str, number: str, port: str, queue: str) -> bool:
-    """Reports whether a rule is what add() made: ours may be gone, and its number another's."""
+    """Reports whether a rule is what add() made: its number may have been reused."""
     said = _run("-n", ifname, "rule", number) or ""
     ports = rf"^\s*Dest port: {port} mask: 0x0$"
     return bool(re.search(ports, said, re.M) and re.search(rf"\bqueue {queue}$", said, re.M))
 
 
 def remove(ifname: str, record: Path) -> int:
-    """Take back the rules that add() made, and that are still there; how many."""
+    """Removes the rules of add() that still exist; returns how many."""
     try:
         lines = [line.split() for line in record.read_text().splitlines()]
     except FileNotFoundError:

@@ -1,7 +1,4 @@
-"""What moves between this host and its peers now: differences of two looks at running instances.
-
-Owns the figures of `carefulctl top`. Calls status.py and live.py.
-"""
+"""The rates of `carefulctl top`: differences between two looks at running instances."""
 
 from __future__ import annotations
 
@@ -19,14 +16,14 @@ from careful.errors import CarefulError
 
 @dataclass(frozen=True)
 class Look:
-    """What was counted until a time.
+    """Counters at one time.
 
     Attributes:
         at_s: of the monotonic clock.
-        found: of each instance, as status.gather() has it.
-        messages: instance -> queue of it and slot -> live messages and what they took,
-            nanoseconds; without a slot that could not be read.
-        mute: why of an instance there is nothing, by name.
+        found: status of each instance, from status.gather().
+        messages: instance -> (queue, slot) -> live messages and their total time, nanoseconds;
+            without slots that could not be read.
+        mute: why an instance did not answer, by name.
     """
 
     at_s: float
@@ -48,10 +45,9 @@ def _messages(instance: Instance) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def look(running: Sequence[Instance], settings: Config) -> Look:
-    """What running instances have counted so far.
+    """Reads the counters of running instances.
 
-    Raises:
-        CarefulError: none of them answers.
+    Raises CarefulError if none answers.
     """
     found, mute = status.gather_all(running, settings)
     messages = {one.name: _messages(one) for one in running if one.name not in mute}
@@ -68,7 +64,7 @@ def _waits_for(one: PeerStatus) -> str | None:
 
 @dataclass(frozen=True)
 class PeerRates:
-    """What moves between this host and a peer; lost_frames is of the whole session."""
+    """Rates between this host and a peer; lost_frames counts since the session began."""
 
     peer: str
     address: str
@@ -88,7 +84,7 @@ class PeerRates:
 
 @dataclass(frozen=True)
 class Rates:
-    """What moves on an instance, over some seconds."""
+    """Rates on an instance, over some seconds."""
 
     instance: str
     ifname: str
@@ -130,17 +126,17 @@ def _peer(
 
 
 def _slot(found: Status, peer: PeerStatus) -> tuple[int, int]:
-    """Returns a peer's queue, among those of its instance, and its slot there."""
+    """Returns a peer's queue among those of its instance, and its slot there."""
     return (peer.queue if found.queues else 0), peer.slot
 
 
 def _processes(found: Status) -> list[int | None]:
-    """Returns the processes whose counts these are: another carefuld begins at 0."""
+    """Returns the processes that counted: a new carefuld begins at 0."""
     return [found.pid, *(one.pid for one in found.queues)]
 
 
 def rates(before: Look, now: Look) -> list[Rates]:
-    """Returns what the peers of each instance move a second, those that move most first."""
+    """Returns the rates of each instance's peers, a second, the fastest first."""
     seconds = max(now.at_s - before.at_s, 1e-3)
     was = {one.instance: one for one in before.found}
     made = []

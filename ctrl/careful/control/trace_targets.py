@@ -1,7 +1,4 @@
-"""Which processes a trace is of: instances by interface, by name, or by the host they are.
-
-Owns the way from what a user names to `tracer.Target`s on this machine.
-"""
+"""Finds the `tracer.Target`s on this machine by interface, by name, or by host."""
 
 from __future__ import annotations
 
@@ -30,14 +27,14 @@ def _target(name: str, pid: int) -> Target:
 
 
 def target(ifname: str | None, instance: str | None) -> Target:
-    """The one that an interface or a name means; by default the only one that runs here.
+    """Returns the instance of an interface or a name; by default the only one that runs here.
 
     Args:
         ifname: its interface.
         instance: its name, by option or CAREFUL_INSTANCE.
 
     Raises:
-        CarefulError: none runs, it is not clear which, it has no probes, or we may not look.
+        CarefulError: none runs, the choice is ambiguous, it has no probes, or we may not look.
     """
     if ifname:
         one = instances.on_interface(ifname, instance)
@@ -55,7 +52,7 @@ def target(ifname: str | None, instance: str | None) -> Target:
 
 
 def _has(pid: int, address: Address) -> bool:
-    """Reports whether an address is one of a process' network namespace."""
+    """Reports whether an address belongs to a process' network namespace."""
     with suppress(OSError):
         if ":" in address.ip:
             bare = inet_pton(AF_INET6, address.ip.partition("%")[0]).hex()
@@ -67,11 +64,11 @@ def _has(pid: int, address: Address) -> bool:
 
 
 def at(address: Address, name: str, other_than: Target) -> Target | None:
-    """The instance of a host that is on this machine, as in a lab; None: it is elsewhere.
+    """Returns the instance of a host that is on this machine, as in a lab; None if elsewhere.
 
     Args:
-        address: the host's. Those of several labs may have the same, hence
-        name: what the host calls itself, by default its instance's.
+        address: the host's; hosts of several labs may share it.
+        name: the host's own name, by default its instance's; tells such hosts apart.
         other_than: our own.
     """
     found = [one for one in instances.running() if _has(one.pid, address)]
@@ -82,7 +79,7 @@ def at(address: Address, name: str, other_than: Target) -> Target | None:
 
 
 def targets(ifname: str | None, instance: str | None, also: Sequence[str]) -> list[Target]:
-    """The one that is meant, and others by name; raises as `target`."""
+    """Returns target() and others by name; raises alike."""
     found = [target(ifname, instance)]
     for name in also:
         if name not in [one.name for one in found]:
@@ -91,7 +88,7 @@ def targets(ifname: str | None, instance: str | None, also: Sequence[str]) -> li
 
 
 def _peer_name(socket: Path, instance: str, address: Address) -> str:
-    """Returns the name that a peer gives itself; "" without a session."""
+    """Returns a peer's own name; "" without a session."""
     with Client(socket, f"carefuld of {instance}") as client:
         for info in client.peers():
             raw = bytes(ffi.buffer(ffi.addressof(info, "address")))
@@ -101,7 +98,7 @@ def _peer_name(socket: Path, instance: str, address: Address) -> str:
 
 
 def ends(route: Route) -> list[Target]:
-    """Our instance, and that of the host it has a session with if it is on this machine, too."""
+    """Returns our instance, and that of the route's host if it is on this machine."""
     ours = target(None, route.instance)
     theirs = at(route.address, _peer_name(route.socket, route.instance, route.address), ours)
     return [ours, theirs] if theirs else [ours]

@@ -1,7 +1,7 @@
-"""Records of the datapath's stages, live: probes of carefuld, tracepoints of the kernel.
+"""Live records of the datapath's stages: probes of carefuld, tracepoints of the kernel.
 
-Owns what is attached while it listens, which ends with it or with our process, however that
-ends: the kernel counts listeners. What records mean is measure/estimators/stages.py's.
+Owns what is attached; the kernel detaches it if our process dies. measure/estimators/stages.py
+interprets the records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from careful._abi import layout, lib, sizeof
 from careful.control import bpf, sdt
 from careful.errors import CarefulError, from_os
 
-#: Stage -> its probe; netRx is the kernel's own, and has tracepoints.
+#: Stage -> its probe; netRx belongs to the kernel and has tracepoints.
 PROBES = {
     lib.CAREFUL_STAGE_HOST_TX: "hostTx",
     lib.CAREFUL_STAGE_NET_TX: "netTx",
@@ -34,7 +34,7 @@ STAGES = {**PROBES, lib.CAREFUL_STAGE_NET_RX: "netRx"}
 RECORD = np.dtype([(one.name, f"u{one.item_bytes}") for one in layout("careful_trace")])
 Records = npt.NDArray[np.void]
 
-#: Records that wait to be read: 4 MiB of them, in pages.
+#: Size of the buffer of unread records, bytes.
 _BUFFER_BYTES = 4 << 20
 _XSKMAP = 17  # enum bpf_map_type
 _NET_RX = 3  # the softirq
@@ -119,7 +119,7 @@ _TRACEPOINTS = (
 
 
 def program(owners: int) -> str:
-    """The program for so many instances, C as bcc takes it."""
+    """Returns the C source for bcc, for this many instances."""
     text = _PROGRAM.format(
         pages=_BUFFER_BYTES // os.sysconf("SC_PAGESIZE"),
         bytes=sizeof("careful_trace"),
@@ -135,7 +135,7 @@ _OFFSETS = ("begin_ns", "end_ns", "stage", "frames", "thread", "owner")
 
 @dataclass
 class Target:
-    """A process with an instance, and where its probes are.
+    """A process with an instance, and the addresses of its probes.
 
     Attributes:
         name: of the instance.
@@ -170,13 +170,13 @@ def _xskmaps(pid: int) -> list[int]:
 
 
 class Tracer:
-    """Listens to stages of instances; nothing is attached before `listen`.
+    """Listens to stages of instances; attaches nothing before `listen`.
 
     Args:
-        targets: the instances; a record's owner is the index of one.
+        targets: the instances; a record's owner is an index of this list.
 
     Raises:
-        CarefulError: not permitted, bcc is missing, or a process is gone.
+        CarefulError: not permitted, bcc is missing, or a process has ended.
     """
 
     def __init__(self, targets: Sequence[Target]) -> None:
@@ -203,7 +203,6 @@ class Tracer:
         self.close()
 
     def close(self) -> None:
-        """Detach everything."""
         self.listen(())
         for fd in self._pidfds:
             os.close(fd)
@@ -211,10 +210,9 @@ class Tracer:
         self._program.close()
 
     def listen(self, stages: Sequence[int]) -> None:
-        """Listen to these stages of all targets, and to no others.
+        """Listens to these stages of all targets, and to no others.
 
-        Raises:
-            CarefulError: a process has ended, or the kernel refuses.
+        Raises CarefulError if a process has ended or the kernel refuses.
         """
         wanted = {
             (stage, number)
@@ -243,10 +241,9 @@ class Tracer:
         )
 
     def collect(self, seconds: float) -> None:
-        """Keep what is told within the time.
+        """Collects records for a time.
 
-        Raises:
-            CarefulError: an instance's process ended meanwhile; what it told is kept.
+        Raises CarefulError if an instance's process ended; its records are kept.
         """
         self._program.poll(max(int(seconds * 1e3), 0))
         poller = select.poll()
@@ -256,28 +253,27 @@ class Tracer:
             raise ended(self._pidfds[fd], "traced")
 
     def take(self) -> Records:
-        """The records since the last `take`, of dtype RECORD, by time of their ends."""
+        """Returns the records since the last `take`, of dtype RECORD, sorted by their ends."""
         found = np.frombuffer(b"".join(self._raw), dtype=RECORD)
         self._raw.clear()
         return found[np.argsort(found["end_ns"], kind="stable")]
 
     @property
     def lost_count(self) -> int:
-        """Records that there was no room for, since the beginning."""
+        """Returns how many records did not fit, since the beginning."""
         return self._program.number("lost")
 
 
 def ended(target: Target, what: str) -> CarefulError:
-    """That its process has ended; what: was done to it."""
+    """Returns the error that a target's process has ended; what: was done to it."""
     text = f"its process {target.pid} ended while it was {what}"
     return CarefulError(errno.ESRCH, text, f"instance {target.name}")
 
 
 def pidfd(target: Target) -> int:
-    """A descriptor of its process, which can be read once that has ended.
+    """Returns a descriptor that becomes readable when the process ends.
 
-    Raises:
-        CarefulError: it has.
+    Raises CarefulError if it has ended.
     """
     try:
         return os.pidfd_open(target.pid)

@@ -1,7 +1,7 @@
-"""Fragment plans and minpulse of a running instance, read and written live.
+"""Reads and writes fragment plans and minpulse of a running instance.
 
-Owns the protocol of abi.h's tune entries: the next version is filled while nobody
-reads it, then one word flips. A message under way keeps the version it began with.
+Owns the protocol of abi.h's tune entries: the next version is filled while nobody reads it, then
+one word flips. A message under way keeps its version.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from careful.control.maps import Map
 from careful.errors import CarefulError
 from careful.plan import CLASS_COUNT, U32_MAX, Plan
 
-#: Name -> index of each sink that has a minpulse.
+#: Sinks that have a minpulse, by name: index in the entry.
 SINKS: dict[str, int] = {
     name: value
     for value, name in enum_names("careful_sink", "CAREFUL_SINK_").items()
@@ -28,29 +28,29 @@ SINKS: dict[str, int] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """How messages of one class go (struct careful_class).
+    """Settings of one message-size class (struct careful_class).
 
     Attributes:
-        plan: how they are cut; None, of what is to be set, leaves it.
-        minpulse_bytes: sink -> least pulse, bytes; what is to be set may name some sinks.
+        plan: how messages are cut; None in a change: leave it.
+        minpulse_bytes: sink -> least pulse, bytes; a change may name some sinks.
     """
 
     plan: Plan | None
     minpulse_bytes: Mapping[str, int]
 
 
-#: What is in effect for one peer, or for new ones: one for each message-size class.
+#: Settings for one peer, or for new ones: one for each message-size class.
 Tune = tuple[Setting, ...]
 
 
 @dataclass(frozen=True)
 class Change:
-    """What to set; None leaves it.
+    """A change of settings; None leaves one.
 
     Attributes:
         fragment_bytes: fixed fragment size, payload bytes.
         minpulse_bytes: least pulse of the sinks.
-        classes: indices of the message-size classes that it is for.
+        classes: indices of the message-size classes to change.
         sinks: names of the sinks that minpulse_bytes is for.
     """
 
@@ -60,7 +60,7 @@ class Change:
     sinks: tuple[str, ...] = tuple(SINKS)
 
     def check(self) -> None:
-        """Raise CarefulError if it cannot be meant."""
+        """Raises CarefulError if the change is inconsistent."""
         if self.fragment_bytes is None and self.minpulse_bytes is None:
             text = "nothing to set: give --fragment-bytes or --minpulse-bytes"
             raise CarefulError(errno.EINVAL, text)
@@ -75,11 +75,7 @@ class Change:
             raise CarefulError(errno.EINVAL, text)
 
     def settings(self) -> dict[int, Setting]:
-        """The same, class by class.
-
-        Raises:
-            CarefulError: it cannot be meant.
-        """
+        """Returns the change class by class. Raises CarefulError like check()."""
         self.check()
         plan = None if self.fragment_bytes is None else Plan.fixed(self.fragment_bytes)
         pulse = self.minpulse_bytes
@@ -98,7 +94,7 @@ def _active(entry: CData) -> int:
 
 
 def read(tune: Map, slot: int) -> Tune:
-    """What is in effect for a slot.
+    """Returns what is in effect for a slot.
 
     Args:
         tune: the tune map.
@@ -116,11 +112,10 @@ def read(tune: Map, slot: int) -> Tune:
 
 
 def write(tune: Map, slot: int, fill: Callable[[CData], None]) -> None:
-    """Change a slot's settings: `fill` is given a copy of the version in effect.
+    """Changes a slot's settings: `fill` edits a copy of the version in effect.
 
-    A system call copies a whole value, in no order that a reader could rely on.
-    So the new version is written first, with all else as it is, and then the
-    word that makes it the one in effect.
+    An update copies a whole value in no defined order. So one update writes the new version with
+    everything else unchanged, and a second one the word that makes it active.
     """
     entry = _entry(tune.lookup(slot))
     active = _active(entry)
@@ -133,18 +128,14 @@ def write(tune: Map, slot: int, fill: Callable[[CData], None]) -> None:
 
 
 def apply(tune: Map, slots: Iterable[int], settings: Mapping[int, Setting]) -> None:
-    """Set some classes, for each slot.
-
-    Raises:
-        CarefulError: the map refuses.
-    """
+    """Sets some classes of each slot. Raises CarefulError if the map refuses."""
     fill = _filler(settings)
     for slot in slots:
         write(tune, slot, fill)
 
 
 def _filler(settings: Mapping[int, Setting]) -> Callable[[CData], None]:
-    # In C's form once, not for each of the slots, which are hundreds.
+    # Converted to C once, not for each of the hundreds of slots.
     plans = {
         index: ffi.new("struct careful_plan *", vars(one.plan))
         for index, one in settings.items()
@@ -167,12 +158,12 @@ def _filler(settings: Mapping[int, Setting]) -> Callable[[CData], None]:
 
 @dataclass(frozen=True)
 class Versions:
-    """Two versions of a slot's settings that take turns.
+    """Two versions of a slot's settings, of which one is active at a time.
 
     Attributes:
-        active: the one that was in effect.
-        other: the one beside it.
-        contents: of both, to see whether somebody changed them.
+        active: the version that was in effect.
+        other: the spare version.
+        contents: of both, to notice changes by others.
     """
 
     active: int
@@ -185,10 +176,9 @@ def _contents(entry: CData, *versions: int) -> bytes:
 
 
 def beside(tune: Map, slot: int, settings: Mapping[int, Setting]) -> Versions:
-    """Put settings of some classes beside what is in effect, which stays so.
+    """Writes settings of some classes to the spare version; the active one stays.
 
-    Raises:
-        CarefulError: the map refuses.
+    Raises CarefulError if the map refuses.
     """
     entry = _entry(tune.lookup(slot))
     active = _active(entry)
@@ -200,10 +190,9 @@ def beside(tune: Map, slot: int, settings: Mapping[int, Setting]) -> Versions:
 
 
 def flip(tune: Map, slot: int, two: Versions) -> bool:
-    """Make the other of two versions the one in effect; False: they are not what they were.
+    """Activates the other version; returns False if somebody changed either.
 
-    Raises:
-        CarefulError: the map refuses.
+    Raises CarefulError if the map refuses.
     """
     entry = _entry(tune.lookup(slot))
     active = _active(entry)
@@ -217,13 +206,13 @@ def flip(tune: Map, slot: int, two: Versions) -> bool:
 
 
 def all_slots() -> list[int]:
-    """Every slot, that of new peers first: a peer that comes meanwhile starts with it."""
+    """Returns all slots, the default first: a peer that arrives meanwhile starts with it."""
     return [int(lib.CAREFUL_TUNE_DEFAULT), *range(lib.CAREFUL_PEERS_MAX)]
 
 
 @contextmanager
 def one_writer(pin: os.PathLike[str]) -> Iterator[None]:
-    """One tuner of an instance at a time: the spare version has room for one.
+    """Locks out other tuners of an instance: there is only one spare version.
 
     Args:
         pin: a directory that every tuner of the instance locks.

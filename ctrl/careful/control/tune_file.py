@@ -1,8 +1,4 @@
-"""Settings from a file: what `plan --classes --json` or `tune show --json` printed.
-
-Owns what a file may hold, and that what is wrong with one is named; how settings reach
-the map is tune_entry.py's.
-"""
+"""Parses settings from a file that `plan --classes --json` or `tune show --json` printed."""
 
 from __future__ import annotations
 
@@ -17,19 +13,19 @@ from careful.plan import CLASS_COUNT, U32_MAX, Plan, class_bytes
 
 
 class _FileError(Exception):
-    """What is wrong with a file."""
+    """A fault of a file."""
 
 
 def parse(text: str | bytes, origin: str, peer: str | None = None) -> dict[int, Setting]:
-    """The classes that a file sets.
+    """Returns the classes that a file sets.
 
     Args:
         text: the file's contents, JSON.
         origin: its name, for messages.
-        peer: whose settings, of a file with those of several peers.
+        peer: whose settings to use, if the file has several peers.
 
     Raises:
-        CarefulError: it is no such file, or holds what no map can.
+        CarefulError: the file is malformed, or a setting does not fit the map.
     """
     try:
         settings: dict[int, Setting] = {}

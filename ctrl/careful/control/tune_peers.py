@@ -1,7 +1,4 @@
-"""`tune show`, `tune set` and `tune apply`: which entries of the tune map are whose.
-
-Owns the way from peers to slots; how an entry changes is tune_entry.py's.
-"""
+"""`tune show`, `tune set` and `tune apply`: maps peers to their slots of the tune map."""
 
 from __future__ import annotations
 
@@ -22,13 +19,13 @@ DEFAULT_SLOT = int(lib.CAREFUL_TUNE_DEFAULT)
 
 @dataclass(frozen=True)
 class Row:
-    """What is in effect for one peer.
+    """Settings of one peer.
 
     Attributes:
         peer: its name or address; "new peers" for the default.
         slot: its entry in the tune map.
         tune: what is in effect.
-        queue: name of the instance whose map that is.
+        queue: name of the instance whose map has the slot.
     """
 
     peer: str
@@ -44,8 +41,8 @@ class TunedPeer:
     Attributes:
         slot: its entry.
         address: as `status` shows it.
-        label: what people call it.
-        frame_bytes: of a frame towards it; 0: not known.
+        label: its name for users.
+        frame_bytes: largest frame to the peer; 0 if unknown.
     """
 
     slot: int
@@ -56,15 +53,15 @@ class TunedPeer:
 
 @dataclass(frozen=True)
 class Session:
-    """An instance that runs, with its peers.
+    """A running instance, with its peers.
 
     Attributes:
         instance: which.
-        effect: what is in effect on the device; None where no carefuld is asked.
+        effect: what is in effect on the device; None if no carefuld is asked.
         peers: those with a slot.
-        payload_bytes: the largest fragment that a frame of the device holds; 0: unknown.
-        others: the same of its other queues.
-        used: how it works; None where no carefuld is asked.
+        payload_bytes: the largest fragment that a frame of the device holds; 0 if unknown.
+        others: the same for its other queues.
+        used: its settings; None if no carefuld is asked.
     """
 
     instance: Instance
@@ -76,16 +73,12 @@ class Session:
 
     @property
     def queues(self) -> tuple[Session, ...]:
-        """Of each queue."""
+        """This session and those of the other queues."""
         return (self, *self.others)
 
 
 def session(ifname: str, name: str | None, config: Config) -> Session:
-    """The instance on an interface.
-
-    Raises:
-        CarefulError: careful is not up there.
-    """
+    """Returns the instance on an interface. Raises CarefulError if careful is not up there."""
     instance = instances.on_interface(ifname, name)
     if not instance.pid:
         if not instances.owner_without_daemon(instance.name):
@@ -142,16 +135,15 @@ def _everybody(one: Session) -> list[tuple[str, int]]:
 
 
 def show(one: Session, hosts: Sequence[str], config: Config) -> list[Row]:
-    """What is in effect, for some peers or for all and new ones.
+    """Returns what is in effect, for some peers or for all and new ones.
 
-    Raises:
-        CarefulError: a host is no peer, or the map cannot be read.
+    Raises CarefulError if a host is no peer or the map cannot be read.
     """
     _check(one, hosts, config)
     rows = []
     for queue in one.queues:
         named = _slots(queue, hosts, config) if hosts else _everybody(queue)
-        if queue in one.others:  # new peers' are the same everywhere
+        if queue in one.others:  # the default is the same in all queues
             named = [(who, slot) for who, slot in named if slot != DEFAULT_SLOT]
         with maps.tune_map(queue.instance.name) as entries:
             rows += [
@@ -168,18 +160,15 @@ def change(
     settings: Mapping[int, tune_entry.Setting],
     noted: Callable[[Session, list[int]], None],
 ) -> list[Row]:
-    """Set some classes, for some peers or for all and new ones; what is in effect then.
+    """Sets some classes, for some peers or for all and new ones; returns what is in effect then.
 
-    noted: told of each queue, and of the slots that were set there, none for all; no other tuner
-    writes until it returns.
-
-    Raises:
-        CarefulError: a host is no peer, or the map refuses.
+    noted: called for each queue with the slots that were set, none for all, before another tuner
+    may write. Raises CarefulError if a host is no peer or the map refuses.
     """
     _check(one, hosts, config)
     for queue in one.queues:
         named = [slot for _, slot in _slots(queue, hosts, config)]
-        if hosts and not named:  # they are other queues'
+        if hosts and not named:  # their peers are on other queues
             continue
         name = queue.instance.name
         with tune_entry.one_writer(maps.pins(name)), maps.tune_map(name) as map_:

@@ -1,7 +1,4 @@
-"""Starting and ending `carefulctl tune auto` beside an instance.
-
-Owns the process; what it does is tuning/loop.py's. Its log is `tuning.log` beside carefuld's.
-"""
+"""Starts and ends `carefulctl tune auto` for an instance; its log is `tuning.log`."""
 
 from __future__ import annotations
 
@@ -19,25 +16,23 @@ from careful.control import instances
 from careful.control.instances import Instance
 from careful.errors import CarefulError, from_os
 
-#: How long it may take to begin, and to end before it is killed, seconds.
+#: Time to begin, and time to end before it is killed, seconds.
 START_S, STOP_S = 60.0, 5.0
 _BEGIN = "from careful.cli.start import main; main()"
 
 
 def _private(name: str, flags: int) -> int:
-    """Open a log as carefuld does: others cannot read it, and no link is followed."""
+    """Opens a log like carefuld does: others cannot read it, and no link is followed."""
     fd = os.open(name, flags | os.O_NOFOLLOW, 0o640)
-    os.fchmod(fd, 0o640)  # an earlier one may be wider
+    os.fchmod(fd, 0o640)  # an older log may be open to more
     return fd
 
 
 def start(ifname: str, instance: Instance, config: Path | str | None = None) -> int:
-    """Start one, detached, unless one runs already; its pid.
+    """Starts a tuner, detached, unless one runs already; returns its pid.
 
-    config: the configuration file to read; None: the one that our environment names, if any.
-
-    Raises:
-        CarefulError: it ended, or did not begin in time.
+    config: the configuration file to read; None: the one in our environment, if any. Raises
+    CarefulError if it ends or does not begin in time.
     """
     if pid := instances.tuner(instance):
         return pid
@@ -73,11 +68,7 @@ def start(ifname: str, instance: Instance, config: Path | str | None = None) -> 
 
 
 def stop(instance: Instance) -> None:
-    """End the one that runs, if any; plans stay as they are.
-
-    Raises:
-        CarefulError: not permitted.
-    """
+    """Ends the running tuner, if any; plans stay. Raises CarefulError if not permitted."""
     pid = instances.tuner(instance)
     if pid in (0, instances.UNSEEN):  # an unseen one ends with its carefuld
         return
@@ -87,7 +78,7 @@ def stop(instance: Instance) -> None:
         return
     try:
         for number in (signal.SIGTERM, signal.SIGKILL):
-            # The pidfd is taken: if it holds the lock now, it is no other process.
+            # We hold the pidfd: if the pid holds the lock now, it was not reused.
             if instances.tuner(instance) != pid:
                 return
             with suppress(ProcessLookupError):

@@ -1,8 +1,7 @@
-"""The options of `carefulctl up`, each declared once.
+"""The options of `carefulctl up`, each declared once as a field of UpOptions.
 
 The command line (cli/up.py), careful.toml (config.py), careful.open() (node/options.py), carefuld's
-command line (command_line.py), `up --reload` (reload.py) and a table of the manual are made from
-the fields of UpOptions.
+command line (command_line.py), `up --reload` (reload.py) and a table of the manual derive from it.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ _NAME_BYTES_MAX = int(lib.CAREFUL_NAME_BYTES) - 1
 
 @dataclass(frozen=True)
 class Option:
-    """What is declared of an option, beside its name and type.
+    """The declaration of an option, besides its name and type.
 
     Attributes:
         help: of the command line, without the default.
         shown: carefuld's default in words; "": help names none.
-        default: what carefuld uses if the option is not given.
+        default: carefuld's value if the option is not given.
         metavar: of the command line.
-        value: what careful.toml takes, in words; "": help's choices say it.
-        choices: the texts that it can be.
+        value: the values in careful.toml, in words; "": help's choices say it.
+        choices: the allowed texts.
         least, most: the range of a number, in the unit of the field's name.
         power_of_two: whether it must be one.
         repeated: whether the command line may give it several times.
-        live: whether carefuld takes it while it runs.
+        live: whether carefuld accepts it while it runs.
         of_daemon: whether it concerns carefuld alone, not a program with a queue of its own.
-        field: of struct careful_options, where it has another name.
+        field: of struct careful_options, if its name differs.
         enum: of a choice: its C enum and the prefix of the enum's names.
     """
 
@@ -74,7 +73,7 @@ def _number(help_: str, least: int, most: int, default: int | None = None, **mor
 
 @dataclass(frozen=True)
 class UpOptions:
-    """How to bring an instance up; None leaves an option to carefuld's default."""
+    """The options of an instance; None leaves an option to carefuld's default."""
 
     peers: int | None = _number(
         "How many peers share the receive buffers (R).",
@@ -216,14 +215,13 @@ class UpOptions:
     )
 
     def over(self, defaults: UpOptions) -> UpOptions:
-        """Returns these options, and `defaults` for what they leave open."""
+        """Returns these options, with `defaults` for those that are None."""
         return replace(defaults, **{k: v for k, v in vars(self).items() if v is not None})
 
     def agree(self) -> None:
-        """Checks that the options go together, and that the group is one of this host's.
+        """Checks that the options agree, and that the group exists on this host.
 
-        Raises:
-            CarefulError: they do not, in the words of `up`.
+        Raises CarefulError in the words of `up`.
         """
         if (self.queues or 1) > 1 and self.queue:
             raise CarefulError(errno.EINVAL, "names the one queue, --queues how many", "--queue")
@@ -243,8 +241,7 @@ def _declared(one: Field[Any]) -> Option:
 
 #: Name -> declaration, in the order of `up --help`.
 OPTIONS: dict[str, Option] = {one.name: _declared(one) for one in fields(UpOptions)}
-#: What carefuld uses if an option is not given (`carefuld --help`); no name is the instance's, no
-#: CPU any.
+#: carefuld's defaults (`carefuld --help`). An empty name stands for the instance's, no CPU for any.
 DEFAULTS = UpOptions(**{name: one.default for name, one in OPTIONS.items()})  # type: ignore[arg-type]
 
 _TYPES = {
@@ -307,12 +304,12 @@ def refused(name: str, value: Any) -> str:
 
 
 def word(name: str) -> str:
-    """Returns what an option is called on carefuld's command line."""
+    """Returns an option's name on carefuld's command line."""
     return "--" + name.replace("_", "-")
 
 
 def flag(name: str) -> str:
-    """Returns what an option is called on carefulctl's command line: a time has its own unit."""
+    """Returns an option's name on carefulctl's command line: a time has its own unit."""
     return word(name).removesuffix("-us").removesuffix("-ms")
 
 

@@ -1,6 +1,4 @@
-"""What clients asked of a running carefuld and how long that took, and what peers did with its
-exports: counts since its start. Calls daemon's client.
-"""
+"""Requests of clients and their latencies, and peers' use of exports, since carefuld's start."""
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ KINDS = ("request", "get", "store")
 
 @dataclass(frozen=True)
 class Latency:
-    """Operations of a kind.
+    """Operations of one kind.
 
     Attributes:
-        failed: those that did; not among the others.
-        sum_s: what the others took, seconds.
-        below: upper bound in seconds (inf: none) and how many of the others took less.
+        failed: operations that failed; not among the others.
+        sum_s: total time of the others, seconds.
+        below: upper bound in seconds (inf: none) -> how many of the others were faster.
     """
 
     failed: int
@@ -32,7 +30,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class ExportUse:
-    """What peers did with an export (struct careful_export_use)."""
+    """Peers' use of an export (struct careful_export_use)."""
 
     requests: int
     failed: int
@@ -43,7 +41,7 @@ class ExportUse:
 
 @dataclass(frozen=True)
 class Use:
-    """Of an instance: latencies by kind, and its exports in the order of its command line."""
+    """Use of an instance: latencies by kind, and its exports in the order of its command line."""
 
     latency: dict[str, Latency]
     exports: Sequence[ExportUse]
@@ -58,7 +56,7 @@ def _latency(raw: CData) -> Latency:
 
 
 def parse(payload: bytes) -> Use:
-    """What USE is answered with."""
+    """Parses the answer to USE."""
     head = ffi.new("struct careful_ipc_use *")
     ffi.memmove(head, payload, sizeof("careful_ipc_use"))
     exports = ffi.new("struct careful_export_use[]", head.exports_count)
@@ -73,9 +71,5 @@ def parse(payload: bytes) -> Use:
 
 
 def ask(client: Client) -> Use:
-    """What a carefuld counted so far.
-
-    Raises:
-        CarefulError: it does not answer.
-    """
+    """Returns the counts of a carefuld. Raises CarefulError if it does not answer."""
     return parse(client.call(lib.CAREFUL_IPC_USE, client.name).payload)
