@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What the datapath, its XDP program and the controller share through BPF maps
- * pinned under /sys/fs/bpf/careful/INSTANCE/: keys, values, and who writes what.
- * The only declaration of each.
- */
+/* The only declaration of the BPF maps that the datapath, its XDP program and the controller share:
+ * keys, values, and who writes them. The maps are pinned under /sys/fs/bpf/careful/INSTANCE/. */
 #ifndef CAREFUL_ABI_H
 #define CAREFUL_ABI_H
 
@@ -12,32 +9,33 @@
 #endif
 
 enum {
-	/* Raised when a key or a value gets another layout, and CAREFUL_IPC_VERSION with it: who
-	 * reads maps asks their carefuld first. */
+	/* Rises with CAREFUL_IPC_VERSION when the layout of a key or value changes: a reader of the
+	 * maps asks carefuld first. */
 	CAREFUL_ABI_VERSION = 3,
 	CAREFUL_PEERS_MAX = 256, /* slots of the peers map; P is at most this */
 	CAREFUL_CLASSES = 16, /* message-size classes of a plan table */
-	CAREFUL_CLASS0_BYTES = 64, /* class i holds messages up to this << i */
-	CAREFUL_TUNE_VERSIONS = 3, /* contents a tune entry can hold at a time */
-	CAREFUL_TUNE_DEFAULT = CAREFUL_PEERS_MAX, /* key of what a new peer starts with */
+	CAREFUL_CLASS0_BYTES = 64, /* class i holds messages up to CLASS0_BYTES << i */
+	CAREFUL_TUNE_VERSIONS = 3, /* versions that a tune entry holds */
+	CAREFUL_TUNE_DEFAULT = CAREFUL_PEERS_MAX, /* key of the settings that a new peer gets */
 	CAREFUL_QUEUES_MAX = 64,
 	CAREFUL_SPREAD_MAX = 32, /* queues of one interface that peers are spread over */
-	CAREFUL_WINDOW_ANY = 0x7fffffff, /* of a peers entry: frames may come late, or twice */
-	CAREFUL_SEQ_SPAN = 1 << 17, /* then: twice as many as an instance has send buffers */
+	/* value of careful_peer_entry.window: frames may arrive late or twice */
+	CAREFUL_WINDOW_ANY = 0x7fffffff,
+	/* reach of CAREFUL_WINDOW_ANY: twice an instance's most send buffers */
+	CAREFUL_SEQ_SPAN = 1 << 17,
 };
 
-/* Frozen into the program at load time (.rodata); the loader writes it once. */
+/* Constants of the program (.rodata); the loader writes them once. */
 struct careful_xdp_config {
-	__u16 port; /* UDP destination port that is ours, host order */
-	__u16 queue; /* the RX queue that is ours */
-	__u32 peers; /* slots in use: src_node must be below */
+	__u16 port; /* our UDP destination port, host order */
+	__u16 queue; /* our RX queue */
+	__u32 peers; /* slots in use; src_node must be below */
 };
 
 /*
- * All that is frozen.
+ * Everything that the loader writes.
  *
- * @first_port, @ports: of the queues of the interface together: each has the next one, and frames
- *                      to it; 0: there is one queue
+ * @first_port, @ports: UDP ports of the interface's queues: first_port + queue; ports 0: one queue
  */
 struct careful_xdp_start {
 	struct careful_xdp_config config;
@@ -46,11 +44,12 @@ struct careful_xdp_start {
 };
 
 /*
- * spread map (ARRAY, mmapable), key: queue. Who has a session with each queue of an interface, so
- * that the first can say where the next one belongs. Each queue's engine writes its own.
+ * spread map (ARRAY, mmapable), key: queue. The hosts that have a session with each queue of an
+ * interface, so that the first queue can choose one for the next host. Each queue's engine writes
+ * its own entry.
  *
- * @slots: P of this queue; 0: it is not open
- * @hosts: of each slot in use, a number that follows from the host's address; else 0
+ * @slots: P of this queue; 0: not open
+ * @hosts: for each slot in use, a number derived from the host's address; else 0
  */
 struct careful_queue_entry {
 	__u32 slots;
@@ -59,38 +58,37 @@ struct careful_queue_entry {
 };
 
 /*
- * peers map (ARRAY, mmapable), key: slot. What XDP needs to admit a frame.
- * The engine writes all of it at an epoch's start (cookie last, 0 closes); from then on XDP
- * writes seq_last, filled, limit, probe_*, train_*, group_seq and group_probe, and the engine
- * may_fill, train (which begins a count), seq_taken and group_cookie (the rest of group_* before
- * it), in a cache line that XDP reads when the limit that it read last is used up, or of a
+ * peers map (ARRAY, mmapable), key: slot. XDP admits a frame by this entry.
+ * The engine writes all of it at the start of an epoch: cookie last, 0 to close. From then on XDP
+ * writes seq_last, filled, limit, probe_*, train_*, group_seq and group_probe. The engine writes
+ * may_fill, train (which begins a count), seq_taken, and group_cookie after the rest of group_*.
+ * XDP reads the engine's cache line only when the limit that XDP read last is used up, or for a
  * sealed session.
- * Counts of buffers are of all the epoch, modulo 2^32.
+ * Buffers are counted since the start of the epoch, modulo 2^32.
  *
  * @cookie:    0: no session in this slot
  * @seq_last:  highest sequence number admitted
- * @window:    a sequence number above seq_last + window cannot be; CAREFUL_WINDOW_ANY: one
- *             that is no more than CAREFUL_SEQ_SPAN away, either way, can (traditional); 0: the
- *             session is sealed, and has no frames with a number that are not
- * @filled:    buffers that admitted frames filled, their padding included
- * @limit:     may_fill as XDP read it last
- * @buffer_bytes: of a receive buffer
- * @may_fill:  buffers that may be filled in all: those that were given back, and the window;
- *             not asked with CAREFUL_WINDOW_ANY
- * @probe_ns:    when XDP saw the last ping (CLOCK_MONOTONIC),
- * @probe_last:  its number; written after the other two, and only ever rises
- * @probe_cpu:   where XDP ran
- * @train:        the train that is counted; 0: none
- * @train_frames: frames of it that came,
- * @train_whole:  of which so many before any was missing,
- * @train_first_ns, @train_last_ns: and when the first and the last of them did
- * @group_cookie: of the peer's frames to a group; 0: none
- * @group_seq:    highest sequence number of those that was admitted
- * @group_probe:  number of the last of its probes that came
- * @group_source: the address that they come from, as IPv6 has it (RFC 4291, 2.5.5.2), each number
- *               in host order
- * @seq_taken:    of a sealed session: the last number whose tag the engine found right
- * @sealed_window: of one, the same as window; else 0
+ * @window:    XDP refuses a sequence number above seq_last + window. CAREFUL_WINDOW_ANY
+ *             (traditional): XDP refuses one more than CAREFUL_SEQ_SPAN away, either way. 0: the
+ *             session is sealed; XDP refuses every unsealed frame with a number
+ * @filled:    buffers that admitted frames filled, padding included
+ * @limit:     may_fill as XDP last read it
+ * @buffer_bytes: size of a receive buffer
+ * @may_fill:  buffers that may be filled in all: those given back, and the window; not used with
+ *             CAREFUL_WINDOW_ANY
+ * @probe_ns:  when XDP saw the last ping (CLOCK_MONOTONIC)
+ * @probe_last: number of that ping; written after the other two, and only rises
+ * @probe_cpu: CPU on which XDP ran
+ * @train:     the train being counted; 0: none
+ * @train_frames: frames of the train that arrived
+ * @train_whole:  how many of them arrived before the first missing one
+ * @train_first_ns, @train_last_ns: when the first and the last arrived
+ * @group_cookie: cookie of the peer's frames to a group; 0: none
+ * @group_seq:    highest sequence number admitted of those frames
+ * @group_probe:  number of the group's last probe that arrived
+ * @group_source: their source address, as IPv6 (RFC 4291, 2.5.5.2), each number in host order
+ * @seq_taken:    sealed: the last number whose tag the engine verified
+ * @sealed_window: sealed: the window; else 0
  */
 struct careful_peer_entry {
 	__u64 cookie;
@@ -117,10 +115,8 @@ struct careful_peer_entry {
 	__u32 pad[3];
 };
 
-/*
- * groups map (HASH), key: the cookie of a group, host order, as __u64; value: the slot of its
- * sender, as __u32. The engine alone writes it, after group_seq and before group_cookie.
- */
+/* groups map (HASH), key: the cookie of a group, host order, as __u64; value: the slot of its
+ * sender, as __u32. Only the engine writes it, after group_seq and before group_cookie. */
 
 /* Sinks that obey the minpulse rule (P3 section 3; P5 has netTx and hostRx). */
 enum careful_sink {
@@ -131,11 +127,9 @@ enum careful_sink {
 	CAREFUL_SINKS,
 };
 
-/*
- * Fragment sizes of one message, payload bytes: x0 = first, then
- * x(i+1) = x(i) * ratio + step up to peak, then * down_ratio + down_step.
- * Fixed-size fragmentation (P1 section 3) is ratio 1.0, step 0, peak = first.
- */
+/* Fragment sizes of one message, payload bytes: x0 = first, then x(i+1) = x(i) * ratio + step up to
+ * peak, then x(i) * down_ratio + down_step. Fixed-size fragmentation (P1 section 3) is ratio 1.0,
+ * step 0, peak = first. */
 struct careful_plan {
 	__u32 first_bytes;
 	__u32 ratio_q16; /* 65536 is 1.0 */
@@ -145,7 +139,7 @@ struct careful_plan {
 	__u32 down_step_bytes;
 };
 
-/* How messages of one class go: how they are cut, and the least pulse of each sink. */
+/* The plan for messages of one class, and the least pulse of each sink. */
 struct careful_class {
 	struct careful_plan plan;
 	__u32 minpulse_bytes[CAREFUL_SINKS];
@@ -156,13 +150,10 @@ struct careful_tune {
 	struct careful_class classes[CAREFUL_CLASSES];
 };
 
-/*
- * tune map (ARRAY, mmapable), key: slot, or CAREFUL_TUNE_DEFAULT. A writer fills
- * version (active + 1) % CAREFUL_TUNE_VERSIONS and then changes active, an aligned
- * word; a reader takes active once a message and checks afterwards that it is
- * still the same, so a message never mixes two versions. When a slot's next peer is
- * another host than the last, the engine is such a writer: it copies the default's.
- */
+/* tune map (ARRAY, mmapable), key: slot, or CAREFUL_TUNE_DEFAULT. A writer fills version (active +
+ * 1) % CAREFUL_TUNE_VERSIONS and then changes active, an aligned word. A reader reads active once
+ * per message and checks afterwards that it is unchanged, so a message never mixes two versions.
+ * The engine is such a writer, too: it copies the default when another host takes a slot. */
 struct careful_tune_entry {
 	__u32 active;
 	__u32 pad;
@@ -170,14 +161,14 @@ struct careful_tune_entry {
 };
 
 /*
- * What bulk messages that one version of the settings cut took, from when they were given to
- * the engine until an answer that came behind them: totals since the instance began.
+ * Times of bulk messages that one version of the settings cut: from the hand-over to the engine
+ * until an answer that came behind the message. Totals since the instance began.
  *
- * @count:    messages that were measured
- * @asked:    of them, by a question behind the last fragment (the data of a get); the
- *            others by the reply that they have (a store, so with what it takes to write it)
- * @sum_ns:   what they took
- * @sum_square_low, @sum_square_high: of what each took, squared, ns^2: 128 bits
+ * @count:    messages measured
+ * @asked:    those measured by a question behind the last fragment (the data of a get); stores are
+ *            measured by their own reply, so their time includes the write
+ * @sum_ns:   sum of the times
+ * @sum_square_low, @sum_square_high: sum of their squares, ns^2: 128 bits
  */
 struct careful_live_cell {
 	__u64 count;
@@ -188,16 +179,16 @@ struct careful_live_cell {
 };
 
 /*
- * What messages took that a peer sent and one version of the settings wrote to files, from when
- * their first fragment was here until all was written: totals since the instance began.
+ * Times of a peer's messages that one version of the settings wrote to files: from the first
+ * fragment's arrival until all was written. Totals since the instance began.
  *
- * @count:       messages that were measured
- * @frames:      in which they came
- * @writes:      that they took
- * @bytes:       of them
- * @sum_came_ns: until their last fragment was here
- * @sum_ns:      until they were written
- * @sum_square_low, @sum_square_high: of what each took, squared, ns^2: 128 bits
+ * @count:       messages measured
+ * @frames:      frames of these messages
+ * @writes:      their writes
+ * @bytes:       their bytes
+ * @sum_came_ns: sum of the times until the last fragment arrived
+ * @sum_ns:      sum of the times until all was written
+ * @sum_square_low, @sum_square_high: sum of the squares of the latter, ns^2: 128 bits
  */
 struct careful_live_stored {
 	__u64 count;
@@ -210,10 +201,8 @@ struct careful_live_stored {
 	__u64 sum_square_high;
 };
 
-/*
- * Writes of those messages, by the class of their own size: at most the first three of a message,
- * and its last.
- */
+/* Writes of those messages, by the class of the write's own size: at most the first three of a
+ * message, and its last. */
 struct careful_live_write {
 	__u64 count;
 	__u64 bytes;
@@ -223,11 +212,11 @@ struct careful_live_write {
 };
 
 /*
- * live map (ARRAY, mmapable), key: slot, as many as the instance has. The engine alone writes,
- * and decides nothing by what stands there; nobody resets: readers take differences. A slot's
- * totals go on under its next peer.
+ * live map (ARRAY, mmapable), key: slot, as many as the instance has. Only the engine writes it,
+ * and the engine never reads it. Nothing resets it: readers take differences. A slot's totals
+ * continue under its next peer.
  *
- * @sequence:  odd while a cell is being written; another one after
+ * @sequence:  odd while a cell is being written; different afterwards
  */
 struct careful_live_entry {
 	__u64 sequence;
@@ -236,38 +225,38 @@ struct careful_live_entry {
 	struct careful_live_write writes[CAREFUL_CLASSES];
 };
 
-/* counters map (PERCPU_ARRAY of __u64), key: what became of a frame in XDP. */
+/* counters map (PERCPU_ARRAY of __u64), key: XDP's verdict on a frame. */
 enum careful_xdp_counter {
-	CAREFUL_XDP_PASS_OTHER = 0, /* not our port, or of another service: to the kernel */
+	CAREFUL_XDP_PASS_OTHER = 0, /* not our port, or another service's: to the kernel */
 	CAREFUL_XDP_PASS_CONTROL, /* control message: to the kernel's socket */
-	CAREFUL_XDP_PASS_QUEUE, /* ours, on a queue that is not: to the kernel */
+	CAREFUL_XDP_PASS_QUEUE, /* ours, on another queue: to the kernel */
 	CAREFUL_XDP_PASS_PING, /* a NET_RX ping of a session, stamped: to the kernel's socket */
-	CAREFUL_XDP_ADMITTED, /* redirected to the socket */
-	CAREFUL_XDP_DROP_SHORT, /* truncated: no whole header, or less than frag_bytes */
+	CAREFUL_XDP_ADMITTED, /* redirected to the AF_XDP socket */
+	CAREFUL_XDP_DROP_SHORT, /* truncated: no whole header, or fewer bytes than frag_bytes */
 	CAREFUL_XDP_DROP_FRAGMENT, /* an IP fragment to our port */
 	CAREFUL_XDP_DROP_VERSION, /* another wire version */
-	CAREFUL_XDP_DROP_CHECK, /* the header's check is wrong */
-	CAREFUL_XDP_DROP_TYPE, /* no such type, or flags or a limit that it cannot have */
+	CAREFUL_XDP_DROP_CHECK, /* wrong header check */
+	CAREFUL_XDP_DROP_TYPE, /* unknown type, or flags or a limit that the type cannot have */
 	CAREFUL_XDP_DROP_NODE, /* src_node names no slot */
-	CAREFUL_XDP_DROP_COOKIE, /* not the cookie of an open session */
-	CAREFUL_XDP_DROP_SEQ, /* a replay, or beyond the window */
-	CAREFUL_XDP_DROP_CREDIT, /* it would fill more buffers than its sender may */
-	CAREFUL_XDP_DROP_PING, /* a ping of no stage, or seen before */
-	CAREFUL_XDP_DROP_TRAIN, /* of a train: counted for its session, if it was asked for */
+	CAREFUL_XDP_DROP_COOKIE, /* no open session has this cookie */
+	CAREFUL_XDP_DROP_SEQ, /* already received, or beyond the window */
+	CAREFUL_XDP_DROP_CREDIT, /* beyond the buffers that the sender may fill */
+	CAREFUL_XDP_DROP_PING, /* ping without a stage, or already received */
+	CAREFUL_XDP_DROP_TRAIN, /* train frame: counted if its session asked for it */
 	CAREFUL_XDP_DROP_REDIRECT, /* no socket in the map */
 	CAREFUL_XDP_COUNTERS,
 };
 
-/* Of a frame that is caught, at most so much: a record fills a page with the kernel's 8 bytes. */
+/* Bytes kept of a captured frame: a record with the kernel's 8 bytes fills a page. */
 enum { CAREFUL_CAUGHT_BYTES = 4056 };
 
 /*
- * A frame that `carefulctl capture` gets, by the ring buffer that it puts into the captures map
- * (ARRAY_OF_MAPS, key: 0) for as long as it listens.
+ * A frame that `carefulctl capture` gets, through the ring buffer that it puts into the captures
+ * map (ARRAY_OF_MAPS, key: 0) while it listens.
  *
  * @time_ns:       CLOCK_MONOTONIC
- * @bytes:         of the whole frame
- * @caught_bytes:  of it in data
+ * @bytes:         length of the whole frame
+ * @caught_bytes:  length of data
  * @verdict:       enum careful_xdp_counter; CAREFUL_XDP_COUNTERS: sent by this end
  */
 struct careful_caught {
@@ -281,22 +270,20 @@ struct careful_caught {
 
 #ifndef CAREFUL_CDEF
 
-/*
- * How many frames a sequence number is ahead of the last one, if it can be at all: 1 to
- * window; 0 for a replay and for what is beyond the window. Modulo 2^32.
- */
+/* Returns how far a sequence number is ahead of the last one, 1 to window; 0 if it was received
+ * before or lies beyond the window. Modulo 2^32. */
 static inline __u32 careful_seq_ahead(__u32 seq, __u32 last, __u32 window)
 {
 	return seq - last <= window ? seq - last : 0;
 }
 
-/* Reports whether a number can be one of those around the last one; modulo 2^32. */
+/* Reports whether a number is within CAREFUL_SEQ_SPAN of the last one, modulo 2^32. */
 static inline int careful_seq_near(__u32 seq, __u32 last)
 {
 	return seq - last + CAREFUL_SEQ_SPAN <= 2 * CAREFUL_SEQ_SPAN;
 }
 
-/* Reports whether a ping's number is newer than the last one's; modulo 2^32. */
+/* Reports whether a ping is newer than the last one, modulo 2^32. */
 static inline int careful_ping_new(__u32 probe, __u32 last)
 {
 	return careful_seq_ahead(probe, last, 0x7fffffff) != 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The block service's formats: what its requests and replies carry, and the records
- * of its listings and batches. The only declaration of each; the cffi binding and
- * the scapy layer are generated from it. The frames below are wire.h's.
+ * The only declaration of the block service's formats: requests, replies, and the records of
+ * listings and batches. The cffi binding and the scapy layer are generated from this file. wire.h
+ * declares the frames below.
  *
- * Naturally aligned, big-endian, padded by name, never packed: cffi must be able to
- * parse it (it sees the file preprocessed with CAREFUL_CDEF).
+ * Layout is naturally aligned, big-endian and padded by name, never packed, because cffi must parse
+ * it (it sees the file preprocessed with CAREFUL_CDEF).
  */
 #ifndef CAREFUL_BLOCK_H
 #define CAREFUL_BLOCK_H
@@ -15,66 +15,63 @@
 #endif
 
 /*
- * A request names one of these handlers. A handle is a region key: blocks move with
- * GET and STORE. Paths are relative to the export and hold no NUL.
+ * Handlers that a request can name. A handle is a region key: blocks move with GET and STORE.
+ * Paths are relative to the export and hold no NUL.
  *
- * OPEN    payload careful_block_open, then the path. Reply: args[0] is the handle,
- *         the payload careful_block_attr. With CREATE the handle is a temporary file
- *         beside path, of `bytes` bytes, that COMMIT gives its name. With a tag it is
- *         a partial file: the tag makes its name, it stays when its handle ends without
- *         COMMIT, and one that is already there is continued (args[1] is 1; if its size
- *         is not `bytes` and `tail_bytes`, it is left as it is).
+ * OPEN    payload careful_block_open, then the path. Reply: args[0] is the handle, the payload
+ *         careful_block_attr. With CREATE the handle is a temporary file of `bytes` bytes next to
+ *         path; COMMIT gives the file its name. With a tag it is a partial file: the tag makes its
+ *         name, and it stays if its handle ends without COMMIT. An existing partial file is
+ *         continued (args[1] is 1), but not changed if its size is not `bytes` plus `tail_bytes`.
  *         -EBUSY: another handle has the partial file.
- * COMMIT  args[0] handle, args[1] CAREFUL_BLOCK_*; payload careful_block_open (its
- *         path is unused): cuts the file to size, syncs it, sets mode and time, and
- *         renames it. The handle ends. Reply: payload careful_block_attr.
- * CLOSE   args[0] handle, args[1] CAREFUL_BLOCK_*: ends the handle, and removes an
- *         uncommitted temporary file (a partial one only with DISCARD). With args[0] 0 that
- *         which the attempt in args[2] and args[3] has opened; EAGAIN: it is at it yet. An
- *         attempt that waits for its turn ends with ECANCELED.
+ * COMMIT  args[0] handle, args[1] CAREFUL_BLOCK_*; payload careful_block_open (its path is unused).
+ *         Cuts the file to size, syncs it, sets mode and time, and renames it. The handle ends.
+ *         Reply: payload careful_block_attr.
+ * CLOSE   args[0] handle, args[1] CAREFUL_BLOCK_*. Ends the handle and removes an uncommitted
+ *         temporary file (a partial one only with DISCARD). With args[0] 0 it closes what the
+ *         attempt in args[2] and args[3] opened; EAGAIN: the attempt is still running. An attempt
+ *         that waits for its turn ends with ECANCELED.
  *         Reply: payload careful_block_attr of the file as it is now.
- * LIST    args[0] CAREFUL_BLOCK_*; payload path. Reply: args[0] is the listing's
- *         handle, args[1] and args[2] its bytes (high, low), args[3] how many entries
- *         could not be read. The listing is careful_block_entry records, each padded
- *         to 8 bytes.
+ * LIST    args[0] CAREFUL_BLOCK_*; payload path. Reply: args[0] is the listing's handle, args[1]
+ *         and args[2] its bytes (high, low), args[3] the number of entries that could not be read.
+ *         The listing is careful_block_entry records, each padded to 8 bytes.
  * STAT    args[0] CAREFUL_BLOCK_*; payload path. Reply: payload careful_block_attr.
- * MKDIR   payload careful_block_open, then the path. Reply: status. A directory that
- *         exists is no error.
- * DIGEST  args[0] handle; payload careful_block_range. Reply: args[0] is n, the payload
- *         the digests of the first n blocks of the range, which may be fewer than all.
- * EXTENTS args[0] handle; payload careful_block_range. Reply: args[0] is n, the payload
- *         n careful_block_extent records that say where the range holds data, in order;
- *         args[1] and args[2] say where the answer ends (high, low): at the end of the
- *         range, if all of it fitted.
- * ZERO    args[0] handle of a file that may be written, args[1] CAREFUL_BLOCK_SPARSE: the range
- *         becomes a hole; without, it keeps its space. Payload careful_block_range, within the
- *         file. It reads as zeros then. args[2] is 1 where it is asked again after ECONNRESET.
- *         -EOPNOTSUPP: the file system cannot, and has done nothing.
+ * MKDIR   payload careful_block_open, then the path. Reply: status. A directory that exists is no
+ *         error.
+ * DIGEST  args[0] handle; payload careful_block_range. Reply: args[0] is n, the payload the digests
+ *         of the first n blocks of the range, which may be fewer than all.
+ * EXTENTS args[0] handle; payload careful_block_range. Reply: payload args[0] records
+ *         careful_block_extent, in order, for the parts of the range that hold data.
+ *         args[1] and args[2] (high, low) are where the answer ends: at the end of the range, if
+ *         the whole answer fitted.
+ * ZERO    args[0] handle of a writable file; payload careful_block_range, within the file. The
+ *         range then reads as zeros. args[1] CAREFUL_BLOCK_SPARSE: the range becomes a hole;
+ *         without, it keeps its space. args[2] is 1 if the request is repeated after ECONNRESET.
+ *         -EOPNOTSUPP: the file system cannot, and nothing was changed.
  * BATCH   args[0] handle of an OPEN with SCRATCH, args[1] CAREFUL_BATCH_*, payload
- *         careful_block_batch: runs the careful_block_item records that were stored
- *         there, one after the other; names are relative to the directory that was
- *         opened. Reply: args[0] is the answer's handle, args[1] and args[2] its bytes
- *         (high, low), args[3] how many items failed. The answer has a record for each
- *         item, in the same order. Beyond 256 MiB read, or 64 syncs, an item's status is
- *         EOVERFLOW.
+ *         careful_block_batch. Runs the careful_block_item records that were stored there, one
+ *         after the other; names are relative to the directory that was opened. Reply: args[0] is
+ *         the answer's handle, args[1] and args[2] its bytes (high, low), args[3] the number of
+ *         items that failed. The answer has a record for each item, in the same order. Beyond
+ *         256 MiB read, or 64 syncs, an item's status is EOVERFLOW.
  *
- * A BATCH whose answer has no room among those that the peer has is run when its turn comes.
+ * If the peer already has its share of BATCH answers, the server runs a BATCH when its turn comes.
  *
  * Since minor version 2, a path that does not fit into a frame can lie in memory at the server.
- * args[1] of OPEN, LIST, STAT and MKDIR is then the handle of an OPEN with SCRATCH and NULL whose
- * `bytes` are the path, and the payload has none. The handle remains the client's to close. A
- * client that holds one does not ask with WAIT, for others may need the memory to go on.
+ * The payload then has no path: args[1] of OPEN, LIST, STAT and MKDIR is the handle of an OPEN with
+ * SCRATCH and NULL whose `bytes` are the path. The client still closes that handle. A client
+ * that holds such a handle does not ask with WAIT, because other clients may need the memory first.
  *
- * EAGAIN, to any request: the server has no room for it now, and has done nothing. The
- * client waits a moment and asks again.
+ * EAGAIN, to any request: the server has no room now and has done nothing. The client waits a
+ * moment and asks again.
  *
- * ENOLINK, to any request with a path: the exported directory itself is not there (any more,
- * or again): it is found by its path at each request.
+ * ENOLINK, to any request with a path: the exported directory itself does not exist now. The server
+ * looks it up by its path at each request.
  *
- * A request may be repeated after ECONNRESET: args[2] and args[3] of OPEN, LIST and BATCH
- * name the attempt (random; 0: no name), and the same name is answered with the same
- * handle; a COMMIT or CLOSE that did end its handle is answered as it was then; a ZERO is
- * answered EAGAIN while an earlier one of its handle runs, so that none comes late.
+ * A request may be repeated after ECONNRESET. args[2] and args[3] of OPEN, LIST and BATCH name the
+ * attempt (random; 0: no name), and the same name gets the same handle. A COMMIT or CLOSE that did
+ * end its handle gets the same answer again. A ZERO gets EAGAIN while an earlier one of its handle
+ * runs, so no ZERO takes effect late.
  */
 enum careful_block_handler {
 	CAREFUL_BLOCK_OPEN = 128,
@@ -94,23 +91,23 @@ enum careful_block_flag {
 	CAREFUL_BLOCK_REPLACE = 0x02, /* OPEN, COMMIT: an existing file may be replaced */
 	CAREFUL_BLOCK_RECURSIVE = 0x04, /* LIST: the whole tree, parents first */
 	CAREFUL_BLOCK_NOSYNC = 0x08, /* COMMIT: without fsync */
-	/* OPEN with CREATE: allocate no space in advance; ZERO: give it back. */
+	/* OPEN with CREATE: allocate no space in advance; ZERO: make a hole. */
 	CAREFUL_BLOCK_SPARSE = 0x10,
 	CAREFUL_BLOCK_SEED = 0x20, /* OPEN with CREATE: begin with what path holds now */
-	/* OPEN with CREATE: COMMIT's `bytes` says how long the file is. */
+	/* OPEN with CREATE: COMMIT's `bytes` sets the length of the file. */
 	CAREFUL_BLOCK_STREAM = 0x40,
 	/* OPEN: write into the file or block device itself; COMMIT syncs it. */
 	CAREFUL_BLOCK_INPLACE = 0x80,
 	/* OPEN: no file; GET reads `bytes` zeros, STORE goes nowhere. */
 	CAREFUL_BLOCK_NULL = 0x100,
 	CAREFUL_BLOCK_DISCARD = 0x200, /* CLOSE: remove the partial file */
-	/* OPEN: path is a directory; `bytes` of memory for the items of a BATCH there. With NULL:
-	 * of no directory, for a path. */
+	/* OPEN: path is a directory; the handle is `bytes` of memory for the items of a BATCH
+	 * there. With NULL: the memory is for a path, without a directory. */
 	CAREFUL_BLOCK_SCRATCH = 0x400,
-	/* OPEN with SCRATCH, LIST: where the peer has as many as it may, it is answered when its
-	 * turn comes; without, at once with EMFILE. */
+	/* OPEN with SCRATCH, LIST: if the peer has its share, wait for a turn; without, the answer
+	 * is EMFILE at once. */
 	CAREFUL_BLOCK_WAIT = 0x800,
-	/* COMMIT: the file gets `mode`; without, a file that replaces another keeps its mode. */
+	/* COMMIT: set `mode`; without, a file that replaces another keeps that one's mode. */
 	CAREFUL_BLOCK_MODE = 0x1000,
 };
 
@@ -134,8 +131,10 @@ struct careful_block_open {
 	__be32 path_bytes;
 };
 
-/* What stat says of a file; mode includes the type bits.
- * @allocated: bytes that the file takes up on its file system */
+/*
+ * The result of stat; mode includes the type bits.
+ * @allocated: bytes that the file occupies on its file system
+ */
 struct careful_block_attr {
 	__be32 mode;
 	__be32 nlink;
@@ -187,17 +186,17 @@ enum careful_block_item_op {
 	/* Answered as READ of a file is, but with the digest alone. EOVERFLOW: the file is
 	 * too large; ENOTSUP: it is no regular file. */
 	CAREFUL_ITEM_DIGEST = 9,
-	/* Since minor version 2. Give what is named `text` this name: one rename(2), so a file that
-	 * has the name already is replaced, if that is permitted, or all stays as it is. EXDEV: the
-	 * two names are on different file systems. EINVAL: a directory would move into itself. */
+	/* Since minor version 2. Renames the file `text` to this name with one rename(2). A file of
+	 * that name is replaced if that is permitted; otherwise nothing changes. EXDEV: the two
+	 * names are on different file systems. EINVAL: a directory would move into itself. */
 	CAREFUL_ITEM_RENAME = 10,
-	/* Since minor version 2. Write the contents at the end of a regular file (O_APPEND), which
-	 * is made if it does not exist. Symlinks are followed. Other appends come before or after,
-	 * never in between. */
+	/* Since minor version 2. Writes the contents at the end of a regular file (O_APPEND), and
+	 * creates the file if it does not exist. Symlinks are followed. Other appends come before
+	 * or after, never in between. */
 	CAREFUL_ITEM_APPEND = 11,
 };
 
-/* Of a BATCH: which attributes are set, and how. */
+/* Flags of a BATCH: which attributes are set, and how. */
 enum careful_batch_flag {
 	CAREFUL_BATCH_MODE = 0x01, /* the whole mode; else only permissions of new files */
 	CAREFUL_BATCH_OWNER = 0x02, /* as far as the receiver is permitted to */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * libcareful's public interface: an instance owns one NIC queue and exchanges
- * active messages (P4: request, reply, store, get) with its peers.
+ * libcareful's public interface: an instance owns one NIC queue and exchanges active messages (P4:
+ * request, reply, store, get) with its peers.
  *
- * One thread an instance. Nothing happens behind the caller's back: frames move and callbacks
- * run inside careful_poll() and careful_wait(); what watches peers, also inside careful_peer()
- * and careful_peer_close(). A callback may call everything but careful_poll(), careful_wait()
- * and careful_close(), which return -EDEADLK there. Functions return 0 (or a count) or -errno.
+ * An instance belongs to one thread. Frames move and callbacks run only inside careful_poll() and
+ * careful_wait(); a peer watcher also runs inside careful_peer() and careful_peer_close(). A
+ * callback may call everything except careful_poll(), careful_wait() and careful_close(), which
+ * return -EDEADLK there. Functions return 0 (or a count) or -errno.
  */
 #ifndef CAREFUL_H
 #define CAREFUL_H
@@ -19,24 +19,26 @@ extern "C" {
 #endif
 #endif
 
-struct careful; /* an instance */
+struct careful;
 
 enum {
 	CAREFUL_ERROR_BYTES = 256,
-	CAREFUL_HANDLERS = 256, /* indices 0 .. 127 are the application's */
+	CAREFUL_HANDLERS = 256, /* indices 0 to 127 belong to the application */
 	CAREFUL_HANDLERS_APP = 128,
 	CAREFUL_PATH_BYTES = 108,
-	CAREFUL_MTU_MIN = 210, /* IPv4; IPv6 itself wants 1280 */
+	CAREFUL_MTU_MIN = 210, /* for IPv4; IPv6 itself needs 1280 */
 };
 
 /*
- * What an instance has room for, all peers together; more is -EAGAIN until some have ended. Of
- * messages a quarter is shared out: each peer's part is its own, whatever the others do.
+ * The limits of an instance, for all peers together. A call beyond a limit returns -EAGAIN until
+ * earlier ones have ended. A quarter of the messages is divided into a reserved part per peer,
+ * which no other peer can use; the rest is shared.
  *
- * @CAREFUL_OPERATIONS_MAX:  requests, stores and gets without their end
- * @CAREFUL_SMALL_MAX:       messages that wait for credits: requests and gets leave a quarter
- *                           of what is anybody's, and half of a peer's own, to answers
- * @CAREFUL_BULK_MAX:        stores and the data of gets: stores leave an eighth, and half, to it
+ * @CAREFUL_OPERATIONS_MAX:  requests, stores and gets that have not ended
+ * @CAREFUL_SMALL_MAX:       messages that wait for credits; requests and gets leave a quarter of
+ *                           the shared part, and half of the peer's own, to replies
+ * @CAREFUL_BULK_MAX:        stores, and the data of gets; stores leave an eighth of the shared
+ *                           part, and half of the peer's own, to the data of gets
  * @CAREFUL_REGIONS_MAX:     regions
  */
 enum {
@@ -46,26 +48,26 @@ enum {
 	CAREFUL_REGIONS_MAX = 4096,
 };
 
-/* One line for a person, filled where a function fails at set-up. */
+/* One line for a person; a function that fails at set-up fills it. */
 struct careful_error {
 	char text[CAREFUL_ERROR_BYTES];
 };
 
 enum careful_xdp_mode {
-	/* Native where the driver has it, else generic. carefuld measures which is better. */
+	/* Native if the driver supports it, else generic. carefuld measures which is faster. */
 	CAREFUL_XDP_AUTO = 0,
 	CAREFUL_XDP_NATIVE = 1,
 	CAREFUL_XDP_GENERIC = 2,
 };
 
-/* Who decided on the XDP mode in effect. */
+/* How the XDP mode in effect was chosen. */
 enum careful_xdp_by {
-	CAREFUL_XDP_BY_OPTION = 0, /* it was asked for */
-	CAREFUL_XDP_BY_DRIVER = 1, /* CAREFUL_XDP_AUTO: what the driver has */
-	CAREFUL_XDP_BY_PENDING = 2, /* the same, until carefuld measures with the first peer */
+	CAREFUL_XDP_BY_OPTION = 0, /* the caller's option */
+	CAREFUL_XDP_BY_DRIVER = 1, /* CAREFUL_XDP_AUTO: the mode that the driver supports */
+	CAREFUL_XDP_BY_PENDING = 2, /* as BY_DRIVER, until carefuld measures with the first peer */
 	CAREFUL_XDP_BY_MEASURED = 3,
 	CAREFUL_XDP_BY_REMEMBERED = 4, /* measured by an earlier carefuld on this machine */
-	CAREFUL_XDP_BY_LEFT = 5, /* measuring failed, and the way back to the driver's, too */
+	CAREFUL_XDP_BY_LEFT = 5, /* measuring failed, and so did the return to the driver's mode */
 };
 
 enum careful_wait_mode {
@@ -74,47 +76,47 @@ enum careful_wait_mode {
 	CAREFUL_WAIT_BLOCK = 2,
 };
 
-/* Who copies what comes for a file into the page cache, where that is 64 KiB or more at a time. */
+/* Which threads copy file data into the page cache, for pieces of at least 64 KiB. */
 enum careful_file_writes {
 	CAREFUL_FILE_WRITES_ENGINE = 0,
-	CAREFUL_FILE_WRITES_WORKERS = 1, /* of the kernel, on other CPUs */
+	CAREFUL_FILE_WRITES_WORKERS = 1, /* the kernel's workers, on other CPUs */
 };
 
 /*
- * How to open an instance; zero is the default of each field.
+ * How to open an instance. Zero selects the default, given in parentheses.
  *
  * @ifname:            interface
- * @instance:          name of the pin directory (default: ifname)
- * @name:              what peers call us in their status (default: instance)
- * @peers:             P: windows that R is divided into (8)
+ * @instance:          name of the pin directory (ifname)
+ * @name:              our name in the peers' status (instance)
+ * @peers:             P: number of windows that R is divided into (8)
  * @queue:             RX and TX queue
  * @port:              UDP port (CAREFUL_PORT_DEFAULT)
  * @rx_buffers:        receive buffers, a power of two (512)
  * @tx_buffers:        send buffers (512)
- * @copyout_buffers:   bound of the copy-out pool, buffers (rx_buffers)
+ * @copyout_buffers:   size of the copy-out pool, in buffers (rx_buffers)
  * @xdp_mode:          enum careful_xdp_mode
- * @require_zerocopy:  fail rather than copy
+ * @require_zerocopy:  1: fail rather than copy
  * @wait_mode:         enum careful_wait_mode
  * @spin_us:           adaptive: how long to spin before blocking (50)
  * @sync_ms:           silence with credits or replies outstanding before a sync (200)
  * @stall_ms:          silence before the peer counts as gone (30000)
- * @protocol:          enum careful_protocol of wire.h: 0 careful, 1 traditional (P2 section 5.2),
- *                     with which frames are kept until they have come, and sent again
- * @measure_burst:     1: the burst that the path from a peer takes is measured, before the
- *                     session's first data and again after a loss, and the peer's window made
- *                     no larger than its share of that (0)
- * @reserve:           receive buffers that no window holds: they are granted to peers that have
- *                     a message larger than their window to send (0)
- * @keys:              directory of keys (`carefulctl key`); NULL: /etc/careful/keys, if this host
- *                     has one there; "none", or no key there: whoever asks gets a session
- * @seal:              how frames are sealed, enum careful_seal of wire.h by its name: "auth", or
- *                     "encrypt", of all peers; "encrypt@ADDRESS" of one; several with commas
- *                     between. Takes keys; both ends must say the same. NULL: "off"
- * @queues:            queues 0 to queues - 1 of the interface are used together, an instance each:
- *                     all are opened with the same options but `queue`, the first one first, which
- *                     is closed last. `port` is the first one's, the others have those that follow;
- *                     `peers` is of all together; the maps of the others are pinned under
- *                     instance+queue. (1)
+ * @protocol:          enum careful_protocol of wire.h: 0 careful; 1 traditional (P2 section 5.2),
+ *                     which keeps frames until they are acknowledged and sends lost ones again
+ * @measure_burst:     1: measures the burst that the path from a peer can take, before the
+ *                     session's first data and after a loss, and limits the peer's window to its
+ *                     share of that burst (0)
+ * @reserve:           receive buffers outside all windows, granted to peers that send a message
+ *                     larger than their window (0)
+ * @keys:              directory of keys (`carefulctl key`). NULL: /etc/careful/keys if this host
+ *                     has a key there. With "none", or without a key, every peer gets a session
+ * @seal:              how frames are sealed, by name (enum careful_seal of wire.h): "auth" or
+ *                     "encrypt" for all peers, "encrypt@ADDRESS" for one; commas separate several.
+ *                     Needs keys; both ends must use the same setting. NULL: "off"
+ * @queues:            number of queues, from queue 0, that are used together, an instance each (1).
+ *                     Open all instances with the same options except `queue`: queue 0 first.
+ *                     Close queue 0 last. `port` is the port of queue 0; the other queues use the
+ *                     ports that follow. `peers` counts the peers of all queues. The maps of the
+ *                     other queues are pinned under instance+queue
  * @unpacked:          1: no two messages share a frame (0)
  * @file_writes:       enum careful_file_writes
  */
@@ -144,7 +146,7 @@ struct careful_options {
 	uint32_t file_writes;
 };
 
-/* What bounds R (DESIGN: Windows). */
+/* The resources that can bound R (DESIGN: Windows). */
 enum careful_bound {
 	CAREFUL_BOUND_UMEM = 0,
 	CAREFUL_BOUND_FILL_RING,
@@ -154,7 +156,7 @@ enum careful_bound {
 	CAREFUL_BOUNDS,
 };
 
-/* What is in effect on the device. */
+/* The device settings in effect. */
 struct careful_device_info {
 	char ifname[16];
 	char driver[32];
@@ -169,30 +171,30 @@ struct careful_device_info {
 	uint32_t hugepages; /* 1: UMEM lies in hugepages */
 	uint32_t buffer_bytes;
 	uint32_t frame_bytes;
-	uint32_t bounds[CAREFUL_BOUNDS]; /* each resource, buffers; 0: not a bound here */
-	uint32_t receive_buffers; /* R: the smallest of them */
-	uint32_t receive_bound; /* enum careful_bound: which */
+	uint32_t bounds[CAREFUL_BOUNDS]; /* capacity of each resource, buffers; 0: no bound here */
+	uint32_t receive_buffers; /* R: the smallest bound */
+	uint32_t receive_bound; /* enum careful_bound of that smallest one */
 	uint64_t umem_bytes;
-	char native_refused[96]; /* why XDP is generic where native was tried first; or "" */
+	char native_refused[96]; /* why the driver refused native XDP; "" if it did not */
 };
 
-/* Frames lost by the device, as far as it can tell, and why. */
+/* Frames that the device lost, as far as it reports them. */
 struct careful_device_statistics {
 	uint64_t rx_dropped;
 	uint64_t rx_ring_full;
-	uint64_t rx_fill_ring_empty; /* with zero-copy 0: it says nothing of a frame there */
-	/* By XDP: strangers', replays, too many, or on a queue that is not ours; its counters say
-	 * which. */
+	uint64_t rx_fill_ring_empty; /* always 0 with zero-copy, even if frames were lost */
+	/* Refused by XDP: from strangers, replayed, excess, or on another queue; XDP counts each
+	 * kind. */
 	uint64_t rx_refused;
 	uint64_t rx_invalid_descs;
 	uint64_t tx_invalid_descs;
 	uint64_t kicks;
-	uint64_t kicks_again; /* EAGAIN: the device was busy; nothing lost */
-	uint64_t kicks_failed; /* any other error: frames may be lost */
-	uint64_t program_detached; /* 1: XDP was taken off the interface: no frame arrives */
+	uint64_t kicks_again; /* EAGAIN: the device was busy; no frame was lost */
+	uint64_t kicks_failed; /* other errors: frames may be lost */
+	uint64_t program_detached; /* 1: XDP is no longer on the interface; no frame arrives */
 };
 
-/* What the engine counted; each frame that is not delivered has a name here. */
+/* The engine's counters; each frame that is not delivered is counted under one of them. */
 enum careful_counter {
 	CAREFUL_C_RX_FRAMES = 0,
 	CAREFUL_C_RX_BYTES,
@@ -200,49 +202,51 @@ enum careful_counter {
 	CAREFUL_C_TX_BYTES,
 	CAREFUL_C_RX_UPDATES,
 	CAREFUL_C_TX_UPDATES,
-	CAREFUL_C_TX_GROWN, /* fragments enlarged beyond their plan by backlog */
-	CAREFUL_C_PULSES, /* kicks that the minpulse rule let go */
+	CAREFUL_C_TX_GROWN, /* fragments enlarged beyond their plan because of backlog */
+	CAREFUL_C_PULSES, /* kicks that the minpulse rule allowed */
 	CAREFUL_C_COPIED_OUT, /* kept frames moved to ordinary memory */
-	CAREFUL_C_CREDITS_WITHHELD, /* times that the copy-out bound was met */
-	CAREFUL_C_DROP_MALFORMED, /* a frame the parser does not take */
+	CAREFUL_C_CREDITS_WITHHELD, /* times that the copy-out pool was full */
+	CAREFUL_C_DROP_MALFORMED, /* frame that does not parse */
 	CAREFUL_C_DROP_CHECK, /* wrong header check */
 	CAREFUL_C_DROP_COOKIE, /* no session with this cookie */
-	CAREFUL_C_DROP_SEQ, /* a replay or beyond the window */
+	CAREFUL_C_DROP_SEQ, /* frame already received, or beyond the window */
 	CAREFUL_C_DROP_CRC, /* payload damaged */
-	CAREFUL_C_DROP_MESSAGE, /* a fragment that fits no message */
-	CAREFUL_C_LOST_FRAMES, /* a gap: the network broke its promise */
-	CAREFUL_C_BAD_CREDITS, /* credits that cannot be */
+	CAREFUL_C_DROP_MESSAGE, /* fragment that belongs to no message */
+	CAREFUL_C_LOST_FRAMES, /* gaps in the sequence: the network lost frames */
+	CAREFUL_C_BAD_CREDITS, /* impossible credits */
 	CAREFUL_C_EPOCHS_BROKEN, /* sessions that had to start again */
 	CAREFUL_C_SYNCS,
-	CAREFUL_C_STALLS, /* peers silent for sync_ms with something outstanding */
+	CAREFUL_C_STALLS, /* times that a peer was silent for sync_ms with something outstanding */
 	CAREFUL_C_CTRL_MALFORMED,
 	CAREFUL_C_CTRL_VERSION,
-	CAREFUL_C_CTRL_UNKNOWN, /* from no peer of ours, or to no question of ours */
+	CAREFUL_C_CTRL_UNKNOWN, /* from an unknown peer, or answers to no question of ours */
 	CAREFUL_C_CTRL_REFUSED,
-	CAREFUL_C_CTRL_CHALLENGED, /* HELLOs answered without keeping anything of them */
-	CAREFUL_C_DIGEST_BAD, /* bulk payload whose digest did not match */
+	CAREFUL_C_CTRL_CHALLENGED, /* HELLOs answered with a challenge, without keeping state */
+	CAREFUL_C_DIGEST_BAD, /* bulk messages whose digest did not match */
 	CAREFUL_C_TX_BUFFERS_HELD, /* send buffers whose frames have not left yet (a gauge) */
-	CAREFUL_C_PINGS_ANSWERED, /* pings of peers */
-	CAREFUL_C_PINGS_LATE, /* of them, that another one overtook: nobody waits for it */
-	CAREFUL_C_SENT_AGAIN, /* traditional: frames that the receiver asked for again */
-	CAREFUL_C_ASKED_AGAIN, /* frames that it was asked for again */
-	CAREFUL_C_TIMED_OUT, /* times that it asked because nothing more came */
-	CAREFUL_C_DROP_TWICE, /* frames that had come before */
-	CAREFUL_C_DROP_SHARE, /* frames for which no buffer of the peer's share was left */
+	CAREFUL_C_PINGS_ANSWERED,
+	CAREFUL_C_PINGS_LATE, /* those that a later ping overtook: no peer waits for the answer */
+	CAREFUL_C_SENT_AGAIN, /* traditional: frames sent again because the receiver asked */
+	CAREFUL_C_ASKED_AGAIN, /* traditional: frames that we asked the sender to send again */
+	CAREFUL_C_TIMED_OUT, /* traditional: times that we asked because of silence */
+	CAREFUL_C_DROP_TWICE, /* traditional: frames that had arrived before */
+	CAREFUL_C_DROP_SHARE, /* frames beyond the peer's share of buffers */
 	CAREFUL_C_ACKS_SENT, /* explicit acknowledgements */
 	CAREFUL_C_ACKS_RECEIVED,
-	CAREFUL_C_CTRL_PROTOCOL, /* HELLOs of a peer with the other protocol, refused */
-	CAREFUL_C_GRANTED, /* buffers granted beside windows */
-	CAREFUL_C_GRANTS_ENDED, /* epochs ended because a grant lay unused while others waited */
-	CAREFUL_C_TX_BROADCASTS, /* of TX_FRAMES: to all of a group at once */
-	CAREFUL_C_CTRL_KEY, /* HELLOs refused: no key that is trusted here was proved */
-	CAREFUL_C_CTRL_LIMITED, /* control messages too many: not answered (link/door.h) */
-	CAREFUL_C_PATHS_DENIED, /* requests of peers for paths that lead out, or are not theirs */
-	CAREFUL_C_CTRL_FORGED, /* messages of a session with keys that nothing proves, or seen before */
-	CAREFUL_C_DROP_SEAL, /* frames of a sealed session that were forged, or seen before */
-	CAREFUL_C_FILE_OPS, /* reads and writes of files */
-	CAREFUL_C_FILE_CALLS, /* system calls made for them */
-	CAREFUL_C_FILE_REGISTERED, /* of FILE_OPS: by a registered file, or from registered memory */
+	CAREFUL_C_CTRL_PROTOCOL, /* HELLOs refused: the peer uses the other protocol */
+	CAREFUL_C_GRANTED, /* buffers granted beyond windows */
+	/* epochs ended because a grant lay unused while other peers waited */
+	CAREFUL_C_GRANTS_ENDED,
+	CAREFUL_C_TX_BROADCASTS, /* those of TX_FRAMES that went to a whole group */
+	CAREFUL_C_CTRL_KEY, /* HELLOs refused: no trusted key was proved */
+	CAREFUL_C_CTRL_LIMITED, /* control messages not answered because of the rate limit */
+	CAREFUL_C_PATHS_DENIED, /* peers' requests for paths outside their directory */
+	/* control messages of a keyed session that were forged or replayed */
+	CAREFUL_C_CTRL_FORGED,
+	CAREFUL_C_DROP_SEAL, /* sealed frames that were forged or replayed */
+	CAREFUL_C_FILE_OPS, /* file reads and writes */
+	CAREFUL_C_FILE_CALLS, /* system calls for FILE_OPS */
+	CAREFUL_C_FILE_REGISTERED, /* those of FILE_OPS with a registered file or buffer */
 	CAREFUL_COUNTERS,
 };
 
@@ -263,8 +267,9 @@ struct careful_info {
 	uint32_t protocol; /* enum careful_protocol */
 	uint32_t reserve_buffers;
 	uint32_t reserve_free;
-	uint32_t keyed; /* 1: a session takes a key */
-	uint32_t io_uring_denied; /* errno: threads read and write files; 0: io_uring does */
+	uint32_t keyed; /* 1: a session needs a key */
+	/* errno of io_uring; threads read and write files instead; 0: io_uring works */
+	uint32_t io_uring_denied;
 	uint32_t pad;
 };
 
@@ -272,24 +277,24 @@ enum careful_peer_state {
 	CAREFUL_PEER_NONE = 0,
 	CAREFUL_PEER_CONNECTING, /* no session yet */
 	CAREFUL_PEER_UP,
-	CAREFUL_PEER_STALLED, /* up, but silent with something outstanding */
-	CAREFUL_PEER_RENEWING, /* the promise broke: a new epoch is being agreed */
-	CAREFUL_PEER_FAILED, /* gave up; last_errno says why */
+	CAREFUL_PEER_STALLED, /* up, but silent while something is outstanding */
+	CAREFUL_PEER_RENEWING, /* frames were lost: both ends agree on a new epoch */
+	CAREFUL_PEER_FAILED, /* given up; last_errno has the reason */
 };
 
-/* What is known of the burst that the path from a peer takes. */
+/* Result of measuring the burst that the path from a peer can take. */
 enum careful_burst_verdict {
-	CAREFUL_BURST_UNKNOWN = 0, /* it was not measured, or the peer does not answer */
-	CAREFUL_BURST_WHOLE, /* burst_frames came whole: more was not asked for */
-	CAREFUL_BURST_SHORT, /* a queue on the way takes burst_frames at once, and no more */
-	CAREFUL_BURST_LOSSY, /* frames are lost, but not as a queue loses them */
+	CAREFUL_BURST_UNKNOWN = 0, /* not measured, or the peer does not answer */
+	CAREFUL_BURST_WHOLE, /* burst_frames arrived complete; no larger burst was tried */
+	CAREFUL_BURST_SHORT, /* a queue on the path holds burst_frames and no more */
+	CAREFUL_BURST_LOSSY, /* frames are lost, but not because a queue overflows */
 };
 
 enum {
-	CAREFUL_PEER_IS_WITHHELD = 1, /* its credits are withheld: the copy-out bound is met */
-	/* Its frames come, and for some seconds none of its control messages did. */
+	CAREFUL_PEER_IS_WITHHELD = 1, /* the copy-out pool is full, so the peer gets no credits */
+	/* Data frames arrive, but no control message has for some seconds. */
 	CAREFUL_PEER_IS_UNHEARD = 2,
-	/* The way to it takes smaller frames than both ends do. */
+	/* The path takes only smaller frames than both ends do. */
 	CAREFUL_PEER_IS_NARROW = 4,
 };
 
@@ -298,45 +303,47 @@ struct careful_peer_info {
 	char name[32];
 	uint8_t state; /* enum careful_peer_state */
 	uint8_t flags; /* CAREFUL_PEER_IS_* */
-	uint8_t burst; /* enum careful_burst_verdict, */
-	uint8_t bursts_measured; /* which changed so often, modulo 256 */
+	uint8_t burst; /* enum careful_burst_verdict */
+	uint8_t bursts_measured; /* number of changes of burst, modulo 256 */
 	uint16_t last_errno;
 	uint8_t slot;
-	uint8_t wire_minor; /* CAREFUL_WIRE_MINOR, the lesser of both ends' */
+	uint8_t wire_minor; /* the lower CAREFUL_WIRE_MINOR of both ends */
 	uint16_t burst_frames;
-	uint8_t seal; /* enum careful_seal: how its frames and ours are sealed, */
-	uint8_t cipher; /* by which enum careful_cipher; 0: not agreed yet */
-	uint32_t window; /* credits that it has here, our buffers */
-	/* What we may send, the peer's buffers; traditional: what it certainly has room for. */
+	uint8_t seal; /* enum careful_seal, in both directions */
+	uint8_t cipher; /* enum careful_cipher; 0: not agreed yet */
+	uint32_t window; /* credits that the peer has here, in our buffers */
+	/* Credits that we may use, in the peer's buffers; traditional: room that the peer surely
+	 * has. */
 	uint32_t credits_free;
-	uint32_t credits_window; /* of these */
-	uint32_t frame_bytes; /* largest frame towards it */
-	/* Consumed, not yet given back; traditional: frames that it is not known to have. */
+	uint32_t credits_window; /* total that credits_free is part of */
+	uint32_t frame_bytes; /* largest frame towards the peer */
+	/* Buffers consumed and not yet given back; traditional: frames not known to have arrived.
+	 */
 	uint32_t buffers_owed;
-	uint32_t buffers_kept; /* held by handlers, by files being written, by early frames */
-	uint32_t messages_out; /* being sent or waiting to be */
+	uint32_t buffers_kept; /* held by handlers, file writes and early frames */
+	uint32_t messages_out; /* being sent, or waiting for credits */
 	uint32_t operations; /* waiting for a reply */
 	uint32_t epochs;
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
-	uint64_t lost_here; /* frames between the two, found here */
-	uint64_t lost_there; /* the same found by the peer, as its last handshake said */
+	uint64_t lost_here; /* frames lost between the two hosts, found here */
+	uint64_t lost_there; /* the same, found by the peer; from its last handshake */
 };
 
-/* Which process a peer is, and the way to it. */
+/* The peer's process, and the way to it. */
 struct careful_peer_whereabouts {
-	uint64_t incarnation; /* of the process; 0: nothing was heard of it */
-	uint8_t mac[6]; /* where frames to it go next; 0: not known */
+	uint64_t incarnation; /* identifies the process; 0: never heard */
+	uint8_t mac[6]; /* next hop; 0: unknown */
 	uint8_t pad[2];
 };
 
-/* Where payload comes from or goes to: memory, or a file where base is NULL. */
+/* The source or destination of a payload: memory, or a file if base is NULL. */
 struct careful_span {
 	void *base;
 	int fd;
 	uint64_t offset; /* in the file */
 };
 
-/* A message as its handler sees it; valid until the handler returns. */
+/* A message, valid until its handler returns. */
 struct careful_message {
 	struct careful *instance;
 	uint32_t peer;
@@ -346,22 +353,22 @@ struct careful_message {
 	uint32_t args[4];
 	const void *payload;
 	uint32_t bytes;
-	uint32_t region; /* store: where the payload was put */
+	uint32_t region; /* store: the region that the payload is in */
 	uint64_t region_off;
 };
 
-/* What names a request so that it can be answered later. */
+/* Identifies a request that is answered after its handler has returned. */
 struct careful_reply_to {
 	uint32_t peer;
 	uint32_t token;
 	uint64_t epoch;
 };
 
-/* How an operation ended. */
+/* The result of an operation. */
 struct careful_result {
-	int status; /* 0; -errno: -ECONNRESET means that it may have run */
+	int status; /* 0 or -errno; -ECONNRESET: the operation may have run */
 	uint32_t args[4];
-	const void *payload; /* of the reply; valid in the callback alone */
+	const void *payload; /* of the reply; valid only in the callback */
 	uint32_t bytes; /* of payload; get and store: bytes placed */
 	uint64_t digest; /* get and store: XXH3 of the bytes moved */
 };
@@ -381,7 +388,7 @@ enum {
  *
  * @peer:     the only peer that may, or CAREFUL_ANY_PEER
  * @access:   CAREFUL_REGION_*
- * @bytes:    accesses end here
+ * @bytes:    length
  */
 struct careful_region {
 	struct careful_span span;
@@ -390,56 +397,55 @@ struct careful_region {
 	uint32_t peer;
 };
 
-/* What careful_open() needs, in the order in which it looks. */
+/* The requirements of careful_open(), in the order in which it checks them. */
 enum careful_check {
-	CAREFUL_CHECK_KERNEL = 0, /* its number */
+	CAREFUL_CHECK_KERNEL = 0, /* version */
 	CAREFUL_CHECK_AF_XDP,
 	CAREFUL_CHECK_PRIVILEGE,
-	CAREFUL_CHECK_BPF, /* loading a program */
-	CAREFUL_CHECK_FILES, /* that may be open at once */
-	CAREFUL_CHECK_MEMLOCK, /* memory that may be locked */
+	CAREFUL_CHECK_BPF, /* permission to load a program */
+	CAREFUL_CHECK_FILES, /* limit of open files */
+	CAREFUL_CHECK_MEMLOCK, /* limit of locked memory */
 	CAREFUL_CHECK_BPFFS,
 	CAREFUL_CHECK_RUN, /* /run/careful */
 	CAREFUL_CHECK_OPENAT2,
-	CAREFUL_CHECK_IO_URING, /* files can do without */
+	CAREFUL_CHECK_IO_URING, /* optional */
 	CAREFUL_CHECK_OPTIONS,
 	CAREFUL_CHECK_INTERFACE,
 	CAREFUL_CHECK_MTU,
 	CAREFUL_CHECK_QUEUE,
-	CAREFUL_CHECK_STEERING, /* the port to the queue, where there are several */
-	CAREFUL_CHECK_PORT, /* UDP */
-	CAREFUL_CHECK_PROGRAM, /* another one on the interface */
-	CAREFUL_CHECK_ZEROCOPY, /* where it is required */
+	CAREFUL_CHECK_STEERING, /* of the port to the queue, if there are several queues */
+	CAREFUL_CHECK_PORT, /* UDP port is free */
+	CAREFUL_CHECK_PROGRAM, /* no other program is on the interface */
+	CAREFUL_CHECK_ZEROCOPY, /* if required */
 	CAREFUL_CHECKS,
 };
 
-/* One of them, which changes nothing: what careful_open() would return for it, and its line
- * in *error; where nothing is in the way, a line that says what is there. 1: careful
- * does without, and the line says how. -EXDEV: no rule steers the port. -EAGAIN: opening alone tells. Of an instance that is open, the
- * last three find itself. */
+/* Checks one requirement of careful_open() and changes nothing. Returns what careful_open() would
+ * return; *error then holds the message, or a line that describes what was found. Also returns 1
+ * (careful works without it; the line says how), -EXDEV (no rule steers the port) and -EAGAIN (only
+ * opening can tell). If an instance is already open, the last three checks find that instance. */
 int careful_check(const struct careful_options *options, uint32_t check,
 		  struct careful_error *error);
 
-/* The window of each of `peers` peers: R / P, where R is bounded by `bound` (enum
- * careful_bound), and a frame of this MTU fills so many buffers. -ENOBUFS, -EMSGSIZE: it is
- * too small, and *error says what to do. */
+/* Computes the window of each of `peers` peers: R / P, where `bound` (enum careful_bound) limits R.
+ * A frame of this MTU fills `frame_buffers` buffers. Returns -ENOBUFS or -EMSGSIZE if the window is
+ * too small; *error then says what to do. */
 int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uint32_t mtu,
 		   uint32_t frame_buffers, struct careful_error *error);
 
-/* Opens the interface, loads and attaches XDP, pins the maps. On failure *error
- * holds a line that says what to do.
- * -ENODEV no such interface, -ENETDOWN, -EPERM, -EBUSY (another XDP program or
- * instance, or a bridge's port), -EADDRINUSE (the port), -EINVAL (an option), -EXDEV (no
- * steering rule), -EMFILE, -ENOBUFS (P too large for R, or too little memory may be locked),
- * -EMSGSIZE (MTU). */
+/* Opens the interface, loads and attaches XDP, and pins the maps. On failure *error holds a line
+ * that says what to do.
+ * -ENODEV (no such interface), -ENETDOWN, -EPERM, -EBUSY (another XDP program or instance, or a
+ * bridge's port), -EADDRINUSE (the port), -EINVAL (an option), -EXDEV (no steering rule),
+ * -EMFILE, -ENOBUFS (P too large for R, or the limit of locked memory too low), -EMSGSIZE (MTU). */
 int careful_open(const struct careful_options *options, struct careful **instance,
 		 struct careful_error *error);
 /*
- * How to attach to a carefuld; zero is the default of each field.
+ * How to attach to a carefuld. Zero selects the default, given in parentheses.
  *
- * @path:          its socket, /run/careful/INSTANCE/sock
- * @name:          what `carefulctl status` calls the program ("program")
- * @memory_bytes:  what careful_memory() can give (16 MiB)
+ * @path:          carefuld's socket, /run/careful/INSTANCE/sock
+ * @name:          the program's name in `carefulctl status` ("program")
+ * @memory_bytes:  how much careful_memory() can give (16 MiB)
  * @wait_mode:     enum careful_wait_mode
  * @spin_us:       adaptive: how long to spin before blocking (50)
  */
@@ -452,170 +458,169 @@ struct careful_attach_options {
 };
 
 /*
- * Shares the interface of a carefuld that runs, and its sessions, with other programs. The
- * instance takes the calls of one that careful_open() gave, but for these differences:
+ * Attaches to a running carefuld, whose interface and sessions the programs of this host share.
+ * The instance supports the same calls as one from careful_open(), with these differences:
  *
- * - Peers' numbers are not below P; the one of a peer that has gone is not given again soon.
- * - Regions of careful_memory() are read and written where they lie. Those of other memory pass
- *   through /proc/self/mem, which carefuld is given; -EOPNOTSUPP where that cannot be opened.
- * - A region that careful_region_remove() leaves for -EBUSY is refused to peers from then on.
- * - A get or store of other memory goes through a copy in careful_memory(); without room for one,
- *   as a region's bytes. For one of a file carefuld is passed the descriptor: 64 at a time.
- * - A handler's number is one program's: careful_handle() says -EBUSY if another has it.
- * - A request that finds its peer gone, or payload too large, hears of it in done; without
- *   done nobody does. So does one to CAREFUL_HANDLERS_APP or beyond, which is -EINVAL.
- * - careful_peer_close() leaves the peer to the others. What this program has under way to it
- *   ends with -ECONNRESET; a get without a copy, when nothing comes into its memory any more.
- *   Nor does anything after careful_close().
- * - A message that is kept is a copy, and holds no credit. A ping that cannot begin ends with the
- *   status that careful_ping() would have had.
- * - careful_alloc() gives memory from which carefuld copies into a send buffer: CAREFUL_RING_BUILT
- *   at a time, with room for CAREFUL_RING_PAYLOAD_BYTES whatever the peer takes.
- * - careful_keys_refresh() is -EOPNOTSUPP: the keys are carefuld's. Events go by requests, in
- *   groups whose other nodes do so, too (careful/event.h).
- * - carefuld's end is -ENOTCONN, from every call; operations end with -ECONNRESET before.
+ * - Peer numbers can be P or larger. The number of a peer that has gone is not reused soon.
+ * - carefuld reads and writes regions in careful_memory() directly. It reaches other memory through
+ *   the program's /proc/self/mem; if that file cannot be opened, the call returns -EOPNOTSUPP.
+ * - A region for which careful_region_remove() returns -EBUSY is closed to peers at once.
+ * - A get or store of other memory uses a copy in careful_memory(); if no copy fits, carefuld
+ *   reaches the memory as it does a region's. For a file the program passes the descriptor to
+ *   carefuld, which holds at most 64.
+ * - Each handler number belongs to one program: careful_handle() returns -EBUSY if another has it.
+ * - If the peer is gone or the payload too large, a request still succeeds and done gets the error;
+ *   without done the error is lost. The same holds for -EINVAL, the error of a request to
+ *   CAREFUL_HANDLERS_APP or above.
+ * - careful_peer_close() leaves the peer to the other programs. This program's operations with the
+ *   peer end with -ECONNRESET; a get without a copy ends when nothing can reach its memory any
+ *   longer. Nothing reaches the program's memory after careful_close().
+ * - A kept message is a copy and holds no credit. A ping that cannot begin ends with the status
+ *   that careful_ping() would have returned.
+ * - careful_alloc() gives memory that carefuld copies into a send buffer. At most
+ *   CAREFUL_RING_BUILT are lent at a time, of CAREFUL_RING_PAYLOAD_BYTES each.
+ * - careful_keys_refresh() returns -EOPNOTSUPP, because the keys belong to carefuld. Events travel
+ *   in requests, so all nodes of a group must do so (careful/event.h).
+ * - After carefuld ends, operations end with -ECONNRESET, and then every call returns -ENOTCONN.
  *
- * CAREFUL_RING_OPERATIONS may be under way at a time. A program that has not polled for 30 s while
- * something waits for it is stalled: requests for it are answered with -ETIMEDOUT; and with
- * -EBUSY, where too much waits for it. -ENOENT, -ECONNREFUSED: no carefuld there; -EACCES;
- * -EUSERS; -EPROTO: it is of another release; -ETIMEDOUT: no answer for 10 s, of one that systemd
- * is starting, say, or no room for 10 s among those that wait to be taken.
+ * At most CAREFUL_RING_OPERATIONS can be under way. If something waits for the program and the
+ * program does not poll for 30 s, the program is stalled: carefuld answers requests to the program
+ * with -ETIMEDOUT, or with -EBUSY if too much waits.
+ * -ENOENT, -ECONNREFUSED: no carefuld there. -EACCES. -EUSERS. -EPROTO: carefuld is of another
+ * release. -ETIMEDOUT: no answer for 10 s, for example while systemd starts carefuld, or no room
+ * for 10 s among the programs that wait to be accepted.
  */
 int careful_attach(const struct careful_attach_options *options, struct careful **instance,
 		   struct careful_error *error);
 
-/* What was sent leaves; operations without their end never hear of it. In a child of fork():
- * lets go of what the child inherited; the parent's instance goes on. Above 0: so many operations
- * hang in a file system, and what they use stays, until the process ends. */
+/* Closes the instance. Messages that were sent still leave; callbacks of unfinished operations
+ * never run. In a child of fork(), releases what the child inherited; the parent's instance goes
+ * on. A result above 0 is the number of operations that hang in a file system; their memory stays
+ * until the process ends. */
 int careful_close(struct careful *instance);
 
-/* One round: receive, send, give back, keep time. Returns the frames handled;
- * -ENODEV: the interface was deleted, and every peer has failed. */
+/* Runs one round: receives, sends, returns credits, keeps timers. Returns the number of frames
+ * handled, or -ENODEV if the interface was deleted; every peer has then failed. */
 int careful_poll(struct careful *instance);
-/* Polls until frames came, a callback ran, or timeout_ms passed, waiting as wait_mode says.
- * extra_fd (or -1) ends the wait when readable. Of careful_attach() it ends, too, when there is
- * room for what got -EAGAIN. Returns as careful_poll(). */
+/* Polls until frames arrive, a callback runs, or timeout_ms passes; wait_mode says how to wait. The
+ * wait also ends when extra_fd (or -1) is readable. An attached instance also ends the wait when
+ * there is room again after an -EAGAIN. Returns as careful_poll() does. */
 int careful_wait(struct careful *instance, int timeout_ms, int extra_fd);
-/* For an event loop of one's own: descriptors to poll() for reading, and for how long at
- * most; then careful_poll(). Asked anew before each wait. */
+/* Supports a program's own event loop: returns descriptors to poll() for reading, and the longest
+ * time to wait. Call careful_poll() after the wait. Ask again before each wait. */
 int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeout_ms);
 
-/* Names a peer by address (port 0: the default) and starts the handshake. Returns
- * its index; -EADDRINUSE if all P are taken, -EAGAIN if one of those that is idle was asked for its
- * place, or will be: poll, and ask again; -ENOTUNIQ if that is an address of this host;
- * -ENETUNREACH if no route leads there from this interface, -ENODEV. Idempotent. */
+/* Adds a peer by address (port 0: the default) and starts the handshake. Returns the peer's index;
+ * the same index if the peer exists already.
+ * -EADDRINUSE (all P indices are taken), -EAGAIN (an idle peer is being asked to give up its place:
+ * poll and try again), -ENOTUNIQ (an address of this host), -ENETUNREACH (no route from this
+ * interface), -ENODEV. */
 int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes);
-/*
- * As careful_peer(), for who would use another queue: `queues` are those of this interface, a bit
- * each, on which a session is as welcome as on this one (careful_options.queues). Where the peer
- * has several queues, too, it chooses. If it chooses others than were asked, this peer fails with
- * EREMCHG, and careful_peer_moved() says by which of our queues, and at which port, it is to be
- * asked: that is for the instance which has that queue. -ENOENT: it was not sent away.
- */
+/* As careful_peer(), but the session may use another queue. `queues` has a bit for each queue of
+ * this interface on which the session is welcome (careful_options.queues). If the peer has several
+ * queues too, the peer chooses. If the peer chooses other queues, this session fails with EREMCHG.
+ * careful_peer_moved() then returns our queue and the peer's port; ask again there, from the
+ * instance of that queue. -ENOENT: the peer did not move. */
 int careful_peer_among(struct careful *instance, const struct sockaddr *address, uint32_t bytes,
 		       uint32_t queues);
 int careful_peer_moved(struct careful *instance, uint32_t peer, uint32_t *queue, uint32_t *port);
-/* Closes the session and frees the slot. What is under way ends in the next round. */
+/* Closes the session and frees the index. Operations under way end in the next round. */
 int careful_peer_close(struct careful *instance, uint32_t peer);
 int careful_peer_info(struct careful *instance, uint32_t peer, struct careful_peer_info *info);
 int careful_peer_whereabouts(struct careful *instance, uint32_t peer,
 			     struct careful_peer_whereabouts *where);
 int careful_info(struct careful *instance, struct careful_info *info);
-/* Measures the burst that the path from the peer takes, in a new epoch: what the peer has
- * under way here ends as at any other one. careful_peer_info() tells what was found, when
- * bursts_measured has changed. -ENOENT, -ENOTCONN; -EBUSY: something is under way to it. */
+/* Measures the burst that the path from the peer can take. The measurement begins a new epoch,
+ * which ends what the peer has under way here. The result is in careful_peer_info() when
+ * bursts_measured has changed. -ENOENT, -ENOTCONN, -EBUSY (something is under way to the peer). */
 int careful_peer_measure(struct careful *instance, uint32_t peer);
 
-/* Sets the function that hears of a peer's state (enum careful_peer_state) whenever
- * it changes. FAILED and NONE: whatever belongs to the peer is gone; NONE: its index may
- * name another host next; RENEWING: a new epoch follows, regions stay. One function an instance. */
+/* Sets the instance's one function that is called when a peer's state (enum careful_peer_state)
+ * changes. After FAILED or NONE, everything that belongs to the peer is gone; after NONE, its index
+ * can also name another host. After RENEWING a new epoch follows, and regions stay. */
 typedef void careful_peer_fn(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 int careful_peer_watch(struct careful *instance, careful_peer_fn *fn, void *user);
 
-/* Sets the function for requests that name this index. */
+/* Sets the handler of requests that name this index. */
 int careful_handle(struct careful *instance, uint16_t handler, careful_handler_fn *fn, void *user);
-/* The same for stores whose bytes are in their place: no other function runs for one. Its
- * payload lies in the region, and is NULL where that is of a file. */
+/* Sets the handler of stores that name this index; it runs once the bytes are in place. The
+ * message's payload lies in the region, or is NULL if the region is of a file. */
 int careful_handle_store(struct careful *instance, uint16_t handler, careful_handler_fn *fn,
 			 void *user);
-/* Sends a request; payload is copied before the call returns. done runs once. It leaves with the
- * next careful_poll(), as far as there are credits: the first to a peer in a frame of its own,
- * those after it up to CAREFUL_PACKED_MAX in a frame. A peer handles our requests in the order in
- * which they were asked; gets and stores go beside them.
- * -EMSGSIZE: payload exceeds careful_payload_bytes(), which done is told where there was no
- * session yet, or a reply waited for one with smaller frames; -EAGAIN: no room (above). */
+/* Sends a request; the payload is copied before the call returns. done runs once. The request
+ * leaves with the next careful_poll(), as far as credits allow. The first request to a peer has a
+ * frame of its own; later ones share frames, up to CAREFUL_PACKED_MAX in each. A peer handles our
+ * requests in the order in which we sent them; gets and stores are not ordered.
+ * -EMSGSIZE (payload exceeds careful_payload_bytes(); done gets this error if there was no session
+ * yet, or if the new session has smaller frames), -EAGAIN (a limit above is reached). */
 int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
 		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
-/*
- * A message that is built where it leaves from: careful_alloc() gives room for its payload in a
- * send buffer of the device, and returns how many bytes; careful_send() sends it as
- * careful_request() does, and nothing is copied where it can leave at once. The buffer is the
- * program's until careful_send() returns 0, or careful_free(), or careful_close(); what is sent or
- * freed is written no more. -EAGAIN: the program has its share, a quarter of the send buffers, or
- * none is free; -EINVAL: payload is not the program's (any more). The other end reads in place,
- * too: a handler's payload lies where it came, and stays there where it is kept.
- */
+/* Lends a send buffer in which to build a message, and returns the bytes of payload that fit.
+ * careful_send() sends the message as careful_request() does, but copies nothing if the message can
+ * leave at once. The buffer belongs to the program until careful_send() returns 0, careful_free()
+ * or careful_close(); do not write to the buffer after that. A receiver's handler also reads the
+ * payload in place, and careful_keep() leaves it there.
+ * -EAGAIN (no buffer is free, or the program has its share, a quarter of the send buffers),
+ * -EINVAL (payload does not belong to the program, or no longer does). */
 int careful_alloc(struct careful *instance, void **payload);
 int careful_send(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
 		 void *payload, uint32_t bytes, careful_done_fn *done, void *user);
 int careful_free(struct careful *instance, void *payload);
-/* Answers: within the handler, or later by careful_reply_to. */
+/* Answers a request, within the handler, or later with a careful_reply_to. */
 int careful_reply(const struct careful_message *message, int status, const uint32_t *args,
 		  const void *payload, uint32_t bytes);
 int careful_reply_late(struct careful *instance, const struct careful_reply_to *to, int status,
 		       const uint32_t *args, const void *payload, uint32_t bytes);
 void careful_reply_name(const struct careful_message *message, struct careful_reply_to *to);
-/* Most payload that a request or reply to this peer can have. */
+/* Returns the largest payload of a request or reply to this peer. */
 int careful_payload_bytes(struct careful *instance, uint32_t peer);
 
-/* Memory, zeroed, that regions can lie in however the instance was made. It stays the program's
- * until that ends, whatever becomes of the instance: one that needs some anew uses it again.
- * -ENOMEM; -EINVAL: 0 bytes. */
+/* Returns zeroed memory in which regions can lie, for every kind of instance. The memory stays with
+ * the program until the program ends, even after careful_close(), so reuse it.
+ * -ENOMEM; -EINVAL (0 bytes). */
 int careful_memory(struct careful *instance, uint64_t bytes, void **base);
 
 /* Registers a region; *key names it to peers. */
 int careful_region_add(struct careful *instance, const struct careful_region *region,
 		       uint32_t *key);
-/* -EBUSY while messages read or write it; -ENOENT. */
+/* Removes a region. -EBUSY while messages read or write the region; -ENOENT. */
 int careful_region_remove(struct careful *instance, uint32_t key);
 
-/* Moves bytes from local to a region of the peer; then handler (or
- * CAREFUL_HANDLERS for none) runs there and done here; it hears -ENOSYS if there is no
- * such handler, the bytes in place. local must stay as it is until done. Without done no answer
- * is sent: local must stay until the peer shows that the bytes are there, as by a store back. */
+/* Copies bytes from local to a region of the peer. Then handler runs there (CAREFUL_HANDLERS: none)
+ * and done runs here. If the peer has no such handler, done gets -ENOSYS although the bytes are in
+ * place. Do not change local until done runs. Without done the peer sends no answer: do not change
+ * local until the peer shows that it has the bytes, for example by a store back. */
 int careful_store(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
 		  const struct careful_span *local, uint32_t bytes, uint16_t handler,
 		  const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);
-/* Moves bytes of a region of the peer to local, then runs done. */
+/* Copies bytes of a region of the peer to local, then runs done. */
 int careful_get(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
 		const struct careful_span *local, uint32_t bytes, uint32_t flags,
 		careful_done_fn *done, void *user);
 
-/* Keeps the payload of a message beyond its handler. The receive buffer's credit
- * returns with the release, of the last of those that share its frame. The payload may move when
- * buffers run short: ask careful_kept_payload() each time. NULL where the message cannot be kept. */
+/* Keeps the payload of a message after its handler returns; NULL if that is not possible. The
+ * receive buffer's credit returns when all messages of the frame have been released. The payload
+ * moves if buffers run short: call careful_kept_payload() before each access. */
 struct careful_kept;
 struct careful_kept *careful_keep(const struct careful_message *message);
 const void *careful_kept_payload(struct careful_kept *kept);
 void careful_release(struct careful *instance, struct careful_kept *kept);
 
-/*
- * Looks whether the files of keys are others than they were (careful_options.keys). 1: they were
- * read again, and epochs whose peer proved a key that is trusted no longer have ended; 0: they
- * are not, or there are none; -errno: they cannot be, and what was known of them stays.
- */
+/* Reads the key files again if they have changed (careful_options.keys). Returns 1 if they were
+ * read; epochs whose peer's key is no longer trusted have then ended. Returns 0 if the files are
+ * unchanged or absent, or -errno if they cannot be read; the known keys then stay in force. */
 int careful_keys_refresh(struct careful *instance, struct careful_error *error);
 
-enum { CAREFUL_SECRET_BYTES = 32 }; /* of a private or public key */
+enum { CAREFUL_SECRET_BYTES = 32 }; /* size of a private or public key */
 
-/* The public key of a private one, which is any 32 random bytes. */
+/* Computes the public key of a private key, which is any 32 random bytes. */
 int careful_key_public(const uint8_t *private_key, uint8_t *public_key);
-/* 0; -EINVAL: it is nobody's public key. */
+/* Returns 0, or -EINVAL if the bytes are not a valid public key. */
 int careful_key_check(const uint8_t *public_key);
 
 const char *careful_version(void);
 
-/* What wire.h computes inline, for those who cannot include it. */
+/* The inline functions of wire.h, for programs that cannot include it. */
 uint32_t careful_wire_hdr_check(const void *hdr);
 uint32_t careful_wire_message_check(const void *message, uint32_t bytes);
 uint32_t careful_wire_crc32c(const void *data, uint32_t bytes);

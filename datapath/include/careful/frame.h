@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What a frame may be, beside the wire format: where its datagram stands, which headers are
- * right, and which frames of a session may come in. The XDP program, the engine and the
- * virtual device all include it, so that none admits what another one refuses. What a frame's
- * body means is not decided here.
- */
+/* Rules for frames, beside the wire format: how to find the datagram, which headers are valid, and
+ * which frames of a session are admitted. The XDP program, the engine and the virtual device
+ * include this file, so all three admit the same frames. The meaning of a frame's body is not
+ * decided here. */
 #ifndef CAREFUL_FRAME_H
 #define CAREFUL_FRAME_H
 
@@ -19,9 +17,9 @@ enum {
 	CAREFUL_FRAME_VLANS_MAX = 2, /* one tag, or two (802.1ad) */
 	CAREFUL_FRAME_IPV4 = 20,
 	CAREFUL_FRAME_IPV6 = 40,
-	CAREFUL_FRAME_IPV6_EXT_MAX = 6, /* extension headers; a chain beyond is not ours */
+	CAREFUL_FRAME_IPV6_EXT_MAX = 6, /* IPv6 extension headers; a longer chain is not ours */
 	CAREFUL_FRAME_UDP = 8,
-	CAREFUL_FRAME_AT_MAX = 0x3fff, /* a mask: all headers end below */
+	CAREFUL_FRAME_AT_MAX = 0x3fff, /* a mask: all headers end below this offset */
 	/* Flags that a fragment of a message can have; CAREFUL_F_LARGE_EVENT is reserved. */
 	CAREFUL_FRAME_DATA_FLAGS = CAREFUL_F_FIRST | CAREFUL_F_LAST | CAREFUL_F_BULK |
 				   CAREFUL_F_DIGEST | CAREFUL_F_ABORT | CAREFUL_F_ASK |
@@ -31,14 +29,14 @@ enum {
 /*
  * A UDP datagram in a frame.
  *
- * @frame:     where the frame begins
- * @at:        after the UDP header
- * @end:       of what can be read (the first buffer of a frame of several)
- * @ip_at:     where in the frame its IP header stands
- * @bytes:     after the UDP header, as UDP says
- * @spare:     negative: frame or IP packet hold fewer, or no frame header is among them
- * @port:      destination, host order; @source: likewise
- * @fragment:  first fragment of an IP packet
+ * @frame:     start of the frame
+ * @at:        first byte after the UDP header
+ * @end:       end of the readable bytes (the first buffer, if a frame has several)
+ * @ip_at:     offset of the IP header in the frame
+ * @bytes:     bytes after the UDP header, by UDP's length
+ * @spare:     negative: the frame or IP packet is shorter than that, or has no whole frame header
+ * @port:      destination port, host order; @source: source port
+ * @fragment:  1: first fragment of an IP packet
  */
 struct careful_datagram {
 	const __u8 *frame;
@@ -52,7 +50,7 @@ struct careful_datagram {
 	__u8 fragment;
 };
 
-/* The walk from Ethernet to UDP. @ip_bytes: from `at` on, what the IP header says is left. */
+/* The walk from Ethernet to UDP. @ip_bytes: bytes left from `at` on, by the IP header. */
 struct careful_cursor {
 	const __u8 *frame;
 	const __u8 *at;
@@ -61,15 +59,13 @@ struct careful_cursor {
 	__u8 fragment;
 };
 
-/*
- * Acquire and release, for what XDP and the engine read of each other in a peers entry. BPF
- * has instructions for them since Linux 6.15 and clang 21 (-mcpu=v4), too late for us. Before,
- * as in the kernel's tools/testing/selftests/bpf/bpf_atomic.h: an atomic that fetches is a
- * full barrier, whatever the CPU (on arm64 ldaddal, or the like between barriers). Its value
- * is used, or clang before 20 makes it one that does not fetch, which orders nothing (LLVM
- * pull request 101428). On x86 loads stay in order, and so do stores: there the compiler alone
- * is held back, and nothing is added to a frame's way.
- */
+/* Acquire and release, for the fields of a peers entry that XDP and the engine share. BPF has
+ * instructions for them since Linux 6.15 and clang 21 (-mcpu=v4), which we cannot require. In older
+ * BPF an atomic that fetches is a full barrier on every CPU, as in the kernel's
+ * tools/testing/selftests/bpf/bpf_atomic.h (on arm64 ldaddal, or the same between barriers). The
+ * fetched value must be used, or clang before 20 emits an atomic that does not fetch and orders
+ * nothing (LLVM pull request 101428). On x86 loads stay in order, and so do stores: only the
+ * compiler is held back, and a frame pays nothing. */
 #ifdef __bpf__
 
 CAREFUL_FRAME_FN void careful_frame_barrier(void)
@@ -112,8 +108,8 @@ CAREFUL_FRAME_FN void careful_frame_release(__u32 *p, __u32 value)
 
 #endif
 
-/* Frames lie where the NIC put them: aligned to 2 bytes as far as BPF is concerned, which
- * would read byte by byte otherwise, and not at all for anybody else. */
+/* Frames lie where the NIC put them. BPF may assume an alignment of 2 bytes, and would read byte by
+ * byte otherwise; other code assumes no alignment. */
 CAREFUL_FRAME_FN __u16 careful_frame_be16(const __u8 *p)
 {
 	__be16 value;
@@ -126,11 +122,9 @@ CAREFUL_FRAME_FN __u16 careful_frame_be16(const __u8 *p)
 	return CAREFUL_BE16(value);
 }
 
-/*
- * The same place in a frame, for BPF's verifier: to it each sum of header sizes is a place of its
- * own, and all that reads there is to be checked once more; but of a difference between two places
- * it knows nothing, and one check holds for all of them.
- */
+/* Returns `at`, recomputed from the start of the frame, for BPF's verifier. The verifier treats
+ * each sum of header sizes as a separate place that needs its own check. It knows nothing of a
+ * difference between two places, so one check holds for all of them. */
 CAREFUL_FRAME_FN const __u8 *careful_frame_place(const __u8 *frame, const __u8 *at)
 {
 #ifdef __bpf__
@@ -141,7 +135,7 @@ CAREFUL_FRAME_FN const __u8 *careful_frame_place(const __u8 *frame, const __u8 *
 #endif
 }
 
-/* Ethernet and its tags. Returns the type of what follows, or -1. */
+/* Walks Ethernet and its tags. Returns the type of the next header, or -1. */
 CAREFUL_FRAME_FN int careful_frame_ethernet(struct careful_cursor *cursor)
 {
 	const __u8 *eth = cursor->at;
@@ -165,7 +159,7 @@ CAREFUL_FRAME_FN int careful_frame_ethernet(struct careful_cursor *cursor)
 	return type;
 }
 
-/* IPv4 with its options. Returns the protocol of what follows, or -1. */
+/* Walks IPv4 and its options. Returns the protocol of the next header, or -1. */
 CAREFUL_FRAME_FN int careful_frame_ipv4(struct careful_cursor *cursor)
 {
 	const __u8 *ip = cursor->at;
@@ -180,14 +174,14 @@ CAREFUL_FRAME_FN int careful_frame_ipv4(struct careful_cursor *cursor)
 		return -1;
 	if (offset & 0x1fff) /* only a first fragment has a UDP header */
 		return -1;
-	cursor->fragment = (offset & 0x2000) >> 13; /* more of them follow */
+	cursor->fragment = (offset & 0x2000) >> 13; /* more fragments follow */
 	cursor->ip_bytes = total - header;
 	cursor->at = ip + header;
 	return ip[9];
 }
 
-/* One IPv6 extension header, of type `next`. Returns the type of the one after it, the same
- * if it is none that we step over, or -1. */
+/* Walks one IPv6 extension header of type `next`. Returns the type of the next one, `next` itself
+ * if this type is not skipped, or -1. */
 CAREFUL_FRAME_FN int careful_frame_ipv6_ext(struct careful_cursor *cursor, int next)
 {
 	enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60 };
@@ -216,7 +210,7 @@ CAREFUL_FRAME_FN int careful_frame_ipv6_ext(struct careful_cursor *cursor, int n
 	return ext[0];
 }
 
-/* IPv6 with its extension headers. Returns the protocol of what follows, or -1. */
+/* Walks IPv6 and its extension headers. Returns the protocol of the next header, or -1. */
 CAREFUL_FRAME_FN int careful_frame_ipv6(struct careful_cursor *cursor)
 {
 	const __u8 *ip = cursor->at;
@@ -235,8 +229,8 @@ CAREFUL_FRAME_FN int careful_frame_ipv6(struct careful_cursor *cursor)
 	return next;
 }
 
-/* Finds the UDP datagram in a frame of frame_bytes, which can be read up to `end`; 0: there
- * is none. Each step checks its bounds once. */
+/* Finds the UDP datagram in a frame of frame_bytes that is readable up to `end`; 0: none. Each step
+ * checks its bounds once. */
 CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u32 frame_bytes,
 					struct careful_datagram *datagram)
 {
@@ -262,7 +256,8 @@ CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u3
 	datagram->bytes = udp_bytes - CAREFUL_FRAME_UDP;
 	datagram->port = careful_frame_be16(udp + 2);
 	datagram->source = careful_frame_be16(udp);
-	/* No branches, each of which the verifier would follow on: all are below 2^31. */
+	/* All values are below 2^31, so signs replace branches, which the verifier would follow
+	 * apart. */
 	datagram->spare =
 		(__s32)((udp_bytes - CAREFUL_FRAME_UDP - sizeof(struct careful_hdr)) |
 			(cursor.ip_bytes - udp_bytes) | (frame_bytes - before - udp_bytes));
@@ -270,14 +265,14 @@ CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u3
 	return 1;
 }
 
-/* Where its IP header stands. */
+/* Returns the IP header. */
 CAREFUL_FRAME_FN const __u8 *careful_frame_ip(const struct careful_datagram *datagram)
 {
 	return datagram->frame + (datagram->ip_at & CAREFUL_FRAME_AT_MAX);
 }
 
-/* Reports whether an IP packet that can be read up to `end` comes from an address, which is as in a peers
- * entry: one whose first number is 0 is IPv4's, for no host's IPv6 address begins so. */
+/* Reports whether an IP packet that is readable up to `end` comes from an address in the form of a
+ * peers entry. An address whose first number is 0 is IPv4: no host's IPv6 address begins with 0. */
 CAREFUL_FRAME_FN int careful_frame_is_from(const __u8 *ip, const __u8 *end, const __u16 *address)
 {
 	int same = address[0] != 0;
@@ -295,7 +290,7 @@ CAREFUL_FRAME_FN int careful_frame_is_from(const __u8 *ip, const __u8 *end, cons
 	return same;
 }
 
-/* Whether a frame header can be read there: CAREFUL_XDP_ADMITTED, or why not. */
+/* Returns CAREFUL_XDP_ADMITTED if a whole frame header is readable, or the reason why not. */
 CAREFUL_FRAME_FN enum careful_xdp_counter
 careful_frame_readable(const struct careful_datagram *datagram)
 {
@@ -306,14 +301,14 @@ careful_frame_readable(const struct careful_datagram *datagram)
 	return datagram->fragment ? CAREFUL_XDP_DROP_FRAGMENT : CAREFUL_XDP_ADMITTED;
 }
 
-/* Reports whether a frame ends at XDP: then it has no sequence number and takes no buffer. */
+/* Reports whether a frame ends at XDP: it then has no sequence number and takes no buffer. */
 CAREFUL_FRAME_FN int careful_frame_outside(const struct careful_hdr *hdr)
 {
 	return (hdr->type == CAREFUL_PING && hdr->stage_limit == CAREFUL_STAGE_NET_RX) ||
 	       hdr->type == CAREFUL_TRAIN;
 }
 
-/* Flags that a frame of its type can have. */
+/* Returns the flags that a frame of this type may have. */
 CAREFUL_FRAME_FN __u8 careful_frame_flags(const struct careful_hdr *hdr)
 {
 	return hdr->type == CAREFUL_DATA  ? CAREFUL_FRAME_DATA_FLAGS :
@@ -322,7 +317,7 @@ CAREFUL_FRAME_FN __u8 careful_frame_flags(const struct careful_hdr *hdr)
 					    0;
 }
 
-/* Bytes that follow the header, as it says. */
+/* Returns the bytes that follow the header, by its own fields. */
 CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
 {
 	const __u8 digest = CAREFUL_F_LAST | CAREFUL_F_DIGEST;
@@ -335,13 +330,11 @@ CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
 	return bytes;
 }
 
-/*
- * Reports whether a header is right, and followed by body_bytes as it says. A fragment of a message
- * has any of its own flags and no stage limit; an update neither of them, nor a body; a train's
- * frame none but the group's; an acknowledgement the flag that asks; a ping no flags, and a stage
- * at which it ends. CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING of a ping that ends at XDP,
- * CAREFUL_XDP_DROP_TRAIN, or why it is wrong.
- */
+/* Checks a header that body_bytes follow. A fragment may have any flag of DATA but no stage limit.
+ * An update has neither, nor a body. A train's frame may have only the group's flag, and an
+ * acknowledgement only the flag that asks. A ping has no flags but a stage at which it ends.
+ * Returns CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING for a ping that ends at XDP,
+ * CAREFUL_XDP_DROP_TRAIN, or the fault. */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_any(const struct careful_hdr *hdr,
 								  __u32 body_bytes)
 {
@@ -365,7 +358,7 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_any(const struct c
 	return careful_frame_outside(hdr) ? CAREFUL_XDP_PASS_PING : CAREFUL_XDP_ADMITTED;
 }
 
-/* The same of one that is not sealed: of a sealed one CAREFUL_XDP_DROP_VERSION. */
+/* As careful_frame_judge_any(), but refuses a sealed frame with CAREFUL_XDP_DROP_VERSION. */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge(const struct careful_hdr *hdr,
 							      __u32 body_bytes)
 {
@@ -374,7 +367,7 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge(const struct caref
 	return careful_frame_judge_any(hdr, body_bytes);
 }
 
-/* The same of a sealed one, as far as it can be read: CAREFUL_XDP_ADMITTED, or why it is wrong. */
+/* Checks the readable part of a sealed frame: returns CAREFUL_XDP_ADMITTED or the fault. */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_sealed(const struct careful_hdr *hdr,
 								     __u32 body_bytes)
 {
@@ -385,22 +378,21 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_sealed(const struc
 	if (body_bytes < sizeof(struct careful_seal_end))
 		return CAREFUL_XDP_DROP_SHORT;
 	verdict = careful_frame_judge_any(hdr, body_bytes - sizeof(struct careful_seal_end));
-	/* What stands outside the session, and what is to a group, is never sealed. */
+	/* Frames outside the session, and frames to a group, are never sealed. */
 	if (verdict == CAREFUL_XDP_PASS_PING || verdict == CAREFUL_XDP_DROP_TRAIN ||
 	    hdr->flags & CAREFUL_F_BCAST_EVENT)
 		return CAREFUL_XDP_DROP_TYPE;
 	return verdict;
 }
 
-/* Reports whether a frame with that verdict is right, and its session is asked next. */
+/* Reports whether the verdict lets the frame through to the check of its session. */
 CAREFUL_FRAME_FN int careful_frame_right(enum careful_xdp_counter verdict)
 {
 	return verdict == CAREFUL_XDP_ADMITTED || verdict == CAREFUL_XDP_PASS_PING ||
 	       verdict == CAREFUL_XDP_DROP_TRAIN;
 }
 
-/* Charges the buffers that a frame will fill, whatever its header says; 0: its sender may not
- * fill so many. */
+/* Charges the sender for the buffers that a frame fills, by its real size; 0: beyond its share. */
 CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32 frame_bytes)
 {
 	__u32 filled = peer->filled + 1;
@@ -416,17 +408,15 @@ CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32
 	return 1;
 }
 
-/*
- * Reports whether a frame whose header is right belongs to the session in its slot, and is due there;
- * then it is the last one that was. A ping, or one of a train, is noted with
- * careful_frame_stamp() after that. As careful_frame_judge().
- */
+/* Admits a frame with a valid header if it belongs to the session in its slot and its number is
+ * due; then advances seq_last. The caller notes a ping or a train's frame with
+ * careful_frame_stamp() afterwards. Returns as careful_frame_judge(). */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_peer_entry *peer,
 							      const struct careful_hdr *hdr,
 							      __u32 frame_bytes)
 {
 	__u32 seq = CAREFUL_BE32(hdr->seq);
-	/* What the epoch began with was written before its cookie. */
+	/* Acquires the cookie: the engine wrote the epoch's other fields before it. */
 	__u64 cookie = careful_frame_acquire(&peer->cookie);
 
 	if (!cookie || cookie != CAREFUL_BE64(hdr->cookie))
@@ -441,7 +431,7 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 	if (careful_frame_outside(hdr))
 		return CAREFUL_XDP_PASS_PING;
 	if (peer->window == CAREFUL_WINDOW_ANY) {
-		/* What was sent again is not the last one. */
+		/* A frame that was sent again does not move seq_last. */
 		if (!careful_seq_near(seq, peer->seq_last))
 			return CAREFUL_XDP_DROP_SEQ;
 		if (!careful_ping_new(seq, peer->seq_last))
@@ -456,13 +446,11 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 	return CAREFUL_XDP_ADMITTED;
 }
 
-/*
- * The same of a sealed frame. Its tag is found right or wrong after this, by the engine, so nothing
- * that a forged frame could move stays moved: seq_last is not asked and not written, the number
- * that counts is the engine's (seq_taken). It has told it before it gives credits back by which the
- * number could be more than sealed_window ahead, so that no true frame is refused here. What is
- * charged for a forged one the engine adds to may_fill again.
- */
+/* As careful_frame_admit(), for a sealed frame. The engine checks the tag later, so a forged frame
+ * must change nothing for good: XDP neither reads nor writes seq_last and uses the engine's number
+ * (seq_taken). The engine updates seq_taken before it returns credits that allow a number more than
+ * sealed_window ahead, so no genuine frame is refused here. The engine adds the buffers of a forged
+ * frame to may_fill again. */
 CAREFUL_FRAME_FN enum careful_xdp_counter
 careful_frame_admit_sealed(struct careful_peer_entry *peer, const struct careful_hdr *hdr,
 			   __u32 frame_bytes)
@@ -481,11 +469,9 @@ careful_frame_admit_sealed(struct careful_peer_entry *peer, const struct careful
 							 CAREFUL_XDP_DROP_CREDIT;
 }
 
-/*
- * The same of a frame to a group, in the slot of whoever sends to it, and by the address in its IP
- * header: all members know the cookie. Its buffers are charged to that one's window, so nobody
- * takes more by it than it may take anyway.
- */
+/* As careful_frame_admit(), for a frame to a group, in its sender's slot. The IP source address
+ * must match too, because all members know the cookie. The sender's window is charged, so a sender
+ * gets no more buffers this way. */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit_group(struct careful_peer_entry *peer,
 								    const struct careful_hdr *hdr,
 								    __u32 frame_bytes,
@@ -509,7 +495,7 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit_group(struct caref
 	return CAREFUL_XDP_ADMITTED;
 }
 
-/* Counts one of a train, if it is the train that the engine asked for. */
+/* Counts a frame of a train, if the engine asked for that train. */
 CAREFUL_FRAME_FN void careful_frame_count(struct careful_peer_entry *peer,
 					  const struct careful_hdr *hdr, __u64 now_ns)
 {
@@ -523,9 +509,9 @@ CAREFUL_FRAME_FN void careful_frame_count(struct careful_peer_entry *peer,
 	*(volatile __u32 *)&peer->train_frames = peer->train_frames + 1;
 }
 
-/* Notes when a ping came, and on which CPU; the engine, which answers it, reads that there.
- * One that came before is not timed again; but in a sealed session, where its number may be forged
- * and would keep the true ones from being timed. */
+/* Notes when a ping arrived and on which CPU, for the engine, which answers it. A ping that arrived
+ * before is not timed again, except in a sealed session: a forged number must not keep genuine
+ * pings from being timed. */
 CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
 					  const struct careful_hdr *hdr, __u64 now_ns, __u32 cpu)
 {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Pings: questions to the stages of the path to a peer, and what became of them (P1
- * section 6). For measuring; careful.h is the interface for everything else.
- */
+/* Pings: probes of the stages of the path to a peer (P1 section 6). For measuring; careful.h is the
+ * interface for everything else. */
 #ifndef CAREFUL_PING_H
 #define CAREFUL_PING_H
 
@@ -14,12 +12,12 @@ extern "C" {
 #endif
 
 /*
- * A question to the stages of the path to a peer (wire.h: enum careful_stage).
+ * A ping to send (stages: enum careful_stage of wire.h).
  *
- * @stage:       where the probe ends
- * @ttl:         IP's (its hop limit), with CAREFUL_STAGE_NET_RX alone: where it expires a router
- *               answers; 0: the usual one
- * @bytes:       of the IP packet, in one buffer
+ * @stage:       the stage at which the probe ends
+ * @ttl:         IP TTL or hop limit, only with CAREFUL_STAGE_NET_RX: the router at which it expires
+ *               answers; 0: the default
+ * @bytes:       length of the IP packet, in one buffer
  * @timeout_ms:  how long to wait for the answer
  */
 struct careful_ping_ask {
@@ -30,23 +28,23 @@ struct careful_ping_ask {
 };
 
 /*
- * What became of it. Times in ns.
+ * The result of a ping. Times in ns.
  *
- * @status:         0; -EHOSTUNREACH: an ICMP error, of `by`; -ETIMEDOUT; -ECONNRESET
- * @stage:          where it ended: HOST_RX instead of STORE where there is no scratch file
- * @icmp_type, @icmp_code, @icmp_info: of the error; info is the MTU where it was too big
- * @answer_bytes:   of the answer's IP packet
+ * @status:         0; -EHOSTUNREACH: an ICMP error from `by`; -ETIMEDOUT; -ECONNRESET
+ * @stage:          stage at which it ended: HOST_RX instead of STORE if there is no scratch file
+ * @icmp_type, @icmp_code, @icmp_info: the ICMP error; info is the MTU if the packet was too big
+ * @answer_bytes:   length of the answer's IP packet
  * @host_tx_ns:     payload into UMEM, its CRC, the headers
- * @net_tx_ns:      the kick; 0: the device was busy and it had to be repeated
+ * @net_tx_ns:      the kick; 0: the device was busy and the kick was repeated
  * @sent_ns:        our monotonic clock when the kick began
- * @round_trip_ns:  from then until the answer arrived, without
- * @turn_ns:        what the answering host took from the last stage to its answer
- * @arrived_ns:     its monotonic clock when XDP saw the probe
- * @host_rx_ns:     from then until its engine had it
- * @store_ns:       from then until it was written
+ * @round_trip_ns:  from sent_ns until the answer arrived, without turn_ns
+ * @turn_ns:        on the answering host, from the last stage until the answer left
+ * @arrived_ns:     the answering host's monotonic clock when its XDP saw the probe
+ * @host_rx_ns:     from arrived_ns until its engine had the probe
+ * @store_ns:       from arrived_ns until the probe was written
  * @scratch:        enum careful_scratch
  * @store_inline:   1: written within the engine's thread
- * @tx_cpu, @net_cpu, @host_cpu: where our engine, its XDP and its engine ran
+ * @tx_cpu, @net_cpu, @host_cpu: CPU of our engine, of the peer's XDP and of the peer's engine
  */
 struct careful_ping_result {
 	int status;
@@ -65,11 +63,12 @@ struct careful_ping_result {
 
 typedef void careful_ping_fn(const struct careful_ping_result *result, void *user);
 
-/* Sends a ping, at once; done runs once.
- * -EAGAIN: one is under way to this peer, data waits for credits (which goes before what
- * goes past NET_RX), or no credit or send buffer is free; -EMSGSIZE;
- * -EINVAL; -ENOTCONN; -ENOTSUP: a stage beyond NET_RX before one of NET_RX was answered in
- * this session: an older peer would take it for a lost frame. */
+/* Sends a ping at once; done runs once.
+ * -EAGAIN: a ping to this peer is under way, data waits for credits (data goes before pings beyond
+ * NET_RX), or no credit or send buffer is free.
+ * -EMSGSIZE, -EINVAL, -ENOTCONN.
+ * -ENOTSUP: no ping to NET_RX was answered in this session yet; an older peer would take a ping to
+ * a later stage for a lost frame. */
 int careful_ping(struct careful *instance, uint32_t peer, const struct careful_ping_ask *ask,
 		 careful_ping_fn *done, void *user);
 

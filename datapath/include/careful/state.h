@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What outlives an instance and a restart of the machine: small files in the state directory,
- * /var/lib/careful unless somebody says otherwise. A file there is whole or absent, and what
- * somebody else than root and us could have written is not believed.
- */
+/* Small files in the state directory (/var/lib/careful by default) that outlive an instance and a
+ * reboot. A file is whole or absent. A file that anyone but root and this user could have written
+ * is not used. */
 #ifndef CAREFUL_STATE_H
 #define CAREFUL_STATE_H
 
@@ -14,18 +12,13 @@ extern "C" {
 #endif
 #endif
 
-/*
- * Reads a file of the directory; returns its bytes. -ENOENT: there is none. -EFBIG: it has more
- * than `bytes`; -EPERM: others may have written it; another -errno. Then, but for -ENOENT, *error
- * says why it is not used.
- */
+/* Reads a file of the directory; returns its length in bytes. -ENOENT (absent), -EFBIG (longer than
+ * `bytes`), -EPERM (others may have written it), or another -errno. Except for -ENOENT, *error then
+ * says why the file is not used. */
 int careful_state_read(const char *directory, const char *name, void *data, uint32_t bytes,
 		       struct careful_error *error);
-/*
- * Writes one, as a whole or not at all, and makes the directory if need be. It may take until
- * the file system next writes by itself to be on the disk. -errno, and *error says why it is not
- * kept.
- */
+/* Writes a file, whole or not at all; creates the directory if needed. The file reaches the disk
+ * when the file system next writes back. Returns -errno on failure, with the reason in *error. */
 int careful_state_write(const char *directory, const char *name, const void *data, uint32_t bytes,
 			struct careful_error *error);
 

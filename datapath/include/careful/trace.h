@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the probes at the datapath's stages carry (P1 section 5.3.1): one span, by
- * pointer, as their only argument. USDT provider `careful`, one probe for each enum
- * careful_stage but netRx, which is the kernel's (XDP redirect): tracepoints tell of it.
+ * Arguments of the probes at the datapath's stages (P1 section 5.3.1): each has one, a pointer to a
+ * span. The USDT provider `careful` has a probe for each enum careful_stage except netRx:
+ * that stage is the kernel's XDP redirect, which has tracepoints.
  *
  *     bpftrace --include careful/trace.h -p PID -e 'usdt:*:careful:netTx
  *         { $s = (struct careful_trace *)arg0; @[$s->bytes] = hist($s->end_ns - $s->begin_ns); }'
@@ -16,24 +16,24 @@
 
 enum {
 	CAREFUL_TRACE_AGAIN = 1, /* netTx: frames stayed in the TX ring, or were there before */
-	CAREFUL_TRACE_WAITED = 2, /* hostTx, store: a device had the file's bytes meanwhile */
+	/* hostTx, store: a device was reading or writing the file's bytes meanwhile */
+	CAREFUL_TRACE_WAITED = 2,
 	CAREFUL_TRACE_CONTROL = 4, /* a window update, or a frame that was dropped */
 };
 
 /*
- * A stage was busy from begin_ns to end_ns. Which fields are meant depends on the
- * stage; the others are 0.
+ * A stage was busy from begin_ns to end_ns. Fields that a stage does not use are 0.
  *
  * @begin_ns:   CLOCK_MONOTONIC, as bpf_ktime_get_ns()
- * @before_ns:  spent on it before begin_ns (hostRx: parsing, where frames come in batches)
- * @clock_ns:   how long reading the clock takes; each of the two times has it in it once
- * @bytes:      of payload
- * @frames:     that it handled
- * @peer:       its slot
- * @msg_id, frag_off: bulk messages' fragment, the first of several
- * @seq:        of the last of the frames, as the sender counts; 0: none was sent
- * @thread:     that it ran on, and
- * @owner:      whose stage it is: whoever reads the probe fills both in
+ * @before_ns:  time spent on the span before begin_ns (hostRx: parsing, if frames come in batches)
+ * @clock_ns:   duration of a clock read; begin_ns and end_ns each include one
+ * @bytes:      payload
+ * @frames:     frames handled
+ * @peer:       the peer's slot
+ * @msg_id, frag_off: the fragment of a bulk message, or the first of several
+ * @seq:        number of the last frame, as the sender counts; 0: none was sent
+ * @thread:     the thread of the stage
+ * @owner:      the process of the stage; the reader of the probe fills in both
  */
 struct careful_trace {
 	__u64 begin_ns;
@@ -53,10 +53,10 @@ struct careful_trace {
 };
 
 /*
- * What the probe `frameTx` carries: a frame that is handed to the device.
+ * The argument of the probe `frameTx`: a frame handed to the device.
  *
- * @at:           address of its first part, which has @part_bytes
- * @frame_bytes:  of all parts
+ * @at:           address of the first part, of @part_bytes
+ * @frame_bytes:  length of all parts
  */
 struct careful_trace_frame {
 	__u64 at;
