@@ -29,7 +29,7 @@ assert _VERSION.name == "version"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """|carefuld's answer to one question.
+    """carefuld's answer to one question.
 
     Attributes:
         status: 0 or -errno.
@@ -68,7 +68,7 @@ _UNCONNECTED = {
 
 
 class Client:
-    """|A connection to the carefuld of one instance.
+    """A connection to the carefuld of one instance.
 
     Args:
         path: carefuld's socket, /run/careful/INSTANCE/sock.
@@ -116,7 +116,7 @@ class Client:
     def submit(
         self, op: int, done: Done, payload: bytes = b"", fd: int | None = None, **fields: Value
     ) -> None:
-        """|Asks a question; `done` runs with its answer inside receive().
+        """Asks a question; `done` runs with its answer inside receive().
 
         Args:
             op: CAREFUL_IPC_*.
@@ -192,7 +192,7 @@ class Client:
         return CarefulError(-header.status, text, self.name)
 
     def receive(self) -> int:
-        """|Reads the available answers and runs their callbacks.
+        """Reads the available answers and runs their callbacks.
 
         Returns:
             The number of answers.
@@ -254,7 +254,7 @@ class Client:
         also: int = 0,
         **fields: Value,
     ) -> Answer:
-        """|Asks one question and waits for its answer.
+        """Asks one question and waits for its answer.
 
         Args:
             op: CAREFUL_IPC_*.
@@ -333,7 +333,7 @@ def _copy_of(name: str, data: bytes) -> CData:
 
 
 class AsyncClient:
-    """|A Client inside an asyncio event loop.
+    """A Client inside an asyncio event loop.
 
     Args:
         client: not used elsewhere until close().
@@ -385,7 +385,7 @@ class AsyncClient:
         unheard: Done | None = None,
         **fields: Value,
     ) -> Answer:
-        """|Asks a question and returns its answer, whatever its status.
+        """Asks a question and returns its answer, whatever its status.
 
         Args:
             op: CAREFUL_IPC_*.

@@ -10,7 +10,7 @@ from careful.address import Address
 
 @dataclass(frozen=True)
 class Route:
-    """|How to reach a peer's tree.
+    """How to reach a peer's tree.
 
     Attributes:
         socket: of the local carefuld.

@@ -57,7 +57,7 @@ def _refuse_encryption(loc: str, options: Mapping[str, object]) -> None:
 
 
 class CarefulConnector(Connector):
-    """|Opens comms to listeners.
+    """Opens comms to listeners.
 
     Args:
         instance: the carefuld to use; None: as careful.connect().
@@ -69,7 +69,7 @@ class CarefulConnector(Connector):
         self._instance = instance
 
     async def connect(self, address: str, deserialize: bool = True, **options: object) -> Comm:
-        """|Opens a comm to a listener.
+        """Opens a comm to a listener.
 
         Raises:
             CommClosedError: there is no listener, or no route to its host.
@@ -143,7 +143,7 @@ _NOBODY = (errno.ENOSYS, errno.ECONNREFUSED)
 
 
 class CarefulListener(BaseListener):
-    """|Accepts comms at a port.
+    """Accepts comms at a port.
 
     Args:
         instance: the carefuld to use; None: as careful.connect().
@@ -183,7 +183,7 @@ class CarefulListener(BaseListener):
         self._server: TCPServer | None = None
 
     async def start(self) -> None:
-        """|Starts listening.
+        """Starts listening.
 
         Raises:
             OSError: the port is taken, or careful is not up.
@@ -275,7 +275,7 @@ class CarefulListener(BaseListener):
 
 
 class CarefulBackend(Backend):
-    """|`careful://` for distributed.
+    """`careful://` for distributed.
 
     Args:
         connects: the carefuld that connectors use; None: as careful.connect().

@@ -87,7 +87,7 @@ def _split(head: memoryview) -> tuple[list[memoryview | None], list[int]]:
 
 
 class CarefulComm(Comm):
-    """|One end of a comm.
+    """One end of a comm.
 
     Args:
         hub: of the event loop; the comm is one of its users until closed.
@@ -198,7 +198,7 @@ class CarefulComm(Comm):
             self._reader.set_result(None)
 
     async def read(self, deserializers: object = None) -> object:
-        """|Returns the next message.
+        """Returns the next message.
 
         Raises:
             CommClosedError: either end is closed, or the other is gone.
@@ -291,7 +291,7 @@ class CarefulComm(Comm):
     async def write(
         self, msg: object, serializers: object = None, on_error: str = "message"
     ) -> int:
-        """|Queues a message for sending; returns its bytes.
+        """Queues a message for sending; returns its bytes.
 
         Waits while more than _OUTBOX_BYTES are queued, so a slow reader slows its writer.
 

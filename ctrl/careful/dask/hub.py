@@ -55,7 +55,7 @@ Accept = Callable[[Link, int, int], int]
 
 
 class Piece:
-    """|Memory that a peer stores a part of a frame into.
+    """Memory that a peer stores a part of a frame into.
 
     Attributes:
         memory: PIECE_BYTES long.
@@ -82,7 +82,7 @@ class Piece:
 
 
 class Hub:
-    """|This program's share of a carefuld, for one event loop.
+    """This program's share of a carefuld, for one event loop.
 
     Args:
         instance: the carefuld to use; None: as careful.connect().
@@ -155,7 +155,7 @@ class Hub:
         task.add_done_callback(self._tasks.discard)
 
     def handler(self) -> int:
-        """|Returns a handler that belongs to this program.
+        """Returns a handler that belongs to this program.
 
         Raises:
             CarefulError: other programs have all handlers.
@@ -188,7 +188,7 @@ class Hub:
         return [port for port in ports if port not in self.services]
 
     def bind(self, port: int, accept: Accept) -> None:
-        """|Calls accept() for each comm that a peer opens on a port.
+        """Calls accept() for each comm that a peer opens on a port.
 
         Raises:
             CarefulError: another listener or program has the port (EADDRINUSE).
@@ -218,7 +218,7 @@ class Hub:
         return self.links[program]
 
     async def piece(self) -> Piece:
-        """|Waits for a piece of memory; give_piece() returns it.
+        """Waits for a piece of memory; give_piece() returns it.
 
         Raises:
             CarefulError: carefuld has ended.

@@ -63,7 +63,7 @@ class Hub(Protocol):
 
 
 class Link:
-    """|Another program that we have comms with.
+    """Another program that we have comms with.
 
     Attributes:
         peer: its host.
@@ -119,7 +119,7 @@ class Link:
     def begin(
         self, kind: int, comm: int, first: int = 0, second: int = 0, payload: Buffer = b""
     ) -> Operation:
-        """|Begins a request.
+        """Begins a request.
 
         Raises:
             CarefulError: the program has ended, or its host is gone.
@@ -137,7 +137,7 @@ class Link:
         payload: Buffer = b"",
         operation: Operation | None = None,
     ) -> Result:
-        """|Sends a request that may safely arrive twice; returns the answer.
+        """Sends a request that may safely arrive twice; returns the answer.
 
         Args:
             kind: first word of the request.

@@ -8,25 +8,24 @@
         h2.get("data/big", "big")
         h2.put("results", "data/", recursive=True)
 
-connect() returns a Host, which any thread may use, several at a time, also while an event loop
-runs in it; a call returns when it is done. aconnect() returns an AsyncHost, whose methods are the
-same, awaited:
+connect() returns a Host. Any number of threads may use it, even while an event loop runs in them; a
+call returns when it is done. aconnect() returns an AsyncHost with the same methods, awaited:
 
     async with careful.files.aconnect("h2") as h2:
         await asyncio.gather(*(h2.get(name, name) for name in ("a", "b", "c")))
 
-Both need a carefuld here (`carefulctl up`) and one there that exports a directory; paths of the
-host are below that. There is one implementation, AsyncHost; a Host runs one in an event loop in
-a thread of its own, so that it works the same wherever it is called.
+Both need a carefuld here (`carefulctl up`) and one at the host that exports a directory; the host's
+paths are relative to the export. A Host runs an AsyncHost in an event loop in a thread of its own,
+so it works the same wherever it is called.
 
-What fails raises CarefulError, an OSError: a FileNotFoundError, PermissionError,
-FileExistsError, IsADirectoryError, NotADirectoryError, TimeoutError or ConnectionError, where
-Python has one for it, with the name of the file, HOST:PATH or a local path, in `filename`.
-A connection that ended is made anew by the next call.
+Failures raise CarefulError, an OSError. It is also a FileNotFoundError, PermissionError,
+FileExistsError, IsADirectoryError, NotADirectoryError, TimeoutError or ConnectionError, if one of
+these fits; `filename` is HOST:PATH or a local path. After a connection ended, the next call makes a
+new one.
 
-Sizes and offsets are in bytes, times in ns since 1970 where a name ends in _ns, else in seconds.
-Of the transfers of a connection four run at once, and others wait. A host lets all programs of
-a machine together have 128 of its files open.
+Sizes and offsets are in bytes; times are in ns since 1970 if a name ends in _ns, else in seconds.
+Each connection runs four transfers at once; more wait. A host lets all programs of one machine
+together keep 128 of its files open.
 """
 
 from __future__ import annotations
@@ -75,20 +74,19 @@ def connect(
     config: Config | Path | str | None = None,
     timeout_s: float = 5.0,
 ) -> Host:
-    """Connect to a host, for any thread.
+    """Connects to a host, for any thread.
 
     Args:
-        host: a name in [nodes] of the configuration, one that the system resolves, or an
-            address, with :PORT if that is not ours.
+        host: a name in [nodes] of the configuration, a name that the system resolves, or an
+            address, with :PORT if the host uses another port.
         instance: which carefuld of this machine; by default CAREFUL_INSTANCE, or the one on
             the interface that leads to the host.
-        config: a configuration, or the file that holds it; by default the files that
-            carefulctl reads.
-        timeout_s: how long to wait for the host, and how long it may be silent then, seconds.
+        config: a configuration, or its file; by default the files that carefulctl reads.
+        timeout_s: how long to wait for the host, and how long it may be silent later, seconds.
 
     Raises:
         ConnectionError: careful is not up here or there, or the host is unknown.
-        PermissionError: carefuld is for root alone.
+        PermissionError: only root may use this carefuld.
         TimeoutError: the host does not answer.
     """
     return Host(aconnect(host, instance=instance, config=config, timeout_s=timeout_s))
@@ -101,9 +99,9 @@ def aconnect(
     config: Config | Path | str | None = None,
     timeout_s: float = 5.0,
 ) -> AsyncHost:
-    """Connect to a host, for one event loop: `async with` what this returns, or await it.
+    """Connects to a host, for one event loop: use `async with` on the result, or await it.
 
-    Its arguments, and what is then raised, are connect()'s.
+    Arguments and errors are those of connect().
     """
     from careful.control import remote
     from careful.control.config import Config, load

@@ -1,7 +1,6 @@
 """A host's files, for any thread: calls that return when they are done.
 
-Owns the thread in which an AsyncHost's event loop runs, and how calls get there and back. What
-they do is host.py's.
+Owns the thread that runs an AsyncHost's event loop, and passes calls and results between threads.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ class _Thread:
 
     Args:
         name: of the thread.
-        end: what is awaited there before the loop ends.
+        end: awaited in the loop before it ends.
 
     Attributes:
-        process: whose it is.
+        process: the process that owns the thread.
     """
 
     def __init__(self, name: str, end: Callable[[], Coroutine[object, None, None]]) -> None:
@@ -51,13 +50,14 @@ class _Thread:
         self._loop, self._stop = begun.result()
 
     def run(self, work: Coroutine[object, None, _T], news: _News | None = None) -> _T:
-        """Run a coroutine there, and return what it returns.
+        """Runs a coroutine in the loop; returns its result.
 
-        An interrupt, or what the watcher raises, cancels it, and is raised when it has ended.
+        An interrupt, or an exception of the watcher, cancels the coroutine and is raised after its
+        end.
 
         Args:
-            work: what to run.
-            news: what it tells its progress to.
+            work: the coroutine.
+            news: receives its progress.
         """
         news = news or _News()
         outcome: list[asyncio.Task[_T]] = []
@@ -79,7 +79,7 @@ class _Thread:
         except asyncio.CancelledError:
             raise CarefulError(errno.ECONNABORTED, "was closed") from None
         finally:
-            outcome.clear()  # no circle of its failure and this frame
+            outcome.clear()  # breaks the cycle of failure and frame
 
     def _post(self, begin: Callable[[], None], work: Coroutine[object, None, object]) -> None:
         try:
@@ -96,7 +96,7 @@ class _Thread:
             raise
 
     def stop(self) -> None:
-        """End the loop, once; what runs in it is cancelled."""
+        """Ends the loop, once; cancels what runs in it."""
         if self.process != os.getpid():
             return
         with self._lock:
@@ -115,14 +115,14 @@ async def _until_stopped(
     stop = asyncio.Event()
     begun.set_result((asyncio.get_running_loop(), stop))
     await stop.wait()
-    await end()  # of a connection that nobody has any more; else it is closed by now
+    await end()  # closes a connection that the program dropped
 
 
 class _News:
-    """From the loop's thread to the caller's: the latest progress, and the end.
+    """Passes the latest progress, and the end, from the loop's thread to the caller's.
 
     Args:
-        watcher: called in the caller's thread; steps that came meanwhile are left out.
+        watcher: called in the caller's thread; it sees only the latest of several steps.
     """
 
     def __init__(self, watcher: Watcher | None = None) -> None:
@@ -132,17 +132,15 @@ class _News:
         self._event = threading.Event()
 
     def tell(self, progress: Progress) -> None:
-        """There is progress."""
         self._latest.append(progress)
         self._event.set()
 
     def end(self) -> None:
-        """Nothing follows."""
         self._ended = True
         self._event.set()
 
     def follow(self) -> None:
-        """Tell the watcher, until the end."""
+        """Calls the watcher with progress until the end."""
         ended = False
         while not ended:
             self._event.wait()
@@ -153,11 +151,11 @@ class _News:
 
 
 class _Blocking(Generic[_A]):
-    """What has the methods of something awaited, for any thread.
+    """Gives an awaited object's methods to any thread.
 
     Args:
-        thread: in which they run.
-        awaited: what has them.
+        thread: runs the methods.
+        awaited: has the methods.
     """
 
     def __init__(self, thread: _Thread, awaited: _A) -> None:
@@ -170,7 +168,7 @@ class _Blocking(Generic[_A]):
 def _blocking(
     method: Callable[Concatenate[_A, _P], Coroutine[object, None, _T]],
 ) -> Callable[Concatenate[_Blocking[_A], _P], _T]:
-    """The same as a method, awaited elsewhere; its progress is told to the calling thread."""
+    """Returns a method that awaits another in the loop; progress goes to the calling thread."""
 
     @wraps(method)
     def call(self: _Blocking[_A], /, *args: _P.args, **named: _P.kwargs) -> _T:
@@ -185,12 +183,12 @@ def _blocking(
 class File(_Blocking[AsyncFile]):
     """An open file or block device of a host, for any thread; made by Host.open().
 
-    Reads and writes have an offset, and several threads may have some under way at once. What is
-    written is in the file at once, and on its disk after sync() or close(). A file that somebody
-    replaces meanwhile stays the one that was opened.
+    Reads and writes take an offset, and several threads may run some at once. Written bytes are in
+    the file at once, and on its disk after sync() or close(). If another program replaces the file,
+    this object keeps the file that it opened.
 
     Args:
-        host: it stays connected as long as somebody has this.
+        host: stays connected while this object exists.
         opened: not used otherwise.
     """
 
@@ -206,17 +204,17 @@ class File(_Blocking[AsyncFile]):
 
     @property
     def name(self) -> str:
-        """HOST:PATH."""
+        """Returns HOST:PATH."""
         return self._awaited.name
 
     @property
     def attr(self) -> Attr:
-        """What stat said when it was opened."""
+        """Returns the attributes at the time of opening."""
         return self._awaited.attr
 
     @property
     def nbytes(self) -> int:
-        """Its size: when it was opened, or after what was written here since."""
+        """Returns the size at opening, or after writes through this object."""
         return self._awaited.nbytes
 
     read = _blocking(AsyncFile.read)
@@ -226,18 +224,17 @@ class File(_Blocking[AsyncFile]):
     sync = _blocking(AsyncFile.sync)
 
     def close(self) -> None:
-        """End it, once; what was written is made durable. In a child of fork(): nothing."""
+        """Closes the file and makes writes durable; does nothing in a child of fork()."""
         if self._thread.process == os.getpid() and not self._awaited.is_over:
             self._thread.run(self._awaited.close())
 
 
 class Host(_Blocking[AsyncHost]):
-    """A host's files, for any thread, and several at a time; made by careful.files.connect().
+    """A host's files, for any number of threads; made by careful.files.connect().
 
-    A call returns when it is done. What the program calls as `progress` is called in the thread
-    that waits for the transfer; what it raises ends the transfer, as Ctrl-C does: the same call
-    resumes it. `with` closes it at the end. A child of fork() has no part in
-    it, and connects by itself.
+    A call returns when it is done. `progress` is called in the thread that waits for the transfer;
+    its exception ends the transfer, as Ctrl-C does, and the same call resumes it. `with` closes the
+    connection at the end. A child of fork() cannot use it; the child connects by itself.
 
     Args:
         host: not used otherwise.
@@ -255,7 +252,7 @@ class Host(_Blocking[AsyncHost]):
 
     @property
     def name(self) -> str:
-        """The host, as errors call it."""
+        """Returns the host's name in errors."""
         return self._awaited.name
 
     def __enter__(self) -> Self:
@@ -265,8 +262,8 @@ class Host(_Blocking[AsyncHost]):
         self.close()
 
     def close(self) -> None:
-        """End the connection; calls under way raise ConnectionAbortedError."""
-        if self._thread.process != os.getpid():  # the parent goes on with it
+        """Closes the connection; calls under way raise ConnectionAbortedError."""
+        if self._thread.process != os.getpid():  # the parent still uses it
             return
         with self._closing:
             if self._finalizer.alive:
@@ -286,28 +283,28 @@ class Host(_Blocking[AsyncHost]):
     put = _blocking(AsyncHost.put)
 
     def open(self, path: Path, mode: Mode = "r", *, sync: bool = True) -> File:
-        """Open a file or block device to read ranges of it, or to write in its place.
+        """Opens a file or block device to read ranges of it, or to write in place.
 
         Args:
             path: of the host.
-            mode: "r": to read; "r+": to read and write; it is there already.
-            sync: whether what was written is durable there when it is closed.
+            mode: "r": to read; "r+": to read and write an existing file.
+            sync: whether close() makes writes durable.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: the file does not exist.
         """
         opened = self._awaited.open(path, mode, sync=sync).opened()
         return File(self, self._thread.run(opened))
 
     def ls(self, path: Path = ".", *, recursive: bool = False) -> Iterator[Entry]:
-        """Entries of a directory, or the one that a file is.
+        """Lists a directory, or the entry of a single file.
 
         Args:
-            path: of the host; by default, all that it exports.
-            recursive: whether all that is below is listed, directories before what they hold.
+            path: of the host; by default, the whole export.
+            recursive: whether to list the whole tree, directories before their contents.
 
         Raises:
-            FileNotFoundError: there is no such path.
+            FileNotFoundError: the path does not exist.
         """
         pages = self._awaited.pages(path, recursive)
 

@@ -1,7 +1,7 @@
-"""The connections behind an AsyncHost: one for short questions, one for each transfer.
+"""The connections behind an AsyncHost: one for short requests, one for each transfer.
 
-Owns when they are made, made anew and ended. A transfer has its own, so that all that it leaves
-open, here and there, ends with it, however it ends. It calls transfer/run/session.py.
+Owns when connections are made, renewed and ended. A transfer has a connection of its own, so all
+its open files, here and at the host, end with it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from careful.transfer.protocol.block import BlockClient
 from careful.transfer.run.session import connected
 from careful.transfer.tasks import in_thread, quietly
 
-#: Transfers under way; more wait. A carefuld takes 32 connections of all programs.
+#: Transfers under way; more wait. A carefuld accepts 32 connections of all programs.
 TRANSFERS_MAX = 4
-#: Calls that hold a handle of the host until they return; more wait. A program may have 64
-#: handles at one host.
+#: Calls that hold a handle of the host until they return; more wait. A program may have 64 handles
+#: at one host.
 BRIEF_MAX = 32
 
 
 class Shared(NamedTuple):
-    """The connection for short questions, in a session with the host.
+    """The connection for short requests, in a session with the host.
 
     Attributes:
         remote: the host's tree.
-        memory: what is read and written through.
+        memory: through which bytes are read and written.
     """
 
     remote: BlockClient
@@ -44,13 +44,13 @@ class Connections:
     """Connections to one host, for use in one event loop.
 
     Args:
-        host: what errors call it.
-        find: the way there; may block.
+        host: its name in errors.
+        find: returns the route to the host; may block.
 
     Attributes:
         host: as above.
         closed: whether close() was called.
-        turns: of calls that hold a handle of the host until they return.
+        turns: limits the calls that hold a handle of the host until they return.
     """
 
     def __init__(self, host: str, find: Callable[[], Route]) -> None:
@@ -95,7 +95,7 @@ class Connections:
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[Shared]:
-        """The connection for short questions."""
+        """Yields the connection for short requests."""
         async with self._call():
             shared = await self._current()
             try:
@@ -108,12 +108,12 @@ class Connections:
 
     @asynccontextmanager
     async def brief(self) -> AsyncIterator[Shared]:
-        """The same for a call that holds handles of the host until it returns; in its turn."""
+        """Waits for a turn; yields the shared connection to a call that holds handles."""
         async with self.turns, self.shared() as shared:
             yield shared
 
     async def _current(self) -> Shared:
-        """The shared connection, made anew if it ended."""
+        """Returns the shared connection; renews it if it ended."""
         async with self._opening:
             self._check()
             if self._shared is None or self._shared.remote.ipc.failed:
@@ -123,7 +123,7 @@ class Connections:
                     remote = await stack.enter_async_context(self._connected())
                     self._stack = stack.pop_all()
                 self._shared = Shared(remote, memory)
-            elif self._is_stale:  # the session with the host ended, carefuld is there
+            elif self._is_stale:  # the session ended, but carefuld still runs
                 way, ipc = await self._route(), self._shared.remote.ipc
                 remote = await BlockClient.connect(ipc, way.address, way.host, way.timeout_s)
                 self._shared = self._shared._replace(remote=remote)
@@ -132,7 +132,7 @@ class Connections:
 
     @asynccontextmanager
     async def transfer(self) -> AsyncIterator[BlockClient]:
-        """A connection of a transfer's own; its turn, if there are many."""
+        """Waits for a turn; yields a connection for one transfer."""
         async with self._call(), self._room:
             self._check()
             async with self._connected() as remote:
@@ -150,7 +150,7 @@ class Connections:
                 try:
                     remote = await stack.enter_async_context(connected(await self._route()))
                 except CarefulError:
-                    self._way = None  # another carefuld may lead there by now
+                    self._way = None  # the route may have changed
                     if known is None:
                         raise
                     remote = await stack.enter_async_context(connected(await self._route()))
@@ -163,8 +163,8 @@ class Connections:
         return self._way
 
     async def close(self) -> None:
-        """End them; what is under way fails, cleans up, and is waited for."""
-        if self._process != os.getpid():  # the parent goes on with them
+        """Ends the connections; calls under way fail, clean up, and are waited for."""
+        if self._process != os.getpid():  # the parent still uses them
             return
         error = CarefulError(errno.ECONNABORTED, "was closed", self.host)
         self.closed = True
@@ -177,22 +177,24 @@ class Connections:
         await self._stack.aclose()
 
     def later(self, work: Callable[[], Coroutine[object, None, object]]) -> None:
-        """Do something in the event loop, from any thread, unless it is all over."""
+        """Runs a coroutine in the event loop, from any thread, unless close() was called."""
         loop = self._loop
         if loop is None or self.closed or self._process != os.getpid():
             return
-        with suppress(RuntimeError):  # the loop ends, and the connection with it
+        with suppress(RuntimeError):  # the loop, and so the connection, has ended
             loop.call_soon_threadsafe(lambda: keep(quietly(work())))
 
     def forked(self) -> None:
-        """In a child of fork(): let go of what would keep the parent's connections open."""
+        """Closes the descriptors in a child of fork(): they would keep the parent's connections
+        open.
+        """
         shared = [self._shared.remote] if self._shared is not None else []
         for remote in (*shared, *self._transfers):
             remote.ipc.client.close()
 
 
 _made: WeakSet[Connections] = WeakSet()
-#: Tasks that nobody else holds.
+#: Holds tasks that have no other reference.
 _tasks: set[asyncio.Task[None]] = set()
 
 
@@ -205,7 +207,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def keep(work: Coroutine[object, None, None]) -> None:
-    """Begin what nobody waits for, in the running loop."""
+    """Starts a coroutine in the running loop that no caller waits for."""
     task = asyncio.ensure_future(work)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
@@ -213,7 +215,7 @@ def keep(work: Coroutine[object, None, None]) -> None:
 
 @contextmanager
 def _as_connection() -> Iterator[None]:
-    """Turns "no carefuld runs" into a ConnectionError: no file of the host is missing."""
+    """Turns "no carefuld runs" into a ConnectionError, so that it is not a FileNotFoundError."""
     try:
         yield
     except CarefulError as error:

@@ -1,6 +1,6 @@
-"""Copies of files as fsspec means them: to a host, from it, and within it.
+"""Copies of files as fsspec defines them: to a host, from it, and within it.
 
-Owns which way a file's bytes take by its size, and its mode. filesystem.py is made of this.
+Owns how a file is moved, depending on its size, and the mode of the copy.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from careful.files.stream import Stream
 from careful.files.words import watcher
 from careful.transfer.file.local import write_file
 
-#: Files up to this size are moved at once, by the connection for short questions; larger ones are
-#: transfers.
+#: Files up to this size move over the shared connection, larger ones by a transfer, bytes.
 SMALL_BYTES = 1 << 20
 
 
@@ -60,7 +59,7 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
         if stat.S_ISDIR(found.st_mode):
             await self._makedirs(name, exist_ok=True)
             return
-        if not stat.S_ISREG(found.st_mode):  # to read a fifo may take for ever
+        if not stat.S_ISREG(found.st_mode):  # reading a fifo may block for ever
             raise CarefulError(errno.EINVAL, "is not a regular file", lpath)
         nbytes = found.st_size
         callback.set_size(nbytes)
@@ -104,7 +103,7 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
         skips: bool = False,
         **_: object,
     ) -> None:
-        """Fetch a file; `skips`: of a tree, which a symlink to nothing does not stop."""
+        """Fetches a file. `skips`: it is part of a tree, so a dangling symlink is no failure."""
         try:
             info = await self._info(rpath)
         except OSError as error:
@@ -148,7 +147,7 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
             for top in await self._expand_path(path1):
                 found = await self._find(top, detail=True)
                 for name, info in found.items():
-                    # An empty directory would come of it, and be all that a move leaves.
+                    # The copy would be an empty directory, and a move would lose the contents.
                     if info["type"] == "link" and await self._isdir(name):
                         text = "is a symlink to a directory, and cannot be copied"
                         raise CarefulError(errno.ENOTSUP, text, self.unstrip_protocol(name))
@@ -164,7 +163,7 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
         if info["type"] == "directory":
             await self._makedirs(path2, exist_ok=True)
             return
-        # All of a tree is copied at once: a directory may come after its files.
+        # A tree is copied at once: a directory may come after its files.
         await self._makedirs(self._parent(path2), exist_ok=True)
         if info["size"] <= SMALL_BYTES:
             await self._write(path2, await self._cat_file(path1), permissions=info["mode"])
@@ -176,9 +175,9 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
     async def _put_spool(
         self, spool: IO[bytes], path: str, replace: bool = True, mode: int = 0o666
     ) -> None:
-        """Put a temporary file; `mode` is a new file's, before the umask.
+        """Puts a temporary file; `mode` applies to a new file, before the umask.
 
-        The temporary file has no name: nobody else can open it.
+        The temporary file has no name, so no other program can open it.
         """
         spool.flush()
         name, local = self._strip_protocol(path), f"/proc/self/fd/{spool.fileno()}"

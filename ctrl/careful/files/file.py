@@ -1,7 +1,6 @@
-"""One file of a host's that is open: ranges of it are read, and written in their place.
+"""An open file of a host: its ranges are read, and written in place.
 
-Owns its handle there, and that it is opened again where a session ended. It calls connection.py
-for the session and memory.py for the bytes.
+Owns the handle at the host, and opens the file again after a session ended.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from careful.transfer.tasks import quietly
 
 Mode = Literal["r", "r+"]
 
-#: What a handle is answered with that the host does not know (any more).
+#: Errors for a handle that the host does not know.
 _LOST = (errno.ENOENT, errno.EBADF)
 _REOPENS_MAX = 4
 _T = TypeVar("_T")
@@ -32,21 +31,21 @@ _T = TypeVar("_T")
 class AsyncFile:
     """An open file or block device of a host; made by AsyncHost.open().
 
-    Reads and writes have an offset, and any number may be under way at once. What is written is
-    in the file at once, and on its disk after sync() or close(). A file that somebody replaces
-    meanwhile stays the one that was opened.
+    Reads and writes take an offset, and any number may run at once. Written bytes are in the file
+    at once, and on its disk after sync() or close(). If another program replaces the file, this
+    object keeps the file that it opened.
 
     Args:
         connections: to the host.
         path: of the host.
-        mode: "r": to read; "r+": to write in its place, too.
-        sync: whether close() makes what was written durable.
-        waits: whether it is opened when others have left a handle; not if its user holds one.
+        mode: "r": to read; "r+": to read and write in place.
+        sync: whether close() makes writes durable.
+        waits: whether to wait for a free handle; not for a caller that already holds one.
 
     Attributes:
         path: as above.
         mode: as above.
-        attr: what stat said when it was opened.
+        attr: attributes at the time of opening.
     """
 
     attr: Attr
@@ -91,22 +90,22 @@ class AsyncFile:
         await self.close()
 
     async def opened(self) -> Self:
-        """This, once it is open; any call opens it, too."""
+        """Opens the file, as any call does; returns this object."""
         await self._do(_nothing)
         return self
 
     @property
     def name(self) -> str:
-        """HOST:PATH."""
+        """Returns HOST:PATH."""
         return f"{self._connections.host}:{self.path}"
 
     @property
     def nbytes(self) -> int:
-        """Its size: when it was opened, or after what was written here since."""
+        """Returns the size at opening, or after writes through this object."""
         return self._nbytes
 
     async def read(self, offset: int = 0, nbytes: int | None = None) -> bytes:
-        """Bytes of the file, checked by their digest; fewer at its end.
+        """Reads bytes, checked by their digest; returns fewer at the end of the file.
 
         Args:
             offset: where to begin, bytes.
@@ -116,10 +115,10 @@ class AsyncFile:
         return data
 
     async def read_ranges(self, ranges: Sequence[tuple[int, int | None]]) -> list[bytes]:
-        """Several ranges, on their way at once; of each the bytes, as read() gives them.
+        """Reads several ranges at once; returns the bytes of each, as read() does.
 
         Args:
-            ranges: of each where it begins, and how many bytes; None: to the end.
+            ranges: offset and size of each, bytes; size None: to the end.
         """
         for offset, nbytes in ranges:
             check_range(offset, nbytes)
@@ -136,10 +135,10 @@ class AsyncFile:
         return [data.data if isinstance(data, Whole) else bytes(data) for data in found]
 
     async def readinto(self, buffer: bytearray | memoryview, offset: int = 0) -> int:
-        """Read bytes into memory; how many there were up to the end of the file.
+        """Reads bytes into memory; returns their number, fewer at the end of the file.
 
         Args:
-            buffer: as many bytes as are wanted.
+            buffer: receives as many bytes as it has.
             offset: where to begin, bytes.
         """
         check_range(offset)
@@ -160,13 +159,13 @@ class AsyncFile:
         await self._do(work)
 
     async def write(self, data: Data, offset: int = 0) -> int:
-        """Write bytes in their place, checked by their digest; how many.
+        """Writes bytes in place, checked by their digest; returns their number.
 
-        A file grows where they reach beyond its end. If it fails, some may have been written.
+        The file grows if they reach beyond its end. After a failure, some may have been written.
 
         Args:
             data: the bytes.
-            offset: where they go, bytes.
+            offset: where to write them, bytes.
         """
         check_range(offset)
         if self.mode != "r+":
@@ -183,18 +182,18 @@ class AsyncFile:
             return len(view)
 
     async def sync(self) -> None:
-        """Make what was written durable there."""
+        """Makes written bytes durable at the host."""
         if self._is_written:
             await self._alone(self._synced)
 
     @property
     def is_over(self) -> bool:
-        """Whether close() has nothing to do: it was called, or the connection was closed."""
+        """Reports whether close() has nothing to do: the file or the connection was closed."""
         unsaved = self._is_written and self._sync
         return self._is_closed or (self._connections.closed and not unsaved)
 
     async def close(self) -> None:
-        """End it, once; what was written is made durable."""
+        """Closes the file, once; makes written bytes durable."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -209,7 +208,7 @@ class AsyncFile:
 
     async def _synced(self, shared: Shared) -> None:
         await self._commit(shared)
-        await self._current(shared)  # at once: it may have another name later
+        await self._current(shared)  # at once: the file may be renamed later
 
     async def _commit(self, shared: Shared) -> None:
         for _ in range(_REOPENS_MAX):
@@ -225,13 +224,13 @@ class AsyncFile:
         raise CarefulError(errno.ECONNRESET, "", self.name)
 
     async def _alone(self, work: Callable[[Shared], Awaitable[None]]) -> None:
-        """Do what ends the handle when nothing uses it; what comes meanwhile waits."""
+        """Runs work that ends the handle, while nothing uses it; later users wait."""
         async with self._connections.shared() as shared, self._opening, self._idle:
             await self._idle.wait_for(lambda: not self._users)
             await work(shared)
 
     async def _do(self, work: Callable[[Shared, int], Awaitable[None]]) -> None:
-        """Do something with the handle; where the host does not know it any more, with another."""
+        """Runs work with the handle; opens the file again if the host does not know the handle."""
         async with self._connections.shared() as shared:
             for _ in range(_REOPENS_MAX):
                 async with self._used(shared) as handle:
@@ -247,7 +246,7 @@ class AsyncFile:
 
     @asynccontextmanager
     async def _used(self, shared: Shared) -> AsyncIterator[int]:
-        """The handle, for as long as it is not to end."""
+        """Yields the handle and keeps it from being ended."""
         async with self._opening:
             if self._is_closed:
                 raise CarefulError(errno.EBADF, "is closed", self.name)
@@ -261,7 +260,7 @@ class AsyncFile:
                 self._idle.notify_all()
 
     async def _current(self, shared: Shared) -> int:
-        """The handle, in this session."""
+        """Returns the handle in this session; opens the file again in a new session."""
         if self._handle < 0 or self._shared is not shared:
             remote, is_first = shared.remote, self._shared is None
             opens = remote.open if self.mode == "r" else remote.open_inplace
@@ -283,14 +282,14 @@ class AsyncFile:
 
 
 async def _nothing(shared: Shared, handle: int) -> None:
-    """It is open."""
+    """Does nothing; for opened()."""
 
 
 async def kept(
     opening: Coroutine[object, None, _T],
     undo: Callable[[_T], Coroutine[object, None, object]] | None = None,
 ) -> _T:
-    """Await what opens something; it goes on if nobody wants it any more, and is undone."""
+    """Awaits an opening. If the caller is cancelled, the opening finishes and is undone."""
     task = asyncio.ensure_future(opening)
     try:
         return await asyncio.shield(task)
@@ -309,7 +308,7 @@ def _unwanted(
 async def write_whole(
     shared: Shared, path: str, data: Data, mode: int, replace: bool, sync: bool
 ) -> None:
-    """Make a file of these bytes, complete and under its name or not at all."""
+    """Makes a file of these bytes; it appears under its name complete, or not at all."""
     remote, name = shared.remote, shared.remote.name(path)
 
     def discard(handle: int) -> Coroutine[object, None, object]:
@@ -331,6 +330,6 @@ async def write_whole(
 
 
 def check_range(offset: int, nbytes: int | None = None) -> None:
-    """Raise ValueError unless an offset, and a size, can be."""
+    """Raises ValueError unless offset and size are valid."""
     if not 0 <= offset < 1 << 63 or (nbytes is not None and nbytes < 0):
         raise ValueError(f"offset {offset}, nbytes {nbytes}: 0 or more")

@@ -1,7 +1,7 @@
 """A host's files as an fsspec file system: `careful://HOST/PATH` for pandas, Dask, zarr and others.
 
-Owns what fsspec's words mean here. What moves bytes is host.py's; open files are stream.py's. It
-needs the extra `fsspec`, and is found by it under the name `careful`.
+Owns the meaning of fsspec's calls. Needs the extra `fsspec`, which finds the class under the name
+`careful`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from careful.files.moves import NOWHERE, by_mapping, is_name, move
 from careful.files.stream import Stream
 from careful.files.words import Info, bounds_of, each_of, info_of
 
-#: Files that a call has open at once: a host lets a machine have 128.
+#: Files that one call has open at once; a host lets a machine have 128.
 OPEN_MAX = 16
 
 
 def split(url: str) -> tuple[str, str]:
-    """Host and path of a URL, "" for the host of what is a path; the path begins with a slash."""
+    """Returns host ("" for a bare path) and path of a URL; the path begins with a slash."""
     host, path = "", url
     for protocol in CarefulFileSystem.protocol:
         if url.startswith(f"{protocol}://"):
@@ -40,25 +40,25 @@ def split(url: str) -> tuple[str, str]:
 
 
 class CarefulFileSystem(Copies):
-    """The files that a host exports, as fsspec wants them.
+    """The files that a host exports, as an fsspec file system.
 
-    Nothing is cached but what open files read ahead. A file that is written appears under its name
-    when it is closed, complete, checked and synced. A file that is replaced keeps its mode; a new
-    one gets the source's, as far as the umask permits. Copies within the host pass through this
-    machine; moves are renames there. A name that exists is that name, even if it looks like a
-    pattern. A symlink is a `link` in listings; whoever names one means what it leads to.
+    Nothing is cached but the read-ahead of open files. A written file appears under its name when
+    it is closed: complete, checked and synced. A replaced file keeps its mode; a new file gets the
+    source's mode minus the umask. Copies within the host pass through this machine; moves are
+    renames at the host. A name that exists is never a pattern. Listings show a symlink as a `link`;
+    a path that names a symlink means its target.
 
     Args:
-        host: a name or an address, with :PORT if that is not ours; of a URL: its host.
+        host: a name or an address, with :PORT if it uses another port; or a URL's host.
         instance: see careful.files.connect(), likewise the next two.
         config: a file's name.
         timeout_s: seconds.
-        sync: whether what is written is on the disk, there or here, when a call returns.
-        auto_mkdir: whether missing directories above what is written are made; of copies they are.
-        **more: what every fsspec file system takes (asynchronous, loop, batch_size ...).
+        sync: whether written files, here or at the host, are durable when a call returns.
+        auto_mkdir: whether to make missing parent directories; copies always make them.
+        **more: arguments of every fsspec file system (asynchronous, loop, batch_size ...).
 
     Raises:
-        ConnectionError: at the first call: careful is not up here or there.
+        ConnectionError: at the first call, if careful is not up here or at the host.
     """
 
     protocol = ("careful",)
@@ -103,7 +103,7 @@ class CarefulFileSystem(Copies):
         return {"host": host} if host else {}
 
     def unstrip_protocol(self, name: str) -> str:
-        """The URL of a path."""
+        """Returns the URL of a path."""
         return f"careful://{self.host}{self._strip_protocol(name)}"
 
     @property
@@ -111,14 +111,14 @@ class CarefulFileSystem(Copies):
         return f"careful-{self.host}"
 
     def _connected(self) -> AsyncHost:
-        """The host, in the event loop that this runs in; its first use connects.
+        """Returns the host for the running event loop; the first use connects.
 
-        fsspec gives the same instance to the programs of several event loops, one after the other.
+        fsspec may use one instance in several event loops, one after another.
         """
         loop = asyncio.get_running_loop()
         if loop not in self._connections:
             for other in [one for one in self._connections if one.is_closed()]:
-                self._connections.pop(other)._connections.forked()  # only closes
+                self._connections.pop(other)._connections.forked()  # closes descriptors only
             self._connections[loop] = connection = self._connect()
             if not self.asynchronous:
                 weakref.finalize(self, _close, self.loop, connection)
@@ -130,7 +130,7 @@ class CarefulFileSystem(Copies):
         return files.aconnect(self.host, **cast(Any, self._way))
 
     async def _close(self) -> None:
-        """End the connection, of an asynchronous file system; the next call makes another."""
+        """Closes an asynchronous file system's connection; the next call makes another."""
         connection = self._connections.pop(asyncio.get_running_loop(), None)
         if connection is not None:
             await connection.close()
@@ -158,7 +158,7 @@ class CarefulFileSystem(Copies):
             raise
 
     def lexists(self, path: str, **_: object) -> bool:
-        """Reports whether something has the name, a symlink to nothing included."""
+        """Reports whether a name exists, even as a dangling symlink."""
         return bool(sync(self.loop, self._lexists, path))
 
     async def _expand_path(
@@ -168,7 +168,7 @@ class CarefulFileSystem(Copies):
         maxdepth: int | None = None,
         assume_literal: bool = False,
     ) -> list[str]:
-        """Fsspec's own, but a name that exists is no pattern."""
+        """Expands as fsspec does, except that a name that exists is no pattern."""
         paths = [path] if isinstance(path, str) else path
         names = [self._strip_protocol(one) for one in paths]
         literal = [] if assume_literal else [one for one in names if await is_name(self, one)]
@@ -191,7 +191,7 @@ class CarefulFileSystem(Copies):
         return found if detail else [info["name"] for info in found]
 
     async def _below(self, name: str, recursive: bool) -> list[Info]:
-        """The entries of a directory, sorted; those that the host cannot read are `other`."""
+        """Returns a directory's entries, sorted; entries that the host cannot read are `other`."""
         listing = self._connected().ls(name, recursive=recursive)
         top = name.rstrip("/")
         found = [info_of(f"{top}/{one.name}", one.attr, one.target) async for one in listing]
@@ -200,7 +200,7 @@ class CarefulFileSystem(Copies):
     async def _find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, **more: Any
     ) -> Any:
-        if maxdepth is not None:  # fsspec's own, a listing a directory
+        if maxdepth is not None:  # fsspec's own: one listing for each directory
             return await super()._find(path, maxdepth, withdirs, **more)
         try:
             one = await self._info(path)
@@ -233,7 +233,7 @@ class CarefulFileSystem(Copies):
     def cat(
         self, path: str | list[str], recursive: bool = False, on_error: str = "raise", **more: Any
     ) -> Any:
-        """Contents of files, by name; a name that nothing has is a pattern."""
+        """Returns contents of files, by name; a name that does not exist is a pattern."""
         if not by_mapping():
             return sync(self.loop, self._cat, path, recursive, on_error, **more)
         if isinstance(path, str):
@@ -256,7 +256,7 @@ class CarefulFileSystem(Copies):
         on_error: str = "return",
         **_: object,
     ) -> list[bytes | Exception]:
-        """Each file is opened once; its ranges are on their way at once."""
+        """Opens each file once and reads its ranges at once."""
         if not isinstance(paths, list):
             raise TypeError(f"paths: a list, not {type(paths).__name__}")
         if max_gap is not None:
@@ -323,10 +323,10 @@ class CarefulFileSystem(Copies):
         maxdepth: int | None = None,
         **_: object,
     ) -> None:
-        """Rename files and directories at the host, each in one step.
+        """Renames files and directories at the host, each in one step.
 
-        A move to the name that something has does nothing. Only a file can be moved to another
-        file system or export of the host; its contents pass through this machine.
+        A move to the same name does nothing. Only files can move to another file system or export
+        of the host; their contents pass through this machine.
         """
         sync(self.loop, self._mv, path1, path2, recursive, maxdepth)
 
@@ -340,7 +340,7 @@ class CarefulFileSystem(Copies):
         await self._rm_file(path)
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty directory."""
+        """Removes an empty directory."""
         self.rm_file(path)
 
     def rm(
@@ -350,7 +350,7 @@ class CarefulFileSystem(Copies):
         maxdepth: int | None = None,
         **more: Any,
     ) -> None:
-        """Remove files, and with `recursive` directories; a name that nothing has is a pattern."""
+        """Removes files, with `recursive` directories; a name that does not exist is a pattern."""
         literal = by_mapping()
         sync(self.loop, self._rm, path, recursive, maxdepth=maxdepth, literal=literal, **more)
 
@@ -363,7 +363,7 @@ class CarefulFileSystem(Copies):
         literal: bool = True,
         **_: object,
     ) -> None:
-        """Remove names. zarr calls this to remove what may be missing, so no name is a pattern."""
+        """Removes names. zarr removes names that may be missing, so no name is a pattern."""
         if recursive:
             names = await self._all_below(path, maxdepth, literal)
         else:
@@ -371,7 +371,7 @@ class CarefulFileSystem(Copies):
         room = asyncio.Semaphore(batch_size or OPEN_MAX)
 
         async def of_one(name: str) -> str | None:
-            """What is left: a directory that may hold others of them."""
+            """Removes a name; returns it if it is a directory, which may still hold others."""
             async with room:
                 if recursive and await self._isdir(name):
                     return name
@@ -379,7 +379,7 @@ class CarefulFileSystem(Copies):
             return None
 
         left = await asyncio.gather(*(of_one(name) for name in names))
-        for name in sorted(filter(None, left), reverse=True):  # what is below comes first
+        for name in sorted(filter(None, left), reverse=True):  # children first
             await self._rm_file(name)
 
     async def _all_below(
@@ -391,7 +391,7 @@ class CarefulFileSystem(Copies):
             is_pattern = not literal and has_magic(one) and not await is_name(self, one)
             depth = maxdepth
             if depth is not None and is_pattern:
-                depth -= 1  # the pattern was one level
+                depth -= 1  # the pattern matched one level
             for top in tops:
                 if depth == 0 or await self._connected().is_link(top):
                     names.add(top)
@@ -406,14 +406,14 @@ class CarefulFileSystem(Copies):
 
     async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
         name = self._strip_protocol(path)
-        if name == self.root_marker:  # it is what the host exports
+        if name == self.root_marker:  # the export itself
             if not exist_ok:
                 raise FileExistsError(name)
             return
         await self._connected().mkdir(name, parents=True, exist_ok=exist_ok)
 
     def modified(self, path: str) -> Any:
-        """When a file was changed last, a datetime of UTC."""
+        """Returns when a file last changed, a datetime in UTC."""
         from datetime import UTC, datetime
 
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
@@ -441,6 +441,6 @@ class CarefulFileSystem(Copies):
 
 
 def _close(loop: asyncio.AbstractEventLoop, connection: AsyncHost) -> None:
-    """End the connection of a file system that nobody has any more."""
-    with contextlib.suppress(RuntimeError, CarefulError):  # the loop may have ended before
+    """Closes the connection of a file system that the program dropped."""
+    with contextlib.suppress(RuntimeError, CarefulError):  # the loop may have ended
         sync_teardown(loop, connection.close)

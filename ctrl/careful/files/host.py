@@ -1,7 +1,6 @@
-"""A host's files, inside an event loop: what each call of the public API does.
+"""A host's files, inside an event loop: the calls of the public API.
 
-Owns the arguments of the calls, what becomes of failures, and transfers' progress. Connections
-are connection.py's; it calls transfer/run/session.py.
+Owns the calls' arguments, their failures, and the progress of transfers.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ Path = str | os.PathLike[str]
 
 
 class TransferError(CarefulError):
-    """Some files of several did not come across; the others did.
+    """Some of several files failed; the others were copied.
 
     Attributes:
-        errors: why, each with its `filename`.
+        errors: the failures, each with its `filename`.
         report: what a transfer without failures returns.
     """
 
@@ -60,9 +59,9 @@ class AsyncHost:
     """A host's files, for use in one event loop; made by careful.files.aconnect().
 
     Args:
-        name: what errors call the host.
-        find: the way there, which may block; called when a connection is made.
-        mounts: remembers mount points of trees that are moved; None: nobody does.
+        name: the host's name in errors.
+        find: returns the route to the host, may block; called for each new connection.
+        mounts: remembers mount points of trees that are moved, or None.
     """
 
     def __init__(self, name: str, find: Callable[[], Route], mounts: Mounts | None = None) -> None:
@@ -74,7 +73,7 @@ class AsyncHost:
 
     @property
     def name(self) -> str:
-        """The host, as errors call it."""
+        """Returns the host's name in errors."""
         return self._connections.host
 
     def __await__(self) -> Generator[object, None, Self]:
@@ -87,39 +86,39 @@ class AsyncHost:
         await self.close()
 
     async def connected(self) -> Self:
-        """This, with a connection; any call makes one, too."""
+        """Connects, as any call does; returns this object."""
         async with self._connections.shared():
             return self
 
     async def close(self) -> None:
-        """End the connection, once; calls under way raise ConnectionAbortedError."""
+        """Closes the connection, once; calls under way raise ConnectionAbortedError."""
         await self._connections.close()
 
     async def stat(self, path: Path) -> Attr:
-        """Attributes of a file or directory; of a symlink, those of what it leads to.
+        """Returns the attributes of a file or directory; follows symlinks.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: the path does not exist.
         """
         async with self._connections.shared() as shared:
             return await shared.remote.stat(_path(path))
 
     async def ls(self, path: Path = ".", *, recursive: bool = False) -> AsyncIterator[Entry]:
-        """Entries of a directory, or the one that a file is.
+        """Lists a directory, or the entry of a single file.
 
         Args:
-            path: of the host; by default, all that it exports.
-            recursive: whether all that is below is listed, directories before what they hold.
+            path: of the host; by default, the whole export.
+            recursive: whether to list the whole tree, directories before their contents.
 
         Raises:
-            FileNotFoundError: there is no such path.
+            FileNotFoundError: the path does not exist.
         """
         async for page in self.pages(path, recursive):
             for entry in page:
                 yield entry
 
     async def pages(self, path: Path, recursive: bool) -> AsyncIterator[list[Entry]]:
-        """What ls() lists, many at a time."""
+        """Lists as ls() does, many entries at a time."""
         async with self._connections.brief() as shared:
             listing = session.spooled(shared.remote, _path(path), recursive)
             found = await kept(listing, lambda spool: asyncio.to_thread(spool.close))
@@ -128,17 +127,17 @@ class AsyncHost:
                 yield page
 
     def open(self, path: Path, mode: Mode = "r", *, sync: bool = True) -> AsyncFile:
-        """Open a file or block device to read ranges of it, or to write in its place.
+        """Opens a file or block device to read ranges of it, or to write in place.
 
-        `async with` what this returns, or await it.
+        Use `async with` on the result, or await it.
 
         Args:
             path: of the host.
-            mode: "r": to read; "r+": to read and write; it is there already.
-            sync: whether what was written is durable there when it is closed.
+            mode: "r": to read; "r+": to read and write an existing file.
+            sync: whether close() makes writes durable.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: the file does not exist.
         """
         return AsyncFile(self._connections, _path(path), mode, sync)
 
@@ -146,13 +145,13 @@ class AsyncHost:
     async def opened(
         self, path: Path, mode: Mode = "r", sync: bool = True
     ) -> AsyncIterator[AsyncFile]:
-        """A file that is open as long as a call lasts; its turn, if many calls have one."""
+        """Yields a file that is open during one call; waits for a turn."""
         connections, name = self._connections, _path(path)
         async with connections.turns, AsyncFile(connections, name, mode, sync, waits=True) as file:
             yield file
 
     async def read(self, path: Path, offset: int = 0, nbytes: int | None = None) -> bytes:
-        """Bytes of a file or block device, checked by their digest; fewer at its end.
+        """Reads bytes of a file or block device, checked by their digest; fewer at its end.
 
         Args:
             path: of the host.
@@ -160,21 +159,21 @@ class AsyncHost:
             nbytes: how many; None: to the end.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: the file does not exist.
         """
         async with self.opened(path) as file:
             return await file.read(offset, nbytes)
 
     async def readinto(self, path: Path, buffer: bytearray | memoryview, offset: int = 0) -> int:
-        """Read bytes of a file into memory; how many there were up to its end.
+        """Reads bytes of a file into memory; returns their number, fewer at its end.
 
         Args:
             path: of the host.
-            buffer: as many bytes as are wanted.
+            buffer: receives as many bytes as it has.
             offset: where to begin, bytes.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: the file does not exist.
         """
         async with self.opened(path) as file:
             return await file.readinto(buffer, offset)
@@ -189,20 +188,20 @@ class AsyncHost:
         sync: bool = True,
         mode: int = 0o666,
     ) -> int:
-        """Write bytes, checked by their digest; how many.
+        """Writes bytes, checked by their digest; returns their number.
 
         Args:
             path: of the host.
             data: the bytes.
-            offset: where they go in a file or block device that is there, which is written in
-                its place; None: they are all of a new file, which appears when it is complete.
-            replace: whether a file that is there is replaced by a new one.
-            sync: whether they are durable there when this returns.
-            mode: permission bits of a new file; the umask is applied. A file that is replaced
+            offset: where to write them in an existing file or block device, in place; None: they
+                are the whole of a new file, which appears when it is complete.
+            replace: whether a new file may replace an existing one.
+            sync: whether the bytes are durable at the host when this returns.
+            mode: permission bits of a new file; the umask is applied. A replaced file
                 keeps its own.
 
         Raises:
-            FileExistsError: it is there, and neither offset nor replace is given.
+            FileExistsError: the file exists, and neither offset nor replace is given.
         """
         name = _path(path)
         if offset is None:
@@ -215,14 +214,14 @@ class AsyncHost:
             return await file.write(data, offset)
 
     async def append(self, path: Path, data: Data, *, sync: bool = True, mode: int = 0o666) -> int:
-        """Write bytes at the end of a file, which is made if it is not there; how many.
+        """Writes bytes at the end of a file, which is made if missing; returns their number.
 
-        Up to 2 MiB are written at once: what others append comes before or after them.
+        Up to 2 MiB are written in one step, not mixed with other programs' appends.
 
         Args:
             path: of the host.
             data: the bytes.
-            sync: whether they are durable there when this returns.
+            sync: whether the bytes are durable at the host when this returns.
             mode: permission bits of a new file; the umask is applied.
 
         Raises:
@@ -235,17 +234,17 @@ class AsyncHost:
     async def rename(
         self, source: Path, target: Path, *, replace: bool = False, sync: bool = True
     ) -> None:
-        """Give a file, a symlink or a directory another name, in one step.
+        """Renames a file, a symlink or a directory in one step.
 
         Args:
-            source: of the host; of a symlink, its own name.
-            target: of the host: the new name. A rename to the name it has does nothing.
-            replace: whether a file, or an empty directory, of that name is replaced.
-            sync: whether the name is durable there when this returns.
+            source: of the host; a symlink is renamed itself.
+            target: of the host: the new name. A rename to the same name does nothing.
+            replace: whether to replace an existing file or empty directory.
+            sync: whether the name is durable at the host when this returns.
 
         Raises:
-            FileExistsError: something has that name, and replace is not given.
-            FileNotFoundError: the source, or the directory above the target, is not there.
+            FileExistsError: the target exists, and replace is not given.
+            FileNotFoundError: the source, or the directory above the target, does not exist.
             OSError: EINVAL: a directory would move into itself; EXDEV: the target is on another
                 file system or export; ENOTSUP: the host's careful is too old.
         """
@@ -257,36 +256,36 @@ class AsyncHost:
     async def mkdir(
         self, path: Path, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False
     ) -> None:
-        """Make a directory, which its owner may write to.
+        """Makes a directory that its owner can write to.
 
         Args:
             path: of the host.
             mode: permission bits; the umask is applied.
-            parents: whether missing directories above it are made.
-            exist_ok: whether a directory that is there is no error.
+            parents: whether to make missing directories above it.
+            exist_ok: whether an existing directory is no error.
 
         Raises:
-            FileExistsError: it is there.
-            FileNotFoundError: the directory above it is not.
+            FileExistsError: the path exists.
+            FileNotFoundError: the directory above it does not exist.
         """
         async with self._connections.brief() as shared:
             await names.mkdir(shared.remote, _path(path), mode, parents, exist_ok)
 
     async def remove(self, path: Path) -> None:
-        """Remove a file, a symlink or an empty directory.
+        """Removes a file, a symlink or an empty directory.
 
         Args:
             path: of the host.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: the path does not exist.
             OSError: ENOTEMPTY: the directory is not empty; EBUSY: a transfer is using the file.
         """
         async with self._connections.brief() as shared:
             await names.remove(shared.remote, _path(path))
 
     async def is_link(self, path: Path) -> bool:
-        """Reports whether a name is a symlink's own; one that is not there is none."""
+        """Reports whether a name exists and is a symlink."""
         async with self._connections.brief() as shared:
             return await There(shared.remote).link(_path(path)) is not None
 
@@ -298,19 +297,19 @@ class AsyncHost:
         recursive: bool = False,
         block_bytes: int = 1 << 20,
     ) -> Verified:
-        """Compare a file or tree with one of this machine; nothing but digests crosses.
+        """Compares a file or tree with one of this machine; only digests cross the network.
 
         Args:
             path: of the host.
             target: of this machine.
-            recursive: whether directories are compared, too.
-            block_bytes: what one digest covers.
+            recursive: whether to compare directories, too.
+            block_bytes: bytes that one digest covers.
 
         Returns:
-            What was compared; its `differences` are empty if all is equal.
+            What was compared; `differences` is empty if all is equal.
 
         Raises:
-            FileNotFoundError: one of the two is not there.
+            FileNotFoundError: one of the two does not exist.
         """
         check_within("block_bytes", block_bytes)
         async with self._connections.transfer() as remote:
@@ -328,22 +327,21 @@ class AsyncHost:
         progress: Watcher | None = None,
         **options: Unpack[TransferOptions],
     ) -> Result:
-        """Fetch files and trees.
+        """Fetches files and trees.
 
-        A file appears under its name when it is complete, checked and synced. What is equal is
-        left alone. What a transfer that was interrupted leaves is a partial file; the same call
-        goes on with it.
+        A file appears under its name when it is complete, checked and synced. Equal files are left
+        alone. An interrupted transfer leaves a partial file, and the same call resumes it.
 
         Args:
-            source: of the host: a path, or several; a directory with a slash behind it stands
-                for what it holds.
-            target: of this machine: a directory to put them in, or, for one file, its name.
-            recursive: whether directories come, too.
-            progress: called with a Progress as it goes on; what it raises ends the transfer.
+            source: of the host: a path, or several; a directory with a trailing slash
+                stands for its contents.
+            target: of this machine: a directory to put them in, or a single file's name.
+            recursive: whether to fetch directories, too.
+            progress: called with a Progress after each step; its exception ends the transfer.
             **options: replace=True, update=True ...: see TransferOptions.
 
         Raises:
-            FileExistsError: it is there and differs.
+            FileExistsError: the target exists and differs.
             TransferError: some of several files failed; any other error: all of it did.
         """
         return await self._move(session.get, source, target, recursive, progress, options)
@@ -357,18 +355,18 @@ class AsyncHost:
         progress: Watcher | None = None,
         **options: Unpack[TransferOptions],
     ) -> Result:
-        """Send files and trees to a host that exports a directory with :rw; see get().
+        """Sends files and trees to a host that exports a directory with :rw; see get().
 
         Args:
-            source: of this machine: a path, or several; a directory with a slash behind it
-                stands for what it holds.
-            target: of the host: a directory to put them in, or, for one file, its name.
-            recursive: whether directories go, too.
-            progress: called with a Progress as it goes on; what it raises ends the transfer.
+            source: of this machine: a path, or several; a directory with a trailing slash
+                stands for its contents.
+            target: of the host: a directory to put them in, or a single file's name.
+            recursive: whether to send directories, too.
+            progress: called with a Progress after each step; its exception ends the transfer.
             **options: replace=True, update=True ...: see TransferOptions.
 
         Raises:
-            FileExistsError: it is there and differs.
+            FileExistsError: the target exists and differs.
             TransferError: some of several files failed; any other error: all of it did.
         """
         return await self._move(session.put, source, target, recursive, progress, options)
@@ -403,19 +401,19 @@ def _text(path: Path) -> str:
 
 
 def _path(path: Path) -> str:
-    """A path of the host's, as the block service takes it."""
+    """Returns a host's path as the block service expects it."""
     return relative(_text(path))
 
 
 def _file(path: Path) -> str:
-    """A path of a transfer, at either end: `-` and `null:` are names like any other."""
+    """Returns a transfer's path; `-` and `null:` are ordinary names here."""
     text = _text(path)
     return f"./{text}" if text in (STDIO, NULL) else text
 
 
 @contextmanager
 def _in_python() -> Iterator[None]:
-    """Errors raised in this advise keywords, not the command's options."""
+    """Errors raised inside recommend keywords, not the command's options."""
     try:
         yield
     except CarefulError as error:

@@ -1,7 +1,6 @@
 """Memory that carefuld moves bytes in and out of, for a program's reads and writes.
 
-Owns its parts, and that a part whose reader gave up is used again only when carefuld has let go
-of it. What is read and written is file.py's; it calls protocol/block.py.
+Owns its parts. If a reader gives up, its part is free only after carefuld has finished with it.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from careful._abi import lib
 from careful.transfer.protocol.block import BlockClient
 
-#: Of one operation, and how many are under way of all reads and writes of a connection.
+#: Bytes of one operation, and operations under way for one connection.
 PART_BYTES = 1 << 20
 _PARTS = 8
 
 
 class Whole:
-    """Bytes that become an object of their own, with no copy between: what is read into it.
+    """Bytes that are read into an object of their own, without another copy.
 
     Args:
         nbytes: how many, at most PART_BYTES.
@@ -37,14 +36,14 @@ class Whole:
         self.data = bytes(data)
 
 
-#: Where bytes are in the peer's file, and here; at most PART_BYTES.
+#: Offset in the peer's file, and memory here; at most PART_BYTES.
 Piece = tuple[int, memoryview]
-#: What is read may become bytes.
+#: Bytes to read, into memory or a new object.
 ReadPiece = tuple[int, memoryview | Whole]
 
 
 class Memory:
-    """What one connection to carefuld reads and writes through."""
+    """The memory through which one connection to carefuld reads and writes."""
 
     def __init__(self) -> None:
         self._free: asyncio.Queue[int] = asyncio.Queue()
@@ -53,14 +52,14 @@ class Memory:
         self._adding = asyncio.Lock()
         self._file = -1
         self._fd = os.memfd_create("careful-files", os.MFD_CLOEXEC)
-        self._closing = weakref.finalize(self, os.close, self._fd)  # also where nobody closes it
+        self._closing = weakref.finalize(self, os.close, self._fd)  # if close() is not called
         self._closing.atexit = False
         os.ftruncate(self._fd, _PARTS * PART_BYTES)
         self._mapped = mmap.mmap(self._fd, _PARTS * PART_BYTES)
         self._view = memoryview(self._mapped)
 
     def close(self) -> None:
-        """Give it back, once the connection has ended."""
+        """Frees the memory after the connection has ended."""
         self._view.release()
         self._mapped.close()
         self._closing()
@@ -68,13 +67,13 @@ class Memory:
     async def read(
         self, remote: BlockClient, handle: int, pieces: Sequence[ReadPiece], what: str
     ) -> None:
-        """Read ranges of a peer's file, several at once.
+        """Reads ranges of a peer's file, several at once.
 
         Args:
             remote: the peer's tree.
             handle: of the file.
-            pieces: where each begins there, and where as many bytes go here.
-            what: what errors are about.
+            pieces: offset in the file, and the memory that receives the bytes.
+            what: the subject of errors.
 
         Raises:
             CarefulError: ENOENT: the peer has no such handle.
@@ -84,7 +83,7 @@ class Memory:
     async def write(
         self, remote: BlockClient, handle: int, pieces: Sequence[Piece], what: str
     ) -> None:
-        """Write ranges of a peer's file; see read()."""
+        """Writes ranges of a peer's file; see read()."""
         await self._all(remote, lib.CAREFUL_IPC_STORE, handle, pieces, what)
 
     async def _all(
@@ -107,7 +106,7 @@ class Memory:
                     data[:] = self._view[at : at + size]
 
         async def get_all(pieces: Sequence[ReadPiece], at: int) -> bool:
-            """By one question; False: they have to be asked for one by one."""
+            """Reads all pieces by one request; returns False if each needs its own."""
             ranges = []
             for offset, data in pieces:
                 ranges.append((offset, at, len(data)))
@@ -132,14 +131,14 @@ class Memory:
                     self._free.put_nowait(part)
 
         workers = [asyncio.ensure_future(worker()) for _ in range(min(_PARTS, len(pieces)))]
-        try:  # where the caller gives up, or one fails, carefuld still moves what it was asked for
+        try:  # if one fails or the caller gives up, carefuld still moves the others
             await asyncio.shield(asyncio.gather(*workers))
         finally:
             is_wanted = False
 
 
 def _together(pieces: Sequence[ReadPiece], many: bool) -> Iterator[Sequence[ReadPiece]]:
-    """Those that have room in a part, where many are asked for by one question."""
+    """Yields pieces that fit in one part, if one request can read many."""
     first = nbytes = 0
     for number, (_, data) in enumerate(pieces):
         full = nbytes + len(data) > PART_BYTES or number - first == lib.CAREFUL_IPC_RANGES
@@ -151,6 +150,6 @@ def _together(pieces: Sequence[ReadPiece], many: bool) -> Iterator[Sequence[Read
 
 
 def cut(offset: int, data: memoryview) -> Iterator[Piece]:
-    """One range in parts."""
+    """Cuts a range into parts."""
     for at in range(0, len(data), PART_BYTES):
         yield offset + at, data[at : at + PART_BYTES]

@@ -1,7 +1,6 @@
-"""Which names fsspec's calls mean: names that look like patterns, where copies go, and moves.
+"""The names that fsspec's calls mean: patterns, the targets of copies, and moves.
 
-A name that exists is that name; a pattern is a pattern only if nothing bears it. filesystem.py
-uses this.
+A name that exists is that name; only other names are patterns.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from fsspec.implementations.local import LocalFileSystem, make_path_posix, trail
 
 from careful.errors import CarefulError
 
-#: Errors for names that nothing can bear; they are none of exists(), find() and others.
+#: Errors for names that cannot exist; exists(), find() and others treat them as absent.
 NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def by_mapping() -> bool:
-    """Reports whether a mapping of fsspec calls: its keys are names, never patterns.
+    """Reports whether fsspec's mapping is the caller: its keys are names, never patterns.
 
-    fsspec.get_mapper() makes the mapping itself, and it calls the same rm() and cat() as a program
-    that wants patterns. Only the stack tells them apart.
+    fsspec.get_mapper() calls the same rm() and cat() as a program that wants patterns. Only the
+    stack tells them apart.
     """
     frame = inspect.currentframe()
     while frame and frame.f_globals.get("__name__") != "fsspec.mapping":
@@ -37,18 +36,18 @@ def by_mapping() -> bool:
 
 
 async def is_name(fs: Any, path: Any) -> bool:
-    """Reports whether a path looks like a pattern and is the name of something."""
+    """Reports whether a path looks like a pattern but exists."""
     return isinstance(path, str) and has_magic(path) and await fs._lexists(path)
 
 
 def placed(names: Sequence[str], top: str, target: str, into: bool) -> list[str]:
-    """Returns where copies of names go.
+    """Returns the targets of copies.
 
     Args:
-        names: what is copied: top, and what is below it.
-        top: what was asked for; with a slash behind it, what it holds.
-        target: where it goes.
-        into: whether target is a directory that is there.
+        names: the sources: top, and the names below it.
+        top: the path that the user gave; with a trailing slash, its contents.
+        target: where the copies go.
+        into: whether target is an existing directory.
     """
     bare = top.rstrip("/")
     base = posixpath.dirname(bare).rstrip("/") if into and not trailing_sep(top) else bare
@@ -58,7 +57,7 @@ def placed(names: Sequence[str], top: str, target: str, into: bool) -> list[str]
 async def copied(
     fs: Any, source: str, target: str, recursive: bool, maxdepth: int | None
 ) -> tuple[list[str], bool]:
-    """Returns the names that a copy of a name moves, and whether it is all of a directory."""
+    """Returns the names to copy, and whether they are a whole directory."""
     names = await fs._expand_path([source], recursive, maxdepth)
     if not recursive or maxdepth is not None:
         names = [name for name in names if not await fs._isdir(name)]
@@ -68,12 +67,12 @@ async def copied(
 def sources_here(
     source: Any, target: Any, is_dir: bool, recursive: bool, maxdepth: int | None
 ) -> tuple[Any, Any]:
-    """Returns what fs.put() takes so that names of this machine that exist are no patterns.
+    """Returns arguments for fs.put() in which no existing local name acts as a pattern.
 
     Args:
         source: one name, or several.
         target: where they go.
-        is_dir: whether target is a directory that is there.
+        is_dir: whether target is an existing directory.
         recursive: see fs.put().
         maxdepth: see fs.put().
     """
@@ -91,7 +90,7 @@ def sources_here(
 
 
 async def move(fs: Any, source: Any, target: Any) -> None:
-    """Rename names at the host; see CarefulFileSystem.mv()."""
+    """Renames names at the host; see CarefulFileSystem.mv()."""
     if isinstance(source, list) and isinstance(target, list):
         pairs = list(zip(source, target, strict=True))
     else:
@@ -132,7 +131,7 @@ async def _is_file(fs: Any, name: str) -> bool:
 
 
 async def _move_contents(fs: Any, old: str, new: str) -> None:
-    """Move a file to another file system of the host. Both names may be of the same file."""
+    """Moves a file to another file system of the host, unless both names are the same file."""
     mine = await fs._connected().stat(old)
     if await fs._exists(new):
         there = await fs._connected().stat(new)

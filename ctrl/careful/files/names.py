@@ -1,7 +1,7 @@
-"""Names in a host's directories: made, renamed and removed, and files that are appended to.
+"""Makes, renames and removes names at a host, and appends to files.
 
-Owns what Python's own errors they end with. It runs items of transfer/protocol/batch.py: in the
-directory that a name stands in, or, for renames and appends, in the export.
+Owns the errors of these calls. A rename or an append runs in the export, any other item in the
+directory above its name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RENAME_ERRORS = {
 
 
 async def mkdir(remote: BlockClient, path: str, mode: int, parents: bool, exist_ok: bool) -> None:
-    """Make a directory; see AsyncHost.mkdir()."""
+    """Makes a directory; see AsyncHost.mkdir()."""
     name = remote.name(shown(path))
     if parents:
         await make_path(There(remote), posixpath.dirname(path), Options(make_path=True))
@@ -50,12 +50,12 @@ async def mkdir(remote: BlockClient, path: str, mode: int, parents: bool, exist_
 
 
 async def remove(remote: BlockClient, path: str) -> None:
-    """Remove a file, a symlink or an empty directory; see AsyncHost.remove()."""
+    """Removes a file, a symlink or an empty directory; see AsyncHost.remove()."""
     name = remote.name(shown(path))
     if await _is_export(remote, path):
         await remote.stat(path)
         raise CarefulError(errno.EBUSY, "is what the host exports", name)
-    # To the protocol its absence is no error; a symlink may lead nowhere.
+    # For the protocol, a missing name is no error; a symlink may dangle.
     there = await _run(remote, lib.CAREFUL_ITEM_READ, path)
     if there.status == errno.ENOENT:
         raise CarefulError(errno.ENOENT, "", name)
@@ -66,7 +66,7 @@ async def remove(remote: BlockClient, path: str) -> None:
 
 
 async def rename(remote: BlockClient, source: str, target: str, replace: bool, sync: bool) -> None:
-    """Give a name another one; see AsyncHost.rename()."""
+    """Renames a path; see AsyncHost.rename()."""
     item = Item(lib.CAREFUL_ITEM_RENAME, os.fsencode(target), text=os.fsencode(source))
     flags = (lib.CAREFUL_BATCH_REPLACE if replace else 0) | _sync_flag(sync)
     code = (await _in_export(remote, item, flags)).status
@@ -81,7 +81,7 @@ async def rename(remote: BlockClient, source: str, target: str, replace: bool, s
 
 
 async def append(remote: BlockClient, path: str, data: Data, mode: int, sync: bool) -> None:
-    """Write at the end of a file; see AsyncHost.append()."""
+    """Appends to a file; see AsyncHost.append()."""
     attr = packed_attr(NOTHING._replace(mode=stat.S_IFREG | mode))
     with memoryview(data) as given, given.cast("B") as view:
         for at in range(0, len(view) or 1, BYTES):
@@ -103,7 +103,7 @@ def _sync_flag(sync: bool) -> int:
 
 
 async def _in_export(remote: BlockClient, item: Item, flags: int) -> Item:
-    """Run an item whose names are relative to all that the host exports; its answer."""
+    """Runs an item whose names are relative to the whole export; returns its answer."""
     path = os.fsdecode(item.text or item.name)
     await remote.require(2, shown(path))
     try:
@@ -111,7 +111,7 @@ async def _in_export(remote: BlockClient, item: Item, flags: int) -> Item:
     except CarefulError as error:
         if error.errno != errno.EISDIR:
             raise
-    # The host has several exports: the first component names one, and no item can leave it.
+    # The host has several exports: the first component names one, and an item must stay inside.
     tops = [os.fsdecode(name).partition("/") for name in (item.name, item.text) if name]
     if not all(rest for _, _, rest in tops):
         raise CarefulError(errno.EBUSY, "is what the host exports", remote.name(shown(path)))
@@ -124,7 +124,7 @@ async def _in_export(remote: BlockClient, item: Item, flags: int) -> Item:
 
 
 async def _once(remote: BlockClient, folder: str, item: Item, flags: int) -> Item:
-    """Run an item that must not run twice."""
+    """Runs an item that must not run twice."""
     try:
         [found] = await asked(RemoteTree(remote, folder), [item], flags)
     except CarefulError as error:
@@ -136,12 +136,12 @@ async def _once(remote: BlockClient, folder: str, item: Item, flags: int) -> Ite
 
 
 async def _is_export(remote: BlockClient, path: str) -> bool:
-    """Reports whether a name is all that the host exports, or could be one of several exports."""
+    """Reports whether a name is the whole export, or may be one of several exports."""
     return path == "." or ("/" not in path and not (await remote.stat(".")).inode)
 
 
 async def _run(remote: BlockClient, op: int, path: str, attr: bytes = b"") -> Item:
-    """Do something with a name; what that was answered."""
+    """Runs an operation on a name; returns its answer."""
     folder, name = posixpath.split(path)
     item = Item(op, os.fsencode(name), attr)
     [found] = await asked(RemoteTree(remote, folder or "."), [item])

@@ -1,8 +1,4 @@
-"""What get() and put() of careful.files are told, and what they tell.
-
-Owns the keywords' meaning and the progress of a transfer as a program sees it. It calls
-nobody.
-"""
+"""Options and progress of get() and put() in careful.files."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ class Progress(NamedTuple):
         files_expected: found so far.
         bytes_done: in place.
         bytes_expected: of all files found so far.
-        name: of the file that ended last; "": none so far.
+        name: the file that ended last, or "".
     """
 
     files_done: int = 0
@@ -41,26 +37,26 @@ Watcher = Callable[[Progress], object]
 
 
 class TransferOptions(TypedDict, total=False):
-    """Keywords of get() and put(). By default, none is set, and digest is "xxh3", fsync "file".
+    """Keywords of get() and put(). None is set by default; digest is "xxh3" and fsync "file".
 
     Attributes:
-        replace: whether files that are there and differ are replaced.
-        update: whether files that are there and older are replaced; newer ones are left alone.
-        checksum: whether files that are there are replaced, and only blocks that differ move.
-        archive: whether modes, owners, times, links and extended attributes are kept.
-        delete: whether what the source does not have is removed from the target's tree.
-        max_delete: if delete would remove more names than that, it removes none, and fails.
-        make_path: whether missing directories above the target are made.
-        dry_run: whether nothing is changed, and the report says what would be.
-        sparse: whether zeros become holes; holes stay holes in any case.
-        include: patterns of names in trees that are meant, whatever `exclude` says.
-        exclude: patterns of names that are not; as rsync's.
-        digest: what is computed of each file, at both ends, and compared.
-        fsync: when files are made durable: each "file" before it gets its name, all at the
+        replace: replace existing files that differ.
+        update: replace existing files that are older; leave newer ones alone.
+        checksum: replace existing files, and move only the blocks that differ.
+        archive: keep modes, owners, times, links and extended attributes.
+        delete: remove names from the target's tree that the source lacks.
+        max_delete: if delete would remove more names than this, it removes none and fails.
+        make_path: make missing directories above the target.
+        dry_run: change nothing, and report what would change.
+        sparse: make holes of zeros; holes stay holes in any case.
+        include: patterns of names in trees to copy, whatever `exclude` says.
+        exclude: patterns of names to leave out, like rsync's.
+        digest: computed of each file at both ends, and compared.
+        fsync: when files become durable: each "file" before it gets its name, all at the
             "end", or "none".
-        restart: whether what an interrupted transfer left is thrown away.
-        fail_on_loss: whether a frame that the network loses ends the transfer (LossError, a
-            ConnectionError); else what it carried is asked for again.
+        restart: throw away partial files of an interrupted transfer.
+        fail_on_loss: end the transfer if the network loses a frame (LossError, a
+            ConnectionError); else lost data is requested again.
         block_bytes: payload of one operation, 4 KiB to 1 GiB: 4 MiB.
         blocks_in_flight: of one file, 1 to 64: 8.
         files_in_flight: 1 to 30: 16.
@@ -88,7 +84,7 @@ class TransferOptions(TypedDict, total=False):
     rate_limit_bytes_per_s: int
 
 
-#: Those that the transfer has by the same name.
+#: Options that transfer.Options has under the same name.
 _SAME = {"checksum", "delete", "make_path", "dry_run", "sparse", "fsync", "restart"}
 _SAME |= {"max_delete", "fail_on_loss", "block_bytes", "blocks_in_flight", "files_in_flight"}
 _LIMITS = {
@@ -102,11 +98,11 @@ _CHOICES = {"digest": ("xxh3", "blake3", "none"), "fsync": ("file", "end", "none
 
 
 def options_of(recursive: bool, given: TransferOptions) -> Options:
-    """The transfer's options.
+    """Converts the keywords to the transfer's options.
 
     Raises:
-        TypeError: there is no such option, or a pattern stands alone.
-        ValueError: one cannot be, or contradicts another.
+        TypeError: an option does not exist, or patterns are a single string.
+        ValueError: a value is out of range, or two options contradict each other.
     """
     _check(recursive, given)
     digest, archive = given.get("digest"), given.get("archive", False)
@@ -151,17 +147,17 @@ def _check(recursive: bool, given: TransferOptions) -> None:
 
 
 def check_within(name: str, value: int) -> None:
-    """Raise ValueError unless a number can be what an option says."""
+    """Raises ValueError unless an option's number is within its limits."""
     least, most = _LIMITS[name]
     if not least <= value <= most:
         raise ValueError(f"{name} {value}: {least} to {most}")
 
 
 class Watched(Silent):
-    """A transfer's progress, told to whoever wants to know.
+    """Reports a transfer's progress to a program.
 
     Args:
-        watcher: called with each step; what it raises ends the transfer.
+        watcher: called with each step; its exception ends the transfer.
     """
 
     def __init__(self, watcher: Watcher | None) -> None:
@@ -174,11 +170,10 @@ class Watched(Silent):
             try:
                 self._watcher(self._now)
             except BaseException:
-                self._watcher = None  # it has had enough
+                self._watcher = None  # it is not called again
                 raise
 
     def expect(self, files: int, nbytes: int) -> None:
-        """See careful.transfer.options.Progress; likewise below."""
         now = self._now
         self._tell(
             files_expected=now.files_expected + files, bytes_expected=now.bytes_expected + nbytes
@@ -200,4 +195,4 @@ class Watched(Silent):
         _log.info("%s", text)
 
     def failed(self, name: str, error: CarefulError) -> None:
-        """It is raised, in the end."""
+        """Ignores the failure; the transfer raises it at its end."""

@@ -1,6 +1,6 @@
-"""A file of a CarefulFileSystem that is open: Python's file object, with fsspec's block caches.
+"""An open file of a CarefulFileSystem: Python's file object, with fsspec's block caches.
 
-Owns what was written until the file is whole. Calls filesystem.py for what crosses.
+Owns written data until the file is complete.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from careful.files.file import AsyncFile
 class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
     """One file, mode "rb", "wb", "xb" or "ab".
 
-    What is read is the file that was opened, also where somebody replaces it meanwhile. What is
-    written with "wb" and "xb" waits here, in memory, or in a temporary file from the second block
-    on, until close() or commit(); "ab" makes the file if it is not there, and appends block by
-    block, each at what is the end by then.
+    Reads see the file that was opened, even if another program replaces it. Data written with "wb"
+    or "xb" waits until close() or commit(): in memory, or in a temporary file from the second block
+    on. "ab" makes a missing file and appends each block at the end that the file then has.
     """
 
     DEFAULT_BLOCK_SIZE = 1 << 20
@@ -72,7 +71,7 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
         return True
 
     def commit(self) -> None:
-        """Give a file its name that was written with autocommit=False."""
+        """Gives its name to a file that was written with autocommit=False."""
         if self._spool is None:
             return
         try:
@@ -82,20 +81,21 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
             self.discard()
 
     def discard(self) -> None:
-        """Throw away what was written with autocommit=False."""
+        """Throws away what was written with autocommit=False."""
         if self._spool is not None:
             self._spool.close()
             self._spool = None
 
     def __exit__(self, kind: Any, *_: object) -> None:
-        if kind is not None and self.mode in ("wb", "xb"):  # it is not whole
-            self.forced = True  # to fsspec: nothing is to be written any more
+        if kind is not None and self.mode in ("wb", "xb"):  # the file is incomplete
+            self.forced = True  # fsspec then writes nothing more
             self.discard()
         self.close()
 
     def close(self) -> None:
-        """End it; what was written is at the host then. At the end of the program it is too late
-        for that: what was not closed is thrown away, and nothing is waited for.
+        """Closes the file; written data is at the host when this returns.
+
+        At the end of the program it is too late to write, so an unclosed file is thrown away.
         """
         if self.closed:
             return

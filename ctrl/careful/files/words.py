@@ -1,4 +1,4 @@
-"""What a host says of its files and transfers, in fsspec's words; filesystem.py uses them."""
+"""Converts file attributes, ranges and progress to fsspec's terms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
 
 
 def info_of(name: str, attr: Attr, target: str = "") -> Info:
-    """What fsspec says of a file."""
+    """Returns fsspec's description of a file."""
     info = {
         "name": name,
         "size": attr.bytes,
@@ -34,13 +34,13 @@ def info_of(name: str, attr: Attr, target: str = "") -> Info:
 
 
 def bounds_of(file: AsyncFile, start: int | None, end: int | None) -> tuple[int, int]:
-    """Where bytes begin and how many they are; negative ones count from the file's end."""
+    """Returns offset and size of a range; negative bounds count from the file's end."""
     first, past, _ = slice(start, end).indices(file.nbytes)
     return first, max(0, past - first)
 
 
 def each_of(given: int | Iterable[int | None] | None, count: int) -> Sequence[int | None]:
-    """A bound for each of many ranges."""
+    """Returns one bound for each of `count` ranges."""
     if given is None or isinstance(given, int):
         return [given] * count
     bounds = list(given)
@@ -50,7 +50,7 @@ def each_of(given: int | Iterable[int | None] | None, count: int) -> Sequence[in
 
 
 def watcher(callback: Callback) -> Any:
-    """Progress as fsspec wants to hear of it."""
+    """Returns a progress function that updates a fsspec callback."""
 
     def tell(progress: Progress) -> None:
         callback.absolute_update(progress.bytes_done)

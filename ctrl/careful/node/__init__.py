@@ -1,4 +1,4 @@
-"""|Instances that a Python program owns: requests, replies, stores and gets (P4).
+"""Instances that a Python program owns: requests, replies, stores and gets (P4).
 
 >>> node = careful.open("eth1")
 

@@ -106,7 +106,7 @@ class Pending(Protocol):
 
 
 class Engine:
-    """|An open instance.
+    """An open instance.
 
     Args:
         options: fields of struct careful_options, including ifname; or fields of struct
@@ -179,7 +179,7 @@ class Engine:
 
     @property
     def pointer(self) -> CData:
-        """|Returns the C instance.
+        """Returns the C instance.
 
         Raises:
             CarefulError: the instance is closed.
@@ -194,7 +194,7 @@ class Engine:
         return self._pointer
 
     def run(self, function: Callable[..., int], *args: object) -> int:
-        """|Calls a C function that may run callbacks, then raises interrupts from them.
+        """Calls a C function that may run callbacks, then raises interrupts from them.
 
         Raises:
             RuntimeError: called by a callback.
@@ -222,7 +222,7 @@ class Engine:
             raise RuntimeError(f"a handler cannot {what}: it runs inside poll()")
 
     def in_loop(self) -> Driver:
-        """|Returns the driver that polls this engine in an event loop.
+        """Returns the driver that polls this engine in an event loop.
 
         Raises:
             RuntimeError: there is no driver.
@@ -232,7 +232,7 @@ class Engine:
         return self.driver
 
     def begin(self, queue: object, start: Callable[[], int], fail: Callable[[int], object]) -> int:
-        """|Starts an operation, at once or as soon as C has room for it.
+        """Starts an operation, at once or as soon as C has room for it.
 
         Without an event loop, and outside callbacks, the call waits for room. Otherwise operations
         of a queue start later, in order.
@@ -432,7 +432,7 @@ class Engine:
         self.unsent = seen
 
     def close(self) -> None:
-        """|Closes the instance.
+        """Closes the instance.
 
         Raises:
             RuntimeError: called by a callback, or in another thread.

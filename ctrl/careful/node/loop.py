@@ -30,7 +30,7 @@ class Polled(Protocol):
 
 
 class Driver:
-    """|Polls an engine in the running loop until stop().
+    """Polls an engine in the running loop until stop().
 
     Args:
         engine: used by this thread alone.
@@ -56,7 +56,7 @@ class Driver:
             self._later(self._loop.call_soon(self._step))
 
     def future(self) -> asyncio.Future[None]:
-        """|Returns a future of this loop.
+        """Returns a future of this loop.
 
         Raises:
             RuntimeError: another loop is running.
@@ -75,7 +75,7 @@ class Driver:
         task.add_done_callback(self._tasks.discard)
 
     async def until(self, condition: Callable[[], bool], timeout_s: float | None = None) -> bool:
-        """|Waits until callbacks make a condition true; returns False if the time is over.
+        """Waits until callbacks make a condition true; returns False if the time is over.
 
         Raises:
             CarefulError: the interface is gone.

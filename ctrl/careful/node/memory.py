@@ -21,7 +21,7 @@ SPAN_MAX = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class FileRange:
-    """|A part of a file.
+    """A part of a file.
 
     Attributes:
         file: an open file, or its descriptor; the caller may close it afterwards.
@@ -35,7 +35,7 @@ class FileRange:
 
 
 class Span:
-    """|Memory or a file range that C uses, kept alive.
+    """Memory or a file range that C uses, kept alive.
 
     Args:
         what: an object with a contiguous buffer (bytes, bytearray, mmap, a NumPy

@@ -27,7 +27,7 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class Reply:
-    """|The answer to a request.
+    """The answer to a request.
 
     Attributes:
         payload: any contiguous buffer, at most the peer's payload_bytes.
@@ -41,7 +41,7 @@ class Reply:
 
 
 class LateReply:
-    """|The answer to a request that its handler left open (Message.later()).
+    """The answer to a request that its handler left open (Message.later()).
 
     It can be sent while the session lasts.
 
@@ -57,7 +57,7 @@ class LateReply:
         lib.careful_reply_name(raw, self._to)
 
     def send(self, reply: object = None) -> None:
-        """|Sends the answer, once: a Reply, a payload, or nothing.
+        """Sends the answer, once: a Reply, a payload, or nothing.
 
         Raises:
             RuntimeError: the answer was sent already.
@@ -105,7 +105,7 @@ class LateReply:
 
 
 class Message:
-    """|A request, or a store that is complete.
+    """A request, or a store that is complete.
 
     Attributes:
         peer: the sender.
@@ -132,7 +132,7 @@ class Message:
         self._late: LateReply | None = None
 
     def later(self) -> LateReply:
-        """|Leaves the answer open: the handler's return value is not sent.
+        """Leaves the answer open: the handler's return value is not sent.
 
         Raises:
             RuntimeError: the handler has returned, or this is a store.
@@ -144,7 +144,7 @@ class Message:
         return self._late
 
     def answer(self, value: object, where: str) -> None:
-        """|Answers a request with its handler's return value, unless later() left the answer open.
+        """Answers a request with its handler's return value, unless later() left the answer open.
 
         Args:
             value: see as_reply().

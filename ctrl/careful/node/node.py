@@ -38,7 +38,7 @@ _ROOM_S = 0.001
 
 
 def _connected(peer: Peer) -> Peer:
-    """|Returns the peer if it has a session.
+    """Returns the peer if it has a session.
 
     Raises:
         CarefulError: it has none.
@@ -58,7 +58,7 @@ def _loaded(config: Config | Path | str | None) -> Config:
 
 
 class Node:
-    """|One NIC queue, owned by this program and used by the thread that opened it.
+    """One NIC queue, owned by this program and used by the thread that opened it.
 
     careful.open() makes a node from these arguments. careful.connect() makes a node whose queue
     belongs to a carefuld. `with` closes the node at the end. `async with` also polls it in the
@@ -97,7 +97,7 @@ class Node:
         config: Config | Path | str | None = None,
         **options: Any,
     ) -> Node:
-        """|Returns a node that shares a carefuld's queue; for the arguments see careful.connect().
+        """Returns a node that shares a carefuld's queue; for the arguments see careful.connect().
 
         Raises:
             CarefulError, TypeError: as careful.connect().
@@ -151,7 +151,7 @@ class Node:
         self._engine.on_error = hook
 
     def close(self) -> None:
-        """|Ends all sessions and releases the queue; operations end with ECANCELED.
+        """Ends all sessions and releases the queue; operations end with ECANCELED.
 
         Raises:
             RuntimeError: called by a handler, or in another thread.
@@ -177,7 +177,7 @@ class Node:
         self._regions.clear()
 
     def poll(self) -> int:
-        """|Receives, sends and runs handlers once; returns the number of frames received.
+        """Receives, sends and runs handlers once; returns the number of frames received.
 
         Raises:
             CarefulError: the interface is gone (ENODEV).
@@ -186,7 +186,7 @@ class Node:
         return self._engine.poll()
 
     def wait(self, timeout_s: float | None = None, fd: int = -1) -> int:
-        """|Polls until a frame arrives, a handler or callback runs, `fd` is readable, or time is
+        """Polls until a frame arrives, a handler or callback runs, `fd` is readable, or time is
         over.
 
         Args:
@@ -202,7 +202,7 @@ class Node:
         return self._engine.wait(timeout_s, fd)
 
     def wait_fds(self) -> tuple[list[int], float]:
-        """|Returns the descriptors that a program's own event loop waits for before each poll().
+        """Returns the descriptors that a program's own event loop waits for before each poll().
 
         Returns:
             Descriptors, and the longest wait in seconds. Ask again before each wait.
@@ -210,7 +210,7 @@ class Node:
         return self._engine.wait_fds()
 
     async def serve_forever(self) -> None:
-        """|Waits until this is cancelled; `async with` polls.
+        """Waits until this is cancelled; `async with` polls.
 
         Raises:
             CarefulError: the interface is gone (ENODEV).
@@ -218,7 +218,7 @@ class Node:
         await self._engine.in_loop().until(lambda: False)
 
     def handle(self, number: int, handler: Handler | None, *, stores: bool = False) -> None:
-        """|Sets the handler of requests with a number.
+        """Sets the handler of requests with a number.
 
         The handler's return value is the reply: a Reply, a buffer, one of our Regions, or None for
         an empty reply. If the handler raises, on_error gets the exception and the request fails at
@@ -250,7 +250,7 @@ class Node:
             self._handlers[number] = handler
 
     def memory(self, nbytes: int) -> memoryview:
-        """|Returns zeroed memory that any node can register.
+        """Returns zeroed memory that any node can register.
 
         A node of careful.connect() shares the memory with carefuld, so peers' stores and gets are
         not copied on this host. The memory belongs to the program while the program runs.
@@ -267,7 +267,7 @@ class Node:
         return memoryview(ffi.buffer(base[0], nbytes)).cast("B")
 
     def outgoing(self) -> Outgoing:
-        """|Returns a message to build in a send buffer of the device, which sends it without a
+        """Returns a message to build in a send buffer of the device, which sends it without a
         copy.
 
         With careful.connect(), carefuld copies the message from shared memory; at most 64 at a
@@ -279,7 +279,7 @@ class Node:
         return Outgoing(self._engine)
 
     def register(self, what: object, access: str = "rw", peer: Peer | None = None) -> Region:
-        """|Lets peers get from, or store to, memory or a part of a file.
+        """Lets peers get from, or store to, memory or a part of a file.
 
         Args:
             what: an object with a contiguous buffer (bytearray, mmap, a NumPy array
@@ -298,7 +298,7 @@ class Node:
         return region
 
     def connect(self, host: str, timeout_s: float = 5.0) -> Peer:
-        """|Opens a session with a host; polls until the session is up.
+        """Opens a session with a host; polls until the session is up.
 
         Args:
             host: a name in the configuration's [nodes]; or a name that the system

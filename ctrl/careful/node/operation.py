@@ -30,7 +30,7 @@ _MOVE = {
 
 @dataclass(frozen=True)
 class Result:
-    """|How an operation ended.
+    """How an operation ended.
 
     Attributes:
         args: four words of a reply.
@@ -46,7 +46,7 @@ class Result:
 
 
 class RemoteError(CarefulError):
-    """|A handler at the peer failed a request: it raised, or returned a Reply with a status.
+    """A handler at the peer failed a request: it raised, or returned a Reply with a status.
 
     `errno` is the status: the errno of an OSError, EIO for any other exception.
 
@@ -58,7 +58,7 @@ class RemoteError(CarefulError):
 
 
 class Asked(Protocol):
-    """|The part of a peer that its operations use (peer.Peer).
+    """The part of a peer that its operations use (peer.Peer).
 
     Attributes:
         lost_operation: set if an operation failed with the peer.
@@ -80,7 +80,7 @@ class Asked(Protocol):
 
 
 class Operation:
-    """|A request, store or get on its way: `await` it, or call result().
+    """A request, store or get on its way: `await` it, or call result().
 
     The methods are those of concurrent.futures.Future, but only the thread that opened the node may
     call them. Each operation ends once, inside a poll of its node, even if the program dropped this
@@ -117,7 +117,7 @@ class Operation:
         return False
 
     def result(self, timeout: float | None = None) -> Result:
-        """|Polls until the operation has ended; returns its result.
+        """Polls until the operation has ended; returns its result.
 
         Args:
             timeout: the longest wait, seconds; None: no limit.

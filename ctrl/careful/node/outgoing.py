@@ -25,7 +25,7 @@ _TEXTS = {
 
 
 class Outgoing:
-    """|Room for the payload of a request (Node.outgoing()); end it once with send() or free().
+    """Room for the payload of a request (Node.outgoing()); end it once with send() or free().
 
     Attributes:
         payload: a writable view; numpy.frombuffer() makes an array from it.
@@ -46,7 +46,7 @@ class Outgoing:
             self._engine.unsent.append(self._raw)
 
     def unsee(self) -> None:
-        """|Releases the program's view.
+        """Releases the program's view.
 
         Raises:
             BufferError: another view of the payload exists, an array or a slice.
@@ -67,7 +67,7 @@ class Outgoing:
         return raw
 
     def free(self) -> None:
-        """|Frees the buffer.
+        """Frees the buffer.
 
         Raises:
             RuntimeError: the message was sent or freed.
@@ -78,7 +78,7 @@ class Outgoing:
     def send(
         self, peer: Peer, handler: int, nbytes: int | None = None, args: tuple[int, ...] = ()
     ) -> Operation:
-        """|Sends the message to a handler, as Peer.request() does, without a copy.
+        """Sends the message to a handler, as Peer.request() does, without a copy.
 
         Args:
             peer: the receiver.

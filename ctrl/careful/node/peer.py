@@ -25,7 +25,7 @@ _MOVE_TEXTS = {
 
 
 class Peer:
-    """|A host that we have, or had, a session with (Node.connect(), Message.peer).
+    """A host that we have, or had, a session with (Node.connect(), Message.peer).
 
     Attributes:
         index: its slot on this host.
@@ -65,7 +65,7 @@ class Peer:
 
     @property
     def payload_bytes(self) -> int:
-        """|Returns the most bytes that a request to the peer, or its reply, can carry.
+        """Returns the most bytes that a request to the peer, or its reply, can carry.
 
         Raises:
             CarefulError: there is no session (EAGAIN).
@@ -152,7 +152,7 @@ class Peer:
         texts: dict[int, str],
         *args: object,
     ) -> None:
-        """|Calls a C function, now or as soon as there is room; `fail` receives a later errno.
+        """Calls a C function, now or as soon as there is room; `fail` receives a later errno.
 
         Raises:
             CarefulError: the call failed at once.
@@ -168,7 +168,7 @@ class Peer:
         check(rc, self.name, texts.get(rc, ""))
 
     def request(self, handler: int, payload: Buffer = b"", args: tuple[int, ...] = ()) -> Operation:
-        """|Runs a handler at the peer; its reply ends the operation.
+        """Runs a handler at the peer; its reply ends the operation.
 
         Args:
             handler: its number at the peer.
@@ -186,7 +186,7 @@ class Peer:
         self._start(lib.careful_request, bool, _TEXTS, *asked, ffi.NULL, ffi.NULL)
 
     def region(self, handle: bytes | int) -> RemoteRegion:
-        """|Returns a region of the peer, to store into and get from.
+        """Returns a region of the peer, to store into and get from.
 
         Args:
             handle: the peer's Region.handle, as received in a payload; or the bare key
@@ -207,7 +207,7 @@ def _asked(handler: int, payload: Buffer, args: tuple[int, ...]) -> tuple[object
 
 
 class RemoteRegion:
-    """|A region of a peer (Peer.region()): stores write into it, gets read from it.
+    """A region of a peer (Peer.region()): stores write into it, gets read from it.
 
     Attributes:
         peer: the owner.
@@ -241,7 +241,7 @@ class RemoteRegion:
         args: tuple[int, ...] = (),
         digest: bool = True,
     ) -> Operation:
-        """|Writes bytes into the region; then runs a handler at the peer, if one is named.
+        """Writes bytes into the region; then runs a handler at the peer, if one is named.
 
         Args:
             source: a contiguous buffer, a FileRange or an open file; held, and not to be
@@ -263,7 +263,7 @@ class RemoteRegion:
         return self.peer.begin(lib.careful_store, span, *moved)
 
     def get(self, target: object, offset: int = 0, *, digest: bool = True) -> Operation:
-        """|Reads bytes from the region, as many as the target holds.
+        """Reads bytes from the region, as many as the target holds.
 
         Args:
             target: a writable contiguous buffer, or a FileRange with a length; held

@@ -24,7 +24,7 @@ HANDLE = struct.Struct(">IIQ")
 
 
 class Region:
-    """|Memory or a part of a file that peers may use until remove() (Node.register()).
+    """Memory or a part of a file that peers may use until remove() (Node.register()).
 
     The node holds the region until then, even if the program drops this object. `with` removes the
     region at the end.
@@ -98,7 +98,7 @@ class Region:
         self._span.release()
 
     def remove(self, timeout_s: float = 5.0) -> None:
-        """|Removes the region once no message is using it.
+        """Removes the region once no message is using it.
 
         Raises:
             CarefulError: messages still use it when the time is over, or a handler,
