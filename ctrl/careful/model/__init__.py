@@ -1,8 +1,8 @@
 """The pipeline model: latency and optimal fragmentation, computed and simulated.
 
-P1 (optimal pipelines) sections 2 to 5, P3 (cut-through) and P5 (adaptive pipelining). Pure
-computation on numpy; scipy (the extra `plan`) is imported only when the linear program runs. Only
-`files.py` reads anything.
+Sources: P1 (optimal pipelines) sections 2 to 5, P3 (cut-through), P5 (adaptive pipelining). Pure
+computation on numpy, except that `files.py` reads files. Only the linear program imports scipy (the
+extra `plan`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the fixed-sized theorem needs and a black-box measurement gives (P1 section 5.3.2).
+"""Fixed-size plans from a black-box measurement (P1 section 5.3.2).
 
-Two regressions know the bottleneck of each range of fragment sizes, and the sums, not the
-stages: enough for theorem 1 and equation 10, not for ramps or a hierarchy.
+Two regressions give the bottleneck of each range of fragment sizes and the sums over all stages,
+but not the stages. That is enough for theorem 1 and equation 10, not for ramps or a hierarchy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from careful.model.stages import (
 )
 from careful.plan import Limits
 
-#: Half of an interval over the figure above which a plan says what the figure does to it.
+#: A plan mentions the interval of a figure if half the interval exceeds this part of the figure.
 WIDE = 0.5
 
 
@@ -36,10 +36,9 @@ WIDE = 0.5
 class Regime:
     """A range of fragment sizes and its bottleneck.
 
-    low_bytes, high_bytes: the range, high may be infinite; g_b_us, G_b_us_per_KiB: the
-    bottleneck's; sum_G_others_us_per_KiB: of all stages but it; g_b_low_us, g_b_high_us: the
-    interval of g_b. Raises ValueError for what is no range, and for costs that are not 0 to
-    COST_US_MAX.
+    low_bytes, high_bytes: the range, high may be infinite; g_b_us, G_b_us_per_KiB: costs of the
+    bottleneck; sum_G_others_us_per_KiB: sum over all other stages; g_b_low_us, g_b_high_us: the
+    interval of g_b. Raises ValueError for an empty range and for costs outside 0 to COST_US_MAX.
     """
 
     low_bytes: float
@@ -65,16 +64,18 @@ class Regime:
 
     @property
     def wide(self) -> bool:
-        """Reports whether g_b is known too roughly to be used without a word."""
+        """Reports whether the interval of g_b is so wide that a plan must mention it."""
         return self.g_b_high_us - self.g_b_low_us > 2 * WIDE * self.g_b_us
 
     def counts(self, message_bytes: int) -> tuple[int, int]:
-        """Least and greatest number of fragments whose sizes are in the range; maybe none."""
+        """Least and greatest number of fragments with sizes in the range; least may exceed
+        greatest.
+        """
         most = message_bytes // self.low_bytes if self.low_bytes else math.inf
         return max(1, math.ceil(message_bytes / self.high_bytes)), int(min(most, message_bytes))
 
     def best_counts(self, message_bytes: int, least: int, most: int, g_b_us: float) -> set[int]:
-        """Of theorem 1's number of fragments, within bounds, floor and ceiling (P1 eq. 12)."""
+        """Floor and ceiling of theorem 1's number of fragments, within the bounds (P1 eq. 12)."""
         real = optimal_count(message_bytes, g_b_us, self.sum_G_others_us_per_KiB / KIB)
         real = min(max(real, least), most)
         return {math.floor(real), math.ceil(real)}
@@ -104,10 +105,10 @@ def equal_latency_us(
 class BlackBox:
     """A pipeline seen from outside (P1 Table 2).
 
-    sum_g_us, sum_G_us_per_KiB: of all stages, 0 to COST_US_MAX; regimes: with the bottleneck of
-    each range of fragment sizes, ascending; unknown: what is to be said of ranges without one.
-    Raises ValueError for other values, without a regime, and where sum_g_us is less than a
-    bottleneck's g, which it contains, by more than that is known to.
+    sum_g_us, sum_G_us_per_KiB: sums over all stages, 0 to COST_US_MAX; regimes: ranges of fragment
+    sizes with their bottlenecks, ascending; unknown: texts about ranges without a bottleneck.
+    Raises ValueError for other values, for no regime, and if sum_g_us is below the lower end of a
+    bottleneck's g, which the sum contains.
     """
 
     sum_g_us: float
@@ -139,11 +140,10 @@ class BlackBox:
 
     @classmethod
     def from_dict(cls, data: dict[str, object], origin: str = "measurement") -> BlackBox:
-        """From the JSON of `carefulctl measure blackbox`; further keys are ignored.
+        """Reads the JSON of `carefulctl measure blackbox`; further keys are ignored.
 
-        Without "regimes" the figures on top are of the one there is, from low_bytes to
-        high_bytes, or of any size. Raises ValueError with the measurement's own reason where
-        it has no figure.
+        Without "regimes", the top-level figures are the only regime, from low_bytes to high_bytes
+        or for any size. Raises ValueError with the measurement's own reason if a figure is missing.
         """
         try:
             entries = data.get("regimes", [data])
@@ -153,7 +153,7 @@ class BlackBox:
             g_us, G_us_per_KiB = (
                 _number(data, name, reason) for name in ("sum_g_us", "sum_G_us_per_KiB")
             )
-            # Where none has figures, the first says why.
+            # If no regime has figures, the first one gives the reason.
             kept = [one for one in entries if not _lacks(one)] or entries[:1]
             found = [_regime(one, reason) for one in kept]
             unknown = [_unknown(one) for one in entries if one not in kept]
@@ -168,7 +168,7 @@ class BlackBox:
         return float(equal_latency_us(message_bytes, k, self.sum_g_us, *costs))
 
     def regime_at(self, size_bytes: float) -> int:
-        """Index of the regime of a size, else of the nearest."""
+        """Index of the regime that contains a size, or of the nearest."""
         return min(
             range(len(self.regimes)),
             key=lambda k: max(
@@ -185,12 +185,12 @@ class BlackBox:
         limits: Limits | None = None,
         fragments_count: int | None = None,
     ) -> Plan:
-        """The best fixed size, in whole bytes.
+        """Returns the best fixed size, in whole bytes.
 
-        Of each regime the candidates whose fragments are within its range (P1 theorem 1 and
-        section 5.3.2), then the least. Where no number of fragments within the limits gives
-        such sizes, or fragments_count does not, the nearest regime is extrapolated, and the
-        plan says so. Raises ValueError for what the limits forbid.
+        Takes from each regime the candidates with fragments in its range (P1 theorem 1 and section
+        5.3.2), then the fastest. If no allowed number of fragments gives such sizes, the nearest
+        regime is extrapolated, and the plan says so. Raises ValueError if the limits forbid
+        fragments_count.
         """
         check_message_bytes(message_bytes)
         least, most = (limits or Limits()).counts(message_bytes)
@@ -206,7 +206,7 @@ class BlackBox:
         }
         inside = bool(spans)
         if not inside:
-            # As near to the sizes that were measured as the limits allow.
+            # The count whose fragment size is nearest to the measured sizes.
             nearest = {least, most} | {
                 min(max(count, least), most)
                 for one in self.regimes
@@ -235,7 +235,7 @@ class BlackBox:
     def _spans(
         self, message_bytes: int, least: int, most: int
     ) -> Iterator[tuple[Regime, int, int]]:
-        """Regimes with the numbers of fragments, within bounds, that are in their range."""
+        """Yields each regime with its range of fragment counts, if any is within the bounds."""
         for one in self.regimes:
             low, high = one.counts(message_bytes)
             low, high = max(low, least), min(high, most)
@@ -243,7 +243,7 @@ class BlackBox:
                 yield one, low, high
 
     def _beyond(self, size_bytes: float) -> float:
-        """How many times larger or smaller than any size of a regime a size is; 1 within one."""
+        """Factor by which a size is outside the nearest regime; 1 inside a regime."""
         return min(
             max(one.low_bytes / size_bytes, size_bytes / one.high_bytes, 1.0)
             for one in self.regimes
@@ -293,7 +293,6 @@ def _unknown(entry: dict[str, object]) -> str:
 
 
 def _line(reason: object) -> str:
-    """A measurement's reason, as one line; "" for what is none."""
     return " ".join(reason.split())[:300] if isinstance(reason, str) else ""
 
 
@@ -309,7 +308,7 @@ def _regime(entry: dict[str, object], reason: object) -> Regime:
     ends = [
         _number({name: values[0]} | entry, name, None) for name in ("g_b_low_us", "g_b_high_us")
     ]
-    if ends[1] >= 0:  # a difference may come out below 0 by chance, which no cost is
+    if ends[1] >= 0:  # A difference may come out below 0 by chance; no cost is negative.
         ends[0], values[0] = max(ends[0], 0.0), max(values[0], 0.0)
     return Regime(low, high, *values, *ends)
 

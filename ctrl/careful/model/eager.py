@@ -1,14 +1,12 @@
-"""What a stage takes that gathers frames into pulses (P3 section 3): the receiver's store.
-
-Owns the walk from pulse to pulse. Pure.
-"""
+"""Time of a stage that gathers frames into pulses (P3 section 3): the receiver's store."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-#: Frames of a message that are followed one by one; of more, so many bunches.
+#: Frames of a message that are followed one by one; longer messages are grouped into so many
+#: bunches.
 _FRAMES_MAX = 128
 
 
@@ -19,15 +17,15 @@ def pulsed_us(
     g_us: float,
     G_us_per_byte: float,
 ) -> float:
-    """When the last pulse is over, µs.
+    """Returns when the last pulse ends, µs.
 
-    there_bytes, arrived_us: bytes that are there, and from when on, rising. A pulse begins when
-    the stage is idle and pulse_bytes wait, or the tail does, and takes all that waits; one of
-    0 bytes begins when anything waits.
+    there_bytes, arrived_us: cumulative bytes and their arrival times, ascending. A pulse begins
+    when the stage is idle and at least pulse_bytes, or the tail, are buffered; it takes all that is
+    buffered. With pulse_bytes 0 a pulse begins as soon as anything is buffered.
     """
     now_us, taken, last = 0.0, 0.0, len(there_bytes) - 1
     while taken < there_bytes[last]:
-        some = bisect_right(there_bytes, taken)  # the first that is more than was taken
+        some = bisect_right(there_bytes, taken)  # index of the first arrival beyond `taken`
         due = min(max(bisect_left(there_bytes, taken + pulse_bytes), some), last)
         now_us = max(now_us, arrived_us[due])
         ready = there_bytes[bisect_right(arrived_us, now_us) - 1]
@@ -44,9 +42,9 @@ def written_us(
     g_us: float,
     G_us_per_byte: float,
 ) -> float:
-    """From a message's first frame until all is written, µs.
+    """Returns the time from a message's first frame until all is written, µs.
 
-    came_us: from its first frame to its last, between which the others come evenly.
+    came_us: time from the first frame to the last; frames arrive evenly in between.
     """
     count = min(frames_count, _FRAMES_MAX)
     there = [message_bytes * (k + 1) / count for k in range(count)]

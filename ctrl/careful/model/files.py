@@ -1,7 +1,6 @@
-"""Pipelines from TOML, black-box measurements from JSON, and the papers' shipped pipelines.
+"""Reads pipelines from TOML, black-box measurements from JSON, and the papers' shipped pipelines.
 
-The only part of `careful.model` that reads files. Errors are ValueErrors that name the
-line, the stage and the key.
+Errors are ValueErrors that name the line, the stage and the key.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from careful.model.blackbox import BlackBox
 from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline, Stage, shortened
 
 _KEYS = {"name", "g_us", "G_us_per_KiB", "group", "resource", "delay_us"}
-#: How the lab's emulated link treats frames (tools/lab up --hops); means nothing here.
+#: Settings of the lab's emulated link (tools/lab up --hops), ignored here.
 _LAB_KEY = "link"
 _INSTEAD = "`carefulctl measure blackbox HOST --json` can"
-#: Kinds of measurements that no plan can be made of, and why.
+#: Kinds of measurements that give no plan, and why.
 _NO_PLAN = {
     "pathchar": "the intercept of a hop is a latency, overhead and propagation together, and no g: "
     f"pathchar cannot tell how a message is best cut; {_INSTEAD}",
@@ -35,15 +34,15 @@ _TOP_KEYS = {"name", "source", "stage"}
 
 
 def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
-    """Read a pipeline file: `[[stage]]` tables with name, g_us, G_us_per_KiB and optionally
-    group, resource, delay_us; `name` and `source` of the whole on top. A stage's table
-    `link` is the lab's and is ignored.
+    """Reads a pipeline file: `[[stage]]` tables with name, g_us, G_us_per_KiB and optionally group,
+    resource, delay_us. `name` and `source` of the pipeline are at the top. A stage's table `link`
+    belongs to the lab and is ignored.
 
-    origin: what errors call the text. Raises ValueError with the line of what is wrong.
+    origin: name of the text in errors. Raises ValueError with the faulty line.
     """
     try:
         data = tomllib.loads(text)
-    except ValueError as error:  # also a number of thousands of digits, which int() refuses
+    except ValueError as error:  # also raised by int() for a number of thousands of digits
         last = f"(at the end, line {max(1, len(text.splitlines()))})"
         said = str(error).replace("(at end of document)", last)
         raise InputError(f"{origin}: not valid TOML: {said}") from None
@@ -85,9 +84,9 @@ def _stage(table: Json) -> Stage:
 
 
 def _measured(data: Json, origin: str) -> Pipeline:
-    """The pipeline of a measurement's "stages", for the sizes that all were measured with.
+    """Makes a pipeline of a measurement's "stages", for the sizes common to all stages.
 
-    What else an entry says is left out.
+    Other keys of an entry are ignored.
     """
     stages = []
     for number, entry in enumerate(data["stages"], 1):
@@ -123,16 +122,16 @@ def _sizes(entries: list[Json]) -> tuple[int, int | None]:
 
 
 def _line_of(text: str, pattern: str, number: int) -> int | None:
-    """1-based line of match `number` of a pattern at the start of a line."""
+    """Returns the 1-based line of the match with index `number`, or None."""
     found = [i for i, line in enumerate(text.splitlines(), 1) if re.match(pattern, line)]
     return found[number] if number < len(found) else None
 
 
 def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
-    """Read either a pipeline file (TOML) or a measurement (JSON of `carefulctl measure`).
+    """Reads a pipeline file (TOML) or a measurement (JSON of `carefulctl measure`).
 
-    A JSON object of "kind" "blackbox" gives a BlackBox, one with "stages" (a list of
-    objects with a pipeline file's keys) a Pipeline. Raises ValueError.
+    A JSON object of "kind" "blackbox" gives a BlackBox. An object with "stages" (a list of objects
+    with a pipeline file's keys) gives a Pipeline. Raises ValueError.
     """
     text = text.removeprefix("\ufeff")
     if not text.lstrip().startswith("{"):
@@ -154,7 +153,7 @@ def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
 
 
 def shipped_names() -> list[str]:
-    """Names of the pipelines that come with the package."""
+    """Names of the pipelines in the package."""
     folder = resources.files("careful.model") / "pipelines"
     return sorted(
         entry.name.removesuffix(".toml")
@@ -164,7 +163,7 @@ def shipped_names() -> list[str]:
 
 
 def load_shipped(name: str) -> Pipeline:
-    """A pipeline of the papers by name; raises ValueError with the names there are."""
+    """Reads a pipeline of the papers by name; raises ValueError that lists the names."""
     if name not in shipped_names():
         raise InputError(f"no pipeline '{name}': shipped are {', '.join(shipped_names())}")
     entry = resources.files("careful.model") / "pipelines" / f"{name}.toml"
@@ -172,9 +171,9 @@ def load_shipped(name: str) -> Pipeline:
 
 
 def load_pipeline(path: str | Path) -> Pipeline | BlackBox:
-    """A pipeline from a file (TOML, or a JSON measurement) or, failing that, a shipped name.
+    """Reads a file (TOML, or a JSON measurement) or, if there is none, a shipped pipeline.
 
-    Raises ValueError for its content, OSError when it cannot be read.
+    Raises ValueError for bad content, OSError if the file cannot be read.
     """
     if not Path(path).exists() and str(path) in shipped_names():
         return load_shipped(str(path))

@@ -1,7 +1,6 @@
 """Fragments of equal size: theorem 1 and the generalised bottleneck (P1 section 3).
 
-The theory (real k) and the search for the best whole number of fragments. Whole bytes
-are `rounding.py`'s, which this module calls last.
+Finds the best real k and the best whole number of fragments; `rounding.py` makes whole bytes.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ class Segment:
 def segments(pipeline: Pipeline) -> tuple[Segment, ...]:
     """Bottleneck of every fragment size, smallest sizes first (P1 section 3.2).
 
-    The upper envelope of the lines g_j + G_j x for x >= 0; where two segments meet is a
-    transition point. Raises ValueError for resources that no closed form follows.
+    The upper envelope of the lines g_j + G_j x for x >= 0. Two segments meet at a transition point.
+    Raises ValueError for shared resources that no closed form covers.
     """
     pipeline = pipeline.sequential()
     g, G = pipeline.g_us, pipeline.G_us_per_byte
@@ -67,7 +66,7 @@ def segments(pipeline: Pipeline) -> tuple[Segment, ...]:
             found.append(Segment(stage, low, math.inf))
             return tuple(found)
         crossing = np.maximum((g[stage] - g[steeper]) / (G[steeper] - G[stage]), low)
-        # Of several lines through one point the steepest goes on.
+        # If several lines cross in one point, the steepest continues.
         order = np.lexsort((-G[steeper], crossing))
         high = float(crossing[order[0]])
         if high > low:
@@ -79,9 +78,9 @@ def segments(pipeline: Pipeline) -> tuple[Segment, ...]:
 class Candidate:
     """A point where the latency curve T(k) may have its minimum.
 
-    k: real number of fragments; kind: "minimum" of a signature curve or "transition";
-    stage: index of the bottleneck there (of the slower one, at a transition);
-    latency_us: T(k), P1 equation 10.
+    k: real number of fragments; kind: "minimum" of a signature curve, "transition" or "end"; stage:
+    index of the bottleneck there (the slower one at a transition); latency_us: T(k), P1 equation
+    10.
     """
 
     k: float
@@ -93,8 +92,8 @@ class Candidate:
 def candidates(pipeline: Pipeline, message_bytes: float, k_max: float) -> list[Candidate]:
     """The candidate minima of T(k) for real k in [1, k_max] (P1 section 3.2, Figure 2).
 
-    Minima of signature curves count only where their stage is the bottleneck; the others
-    are the false minima of Figure 2(b). The ends of the range are candidates as well.
+    The minimum of a signature curve counts only if its stage is the bottleneck there; the others
+    are the false minima of Figure 2(b). The ends of the range are candidates too.
     """
     pipeline = pipeline.sequential()
     places = _places(pipeline, message_bytes, k_max)
@@ -106,7 +105,6 @@ def candidates(pipeline: Pipeline, message_bytes: float, k_max: float) -> list[C
 
 
 def _places(pipeline: Pipeline, message_bytes: float, k_max: float) -> list[tuple[float, str, int]]:
-    """k, kind and stage of each candidate."""
     total_G = float(pipeline.G_us_per_byte.sum())
     places: list[tuple[float, str, int]] = []
     for segment in segments(pipeline):
@@ -128,10 +126,10 @@ def _places(pipeline: Pipeline, message_bytes: float, k_max: float) -> list[tupl
 
 
 def best_counts(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
-    """Whole numbers of fragments among which the best one is, ascending, shape (c,).
+    """Whole numbers of fragments that contain the best one, ascending, shape (c,).
 
-    Floor and ceiling of every candidate (P1 after equation 12), inside the limits. T(k)
-    is the maximum of convex curves, hence convex, so nothing between can be better.
+    Floor and ceiling of every candidate (P1 after equation 12), inside the limits. T(k) is the
+    maximum of convex curves, hence convex, so no number between them is better.
     """
     check_message_bytes(message_bytes)
     least, most = limits.counts(message_bytes)

@@ -1,7 +1,7 @@
 """Plans without reassembly: the search for the best fixed size, ramp, or ramp up and down.
 
-Proposes plans from the theorems (`fixed.py`, `ramp.py`), lets the exact latency choose,
-and rounds the choice to whole bytes. Sizes come back as float64 arrays, shape (k,).
+Takes candidates from the theorems (`fixed.py`, `ramp.py`), compares their exact latency, and rounds
+the best to whole bytes. Sizes are float64 arrays, shape (k,).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from careful.model.rounding import equal_sizes, whole_sizes
 from careful.model.stages import Array, Pipeline
 from careful.plan import Limits
 
-#: Longest ramp that is searched, fragments; longer ones are as good as fixed sizes.
+#: Longest ramp that is searched, fragments; longer ramps are no better than fixed sizes.
 RAMP_COUNT_MAX = 512
-#: Lengths tried for each side of a ramp up and down before the search closes in.
+#: Lengths tried for each side of a ramp up and down in the coarse pass.
 SIDE_POINTS = 20
-#: Lengths at which each recurrence is tried first, and how many recurrences are followed.
+#: Lengths at which each recurrence is tried first, and the number of recurrences refined.
 RULE_POINTS = 8
 RULES_KEPT = 3
-#: Slowest stages on either side of a bottleneck that are tried as its partner.
+#: Number of slowest stages on either side of a bottleneck that are tried as its partner.
 PARTNERS = 2
 
 
@@ -44,10 +44,10 @@ def fixed_sizes(
     whole: bool,
     count: int | None = None,
 ) -> Array:
-    """Best plan of equal sizes, or that of `count` fragments (P1 section 3).
+    """Best plan of equal sizes, or the plan of `count` fragments (P1 section 3).
 
-    whole: whole bytes (sizes then differ by at most one byte, and the larger ones go to
-    the end where they cost less) or real ones.
+    whole: whole bytes instead of real sizes. Sizes then differ by at most one byte, and the larger
+    ones go to the end at which they cost less.
     """
     counts = (
         best_counts(pipeline, message_bytes, limits) if count is None else np.array([float(count)])
@@ -56,7 +56,8 @@ def fixed_sizes(
     if not whole:
         k = int(counts[np.argmin(real_us)])
         return np.full(k, message_bytes / k)
-    # Rounding to bytes moves T by two bytes' cost at most: closer calls are decided exactly.
+    # Rounding to bytes changes T by at most the cost of two bytes, so closer counts are compared
+    # exactly.
     close = real_us <= real_us.min() + 2 * float(pipeline.G_us_per_byte.sum())
     if close.sum() == 1:
         k = int(counts[close][0])
@@ -69,9 +70,9 @@ def fixed_sizes(
 def ramp_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whole: bool) -> Array:
     """Best rising or falling plan (P1 theorem 4), never worse than one fragment.
 
-    Pairs each possible bottleneck with every other stage; falling ramps are the rising
-    ones of the reversed pipeline (P1 theorem 2). With an upper limit below the message,
-    ramps stop at the limit and hold it.
+    Pairs each possible bottleneck with other stages. Falling ramps are the rising ramps of the
+    reversed pipeline (P1 theorem 2). If the upper limit is below the message, ramps stop at the
+    limit and hold it.
     """
     pipeline = pipeline.sequential()
     return _rounded(pipeline, _ramp(pipeline, message_bytes, limits), message_bytes, limits, whole)
@@ -108,8 +109,8 @@ def _ramp(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
 def up_down_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whole: bool) -> Array:
     """Best plan that rises and then falls (P1 theorem 5), ramps one way included.
 
-    The bottleneck is that of the best fixed size; its partners are the slowest stages
-    before and after it. Searches k1 and k2, coarsely first when there are many.
+    The bottleneck is that of the best fixed size; its partners are the slowest stages before and
+    after it. Searches k1 and k2, coarsely first if there are many.
     """
     pipeline = pipeline.sequential()
     best = _up_down(pipeline, message_bytes, limits)
@@ -180,7 +181,7 @@ def _thinned(counts: Array, points: int) -> Array:
 
 
 def _counts(pipeline: Pipeline, message_bytes: float, limits: Limits, bound_us: float) -> Array:
-    """Lengths worth trying: in the limits, and not ruled out by `fragments_bound`."""
+    """Lengths worth trying: within the limits and not ruled out by `fragments_bound`."""
     least_count, most = limits.counts(message_bytes)
     most = int(min(most, fragments_bound(pipeline, message_bytes, bound_us), RAMP_COUNT_MAX))
     return np.arange(min(least_count, max(most, 1)), max(most, 1) + 1, dtype=np.float64)
@@ -189,11 +190,11 @@ def _counts(pipeline: Pipeline, message_bytes: float, limits: Limits, bound_us: 
 def _rules_both_ways(
     pipeline: Pipeline, message_bytes: float, size_bytes: float
 ) -> list[tuple[int, Recurrence]]:
-    """Recurrences along the pipeline (1) and against it (-1): each bottleneck and a partner.
+    """Recurrences along the pipeline (1) and against it (-1) for each bottleneck and a partner.
 
-    With the bottleneck as the later stage sizes rise towards it, with the bottleneck as
-    the earlier one they fall away from it. Partners are the stages that could make it wait:
-    its neighbour and the slowest PARTNERS on either side, for fragments of `size_bytes`.
+    If the bottleneck is the later stage, sizes rise towards it; if it is the earlier stage, sizes
+    fall away from it. Partners are the stages that could make the bottleneck wait: its neighbour
+    and the slowest PARTNERS on either side, for fragments of `size_bytes`.
     """
     rules: dict[tuple[int, Recurrence], None] = {}
     for way, line in ((1, pipeline), (-1, pipeline.reversed())):

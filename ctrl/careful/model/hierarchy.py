@@ -1,8 +1,8 @@
 """Hierarchical fragmentation: compound stages and the recursion of P1 sections 4.3, 4.4.
 
-A level is a short pipeline whose elements are stages or compound stages; a compound stage
-is approximated by one (g, G) over the range of sizes that the level uses, and the range is
-narrowed until it stands still. Plans are then evaluated exactly, without the approximation.
+A level is a short pipeline of stages and compound stages. A compound stage is approximated by one
+(g, G) over the range of sizes that the level uses; the range is narrowed until it no longer
+changes. Plans are then evaluated exactly, without the approximation.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from careful.model.latency import latency_of_times_us, latency_us, staged_exit_t
 from careful.model.stages import KIB, Array, Pipeline, Stage, check_message_bytes
 from careful.plan import Limits
 
-#: Levels of compound stages that are formed without being asked for by `group`.
+#: Levels of compound stages that are formed without a `group`.
 AUTOMATIC_DEPTH_MAX = 2
-#: A range is split, unasked, only where one stage is this much slower than the rest (P1
+#: Without a `group`, a range is split only if one stage is this much slower than the rest (P1
 #: section 4.4: fixed sizes for comparable speeds, a hierarchy for one slow stage).
 SPLIT_RATIO = 1.5
-#: Passes of the narrowing; the fixed point is reached to 0.1 % after three or four.
+#: Passes of the narrowing; three or four reach the fixed point to 0.1 %.
 NARROWING_PASSES = 3
-#: Narrowing ends when the approximated costs move by less than this part.
+#: Narrowing ends when the approximated costs change by less than this part.
 ALIKE = 5e-3
-#: Blocks of a level have at most so many sizes; longer ramps gain less than a percent.
+#: Most distinct sizes in a level's blocks; longer ramps gain less than a percent.
 BLOCK_SIZES_MAX = 24
 
 BASES: dict[str, Callable[[Pipeline, float, Limits, bool], Array]] = {
@@ -40,7 +40,7 @@ BASES: dict[str, Callable[[Pipeline, float, Limits, bool], Array]] = {
 
 @dataclass(frozen=True)
 class Element:
-    """A stage, or a compound stage made of elements, of one level.
+    """A stage of one level, or a compound stage made of elements.
 
     first, last: range of stage indices [first, last) in the whole pipeline.
     """
@@ -53,11 +53,11 @@ class Element:
 
 @dataclass
 class Level:
-    """What one level of a hierarchical plan looks like, for tables.
+    """One level of a hierarchical plan, for tables.
 
-    name: group, "" for the top; first, last: its stages, [first, last) of the pipeline;
-    elements: names in order; sizes_bytes: its fragments for the whole message, shape (k,);
-    approximated: the (g, G) of each element, as a pipeline.
+    name: group, "" for the top; first, last: its stages, [first, last) of the pipeline; elements:
+    names in order; sizes_bytes: its fragments for the whole message, shape (k,); approximated: the
+    (g, G) of each element, as a pipeline.
     """
 
     name: str
@@ -73,9 +73,9 @@ class Level:
 class Hierarchy:
     """A hierarchical plan: sizes of every stage, its latency, and its levels, top first.
 
-    latency_us: exact, from the sizes of every stage; compound_us: as P1 section 4.3.1
-    models it, a compound stage taking no block before its last stage is done with the
-    one before. The model is never below the exact latency.
+    latency_us: exact, from the sizes of every stage; compound_us: the latency of P1's model
+    (section 4.3.1), in which a compound stage takes no block before its last stage has finished the
+    previous block. The model is never below the exact latency.
     """
 
     latency_us: float
@@ -84,15 +84,13 @@ class Hierarchy:
     levels: list[Level] = field(default_factory=list)
 
 
-#: Plans of compound stages by base strategy, element, size and whether in whole bytes. One
-#: may serve several calls of `hierarchical` that differ in `message_bytes` and `top` only.
+#: Plans of compound stages by base strategy, element, size and whether in whole bytes. Calls of
+#: `hierarchical` that differ only in `message_bytes` and `top` may share a cache.
 Cache = dict[tuple[str, Element, float, bool], Hierarchy]
 
 
 @dataclass(frozen=True)
 class _Context:
-    """What does not change while one message is planned."""
-
     pipeline: Pipeline
     top: str
     inner: str
@@ -114,17 +112,17 @@ def hierarchical(
     as_modelled: bool = False,
     cache: Cache | None = None,
 ) -> Hierarchy:
-    """Best hierarchical plan (P1 section 4.3; with top "ramp-up-down" the one of 4.4).
+    """Best hierarchical plan (P1 section 4.3; with top "ramp-up-down" the plan of section 4.4).
 
-    Compound stages are the pipeline's groups; without any, the stages before and after the
+    Compound stages are the pipeline's groups. Without groups, the stages before and after the
     bottleneck form one each, recursively.
     top, inner: "fixed", "ramp" or "ramp-up-down" at the top level and at those below.
     limits: bound the fragments inside compound stages; a stage outside every group takes
     reassembled blocks of any size. Without groups they bound all fragments.
-    as_modelled: choose the plan of least `compound_us`, as the paper's figures do, instead
-    of the least `latency_us`. cache: of earlier calls with the same other arguments.
-    Raises ValueError for a group whose stages are not neighbours or that has the name of a
-    stage beside it, for shared resources, a bad size or an unknown base.
+    as_modelled: minimise `compound_us`, like the paper's figures, instead of `latency_us`.
+    cache: from earlier calls with the same other arguments.
+    Raises ValueError for a group whose stages are not neighbours or that has the name of a stage
+    next to it, for shared resources, a bad size or an unknown base.
     """
     check_message_bytes(message_bytes)
     for base in (top, inner):
@@ -195,7 +193,6 @@ def _span_name(pipeline: Pipeline, first: int, last: int) -> str:
 
 
 def _solve(context: _Context, element: Element, message_bytes: float) -> Hierarchy:
-    """Best plan of one element for `message_bytes`, remembered."""
     base = context.top if element.name == "" else context.inner
     known = (base, element, round(message_bytes, 6), context.whole)
     if known not in context.cache:
@@ -221,7 +218,7 @@ def _solve_new(context: _Context, element: Element, message_bytes: float) -> Hie
         for sizes, level in _proposals(context, element, base, message_bytes, limits)
     ]
     if not context.grouped:
-        # P1 section 4.4 leaves open when not to split: when the undivided level is faster.
+        # P1 section 4.4 does not say when to split; do not split if the undivided level is faster.
         flat = BASES[base](own, message_bytes, limits, context.whole)
         plans.append(_flat(own, element, base, flat))
     return min(plans, key=lambda plan: plan.compound_us if context.as_modelled else plan.latency_us)
@@ -241,21 +238,20 @@ def _proposals(
                 if _alike(before, level):
                     break
             sizes = BASES[strategy](level, message_bytes, limits, context.whole)
-            # A single size needs some width for a slope.
+            # A secant needs two different sizes.
             low, high = float(sizes.min()) / 1.05, float(sizes.max()) * 1.05
         found[tuple(sizes)] = (sizes, level)
-    # The approximation may be off by one fragment; exact latency decides.
+    # The approximation may be off by one fragment; the exact latency decides.
     k = len(sizes)
     least, most = limits.counts(message_bytes)
     for near in {max(k - 1, least), min(k + 1, most)} - {k}:
         near_sizes = fixed_sizes(level, message_bytes, limits, context.whole, near)
         found.setdefault(tuple(near_sizes), (near_sizes, level))
-    # Each size of a level is a plan of its own below: long ramps are left to equal blocks.
+    # Each distinct size needs a plan of its own on the level below, so long ramps are dropped.
     return [each for each in found.values() if len(set(each[0])) <= BLOCK_SIZES_MAX]
 
 
 def _alike(one: Pipeline, other: Pipeline) -> bool:
-    """Reports whether plans for one line are plans for the other."""
     return np.allclose(one.g_us, other.g_us, rtol=ALIKE) and np.allclose(
         one.G_us_per_byte, other.G_us_per_byte, rtol=ALIKE
     )
@@ -264,12 +260,12 @@ def _alike(one: Pipeline, other: Pipeline) -> bool:
 def _approximated(context: _Context, element: Element, low: float, high: float) -> Pipeline:
     """The level with each compound stage as one (g, G): its secant over [low, high].
 
-    A line through both ends, not a regression: the no-stall condition is then met exactly
-    by the smallest and the largest size in use.
+    The line goes through both ends and is not a regression: the smallest and the largest size in
+    use then meet the no-stall condition exactly.
     """
     low = max(low, 1.0)
     high = max(high, low + 1.0)
-    # Sizes between whole ones: rounding would bend the line.
+    # Allow real sizes: rounding would bend the line.
     context = replace(context, whole=False)
     stages = []
     for part in element.inner:
@@ -290,7 +286,9 @@ def _assemble(
     sizes: Array,
     approximated: Pipeline,
 ) -> Hierarchy:
-    """Refine each fragment of a level inside its compound stages; evaluate exactly."""
+    """Refines each fragment of a level inside its compound stages and evaluates the plan
+    exactly.
+    """
     by_stage: list[Array] = []
     below: list[Level] = []
     times_us: list[Array] = []
@@ -306,7 +304,7 @@ def _assemble(
         for j in range(part.last - part.first):
             by_stage.append(np.concatenate([plan.sizes_by_stage[j] for plan in plans]))
         for rank, level in enumerate(plans[0].levels):
-            # Blocks of one compound stage may differ in depth; the first names the level.
+            # Blocks of one compound stage may differ in depth; the first block names the levels.
             parts = [plan.levels[rank].sizes_bytes for plan in plans if rank < len(plan.levels)]
             below.append(replace(level, sizes_bytes=np.concatenate(parts)))
     return Hierarchy(

@@ -1,7 +1,6 @@
-"""Latency of any fragmentation through any pipeline, exact (P1 equations 1 to 3, 5, 10).
+"""Exact latency of any fragmentation through any pipeline (P1 equations 1 to 3, 5, 10).
 
-Everything is vectorised over plans: a stage is one cumulative sum and one running
-maximum, so a thousand plans of sixty fragments cost a few milliseconds.
+Vectorised over plans: each stage is one cumulative sum and one running maximum.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from careful.model.stages import Array, Pipeline
 
 
 def exit_times_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
-    """Time at which each fragment leaves each stage, the clock starting with the first.
+    """Time at which each fragment leaves each stage; the clock starts with the first fragment.
 
-    sizes_bytes: fragment sizes, shape (..., k), any real dtype, >= 0; a zero is no
-    fragment and costs nothing, so that plans of unequal length pad to one array.
+    sizes_bytes: fragment sizes, shape (..., k), any real dtype, >= 0. A zero is padding and costs
+    nothing, so plans of unequal length fit in one array.
     Returns µs, shape (..., k, n), float64, delays included.
-    Raises ValueError for negative sizes, or for resources that no closed form follows.
-    P1 equations 1 to 3 with equality: tau_ij = max(tau_i,j-1, tau_i-1,j) + t_ij, unrolled
-    over i into C_i + max_{h<=i}(tau_h,j-1 - C_h-1), where C is the running sum of t_.j.
+    Raises ValueError for negative sizes, or for shared resources that no closed form covers.
+    P1 equations 1 to 3 with equality: tau_ij = max(tau_i,j-1, tau_i-1,j) + t_ij, unrolled over i
+    into C_i + max_{h<=i}(tau_h,j-1 - C_h-1), where C is the running sum of t_.j.
     """
     pipeline = pipeline.sequential()
     return np.stack(list(_exits(pipeline, _checked(sizes_bytes))), axis=-1)
@@ -39,7 +38,7 @@ def _checked(sizes_bytes: npt.ArrayLike) -> Array:
 
 
 def _exits(pipeline: Pipeline, sizes: Array) -> Iterator[Array]:
-    """Exit times from one stage after the other, shape of `sizes`, µs."""
+    """Yields the exit times of one stage after another, shape of `sizes`, µs."""
     used = None if sizes.min() > 0 else sizes > 0
     tau = np.zeros_like(sizes)
     for j, stage in enumerate(pipeline.stages):
@@ -51,7 +50,7 @@ def _exits(pipeline: Pipeline, sizes: Array) -> Iterator[Array]:
 def latency_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
     """Latency T of each plan, µs, shape (...): the last exit time of `exit_times_us`.
 
-    Arguments, errors and source as there.
+    Arguments, errors and source are those of `exit_times_us`.
     """
     tau = np.zeros(1)
     for exits in _exits(pipeline.sequential(), _checked(sizes_bytes)):
@@ -61,10 +60,10 @@ def latency_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
 
 
 def latency_of_times_us(times_us: Array) -> float:
-    """Latency when fragment i occupies stage j for times_us[i, j], µs, shape (k, n).
+    """Latency if fragment i occupies stage j for times_us[i, j], µs, shape (k, n).
 
-    The same recurrence for stages that are no lines: compound stages that become free only
-    when their last internal stage does (P1 section 4.3.1).
+    The same recurrence for stages whose time is not linear in the size: compound stages that become
+    free only when their last internal stage does (P1 section 4.3.1).
     """
     tau = np.zeros(len(times_us))
     for column in times_us.T:
@@ -82,7 +81,7 @@ def _through(
 ) -> Array:
     """Exit times of fragments that are ready at `ready_us` and pass one stage in order.
 
-    used: which sizes are fragments and which padding; None when all are fragments.
+    used: mask of the sizes that are fragments, not padding; None: all are fragments.
     """
     time_us = sizes * G_us_per_byte
     time_us += g_us
@@ -95,12 +94,12 @@ def _through(
 
 
 def staged_exit_times_us(pipeline: Pipeline, sizes_by_stage: Sequence[Array]) -> list[Array]:
-    """Exit times when each stage has a fragmentation of its own (P1 section 4.3).
+    """Exit times if each stage has its own fragmentation (P1 section 4.3).
 
-    sizes_by_stage: one array per stage, shape (k_j,), bytes, each with the same sum; a
-    stage starts a fragment when the one before has delivered its last byte, so larger
-    fragments are reassembled and smaller ones are refragmented.
-    Returns one array per stage, µs, shape (k_j,). Raises ValueError when sums differ.
+    sizes_by_stage: one array per stage, shape (k_j,), bytes, each with the same sum. A stage starts
+    a fragment when the previous stage has delivered the fragment's last byte, so stages reassemble
+    larger fragments and refragment into smaller ones.
+    Returns one array per stage, µs, shape (k_j,). Raises ValueError if the sums differ.
     """
     exits: list[Array] = []
     arrived = np.zeros(0)
@@ -113,7 +112,7 @@ def staged_exit_times_us(pipeline: Pipeline, sizes_by_stage: Sequence[Array]) ->
                 raise InputError(
                     f"stage '{stage.name}' passes {ends[-1]:g} bytes of {arrived[-1]:g}"
                 )
-            # Sums of reals: a boundary that both stages share may differ in the last digits.
+            # Sums of real numbers: a boundary that both stages share may differ in the last digits.
             found = np.searchsorted(arrived, ends * (1 - 1e-12) - 1e-9)
             ready_us = exits[-1][np.minimum(found, len(arrived) - 1)]
         exits.append(
@@ -126,9 +125,9 @@ def staged_exit_times_us(pipeline: Pipeline, sizes_by_stage: Sequence[Array]) ->
 def fixed_latency_us(pipeline: Pipeline, message_bytes: npt.ArrayLike, k: npt.ArrayLike) -> Array:
     """Latency with k equal fragments of B/k bytes, µs (P1 equation 10).
 
-    message_bytes, k: broadcast against each other, real (k need not be whole).
-    The bottleneck is whichever stage is slowest at B/k (P1 section 3.2), so this is the
-    upper envelope of the signature curves (`signature_us`).
+    message_bytes, k: broadcast against each other, real (k need not be whole). The slowest stage at
+    B/k is the bottleneck (P1 section 3.2), so the result is the upper envelope of the signature
+    curves (`signature_us`).
     """
     pipeline = pipeline.sequential()
     count = np.asarray(k, dtype=np.float64)
@@ -157,8 +156,8 @@ def signature_us(pipeline: Pipeline, stage: int, message_bytes: float, k: npt.Ar
 def lower_bound_us(pipeline: Pipeline, message_bytes: float) -> float:
     """Weak lower bound of any plan, reassembly included, µs (P1 equation 5).
 
-    B max(G) + sum(g), plus the delays. The paper names the bottleneck's G; it holds for
-    every stage, so the largest G gives the strongest form.
+    B max(G) + sum(g), plus the delays. The paper uses the bottleneck's G. The bound holds for every
+    stage, so the largest G gives the strongest form.
     """
     pipeline = pipeline.sequential()
     return float(
@@ -169,9 +168,9 @@ def lower_bound_us(pipeline: Pipeline, message_bytes: float) -> float:
 def fragments_bound(pipeline: Pipeline, message_bytes: float, latency_us: float) -> float:
     """Number of fragments beyond which no plan without reassembly beats `latency_us`.
 
-    Each stage b is busy for k g_b + B G_b and sees the other stages' overheads before its
-    first and after its last fragment, so T >= k g_b + B G_b + sum of the other g (P1
-    equations 4 and 5). Infinite when no stage has an overhead.
+    Each stage b is busy for k g_b + B G_b and waits for the other stages' overheads before its
+    first and after its last fragment, so T >= k g_b + B G_b + sum of the other g (P1 equations 4
+    and 5). Infinite if no stage has an overhead.
     """
     pipeline = pipeline.sequential()
     spare_us = latency_us - pipeline.delay_us - message_bytes * pipeline.G_us_per_byte

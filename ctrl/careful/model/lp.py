@@ -1,8 +1,7 @@
 """The linear program of P1 section 2: optimal among plans without reassembly.
 
-scipy is imported on first use: it is the extra `plan`, and all else does without. For a given
-number of fragments the program is exact; for the best number, bounds on both sides leave a
-finite range that is searched.
+For a given number of fragments the program is exact. Bounds on both sides leave a finite range of
+numbers to search. scipy (the extra `plan`) is imported on first use.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from careful.model.latency import fragments_bound, latency_us
 from careful.model.stages import Array, Pipeline, check_message_bytes
 from careful.plan import Limits
 
-#: Ranges up to this many lengths are searched one by one; longer ones by narrowing.
+#: Ranges of up to this many lengths are searched one by one; longer ranges by narrowing.
 EXHAUSTIVE_MAX = 48
-#: The best number is not searched beyond this: each solution takes seconds there, and what
-#: it gains over ramps is below one part in a hundred.
+#: Largest number of fragments that is searched. Beyond it, a solution takes seconds and gains less
+#: than 1 % over ramps.
 SEARCH_COUNT_MAX = 256
 
 
@@ -30,9 +29,9 @@ def lp_sizes(
 ) -> Array:
     """Optimal sizes of exactly k fragments, bytes, shape (k,), real (P1 equations 1 to 3).
 
-    Minimises tau_{k-1,n-1}. Raises ValueError when k sizes cannot be below the upper limit
-    (the lower one is left where k of it are more than the message), MissingExtraError
-    without scipy.
+    Minimises tau_{k-1,n-1}. Raises ValueError if k sizes at the upper limit do not hold the
+    message, MissingExtraError without scipy. The lower limit is ignored if k sizes at that limit
+    exceed the message.
     """
     need("scipy", "the linear program (lp, which best asks too)")
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
@@ -48,11 +47,11 @@ def lp_sizes(
     low = min(float(limits.min_bytes), message_bytes / k)
     if k * high < message_bytes:
         raise InputError(f"{k} fragments of at most {high} bytes do not hold {message_bytes}")
-    # HiGHS works best near one: sizes in parts of the message, times in parts of its latency.
+    # HiGHS works best near 1: sizes are parts of the message, times parts of its latency.
     scale_us = float(latency_us(pipeline, np.full(k, message_bytes / k))) or 1.0
     g, G = pipeline.g_us / scale_us, pipeline.G_us_per_byte * message_bytes / scale_us
-    # Unknowns: x_0..x_{k-1}, then tau_ij row by row. Each constraint reads
-    # predecessor + g_j + x_i G_j - tau_ij <= 0, once for each predecessor.
+    # Unknowns: x_0..x_{k-1}, then tau_ij row by row. For each predecessor a constraint reads
+    # predecessor + g_j + x_i G_j - tau_ij <= 0.
     fragment, stage = (index.ravel() for index in np.indices((k, n)))
     tau = k + np.arange(k * n)
     along, behind = np.flatnonzero(stage > 0), np.flatnonzero(fragment > 0)
@@ -101,11 +100,11 @@ def best_lp_sizes(
 ) -> Array:
     """Optimal sizes for the best number of fragments, bytes, shape (k,).
 
-    start: any feasible plan; its latency bounds k from above (`fragments_bound`) and from
-    below: the largest fragment has at least B/k bytes and crosses all stages, so
-    T >= sum g + (B/k) sum G. Ranges over EXHAUSTIVE_MAX lengths are narrowed around the
-    least of a coarse grid, as T over k has one valley in every case tried. A start of more
-    than SEARCH_COUNT_MAX fragments comes back as it is.
+    start: any feasible plan. Its latency bounds k from above (`fragments_bound`) and from below:
+    the largest fragment has at least B/k bytes and crosses all stages, so T >= sum g + (B/k) sum G.
+    Ranges over EXHAUSTIVE_MAX lengths are narrowed around the minimum of a coarse grid, because T
+    over k had one valley in every case tried. A start of more than SEARCH_COUNT_MAX fragments is
+    returned unchanged.
     """
     pipeline = pipeline.sequential()
     limits = limits or Limits()
@@ -128,7 +127,7 @@ def best_lp_sizes(
     attempt(len(best))
     low, high = _range(pipeline, message_bytes, best_us, limits)
     if high - low < EXHAUSTIVE_MAX:
-        # Outwards from the start, since every success tightens the range.
+        # Outwards from the start, because every success tightens the range.
         for k in sorted(range(low, high + 1), key=lambda k: abs(k - len(start))):
             low, high = _range(pipeline, message_bytes, best_us, limits)
             if low <= k <= high:

@@ -1,7 +1,7 @@
-"""One question, one answer: how should a message of B bytes be cut for this pipeline?
+"""Plans how to cut a message of B bytes for a pipeline.
 
-Owns the names of the strategies and the plan that callers get. The searches are in
-`flat.py`, `hierarchy.py` and `lp.py`.
+Owns the names of the strategies and the resulting plan. The searches are in `flat.py`,
+`hierarchy.py` and `lp.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from careful.model.stages import Array, Pipeline, check_message_bytes
 from careful.plan import Limits
 from careful.units import sizes
 
-#: Most fragments that a search by simulation tries.
+#: Most fragments that the search by simulation tries.
 SIMULATED_COUNT_MAX = 512
 STRATEGIES = ("fixed", "ramp", "ramp-up-down", "hierarchical", "lp")
 
@@ -32,10 +32,10 @@ STRATEGIES = ("fixed", "ramp", "ramp-up-down", "hierarchical", "lp")
 class LevelPlan:
     """One level of a plan, the top one first (P1 section 4.3).
 
-    name: the group, "" for the top; stages: names of its elements; latency_us: exact, of the
-    whole message through this level's stages alone; bottleneck: the slowest element at the
-    mean size; fragments_bytes: sizes for the whole message; lower_bound_us: P1 equation 5
-    for these stages; g_us, G_us_per_KiB: of each element, compound stages as approximated.
+    name: the group, "" for the top; stages: names of its elements; latency_us: exact, for the whole
+    message through this level's stages alone; bottleneck: the slowest element at the mean size;
+    fragments_bytes: sizes for the whole message; lower_bound_us: P1 equation 5 for these stages;
+    g_us, G_us_per_KiB: costs of each element, approximated for compound stages.
     """
 
     name: str
@@ -66,15 +66,14 @@ class LevelPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a message is cut, and what that costs.
+    """How a message is cut, and the resulting latency.
 
-    strategy: which of STRATEGIES made it; latency_us: exact, of these very sizes;
-    bottleneck: a stage, or a resource that stages share, with their names;
-    fragments_bytes: sizes at the top level, in order; lower_bound_us: P1 equation 5;
-    one_fragment_us: latency without fragmentation; levels: of a plan with reassembly,
-    top first; sizes_by_stage: what each stage passes, one tuple a stage;
-    note: why the strategy fell back, or what else is to be said, "" for nothing;
-    extrapolated: some fragment is of a size for which the pipeline was not measured.
+    strategy: the one of STRATEGIES that made the plan; latency_us: exact for these sizes;
+    bottleneck: a stage, or a shared resource with its stages; fragments_bytes: sizes at the top
+    level, in order; lower_bound_us: P1 equation 5; one_fragment_us: latency without fragmentation;
+    levels: levels of a plan with reassembly, top first; sizes_by_stage: the sizes that each stage
+    passes, one tuple per stage; note: why the strategy fell back, or another remark, "" for none;
+    extrapolated: some fragment size was not measured.
     """
 
     strategy: str
@@ -141,21 +140,19 @@ def plan(
     levels: tuple[str, str] = ("fixed", "fixed"),
     cache: Cache | None = None,
 ) -> Plan:
-    """Cut a message for least latency (P1 sections 2 to 4).
+    """Cuts a message for least latency (P1 sections 2 to 4).
 
-    message_bytes: B, 1 to MESSAGE_BYTES_MAX; whole when `whole` is.
-    strategy: one of STRATEGIES, or "best": the least of them.
-    fragments_count: the number of fragments, for "fixed" and "lp" only; None searches it.
+    message_bytes: B, 1 to MESSAGE_BYTES_MAX; whole if `whole` is.
+    strategy: one of STRATEGIES, or "best": the fastest of them.
+    fragments_count: the number of fragments, for "fixed" and "lp" only; None searches for it.
     limits: bounds of a fragment; whole: sizes in whole bytes.
-    lp: whether "best" asks the linear program too (it imports scipy and takes about
-    100 ms); reassembly: whether ramps may use compound stages (P1 section 4.4), which the
-    tune map cannot express.
-    levels: base strategies of "hierarchical" at the top level and below it: "fixed", "ramp"
-    or "ramp-up-down". cache: plans of compound stages that one "best" shares.
-    Where stages share a resource as no closed form follows, "fixed" and "best" search equal
-    sizes by simulation. Fragments are within the sizes for which a pipeline was measured
-    where the limits allow it; else the plan says that it is extrapolated. Raises ValueError
-    for bad input, or for another strategy there.
+    lp: "best" includes the linear program (imports scipy, about 100 ms).
+    reassembly: ramps may use compound stages (P1 section 4.4), which the tune map cannot express.
+    levels: base strategies of "hierarchical" at the top level and below it: "fixed", "ramp" or
+    "ramp-up-down". cache: plans of compound stages that one "best" shares.
+    If stages share a resource that no closed form covers, "fixed" and "best" search equal sizes by
+    simulation; other strategies raise ValueError. Fragments stay within the measured sizes if the
+    limits allow it; otherwise the plan is marked extrapolated. Raises ValueError for bad input.
     """
     check_message_bytes(message_bytes)
     if strategy not in ("best", *STRATEGIES):
@@ -203,10 +200,10 @@ def _planned(
         return searched_plan(pipeline, int(message_bytes), limits, fragments_count)
     sequential = pipeline.sequential()
     if strategy == "best":
-        # Of equally fast plans the simplest kind is named.
+        # If several plans are equally fast, the simplest kind wins.
         order = ("fixed", "hierarchical", "ramp", "ramp-up-down", "lp")
         names = [s for s in order if (lp or s != "lp") and (reassembly or s != "hierarchical")]
-        # Below the top all of them cut alike, unless told otherwise.
+        # The plans share their compound stages if all cut alike below the top.
         cache = {} if levels[1] == "fixed" else None
         plans = [
             _planned(
@@ -240,7 +237,7 @@ def _planned(
 
 
 def measured_limits(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Limits:
-    """Limits within the sizes for which a pipeline was measured; as they are where none are."""
+    """Narrows the limits to the measured sizes, if the pipeline has such sizes and they overlap."""
     least, most = pipeline.size_min_bytes, pipeline.size_max_bytes
     if most is None or message_bytes < least:
         return limits
@@ -249,7 +246,7 @@ def measured_limits(pipeline: Pipeline, message_bytes: float, limits: Limits) ->
 
 
 def _doubted(pipeline: Pipeline, made: Plan) -> Plan:
-    """With a word on sizes for which the pipeline was not measured."""
+    """Adds a note if the pipeline was not measured for these sizes."""
     sizes = {size for sizes in made.sizes_by_stage for size in sizes}
     outside = not all(pipeline.measured_with(size) for size in sizes)
     if not outside and pipeline.measured_with(made.message_bytes):
@@ -263,10 +260,10 @@ def _doubted(pipeline: Pipeline, made: Plan) -> Plan:
 def searched_plan(
     pipeline: Pipeline, message_bytes: int, limits: Limits, count: int | None = None
 ) -> Plan:
-    """Best equal sizes of a pipeline that only the simulation follows, whole bytes.
+    """Best equal sizes in whole bytes, for a pipeline that only the simulation covers.
 
-    Tries numbers of fragments in ratios of about 1.4 up to SIMULATED_COUNT_MAX, then those
-    next to the best. eq. 5 holds stage by stage; a shared resource adds a bound of its own.
+    Tries numbers of fragments in ratios of about 1.4 up to SIMULATED_COUNT_MAX, then those next to
+    the best. Equation 5 holds stage by stage; a shared resource adds its own bound.
     """
     least, most = limits.counts(message_bytes)
     most = max(least, min(most, SIMULATED_COUNT_MAX))
@@ -310,7 +307,7 @@ def searched_plan(
 
 
 def rules(pipeline: Pipeline, made: Plan) -> list[Sizes]:
-    """A plan as rules for `simulate`: what each stage of `pipeline` passes."""
+    """Converts a plan to rules for `simulate`: the sizes that each stage of `pipeline` passes."""
     if pipeline.shares_resources():
         return [Sizes(sizes) for sizes in made.sizes_by_stage]
     return [Sizes(made.sizes_by_stage[j]) for j in pipeline.sequential_index()]

@@ -1,6 +1,6 @@
-"""Adaptive message pipelining: what pulses do to a message (P3 sections 3, 4; P5).
+"""Adaptive message pipelining: the effect of pulses on a message (P3 sections 3, 4; P5).
 
-Rules for `simulation.py`, and the cut-through speed-up as a function of the bandwidth ratio.
+Makes rules for `simulation.py`, and computes the cut-through speed-up by bandwidth ratio.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pulse_rules(kind: str, pulses_bytes: Sequence[int], stages: int) -> list[Rul
         raise InputError(f"{len(pulses_bytes)} pulse sizes for {sinks} sinks: give one or {sinks}")
     pulses = list(pulses_bytes) if len(pulses_bytes) == sinks else list(pulses_bytes) * sinks
     rule: type[EagerPulse | FixedPulse] = EagerPulse if kind == "eager" else FixedPulse
-    # The source moves large transfers as soon as it can (P5, Figure 2); only sinks pulse.
+    # The source sends large transfers as soon as possible (P5, Figure 2); only sinks pulse.
     return [WholeMessage(), *(rule(pulse) for pulse in pulses)]
 
 
@@ -51,8 +51,8 @@ def pulse_latency_us(
 def cut_through_speedup(bandwidth_ratio: float, pulse_bytes: int = 8) -> float:
     """Store-and-forward over cut-through latency of a page, without overheads (P3 Figure 8).
 
-    bandwidth_ratio: I/O bus over network bandwidth, > 0. Simulated with eager pulses;
-    their size is what is left of the first fragment's lead.
+    bandwidth_ratio: I/O bus over network bandwidth, > 0. Simulated with eager pulses. The pulse
+    size is the remaining lead of the first fragment.
     """
     if not bandwidth_ratio > 0:
         raise InputError(f"a bandwidth ratio of {bandwidth_ratio}: must be positive")

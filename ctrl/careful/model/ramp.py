@@ -1,8 +1,8 @@
 """Fragments that grow, shrink, or both: theorems 3, 4 and 5 (P1 sections 4.1, 4.2).
 
-A ramp is the recurrence x_{i+1} = a x_i + b that keeps two stages free of bubbles. With
-two stages, or fast-slow-fast, it is optimal; with more stages each pair (a stage, the
-bottleneck) proposes its ramp and exact latency decides.
+A ramp is the recurrence x_{i+1} = a x_i + b that keeps two stages free of bubbles. A ramp is
+optimal for two stages and for fast-slow-fast. With more stages each pair (a stage, the bottleneck)
+gives a ramp, and the exact latency decides.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Recurrence:
 def no_stall(pipeline: Pipeline, feeder: int, slow: int) -> Recurrence | None:
     """Sizes with which `slow` never waits for `feeder`, an earlier stage (P1 theorem 3).
 
-    For neighbours t_{i+1,feeder} = t_{i,slow} gives a = G1/G0, b = (g1 - g0)/G0 (P1
-    equation 14). Stages between the two delay a fragment by S x, so successive arrivals
-    are g0 + (G0 + S) x_{i+1} - S x_i apart, which adds S to both G.
-    None when neither the feeder nor what is between costs anything per byte.
+    For neighbours t_{i+1,feeder} = t_{i,slow} gives a = G1/G0, b = (g1 - g0)/G0 (P1 equation 14).
+    Stages between the two delay a fragment by S x, so successive arrivals are g0 + (G0 + S) x_{i+1}
+    - S x_i apart, which adds S to both G. None if neither the feeder nor a stage between them costs
+    anything per byte.
     """
     between = float(pipeline.G_us_per_byte[feeder + 1 : slow].sum())
     G_0 = float(pipeline.G_us_per_byte[feeder]) + between
@@ -41,10 +41,10 @@ def no_stall(pipeline: Pipeline, feeder: int, slow: int) -> Recurrence | None:
 
 
 class _Sums:
-    """f and h (P1 equations 17, 18) as x0 times a coefficient plus another, for all lengths.
+    """f and h (P1 equations 17, 18) as linear functions of x0, for all lengths.
 
-    Running sums replace the closed forms: they need no case for a = 1 and lose no digits
-    near it. size[i] = x0 power[i] + growth[i]; total[k] = x0 power_sum[k] + growth_sum[k].
+    Running sums replace the closed forms: they need no case for a = 1 and lose no digits near it.
+    size[i] = x0 power[i] + growth[i]; total[k] = x0 power_sum[k] + growth_sum[k].
     """
 
     def __init__(self, rule: Recurrence, count: int) -> None:
@@ -58,9 +58,9 @@ class _Sums:
 def ramps(rule: Recurrence, message_bytes: float, counts: Array, min_bytes: float) -> Array:
     """The bubble-free ramp of each length k (P1 theorem 4): x0 from h(x0, k, a, b) = B.
 
-    counts: lengths, whole, shape (c,). Returns plans, bytes, zero-padded, shape (p, max k):
-    those whose sizes are all at least `min_bytes` (P1 leaves sizes below one byte open:
-    such a length is left out, and one fragment is always there), p <= c.
+    counts: lengths, whole, shape (c,). Returns the plans with all sizes at least `min_bytes`,
+    bytes, zero-padded, shape (p, max k), p <= c. P1 does not cover sizes below one byte: such
+    lengths are left out, and one fragment always remains.
     """
     lengths = counts.astype(np.int64)
     sums = _Sums(rule, int(lengths.max()))
@@ -80,15 +80,15 @@ def ramps_up_and_down(
 ) -> Array:
     """Plans of theorem 5 for pairs (k1, k2): k1 rising sizes, k2 falling, x_c in both.
 
-    up: recurrence towards the peak; down: the same seen from the far end (reversed
-    pipeline). k1, k2: whole, >= 1, shape (c,). P1 equations 19 to 22 solved for the peak
-    x_c, of which B1 and B2 are linear functions. Returns plans of k1 + k2 - 1 sizes,
-    zero-padded, shape (p, max), all sizes at least `min_bytes`.
+    up: recurrence towards the peak; down: the same in the reversed pipeline. k1, k2: whole, >= 1,
+    shape (c,). Solves P1 equations 19 to 22 for the peak x_c; B1 and B2 are linear functions of
+    x_c. Returns plans of k1 + k2 - 1 sizes, zero-padded, shape (p, max), all sizes at least
+    `min_bytes`.
     """
     rise, fall = k1.astype(np.int64), k2.astype(np.int64)
     up_sums, down_sums = _Sums(up, int(rise.max())), _Sums(down, int(fall.max()))
     with np.errstate(all="ignore"):
-        # x0 = (x_c - growth) / power at each end, so B1 = slope x_c + offset, and so B2.
+        # x0 = (x_c - growth) / power at each end, so B1 = slope x_c + offset, and B2 likewise.
         slope1, offset1 = _bytes_of_peak(up_sums, rise)
         slope2, offset2 = _bytes_of_peak(down_sums, fall)
         peak = (message_bytes - offset1 - offset2) / (slope1 + slope2 - 1)
@@ -121,10 +121,10 @@ def _cut(sizes: Array, lengths: npt.NDArray[np.int64]) -> Array:
 def _kept(
     sizes: Array, lengths: npt.NDArray[np.int64], message_bytes: float, min_bytes: float
 ) -> Array:
-    """The plans whose sizes are all finite and at least `min_bytes` (but for padding).
+    """Keeps the plans whose sizes are all finite and at least `min_bytes` (padding aside).
 
-    Long ramps around the recurrence's fixed point are the difference of huge numbers: those
-    that lost their digits, and with them bytes of the message, are dropped as well.
+    Long ramps near the recurrence's fixed point are differences of huge numbers. Ramps whose sum no
+    longer equals the message are dropped too.
     """
     inside = np.arange(sizes.shape[1]) < lengths[:, None]
     good = np.all(np.isfinite(sizes) & ((sizes >= min_bytes) | ~inside), axis=1)
@@ -142,7 +142,7 @@ def count_grid(most: int, points: int) -> Array:
 
 
 def distinct(values: Array) -> Array:
-    """Ascending values without repetition; numpy's own would import its masked arrays."""
+    """Ascending values without repetition; np.unique would import numpy's masked arrays."""
     return np.array(sorted(set(values.tolist())))
 
 

@@ -1,7 +1,4 @@
-"""Sizes in whole bytes: what remains of a real-valued fragmentation on a machine.
-
-Rounds plans so that they still sum to the message and stay inside the limits.
-"""
+"""Rounds plans to whole bytes: sizes still sum to the message and stay inside the limits."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ IntArray = npt.NDArray[np.int64]
 
 
 def whole_sizes(sizes_bytes: npt.ArrayLike) -> Array:
-    """Round fragment sizes so that their sum stays, shape (..., k), float64 holding integers.
+    """Rounds fragment sizes and keeps their sum, shape (..., k), float64 holding integers.
 
-    Rounds the running sums, so no size moves by a byte or more, the sum is kept, and sizes
-    that were at least m (or at most m), m whole, still are. Zeros (padding) stay.
+    Rounds the running sums, so no size changes by a byte or more. For a whole m, sizes that were at
+    least m (or at most m) remain so. Zeros (padding) stay.
     """
     ends = np.floor(np.cumsum(np.asarray(sizes_bytes, dtype=np.float64), axis=-1) + 0.5 + 1e-9)
     rounded: Array = np.diff(ends, axis=-1, prepend=0.0)
@@ -25,14 +22,16 @@ def whole_sizes(sizes_bytes: npt.ArrayLike) -> Array:
 
 
 def equal_sizes(message_bytes: int, k: int) -> IntArray:
-    """`message_bytes` as k sizes that differ by at most a byte, larger ones first, shape (k,)."""
+    """Splits a message into k sizes that differ by at most a byte, larger ones first, shape
+    (k,).
+    """
     sizes = np.full(k, message_bytes // k, dtype=np.int64)
     sizes[: message_bytes % k] += 1
     return sizes
 
 
 def static_sizes(message_bytes: int, size_bytes: int) -> IntArray:
-    """Fragments of `size_bytes` and a shorter last one, as FM and GAM cut (P1 section 5.4)."""
+    """Fragments of `size_bytes` and a shorter last one, like FM and GAM (P1 section 5.4)."""
     k = -(-message_bytes // size_bytes)
     sizes = np.full(k, size_bytes, dtype=np.int64)
     sizes[-1] = message_bytes - (k - 1) * size_bytes

@@ -1,8 +1,8 @@
 """A pipeline in virtual time: fragments, pulses, bursts, shared resources, delays.
 
-The direct simulation that the closed forms of `latency.py` are tested against, and the
-only thing that follows stages sharing a resource, or sinks that take what has arrived
-(P3 section 4.2, P5). It knows nothing of P1's theorems.
+Tests compare the closed forms of `latency.py` with this direct simulation. Only the simulation
+covers stages that share a resource anyhow, and sinks that take whatever has arrived (P3 section
+4.2, P5). The simulation does not use P1's theorems.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from careful.errors import InputError
 from careful.model.stages import KIB, Pipeline, Stage
 
-#: A simulation of more transfers than this is refused rather than left to run for minutes.
+#: Simulations of more transfers are refused: they would run for minutes.
 TRANSFERS_MAX = 2_000_000
-#: Bytes that count as arrived: rates are real numbers, sizes are whole.
+#: Tolerance in bytes: rates are real numbers, sizes are whole.
 SLACK_BYTES = 1e-6
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """A stage that takes the fragments of a plan: these sizes for every message, bytes."""
+    """A stage that passes the fragments of a plan: these sizes for every message, bytes."""
 
     sizes_bytes: tuple[float, ...]
 
@@ -37,8 +37,8 @@ class FixedPulse:
 
 @dataclass(frozen=True)
 class EagerPulse:
-    """A sink that, when idle, takes all that is buffered of a message once that is at least
-    `minpulse_bytes` or the message's tail (P3 section 4.2; P5, Figure 2).
+    """A sink that, when idle, takes all buffered bytes of a message once they reach
+    `minpulse_bytes` or include the message's tail (P3 section 4.2; P5, Figure 2).
     """
 
     minpulse_bytes: int
@@ -46,7 +46,9 @@ class EagerPulse:
 
 @dataclass(frozen=True)
 class WholeMessage:
-    """Store-and-forward: a sink that moves a message in one transfer, once it has all of it."""
+    """Store-and-forward: a sink that moves a message in one transfer, once all of it has
+    arrived.
+    """
 
 
 Rule = Sizes | FixedPulse | EagerPulse | WholeMessage
@@ -85,16 +87,15 @@ class Outcome:
 
     @property
     def latency_us(self) -> tuple[float, ...]:
-        """Of each message, from ready to complete, µs."""
+        """Latency of each message, from ready to complete, µs."""
         return tuple(c - r for c, r in zip(self.complete_us, self.ready_us, strict=True))
 
     def of_stage(self, stage: int) -> list[Transfer]:
-        """Transfers of one stage, in order."""
         return [transfer for transfer in self.transfers if transfer.stage == stage]
 
     def parts_us(self, stage: int) -> tuple[float, float, float]:
-        """T_f, T_b and T_l of the first message around a stage (P1 equation 4), µs: until its
-        first fragment is there, until its last one has left, and the rest.
+        """T_f, T_b and T_l of the first message around a stage (P1 equation 4), µs: until its first
+        fragment arrives, until its last one has left, and the rest.
         """
         own = [transfer for transfer in self.of_stage(stage) if transfer.message == 0]
         begin, end = own[0].start_us, own[-1].end_us
@@ -102,10 +103,10 @@ class Outcome:
 
 
 class _Sink:
-    """One stage at work: what has arrived for it, and what it will take next.
+    """One stage at work: arrivals, and the next transfer.
 
-    An arrival is a line: bytes low..high of a message between two times (the same time when
-    they arrive together). Lines come in order, so a cursor never moves back.
+    An arrival is a line: bytes low..high of a message between two times (equal if they arrive
+    together). Lines come in order, so a cursor never moves back.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class _Sink:
                 return left
 
     def ready_us(self) -> float:
-        """Earliest time at which enough has arrived, as far as is known; infinite if never."""
+        """Earliest known time at which enough has arrived; infinite if none."""
         if self.done():
             return math.inf
         goal = self.taken_bytes + self.needed_bytes() - SLACK_BYTES
@@ -152,7 +153,7 @@ class _Sink:
         return math.inf
 
     def take(self, now_us: float) -> Transfer:
-        """Start a transfer at `now_us`; the rule decides how much it takes."""
+        """Starts a transfer at `now_us`; the rule decides its size."""
         size = self.needed_bytes()
         if isinstance(self.rule, EagerPulse):
             size = max(size, math.floor(self._arrived(now_us) + SLACK_BYTES) - self.taken_bytes)
@@ -177,7 +178,7 @@ class _Sink:
         return arrived
 
     def deliver(self, transfer: Transfer) -> None:
-        """Note what a transfer of the stage before brings, and when."""
+        """Adds the arrival that a transfer of the previous stage causes."""
         upstream = self.upstream
         delay_us = upstream.delay_us
         flow_us = transfer.size_bytes * upstream.G_us_per_KiB / KIB if self.progressive else 0.0
@@ -194,17 +195,17 @@ def simulate(
     rules: Sequence[Rule],
     progressive: bool = False,
 ) -> Outcome:
-    """Send messages through a pipeline in virtual time.
+    """Sends messages through a pipeline in virtual time.
 
     messages: in the order they are sent; ready_us not decreasing.
-    rules: one per stage: how it cuts. A stage waits until its next transfer has arrived.
-    progressive: bytes reach the next stage while a transfer runs, after its overhead g, as
-    on the DMA engines of P3; otherwise all at its end, as P1's store-and-forward stages.
-    Of stages that share a resource the one that could start first does; of those that wait
-    for it together the last one in the pipeline, which makes neighbours act as P1's merged
-    stage (`Pipeline.sequential`). Nothing is preempted, buffers are unbounded.
-    Raises ValueError for messages of less than a byte or ready at no time, plans that do not
-    add up, pulses below one byte, or more than TRANSFERS_MAX transfers.
+    rules: one per stage, how it cuts. A stage waits until its next transfer has arrived.
+    progressive: bytes reach the next stage while a transfer runs, after its overhead g, like P3's
+    DMA engines. Otherwise all bytes arrive at the end, like P1's store-and-forward stages.
+    If stages share a resource, the stage that could start first runs. If several could start at the
+    same time, the last one in the pipeline runs; neighbours then act like P1's merged stage
+    (`Pipeline.sequential`). Nothing is preempted, buffers are unbounded.
+    Raises ValueError for messages below one byte or with a bad ready_us, plans that do not add up,
+    pulses below one byte, or more than TRANSFERS_MAX transfers.
     """
     _check(pipeline, messages, rules)
     sinks = [
@@ -222,7 +223,7 @@ def simulate(
     complete_us = [0.0] * len(messages)
     transfers: list[Transfer] = []
     while True:
-        # The least start is final: whatever starts later can only deliver later still.
+        # The least start is final: transfers that start later can only deliver later.
         start_us = math.inf
         chosen = -1
         for j in range(len(sinks)):
@@ -281,13 +282,13 @@ def _check(pipeline: Pipeline, messages: Sequence[Message], rules: Sequence[Rule
 
 
 def check_transfers(count: int) -> None:
-    """Raise ValueError when a simulation of `count` transfers is too long."""
+    """Raises ValueError if a simulation of `count` transfers is too long."""
     if count > TRANSFERS_MAX:
         raise InputError(f"the simulation needs more than {TRANSFERS_MAX} transfers")
 
 
 def _transfers_at_least(rule: Rule, messages: Sequence[Message]) -> int:
-    """Transfers of one stage; exact but for eager pulses, whose number depends on time."""
+    """Counts a stage's transfers; a lower bound for eager pulses, whose number depends on time."""
     match rule:
         case Sizes(sizes):
             return len(sizes) * len(messages)
@@ -298,6 +299,6 @@ def _transfers_at_least(rule: Rule, messages: Sequence[Message]) -> int:
 
 
 def simulate_sizes(pipeline: Pipeline, sizes_bytes: Sequence[float]) -> Outcome:
-    """One message whose fragments pass all stages as they are, as in P1 section 2."""
+    """Simulates one message whose fragments pass all stages unchanged, as in P1 section 2."""
     sizes = tuple(float(size) for size in sizes_bytes)
     return simulate(pipeline, [Message(math.fsum(sizes))], [Sizes(sizes)] * len(pipeline))

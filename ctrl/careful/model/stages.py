@@ -1,8 +1,7 @@
 """The pipeline of P1 section 2: stages with an overhead g and an inverse bandwidth G.
 
-Owns the two value types, their validation, and the transformations that keep
-latency exact: reversal, a header on every fragment, delays, shared resources.
-Reading files is `files.py`; what a pipeline costs is `latency.py`.
+Owns the two value types, their validation, and the transformations that keep latency exact:
+reversal, a header on every fragment, delays, shared resources.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from careful.plan import Limits
 Array = npt.NDArray[np.float64]
 
 KIB = 1024
-#: Larger messages are refused: sizes are held in float64 and in the map's u32 sums.
+#: Largest message: sizes are held in float64 and in the map's u32 sums.
 MESSAGE_BYTES_MAX = 1 << 40
-#: Costs above this (thirty years) are refused, so that no sum of them overflows.
+#: Largest cost (thirty years), so that no sum of costs overflows.
 COST_US_MAX = 1e15
-#: Levels of groups; a path deeper than this is a mistake.
+#: Most levels of groups.
 GROUP_DEPTH_MAX = 16
-#: Stages of a pipeline; plans of more would take minutes.
+#: Most stages of a pipeline; plans of more would take minutes.
 STAGES_MAX = 64
 
 
@@ -37,12 +36,12 @@ STAGES_MAX = 64
 class Stage:
     """One store-and-forward stage (P1 section 2).
 
-    name: what it is called in tables, not empty.
-    g_us: overhead of a fragment, µs, 0 to COST_US_MAX (it includes the header's bytes).
+    name: name in tables, not empty.
+    g_us: overhead of a fragment, µs, 0 to COST_US_MAX (includes the header's bytes).
     G_us_per_KiB: inverse bandwidth, µs per 1024 payload bytes, 0 to COST_US_MAX.
-    group: compound stage it belongs to (P1 section 4.3), "" for none; "a/b" nests.
-    resource: thread, CPU or bus it runs on; stages of one resource never overlap; "" for its own.
-    delay_us: latency after it that does not occupy it (propagation), µs, 0 to COST_US_MAX.
+    group: its compound stage (P1 section 4.3), "" for none; "a/b" nests.
+    resource: its thread, CPU or bus; stages of one resource never overlap; "" for its own.
+    delay_us: latency after the stage that does not occupy it (propagation), µs, 0 to COST_US_MAX.
     Raises ValueError for anything else.
     """
 
@@ -80,14 +79,14 @@ class Stage:
 
 
 def is_cost(value: object) -> bool:
-    """Reports whether `value` is a number from 0 to COST_US_MAX (NaN is not, nor is a bool)."""
+    """Reports whether `value` is a number from 0 to COST_US_MAX (NaN and bool are not)."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return number and 0 <= value <= COST_US_MAX  # type: ignore[operator]
 
 
 def shortened(value: object) -> str:
-    """What was given, for an error: its repr, cut where it would fill the screen."""
-    # Integers beyond Python's limit of digits have no repr at all.
+    """Returns a value's repr for an error, cut to 60 characters."""
+    # An integer beyond Python's limit of digits has no repr.
     if isinstance(value, int) and abs(value) > 10**40:
         return f"an integer of {value.bit_length()} bits"
     text = repr(value)
@@ -96,10 +95,10 @@ def shortened(value: object) -> str:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A sequence of stages, first to last; raises ValueError for none or over STAGES_MAX.
+    """A sequence of stages, first to last; raises ValueError for none or more than STAGES_MAX.
 
-    name, source: for tables: what it is, and where the numbers come from; size_min_bytes,
-    size_max_bytes: the range of fragments of a measurement, None for figures of any size.
+    name, source: for tables: name, and origin of the figures; size_min_bytes, size_max_bytes: the
+    fragment sizes that were measured, None if the figures hold for any size.
     """
 
     stages: tuple[Stage, ...]
@@ -133,7 +132,7 @@ class Pipeline:
         return len(self.stages)
 
     def measured_with(self, size_bytes: float) -> bool:
-        """Whether a fragment of so many bytes is within what the stages were measured with."""
+        """Reports whether the stages were measured with fragments of this size."""
         most = self.size_max_bytes
         return most is None or self.size_min_bytes <= size_bytes <= most
 
@@ -149,7 +148,9 @@ class Pipeline:
 
     @cached_property
     def delay_us(self) -> float:
-        """Sum of the delays, µs; every fragment meets each once, so latency moves by it."""
+        """Sum of the delays, µs. Every fragment meets each delay once, so latency grows by the
+        sum.
+        """
         return math.fsum(stage.delay_us for stage in self.stages)
 
     def reversed(self) -> Pipeline:
@@ -159,7 +160,7 @@ class Pipeline:
     def with_header(self, header_bytes: float) -> Pipeline:
         """The pipeline whose fragments carry `header_bytes` more: g_j + h G_j at every stage.
 
-        Raises ValueError for a negative or infinite header, or one of MESSAGE_BYTES_MAX.
+        Raises ValueError unless the header has 0 to less than MESSAGE_BYTES_MAX bytes.
         """
         if not 0 <= header_bytes < MESSAGE_BYTES_MAX:
             raise InputError(
@@ -177,10 +178,9 @@ class Pipeline:
     def sequential(self) -> Pipeline:
         """The equivalent pipeline without shared resources, for the closed forms.
 
-        Neighbours on one resource become one stage, as P1 section 5.3.1 merges the two
-        network DMAs and the receiver's host DMA of GAM. Raises ValueError when stages
-        that are not neighbours, or have a delay between them, share a resource: no
-        single stage behaves like them, only `simulate` follows them.
+        Neighbours on one resource become one stage, as P1 section 5.3.1 merges the two network DMAs
+        and the receiver's host DMA of GAM. Raises ValueError if stages that share a resource are
+        not neighbours or have a delay between them: only `simulate` covers these.
         """
         return self._sequential
 
@@ -217,7 +217,7 @@ class Pipeline:
         return replace(self, stages=tuple(merged))
 
     def sequential_index(self) -> list[int]:
-        """For each stage, the index of its stage in `sequential` (same ValueError)."""
+        """Index in `sequential` of each stage (same ValueError)."""
         self.sequential()
         index: list[int] = []
         for before, stage in zip((None, *self.stages), self.stages, strict=False):
@@ -238,9 +238,9 @@ class Pipeline:
         return int(np.argmax(self.g_us + size_bytes * self.G_us_per_byte))
 
     def busiest(self, size_bytes: float) -> str:
-        """What takes longest for a fragment of `size_bytes`, in words: "B", or "cpu (A, C)".
+        """Names the slowest stage or resource for fragments of `size_bytes`: "B", or "cpu (A, C)".
 
-        Stages of one resource never overlap: their times add up, wherever they are.
+        Stages of one resource never overlap, so their times add up, adjacent or not.
         """
         taken: dict[tuple[str, str], tuple[float, list[str]]] = {}
         for stage in self.stages:
@@ -252,7 +252,7 @@ class Pipeline:
 
 
 def check_message_bytes(message_bytes: float) -> None:
-    """Raise ValueError unless a message of `message_bytes` can be planned."""
+    """Raises ValueError unless a message of `message_bytes` can be planned."""
     if not message_bytes >= 1 or message_bytes == math.inf:
         raise InputError(f"a message of {shortened(message_bytes)} bytes: must be at least 1 byte")
     if message_bytes > MESSAGE_BYTES_MAX:

@@ -1,6 +1,6 @@
-"""How much one strategy gains over another as a pipeline or a message changes (P1 5.5).
+"""Gain of one strategy over another as a pipeline or a message changes (P1 5.5).
 
-Improvements are counted as P1 does: T_old / T_new - 1.
+An improvement is T_old / T_new - 1, as in P1.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SIZES_BYTES = tuple(KIB << i for i in range(2, 13))
 
 @dataclass(frozen=True)
 class Surface:
-    """Latency under two strategies while a stage's overhead and something else vary.
+    """Latency under two strategies while a stage's overhead and a second quantity vary.
 
-    overheads_us: shape (a,); along: values of the other axis, shape (b,); along_name: what
-    they are; message: what is sent, for titles; old_us, new_us: shape (a, b).
+    overheads_us: shape (a,); along: values of the second quantity, shape (b,); along_name: its
+    name; message: the message, for titles; old_us, new_us: shape (a, b).
     """
 
     stage: str
@@ -78,10 +78,10 @@ def over_bandwidth(
     bandwidths_MB_per_s: Sequence[float] = BANDWIDTHS_MB_PER_S,
     as_modelled: bool = False,
 ) -> Surface:
-    """Vary one stage's overhead and bandwidth (P1 Figures 10 and 11).
+    """Varies one stage's overhead and bandwidth (P1 Figures 10 and 11).
 
-    old, new: strategies of `planner.plan`. as_modelled: with P1's assumption that a compound
-    stage is free only when its last stage is (section 4.3.1), instead of exactly.
+    old, new: strategies of `planner.plan`. as_modelled: assume, like P1 section 4.3.1, that a
+    compound stage is free only when its last stage is.
     """
     cases = [
         [
@@ -103,9 +103,9 @@ def over_sizes(
     sizes_bytes: Sequence[int] = SIZES_BYTES,
     as_modelled: bool = False,
 ) -> Surface:
-    """Vary one stage's overhead and the message size (P1 Figures 12 and 13).
+    """Varies one stage's overhead and the message size (P1 Figures 12 and 13).
 
-    Arguments as in `over_bandwidth`.
+    Arguments are those of `over_bandwidth`.
     """
     cases = [[(with_stage(pipeline, stage, g), size) for size in sizes_bytes] for g in overheads_us]
     axis = (tuple(size / KIB for size in sizes_bytes), "message size (KiB)", "by message size")
@@ -153,7 +153,7 @@ class StaticComparison:
 def against_static(
     pipeline: Pipeline, sizes_bytes: Sequence[int], static_bytes: Sequence[int]
 ) -> StaticComparison:
-    """Compare the best fixed size with fragments of one size for all messages."""
+    """Compares the best fixed size with one fragment size for all messages."""
     static = {
         cut: np.array(
             [float(latency_us(pipeline, static_sizes(size, cut))) for size in sizes_bytes]

@@ -1,4 +1,4 @@
-"""Derives plans that the datapath's tune map can express (plan.py) from the theory's."""
+"""Derives plans that the datapath's tune map can express (plan.py) from the model's plans."""
 
 from __future__ import annotations
 
@@ -25,23 +25,22 @@ from careful.plan import (
     Plan,
 )
 
-#: Ramps are written to the map only when they gain this much over fixed sizes.
+#: Least gain over fixed sizes for which a ramp is written to the map.
 RAMP_GAIN_MIN = 0.05
-#: Beyond this many fragments no ramp is derived: its gain is below one part in a hundred.
+#: Most fragments for which a ramp is derived: beyond it a ramp gains less than 1 %.
 RAMP_FRAGMENTS_MAX = 96
 
 
 @dataclass(frozen=True)
 class ClassPlan:
-    """A message-size class: its plan, and what whole bytes and six numbers cost.
+    """The plan of a message-size class, and the cost of whole bytes and of only six numbers.
 
-    message_bytes: the class's largest message, for which it is planned (the last class has
-    no largest: twice the one before); plan: what goes into the map; latency_us: of plan;
-    fixed_us, ramp_us: of the best fixed size, and the best ramp, that the map can express;
-    where reassembly is faster than both, the map gets no ramp; flat_us: least of all plans
-    but the LP's, real sizes, no limits, without reassembly;
-    optimum_us: the same with reassembly; block_bytes: what stages outside every group gather
-    before they start (their sink's minpulse, P1 section 4.3), 0 where nothing is reassembled.
+    message_bytes: the class's largest message, for which it is planned (twice the one before for
+    the last class, which has no largest); plan: the map's entry; latency_us: of plan; fixed_us,
+    ramp_us: best fixed size and best ramp that the map can express (no ramp is chosen if reassembly
+    is faster); flat_us: best of all plans without reassembly, limits or whole bytes, the LP's
+    excepted; optimum_us: the same with reassembly; block_bytes: bytes that stages outside every
+    group gather before they start (their sink's minpulse, P1 section 4.3), 0 without reassembly.
     """
 
     index: int
@@ -56,14 +55,14 @@ class ClassPlan:
 
     @property
     def ramp_gain(self) -> float:
-        """T_fixed / T_ramp - 1, as P1 counts improvements; 0 where reassembly is faster."""
+        """T_fixed / T_ramp - 1, as P1 counts improvements; 0 if reassembly is faster."""
         return 0.0 if self.block_bytes else self.fixed_us / self.ramp_us - 1
 
     @property
     def flat_loss(self) -> float:
-        """T_plan / T_flat - 1: what limits, whole bytes and six numbers cost.
+        """T_plan / T_flat - 1: the cost of limits, whole bytes and six numbers.
 
-        Negative where reassembly gains more than they cost.
+        Negative if reassembly gains more than this cost.
         """
         return self.latency_us / self.flat_us - 1
 
@@ -96,9 +95,9 @@ def class_plan(
     limits: Limits = FRAME_LIMITS,
     ramp_gain_min: float = RAMP_GAIN_MIN,
 ) -> ClassPlan:
-    """The plan of one class: fixed, or a ramp where it gains at least `ramp_gain_min`.
+    """The plan of one class: fixed, or a ramp if it gains at least `ramp_gain_min`.
 
-    Raises ValueError for resources that no closed form follows.
+    Raises ValueError for shared resources that no closed form covers.
     """
     message_bytes = CLASS_BYTES_FIRST << index
     fixed, fixed_us = fixed_plan(pipeline, message_bytes, limits)
@@ -131,16 +130,16 @@ def class_table(
     limits: Limits = FRAME_LIMITS,
     ramp_gain_min: float = RAMP_GAIN_MIN,
 ) -> list[ClassPlan]:
-    """Plans of all sixteen classes, smallest messages first; of a black box, fixed sizes."""
+    """Plans of all sixteen classes, smallest messages first; a black box gives fixed sizes."""
     if isinstance(source, BlackBox):
         return [_class_from_outside(source, i, limits) for i in range(CLASS_COUNT)]
     return [class_plan(source, i, limits, ramp_gain_min) for i in range(CLASS_COUNT)]
 
 
 def _class_from_outside(box: BlackBox, index: int, limits: Limits) -> ClassPlan:
-    """A black box knows what fixed sizes need and no more: there is nothing to compare with."""
+    """A black box covers fixed sizes only, so there is no other latency to compare with."""
     message_bytes = CLASS_BYTES_FIRST << index
-    # The lower limit is for what is cut: a message below it goes as one fragment.
+    # The lower limit is for cut messages: a message below the limit goes as one fragment.
     within = Limits(min(limits.min_bytes, message_bytes), limits.max_bytes)
     found = box.plan(message_bytes, within)
     us = found.latency_us
@@ -159,7 +158,7 @@ def fixed_plan(
     plans = [Plan.fixed(size) for size in kept]
     best = _best(pipeline, message_bytes, limits, plans)
     if best is None:
-        # No number of fragments keeps to both limits: the upper one is the frame's.
+        # No number of fragments keeps both limits; the upper one, the frame's, must hold.
         best = _best(pipeline, message_bytes, Limits(1, limits.max_bytes), plans)
     assert best is not None
     return best
@@ -170,10 +169,10 @@ def reassembling_plan(
 ) -> tuple[Plan, float, int]:
     """Fixed frames inside the groups, blocks outside: plan, latency in µs, bytes of a block.
 
-    Both sizes are those of the hierarchical plan (P1 section 4.3): a stage outside every
-    group takes what has arrived once it is a block or the message's tail. Where that stage is
-    the last, a block is its sink's least pulse, and the best one: whenever it is idle it takes
-    all that is there (P3 section 3), so that later blocks are larger, as in a ramp.
+    Both sizes come from the hierarchical plan (P1 section 4.3): a stage outside every group starts
+    once a block or the message's tail has arrived. If that stage is the last, the block is its
+    sink's minpulse, and the best minpulse is searched. When idle the sink takes all that is
+    buffered (P3 section 3), so later blocks grow, as in a ramp.
     """
     found = hierarchical(pipeline, message_bytes, limits=limits)
     pipeline = pipeline.sequential()
@@ -207,13 +206,13 @@ def _eager(pipeline: Pipeline, frames: Array) -> tuple[float, int]:
     best = (float("inf"), 0)
     for pulse in np.unique(there):
         took_us = pulsed_us(there.tolist(), arrived_us.tolist(), float(pulse), last.g_us, G)
-        # Of equal ones the largest: fewer writes.
+        # If several are equal, the largest: fewer writes.
         best = min(best, (took_us + last.delay_us, -int(pulse)))
     return best[0], -best[1]
 
 
 def _gathered(frames: Array, block_bytes: int) -> Array:
-    """Frames joined until they make a block; the tail is what is left."""
+    """Joins frames until they make a block; the last block is the rest."""
     blocks: list[float] = []
     open_bytes = 0.0
     for size in frames:
@@ -229,8 +228,8 @@ def ramp_plan(
 ) -> tuple[Plan, float]:
     """Best ramp, up, down or both, that six numbers express, and its latency in µs.
 
-    Starts from theorems 4 and 5, then moves the first size and the peak a little, since
-    rounding leaves another tail than the theory's.
+    Starts from theorems 4 and 5, then varies the first size and the peak a little, because rounding
+    changes the tail.
     """
     fixed = fixed_plan(pipeline, message_bytes, limits)
     if len(fixed[0].sizes(message_bytes, limits)) > RAMP_FRAGMENTS_MAX:
@@ -249,7 +248,7 @@ def ramp_plan(
 def from_sizes(sizes_bytes: Array) -> Plan:
     """The six numbers closest to a fragmentation that rises, falls, or both.
 
-    One that only falls starts at its peak.
+    A plan that only falls starts at its peak.
     """
     peak = int(np.argmax(sizes_bytes))
     ratio, step = _affine(sizes_bytes[: peak + 1])
@@ -267,8 +266,8 @@ def from_sizes(sizes_bytes: Array) -> Plan:
 def _affine(sizes: Array) -> tuple[int, int]:
     """Ratio (Q16) and step of x' = a x + b through a monotone run, both not negative.
 
-    The theory's own a and b reappear, since its sizes follow them; where they would be
-    negative, the ratio through both ends replaces them.
+    Recovers the theory's own a and b, which its sizes follow. If either is negative, the ratio
+    through both ends replaces them.
     """
     if len(sizes) < 2:
         return Q16_ONE, 0
@@ -282,9 +281,9 @@ def _affine(sizes: Array) -> tuple[int, int]:
 
 
 def _neighbours(start: Plan, limits: Limits) -> list[Plan]:
-    """Plans with the first size and the peak moved by some percent.
+    """Yields plans with the first size and the peak varied by some percent.
 
-    Of one that only falls the peak is the first size, and the ratio moves instead.
+    If a plan only falls, the peak is the first size, and the ratio varies instead.
     """
     most = limits.max_bytes or U32_MAX
     firsts = {round(start.first_bytes * (1 + move)) for move in np.linspace(-0.16, 0.16, 9)}
