@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The memory that hosts keep here. A host can have many sessions, so what a session may keep is no
- * bound: all sessions of a host share one account. A handle stays in the account in which it began.
- */
+/* Memory that hosts use here. A host can have many sessions, so a bound for each session would be
+ * no bound: all sessions of a host share one account. A handle stays in its first account. */
 #include <stdlib.h>
 
 #include "engine/also.h"
@@ -26,7 +24,7 @@ static bool is_current(const struct block_peer *peer)
 	return peer->account && peer->account_life == peer->life;
 }
 
-/* Reports whether the slot's former tenant still has handles: their memory is not free yet. */
+/* Reports whether handles of the slot's former peer still exist and use memory. */
 static bool is_ending(const struct block_peer *peer)
 {
 	const struct block_handle *h = peer->handles;

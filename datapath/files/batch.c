@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Batches at the server: memory that a peer stores items into, and what comes of them. The items
- * themselves are storage's. */
+/* Batches in the block server: the memory that a peer stores items into, and the answer. storage/
+ * runs the items. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 #include "files/private.h"
 #include "storage/tree.h"
 
-/* OPEN with SCRATCH. */
 int block_open_scratch(struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
@@ -35,7 +34,7 @@ int block_open_scratch(struct block_job *job)
 	return 0;
 }
 
-/* A copy: the peer may go on storing while the items are looked at. */
+/* Copies the items, because the peer may go on storing while they are read. */
 static int read_items(int fd, char *items, size_t bytes)
 {
 	size_t done = 0;
@@ -74,7 +73,6 @@ static int keep_answer(struct block_job *job, const struct careful_batch_answer 
 	return 0;
 }
 
-/* A batch under way, for batch_run(). */
 struct under_way {
 	struct block_server *server;
 	const struct block_job *job;
@@ -87,7 +85,7 @@ static bool is_vain(void *user)
 	return block_work_vain(batch->server, batch->job);
 }
 
-/* BATCH: the handle's file becomes the answer. */
+/* Runs a batch. The file of the handle becomes the answer. */
 int block_batch(struct block_server *server, struct block_job *job)
 {
 	struct under_way batch = { server, job };

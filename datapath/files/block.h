@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The server of the block service (careful/block.h): directories whose files
- * peers may open, list, create and replace. Built on careful.h alone. The engine's
- * thread never waits: system calls that may block run on a few worker threads.
- */
+/* The server of the block service (careful/block.h): peers open, list, create and replace files
+ * below exported directories. Uses only careful.h. The engine's thread never waits: worker threads
+ * make the system calls that may block. */
 #ifndef FILES_BLOCK_H
 #define FILES_BLOCK_H
 
@@ -16,28 +14,28 @@
 
 enum {
 	BLOCK_EXPORTS = 64,
-	BLOCK_HANDLES = 128, /* that a peer may have open at a time, */
-	BLOCK_LISTINGS = 16, /* of them listings, and answers to batches, */
+	BLOCK_HANDLES = 128, /* a peer may have open at a time, */
+	BLOCK_LISTINGS = 16, /* including listings and answers to batches, */
 	BLOCK_SCRATCHES = 8, /* and memory for batches */
 	BLOCK_LAST = CAREFUL_BLOCK_ZERO,
 	BLOCK_DISCARD = 0, /* as an op: CLOSE without an answer */
 };
 
-/* A host that may see an export: its IPv6 address, or its IPv4 address as IPv6 has it. */
+/* A host that may see an export: an IPv6 address; IPv4 addresses are mapped (RFC 4291). */
 struct block_host {
 	uint8_t address[16];
 };
 
 /*
- * A directory that peers see. A single export is the root of all paths; of several,
- * a path's first component names one.
+ * A directory that peers see. A single export is the root of all paths. With several exports, the
+ * first component of a path names the export.
  *
- * @path:      the directory
- * @name:      how it is called among several
- * @writable:  files may be created and replaced
- * @owners:    owners, set-ID bits, capabilities and trusted attributes may be set, too
- * @devices:   block devices below it are served, which lie outside it: whole disks
- * @hosts:     who sees it, hosts_count of them; 0: everybody
+ * @path:     the directory
+ * @name:     the export's name; used with several exports
+ * @writable: peers may create and replace files
+ * @owners:   peers may also set owners, set-ID bits, capabilities and trusted attributes
+ * @devices:  serves block devices below the directory: whole disks, outside the export
+ * @hosts:    hosts that see the export, hosts_count of them; 0: every host
  */
 struct block_export_options {
 	const char *path;
@@ -51,39 +49,38 @@ struct block_export_options {
 
 struct block_server;
 
-/* Serves the exports (none: every path is refused). *error gets a line where an
- * export cannot be opened. */
+/* Serves the exports. Without exports, every path is refused. On failure *error has text. */
 int block_serve(struct careful *instance, const struct block_export_options *exports, uint32_t n,
 		struct block_server **server, struct careful_error *error);
-/* Serves these from now on; what is open goes on as it was opened. On failure the others stay. */
+/* Serves these exports from now on. Open handles stay open. On failure the old exports stay. */
 int block_replace(struct block_server *server, const struct block_export_options *exports,
 		  uint32_t n, struct careful_error *error);
-/* Ends all handles and removes uncommitted temporary files, not partial ones. After
- * careful_close(): no message uses the files any longer. Waits for work under way, for 2 s: returns
- * how many threads hang in a file system, which end when that goes on; their files are left as they
- * are. */
+/* Ends all handles and removes uncommitted temporary files, but keeps partial ones. Call it after
+ * careful_close(), when no message uses the files. Waits at most 2 s for running jobs. Returns how
+ * many threads still hang in a file system; their files stay as they are, and the threads end when
+ * the file system answers. */
 uint32_t block_stop(struct block_server *server);
 
-/* To be called each round; answers what the workers have done. Returns how many. */
+/* Answers the jobs that the workers have finished; returns how many. Call it each round. */
 uint32_t block_poll(struct block_server *server);
-/* Readable when workers have done something. */
+/* Returns a descriptor that is readable when a worker has finished a job. */
 int block_fd(struct block_server *server);
-/* After how many ms at most to call block_poll() again; -1: when readable. */
+/* Returns after how many ms at most to call block_poll() again; -1: when block_fd() is readable. */
 int block_timeout_ms(struct block_server *server);
-/* For careful_peer_watch(), with the server as user, or called by who watches. */
+/* For careful_peer_watch() with the server as user, or for the caller's own watch to call. */
 void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 
 /*
- * How a peer's use of a file ended, or of small files in a directory.
+ * How a peer's use of a file ended, or its use of small files in a directory.
  *
- * @is_former:     that peer had gone, and its place is another's by now
- * @path:          as the peer named it; of small files the directory
- * @small:         they came together: bytes are of requests and answers
- * @writable:      what was written is kept, unless it is null:
- * @op:            COMMIT, CLOSE: the peer's word; DISCARD: it is gone, or its session is
- * @status:        0 or -errno
- * @bytes:         of the file
- * @read_bytes, @written_bytes: that the peer asked for, and sent
+ * @is_former: the peer has gone and another peer has its slot now
+ * @path:      as the peer named it; small files: their directory
+ * @small:     small files in batches: the byte counts are of requests and answers
+ * @writable:  the server keeps the written bytes (not so for CAREFUL_BLOCK_NULL)
+ * @op:        COMMIT or CLOSE: the peer's request; DISCARD: the peer or its session is gone
+ * @status:    0 or -errno
+ * @bytes:     size of the file
+ * @read_bytes, @written_bytes: bytes that the peer read and sent
  */
 struct block_end {
 	uint32_t peer;
@@ -99,15 +96,15 @@ struct block_end {
 };
 typedef void block_end_fn(const struct block_end *end, void *user);
 
-/* Tells of the ends of files that anything was moved of, in the engine's thread. */
+/* Calls fn in the engine's thread for each end of a file that moved bytes, committed or failed. */
 void block_tell(struct block_server *server, block_end_fn *fn, void *user);
 
-/* What peers did with each export so far; returns how many there are. */
+/* Writes what peers did with each export so far; returns the number of exports. */
 uint32_t block_use(const struct block_server *server, struct careful_export_use *uses);
 
-/* What it asks of the engine: requests, or items of one, were denied for their paths. */
+/* From the engine. Counts n requests, or items of a batch, that were denied for their paths. */
 void engine_denied(struct careful *instance, uint32_t n);
-/* Of region.c: adds what peers moved from and to a region. */
+/* From the engine. Adds the bytes that peers have moved from and to a region. */
 void engine_moved(struct careful *instance, uint32_t key, uint64_t *read_bytes,
 		  uint64_t *written_bytes);
 

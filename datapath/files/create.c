@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * New files, on the block server's workers: made beside their final name, and given it when they
- * are complete. Temporary ones have random names and go with their handle; partial ones have a name
- * that the client can find again, and stay.
- */
+/* New files, made next to their final name and renamed when complete. Temporary files have random
+ * names and end with their handle. Partial files stay, under a name that the client knows. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,9 +13,9 @@
 #include "files/private.h"
 #include "storage/tree.h"
 
-enum { SEED_BYTES = 16 << 20 }; /* between two looks at whether anybody still wants them */
+enum { SEED_BYTES = 16 << 20 }; /* copied between two calls of block_work_vain() */
 
-/* Reports whether a new file may come to stand at name, as far as can be seen now. */
+/* Returns 0 if a new file may take the name now, else -errno. */
 static int check_target(int dir_fd, const char *name, uint32_t flags)
 {
 	struct stat st;
@@ -47,17 +44,17 @@ static int open_temporary(struct block_handle *handle)
 			break;
 		if (fd < 0)
 			continue;
-		flock(fd, LOCK_EX | LOCK_NB); /* so that nobody clears it away */
+		flock(fd, LOCK_EX | LOCK_NB); /* so that no cleaner removes it */
 		if (!fstat(fd, &st) && st.st_nlink)
 			return fd;
-		close(fd); /* somebody had done so already */
+		close(fd); /* a cleaner has removed it already */
 	}
 	handle->temporary[0] = 0;
 	return -errno;
 }
 
-/* Reports whether the open file is what stands at the temporary name, and a file of our own: in
- * a directory that others write to, it could be a link of theirs to anything. */
+/* Reports whether the open file stands at the temporary name and is our own. In a directory that
+ * others may write to, the name could be their link to any file. */
 static bool is_at_its_name(const struct block_handle *handle, const struct stat *st)
 {
 	struct stat named;
@@ -67,17 +64,15 @@ static bool is_at_its_name(const struct block_handle *handle, const struct stat 
 	       named.st_ino == st->st_ino && named.st_dev == st->st_dev;
 }
 
-/*
- * Opens the partial file of a tag, or makes it; *st is what it is. One handle at a time
- * has it: the lock ends with the handle, also when this process is killed.
- */
+/* Opens or creates the partial file of a tag; *st describes the file. The lock allows one handle at
+ * a time. The lock ends with the handle, also if this process is killed. */
 static int open_partial(struct block_handle *handle, uint64_t tag, struct stat *st)
 {
 	int fd, rc;
 
 	snprintf(handle->temporary, sizeof(handle->temporary), ".careful-%016llx.part",
 		 (unsigned long long)tag);
-	/* Another may have given it its name between our open and our lock. */
+	/* Another handle may rename the file between our open and our lock. */
 	for (int i = 0; i < 16; i++) {
 		fd = openat(handle->dir_fd, handle->temporary,
 			    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
@@ -97,7 +92,7 @@ static int open_partial(struct block_handle *handle, uint64_t tag, struct stat *
 	return -EBUSY;
 }
 
-/* Reports whether the file system has so much for others than root: what is kept for root is no room. */
+/* Reports whether the file system has room for bytes beside the blocks reserved for root. */
 bool block_has_room(int fd, uint64_t bytes)
 {
 	struct statvfs fs;
@@ -105,12 +100,9 @@ bool block_has_room(int fd, uint64_t bytes)
 	return fstatvfs(fd, &fs) || !fs.f_blocks || bytes / fs.f_frsize <= fs.f_bavail;
 }
 
-/*
- * Gives the file its size, with blocks behind it where that is cheap, so that a full
- * disk is an error now. In memory (F_GET_SEALS: tmpfs) it would not be: each page
- * would be cleared, only to be overwritten; there it is enough that it could fit. What a disk
- * keeps for root is not for peers.
- */
+/* Sets the file's size. Allocates blocks where this is cheap, so that a full disk is an error now.
+ * On tmpfs (F_GET_SEALS works) allocation would clear each page only for it to be overwritten, so
+ * only the room is checked there. Peers may not use the blocks reserved for root. */
 static int preallocate(int fd, uint64_t bytes)
 {
 	if (bytes > INT64_MAX)
@@ -139,8 +131,8 @@ static int copy(struct block_server *server, const struct block_job *job, int fr
 	return rc;
 }
 
-/* Begins with what stands at the final name, as far as it fits. A file, known before it is opened:
- * opening anything else may do something. */
+/* Copies the present contents of the final name, as far as they fit. The type is checked before the
+ * open, because opening a device or FIFO can have effects. */
 static int seed(struct block_server *server, const struct block_job *job, uint64_t bytes)
 {
 	const struct block_handle *handle = job->handle;
@@ -164,7 +156,7 @@ static int seed(struct block_server *server, const struct block_job *job, uint64
 	return rc;
 }
 
-/* The new file's size, room and first contents. */
+/* Sets the new file's size, allocates blocks and writes its first contents. */
 static int furnish(struct block_server *server, const struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
@@ -189,7 +181,7 @@ static int furnish(struct block_server *server, const struct block_job *job)
 	return rc;
 }
 
-/* What the name is to become, found and allowed. */
+/* Opens the parent directory and checks that the name may be created there. */
 static int prepare(struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
@@ -210,7 +202,6 @@ static int prepare(struct block_job *job)
 	return check_target(handle->dir_fd, name, job->flags);
 }
 
-/* OPEN with CREATE. */
 int block_create(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
@@ -229,7 +220,7 @@ int block_create(struct block_server *server, struct block_job *job)
 		job->args[1] = 1;
 		handle->bytes = (uint64_t)st.st_size;
 		handle->file_bytes = job->bytes;
-		/* One of another size is of another source: only to be read, and to go. */
+		/* Another size means another source: the client may read or discard it. */
 		handle->writable = handle->bytes == job->bytes + job->tail_bytes;
 		return block_attr_of(handle->fd, job);
 	}
@@ -237,12 +228,12 @@ int block_create(struct block_server *server, struct block_job *job)
 	if (!rc)
 		rc = block_attr_of(handle->fd, job);
 	if (rc)
-		handle->partial = false; /* there is nothing in it to keep */
+		handle->partial = false; /* an empty partial file is not worth keeping */
 	return rc;
 }
 
-/* The permissions of the file that is committed: those of the file it replaces, if there is one
- * and the client does not insist. */
+/* Returns the permissions for the committed file. A replaced file passes its own on, unless the
+ * client sets MODE. */
 static mode_t committed_mode(const struct block_job *job)
 {
 	const struct block_handle *handle = job->handle;
@@ -254,7 +245,7 @@ static mode_t committed_mode(const struct block_job *job)
 	return job->mode & 0777;
 }
 
-/* Gives the temporary file its name; where renameat2 has no flags, by a link. */
+/* Renames the temporary file; uses a link where renameat2 supports no flags. */
 static int give_name(struct block_handle *handle, bool replace)
 {
 	unsigned int flags = replace ? 0 : RENAME_NOREPLACE;
@@ -270,7 +261,7 @@ static int give_name(struct block_handle *handle, bool replace)
 	return 0;
 }
 
-/* Cuts off what is not the file's. */
+/* Truncates the file to its own bytes: a partial file has a journal behind them. */
 static int cut(struct block_handle *handle, const struct block_job *job)
 {
 	if (!handle->partial && !handle->stream)
@@ -282,7 +273,7 @@ static int cut(struct block_handle *handle, const struct block_job *job)
 	return ftruncate(handle->fd, (off_t)handle->file_bytes) ? -errno : 0;
 }
 
-/* COMMIT of a file that was written in its place: it has its name. */
+/* Commits a file that was written in place and already has its name. */
 static int commit_inplace(struct block_job *job)
 {
 	if (!(job->flags & CAREFUL_BLOCK_NOSYNC) && fsync(job->handle->fd) && errno != EINVAL)
@@ -298,8 +289,8 @@ int block_commit(struct block_job *job)
 
 	if (!handle->name[0])
 		return commit_inplace(job);
-	/* What takes long, and what may be refused, comes while the journal is there: who fails
-	 * in it goes on. */
+	/* The slow sync and the check that may refuse come first, while the journal is still there:
+	 * a client whose commit fails here can resume. */
 	rc = sync && handle->partial && fsync(handle->fd) ? -errno : 0;
 	if (!rc)
 		rc = check_target(handle->dir_fd, handle->name, job->flags);
@@ -315,10 +306,10 @@ int block_commit(struct block_job *job)
 	if (!rc)
 		rc = give_name(handle, job->flags & CAREFUL_BLOCK_REPLACE);
 	if (rc) {
-		handle->partial = false; /* without its journal nothing goes on with it */
+		handle->partial = false; /* nothing can resume without the journal */
 		return rc;
 	}
-	/* EINVAL: a file system whose directories need no sync. */
+	/* EINVAL: the file system does not sync directories. */
 	if (sync && fsync(handle->dir_fd) && errno != EINVAL)
 		return -errno;
 	return block_attr_of(handle->fd, job);

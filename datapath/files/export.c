@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The directories that peers see. Nothing holds them: each request finds its export again by its
- * path, so that one that was removed and made again is served, one that is unmounted can be, and
- * one that is gone is -ENOLINK. An export may be of some hosts alone. Paths in them are
- * path.c's.
- */
+/* The directories that peers see. No descriptor stays open: each request opens its export by path.
+ * So a directory that was removed and made again is served, a file system can be unmounted, and a
+ * missing export gives -ENOLINK. path.c resolves paths below an export. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -29,12 +26,10 @@ static bool is_same(const struct statx *a, const struct statx *b)
 	       a->stx_btime.tv_nsec == b->stx_btime.tv_nsec;
 }
 
-/*
- * Reports whether the directory that stands at the path now is the export's. Another one counts where
- * something is mounted, which takes privilege. Else it lies on the file system that the first
- * one lay on, since an unmounted disk's mount point is not the disk; and it is that one's
- * owner's or root's, since others may be able to make a directory there.
- */
+/* Reports whether the directory at the path now counts as the export. A mount point does, since
+ * mounting needs privilege. Any other directory must be on the first one's file system: the mount
+ * point of an unmounted disk is not the disk. It must also belong to the first one's owner or to
+ * root, since others may be able to make directories there. */
 static bool is_export(const struct block_export *export, const struct statx *now)
 {
 	const struct statx *was = &export->was;
@@ -68,7 +63,7 @@ int block_export_open(const struct block_export *export)
 	return rc;
 }
 
-/* Takes path for an export, whatever symlinks lead there now. */
+/* Makes path an export. Follows symlinks as they are now. */
 static int find(struct block_export *export, const char *path)
 {
 	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), again, rc;
@@ -81,7 +76,7 @@ static int find(struct block_export *export, const char *path)
 	export->path = rc ? NULL : realpath(path, NULL);
 	if (!export->path)
 		return rc ? rc : -errno;
-	/* The canonical path of /proc/PID/root, for one, is that of another directory. */
+	/* Some canonical paths lead elsewhere: that of /proc/PID/root, for example. */
 	again = block_export_open(export);
 	if (again < 0)
 		return again;
@@ -90,7 +85,7 @@ static int find(struct block_export *export, const char *path)
 	return rc ? rc : is_same(&export->was, &now) ? 0 : -EXDEV;
 }
 
-/* An IPv4 address as IPv6 has it (RFC 4291, 2.5.5.2). */
+/* Returns the address as IPv6; IPv4 addresses are mapped (RFC 4291, 2.5.5.2). */
 static struct block_host host_of(const struct sockaddr_storage *address)
 {
 	struct block_host host = { .address = { [10] = 0xff, [11] = 0xff } };
@@ -182,7 +177,7 @@ static void destroy(struct block_exports *exports, uint32_t n)
 	free(exports);
 }
 
-/* Which of the exports that are replaced is the same directory, or NULL. */
+/* Returns the export with the same path, or NULL. */
 static const struct block_export *same_in(const struct block_exports *exports, const char *path)
 {
 	for (uint32_t i = 0; exports && i < exports->count; i++)
@@ -191,8 +186,8 @@ static const struct block_export *same_in(const struct block_exports *exports, c
 	return NULL;
 }
 
-/* Gives each export a place: the one that its directory has, or one that none of now has, if
- * there is such a one. */
+/* Gives each export a place: that of its directory before, else preferably one that no export has
+ * now. */
 static void settle(struct block_server *server, struct block_exports *exports)
 {
 	uint64_t taken = 0, had = 0;
@@ -219,7 +214,7 @@ static void settle(struct block_server *server, struct block_exports *exports)
 	}
 }
 
-/* On failure what there is stays. */
+/* Replaces the exports. On failure the old ones stay. */
 int block_exports_take(struct block_server *server, const struct block_export_options *exports,
 		       uint32_t n, struct careful_error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of all jobs of the block server's workers, and those of files that are there: open,
- * close, stat, mkdir. */
+/* The switch over all jobs of the block server's workers, and jobs on existing files: open, close,
+ * stat, mkdir. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
@@ -12,8 +12,8 @@
 #include "files/private.h"
 #include "storage/tree.h"
 
-/* What has blocks: opening anything else may wait, or do something. What a device holds lies
- * outside the export. */
+/* Checks that the file has blocks: opening any other type may wait or have effects. Block devices
+ * need the export's permission, because their contents lie outside the export. */
 static int check_type(const struct block_export *export, mode_t mode)
 {
 	if (S_ISREG(mode))
@@ -23,9 +23,9 @@ static int check_type(const struct block_export *export, mode_t mode)
 	return S_ISDIR(mode) ? -EISDIR : -ENOTSUP;
 }
 
-/* Opens what has blocks. The type is known before the file is opened, and again after,
- * since another may stand there by then; O_NONBLOCK keeps that one from hanging us.
- * O_EXCL keeps off a block device that is mounted. */
+/* Opens a file that has blocks. Checks the type before and after the open, since another file may
+ * take the path in between; O_NONBLOCK keeps such a file from blocking us. O_EXCL refuses block
+ * devices that are mounted. */
 static int open_blocks(struct block_job *job, bool write)
 {
 	struct block_handle *handle = job->handle;
@@ -50,7 +50,7 @@ static int open_blocks(struct block_job *job, bool write)
 		return fd;
 	handle->fd = fd;
 	rc = fstat(fd, &st) ? -errno : check_type(export, st.st_mode);
-	/* Root's writes would leave these bits in place. */
+	/* The kernel does not clear these bits when root writes. */
 	if (!rc && write && !export->owners && (st.st_mode & (S_ISUID | S_ISGID)))
 		rc = -EPERM;
 	if (!rc)
@@ -59,7 +59,7 @@ static int open_blocks(struct block_job *job, bool write)
 	return rc;
 }
 
-/* A file without a size is served from a copy of what it holds now. */
+/* Serves a file without a size from a copy of its present contents. */
 static int serve_copy(struct block_handle *handle, int copy)
 {
 	struct stat st;
@@ -74,7 +74,6 @@ static int serve_copy(struct block_handle *handle, int copy)
 	return before + handle->memory > BLOCK_LISTINGS_MEMORY ? -EAGAIN : 0;
 }
 
-/* OPEN to read. */
 static int do_open(struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
@@ -93,7 +92,7 @@ static int do_open(struct block_job *job)
 	return 0;
 }
 
-/* OPEN with INPLACE: a regular file may grow up to what the client says. */
+/* Opens a file for writing in place; a regular file may grow up to the client's size. */
 static int do_open_inplace(struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
@@ -109,7 +108,7 @@ static int do_open_inplace(struct block_job *job)
 	return 0;
 }
 
-/* OPEN with NULL: zeros without end to read, and room for anything. */
+/* Opens /dev/zero: endless zeros to read, and it takes all writes. */
 static int do_open_null(struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
@@ -133,7 +132,7 @@ static int do_open_as(struct block_server *server, struct block_job *job)
 	return job->flags & CAREFUL_BLOCK_CREATE ? block_create(server, job) : do_open(job);
 }
 
-/* The last of a handle: what it holds is given back, whatever came before. */
+/* Releases all that the handle holds, in any state. */
 static void close_handle(struct block_handle *handle, bool discard)
 {
 	if (handle->temporary[0] && (discard || !handle->partial))
@@ -175,7 +174,7 @@ static int do_mkdir(struct block_job *job)
 	struct stat st;
 	int fd, rc;
 
-	/* The root of an export exists: no error, as for any directory. */
+	/* An export's root exists: success, as for any directory. */
 	fd = block_path_is_top(job, job->path) ?
 		     -EISDIR :
 		     block_path_open(job, job->path, O_PATH | O_DIRECTORY, 0, &export);
@@ -189,15 +188,15 @@ static int do_mkdir(struct block_job *job)
 	rc = export->writable ? 0 : -EROFS;
 	if (!rc && mkdirat(fd, name, job->mode & 0777))
 		rc = -errno;
-	/* Another may have made it in between. */
+	/* Another process may have made it in between. */
 	if (rc == -EEXIST && !fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISDIR(st.st_mode))
 		rc = 0;
 	close(fd);
 	return rc;
 }
 
-/* A client takes these for the end of its connection, or of the session. Where a file system
- * (FUSE without its process, a network's) says so, it is one name's trouble. */
+/* Replaces errors that a client would take for the end of its connection or session. FUSE or a
+ * network file system can return them for a single file. */
 static int as_of_a_file(int status)
 {
 	switch (-status) {
@@ -216,7 +215,6 @@ static int as_of_a_file(int status)
 	}
 }
 
-/* Does a job, on a worker thread. */
 void block_run(struct block_server *server, struct block_job *job)
 {
 	bool null = job->op == CAREFUL_BLOCK_OPEN && (job->flags & CAREFUL_BLOCK_NULL);
@@ -273,7 +271,7 @@ void block_run(struct block_server *server, struct block_job *job)
 		close(job->dir_fd);
 		job->dir_fd = -1;
 	}
-	/* What could not be opened holds nothing. */
+	/* A failed open leaves nothing open. */
 	if (job->status && job->handle && job->path)
 		close_handle(job->handle, false);
 }

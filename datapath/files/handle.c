@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The block server's handles: which peer has which, from OPEN until the last message that uses it
- * is gone. The files behind them are opened and closed by the workers. */
+/* The block server's handles: each belongs to a peer, from OPEN until the last message that uses it
+ * is gone. Workers open and close the files. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-/* Reports whether a handle of the peer will be free again without its doing anything. */
+/* Reports whether a handle of the peer ends soon without a further request. */
 static bool is_one_ending(const struct block_peer *peer)
 {
 	const struct block_handle *h = peer->handles;
@@ -32,7 +32,6 @@ static bool is_scratch(const struct block_job *job)
 	return job->op == CAREFUL_BLOCK_OPEN && job->flags & CAREFUL_BLOCK_SCRATCH;
 }
 
-/* Reports whether the peer, and its host, may have one handle more. */
 static bool has_room(struct block_server *server, const struct block_job *job)
 {
 	const struct block_peer *peer = &server->peers[job->peer];
@@ -47,8 +46,8 @@ static bool has_room(struct block_server *server, const struct block_job *job)
 		account->answers_bytes + BLOCK_ANSWER_BYTES <= BLOCK_ANSWERS_BYTES);
 }
 
-/* 0; -EMFILE: the peer has as many as it may; -EAGAIN: some of them end just now, maybe those
- * of a process that was there before. */
+/* Returns 0 if the peer may have another handle. -EMFILE: the peer has its maximum. -EAGAIN: some
+ * of its handles are ending, perhaps those of an earlier process. */
 int block_handle_room(struct block_server *server, const struct block_job *job)
 {
 	const struct block_peer *peer = &server->peers[job->peer];
@@ -58,7 +57,8 @@ int block_handle_room(struct block_server *server, const struct block_job *job)
 	return is_one_ending(peer) ? -EAGAIN : -EMFILE;
 }
 
-/* A handle that a worker is about to fill for an OPEN, LIST or BATCH; there is room. */
+/* Creates a handle for an OPEN, LIST or BATCH, which a worker fills. The caller has checked the
+ * room. */
 int block_handle_create(struct block_server *server, struct block_job *job,
 			struct block_handle **handle)
 {
@@ -83,7 +83,7 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	h->end.fd = -1;
 	h->end.dir_fd = -1;
 	h->began_ns = now_ns();
-	/* A worker may cut the job's own. Without memory nothing is told, that is all. */
+	/* A worker may cut the job's path. Without memory, the end is just not reported. */
 	h->path = job->op == CAREFUL_BLOCK_OPEN ? strdup(job->path) : NULL;
 	h->next = peer->handles;
 	peer->handles = h;
@@ -94,7 +94,7 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	return 0;
 }
 
-/* What it held is given back already, by a worker. */
+/* Frees a handle whose resources a worker has released. */
 void block_handle_destroy(struct block_server *server, struct block_handle *handle)
 {
 	struct block_peer *peer = &server->peers[handle->peer];
@@ -111,7 +111,7 @@ void block_handle_destroy(struct block_server *server, struct block_handle *hand
 	free(handle);
 }
 
-/* An answer to a batch takes what it has, not what it could have had. */
+/* Reduces the bytes that an answer to a batch counts for, from the maximum to its size. */
 void block_handle_settle(struct block_handle *handle)
 {
 	if (handle->held <= handle->bytes)
@@ -129,7 +129,7 @@ struct block_handle *block_handle_find(struct block_server *server, uint32_t pee
 	return h;
 }
 
-/* What an earlier OPEN or LIST of the same name is making or has made. */
+/* Returns the handle that an earlier request of the same name opens or opened, or NULL. */
 struct block_handle *block_handle_attempt(struct block_server *server, uint32_t peer,
 					  uint64_t attempt)
 {
@@ -140,7 +140,7 @@ struct block_handle *block_handle_attempt(struct block_server *server, uint32_t 
 	return h;
 }
 
-/* Lets the peer get from, or store to, what a worker opened. */
+/* Lets the peer get from, or store to, the file that a worker opened. */
 int block_handle_publish(struct block_server *server, struct block_handle *handle)
 {
 	struct careful_region region = {
@@ -177,7 +177,8 @@ static bool try_end(struct block_server *server, struct block_handle *handle)
 	return true;
 }
 
-/* Tells of its end. What is read of small files stands in answers, which end before. */
+/* Reports the end of a handle. Bytes read of small files are counted from answers to batches, which
+ * end before the scratch. */
 void block_handle_tell(struct block_server *server, const struct block_handle *handle)
 {
 	struct block_peer *peer = &server->peers[handle->peer];
@@ -208,8 +209,8 @@ void block_handle_tell(struct block_server *server, const struct block_handle *h
 		server->end_fn(&end, server->end_user);
 }
 
-/* Begins the end of a handle by COMMIT, CLOSE or BLOCK_DISCARD; what the request
- * says besides stands in handle->end. */
+/* Begins the end of a handle by COMMIT, CLOSE or BLOCK_DISCARD; handle->end has the request's other
+ * fields. */
 void block_handle_end(struct block_server *server, struct block_handle *handle, uint16_t op)
 {
 	assert(handle->state <= BLOCK_OPEN);
@@ -229,7 +230,7 @@ void block_handle_end(struct block_server *server, struct block_handle *handle, 
 		block_queue_put(&server->ending, &handle->end);
 }
 
-/* Looks again at the ends that wait; returns how many go on. */
+/* Retries the ends that wait; returns how many went on. */
 uint32_t block_handle_retry(struct block_server *server)
 {
 	struct block_job *job = server->ending.head;
@@ -248,7 +249,7 @@ uint32_t block_handle_retry(struct block_server *server)
 	return n;
 }
 
-/* Keeps the answer to a COMMIT or CLOSE, should the client have to ask again. */
+/* Keeps the answer to a COMMIT or CLOSE for a client that asks again. */
 void block_handle_remember(struct block_server *server, const struct block_job *end)
 {
 	struct block_peer *peer = &server->peers[end->peer];
@@ -260,7 +261,7 @@ void block_handle_remember(struct block_server *server, const struct block_job *
 	ended->attr = end->attr;
 }
 
-/* The end of the latest handle of that key, if it ended by op. */
+/* Returns the end of the latest handle with the key if op ended it, or NULL. */
 const struct block_ended *block_handle_ended(struct block_server *server, uint32_t peer,
 					     uint32_t key, uint16_t op)
 {

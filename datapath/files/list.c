@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Listings: a directory, or the tree below it, as careful_block_entry records in a file that the
- * peer then gets like any other. A tree is walked breadth first by reading the records back, so
- * that its size costs no memory and parents come first.
- */
+/* Listings of a directory, or of the tree below it: careful_block_entry records in a file that the
+ * peer gets like any other. A tree is walked breadth first by reading the records back, so memory
+ * does not grow with the tree and parents come first. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,14 +20,14 @@ enum { BUFFER_BYTES = 64 << 10 };
 static const char spool_dir[] = "/var/tmp";
 
 /*
- * @root:        the listed directory, or -1 for the top of several exports
- * @fd:          where the records go: a memfd, or a file on disk
- * @bytes:       written there so far
- * @memory:      of these, what counts towards BLOCK_LISTINGS_MEMORY
- * @disk:        what counts towards BLOCK_LISTING_DISK
- * @used:        bytes that wait in `out`
- * @in_at:       where in fd what `in` holds begins, in_bytes of it
- * @spoiled:     why the records could not be kept: the listing's end, not a directory's
+ * @root:    the listed directory, or -1 for the top of several exports
+ * @fd:      file of the records: a memfd, or a file on disk
+ * @bytes:   written to fd so far
+ * @memory:  bytes that count towards BLOCK_LISTINGS_MEMORY
+ * @disk:    bytes that count towards BLOCK_LISTING_DISK
+ * @used:    bytes in `out`, not written yet
+ * @in_at:   offset in fd of the in_bytes bytes in `in`
+ * @spoiled: error that ends the listing: the records could not be written
  */
 struct listing {
 	struct block_server *server;
@@ -65,7 +63,7 @@ static int write_all(int fd, const char *buf, size_t bytes, off_t offset)
 	return 0;
 }
 
-/* Of all listings of the peer together. */
+/* Charges bytes to the account of all listings of the host. */
 static int charge_disk(struct listing *l, uint64_t bytes)
 {
 	uint64_t before = atomic_fetch_add(&l->job->handle->account->disk, bytes);
@@ -130,7 +128,6 @@ static int flush(struct listing *l)
 	return rc;
 }
 
-/* Appends the record at hand. */
 static int append(struct entry_scan *scan, size_t bytes, void *user)
 {
 	struct listing *l = user;
@@ -145,13 +142,13 @@ static int append(struct entry_scan *scan, size_t bytes, void *user)
 	return 0;
 }
 
-/* All entries of dir_fd, which it closes. */
+/* Lists all entries of dir_fd and closes it. */
 static int list_dir(struct listing *l, int dir_fd, const char *prefix)
 {
 	return entry_each(&l->scan, dir_fd, prefix, append, l);
 }
 
-/* The exports themselves, where there are several. */
+/* Lists the exports themselves, if there are several. */
 static int list_top(struct listing *l)
 {
 	int rc = 0;
@@ -181,7 +178,7 @@ static int list_top(struct listing *l)
 	return rc;
 }
 
-/* The record at offset `at` of what is listed so far, or NULL at its end. */
+/* Reads the record at offset `at` of the listing so far; *e is NULL at its end. */
 static int read_back(struct listing *l, uint64_t at, const struct careful_block_entry **e,
 		     uint32_t *bytes)
 {
@@ -218,8 +215,7 @@ static int read_back(struct listing *l, uint64_t at, const struct careful_block_
 	}
 }
 
-/* Beneath the listed directory symlinks are entries, not ways: a directory that was
- * replaced by one since it was listed is not entered. */
+/* Opens a listed name without following symlinks: one may have replaced the directory. */
 static int open_listed(struct listing *l, const char *name, int flags)
 {
 	if (l->root >= 0)
@@ -227,7 +223,7 @@ static int open_listed(struct listing *l, const char *name, int flags)
 	return block_path_open(l->job, name, flags, RESOLVE_NO_SYMLINKS, NULL);
 }
 
-/* Lists each directory among the records behind them all. */
+/* Lists each directory among the records; its entries are appended, and so visited later. */
 static int list_tree(struct listing *l)
 {
 	const struct careful_block_entry *e = NULL;
@@ -247,7 +243,7 @@ static int list_tree(struct listing *l)
 		fd = open_listed(l, name, O_RDONLY | O_DIRECTORY);
 		rc = fd < 0 ? fd : list_dir(l, fd, name);
 		if (rc == -ENOTDIR || rc == -ELOOP || rc == -EXDEV)
-			continue; /* elsewhere in the meantime, or no directory any longer */
+			continue; /* moved, or no longer a directory */
 		if (rc == -ENOENT && !entry_is_directory(open_listed(l, name, O_PATH | O_NOFOLLOW)))
 			continue; /* gone */
 		if (rc && rc != -ENOMEM && !l->spoiled) {
@@ -277,7 +273,7 @@ static int list_all(struct listing *l, const struct block_job *job)
 	return rc ? rc : flush(l);
 }
 
-/* LIST: the handle's file becomes the listing. */
+/* Makes a listing. The file of the handle becomes the listing. */
 int block_list(struct block_server *server, struct block_job *job)
 {
 	struct listing *l;

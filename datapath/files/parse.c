@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests of the block service as they come, taken apart into jobs. */
+/* Parses requests of the block service into jobs. */
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
@@ -48,7 +48,6 @@ static int take_batch(struct block_job *job, const uint32_t *args, const void *p
 	return 0;
 }
 
-/* Reads a request; its payload may be anything. */
 int block_parse(struct block_job *job, const uint32_t *args, const void *payload, uint32_t bytes)
 {
 	struct careful_block_open open;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* From a peer's path to a descriptor, beneath an export, and what is told of the file that it is. */
+/* Resolves a peer's path to a descriptor beneath an export, and reads the file's attributes. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,13 +10,13 @@
 #include "files/private.h"
 #include "storage/tree.h"
 
-/* Reports whether path is the directory above several exports, which exists nowhere. */
+/* Reports whether path is the directory above several exports, which exists on no disk. */
 bool block_path_is_top(const struct block_job *job, const char *path)
 {
 	return job->among->count > 1 && (!*path || !strcmp(path, "."));
 }
 
-/* The export that path lies in; *rest is what remains, never empty. */
+/* Returns the export that path lies in, or NULL; *rest is the remaining path, never empty. */
 static const struct block_export *find_export(const struct block_job *job, const char *path,
 					      const char **rest)
 {
@@ -42,7 +42,7 @@ static const struct block_export *find_export(const struct block_job *job, const
 	return NULL;
 }
 
-/* The place of the export that the job's path lies in; BLOCK_EXPORTS: it lies in none. */
+/* Returns the place of the export that the job's path lies in; BLOCK_EXPORTS: none. */
 uint8_t block_path_place(const struct block_job *job)
 {
 	const struct block_export *export = NULL;
@@ -79,10 +79,7 @@ int block_path_open(const struct block_job *job, const char *path, int flags, ui
 	return fd;
 }
 
-/*
- * Opens the directory that path's last component stands in, or is to; *name is that
- * component. Cuts the job's path in two.
- */
+/* Opens the parent directory of path; *name is the last component. Cuts the job's path in two. */
 int block_path_parent(const struct block_job *job, const char **name,
 		      const struct block_export **from)
 {
@@ -99,13 +96,13 @@ int block_path_parent(const struct block_job *job, const char **name,
 	if (!**name || !strcmp(*name, ".") || !strcmp(*name, ".."))
 		return -EINVAL;
 	if (!slash && job->among->count > 1)
-		return -EROFS; /* beside the exports nothing can be created */
+		return -EROFS; /* nothing can be created next to the exports */
 	if (slash)
 		*slash = 0;
 	return block_path_open(job, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0, from);
 }
 
-/* The file as the client is told of it; of a block device that is open, with its size. */
+/* Reads the file's attributes for the client. An open block device has its capacity as size. */
 int block_attr_of(int fd, struct block_job *job)
 {
 	struct stat st;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Jobs, handles and peers of the block server. A job belongs to the engine's thread, except between
- * block_work_put() and block_work_take(): then it belongs to one worker, with its handle. */
+/* Jobs, handles and peers of the block server. The engine's thread owns a job, except between
+ * block_work_put() and block_work_take(): then one worker owns the job and its handle. */
 #ifndef FILES_PRIVATE_H
 #define FILES_PRIVATE_H
 
@@ -19,29 +19,30 @@
 #include "files/block.h"
 
 enum {
-	BLOCK_WORKERS = 4, /* at a time in one export: a disk that hangs holds no more */
+	BLOCK_WORKERS = 4, /* in one export at a time: a hanging disk holds no more */
 	/* One worker stays free for opens while the others sync or list. */
 	BLOCK_WORKERS_SLOW = BLOCK_WORKERS - 1,
-	BLOCK_WORKERS_PEER = BLOCK_WORKERS - 1, /* of them for one peer, */
-	BLOCK_WORKERS_PEER_SLOW = BLOCK_WORKERS_SLOW - 1, /* of those that sync or list, too */
-	BLOCK_PLACES = BLOCK_EXPORTS + 1, /* the exports, and what lies in none */
-	BLOCK_STOP_MS = 2000, /* at the end, until what is under way is left to itself */
-	BLOCK_JOBS = 512, /* with a path, for all peers together; one more is read into */
+	BLOCK_WORKERS_PEER = BLOCK_WORKERS - 1, /* for one peer */
+	BLOCK_WORKERS_PEER_SLOW = BLOCK_WORKERS_SLOW - 1, /* for one peer's syncs and lists */
+	BLOCK_PLACES = BLOCK_EXPORTS + 1, /* the exports, and one place for jobs in no export */
+	BLOCK_STOP_MS = 2000, /* block_stop() waits this long for running jobs */
+	BLOCK_JOBS = 512, /* for all peers together; one more is for parsing */
 	BLOCK_PARKED = 2048, /* requests that wait for a job; peers have shares */
-	BLOCK_ENDED = 64, /* ends that are remembered for each peer */
+	BLOCK_ENDED = 64, /* remembered ends of handles, for each peer */
 	BLOCK_TEMPORARY_BYTES = 40,
-	/* Of a peer: a listing up to the first lies in memory while all such together stay below
-	 * the second; what is larger, in unlinked files on disk, up to the third together. */
+	/* Bounds for each host. A listing stays in memory up to LISTING_MEMORY, while all listings
+	 * of the host stay below LISTINGS_MEMORY. Larger listings go to unlinked files on disk,
+	 * LISTING_DISK together. */
 	BLOCK_LISTING_MEMORY = 1 << 20,
 	BLOCK_LISTINGS_MEMORY = 8 << 20,
 	BLOCK_LISTING_DISK = 1 << 30,
 	BLOCK_BATCH_BYTES = 4 << 20, /* of a batch, and of the contents in its answer */
-	/* Memory for batches that a peer has at a time. Their answers have room of their own:
-	 * who holds an answer asks for nothing more, so those that wait get their turn. */
-	BLOCK_ANSWER_BYTES = 2 * BLOCK_BATCH_BYTES, /* of one: names and attributes, too */
-	BLOCK_ANSWERS_BYTES = 32 << 20, /* of all that a peer has */
-	BLOCK_WAITING = 256, /* requests of a peer that wait for their turn */
-	BLOCK_WAITERS = 3, /* queues of them: answers, scratches, other files */
+	/* Answers have memory apart from batches: the holder of an answer asks for nothing more, so
+	 * waiting requests get their turn. */
+	BLOCK_ANSWER_BYTES = 2 * BLOCK_BATCH_BYTES, /* one answer, with names and attributes */
+	BLOCK_ANSWERS_BYTES = 32 << 20, /* all answers of a host */
+	BLOCK_WAITING = 256, /* requests of a peer that wait for a handle */
+	BLOCK_WAITERS = 3, /* queues of waiters: answers, scratches, other files */
 };
 
 struct block_handle;
@@ -49,8 +50,8 @@ struct block_handle;
 /*
  * The account of all sessions of a host.
  *
- * @users: its sessions and handles
- * @memory, @disk: of its listings, in bytes; the workers change them, too
+ * @users: sessions and handles that refer to the account
+ * @memory, @disk: bytes that its listings use; workers change them, too
  */
 struct block_account {
 	uint32_t users;
@@ -62,26 +63,26 @@ struct block_account {
 /*
  * One request under way.
  *
- * @op:       enum careful_block_handler, or BLOCK_DISCARD
- * @place:    of the export that it works in; BLOCK_EXPORTS: none
- * @life:     of the peer when it asked; if it has changed, what it opened is nobody's
- * @attempt:  OPEN, LIST, BATCH: the client's name for it; 0: none. CLOSE without a key: theirs
- * @tag, @tail_bytes: OPEN: of a partial file
- * @key:      COMMIT, CLOSE, DIGEST, EXTENTS, ZERO, BATCH: the handle as the client knows it
- * @again:    ZERO: it may have been asked before
- * @fd:       DIGEST, EXTENTS, ZERO, BATCH: the handle's file, a descriptor of the job's own;
- *            else -1
- * @dir_fd:   BATCH: likewise, the handle's directory; else -1
- * @may_write, @squashed: BATCH: what the export that the directory lies in lets it do
- * @waited:   its turn has come
- * @denied:   BATCH: items that were, for their paths
- * @among:    the exports when it began, and @exports: those that the peer may see, a bit each
+ * @op:      enum careful_block_handler, or BLOCK_DISCARD
+ * @place:   place of the job's export; BLOCK_EXPORTS: none
+ * @life:    the peer's life when it asked; once it changes, nobody owns what the job opened
+ * @attempt: the client's name for an OPEN, LIST or BATCH, 0: none; CLOSE without a key names one
+ * @tag, @tail_bytes: OPEN of a partial file
+ * @key:     the client's key of the handle, for requests that name one
+ * @again:   ZERO: the client may have asked before
+ * @fd:      DIGEST, EXTENTS, ZERO, BATCH: the job's own duplicate of the handle's file, else -1
+ * @dir_fd:  BATCH: the job's own duplicate of the handle's directory, else -1
+ * @may_write, @squashed: BATCH: rights in the directory's export (see block_handle)
+ * @waited:  the job has waited for a handle
+ * @denied:  BATCH: items denied for their paths
+ * @among:   the exports when the job began
+ * @exports: those of them that the peer may see, one bit each
  * @umask, @file_bytes_max: BATCH
  * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS, ZERO: the range
- * @path:     NUL-terminated; NULL in the end of a handle
- * @status:   0 or -errno
- * @attr:     what the answer carries where has_attr and status is 0
- * @reply:    DIGEST, EXTENTS: what it carries instead, reply_bytes of at most reply_max
+ * @path:    NUL-terminated; NULL in the end of a handle
+ * @status:  0 or -errno
+ * @attr:    payload of the answer if has_attr is set and status is 0
+ * @reply:   DIGEST, EXTENTS: payload instead, reply_bytes of at most reply_max
  */
 struct block_job {
 	struct block_job *next;
@@ -114,37 +115,37 @@ struct block_path_job {
 };
 
 enum block_handle_state {
-	BLOCK_OPENING, /* a worker has it; no key yet */
+	BLOCK_OPENING, /* a worker owns it; it has no key yet */
 	BLOCK_OPEN,
 	BLOCK_ENDING, /* waits until no message uses its region */
-	BLOCK_CLOSING, /* a worker has it, for the last time */
+	BLOCK_CLOSING, /* a worker owns it, for the last time */
 };
 
 /*
- * An open file, a temporary file on its way to its name, or a listing.
+ * An open file, a temporary file before its commit, a listing or memory for a batch.
  *
- * @attempt:   of its OPEN or LIST
- * @job:       OPENING: the OPEN or LIST; ENDING, CLOSING: &end
- * @args, @attr: OPEN: what its OPEN or LIST was answered
- * @place:     where it lies (block_job)
- * @life:      of the peer when it asked
- * @listing:   it is the answer to a LIST or BATCH
- * @scratch:   it is memory for a batch: OPEN with SCRATCH
- * @batch:     it is the answer to a BATCH
- * @writable:  peers may store
- * @may_write: SCRATCH: its batches may change something
- * @squashed:  SCRATCH: but no owners, and nothing that is root's to give
- * @zeroing:   ZEROs of it that workers have
- * @partial:   the temporary file stays when the handle ends
- * @stream:    COMMIT says the size
- * @path:      that the peer named; NULL: of a listing
- * @began_ns, @read_bytes, @written_bytes: what block_end tells of
+ * @attempt:    the client's name for its OPEN, LIST or BATCH
+ * @job:        OPENING: the job that opens it; ENDING, CLOSING: &end
+ * @args, @attr: the answer that opened it, for a client that asks again
+ * @place:      place of its export (block_job)
+ * @life:       the peer's life when it asked
+ * @listing:    an answer to a LIST or BATCH
+ * @scratch:    memory for a batch: OPEN with SCRATCH
+ * @batch:      an answer to a BATCH
+ * @writable:   peers may store
+ * @may_write:  SCRATCH: its batches may change files
+ * @squashed:   SCRATCH: its batches may not set owners or anything that only root may give
+ * @zeroing:    its ZERO jobs that workers have
+ * @partial:    the temporary file stays when the handle ends
+ * @stream:     COMMIT gives the size
+ * @path:       as the peer named it; NULL for listings
+ * @began_ns, @read_bytes, @written_bytes: for block_end
  * @dir_fd, @name, @temporary: of a file being created, else -1 and empty
- * @bytes:     what peers may get or store
- * @file_bytes: of these, what the file keeps in the end
- * @memory:    bytes that count towards BLOCK_LISTINGS_MEMORY
- * @disk:      bytes that count towards BLOCK_LISTING_DISK
- * @held:      bytes that count towards BLOCK_ANSWERS_BYTES
+ * @bytes:      bytes that peers may get or store
+ * @file_bytes: part of bytes that the file keeps in the end
+ * @memory:     bytes that count towards BLOCK_LISTINGS_MEMORY
+ * @disk:       bytes that count towards BLOCK_LISTING_DISK
+ * @held:       bytes that count towards BLOCK_ANSWERS_BYTES
  */
 struct block_handle {
 	struct block_handle *next;
@@ -169,7 +170,7 @@ struct block_handle {
 	char name[NAME_MAX + 1];
 };
 
-/* How a handle ended, for a client that did not hear the answer. */
+/* How a handle ended, for a client that missed the answer. */
 struct block_ended {
 	uint32_t key;
 	uint16_t op;
@@ -177,8 +178,8 @@ struct block_ended {
 	struct careful_block_attr attr;
 };
 
-/* A request that waits for a job, its payload kept in the receive buffer: then its
- * credit is not given back, which is what slows the peer down. */
+/* A request that waits for a job. Its payload stays in the receive buffer, so its credit is not
+ * returned: this slows the peer down. */
 struct block_parked {
 	struct block_parked *next;
 	uint8_t place;
@@ -189,39 +190,39 @@ struct block_parked {
 	uint32_t bytes;
 };
 
-/* The client's name for what an OPEN, LIST or BATCH may have opened; 0: none. */
+/* Returns the client's name for an OPEN, LIST or BATCH; 0: none. */
 static inline uint64_t block_attempt(const uint32_t *args)
 {
 	return (uint64_t)args[2] << 32 | args[3];
 }
 
-/* A request that waits until the peer has fewer handles, or answers. */
+/* A request that waits until its peer has fewer handles or answers. */
 struct block_waiter {
 	struct block_waiter *next;
-	struct block_job job; /* but its path */
+	struct block_job job; /* without its path */
 	char path[];
 };
 
 /*
- * What a peer has; all that it may have is bounded for each alone.
+ * The state of a peer slot. Each peer's use is bounded on its own.
  *
- * @life:    changes when the peer is gone; the workers look, too
- * @tenant:  the life of who was there last, or is: a handle of another life is a former one's
- * @jobs:    with a path, under way: each place has a share
- * @jobs_at, @parked_at: of each place
- * @waiters: in order, BLOCK_WAITERS of them
+ * @life:    changes when the peer is gone; workers read it
+ * @tenant:  life of the slot's present or last peer; handles of another life are a former peer's
+ * @jobs:    jobs with a path; each place has a share
+ * @jobs_at, @parked_at: counts for each place
+ * @waiters: BLOCK_WAITERS queues, in order of arrival
  */
 struct block_peer {
-	struct block_account *account; /* of the host, as of @account_life; or NULL */
+	struct block_account *account; /* of the host, as of account_life; or NULL */
 	uint32_t account_life;
 	_Atomic uint32_t life;
 	uint32_t tenant;
 	struct share jobs;
 	uint32_t jobs_at[BLOCK_PLACES], parked_at[BLOCK_PLACES];
 	uint32_t handles_count, listings_count;
-	uint64_t small_bytes; /* read from answers to batches, not told of yet */
+	uint64_t small_bytes; /* read from answers to batches, not reported yet */
 	struct block_waiter *waiters[BLOCK_WAITERS];
-	uint32_t waiters_count; /* of all */
+	uint32_t waiters_count; /* in all queues */
 	struct block_handle *handles;
 	struct block_parked *parked, **parked_tail;
 	uint32_t parked_held;
@@ -231,8 +232,8 @@ struct block_peer {
 
 /*
  * @path:  of the directory, without symlinks
- * @was:   what stood there when it was exported
- * @place: its index in what is kept of each; it stays when exports are replaced
+ * @was:   the directory when it was exported
+ * @place: index of its counters and shares; stays when exports are replaced
  */
 struct block_export {
 	char *path;
@@ -245,10 +246,10 @@ struct block_export {
 };
 
 /*
- * All exports at a time; nothing in it changes. Those that others have replaced stay until the
- * end, for a job may be at them: some hundred bytes an export.
+ * All exports at one time; constant once made. Replaced ones stay until the end, because a job may
+ * still use them: a few hundred bytes an export.
  *
- * @is_for_some: one of them is not everybody's
+ * @is_for_some: at least one export is not for every host
  */
 struct block_exports {
 	struct block_exports *older;
@@ -261,19 +262,19 @@ struct block_queue {
 	struct block_job *head, **tail;
 };
 
-/* Workers in one place. */
+/* Numbers of workers in one place. */
 struct block_running {
 	uint8_t all, slow;
 };
 
 /*
- * The worker threads and what they are given; everything under lock but `ready` and `stop`. Threads
- * are begun when all the others have something to do.
+ * The worker threads and their queues. The lock protects all but `ready` and `stop`. A new thread
+ * starts only when all others are busy.
  *
- * @queues:   what waits, of each peer; they take turns
- * @running:  workers in each place, for all peers
- * @of_peer:  the same for each peer: BLOCK_PLACES of the first one, then the second's
- * @over:     some thread has ended
+ * @queues:  waiting jobs of each peer; peers take turns
+ * @running: workers in each place, for all peers
+ * @of_peer: the same for each peer: BLOCK_PLACES of the first, then of the second
+ * @over:    signalled when a thread ends
  */
 struct block_work {
 	pthread_t threads[BLOCK_WORKERS * BLOCK_PLACES];
@@ -291,16 +292,16 @@ struct block_work {
 };
 
 /*
- * @exports: those of now; workers have them from their jobs
- * @places:  that exports have, or had; the shares of a peer are these and one more
- * @use:     of each place; what open handles moved counts when they end
+ * @exports: the present ones; workers use those of their jobs
+ * @places:  places in use so far; a peer has a share in each, and one for no export
+ * @use:     of each place; bytes of an open handle are added when it ends
  */
 struct block_server {
 	struct careful *instance;
 	struct block_exports *exports;
 	uint32_t places;
 	struct careful_export_use use[BLOCK_EXPORTS];
-	uint64_t listing_disk; /* BLOCK_LISTING_DISK; tests have less */
+	uint64_t listing_disk; /* BLOCK_LISTING_DISK; smaller in tests */
 	uint32_t peers_count;
 	struct block_peer *peers;
 	struct block_path_job *jobs;
@@ -308,7 +309,7 @@ struct block_server {
 	struct block_parked *parked, *parked_free;
 	struct share parked_share;
 	uint32_t waiters_count; /* of all peers */
-	struct block_queue unsent; /* answered, but the engine had no room */
+	struct block_queue unsent; /* finished, but the engine had no room for the answer */
 	struct block_queue ending; /* ends of handles in state ENDING */
 	struct block_work work;
 	block_end_fn *end_fn; /* or NULL */
@@ -340,7 +341,7 @@ static inline struct block_job *block_queue_take(struct block_queue *q)
 	return job;
 }
 
-/* work.c: put, take: the engine's thread. vain: a worker. */
+/* work.c: the engine's thread puts and takes; workers call vain. */
 int block_work_init(struct block_server *server);
 uint32_t block_work_stop(struct block_server *server);
 bool block_work_hangs(struct block_server *server, uint8_t place);
@@ -348,35 +349,35 @@ void block_work_deinit(struct block_server *server);
 void block_work_put(struct block_server *server, struct block_job *job);
 struct block_job *block_work_take(struct block_server *server);
 
-/* Reports whether nobody waits for the job's result any more. Long work asks now and then. */
+/* Reports whether nobody waits for the job's result any longer. Long jobs ask now and then. */
 static inline bool block_work_vain(const struct block_server *server, const struct block_job *job)
 {
 	return atomic_load(&server->work.stop) ||
 	       atomic_load(&server->peers[job->peer].life) != job->life;
 }
 
-/* parse.c: the engine's thread. Reads a request into job, whose op is known; its payload
- * may be anything. */
+/* parse.c: the engine's thread. Reads a request into job, whose op is set; the payload may hold
+ * anything. */
 int block_parse(struct block_job *job, const uint32_t *args, const void *payload, uint32_t bytes);
 
 /* wait.c: the engine's thread. */
-/* Reports whether other requests wait that came before the job. */
+/* Reports whether earlier requests wait in the job's queue. */
 bool block_has_waiters(const struct block_server *server, const struct block_job *job);
-/* Lets a copy of the job wait for a handle. Returns false if it may not wait. */
+/* Queues a copy of the job to wait for a handle. Returns false if it may not wait. */
 bool block_wait(struct block_server *server, const struct block_job *job);
-/* Takes the waiter at *at out and frees it. */
+/* Removes the waiter at *at and frees it. */
 void block_waiter_end(struct block_server *server, struct block_peer *peer,
 		      struct block_waiter **at);
-/* Ends the wait of the attempt that the job names: its client closes it. Returns 0, also if the
- * attempt does not wait, or -EAGAIN. */
+/* Ends the wait of the attempt that a CLOSE names. Returns 0, also if the attempt does not wait, or
+ * -EAGAIN. */
 int block_stop_waiting(struct block_server *server, const struct block_job *job);
 /* Drops the waiters of a peer that is gone. */
 void block_drop_waiters(struct block_server *server, uint32_t peer);
-/* Lets a request wait for a job in a place, or refuses it. */
+/* Parks a request until a job is free in the place, or refuses the request. */
 void block_park(struct block_server *server, const struct careful_message *message, uint8_t place);
 /* Reports whether the attempt that the job names is parked. */
 bool block_is_parked(const struct block_server *server, const struct block_job *job);
-/* Takes the parked request at *at out and frees it. */
+/* Removes the parked request at *at and frees it. */
 void block_parked_end(struct block_server *server, struct block_peer *peer,
 		      struct block_parked **at);
 /* Refuses the parked requests of a peer that is gone. If the next peer sent some of them, it asks
@@ -387,9 +388,9 @@ void block_drop_parked(struct block_server *server, struct block_peer *peer);
 void block_on_request(const struct careful_message *message, void *user);
 void block_answer(struct block_server *server, struct block_job *job);
 void block_finish(struct block_server *server, struct block_job *job);
-/* Begins the jobs of a peer that wait for handles, as far as there is room. */
+/* Begins the waiters of a peer for which there is a handle now. */
 void block_wake(struct block_server *server, uint32_t index);
-/* Begins a peer's parked requests, in order in each place, as far as the peer may have jobs. */
+/* Begins a peer's parked requests, in order in each place, while the peer may have jobs. */
 void block_unpark(struct block_server *server, uint32_t index);
 
 /* account.c */
@@ -416,12 +417,13 @@ void block_handle_remember(struct block_server *server, const struct block_job *
 const struct block_ended *block_handle_ended(struct block_server *server, uint32_t peer,
 					     uint32_t key, uint16_t op);
 
-/* export.c: open: any thread. A descriptor, or -errno; -ENOLINK: it is gone. */
+/* export.c: block_export_open() may run in any thread. Returns a descriptor, -ENOLINK if the export
+ * is gone, or another -errno. */
 int block_exports_take(struct block_server *server, const struct block_export_options *exports,
 		       uint32_t n, struct careful_error *error);
 void block_exports_deinit(struct block_server *server);
 int block_export_open(const struct block_export *export);
-/* The engine's thread: the exports that a peer may see. */
+/* In the engine's thread. Returns the exports that a peer may see, one bit each. */
 uint64_t block_exports_of(const struct block_server *server, uint32_t peer);
 static inline bool block_export_is_seen(const struct block_job *job,
 					const struct block_export *export)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the block server's workers say about ranges of open files, or do to them, so that blocks
- * need not cross the network: their digests, where there is data at all, and zeros. */
+/* Jobs on ranges of open files that save sending blocks: digests, extents of data, and zeros. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
@@ -14,7 +13,7 @@
 #include "storage/tree.h"
 
 enum {
-	/* Read for one answer, so that it comes before a peer is taken for dead. */
+	/* Read for one answer at most, so that the answer comes before the peer seems dead. */
 	DIGEST_BYTES = 256 << 20,
 	BLOCK_BYTES_MIN = 1024,
 	BLOCK_BYTES_MAX = 1 << 30,
@@ -65,8 +64,8 @@ int block_digest(struct block_job *job)
 	return 0;
 }
 
-/* The next data at or behind `at`, before `end`. 1: *from and *to; 0: none. A file
- * that knows no holes is data throughout. */
+/* Finds the next data in [at, end). Returns 1 with *from and *to, 0 for none, or -errno. A file
+ * without holes is all data. */
 static int next_data(int fd, uint64_t at, uint64_t end, uint64_t *from, uint64_t *to)
 {
 	off_t data = lseek(fd, (off_t)at, SEEK_DATA);
@@ -115,21 +114,21 @@ int block_extents(struct block_job *job)
 	return 0;
 }
 
-/* Reports whether zeros that take space find it: a range may lie in a hole, as large as the file's. One
- * small request would take all that a disk has, and what it keeps for root. */
+/* Reports whether there is room for zeros that allocate blocks. The range may lie in a large hole:
+ * one small request could fill the disk, root's reserve included. */
 static bool has_room(const struct block_job *job)
 {
 	uint64_t hole, there;
 	struct stat st;
 
 	if (fstat(job->fd, &st))
-		return true; /* fallocate() says why */
+		return true; /* fallocate() returns the error */
 	there = (uint64_t)st.st_blocks * 512;
 	hole = (uint64_t)st.st_size > there ? (uint64_t)st.st_size - there : 0;
 	return block_has_room(job->fd, job->bytes < hole ? job->bytes : hole);
 }
 
-/* Of a file no more than it has: no peer takes space by it that it could not by writing. */
+/* Zeros a range within the file's size, so a peer cannot take more space than by writing. */
 int block_zero(struct block_server *server, struct block_job *job)
 {
 	const int mode = job->flags & CAREFUL_BLOCK_SPARSE ? FALLOC_FL_PUNCH_HOLE :
@@ -144,7 +143,7 @@ int block_zero(struct block_server *server, struct block_job *job)
 		return 0;
 	if (mode == FALLOC_FL_ZERO_RANGE && !has_room(job))
 		return -ENOSPC;
-	if (block_work_vain(server, job)) /* its client may have another handle by now */
+	if (block_work_vain(server, job)) /* the client may have another handle by now */
 		return -ECONNRESET;
 	return fallocate(job->fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)job->offset,
 			 (off_t)job->bytes) ?

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The block server in the engine's thread: begins jobs for requests and answers when the jobs have
- * ended. Each export has a share of a peer's jobs, so an export that hangs does not delay the
- * peer's requests in others.
- */
+/* Requests in the engine's thread: begins a job for each and answers when the job has ended. Each
+ * export has a share of a peer's jobs, so an export that hangs does not delay the peer's requests
+ * in others. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +12,7 @@
 #include "files/private.h"
 #include "storage/tree.h"
 
-/* Reports whether the peer may have another job in that place. */
+/* Reports whether the peer may have another job in the place. */
 static bool may_begin(const struct block_server *server, uint32_t index, uint8_t place)
 {
 	const struct block_peer *peer = &server->peers[index];
@@ -68,7 +66,7 @@ static void count(struct block_server *server, const struct block_job *job)
 	}
 }
 
-/* Answers a job. Returns false if that has to be tried again. */
+/* Answers a job. Returns false if the answer must be tried again. */
 static bool answer(struct block_server *server, struct block_job *job)
 {
 	const void *payload = job->has_attr ? &job->attr : job->reply;
@@ -79,15 +77,15 @@ static bool answer(struct block_server *server, struct block_job *job)
 		payload = NULL;
 		bytes = 0;
 	}
-	/* The engine answers only requests of the present epoch. A request of that epoch may come
-	 * before the news that the peer's life has changed. */
+	/* The engine answers only requests of the present epoch. Such a request may arrive before
+	 * block_watch() changes the peer's life. */
 	if (job->op != BLOCK_DISCARD)
 		rc = careful_reply_late(server->instance, &job->to, job->status, job->args, payload,
 					bytes);
 	if (rc == -EAGAIN || rc == -ENOBUFS)
 		return false;
 	count(server, job);
-	/* Nobody knows the key, or can ask for it. */
+	/* The client did not get the key and cannot ask for it. */
 	if (rc && job->path && job->handle && !job->status && !job->attempt)
 		block_handle_end(server, job->handle, BLOCK_DISCARD);
 	release(server, job);
@@ -100,7 +98,7 @@ void block_answer(struct block_server *server, struct block_job *job)
 		block_queue_put(&server->unsent, job);
 }
 
-/* Makes the result of a worker visible to the peer. */
+/* Makes a worker's result visible to the peer. */
 void block_finish(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
@@ -179,7 +177,7 @@ static int start_open(struct block_server *server, struct block_job *job)
 	return 0;
 }
 
-/* CLOSE without a key: finds the handle by its attempt's name. */
+/* CLOSE without a key: finds the handle by the name of its attempt. */
 static int find_attempt(struct block_server *server, struct block_job *job)
 {
 	const struct block_handle *handle = block_handle_attempt(server, job->peer, job->attempt);
@@ -191,7 +189,6 @@ static int find_attempt(struct block_server *server, struct block_job *job)
 	return handle ? 0 : -EBADF;
 }
 
-/* COMMIT, CLOSE. */
 static int start_end(struct block_server *server, struct block_job *job)
 {
 	int rc = job->attempt ? find_attempt(server, job) : 0;
@@ -226,7 +223,8 @@ static int start_end(struct block_server *server, struct block_job *job)
 	return -EINPROGRESS;
 }
 
-/* DIGEST, EXTENTS, ZERO: duplicates the handle's descriptor: the handle may end meanwhile. */
+/* DIGEST, EXTENTS, ZERO: duplicates the handle's descriptor, because the handle may end
+ * meanwhile. */
 static int start_range(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = block_handle_find(server, job->peer, job->key);
@@ -279,7 +277,7 @@ static void start(struct block_server *server, struct block_job *job, int status
 	block_answer(server, job);
 }
 
-/* Returns a job to read a request into. There is always one: peers may begin all but one. */
+/* Returns a job to parse a request into. One is always free: peers may begin all but one. */
 static struct block_job *take_job(struct block_server *server, uint32_t peer, uint16_t op,
 				  const struct careful_reply_to *to)
 {
@@ -370,7 +368,7 @@ static int take_stored_path(struct block_server *server, struct block_job *job, 
 	return strlen(job->path) == memory->bytes ? 0 : -EINVAL;
 }
 
-/* Reads a request. Its payload may be anything. */
+/* Parses a request. Its payload may hold anything. */
 static int parse(struct block_server *server, struct block_job *job, const uint32_t *args,
 		 const void *payload, uint32_t bytes)
 {

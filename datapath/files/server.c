@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The block server's life: start, poll, stop, and the end of a peer. */
+/* The block server: start, poll, stop, and the end of a peer. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *
 
 	(void)instance;
 	if (state != CAREFUL_PEER_FAILED && state != CAREFUL_PEER_NONE) {
-		if (p->tenant != p->life) /* it is another's */
+		if (p->tenant != p->life) /* the bytes are a former peer's */
 			p->small_bytes = 0;
 		p->tenant = p->life;
 		return;
@@ -193,8 +193,8 @@ int block_replace(struct block_server *server, const struct block_export_options
 	return rc;
 }
 
-/* Ends what a peer holds, and removes its temporary files: the workers are gone, so all is this
- * thread's. Not where one of them hangs: who went there would hang, too. */
+/* Ends a peer's handles and removes its temporary files. The workers have ended, so this thread
+ * owns everything. Skips places in which a worker hangs: this thread would hang there, too. */
 static void end_handles(struct block_server *server, struct block_peer *peer)
 {
 	struct block_handle *next;
@@ -218,7 +218,7 @@ uint32_t block_stop(struct block_server *server)
 		block_drop_waiters(server, i);
 		end_handles(server, &server->peers[i]);
 	}
-	if (left) /* they use the rest */
+	if (left) /* hanging workers use the rest */
 		return left;
 	block_work_deinit(server);
 	deallocate(server);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Requests that wait, in order. A parked request waits for a job of its peer. A waiter waits for a
- * handle; it holds no job, so the peer can ask meanwhile for what frees a handle. Waiters have
- * three queues: the holder of a scratch may wait for an answer, but the holder of an answer or of
- * another file waits for nothing. request.c begins both again.
- */
+/* Queues of requests that wait. A parked request waits for a job of its peer. A waiter waits for a
+ * handle; it holds no job, so the peer can still send the request that frees a handle. Three queues
+ * of waiters keep waits from forming a circle. The holder of a scratch may wait for an answer; the
+ * holder of an answer or of another file waits for nothing. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The block server's worker threads: jobs in by a lock and a condition, out by a list and an
- * eventfd. Peers take turns, and no export, and no peer in it, has all workers: a disk that hangs
- * stops its own export, a peer that asks much itself.
- */
+/* The block server's worker threads. Peers take turns. No export, and no peer in an export, can
+ * hold all workers: a hanging disk stops only its own export, a busy peer only itself. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +13,7 @@
 
 enum { STACK_BYTES = 256 << 10 };
 
-/* Reports whether a job may take seconds: a sync, a walk over a tree, much to read. */
+/* Reports whether a job may take seconds: a sync, a walk over a tree, a large read. */
 static bool is_slow(const struct block_job *job)
 {
 	return job->op == CAREFUL_BLOCK_LIST || job->op == CAREFUL_BLOCK_DIGEST ||
@@ -30,7 +27,7 @@ static struct block_running *of_peer(struct block_work *work, const struct block
 	return &work->of_peer[job->peer * BLOCK_PLACES + job->place];
 }
 
-/* Reports whether a worker more may go where the job does, and for whom it does. */
+/* Reports whether another worker may run in the job's place, and for the job's peer. */
 static bool may_run(struct block_work *work, const struct block_job *job)
 {
 	const struct block_running *all = &work->running[job->place], *own = of_peer(work, job);
@@ -51,7 +48,7 @@ static void count_running(struct block_work *work, const struct block_job *job, 
 	}
 }
 
-/* Takes the first that may run from what a peer has waiting. */
+/* Takes the first of a peer's waiting jobs that may run. */
 static struct block_job *take_first(struct block_work *work, struct block_queue *queue)
 {
 	struct block_job **at = &queue->head, *job;
@@ -67,7 +64,7 @@ static struct block_job *take_first(struct block_work *work, struct block_queue 
 	return job;
 }
 
-/* With the lock held: peers take turns. */
+/* Takes the next job, peers in turn. Needs the lock. */
 static struct block_job *next_job(struct block_server *server)
 {
 	struct block_work *work = &server->work;
@@ -113,7 +110,7 @@ static void *worker(void *arg)
 			work->idle--;
 			continue;
 		}
-		was = *job; /* it may be another's when it is done */
+		was = *job; /* another request may own the job once it is done */
 		count_running(work, &was, 1);
 		pthread_mutex_unlock(&work->lock);
 		block_run(server, job);
@@ -148,7 +145,7 @@ struct block_job *block_work_take(struct block_server *server)
 	return job;
 }
 
-/* With the lock held. */
+/* Needs the lock. */
 static int start_worker(struct block_server *server)
 {
 	struct block_work *work = &server->work;
@@ -167,7 +164,7 @@ void block_work_put(struct block_server *server, struct block_job *job)
 	pthread_mutex_lock(&work->lock);
 	block_queue_put(&work->queues[job->peer], job);
 	work->queued++;
-	/* Where it cannot, what waits does so a little longer. */
+	/* If no thread starts, the job waits for one that runs. */
 	if (work->queued > work->idle && work->threads_count < most && may_run(work, job))
 		start_worker(server);
 	pthread_mutex_unlock(&work->lock);
@@ -207,8 +204,8 @@ int block_work_init(struct block_server *server)
 	return rc;
 }
 
-/* Returns when the workers have done all that they were given; or, after a while, how many of
- * them hang in a file system: they end when it goes on, and what they use stays until then. */
+/* Ends the workers once they have done all jobs. Waits at most BLOCK_STOP_MS; returns how many
+ * workers still hang in a file system. These use the server's memory until they end. */
 uint32_t block_work_stop(struct block_server *server)
 {
 	struct block_work *work = &server->work;
@@ -229,7 +226,7 @@ uint32_t block_work_stop(struct block_server *server)
 	return left;
 }
 
-/* After block_work_stop(): whether a worker is in that place still. */
+/* Reports whether a worker hangs in the place. Call it after block_work_stop(). */
 bool block_work_hangs(struct block_server *server, uint8_t place)
 {
 	bool hangs;
@@ -240,7 +237,7 @@ bool block_work_hangs(struct block_server *server, uint8_t place)
 	return hangs;
 }
 
-/* No worker is left. */
+/* Frees the queues. All workers have ended. */
 void block_work_deinit(struct block_server *server)
 {
 	struct block_work *work = &server->work;
