@@ -1,5 +1,5 @@
 """Files over the block service of a running carefuld.
 
-run/ carries out a request; it uses tree/ and stream/, which use file/, which uses protocol/.
-The modules here serve all of them.
+run/ carries out a request; it uses tree/ and stream/, which use file/, which uses protocol/. All of
+them use the modules here.
 """

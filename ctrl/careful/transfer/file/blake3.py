@@ -1,4 +1,4 @@
-"""BLAKE3 of a file at both ends: each reads its own, and only digests cross."""
+"""BLAKE3 of a file at both ends: each end reads its own file, and only digests cross."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from careful.transfer.file.mover import Mover
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.tasks import in_slices, in_thread
 
-#: How often blocks that differ are moved again.
+#: The most times that a block is compared before the transfer fails.
 _ATTEMPTS = 3
 
 
@@ -36,18 +36,18 @@ def _joined(parts: list[bytes]) -> int:
 
 
 async def agreed(mover: Mover, remote: BlockClient, nbytes: int, path: str) -> int:
-    """The BLAKE3 of a file that was moved, the same at both ends.
+    """Returns the BLAKE3 of a file that was moved, computed at both ends.
 
-    Blocks that differ are moved again, and count as retries.
+    Moves blocks again that differ; these count as retries.
 
     Args:
-        mover: that moved it; its blocks are powers of two.
+        mover: moved the file; its blocks are powers of two.
         remote: the peer's tree.
-        nbytes: of the file.
-        path: the peer's, for errors.
+        nbytes: size of the file.
+        path: the peer's path, for errors.
 
     Raises:
-        CarefulError: they do not come to be equal.
+        CarefulError: the ends still differ after _ATTEMPTS.
     """
     step = mover.block_bytes
     if not nbytes:
@@ -71,12 +71,12 @@ async def agreed(mover: Mover, remote: BlockClient, nbytes: int, path: str) -> i
 
 
 class StreamDigest:
-    """The BLAKE3 of a stream, whose blocks pass through memory one after the other.
+    """The BLAKE3 of a stream, whose blocks pass through memory one after another.
 
     Args:
-        mover: moves its blocks between the peer's file and a ring in memory.
+        mover: moves blocks between the peer's file and a ring in memory.
         remote: the peer's tree.
-        path: the peer's, for errors.
+        path: the peer's path, for errors.
         is_one: whether the stream is known to have one block.
     """
 
@@ -86,7 +86,7 @@ class StreamDigest:
         self.is_one = is_one
 
     async def block(self, offset: int, nbytes: int, base: int) -> int:
-        """Move a block until both ends say the same of it; its XXH3."""
+        """Moves a block until both ends agree; returns its XXH3."""
         for attempt in range(_ATTEMPTS):
             if attempt:
                 self._mover.pace.retries += 1
@@ -107,14 +107,14 @@ class StreamDigest:
         return mine == theirs
 
     async def end(self, nbytes: int) -> int:
-        """The digest of all, which had so many bytes.
+        """Returns the digest of the whole stream of `nbytes`.
 
         Raises:
-            CarefulError: the two ends differ after all.
+            CarefulError: the two ends differ.
         """
         if not nbytes:
             return int.from_bytes(_one(self._mover.fd, 0, 0, lib.CAREFUL_BLOCK_BLAKE3_ROOT), "big")
-        if len(self._parts) == 1 and not self.is_one:  # nobody knew that it would be the last
+        if len(self._parts) == 1 and not self.is_one:  # it turned out to be the last
             self.is_one = True
             if not await self._agrees(0, nbytes, 0):
                 text = "the BLAKE3 of the two ends differs"

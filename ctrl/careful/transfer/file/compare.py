@@ -1,4 +1,4 @@
-"""Files compared by their blocks' digests, without moving them."""
+"""Compares files by their blocks' digests, without moving them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from careful.transfer.tasks import SLICE_BYTES, in_slices, quietly
 
 
 class BlockSizes:
-    """The sizes of a file's blocks, however many a peer says that there are."""
+    """The sizes of a file's blocks. Uses no memory per block: a peer may announce any count."""
 
     def __init__(self, nbytes: int, block_bytes: int) -> None:
         self.nbytes, self.block_bytes = nbytes, block_bytes
@@ -32,25 +32,25 @@ class BlockSizes:
 
 
 def block_sizes(nbytes: int, block_bytes: int) -> BlockSizes:
-    """The sizes of a file's blocks."""
+    """Returns the sizes of a file's blocks."""
     return BlockSizes(nbytes, block_bytes)
 
 
 async def equal_blocks(
     remote: BlockClient, handle: int, sizes: tuple[int, int], fd: int, block_bytes: int, path: str
 ) -> dict[int, int]:
-    """Which blocks two files have in common, at the same places.
+    """Finds the blocks that two files have in common, at the same places.
 
     Args:
         remote: the peer's tree.
-        handle: of the file there.
-        sizes: its bytes, and those of the file here.
-        fd: of the file here.
+        handle: of the peer's file.
+        sizes: bytes of the peer's file and of ours.
+        fd: of our file.
         block_bytes: size of a block.
-        path: what errors are about.
+        path: the subject of errors.
 
     Returns:
-        Their indices and digests (XXH3).
+        Block numbers and digests (XXH3).
     """
     theirs, mine = (block_sizes(size, block_bytes) for size in sizes)
     common = [a for a, b in zip(theirs, mine, strict=False) if a == b]
@@ -61,14 +61,7 @@ async def equal_blocks(
 async def held(
     fd: int, blocks: dict[int, int], sizes: BlockSizes, block_bytes: int
 ) -> dict[int, int]:
-    """Of blocks, with their digests (XXH3), those that a file of this machine has.
-
-    Args:
-        fd: of the file.
-        blocks: number and digest of each.
-        sizes: of the file's blocks.
-        block_bytes: size of a block.
-    """
+    """Returns the blocks, with their digests (XXH3), that a local file still has."""
 
     def digest(index: int) -> int:
         return digest_of_range(fd, index * block_bytes, sizes[index])
@@ -93,15 +86,15 @@ async def still_holds(
     came: dict[int, int],
     block_bytes: int,
 ) -> bool:
-    """Reports whether a peer's file, which has changed, holds what came of it.
+    """Reports whether a peer's file, which has changed, still holds what came from it.
 
     Args:
         remote: the peer's tree.
         source: path in it.
         attr: of the file at first.
-        span: where the range begins that came, and its bytes.
-        came: the XXH3 of each block, by number.
-        block_bytes: of a block; 0: there are no digests, and nobody knows.
+        span: offset and bytes of the range that came.
+        came: XXH3 of each block, by number.
+        block_bytes: size of a block; 0 if there are no digests, so the answer is no.
     """
     if not block_bytes:
         return False
@@ -116,7 +109,7 @@ async def still_holds(
 
 
 def open_old(path: str, folder: int | None = None) -> int:
-    """What stands at a path now, in a directory, to be read; -1: no regular file does."""
+    """Opens a path, in a directory, to read it; returns -1 unless it is a regular file."""
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
         fd = os.open(path, flags, dir_fd=folder)
@@ -129,10 +122,10 @@ def open_old(path: str, folder: int | None = None) -> int:
 
 
 async def copy_into(old: int, new: int, nbytes: int, name: str) -> None:
-    """Begin a new file with what an old one has, as far as `nbytes`.
+    """Copies the first `nbytes` of an old file into a new one.
 
     Raises:
-        CarefulError: it cannot be read, or there is no room.
+        CarefulError: the old file cannot be read, or there is no room.
     """
 
     def copy(at: int) -> None:
@@ -144,19 +137,19 @@ async def copy_into(old: int, new: int, nbytes: int, name: str) -> None:
 async def is_same(
     remote: BlockClient, source: str, target: str, block_bytes: int, root: str | None = None
 ) -> str:
-    """How a peer's file and one of this machine differ, in words; "" if they do not.
+    """Returns how a peer's file and a local file differ, in words, or "".
 
-    Of a block device that is larger than what it is compared with, so much counts.
+    If one is a larger block device, only the size of the other counts.
 
     Args:
         remote: the peer's tree.
         source: path in it.
-        target: path here.
+        target: local path.
         block_bytes: size of a block.
-        root: below which no symlink is followed; None: there is none.
+        root: follow no symlink below it; None: no root.
 
     Raises:
-        CarefulError: one of them cannot be read.
+        CarefulError: a file cannot be read.
     """
     there, here, same = await _compared(remote, source, target, block_bytes, False, root)
     if there != here:
@@ -171,17 +164,9 @@ async def is_same(
 async def common_bytes(
     remote: BlockClient, source: str, target: str, block_bytes: int, root: str | None = None
 ) -> tuple[int, bool]:
-    """How much a peer's file and one of this machine have in common, and whether it is all.
+    """Returns the number of bytes that two files share, and whether the files are equal.
 
-    Args:
-        remote: the peer's tree.
-        source: path in it.
-        target: path here.
-        block_bytes: size of a block.
-        root: below which no symlink is followed; None: there is none.
-
-    Raises:
-        CarefulError: one of them cannot be read.
+    Arguments and errors are those of is_same().
     """
     there, here, same = await _compared(remote, source, target, block_bytes, True, root)
     sizes = block_sizes(max(there, here), block_bytes)
@@ -196,7 +181,9 @@ async def _compared(
     parts: bool,
     root: str | None = None,
 ) -> tuple[int, int, dict[int, int]]:
-    """Bytes there and here, and the blocks in common; of files of two sizes only with `parts`."""
+    """Returns both sizes and the common blocks; compares files of different sizes only with
+    `parts`.
+    """
     try:
         fd = open_file(target, root)
     except OSError as error:

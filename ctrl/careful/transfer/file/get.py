@@ -1,8 +1,6 @@
-"""One file from a peer: complete and under its name or not at all.
+"""Fetches one file: it appears under its name complete, or not at all.
 
-Owns when its partial file is continued, kept or thrown away. A source that changes meanwhile is
-source.py's, what people are told of a partial file kept.py's; trees and the command's arguments
-are targets.py's.
+Owns when the partial file is continued, kept or thrown away.
 """
 
 from __future__ import annotations
@@ -49,7 +47,9 @@ class _Fetch:
     root: str | None
 
     async def run(self, handle: int, attr: Attr) -> FileResult | None:
-        """Fetch what is open; its partial file is kept or gone if that fails. None: it is here."""
+        """Fetches an open file; returns None if the local file is equal. A failure keeps or removes
+        the partial file.
+        """
         name = self.remote.name(shown(self.source))
         identity = Identity(name, attr.bytes, attr.mtime_ns, attr.ctime_ns, attr.inode)
         sparse = self.options.sparse or has_holes(attr)
@@ -109,7 +109,7 @@ class _Fetch:
     async def _fetch(
         self, mover: Mover, kept: KeptPartial | None, known: dict[int, int], attr: Attr
     ) -> int | None:
-        """Move what is not here yet; the file's digest."""
+        """Moves the missing blocks; returns the file's digest."""
         handle, file_bytes = mover.handle, attr.bytes
         note = None
         if kept is not None:
@@ -118,7 +118,7 @@ class _Fetch:
         try:
             if has_holes(attr):
                 extents = await remote_extents(self.remote, handle, file_bytes, self.source)
-                # What an earlier transfer or the old file left is no hole until it is one.
+                # Data of an earlier transfer or the old file may lie in the source's holes.
                 there = await in_thread(partial(local_extents, mover.fd, file_bytes))
                 mover.ranges = Ranges(merged(extents, there))
             digest = await mover.run(file_bytes, known, note)
@@ -131,7 +131,7 @@ class _Fetch:
             raise
 
     async def _reopened(self, attr: Attr, name: str) -> int:
-        """The source opened again; its handle."""
+        """Opens the source again; returns its handle."""
         handle, now = await self.remote.open(self.source)
         if not may_hold(now, attr):
             await quietly(self.remote.close(handle, self.source))
@@ -139,11 +139,11 @@ class _Fetch:
         return handle
 
     async def _is_equal(self, attr: Attr, after: Attr, part: Partial) -> bool:
-        """Reports whether the source, which changed, holds what is here."""
+        """Reports whether the changed source still holds the fetched bytes."""
         try:
             handle, now = await self.remote.open(self.source)
         except CarefulError as error:
-            # Removed meanwhile: what was open stayed readable, and nobody wrote to it.
+            # Removed: the open file stayed readable, and nothing wrote to it.
             if error.errno == errno.ENOENT and after.mtime_ns == attr.mtime_ns:
                 return True
             raise
@@ -156,7 +156,7 @@ class _Fetch:
             await quietly(self.remote.close(handle, self.source))
 
     async def _closed(self, mover: Mover) -> Attr:
-        """The source's attributes now that all of it is here; its handle ends."""
+        """Closes the source's handle; returns its present attributes."""
         try:
             return await self.remote.close(mover.handle, self.source)
         except CarefulError as error:
@@ -167,7 +167,7 @@ class _Fetch:
     async def _matched(
         self, part: Partial, handle: int, attr: Attr, block_bytes: int
     ) -> dict[int, int] | None:
-        """Copy the blocks that the file which is replaced has already; None: it is equal."""
+        """Copies the blocks that the replaced file already has; returns None if it is equal."""
         old = open_old(part.folder.name, part.folder.fd)
         if old < 0:
             return {}
@@ -181,7 +181,7 @@ class _Fetch:
                 await copy_into(old, part.fd, min(sizes), shown(self.target))
         finally:
             os.close(old)
-        # It may have been written to since it was compared: what was copied counts.
+        # Another program may have written to it since the comparison: check the copied blocks.
         same = await held(part.fd, same, blocks, block_bytes)
         if isinstance(part, KeptPartial):
             for index, digest in same.items():
@@ -189,7 +189,6 @@ class _Fetch:
         return same
 
     def _part(self, identity: Identity, mode: int, sparse: bool) -> Partial:
-        """Returns the file to write; it has a journal if it has more than one block."""
         options = self.options
         if identity.bytes <= options.block_bytes:
             return Partial(self.target, identity.bytes, mode, options.replace, sparse, self.root)
@@ -215,7 +214,7 @@ class _Fetch:
         )
 
     async def _known(self, kept: KeptPartial, handle: int) -> dict[int, int]:
-        """The blocks that need not come, with their digests."""
+        """Returns the blocks that need not be fetched, with their digests."""
         if not kept.resumed:
             return {}
         journal, fd = kept.journal, kept.fd
@@ -227,7 +226,7 @@ class _Fetch:
         return {index: kept.journal.digest(index) or 0 for index in kept.journal.in_place}
 
     def _let_go(self, part: Partial) -> None:
-        """Leave a partial file as it was found; a new one goes."""
+        """Closes a resumed partial file; removes a new one."""
         if isinstance(part, KeptPartial) and part.resumed:
             part.close()
         else:
@@ -255,18 +254,18 @@ async def get_file(
     progress: Progress,
     root: str | None = None,
 ) -> FileResult | None:
-    """Fetch one file; None: with options.checksum, what is here is equal.
+    """Fetches one file; returns None if options.checksum is set and the local file is equal.
 
     Args:
         remote: the peer's tree.
         source: path in it.
-        target: local path; seen only when complete.
-        options: how.
-        progress: told of each piece.
-        root: below which no symlink is followed; None: there is none.
+        target: local path; appears only when complete.
+        options: how files move.
+        progress: receives each step.
+        root: follow no symlink below it; None: no root.
 
     Raises:
-        CarefulError: it failed; at most a partial file is left of it.
+        CarefulError: the transfer failed; at most a partial file remains.
     """
     handle, attr = await remote.open(source, wait=True)
     try:

@@ -1,4 +1,4 @@
-"""Holes: where a file holds data, here and at a peer, and zeros that may become holes."""
+"""Finds where a file holds data, here and at a peer, and turns zeros into holes."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from careful._abi import lib, pack
 from careful.errors import CarefulError, from_os, shown
 from careful.transfer.protocol.block import Attr, BlockClient
 
-#: How much zeros are looked for at a time, bytes.
+#: Zeros are found in runs of this size, bytes.
 GRAIN = 32 << 10
 _ZEROS = bytes(GRAIN)
-#: A file has holes if it takes up less than its size by at least this, bytes.
+#: A file has holes if it occupies less than its size by at least this, bytes.
 _LEAST = 4096
 _PUNCH_HOLE_KEEP_SIZE = 3
-#: Of a file; what comes after so many counts as data.
+#: The most extents of a file; everything after the last counts as data.
 _EXTENTS_MAX = 1 << 18
 
 
 def has_holes(attr: Attr) -> bool:
-    """Reports whether a file takes up clearly less than its size."""
+    """Reports whether a file occupies clearly less than its size."""
     return attr.allocated + _LEAST <= attr.bytes
 
 
 class Ranges:
-    """Where a file holds data.
+    """The parts of a file that hold data.
 
     Args:
-        extents: of data, in order and apart.
+        extents: offset and bytes of each part, in order and disjoint.
     """
 
     def __init__(self, extents: Iterable[tuple[int, int]]) -> None:
@@ -52,7 +52,7 @@ class Ranges:
         return parts
 
     def hole_end(self, offset: int, end: int) -> int:
-        """Returns where the next data begins, at `end` at most; `offset`: data is there."""
+        """Returns where the next data begins, at most `end`; returns `offset` if data is there."""
         index = bisect_right(self._starts, offset)
         if index and offset < sum(self._found[index - 1]):
             return offset
@@ -60,7 +60,7 @@ class Ranges:
 
 
 def merged(*lists: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """All that some list covers, in order and apart."""
+    """Returns the union of extents, in order and disjoint."""
     found: list[tuple[int, int]] = []
     for at, size in sorted(chain.from_iterable(lists)):
         if found and at <= sum(found[-1]):
@@ -72,7 +72,7 @@ def merged(*lists: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def local_extents(fd: int, nbytes: int) -> list[tuple[int, int]]:
-    """Where an open file holds data."""
+    """Returns where an open file holds data."""
     found: list[tuple[int, int]] = []
     at = 0
     while at < nbytes:
@@ -90,7 +90,7 @@ def local_extents(fd: int, nbytes: int) -> list[tuple[int, int]]:
 
 
 def is_hole(fd: int, offset: int, nbytes: int) -> bool:
-    """Reports whether a range of an open file is known to hold no data."""
+    """Reports whether a range of an open file certainly holds no data."""
     end = offset + nbytes
     try:
         return os.lseek(fd, offset, os.SEEK_DATA) >= end
@@ -99,7 +99,7 @@ def is_hole(fd: int, offset: int, nbytes: int) -> bool:
 
 
 def without_zeros(fd: int, extents: Iterable[tuple[int, int]], name: str) -> list[tuple[int, int]]:
-    """The extents without runs of zeros of GRAIN bytes, aligned.
+    """Returns the extents without aligned runs of GRAIN zeros.
 
     Raises:
         CarefulError: the file cannot be read.
@@ -124,10 +124,10 @@ def without_zeros(fd: int, extents: Iterable[tuple[int, int]], name: str) -> lis
 async def remote_extents(
     remote: BlockClient, handle: int, nbytes: int, path: str
 ) -> list[tuple[int, int]]:
-    """Where a peer's open file holds data.
+    """Returns where a peer's open file holds data.
 
     Raises:
-        CarefulError: what came is no list of extents, in order and in the file.
+        CarefulError: the answer is not a list of extents, in order and inside the file.
     """
     found: list[tuple[int, int]] = []
     at = 0
@@ -150,7 +150,7 @@ async def remote_extents(
 
 
 def punch_zeros(fd: int, offset: int, nbytes: int) -> None:
-    """Make holes of what is zero in a range of an open file; what cannot be stays."""
+    """Makes holes of zeros in a range of an open file, if the file system can."""
     at, end = offset, offset + nbytes
     while at < end:
         size = min(GRAIN - at % GRAIN, end - at)

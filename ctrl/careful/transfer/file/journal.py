@@ -1,8 +1,8 @@
-"""Partial files: what an interrupted transfer leaves, and what the next one goes on from.
+"""Partial files: an interrupted transfer leaves one, and the next transfer continues it.
 
-Owns the journal that stands behind the file's own bytes: which blocks are in place,
-with their digests, and what the source was. Both ends use the same one; whoever runs
-the transfer writes it. The file under its final name never has one.
+Owns the journal behind the file's own bytes: the source's identity, and the blocks in place with
+their digests. Both ends use this format; the end that runs the transfer writes it. A file under its
+final name has no journal.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from careful.transfer.file.local import Partial, allocate, digest_of, temporary_
 from careful.transfer.folder import Folder
 from careful.units import shown_bytes
 
-#: Names of partial and temporary files, of ours and of a peer.
+#: Names of partial and temporary files, ours and a peer's.
 NAME = re.compile(r"^\.(.*\.)?careful-([0-9a-f]{16})\.part\Z", re.DOTALL)
 
 
 def is_partial(name: str) -> bool:
-    """Reports whether a path names what a transfer left, or is about to make."""
+    """Reports whether a path has the name of a partial or temporary file."""
     return NAME.match(name.rpartition("/")[2]) is not None
 
 
 _MAGIC = b"careful1"
 #: Magic, bytes of the tail, bytes of the identity, bytes of a block.
 _FOOTER = struct.Struct(">8sQII")
-#: 1 where the block is in place, then its XXH3 (0: none was taken).
+#: 1 if the block is in place, then its XXH3 (0: none was computed).
 _ENTRY = struct.Struct(">QQ")
 _IDENTITY_STEP = 512
-#: What no identity and no block is beyond: anybody may write what looks like a journal.
+#: Bounds of identity and block, bytes: any program may write a file that looks like a journal.
 _IDENTITY_MAX, _BLOCK_MIN = 64 << 10, 4096
 FOOTER_BYTES = _FOOTER.size
-#: Of a file with a journal: that of so many takes 256 MiB, and those of 4 MiB are 64 TiB.
+#: Blocks of a file with a journal: 256 MiB of journal, or 64 TiB in blocks of 4 MiB.
 _BLOCKS_MAX = 1 << 24
-#: No journal is longer, bytes.
+#: The longest journal, bytes.
 TAIL_MAX = _BLOCKS_MAX * _ENTRY.size + _IDENTITY_MAX + FOOTER_BYTES
-#: How long another transfer of the same file is waited for: one that was killed may
-#: still be let go of by a daemon, seconds.
+#: How long to wait for the lock of another transfer, seconds: a daemon may still be cleaning up
+#: after a killed one.
 LOCK_S = 3.0
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a source was when its transfer began.
+    """A source at the start of its transfer.
 
     Attributes:
         source: its name, for people.
@@ -68,15 +68,15 @@ class Identity:
     inode: int
 
     def changed(self, now: Identity) -> bool:
-        """Whether the contents are others, as far as size and time tell; digests tell the rest."""
+        """Reports whether size or time differ; digests find other changes."""
         return (self.bytes, self.mtime_ns) != (now.bytes, now.mtime_ns)
 
 
 def _identity(text: bytes) -> Identity:
-    """An identity as a journal has it.
+    """Parses an identity.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not one.
     """
     try:
         found = json.loads(text)
@@ -89,7 +89,7 @@ def _identity(text: bytes) -> Identity:
 
 
 class Journal:
-    """Which blocks of a partial file are in place.
+    """The blocks of a partial file that are in place.
 
     Args:
         identity: of the source.
@@ -106,7 +106,7 @@ class Journal:
 
     @property
     def tail(self) -> bytes:
-        """All of it, as it stands behind the file's bytes."""
+        """Returns the journal as bytes, to be stored behind the file's own."""
         text = json.dumps(asdict(self.identity)).encode()
         text += b" " * (-len(text) % _IDENTITY_STEP)
         nbytes = len(self._entries) + len(text) + _FOOTER.size
@@ -115,12 +115,11 @@ class Journal:
 
     @property
     def tail_bytes(self) -> int:
-        """Its size."""
         return len(self.tail)
 
     @staticmethod
     def bytes_of_tail(footer: bytes, size: int) -> int:
-        """Length of the tail that ends in `footer`, in a file of `size` bytes; 0: it is none."""
+        """Returns the length of the tail that ends in `footer`, in a file of `size` bytes, or 0."""
         magic, nbytes, text_bytes, block_bytes = _FOOTER.unpack(footer)
         if magic != _MAGIC or not 0 < nbytes <= size:
             return 0
@@ -131,7 +130,7 @@ class Journal:
 
     @classmethod
     def parse(cls, tail: bytes, size: int) -> Journal | None:
-        """A journal from the tail of a file of `size` bytes; None where that is damaged."""
+        """Parses the tail of a file of `size` bytes; returns None if the tail is damaged."""
         footer = tail[-_FOOTER.size :]
         if len(footer) != _FOOTER.size or cls.bytes_of_tail(footer, size) != len(tail):
             return None
@@ -146,26 +145,26 @@ class Journal:
         return cls(identity, block_bytes, tail[:text_at])
 
     def range_of(self, index: int) -> tuple[int, int]:
-        """Offset and bytes of a block."""
+        """Returns offset and bytes of a block."""
         offset = index * self.block_bytes
         return offset, min(self.block_bytes, self.identity.bytes - offset)
 
     @property
     def is_for_blake3(self) -> bool:
-        """Reports whether its blocks are powers of two."""
+        """Reports whether the block size is a power of two."""
         return self.block_bytes & (self.block_bytes - 1) == 0
 
     def digest(self, index: int) -> int | None:
-        """XXH3 of a block that is in place, 0 where none was taken; None: it is not."""
+        """Returns the XXH3 of a block, 0 if none was computed, or None if the block is missing."""
         state, digest = _ENTRY.unpack_from(self._entries, index * _ENTRY.size)
         return digest if state == 1 else None
 
     def mark(self, index: int, digest: int) -> tuple[int, bytes]:
-        """A block is in place; where in the tail that stands, and what."""
+        """Marks a block as in place; returns the offset in the tail and the bytes to write."""
         return self._set(index, 1, digest)
 
     def unmark(self, index: int) -> tuple[int, bytes]:
-        """A block is not in place after all."""
+        """Marks a block as missing; returns the change like mark()."""
         return self._set(index, 0, 0)
 
     def _set(self, index: int, state: int, digest: int) -> tuple[int, bytes]:
@@ -175,27 +174,26 @@ class Journal:
 
     @property
     def in_place(self) -> list[int]:
-        """The blocks that are in place."""
+        """Returns the numbers of the blocks in place."""
         return [index for index in range(self.count) if self.digest(index) is not None]
 
     @property
     def bytes_in_place(self) -> int:
-        """How many bytes these have."""
         return sum(self.range_of(index)[1] for index in self.in_place)
 
 
 def check_fits(folder: Folder, nbytes: int, block_bytes: int, sparse: bool, name: str) -> None:
-    """Reports whether a file of an announced size can be, before anything is allocated for it.
+    """Checks that a file of an announced size can exist, before anything is allocated.
 
     Args:
-        folder: that it is to stand in.
-        nbytes: its size, which a server may say as it likes.
+        folder: its directory.
+        nbytes: its size; a server can announce any.
         block_bytes: size of a block.
-        sparse: whether parts of it are holes, which take no room.
-        name: what errors are about.
+        sparse: whether parts are holes, which need no room.
+        name: the subject of errors.
 
     Raises:
-        CarefulError: its file system is smaller; its journal would be too large.
+        CarefulError: the file system is smaller, or the journal would be too large.
     """
     try:
         room = os.statvfs(f"/proc/self/fd/{folder.fd}")
@@ -211,13 +209,13 @@ def check_fits(folder: Folder, nbytes: int, block_bytes: int, sparse: bool, name
 
 
 def tag_of(*words: str) -> int:
-    """What names the partial file of a command: the same words, the same file."""
+    """Returns the tag that names a command's partial file: the same words give the same file."""
     joined = b"\0".join(os.fsencode(word) for word in words)
     return digest_of(joined) or 1
 
 
 def read_journal(fd: int) -> Journal | None:
-    """The journal at the end of an open file, or None where there is none."""
+    """Returns the journal at the end of an open file, or None."""
     size = os.fstat(fd).st_size
     if size < FOOTER_BYTES:
         return None
@@ -226,10 +224,10 @@ def read_journal(fd: int) -> Journal | None:
 
 
 def lock(fd: int, name: str) -> None:
-    """Keep other transfers off a partial file, as long as it is open anywhere.
+    """Locks a partial file against other transfers while it is open.
 
     Raises:
-        CarefulError: another one has it, also after LOCK_S.
+        CarefulError: another transfer still has the lock after LOCK_S.
     """
     until = time.monotonic() + LOCK_S
     while True:
@@ -243,12 +241,12 @@ def lock(fd: int, name: str) -> None:
 
 
 def busy(name: str) -> CarefulError:
-    """Another transfer has the partial file."""
+    """Returns the error for a partial file that another transfer has."""
     return CarefulError(errno.EBUSY, "another transfer of it is in progress", name)
 
 
 def check_source(was: Identity, now: Identity, name: str) -> None:
-    """Reports whether a partial file of `was` can be continued from `now`.
+    """Checks that a partial file of `was` can be continued from `now`.
 
     Raises:
         CarefulError: the source changed.
@@ -261,26 +259,26 @@ def check_source(was: Identity, now: Identity, name: str) -> None:
 
 
 class KeptPartial(Partial):
-    """A partial file with a journal: it stays if the transfer ends early.
+    """A partial file with a journal, which stays if the transfer ends early.
 
     Args:
-        path: the name it gets in the end.
+        path: its final name.
         mode: permission bits; the umask is applied.
-        replace: whether an existing file may be replaced.
-        journal: of a transfer that begins now; replaced by the one that is there.
+        replace: whether to replace an existing file.
+        journal: for a new partial file; an existing one has its own.
         tag: of the command, see tag_of().
-        restart: whether one that is there is thrown away.
-        sparse: whether no room is taken.
-        blake3: whether one of other blocks than BLAKE3 can do with is thrown away.
-        restart_changed: whether one is whose source has changed since.
-        root: below which no symlink is followed; None: there is none.
+        restart: whether to throw an existing one away.
+        sparse: whether to allocate no room.
+        blake3: whether to throw away one with block sizes unfit for BLAKE3.
+        restart_changed: whether to throw away one whose source has changed.
+        root: follow no symlink below it; None: no root.
 
     Attributes:
-        journal: which blocks are in place.
-        resumed: whether it was there.
+        journal: the blocks in place.
+        resumed: whether the partial file existed.
 
     Raises:
-        CarefulError: as of Partial; the source changed; another transfer has it.
+        CarefulError: as of Partial; the source changed; another transfer has the file.
     """
 
     def __init__(
@@ -321,7 +319,7 @@ class KeptPartial(Partial):
             raise from_os(error, shown(path)) from None
 
     def _open_locked(self, temporary: str) -> int:
-        """Open it and keep others off; what they may have renamed meanwhile is another."""
+        """Opens and locks the file, again if another transfer renamed it meanwhile."""
         while True:
             fd = self._open(temporary, 0)
             try:
@@ -338,7 +336,7 @@ class KeptPartial(Partial):
                 os.close(fd)
                 raise
             os.close(fd)
-            self._check_name()  # the other transfer may have given it that name
+            self._check_name()  # the other transfer may have given it this name
 
     def _path(self) -> str:
         return os.path.join(os.path.dirname(self.path), self.temporary)
@@ -354,13 +352,13 @@ class KeptPartial(Partial):
         os.pwrite(self.fd, tail, size)
 
     def note(self, change: tuple[int, bytes]) -> None:
-        """Write down what the journal's mark() or unmark() said."""
+        """Writes a change that the journal's mark() or unmark() returned."""
         os.pwrite(self.fd, change[1], self.journal.identity.bytes + change[0])
 
     def commit(self, sync: bool, mtime_ns: int | None = None, exact: bool = False) -> None:
-        """As Partial's; the journal goes."""
+        """Commits as Partial does, and removes the journal."""
         try:
-            if sync:  # what takes long comes while it is there: who is interrupted in it goes on
+            if sync:  # first, while the journal exists: it is slow and may be interrupted
                 os.fsync(self.fd)
             self._check_name()
             os.ftruncate(self.fd, self.journal.identity.bytes)
@@ -373,7 +371,7 @@ class KeptPartial(Partial):
             raise
 
     def _put_back(self) -> None:
-        """The journal as it was; if it cannot be, no block counts as in place."""
+        """Restores the journal; if that fails, no block counts as in place."""
         try:
             os.fchmod(self.fd, 0o600)
             os.pwrite(self.fd, self.journal.tail, self.journal.identity.bytes)

@@ -1,7 +1,4 @@
-"""What of a file is kept when its transfer ends early, and what people are told of it.
-
-Calls journal.py.
-"""
+"""Decides whether an interrupted transfer keeps its partial file, and reports it."""
 
 from __future__ import annotations
 
@@ -12,24 +9,24 @@ from careful.transfer.file.journal import Journal
 from careful.transfer.options import Progress
 from careful.units import shown_bytes
 
-#: What to do after an interruption.
+#: Advice after an interruption.
 RESUME = (Option.AGAIN, " to resume")
 
 
 def is_worth_keeping(journal: Journal, error: BaseException) -> bool:
-    """Reports whether what came across serves a later transfer."""
+    """Reports whether the blocks in place help a later transfer."""
     changed = isinstance(error, CarefulError) and error.errno in (errno.ESTALE, errno.ENODATA)
     return bool(journal.in_place) and not changed
 
 
 def tell_kept(kept: tuple[int, int], name: str, error: BaseException, progress: Progress) -> None:
-    """Say that a partial file stays: in the error's line, if there will be one.
+    """Reports a kept partial file, in the error's line if there is one.
 
     Args:
-        kept: how much is in place, 0 if that is not known, and of how much.
+        kept: bytes in place (0: unknown), and size of the file.
         name: of the file.
-        error: what ended its transfer.
-        progress: told if the error is nobody's line.
+        error: ended the transfer.
+        progress: receives the text if the error has no line.
     """
     done, all_bytes = kept
     what = f"{done} of {all_bytes} bytes are kept" if done else "what arrived is kept"
@@ -40,14 +37,7 @@ def tell_kept(kept: tuple[int, int], name: str, error: BaseException, progress: 
 
 
 def tell_lost(name: str, block_bytes: int, error: BaseException, progress: Progress) -> None:
-    """Say that an interrupted transfer leaves nothing; of one that failed, the error says enough.
-
-    Args:
-        name: of the file.
-        block_bytes: size of a block.
-        error: what ended its transfer.
-        progress: told.
-    """
+    """Reports that an interrupted transfer keeps nothing; a CarefulError itself says enough."""
     if not isinstance(error, CarefulError):
         block = shown_bytes(block_bytes)
         text = f"nothing is kept (no block of {block} was complete); the next run starts over"

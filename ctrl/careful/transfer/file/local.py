@@ -1,7 +1,7 @@
 """The local end of a transfer: temporary files that become real ones, and digests.
 
-Owns what must never be seen half-written: a file is made under another name in
-its directory, synced, and renamed. The only place that imports xxhash.
+Owns files that must never appear half-written: a file is written under another name in its
+directory, synced and renamed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from careful.errors import CarefulError, Option, check, from_os, shown
 from careful.transfer.folder import Folder, current_umask
 
 _RENAME_NOREPLACE = 1
-#: Longest part of a name that its temporary name repeats, bytes (NAME_MAX is 255).
+#: The most of a name that its temporary name repeats, bytes (NAME_MAX is 255).
 _KEPT_NAME_BYTES = 200
 
 
 def digest_of_blocks(digests: Iterable[int]) -> int:
-    """A file's digest: XXH3 over its blocks' digests, each 8 bytes big-endian."""
+    """Returns a file's digest: XXH3 over its blocks' digests, each 8 bytes big-endian."""
     joined = array("Q", digests)
     if sys.byteorder == "little":
         joined.byteswap()
@@ -35,15 +35,15 @@ def digest_of_blocks(digests: Iterable[int]) -> int:
 
 
 def digest_of(data: bytes) -> int:
-    """XXH3 of some bytes."""
+    """Returns the XXH3 of bytes."""
     return int(xxhash.xxh3_64_intdigest(data))
 
 
 def digest_of_range(fd: int, offset: int, nbytes: int) -> int:
-    """XXH3 of a byte range of an open file. Lets other threads run meanwhile.
+    """Returns the XXH3 of a range of an open file; other threads run meanwhile.
 
     Raises:
-        CarefulError: it cannot be read, or the file ends before the range does.
+        CarefulError: the file cannot be read, or ends before the range.
     """
     digest = ffi.new("uint8_t[]", lib.CAREFUL_DIGEST_BYTES_MAX)
     got = lib.careful_digest(fd, offset, nbytes, lib.CAREFUL_BLOCK_XXH3, digest)
@@ -52,10 +52,10 @@ def digest_of_range(fd: int, offset: int, nbytes: int) -> int:
 
 
 def settled(fd: int, name: str) -> int:
-    """The descriptor by which a file is read: itself, or that of a copy, see careful_settle().
+    """Returns the descriptor to read a file by: itself, or a copy's, see careful_settle().
 
     Raises:
-        CarefulError: it cannot be read; it stays open.
+        CarefulError: the file cannot be read; it stays open.
     """
     copy = ffi.new("int *")
     check(lib.careful_settle(fd, copy), name)
@@ -66,11 +66,11 @@ def settled(fd: int, name: str) -> int:
 
 
 def temporary_name(path: str, tag: int = 0) -> str:
-    """A name beside `path` that says what it is of.
+    """Returns a temporary name next to `path`.
 
     Args:
-        path: of the file to be.
-        tag: makes the name, 64 bits; by default one that no other transfer has.
+        path: the final name.
+        tag: 64 bits that identify a command; by default random.
     """
     folder, name = os.path.split(path)
     kept = os.fsdecode(os.fsencode(name)[:_KEPT_NAME_BYTES])
@@ -79,10 +79,10 @@ def temporary_name(path: str, tag: int = 0) -> str:
 
 
 def rename_new(source: str, target: str, folder: int) -> None:
-    """Rename in an open directory, where nothing has the name `target` so far.
+    """Renames in an open directory, only to a name that is free.
 
     Raises:
-        FileExistsError: something has.
+        FileExistsError: the name is taken.
     """
     raw = os.fsencode(source), os.fsencode(target)
     done = lib.renameat2(folder, raw[0], folder, raw[1], _RENAME_NOREPLACE)
@@ -91,25 +91,25 @@ def rename_new(source: str, target: str, folder: int) -> None:
     code = ffi.errno
     if code not in (errno.EINVAL, errno.ENOSYS):
         raise OSError(code, os.strerror(code), target)
-    # A file system without RENAME_NOREPLACE.
+    # The file system has no RENAME_NOREPLACE.
     os.link(source, target, src_dir_fd=folder, dst_dir_fd=folder)
     os.unlink(source, dir_fd=folder)
 
 
 def sync_directory(path: str) -> None:
-    """Make the names in a directory durable."""
+    """Makes the names in a directory durable."""
     fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that has nothing to sync
+        if error.errno != errno.EINVAL:  # EINVAL: the file system has nothing to sync
             raise
     finally:
         os.close(fd)
 
 
 def _is_memory(fd: int) -> bool:
-    """Reports whether the file lies in memory: seals exist on tmpfs, memfd and hugetlbfs alone."""
+    """Reports whether a file lies in memory: only tmpfs, memfd and hugetlbfs have seals."""
     try:
         fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError:
@@ -118,18 +118,18 @@ def _is_memory(fd: int) -> bool:
 
 
 def allocate(fd: int, nbytes: int, sparse: bool = False) -> None:
-    """Give a new file its size and the room for it, where that is cheap.
+    """Sets a new file's size and allocates its blocks, if that is cheap.
+
+    A file in memory (tmpfs) gets no blocks: making every page first costs a quarter of a second per
+    GiB. There, only the free room is checked.
 
     Args:
         fd: of the file.
         nbytes: its size.
-        sparse: whether it gets no room in advance, as parts of it will be holes.
-
-    In memory (tmpfs) it is not: every page would be made before the first byte
-    comes; a quarter of a second a GiB. There it is enough that the file could fit.
+        sparse: whether to allocate nothing, since parts will be holes.
 
     Raises:
-        OSError: there is no room for it.
+        OSError: there is no room.
     """
     if nbytes == 0:
         return
@@ -151,27 +151,27 @@ def allocate(fd: int, nbytes: int, sparse: bool = False) -> None:
 
 
 def special_there(name: str) -> CarefulError:
-    """A device, fifo or socket has a name that a file was to get."""
+    """Returns the error for a device, fifo or socket in a file's place."""
     return CarefulError(errno.ENOTSUP, "is a special file and is never replaced", name)
 
 
 class Partial:
-    """A file that is being written, under a temporary name, and gone if it fails.
+    """A file written under a temporary name, which disappears if the transfer fails.
 
     Args:
-        path: the name it gets in the end.
-        nbytes: its size; the room is taken at once.
+        path: its final name.
+        nbytes: its size, allocated at once.
         mode: permission bits; the umask is applied.
-        replace: whether an existing file may be replaced.
-        sparse: whether no room is taken.
-        root: below which no symlink is followed; None: there is none.
+        replace: whether to replace an existing file.
+        sparse: whether to allocate no room.
+        root: follow no symlink below it; None: no root.
 
     Attributes:
-        folder: that it stands in.
-        temporary: its name there.
+        folder: its directory.
+        temporary: its temporary name.
 
     Raises:
-        CarefulError: it cannot be made, there is no room for it, or it exists.
+        CarefulError: it cannot be made, there is no room, or the name is taken.
     """
 
     def __init__(
@@ -192,14 +192,14 @@ class Partial:
             raise from_os(error, shown(path)) from None
 
     def _open_new(self) -> int:
-        """Make it, locked, so that nobody clears it away."""
+        """Makes the file and locks it, so that no program cleans it up."""
         while True:
             fd = self._open(temporary_name(self.folder.name), os.O_EXCL)
             with suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(fd).st_nlink:
                 return fd
-            os.close(fd)  # somebody had done so already
+            os.close(fd)  # it was cleaned up before the lock
 
     def _prepare(self, path: str, mode: int, replace: bool, root: str | None) -> None:
         self.path = path
@@ -236,15 +236,15 @@ class Partial:
         )
 
     def commit(self, sync: bool, mtime_ns: int | None = None, exact: bool = False) -> None:
-        """Make it durable and give it its name. Its directory is not synced.
+        """Makes the file durable and gives it its name; does not sync the directory.
 
         Args:
-            sync: whether it is made durable.
-            mtime_ns: its time; None: as it is.
-            exact: whether a file that replaces another gets its own mode, not the other's.
+            sync: whether to make it durable.
+            mtime_ns: its time; None: unchanged.
+            exact: whether it gets its own mode, not that of the file that it replaces.
 
         Raises:
-            CarefulError: that failed.
+            CarefulError: a step failed.
         """
         try:
             os.fchmod(self.fd, self._mode if exact else self._kept_mode())
@@ -264,14 +264,14 @@ class Partial:
         self.close()
 
     def _kept_mode(self) -> int:
-        """The mode of the file that this one replaces; of a new one, its own."""
+        """Returns the mode of the replaced file, or a new file's own."""
         there = self.folder.stat() if self.replace else None
         if there is not None and stat.S_ISREG(there.st_mode):
             return there.st_mode & 0o777
         return self._mode
 
     def discard(self) -> None:
-        """Remove it, unless it has been committed."""
+        """Removes the file, unless it has been committed."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -280,14 +280,14 @@ class Partial:
         self.folder.close()
 
     def close(self) -> None:
-        """Let go of it, and leave it where it is."""
+        """Closes the file and leaves it in place."""
         os.close(self.fd)
         self.fd = -1
         self.folder.close()
 
 
 def write_file(path: str, data: bytes, sync: bool, mode: int = 0o666) -> None:
-    """Make a file of what it is to hold, or replace it: all of that, or nothing.
+    """Makes or replaces a file in one step: complete, or not at all.
 
     Args:
         path: its name.
@@ -296,7 +296,7 @@ def write_file(path: str, data: bytes, sync: bool, mode: int = 0o666) -> None:
         mode: permission bits of a new file; the umask is applied.
 
     Raises:
-        CarefulError: that failed.
+        CarefulError: a step failed.
     """
     part = Partial(path, len(data), mode, replace=True)
     try:

@@ -1,7 +1,6 @@
-"""The blocks of one file across, several of them in flight.
+"""Moves the blocks of one file, several at a time.
 
-Owns which byte ranges move, and what becomes of one that was lost or damaged. What
-the two ends are is get.py's and put.py's.
+Owns which byte ranges move, and retries those that were lost or damaged.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from careful.transfer.protocol.block import BlockClient
 from careful.transfer.tasks import all_of, in_thread
 
 _T = TypeVar("_T")
-#: What a lost or a damaged block is answered with: it is asked for again.
+#: Statuses of a lost or damaged block: ask for it again.
 _AGAIN = (-errno.ECONNRESET, -errno.EBADMSG)
-#: How often a handle that the peer does not know any more is replaced.
+#: How often to replace a handle that the peer no longer knows.
 _REOPENS_MAX = 16
 
 
@@ -39,20 +38,20 @@ class Mover:
         remote: the peer's tree.
         op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
         handle: of the peer's file.
-        fd: of ours.
-        file: the same, as carefuld knows it.
-        name: what errors call the file.
-        options: how.
-        progress: told of each piece.
+        fd: of our file.
+        file: carefuld's number of our file.
+        name: the file's name in errors.
+        options: how files move.
+        progress: receives each step.
         block_bytes: size of a block.
 
     Attributes:
-        handle: as above, or the one that took its place.
-        reopen: opens the peer's file again, for a handle that a session with another address
-            of ours had; raises if it is another file by now. None: that ends the transfer.
-        ranges: of a byte range, the parts that hold data; None: all of it does. The rest is
-            zero at both ends already.
-        hole_bytes: of what moved, what did not have to: ranges had none.
+        handle: as above, or its replacement.
+        reopen: opens the peer's file again after the session was renewed; raises if the file
+            is another one. None: a lost handle ends the transfer.
+        ranges: returns the parts of a byte range that hold data; None: all of it. Both ends
+            already have zeros elsewhere.
+        hole_bytes: bytes not sent because they are holes.
     """
 
     def __init__(
@@ -91,20 +90,20 @@ class Mover:
         known: Mapping[int, int] | None = None,
         done: Callable[[int, int], None] | None = None,
     ) -> int | None:
-        """Move a file.
+        """Moves a file.
 
         Args:
             nbytes: its size.
-            known: blocks that are in place already, with their digests.
-            done: called with each block that has come into place, and its digest.
+            known: blocks already in place, with their digests.
+            done: called with each block that is in place now, and its digest.
 
         Returns:
-            The file's digest; None where digests are switched off.
+            The file's digest; None without digests.
         """
         step = self.block_bytes
         count = -(-nbytes // step)
         known = known or {}
-        digests = array("Q", bytes(8 * count))  # the peer says how many
+        digests = array("Q", bytes(8 * count))  # the peer chose the count: 8 bytes each
         for index, digest in known.items():
             digests[index] = digest
         todo = self._runs(nbytes, known)
@@ -132,7 +131,7 @@ class Mover:
         return digest_of_blocks(digests)
 
     def _runs(self, nbytes: int, known: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-        """Blocks that are missing: each, and how many behind it are whole blocks of its hole.
+        """Yields each missing block, and how many whole blocks of the same hole follow.
 
         A peer may announce a hole of any size, so a hole must not cost a step for each block.
         """
@@ -154,7 +153,7 @@ class Mover:
         self.progress.present(nbytes)
 
     async def _data(self, offset: int, nbytes: int) -> int:
-        """Move what a block holds; its digest."""
+        """Moves the data of a block; returns its digest."""
         whole = [(offset, nbytes)]
         parts = whole if self.ranges is None else self.ranges(offset, nbytes)
         if parts == whole:
@@ -169,8 +168,8 @@ class Mover:
         return digest
 
     async def _digest_with_holes(self, offset: int, nbytes: int, all_hole: bool) -> int:
-        """Returns the digest of a block that came in part; holes of one size are read once."""
-        await asyncio.sleep(0)  # however many holes there are, Ctrl-C is looked at
+        """Returns the digest of a block with holes; reads holes of one size only once."""
+        await asyncio.sleep(0)  # lets Ctrl-C in, however many holes there are
         if not self.options.digest:
             return 0
         if all_hole and nbytes in self._zero_digests:
@@ -181,24 +180,24 @@ class Mover:
         return digest
 
     async def block(self, offset: int, nbytes: int, base: int | None = None) -> int:
-        """Move one block; its digest.
+        """Moves one block; returns its digest.
 
         Args:
-            offset: in the peer's file.
-            nbytes: of the block.
-            base: in ours; None: the same.
+            offset: in the peer's file, bytes.
+            nbytes: size of the block.
+            base: in our file, bytes; None: the same.
         """
         base = offset if base is None else base
         todo = deque([(offset, nbytes)])
         whole = await self._piece(todo, base - offset)
         if not todo:
             return whole.digest
-        if whole.status:  # several at a time, so that the next loss is found at once
+        if whole.status:  # several at once: the next loss shows early
             many = range(self.options.blocks_in_flight)
             await all_of(*(self._pieces(todo, base - offset) for _ in many))
         else:
             await self._pieces(todo, base - offset)
-        # In pieces, each with its own digest: the block's is computed here.
+        # Pieces have digests of their own, so the block's is computed here.
         if not self.options.digest:
             return 0
         return await in_thread(partial(digest_of_range, self.fd, base, nbytes))
@@ -208,7 +207,7 @@ class Mover:
             await self._piece(todo, shift)
 
     async def _piece(self, todo: deque[tuple[int, int]], shift: int) -> Answer:
-        """Move the first piece of what is to do; if it was lost, it is to do again.
+        """Moves the first of the ranges left; puts it back if it was lost.
 
         Args:
             todo: ranges of the peer's file.
@@ -232,7 +231,7 @@ class Mover:
             self.progress.retried()
             todo.appendleft((at, piece))
             return answer
-        if answer.status == -errno.ENOENT:  # the handle is missing, not the file
+        if answer.status == -errno.ENOENT:  # the handle is gone, not the file
             raise CarefulError(errno.ECONNRESET, "", self.name)
         if answer.status in _AGAIN and self.pace.failed(started):
             self.progress.retried()
@@ -247,7 +246,7 @@ class Mover:
         return answer
 
     async def ask(self, about: Callable[[int], Awaitable[_T]]) -> _T:
-        """Ask about(handle) of the peer's file; if that is lost, of the one opened again."""
+        """Runs about(handle) on the peer's file; opens the file again if the handle is lost."""
         while True:
             handle = self.handle
             try:
@@ -259,8 +258,8 @@ class Mover:
                     raise CarefulError(errno.ECONNRESET, "", self.name) from None
 
     async def _reopened(self, lost: int) -> bool:
-        """Replace a handle that the peer does not know; whether there is another one now."""
-        async with self._reopening:  # many pieces find it at once
+        """Replaces a handle that the peer does not know; reports whether there is another."""
+        async with self._reopening:  # many pieces fail at once
             if self.handle == lost and self.reopen is not None and self._reopens < _REOPENS_MAX:
                 self._reopens += 1
                 self.handle = await self.reopen()

@@ -1,4 +1,4 @@
-"""Partial files that transfers left, here and at a peer: found, described, removed."""
+"""Finds, describes and removes partial files, here and at a peer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, RemoteTree
 from careful.transfer.protocol.block import BlockClient, Entry
 
-#: All others are why something could not be done.
+#: States of success; any other state is a reason for failure.
 _STATES = {"resumable", "leftover", "in use", "removed"}
 
 
@@ -27,14 +27,14 @@ class Found:
     """A partial file.
 
     Attributes:
-        name: its path, as it can be printed.
-        path: the same, to be used.
-        bytes: of the file that it is to become; None: unknown.
-        present_bytes: of these, what is in place; None: unknown.
-        source: where it comes from, or "".
-        age_s: since it was changed, seconds.
-        state: "resumable", "leftover" (no transfer goes on with it), "in use", "removed",
-            or why it could not be removed, or a directory not be read.
+        name: its path, printable.
+        path: its path.
+        bytes: size of the complete file; None: unknown.
+        present_bytes: how many are in place; None: unknown.
+        source: its source, or "".
+        age_s: since its last change, seconds.
+        state: "resumable", "leftover" (no transfer continues it), "in use", "removed", or why
+            it could not be removed or its directory not be read.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Found:
 
     @property
     def is_failure(self) -> bool:
-        """Reports whether it could not be removed, or not be looked into."""
+        """Reports whether removing or reading it failed."""
         return self.state not in _STATES
 
 
 class _Claim:
-    """A partial file that is about to go: no transfer has it, nor can begin to.
+    """A lock on a partial file that is to be removed: no transfer has it, or can take it.
 
     Args:
         path: of the file.
@@ -61,10 +61,10 @@ class _Claim:
     Attributes:
         journal: of the file.
         busy: whether a transfer has it.
-        age_s: since it was changed, seconds.
+        age_s: since its last change, seconds.
 
     Raises:
-        OSError: it cannot be read; ELOOP: it is a symlink.
+        OSError: the file cannot be read; ELOOP: it is a symlink.
     """
 
     def __init__(self, path: str, root: str | None) -> None:
@@ -78,14 +78,13 @@ class _Claim:
         try:
             self.age_s = time.time() - os.fstat(self._fd).st_mtime
             self.journal = read_journal(self._fd)
-            # Whoever makes many locks their directory (datapath/storage/items.h).
+            # A writer of many files locks their directory (datapath/storage/items.h).
             self.busy = not (_locked(self._fd) and _locked(self._folder))
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Let go of it."""
         os.close(self._fd)
         os.close(self._folder)
 
@@ -116,11 +115,11 @@ def _describe(where: tuple[str, str], journal: Journal | None, age_s: float, bus
 
 
 def find_local(top: str, clean: bool) -> list[Found]:
-    """Partial files below a directory of this machine.
+    """Finds partial files below a local directory.
 
     Args:
         top: the directory.
-        clean: whether those that are not in use are removed.
+        clean: whether to remove those that are not in use.
 
     Raises:
         CarefulError: the directory itself cannot be read.
@@ -141,7 +140,9 @@ def _unread(path: str, code: int, name: str = "") -> Found:
 def _find_one(
     path: str, clean: bool, whole: str | None = None, root: str | None = None
 ) -> Found | None:
-    """What a local path is; None: it has gone. Of a tree that is whole, clean removes its own."""
+    """Describes a local path; returns None if it is gone. If the source `whole` is complete,
+    `clean` also removes its partial files.
+    """
     try:
         claim = _Claim(path, root)
     except FileNotFoundError:
@@ -158,7 +159,7 @@ def _find_one(
 
 
 def _find_unreadable(path: str, clean: bool, error: OSError) -> Found | None:
-    """Likewise, of a symlink or what may not be read: no transfer goes on with either."""
+    """Describes a symlink or unreadable file, which no transfer continues."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -178,35 +179,30 @@ def _removed(one: Found, root: str | None = None) -> Found:
 
 
 def _serves_nobody(one: Found, whole: str) -> bool:
-    """Reports whether no transfer goes on with a partial file, now that a tree is whole.
+    """Reports whether no transfer will continue a partial file.
 
     Args:
         one: the file.
-        whole: the tree's source, as journals name it; "": none is.
+        whole: a complete source, as journals name it, or "".
     """
     top = whole.removesuffix("/") if whole.endswith(":/") else whole.rstrip("/") + "/"
     return one.state == "leftover" or (whole != "" and one.source.startswith(top))
 
 
 def clear_local(paths: list[str], whole: str, root: str | None = None) -> None:
-    """Remove those of some partial files with which no transfer goes on.
-
-    Args:
-        paths: of the files.
-        whole: a source of which all is there; "": none.
-        root: below which no symlink is followed; None: there is none.
-    """
+    """Removes partial files that no transfer will continue; see _serves_nobody()."""
     for path in paths:
         _find_one(path, clean=True, whole=whole, root=root)
 
 
 async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[Found]:
-    """Partial files below a directory of a peer's; which are in use only a try to remove tells.
+    """Finds partial files below a peer's directory; only an attempt to remove shows which are in
+    use.
 
     Args:
         remote: the peer's tree.
         top: path in it.
-        clean: whether those that are not in use are removed.
+        clean: whether to remove those that are not in use.
     """
     found, bad = list[Found](), list[Found]()
     for entry in await remote.listing(top, recursive=True):
@@ -226,7 +222,7 @@ async def _find_remote_one(remote: BlockClient, top: str, entry: Entry) -> Found
 
 
 async def _cleared(remote: BlockClient, top: str, gone: list[Found]) -> list[Found]:
-    """Remove some partial files of a peer's; what became of them."""
+    """Removes partial files of a peer; returns their new states."""
     if not gone:
         return []
     items = [Item(lib.CAREFUL_ITEM_REMOVE, os.fsencode(one.path)) for one in gone]
@@ -240,13 +236,13 @@ async def _cleared(remote: BlockClient, top: str, gone: list[Found]) -> list[Fou
 
 
 async def clear_remote(remote: BlockClient, top: str, names: list[str], whole: str) -> None:
-    """Remove those of some partial files of a peer's with which no transfer goes on.
+    """Removes the partial files of a peer that no transfer will continue.
 
     Args:
         remote: the peer's tree.
         top: path in it.
-        names: below that.
-        whole: a source of which all is there; "": none.
+        names: relative to `top`.
+        whole: a complete source, or "".
     """
     gone = []
     for name in names:
@@ -258,7 +254,6 @@ async def clear_remote(remote: BlockClient, top: str, names: list[str], whole: s
 
 
 async def _remote_journal(remote: BlockClient, path: str) -> Journal | None:
-    """The journal of a peer's partial file."""
     what = remote.name(shown(path))
     try:
         handle, attr = await remote.open(path)

@@ -1,7 +1,6 @@
-"""One file to a peer: complete and under its name there or not at all.
+"""Sends one file: it appears at the peer complete, or not at all.
 
-Owns what is read here; the partial file at the peer is resume.py's. A source that changes
-meanwhile is source.py's; trees and the command's arguments are targets.py's.
+Owns the reading of the source.
 """
 
 from __future__ import annotations
@@ -61,18 +60,18 @@ async def put_file(
     progress: Progress,
     root: str | None = None,
 ) -> FileResult | None:
-    """Send one file; None: with options.checksum, what is there is equal.
+    """Sends one file; returns None if options.checksum is set and the peer's file is equal.
 
     Args:
         remote: the peer's tree.
         source: local path.
-        target: path in the peer's tree; seen there only when complete.
-        options: how.
-        progress: told of each piece.
-        root: below which no symlink is followed; None: there is none.
+        target: path in the peer's tree; appears only when complete.
+        options: how files move.
+        progress: receives each step.
+        root: follow no symlink below it; None: no root.
 
     Raises:
-        CarefulError: it failed; at most a partial file is left of it at the other end.
+        CarefulError: the transfer failed; at most a partial file remains at the peer.
     """
     name = remote.name(shown(target))
     fd, attr = await in_thread(
@@ -110,7 +109,7 @@ async def put_file(
             mover.reopen = part.reopen
             if part.sparse:
                 here = await _extents_here(fd, attr.st_size, source, options)
-                # What an earlier transfer or the old file left is no hole until it is one.
+                # Data of an earlier transfer or the old file may lie in the source's holes.
                 left = await remote_extents(remote, part.handle, attr.st_size, target)
                 mover.ranges = Ranges(merged(here, left))
             digest = await mover.run(attr.st_size, known, part.mark)
@@ -149,7 +148,7 @@ async def put_file(
 async def _extents_here(
     fd: int, nbytes: int, source: str, options: Options
 ) -> list[tuple[int, int]]:
-    """Returns where our source holds data; with options.sparse, zeros are holes."""
+    """Returns where the source holds data; with options.sparse, zeros are holes."""
     extents = await in_thread(partial(local_extents, fd, nbytes))
     if not options.sparse:
         return extents
@@ -165,7 +164,7 @@ async def _extents_here(
 async def _matched_there(
     remote: BlockClient, target: str, fd: int, nbytes: int, options: Options
 ) -> tuple[dict[int, int], bool]:
-    """The blocks that the peer's file has already, and whether those are all of both."""
+    """Returns the blocks that the peer's file already has, and whether the files are equal."""
     try:
         handle, attr = await remote.open(target, wait=True)
     except CarefulError as error:

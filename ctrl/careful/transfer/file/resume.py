@@ -1,7 +1,6 @@
-"""Going on with a partial file: what of it can be trusted, here and at a peer.
+"""Continues partial files: checks which blocks can be trusted, here and at a peer.
 
-Owns the checks that come before a block is taken for finished, and the journal of a
-partial file that lies at the peer, which this end writes.
+Owns these checks, and the journal of the peer's partial file, which this end writes.
 """
 
 from __future__ import annotations
@@ -32,23 +31,18 @@ from careful.transfer.options import Options
 from careful.transfer.protocol.block import BlockClient, Created
 from careful.transfer.tasks import all_of, in_slices, quietly
 
-#: How long the handle of a session that is over may keep its file: the peer's stall
-#: (`up --stall`, 30 s) and a little, seconds.
+#: How long a dead session's handle may keep its file, seconds: the peer's stall time (`up --stall`,
+#: 30 s) and a margin.
 _LETS_GO_S = 35.0
 _NO_IDENTITY = Identity("", 0, 0, 0, 0)
 Note = Callable[[tuple[int, bytes]], None]
 
 
 async def verify_here(fd: int, journal: Journal, note: Note) -> None:
-    """Take blocks for not finished whose digest here is not the journal's.
+    """Unmarks blocks whose local digest differs from the journal's.
 
-    Of a partial file: after a crash of the machine its pages may have reached the disk without the
-    data's. Of a source see verify_there().
-
-    Args:
-        fd: of the file here, partial or source.
-        journal: with its digests.
-        note: told of each change of it.
+    After a crash, a partial file may have pages on the disk without their data. For a source see
+    verify_there(). `note` receives each change of the journal.
     """
     for index, found in (await _digests_of_own(fd, journal, journal.in_place)).items():
         if found != journal.digest(index):
@@ -56,7 +50,7 @@ async def verify_here(fd: int, journal: Journal, note: Note) -> None:
 
 
 def runs(indices: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """First and count of each run of neighbours in an ascending series."""
+    """Yields first and count of each run of consecutive numbers in an ascending series."""
     first, count = -1, 0
     for index in indices:
         if count and index == first + count:
@@ -72,15 +66,15 @@ def runs(indices: Iterable[int]) -> Iterator[tuple[int, int]]:
 async def take_digests(
     remote: BlockClient, handle: int, journal: Journal, fd: int, note: Note, path: str
 ) -> None:
-    """Give blocks that came without digests theirs; what differs is not finished.
+    """Adds digests to blocks that came without; unmarks blocks that differ between the ends.
 
     Args:
         remote: the peer's tree.
-        handle: of the file there, source or partial.
+        handle: of the peer's file, source or partial.
         journal: with or without digests.
-        fd: of the file here, partial or source.
-        note: told of each change of it.
-        path: what errors are about.
+        fd: of our file, partial or source.
+        note: receives each change of the journal.
+        path: the subject of errors.
     """
     bare = [index for index in journal.in_place if not journal.digest(index)]
     own = await _digests_of_own(fd, journal, bare)
@@ -92,7 +86,6 @@ async def take_digests(
 async def _digests_there(
     remote: BlockClient, handle: int, journal: Journal, indices: Iterable[int], path: str
 ) -> list[tuple[int, int]]:
-    """Blocks of a peer's file, with their digests there."""
     found: list[tuple[int, int]] = []
     for first, count in tuple(runs(indices)):
         offset, _ = journal.range_of(first)
@@ -106,17 +99,17 @@ async def _digests_there(
 async def verify_there(
     remote: BlockClient, handle: int, journal: Journal, note: Note, path: str
 ) -> None:
-    """Take blocks for not finished whose digest at the peer is not the journal's.
+    """Unmarks blocks whose digest at the peer differs from the journal's.
 
-    Of a source, too, whose attributes are the same: one that was written in place before power
-    failed may have got its times to the disk, and not what was written.
+    This includes a source with the same attributes: if power failed, its times may be on the disk
+    without its new data.
 
     Args:
         remote: the peer's tree.
-        handle: of the file there, source or partial.
-        journal: with its digests.
-        note: told of each change of it.
-        path: what errors are about.
+        handle: of the peer's file, source or partial.
+        journal: with digests.
+        note: receives each change of the journal.
+        path: the subject of errors.
     """
     for index, digest in await _digests_there(remote, handle, journal, journal.in_place, path):
         if journal.digest(index) != digest:
@@ -124,7 +117,7 @@ async def verify_there(
 
 
 async def _digests_of_own(fd: int, journal: Journal, indices: list[int]) -> dict[int, int]:
-    zeros: dict[int, int] = {}  # of holes: those of a size are read once
+    zeros: dict[int, int] = {}  # holes of one size are read once
 
     def digest(index: int) -> int:
         offset, nbytes = journal.range_of(index)
@@ -139,16 +132,16 @@ async def _digests_of_own(fd: int, journal: Journal, indices: list[int]) -> dict
 
 
 class RemotePartial:
-    """A file being created at a peer; with a journal there if it has several blocks.
+    """A file being written at a peer; it has a journal if it has several blocks.
 
     Args:
         remote: the peer's tree.
-        target: the path that it gets.
-        options: how.
+        target: its final path.
+        options: how files move.
 
     Attributes:
-        handle: of it; 0 before open() and after commit().
-        journal: which blocks are in place.
+        handle: its handle; 0 before open() and after commit().
+        journal: the blocks in place.
     """
 
     def __init__(self, remote: BlockClient, target: str, options: Options) -> None:
@@ -157,10 +150,10 @@ class RemotePartial:
         self.options = options
         self.handle = 0
         self.journal = Journal(_NO_IDENTITY, options.block_bytes)
-        #: Blocks that the file which is replaced has, with their digests: asked for by the
-        #: caller before open(); emptied where a partial file is continued instead.
+        #: Blocks that the replaced file has, with their digests. The caller sets them before
+        #: open(); continuing a partial file empties them.
         self.seeded: dict[int, int] = {}
-        #: Whether parts of it are to be holes; set by the caller before open().
+        #: Whether parts are to be holes; set by the caller before open().
         self.sparse = False
         self._kept = False
         self._file = -1
@@ -169,11 +162,11 @@ class RemotePartial:
         self._dirty: list[tuple[int, bytes]] = []
         self._writer: asyncio.Task[None] | None = None
         self._written = False
-        #: Whether a commit failed for a reason of the file's: the peer let go of it.
+        #: Whether the file caused a commit to fail, so that the peer closed it.
         self._refused = False
 
     async def open(self, identity: Identity, source: str, fd: int, mode: int) -> dict[int, int]:
-        """Create it, or open what an earlier transfer left.
+        """Creates the file, or opens an earlier transfer's partial file.
 
         Args:
             identity: of the source.
@@ -185,7 +178,7 @@ class RemotePartial:
             The blocks that need not be sent, with their digests.
 
         Raises:
-            CarefulError: it cannot be made; the source changed; another transfer has it.
+            CarefulError: the file cannot be made; the source changed; another transfer has it.
         """
         options = self.options
         self.journal = Journal(identity, options.block_bytes)
@@ -194,34 +187,34 @@ class RemotePartial:
             flags = lib.CAREFUL_BLOCK_SPARSE if self.sparse else 0
             made = await self.remote.create(self.target, size, mode, options.replace, flags=flags)
             self.handle = made.handle
-            self.seeded = {}  # one block: it would be equal, or is to be sent
+            self.seeded = {}  # its only block is sent, or the file is equal
             return {}
         tag = tag_of("put", os.uname().nodename, source, self.target)
         self._way = tag, mode
         self._kept = True
         if not await self._open_kept(tag, mode):
             await self._begin()
-            # The file that is replaced may be another since it was compared, or have been written
-            # to: what was copied counts.
+            # Another program may have changed the replaced file since the comparison: check the
+            # copied blocks.
             self.seeded = await self._marked(self.seeded)
             return dict(self.seeded)
         self.seeded = {}
         self._open_tail()
         journal = self.journal
         never = [index for index in range(journal.count) if journal.digest(index) is None]
-        # Also without options.digest: blocks may not have reached a disk before a crash.
+        # Needed without options.digest, too: a crash may have lost blocks.
         await take_digests(self.remote, self.handle, journal, fd, self._note, self.target)
         await all_of(
             verify_here(fd, journal, self._note),
             verify_there(self.remote, self.handle, journal, self._note, self.target),
         )
-        # Blocks that came into place before the journal could say so.
+        # Blocks that were in place before the journal noted them.
         missing = never[: 2 * options.blocks_in_flight + 1]
         await self._marked(await _digests_of_own(fd, journal, missing))
         return {index: journal.digest(index) or 0 for index in journal.in_place}
 
     async def _marked(self, blocks: dict[int, int]) -> dict[int, int]:
-        """Returns the blocks that are there, by their digests; marks them in the journal."""
+        """Marks the blocks that the peer has with these digests; returns them."""
         there = await _digests_there(self.remote, self.handle, self.journal, blocks, self.target)
         found = {index: digest for index, digest in there if blocks[index] == digest}
         for index, digest in found.items():
@@ -229,7 +222,7 @@ class RemotePartial:
         return found
 
     async def _open_kept(self, tag: int, mode: int) -> bool:
-        """Open the partial file of a tag; whether it is to be continued."""
+        """Opens the partial file of a tag; reports whether to continue it."""
         while True:
             journal = self.journal
             made = await self._create(tag, mode, journal.tail_bytes)
@@ -251,7 +244,7 @@ class RemotePartial:
                 if found.tail_bytes == journal.tail_bytes:
                     self.journal = found
                     return True
-            # Of another block size it is opened again as it is; else it goes.
+            # Opens a file of another block size again as it is; discards any other.
             other = found is not None and found.block_bytes != journal.block_bytes
             await self.remote.close(made.handle, self.target, discard=not other)
             self.handle = 0
@@ -259,13 +252,13 @@ class RemotePartial:
                 self.journal = Journal(journal.identity, found.block_bytes)
 
     async def reopen(self) -> int:
-        """Open it again, since the peer does not know its handle any more; the new one.
+        """Opens the file again after the peer lost its handle; returns the new handle.
 
         Raises:
-            CarefulError: it is not there, or what was open has it still.
+            CarefulError: the file is gone, or the old handle still has it.
         """
         name = self.remote.name(shown(self.target))
-        if not self._kept:  # it had no name by which to find it
+        if not self._kept:  # it has no name to find it by
             raise CarefulError(
                 errno.ECONNRESET, "the connection to it was lost; send it again", name
             )
@@ -274,7 +267,7 @@ class RemotePartial:
         self.handle = made.handle
         if not made.continued:
             raise CarefulError(errno.ESTALE, "its partial file is gone from the other host", name)
-        self._note((0, self.journal.tail))  # what was on its way to the old one
+        self._note((0, self.journal.tail))  # changes on their way to the old handle
         return made.handle
 
     async def _create(
@@ -311,12 +304,12 @@ class RemotePartial:
         os.pwrite(self._fd, self.journal.tail, 0)
 
     async def _begin(self) -> None:
-        """Write a journal that says that nothing is there yet."""
+        """Writes an empty journal."""
         self._open_tail()
         await self._store(0, self.journal.tail_bytes)
 
     def mark(self, index: int, digest: int) -> None:
-        """A block is in place."""
+        """Notes that a block is in place."""
         if self._kept:
             self._note(self.journal.mark(index, digest))
 
@@ -327,7 +320,7 @@ class RemotePartial:
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
-        """Bring the journal there up to date; failures show in the blocks themselves."""
+        """Writes journal changes to the peer; a failure shows in the blocks themselves."""
         while self._dirty:
             changes, self._dirty = self._dirty, []
             first = min(at for at, _ in changes)
@@ -365,7 +358,7 @@ class RemotePartial:
             self._fd = -1
 
     async def commit(self, mode: int, mtime_ns: int = 0) -> None:
-        """Sync it and give it its name, with a time; 0: as it is."""
+        """Syncs the file and gives it its name and time; 0: unchanged."""
         options = self.options
         ways = mode, options.replace, options.sync, mtime_ns
         await self._end_journal(write=False)
@@ -382,19 +375,18 @@ class RemotePartial:
         self._close_tail()
 
     async def give_up(self, keep: bool) -> int | None:
-        """End it early.
+        """Ends the transfer early.
 
         Args:
-            keep: whether what is there serves a later transfer.
+            keep: whether the blocks in place help a later transfer.
 
         Returns:
-            The bytes that the journal there says are in place, 0 if that is not known; None:
-            nothing was kept.
+            The bytes in place according to the peer's journal, 0 if unknown; None: nothing kept.
         """
         keep = keep and self._kept
         self._written = False
         if keep and self.handle and self._fd >= 0:
-            self._note((0, self.journal.tail))  # commit() ends it without what was under way
+            self._note((0, self.journal.tail))  # commit() may have dropped changes under way
         await quietly(self._end_journal(write=keep))
         self._close_tail()
         if self.handle:
@@ -406,7 +398,7 @@ class RemotePartial:
         return self.journal.bytes_in_place if self._written else 0
 
     async def _left(self) -> int | None:
-        """Returns what is kept of a file that the peer has let go of; see give_up()."""
+        """Returns the bytes kept of a file that the peer closed; see give_up()."""
         name = f".careful-{self._way[0]:016x}.part"
         try:
             found = await self.remote.stat(posixpath.join(posixpath.dirname(self.target), name))

@@ -1,7 +1,7 @@
-"""A source that changes while it is copied: what is let pass, and what is told of it.
+"""Checks a source that changes while it is copied.
 
-A file that only grew, as a log does, is copied as it was at the start: what was copied is
-compared by digest with what the source holds now. It calls nothing but the caller's comparison.
+A file that only grew, like a log, is copied as it was at the start: a comparison by digest shows
+that the source still holds the copied bytes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _CHANGED = "changed while it was being transferred"
 
 
 def version(attr: Attr) -> tuple[int, ...]:
-    """What is another once a file has changed, or is another file."""
+    """Returns the attributes that differ if a file has changed, or is another one."""
     return attr.inode, attr.bytes, attr.mtime_ns, attr.ctime_ns
 
 
 def may_hold(now: Attr, before: Attr) -> bool:
-    """Reports whether a file is the one that it was, and may still hold what it held."""
+    """Reports whether a file is the same one and at least as large."""
     return now.inode == before.inode and now.bytes >= before.bytes
 
 
@@ -33,17 +33,17 @@ async def check_source(
     name: str,
     progress: Progress,
 ) -> None:
-    """Reports whether a source still holds what was copied of it.
+    """Checks that a source still holds the bytes that were copied from it.
 
     Args:
-        before: what it was at the start: all of that was copied.
-        after: what it is now.
-        is_equal: asked where it has changed, whether it holds what was copied.
+        before: its attributes at the start; all of these bytes were copied.
+        after: its present attributes.
+        is_equal: called after a change; reports whether the copied bytes are still there.
         name: of the source.
-        progress: told if it has grown.
+        progress: notified if the source has grown.
 
     Raises:
-        CarefulError: it does not.
+        CarefulError: the source holds other bytes.
     """
     if version(before) == version(after):
         return
@@ -56,10 +56,10 @@ async def check_source(
 
 
 def check_same(before: tuple[int, int], after: tuple[int, int], name: str) -> None:
-    """Reports whether a source has the size and time that it had.
+    """Checks that size and time of a source are unchanged.
 
     Raises:
-        CarefulError: it has not.
+        CarefulError: one of them changed.
     """
     if before != after:
         raise CarefulError(errno.ESTALE, _CHANGED, name)
