@@ -92,7 +92,7 @@ def equal_latency_us(
     G_b_us_per_KiB: Array | float,
     sum_G_others_us_per_KiB: Array | float,
 ) -> Array | float:
-    """Latency with k equal fragments, µs, of one path or of many at once (P1 equation 13)."""
+    """Latency with k equal fragments, µs, of one path or an array of paths (P1 equation 13)."""
     return (
         k * g_b_us
         + message_bytes / k * sum_G_others_us_per_KiB / KIB

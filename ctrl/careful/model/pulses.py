@@ -43,7 +43,7 @@ def pulse_rules(kind: str, pulses_bytes: Sequence[int], stages: int) -> list[Rul
 def pulse_latency_us(
     pipeline: Pipeline, message_bytes: float, kind: str, pulses_bytes: Sequence[int] = (1,)
 ) -> float:
-    """Latency of one message under a pulse rule, µs, transfers delivering as they run."""
+    """Latency of one message under a pulse rule, µs; transfers deliver bytes while they run."""
     rules = pulse_rules(kind, pulses_bytes, len(pipeline))
     return simulate(pipeline, [Message(message_bytes)], rules, progressive=True).latency_us[0]
 

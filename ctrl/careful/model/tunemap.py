@@ -306,9 +306,9 @@ def _neighbours(start: Plan, limits: Limits) -> list[Plan]:
 def _best(
     pipeline: Pipeline, message_bytes: int, limits: Limits, plans: Iterable[Plan]
 ) -> tuple[Plan, float] | None:
-    """The plan whose fragments take least, and their latency in µs.
+    """The fastest plan and its latency in µs.
 
-    None when each has a fragment below the lower limit that is not the tail.
+    None if each has a fragment below the lower limit that is not the tail.
     """
     chosen: list[Plan] = []
     cut: list[Array] = []

@@ -1,7 +1,6 @@
-"""An A/B of changes on live messages: what was before beside what is after, in turn.
+"""An A/B of changes on live messages: the values before and after a change take turns.
 
-Owns when it ends, and which changes held. What becomes of them then is decide.py's.
-Calls alternating, verify.
+Owns when the A/B ends and which changes held. decide.py acts on the result.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ TRIAL_S_MAX = 600.0
 
 @dataclass
 class Outcome:
-    """What is known of some changes: those that held, that did not, and the others."""
+    """Changes of an A/B by result: held, not held, undecided."""
 
     kept: dict[int, Pair] = field(default_factory=dict)
     undone: dict[int, Pair] = field(default_factory=dict)
@@ -30,7 +29,6 @@ class Outcome:
     verdicts: dict[int, Verdict] = field(default_factory=dict)
 
     def said(self) -> dict[int, Json]:
-        """The verdicts, for JSON."""
         return {
             item: one.as_dict(MEASURES_STORED if is_stored(item) else MEASURES)
             for item, one in self.verdicts.items()
@@ -41,12 +39,12 @@ class AB:
     """An A/B under way.
 
     Args:
-        path: where.
+        path: the path.
         pairs: the changes, by item.
-        trials: what is known of them from A/Bs before; added to.
+        trials: messages of earlier A/Bs of these changes; added to.
         now: seconds.
-        fresh: what is in effect is what was before, and no A/B was made of them yet.
-        apart_s: between two messages that tell of an item, as they came before.
+        fresh: the first A/B of these changes; the values before are in effect.
+        apart_s: usual time between two messages that measure an item, seconds.
     """
 
     def __init__(
@@ -64,16 +62,16 @@ class AB:
         self._turns = Alternating(path, beside, now, swapped=not fresh, apart_s=apart_s)
 
     def collect(self, live: Live, now: float) -> None:
-        """What came since the last flip, into the arms."""
+        """Adds the messages since the last flip to the arms."""
         trials = {item: self._trials.setdefault(item, Trial()) for item in self.pairs}
         self._turns.collect(trials, live, now)
 
     def skip(self, live: Live) -> None:
-        """What came since the last flip counts for none."""
+        """Ignores the messages since the last flip."""
         self._turns.skip(live)
 
     def ended(self, now: float) -> str | None:
-        """Why it is over, "" where something is decided; None: it goes on."""
+        """Says why the A/B is over, "" if something is decided; None: the A/B goes on."""
         if any(self._trials[item].is_decided for item in self.pairs):
             return ""
         if self._is_late(now):
@@ -83,18 +81,18 @@ class AB:
         return None
 
     def quiet(self, item: int, now: float) -> bool:
-        """Reports whether the messages that tell of a change have ceased."""
+        """Reports whether the messages that measure a change have ceased."""
         return self._turns.quiet(item, now)
 
     def _is_late(self, now: float) -> bool:
         return now - self._began > TRIAL_S_MAX
 
     def flip(self) -> bool:
-        """The other's turn; False: somebody changed the settings."""
+        """Switches to the other version; False: another process changed the settings."""
         return self._turns.flip()
 
     def outcome(self, pairs: Mapping[int, Pair], now: float) -> Outcome:
-        """Of some of the changes, as it stands."""
+        """Returns the present result of some changes."""
         found = Outcome()
         for item, pair in pairs.items():
             one = found.verdicts[item] = self._trials.setdefault(item, Trial()).verdict()
@@ -108,7 +106,7 @@ class AB:
 
 
 def ours(path: Path, pairs: Mapping[int, Pair]) -> dict[int, Pair]:
-    """Those of some changes that nobody has set by hand since."""
+    """Returns the changes that nobody has since overridden by hand."""
     values, pinned = path.in_effect(), path.by_hand()
     return {
         item: pair

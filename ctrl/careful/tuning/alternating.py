@@ -1,7 +1,6 @@
-"""Two versions of a path's settings that take turns, and what live messages took with each.
+"""Alternates two versions of a path's settings and collects the latencies of live messages.
 
-Owns which messages count for which of the two, and when an item's have ceased.
-Calls verify, and the path that it is given.
+Owns which messages count for which version, and when an item's messages have ceased.
 """
 
 from __future__ import annotations
@@ -12,20 +11,20 @@ from careful.tuning.items import Value, told_by
 from careful.tuning.path import Live, Path
 from careful.tuning.verify import Counts, Trial
 
-#: Messages have ceased after so long without, or four times what one takes to come, seconds; of
-#: which so much is believed before any came.
+#: Messages have ceased after QUIET_S, or after four times their usual distance if longer, seconds.
+#: Before the first message the latter is at most QUIET_S_MAX.
 QUIET_S, QUIET_S_MAX = 2.0, 60.0
 
 
 class Alternating:
-    """Values beside those in effect, whose turn is next.
+    """Alternates the values in effect with others.
 
     Args:
-        path: of both.
-        beside: the values.
+        path: the path.
+        beside: the other values.
         now: seconds.
-        swapped: those in effect are the second of the two, and `beside` the first.
-        apart_s: between two messages that tell of an item, as they came before.
+        swapped: the values in effect are the second version and `beside` the first.
+        apart_s: usual time between two messages that measure an item, seconds.
     """
 
     def __init__(
@@ -46,11 +45,11 @@ class Alternating:
         self._last: dict[int, float] = {}
 
     def collect(self, trials: Mapping[int, Trial], live: Live, now: float) -> None:
-        """What came since the last flip, into the arms of each item's trial."""
+        """Adds the messages since the last flip to the arms of each item's trial."""
         for item, trial in trials.items():
             for version, arm in zip(self.versions, (trial.a, trial.b), strict=True):
                 key = (told_by(item), version)
-                if (total := live.get(key)) is None:  # none of its messages came yet
+                if (total := live.get(key)) is None:  # no message of the item yet
                     continue
                 block = total.since(self._seen.get(key, Counts()))
                 arm.add(block)
@@ -60,11 +59,11 @@ class Alternating:
         self._seen = live
 
     def skip(self, live: Live) -> None:
-        """What came since the last flip counts for none."""
+        """Ignores the messages since the last flip."""
         self._seen = live
 
     def quiet(self, item: int, now: float) -> bool:
-        """Reports whether an item has had no message for longer than its messages are apart."""
+        """Reports whether an item has had no message for much longer than usual."""
         count = self._count.get(item, 0)
         if count:
             patience_s = 4 * (now - self.began) / count
@@ -73,10 +72,10 @@ class Alternating:
         return now - self._last.get(item, self.began) > max(QUIET_S, patience_s)
 
     def renew(self, beside: Mapping[int, Value]) -> None:
-        """Put other values beside those in effect, which are the first of the two."""
+        """Replaces the second version; the values in effect are the first."""
         self.versions = self._path.offer(beside)
         self._seen = self._path.live()
 
     def flip(self) -> bool:
-        """The other's turn; False: somebody changed the settings."""
+        """Switches to the other version; False: another process changed the settings."""
         return self._path.flip()

@@ -1,7 +1,4 @@
-"""Classes that were set by hand: `tune auto` leaves them alone until they are given back.
-
-Owns which peers and classes a command of `tune` means by that. Calls state.
-"""
+"""Classes set by hand: `tune auto` leaves them alone until `tune` releases them."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from careful.tuning.state import Store
 def change(
     session: Session, hosts: Sequence[str], config: Config, settings: Mapping[int, Setting]
 ) -> list[Row]:
-    """Set some classes, and keep that they were, before a controller can write there again.
+    """Sets some classes and records them as set by hand before a controller can write them again.
 
     Arguments, result and errors are those of tune_peers.change().
     """
@@ -41,7 +38,7 @@ def change(
 
 
 def release(session: Session, classes: Iterable[int]) -> None:
-    """Give classes of all peers back."""
+    """Lets the controller change these classes again, for all peers."""
     given = list(classes)
     for queue in session.queues:
         if queue.instance.directory.is_dir():

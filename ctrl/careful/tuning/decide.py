@@ -1,12 +1,11 @@
-"""When to measure, what to change, and whether it stays: the policy of `tune auto` for one path.
+"""The policy of `tune auto` for one path: when to measure, what to change, what to keep.
 
-Owns the rules. A change needs a predicted gain beyond its uncertainty; where there is no
-prediction, or live messages refuted it, several ways are tried to find one. It is tried against
-what was before on live messages, and undone where it does not hold. Without enough of them it
-stays, marked as unverified, and is tried when they come. On a steady path there is one change in
-ten minutes at most; a path that changed is answered at once, and the next time later. The clock
-and the path are passed in, so that hours pass in a test within seconds. Calls measuring, propose,
-searches, proofs, watch, path; keeps state. What another process left is leftover.py's.
+A change needs a predicted gain beyond its uncertainty. If there is no prediction, or live messages
+refuted it, a search tries several ways. Every change is tried on live messages in an A/B and undone
+if it does not hold. With too few messages the change stays, marked unverified, and the A/B resumes
+when messages come. A steady path gets at most one change in ten minutes. A changed path is answered
+at once; the next answer waits longer. The caller passes the clock and the path, so a test runs
+hours in seconds.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from careful.tuning.trying import Trying
 from careful.tuning.verify import Counts
 from careful.tuning.watch import Watch
 
-#: How often to look: while nothing is going on, and on average between two flips of an A/B.
+#: Time between looks, seconds: when idle, and on average between two flips of an A/B.
 LOOK_S, FLIP_S = 0.1, 0.03
 
 
 class Controller:
-    """The loop of one path; `step` is called again after the seconds that it returns.
+    """The control loop of one path. Call `step` again after the seconds that it returns.
 
     Args:
-        path: what is done to it.
-        state: what is known of it; changed in place.
-        clock: seconds, that only rise, across restarts too.
-        save: keeps the state; called after every change of it.
-        say: told of each decision.
-        returned: what is known is from before another carefuld, and is looked at again.
+        path: the path.
+        state: the path's state; changed in place.
+        clock: seconds; never goes back, even across restarts.
+        save: stores the state; called after every change of it.
+        say: called with each decision.
+        returned: the state is from before another carefuld and must be confirmed.
     """
 
     def __init__(
@@ -60,29 +59,31 @@ class Controller:
         self._random = random.Random(seed)
         self._watch, self._stores = Watch(), StoreWatch(state.store)
         self._trying: Trying | None = None
-        self.searches = True  # whether ways are tried where nothing is predicted
+        self.searches = True  # the search for ways without a prediction is enabled
         self._searches = Searches(path, state, self._save)
-        self._alone = True  # no other path is measured now
+        self._alone = True  # no other path is being measured
         self._proofs = Proofs(path, state, clock())
         self._measuring = Measuring(path, state, clock, returned)
         self._consider_at = clock()
         self._answers = False  # the path changed, and no change has answered it yet
-        self._store_answers = False  # so has the store, as far as not in _answered
-        self._answered: set[int] = set()  # thresholds that answered it
-        self.considered = False  # whether a round is over but for its A/B, measured or not
+        # the store changed, and items not in _answered have not answered it
+        self._store_answers = False
+        self._answered: set[int] = set()  # thresholds that answered the store's change
+        self.considered = False  # the first round is over, except its A/B
         left = take_over(path, state)
         if left is not None:
             self._decide("unverified", left, "the controller was ended during the A/B")
 
     @property
     def trying(self) -> bool:
-        """Reports whether an A/B is under way, or a search."""
+        """Reports whether an A/B or a search is under way."""
         return self._proofs.test is not None or self._trying is not None
 
     def step(self, alone: bool = True, /) -> float:
-        """Look, and do what is due; seconds until the next look.
+        """Does what is due; returns the seconds until the next step.
 
-        alone: False while another path is measured: nothing is then, and no shift is looked for.
+        alone: False while another path is measured. This path is then not measured, and shifts of
+        its messages are ignored.
         """
         now, self._alone = self._clock(), alone
         proofs = self._proofs
@@ -119,7 +120,7 @@ class Controller:
         return FLIP_S if self.trying else LOOK_S
 
     def collect(self, keep: bool, /) -> None:
-        """What came since the last look, into an A/B under way or a search; keep False: out."""
+        """Adds new messages to the A/B or search under way; keep False: ignores them."""
         under_way = self._proofs.test or self._trying
         if under_way and keep:
             under_way.collect(self._path.live(), self._clock())
@@ -127,7 +128,7 @@ class Controller:
             under_way.skip(self._path.live())
 
     def close(self) -> None:
-        """End an A/B: what it did not decide stays, unverified; and a search: nothing stays."""
+        """Ends a search, undone, and an A/B: undecided changes stay, unverified."""
         self._stop_trying()
         if self._proofs.test:
             self._finish(self._clock(), "the controller ended")
@@ -135,7 +136,7 @@ class Controller:
     # --- the measurement
 
     def _begin(self) -> None:
-        """The first measurement; of what was kept, a quick look at whether it is so still."""
+        """Makes the first measurement, or confirms stored figures by a quick one."""
         measuring = self._measuring
         measuring.doubted = False
         before, kept = measuring.known, measuring.kept()
@@ -156,20 +157,20 @@ class Controller:
                 self._decide("not measured", {}, f"{reason}: {error}")
                 return False
         finally:
-            self._watch.skip(by_class(self._path.live()))  # messages met the measurement's
+            self._watch.skip(by_class(self._path.live()))  # messages met the measurement's frames
         self._consider_at = self.state.measured_at
         self._searches.clear()
         self._save()
         return True
 
     def _is_another(self, before: Measured, classes: Sequence[int], said: str) -> bool | None:
-        """Reports whether the path makes some classes' messages slower; None: nobody knows."""
+        """Reports whether the path makes some classes' messages slower; None: unknown."""
         measuring = self._measuring
         if measuring.waits or measuring.is_moved(before, classes):
             return True
         if measuring.closely_at is None or measuring.is_same(before, classes):
             return False
-        # A glance that does not tell: the longer look does not wait until it is calm.
+        # The glance was not precise enough; measure closely now, even if the path is busy.
         if not self._measure(said, quick=False):
             return None
         return measuring.is_moved(before, classes)
@@ -188,7 +189,8 @@ class Controller:
         if shifted and self.state.may_answer(now):
             self._answer(shifted, now)
         elif shifted:
-            self._measuring.closely_at = None  # of a path that comes and goes it tells no more
+            # on a path that keeps changing, a close measurement does not help
+            self._measuring.closely_at = None
 
     def _retry(self, live: Live, now: float) -> None:
         if ready := self._proofs.ready(by_class(live)):
@@ -197,12 +199,12 @@ class Controller:
     def _shifted(self, totals: Mapping[int, Counts], now: float) -> list[int]:
         if self._alone:
             return self._watch.look(totals, now)
-        self._watch.skip(totals)  # they may meet the measurement of another path
+        self._watch.skip(totals)  # these messages may have met the measurement of another path
         return []
 
     def _look_at_store(self, now: float) -> bool:
-        """Whether what is stored here has become another store's; what is seen is answered, once
-        the path is measured: a store's A/B would put that off.
+        """Reports whether the store behind messages stored here has changed, and lets thresholds
+        answer. Does nothing before the path is measured: an A/B of the store would delay that.
         """
         if self._measuring.known is None:
             return False
@@ -223,23 +225,23 @@ class Controller:
         return another
 
     def _answer(self, shifted: Sequence[int], now: float) -> None:
-        """Live messages take another time than they did: measure, and see why."""
+        """Measures after live messages have shifted, and decides whether the path changed."""
         state, measuring = self.state, self._measuring
         before, kept = measuring.known, measuring.kept()
         self.state.hold(now)
         classes = ", ".join(str(index) for index in shifted)
         said = f"live messages of class {classes} took another time"
-        # A glance withholds nothing: where a close measurement found nothing, it is not believed.
+        # If the last quick measurement found nothing, a quick one is not used again.
         if not self._measure(said, quick=before is not None and not measuring.was_too_quick):
-            if before is None:  # nothing to doubt but what was tried
+            if before is None:  # there are no figures, only results of searches
                 self._watch.reset()
                 self._searches.stale |= set(shifted)
-            elif measuring.was_too_quick:  # a close one follows soon; after that it is waited
+            elif measuring.was_too_quick:  # a close measurement follows soon; retry after it
                 state.held_until = self._clock() + state.hold_s / 10
             return
         self._watch.reset()
         another = before is None or self._is_another(before, shifted, said)
-        if another is None:  # nor was it found out by a longer look
+        if another is None:  # the close measurement failed, too
             measuring.confirm(kept)
             return
         if another:
@@ -250,7 +252,7 @@ class Controller:
         self._consider(self._clock())
         known, quickly = measuring.known, measuring.closely_at is not None
         if self._answers and known and quickly and unsure(known, self._path.in_effect(), shifted):
-            measuring.closely_at = self._clock()  # it does not wait until it is calm
+            measuring.closely_at = self._clock()  # do not wait until the path is calm
 
     # --- changes
 
@@ -291,7 +293,7 @@ class Controller:
         return self._alone or self._untold() is None
 
     def _answers_store(self, item: int) -> bool:
-        """Reports whether it is a threshold, and the first since the store is as it is."""
+        """Reports whether the item is a threshold that has not answered the store's change yet."""
         return is_stored(item) and self._store_answers and item not in self._answered
 
     def _is_due(self, now: float) -> bool:
@@ -315,7 +317,8 @@ class Controller:
         self, pairs: dict[int, Pair], evidence: str, figures: Mapping[int, Json], now: float
     ) -> None:
         self.state.changed_at = now
-        self.state.on_trial = dict(pairs)  # saved with the decision: whoever goes on makes it
+        # saved with the decision, so that a successor can run the A/B
+        self.state.on_trial = dict(pairs)
         self.state.plans |= {item: pair.after for item, pair in pairs.items()}
         self._answers = False
         self._answered |= {item for item in pairs if is_stored(item)}
@@ -337,7 +340,7 @@ class Controller:
             self._watch.reset()
 
     def _search(self, trying: Trying, now: float) -> None:
-        """Go on with it; what is found becomes a change."""
+        """Continues a search; its result becomes a change."""
         live = self._path.live()
         said = trying.step(live, now)
         if not said:
@@ -349,7 +352,7 @@ class Controller:
                     return
             answered = self._store_answers
             if self._look_at_store(now) or self._store_answers > answered:
-                self._stop_trying()  # what is stored does not wait for it
+                self._stop_trying()  # the store's change does not wait for the search
             return
         self._stop_trying()
         self._watch.reset()
@@ -374,12 +377,12 @@ class Controller:
     # --- the A/B
 
     def _try(self, pairs: dict[int, Pair], now: float, *, fresh: bool) -> None:
-        """Begin an A/B. fresh: what is in effect is what was before."""
-        if not fresh:  # else it was saved with the decision
+        """Begins an A/B. fresh: the values before the change are in effect."""
+        if not fresh:  # otherwise it was saved with the decision
             self.state.on_trial = dict(pairs)
             self._save()
         self._proofs.begin(pairs, now, fresh)
-        self._watch.reset()  # half of the messages go the other way from now on
+        self._watch.reset()  # from now on half of the messages use the other values
 
     def _advance(self, test: AB, now: float) -> None:
         live = self._path.live()
@@ -395,12 +398,12 @@ class Controller:
         if why is not None:
             self._finish(now, why)
         elif not test.flip():
-            self._proofs.forget()  # other values may have had one of the two versions since
+            self._proofs.forget()  # the versions may have held other values since
             self._decide("set by hand", {}, "meanwhile: the A/B ends")
             self._finish(now, "something was set by hand meanwhile")
 
     def _finish(self, now: float, why: str) -> None:
-        """End the A/B, and say what it says; why: "" where it decided something."""
+        """Ends the A/B and reports its result; why: "" if the result ended it."""
         told = self._proofs.finish(now, not why)
         self._watch.reset()
         for what, pairs, said in told:
@@ -421,7 +424,7 @@ class Controller:
         evidence: str = "",
         figures: Mapping[int, Json] | None = None,
     ) -> None:
-        """Note, keep and tell a decision; arguments as of PathState.note()."""
+        """Notes, saves and reports a decision; the arguments are those of PathState.note()."""
         decision = self.state.note(self._clock(), what, pairs, why, evidence, figures)
         self._save()
         self._say(decision)

@@ -1,7 +1,4 @@
-"""What is in effect on each path of an instance, and why: figures for people and programs.
-
-Reads the tune map and what the controller keeps; changes nothing. Calls control and propose.
-"""
+"""Reports the settings in effect on each path of an instance, and the reasons. Changes nothing."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ from careful.tuning.propose import Row as Proposed
 from careful.tuning.running import kicks, plans, pulses
 from careful.tuning.state import PathState, Store
 
-#: The plots' curves, beside what is in effect.
+#: Fragment size of the plots' curve for fixed fragments, bytes.
 FIXED_BYTES = 4096
 
 
 def gather(session: Session, hosts: Sequence[str], config: Config) -> Json:
-    """All peers' paths, or those of some hosts.
+    """Returns the paths of all peers, or of some hosts.
 
     Raises:
         CarefulError: a host is no peer, or the map cannot be read.
@@ -60,7 +57,7 @@ def _paths(queue: Session, shown: Sequence[InEffect], config: Config) -> list[Js
 def _of_this_path(
     state: PathState | None, queue: Session, peer: TunedPeer
 ) -> tuple[PathState | None, dict[str, str]]:
-    """Returns what is kept, unless it is of another path, and then why not."""
+    """Returns the stored state, or None and the reason if it belongs to another path."""
     names = state.differs(queue.used, peer.frame_bytes) if state else []
     if not names:
         return state, {}
@@ -69,7 +66,7 @@ def _of_this_path(
 
 
 def path(row: InEffect, address: str, state: PathState | None, store: Store) -> Json:
-    """One path: its classes, the measurement, and the last decisions."""
+    """Describes one path: its classes, the measurement, and the last decisions."""
     now, least = plans(row.tune), kicks(row.tune)
     values: tuple[Value, ...] = (*now, *pulses(row.tune), *least)
     state = state or PathState({})
@@ -83,7 +80,7 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
         for one, plan, predicted in zip(found, now, table(known, now), strict=True):
             one |= _predicted(known, predicted.message_bytes, plan)
             tried = one["tried"]
-            if tried and tried["found"]:  # no prediction led there
+            if tried and tried["found"]:  # not from a prediction
                 one |= {"predicted_us": None, "predicted_low_us": None, "predicted_high_us": None}
             one |= {
                 "why": _why(one, predicted.why_not),
@@ -116,9 +113,9 @@ def _why_not_measured(state: PathState) -> str:
 
 
 def with_live(one: Json, cells: Mapping[tuple[int, int], live.Cell]) -> Json:
-    """A path with what its live messages took since the instance began, by class.
+    """Adds the latencies of live messages since the instance began, by class.
 
-    cells: of its entry in the live map (live.cells_in).
+    cells: cells of the path's entry in the live map (live.cells_in).
     """
     for each in one["classes"]:
         mine = [cell for (index, _), cell in cells.items() if index == each["class"]]
@@ -138,7 +135,7 @@ def _known(state: PathState) -> Measured | None:
 
 
 def _predicted(known: Measured, message_bytes: int, plan: Plan) -> dict[str, float]:
-    """Returns predictions for what is in effect, for one fragment and for fixed ones of 4 KiB."""
+    """Predicts the plan in effect, one fragment, and fixed fragments of 4 KiB."""
     return {
         **known.latency_us(message_bytes, plan).figures("predicted", "us"),
         "one_fragment_us": known.box.latency_us(message_bytes, 1),
@@ -206,7 +203,7 @@ def _sinks(row: InEffect, state: PathState) -> list[Json]:
 
 
 def _why_host_tx(figures: Json | None) -> str:
-    """Copies are a part of what a frame takes of this host, which bounds what batches save."""
+    """Batches can save at most this host's share of a frame, which includes the copies."""
     own_us, gap_us = (figures and figures.get(name) for name in ("own_gap_us", "g_b_us"))
     if not own_us or not gap_us:
         return "the path is not measured: nothing tells what batches of copies gain"
@@ -243,7 +240,7 @@ def _last_ab(index: int, now: Mapping[int, Value], state: PathState) -> Json | N
 
 
 def _measured_us(now: Mapping[int, Value], ab: Json | None) -> float | None:
-    """Returns what live messages took with what is in effect; None: no A/B says it."""
+    """Returns the latency that an A/B measured with the values in effect; None: no A/B did."""
     if ab is None:
         return None
     side = "after" if _is_after(now, ab) else "before"

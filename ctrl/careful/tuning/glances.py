@@ -1,7 +1,7 @@
-"""What a glance at a path says beside what was known of it.
+"""Corrects a quick measurement by the figures known before.
 
-Owns two ways in which round trips and trains of a path that others use do not fit a pipeline that
-has it for itself: then what is known of the stages holds, but for what changed. Pure. Calls model.
+Other traffic on the path distorts round trips and trains in two ways that no pipeline with the path
+to itself explains. In both cases the known stages remain valid, except for the change.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from careful.model.blackbox import BlackBox, Regime
 from careful.model.stages import KIB
 from careful.tuning.propose import MOVED_MIN, Measured
 
-#: A gap is as it was up to this share; round trips are longer by more than this.
+#: Largest change of a gap, as a share, that counts as none; least growth of round trips.
 GAP_MAX, LONGER_MIN = 0.15, 0.1
 
 
 def waiting(before: Measured, figures: Json, seen: Json) -> Json:
-    """Figures of a path whose frames wait for others', as somebody else's stream makes them.
+    """Corrects figures of a path on which our frames queue behind another stream.
 
-    All round trips take longer, even the least of each size, while trains are as dense as they
-    were: they stand in the queue as a whole. So it is a delay, whatever a message is cut into.
+    All round trips take longer, even the least of each size, but trains are as dense as before. The
+    queueing is therefore a delay, independent of how a message is cut.
 
     Args:
-        before: the path as it was known.
-        figures: those that it was made of.
-        seen: what a glance says.
+        before: the path as known.
+        figures: the figures from which `before` was made.
+        seen: the quick measurement.
 
     Returns:
-        The figures with that delay in their sum of g; {}: it is not so.
+        The figures with that delay added to the sum of g; {}: the pattern does not apply.
     """
     now = BlackBox.from_dict(dict(seen)).regimes[0]
     for size_bytes in ((now.low_bytes + now.high_bytes) / 2, now.high_bytes):
@@ -58,11 +58,11 @@ def _gap_us(one: Regime, size_bytes: float) -> float:
 
 
 def grown(before: Measured, figures: Json) -> Json:
-    """Figures whose sums hold what their bottleneck has grown by.
+    """Raises the sums of a quick measurement by the growth of the bottleneck.
 
-    Round trips find gaps in a stream that shares the path (P1 section 5.1), trains do not: the
-    bottleneck seems to grow, and the sum does not. If one stage grew, the sum of the others is
-    that of before at least, whichever it was.
+    Round trips find gaps in a stream that shares the path (P1 section 5.1); trains do not. The
+    bottleneck then seems to grow and the sum does not. If one stage grew, the sum of the others is
+    at least the sum before, whichever stage it was.
     """
     now = BlackBox.from_dict(dict(figures))
     one = now.regimes[0]

@@ -1,7 +1,6 @@
-"""What a controller sets of a path: items, each of a message class, and the values that they take.
+"""The items that a controller sets for each message class, and their values.
 
 Owns the items' numbers: a class's plan, its least write to a file here, its least kick.
-Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from dataclasses import dataclass
 from careful import plan
 from careful.plan import CLASS_COUNT, U32_MAX, Plan
 
-#: Plans have the numbers of their classes; from here on stores' thresholds, and netTx's.
+#: Plans have the numbers of their classes. Thresholds of the store start at STORE, those of netTx
+#: at NET_TX.
 STORE = CLASS_COUNT
 NET_TX = 2 * CLASS_COUNT
 ITEM_COUNT = 3 * CLASS_COUNT
@@ -24,7 +24,6 @@ class Pulse:
     store_bytes: int
 
     def as_dict(self) -> dict[str, int]:
-        """For JSON."""
         return {"store_bytes": self.store_bytes}
 
 
@@ -35,7 +34,6 @@ class Kick:
     net_tx_bytes: int
 
     def as_dict(self) -> dict[str, int]:
-        """For JSON."""
         return {"net_tx_bytes": self.net_tx_bytes}
 
 
@@ -43,7 +41,7 @@ Value = Plan | Pulse | Kick
 
 
 def value_of(item: int, data: dict[str, int]) -> Value:
-    """What as_dict() made of an item's value; ValueError for what no map holds."""
+    """Reads an item's value from as_dict(); ValueError if no map can hold it."""
     if not all(type(one) is int and 0 <= one <= U32_MAX for one in data.values()):
         raise ValueError(f"{data} are no values of a map")
     if item < STORE:
@@ -52,20 +50,20 @@ def value_of(item: int, data: dict[str, int]) -> Value:
 
 
 def class_bytes(item: int) -> int:
-    """The largest message of an item's class, bytes: the one it is planned for."""
+    """Returns the largest message of an item's class, bytes; plans are made for this size."""
     return plan.class_bytes(item % CLASS_COUNT)
 
 
 def sink_of(item: int) -> str:
-    """The sink whose threshold an item is; "": it is a plan."""
+    """Returns the sink whose threshold an item is; "": the item is a plan."""
     return ("", "store", "net_tx")[item // CLASS_COUNT]
 
 
 def is_stored(item: int) -> bool:
-    """Whether it is of messages that are stored here; the others are of those that are sent."""
+    """Reports whether the item concerns messages stored here; other items concern sent messages."""
     return STORE <= item < NET_TX
 
 
 def told_by(item: int) -> int:
-    """The item whose messages tell of it: a kick's are those that a plan cuts."""
+    """Returns the item whose messages measure this one: a kick uses those of the plan."""
     return item - NET_TX if item >= NET_TX else item

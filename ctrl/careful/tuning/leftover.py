@@ -1,7 +1,7 @@
-"""What the process that tuned a path before left in the middle, and how it is gone on with.
+"""Takes over a path from a process that was killed.
 
-Owns that what was decided is in effect, that a search is put back, and that an A/B's change stays,
-unverified. Calls ab, trying, path; keeps state.
+Puts decided values into effect, undoes an interrupted search, and keeps the changes of an
+interrupted A/B as unverified.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from careful.tuning.trying import restore
 
 
 def take_over(path: Path, state: PathState) -> dict[int, Pair] | None:
-    """Put into effect what was decided; what an A/B left unverified, None: there was none."""
+    """Puts decided values into effect; returns an A/B's changes, now unverified, or None."""
     plans, pinned = path.in_effect(), path.by_hand()
     lost = {
         index: plan

@@ -1,7 +1,6 @@
-"""`tune auto`: a controller for each peer of a running instance, until it ends or is ended.
+"""`tune auto`: a controller for each peer of a running instance.
 
-Owns which peers are tuned, and that an A/B under way is ended in order. What is done is
-decide.py's; how, running.py's; whose turn it is, turns.py's.
+Owns which peers are tuned, and an orderly end of an A/B under way.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from careful.tuning.state import USED, PathState, Store
 from careful.tuning.tenancy import LeftError
 from careful.tuning.turns import Turns
 
-#: How often to look for peers that came or went, seconds.
+#: Time between two looks for peers that came or went, seconds.
 PEERS_S = 0.5
-#: How long a session with a peer that is named may take to open, seconds.
+#: Time limit to open a session with a named peer, seconds.
 CONNECT_S = 5.0
 
-#: Told of a decision: the peer's label, and decide.Controller's.
+#: Called with the peer's label and a decision of decide.Controller.
 Say = Callable[[str, Json], None]
 
 
 class _Tuned:
-    """A peer that is tuned, for as long as it has its slot: then it is as if we were killed."""
+    """A peer that is tuned while it has its slot; afterwards nothing more is written."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class _Tuned:
         turns: Turns,
         client: Client,
     ) -> None:
-        # What makes a path this one is `identity`; the process that serves it is not of it.
+        # `identity` is what defines the path; the carefuld process is not part of it.
         self.peer, self.identity = peer, identity
         self.path = RunningPath(
             instance, peer, store, turns.meanwhile, lambda: _has_slot(client, peer)
@@ -80,38 +79,36 @@ class _Tuned:
 
     @property
     def trying(self) -> bool:
-        """Reports whether an A/B is under way, or a search (turns.Stepped)."""
+        """Reports whether an A/B or a search is under way (turns.Stepped)."""
         return self.controller.trying and not self.path.tenancy.is_over
 
     def collect(self, keep: bool, /) -> None:
-        """What came since the last look, into it; or out of it."""
         with suppress(LeftError):
             self.controller.collect(keep)
 
     def step(self, alone: bool = True, /) -> float:
-        """Look, and do what is due; seconds until the next look."""
         with suppress(LeftError):
             if not self.path.tenancy.is_over:
                 return self.controller.step(alone)
-        return PEERS_S  # until then nobody looks for it
+        return PEERS_S  # the next look for peers closes this one
 
     def close(self) -> None:
         self._turns.remove(self._turn)
-        # The instance has gone, and its maps; or the slot is another's, and nothing is written.
+        # The instance and its maps may be gone; if another peer has the slot, nothing is written.
         with suppress(OSError):
             self.controller.close()
         self.path.close()
 
 
 class Loop:
-    """All peers of an instance, or those that are named.
+    """Tunes all peers of an instance, or those that are named.
 
     Args:
-        instance: a carefuld that runs.
-        hosts: names or addresses of the peers to tune; none: all that there are.
+        instance: a running carefuld.
+        hosts: names or addresses of the peers to tune; none: all peers.
         config: with the nodes' names.
-        say: told of each decision, and of whose path.
-        warn: told in a line why state is not kept, or not believed.
+        say: called with each decision and its peer.
+        warn: called with a line if state cannot be stored or read.
     """
 
     def __init__(
@@ -130,14 +127,14 @@ class Loop:
         self._once = False
 
     def run(self, once: bool) -> dict[str, PathState]:
-        """Tune; what is known of each peer then.
+        """Tunes; returns the state of each peer at the end.
 
         Args:
-            once: end when every peer was measured, and what was changed was tried.
+            once: end when every peer was measured and every change was tried.
 
         Raises:
-            CarefulError: another process tunes the instance, carefuld ended, or there is no
-                peer with `once`.
+            CarefulError: another process tunes the instance, carefuld ended, or there is no peer
+                with `once`.
             Ended, KeyboardInterrupt: a signal came.
         """
         self._once = once
@@ -179,7 +176,7 @@ class Loop:
                 raise CarefulError(errno.ENOENT, "carefuld ended", self._instance.ifname)
 
     def _look(self, client: Client) -> None:
-        """Which peers there are; what is tuned goes on as long as its path is the same."""
+        """Updates the tuned peers. A peer stays tuned while its path is the same."""
         info = client.info()
         found: dict[str, tuple[Peer, Json]] = {}
         for raw in client.peers():
@@ -200,16 +197,16 @@ class Loop:
         shared = (self._store, self._say, self._turns, client)
         for name, (peer, identity) in found.items():
             if name not in self._tuned:
-                with suppress(LeftError):  # by now
+                with suppress(LeftError):  # the peer may have left by now
                     tuned = _Tuned(self._instance, peer, identity, *shared)
-                    tuned.controller.searches = not self._once  # it takes minutes
+                    tuned.controller.searches = not self._once  # a search takes minutes
                     self._tuned[name] = tuned
 
     def _own_ip(self, peer: Peer, ifindex: int) -> str:
-        """The address that we have towards a peer; as before while it is none of our interface's.
+        """Returns our address towards a peer; the previous address if our interface lacks this one.
 
-        An interface that is down, or has lost its address, may have both back in a moment. The
-        kernel names no way to the peer meanwhile, or one by another interface.
+        An interface that is down, or has lost its address, may soon recover. Meanwhile the kernel
+        has no route to the peer, or one through another interface.
         """
         ours, name = own_ip(peer.address), peer.name
         tuned = self._tuned.get(name) or self._store.load().get(name)
@@ -220,7 +217,7 @@ class Loop:
 
 
 def _load() -> None:
-    """Loads what numpy imports at first use: a third of a first measurement's CPU time."""
+    """Imports numpy modules in advance: a third of a first measurement's CPU time."""
     for name in ("numpy.ma", "numpy.random"):
         importlib.import_module(name)
 
@@ -245,7 +242,7 @@ def _has_slot(client: Client, peer: Peer) -> bool:
 
 
 def _identity(instance: Instance, info: CData, peer: status.PeerStatus, ours: str) -> Json:
-    """Returns what makes a path this one: both addresses, the instance, how it uses the device."""
+    """Returns what defines a path: both addresses, the instance, and its use of the device."""
     used = status.in_effect(info)
     return {
         "instance": instance.name,
@@ -257,7 +254,7 @@ def _identity(instance: Instance, info: CData, peer: status.PeerStatus, ours: st
 
 
 def _process(pid: int) -> str:
-    """A process, told from another of its pid by when it started."""
+    """Identifies a process by pid and start time, since pids are reused."""
     with suppress(OSError, IndexError):
         text = Path(f"/proc/{pid}/stat").read_text()
         return f"{pid} {text.rpartition(')')[2].split()[19]}"
@@ -274,7 +271,7 @@ def _end_of(pid: int, stack: ExitStack) -> BaseSelector:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM and SIGHUP are exceptions, so that an A/B is ended in order."""
+    """Turns SIGTERM and SIGHUP into exceptions, so that an A/B ends in order."""
 
     def end(number: int, _: FrameType | None) -> None:
         raise Ended(number)

@@ -1,8 +1,7 @@
-"""What is known of one path from measurements, and when the next one is due.
+"""The measurements of one path: the figures that are believed, and when the next is due.
 
-Owns the figures that are believed: those of the last measurement, or those that were kept, until
-a quick look at the path confirms them. Whether a measurement is worth it otherwise, and what
-follows from it, is decide.py's. Calls path, glances, propose; keeps state.
+Figures are believed after a measurement. Stored figures are believed once a quick measurement
+confirms them. decide.py decides about all other measurements.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from careful.tuning.path import Path
 from careful.tuning.propose import Measured, measured, moved, same
 from careful.tuning.state import CHANGE_EVERY_S, PathState
 
-#: So long after a quick measurement the path is measured closely, if it is calm, seconds.
+#: After a quick measurement, time until a close one if the path is calm, seconds.
 CLOSELY_S = 30.0
-#: What was measured longer ago than this is looked at again by whoever takes over, seconds.
+#: Figures older than this must be confirmed by a process that takes over, seconds.
 TRUST_S = 60.0
-#: After a measurement that failed, seconds; twice as long each time.
+#: Time before a failed measurement is repeated, seconds; doubles each time.
 RETRY_S = 30.0
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What was known of a path, and when and why it was measured (PathState)."""
+    """Figures of a path, and when and why they were measured (PathState)."""
 
     known: Measured | None
     figures: Json | None
@@ -40,19 +39,19 @@ class Measuring:
     """The measurements of a path.
 
     Args:
-        path: what is measured.
-        state: with the figures that were kept; changed in place, saved by the caller.
-        clock: seconds, that only rise, across restarts too.
-        returned: the figures are from before another carefuld, and are looked at again.
+        path: the path.
+        state: holds the figures; changed in place, saved by the caller.
+        clock: seconds; never goes back, even across restarts.
+        returned: the figures are from before another carefuld and must be confirmed.
 
     Attributes:
-        known: what the figures say; None: there are none.
+        known: the path that the figures describe; None: there are none.
         limits: payload of a frame.
-        doubted: the figures are looked at before they are believed.
+        doubted: the figures must be confirmed before they are believed.
         was_too_quick: the last measurement was a quick one that found no figures.
-        waits: the last measurement was a quick one that found frames waiting for others'.
-        closely_at: when a quick measurement is followed by another, seconds; None: it is not.
-        retry_at: a first measurement is not begun before, seconds.
+        waits: the last measurement was a quick one, and frames queued behind another stream.
+        closely_at: when a close measurement follows a quick one, seconds; None: none follows.
+        retry_at: earliest time of a first measurement, seconds.
     """
 
     def __init__(
@@ -70,20 +69,20 @@ class Measuring:
         if (figures := state.figures) is not None:
             try:
                 self.known = measured(figures, Limits(64, int(figures["frame_payload_bytes"])))
-            except (ValueError, KeyError, TypeError):  # another version's, or damaged
+            except (ValueError, KeyError, TypeError):  # written by another version, or damaged
                 state.figures = None
 
     @property
     def believed(self) -> bool:
-        """Reports whether there are figures, and no look at them is due."""
+        """Reports whether there are figures that need no confirmation."""
         return self._state.figures is not None and not self.doubted
 
     def measure(self, reason: str, quick: bool) -> Exception | None:
-        """Measure the path; why that failed, or None: it is known.
+        """Measures the path; returns the error, or None on success.
 
         Args:
-            reason: why it is measured.
-            quick: with less precision.
+            reason: why the path is measured.
+            quick: measure with less precision.
         """
         try:
             figures, limits = self._path.measure(quick)
@@ -110,27 +109,27 @@ class Measuring:
         return None
 
     def is_moved(self, before: Measured, classes: Collection[int] = range(CLASS_COUNT)) -> bool:
-        """Reports whether the path is another than it was, for some classes."""
+        """Reports whether the path has changed for some classes."""
         assert self.known is not None
         return moved(before, self.known, self._path.in_effect(), classes)
 
     def is_same(self, before: Measured, classes: Collection[int]) -> bool:
-        """Reports whether it is surely as it was, for some classes."""
+        """Reports whether the path is surely unchanged for some classes."""
         assert self.known is not None
         return same(before, self.known, self._path.in_effect(), classes)
 
     def kept(self) -> Kept:
-        """What is known now, for confirm()."""
+        """Returns the present figures, for confirm()."""
         state = self._state
         return Kept(self.known, state.figures, state.measured_at, state.reason)
 
     def confirm(self, kept: Kept) -> None:
-        """It is as it was: that is believed, not the quick look at it."""
+        """Restores figures that a quick measurement has confirmed."""
         state = self._state
         self.known, state.figures = kept.known, kept.figures
         state.measured_at, state.reason = kept.measured_at, kept.reason
         state.confirmed_at, self.closely_at = self._clock(), None
 
     def is_due_closely(self, now: float) -> bool:
-        """Reports whether a quick measurement is to be followed by another now."""
+        """Reports whether the close measurement after a quick one is due."""
         return self.closely_at is not None and now >= self.closely_at

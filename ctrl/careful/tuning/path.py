@@ -1,7 +1,4 @@
-"""What the controller sees of a path, and does to it: running.py's, or a test's in virtual time.
-
-Owns no rule: those are decide.py's.
-"""
+"""The interface between the controller and a path: running.py implements it, as do tests."""
 
 from __future__ import annotations
 
@@ -14,53 +11,53 @@ from careful.tuning.items import STORE, Value
 from careful.tuning.stores import Totals
 from careful.tuning.verify import Counts
 
-#: (item, version of the tune entry) -> what was counted so far. An item is a class's plan, and
-#: the messages that are sent, or STORE + a class: its store's threshold, and what is stored here.
+#: (item, version of the tune entry) -> messages counted so far. A plan's item counts sent messages;
+#: STORE + a class counts messages stored here.
 Live = Mapping[tuple[int, int], Counts]
 
 
 class Path(Protocol):
-    """What the controller does to a path; a test has one in virtual time."""
+    """A path as the controller uses it; tests have one in virtual time."""
 
     def measure(self, quick: bool, /) -> tuple[Json, Limits]:
-        """Figures as of `measure blackbox`, and payload of a frame; CarefulError, ValueError.
+        """Returns figures like `measure blackbox`, and a frame's payload; CarefulError, ValueError.
 
-        quick: half a second, to answer a change; else closely, and so that little is held up.
+        quick: half a second, to answer a change. Otherwise precise, with pauses for other traffic.
         """
 
     def limits(self) -> Limits:
-        """Payload of a frame, as far as it is known where no measurement works."""
+        """Returns the payload of a frame, as far as known without a measurement."""
 
     def in_effect(self) -> tuple[Value, ...]:
-        """Values of all items: plans, and thresholds of store and netTx."""
+        """Returns the values of all items: plans, and thresholds of store and netTx."""
 
     def by_hand(self) -> frozenset[int]:
-        """Items that are not ours to change."""
+        """Returns the items that the controller must not change."""
 
     def offer(self, values: Mapping[int, Value], /) -> tuple[int, int]:
-        """Put values beside those in effect; the versions in effect, and beside it.
+        """Writes values as a second version; returns the versions in effect and not in effect.
 
-        Neither this nor settle() touches items that are not ours to change.
+        Neither offer() nor settle() touches items that the controller must not change.
         """
 
     def flip(self) -> bool:
-        """Make the other of the two versions the one in effect; False: somebody changed them."""
+        """Puts the other of the two versions into effect; False: another process changed them."""
 
     def settle(self, values: Mapping[int, Value], /) -> None:
-        """Put values into effect."""
+        """Puts values into effect."""
 
     def live(self) -> Live:
-        """What live messages took."""
+        """Returns the latencies of live messages."""
 
     def stored(self) -> Totals:
-        """What was written to files here, and what the writes took."""
+        """Returns the messages and writes to files here."""
 
     def wait(self, seconds: float, /) -> None:
-        """Let messages flow."""
+        """Lets messages flow."""
 
 
 def by_class(live: Live) -> dict[int, Counts]:
-    """All versions of an item together."""
+    """Adds up all versions of each item."""
     totals: dict[int, Counts] = {}
     for (index, _), counts in live.items():
         totals[index] = totals.get(index, Counts()) + counts
@@ -68,5 +65,5 @@ def by_class(live: Live) -> dict[int, Counts]:
 
 
 def sent(totals: Mapping[int, Counts]) -> dict[int, Counts]:
-    """Those that were sent; the others are the peer's."""
+    """Keeps messages that we sent; the others are the peer's."""
     return {index: one for index, one in totals.items() if index < STORE}

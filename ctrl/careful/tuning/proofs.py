@@ -1,7 +1,7 @@
-"""The A/Bs of a path's changes: the one under way, and what is known of those that are unverified.
+"""The A/Bs of a path's changes: the one under way, and the messages of unverified changes.
 
-Owns when a change that nothing has confirmed is tried again, and what becomes of it: what held
-stays, what did not is undone, of the rest more messages tell. Calls ab, path; keeps state.
+Owns when an unverified change is tried again, and the result: a change that held stays, one that
+did not is undone, any other stays unverified.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from careful.tuning.path import Path, by_class
 from careful.tuning.state import Pair, PathState
 from careful.tuning.verify import Counts, Trial
 
-#: Messages of an unverified change that begin its A/B.
+#: New messages of an unverified change that begin its A/B.
 RETRY_MESSAGES = 10
 
-#: What was decided of some changes: a word, those, and the verdicts for JSON.
+#: A result: a word, the changes, and the verdicts for JSON.
 Told = tuple[str, dict[int, Pair], dict[int, Json]]
 
 
 class Proofs:
-    """Those of a path.
+    """The A/Bs of a path.
 
     Args:
-        path: where.
-        state: keeps what is on trial, unverified and refuted; saved by the caller.
+        path: the path.
+        state: holds changes on trial, unverified and refuted; saved by the caller.
         now: seconds.
 
     Attributes:
@@ -38,21 +38,21 @@ class Proofs:
         self.test: AB | None = None
         self._path, self._state = path, state
         self._trials: dict[int, Trial] = {}
-        self._arrived: dict[int, int] = {}  # messages, when a change was left unverified
+        self._arrived: dict[int, int] = {}  # item -> messages when its change was left unverified
         self._since = (now, by_class(path.live()))
 
     def forget(self) -> None:
-        """What messages took tells no more: the path is another."""
+        """Drops collected messages, because the path has changed."""
         self._trials.clear()
 
     def anew(self, items: Iterable[int]) -> None:
-        """Of these there is another change."""
+        """Drops what is known of these items, because they change again."""
         for item in items:
             self._trials.pop(item, None)
             self._state.unverified.pop(item, None)
 
     def ready(self, totals: Mapping[int, Counts]) -> dict[int, Pair]:
-        """Unverified changes of which messages came, as many as begin an A/B."""
+        """Returns the unverified changes with enough new messages to begin an A/B."""
         state = self._state
         ready = {
             item
@@ -60,13 +60,13 @@ class Proofs:
             if _count(totals, item)
             >= self._arrived.setdefault(item, _count(totals, item)) + RETRY_MESSAGES
         }
-        if not ready:  # what was set by hand is not looked for at each look: that is dear
+        if not ready:  # reading what was set by hand is expensive
             return {}
         state.unverified = ours(self._path, state.unverified)
         return {item: state.unverified[item] for item in ready & state.unverified.keys()}
 
     def begin(self, pairs: dict[int, Pair], now: float, fresh: bool) -> None:
-        """An A/B. fresh: what is in effect is what was before."""
+        """Begins an A/B. fresh: the values before the change are in effect."""
         began, before = self._since
         totals = by_class(self._path.live())
         apart_s = {}
@@ -76,9 +76,9 @@ class Proofs:
         self.test = AB(self._path, pairs, self._trials, now, fresh, apart_s)
 
     def finish(self, now: float, decided: bool) -> list[Told]:
-        """Keep what held, undo what did not, and mark the rest.
+        """Keeps changes that held, undoes those that did not, and marks the rest as unverified.
 
-        decided: it ended because of what it says, so the rest goes on where messages flow.
+        decided: the A/B ended by its result, so undecided changes resume if messages still flow.
         """
         assert self.test is not None
         test, state, self.test = self.test, self._state, None

@@ -1,10 +1,10 @@
-"""From a measured path to a plan for each message class, with what it gains and how sure that is;
-and from a store that was seen to its threshold.
+"""Proposes a plan for each message class of a measured path, and a store's thresholds, with the
+gain and its uncertainty.
 
-Owns what a measurement's intervals do to a prediction. A path is drawn many times from within
-its intervals; every draw prices both plans, the one in effect and the best one, so what both
-share cancels. Costs are drawn independently: a line's g and G move against each other, which
-makes the true spread of a gain smaller. Pure. Calls model.
+Owns the effect of a measurement's intervals on a prediction. Many paths are drawn from the
+intervals; each draw gives the latency of the plan in effect and of the best one, so a common error
+cancels. Costs are drawn independently. A line's g and G are in fact anticorrelated, so the true
+spread of a gain is smaller.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from careful.plan import CLASS_COUNT, FRAME_LIMITS, Limits, Plan
 from careful.tuning.items import STORE, Pulse, Value, class_bytes
 from careful.tuning.stores import PACES, Store
 
-#: Least gain, as a share of the latency, that is worth a change.
+#: Least gain that is worth a change, as a share of the latency.
 GAIN_MIN = 0.02
-#: Least difference of two measurements, as a share of the latency, that is another path.
+#: Least difference of two measurements that means another path, as a share of the latency.
 MOVED_MIN = 0.1
-#: Most that a figure may be off, as a share of the latency, by a measurement that is sure of it.
+#: Largest error of a figure from a precise measurement, as a share of the latency.
 SAME_MAX = 0.15
-#: Why a plan that may gain is not set.
+#: Reason not to set a plan that may gain.
 UNSURE = "its gain is within the prediction's uncertainty"
-#: Paths that are drawn from a measurement's intervals.
+#: Number of paths drawn from a measurement's intervals.
 DRAWS = 200
-#: A 95 % interval's half in standard errors.
+#: Half of a 95 % interval, in standard errors.
 _SIGMAS = 1.96
 _TOP = ("sum_g_us", "sum_G_us_per_KiB")
 _COSTS = ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
@@ -49,7 +49,7 @@ class Interval:
     high: float
 
     def figures(self, name: str, unit: str) -> dict[str, float]:
-        """For JSON: NAME_UNIT with NAME_low_UNIT and NAME_high_UNIT."""
+        """Returns NAME_UNIT, NAME_low_UNIT and NAME_high_UNIT, for JSON."""
         return {
             f"{name}_{unit}": round(self.value, 4),
             f"{name}_low_{unit}": round(self.low, 4),
@@ -61,7 +61,7 @@ class Interval:
 class Measured:
     """A path as it was measured.
 
-    box: the figures; draws: paths within their intervals; limits: payload of a frame.
+    box: the figures; draws: paths drawn from the intervals; limits: payload of a frame.
     """
 
     box: BlackBox
@@ -69,17 +69,17 @@ class Measured:
     limits: Limits = FRAME_LIMITS
 
     def latency_us(self, message_bytes: int, plan: Plan) -> Interval:
-        """Returns what a message takes, cut by a plan.
+        """Predicts a message's latency under a plan.
 
-        A black box does not know the order of the stages, so the fragments of a ramp count as
-        equal ones (P1 equation 10).
+        A black box does not know the order of the stages, so the fragments of a ramp count as equal
+        (P1 equation 10).
         """
         count = len(plan.sizes(message_bytes, self.limits))
         value = self.box.latency_us(message_bytes, count)
         return _interval(value, self._drawn_us(message_bytes, count))
 
     def gain_us(self, message_bytes: int, now: Plan, then: Plan) -> Interval:
-        """What `then` saves of what `now` takes."""
+        """Predicts the latency that `then` saves over `now`."""
         counts = [len(one.sizes(message_bytes, self.limits)) for one in (now, then)]
         before, after = (self.box.latency_us(message_bytes, one) for one in counts)
         was, is_ = (self._drawn_us(message_bytes, one) for one in counts)
@@ -87,13 +87,12 @@ class Measured:
 
     @cached_property
     def _costs(self) -> tuple[Array, Array]:
-        """Returns each draw's sum of g, and the costs of its regimes."""
         sums = [box.sum_g_us for box in self.draws]
         costs = [[[getattr(one, n) for n in _COSTS] for one in box.regimes] for box in self.draws]
         return np.array(sums), np.array(costs)
 
     def _drawn_us(self, message_bytes: int, count: int) -> Array:
-        """Returns what a message takes in equal fragments, in each draw; all at once, for speed."""
+        """Returns a message's latency with equal fragments in each draw, vectorised for speed."""
         sum_g_us, costs = self._costs
         regime = costs[:, self.box.regime_at(message_bytes / count)]
         return np.asarray(equal_latency_us(message_bytes, count, sum_g_us, *regime.T))
@@ -105,10 +104,10 @@ def _interval(value: float, drawn: Array) -> Interval:
 
 
 def measured(figures: Json, limits: Limits = FRAME_LIMITS) -> Measured:
-    """What `measure blackbox` found, with draws from within its intervals.
+    """Reads the figures of `measure blackbox` and draws paths from their intervals.
 
     Raises:
-        ValueError: it has no figures; says why.
+        ValueError: there are no figures; the text says why.
     """
     box = BlackBox.from_dict(dict(figures))
     spreads = _spreads(figures)
@@ -117,7 +116,7 @@ def measured(figures: Json, limits: Limits = FRAME_LIMITS) -> Measured:
 
 
 def _spreads(figures: Json) -> dict[tuple[float, str], float]:
-    """Standard error of each cost, by the low end of its regime; -1: of the whole."""
+    """Standard error of each cost, by the low end of its regime; -1 stands for the whole path."""
     found = {(-1.0, name): _spread(figures, name) for name in _TOP}
     for entry in figures.get("regimes", [figures]):
         low = float(entry.get("low_bytes") or 0.0)
@@ -143,7 +142,7 @@ def _drawn(
 
     regimes = tuple(_drawn_regime(one, draw) for one in box.regimes)
     g_us, G_us_per_KiB = (draw(getattr(box, name), (-1.0, name)) for name in _TOP)
-    # The sum holds the bottleneck's g, whatever the draws were.
+    # The sum must include the bottleneck's g, whatever was drawn.
     return BlackBox(max(g_us, *(one.g_b_us for one in regimes)), G_us_per_KiB, regimes)
 
 
@@ -154,10 +153,10 @@ def _drawn_regime(one: Regime, draw: Callable[[float, tuple[float, str]], float]
 
 @dataclass(frozen=True)
 class Row:
-    """An item of a message class: what is in effect, the best, and what is predicted of both.
+    """A proposal for an item of a message class.
 
-    index: of the item; gain_us: what the best saves; why_not: why it is not worth a change, ""
-    where it is.
+    index: the item; now, best: value in effect and best value; gain_us: what the best saves;
+    why_not: why the best is not worth a change, "" if it is.
     """
 
     index: int
@@ -171,7 +170,6 @@ class Row:
     why_not: str = ""
 
     def as_dict(self) -> Json:
-        """For JSON."""
         return {
             "class": self.index % STORE,
             "message_bytes_max": self.message_bytes,
@@ -186,10 +184,10 @@ class Row:
 
 
 def table(path: Measured, now: Sequence[Value]) -> list[Row]:
-    """The plans of all sixteen classes, smallest messages first.
+    """Proposes plans for all sixteen classes, smallest messages first.
 
-    now: what is in effect, plans first. No plan is a ramp: what a ramp gains depends on the order
-    of the stages, which a black box does not know.
+    now: values in effect, plans first. No proposal is a ramp: a ramp's gain depends on the order of
+    the stages, which a black box does not know.
     """
     return [
         _row(path, index, plan)
@@ -199,7 +197,9 @@ def table(path: Measured, now: Sequence[Value]) -> list[Row]:
 
 
 def store_table(store: Store, now: Sequence[Value]) -> list[Row]:
-    """The store's thresholds of the classes whose messages came; now: what is in effect."""
+    """Proposes thresholds of the store for the classes whose messages came; now: values in
+    effect.
+    """
     rows = []
     for index in sorted(store.came):
         pulse = now[STORE + index]
@@ -236,7 +236,7 @@ def _store_row(store: Store, index: int, now: Pulse) -> Row:
 
 
 def _of_draws(values: Array) -> Interval:
-    """The first is the value, the others what it may be."""
+    """The first value is the estimate, the others are draws."""
     return _interval(float(values[0]), values)
 
 
@@ -277,19 +277,19 @@ def _bottleneck(box: BlackBox, size_bytes: float) -> dict[str, float]:
 
 
 def worth(rows: Sequence[Row], but: frozenset[int] = frozenset()) -> dict[int, Row]:
-    """The classes whose change is worth making; but: those set by hand."""
+    """Returns the proposals that are worth a change; but: items set by hand."""
     return {row.index: row for row in rows if not row.why_not and row.index not in but}
 
 
 def proposed(
     path: Measured, store: Store | None, values: Sequence[Value], but: frozenset[int]
 ) -> dict[int, Row]:
-    """What is worth a change, of what is in effect; store: None where nothing is known of it."""
+    """Returns all proposals that are worth a change; store: None if unknown."""
     return worth(table(path, values) + (store_table(store, values) if store else []), but)
 
 
 def unsure(path: Measured, values: Sequence[Value], classes: Collection[int]) -> bool:
-    """Reports whether a measurement is too rough to say if another plan gains, of some classes."""
+    """Reports whether some classes' gains are within the prediction's uncertainty."""
     return any(row.why_not == UNSURE and row.index in classes for row in table(path, values))
 
 
@@ -299,8 +299,8 @@ def moved(
     values: Sequence[Value],
     classes: Collection[int] = range(CLASS_COUNT),
 ) -> bool:
-    """Whether two measurements differ, for what is in effect of some classes: by more than both
-    intervals, and by MOVED_MIN.
+    """Reports whether two measurements differ for the plans in effect of some classes: their
+    intervals are apart, and the values differ by more than MOVED_MIN.
     """
     for was, now in _both(before, after, values, classes):
         apart = was.high < now.low or now.high < was.low
@@ -312,7 +312,7 @@ def moved(
 def same(
     before: Measured, after: Measured, values: Sequence[Value], classes: Collection[int]
 ) -> bool:
-    """Whether the second of two measurements is sure that some classes take what they took."""
+    """Reports whether the second measurement is sure that some classes' latencies are unchanged."""
     return all(
         (1 - SAME_MAX) * was.value <= now.low and now.high <= (1 + SAME_MAX) * was.value
         for was, now in _both(before, after, values, classes)

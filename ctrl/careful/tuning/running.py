@@ -1,8 +1,4 @@
-"""A path of a running instance, as the controller measures, reads and changes it.
-
-Owns the way from the policy's words to carefuld, the tune map and the live map. Calls control
-and measure.
-"""
+"""A path of a running instance: measures, reads and changes it for the controller."""
 
 from __future__ import annotations
 
@@ -28,8 +24,9 @@ from careful.tuning.stores import Came, Totals, counted
 from careful.tuning.tenancy import Tenancy
 from careful.tuning.verify import Counts
 
-#: No more precise than a decision needs, and of few sizes. A train holds the path for 4 ms, or for
-#: as long as four frames take; then it is free, for three times as long, or two thirds of it.
+#: Options of a close measurement: as precise as a decision needs, and few sizes. A train fills the
+#: path for 4 ms or for the time of four frames. The path is then free for three times as long, or
+#: two thirds of it.
 CLOSELY = Options(
     sizes_count=6,
     precision=0.03,
@@ -38,18 +35,18 @@ CLOSELY = Options(
     train_frames=4,
     share=0.25,
 )
-#: A path that is always busy hides its own times from a short measurement: the next one goes on for
-#: twice as long, up to so many seconds.
+#: A busy path hides its own times from a short measurement. After each failure the next one may
+#: take twice as long, up to this many seconds.
 PATIENCE_S_MAX = 48.0
-#: Figures of a measurement that are not kept: every sample.
+#: Figures of a measurement that are not stored: every sample.
 _SAMPLES = ("round_trip_minima", "train_gaps")
 
 
 def tunable(ifname: str, name: str | None) -> Instance:
-    """The instance of an interface, if there is a way to measure by it.
+    """Returns the instance of an interface, if the instance can measure.
 
     Raises:
-        CarefulError: it does not run, or belongs to a program, which answers no measurement.
+        CarefulError: no instance runs, or it belongs to a program, which answers no measurement.
     """
     one = instances.on_interface(ifname, name)
     if not one.pid and (pid := instances.owner_without_daemon(one.name)):
@@ -68,11 +65,11 @@ class Peer:
     """The other end of a path.
 
     Attributes:
-        label: what people call it.
-        name: its address, as `status` shows it.
-        address: it.
+        label: name for people.
+        name: the address as text, as in `status`.
+        address: the address.
         slot: its entry in the maps.
-        frame_bytes: of a frame towards it, headers included; 0: not known.
+        frame_bytes: size of a frame towards the peer, headers included; 0: not known.
     """
 
     label: str
@@ -84,7 +81,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class _Counted:
-    """An entry of the live map, and what it says."""
+    """An entry of the live map, raw and decoded."""
 
     entry: bytes | None
     live: Mapping[tuple[int, int], Counts]
@@ -116,15 +113,15 @@ class RunningPath:
     """A path of a running instance (path.Path).
 
     Args:
-        instance: which.
+        instance: the instance.
         peer: the other end.
-        store: with the classes that were set by hand.
-        pause: lets seconds pass while this path is measured, or looked at.
-        has_slot: whether the peer has its slot, as carefuld says.
+        store: holds the classes that were set by hand.
+        pause: called to let time pass while this path is measured.
+        has_slot: asks carefuld whether the peer has its slot.
 
     Raises:
-        CarefulError: the maps cannot be opened; of every method, too.
-        LeftError: of every method that reads or writes the slot: it is not the peer's any more.
+        CarefulError: the maps cannot be opened; also raised by every method.
+        LeftError: from every method that uses the slot: the peer no longer has it.
     """
 
     def __init__(
@@ -146,13 +143,13 @@ class RunningPath:
         self._seen: _Counted | None = None
 
     def close(self) -> None:
-        """Let go of the maps; what is in effect stays."""
+        """Closes the maps; the values in effect stay."""
         self.tenancy.close()
         self._tune.close()
         self._live.close()
 
     def measure(self, quick: bool) -> tuple[Json, Limits]:
-        """By trains and round trips through careful itself; quickly: by a few of them."""
+        """Measures with trains and round trips through careful; quick: with a few of them."""
         one, peer = self._instance, self.peer
         with ProbeSession(
             one.socket, one.name, peer.address, peer.label, payload_max_bytes=self._payload_bytes
@@ -170,22 +167,25 @@ class RunningPath:
         return figures, limits
 
     def limits(self) -> Limits:
-        """Payload of a frame; at most what a frame has, where no probe said what is left of it."""
+        """Returns the payload of a frame: from a probe, or else the peer's frame size as a
+        bound.
+        """
         most = self._payload_bytes or self.peer.frame_bytes
         return Limits(CLOSELY.min_bytes, most) if most > CLOSELY.min_bytes else Limits()
 
     def in_effect(self) -> tuple[Value, ...]:
-        """Values of all items: plans, and thresholds of store and netTx."""
         self.tenancy.check()
         tune = tune_entry.read(self._tune, self.peer.slot)
         return (*plans(tune), *pulses(tune), *kicks(tune))
 
     def by_hand(self) -> frozenset[int]:
-        """Items that `tune set` or `tune apply` set."""
+        """Returns the items set by `tune set` or `tune apply`."""
         return self._store.by_hand(self.peer.name, self.in_effect())
 
     def begin(self) -> None:
-        """Look at its slot: in another than before, what was set for it by hand has ended."""
+        """Forgets values set by hand that are no longer in the slot: the peer may have a new
+        slot.
+        """
         with self._alone():
             self._store.unpin(self.peer.name, self.in_effect())
 
@@ -196,30 +196,28 @@ class RunningPath:
             yield
 
     def _ours(self, values: Mapping[int, Value]) -> dict[int, Setting]:
-        """Those that were not set by hand since somebody looked. Called alone, or it may change."""
+        """Drops items set by hand. Call under _alone(), so that the set cannot change."""
         pinned = self.by_hand()
         return _settings({item: one for item, one in values.items() if item not in pinned})
 
     def offer(self, values: Mapping[int, Value]) -> tuple[int, int]:
-        """Put values beside those in effect."""
         with self._alone():
             self._two = tune_entry.beside(self._tune, self.peer.slot, self._ours(values))
         return self._two.active, self._two.other
 
     def flip(self) -> bool:
-        """Make the other version the one in effect."""
         assert self._two is not None
         with self._alone():
             return tune_entry.flip(self._tune, self.peer.slot, self._two)
 
     def settle(self, values: Mapping[int, Value]) -> None:
-        """Put values into effect, all else as it is."""
+        """Puts values into effect; all others stay."""
         if values:
             with self._alone():
                 tune_entry.apply(self._tune, [self.peer.slot], self._ours(values))
 
     def _counted(self) -> _Counted:
-        """Returns what the engine has counted; an entry that has not changed is not read again."""
+        """Returns the engine's counts; decodes an entry only if it has changed."""
         self.tenancy.check()
         entry = live.whole(self._live, self.peer.slot)
         if self._seen is None or entry != self._seen.entry:
@@ -227,15 +225,13 @@ class RunningPath:
         return self._seen
 
     def live(self) -> Mapping[tuple[int, int], Counts]:
-        """What live messages took, by item and version: those sent, and those stored here."""
+        """Returns latencies of live messages, sent and stored here, by item and version."""
         return self._counted().live
 
     def stored(self) -> Totals:
-        """What was written to files here, and what the writes took."""
         return self._counted().stored
 
     def wait(self, seconds: float) -> None:
-        """Let messages flow."""
         self._pause(seconds)
 
 
@@ -245,12 +241,12 @@ def plans(tune: tune_entry.Tune) -> tuple[Plan, ...]:
 
 
 def pulses(tune: tune_entry.Tune) -> tuple[Pulse, ...]:
-    """The store's thresholds of a slot's settings."""
+    """Returns the store's thresholds of a slot's settings."""
     return tuple(Pulse(one.minpulse_bytes["store"]) for one in tune)
 
 
 def kicks(tune: tune_entry.Tune) -> tuple[Kick, ...]:
-    """NetTx's thresholds of a slot's settings."""
+    """Returns netTx's thresholds of a slot's settings."""
     return tuple(Kick(one.minpulse_bytes["net_tx"]) for one in tune)
 
 
@@ -270,7 +266,7 @@ def _settings(given: Mapping[int, Value]) -> dict[int, Setting]:
 
 
 def own_ip(address: Address) -> str:
-    """The address that we have towards a peer; "" where there is no way to it."""
+    """Returns our address towards a peer; "" if there is no route."""
     with socket.socket(address.family, socket.SOCK_DGRAM) as one:
         try:
             one.connect((address.ip, address.port or 9))

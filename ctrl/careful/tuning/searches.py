@@ -1,7 +1,7 @@
-"""The classes of a path whose best way to be sent is searched by trying, and what was found.
+"""The classes of a path that search the best way to send by trying, and the results.
 
 A class is searched if its messages come, no model predicts them or live messages refuted the
-prediction, and no search of the class has ended. Calls ways and trying; keeps state.
+prediction, and no search of the class has ended.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from careful.tuning.trying import Trying
 from careful.tuning.verify import Counts
 from careful.tuning.ways import Search, ways
 
-#: Messages of a class that begin its search.
+#: New messages of a class that begin its search.
 BEGIN_MESSAGES = 10
 
 
 class Searches:
-    """Those of a path, under way or interrupted.
+    """The searches of a path, under way or interrupted.
 
     Attributes:
-        stale: classes whose messages took another time since a search: another way may be best.
+        stale: classes whose messages shifted since their search, so that another way may be best.
     """
 
     def __init__(self, path: Path, state: PathState, save: Callable[[], None]) -> None:
@@ -33,35 +33,35 @@ class Searches:
         self._path, self._state, self._save = path, state, save
         self._searches: dict[int, Search] = {}
         self._began = 0.0
-        self._stopped: float | None = None  # when the one under way was, that may go on
+        self._stopped: float | None = None  # when the interrupted search stopped
         self._seen: dict[int, Counts] = {}
         self.seen(path.live())
 
     def seen(self, live: Live) -> None:
-        """Only messages that come from now on begin a search."""
+        """Lets only later messages begin a search."""
         self._seen = sent(by_class(live))
 
     def stopped(self, now: float) -> None:
-        """What passes until a search goes on is none of its time."""
+        """Notes an interruption: the time until the search resumes does not count."""
         self._stopped = now
 
     def clear(self) -> None:
-        """What is known of the ways is of another path."""
+        """Drops the searches under way: the path has changed."""
         self._searches.clear()
 
     def forget(self) -> None:
-        """So is what was found."""
+        """Drops all searches, results included."""
         self.clear()
         self._state.tried.clear()
 
     def begin(
         self, live: Live, predicted: bool, limits: Limits, now: float
     ) -> tuple[Trying | None, int]:
-        """Begins, or goes on, with the classes that need it; returns how many ways are new, too.
+        """Begins or resumes the searches that are needed; returns them and the number of new ways.
 
         Args:
             live: the messages so far.
-            predicted: whether a model predicts latencies.
+            predicted: a model predicts latencies.
             limits: payload of a frame.
             now: seconds.
         """
@@ -100,14 +100,14 @@ class Searches:
         ]
 
     def _told(self, index: int, search: Search, found: bool, now: float) -> Tried:
-        """Returns what is known of a class now; what an earlier search found stays."""
+        """Returns a class's new result; an earlier find stays."""
         before = self._state.tried.get(index)
         if before and before.found and not found:
             return replace(before, at_s=now)
         return Tried(now, search.ways_count, found)
 
     def found(self, trying: Trying, now: float) -> tuple[dict[int, Pair], dict[int, Json]]:
-        """The changes that one led to, by item, and what they looked to gain."""
+        """Ends a search; returns the resulting changes and their apparent gains, by item."""
         tried, best, values = self._state.tried, trying.best(), self._path.in_effect()
         for index, search in trying.searches.items():
             self._searches.pop(index, None)

@@ -1,9 +1,8 @@
-"""What the controller keeps of a path: JSON beside the instance's socket, and in the state
-directory, which outlives it.
+"""The stored state of each path: JSON next to the instance's socket, and in the state directory,
+which outlives the instance.
 
-Owns the schema, and that what was kept of another path (addresses, MTU, mode) is dropped. Times
-are of the monotonic clock; after a restart of the machine they are what the wall clock makes of
-them. Calls control.state_dir and model.
+Owns the schema, and drops the state of another path (addresses, MTU, mode). Times are those of the
+monotonic clock. After a reboot they are converted by means of the wall clock.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ from careful.tuning.items import (
 )
 
 SCHEMA = 2
-#: Decisions that are kept, the newest last, beside the last A/B of each item.
+#: Newest decisions that are kept, in addition to the last A/B of each item.
 DECISIONS_MAX = 20
 #: Least time between two changes on a steady path, seconds.
 CHANGE_EVERY_S = 600.0
-#: After an answer, how long the next waits; twice as long each time until the path is calm.
+#: Wait after an answer, seconds; doubles each time until the path is calm.
 HOLD_S, HOLD_S_MAX = 10.0, 600.0
-#: What makes a path this one, of how its instance works (status.in_effect).
+#: The parts of an instance's operation (status.in_effect) that define a path.
 USED = ("driver", "queue", "mtu_bytes", "xdp_mode", "zerocopy", "window_buffers", "wait")
-#: Paths that are kept, those that were measured last.
+#: Most paths that are kept: those measured last.
 PATHS_MAX = 256
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What was in effect of an item before a change, and after it."""
+    """An item's values before and after a change."""
 
     before: Value
     after: Value
@@ -56,8 +55,7 @@ class Pair:
 class Tried:
     """A search among ways to send a class's messages, without a model.
 
-    at_s: when it ended; ways_count: how many ways it tried; found: whether what is in effect
-    came of it.
+    at_s: when it ended; ways_count: number of ways tried; found: the value in effect came from it.
     """
 
     at_s: float
@@ -67,17 +65,16 @@ class Tried:
 
 @dataclass
 class PathState:
-    """What is known of one path.
+    """The state of one path.
 
-    identity: what makes it this path; figures: of its measurement, None before the first;
-    measured_at, changed_at: when, seconds of the monotonic clock; reason: why it was measured;
-    confirmed_at: when a quick look last found the figures right; carefuld: the process that they
-    were last used with; plans: what was decided for an item; unverified: changes in effect that no
-    A/B has confirmed; refuted: plans that an A/B undid; on_trial: the classes of an A/B under way;
-    put_back: values that others stand in for, to see what messages take with those; tried: the
-    classes whose messages were sent in several ways to find the best; hold_s, held_until: how long
-    a change of the path goes unanswered after the last, and until when; store: what was known of
-    the store behind what comes from there (StoreWatch.as_dict()); decisions: the last, newest last.
+    identity: what defines the path; figures: its measurement, None before the first; measured_at,
+    changed_at: seconds of the monotonic clock; reason: why it was measured; confirmed_at: when a
+    quick measurement last confirmed the figures; carefuld: the process with which they were last
+    used; plans: the value decided for an item; unverified: changes in effect that no A/B has
+    confirmed; refuted: values that an A/B undid; on_trial: changes of an A/B under way; put_back:
+    values to restore after a search or exploration; tried: results of searches, by class; hold_s,
+    held_until: how long, and until when, a change of the path is not answered; store: the known
+    store (StoreWatch.as_dict()); decisions: newest last.
     """
 
     identity: Json
@@ -107,7 +104,7 @@ class PathState:
         evidence: str = "",
         figures: Mapping[int, Json] | None = None,
     ) -> Json:
-        """Keep a decision; evidence: what the items' figures are, `prediction`, `trying`, `ab`."""
+        """Adds a decision; evidence names the items' figures: `prediction`, `trying` or `ab`."""
         rows = [
             {
                 "class": item % CLASS_COUNT,
@@ -127,7 +124,7 @@ class PathState:
         return decision
 
     def keep(self, decision: Json) -> None:
-        """With each item's last A/B; of the others the oldest goes."""
+        """Stores a decision; the oldest ones go, except each item's last A/B."""
         kept: list[Json] = []
         told: set[tuple[int, str]] = set()
         for age, one in enumerate(reversed([*self.decisions, decision])):
@@ -142,9 +139,10 @@ class PathState:
         self.decisions = kept[::-1]
 
     def differs(self, used: InEffect | None, peer_frame_bytes: int) -> list[str]:
-        """Returns what makes a path another one; in another XDP mode it is still this one.
+        """Returns what distinguishes the instance's present path from this one; XDP mode is
+        ignored.
 
-        used: how its instance works, None: not known; peer_frame_bytes: its peer's, 0: not known.
+        used: how the instance works, None: not known; peer_frame_bytes: the peer's, 0: not known.
         """
         names = [name for name in USED if used and name != "xdp_mode"]
         now = {name: getattr(used, name) for name in names}
@@ -153,34 +151,34 @@ class PathState:
         return [name for name, value in now.items() if self.identity.get(name, value) != value]
 
     def may_answer(self, now: float) -> bool:
-        """Reports whether a change of the path is answered."""
+        """Reports whether a change of the path may be answered."""
         return self.held_until is None or now >= self.held_until
 
     def hold(self, now: float) -> None:
-        """Something is answered now: the next waits."""
+        """Notes an answer, so that the next one must wait."""
         calm = self.held_until is None or now - self.held_until > CHANGE_EVERY_S
         self.hold_s = HOLD_S if calm else min(2 * self.hold_s, HOLD_S_MAX)
         self.held_until = now + self.hold_s
 
     def _is_tried(self, item: int) -> bool:
-        """Reports whether the last change came of trying, kept or not: a prediction forgets it."""
+        """Reports whether the last change came from a search, even if undone later."""
         one = self.tried.get(told_by(item))
         return one is not None and one.ways_count > 0
 
     def by_trying(self, item: int) -> bool:
-        """Reports whether what is in effect of it was found by trying, or is about to be."""
+        """Reports whether a search found the value in effect, or the one about to be."""
         one = self.tried.get(told_by(item))
         return one is not None and one.found
 
     def refute(self, undone: dict[int, Pair]) -> None:
-        """An A/B has undone these: a prediction of them is believed no more."""
+        """Notes changes that an A/B undid, so that they are not predicted again."""
         for item in [one for one in undone if not self.by_trying(one)]:
             self.refuted.setdefault(item, []).append(undone[item].after)
         for index in {told_by(item) for item in undone if self.by_trying(item)}:
             self.tried[index] = replace(self.tried[index], found=False)
 
     def is_refuted(self, index: int) -> bool:
-        """Reports whether live messages were no faster with what was last predicted for a class."""
+        """Reports whether the last A/B of a class's prediction was not held."""
         if not self.refuted.get(index):
             return False
         for decision in reversed(self.decisions):
@@ -190,7 +188,6 @@ class PathState:
         return False
 
     def as_dict(self) -> Json:
-        """Plain types."""
         return {
             **vars(self),
             "plans": _values_out(self.plans),
@@ -206,7 +203,7 @@ class PathState:
 
     @classmethod
     def from_dict(cls, data: Json) -> PathState:
-        """Raises ValueError, TypeError or KeyError for what as_dict() did not make."""
+        """Raises ValueError, TypeError or KeyError for anything that as_dict() did not make."""
         kept = {"put_back": {}, "tried": {}, **data}
         _check(kept)
         for name in ("plans", "put_back"):
@@ -221,9 +218,10 @@ class PathState:
         return cls(**kept)
 
     def shift(self, seconds: float, now: float) -> None:
-        """Move its times to the clock of another boot, on which none is later than now.
+        """Converts times to the clock of this boot; none is later than now.
 
-        The wall's clock may have been set back meanwhile, so that all seems new: it is looked at.
+        If the wall clock was set back, everything seems new. Clearing `carefuld` forces a
+        confirmation.
         """
         self.carefuld = ""
         self.measured_at = min(self.measured_at + seconds, now)
@@ -316,13 +314,13 @@ def _paths(data: Json) -> dict[str, PathState]:
 
 
 class Store:
-    """The states of an instance's paths, by the peer's address, and what was set by hand.
+    """The states of an instance's paths, by peer address, and the values set by hand.
 
-    Who changes the latter is alone with the instance's maps (tune_entry.one_writer).
+    Callers that change values set by hand must hold tune_entry.one_writer.
 
     Args:
-        directory: of the instance; `down` removes it.
-        lasting: what outlives it; None: nothing does.
+        directory: the instance's directory; `down` removes it.
+        lasting: state directory that outlives the instance; None: there is none.
     """
 
     def __init__(self, directory: Path, lasting: StateDir | None = None) -> None:
@@ -331,16 +329,16 @@ class Store:
         self._lasting, self._name = lasting, f"tuning.{directory.name}.json"
 
     def load(self) -> dict[str, PathState]:
-        """What is kept; nothing where there is no file, or one that this version did not write."""
+        """Returns the stored states; none without a file, or if another version wrote the file."""
         with suppress(OSError, ValueError):
             if found := _paths(json.loads(self.path.read_text())):
                 return found
         return _paths(self._lasting.read(self._name)) if self._lasting else {}
 
     def of(self, peer: str, identity: Json) -> PathState:
-        """The state of a path: what is kept, if it is of this very path; else a new one.
+        """Returns the stored state if it belongs to this very path, else a new one.
 
-        In another XDP mode it is this path still, which is looked at again.
+        A change of XDP mode keeps the state, which must then be confirmed.
         """
         kept = self.load().get(peer)
         if kept is None or kept.identity | {"xdp_mode": ""} != identity | {"xdp_mode": ""}:
@@ -350,7 +348,7 @@ class Store:
         return kept
 
     def save(self, peer: str, state: PathState) -> None:
-        """Keep it, beside those of other paths; a full disk is no reason to end."""
+        """Stores a state next to those of other paths; ignores errors such as a full disk."""
         paths = {**self.load(), peer: state}
         newest = sorted(paths, key=lambda name: paths[name].measured_at)[-PATHS_MAX:]
         kept = {name: paths[name].as_dict() for name in {*newest, peer}}
@@ -361,24 +359,26 @@ class Store:
             write(self.path, json.dumps(whole) + "\n")
 
     def by_hand(self, peer: str, in_effect: Sequence[Value]) -> frozenset[int]:
-        """Items that were set by hand for a peer, or for all, and are so still.
+        """Returns items that were set by hand for a peer, or for all, and are still in effect.
 
-        in_effect: the values of all items. A peer that comes back to another slot begins with
-        those of new peers: what was set for it has ended.
+        in_effect: the values of all items. A peer that returns in another slot starts with the
+        values of new peers, so its own settings have ended.
         """
         pins = self._read_pins()
         given = (*pins.get("", {}).items(), *pins.get(peer, {}).items())
         return frozenset(item for item, value in given if in_effect[item] == value)
 
     def pin(self, peers: Iterable[str], values: Mapping[int, Value]) -> None:
-        """Items that were set by hand stay; peers: addresses, none for all."""
+        """Records values set by hand; peers: addresses, none for all."""
         pins = self._read_pins()
         for peer in list(peers) or [""]:
             pins[peer] = {**pins.get(peer, {}), **values}
         self._write_pins(pins)
 
     def unpin(self, peer: str, in_effect: Sequence[Value]) -> None:
-        """Forget what is no longer so for a peer: it may get the same value otherwise."""
+        """Forgets values of a peer that are no longer in effect: they may recur for other
+        reasons.
+        """
         pins = self._read_pins()
         kept = pins.get(peer, {})
         pins[peer] = {item: value for item, value in kept.items() if in_effect[item] == value}
@@ -386,7 +386,7 @@ class Store:
             self._write_pins(pins)
 
     def release(self, classes: Iterable[int]) -> None:
-        """Classes are the controller's again, for every peer: their plans and thresholds."""
+        """Lets the controller change these classes again, for every peer: plans and thresholds."""
         given = {index + first for index in classes for first in (0, STORE, NET_TX)}
         pins = self._read_pins()
         for kept in pins.values():

@@ -1,7 +1,6 @@
-"""The store behind one peer's messages, as they flow: when it is known, and when it is another.
+"""Watches writes of one peer's messages: when the store is known, and when it has changed.
 
-Owns the windows of writes that this takes, and the trial of other writes where all are alike.
-Calls stores.
+Owns the windows of writes, and an exploration with other sizes if all writes are alike.
 """
 
 from __future__ import annotations
@@ -15,38 +14,38 @@ from careful.tuning.items import STORE, Pulse, Value
 from careful.tuning.state import PathState
 from careful.tuning.stores import MESSAGES_MIN, Totals, another, fit, kept
 
-#: A window closes after so many writes and so long, seconds, whichever is later.
+#: A window closes after this many writes and seconds, whichever is later.
 WINDOW_WRITES = 8
 WINDOW_S = 0.2
-#: The first window goes on until each class that came has messages enough, or so many came in all:
-#: where sizes are mixed, a short one has too few of any.
+#: The first window also needs enough messages of each class, or this many in all: a short window of
+#: mixed sizes has too few of any class.
 FIRST_MESSAGES = 60
-#: Windows in turn that must agree on another store; the last of them goes on, as the first does.
+#: Consecutive windows that must differ to mean another store; the last must fit like the first.
 AGREEING = 2
-#: Windows after a store became known in which better figures of it may still answer.
+#: Windows after a store became known in which refined figures may still answer.
 SETTLING = 16
-#: Writes after which newer ones take their place in the figures.
+#: Writes after which the figures use newer writes only.
 FRESH_WRITES = 1000
-#: Other writes are made on purpose until there are so many, or for so long, seconds.
+#: Limits of an exploration, in writes and seconds, and the time between looks.
 EXPLORE_WRITES, EXPLORE_S, EXPLORE_LOOK_S = 32, 2.0, 0.1
-#: They begin with this share of a message.
+#: The exploration's threshold, as a share of a message.
 EXPLORE_SHARE = 1 / 8
 
 
 class Path(Protocol):
-    """What exploring does to a path (path.Path)."""
+    """The part of path.Path that explore() needs."""
 
     def in_effect(self) -> tuple[Value, ...]:
-        """Values of all items: plans, and thresholds of store and netTx."""
+        """Returns the values of all items."""
 
     def settle(self, values: dict[int, Value], /) -> None:
-        """Put values into effect."""
+        """Puts values into effect."""
 
     def stored(self) -> Totals:
-        """What was written to files."""
+        """Returns the messages and writes to files here."""
 
     def wait(self, seconds: float, /) -> None:
-        """Let messages flow."""
+        """Lets messages flow."""
 
 
 def _has_enough(window: Totals) -> bool:
@@ -55,11 +54,11 @@ def _has_enough(window: Totals) -> bool:
 
 
 class StoreWatch:
-    """What is known of a store, and since when.
+    """The known store.
 
     Args:
-        before: as_dict() of what an earlier process knew; what flows shows whether it is so
-            still. Without g and G it begins anew.
+        before: as_dict() of an earlier process, checked against new writes; without separate g and
+            G it is dropped.
 
     Attributes:
         known: None until there were enough writes.
@@ -68,19 +67,19 @@ class StoreWatch:
     def __init__(self, before: Json | None = None) -> None:
         known = kept(before or {})
         self.known = known if known and known.told_apart else None
-        self._since: Totals | None = None  # of the figures
+        self._since: Totals | None = None  # start of the writes in the figures
         self._window: tuple[Totals, float] | None = None
         self._agreeing = self._settling = 0
         self._explored = False
 
     def as_dict(self) -> Json | None:
-        """For whoever goes on; None where nothing is known."""
+        """Returns plain types for a successor; None if the store is unknown."""
         return self.known.as_dict() if self.known else None
 
     def look(self, totals: Totals, now: float) -> str:
-        """What is to be answered: a "first" store, "another", "better" figures of it, or "".
+        """Returns the event to answer: "first" store, "another", "better" figures, or "".
 
-        totals: what was counted so far; now: seconds.
+        totals: counted so far; now: seconds.
         """
         if self._window is None or self._since is None:
             self._since, self._window = totals, (totals, now)
@@ -124,15 +123,15 @@ class StoreWatch:
 
     @property
     def settling(self) -> bool:
-        """Reports whether it became known just now, and figures of it get better."""
+        """Reports whether the store became known just now and figures still improve."""
         return self._settling > 0
 
     # --- where all writes are alike
 
     def untold(self, but: frozenset[int]) -> int | None:
-        """The item whose messages shall be written otherwise, to tell g from G; None: none.
+        """Returns the item whose writes should vary to separate g from G; None: none.
 
-        but: items that are not ours to change.
+        but: items that the controller must not change.
         """
         known = self.known
         if known is None or known.told_apart or self._explored:
@@ -145,9 +144,9 @@ class StoreWatch:
         return max(found)[1] if found else None
 
     def explore(self, item: int, path: Path, state: PathState, save: Callable[[], None]) -> None:
-        """Write parts of messages for a moment: a measurement, no change.
+        """Writes parts of messages for a moment to separate g from G.
 
-        Whoever goes on if we are killed meanwhile puts back what was.
+        A successor restores the old value if this process is killed meanwhile.
         """
         assert self.known is not None
         self._explored = True

@@ -1,9 +1,9 @@
-"""From live messages to the store's threshold: what its writes cost, and what another would gain.
+"""Estimates a store's costs from live writes, and the gain of another threshold.
 
-Owns the estimate of a store's g and G from writes that flowed, whether they have become another
-store's, and what a message takes under a least write (P3 section 3; P1 section 4.3). A black box
-sees no store, and the receiver alone knows its own: these figures are of what a peer sends to
-files here. Figures with a spread are drawn many times, as propose.py does. Pure. Calls model.
+Owns the estimate of a store's g and G, the test for another store, and a message's latency under a
+least write (P3 section 3; P1 section 4.3). A black box does not see the store; only the receiver
+knows its own. The figures therefore concern what a peer sends to files here. Uncertain figures are
+drawn many times, as in propose.py.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from careful.plan import CLASS_COUNT
 from careful.tuning.items import Pulse
 from careful.tuning.verify import Counts
 
-#: Another store: writes take longer, or less, by this share, and by so many errors.
+#: Another store: write times differ by this share, and by this many standard errors.
 SHIFT_MIN = 0.15
 SHIFT_SIGMAS = 4.0
-#: Writes of a size that say what it takes, and messages that say how a class's come.
+#: Least writes of a size that give its time, and least messages that describe a class.
 WRITES_MIN, MESSAGES_MIN = 3, 5
-#: Sizes of writes whose ratio is larger tell g from G.
+#: Least ratio of write sizes that separates g from G.
 APART = 1.4
-#: What a mean is off by at least, as a share: writes are no straight line.
+#: Least relative error of a mean: write time is not exactly linear in size.
 FLOOR = 0.02
-#: Stores that are drawn from within the figures' spread.
+#: Stores drawn from the figures' spread.
 DRAWS = 60
-#: Frames that wait for a write at most (datapath/storage/storage.h).
+#: Most frames that wait for a write (datapath/storage/storage.h).
 FRAMES_HELD = 64
-#: Of least writes that are as good, within this share of the latency, the largest is taken.
+#: Thresholds within this share of the best latency count as equal; the largest is taken.
 ALIKE = 0.01
-#: Messages come in this share of what they take on average: a write that is over just when the
-#: last frame is there would be the best of all, and the worst if that is a little later.
+#: Factors of the mean arrival time. A write that ends just when the last frame arrives looks best,
+#: but is worst if the frame is a little later.
 PACES = (1.0, 0.95, 1.05)
 
 
 @dataclass(frozen=True)
 class Came:
-    """Messages of a class that came and were written: totals of them."""
+    """Totals of messages of a class that arrived and were written."""
 
     count: int = 0
     frames: int = 0
@@ -55,7 +55,7 @@ class Came:
         return Came(*(a + b for a, b in zip(_sums(self), _sums(other), strict=True)))
 
     def since(self, before: Came) -> Came:
-        """What came after `before`; all of it where the counters began anew."""
+        """Returns what came after `before`; everything if the counters restarted."""
         if self.count < before.count:
             return self
         return Came(*(a - b for a, b in zip(_sums(self), _sums(before), strict=True)))
@@ -67,16 +67,15 @@ def _sums(one: Came) -> tuple[int, int, int, int]:
 
 @dataclass(frozen=True)
 class Totals:
-    """What the engine has counted: messages by their class, writes by the class of their size.
+    """The engine's counts: messages by class, writes by the class of their size.
 
-    writes: bytes, and what they took.
+    writes: bytes, and latencies.
     """
 
     came: Mapping[int, Came] = field(default_factory=dict)
     writes: Mapping[int, tuple[int, Counts]] = field(default_factory=dict)
 
     def since(self, before: Totals) -> Totals:
-        """What came after `before`."""
         return Totals(
             {index: one.since(before.came.get(index, Came())) for index, one in self.came.items()},
             {
@@ -87,7 +86,6 @@ class Totals:
 
     @property
     def writes_count(self) -> int:
-        """Writes of any size."""
         return sum(counts.count for _, counts in self.writes.values())
 
 
@@ -98,11 +96,10 @@ def _writes_since(now: tuple[int, Counts], before: tuple[int, Counts]) -> tuple[
 
 @dataclass(frozen=True)
 class Store:
-    """A store as live messages saw it.
+    """A store as seen through live messages.
 
-    g_us, G_us_per_byte: of a write; draws: the same, within what they may be off by; told_apart:
-    whether writes were of sizes that tell one from the other; came: how messages came; writes:
-    that this is from.
+    g_us, G_us_per_byte: costs of a write; draws: costs drawn from the uncertainty; told_apart:
+    write sizes separate g from G; came: arrivals by class; writes: number of writes used.
     """
 
     g_us: float
@@ -113,12 +110,11 @@ class Store:
     writes: int
 
     def write_us(self, nbytes: float) -> tuple[float, float]:
-        """What a write takes, and the standard error of that."""
+        """Returns the time of a write and its standard error."""
         value = self.g_us + self.G_us_per_byte * nbytes
         return value, float(np.std([g + G * nbytes for g, G in self.draws]))
 
     def figures(self) -> Json:
-        """For JSON."""
         low, high = (np.percentile(np.array(self.draws), at, axis=0) for at in (2.5, 97.5))
         return {
             "g_us": round(self.g_us, 3),
@@ -132,16 +128,16 @@ class Store:
         }
 
     def as_dict(self) -> Json:
-        """Plain types, from which kept() makes it again."""
+        """Returns plain types for kept()."""
         came = {str(index): vars(one) for index, one in self.came.items()}
         return {**vars(self), "draws": [list(one) for one in self.draws], "came": came}
 
     def latency_us(
         self, index: int, pulse: Pulse, costs: tuple[float, float], pace: float = 1.0
     ) -> float:
-        """What a message of a class takes, from its first fragment.
+        """Returns a message's latency from its first fragment.
 
-        costs: g and G of a store; pace: time from its first to its last, as a share of the mean.
+        costs: g and G of a store; pace: arrival time as a factor of the mean.
         """
         one = self.came[index]
         frames = max(1, round(one.frames / one.count))
@@ -150,9 +146,9 @@ class Store:
         return written_us(message_bytes, frames, came_us, held, *costs)
 
     def candidates(self, index: int) -> list[Pulse]:
-        """Least writes that are different for a class's messages: so many frames.
+        """Returns the distinct thresholds for a class's messages, one per number of frames.
 
-        Half of a frame less, so that neither a tail nor a rounded size makes it one more.
+        Each is half a frame less, so that a tail or a rounded size does not add a frame.
         """
         one = self.came[index]
         frames, size = max(1, round(one.frames / one.count)), one.nbytes / max(1, one.frames)
@@ -161,7 +157,9 @@ class Store:
         return [Pulse(math.ceil((count - 0.5) * size)) for count in sorted(counts)]
 
     def best(self, index: int) -> Pulse:
-        """The least write with the least latency; of those as good, the largest: fewer writes."""
+        """Returns the threshold of least latency; if several are equal, the largest: fewer
+        writes.
+        """
         costs = (self.g_us, self.G_us_per_byte)
         found = [
             (sum(self.latency_us(index, one, costs, pace) for pace in PACES), one)
@@ -172,7 +170,7 @@ class Store:
 
 
 def kept(data: Json) -> Store | None:
-    """The store that as_dict() was of; None of anything else."""
+    """Reads a store from as_dict(); None if it is anything else."""
     with suppress(KeyError, TypeError, ValueError, AttributeError):
         came = {int(index): Came(**one) for index, one in data["came"].items()}
         draws = tuple((float(g), float(G)) for g, G in data["draws"])
@@ -186,7 +184,7 @@ def kept(data: Json) -> Store | None:
 
 
 def fit(totals: Totals) -> Store | None:
-    """The store that some writes were made to; None: there were too few."""
+    """Estimates the store from some writes; None: there were too few."""
     points = [
         (nbytes / one.count, one.mean_us, _error(one))
         for nbytes, one in totals.writes.values()
@@ -199,7 +197,7 @@ def fit(totals: Totals) -> Store | None:
     random = np.random.default_rng(1)
     if sizes.max() < APART * sizes.min():
         size, mean = float(sizes.mean()), float(means.mean())
-        # Any share of what a write takes may be its overhead.
+        # Any share of a write's time may be its overhead.
         shares = random.uniform(0, 1, DRAWS)
         draws = tuple((mean * share, mean * (1 - share) / size) for share in shares)
         return Store(mean / 2, mean / 2 / size, draws, False, came, totals.writes_count)
@@ -216,7 +214,7 @@ def _error(one: Counts) -> float:
 
 
 def _line(sizes: Array, means: Array, errors: Array) -> tuple[float, float]:
-    """Through points: g and G, neither below 0."""
+    """Fits a line: g and G, neither below 0."""
     weights = 1 / errors**2
     size, mean = np.average(sizes, weights=weights), np.average(means, weights=weights)
     spread = np.average((sizes - size) ** 2, weights=weights)
@@ -230,7 +228,7 @@ def _line(sizes: Array, means: Array, errors: Array) -> tuple[float, float]:
 
 
 def another(known: Store, totals: Totals) -> bool:
-    """Reports whether writes took another time than a store's would."""
+    """Reports whether writes took another time than the known store predicts."""
     for nbytes, one in totals.writes.values():
         if one.count >= WRITES_MIN:
             expected, error = known.write_us(nbytes / one.count)
@@ -241,7 +239,7 @@ def another(known: Store, totals: Totals) -> bool:
 
 
 def counted(stored: Iterable[tuple[int, Came]], writes: Mapping[int, tuple[int, Counts]]) -> Totals:
-    """Of messages by class, any number of entries a class, and of writes."""
+    """Adds up messages by class (any number of entries each) and writes."""
     came: dict[int, Came] = {}
     for index, one in stored:
         came[index] = came.get(index, Came()) + one

@@ -1,7 +1,7 @@
-"""Whether a peer still has its slot: when it has gone, another host may have it, settings and all.
+"""Checks that a peer still has its slot; after it leaves, another host may get the slot.
 
-Owns when carefuld is asked. A session has a cookie of its own: while it is the same, so is the
-peer, and one look into the peers map says so. Calls control.maps.
+Every session has its own cookie. While the cookie in the peers map is the same, so is the peer;
+otherwise carefuld is asked.
 """
 
 from __future__ import annotations
@@ -14,34 +14,33 @@ from careful.errors import CarefulError
 
 
 class LeftError(CarefulError):
-    """The peer is not in its slot any more: what is there is none of its controller's business."""
+    """The peer is no longer in its slot, so its controller must not touch the slot."""
 
 
 class Tenancy:
-    """A peer's hold of a slot; once it is over it stays so.
+    """A peer's hold of a slot. Once over, it stays over.
 
     Args:
         instance: name of the instance.
-        slot: which.
-        peer: what people call the peer.
-        asked: whether the peer has the slot, as carefuld says.
+        slot: the slot.
+        peer: the peer's name for people.
+        asked: asks carefuld whether the peer has the slot.
     """
 
     def __init__(self, instance: str, slot: int, peer: str, asked: Callable[[], bool]) -> None:
         self._peers = maps.peers_map(instance)
         self._slot, self._peer, self._asked = slot, peer, asked
-        self._cookie = 0  # of the session that it was last said to have
+        self._cookie = 0  # cookie of the session at the last positive answer
         self.is_over = False
 
     def close(self) -> None:
-        """Let go of the map."""
         self._peers.close()
 
     def check(self) -> None:
-        """Raise LeftError unless the peer has its slot."""
+        """Raises LeftError unless the peer has its slot."""
         cookie = int(maps.session(self._peers, self._slot).cookie)
         if not cookie or cookie != self._cookie:
-            # Between two sessions of the peer's own there is no cookie, nor after its last.
+            # There is no cookie between two sessions of the same peer, nor after its last.
             self.is_over = self.is_over or not self._asked()
             self._cookie = cookie
         if self.is_over:

@@ -1,8 +1,7 @@
-"""Trying ways to send a path's messages, where no model says which is best.
+"""Tries ways to send a path's messages if no model says which is best.
 
-Owns the classes that are searched at the same time, and that what was in effect is so again when
-it ends, or is interrupted. What is found is only worth an A/B: decide.py's.
-Calls alternating, ways.
+Owns the classes that are searched at the same time, and restores the values when a search ends or
+is interrupted. A result is only a candidate for an A/B (decide.py).
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from careful.tuning.ways import Search, Way
 
 #: Longest search, seconds: then the best so far is taken.
 SEARCH_S_MAX = 600.0
-#: The share of it that is for all ways' first turns: where messages are few or slow, a turn ends
-#: with fewer of them, so that the last way has one, too.
+#: Longest search, seconds; then the best so far is taken.
+#: of them, so that the last way has a turn too.
 FIRST_SHARE = 0.5
 
 
@@ -27,11 +26,11 @@ class Trying:
     """The searches under way on a path.
 
     Args:
-        path: where.
-        state: keeps what is to be put back, for whoever goes on.
+        path: the path.
+        state: stores the values to restore, for a successor.
         searches: by class, begun or not.
-        save: keeps the state; called before anything else is in effect.
-        now, began: seconds; when it is, and when the searches began.
+        save: stores the state; called before any value changes.
+        now, began: the time now and when the searches began, seconds.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Trying:
         state.put_back = {item: values[item] for item in items}
         save()
         self._turns = Alternating(path, self._beside(), now)
-        self._base = True  # whether what was in effect has its turn
+        self._base = True  # the values before the search are in effect
         self._turn_at = dict.fromkeys(searches, now)  # when a class's turn began
 
     def _beside(self) -> dict[int, Value]:
@@ -61,7 +60,7 @@ class Trying:
         return beside
 
     def end(self) -> None:
-        """Put back what was in effect."""
+        """Restores the values before the search."""
         if not self._base:
             restore(self._path, self._state)
         self._state.put_back = {}
@@ -70,16 +69,16 @@ class Trying:
         return {index: one for index, one in self.searches.items() if not one.over}
 
     def collect(self, live: Live, now: float) -> None:
-        """What came since the last flip, into the ways' arms."""
+        """Adds the messages since the last flip to the ways' arms."""
         trials = {index: one.way.trial for index, one in self._going().items()}
         self._turns.collect(trials, live, now)
 
     def skip(self, live: Live) -> None:
-        """What came since the last flip counts for none."""
+        """Ignores the messages since the last flip."""
         self._turns.skip(live)
 
     def step(self, live: Live, now: float) -> str:
-        """What became of it: "" it goes on, "over", "quiet" without messages, "by hand"."""
+        """Advances: returns "" to continue, "over", "quiet" without messages, or "by hand"."""
         turns, going = self._turns, self._going()
         self.collect(live, now)
         changed = [one for index, one in going.items() if self._look(index, one, now)]
@@ -89,7 +88,8 @@ class Trying:
         if all(turns.quiet(index, now) for index in open_):
             return "over" if len(open_) < len(self.searches) else "quiet"
         if not (changed and self._base):
-            base, self._base = self._base, False  # until that is known: a signal may end the flip
+            # assume the other until the flip is confirmed: a signal may interrupt it
+            base, self._base = self._base, False
             if not turns.flip():
                 return "by hand"
             self._base = not base
@@ -105,18 +105,18 @@ class Trying:
         return True
 
     def best(self) -> dict[int, Way]:
-        """The best way of each class that has one."""
+        """Returns the best way of each class that has one."""
         best = {index: one.best() for index, one in self.searches.items()}
         return {index: way for index, way in best.items() if way}
 
     def base_counts(self, live: Live) -> dict[int, Counts]:
-        """Messages that were sent as before."""
+        """Returns the messages sent with the values before the search."""
         version = self._turns.versions[0]
         return {index: live.get((index, version), Counts()) for index in self.searches}
 
 
 def restore(path: Path, state: PathState) -> None:
-    """Put back what was in effect of what nobody has set by hand since."""
+    """Restores the values before a search, except those set by hand since."""
     pinned = path.by_hand()
     path.settle({item: one for item, one in state.put_back.items() if item not in pinned})
     state.put_back = {}

@@ -1,16 +1,15 @@
-"""Whose turn it is, where one process tunes several paths.
+"""Schedules the controllers of one process.
 
-One path is measured at a time: the frames of two measurements would meet in this host's engine and
-device, whatever way they take from there, and each would see the other's as the path's cost. Who
-was measured longest ago is first, so that nobody is measured twice while another waits.
+One path is measured at a time. The frames of two measurements would meet in this host's engine and
+device, and each would count the other's as the path's cost. The path measured longest ago goes
+first, so that none is measured twice while another waits.
 
-A/Bs of the other paths go on, in the measurement's pauses. Their messages wait for its frames
-where they share something with them: this host, or a link on the way, which nobody here can tell.
-So what came while a train passed is left out of them. What still waited for one's end is in them,
-and favours neither plan, for these take turns at random: it widens the error, which is judged from
-blocks (verify.py). What compares messages with those of before cannot stand even that: no shift is
-looked for meanwhile, and nobody starts another measurement. Pure but for the clock and the sleep
-that it is given.
+A/Bs of other paths go on in the measurement's pauses. Their messages wait for the measurement's
+frames if they share this host or a link, which nobody here can tell. Messages that came while a
+train passed are therefore left out. Messages that still waited when the train ended remain in the
+A/B. They favour neither plan, because the plans take turns at random; they widen the error, which
+is computed from blocks (verify.py). A comparison with earlier messages cannot tolerate even that.
+During a measurement shifts are therefore ignored, and no other measurement starts.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ class Stepped(Protocol):
         """Reports whether an A/B is under way."""
 
     def collect(self, keep: bool, /) -> None:
-        """What came since the last look, into its A/B; or out of it."""
+        """Adds new messages to its A/B; keep False: ignores them."""
 
     def step(self, alone: bool = True, /) -> float:
-        """Look, and do what is due; seconds until the next look."""
+        """Does what is due; returns the seconds until the next step."""
 
 
 @dataclass(eq=False)
 class Turn:
-    """A controller's. due: when it looks next; measured: when it last held the others up."""
+    """A controller's schedule. due: next step; measured: when it last delayed the others."""
 
     controller: Stepped
     due: float
@@ -48,8 +47,8 @@ class Turns:
     """All controllers of a process.
 
     Args:
-        clock: seconds, that only rise.
-        sleep: lets so many seconds pass.
+        clock: seconds; never goes back.
+        sleep: lets this many seconds pass.
     """
 
     def __init__(
@@ -60,24 +59,23 @@ class Turns:
         self._clock, self._sleep = clock, sleep
         self._all: list[Turn] = []
         self._stepping: Turn | None = None
-        self._held_up = False  # by the one that steps
+        self._held_up = False  # by the controller that steps
 
     def add(self, controller: Stepped) -> Turn:
-        """One more; its turn is now."""
+        """Adds a controller, due now."""
         one = Turn(controller, self._clock())
         self._all.append(one)
         return one
 
     def remove(self, one: Turn) -> None:
-        """It is no longer tuned."""
         self._all.remove(one)
 
     def due(self) -> float:
-        """When the next turn is; infinite where there is none."""
+        """Returns when the next turn is due; infinite if there is none."""
         return min((one.due for one in self._all), default=float("inf"))
 
     def step(self) -> None:
-        """All whose turn it is, up to one that holds the others up."""
+        """Steps all controllers that are due, up to one that delays the others."""
         now = self._clock()
         for one in sorted(self._due(self._all, now), key=lambda each: each.measured):
             self._stepping, self._held_up = one, False
@@ -88,12 +86,12 @@ class Turns:
                 self._stepping = None
             if self._held_up:
                 one.measured = self._clock()
-                for each in self._all:  # what they put off, in order
+                for each in self._all:  # what they postponed, in order
                     each.due = min(each.due, one.measured)
                 return
 
     def meanwhile(self, seconds: float) -> None:
-        """A pause of the one that steps: the others' A/Bs go on."""
+        """Fills a pause of the stepping controller with the A/Bs of the others."""
         self._held_up = True
         others = [one for one in self._all if one is not self._stepping]
         self._collect(others, keep=False)

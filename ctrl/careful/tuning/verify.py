@@ -1,9 +1,9 @@
-"""What an A/B on live messages says: two arms' latencies, and whether the second is faster.
+"""The statistics of an A/B on live messages: whether the second arm is faster.
 
-Owns the statistics. An arm is counts and sums, as the datapath keeps them, in blocks: what came
-between two flips. Messages of one block share what else the path did then, so an error is that of
-blocks. Of these the middle half counts: a few messages that a busy machine held up for a hundred
-times as long say nothing of the plan, and made up most of a mean. Pure.
+An arm holds counts and sums from the datapath, in blocks: the messages between two flips. Messages
+of one block share the path's other load, so errors are computed from blocks. Only the middle half
+of the messages counts: a busy machine delays a few messages a hundredfold, which would dominate a
+mean and says nothing about the plan.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from careful.jsonout import Json
 from careful.measure.statistics.estimate import Estimate
 
-#: What an A/B of plans measures, and one of a store's thresholds.
+#: The quantity that an A/B of plans, or of a store's thresholds, measures.
 _MIDDLE = "less the quarters of turns with the least and the most"
 MEASURES = (
     f"mean latency of live messages, {_MIDDLE}, from the engine to an answer from behind them, µs"
@@ -22,23 +22,23 @@ MEASURES = (
 MEASURES_STORED = (
     f"mean latency of messages to files, {_MIDDLE}, from the first fragment until written, µs"
 )
-#: The share of messages that is left out at either end, by their blocks' means.
+#: Share of messages left out at either end, by their blocks' means.
 _LEFT_OUT = 0.25
-#: Messages an arm before anything is said.
+#: Least messages per arm for a verdict.
 MESSAGES_MIN = 30
-#: Messages an arm after which what was not shown to hold does not.
+#: Messages per arm after which a change that was not shown to hold is undone.
 MESSAGES_MAX = 1920
-#: Looks at a growing sample: 30, 60, 120 … messages an arm. Each may err, so each is stricter
-#: than the 95 % that all of them together shall keep (Bonferroni, of seven).
+#: Looks at a growing sample: 30, 60, 120 … messages per arm. Each look may err, so each is stricter
+#: than the 95 % of all looks together (Bonferroni, of seven).
 _LOOKS = 7
 _LEVEL = 1 - 0.05 / _LOOKS
-#: Blocks an arm before anything is said: of fewer, the spread says nothing.
+#: Least blocks per arm for a verdict: the spread of fewer says nothing.
 BLOCKS_MIN = 4
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Latencies of some messages: how many, their sum in ns, the sum of their squares in ns²."""
+    """Latencies of some messages: number, sum in ns, sum of squares in ns²."""
 
     count: int = 0
     sum_ns: int = 0
@@ -52,7 +52,7 @@ class Counts:
         )
 
     def since(self, before: Counts) -> Counts:
-        """What came after `before`; all of it where the counters began anew."""
+        """Returns what came after `before`; everything if the counters restarted."""
         if self.count < before.count or self.sum_ns < before.sum_ns:
             return self
         return Counts(
@@ -63,12 +63,12 @@ class Counts:
 
     @property
     def mean_us(self) -> float:
-        """The mean, µs; NaN of none."""
+        """The mean, µs; NaN without messages."""
         return self.sum_ns / self.count / 1e3 if self.count else math.nan
 
     @property
     def variance_us2(self) -> float:
-        """Of single messages, µs²; 0 of fewer than two."""
+        """The variance of single messages, µs²; 0 with fewer than two."""
         if self.count < 2:
             return 0.0
         squares = self.sum_sq_ns2 - self.sum_ns * self.sum_ns / self.count
@@ -83,15 +83,15 @@ class Arm:
     blocks: list[Counts] = field(default_factory=list)
 
     def add(self, block: Counts) -> None:
-        """What came between two flips."""
+        """Adds the messages between two flips."""
         if block.count:
             self.total += block
             self.blocks.append(block)
 
     def middle(self) -> Estimate:
-        """The mean latency of the middle half of its messages, by their blocks' means, µs.
+        """Returns the mean latency of the middle half of the messages, by their blocks' means, µs.
 
-        A trimmed mean, and its error from winsorized blocks (Yuen, Biometrika 61, 1974, p. 165).
+        A trimmed mean; its error comes from winsorized blocks (Yuen, Biometrika 61, 1974, p. 165).
         """
         many, total = len(self.blocks), self.total
         if many < 2:
@@ -117,11 +117,11 @@ class Arm:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of an A/B of one message class.
+    """The result of an A/B of one message class.
 
-    what: "held" (B is faster), "not held", or "undecided": more messages may tell.
+    what: "held" (B is faster), "not held", or "undecided" (more messages may tell).
     a_count, b_count: messages.
-    a, b: their latencies, µs, None below MESSAGES_MIN messages an arm.
+    a, b: latencies, µs, None below MESSAGES_MIN messages per arm.
     """
 
     what: str
@@ -132,11 +132,10 @@ class Verdict:
 
     @property
     def gain(self) -> Estimate | None:
-        """A less B, µs; None where there is none to say."""
+        """A minus B, µs; None if unknown."""
         return self.a - self.b if self.a and self.b else None
 
     def said(self) -> str:
-        """In words."""
         gain = self.gain
         if gain is None or self.a is None or self.b is None:
             least = min(self.a_count, self.b_count)
@@ -147,7 +146,6 @@ class Verdict:
         )
 
     def as_dict(self, measures: str = MEASURES) -> Json:
-        """For JSON."""
         figures: Json = {
             "measures": measures,
             "verdict": self.what,
@@ -167,7 +165,7 @@ class Verdict:
 
 @dataclass
 class Trial:
-    """The two arms of one message class, looked at as they grow."""
+    """The two arms of one message class, examined as they grow."""
 
     a: Arm = field(default_factory=Arm)
     b: Arm = field(default_factory=Arm)
@@ -176,14 +174,14 @@ class Trial:
 
     @property
     def is_decided(self) -> bool:
-        """Reports whether it is; costs nothing between two looks."""
+        """Reports whether there is a verdict; costs nothing between two looks."""
         if self._decided is None and self._is_due():
             self.verdict()
         return self._decided is not None
 
     @property
     def count(self) -> int:
-        """Messages of the arm that has fewer."""
+        """Messages in the smaller arm."""
         return min(self.a.total.count, self.b.total.count)
 
     def _is_due(self) -> bool:
@@ -191,10 +189,10 @@ class Trial:
         return self.count >= self._next_look and blocks >= BLOCKS_MIN
 
     def verdict(self) -> Verdict:
-        """What they say so far; once decided it stays so.
+        """Returns the verdict so far; a decided verdict is final.
 
-        B holds where it is faster by more than the error; it does not where it is slower by
-        more, or where MESSAGES_MAX messages an arm did not show that it is faster.
+        B holds if it is faster by more than the error. B does not hold if it is slower by more than
+        the error, or not shown to be faster after MESSAGES_MAX messages per arm.
         """
         if self._decided is None:
             said = self._looked()

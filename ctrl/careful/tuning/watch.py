@@ -1,8 +1,8 @@
-"""Whether live messages take as long as they did: windows of each class against a reference.
+"""Detects shifts in the latency of live messages: windows of each class against a reference.
 
-Owns when a shift counts: over the last windows, beyond what windows differ by anyway. Few of them
-see a large shift soon, more of them a small one, or one of messages that scatter. What a shift
-means (another path, other load, other messages) it cannot tell. Pure. Calls nobody.
+A shift counts if the last windows differ by more than windows usually differ. A few windows show a
+large shift soon; more windows show a small shift, or one of scattered messages. The cause (another
+path, other load, other messages) remains unknown.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from dataclasses import dataclass, field
 
 from careful.tuning.verify import Counts
 
-#: A window closes after so many messages and so long, seconds, whichever is later.
+#: A window closes after this many messages and seconds, whichever is later.
 WINDOW = (8, 0.18)
-#: Windows that make a reference; fewer than the least say nothing.
+#: Windows of a full reference, and of the least usable one.
 REFERENCE_WINDOWS = 16
 REFERENCE_WINDOWS_MIN = 3
-#: The last windows that are compared with it.
+#: Numbers of last windows that are compared with the reference.
 SPANS = (2, 4, 8)
-#: A shift is as large as this share of the reference, and as so many of its errors.
+#: Least shift, as a share of the reference and in standard errors.
 SHIFT_MIN = 0.15
 SHIFT_SIGMAS = 5.0
-#: The share of a span's windows that are beyond half of the least shift, to one side: one
-#: that met a burst of other work is no shift.
+#: Share of a span's windows that must be beyond half of the least shift, on one side: a single
+#: burst of other work is no shift.
 AGREEING = 0.75
-#: So many windows that are all beyond every one of a whole reference are a shift, too: by chance
-#: they are so once in 120,000 times. Of messages that a stream holds up, now less and now more, the
-#: reference scatters too much for the errors to tell.
+#: So many windows that are all beyond every window of a full reference are a shift, too; by chance
+#: this happens once in 120,000 times. If a stream delays messages unevenly, the reference scatters
+#: too much for the error test.
 BEYOND_ALL = 7
 
 
@@ -41,7 +41,7 @@ class _Windows:
     kept: list[Counts] = field(default_factory=list)
 
     def add(self, block: Counts, now: float) -> bool:
-        """Reports whether the class has shifted, now that these messages came."""
+        """Adds messages; reports whether the class has shifted."""
         self.window += block
         if self.window.count < WINDOW[0] or now - self.began < WINDOW[1]:
             return False
@@ -68,7 +68,7 @@ class _Windows:
         if beyond < AGREEING * span:
             return False
         between = sum((one - mean) ** 2 for one in means) / (len(means) - 1)
-        # Few windows may look alike by chance: messages differ at least as they do inside one.
+        # Few windows may be alike by chance, so the variance inside a window is the least.
         inside = max(_inside_us2(reference), _inside_us2(last))
         error = math.sqrt(max(between, inside) * (1 / span + 1 / len(means)))
         return abs(shift) > SHIFT_SIGMAS * error
@@ -89,28 +89,28 @@ def _inside_us2(windows: Sequence[Counts]) -> float:
 
 
 class Watch:
-    """The live latencies of one path."""
+    """Watches the live latencies of one path."""
 
     def __init__(self) -> None:
         self._seen: dict[int, Counts] = {}
         self._classes: dict[int, _Windows] = {}
 
     def reset(self) -> None:
-        """Makes what comes from now on the reference: something known has changed."""
+        """Starts a new reference, after a known change."""
         self._classes.clear()
         self._seen.clear()
 
     def skip(self, totals: Mapping[int, Counts]) -> None:
-        """Messages since the last look tell nothing: what they met will not be met again."""
+        """Ignores the messages since the last look, which met something unusual."""
         for index, total in totals.items():
             if index in self._seen:
                 self._seen[index] = total
                 self._classes[index].window = Counts()
 
     def look(self, totals: Mapping[int, Counts], now: float) -> list[int]:
-        """Classes that shifted.
+        """Returns the classes that shifted.
 
-        totals: what was counted so far, by class; now: seconds.
+        totals: counted so far, by class; now: seconds.
         """
         shifted = []
         for index, total in totals.items():

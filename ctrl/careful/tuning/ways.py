@@ -1,10 +1,9 @@
-"""Ways to send the messages of a class that are worth a try where no model says which is best.
+"""Ways to send the messages of a class that are worth a try if no model says which is best.
 
-Owns the candidates, and how one of them is found on live messages: successive halving. Every way
-is compared with what is in effect, in turn with it, so what the path does meanwhile meets both.
-The better half stays for another, longer round, until one is left. What is surely slower goes at
-once. Which of them looks best is not yet proof that it is better: that is the A/B's that follows.
-Pure. Calls model and verify.
+Owns the candidates and the search on live messages: successive halving. Every way alternates with
+the values in effect, so both meet the same load. The better half stays for a longer round, until
+one way is left; a way that is surely slower leaves at once. The way that looks best still needs an
+A/B.
 """
 
 from __future__ import annotations
@@ -17,30 +16,30 @@ from careful.plan import Limits, Plan
 from careful.tuning.items import NET_TX, Kick, Value, class_bytes
 from careful.tuning.verify import BLOCKS_MIN, MESSAGES_MIN, Trial
 
-#: Fragments are halved so often at most, and are no smaller than this, bytes.
+#: Most halvings of a fragment, and the least fragment, bytes.
 HALVINGS, FRAGMENT_BYTES_MIN = 3, 512
-#: Least kicks that are tried beside the one in effect: each frame by itself, and some at a time.
+#: Least kicks to try besides the one in effect: each frame alone, and some together.
 KICKS_BYTES = (1, 4096)
-#: Messages of each arm in the first round; each later round needs twice as many.
+#: Messages per arm in the first round; each later round needs twice as many.
 ROUND_MESSAGES = 120
-#: The best way must look faster than what is in effect by this share.
+#: Least apparent gain of the best way, as a share of the latency.
 GAIN_MIN = 0.02
 
 
 def ways(
     index: int, now: Sequence[Value], limits: Limits, but: frozenset[int]
 ) -> list[dict[int, Value]]:
-    """Candidates for a class's messages: what each changes.
+    """Returns the candidates for a class's messages: the values that each changes.
 
-    Fragments as large as frames are, halves, quarters and eighths, by each of the least kicks.
-    Of those that make no difference to a message of the class one is listed; what makes none to
-    what is in effect is not.
+    Combines fragments as large as frames, halves, quarters and eighths with each of the least
+    kicks. Lists one of several candidates with the same effect, and none with the effect of the
+    values now.
 
     Args:
         index: the class.
-        now: what is in effect, of all items.
+        now: values in effect, of all items.
         limits: payload of a frame.
-        but: items that are not ours to change.
+        but: items that the controller must not change.
     """
     nbytes, plan, kick = class_bytes(index), now[index], now[NET_TX + index]
     assert isinstance(plan, Plan)
@@ -66,9 +65,9 @@ def _plans(nbytes: int, limits: Limits) -> list[Plan]:
 
 
 def effect(plan: Plan, kick: Kick, nbytes: int, limits: Limits) -> tuple[object, int]:
-    """What a plan and a least kick make of a message: its fragments, and frames of a kick.
+    """Returns a message's fragments, and frames per kick, under a plan and a least kick.
 
-    Two that make the same of it are one way.
+    Two candidates with the same effect count as one way.
     """
     sizes = plan.sizes(nbytes, limits)
     frames = math.ceil(kick.net_tx_bytes / sizes[0]) if sizes else 1
@@ -77,14 +76,14 @@ def effect(plan: Plan, kick: Kick, nbytes: int, limits: Limits) -> tuple[object,
 
 @dataclass
 class Way:
-    """One of them, and what messages took with it (B) and with what is in effect (A)."""
+    """A way; its messages are arm B of the trial, those with the values in effect arm A."""
 
     values: Mapping[int, Value]
     trial: Trial = field(default_factory=Trial)
 
     @property
     def gain(self) -> float:
-        """The share of its latency that a message seems to save; -1 below MESSAGES_MIN messages."""
+        """The share of latency that a message seems to save; -1 below MESSAGES_MIN messages."""
         if self.trial.count < MESSAGES_MIN:
             return -1.0
         return 1 - self.trial.b.middle().value / self.trial.a.middle().value
@@ -96,7 +95,7 @@ class Search:
     Attributes:
         left: the ways that may be the best.
         ways_count: the number of ways at the beginning.
-        over: whether no more messages are needed.
+        over: no more messages are needed.
     """
 
     def __init__(self, found: Sequence[Mapping[int, Value]]) -> None:
@@ -107,13 +106,13 @@ class Search:
 
     @property
     def way(self) -> Way:
-        """Whose turn it is."""
+        """The way whose turn it is."""
         return self.left[self._at]
 
     def look(self, late: bool = False) -> bool:
-        """Whether the turn is another's, or the search is over, after the messages that came.
+        """Counts new messages; reports whether another way has its turn or the search is over.
 
-        late: the turn has had its share of the time, so the least that says something is enough.
+        late: the turn has used its time, so the least messages for a verdict are enough.
         """
         trial = self.way.trial
         needed = min(self._need, MESSAGES_MIN) if late else self._need
@@ -135,10 +134,10 @@ class Search:
 
     @property
     def judged(self) -> bool:
-        """Reports whether any way had messages enough to say something."""
+        """Reports whether any way had enough messages to compare."""
         return not self.left or any(one.trial.count >= MESSAGES_MIN for one in self.left)
 
     def best(self) -> Way | None:
-        """What looks best so far, if it looks better than what is in effect."""
+        """Returns the way that looks best, if it looks better than the values in effect."""
         found = max(self.left, key=lambda one: one.gain, default=None)
         return found if found and found.gain >= GAIN_MIN else None
