@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Owner, mode and time. The order is the kernel's: a new owner takes set-user-ID bits and
- * capabilities away, and a mode changes the mask of an ACL, so each comes before what it would
- * undo; and all of them before the time.
- */
+/* Owner, mode and time of a file. A new owner clears set-ID bits and capabilities, and a mode
+ * changes an ACL's mask. So the order is owner, mode, extended attributes, time. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +14,7 @@
 #include "storage/attr.h"
 #include "storage/xattrs.h"
 
-/* ns since 1970; the nearest that 64 bits hold, of years before 1678 and after 2262. */
+/* Returns ns since 1970, limited to what 64 bits hold (the years 1678 to 2262). */
 static uint64_t ns_of(const struct timespec *time)
 {
 	int64_t ns;
@@ -47,15 +44,13 @@ static void times_of(int64_t ns, struct timespec times[2])
 	const int64_t second = 1000000000;
 
 	times[0] = (struct timespec){ .tv_nsec = UTIME_OMIT };
-	/* The time may lie before 1970; tv_nsec counts upwards all the same. */
+	/* Before 1970 tv_sec rounds down, because tv_nsec is never negative. */
 	times[1].tv_sec = ns / second - (ns % second < 0);
 	times[1].tv_nsec = ns % second + (ns % second < 0 ? second : 0);
 }
 
-/*
- * Reports whether a file has a time, as far as its file system can hold it. The kernel rounds
- * ctime down like any other time, so ctime shows how coarse the times are there.
- */
+/* Reports whether a file has a time, within the precision of its file system. The kernel rounds
+ * ctime like any other time, so ctime shows the precision. */
 static bool is_time(const struct stat *st, int64_t ns)
 {
 	static const long grains[] = { 1000000000, 10000000, 1000, 100 };
@@ -83,7 +78,8 @@ int attr_set_time(int fd, int64_t ns)
 	return futimens(fd, times) ? -errno : 0;
 }
 
-/* Owners are root's to give away; another may still give a file to its own groups. */
+/* Sets owner and group. Only root can change the owner; others may choose among their own
+ * groups. */
 static int set_owner(int fd, const struct careful_block_attr *attr)
 {
 	uid_t uid = geteuid() ? (uid_t)-1 : be32toh(attr->uid);
@@ -129,8 +125,8 @@ static int set_time(int fd, int64_t ns, bool is_path)
 	return utimensat(fd, "", times, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) ? -errno : 0;
 }
 
-/* Sets a time. -ERANGE: the file system has the nearest that it can hold; all can hold those of
- * 1980 to 2038. */
+/* Sets a time. -ERANGE: the file system holds only a nearby time; every file system can hold 1980
+ * to 2038. */
 static int set_time_within(int fd, int64_t ns, bool is_path)
 {
 	const int64_t second = 1000000000, first_s = 315532800;
@@ -141,15 +137,13 @@ static int set_time_within(int fd, int64_t ns, bool is_path)
 		return rc;
 	if (fstat(fd, &st))
 		return -errno;
-	/* FAT has even seconds. */
+	/* FAT stores even seconds only. */
 	return llabs(st.st_mtim.tv_sec - ns / second) <= 2 ? 0 : -ERANGE;
 }
 
-/*
- * Puts CAP_FSETID into effect for this thread, and reports whether that was needed. Without it
- * the kernel takes the set-group-ID bit from a file of another group when its mode or its ACL
- * is set. carefuld has it only permitted (confine.c).
- */
+/* Raises CAP_FSETID for this thread, and reports whether that was needed. Without it, setting the
+ * mode or ACL of another group's file clears the set-group-ID bit. carefuld has the capability
+ * permitted but not effective (confine.c). */
 static bool raise_fsetid(struct __user_cap_data_struct before[2])
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -170,11 +164,11 @@ static void restore_capabilities(const struct __user_cap_data_struct before[2])
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 
 	if (syscall(SYS_capset, &header, before))
-		abort(); /* a thread may always give up a capability */
+		abort(); /* dropping a capability cannot fail */
 }
 
-/* Attributes that a file already has are not set again: its ctime stays, and an idle sync writes nothing. A
- * new owner takes bits away from the mode. */
+/* Attributes that the file already has are not set again, so its ctime stays and an idle sync
+ * writes nothing. A new owner clears mode bits, so the mode is set again. */
 int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
 	       size_t xattrs_bytes, const struct attr_how *how)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Owner, mode and time of files that a batch makes.
- */
+/* Owner, mode and time of the files of a batch. */
 #ifndef STORAGE_ATTR_H
 #define STORAGE_ATTR_H
 
@@ -14,16 +12,14 @@
 
 #include "storage/tree.h"
 
-/*
- * Gives an open file what `flags` (CAREFUL_BATCH_*) name, the time last. -ENOSYS: its file system
- * cannot hold one of the extended attributes; -ERANGE: nor the time. The file has all else.
+/* Sets on an open file what `flags` (CAREFUL_BATCH_*) name, the time last. -ENOSYS: the file system
+ * cannot hold some extended attribute; -ERANGE: cannot hold the time. Everything else is set then.
  *
- * @fd:      opened with O_PATH, if is_path
- * @umask:   taken from the mode of a new file where flags leave the mode out
- * @squashed: set-ID bits of files, and attributes that are root's to give, are left out
- * @is_new:  made just now: its mode is set in any case
- * @has_mode: but not where it is so already
- */
+ * @umask: applies to a new file's mode if flags leave the mode out
+ * @squashed: leaves out set-ID bits of files, and attributes that only root may set
+ * @is_path: fd was opened with O_PATH
+ * @is_new: the file was just made: set its mode in any case
+ * @has_mode: the mode is already right */
 struct attr_how {
 	uint32_t flags;
 	uint32_t umask;
@@ -32,7 +28,7 @@ struct attr_how {
 	bool is_new;
 	bool has_mode;
 };
-/* The mode that is set, without type bits. */
+/* Returns the mode to set, without type bits. */
 mode_t attr_mode(const struct careful_block_attr *attr, const struct attr_how *how);
 int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
 	       size_t xattrs_bytes, const struct attr_how *how);

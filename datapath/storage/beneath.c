@@ -17,7 +17,7 @@ int beneath_open(int dir_fd, const char *path, int flags, uint64_t resolve)
 	};
 	long fd;
 
-	if (flags & O_PATH) /* openat2 takes nothing beside O_PATH that means nothing */
+	if (flags & O_PATH) /* openat2() refuses flags that O_PATH ignores */
 		how.flags &= ~(uint64_t)O_NOCTTY;
 	/* The kernel gives up with EAGAIN if a rename crosses the walk. */
 	for (int i = 0; i < RACES_MAX; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* BLAKE3 as its paper (sections 2.1 to 2.5) has it. Eight chunks are compressed side by side, a
- * lane each; the compiler maps the lanes to what vectors the machine has. */
+/* BLAKE3 as in its paper, sections 2.1 to 2.5. Eight chunks are compressed in parallel, one per
+ * lane; the compiler maps lanes to the machine's vectors. */
 #include "storage/blake3.h"
 
 #include <endian.h>
@@ -14,8 +14,8 @@ typedef uint32_t lanes __attribute__((vector_size(4 * LANES)));
 static const uint32_t iv[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
 				0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
 
-/* Which message word each of a round's sixteen places takes: the permutation of table 2
- * of the paper, applied once more for each round. */
+/* The message word for each of a round's sixteen places: the permutation of the paper's table 2,
+ * applied once more per round. */
 static const uint8_t schedule[ROUNDS][16] = {
 	{ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 },
 	{ 2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8 },
@@ -53,7 +53,7 @@ static const uint8_t schedule[ROUNDS][16] = {
 		MIX((v)[3], (v)[4], (v)[9], (v)[14], (m)[(s)[14]], (m)[(s)[15]]);  \
 	} while (0)
 
-/* One block of 64 bytes, as 16 words, into cv. */
+/* Compresses one block of 64 bytes, given as 16 words, into cv. */
 static void compress(uint32_t cv[8], const uint32_t m[16], uint64_t counter, uint32_t bytes,
 		     uint32_t flags)
 {
@@ -88,7 +88,7 @@ static uint32_t word(const uint8_t *p)
 	return le32toh(w);
 }
 
-/* The chaining value of a chunk, or with ROOT the hash of an input that is one. */
+/* Computes a chunk's chaining value; with ROOT the hash of a one-chunk input. */
 static void chunk(const uint8_t *in, uint32_t bytes, uint64_t counter, uint32_t flags,
 		  uint32_t cv[8])
 {
@@ -113,10 +113,10 @@ static void chunk(const uint8_t *in, uint32_t bytes, uint64_t counter, uint32_t 
 	compress(cv, m, counter, bytes, start | CHUNK_END | flags);
 }
 
-/* A macro, as vectors as arguments depend on the machine. */
+/* A macro, because passing vectors as arguments depends on the machine. */
 #define ALL(x) ((lanes){ x, x, x, x, x, x, x, x })
 
-/* The chaining values of LANES whole chunks that follow each other. */
+/* Computes the chaining values of LANES consecutive whole chunks. */
 static void chunks(const uint8_t *in, uint64_t counter, uint32_t out[LANES][8])
 {
 	lanes cv[8], low, high;
@@ -158,7 +158,7 @@ static void chunks(const uint8_t *in, uint64_t counter, uint32_t out[LANES][8])
 			out[k][i] = cv[i][k];
 }
 
-/* The node above two others; into left. */
+/* Joins two nodes; the parent replaces left. */
 static void parent(uint32_t left[8], const uint32_t right[8], uint32_t flags)
 {
 	uint32_t m[16];
@@ -169,7 +169,7 @@ static void parent(uint32_t left[8], const uint32_t right[8], uint32_t flags)
 	compress(left, m, 0, BLOCK, PARENT | flags);
 }
 
-/* A complete chunk that is not the last: joins all subtrees that it completes. */
+/* Adds a complete chunk that is not the last, and joins the subtrees that it completes. */
 static void push(struct blake3 *b, const uint32_t cv[8])
 {
 	uint32_t *top = b->stack[b->depth];
@@ -256,7 +256,7 @@ void blake3_join(const uint8_t *parts, uint64_t n, uint8_t out[BLAKE3_BYTES])
 	struct blake3 b;
 	uint32_t right[8], left[8];
 
-	/* All but the last are complete subtrees of one size: they join as chunks do. */
+	/* All parts but the last are complete subtrees of one size, so they join like chunks. */
 	blake3_init(&b, 0);
 	for (uint64_t i = 0; i + 1 < n; i++) {
 		get_words(left, parts + i * BLAKE3_BYTES);

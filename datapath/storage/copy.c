@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Copies within one machine (files.h): shared where the file system can share blocks, and holes
- * stay holes. */
+/* Copies within one machine (files.h): shares blocks if the file system can, and keeps holes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,14 +9,15 @@
 
 enum { PIECE = 1 << 20 };
 
-/* Reports whether copy_file_range() is refused for these files, rather than failing. */
+/* Reports whether the kernel refuses copy_file_range() for these files, as opposed to an I/O
+ * error. */
 static int is_refused(int error)
 {
 	return error == EXDEV || error == EINVAL || error == EOPNOTSUPP || error == ENOSYS ||
 	       error == EBADF || error == EPERM;
 }
 
-/* Copies by memory; as copy_file_range(), which may copy less. */
+/* Copies through memory. Like copy_file_range(), may copy less than `bytes`. */
 static ssize_t copy_piece(int from, int to, uint64_t offset, uint64_t bytes)
 {
 	size_t size = bytes < PIECE ? (size_t)bytes : PIECE;
@@ -76,7 +76,7 @@ int careful_copy(int from, int to, uint64_t offset, uint64_t bytes)
 
 		if (data < 0 && errno == ENXIO)
 			return 0;
-		if (data < 0) /* no file of holes */
+		if (data < 0) /* the file system does not report holes */
 			data = (off_t)at;
 		if ((uint64_t)data >= last)
 			return 0;

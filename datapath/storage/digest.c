@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Digests of byte ranges of files (files.h), read in pieces so that a range may be larger than
+/* Digests of byte ranges of files (files.h), read in pieces, so a range may be larger than
  * memory. */
 #include <endian.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 enum { PIECE = 256 << 10 };
 
-/* @xxh3: NULL where blake3 is used */
+/* @xxh3: NULL if BLAKE3 is used */
 struct state {
 	struct xxh3 *xxh3;
 	uint32_t algorithm;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Directories as records: see tree.h. */
+/* Directories as records (tree.h). */
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
@@ -27,8 +27,8 @@ static void failed(struct entry_scan *scan, int error)
 	scan->unreadable++;
 }
 
-/* The record of one entry, and its bytes. 0: there is none, as it has gone in the meantime,
- * or no request could name it. */
+/* Fills the record of one entry; returns its bytes. 0: no record, because the entry has gone or its
+ * path is too long for any request. */
 static size_t fill(struct entry_scan *scan, int dir_fd, const char *prefix, const char *name)
 {
 	struct careful_block_entry *e = &scan->record.entry;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Batches from the first record to the last. */
+/* Runs a batch from its first record to its last. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static int take_name(char *to, const char *from, size_t bytes)
 	return 0;
 }
 
-/* Takes the record at *at. -EPROTO: the rest of the batch is none. */
+/* Reads the record at *at. -EPROTO: the rest of the batch is no record. */
 static int next(struct item *item, const char *in, size_t bytes, size_t *at, int *status)
 {
 	struct items_record r;
@@ -38,7 +38,7 @@ static int next(struct item *item, const char *in, size_t bytes, size_t *at, int
 	item->xattrs_bytes = r.xattrs_bytes;
 	item->data = r.data;
 	item->data_bytes = r.data_bytes;
-	/* What the other end could not read is answered as it said. */
+	/* If the sender could not read an item, the answer repeats the sender's error. */
 	if (r.head.status)
 		*status = code ? -(int)code : -EIO;
 	else

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Batches (careful_block_item records, block.h): what the files of items*.c share. All
- * names lie beneath one directory; an item's failure is its own.
- */
+/* Batches of careful_block_item records (block.h): shared by the items*.c files. All names lie
+ * beneath one directory; a failed item does not stop the batch. */
 #ifndef STORAGE_ITEMS_H
 #define STORAGE_ITEMS_H
 
@@ -15,16 +13,16 @@
 #include <careful/block.h>
 
 enum {
-	ITEMS_PENDING = 512, /* files that wait for one sync together */
-	ITEMS_DIRS = 64, /* directories they stand in */
+	ITEMS_PENDING = 512, /* most files that wait for one shared sync */
+	ITEMS_DIRS = 64, /* most directories of pending files */
 	ITEMS_TEMPORARY_BYTES = 40,
-	/* Of one batch, for items may be many and small. Ours reads 64 MiB at most, and is synced
-	 * sixteen times: 1024 files in as many directories. */
+	/* Limits of one batch, because items may be many and small. Our own batches read at most 64
+	 * MiB and sync at most sixteen times: 1024 files in as many directories. */
 	ITEMS_READ_BYTES = 256 << 20,
 	ITEMS_SYNCS = 64,
 };
 
-/* A record of a batch, as it stands there: what is in it lies within. */
+/* A record as it stands in the batch; the pointers lead into the batch. */
 struct items_record {
 	struct careful_block_item head;
 	const char *name, *text, *xattrs, *data;
@@ -41,8 +39,7 @@ struct item {
 	char name[PATH_MAX], text[PATH_MAX];
 };
 
-/* A file that is written, and gets its name once it is synced.
- * @answer: where its answer stands */
+/* A written file that gets its name after the sync. @answer: offset of its answer in `out` */
 struct pending {
 	uint32_t dir;
 	size_t answer;
@@ -50,31 +47,29 @@ struct pending {
 	char name[NAME_MAX + 1];
 };
 
-/* What a file that is made in the parent turns out to be, as far as it is known: its owner,
- * and its mode where `asked` was asked for. */
+/* The owner that new files in the parent directory get, and the mode they get if made with
+ * `asked`. */
 struct items_fresh {
 	bool owner_known, mode_known;
 	uint32_t uid, gid;
 	mode_t asked, mode;
 };
 
-/*
- * A batch under way.
+/* A batch under way.
  *
- * @base:      the directory
- * @parent:    the directory of the last item, or -1; its name beneath base
- * @parent_held: it is locked, see items_temporary()
- * @no_nameless: its file system has no files without a name
- * @dirs:      directories that pending files stand in
- * @out:       the answer so far, used of room bytes, room at most room_max
- * @counter:   makes names of temporary files
- * @rereads:   of files that changed while they were read
- * @read_bytes: of contents, whether they are in the answer or not
- * @syncs:     so far; of files that wait together one
- * @in_vain:   nobody wants it any more
- * @unkept:    of the last file, which is made: why it lacks an attribute (-errno), or 0
- * @keeps_mode: the item's mode is that of the file it replaces; no umask applies
- */
+ * @base: the directory that all names are beneath
+ * @parent: the directory of the last item, or -1; parent_name is its path beneath base
+ * @parent_held: the parent is locked (items_temporary())
+ * @no_nameless: the parent's file system has no O_TMPFILE
+ * @dirs: directories of pending files
+ * @out: the answer so far, `used` of `room` bytes; room is at most room_max
+ * @counter: makes names of temporary files
+ * @rereads: reads repeated because a file changed meanwhile
+ * @read_bytes: contents read, even if not in the answer
+ * @syncs: syncs so far; files that wait together count once
+ * @in_vain: nobody waits for the batch any more
+ * @unkept: -errno of an attribute that the last file could not get, or 0
+ * @keeps_mode: the item's mode comes from the file it replaces; no umask applies */
 struct items {
 	int base;
 	uint32_t flags, umask;
@@ -102,39 +97,40 @@ struct items {
 	struct item item;
 };
 
-/* items_record.c. Takes the record at *at apart, moves *at behind it. -EPROTO: there is none. */
+/* Splits the record at *at and moves *at behind it. -EPROTO: no record there. In items_record.c, as
+ * are the next three. */
 int items_cut(const char *in, size_t bytes, size_t *at, struct items_record *record);
-/* Room for bytes behind the answer: 0, -EOVERFLOW if it is too long, -ENOMEM. */
+/* Makes room for `bytes` more of the answer. 0, -EOVERFLOW (answer too long) or -ENOMEM. */
 int items_reserve(struct items *s, size_t bytes);
-/* Writes the answer's record at s->used, what follows it being there already. */
+/* Completes the answer's record at s->used; its name and contents are already in place. */
 void items_answer(struct items *s, struct careful_block_item *record, int status);
-/* The directory that name stands in: a descriptor that stays the batch's, or -errno.
- * *last is the name's last component. */
+/* Returns the directory of a name, a descriptor owned by the batch, or -errno. *last: the name's
+ * last component. */
 int items_parent(struct items *s, char *name, const char **last);
 
-/* items_read.c: READ and DIGEST; answers itself. */
+/* items_read.c: runs READ and DIGEST, and answers. */
 void items_read(struct items *s);
 
-/* items_file.c: FILE: status, or 1 if it is answered later. */
+/* items_file.c: runs FILE. Returns a status, or 1 if the answer comes later. */
 int items_make_file(struct items *s, int dir, const char *name);
-/* A name that nothing has, for what is to be in the parent. Until the batch leaves that
- * directory it has a shared lock on it (flock), and on those of pending files until they have
- * their names: whoever clears temporary files away needs it for himself. The kernel drops it
- * with the process. */
+/* Makes an unused name in the parent. The batch holds a shared lock (flock) on that directory until
+ * it leaves it, and on pending files' directories until they have their names. Clearing temporary
+ * files away needs the lock exclusively. The kernel drops it with the process. */
 void items_temporary(struct items *s, char temporary[ITEMS_TEMPORARY_BYTES]);
-/* Makes `temporary` be `name`. */
+/* Renames `temporary` to `name`. */
 int items_give_name(int dir, const char *temporary, const char *name, bool replace);
-/* Writes all of it: 0 or -errno. */
+/* Writes all bytes. 0 or -errno. */
 int items_put(int fd, const char *data, size_t bytes);
-/* Syncs what is pending, and gives it its names. */
+/* Syncs the pending files and gives them their names. */
 void items_flush(struct items *s);
 
-/* items_name.c: RENAME, LINK, APPEND: status. */
+/* items_name.c: run RENAME, LINK and APPEND. Return a status. */
 int items_rename(struct items *s);
 int items_link(struct items *s);
 int items_append(struct items *s);
 
-/* items_write.c: what makes or changes something: status, or 1 if it is answered later. */
+/* items_write.c: runs an item that makes or changes something. Returns a status, or 1 if the answer
+ * comes later. */
 int items_write(struct items *s);
 
 #endif /* STORAGE_ITEMS_H */

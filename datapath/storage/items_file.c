@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * FILE: never seen half-written. Where the file system can, a file is made without a name and
- * linked when it is complete, so that a crash leaves nothing of it; else it has a temporary name
- * first. Where a batch is synced, many files wait for one sync of their file system, which is a
- * fraction of what a sync of each would take.
- */
+/* FILE: a file that nobody ever sees half-written. It is made without a name and linked when
+ * complete, so a crash leaves nothing; file systems without O_TMPFILE get a temporary name first.
+ * In a synced batch many files share one sync of their file system, which is far cheaper than one
+ * each. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +19,7 @@
 
 void items_temporary(struct items *s, char temporary[ITEMS_TEMPORARY_BYTES])
 {
-	/* If somebody is clearing away just now, he does not know this name. */
+	/* If the lock fails, somebody is clearing the directory, but cannot know this new name. */
 	if (!s->parent_held)
 		flock(s->parent, LOCK_SH | LOCK_NB);
 	s->parent_held = true;
@@ -29,7 +27,7 @@ void items_temporary(struct items *s, char temporary[ITEMS_TEMPORARY_BYTES])
 		 (unsigned long long)s->counter++);
 }
 
-/* Where a file system has no flags for renames, a link does the same. */
+/* A file system without rename flags gets a link and an unlink instead. */
 int items_give_name(int dir, const char *temporary, const char *name, bool replace)
 {
 	if (!renameat2(dir, temporary, dir, name, replace ? 0 : RENAME_NOREPLACE))
@@ -57,7 +55,7 @@ int items_put(int fd, const char *data, size_t bytes)
 	return 0;
 }
 
-/* The number of the parent among the directories of pending files, or -errno. */
+/* Returns the parent's index among the directories of pending files, or -errno. */
 static int note_dir(struct items *s, int dir)
 {
 	struct stat mine, other;
@@ -99,7 +97,7 @@ static int wait_for_sync(struct items *s, int dir, const char *temporary, const 
 	return 1;
 }
 
-/* Reports whether a new file in this directory is the source's owner's by itself. */
+/* Reports whether a new file in this directory gets the wanted owner without chown. */
 static bool has_owner(const struct items *s)
 {
 	const struct careful_block_attr *attr = &s->item.attr;
@@ -110,8 +108,8 @@ static bool has_owner(const struct items *s)
 	       (!s->is_root || be32toh(attr->uid) == s->fresh.uid);
 }
 
-/* What a new file in this directory is, seen once: most are of the same owner and mode, and
- * then need neither be set. */
+/* Learns the owner and mode of new files in this directory. Most files want just these, and then
+ * need neither chown nor chmod. */
 static int learn(struct items_fresh *fresh, int fd, mode_t asked)
 {
 	struct stat st;
@@ -141,7 +139,7 @@ static struct attr_how how_of(const struct items *s)
 	};
 }
 
-/* A file that replaces another keeps its mode, unless the batch sets modes. */
+/* A file that replaces another keeps the old mode, unless the batch sets modes. */
 static void keep_mode(struct items *s, int dir, const char *name)
 {
 	const bool may = s->flags & CAREFUL_BATCH_REPLACE && !(s->flags & CAREFUL_BATCH_MODE);
@@ -152,7 +150,7 @@ static void keep_mode(struct items *s, int dir, const char *name)
 		s->item.attr.mode = htobe32(st.st_mode & (S_IFMT | 0777));
 }
 
-/* Contents and attributes of a new file that was made with the permissions `asked`. */
+/* Writes contents and attributes of a new file that was made with the permissions `asked`. */
 static int furnish(struct items *s, int fd, mode_t asked)
 {
 	const struct item *item = &s->item;
@@ -172,8 +170,8 @@ static int furnish(struct items *s, int fd, mode_t asked)
 	return s->unkept ? 0 : rc;
 }
 
-/* The permissions to make a file with: nobody but its owner may see one that is to be given
- * to another. */
+/* Returns the permissions to make a file with. A file that will get another owner stays private
+ * until then. */
 static mode_t asked_of(const struct items *s)
 {
 	struct attr_how how = how_of(s);
@@ -181,7 +179,7 @@ static mode_t asked_of(const struct items *s)
 	return has_owner(s) ? attr_mode(&s->item.attr, &how) & 0777 : 0600;
 }
 
-/* Gives a file without a name its name. */
+/* Links a nameless file to its name. */
 static int link_file(struct items *s, int fd, int dir, const char *name)
 {
 	char temporary[ITEMS_TEMPORARY_BYTES];
@@ -200,7 +198,7 @@ static int link_file(struct items *s, int fd, int dir, const char *name)
 	return rc;
 }
 
-/* 0 or -errno; -EOPNOTSUPP: there are no such files here. */
+/* 0 or -errno; -EOPNOTSUPP: the file system has no nameless files. */
 static int make_nameless(struct items *s, int dir, const char *name)
 {
 	mode_t asked = asked_of(s);
@@ -253,7 +251,7 @@ int items_make_file(struct items *s, int dir, const char *name)
 	    xxh3_of(item->data, item->data_bytes) != item->digest)
 		return -EBADMSG;
 	keep_mode(s, dir, name);
-	/* Files that wait for a sync would each hold a descriptor without a name. */
+	/* A pending nameless file would hold a descriptor until the sync. */
 	if (!(s->flags & CAREFUL_BATCH_SYNC) && !s->no_nameless) {
 		rc = make_nameless(s, dir, name);
 		s->no_nameless = rc == -EOPNOTSUPP;
@@ -261,7 +259,7 @@ int items_make_file(struct items *s, int dir, const char *name)
 	return rc == -EOPNOTSUPP ? make_named(s, dir, name) : rc;
 }
 
-/* Each file system that pending files stand in, once. */
+/* Syncs each file system of the pending files once. */
 static int sync_pending(struct items *s)
 {
 	dev_t synced[ITEMS_DIRS];

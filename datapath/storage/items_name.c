@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Items that act on a file under the name it has: RENAME, LINK and APPEND. */
+/* Items that act on a file by its existing name: RENAME, LINK and APPEND. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +13,11 @@
 #include "storage/tree.h"
 #include "storage/xxh3.h"
 
-enum { APPEND_TRIES = 16 }; /* while another makes and removes the file */
+enum { APPEND_TRIES = 16 }; /* while another process makes and removes the file */
 
-/* An item's two names: `text` is the old one, `name` the new one. */
+/* An item's two names: `text` is the old name, `name` the new one. */
 struct two_names {
-	int from, to; /* their directories; the caller closes from */
+	int from, to; /* the directories; the caller closes `from` */
 	const char *old, *name;
 };
 
@@ -26,7 +26,7 @@ static int find_names(struct items *s, struct two_names *two)
 	two->from = items_parent(s, s->item.text, &two->old);
 	if (two->from < 0)
 		return two->from;
-	/* The next items_parent() closes its directory. */
+	/* The next items_parent() closes the batch's descriptor. */
 	two->from = fcntl(two->from, F_DUPFD_CLOEXEC, 3);
 	if (two->from < 0)
 		return -errno;
@@ -50,14 +50,15 @@ int items_link(struct items *s)
 		rc = -errno;
 	if (!rc && replace) {
 		rc = items_give_name(two.to, temporary, two.name, true);
-		/* A rename onto another name of the same file does nothing. */
+		/* A rename between two links of one file does nothing, so the temporary link
+		 * remains. */
 		unlinkat(two.to, temporary, 0);
 	}
 	close(two.from);
 	return rc;
 }
 
-/* EINVAL: a file system whose directories need no sync. */
+/* Syncs a directory. EINVAL: the file system needs no sync of directories. */
 static int sync_names(int dir)
 {
 	return fsync(dir) && errno != EINVAL ? -errno : 0;
@@ -73,7 +74,8 @@ int items_rename(struct items *s)
 		return rc;
 	if (renameat2(two.from, two.old, two.to, two.name, flags))
 		rc = -errno;
-	/* A file system without RENAME_NOREPLACE: files can be linked instead, directories not. */
+	/* A file system without RENAME_NOREPLACE: link files instead; directories cannot be
+	 * linked. */
 	if (rc == -EINVAL && flags) {
 		if (!linkat(two.from, two.old, two.to, two.name, 0))
 			rc = unlinkat(two.from, two.old, 0) ? -errno : 0;
@@ -96,12 +98,12 @@ static int check_appendable(const struct items *s, int fd)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return S_ISDIR(st.st_mode) ? -EISDIR : -ENOTSUP;
-	/* Root's writes would leave these bits in place. */
+	/* Root's writes would keep the set-ID bits. */
 	return s->squashed && st.st_mode & (S_ISUID | S_ISGID) ? -EPERM : 0;
 }
 
-/* Opens the file that the name leads to. The type is known before the file is opened: opening
- * anything else may wait, or do something. */
+/* Opens an existing file. Checks the type through O_PATH first, because opening a FIFO or device
+ * may block or act. */
 static int open_there(const struct items *s)
 {
 	const uint64_t resolve = s->no_symlinks ? RESOLVE_NO_SYMLINKS : 0;
@@ -120,7 +122,7 @@ static int open_there(const struct items *s)
 	return rc ? rc : fd;
 }
 
-/* Makes the file if nothing has the name. *is_new: it was made. */
+/* Opens the file, or makes it if the name is free. *is_new: the file was made. */
 static int open_to_append(struct items *s, bool *is_new)
 {
 	const mode_t mode = be32toh(s->item.attr.mode) & 0777 & ~s->umask;
@@ -139,10 +141,10 @@ static int open_to_append(struct items *s, bool *is_new)
 		*is_new = fd >= 0;
 		if (fd >= 0 || errno != EEXIST)
 			return fd >= 0 ? fd : -errno;
-		if (last != s->item.name) /* items_parent() has cut the name in two */
+		if (last != s->item.name) /* undo items_parent()'s cut */
 			s->item.name[last - s->item.name - 1] = '/';
 	}
-	return -ENOENT; /* a symlink to nothing */
+	return -ENOENT; /* a dangling symlink */
 }
 
 int items_append(struct items *s)

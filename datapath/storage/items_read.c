@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* READ: what a name stands for, as the item that makes the same elsewhere. DIGEST: the digest of
- * what READ would give. */
+/* READ answers with the item that makes the same file elsewhere. DIGEST answers with the digest of
+ * what READ would return. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,11 +16,11 @@
 #include "storage/xxh3.h"
 
 enum {
-	READS_MAX = 4, /* of a file that changes under us */
-	REREADS_MAX = 50, /* in one batch: each may wait */
+	READS_MAX = 4, /* tries for a file that changes meanwhile */
+	REREADS_MAX = 50, /* per batch, because each may wait */
 };
 
-/* Where in the answer the next part of the record goes. */
+/* Returns the place of the record's next part in the answer. */
 static char *place(struct items *s, const struct careful_block_item *record)
 {
 	return s->out + s->used + sizeof(*record) + be32toh(record->name_bytes) +
@@ -80,7 +80,7 @@ static int read_all(int fd, char *buf, size_t bytes)
 	return 0;
 }
 
-/* Not those of /proc and sysfs: careful_settle() is for them. */
+/* Reports whether stat's size is real. /proc and sysfs fail here; careful_settle() handles them. */
 static bool has_size(int fd, const struct stat *st)
 {
 	char byte;
@@ -88,7 +88,7 @@ static bool has_size(int fd, const struct stat *st)
 	return st->st_size || pread(fd, &byte, 1, 0) == 0;
 }
 
-/* A file's contents, as of one moment: 0; -ESTALE: there was none, or it is too large now;
+/* Reads a file's contents as of one moment. -ESTALE: the file kept changing, or became too large;
  * -EOVERFLOW: no room, or the batch has read enough. */
 static int read_steady(struct items *s, struct careful_block_item *record, int fd, struct stat *st)
 {
@@ -136,7 +136,8 @@ static int read_data(struct items *s, struct careful_block_item *record, int fd,
 	return 0;
 }
 
-/* A regular file or a directory. Nothing else is opened: that may do something. */
+/* Reads a regular file or directory. Nothing else is opened, because opening a device or FIFO may
+ * act. */
 static int read_open(struct items *s, struct careful_block_item *record, int dir, const char *last,
 		     struct stat *st)
 {
@@ -195,7 +196,7 @@ void items_read(struct items *s)
 	if (!rc && s->item.op == CAREFUL_ITEM_DIGEST && record.op != htobe16(CAREFUL_ITEM_DIGEST))
 		rc = S_ISREG(st.st_mode) ? -EOVERFLOW : -ENOTSUP;
 	s->denied += beneath_denied(rc);
-	if (rc) { /* a part may have been there: it does not count */
+	if (rc) { /* drop the parts read before the failure */
 		record.op = htobe16(s->item.op);
 		record.text_bytes = 0;
 		record.xattrs_bytes = 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Records of a batch and of its answer, and the directories that they name: what all files of
- * items*.c stand on. */
+/* Records of a batch and of its answer, and the directories that names lead to. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Items that make or change something, but files with contents (items_file.c). A link is made
+/* Items that make or change something, except files with contents (items_file.c). A symlink is made
  * under a temporary name and renamed. */
 #include <endian.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "storage/items.h"
 #include "storage/partial.h"
 
-/* Attributes of what is there, by name. */
+/* Sets the attributes of the file that has the name. */
 static int apply(struct items *s, int dir, const char *name, bool is_new)
 {
 	struct attr_how how = {
@@ -53,7 +53,7 @@ static int make_symlink(struct items *s, int dir, const char *name)
 	return rc;
 }
 
-/* Of one that was there already the answer says META. */
+/* Makes a directory; if one exists, the answer becomes META. */
 static int make_directory(struct items *s, int dir, const char *name)
 {
 	struct stat st;
@@ -68,10 +68,9 @@ static int make_directory(struct items *s, int dir, const char *name)
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
-/*
- * Removes a temporary or partial file, unless a transfer is under way that has it: that locks
- * the file or, of many, their directory. Nobody can take it up in between.
- */
+/* Removes a temporary or partial file, unless a transfer uses it. A transfer locks its file, or the
+ * directory of its many files; holding both locks here keeps the file from being taken up
+ * meanwhile. */
 static int remove_partial(struct items *s, int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -92,7 +91,7 @@ static int remove_partial(struct items *s, int dir, const char *name)
 	return rc;
 }
 
-/* A file or a link; of directories empty ones alone. */
+/* Removes a file, a link or an empty directory. */
 static int remove_one(struct items *s, int dir, const char *name)
 {
 	struct stat st;
@@ -111,7 +110,7 @@ int items_write(struct items *s)
 	const char *name;
 	int dir;
 
-	/* What follows may stand on what is pending. */
+	/* Later items may depend on pending files. */
 	if (s->pending_count && s->item.op != CAREFUL_ITEM_FILE)
 		items_flush(s);
 	switch (s->item.op) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See kept.h. Nothing here waits for a file system. */
+/* Facts about descriptors (kept.h). No call here waits for a file system. */
 #include "storage/kept.h"
 
 #include <fcntl.h>
@@ -10,11 +10,9 @@
 
 enum { PROC_BLOCK_BYTES = 1024 };
 
-/*
- * Reports whether the file is memory itself: seals exist on tmpfs, memfd and hugetlbfs
- * alone, and asking for them never waits, as fstatfs() of a network file system
- * may. ramfs has none and takes the slower path.
- */
+/* Reports whether the file is in memory. Only tmpfs, memfd and hugetlbfs have seals, and
+ * F_GET_SEALS never waits; fstatfs() on a network file system may. ramfs has no seals and takes the
+ * slower path. */
 bool kept_is_memory(struct kept *all, struct storage_io *io, uint64_t *calls)
 {
 	struct kept *kept = io->kind == STORAGE_UNKNOWN ? kept_of(all, io->fd) : NULL;
@@ -30,7 +28,7 @@ bool kept_is_memory(struct kept *all, struct storage_io *io, uint64_t *calls)
 	return io->kind == STORAGE_MEMORY;
 }
 
-/* 0: not known. */
+/* Returns the file system of an operation's file; 0: unknown. */
 uint64_t kept_dev(struct kept *all, struct storage_io *io, uint64_t *calls)
 {
 	struct kept *kept = io->dev ? NULL : kept_of(all, io->fd);
@@ -48,11 +46,10 @@ uint64_t kept_dev(struct kept *all, struct storage_io *io, uint64_t *calls)
 	return io->dev;
 }
 
-/*
- * Files of /proc have no write_iter, and what is written to them from registered memory in several
- * pieces is the list of these pieces (Linux 6.18, loop_rw_iter()). Asking for the size of blocks
- * never waits; another file system whose blocks are as small is written in the slower way.
- */
+/* Reports whether registered memory must not be written to the file. A /proc file has no
+ * write_iter, and receives the iovec list itself instead of the bytes (Linux 6.18, loop_rw_iter()).
+ * Block size identifies /proc without waiting; another file system with blocks this small merely
+ * writes more slowly. */
 bool kept_is_plain(int fd)
 {
 	int bytes = 0;

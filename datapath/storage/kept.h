@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is known of descriptors, so that it is asked once of one that stays what it is. */
+/* Facts about long-lived descriptors, so that each is asked for once. */
 #ifndef STORAGE_KEPT_H
 #define STORAGE_KEPT_H
 
@@ -9,17 +9,15 @@
 
 #include "storage/storage.h"
 
-enum { KEPT = 1024 }; /* descriptors below it can be registered, each at its own number */
+enum { KEPT = 1024 }; /* a descriptor below this can be registered, at its own number */
 
-/*
- * A descriptor that stays what it is.
+/* A long-lived descriptor.
  *
- * @keepers:  who said so; 0: nobody
- * @dev:      its file system, as of struct storage_io
- * @kind:     enum storage_kind
- * @ops:      that the ring had on it, up to a few
- * @plain:    no registered memory is written to it
- */
+ * @keepers: keep() calls without lose(); 0: not kept
+ * @dev: its file system, like storage_io's
+ * @kind: enum storage_kind
+ * @ops: operations of the ring on it, counted to a small limit
+ * @plain: never written from registered memory */
 struct kept {
 	uint32_t keepers;
 	uint64_t dev;
@@ -29,13 +27,13 @@ struct kept {
 	bool registered;
 };
 
-/* Of all; NULL where it does not stay. */
+/* Returns a descriptor's entry, or NULL if the descriptor is not kept. */
 static inline struct kept *kept_of(struct kept *all, int fd)
 {
 	return fd >= 0 && fd < KEPT && all[fd].keepers ? &all[fd] : NULL;
 }
 
-/* Both ask once of a message, or of a descriptor that stays; *calls counts system calls. */
+/* Both ask once per message, or once per kept descriptor; *calls counts system calls. */
 bool kept_is_memory(struct kept *all, struct storage_io *io, uint64_t *calls);
 uint64_t kept_dev(struct kept *all, struct storage_io *io, uint64_t *calls);
 bool kept_is_plain(int fd);

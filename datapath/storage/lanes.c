@@ -18,11 +18,9 @@ enum {
 	STACK_BYTES = 256 << 10,
 };
 
-/*
- * @dev:   whose it is while it has operations
- * @ops:   of it that have not ended
- * @head:  those of them that wait
- */
+/* @dev: the file system that the lane serves while it has operations
+ * @ops: operations that have not ended
+ * @head: operations that wait */
 struct lane {
 	struct lanes *lanes;
 	uint64_t dev;
@@ -32,10 +30,8 @@ struct lane {
 	pthread_cond_t wake;
 };
 
-/*
- * @running:  operations in a thread
- * @over:     signalled, at the end, when there is one less
- */
+/* @running: operations being moved by threads
+ * @over: signalled when `running` falls while closing */
 struct lanes {
 	pthread_mutex_t lock;
 	pthread_cond_t over;
@@ -49,7 +45,7 @@ struct lanes {
 	struct lane lane[LANES];
 };
 
-/* With the lock held, as when it returns; not while the operation is moved. */
+/* Moves the first waiting operation; drops the lock meanwhile. */
 static void move_first(struct lane *lane)
 {
 	struct lanes *lanes = lane->lanes;
@@ -95,7 +91,7 @@ static void *lane_run(void *arg)
 	return NULL;
 }
 
-/* The lane of a file system, or one that has nothing to do. */
+/* Returns a file system's lane, or an idle lane, or NULL. */
 static struct lane *lane_of(struct lanes *lanes, uint64_t dev)
 {
 	struct lane *found = NULL;
@@ -105,14 +101,14 @@ static struct lane *lane_of(struct lanes *lanes, uint64_t dev)
 
 		if (lane->ops && lane->dev == dev)
 			return lane;
-		/* One that has threads, where there is one. */
+		/* An idle lane with threads is preferred. */
 		if (!lane->ops && (!found || lane->threads > found->threads))
 			found = lane;
 	}
 	return found;
 }
 
-/* With the lock held: one thread more where all are busy; false: there is none at all. */
+/* Starts one more thread if all are busy; false: the lane has none. With the lock. */
 static bool has_thread(struct lanes *lanes, struct lane *lane)
 {
 	pthread_t *thread = &lanes->threads[lanes->threads_count];

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Threads beside the ring, a few for each file system, so that one that hangs holds up no other.
+/* Threads next to the ring, a few for each file system, so that a file system that hangs delays no
+ * other.
  *
- * The kernel has so many workers for all operations of a thread, whichever its ring, and lets
- * buffered writes wait for each other whose inodes share one of 64 places of a hash (io-wq.c). So
- * one file system at a time has the ring, whichever comes while nothing is under way there; those
- * that come meanwhile come here (uring.c).
- */
+ * The kernel gives a thread a fixed number of io_uring workers for all its rings, and serialises
+ * buffered writes of inodes that share one of 64 hash slots (io-wq.c). So the ring serves one file
+ * system at a time; operations of others run here meanwhile (uring.c). */
 #ifndef STORAGE_LANES_H
 #define STORAGE_LANES_H
 
@@ -17,14 +15,14 @@
 struct lanes;
 
 int lanes_open(struct lanes **lanes);
-/* Moves all of op in a thread of its file system (io->dev). -EBUSY: no lane is free. */
+/* Moves the whole operation in a thread of its file system (io->dev). -EBUSY: no lane is free. */
 int lanes_put(struct lanes *lanes, struct op *op);
-/* Readable while lanes_take() has something. */
+/* Returns a descriptor that is readable while lanes_take() has something. */
 int lanes_fd(const struct lanes *lanes);
-/* Those that have ended, a list; *calls: system calls made for them. */
+/* Returns the list of ended operations; *calls: system calls made for them. */
 struct op *lanes_take(struct lanes *lanes, uint64_t *calls);
-/* Waits so long for what is under way; what was not begun never is. Returns how many operations
- * hang: they end by themselves, and until then use their files and memory. */
+/* Waits up to patience_ms for running operations; waiting ones never start. Returns how many still
+ * hang: these use their files and memory until they end. */
 uint32_t lanes_close(struct lanes *lanes, uint32_t patience_ms);
 
 #endif /* STORAGE_LANES_H */

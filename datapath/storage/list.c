@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The tree below a directory as careful_block_entry records in memory: parents first, read
- * breadth first by going through the records themselves. */
+/* The tree below a directory as careful_block_entry records in memory, breadth first: parents
+ * precede children, and the records themselves are the queue. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,8 +39,8 @@ static int append(struct entry_scan *scan, size_t bytes, void *user)
 	return 0;
 }
 
-/* What is in the directory whose record begins at `at`; that it cannot be read is noted
- * there. */
+/* Appends the contents of the directory whose record is at `at`; a read error is noted in that
+ * record. */
 static int below(struct list *l, int base, size_t at)
 {
 	struct careful_block_entry *e = (void *)(l->out + at);
@@ -49,17 +49,17 @@ static int below(struct list *l, int base, size_t at)
 
 	memcpy(name, e + 1, be16toh(e->name_bytes));
 	name[be16toh(e->name_bytes)] = 0;
-	/* Symlinks are entries, not ways: what was replaced by one is not entered. */
+	/* Symlinks are never followed: a directory that a symlink has replaced is not entered. */
 	fd = beneath_open(base, name, O_RDONLY | O_DIRECTORY, RESOLVE_NO_SYMLINKS);
 	rc = fd < 0 ? fd : entry_each(&l->scan, fd, name, append, l);
 	if (rc == -ENOTDIR || rc == -ELOOP || rc == -EXDEV)
-		return 0; /* elsewhere in the meantime, or no directory any longer */
+		return 0; /* replaced meanwhile */
 	if (rc == -ENOENT &&
 	    !entry_is_directory(beneath_open(base, name, O_PATH | O_NOFOLLOW, RESOLVE_NO_SYMLINKS)))
 		return 0; /* gone */
 	if (!rc || rc == -ENOMEM)
 		return rc;
-	e = (void *)(l->out + at); /* it may have moved */
+	e = (void *)(l->out + at); /* append() may have moved the record */
 	e->error = htobe32((uint32_t)-rc);
 	l->scan.unreadable++;
 	return 0;

@@ -63,7 +63,7 @@ int op_inline(struct op *op, int flags, uint64_t *calls)
 			op_end(op, n < 0 ? -errno : -EIO);
 			return 1;
 		}
-		if (n == 0) /* the file's end */
+		if (n == 0) /* end of file */
 			break;
 		op_advance(op, (uint64_t)n);
 	}

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What files are called that are no files yet, here and at a peer, temporary or partial:
- * .[NAME.]careful-TAG.part with 16 hexadecimal digits.
- */
+/* Names of unfinished files, here and at a peer: .[NAME.]careful-TAG.part, with 16 hexadecimal
+ * digits for TAG. */
 #ifndef STORAGE_PARTIAL_H
 #define STORAGE_PARTIAL_H
 
@@ -10,7 +8,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* @name: the last component of a path, of so many bytes, which need not end with a NUL */
+/* Reports whether a name belongs to an unfinished file. @name: a path's last component; needs no
+ * NUL */
 static inline bool partial_is_named(const char *name, size_t bytes)
 {
 	enum { MARK = 9, TAG = 16, END = 5 };

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* mkdir -p; *made: where in the path the first component ends that was not there, or 0. */
+/* Like mkdir -p. *made: where in `path` the first new component ends, or 0. */
 int path_make(const char *path, size_t *made);
 
 #endif /* STORAGE_PATH_H */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * A file that is about to be copied, block by block: not before a change would show in its times,
- * and with the size that reads give it, which differs from what stat says in /proc (0) and in sysfs
- * (a page).
- */
+/* Prepares a file for a copy in blocks: waits until a change would show in its times, and finds its
+ * real size. For files of /proc stat() reports 0 bytes; for files of sysfs it reports a page. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -15,7 +12,7 @@
 
 enum { PIECE = 64 << 10 };
 
-/* Copies what is there to read. 0 or -errno. */
+/* Copies everything that reads return. 0 or -errno. */
 static int copy_all(int from, int to, char *piece)
 {
 	off_t at = 0;
@@ -28,7 +25,7 @@ static int copy_all(int from, int to, char *piece)
 			return -ENOSPC;
 		at += n;
 	}
-	/* That there is nothing now is no reason to ask again. */
+	/* EAGAIN would make the caller try again, but there is nothing to wait for. */
 	return !n ? 0 : errno == EAGAIN ? -EIO : -errno;
 }
 
@@ -49,11 +46,9 @@ static int copy_unsized(int fd, const struct stat *st)
 	return rc;
 }
 
-/*
- * Reports whether reads give another size than stat does: 1, 0 or -errno. Only what takes up no blocks
- * is asked: of a hole, a read gives all that was asked for; what the kernel makes up ends where
- * it ends, and some of that fails anywhere but at its beginning and its end.
- */
+/* Reports whether reads give another size than stat(): 1, 0 or -errno. Only files without blocks
+ * are read. A hole returns all bytes asked for; a generated file ends early, and some such files
+ * can only be read at their start and end. */
 static int is_misstated(int fd, const struct stat *st)
 {
 	size_t most = st->st_size && st->st_size < PIECE ? (size_t)st->st_size : PIECE;

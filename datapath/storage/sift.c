@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What most of a tree is, and can be moved many at a time without anybody looking at each: small
- * files. They become the READ items of batches; and of such a batch's answer is said whether it is
- * what was asked for.
- */
+/* Picks the small files of a listing, which can move in bulk without a look at each, and makes READ
+ * batches of them. Checks later that a batch's answer matches its request. */
 #include <endian.h>
 #include <errno.h>
 #include <limits.h>
@@ -18,9 +15,9 @@
 #include "storage/partial.h"
 
 enum {
-	READS_BYTES_MAX = 1 << 20, /* of one batch's items */
-	RAMP_PARTS = 3, /* smaller ones at the beginning */
-	HOLE_BYTES = 4096, /* a file that takes up so much less than its size has holes */
+	READS_BYTES_MAX = 1 << 20, /* items of one batch */
+	RAMP_PARTS = 3, /* smaller batches at the start */
+	HOLE_BYTES = 4096, /* a file whose blocks are this much below its size has holes */
 };
 
 struct sieve {
@@ -34,7 +31,7 @@ static bool is_component(const char *text, size_t bytes)
 	return bytes && !(bytes <= 2 && !memcmp(text, "..", bytes));
 }
 
-/* Reports whether a name that a peer sent stays below where it is put. */
+/* Reports whether a peer's name stays below the target directory. */
 static bool is_safe(const char *name, size_t bytes)
 {
 	size_t from = 0;
@@ -51,7 +48,7 @@ static bool is_safe(const char *name, size_t bytes)
 	return true;
 }
 
-/* Reports whether a path names what a transfer left, or is about to make. */
+/* Reports whether a path names a transfer's partial or temporary file. */
 static bool is_partial(const char *name, size_t bytes)
 {
 	const char *slash = memrchr(name, '/', bytes);
@@ -68,7 +65,7 @@ static bool is_plain(const struct careful_block_entry *e, const struct careful_s
 	if (is_partial((const char *)(e + 1), be16toh(e->name_bytes)))
 		return false;
 
-	/* The times of some files do not fit into 64 bits, and the answer says so. */
+	/* These values mean a time outside 64 bits; the answer must report such files. */
 	if (mtime_ns == INT64_MAX || mtime_ns == INT64_MIN)
 		return false;
 	return !e->error && S_ISREG(be32toh(e->attr.mode)) && bytes <= how->file_bytes_max &&
@@ -76,8 +73,8 @@ static bool is_plain(const struct careful_block_entry *e, const struct careful_s
 	       (be32toh(e->attr.nlink) <= 1 || !how->no_links);
 }
 
-/* Reports whether the last part takes another file. The first parts are an eighth, a quarter and a
- * half of the others, so that the other end has something to do sooner. */
+/* Reports whether the last batch can take another file. The first batches are an eighth, a quarter
+ * and a half of the normal size, so the other end starts sooner. */
 static bool has_room(const struct sieve *s, uint64_t bytes, size_t item_bytes)
 {
 	uint32_t last = s->out->parts_count - 1, ramp = last < RAMP_PARTS ? RAMP_PARTS - last : 0;
@@ -88,7 +85,7 @@ static bool has_room(const struct sieve *s, uint64_t bytes, size_t item_bytes)
 	       part->bytes + item_bytes <= READS_BYTES_MAX;
 }
 
-/* The batch that takes a file of so many bytes, whose item has item_bytes. */
+/* Returns the batch for a file of `bytes` whose item has item_bytes, or NULL (no memory). */
 static struct careful_sift_part *part_for(struct sieve *s, uint64_t bytes, size_t item_bytes)
 {
 	struct careful_sifted *out = s->out;
@@ -122,7 +119,7 @@ static int add_read(struct sieve *s, const struct careful_block_entry *e, size_t
 
 	if (!part)
 		return -ENOMEM;
-	if (!item.attr.bytes) /* 0: the contents are not wanted */
+	if (!item.attr.bytes) /* 0 would leave the contents out */
 		item.attr.bytes = htobe64(1);
 	memset(to + bytes - 8, 0, 8);
 	memcpy(to, &item, sizeof(item));
@@ -135,7 +132,7 @@ static int add_read(struct sieve *s, const struct careful_block_entry *e, size_t
 	return 0;
 }
 
-/* Takes the record at the beginning of `bytes`; its own bytes in *own. */
+/* Sorts the record at `record`. *own: its bytes. */
 static int sift_one(struct sieve *s, const char *record, uint64_t bytes, size_t *own)
 {
 	const struct careful_block_entry *e = (const void *)record;

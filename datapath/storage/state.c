@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See careful/state.h. */
+/* Small files of state (careful/state.h). */
 #include <careful/state.h>
 
 #include <errno.h>
@@ -38,7 +38,8 @@ int path_make(const char *path, size_t *made)
 	return 0;
 }
 
-/* -EPERM where somebody else could have written it; why: "" where the errno says it. */
+/* Checks type, owner and mode. -EPERM: somebody else could have written it. `why` is empty if the
+ * errno says enough. */
 static int check(int fd, mode_t kind, char *why)
 {
 	struct stat st;
@@ -105,7 +106,7 @@ static bool is_name(const char *name)
 	return name[0] && !strchr(name, '/') && strlen(name) < NAME_BYTES;
 }
 
-/* name NULL: of the directory itself. */
+/* Refuses with a reason. name NULL: the directory itself. */
 static int unused(struct careful_error *error, int rc, const char *directory, const char *name,
 		  const char *why, const char *then)
 {
@@ -146,7 +147,7 @@ static int write_file(int dir, const char *name, const void *data, uint32_t byte
 	int fd, rc;
 
 	snprintf(temporary, sizeof(temporary), ".%s.%d.tmp", name, getpid());
-	unlinkat(dir, temporary, 0); /* of a process that was killed and had our pid */
+	unlinkat(dir, temporary, 0); /* left by a killed process with our pid */
 	fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
 		return -errno;

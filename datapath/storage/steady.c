@@ -15,7 +15,8 @@ static bool is_same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* How long the last change is too young still. What is of the future is of another clock. */
+/* Returns how long the last change is still too recent. A time in the future comes from another
+ * clock and is ignored. */
 static int64_t young_ns(const struct stat *st)
 {
 	const int64_t second = 1000000000;

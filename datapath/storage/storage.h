@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Files as a pipeline stage: vectored reads and writes between a file and UMEM
- * (or any memory), several under way at a time, nothing allocated per operation.
- * The engine sees only this; a simulation puts memory behind it.
- */
+/* Files as a pipeline stage: vectored reads and writes between a file and UMEM or other memory,
+ * several at a time, nothing allocated per operation. The engine sees only this interface; the
+ * simulation puts memory behind it. */
 #ifndef CAREFUL_STORAGE_H
 #define CAREFUL_STORAGE_H
 
@@ -14,25 +12,22 @@
 
 enum {
 	STORAGE_IO_SEGMENTS = 64, /* of a write */
-	STORAGE_READ_SEGMENTS = 512, /* of a read; the kernel takes 1024 */
-	URING_DEPTH_MAX = 32766, /* the kernel's limit, and two for other things */
+	STORAGE_READ_SEGMENTS = 512, /* of a read; the kernel allows 1024 */
+	URING_DEPTH_MAX = 32766, /* the kernel's limit less two other uses */
 };
 
-/* What a file stands on. */
 enum storage_kind {
 	STORAGE_UNKNOWN = 0,
 	STORAGE_MEMORY, /* tmpfs, memfd, hugetlbfs: nothing to wait for */
 	STORAGE_OTHER,
 };
 
-/*
- * One operation; owned by the caller, and left alone until it is done.
+/* One operation. The caller owns it, and leaves it alone until it is done.
  *
- * @kind:    what storage knows of the file; stays for the next operation on the same one
- * @dev:     its file system, likewise; 0: not known yet
- * @result:  bytes moved (fewer than asked only at a file's end), or -errno
- * @done:    called from storage's poll(), unless submit() said that it is done
- */
+ * @kind: what storage knows of the file; valid for later operations on the same file
+ * @dev: the file system, likewise; 0: unknown
+ * @result: bytes moved (short only at the end of the file), or -errno
+ * @done: called by storage's poll(), unless submit() returned 1 */
 struct storage_io {
 	int fd;
 	bool write;
@@ -44,16 +39,14 @@ struct storage_io {
 	int64_t result;
 	void (*done)(struct storage_io *io);
 	struct storage_io *next; /* storage's own */
-	struct iovec *iov; /* the caller's; as it was, when it is done */
+	struct iovec *iov; /* the caller's; restored when done */
 };
 
-/*
- * @ops_count:   operations that were begun
- * @calls:       system calls made for them
- * @registered:  handed to the kernel with a registered file, or registered memory
- * @denied:      the errno of a kernel that denies io_uring; lanes do its work then; else 0
- * @aside_bytes: writes of as much, or more, are another thread's, also to memory; 0: none
- */
+/* @ops_count: operations started
+ * @calls: system calls made
+ * @registered: operations with a registered file or registered memory
+ * @denied: errno of a kernel that denies io_uring, else 0; lanes do the work then
+ * @aside_bytes: writes of at least this size leave submit()'s thread, even to memory; 0: none do */
 struct storage {
 	const struct storage_ops *ops;
 	int denied;
@@ -62,30 +55,31 @@ struct storage {
 };
 
 struct storage_ops {
-	/* 1: done at once, result is set, done() is not called. 0: done() will be
-	 * called. -EAGAIN: too many under way. */
+	/* 1: done, result is set, done() is not called. 0: done() will be called. -EAGAIN: too many
+	 * operations are under way. */
 	int (*submit)(struct storage *storage, struct storage_io *io);
-	/* Hands over what submit() collected; at the end of a round, and before one waits. */
+	/* Hands collected operations to the kernel; called at the end of a round and before a
+	 * wait. */
 	void (*flush)(struct storage *storage);
-	/* The descriptor stays what it is until lose(), which comes before it is closed, and
-	 * while nothing is under way on it. */
+	/* keep() promises that the descriptor names the same file until lose(). lose() comes before
+	 * close(), with no operation under way. */
 	void (*keep)(struct storage *storage, int fd);
 	void (*lose)(struct storage *storage, int fd);
-	/* What is written comes from there as a rule; said once. */
+	/* Announces the memory that most writes come from; called once. */
 	void (*memory)(struct storage *storage, void *base, uint64_t bytes);
-	/* Whether that operation, of which fd, write and kind are set, may wait for a device. */
+	/* Reports whether an operation (fd, write and kind set) may wait for a device. */
 	bool (*waits)(struct storage *storage, struct storage_io *io);
-	/* Completes what is ready; returns how many. */
+	/* Completes what is ready; returns the number. */
 	uint32_t (*poll)(struct storage *storage);
-	/* Readable when poll() has something to do; -1: never. */
+	/* Readable when poll() has work; -1: never. */
 	int (*wait_fd)(struct storage *storage);
 	uint32_t (*pending)(struct storage *storage);
-	/* Returns how many operations hang in a file system: what they use, the callers' memory
-	 * and this, stays until the process ends. */
+	/* Returns the number of operations that hang in a file system. Their memory and this
+	 * storage then stay until the process ends. */
 	uint32_t (*close)(struct storage *storage);
 };
 
-/* What a storage need not have: it is NULL where there is nothing to do. */
+/* Optional operations: NULL if the storage has nothing to do. */
 static inline void storage_flush(struct storage *storage)
 {
 	if (storage->ops->flush)
@@ -110,8 +104,8 @@ static inline void storage_memory(struct storage *storage, void *base, uint64_t 
 		storage->ops->memory(storage, base, bytes);
 }
 
-/* io_uring, or threads if io_uring is denied, with `depth` operations under way at most. A cached read and a write
- * to memory-backed files finish within submit(), unless aside_bytes says otherwise. */
+/* Opens io_uring, or threads if io_uring is denied, for up to `depth` operations. Cached reads, and
+ * writes to files in memory below aside_bytes, finish within submit(). */
 int uring_open(uint32_t depth, struct storage **storage);
 
 #endif /* CAREFUL_STORAGE_H */

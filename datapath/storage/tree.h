@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * All that the block service asks of storage beside what programs may (careful/files.h): paths
- * that must not lead out of a directory, what is told of a file, and directories as
- * careful_block_entry records (block.h), one at a time. The kernel decides what is beneath a
- * directory (openat2, RESOLVE_BENEATH); nothing here compares path strings.
- */
+/* Storage for the block service, beyond the public careful/files.h: paths that cannot leave a
+ * directory, attributes, and directories as careful_block_entry records (block.h). The kernel
+ * enforces "beneath" (openat2, RESOLVE_BENEATH); no code here compares path strings. */
 #ifndef STORAGE_TREE_H
 #define STORAGE_TREE_H
 
@@ -17,36 +14,33 @@
 #include <careful/block.h>
 #include <careful/files.h>
 
-/* openat2() beneath dir_fd, `resolve` in addition: a descriptor, or -errno; -EXDEV for
- * what leaves it. */
+/* Calls openat2() beneath dir_fd, with `resolve` added. Returns a descriptor or -errno; -EXDEV: the
+ * path leaves dir_fd. */
 int beneath_open(int dir_fd, const char *path, int flags, uint64_t resolve);
 
-/* Reports whether a status says that a path leads out, or through a symlink, or that what was asked may
- * not be done there. */
+/* Reports whether a status means that a path leads out or through a symlink, or that access was
+ * denied. */
 bool beneath_denied(int status);
 
 void attr_set(struct careful_block_attr *attr, const struct stat *st);
-/* The modification time of an open file, ns since 1970. */
+/* Sets an open file's modification time, ns since 1970. */
 int attr_set_time(int fd, int64_t ns);
 
 enum { ENTRY_DENTS_BYTES = 64 << 10 };
 
-/* Whether nobody wants any more what a batch does; @vain is asked before each item. */
+/* Reports whether a batch's result is no longer wanted; @vain is called before each item. */
 struct batch_wanted {
 	bool (*vain)(void *user);
 	void *user;
 };
 
-/* careful_batch() for somebody who may go meanwhile: -ECONNRESET then, and files that wait for a
- * sync are not made. @wanted: or NULL. */
+/* Runs careful_batch() for a caller who may leave. It then ends with -ECONNRESET, and pending files
+ * are not made. @wanted: may be NULL */
 int batch_run(int base, const void *items, uint64_t bytes, const struct careful_batch_how *how,
 	      const struct batch_wanted *wanted, struct careful_batch_answer *answer);
 
-/*
- * @unreadable:  entries that could not be read, so far; those whose path is too long for
- *               any request have no record
- * @record:      the one at hand; its name and target follow in text, then 0s to 8 bytes
- */
+/* @unreadable: entries that could not be read; a path too long for any request has no record
+ * @record: the current record; text holds name and target, zero-padded to 8 bytes */
 struct entry_scan {
 	uint32_t unreadable;
 	struct {
@@ -56,21 +50,19 @@ struct entry_scan {
 	char dents[ENTRY_DENTS_BYTES] __attribute__((aligned(8)));
 };
 
-/* Takes the record at hand, of so many bytes: 0 or -errno, which ends the scan. */
+/* Receives the current record, of `bytes`. 0, or -errno to end the scan. */
 typedef int entry_take(struct entry_scan *scan, size_t bytes, void *user);
 
-/* Completes the record at hand, whose attr and text are there; its bytes. */
+/* Completes the current record, whose attr and text are set; returns its bytes. */
 size_t entry_seal(struct entry_scan *scan, size_t name_bytes, size_t target_bytes);
-/* Gives `take` a record of each entry of a directory, which it closes; `prefix` is the
- * directory's own name, "" for the top. */
+/* Calls `take` for each entry of a directory, then closes dir_fd. `prefix`: the directory's name,
+ * "" for the top. */
 int entry_each(struct entry_scan *scan, int dir_fd, const char *prefix, entry_take *take,
 	       void *user);
 
-/*
- * Reports whether what an O_PATH descriptor is of, or -errno, is a directory; closes it. One that opens
- * with ENOENT and is there, as an autofs mount point whose server is down, could not be read: it
- * is neither gone nor empty.
- */
+/* Reports whether fd, an O_PATH descriptor or -errno, is a directory; closes fd. An autofs mount
+ * point whose server is down exists, yet opens with ENOENT: it counts as unreadable, not as gone or
+ * empty. */
 bool entry_is_directory(int fd);
 
 #endif /* STORAGE_TREE_H */

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * storage.h with liburing. What memory holds (the page cache, tmpfs) is copied within submit(),
- * since the copy is the work; what waits for a device, and writes that are others' (aside_bytes),
- * go through the ring: collected, and handed over by flush() with one system call. No other file of
- * the engine includes liburing.
+/* storage.h with liburing; no other file of the engine includes liburing. Data in memory (page
+ * cache, tmpfs) is copied within submit(), since the copy is the work. Operations that wait for a
+ * device, and large writes (aside_bytes), go through the ring; flush() submits them together.
  *
- * Descriptors of which it is said that they stay (keep()) are registered when the ring has the
- * second operation on one; a single one would pay for it and not gain. Memory that is told of is
- * registered for writes, by WRITEV_FIXED (Linux 6.15), or by WRITE_FIXED for one piece:
- * tools/bench/uring measured 0.84 to 0.90 of the CPU time for them, and 1.04 to 1.47 for reads,
- * which go the plain way. If the kernel denies io_uring, lanes do all of its work.
- */
+ * A kept descriptor is registered at the ring's second operation on it: a single operation would
+ * pay and not gain. Announced memory is registered for writes only, with WRITEV_FIXED (Linux 6.15)
+ * or WRITE_FIXED for one segment. tools/bench/uring measured 0.84 to 0.90 of the CPU time for
+ * writes, but 1.04 to 1.47 for reads. If the kernel denies io_uring, lanes do all the work. */
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
@@ -26,22 +22,20 @@
 
 enum {
 	HINTS = 256,
-	WORKERS = 64, /* of the kernel's, for regular files */
-	REGISTER_AT = 2, /* operations of the ring on one */
-	WRITEV_FIXED = 61, /* liburing 2.3 does not name it */
-	CLOSE_MS = 500, /* what then is still under way hangs; `down` waits for others, too */
+	WORKERS = 64, /* the kernel's workers for regular files */
+	REGISTER_AT = 2, /* the ring's operations on a descriptor */
+	WRITEV_FIXED = 61, /* not in liburing 2.3 */
+	CLOSE_MS = 500, /* an operation that takes longer hangs; `down` waits for others as well */
 };
 
-/*
- * @hints:     1 where the descriptor (modulo HINTS) was last seen to be memory. Only
- *             chooses what is tried first: numbers are used again for other files.
- * @memory:    that is registered; of no length: none is
- * @vectored:  several pieces of it can be written as one operation
- * @files:     there is room for registered files
- * @pending:   operations under way, here or in lanes
- * @in_ring:   of them; all are of ring_dev
- * @lanes:     NULL until they are needed
- */
+/* @hints: 1 if the descriptor (modulo HINTS) last named a file in memory; only decides what is
+ *     tried first, because descriptor numbers are reused
+ * @memory: registered memory; length 0: none
+ * @vectored: several segments of it can be written at once
+ * @files: registered files are possible
+ * @pending: operations under way, in the ring or in lanes
+ * @in_ring: those in the ring, all of ring_dev
+ * @lanes: NULL until needed */
 struct uring {
 	struct storage storage;
 	struct io_uring ring;
@@ -63,7 +57,7 @@ static bool is_aside(const struct uring *u, const struct op *op)
 	return op->io->write && u->storage.aside_bytes && op->io->bytes >= u->storage.aside_bytes;
 }
 
-/* Moves what can be moved now, by whichever way this file allows; as op_inline(). */
+/* Moves what can move without waiting, in the way the file allows. Returns like op_inline(). */
 static int try_now(struct uring *u, struct op *op)
 {
 	uint8_t *hint = &u->hints[(unsigned int)op->io->fd % HINTS];
@@ -74,7 +68,7 @@ static int try_now(struct uring *u, struct op *op)
 		*hint = kept_is_memory(u->kept, op->io, &u->storage.calls);
 		if (*hint)
 			return op_inline(op, 0, &u->storage.calls);
-		/* A buffered write may wait for the device's write-back. */
+		/* A buffered write may wait for write-back. */
 		if (op->io->write)
 			return 0;
 	}
@@ -86,7 +80,7 @@ static int try_now(struct uring *u, struct op *op)
 	return *hint ? op_inline(op, 0, &u->storage.calls) : 0;
 }
 
-/* Reports whether the ring knows the descriptor by its number; from its second operation on. */
+/* Reports whether the descriptor is registered; registers it at its second operation. */
 static bool is_registered(struct uring *u, int fd)
 {
 	struct kept *kept = kept_of(u->kept, fd);
@@ -101,7 +95,7 @@ static bool is_registered(struct uring *u, int fd)
 	return kept->registered;
 }
 
-/* Reports whether so many pieces can be written from registered memory, as one operation. */
+/* Reports whether the segments can be written from registered memory at once. */
 static bool is_in_memory(const struct uring *u, const struct iovec *iov, unsigned int count)
 {
 	return u->memory.iov_len && (count == 1 || u->vectored) &&
@@ -115,7 +109,7 @@ static bool may_be_fixed(struct uring *u, int fd)
 	return fd < KEPT && !(kept && kept->plain);
 }
 
-/* Puts op among those that flush() hands to the kernel. */
+/* Queues an operation for flush(). */
 static void op_queue(struct uring *u, struct op *op)
 {
 	struct storage_io *io = op->io;
@@ -125,7 +119,7 @@ static void op_queue(struct uring *u, struct op *op)
 	uint64_t offset = io->offset + op->moved;
 	bool fixed = io->write && may_be_fixed(u, io->fd) && is_in_memory(u, iov, count);
 
-	/* Each op has at most one entry, and there are as many entries as ops. */
+	/* There are as many entries as ops, and an op has at most one. */
 	assert(sqe);
 	if (!io->write)
 		io_uring_prep_readv(sqe, io->fd, iov, count, offset);
@@ -146,8 +140,8 @@ static void op_queue(struct uring *u, struct op *op)
 	io_uring_sqe_set_data(sqe, op);
 }
 
-/* One system call for all that was queued since the last. -EAGAIN, -EBUSY: entries stay queued,
- * and the next flush() hands them over. */
+/* Submits all queued operations with one system call. On -EAGAIN or -EBUSY the entries stay queued
+ * for the next flush(). */
 static void uring_flush(struct storage *storage)
 {
 	struct uring *u = (struct uring *)storage;
@@ -159,11 +153,11 @@ static void uring_flush(struct storage *storage)
 		rc = io_uring_submit(&u->ring);
 		u->storage.calls++;
 	} while (rc == -EINTR);
-	/* Anything else would mean that the ring is broken and no operation ever ends. */
+	/* Any other error means that the ring is broken and operations never end. */
 	assert(rc >= 0 || rc == -EAGAIN || rc == -EBUSY);
 }
 
-/* The ring is readable when lanes have something. */
+/* Makes the ring readable when lanes have something. */
 static void await_lanes(struct uring *u)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
@@ -173,7 +167,8 @@ static void await_lanes(struct uring *u)
 	io_uring_sqe_set_data(sqe, u->lanes);
 }
 
-/* Reports whether op is in a lane now (lanes.h): the ring is another file system's, or denied. */
+/* Gives op to a lane, and reports whether a lane has it: the ring serves another file system, or is
+ * denied. */
 static bool goes_to_lane(struct uring *u, struct op *op)
 {
 	uint64_t dev = kept_dev(u->kept, op->io, &u->storage.calls);
@@ -215,7 +210,7 @@ static int uring_submit(struct storage *storage, struct storage_io *io)
 		*op = local;
 	in_lane = op && goes_to_lane(u, op);
 	if (!op || (!in_lane && storage->denied)) {
-		/* Not begun as far as the caller can tell: it will ask for all again. */
+		/* The caller sees nothing started, and will ask for everything again. */
 		op_end(&local, 0);
 		if (op)
 			op->next = next;
@@ -269,7 +264,7 @@ static uint32_t take_lanes(struct uring *u)
 	return done;
 }
 
-/* One completion; true if the operation has ended. */
+/* Handles one completion; true: the operation has ended. */
 static bool op_completed(struct uring *u, struct op *op, int res)
 {
 	if (res == -EINTR || res == -EAGAIN) {
@@ -286,7 +281,7 @@ static bool op_completed(struct uring *u, struct op *op, int res)
 		op_done(u, op, (int64_t)op->moved);
 		return true;
 	}
-	/* Short: the file's end, or the kernel's choice. Asking again tells. */
+	/* A short result may be the end of the file or the kernel's choice; another try decides. */
 	op_queue(u, op);
 	return false;
 }
@@ -302,7 +297,8 @@ static uint32_t uring_poll(struct storage *storage)
 	if (storage->denied)
 		return take_lanes(u);
 	while (io_uring_peek_cqe(&u->ring, &cqe) == 0) {
-		void *of = io_uring_cqe_get_data(cqe); /* no cancellation: those come at the end */
+		/* never NULL: cancellations come only in close() */
+		void *of = io_uring_cqe_get_data(cqe);
 		int res = cqe->res;
 
 		io_uring_cqe_seen(&u->ring, cqe);
@@ -314,8 +310,8 @@ static uint32_t uring_poll(struct storage *storage)
 	return done;
 }
 
-/* The ring's own descriptor: readable exactly while completions wait, so that there
- * is nothing to reset, as there would be with an eventfd. */
+/* The ring's own descriptor is readable exactly while completions wait, so unlike an eventfd it
+ * needs no reset. */
 static int uring_wait_fd(struct storage *storage)
 {
 	const struct uring *u = (struct uring *)storage;
@@ -328,7 +324,7 @@ static uint32_t uring_pending(struct storage *storage)
 	return ((struct uring *)storage)->pending;
 }
 
-/* Waits for what the ring has, as long as something of it ends. */
+/* Waits for the ring's operations as long as some still end. */
 static void await_ring(struct uring *u)
 {
 	struct __kernel_timespec patience = { .tv_nsec = CLOSE_MS * 1000000LL };
@@ -348,11 +344,9 @@ static void await_ring(struct uring *u)
 	}
 }
 
-/*
- * Leaves no operation behind that ends: the kernel may write into the caller's memory until each
- * has completed. Cancels what has not begun, then waits for the rest; done() is not called, the
- * callers are being closed too. In a child of fork() they are the parent's operations, and go on.
- */
+/* Leaves no operation behind that can end, because the kernel may write into the caller's memory
+ * until completion. Cancels what has not started, then waits for the rest. done() is not called:
+ * the callers are closing too. After fork() a child leaves the parent's operations alone. */
 static uint32_t uring_close(struct storage *storage)
 {
 	struct uring *u = (struct uring *)storage;
@@ -402,7 +396,8 @@ static void uring_lose(struct storage *storage, int fd)
 	u->storage.calls++;
 }
 
-/* Not where less may be locked, or it is too much for one buffer: then it is not registered. */
+/* Registering fails if the limit of locked memory is too low or the area is too large; then writes
+ * go the plain way. */
 static void uring_memory(struct storage *storage, void *base, uint64_t bytes)
 {
 	struct uring *u = (struct uring *)storage;
@@ -448,7 +443,7 @@ int uring_open(uint32_t depth, struct storage **storage)
 		u->ops[i].next = u->free;
 		u->free = &u->ops[i];
 	}
-	/* Entries more, for lanes and for the cancellation at the end. */
+	/* One entry for lanes, one for the final cancellation. */
 	rc = io_uring_queue_init(depth + 2, &u->ring, 0);
 	if (rc == -EPERM || rc == -EACCES || rc == -ENOSYS) {
 		u->storage.denied = -rc;
@@ -462,7 +457,7 @@ int uring_open(uint32_t depth, struct storage **storage)
 	if (u->storage.denied)
 		return 0;
 	u->files = !io_uring_register_files_sparse(&u->ring, KEPT);
-	/* An operation that hangs holds one; what cannot be set stays as it is. */
+	/* A hanging operation occupies a worker; failure to set the limit is harmless. */
 	io_uring_register_iowq_max_workers(&u->ring, workers);
 	return 0;
 }

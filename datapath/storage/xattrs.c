@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See xattrs.h. By way of /proc, which takes O_PATH descriptors, too. */
+/* Extended attributes (xattrs.h), through /proc, which accepts O_PATH descriptors. */
 #include <endian.h>
 #include <errno.h>
 #include <limits.h>
@@ -22,7 +22,7 @@ static bool begins(const char *name, const char *prefix)
 	return !strncmp(name, prefix, strlen(prefix));
 }
 
-/* What is a file's own, and not its file system's or its security module's. */
+/* Reports whether an attribute belongs to the file, not to its file system or a security module. */
 static bool is_carried(const char *name)
 {
 	return begins(name, "user.") || begins(name, "system.posix_acl_") ||
@@ -30,7 +30,7 @@ static bool is_carried(const char *name)
 	       (begins(name, "trusted.") && !begins(name, "trusted.overlay.") && !geteuid());
 }
 
-/* Of these, what a peer that is not to act as root may set and remove. */
+/* Reports whether a peer may set or remove the attribute; a squashed peer may not act as root. */
 static bool is_settable(const char *name, bool squashed)
 {
 	return is_carried(name) &&
@@ -42,7 +42,7 @@ static bool is_none(int error)
 	return error == ENOTSUP || error == ENODATA || error == ENOSYS;
 }
 
-/* The names, a malloc'ed list; their bytes, or -errno. */
+/* Lists the names in a malloc'ed buffer. Returns their bytes, or -errno. */
 static ssize_t list(const char *path, char **names)
 {
 	ssize_t n;
@@ -56,7 +56,7 @@ static ssize_t list(const char *path, char **names)
 	return n >= 0 ? n : is_none(errno) ? 0 : -errno;
 }
 
-/* Appends one record; its bytes, 0 if the attribute has gone, or -errno. */
+/* Appends one record. Returns its bytes, 0 if the attribute has gone, or -errno. */
 static ssize_t get_one(const char *path, const char *name, char *buf, size_t room)
 {
 	struct careful_block_xattr head;
@@ -100,7 +100,7 @@ ssize_t xattrs_get(int fd, char *buf, size_t room)
 	return n < 0 ? n : used;
 }
 
-/* One record at *at: the name with a NUL, and where its value is. */
+/* Splits the record at *at: a NUL-terminated name, and the place of the value. */
 static int next(const char *records, size_t bytes, size_t *at, char name[XATTR_NAME_MAX + 1],
 		const char **value, size_t *value_bytes)
 {
@@ -136,7 +136,8 @@ static bool is_named(const char *records, size_t bytes, const char *wanted)
 	return false;
 }
 
-/* What a directory handed down, or an earlier file had. */
+/* Removes attributes not in the records: inherited from a directory, or left from an earlier
+ * file. */
 static int remove_others(const char *path, const char *records, size_t bytes, bool squashed)
 {
 	char *names = NULL;
@@ -154,7 +155,7 @@ static int remove_others(const char *path, const char *records, size_t bytes, bo
 	return rc;
 }
 
-/* Reports whether the file has an attribute with just this value. */
+/* Reports whether the attribute already has this value. */
 static bool is_there(const char *path, const char *name, const char *value, size_t bytes)
 {
 	char *now = malloc(bytes + 1);
@@ -165,7 +166,8 @@ static bool is_there(const char *path, const char *name, const char *value, size
 	return yes;
 }
 
-/* Reports whether a file system cannot hold an attribute: at all, by its name, or by its size. */
+/* Reports whether the file system cannot hold the attribute: at all, by its name, or by its
+ * size. */
 static bool is_unfit(int error)
 {
 	return is_none(error) || error == ENOSPC || error == E2BIG || error == ERANGE;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Extended attributes (ACLs are such) of a file as careful_block_xattr records: those
- * of users, ACLs, capabilities and, for root, trusted ones. Descriptors may be O_PATH.
- */
+/* A file's extended attributes as careful_block_xattr records: user attributes, ACLs, capabilities
+ * and, for root, trusted ones. Descriptors may be O_PATH. */
 #ifndef STORAGE_XATTRS_H
 #define STORAGE_XATTRS_H
 
@@ -10,19 +8,19 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* What an O_PATH descriptor is opened by again. */
+/* The path that reopens an O_PATH descriptor. */
 #define XATTRS_PROC "/proc/self/fd/%d"
 enum {
 	XATTRS_PROC_BYTES = 32,
-	XATTRS_MAX = 192 << 10, /* of a file; more are an error */
+	XATTRS_MAX = 192 << 10, /* most bytes of one file's records; more is an error */
 };
 
-/* The records' bytes, or -errno; -E2BIG: more than room. A file system that has no such
- * attributes is no error. */
+/* Reads the records; returns their bytes, or -errno. -E2BIG: more than `room`. A file system
+ * without extended attributes has 0 bytes. */
 ssize_t xattrs_get(int fd, char *buf, size_t room);
-/* Makes a file have these and no others; sets only those that differ. Squashed: those that only
- * root may give (capabilities, trusted ones) are left as they are. -ENOSYS: its file system cannot
- * hold all of them; it has the others. -EPROTO: no records. */
+/* Gives a file exactly these attributes; sets only those that differ. A squashed peer cannot change
+ * attributes that only root may set (capabilities, trusted ones). -ENOSYS: the file system cannot
+ * hold some; the others are set. -EPROTO: malformed records. */
 int xattrs_set(int fd, const char *records, size_t bytes, bool squashed);
 
 #endif /* STORAGE_XATTRS_H */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* XXH3 as xxhash.h has it, compiled here: a library is made for what every CPU has. */
+/* XXH3 from xxhash.h, compiled here: a distribution's library is built for every CPU, without
+ * AVX2. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

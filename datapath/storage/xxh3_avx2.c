@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* XXH3 compiled for AVX2, on x86 (CMakeLists.txt): to be called where the CPU has it. Elsewhere
- * it is as xxh3.c's. */
+/* XXH3 compiled for AVX2 on x86 (CMakeLists.txt); call only if the CPU has AVX2. Other machines get
+ * the code of xxh3.c. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
