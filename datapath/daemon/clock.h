@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The daemon's clock: monotonic, as the probes' times are. */
+/* The daemon's clock: CLOCK_MONOTONIC, as for probes. */
 #ifndef DAEMON_CLOCK_H
 #define DAEMON_CLOCK_H
 

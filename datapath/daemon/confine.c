@@ -9,7 +9,6 @@
 #include "daemon/confine.h"
 #include "device/error.h"
 
-/* What a capability is for. */
 enum needed_by {
 	NEEDED_ALWAYS,
 	NEEDED_BY_EXPORTS,
@@ -21,10 +20,11 @@ static const struct {
 	unsigned int capability;
 	enum needed_by by;
 } needed[] = {
-	{ CAP_NET_ADMIN, NEEDED_ALWAYS }, /* asks for neighbours, takes the pfifo off again */
+	{ CAP_NET_ADMIN, NEEDED_ALWAYS }, /* asks for neighbours, removes the pfifo */
 	{ CAP_DAC_READ_SEARCH, NEEDED_BY_EXPORTS }, /* files of all users */
 	{ CAP_DAC_OVERRIDE, NEEDED_BY_WRITABLE },
-	{ CAP_FOWNER, NEEDED_BY_WRITABLE }, /* their modes and times, and sticky directories */
+	/* modes and times of others' files, sticky directories */
+	{ CAP_FOWNER, NEEDED_BY_WRITABLE },
 	{ CAP_CHOWN, NEEDED_BY_OWNERS },
 	{ CAP_FSETID, NEEDED_BY_OWNERS }, /* set-group-ID bits of files of other groups */
 	{ CAP_SETFCAP, NEEDED_BY_OWNERS }, /* security.capability */
@@ -44,8 +44,8 @@ static bool is_needed(const struct daemon_options *options, enum needed_by by)
 	return found;
 }
 
-/* With CAP_FSETID in effect, a write would leave the set-ID bits of a file in place.
- * attr_apply() raises it while it sets a mode. */
+/* With CAP_FSETID in effect, a write would keep the set-ID bits of a file. attr_apply() raises the
+ * capability while it sets a mode. */
 static capng_type_t sets_of(unsigned int capability)
 {
 	return capability == CAP_FSETID ? CAPNG_PERMITTED : CAPNG_EFFECTIVE | CAPNG_PERMITTED;

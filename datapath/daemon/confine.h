@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What carefuld may do once its queue is open: the capabilities that it still uses, and no
- * others, whatever it runs.
- */
+/* Limits carefuld, once its queue is open, to the capabilities that it still uses. */
 #ifndef DAEMON_CONFINE_H
 #define DAEMON_CONFINE_H
 
@@ -10,13 +7,13 @@
 
 #include "daemon/options.h"
 
-/* Called before any thread starts: a program that carefuld would run, were it made to, gets no
- * capability back by being root's. -errno. */
+/* Sets no_new_privs: a program that carefuld might be tricked into running gains no capability from
+ * being root's. Call it before any thread starts. Returns 0 or -errno. */
 int confine_programs(struct careful_error *error);
-/* Called before any thread starts that opens files: each thread has capabilities of its own.
- * Of those named, what the process does not have it does without. -errno. */
+/* Drops all capabilities that the options do not need. Call it before any thread that opens files
+ * starts: capabilities belong to threads. A kept capability may be missing. Returns 0 or -errno. */
 int confine(const struct daemon_options *options, struct careful_error *error);
-/* Reports whether what it kept is enough for other exports. -EPERM with *error. */
+/* Returns 0 if the kept capabilities suffice for these exports, or -EPERM with *error. */
 int confine_covers(const struct daemon_options *options, struct careful_error *error);
 
 #endif /* DAEMON_CONFINE_H */

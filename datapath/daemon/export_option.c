@@ -7,7 +7,7 @@
 
 #include "daemon/export_option.h"
 
-/* Where the words begin, or the end: the last ":rw" or ":ro" with nothing but words behind it. */
+/* Returns the start of the words, or the end: the last ":rw" or ":ro" before a comma or the end. */
 static const char *words_of(const char *arg)
 {
 	const char *found = arg + strlen(arg);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What an --export says. */
+/* Parses the value of --export. */
 #ifndef DAEMON_EXPORT_OPTION_H
 #define DAEMON_EXPORT_OPTION_H
 
@@ -7,11 +7,9 @@
 
 #include "files/block.h"
 
-/*
- * DIR[:rw|:ro[,owners][,devices][,host=ADDRESS]...], the addresses numeric; among several, the
- * export is called as the last component of DIR. What it is given lasts as long as the process.
- * -EINVAL or -ENOMEM, and why.
- */
+/* Parses DIR[:rw|:ro[,owners][,devices][,host=ADDRESS]...] with numeric addresses. With several
+ * exports, the last component of DIR names the export. The allocated strings last as long as the
+ * process. Returns -EINVAL or -ENOMEM with the reason in why. */
 int export_option(struct block_export_options *export, const char *arg, char *why, size_t bytes);
 
 #endif /* DAEMON_EXPORT_OPTION_H */

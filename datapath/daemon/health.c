@@ -26,9 +26,9 @@ struct trouble {
 	(offsetof(struct careful_info, counters) + sizeof(uint64_t) * CAREFUL_C_##name)
 #define STATISTIC(name) offsetof(struct careful_info, statistics.name)
 
-/* Signs that the promise broke, that something is slow, or that somebody is refused. */
+/* Counters that are logged: lost frames and broken rules, delays, and refusals. */
 static const struct trouble troubles[] = {
-	{ COUNTER(LOST_FRAMES), "frames lost" }, /* by whom, says who_lost() */
+	{ COUNTER(LOST_FRAMES), "frames lost" }, /* who_lost() adds the cause */
 	{ COUNTER(BAD_CREDITS), "impossible credits" },
 	{ COUNTER(EPOCHS_BROKEN), "epochs broken" },
 	{ COUNTER(STALLS), "stalls" },
@@ -60,7 +60,8 @@ static uint64_t value(const struct careful_info *info, const struct trouble *tro
 	return v;
 }
 
-/* The network, unless the device says otherwise; or the same at the peer, whose log says it. */
+/* Returns where frames were lost: on the way, unless this device lost its program. If the peer's
+ * device did, the peer's log says so. */
 static const char *who_lost(const struct careful_info *info, size_t trouble)
 {
 	if (trouble)
@@ -93,7 +94,7 @@ static void check_counters(struct health *health, const struct careful_info *inf
 					      n ? ", " : "", (unsigned long long)more,
 					      troubles[i].text, who_lost(info, i));
 	}
-	/* What is not logged now is part of the next line. */
+	/* Counts that are not logged now are part of the next line. */
 	if (!n || !log_allowed(&health->counters_limit))
 		return;
 	log_line("%s: %s", info->device.ifname, line);
@@ -120,7 +121,7 @@ static void log_mac(const char *whose, const uint8_t *was, const uint8_t *is)
 		 is[4], is[5]);
 }
 
-/* What of the interface can be read now. */
+/* Reads the interface's state as far as it can be read now. */
 static void look(const struct health *health, struct ifreq *ifr, struct health_interface *now)
 {
 	const struct sockaddr_in *in = (const void *)&ifr->ifr_addr;
@@ -202,7 +203,7 @@ int health_init(struct health *health, struct careful *instance)
 		return -errno;
 	memcpy(ifr.ifr_name, health->logged.device.ifname, sizeof(ifr.ifr_name));
 	look(health, &ifr, &health->interface);
-	health->interface.down = false; /* said when it is not */
+	health->interface.down = false; /* so that the first check logs it */
 	health->interface.mtu = health->logged.device.mtu;
 	return 0;
 }
@@ -212,7 +213,7 @@ void health_deinit(struct health *health)
 	close(health->socket_fd);
 }
 
-/* Frames pass below a firewall, and control messages do not. */
+/* Logs when a peer's control messages stop or return. A firewall sees them, but not frames. */
 static void check_control(struct health *health, struct careful *instance, uint32_t peer,
 			  uint32_t port)
 {
@@ -236,7 +237,7 @@ static void check_control(struct health *health, struct careful *instance, uint3
 		log_line("peer %u %s: control messages come again", peer, health->names[peer]);
 }
 
-/* The kernel may have learned another link address of who is next on the way to a peer. */
+/* Logs a change of the link address of the next hop to a peer. */
 static void check_mac(struct health *health, struct careful *instance, uint32_t peer)
 {
 	char whose[HEALTH_NAME_BYTES + 16];
@@ -265,7 +266,7 @@ int health_check(struct health *health, struct careful *instance)
 		check_control(health, instance, i, info.port);
 	}
 	rc = check_interface(health, instance, &info);
-	if (!rc) /* its program goes with an interface */
+	if (!rc) /* a lost interface takes its program with it */
 		check_program(health, &info);
 	return rc;
 }
@@ -279,7 +280,7 @@ static const char *const state_names[] = {
 	[CAREFUL_PEER_FAILED] = "failed",
 };
 
-/* text: of INET6_ADDRSTRLEN bytes. */
+/* text has INET6_ADDRSTRLEN bytes. */
 static void address_text(const struct sockaddr_storage *address, char *text)
 {
 	const struct sockaddr_in *in = (const void *)address;
@@ -301,7 +302,7 @@ static void take_name(char *name, const struct careful_peer_info *info)
 		 (int)sizeof(info->name), info->name);
 }
 
-/* A process that another slot knows too: it has several addresses, or another by now. */
+/* Names another slot of the same process, which has several addresses or a new one. */
 static void name_other(struct careful *instance, uint32_t peer, char *text, size_t bytes)
 {
 	struct careful_peer_whereabouts own, other;
@@ -317,7 +318,7 @@ static void name_other(struct careful *instance, uint32_t peer, char *text, size
 		}
 }
 
-/* Why a peer failed. */
+/* Writes why a peer failed. */
 static void say_why(struct careful *instance, uint32_t peer, int error, char *text, size_t bytes)
 {
 	struct sockaddr_storage from = { 0 };
@@ -338,7 +339,7 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 	bool known = careful_peer_info(instance, peer, &info) == 0;
 	char more[96] = "";
 
-	/* NONE, and known: who was there is gone, and the slot another's by now. */
+	/* On NONE the info, if there is one, is of the slot's next peer. */
 	if (known && state != CAREFUL_PEER_NONE)
 		take_name(health->names[peer], &info);
 	if (state == CAREFUL_PEER_NONE)

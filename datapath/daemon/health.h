@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What the log says of the network: peers that come, go and stall, promises that
- * broke, and what becomes of the interface.
- */
+/* Logs the network's state: peers that come, go and stall, broken rules, the interface's
+ * changes. */
 #ifndef DAEMON_HEALTH_H
 #define DAEMON_HEALTH_H
 
@@ -17,7 +15,7 @@
 enum { HEALTH_NAME_BYTES = 88 };
 
 /*
- * The interface as it was last seen.
+ * The last known state of the interface.
  *
  * @address: its IPv4 address; 0: none
  * @master:  the bridge or bond that it is a port of; "": none
@@ -33,11 +31,11 @@ struct health_interface {
 };
 
 /*
- * @logged: what the counters were when they were last spoken of
- * @names:  of each peer, address and name: once it is gone, nobody else knows
- * @macs:   of each peer, where frames to it went; 0: not known
- * @unheard: of each peer, whether it was said that no control message of it comes
- * @limits: of each peer: one that comes and goes hides nothing that is said of others
+ * @logged:  the counters when they were last logged
+ * @names:   address and name of each peer; kept for the line that the peer is gone
+ * @macs:    link address for frames to each peer; 0: not known
+ * @unheard: the log says that no control message of the peer arrives
+ * @limits:  of each peer, so that one restless peer hides no line about the others
  */
 struct health {
 	int socket_fd;
@@ -53,10 +51,10 @@ struct health {
 
 int health_init(struct health *health, struct careful *instance);
 void health_deinit(struct health *health);
-/* Looks at the counters, the interface, whether each peer's control messages come and who is
- * next on the way to it, once a second or so. -ENODEV where the interface no longer exists. */
+/* Checks the counters, the interface, the control messages of each peer and its next hop. Call it
+ * about once a second. Returns -ENODEV if the interface no longer exists. */
 int health_check(struct health *health, struct careful *instance);
-/* A peer's state changed; from careful_peer_watch(). */
+/* Logs a peer's new state; called from careful_peer_watch(). */
 void health_peer_changed(struct health *health, struct careful *instance, uint32_t peer,
 			 uint32_t state);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The log file: written by one thread, one write() a line; or the journal, by its own protocol
- * (systemd's documentation: JOURNAL_NATIVE_PROTOCOL). */
+/* The log: a file, written with one write() for each line by one thread; or the journal, by its
+ * native protocol (systemd documentation: JOURNAL_NATIVE_PROTOCOL). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -59,11 +59,11 @@ static void rotate(void)
 	snprintf(old, sizeof(old), "%s.old", log_path);
 	rename(log_path, old);
 	if (open_file())
-		log_path[0] = 0; /* the old file stays open, and is the last */
+		log_path[0] = 0; /* the old file stays open for good */
 }
 
-/* The bytes of the character at p, in UTF-8; 1 where it is none. Neither is what Unicode keeps
- * from being one (RFC 3629; noncharacters): of a line with such, journalctl shows its length. */
+/* Returns the length of the UTF-8 character at p; 1 if the bytes are none (RFC 3629). Noncharacters
+ * of Unicode count as none: journalctl shows only the length of a line with one. */
 static size_t character(const unsigned char *p)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -81,8 +81,8 @@ static size_t character(const unsigned char *p)
 	return n;
 }
 
-/* One line an event: a peer's name may hold anything. Terminals take control characters, C1
- * (U+0080 to U+009F, or one byte 0x80 to 0x9f) among them, for commands. */
+/* Replaces control characters: a peer's name may hold any bytes, and an event must stay one line.
+ * Terminals also obey C1 controls (U+0080 to U+009F, or single bytes 0x80 to 0x9f). */
 static void make_printable(char *line)
 {
 	unsigned char *p = (unsigned char *)line;
@@ -97,7 +97,7 @@ static void make_printable(char *line)
 	}
 }
 
-/* As the journal says in the environment of who it starts. */
+/* Reports whether fd is the stream that the journal named in the environment. */
 static bool is_journals(int fd)
 {
 	const char *said = getenv("JOURNAL_STREAM");
@@ -125,7 +125,7 @@ void log_journal(const char *path)
 	}
 }
 
-/* One field behind n bytes of a datagram, as far as there is room; its new length. */
+/* Appends a field to the n bytes of a datagram if there is room; returns the new length. */
 static size_t add_field(char *datagram, size_t size, size_t n, const char *name, const char *value)
 {
 	int more = snprintf(datagram + n, size - n, "%s=%s", name, value);
@@ -141,7 +141,7 @@ static size_t add_field(char *datagram, size_t size, size_t n, const char *name,
 	return n;
 }
 
-/* Reports whether the journal took it. One that is slow is not waited for: the line goes to stderr. */
+/* Reports whether the journal took the line. Does not wait: else stderr gets it. */
 static bool tell_journal(const struct log_field *fields, const char *text)
 {
 	char datagram[8192];
@@ -156,7 +156,7 @@ static bool tell_journal(const struct log_field *fields, const char *text)
 
 static void write_line(const struct log_field *fields, const char *format, va_list args)
 {
-	char line[2048]; /* as long as health.c has any */
+	char line[2048]; /* as long as health.c's longest line */
 	struct timespec now;
 	struct tm tm;
 	size_t n;

@@ -1,39 +1,37 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The daemon's log: one line an event, with the time. Bounded: a full file becomes
- * FILE.old, and what the network can cause is limited in rate.
- */
+/* The daemon's log: one line for each event, with the time. A full file becomes FILE.old. The rate
+ * of events that the network can cause is limited. */
 #ifndef DAEMON_LOG_H
 #define DAEMON_LOG_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Lets LOG_BURST events through, then one each LOG_INTERVAL_S, or as many as `burst` and
- * `interval_s` say where they are not 0. The rest is zero to begin with. */
+/* Allows LOG_BURST events, then one every LOG_INTERVAL_S. Non-zero burst and interval_s replace
+ * these. The other fields start as 0. */
 struct log_limit {
 	uint32_t burst, interval_s;
-	uint64_t second; /* of the latest event let through */
+	uint64_t second; /* of the latest allowed event */
 	uint32_t used;
 	uint32_t suppressed;
 };
 
 enum { LOG_BURST = 20, LOG_INTERVAL_S = 60, LOG_FILE_BYTES = 4 << 20 };
 
-/* Lines go to path from now on, not to stderr. 0 or -errno. */
+/* Sends lines to the file instead of stderr from now on. Returns 0 or -errno. */
 int log_open(const char *path);
-/* stderr goes to the log as well, so that an assertion's last words are kept. */
+/* Sends stderr to the log too, to keep the message of a failed assertion. */
 void log_take_stderr(void);
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* What a line says, for programs that read the journal. */
+/* A field of a line, for programs that read the journal. */
 struct log_field {
 	const char *name;
 	const char *value;
 };
 
-/* Lines go to journald's socket from now on if that is where stderr goes, else as before. */
+/* Sends lines to journald's socket from now on if stderr is the journal's. */
 void log_journal(const char *path);
-/* A line; in the journal it has the fields, which end with a name of NULL. */
+/* Logs a line. The journal also gets the fields, which end with a NULL name. */
 void log_event(const struct log_field *fields, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /* Reports whether an event of this kind may be logged now. */

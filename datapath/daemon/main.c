@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* carefuld: owns a NIC queue, serves it to local clients and files to peers. Start, the one loop,
- * and the end; everything runs in one thread but the block server's workers. */
+/* carefuld: owns a NIC queue, and serves the queue to local clients and files to peers. Starts,
+ * runs the loop and ends. One thread runs all but file system calls that may block. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -39,7 +39,7 @@
 enum {
 	EXIT_USAGE = 2,
 	EVENTS = 64,
-	/* Rounds with frames between two looks at sockets, while frames keep coming. */
+	/* Rounds with frames between two checks of the sockets. */
 	BUSY_ROUNDS = 16,
 	HEALTH_MS = 1000,
 };
@@ -81,14 +81,14 @@ static void on_signal(struct ipc_event *event, uint32_t events)
 	carefuld.stop = true;
 }
 
-/* The block server's descriptor only wakes the loop, which polls it anyway. */
+/* The block server's descriptor only wakes the loop, which polls the server anyway. */
 static void on_block(struct ipc_event *event, uint32_t events)
 {
 	(void)event;
 	(void)events;
 }
 
-/* One of several queues is no interface. */
+/* Ends this queue's process when another one ends: the queues serve an interface together. */
 static void on_queue(struct ipc_event *event, uint32_t events)
 {
 	uint32_t index = (uint32_t)(event - carefuld.queue_events);
@@ -143,8 +143,7 @@ static int watch_fd(struct daemon *d, int fd, struct ipc_event *event,
 	return epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
 }
 
-/* Signals arrive as events. What would kill us for a client's doing is an error of
- * the call instead. */
+/* Turns signals into events. Ignores those that a client could cause: the call fails instead. */
 static int init_signals(struct daemon *d)
 {
 	sigset_t set;
@@ -163,7 +162,7 @@ static int init_signals(struct daemon *d)
 	return watch_fd(d, d->signal_fd, &d->signal_event, on_signal);
 }
 
-/* Of the other queues, those that we have to do with. */
+/* Watches the other queues: the first watches all, the others watch the first. */
 static int watch_queues(struct daemon *d)
 {
 	const struct queues *queues = &d->queues;
@@ -177,15 +176,14 @@ static int watch_queues(struct daemon *d)
 
 static struct probe probe = { .now_ns = clock_now_ns };
 
-/* Pings are written somewhere; without a place for it they end before. */
+/* Serves pings. They write to the scratch file; without one, a ping ends before its store stage. */
 static int serve_probes(struct daemon *d)
 {
 	scratch_file_serve(&d->scratch, d->instance, d->options.exports, d->options.exports_count);
 	return probe_serve(d->instance, &probe);
 }
 
-/* Opens the instance and starts the block server; on the chosen CPU, its workers
- * everywhere. */
+/* Opens the instance on the chosen CPU; the block server's workers run on any CPU. */
 static int open_instance(struct daemon *d, struct careful_error *error)
 {
 	cpu_set_t before, one;
@@ -199,7 +197,7 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 			return refuse(error, -EINVAL, "--cpu %d: %s", d->options.cpu,
 				      strerror(errno));
 	}
-	if (!d->options.careful.keys) /* `up` looks for those that this host has */
+	if (!d->options.careful.keys) /* carefulctl up looks for the keys of this host */
 		d->options.careful.keys = "none";
 	rc = confine_programs(error);
 	if (!rc)
@@ -311,7 +309,7 @@ static int earlier(int a_ms, int b_ms)
 	return a_ms < b_ms ? a_ms : b_ms;
 }
 
-/* What `carefulctl key` wrote counts at once. A file that is wrong is told of until it is right. */
+/* Uses keys that carefulctl has written. Logs a bad file, and again while the file stays bad. */
 static void refresh_keys(struct daemon *d)
 {
 	struct careful_error error;
@@ -323,7 +321,7 @@ static void refresh_keys(struct daemon *d)
 		log_line("keys: %s; those that were read before stay", error.text);
 }
 
-/* 0, or -errno where there is no going on. */
+/* Runs the loop. Returns 0, or -errno if the daemon cannot go on. */
 static int run(struct daemon *d)
 {
 	int64_t checked_ms = now_ms();
@@ -340,7 +338,6 @@ static int run(struct daemon *d)
 			log_line("the datapath failed: %s", strerror(-frames));
 			return frames;
 		}
-		/* While frames keep coming, sockets can wait a little. */
 		if (frames <= 0 || ++busy == BUSY_ROUNDS) {
 			busy = 0;
 			handle_events(d);
@@ -367,7 +364,7 @@ static int run(struct daemon *d)
 	return 0;
 }
 
-/* Everything up to the loop. On failure *error says why. */
+/* Starts everything before the loop. On failure *error has the reason. */
 static int start(struct daemon *d, struct careful_error *error)
 {
 	static char log[sizeof(d->dir.path) + 8];
@@ -390,7 +387,7 @@ static int start(struct daemon *d, struct careful_error *error)
 		snprintf(error->text, sizeof(error->text), "%s: %s", d->options.log, strerror(-rc));
 		d->options.log = NULL;
 	} else {
-		if (d->options.log) /* a service manager says so itself */
+		if (d->options.log) /* a service manager logs the start itself */
 			log_line("carefuld %s begins, process %d", careful_version(),
 				 (int)getpid());
 		rc = init_signals(d);
@@ -431,7 +428,7 @@ int main(int argc, char **argv)
 		rc = queues_fork(&d->queues, &d->options, &error);
 	if (d->queues.index) {
 		close(parent_fd);
-		close(d->passed_fd); /* the first queue's; the others make theirs */
+		close(d->passed_fd); /* belongs to the first queue; the others make their own */
 		parent_fd = d->passed_fd = -1;
 		if (!queues_wait(&d->queues))
 			return EXIT_FAILURE;
@@ -461,7 +458,7 @@ int main(int argc, char **argv)
 	notify_stopping(&d->notify);
 	d->closing = true;
 	queues_end(&d->queues);
-	/* The engine first: when it is closed, nothing uses a file any longer. */
+	/* The engine ends first: after careful_close() nothing uses a file. */
 	inside = (uint32_t)careful_close(d->instance);
 	files_left = ipc_destroy(d->ipc);
 	left = block_stop(d->block) + inside;

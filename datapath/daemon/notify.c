@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See notify.h. The protocol is one datagram, so no library. */
+/* The protocol of sd_notify(3) is one datagram, so this uses no library. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ void notify_init(struct notify *notify)
 	if (bytes < 2 || bytes >= sizeof(un.sun_path) || (*path != '/' && *path != '@'))
 		return;
 	memcpy(un.sun_path, path, bytes);
-	if (*path == '@') /* no file: an abstract name */
+	if (*path == '@') /* an abstract name */
 		un.sun_path[0] = 0;
 	notify->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (notify->fd < 0)
@@ -41,7 +41,7 @@ void notify_deinit(struct notify *notify)
 	notify->fd = -1;
 }
 
-/* A manager that does not read is not waited for. */
+/* Sends text without waiting for a slow manager. */
 static void say(const struct notify *notify, const char *text)
 {
 	if (notify->fd >= 0 && *text)
@@ -79,7 +79,7 @@ static void describe(struct careful *instance, const struct queues *queues, char
 		 info.peers_max * queues->count);
 }
 
-/* `head`, and what changed since. */
+/* Sends `head`, and the status line if it has changed. */
 static void tell(struct notify *notify, struct careful *instance, const struct queues *queues,
 		 const char *head)
 {

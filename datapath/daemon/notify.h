@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * A service manager that waits for us is told when we serve, what we do, and that we live:
- * datagrams to $NOTIFY_SOCKET (sd_notify(3)). Without one nothing is said.
- */
+/* Reports readiness, status and signs of life to the service manager: datagrams to $NOTIFY_SOCKET
+ * (sd_notify(3)). Does nothing without that variable. */
 #ifndef DAEMON_NOTIFY_H
 #define DAEMON_NOTIFY_H
 
@@ -13,9 +11,9 @@
 #include "daemon/queues.h"
 
 /*
- * @fd:       -1: nobody waits
- * @watched:  a sign of life is wanted; each health check gives one, where all queues live
- * @status:   as it was told last
+ * @fd:      -1: no manager listens
+ * @watched: the manager wants signs of life; health checks send them while all queues live
+ * @status:  the status line sent last
  */
 struct notify {
 	int fd;
@@ -26,7 +24,7 @@ struct notify {
 void notify_init(struct notify *notify);
 void notify_deinit(struct notify *notify);
 void notify_ready(struct notify *notify, struct careful *instance, const struct queues *queues);
-/* Once a second or so, of every queue. */
+/* Call it for each queue about once a second. */
 void notify_alive(struct notify *notify, struct careful *instance, struct queues *queues);
 void notify_failed(struct notify *notify, int rc, const char *why);
 void notify_stopping(struct notify *notify);

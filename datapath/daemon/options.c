@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads the command line into struct daemon_options. Whether the values fit the interface is for
- * careful_open() to say. */
+/* Parses the command line into struct daemon_options. careful_open() checks the values against the
+ * interface. */
 #include <errno.h>
 #include <getopt.h>
 #include <grp.h>
@@ -164,7 +164,7 @@ static int choice(const char *option, const char *text, const char *const *names
 	return refuse(error, -EINVAL, "--%s %s: must be one of %s", option, text, all);
 }
 
-/* By its name: a number may be what nobody meant. */
+/* Finds the group by name only: a number may be a mistake. */
 static int find_group(struct daemon_options *options, const char *arg, struct careful_error *error)
 {
 	const struct group *found = getgrnam(arg);
@@ -285,7 +285,7 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 	}
 }
 
-/* A name that becomes part of paths. */
+/* Checks the instance's name, which becomes part of paths. */
 static int check_instance(const char *name, struct careful_error *error)
 {
 	if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, "..") ||
@@ -296,7 +296,7 @@ static int check_instance(const char *name, struct careful_error *error)
 	return 0;
 }
 
-/* Without keys a peer is whoever can send to the port. */
+/* Refuses writable exports without keys, since anyone who can send to the port is then a peer. */
 static int check_exports(const struct daemon_options *options, struct careful_error *error)
 {
 	for (uint32_t i = 0; i < options->exports_count; i++)
@@ -308,7 +308,7 @@ static int check_exports(const struct daemon_options *options, struct careful_er
 	return 0;
 }
 
-/* What getopt_long() returned '?' or ':' for; word: where it stopped. */
+/* Explains the '?' or ':' that getopt_long() returned; word is the argument where it stopped. */
 static int misused(int returned, const char *word, struct careful_error *error)
 {
 	if (returned == ':')

@@ -12,13 +12,13 @@
 #include "files/block.h"
 
 /*
- * @exports: paths of their own, as long as the process
- * @group:   who may connect to the socket besides root, or -1
- * @run_dir: pid, lock, socket and log are there
- * @state_dir: what outlives us
- * @cpu:     to run on, or -1
- * @insecure: exports may be writable without keys
- * @ready_fd: gets one line when the daemon serves or has failed, or -1
+ * @exports:   their paths last as long as the process
+ * @group:     the group that may connect to the socket besides root, or -1
+ * @run_dir:   directory of pid, lock, socket and log
+ * @state_dir: directory of files that outlive the daemon
+ * @cpu:       CPU to run on, or -1
+ * @insecure:  exports may be writable without keys
+ * @ready_fd:  gets one line when the daemon serves or has failed, or -1
  */
 struct daemon_options {
 	struct careful_options careful;
@@ -34,7 +34,7 @@ struct daemon_options {
 	bool insecure;
 };
 
-/* 0; 1 where --help or --version was all; -EINVAL with *error. Cuts up argv. */
+/* Returns 0, 1 after --help or --version, or -EINVAL with *error. Modifies argv. */
 int options_parse(struct daemon_options *options, int argc, char **argv,
 		  struct careful_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See passed.h. The protocol is two variables, so no library. */
+/* The protocol of sd_listen_fds(3) is two variables, so this uses no library. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum { FIRST = 3 };
 
-/* -1: there is none, or it is no number. */
+/* Returns the variable's number, or -1. */
 static long number(const char *name)
 {
 	const char *text = getenv(name);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See peace.h. Of two hosts that ask each other at once, the one with the smaller ticket goes
- * first. */
+/* Peace between hosts. If two hosts ask each other at once, the smaller ticket goes first. */
 #include "daemon/peace.h"
 
 #include <errno.h>
@@ -48,7 +47,7 @@ void peace_end(struct trial *t, uint32_t peer)
 	t->peace_ns[peer] = 0;
 	t->peaces--;
 	ipc_hold(t->ipc, peer, IPC_HOLD_PEACE, false);
-	/* Now it is our turn, before anybody's data. */
+	/* Now it is our turn, before clients' data. */
 	if (t->wanted && trial_is_up(trial_peer(t, peer).state))
 		t->due_ns[peer] = clock_now_ns();
 }
@@ -62,7 +61,7 @@ static int give(struct trial *t, uint32_t peer, const uint32_t *args)
 		peace_end(t, peer);
 		return 0;
 	}
-	/* One at a time measures. What is under way while we ask is our own question. */
+	/* One host at a time measures. While we ask, our own question is under way. */
 	if (t->running || (t->peaces && !t->peace_ns[peer]) ||
 	    (t->asking ? ticket <= t->ticket : busy(t, peer)))
 		return -EBUSY;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Peace: while a peer tries XDP modes, nothing moves between the two hosts but what it sends for
- * that. What is given to peers, what is asked of them, and whether a peer is quiet enough for it.
- */
+/* Peace: while a peer tries XDP modes, only the peer's own trial moves data between the two hosts.
+ * This file gives peace to peers, asks peers for peace, and checks that a peer is quiet enough. */
 #ifndef DAEMON_PEACE_H
 #define DAEMON_PEACE_H
 
@@ -11,21 +9,21 @@
 
 #include "daemon/trial.h"
 
-/* Gives it to peers that ask. */
+/* Begins to answer peers that ask for peace. */
 int peace_serve(struct trial *trial);
-/* It is over, if the peer was given any. */
+/* Ends the peace that the peer was given, if any. */
 void peace_end(struct trial *trial, uint32_t peer);
-/* Asks all peers at once; trial_ask_all() describes the result. -EBUSY: not now; another -errno: not
- * with this peer. */
+/* Asks all peers at once; trial_ask_all() describes the result. -EBUSY: not now; another -errno:
+ * not with this peer. */
 int peace_ask(const struct trial *trial, const uint32_t *peers, uint32_t count, uint32_t *first);
-/* Tells a peer that the peace is over. Nothing waits for the answer: without this word the peer ends
- * the peace after CAREFUL_PEACE_MS by itself. */
+/* Tells a peer that our trial is over. Nobody waits for the answer: the peer ends the peace by
+ * itself after CAREFUL_PEACE_MS. */
 void peace_release(const struct trial *trial, uint32_t peer);
 
-/* What careful_peer_info() says; CAREFUL_PEER_NONE where it says nothing. */
+/* Returns careful_peer_info(), or state CAREFUL_PEER_NONE if that fails. */
 struct careful_peer_info trial_peer(const struct trial *trial, uint32_t peer);
 bool trial_is_up(uint32_t state);
-/* Reports whether nothing went to and fro since it was last looked. */
+/* Reports whether nothing is under way and no frame has moved since the last call. */
 bool trial_is_quiet(struct trial *trial, uint32_t peer);
 
 #endif /* DAEMON_PEACE_H */

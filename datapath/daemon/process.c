@@ -19,7 +19,7 @@ void process_raise_limits(void)
 {
 	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
 
-	/* Before Linux 5.11 maps count towards it; UMEM does without CAP_IPC_LOCK. */
+	/* Maps count towards the limit before Linux 5.11, and UMEM does without CAP_IPC_LOCK. */
 	setrlimit(RLIMIT_MEMLOCK, &limit);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_max = limit.rlim_max < FILES_MAX ? FILES_MAX : limit.rlim_max;
@@ -30,21 +30,16 @@ void process_raise_limits(void)
 			setrlimit(RLIMIT_NOFILE, &limit);
 		}
 	}
-	/* Workers that free what the main thread allocated need no arenas of their own. */
+	/* Workers free what the main thread allocated, so they need no arenas of their own. */
 	mallopt(M_ARENA_MAX, 1);
 }
 
-/* One line for who started us. */
 void process_tell(int fd, const char *text, const char *error)
 {
 	if (fd >= 0 && dprintf(fd, "%s%s\n", text, error) < 0)
 		log_line("nobody hears that we are %s", text);
 }
 
-/*
- * Goes on in a child without a terminal; the parent ends when the child serves or
- * has failed, with its line and exit status. Returns the child's end of the pipe.
- */
 int process_detach(int ready_fd)
 {
 	char line[CAREFUL_ERROR_BYTES + 16] = "";
@@ -53,7 +48,7 @@ int process_detach(int ready_fd)
 	int fds[2];
 	pid_t pid;
 
-	/* Whoever waits for the end of a pipe that we inherited must not wait for us. */
+	/* A program that waits for the end of a pipe that we inherited must not wait for us. */
 	if (ready_fd > 3)
 		close_range(3, (unsigned int)ready_fd - 1, 0);
 	close_range(ready_fd < 3 ? 3 : (unsigned int)ready_fd + 1, ~0U, 0);

@@ -11,14 +11,14 @@
 #include "device/error.h"
 
 enum {
-	START_MS = 30000, /* of another queue's process, until it serves */
-	END_MS = 2000, /* until it has let go of its queue */
+	START_MS = 30000, /* until another queue's process serves */
+	END_MS = 2000, /* until it has released its queue */
 	LINE_BYTES = CAREFUL_ERROR_BYTES + 16,
 };
 
 static const char go[] = "go", end[] = "end", ready[] = "ready", lives[] = "lives %u";
 
-/* NAME+k.log of NAME.log. */
+/* Returns NAME+k.log for NAME.log. */
 static const char *log_of(const char *log, uint32_t index)
 {
 	size_t bytes = strlen(log) + 8, stem = strlen(log);
@@ -31,7 +31,7 @@ static const char *log_of(const char *log, uint32_t index)
 	return path;
 }
 
-/* What is otherwise than of the first queue. */
+/* Changes the first queue's options into those of queue `index`. */
 static int take_options(struct daemon_options *options, uint32_t index)
 {
 	size_t used = strlen(options->run_dir);
@@ -80,7 +80,7 @@ int queues_fork(struct queues *queues, struct daemon_options *options, struct ca
 	return 0;
 }
 
-/* One word or line; "" where the other end is gone. */
+/* Receives a word or line; "" if the other end is gone. */
 static void hear(int fd, char *line)
 {
 	ssize_t got;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See reload.h. No session ends by it, and what is open stays so. What takes a new start
- * (`carefulctl up --reload` compares) is read here, too, and left alone. */
+/* Reloads options. All sessions and open handles stay. Options that need a restart are parsed here
+ * but ignored (`carefulctl up --reload` compares them). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

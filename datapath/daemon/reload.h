@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Other options for a carefuld that runs: exports, and how long it waits. */
+/* New options for a running carefuld: exports, and the wait mode. */
 #ifndef DAEMON_RELOAD_H
 #define DAEMON_RELOAD_H
 
@@ -10,11 +10,10 @@
 #include "daemon/options.h"
 #include "files/block.h"
 
-/* Logs which exports there are. */
 void reload_log(const struct daemon_options *options);
 
-/* words: of a command line, a NUL behind each. All that they say is in effect, or, with -errno
- * and *error, nothing of it. */
+/* Takes the words of a command line, each ended by NUL. Applies all of them, or none with -errno
+ * and *error. */
 int reload(struct careful *instance, struct block_server *block, const char *words, uint32_t bytes,
 	   struct careful_error *error);
 

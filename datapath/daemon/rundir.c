@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See rundir.h. Names are taken relative to the directory, which may be moved. */
+/* Opens names relative to the directory, which may be moved. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
@@ -17,11 +17,11 @@
 #include "device/lock.h"
 #include "storage/path.h"
 
-/* SIOCUNIXFILE of <linux/un.h>, which has struct sockaddr_un once more: the file that a socket is
- * bound to. */
+/* SIOCUNIXFILE of <linux/un.h>, which cannot be included: it repeats struct sockaddr_un. The ioctl
+ * opens the file that a socket is bound to. */
 enum { SOCKET_FILE = SIOCPROTOPRIVATE };
 
-/* What path_make() made and nobody has put anything into. */
+/* Removes the directories that path_make() made, if they are empty. */
 static void unmake_path(const char *path, size_t made)
 {
 	char part[4096];
@@ -51,7 +51,7 @@ static int take_lock(struct rundir *dir, struct careful_error *error)
 	return refuse(error, -EBUSY, "%s: a carefuld runs there already: %s", dir->path, holder);
 }
 
-/* Reports whether who connects to DIR/sock comes to the socket that was passed. */
+/* Checks that a client of DIR/sock reaches the passed socket. */
 static int find_passed(const struct rundir *dir, struct careful_error *error)
 {
 	int fd = ioctl(dir->listen_fd, SOCKET_FILE);
@@ -66,8 +66,8 @@ static int find_passed(const struct rundir *dir, struct careful_error *error)
 	return 0;
 }
 
-/* What is made there later is the group's: by then nobody here may give anything away. What was
- * there before us may be of a group that is no longer meant. */
+/* Gives the directory to the group, so later files belong to it: by then carefuld may not change
+ * owners. Without a group, resets an older one of a passed socket. */
 static int give_to(const struct rundir *dir, struct careful_error *error)
 {
 	const bool has_group = dir->group >= 0;
@@ -115,7 +115,7 @@ int rundir_open(struct rundir *dir, const char *path, int64_t group, int passed_
 	return rc;
 }
 
-/* A path of any length, as the short one that sun_path holds. */
+/* Binds through /proc/self/fd, because sun_path cannot hold long paths. */
 static int bind_at(int fd, int dir_fd, bool for_group)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* In an export, because that is where what is put here would be written; without a name, so that
- * nobody sees it and nothing is left of it. */
+/* The scratch file lies in an export, where puts of peers are also written. It has no name, so
+ * nobody sees it and nothing remains. */
 #include "daemon/scratch_file.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static void open_memory(struct scratch_file *file)
 	file->scratch = CAREFUL_SCRATCH_NONE;
 }
 
-/* Opens it in the first of the writable exports that takes one, else in memory. */
+/* Opens the file in the first writable export that supports O_TMPFILE, else in memory. */
 static void *open_file(void *user)
 {
 	struct scratch_file *file = user;

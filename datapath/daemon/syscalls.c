@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * See syscalls.h. What is not listed fails with ENOSYS, for which libc has another way where there
- * is one. io_uring's operations are no system calls: they are bounded by the capabilities
- * (confine.c) and by what storage asks for.
- */
+/* Calls that are not listed fail with ENOSYS; libc falls back to another call if it has one. The
+ * filter does not see io_uring's operations: capabilities (confine.c) and storage/ bound these. */
 #include <errno.h>
 #include <seccomp.h>
 #include <string.h>
@@ -33,7 +30,7 @@ static const int allowed[] = {
 	SCMP_SYS(capset),
 	SCMP_SYS(exit),
 	SCMP_SYS(exit_group),
-	/* signals; an assertion that fails kills the process itself */
+	/* signals; a failed assertion kills the process itself */
 	SCMP_SYS(rt_sigaction),
 	SCMP_SYS(rt_sigprocmask),
 	SCMP_SYS(rt_sigreturn),
@@ -131,7 +128,7 @@ static const int allowed[] = {
 	SCMP_SYS(removexattr),
 	SCMP_SYS(lremovexattr),
 	SCMP_SYS(fremovexattr),
-	/* sockets that are open, and clients' */
+	/* open sockets, and clients' */
 	SCMP_SYS(bind),
 	SCMP_SYS(listen),
 	SCMP_SYS(accept4),
@@ -145,7 +142,7 @@ static const int allowed[] = {
 	SCMP_SYS(shutdown),
 	/* maps, and the XDP mode; without CAP_BPF */
 	SCMP_SYS(bpf),
-	/* limits of files that are written */
+	/* size limits of written files */
 	SCMP_SYS(getrandom),
 	SCMP_SYS(prlimit64),
 	SCMP_SYS(uname),
@@ -153,10 +150,10 @@ static const int allowed[] = {
 
 static const int families[] = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK };
 
-/* Calls of which what they ask decides. */
+/* Allows calls depending on their arguments. */
 static int add_conditional(scmp_filter_ctx filter)
 {
-	/* Another namespace is no thread's; clone3() hides its flags, and libc has clone(). */
+	/* No thread may enter a new namespace. clone3() hides its flags; libc has clone(). */
 	const uint32_t namespaces = 0x7e020080; /* CLONE_NEW* */
 	const struct scmp_arg_cmp thread = SCMP_A0(SCMP_CMP_MASKED_EQ, namespaces, 0);
 	const struct scmp_arg_cmp no_code = SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0);

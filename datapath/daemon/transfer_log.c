@@ -5,10 +5,10 @@
 
 #include "daemon/transfer_log.h"
 
-/* So much of a path stands in a line: there is to be room for how it ended. The journal has all. */
+/* Longest path in a line, so that the result still fits. The journal gets the whole path. */
 enum { PATH_SHOWN_BYTES = 1536 };
 
-/* How it ended, in words. */
+/* Returns the result in words. */
 static const char *end_of(const struct block_end *end)
 {
 	if (end->status)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What the log says of peers' transfers: who, which file, how many bytes, how it ended. Each
- * peer has a limit of its own: one that opens files without end does not silence the others.
- */
+/* Logs peers' transfers: the peer, the file, the bytes and the result. Each peer has its own rate
+ * limit, so a busy peer does not silence the others. */
 #ifndef DAEMON_TRANSFER_LOG_H
 #define DAEMON_TRANSFER_LOG_H
 
@@ -17,7 +15,7 @@ struct transfer_log {
 	struct log_limit limits[CAREFUL_PEERS_MAX];
 };
 
-/* A peer's use of a file ended; name: what the log calls it. */
+/* Logs the end of a peer's use of a file; name is the peer's name in the log. */
 void transfer_log(struct transfer_log *log, const struct block_end *end, const char *name);
 
 #endif /* DAEMON_TRANSFER_LOG_H */

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * See trial.h. A trial is one round of the loop: peace is asked of the peer, the modes are tried in
- * turns, each change a new epoch, and the better one stays; what fails ends in the driver's mode.
- * Nothing is lost, for nothing is under way but what the trial itself sends.
- */
+/* Runs a trial of XDP modes within one round of the loop. Asks the peer for peace, tries the modes
+ * in turns, each change in a new epoch, and keeps the better one. A failed trial ends in the
+ * driver's mode. Nothing is lost, because only the trial's own data is under way. */
 #include "daemon/trial.h"
 
 #include <errno.h>
@@ -21,22 +19,27 @@
 #include "engine/mode.h"
 
 enum {
-	/* The main loop stands still for all of these at most: no peer may hold it for longer. */
-	TRIAL_MS = 500, /* for all measurements; half of that on an idle machine */
-	CHANGE_MS = 100, /* for the last change: old buffers come back, a new epoch begins */
-	MEET_MS = 50, /* until the sessions with the other peers are back */
-	AGAIN_MS = 1000, /* after a peer was busy, or late to answer; twice as long each time */
+	/* Time limits: the main loop stands still during a trial, so no peer may make it longer. */
+	TRIAL_MS = 500, /* for all measurements; they need half of it on an idle machine */
+	CHANGE_MS = 100, /* for the last change: old buffers return, a new epoch begins */
+	MEET_MS = 50, /* for the sessions with the other peers to return */
+	AGAIN_MS = 1000, /* after a peer was busy or late to answer; doubles each time */
 	UNMET_MAX = 6, /* attempts without peace */
-	QUIET_MS = 20, /* between two looks whether nothing is under way, */
-	QUIET_TRIES = 25, /* of so many, before that counts as an attempt */
-	TRIES = 3, /* that were begun and failed: a busy machine is late once in a while */
-	/* Between the end of our trial and our clients' questions: the peer may want one. */
+	QUIET_MS = 20, /* between two checks that nothing is under way */
+	QUIET_TRIES = 25, /* such checks before that counts as an attempt */
+	TRIES = 3, /* trials that may fail; a busy machine is late now and then */
+	/* Between the end of our trial and our clients' questions: the peer may want a trial. */
 	TURN_NS = 5 * 1000 * 1000,
 };
 
-/* One that is under way. @given: @peer keeps still;
- * @others: they keep still, too, for each mode is a new epoch of theirs;
- * @downs: of the link, before; @cut: a change of mode took its carrier away */
+/*
+ * A trial under way.
+ *
+ * @given:  all peers gave peace
+ * @cut:    a change of mode took the link down
+ * @downs:  times that the link went down before the trial
+ * @others: other peers that keep still, because each mode is a new epoch for them, too
+ */
 struct attempt {
 	struct trial *trial;
 	uint32_t peer;
@@ -44,7 +47,7 @@ struct attempt {
 	bool cut;
 	uint32_t downs;
 	uint32_t others_count;
-	uint32_t others[CAREFUL_PEERS_MAX + 1]; /* and, while all are asked, @peer */
+	uint32_t others[CAREFUL_PEERS_MAX + 1]; /* and @peer while all are asked */
 	uint32_t region;
 	uint64_t until_ns;
 	struct xdp_figures arms[XDP_ARMS];
@@ -64,7 +67,6 @@ static struct careful_device_info device_of(const struct trial *t)
 	return info.device;
 }
 
-/* Asks all peers at once. */
 static int ask_peace(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -89,7 +91,7 @@ static int find_region(struct attempt *a)
 	return rc;
 }
 
-/* No new epoch in time: for want of the peer, or of the link itself. */
+/* Explains why no new epoch came in time: the link went down, or the peer is gone. */
 static void say_gone(struct attempt *a)
 {
 	a->cut |= mode_link_downs(a->trial->instance) != a->downs;
@@ -97,8 +99,8 @@ static void say_gone(struct attempt *a)
 		 a->cut ? "the link goes down when the mode changes" : "the peer is gone");
 }
 
-/* Changes the mode and waits for the new epoch, if the session is to have one. The time that the
- * device takes for the change is no peer's. */
+/* Changes the mode and waits for the new epoch, if there is to be one. The time that the device
+ * needs for the change does not count against the peer. */
 static int change(struct attempt *a, uint32_t mode)
 {
 	struct careful *c = a->trial->instance;
@@ -164,14 +166,14 @@ static void log_figures(const struct attempt *a, bool clear)
 		 name_of(device_of(a->trial).xdp_mode));
 }
 
-/* The ticket keeps hosts that failed at once from asking each other at once again. */
+/* The ticket keeps two hosts that failed together from asking each other together again. */
 static void try_again(struct trial *t, uint32_t peer)
 {
 	t->again_ns = clock_in_ms((AGAIN_MS << t->unmet) + t->ticket % (AGAIN_MS / 4));
 	t->due_ns[peer] = t->again_ns;
 }
 
-/* Nothing waits for a mode any longer. */
+/* Ends the search for a mode: no question waits for it any longer. */
 static void over(struct trial *t, uint32_t by)
 {
 	t->wanted = false;
@@ -188,8 +190,8 @@ static void remember(const struct trial *t, uint32_t mode)
 		log_line("XDP: %s", why.text);
 }
 
-/* Back to the driver's mode: until the next try, or for good. A driver that starts its NIC anew
- * for each mode is not tried again, nor after the next `up`: that takes the link for seconds. */
+/* Returns to the driver's mode, until the next try or for good. A driver that restarts its NIC for
+ * each mode is not tried again, even after the next `up`: each restart costs seconds. */
 static void give_up(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -215,7 +217,7 @@ static void give_up(struct attempt *a)
 		try_again(t, a->peer);
 }
 
-/* A mode that does not come into effect was not chosen: that trial has failed, too. */
+/* Keeps the better mode. If that mode does not come into effect, the trial has failed. */
 static void conclude(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -234,7 +236,7 @@ static void conclude(struct attempt *a)
 	over(t, clear ? CAREFUL_XDP_BY_MEASURED : CAREFUL_XDP_BY_DRIVER);
 }
 
-/* Until sessions with the others are there again. */
+/* Waits until the sessions with the other peers are back. */
 static void meet_again(const struct attempt *a)
 {
 	const struct trial *t = a->trial;
@@ -246,8 +248,8 @@ static void meet_again(const struct attempt *a)
 				return;
 }
 
-/* Whose first session came up in the middle of it, when nothing was due: it is now, or what waits
- * for a try with that peer would wait for ever. */
+/* Makes peers due whose first session came up during the trial. Otherwise questions that wait for a
+ * trial with such a peer would wait for ever. */
 static void welcome_late(const struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -258,7 +260,7 @@ static void welcome_late(const struct attempt *a)
 			t->due_ns[i] = clock_now_ns();
 }
 
-/* Says that it is over, and leaves the peers their turn. */
+/* Ends the peace and leaves the peers their turn. */
 static void let_go(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -267,7 +269,7 @@ static void let_go(struct attempt *a)
 	mode_alone(t->instance, CAREFUL_ANY_PEER);
 	meet_again(a);
 	t->running = false;
-	a->others[a->others_count++] = a->peer; /* maybe its answer was late */
+	a->others[a->others_count++] = a->peer; /* its answer may have been late */
 	for (uint32_t i = 0; i < a->others_count; i++) {
 		if (trial_is_up(trial_peer(t, a->others[i]).state))
 			peace_release(t, a->others[i]);
@@ -279,11 +281,11 @@ static void let_go(struct attempt *a)
 	welcome_late(a);
 }
 
-/* No peace this time. A peer that answers late, or is busy each time, has the driver's mode stay. */
+/* Handles an attempt without peace. After UNMET_MAX of them the driver's mode stays. */
 static void unmet(struct trial *t, uint32_t peer, int rc)
 {
 	if (rc && rc != -EBUSY && rc != -ECONNRESET && rc != -ETIMEDOUT)
-		return; /* this peer knows no peace */
+		return; /* this peer does not support peace */
 	if (++t->unmet < UNMET_MAX) {
 		try_again(t, peer);
 		return;
@@ -322,7 +324,7 @@ bool trial_is_on(const struct trial *t, uint32_t peer)
 	return t->running || t->peace_ns[peer];
 }
 
-/* Reports whether nothing is under way with anybody, which a new epoch would lose. */
+/* Reports whether nothing is under way with any peer: a new epoch would lose it. */
 static bool all_quiet(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -357,7 +359,7 @@ void trial_poll(struct trial *t)
 		t->due_ns[i] = 0;
 		a = (struct attempt){ .trial = t, .peer = i };
 		if (!all_quiet(&a) && t->unquiet++ < QUIET_TRIES) {
-			/* Questions under way end; the next ones of our clients wait meanwhile. */
+			/* Questions under way end; later ones of our clients wait meanwhile. */
 			ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, true);
 			t->due_ns[i] = clock_in_ms(QUIET_MS);
 			continue;
@@ -403,13 +405,13 @@ void trial_peer_changed(struct trial *t, uint32_t peer, uint32_t state)
 		t->due_ns[peer] = clock_now_ns();
 		if (t->due_ns[peer] >= t->again_ns)
 			return;
-		/* Too soon after an attempt in vain: no program waits for that. */
+		/* Too soon after a failed attempt: no program waits for the next. */
 		t->due_ns[peer] = t->again_ns;
 		ipc_hold(t->ipc, peer, IPC_HOLD_TRIAL, false);
 	}
 }
 
-/* Reports whether there is something to choose: the driver has native XDP, and copies. */
+/* Reports whether there is a choice: the driver has native XDP, and copies. */
 static bool is_open(const struct careful_device_info *device, const struct daemon_options *options)
 {
 	return options->careful.xdp_mode == CAREFUL_XDP_AUTO && options->careful.queues < 2 &&
@@ -417,7 +419,7 @@ static bool is_open(const struct careful_device_info *device, const struct daemo
 	       !device->zerocopy;
 }
 
-/* Reports whether there is a mode that is remembered; it is in effect. */
+/* Reports whether a mode was remembered, and puts it into effect. */
 static bool remembered(struct trial *t, const char *driver)
 {
 	struct careful_error why = { "" };
@@ -431,7 +433,8 @@ static bool remembered(struct trial *t, const char *driver)
 	return !rc;
 }
 
-/* A driver that started its NIC anew for the program would do so for each mode that is tried. */
+/* Reports whether the link stayed up when the program was attached. A driver that restarts its NIC
+ * then would do so for each mode. */
 static bool keeps_link(const struct trial *t)
 {
 	if (!mode_link_downs(t->instance))

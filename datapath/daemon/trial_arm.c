@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See trial_arm.h. The loop does nothing else meanwhile, so that the figures are the engine's, in
- * the wait mode in effect. */
+/* Measures in one mode. The loop does nothing else, so the figures are the engine's, in the wait
+ * mode in effect. */
 #include "daemon/trial_arm.h"
 
 #include <errno.h>
@@ -16,12 +16,12 @@ enum {
 	TRIP_BYTES = 64,
 	TRIPS_WARMUP = 50,
 	TRIPS_MAX = 1500,
-	TRIPS_MIN = 8, /* fewer say nothing */
+	TRIPS_MIN = 8, /* fewer are not significant */
 	TRIPS_NS = 12 * 1000 * 1000,
 	GET_BYTES = 32 << 10,
 	GETS = 4, /* under way */
 	GETS_MIN = 8,
-	/* The kernel's memory for packets grows warm first. */
+	/* The kernel's memory for packets warms up first. */
 	STREAM_WARMUP_NS = 8 * 1000 * 1000,
 	STREAM_NS = 20 * 1000 * 1000,
 };
@@ -29,10 +29,10 @@ enum {
 _Static_assert((int)GET_BYTES <= (int)SCRATCH_BYTES, "the peer has as much");
 
 /*
- * What is under way. Static: an answer may come after the one who asked has given up.
+ * Requests under way. Static, because an answer may arrive after the trial has given up.
  *
- * @round:  of them whose answers count
- * @first:  index of the peer whose answer is @status
+ * @round: only answers of this round count
+ * @first: index of the peer whose answer is @status
  */
 static struct {
 	uint32_t round;
@@ -68,7 +68,7 @@ static void on_done(const struct careful_result *result, void *user)
 	}
 }
 
-/* Waits, as carefuld does, until no more than so many are under way. */
+/* Waits, like carefuld's loop, until at most `outstanding` requests are under way. */
 static int settle(struct careful *c, uint32_t outstanding, uint64_t until_ns)
 {
 	while (now.outstanding > outstanding && !now.status) {
@@ -138,7 +138,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The lower quartile: whatever interrupts only adds. */
+/* Measures round trips; returns their lower quartile, because disturbances only add time. */
 static int trips(struct careful *c, uint32_t peer, uint64_t until_ns, double *trip_ns)
 {
 	static uint64_t took[TRIPS_MAX];
@@ -154,7 +154,7 @@ static int trips(struct careful *c, uint32_t peer, uint64_t until_ns, double *tr
 			return rc;
 		took[count] = clock_now_ns() - before;
 		before += took[count];
-		/* On a slow path all count. */
+		/* On a slow path all round trips count. */
 		count += i >= TRIPS_WARMUP || took[count] > TRIPS_NS / TRIPS_WARMUP;
 	}
 	qsort(took, count, sizeof(took[0]), by_size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One arm of a trial: what the engine does with a peer in the mode in effect. */
+/* One arm of a trial: measures the engine with a peer, in the mode in effect. */
 #ifndef DAEMON_TRIAL_ARM_H
 #define DAEMON_TRIAL_ARM_H
 
@@ -11,9 +11,10 @@
 #include "daemon/xdp_choice.h"
 
 /*
- * Round trips of a small request, one at a time, then a stream of gets from the peer, which is
- * what the mode of this end matters to. Nothing is under way when it returns 0; -ETIMEDOUT
- * after until_ns, or -errno of the first that failed.
+ * Measures round trips of a small request, one at a time, then a stream of gets: the mode of this
+ * end matters most to receiving. On 0 nothing is under way. Returns -ETIMEDOUT after until_ns, or
+ * the first failure's -errno.
+ *
  * @region: the peer's scratch memory
  */
 int trial_arm(struct careful *instance, uint32_t peer, uint32_t region, uint64_t until_ns,
@@ -21,7 +22,7 @@ int trial_arm(struct careful *instance, uint32_t peer, uint32_t region, uint64_t
 
 enum { TRIAL_ASK_MS = 200 }; /* for the answers of all peers that are asked at once */
 
-/* A request that is waited for; its answer's status, -ETIMEDOUT. args: of both. */
+/* Sends a request and waits; the answer replaces args. Returns its status or -ETIMEDOUT. */
 int trial_ask(struct careful *instance, uint32_t peer, uint16_t handler,
 	      uint32_t args[CAREFUL_AM_ARGS], uint64_t until_ns);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See xdp_choice.h. The rule alone; xdp_memory.c remembers. */
+/* The rule for the better XDP mode. */
 #include "daemon/xdp_choice.h"
 
-/* Of the product of two ratios: 3 % of each. */
+/* For the product of two ratios: 3 % each. */
 static const double XDP_MARGIN = 0.94;
 
 static bool generic_wins(const struct xdp_figures *generic, const struct xdp_figures *native)

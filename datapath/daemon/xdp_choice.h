@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which XDP mode is better, by what was measured, and what is remembered of that. */
+/* Chooses the better XDP mode from measurements, and remembers the choice. */
 #ifndef DAEMON_XDP_CHOICE_H
 #define DAEMON_XDP_CHOICE_H
 
@@ -10,24 +10,22 @@
 
 enum { XDP_ARMS = 6 };
 
-/* What one arm measured. @trip_ns: of a small request; @rate: of a stream, bytes a us */
+/* One arm's results. trip_ns: round trip of a small request; rate: of a stream, bytes/us. */
 struct xdp_figures {
 	double trip_ns;
 	double rate;
 };
 
-/*
- * The better mode, by arms in turns, native first; CAREFUL_XDP_AUTO where they disagree. Each is
- * compared with the one before it, for what disturbs a machine lasts longer than one. Generic
- * wins a comparison if the product of the two ratios is better by XDP_MARGIN. It is better if it
- * wins all but one, native if generic wins one at most.
- */
+/* Returns the better mode from arms in turns, native first; CAREFUL_XDP_AUTO if they disagree.
+ * Compares each arm with the one before it, because disturbances last longer than an arm. Generic
+ * wins a comparison if the product of the two ratios is better by XDP_MARGIN. Generic is better if
+ * it wins all comparisons but one, native if generic wins at most one. */
 uint32_t xdp_choose(const struct xdp_figures arms[XDP_ARMS]);
 
-/* The mode that is remembered for a driver and this kernel. 0, -ENOENT, or -errno with *error
- * where what is there is not to be believed. */
+/* Reads the mode remembered for a driver and this kernel. Returns 0, -ENOENT, or -errno with *error
+ * if the file cannot be trusted. */
 int xdp_recall(const char *dir, const char *driver, uint32_t *mode, struct careful_error *error);
-/* Remembers one, as a whole or not at all. 0, or -errno with *error. */
+/* Remembers a mode, completely or not at all. Returns 0, or -errno with *error. */
 int xdp_remember(const char *dir, const char *driver, uint32_t mode, struct careful_error *error);
 
 #endif /* DAEMON_XDP_CHOICE_H */

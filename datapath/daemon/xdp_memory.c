@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The XDP mode that was measured for a driver and a kernel: xdp.DRIVER.json in the state
- * directory (careful/state.h). It is believed if it is byte for byte what is written here. */
+/* Remembers the mode measured for a driver and a kernel, in xdp.DRIVER.json of the state directory
+ * (careful/state.h). A file counts only if it is byte for byte as written here. */
 #include <careful/state.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum { TEXT_BYTES = 256, NAME_BYTES = 64 };
 
-/* "": no file can have such a name. */
+/* Writes the file's name; "" if the driver's name cannot be part of one. */
 static void file_name(const char *driver, char *name)
 {
 	snprintf(name, NAME_BYTES, "xdp.%s.json", driver);
@@ -29,7 +29,7 @@ static size_t file_text(uint32_t mode, char *text)
 				kernel.release, mode == CAREFUL_XDP_GENERIC ? "generic" : "native");
 }
 
-/* Another kernel's answer is none, and will be written over. */
+/* Returns -ENOENT for another kernel's answer, which is later overwritten. */
 static int mode_in(const char *text, size_t bytes, uint32_t *mode)
 {
 	char expected[TEXT_BYTES];
@@ -52,7 +52,7 @@ int xdp_recall(const char *dir, const char *driver, uint32_t *mode, struct caref
 	rc = name[0] ? careful_state_read(dir, name, text, sizeof(text), error) : -ENOENT;
 	if (rc >= 0)
 		return mode_in(text, (size_t)rc, mode);
-	return rc == -EFBIG ? -ENOENT : rc; /* none that was written here */
+	return rc == -EFBIG ? -ENOENT : rc; /* not written here */
 }
 
 int xdp_remember(const char *dir, const char *driver, uint32_t mode, struct careful_error *error)
