@@ -1,7 +1,7 @@
-"""Which names of a tree are meant: patterns, and lists of names.
+"""Selects names of a tree by patterns and lists of names.
 
-Patterns are rsync's (exclude.c, lib/wildmatch.c). The first that fits decides. A name that none
-fits is in; names below an excluded directory are out.
+Patterns are rsync's (exclude.c, lib/wildmatch.c). The first match decides; a name without a match
+is included. Names below an excluded directory are excluded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-#: POSIX's classes, of ASCII.
+#: POSIX's character classes, in ASCII.
 _CLASSES = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -30,17 +30,17 @@ _CLASSES = {
 
 
 def _char(text: str, at: int) -> tuple[str, int]:
-    """One character of a set, without its backslash, and where the next is."""
+    """Returns one character of a set, without its backslash, and the next position."""
     at += text[at] == "\\" and at + 1 < len(text)
     return text[at], at + 1
 
 
 def _set(text: str, at: int) -> tuple[str, int]:
-    """What stands in brackets as a regular expression, and where it ends; "": they stay open.
+    """Translates a bracket expression; returns the regular expression ("": unclosed) and its end.
 
     Args:
         text: the pattern.
-        at: behind the opening bracket.
+        at: the position after the opening bracket.
     """
     start, begin = at, at + (text[at : at + 1] in ("!", "^"))
     found, at = "", begin
@@ -65,14 +65,14 @@ def _set(text: str, at: int) -> tuple[str, int]:
 
 
 def _translated(pattern: str, open_bracket: str) -> str:
-    """The regular expression of a pattern with wildcards.
+    """Returns the regular expression of a pattern with wildcards.
 
     Args:
-        pattern: without anything that a rule has around it.
-        open_bracket: the regular expression of a bracket that is not closed.
+        pattern: without a rule's prefix and slashes.
+        open_bracket: the regular expression of an unclosed bracket.
 
     Raises:
-        ValueError: it has a bad set of characters.
+        ValueError: a set of characters is invalid.
     """
     text, at = "", 0
     while at < len(pattern):
@@ -99,10 +99,10 @@ class _Rule(NamedTuple):
     """A pattern, as rsync reads it.
 
     Attributes:
-        regex: of `subject`.
-        only_dirs: whether it fits directories alone.
+        regex: compared with the path, or its last components.
+        only_dirs: whether the pattern matches only directories.
         names: how many last components of a path are compared; 0: the whole path.
-        prefix, suffix: what is put around a path first, the suffix only around a directory.
+        prefix, suffix: added to a path before the comparison; suffix only to a directory.
     """
 
     regex: re.Pattern[str]
@@ -112,7 +112,6 @@ class _Rule(NamedTuple):
     suffix: str = ""
 
     def fits(self, name: str, is_dir: bool) -> bool:
-        """Reports whether it fits the path of an entry."""
         if self.only_dirs and not is_dir:
             return False
         parts = name.split("/")
@@ -124,17 +123,17 @@ class _Rule(NamedTuple):
 
 @cache
 def _rule(pattern: str) -> _Rule:
-    """A pattern without "+ " or "- " in front.
+    """Parses a pattern without "+ " or "- " in front.
 
     Raises:
-        ValueError: it has a bad set of characters.
+        ValueError: a set of characters is invalid.
     """
     only_dirs = len(pattern) > 1 and pattern.endswith("/")
     rest = pattern.removesuffix("/") if only_dirs else pattern
     is_wild, is_deep = any(char in rest for char in "*?["), "**" in rest
     anchored, slashes = rest.startswith("/"), rest.count("/")
     body = rest.removeprefix("/")
-    # Without wildcards, a backslash is a backslash; a bracket that stays open fits nothing.
+    # Without wildcards, a backslash is literal; an unclosed bracket matches nothing.
     text = _translated(body, "(?!)") if is_wild else re.escape(body)
     names, prefix = 0, ""
     if rest.startswith("**"):
@@ -148,16 +147,16 @@ def _rule(pattern: str) -> _Rule:
 
 
 def rules(given: Iterable[tuple[bool, str]]) -> tuple[tuple[bool, str], ...]:
-    """The patterns of a command line, with rsync's prefixes taken off.
+    """Returns the patterns of a command line without rsync's prefixes.
 
-    "+ " in front includes and "- " excludes, whatever the option is called. "!" alone takes back
-    all patterns so far, and an empty pattern is none.
+    A prefix "+ " includes and "- " excludes, whatever the option's name. "!" alone removes all
+    earlier patterns; an empty pattern is ignored.
 
     Args:
-        given: in order, (whether the option includes, what follows it).
+        given: in order, (whether the option includes, its text).
 
     Raises:
-        ValueError: one has a bad set of characters, or nothing behind its sign.
+        ValueError: a set of characters is invalid, or a sign has no pattern.
     """
     found: list[tuple[bool, str]] = []
     for include, text in given:
@@ -178,10 +177,10 @@ def _shell(pattern: str) -> re.Pattern[str]:
 
 
 def fits_name(pattern: str, name: str) -> bool:
-    """Whether a name without slashes fits a pattern; a dot in front is written, as in a shell.
+    """Reports whether a name without slashes matches; wildcards skip a leading dot, as in a shell.
 
     Raises:
-        ValueError: it is no pattern.
+        ValueError: the pattern is invalid.
     """
     if name.startswith(".") and not pattern.startswith("."):
         return False
@@ -189,43 +188,41 @@ def fits_name(pattern: str, name: str) -> bool:
 
 
 def read_patterns(text: str) -> list[tuple[bool, str]]:
-    """The lines of a file for --exclude-from, without comments ("#" or ";" in front)."""
+    """Returns the patterns of a file for --exclude-from, without comments ("#" or ";" in front)."""
     return [(False, line) for line in re.split("[\r\n]", text) if line and line[0] not in "#;"]
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Which names of a tree are meant.
+    """Selects names of a tree.
 
     Attributes:
-        patterns: in order, (whether it includes, pattern), as rules() returns them. A pattern that
-            begins with "/" fits at the tree's top, one that ends with "/" fits directories alone,
-            one that ends with "/***" a directory and all below it; "*" and "?" stop at "/", "**"
-            does not.
-        only: names, relative to the tree, that alone are meant, with what is below them;
-            None: all.
+        patterns: in order, (whether it includes, pattern), as rules() returns them. A leading "/"
+            matches only at the tree's top, a trailing "/" only directories, a trailing "/***" a
+            directory and everything below; "*" and "?" stop at "/", "**" does not.
+        only: the only names to include, relative to the tree, with everything below; None: all.
     """
 
     patterns: tuple[tuple[bool, str], ...] = ()
     only: frozenset[str] | None = None
 
     def fits(self, name: str, is_dir: bool) -> bool:
-        """Reports whether the patterns let a name in, if its directory is."""
+        """Reports whether the patterns include a name, given that its directory is included."""
         for include, pattern in self.patterns:
             if _rule(pattern).fits(name, is_dir):
                 return include
         return True
 
     def fits_whole(self, name: str, is_dir: bool) -> bool:
-        """Reports whether the patterns let in a name and every directory above it."""
+        """Reports whether the patterns include a name and every directory above it."""
         above = [name[:at] for at, char in enumerate(name) if char == "/"]
         return all(self.fits(one, True) for one in above) and self.fits(name, is_dir)
 
     def select(self, entries: Iterable[tuple[str, bool]]) -> set[str]:
-        """The names that are meant.
+        """Returns the included names.
 
         Args:
-            entries: names with whether they are directories, parents first.
+            entries: names, and whether they are directories, parents first.
         """
         chosen: set[str] = set()
         barred: set[str] = set()

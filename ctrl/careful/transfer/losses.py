@@ -1,7 +1,6 @@
-"""What the network lost between this host and a peer, as both ends counted it.
+"""Frames lost between this host and a peer, as both ends counted them.
 
-Owns the figures of a transfer's summary, and --on-loss fail. That what was lost is
-asked for again is file/mover.py's, how much at a time pace.py's.
+Owns the loss figures of a transfer's summary, and --on-loss fail.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from careful._abi import CData, lib
 from careful.daemon.client import AsyncClient, peers_of
 from careful.errors import LossError, Option
 
-#: Before the payload of a frame: Ethernet, IPv6, UDP, our headers; and a digest behind it.
+#: Bytes of a frame besides its payload: Ethernet, IPv6, UDP, our headers, and a digest behind it.
 _HEADERS_BYTES = 14 + 40 + 8 + 48 + 48 + 8
 
 
 class Lost(NamedTuple):
-    """What was lost in some time.
+    """Losses in some time.
 
     Attributes:
-        frames: that never arrived, or only after later ones; found by either end.
-        epochs: that were begun anew, for that or for another reason.
+        frames: never arrived, or only after later ones; found by either end.
+        epochs: begun anew, because of losses or for another reason.
     """
 
     frames: int = 0
@@ -30,12 +29,12 @@ class Lost(NamedTuple):
 
 
 class Losses:
-    """Counts from begin() on.
+    """Counts losses from begin() on.
 
     Args:
-        ipc: the connection to our own carefuld.
+        ipc: the connection to the local carefuld.
         peer: index of the peer, from BlockClient.connect().
-        host: what errors call the peer.
+        host: the peer's name in errors.
         fail: whether a loss ends the transfer.
     """
 
@@ -44,27 +43,27 @@ class Losses:
         self._fail = fail
         self._before = Lost()
         self._failure: LossError | None = None
-        #: Payload of the largest frame towards the peer, bytes; 0: unknown.
+        #: Payload of the largest frame to the peer, bytes; 0: unknown.
         self.payload_bytes = 0
 
     async def begin(self) -> None:
-        """Forget what was before."""
+        """Starts counting."""
         info = await self._info()
         if info is not None:
             self._before = _lost(info)
             self.payload_bytes = max(0, info.frame_bytes - _HEADERS_BYTES)
 
     async def so_far(self) -> Lost:
-        """What was lost since; whoever else moved something to or from the peer, too."""
+        """Returns the losses since begin(), including those of other transfers with the peer."""
         info = await self._info()
         now = _lost(info) if info is not None else self._before
         return Lost(*(max(0, one - old) for one, old in zip(now, self._before, strict=True)))
 
     async def check(self, status: int) -> None:
-        """An operation ended with -errno: was that a loss, and does it end the transfer?
+        """Checks whether the -errno of an operation is a loss that ends the transfer.
 
         Raises:
-            LossError: it does.
+            LossError: it is.
         """
         if not self._fail or status not in (-errno.ECONNRESET, -errno.EBADMSG):
             return
@@ -73,18 +72,19 @@ class Losses:
             text = "data arrived damaged"
         elif lost.frames:
             text = f"the network lost {lost.frames} frame{'s' * (lost.frames > 1)}"
-        else:  # a peer that began anew, another MTU: nothing that was promised
+        else:  # the peer restarted or its MTU changed: no loss
             return
-        self._fail = False  # what is to be cleaned up now may be tried again
+        self._fail = False  # lets the clean-up use the network
         said = (f"{text} (", Option.FAIL_ON_LOSS, ")")
         self._failure = LossError(errno.ECONNABORTED, said, self._host)
         raise self._failure
 
     def check_end(self) -> None:
-        """At the transfer's end: check() may have been called for what nobody waits for.
+        """Raises the error of check() again at the end: check() may have run in a task without a
+        waiter.
 
         Raises:
-            LossError: it was raised there.
+            LossError: check() raised one.
         """
         if self._failure is not None:
             raise self._failure

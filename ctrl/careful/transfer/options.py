@@ -1,4 +1,4 @@
-"""How files are to be moved, who watches, and what became of one file."""
+"""Options of a transfer, its progress, and the result for one file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from careful.transfer.pace import RateLimit
 
 
 class Mounts(Protocol):
-    """Remembers which directories of a source were mount points; trees: source and target."""
+    """Remembers the mount points of a source; `trees` is source and target."""
 
     def read(self, trees: tuple[str, str]) -> set[str]:
-        """The names in the source that were mount points the last time."""
+        """Returns the names in the source that were mount points the last time."""
 
     def write(self, trees: tuple[str, str], names: set[str]) -> None:
-        """Keep the names that are mount points now."""
+        """Stores the names that are mount points now."""
 
 
 @dataclass(frozen=True)
@@ -30,33 +30,32 @@ class Options:
         block_bytes: payload of one operation; at most 1 GiB.
         blocks_in_flight: of one file.
         files_in_flight: of a tree.
-        replace: whether existing files may be replaced.
+        replace: whether to replace existing files.
         digest: whether each block carries its XXH3, checked where it was written.
-        blake3: whether each file's BLAKE3 is computed at both ends, and compared.
-        fsync: when what came is made durable: each "file" before it gets its name, all at
-            the "end" by one sync of the file system, or "none": when the kernel likes.
-        limit: of the bytes per second of all files together; None: none.
-        preserve: whether modes, times and, as far as one may, owners are the source's.
-        links: whether symlinks are made; else they are skipped.
-        hard_links: whether names of one file become names of one file.
-        xattrs: whether extended attributes and ACLs are the source's.
+        blake3: whether to compute and compare each file's BLAKE3 at both ends.
+        fsync: when files become durable: each "file" before it gets its name, all at the
+            "end" by one sync of the file system, or "none": when the kernel likes.
+        limit: bytes per second of all files together; None: no limit.
+        preserve: whether to set modes, times and, if permitted, owners.
+        links: whether to make symlinks; else they are skipped.
+        hard_links: whether several names of one file stay one file.
+        xattrs: whether to set extended attributes and ACLs.
         sparse: whether zeros become holes; holes stay holes in any case.
-        times: whether times are the source's.
-        update: whether files of the same size and time are left alone; times are kept then, too.
-        keep_newer: whether files that are newer at the target are left alone.
-        make_path: whether missing directories above the target are made.
-        checksum: whether blocks that are equal are found by their digests first.
-        delete: whether what the source does not have is removed from a tree.
-        max_delete: if more names than that would be removed, none is; None: no such bound.
-        mounts: remembers mount points of the source; None: nobody does.
-        dry_run: whether nothing is changed.
-        filters: what of a tree is meant.
-        restart: whether what an earlier transfer left is thrown away, not continued.
-        restart_changed: whether that is so where the source has changed since; else it is refused.
-        fail_on_loss: whether a frame that the network loses ends the transfer; else what
-            it carried is asked for again.
-        outlasts: whether a session that is reset again and again ends the transfer, which goes
-            on later; else that is the failure of one file.
+        times: whether to set times.
+        update: whether to leave alone files of the same size and time; sets times, too.
+        keep_newer: whether to leave alone files that are newer at the target.
+        make_path: whether to make missing directories above the target.
+        checksum: whether to compare blocks by digest first and move only those that differ.
+        delete: whether to remove names from a tree that the source lacks.
+        max_delete: if more names than this would be removed, none is; None: no limit.
+        mounts: remembers mount points of the source, or None.
+        dry_run: whether to change nothing.
+        filters: selects names of a tree.
+        restart: whether to throw away an earlier transfer's partial files.
+        restart_changed: whether to do so if the source has changed; else the transfer fails.
+        fail_on_loss: whether a lost frame ends the transfer; else lost data is requested again.
+        outlasts: whether a session that is reset again and again ends the transfer, which a
+            later one continues; else only the one file fails.
     """
 
     block_bytes: int = 4 << 20
@@ -88,9 +87,9 @@ class Options:
     outlasts: bool = False
 
     def again(self) -> Options:
-        """The same for another try, which goes on with what this one left."""
+        """Returns the options for another try, which continues what this one left."""
         limit = RateLimit(self.limit.bytes_per_s) if self.limit else None
-        changed = self.restart or self.restart_changed  # also of files that this one did not begin
+        changed = self.restart or self.restart_changed  # even files of others
         return replace(self, restart=False, restart_changed=changed, limit=limit)
 
     @property
@@ -100,17 +99,16 @@ class Options:
 
     @property
     def looks(self) -> bool:
-        """Reports whether what is at the target matters."""
+        """Reports whether the target's present files matter."""
         return self.update or self.keep_newer or self.checksum or self.delete or self.dry_run
 
     @property
     def keeps_times(self) -> bool:
-        """Reports whether a file gets its source's time."""
         return self.preserve or self.times or self.update
 
     @property
     def batch_flags(self) -> int:
-        """What of a file's attributes is set: CAREFUL_BATCH_*."""
+        """Returns which attributes of a file are set: CAREFUL_BATCH_*."""
         flags = 0
         if self.preserve:
             flags |= lib.CAREFUL_BATCH_MODE | lib.CAREFUL_BATCH_OWNER | lib.CAREFUL_BATCH_TIME
@@ -120,35 +118,35 @@ class Options:
 
 
 class Progress(Protocol):
-    """What a transfer tells whoever watches it."""
+    """Receives the events of a transfer."""
 
     def expect(self, files: int, nbytes: int) -> None:
-        """So many files and bytes are to come, in addition."""
+        """Adds to the files and bytes that are expected."""
 
     def moved(self, nbytes: int) -> None:
-        """So many bytes came across and are in place."""
+        """Counts bytes that were moved and are in place."""
 
     def present(self, nbytes: int) -> None:
-        """So many bytes need not come: they were in place already."""
+        """Counts bytes that were already in place."""
 
     def retried(self) -> None:
-        """A piece was lost or damaged and is asked for again."""
+        """Counts a piece that was lost or damaged and is requested again."""
 
     def finished(self, name: str) -> None:
-        """A file is complete, or failed."""
+        """Counts a file that is complete or failed."""
 
     def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
-        """So many files are complete; what they are called, who wants to know can ask."""
+        """Counts complete files; names() is called only if the names are needed."""
 
     def note(self, text: str) -> None:
-        """Something a person should know."""
+        """Shows a person a remark."""
 
     def failed(self, name: str, error: CarefulError) -> None:
-        """A name's transfer failed, and why."""
+        """Reports that a name's transfer failed."""
 
 
 class Silent:
-    """A Progress that nobody watches."""
+    """A Progress that ignores everything."""
 
     def expect(self, files: int, nbytes: int) -> None: ...
     def moved(self, nbytes: int) -> None: ...
@@ -165,14 +163,14 @@ class FileResult(NamedTuple):
     """A file that was transferred.
 
     Attributes:
-        source: where from.
-        destination: where to.
+        source: its path at the source.
+        destination: its path at the target.
         bytes: its size.
-        digest: XXH3 over its blocks' digests, or its BLAKE3; None: switched off.
-        retries: pieces that were asked for again.
-        resumed_bytes: of its bytes, those that an earlier transfer had brought.
-        matched_bytes: of its bytes, those that the file it replaced had.
-        hole_bytes: of its bytes, those that are holes, which were not sent.
+        digest: XXH3 over its blocks' digests, or its BLAKE3; None: no digest.
+        retries: pieces that were requested again.
+        resumed_bytes: bytes that an earlier transfer moved.
+        matched_bytes: bytes that the replaced file had.
+        hole_bytes: bytes in holes, which were not sent.
         is_blake3: whether the digest is BLAKE3, of 256 bits.
     """
 

@@ -1,9 +1,8 @@
-"""How much to ask for at a time, given that operations may be lost with a session.
+"""Size and number of the pieces under way, since operations may be lost with a session.
 
-A network that keeps its promise never needs this. On one that does not, a loss
-ends every operation under way, so pieces shrink until some get through between two
-losses, and grow again afterwards. Their number stays: a lost frame is found when
-the next one arrives, and there has to be a next one.
+A reliable network never needs this. Elsewhere, a loss ends every operation under way, so pieces
+shrink until some get through between two losses, and grow again afterwards. Their number stays: a
+lost frame is found only when the next one arrives.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-#: Smallest piece where the size of a frame is not known, bytes.
+#: The smallest piece if the size of a frame is unknown, bytes.
 PIECE_BYTES_MIN = 2048
-#: Of one file under way at a time, bytes, where two pieces are less: what a disk does not take
-#: waits in memory, and that has a bound.
+#: The most bytes of one file under way, if two pieces are less: data that the disk has not accepted
+#: waits in memory.
 IN_FLIGHT_BYTES = 8 << 20
-#: Epochs in a row that brought nothing, after which a transfer gives up.
+#: A transfer gives up after this many epochs in a row without progress.
 FAILURES_MAX = 100
-#: Successes in a row after which pieces grow.
+#: Pieces grow after this many successes in a row.
 _GROW_AFTER = 16
 
 
 class RateLimit:
-    """Keeps all of a transfer's pieces together below a rate.
+    """Keeps the pieces of a transfer together below a rate.
 
     Args:
         bytes_per_s: the rate, at least 1.
@@ -37,7 +36,7 @@ class RateLimit:
     def __init__(self, bytes_per_s: int) -> None:
         assert bytes_per_s > 0
         self.bytes_per_s = bytes_per_s
-        #: What moves in about a tenth of a second: more at once would come as a burst.
+        #: Bytes of about a tenth of a second: more at once would be a burst.
         self.piece_bytes = max(PIECE_BYTES_MIN, bytes_per_s // 10 & ~4095)
         self._free_at = 0.0
         self._begun_bytes = 0
@@ -45,7 +44,7 @@ class RateLimit:
         self._ended = asyncio.Event()
 
     async def take(self, nbytes: int) -> None:
-        """Wait until so many bytes may be asked for."""
+        """Waits until `nbytes` may be requested."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         begins = max(now, self._free_at)
@@ -55,10 +54,9 @@ class RateLimit:
 
     @asynccontextmanager
     async def block(self, nbytes: int) -> AsyncIterator[None]:
-        """Hold a place among the blocks under way: as many as move within a second, or one.
+        """Holds a place among the blocks under way: as many as move within a second, or one.
 
-        Were there more, all would advance side by side, and an interruption would find none
-        complete, to be kept.
+        With more blocks, all would advance together, and an interruption would find none complete.
         """
         async with self._turn:
             while self._begun_bytes and self._begun_bytes + nbytes > self.bytes_per_s:
@@ -77,9 +75,8 @@ class Pace:
 
     Args:
         block_bytes: largest piece.
-        in_flight: most pieces at a time; of large ones, as many as IN_FLIGHT_BYTES are, or two.
-        piece_bytes_min: smallest piece: about one frame, so that even heavy loss lets some
-            through.
+        in_flight: most pieces at a time; large ones are limited to IN_FLIGHT_BYTES, or two.
+        piece_bytes_min: smallest piece: about one frame, so that some pass heavy loss.
     """
 
     def __init__(
@@ -102,14 +99,14 @@ class Pace:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[int]:
-        """Hold one of the places; yields what failed() wants to know."""
+        """Holds one of the places; yields the argument for failed()."""
         while self._active >= self._limit:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
                 await turn
             except asyncio.CancelledError:
-                self._wake()  # it may have been our turn
+                self._wake()  # passes on the turn that this waiter may have had
                 raise
         self._active += 1
         try:
@@ -127,7 +124,7 @@ class Pace:
                 free -= 1
 
     def succeeded(self) -> None:
-        """A piece arrived whole."""
+        """Counts a piece that arrived whole."""
         self._bad = 0
         self._good += 1
         if self._good >= _GROW_AFTER and self.piece_bytes < self._block_bytes:
@@ -135,13 +132,10 @@ class Pace:
             self.piece_bytes = min(self._block_bytes, self.piece_bytes * 2)
 
     def failed(self, started: int) -> bool:
-        """A piece was lost or damaged.
+        """Counts a piece that was lost or damaged; reports whether to try again.
 
         Args:
-            started: what slot() gave: one loss ends many pieces, and counts once.
-
-        Returns:
-            Whether to try again.
+            started: from slot(). One loss ends many pieces but counts once.
         """
         self.retries += 1
         self._good = 0
@@ -154,5 +148,5 @@ class Pace:
         return self._bad < FAILURES_MAX
 
     def delay_s(self) -> float:
-        """How long to wait before trying again, seconds."""
+        """Returns how long to wait before the next try, seconds."""
         return 0.0 if self._bad < 8 else min(0.2, 0.001 * self._bad)

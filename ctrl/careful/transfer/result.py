@@ -1,4 +1,4 @@
-"""What became of a transfer."""
+"""The result of a transfer."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from careful.transfer.options import FileResult
 
 
 class Moved(Protocol):
-    """Files that came across together; their names are not looked at until somebody asks."""
+    """Files that were moved together; names are computed only on demand."""
 
     @property
     def bytes(self) -> int:
-        """Of all of them."""
+        pass
 
     def __len__(self) -> int: ...
     def names(self) -> Iterator[str]:
-        """Of the sources, as they can be printed."""
+        """Yields the sources' names, printable."""
 
     def results(self) -> Iterator[FileResult]:
-        """What was transferred, file by file."""
+        """Yields the result of each file."""
 
 
 @dataclass
 class Result:
-    """What a transfer did, or with dry_run would have done.
+    """The result of a transfer, or with dry_run of a rehearsal.
 
     Attributes:
-        singles: what was transferred by itself.
-        batches: what was transferred together.
-        failures: (name, reason) of what was not.
-        errors: the same, as exceptions.
+        singles: files that were moved one by one.
+        batches: files that were moved together.
+        failures: (name, reason) of each failure.
+        errors: the failures as exceptions.
         skipped: (name, kind) of symlinks and special files.
-        equal: files that were left alone, and their bytes.
-        newer: likewise, those that are newer at the target.
+        equal: count and bytes of files left alone because they are equal.
+        newer: the same, for files that are newer at the target.
         directories: how many were made.
         links: how many symlinks and hard links were made.
         deleted: names that were removed.
         seconds: from the first request to the last sync.
-        lost: what the network lost meanwhile.
-        batch_retries: pieces of batches and listings that were asked for again.
+        lost: losses of the network meanwhile.
+        batch_retries: pieces of batches and listings that were requested again.
     """
 
     singles: list[FileResult] = field(default_factory=list)
@@ -74,58 +74,59 @@ class Result:
         return rendered([Grid("", ("", ""), rows), *([failed] if self.failures else [])])
 
     def add(self, result: FileResult) -> None:
-        """A file is there."""
+        """Adds a file that is complete."""
         self.singles.append(result)
 
     def add_batch(self, moved: Moved) -> None:
-        """Files are there."""
+        """Adds files that are complete."""
         self.batches.append(moved)
 
     @property
     def files(self) -> list[FileResult]:
-        """What was transferred."""
+        """The results of all files that were moved."""
         return [*self.singles, *(one for moved in self.batches for one in moved.results())]
 
     @property
     def first_checked(self) -> FileResult | None:
-        """The first of them that has a digest."""
+        """The first result with a digest, or None."""
         found = [*self.singles, *(next(moved.results()) for moved in self.batches)]
         return next((one for one in found if one.digest is not None), None)
 
     @property
     def files_count(self) -> int:
-        """How many files were transferred."""
         return len(self.singles) + sum(map(len, self.batches))
 
     @property
     def bytes(self) -> int:
-        """Of all files that were transferred."""
+        """Bytes of all files that were moved."""
         alone = sum(result.bytes for result in self.singles)
         return alone + sum(moved.bytes for moved in self.batches)
 
     @property
     def resumed_bytes(self) -> int:
-        """What earlier transfers had brought, and did not come again."""
+        """Bytes that earlier transfers had moved."""
         return sum(result.resumed_bytes for result in self.singles)
 
     @property
     def matched_bytes(self) -> int:
-        """Of these, what the file that was replaced had already."""
+        """Bytes that the replaced files already had."""
         return sum(result.matched_bytes for result in self.singles)
 
     @property
     def moved_bytes(self) -> int:
-        """What crossed the network."""
+        """Bytes that crossed the network."""
         spared = sum(one.resumed_bytes + one.hole_bytes for one in self.singles)
         return self.bytes - spared - self.matched_bytes
 
     @property
     def is_idle(self) -> bool:
-        """Reports whether nothing came, went or failed, nor was left alone for being newer."""
+        """Reports whether nothing moved, changed or failed, and no file was left alone for being
+        newer.
+        """
         made = self.files_count or self.links or self.directories or self.deleted
         return not (made or self.failures or self.newer)
 
     @property
     def retries(self) -> int:
-        """Pieces that were asked for again."""
+        """Pieces that were requested again."""
         return self.batch_retries + sum(result.retries for result in self.singles)

@@ -1,6 +1,6 @@
-"""Jobs side by side, and work that blocks: in threads, so that the event loop does not wait.
+"""Runs jobs concurrently, and blocking work in threads.
 
-Owns what a cancellation means for them.
+Owns the effect of a cancellation on them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TypeVar
 from careful.errors import CarefulError
 
 _CLEANUP_S = 1.0
-#: Read or copied by a thread before Ctrl-C is looked at again, bytes.
+#: Bytes that a thread reads or copies between two checks for Ctrl-C.
 SLICE_BYTES = 64 << 20
 _T = TypeVar("_T")
 _I = TypeVar("_I")
 
 
 async def all_of(*jobs: Coroutine[object, None, None]) -> None:
-    """Await all; the first failure ends the others, and is raised when they have ended."""
+    """Awaits all jobs; the first failure cancels the others, and is raised when they have ended."""
     tasks = [asyncio.create_task(job) for job in jobs]
     try:
         await asyncio.gather(*tasks)
@@ -33,19 +33,19 @@ async def all_of(*jobs: Coroutine[object, None, None]) -> None:
 
 
 async def quietly(job: Coroutine[object, None, object]) -> None:
-    """Await a clean-up that must not hide what made it necessary, for a bounded time."""
+    """Awaits a clean-up for a bounded time; its failure must not hide the reason for it."""
     with suppress(CarefulError, TimeoutError):
         await asyncio.wait_for(job, _CLEANUP_S)
 
 
 async def in_thread(work: Callable[[], _T], undo: Callable[[_T], None] | None = None) -> _T:
-    """Run what blocks in a thread; cancellations take effect when it has ended.
+    """Runs blocking work in a thread; a cancellation takes effect only when the work has ended.
 
-    However many there are: what it works on is let go of after that.
+    The work's files and memory are in use until then, however often the caller is cancelled.
 
     Args:
-        work: what blocks.
-        undo: called with what work() returned, if a cancellation keeps it from the caller.
+        work: blocks.
+        undo: called with the result of work() if a cancellation keeps it from the caller.
     """
     future = asyncio.get_running_loop().run_in_executor(None, work)
     try:
@@ -60,15 +60,15 @@ async def in_thread(work: Callable[[], _T], undo: Callable[[_T], None] | None = 
 
 
 async def in_slices(work: Callable[[_I], _T], items: Iterable[_I], nbytes: int) -> list[_T]:
-    """Run what blocks in a thread for each item; a cancellation takes effect soon.
+    """Runs blocking work in a thread for each item; a cancellation takes effect soon.
 
     Args:
-        work: of one item.
+        work: handles one item.
         items: in order.
-        nbytes: that one reads or writes.
+        nbytes: that one item reads or writes.
 
     Returns:
-        What each gave.
+        The results in order.
     """
     todo = list(items)
     count = max(1, SLICE_BYTES // max(1, nbytes))

@@ -1,8 +1,7 @@
-"""Batches of items (block.h): many small files, or what stands beside contents, at once.
+"""Batches of items (block.h): many small files, or attributes of many names, at once.
 
-Owns the records and where a batch is run: in a directory of this machine, or in one
-of a peer's. Both do the same with the same records: what READ of one end is answered
-with makes the files at the other.
+Owns the records, and runs them in a local or a peer's directory. Both ends use the same records:
+the answer to READ at one end makes the files at the other.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from careful.transfer.folder import current_umask, open_folder
 from careful.transfer.protocol.block import Attr, BlockClient, attr_of
 from careful.transfer.tasks import in_thread
 
-#: Contents that one batch carries, and the files it may be of, bytes and count.
+#: The most contents and files that one batch carries: bytes, and count.
 BYTES = 2 << 20
 COUNT = 1024
-#: A file up to this is small: it costs more to name it than to move it, bytes.
+#: A file up to this size is small: naming it costs more than moving it, bytes.
 SMALL_BYTES = 64 << 10
-#: Answers are never larger, bytes.
+#: The largest answer, bytes.
 _ANSWER_MAX = 16 << 20
-#: How often a batch is tried while others have all handles: half a minute or so.
+#: How often to try a batch while other programs have all handles: about half a minute.
 ATTEMPTS = 300
 _HEAD = sizeof("careful_block_item")
 _ATTR = sizeof("careful_block_attr")
@@ -53,7 +52,7 @@ class Item(NamedTuple):
     Attributes:
         op: CAREFUL_ITEM_*.
         name: relative to the batch's directory.
-        attr: what is to be set, or was found, packed; b"": zeros.
+        attr: attributes to set, or that were found, packed; b"": zeros.
         text: target of a symlink, or first name of a link.
         xattrs: careful_block_xattr records.
         data: contents of a file.
@@ -71,7 +70,6 @@ class Item(NamedTuple):
     status: int = 0
 
     def packed(self) -> bytes:
-        """The record."""
         counts = len(self.name), len(self.text), len(self.xattrs)
         tail = _TAIL.pack(self.op, 0, self.status, *counts, 0, len(self.data), self.digest)
         head = self.attr or bytes(_ATTR)
@@ -80,25 +78,24 @@ class Item(NamedTuple):
 
     @property
     def found(self) -> Attr:
-        """The attributes that a READ found."""
+        """Returns the attributes that a READ found."""
         return attr_of(unpack("careful_block_attr", self.attr))
 
     def renamed(self, name: bytes) -> Item:
-        """The same of another name."""
         return self._replace(name=name)
 
 
 def packed_attr(attr: Attr) -> bytes:
-    """Attributes as items carry them."""
+    """Packs attributes for an item."""
     fields = {name: value & (1 << 64) - 1 for name, value in attr._asdict().items()}
     return pack("careful_block_attr", **fields)
 
 
 def parse(answer: bytes | memoryview) -> Iterator[Item]:
-    """The items of an answer.
+    """Yields the items of an answer.
 
     Raises:
-        CarefulError: it is none.
+        CarefulError: the answer is malformed.
     """
     view, at, end = memoryview(answer), 0, len(answer)
     while at < end:
@@ -127,10 +124,10 @@ def parse(answer: bytes | memoryview) -> Iterator[Item]:
 
 
 def answers_to(tree: Tree, count: int, answer: bytes | memoryview) -> list[Item]:
-    """The items of an answer to so many.
+    """Returns the items of an answer to `count` items.
 
     Raises:
-        CarefulError: it is none, or there are more, or fewer.
+        CarefulError: the answer is malformed, or has another count.
     """
     found = list(parse(answer))
     if len(found) != count:
@@ -139,38 +136,38 @@ def answers_to(tree: Tree, count: int, answer: bytes | memoryview) -> list[Item]
 
 
 async def asked(tree: Tree, items: Sequence[Item], flags: int = 0) -> list[Item]:
-    """Run items; what each was answered, in their order.
+    """Runs items; returns their answers in order.
 
     Raises:
-        CarefulError: there is no such directory, the peer is gone, or that is no answer.
+        CarefulError: the directory does not exist, the peer is gone, or the answer is malformed.
     """
     return answers_to(tree, len(items), await tree.run(joined(items), flags))
 
 
 def wait_s() -> float:
-    """How long to wait before others are asked again whether they left something, seconds."""
+    """Returns how long to wait for handles of other programs before the next try, seconds."""
     return 0.01 + os.urandom(1)[0] / 1300
 
 
 class Tree(Protocol):
-    """A directory in which batches are run."""
+    """A directory in which batches run."""
 
     async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
-        """Run items; what they are answered, or b"" if all went well and nobody wants it."""
+        """Runs items; returns their answers, or b"" if all succeeded and `answer` is false."""
 
     def name(self, path: str) -> str:
-        """What people are told of a path in it."""
+        """Returns a path in the directory as messages show it."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Closes the directory."""
 
 
 class LocalTree:
-    """A directory of this machine.
+    """A local directory.
 
     Args:
         base: its path.
-        root: a target that it lies below, where no symlink is followed; None: it is the user's.
+        root: follow no symlink below it; None: the user owns the path.
     """
 
     def __init__(self, base: str, root: str | None = None) -> None:
@@ -179,20 +176,18 @@ class LocalTree:
         self._fd = -1
 
     def close(self) -> None:
-        """Let go of it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def name(self, path: str) -> str:
-        """The path as it can be printed."""
         return (self._prefix + shown(path)).removeprefix("./").removesuffix("/.")
 
     async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
-        """Run items, in a thread.
+        """Runs items in a thread.
 
         Raises:
-            CarefulError: there is no such directory, or no memory.
+            CarefulError: the directory does not exist, or there is no memory.
         """
         return await in_thread(partial(self._run, items, flags))
 
@@ -204,10 +199,10 @@ class LocalTree:
             lib.careful_batch_release(found)
 
     def make(self, items: Buffer, nbytes: int, flags: int) -> bytes:
-        """Run items that lie in memory; what they are answered, or b"" if all went well.
+        """Runs items in memory; returns their answers, or b"" if all succeeded.
 
         Raises:
-            CarefulError: there is no such directory, or no memory.
+            CarefulError: the directory does not exist, or there is no memory.
         """
         found = self._batch(items, nbytes, self._how(flags))
         try:
@@ -216,17 +211,17 @@ class LocalTree:
             lib.careful_batch_release(found)
 
     def read(self, items: bytes, flags: int, most: int, to: Buffer, room: int) -> int:
-        """Run READ items; what they are answered lies in memory, so many bytes.
+        """Runs READ items; returns the bytes of the answer, which is written to memory.
 
         Args:
             items: of files.
             flags: CAREFUL_BATCH_*.
-            most: bytes of a file.
+            most: the most bytes of a file.
             to: memory for the answer.
-            room: bytes of it.
+            room: its size, bytes.
 
         Raises:
-            CarefulError: EOVERFLOW: there is too little; there is no such directory.
+            CarefulError: EOVERFLOW: `room` is too small; the directory does not exist.
         """
         how = self._how(flags)
         how.file_bytes_max, how.memory, how.answer_bytes_max = most, to, room
@@ -251,7 +246,7 @@ class LocalTree:
 
 
 class RemoteTree:
-    """A directory of a peer's.
+    """A directory of a peer.
 
     Args:
         remote: the peer's tree.
@@ -264,17 +259,16 @@ class RemoteTree:
         self._prefix = shown(os.path.join(os.path.normpath(base or "."), "")).removeprefix("./")
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no handle is open."""
 
     def name(self, path: str) -> str:
-        """Host and path as they can be printed."""
         return self.remote.name((self._prefix + shown(path)).removesuffix("/."))
 
     async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
-        """Run items at the peer; wait if others of this machine have all it gives us.
+        """Runs items at the peer; waits while other local programs have all of our handles.
 
         Raises:
-            CarefulError: there is no such directory, or the peer is gone.
+            CarefulError: the directory does not exist, or the peer is gone.
         """
         for attempt in range(ATTEMPTS):
             try:
@@ -312,5 +306,5 @@ class RemoteTree:
 
 
 def joined(items: Sequence[Item]) -> bytes:
-    """A batch of these."""
+    """Packs items into a batch."""
     return b"".join(item.packed() for item in items)

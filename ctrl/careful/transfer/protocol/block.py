@@ -1,7 +1,6 @@
 """Client of the block service (block.h): a peer's exported tree.
 
-Owns the requests and their payloads. Bytes move by ranges.py; which, and where to, is
-file/get.py's and file/put.py's.
+Owns the requests and their payloads.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ __all__ = [
     "relative",
 ]
 
-#: How often a request that may have run is sent again.
+#: How often to repeat a request that may have run.
 _ATTEMPTS = 20
-#: How long a request is sent again that the peer has no room for, and how long between, seconds.
+#: How long to repeat a request while the peer has no room, and the pause between, seconds.
 _FULL_S = 30.0
 _FULL_PAUSE_S = 0.02
 _ATTR_BYTES = sizeof("careful_block_attr")
@@ -62,29 +61,29 @@ _WITH_PATH = (
     lib.CAREFUL_BLOCK_STAT,
     lib.CAREFUL_BLOCK_MKDIR,
 )
-#: A host that drops the handshake looks like one that is off.
+#: A firewall that drops the handshake looks like a host that is off.
 _UNANSWERED = (
     f"no answer in time: is careful up there, and do both firewalls let its UDP port in ({LET_IN})?"
 )
-#: How often a request with a long path asks for a handle that others have: half a minute.
+#: How often a request with a long path asks for a handle that others hold: about half a minute.
 _WAITS = 1500
-#: Requests whose attempt has a name, so that a second one gets the first one's handle.
+#: Requests that name their attempt, so that a repeated one gets the first one's handle.
 _NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST, lib.CAREFUL_BLOCK_BATCH)
-#: How often a listing is made anew whose handle the peer does not know any more.
+#: How often to repeat a listing after its handle is lost.
 _RELISTS = 3
-#: A listing larger than this is refused, bytes.
+#: The largest listing, bytes.
 _LISTING_MAX = 1 << 30
-#: How many times as large its entries are in memory.
+#: Size of a listing's entries in memory, relative to their records.
 _ENTRY_GROWTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A file that was opened to be written.
+    """A file that was opened for writing.
 
     Attributes:
-        handle: of it.
-        continued: whether it is a partial file that was there.
+        handle: of the file.
+        continued: whether it is an existing partial file.
         attr: of the file.
     """
 
@@ -105,16 +104,16 @@ class BlockClient(RangeClient):
     async def connect(
         cls, ipc: AsyncClient, address: Address, host: str, timeout_s: float = 5.0
     ) -> BlockClient:
-        """A session with a peer.
+        """Opens a session with a peer.
 
         Args:
-            ipc: the connection to our own carefuld.
+            ipc: the connection to the local carefuld.
             address: of the peer.
-            host: what errors call it.
-            timeout_s: for the handshake, and how long the peer may be silent then, seconds.
+            host: the peer's name in errors.
+            timeout_s: limit of the handshake, and of the peer's silence afterwards, seconds.
 
         Raises:
-            CarefulError: unreachable, silent, of another version, or out of windows.
+            CarefulError: the peer is unreachable, silent, of another version, or out of windows.
         """
         answer = await ipc.ask(
             lib.CAREFUL_IPC_CONNECT, address.sockaddr(), bytes=int(timeout_s * 1000)
@@ -129,10 +128,9 @@ class BlockClient(RangeClient):
     async def request(
         self, handler: int, args: tuple[int, ...] = (), payload: bytes = b""
     ) -> Answer:
-        """A request to the service.
+        """Sends a request to the service; returns its answer.
 
-        Sent again after a reset, which block.h says does no harm, and while the peer has no
-        room for it.
+        Repeats it after a reset, which block.h makes safe, and while the peer has no room.
         """
         words = [*args, 0, 0, 0, 0][:4]
         if handler in _NAMED:
@@ -151,7 +149,7 @@ class BlockClient(RangeClient):
                 return answer
 
     async def _request_long(self, handler: int, args: tuple[int, ...], payload: bytes) -> Answer:
-        """A request whose path does not fit into a frame: it is stored at the peer first."""
+        """Sends a request whose path does not fit a frame: stores the path at the peer first."""
         flags = args[0] if args else 0
         head, path = b"", payload
         if handler in (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_MKDIR):
@@ -174,7 +172,7 @@ class BlockClient(RangeClient):
         return answer
 
     async def _path_memory(self, path: bytes) -> int:
-        """Memory at the peer that holds a path; its handle."""
+        """Stores a path in the peer's memory; returns the handle."""
         flags = lib.CAREFUL_BLOCK_SCRATCH | lib.CAREFUL_BLOCK_NULL | lib.CAREFUL_BLOCK_WAIT
         payload = _open_payload("", flags=flags, bytes=len(path))
         what = self.name(shown(os.fsdecode(path)))
@@ -187,7 +185,7 @@ class BlockClient(RangeClient):
         return handle
 
     async def require(self, minor: int, path: str) -> None:
-        """Raise unless the session has a minor wire version, which the peer's release decides."""
+        """Raises unless the session has a minor wire version, which the peer's release decides."""
         answer = await self.ipc.ask(lib.CAREFUL_IPC_PEER_INFO, peer=self.peer)
         payload = answer.check(self.host).payload
         has = ffi.from_buffer("struct careful_ipc_peer *", payload).info.wire_minor
@@ -197,22 +195,22 @@ class BlockClient(RangeClient):
             raise CarefulError(errno.ENOTSUP, text, self.name(path))
 
     async def stat(self, path: str) -> Attr:
-        """Attributes of a path; of a symlink, those of what it leads to."""
+        """Returns the attributes of a path; follows symlinks."""
         answer = await self.request(lib.CAREFUL_BLOCK_STAT, (), os.fsencode(path))
         return self._attr(answer, path)
 
     async def mkdir(self, path: str, mode: int) -> None:
-        """Make a directory; an existing one is no error."""
+        """Makes a directory; an existing one is no error."""
         payload = _open_payload(path, mode=mode)
         answer = await self.request(lib.CAREFUL_BLOCK_MKDIR, (), payload)
         self._checked(answer, path)
 
     async def open(self, path: str, wait: bool = False) -> tuple[int, Attr]:
-        """Open a file to read; its handle and attributes.
+        """Opens a file to read; returns its handle and attributes.
 
         Args:
-            path: of it.
-            wait: until others of this machine have left a handle: not for who holds one.
+            path: of the file.
+            wait: whether to wait for a free handle; not for a caller that already holds one.
         """
         payload = _open_payload(path, flags=lib.CAREFUL_BLOCK_WAIT if wait else 0)
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
@@ -228,14 +226,14 @@ class BlockClient(RangeClient):
         tail_bytes: int = 0,
         flags: int = 0,
     ) -> Created:
-        """Open a new file that commit() gives its name, when others have left a handle.
+        """Opens a new file, to which commit() gives its name; waits for a free handle.
 
         Args:
-            path: its name in the end.
+            path: its final name.
             nbytes: its size.
             mode: permission bits.
-            replace: whether an existing file may be replaced.
-            tag: of a partial file, which may be there already; 0: a temporary one.
+            replace: whether to replace an existing file.
+            tag: of a partial file, which may exist; 0: a temporary file.
             tail_bytes: room behind a partial file.
             flags: CAREFUL_BLOCK_*.
         """
@@ -252,31 +250,31 @@ class BlockClient(RangeClient):
         return Created(answer.args[0], bool(answer.args[1]), self._attr(answer, path))
 
     async def open_null(self, nbytes: int) -> int:
-        """Open nothing: so many zeros to read, room for anything; its handle."""
+        """Opens a source of `nbytes` zeros that also discards writes; returns its handle."""
         flags = lib.CAREFUL_BLOCK_NULL
         payload = _open_payload("", flags=flags, bytes=nbytes)
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
         return answer.check(self.name("null:")).args[0]
 
     async def open_inplace(self, path: str, wait: bool = False) -> tuple[int, Attr]:
-        """Open a file or block device to be written where it is; wait: see open()."""
+        """Opens a file or block device to write in place; for `wait` see open()."""
         flags = lib.CAREFUL_BLOCK_INPLACE | (lib.CAREFUL_BLOCK_WAIT if wait else 0)
         payload = _open_payload(path, flags=flags, bytes=(1 << 63) - 1)
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
         return answer.args[0], self._attr(answer, path)
 
     async def create_stream(self, path: str, mode: int, replace: bool) -> int:
-        """Open a new file whose size commit() says; its handle."""
+        """Opens a new file whose size commit() sets; returns its handle."""
         made = await self.create(path, 0, mode, replace, flags=lib.CAREFUL_BLOCK_STREAM)
         return made.handle
 
     async def scratch(self, path: str, nbytes: int, wait: bool = True) -> int:
-        """Memory for a batch in a directory; its handle.
+        """Allocates memory for a batch in a directory; returns its handle.
 
         Args:
             path: of the directory.
             nbytes: of the batch.
-            wait: until others of this machine have left some; else EMFILE says that there is none.
+            wait: whether to wait until other local programs free some; else EMFILE if none is free.
         """
         flags = lib.CAREFUL_BLOCK_SCRATCH | (lib.CAREFUL_BLOCK_WAIT if wait else 0)
         payload = _open_payload(path, flags=flags, bytes=nbytes)
@@ -294,19 +292,18 @@ class BlockClient(RangeClient):
         nbytes: int = 0,
         exact: bool = False,
     ) -> None:
-        """Sync a created file and give it its name; the handle ends.
+        """Syncs a created file and gives it its name; the handle ends.
 
-        A file that is replaced keeps its mode, as with cp; a new one gets `mode` without the
-        bits of our umask.
+        A replaced file keeps its mode, as with cp; a new one gets `mode` without our umask.
 
         Args:
-            handle: of it.
-            path: what errors are about.
+            handle: of the file.
+            path: the subject of errors.
             mode: permission bits.
-            replace: whether an existing file may be replaced.
-            sync: whether it is synced.
-            mtime_ns: its time; 0: as it is.
-            nbytes: of a stream: its size.
+            replace: whether to replace an existing file.
+            sync: whether to sync it.
+            mtime_ns: its time; 0: unchanged.
+            nbytes: size of a stream.
             exact: whether the file gets `mode` in any case.
         """
         flags = lib.CAREFUL_BLOCK_REPLACE if replace else 0
@@ -335,12 +332,12 @@ class BlockClient(RangeClient):
         self._checked(answer, path)
 
     async def close(self, handle: int, path: str, discard: bool = False) -> Attr:
-        """End a handle; the file's attributes as they are now.
+        """Closes a handle; returns the file's present attributes.
 
         Args:
             handle: of an open file.
-            path: what errors are about.
-            discard: whether a partial file goes.
+            path: the subject of errors.
+            discard: whether to remove a partial file.
         """
         flags = lib.CAREFUL_BLOCK_DISCARD if discard else 0
         answer = await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle, flags))
@@ -349,7 +346,7 @@ class BlockClient(RangeClient):
     async def digests(
         self, handle: int, offset: int, nbytes: int, block_bytes: int, path: str
     ) -> list[int]:
-        """XXH3 of each block of a range of an open file, computed where it lies."""
+        """Returns the XXH3 of each block of a range of an open file, computed at the peer."""
         span, kind = (offset, nbytes), lib.CAREFUL_BLOCK_XXH3
         found = await self.digests_as(kind, handle, span, block_bytes, path)
         return [int.from_bytes(one, "big") for one in found]
@@ -357,14 +354,14 @@ class BlockClient(RangeClient):
     async def digests_as(
         self, algorithm: int, handle: int, span: tuple[int, int], block_bytes: int, path: str
     ) -> list[bytes]:
-        """Digests of each block of a range of an open file, computed where it lies.
+        """Returns digests of each block of a range of an open file, computed at the peer.
 
         Args:
             algorithm: enum careful_block_algorithm.
             handle: of the file.
-            span: where the range begins, and its bytes.
-            block_bytes: of a block.
-            path: what errors are about.
+            span: offset and bytes of the range.
+            block_bytes: size of a block.
+            path: the subject of errors.
         """
         size = 8 if algorithm == lib.CAREFUL_BLOCK_XXH3 else lib.CAREFUL_DIGEST_BYTES_MAX
         found: list[bytes] = []
@@ -387,10 +384,10 @@ class BlockClient(RangeClient):
         return found
 
     async def listing(self, path: str, recursive: bool = False) -> list[Entry]:
-        """Entries of a directory, or of the whole tree with parents first.
+        """Lists a directory, or the whole tree with parents first.
 
         Raises:
-            CarefulError: no such directory, or what came is no listing.
+            CarefulError: the directory does not exist, or the answer is malformed.
         """
         entries = (await self.list(path, recursive)).entries()
         if not recursive:
@@ -398,25 +395,25 @@ class BlockClient(RangeClient):
         return entries
 
     async def list(self, path: str, recursive: bool = False) -> Listing:
-        """A directory, or the whole tree with parents first, as it comes.
+        """Lists a directory, or the whole tree with parents first, as unparsed records.
 
         Raises:
-            CarefulError: no such directory; E2BIG: there is no memory for its entries.
+            CarefulError: the directory does not exist; E2BIG: there is no memory for its entries.
         """
         most = available_bytes() // _ENTRY_GROWTH
         with await self.spooled(path, recursive, most) as spool:
             return Listing(spool.data(), spool.unreadable)
 
     async def spooled(self, path: str, recursive: bool = False, most: int = _LISTING_MAX) -> Spool:
-        """The same, however large, without its being in memory.
+        """Lists a directory or tree of any size into a file.
 
         Args:
             path: of the directory.
-            recursive: whether the whole tree is meant.
-            most: bytes that it may have.
+            recursive: whether to list the whole tree.
+            most: the largest listing, bytes.
 
         Raises:
-            CarefulError: no such directory.
+            CarefulError: the directory does not exist.
         """
         for _ in range(1 + _RELISTS):
             try:

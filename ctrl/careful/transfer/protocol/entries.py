@@ -1,4 +1,4 @@
-"""What a peer says of its files (block.h): attributes, entries of a listing, paths."""
+"""A peer's description of its files (block.h): attributes, entries of a listing, paths."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import NamedTuple
 from careful._abi import layout, sizeof
 from careful.errors import CarefulError
 
-#: careful_block_attr, times signed, then the rest of careful_block_entry.
+#: careful_block_attr with signed times, then the rest of careful_block_entry.
 _ENTRY = struct.Struct(">4IQqq3QHHI")
 assert _ENTRY.size == sizeof("careful_block_entry")
 
 
 class Attr(NamedTuple):
-    """What stat says of a remote file; times in ns since 1970, mode with type bits."""
+    """Attributes of a remote file, as of stat(); times in ns since 1970, mode with type bits."""
 
     mode: int
     nlink: int
@@ -42,7 +42,6 @@ class Attr(NamedTuple):
 
     @property
     def is_device(self) -> bool:
-        """Reports whether it is a block device."""
         return stat.S_ISBLK(self.mode)
 
     @property
@@ -51,7 +50,7 @@ class Attr(NamedTuple):
 
     @property
     def is_special(self) -> bool:
-        """Reports whether it is a device, a fifo or a socket: nothing is put in its place."""
+        """Reports whether the file is a device, a fifo or a socket, which is never replaced."""
         return self.mode != 0 and not (self.is_file or self.is_dir or self.is_link)
 
 
@@ -61,7 +60,7 @@ assert Attr._fields == tuple(field.name for field in layout("careful_block_attr"
 #: Times of files before 1678 or after 2262: the nearest that 64 bits hold.
 FAR_NS = (-(1 << 63), (1 << 63) - 1)
 
-#: Of what could not be read.
+#: Attributes of an entry that could not be read.
 NOTHING = Attr(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
@@ -69,10 +68,10 @@ class Entry(NamedTuple):
     """One entry of a listing.
 
     Attributes:
-        name: relative to what was listed, "/" between components.
-        attr: its attributes; all 0 where error is set.
+        name: relative to the listed directory, "/" between components.
+        attr: its attributes; all 0 if error is set.
         target: of a symlink.
-        error: why it could not be read, a positive errno, or 0.
+        error: why the entry could not be read, a positive errno, or 0.
     """
 
     name: str
@@ -98,7 +97,7 @@ def local_attr(found: os.stat_result) -> Attr:
 
 
 def attr_of(fields: dict[str, int]) -> Attr:
-    """Attributes from the fields of careful_block_attr: times may lie before 1970."""
+    """Returns attributes from the fields of careful_block_attr; times may lie before 1970."""
     for name in ("mtime_ns", "ctime_ns"):
         if fields[name] >= 1 << 63:
             fields[name] -= 1 << 64
@@ -106,23 +105,23 @@ def attr_of(fields: dict[str, int]) -> Attr:
 
 
 def relative(path: str) -> str:
-    """A path as the service wants it: relative to the export."""
+    """Returns a path relative to the export, as the service expects it."""
     return os.path.normpath(path.lstrip("/") or ".")
 
 
 def is_safe(name: str) -> bool:
-    """Reports whether a name that the peer sent stays below where it is put."""
+    """Reports whether a peer's name stays below the directory that it is used in."""
     parts = name.split("/")
     return "\0" not in name and not any(part in ("", ".", "..") for part in parts)
 
 
 def parent(name: str) -> str:
-    """The directory that a name stands in; "" of the top."""
+    """Returns the directory of a name; "" is the top."""
     return posixpath.dirname(name)
 
 
 def ancestors(name: str) -> list[str]:
-    """All directories that a name stands below, without the top."""
+    """Returns all directories above a name, without the top."""
     found = []
     while name := parent(name):
         found.append(name)
@@ -130,10 +129,10 @@ def ancestors(name: str) -> list[str]:
 
 
 def parse_page(data: bytes) -> tuple[list[Entry], int]:
-    """The entries whose records are whole in a part of a listing, and how many bytes these take.
+    """Returns the entries with whole records in a part of a listing, and the bytes they occupy.
 
     Raises:
-        CarefulError: the peer sent what is no listing, or a name that leads out.
+        CarefulError: the listing is malformed, or a name leads out of it.
     """
     size, at = _ENTRY.size, 0
     entries: list[Entry] = []
@@ -154,7 +153,7 @@ def parse_page(data: bytes) -> tuple[list[Entry], int]:
 
 
 def parse_listing(data: bytes) -> list[Entry]:
-    """The entries of a listing; raises as parse_page() does."""
+    """Returns the entries of a listing; raises as parse_page() does."""
     entries, used = parse_page(data)
     if used < len(data):
         raise CarefulError(errno.EPROTO, "the listing ends in the middle of an entry")
@@ -162,10 +161,10 @@ def parse_listing(data: bytes) -> list[Entry]:
 
 
 def check_one_level(entries: Iterable[Entry]) -> None:
-    """Names of one directory are one component, and each comes once.
+    """Checks that the names of one directory have one component and are distinct.
 
     Raises:
-        CarefulError: one is not, or comes twice.
+        CarefulError: a name breaks this rule.
     """
     seen: set[str] = set()
     for entry in entries:
@@ -177,7 +176,7 @@ def check_one_level(entries: Iterable[Entry]) -> None:
 
 
 def without_records(count: int) -> list[Entry]:
-    """One entry for so many that have no record, as no request could name them."""
+    """Returns one entry for all entries without a record, whose paths no request could name."""
     if count <= 0:
         return []
     name = f"({count} with paths that are too long)"
@@ -185,7 +184,7 @@ def without_records(count: int) -> list[Entry]:
 
 
 class Listing(NamedTuple):
-    """A listing, as it is told.
+    """A listing as received.
 
     Attributes:
         data: careful_block_entry records.
@@ -196,14 +195,13 @@ class Listing(NamedTuple):
     unreadable: int
 
     def entries(self, rest: bytes | None = None) -> list[Entry]:
-        """What it lists, and one entry for all that has no record.
+        """Returns the entries, and one more for all entries without a record.
 
         Args:
-            rest: those of its records that are meant; None: all. Any that could not be read
-                are among them.
+            rest: the records to use; None: all. They include every unreadable entry.
 
         Raises:
-            CarefulError: it is none, or has a name that leads out.
+            CarefulError: the listing is malformed, or a name leads out of it.
         """
         found = parse_listing(self.data if rest is None else rest)
         unnamed = self.unreadable - sum(entry.error != 0 for entry in found)

@@ -1,7 +1,6 @@
-"""Byte ranges between a peer's open files and files of this machine, by way of our carefuld.
+"""Moves byte ranges between a peer's open files and local files, through the local carefuld.
 
-Owns what carefuld is asked for, its registered files, and what is counted of a transfer. What
-is opened there, and requests to the block service, are block.py's.
+Owns the requests to carefuld, its registered files, and the counts of a transfer.
 """
 
 from __future__ import annotations
@@ -18,28 +17,27 @@ from careful.transfer.losses import Losses
 from careful.transfer.pace import FAILURES_MAX, PIECE_BYTES_MIN
 from careful.transfer.protocol.silence import Silence
 
-#: How much of a listing or a journal one operation moves, bytes.
+#: The most of a listing or a journal that one operation moves, bytes.
 _STEP = 4 << 20
 
 
 class LostError(CarefulError):
-    """The peer does not know a handle any more: our session with it is another one."""
+    """The peer does not know a handle: our session with it is a new one."""
 
 
 class RangeClient:
-    """What moves from and to a peer.
+    """Moves bytes from and to a peer.
 
     Args:
-        ipc: the connection to our own carefuld.
+        ipc: the connection to the local carefuld.
         peer: index of the peer, from connect().
-        host: what errors call the peer.
+        host: the peer's name in errors.
         timeout_s: how long the peer may be silent, seconds.
-        place: the peer's address, whatever errors call it; "": by default as they call it.
+        place: the peer's address, independent of its name in errors; "": the name.
 
     Attributes:
-        losses: of the transfer; None: nobody wants to know.
-        retries: requests and pieces of batches, listings and journals that were asked for
-            again.
+        losses: counts of the transfer, or None.
+        retries: requests, and pieces of batches, listings and journals, that were repeated.
     """
 
     def __init__(
@@ -55,26 +53,26 @@ class RangeClient:
         self._on_retry: Callable[[], None] | None = None
 
     def name(self, path: str) -> str:
-        """What people are told of a path of the peer's; of the export itself, "h2:/"."""
+        """Returns a peer's path as messages show it; the export itself is "h2:/"."""
         return f"{self.host}:{'/' if path == '.' else shown(path)}"
 
     def _checked(self, answer: Answer, path: str) -> Answer:
-        """An answer that is no failure; one of the connection is no path's."""
+        """Returns a successful answer; an error of the connection names the host, not the path."""
         fatal = -answer.status in FATAL
         return answer.check(self.host if fatal else self.name(path))
 
     def retried(self) -> None:
-        """Something is asked for again."""
+        """Counts a repeated request."""
         self.retries += 1
         if self._on_retry is not None:
             self._on_retry()
 
     async def watch(self, fail: bool, on_retry: Callable[[], None] | None = None) -> Losses:
-        """Count what is lost from now on.
+        """Counts losses from now on.
 
         Args:
-            fail: whether the first loss ends it all, with LossError.
-            on_retry: told of each of retries.
+            fail: whether the first loss ends the transfer with LossError.
+            on_retry: called at each retry.
         """
         self._on_retry = on_retry
         self.losses = Losses(self.ipc, self.peer, self.host, fail)
@@ -83,7 +81,7 @@ class RangeClient:
 
     @property
     def piece_bytes_min(self) -> int:
-        """The least that is worth asking for: what one frame carries."""
+        """Returns the smallest useful piece: the payload of one frame."""
         return (self.losses.payload_bytes if self.losses else 0) or PIECE_BYTES_MIN
 
     async def ask(self, op: int, payload: bytes = b"", **fields: Value) -> Answer:
@@ -93,28 +91,28 @@ class RangeClient:
         return answer
 
     async def add_file(self, fd: int) -> int:
-        """Register an open file with our carefuld; its index there."""
+        """Registers an open file with the local carefuld; returns its index."""
         answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_ADD, fd=fd, unheard=self._added)
         return answer.check(self.ipc.client.name).file
 
     def _added(self, answer: Answer) -> None:
-        """A file was registered for one who has gone."""
+        """Removes a file that was registered for a cancelled caller."""
         if not answer.status:
             self.ipc.tell(lib.CAREFUL_IPC_FILE_REMOVE, file=answer.file)
 
     async def remove_file(self, file: int) -> None:
-        """Take a registered file back, once nothing uses it any more."""
+        """Removes a registered file, once nothing uses it."""
         answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_REMOVE, file=file)
         answer.check(self.ipc.client.name)
 
     @asynccontextmanager
     async def registered(self, fd: int) -> AsyncIterator[int]:
-        """An open file that carefuld knows, for as long as this lasts; its index there."""
+        """Yields the index of an open file that is registered meanwhile."""
         file = await self.add_file(fd)
         try:
             yield file
         except BaseException:
-            # What uses it may go on for a while; carefuld waits for that, not we.
+            # Its user may run on for a while; carefuld waits for that, we do not.
             self.ipc.tell(lib.CAREFUL_IPC_FILE_REMOVE, file=file)
             raise
         await self.remove_file(file)
@@ -129,7 +127,7 @@ class RangeClient:
         digest: bool = True,
         file_offset: int | None = None,
     ) -> Answer:
-        """GET or STORE a byte range, by default the same in both files."""
+        """Runs GET or STORE of a byte range, by default at the same offset in both files."""
         return await self.ask(
             op,
             region=handle,
@@ -144,12 +142,12 @@ class RangeClient:
     async def get_ranges(
         self, handle: int, file: int, ranges: Sequence[tuple[int, int, int]]
     ) -> Answer:
-        """GET several ranges by one question, to be asked for one by one if that fails.
+        """GETs several ranges by one request; if it fails, the caller asks for each.
 
         Args:
             handle: of the peer's file.
             file: the registered file.
-            ranges: of each where it begins there, and here, and bytes; at most
+            ranges: offset at the peer, offset here, and bytes of each; at most
                 CAREFUL_IPC_RANGES.
         """
         packed = ffi.new("struct careful_ipc_range[]", [(*one, 0) for one in ranges])
@@ -157,7 +155,7 @@ class RangeClient:
         return await self.ask(lib.CAREFUL_IPC_GETS, payload, region=handle, file=file)
 
     async def read(self, handle: int, offset: int, nbytes: int, what: str) -> bytes:
-        """A range of a region, as bytes."""
+        """Returns a range of a region as bytes."""
         fd = os.memfd_create("careful-read", os.MFD_CLOEXEC)
         try:
             os.ftruncate(fd, nbytes)
@@ -167,7 +165,7 @@ class RangeClient:
             os.close(fd)
 
     async def write(self, handle: int, offset: int, data: bytes, what: str) -> None:
-        """Put bytes into a range of a region."""
+        """Writes bytes into a range of a region."""
         fd = os.memfd_create("careful-write", os.MFD_CLOEXEC)
         try:
             os.pwrite(fd, data, 0)
@@ -191,14 +189,14 @@ class RangeClient:
         offset: int = 0,
         file_offset: int = 0,
     ) -> None:
-        """GET or STORE a range of a registered file, again where it was lost.
+        """Runs GET or STORE of a range of a registered file; repeats lost pieces.
 
         Args:
             op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
             handle: of the peer's file.
-            nbytes: how much.
+            nbytes: how many bytes.
             file: the registered file.
-            what: what errors are about.
+            what: the subject of errors.
             offset: in the peer's file.
             file_offset: in the registered file.
         """

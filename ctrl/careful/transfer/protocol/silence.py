@@ -1,9 +1,9 @@
-"""How long a peer may leave questions without an answer.
+"""Limits how long a peer may leave requests unanswered.
 
-Owns the clock of the questions under way, and calls our carefuld alone. A peer is silent if its
-server answers nothing and sends no frame. A slow disk is no silence: when half of the time has
-passed, a request that needs no disk asks whether the server still answers. A server that answers
-nothing else has several times as long.
+Owns the clock of the requests under way. A peer is silent if its server answers nothing and sends
+no frame. A slow disk is no silence: after half of the time, a request that needs no disk asks
+whether the server still answers. A server that answers only such requests gets several times as
+long.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from careful._abi import Value, ffi, lib, sizeof
 from careful.daemon.client import Answer, AsyncClient
 from careful.errors import CarefulError, SilenceError, shown
 
-#: Looks at the clock until a silence is over.
+#: Ticks of the clock until a silence is over.
 _TICKS = 8
-#: While the link itself is silent, carefuld decides; the time passes this many times slower.
+#: While the link is silent, carefuld decides; the clock runs this many times slower.
 _STALLED = 6
-#: How many times as long a server may work on a question, if it answers that it is there;
+#: How many times as long a server may work on a request, if it answers probes;
 _WORKS = 12
-#: and on those whose work grows with the file.
+#: and on requests whose work grows with the file.
 _WORKS_ON_FILES = 60
 _ON_FILES = (
     lib.CAREFUL_BLOCK_OPEN,
@@ -32,7 +32,7 @@ _ON_FILES = (
     lib.CAREFUL_BLOCK_DIGEST,
     lib.CAREFUL_BLOCK_ZERO,
 )
-#: A handle that no server gives.
+#: A handle that no server returns.
 _NO_HANDLE = (1 << 32) - 1
 _PATH_AT = {
     lib.CAREFUL_BLOCK_LIST: 0,
@@ -50,12 +50,12 @@ _Question = tuple[int, int, bytes, asyncio.Timeout]
 
 
 class Silence:
-    """Asks questions of a peer, and ends them when the peer falls silent.
+    """Sends requests to a peer, and ends them when the peer falls silent.
 
     Args:
-        ipc: the connection to our own carefuld.
+        ipc: the connection to the local carefuld.
         peer: index of the peer.
-        host: what errors call the peer.
+        host: the peer's name in errors.
         limit_s: how long the peer may be silent, seconds.
     """
 
@@ -67,13 +67,13 @@ class Silence:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: SilenceError | None = None
         self._heard = self._heard_before = 0  # answers
-        self._probes = 0  # answers to probes, since a question was answered or data came
-        self._frames = self._frames_then = -1  # that came from the peer, now and then
+        self._probes = 0  # answers to probes since the last answer or data
+        self._frames = self._frames_then = -1  # frames received from the peer, now and then
         self._silent_s = self._works_s = 0.0
         self._is_probed = False
 
     async def ask(self, op: int, payload: bytes = b"", **fields: Value) -> Answer:
-        """Ask a question and return its answer, whatever its status.
+        """Sends a request; returns its answer, whatever its status.
 
         Raises:
             SilenceError: the peer is silent.
@@ -130,7 +130,7 @@ class Silence:
         task.add_done_callback(self._tasks.discard)
 
     async def _look(self) -> None:
-        """Counts a tick in which no question was answered, unless frames came."""
+        """Counts a tick without an answer, unless frames came."""
         tick_s = self._limit_s / _TICKS
         is_stalled, frames = True, self._frames
         with suppress(CarefulError, TimeoutError):
@@ -143,7 +143,7 @@ class Silence:
         if frames != self._frames:
             self._frames = frames
             self._reset()
-        if frames - self._frames_then > 2 * (self._probes + 1):  # more than probes bring
+        if frames - self._frames_then > 2 * (self._probes + 1):  # more than probes cause
             self._progress()
         self._silent_s += tick_s / (_STALLED if is_stalled else 1)
         self._works_s += 0 if is_stalled else tick_s
@@ -156,7 +156,7 @@ class Silence:
         self._wait()
 
     def _works_for_s(self) -> float:
-        """How long the server may work on the questions under way."""
+        """Returns how long the server may work on the requests under way, seconds."""
         handlers = {handler for _, handler, _, _ in self._questions.values()}
         return self._limit_s * (_WORKS_ON_FILES if handlers.intersection(_ON_FILES) else _WORKS)
 
@@ -164,7 +164,7 @@ class Silence:
         return self._silent_s >= self._limit_s or self._works_s >= self._works_for_s()
 
     async def _probe(self) -> None:
-        """Asks whether the server still answers: to close a handle that it never gave."""
+        """Asks whether the server still answers: closes a handle that it never returned."""
         words = [_NO_HANDLE, 0, 0, 0]
         handler = lib.CAREFUL_BLOCK_CLOSE
         with suppress(CarefulError):
@@ -176,7 +176,7 @@ class Silence:
                 self._reset()
 
     def _end(self) -> None:
-        """Ends all questions; the error names the oldest."""
+        """Ends all requests; the error names the oldest."""
         op, handler, payload, _ = next(iter(self._questions.values()))
         name = _MOVES.get(op, "read")
         if op == lib.CAREFUL_IPC_REQUEST:

@@ -1,6 +1,6 @@
-"""A peer's listing in a file without a name: it is read a page at a time, whatever its size.
+"""A peer's listing in an unnamed file, read a page at a time, whatever its size.
 
-Owns the file. The records are entries.py's; the listing is got by block.py.
+Owns the file.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Self
 from careful.errors import CarefulError, from_os
 from careful.transfer.protocol.entries import Entry, parse_page, without_records
 
-#: A listing up to this lies in memory, bytes.
+#: Listings up to this size lie in memory, bytes.
 _MEMORY_BYTES = 4 << 20
-#: Where the system does not say what is free, bytes.
+#: Free memory if the system does not report it, bytes.
 _ANY_BYTES = 8 << 30
-#: How much of it is taken apart at a time, bytes.
+#: How much of a listing is parsed at a time, bytes.
 _PAGE_BYTES = 256 << 10
 
 
 def available_bytes() -> int:
-    """Memory that can be had without swapping (MemAvailable, proc(5))."""
+    """Returns the memory available without swapping (MemAvailable, proc(5)), bytes."""
     with open("/proc/meminfo", encoding="ascii") as lines:
         for line in lines:
             if line.startswith("MemAvailable:"):
@@ -32,10 +32,10 @@ def available_bytes() -> int:
 
 
 class Spool:
-    """A listing; `with` it, or close() it.
+    """A listing; end it with `with` or close().
 
     Args:
-        nbytes: of its records, which are to be written to `fd`.
+        nbytes: size of its records, which the caller writes to `fd`.
         unreadable: entries that could not be read; some have no record.
         more: entries without records.
 
@@ -64,18 +64,16 @@ class Spool:
         self.close()
 
     def close(self) -> None:
-        """Remove it."""
         os.close(self.fd)
 
     def data(self) -> bytes:
-        """All its records."""
         return os.pread(self.fd, self.nbytes, 0)
 
     def pages(self) -> Iterator[list[Entry]]:
-        """Its entries, many at a time, and one for all that have no record.
+        """Yields its entries, many at a time, and one more for all entries without a record.
 
         Raises:
-            CarefulError: it is none, or has a name that leads out.
+            CarefulError: the listing is malformed, or a name leads out of it.
         """
         yield list(self._more)
         at, errors, rest = 0, 0, b""
