@@ -1,7 +1,7 @@
 """careful: a kernel-bypass transport for networks that do not lose frames.
 
 A program can own a NIC queue itself, without carefuld, and exchange requests, replies,
-stores and gets with others that do. On host h2, one that serves:
+stores and gets with other programs. A server on host h2:
 
     import careful
 
@@ -12,7 +12,7 @@ stores and gets with others that do. On host h2, one that serves:
         while True:
             node.wait()
 
-On host h1, one that asks:
+A client on host h1:
 
     import careful
 
@@ -36,34 +36,33 @@ The same in an event loop, where operations are awaited and handlers may be coro
 
     asyncio.run(ask())
 
-Beside a carefuld, and other programs, careful.connect() gives such a node: it has no queue of its
-own, but a share of carefuld's, and each program is named in `carefulctl status`.
+If carefuld runs, careful.connect() returns a node that shares carefuld's queue with other programs;
+`carefulctl status` names each program.
 
-Nothing happens behind the program's back: frames move, and handlers run, inside
-Node.poll(), Node.wait(), Node.connect() and Operation.result(), in the thread that opened
-the node; with `async with`, in rounds of the event loop. What fails for a reason outside the
-program raises CarefulError, an OSError whose text says what failed on what, and where
-possible what to do, and which is of Python's own class for that, too (TimeoutError,
+Frames move and handlers run only inside Node.poll(), Node.wait(), Node.connect() and
+Operation.result(), in the thread that opened the node; with `async with`, in rounds of the event
+loop. A failure outside the program raises CarefulError, an OSError. Its text says what failed and,
+if possible, what to do. The error also belongs to Python's class for it (TimeoutError,
 ConnectionError, FileNotFoundError ...).
 
 A handler's exception goes to Node.on_error, which logs it, and to the client, as
 RemoteError; the server goes on.
 
-Of all peers together a node has room for 4,096 operations without their end; of these 192
-stores, and 768 requests and gets that wait for credits. One more waits for room: in the
-call, which polls meanwhile; in a handler or an event loop, beside the program.
+A node has room for 4,096 unfinished operations over all peers. Among these, 192 stores, and 768
+requests and gets, may wait for credits. The next operation waits for room: in a call, which polls
+meanwhile; in a handler or an event loop, without blocking the program.
 
-A session that ended in a pause (who does not poll for stall_ms is given up by its peers) is
-begun anew by the next operation. What was on its way when a session ended fails with
-ECONNRESET, a ConnectionResetError: it may have run.
+If a program does not poll for stall_ms, its peers end the session; the next operation begins a new
+one. Operations under way when a session ends fail with ECONNRESET, a ConnectionResetError: they may
+have run.
 
-careful.files reads, writes and copies files of hosts on which a carefuld runs; it needs no queue
-of this program's own. `carefulctl help python` has examples of both.
+careful.files reads, writes and copies files of hosts on which a carefuld runs, and needs no queue
+of its own. `carefulctl help python` has examples of both.
 
 careful.event is for the nodes of a parallel program, which send to each other and to all, in
 step: `carefulctl help events`.
 
-careful.model computes how messages are best cut; it needs no privilege and no network.
+careful.model computes how to cut messages; it needs no privilege and no network.
 """
 
 from __future__ import annotations
@@ -116,27 +115,25 @@ def open(  # noqa: A001 (as in os.open)
     config: Config | Path | str | None = None,
     **options: Any,
 ) -> Node:
-    """Own a NIC queue: an instance of libcareful in this program. Needs root.
+    """Opens a NIC queue with an instance of libcareful in this program. Needs root.
 
     Args:
         ifname: the interface.
         instance: its name on this machine; by default CAREFUL_INSTANCE, or ifname.
-        config: a configuration, or the file that holds it; by default the files that
-            carefulctl reads: its [nodes] are names for Node.connect(), its [up] and
-            [instance.NAME] are defaults of the options.
-        options: those of `carefulctl up`: name (what peers call us), peers (windows
-            that the receive buffers are divided into: 8), queue (0), port (51966),
-            rx_buffers (a power of two: 512), tx_buffers (512), reserve (of the receive
-            buffers, for large messages: 0), xdp ("auto", "native", "generic"),
-            require_zerocopy (False), wait ("adaptive", "spin", "block"), protocol
-            ("careful", "traditional"), spin_us (adaptive: how long to spin: 50), sync_ms
-            (silence before a peer is asked: 200), stall_ms (silence before it counts as
-            gone: 30000), keys (a directory; "none"; /etc/careful/keys, if this host has a key
-            there), seal ("off"), file_writes ("engine", "workers").
+        config: a configuration, or its file; by default the files that carefulctl reads. [nodes]
+            has names for Node.connect(); [up] and [instance.NAME] have defaults of the options.
+        options: those of `carefulctl up`. Buffers and queue: peers (windows that share the
+            receive buffers: 8), queue (0), rx_buffers (a power of two: 512), tx_buffers (512),
+            reserve (receive buffers for large messages: 0), file_writes ("engine", "workers").
+            Network: name (for peers), port (51966), xdp ("auto", "native", "generic"),
+            require_zerocopy (False), protocol ("careful", "traditional"). Times: wait
+            ("adaptive", "spin", "block"), spin_us (adaptive: 50), sync_ms (silence before a peer
+            is asked: 200), stall_ms (silence before a peer counts as gone: 30000). Keys: keys (a
+            directory; "none"; /etc/careful/keys, if this host has a key there), seal ("off").
 
     Raises:
         CarefulError: no such interface, it is down, no permission, another program has
-            the queue, the instance's name or the interface, or an option cannot be;
+            the queue, the instance's name or the interface, or an option has a bad value;
             the text says what to do.
         TypeError: no such option.
     """
@@ -148,24 +145,23 @@ def open(  # noqa: A001 (as in os.open)
 def connect(
     instance: str | None = None, config: Config | Path | str | None = None, **options: Any
 ) -> Node:
-    """Share the interface of the carefuld that runs, beside other programs. Needs root, or the
-    group of `carefulctl up --group`.
+    """Shares the queue of the running carefuld with other programs.
 
-    A node as open() gives it, but: a handler's number is one program's; Peer.close() ends what this
-    program has on its way, and leaves the session to the others; 128 operations may be on their
-    way. A program that reads nothing for 30 s is stalled: requests for it fail with ETIMEDOUT. When
-    carefuld ends, operations end with ECONNRESET, and every call raises ENOTCONN.
+    Needs root, or the group of `carefulctl up --group`. The node is like that of open(), except: a
+    handler's number belongs to one program; Peer.close() ends this program's operations and leaves
+    the session to the others; 128 operations may be under way. A program that reads nothing for
+    30 s is stalled: requests for it fail with ETIMEDOUT. When carefuld ends, operations end with
+    ECONNRESET, and every call raises ENOTCONN.
 
     Args:
         instance: which carefuld; by default CAREFUL_INSTANCE, or the only one here.
         config: as for open().
-        options: name (what `carefulctl status` calls the program: its file's), memory_bytes
-            (that memory() can give: 16 MiB), wait ("adaptive", "spin", "block"), spin_us
-            (adaptive: how long to spin: 50).
+        options: name (for `carefulctl status`; by default the program's file), memory_bytes
+            (for memory(): 16 MiB), wait ("adaptive", "spin", "block"), spin_us (adaptive: 50).
 
     Raises:
-        CarefulError: no carefuld runs, or it is not clear which; no permission; it serves as
-            many clients as it can, is of another release, or an option cannot be.
+        CarefulError: no carefuld runs, or the choice is ambiguous; no permission; it is full,
+            or of another release; or an option has a bad value.
         TypeError: no such option.
     """
     from careful.node import Node

@@ -1,7 +1,7 @@
 """Access to the C declarations: layouts, enum names, constants, big-endian structs.
 
-Everything comes from the generated binding (cffi, API mode); nothing that a C
-header declares is declared again here. Owns no policy.
+Everything comes from the generated binding (cffi, API mode). Nothing that a C header declares is
+declared again here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 CData = Any
 #: A value for a field of a C struct: cffi, or struct, checks it.
 Value = Any
-#: What has a contiguous buffer: bytes, an mmap, a NumPy array. collections.abc has it in 3.12.
+#: An object with a contiguous buffer: bytes, an mmap, a NumPy array (3.12: collections.abc.Buffer).
 Buffer = Any
 
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -46,13 +46,13 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a C struct, nested structs resolved to their members.
+    """A field of a C struct; a nested struct is replaced by its members.
 
     Attributes:
         name: its name; members of a nested struct read outer.inner.
         offset: from the start of the struct, bytes.
         item_bytes: of one integer.
-        count: of integers; None where the field is no array.
+        count: of integers; None if the field is no array.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Field:
 
 
 def sizeof(name: str) -> int:
-    """Bytes of `struct NAME`."""
+    """Returns the bytes of `struct NAME`."""
     return int(ffi.sizeof(f"struct {name}"))
 
 
@@ -87,18 +87,18 @@ def _fields(ctype: CData, prefix: str, base: int) -> list[Field]:
 
 @cache
 def layout(name: str) -> tuple[Field, ...]:
-    """The fields of `struct NAME` in order, as the C compiler laid them out."""
+    """Returns the fields of `struct NAME` in order, as the C compiler laid them out."""
     return tuple(_fields(ffi.typeof(f"struct {name}"), "", 0))
 
 
 @cache
 def enum_names(name: str, prefix: str) -> dict[int, str]:
-    """Value -> short lower-case name of each constant of `enum NAME`.
+    """Returns value -> short lower-case name of each constant of `enum NAME`.
 
     Args:
         name: of the enum.
-        prefix: what the constants begin with and the short names leave out; a
-            constant that does not begin with it is a count, and left out.
+        prefix: of the constants, left out of the short names; a constant without the prefix is a
+            count, and left out.
     """
     elements: dict[str, int] = ffi.typeof(f"enum {name}").relements
     return {
@@ -110,14 +110,14 @@ def enum_names(name: str, prefix: str) -> dict[int, str]:
 
 @cache
 def flag_names(prefix: str) -> dict[int, str]:
-    """Bit -> short lower-case name of each constant that begins with `prefix`."""
+    """Returns bit -> short lower-case name of each constant that begins with `prefix`."""
     found = {getattr(lib, name): name for name in dir(lib) if name.startswith(prefix)}
     return {bit: found[bit].removeprefix(prefix).lower() for bit in sorted(found)}
 
 
 @cache
 def _wire_format(name: str) -> tuple[struct.Struct, tuple[Field, ...]]:
-    """Format of a struct of wire.h or block.h, in which every integer is big-endian."""
+    """Returns the format of a struct of wire.h or block.h, in which every integer is big-endian."""
     text, at = ">", 0
     for field in layout(name):
         assert field.offset == at, f"struct {name} has a hole before {field.name}"
@@ -131,7 +131,7 @@ def _wire_format(name: str) -> tuple[struct.Struct, tuple[Field, ...]]:
 
 
 def pack(name: str, /, **values: Value) -> bytes:
-    """The bytes of a struct of wire.h or block.h; a field that is not named is 0.
+    """Returns the bytes of a struct of wire.h or block.h; a field that is not given is 0.
 
     Raises:
         TypeError: no such field.
@@ -153,10 +153,9 @@ def pack(name: str, /, **values: Value) -> bytes:
 
 
 def unpack(name: str, data: bytes | memoryview, offset: int = 0) -> dict[str, Value]:
-    """Field -> value of a struct of wire.h or block.h at `offset` of data; arrays are tuples.
+    """Returns field -> value of a struct of wire.h or block.h at `offset`; arrays are tuples.
 
-    Raises:
-        struct.error: data ends before the struct does.
+    Raises struct.error if data ends before the struct does.
     """
     form, fields = _wire_format(name)
     values = form.unpack_from(data, offset)

@@ -1,4 +1,4 @@
-"""Addresses of peers: from text to what the C side takes."""
+"""Addresses of peers: from text to a struct sockaddr_storage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from careful.errors import CarefulError
 
 @dataclass(frozen=True)
 class Address:
-    """Where a peer is.
+    """Address of a peer.
 
     Attributes:
         family: AF_INET or AF_INET6.
@@ -32,7 +32,7 @@ class Address:
         return f"{shown}:{self.port}" if self.port else shown
 
     def sockaddr(self) -> bytes:
-        """A struct sockaddr_storage."""
+        """Returns a struct sockaddr_storage."""
         packed = socket.inet_pton(self.family, self.ip)
         head = struct.pack("=H", self.family) + struct.pack("!H", self.port)
         if self.family == socket.AF_INET:
@@ -43,7 +43,7 @@ class Address:
 
     @staticmethod
     def from_sockaddr(raw: bytes) -> Address:
-        """The address in a struct sockaddr_storage."""
+        """Returns the address in a struct sockaddr_storage."""
         (family,) = struct.unpack_from("=H", raw)
         (port,) = struct.unpack_from("!H", raw, 2)
         if family == socket.AF_INET:
@@ -54,7 +54,7 @@ class Address:
 
 
 def _split(text: str) -> tuple[str, int]:
-    """Host and port of HOST, HOST:PORT, [V6] or [V6]:PORT."""
+    """Splits HOST, HOST:PORT, [V6] or [V6]:PORT into host and port."""
     host, port = text, ""
     if text.startswith("["):
         host, _, port = text[1:].partition("]")
@@ -67,10 +67,9 @@ def _split(text: str) -> tuple[str, int]:
 
 
 def split_remote(text: str) -> tuple[str, str]:
-    """Host and path of HOST:PATH, [V6]:PATH; an empty path is the export itself.
+    """Splits HOST:PATH or [V6]:PATH into host and path; an empty path is the export itself.
 
-    Raises:
-        CarefulError: there is no host.
+    Raises CarefulError if there is no host.
     """
     if text.startswith("["):
         host, bracket, path = text.partition("]:")
@@ -85,7 +84,7 @@ def split_remote(text: str) -> tuple[str, str]:
 def is_remote(text: str) -> bool:
     """Reports whether text reads as HOST:PATH; a local name with a colon is written ./NAME.
 
-    `null:` is no host's: it is the end of a transfer that is no file.
+    `null:` is no host: the transfer has no file at that end.
     """
     if text == "null:":
         return False
@@ -97,11 +96,10 @@ def is_remote(text: str) -> bool:
 
 
 def resolve(text: str) -> Address:
-    """The address of a host, the first of several.
+    """Returns the address of a host, the first of several.
 
     Args:
-        text: a name that the system resolves, or an IPv4 or IPv6 address, with
-            an optional port.
+        text: a name that the system resolves, or an IPv4 or IPv6 address, with an optional port.
 
     Raises:
         CarefulError: it is unknown.
@@ -110,16 +108,16 @@ def resolve(text: str) -> Address:
 
 
 def resolve_all(text: str) -> list[Address]:
-    """All addresses of a host, in the order in which the system prefers them.
+    """Returns all addresses of a host, in the order that the system prefers.
 
     Args:
-        text: as of resolve().
+        text: as for resolve().
 
     Raises:
         CarefulError: it is unknown.
     """
     host, port = _split(text)
-    # A text would be encoded with IDNA, whose tables take a while to load.
+    # A str would be encoded with IDNA, whose tables load slowly.
     name = host.encode() if host.isascii() else host
     try:
         found = socket.getaddrinfo(name, port or None, type=socket.SOCK_DGRAM)

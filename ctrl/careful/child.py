@@ -1,4 +1,4 @@
-"""The end of a program that we started, and that ends when its input does. Calls nobody."""
+"""Ends a program that we started and that exits when its input ends."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from contextlib import suppress
 
 
 def end(process: subprocess.Popen[bytes] | subprocess.Popen[str], patience_s: float = 5.0) -> int:
-    """Close what leads to it and from it, and wait; one that does not end then is killed.
-
-    Returns:
-        Its status.
-    """
+    """Closes the program's pipes and waits, then kills it if needed; returns its status."""
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe:
             with suppress(BrokenPipeError):

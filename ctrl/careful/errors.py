@@ -1,8 +1,7 @@
-"""The errors of this package, and the one place where an errno becomes one.
+"""The errors of this package, and the one place that turns an errno into an exception.
 
-Everything that fails for a reason outside the program raises CarefulError, an OSError,
-whose text is one line that says what failed and, if known, what to do. Input that cannot be
-used raises InputError, a ValueError. This module calls nothing.
+A failure outside the program raises CarefulError, an OSError; its text is one line: what failed
+and, if known, what to do. Unusable input raises InputError, a ValueError.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import signal
 from enum import Enum
 from typing import Any, Self, TypeVar
 
-#: No errno is larger.
+#: The largest errno.
 _ERRNO_MAX = 4095
-#: What an errno means where careful returns it; others read as strerror() says.
+#: Meanings of errnos from careful; the others read like strerror().
 _MEANINGS = {
     errno_module.EADDRINUSE: "all windows for peers are taken here (raise --peers of `up`)",
     errno_module.EUSERS: "all its windows for peers are taken (raise --peers of `up` there)",
@@ -50,7 +49,7 @@ LET_IN = (
     "nft insert rule inet filter input udp dport {port} accept (neither)"
 )
 
-#: Failures that are the connection's or the peer's: no other file would fare better.
+#: Failures of the connection or the peer: another file would fail alike.
 FATAL = {
     errno_module.ENOTCONN,
     errno_module.ETIMEDOUT,
@@ -66,7 +65,7 @@ FATAL = {
 
 
 def shown(text: str) -> str:
-    """A text as it can be printed: control characters and undecodable bytes escaped."""
+    """Returns a text with control characters and undecodable bytes escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -75,7 +74,7 @@ def shown(text: str) -> str:
     )
 
 
-#: Of these Python makes a plain OSError; to a program they are the connection's failure.
+#: Python makes a plain OSError of these; callers get a ConnectionError.
 _UNCONNECTED = {
     errno_module.ENOTCONN,
     errno_module.EHOSTUNREACH,
@@ -85,7 +84,7 @@ _UNCONNECTED = {
 
 
 class Option(Enum):
-    """What an error advises: the words for those who type commands, and for callers in Python."""
+    """Advice in an error: the words for the command line, and for callers in Python."""
 
     REPLACE = "-f", "replace=True"
     RECURSIVE = "-r", "recursive=True"
@@ -97,7 +96,7 @@ class Option(Enum):
     AGAIN = "run the same command", "make the same call"
 
 
-#: A text, or the parts of one that names options.
+#: A text, or the parts of a text that names options.
 Text = str | tuple[str | Option, ...]
 
 
@@ -112,7 +111,7 @@ _kinds: dict[tuple[type, type], Any] = {}
 
 
 def _kind(base: type[_Error], errno: int) -> type[_Error]:
-    """`base`, mixed with the class that Python itself raises for an errno, if it has one."""
+    """Returns `base` mixed with the class that Python itself raises for an errno, if any."""
     builtin = ConnectionError if errno in _UNCONNECTED else type(OSError(errno, ""))
     if builtin is OSError or issubclass(base, builtin):
         return base
@@ -125,87 +124,84 @@ def _kind(base: type[_Error], errno: int) -> type[_Error]:
 
 
 class CarefulError(OSError):
-    """Something failed: `errno`, and one line that names what it failed on.
+    """A failure: `errno`, and one line that names its subject.
 
-    Where Python has a class for the errno, the error is of that class as well: a file that
-    is not there is a FileNotFoundError, no answer in time a TimeoutError, a host that
-    cannot be reached or a session that ended a ConnectionError.
+    If Python has a class for the errno, the error belongs to that class, too: FileNotFoundError for
+    a missing file, TimeoutError for no answer in time, ConnectionError for a host that cannot be
+    reached or a session that ended.
 
     Args:
-        errno: a positive errno; 0 where none fits.
-        text: the reason; by default what the errno means. Options in it are named as the command
-            does, until in_python() is called.
-        what: the interface, queue, peer or file that it is about; `filename` is the same.
+        errno: a positive errno; 0 if none fits.
+        text: the reason; by default the meaning of the errno. Options in the text have their names
+            of the command line until in_python() is called.
+        what: the interface, queue, peer or file of the failure; also `filename`.
     """
 
     def __new__(cls, errno: int, text: Text = "", what: str = "") -> Self:
         return super().__new__(_kind(cls, errno), errno, spelled(text) or meaning(errno))
 
     def __init__(self, errno: int, text: Text = "", what: str = "") -> None:
-        super().__init__()  # OSError took its arguments when it was made
+        super().__init__()  # OSError took its arguments in __new__
         self.reason = spelled(text) or meaning(errno)
         self.parts: tuple[str | Option, ...] = (self.reason,) if isinstance(text, str) else text
         self.what = what
         self.filename = what or None
 
     def add(self, *parts: str | Option) -> None:
-        """Adds to the reason what else is to be said."""
+        """Appends to the reason."""
         self.parts = (*self.parts, "; ", *parts)
         self.reason = self.strerror = spelled(self.parts)
 
     def in_python(self) -> None:
-        """Names options as callers in Python do."""
+        """Names options like callers in Python do."""
         self.reason = self.strerror = spelled(self.parts, in_python=True)
 
     def __str__(self) -> str:
         return f"{self.what}: {self.reason}" if self.what else self.reason
 
     def __reduce__(self) -> tuple[object, ...]:
-        named = getattr(type(self), "_mixed", type(self))  # what another process can import
+        named = getattr(type(self), "_mixed", type(self))  # importable by another process
         return named, (self.errno, self.reason, self.what), self.__dict__
 
 
 class InputError(ValueError):
-    """What the user gave cannot be used: one line that says why.
+    """Input that cannot be used, with one line that says why.
 
     carefulctl shows that line alone. Any other ValueError is a fault of the program.
     """
 
 
 class LossError(CarefulError):
-    """The network lost or damaged something, and the user wanted no repair."""
+    """The network lost or damaged data, and the user wanted no repair."""
 
 
 class SilenceError(CarefulError):
-    """A peer keeps its session, and its server answers nothing."""
+    """A peer keeps its session, but its server answers nothing."""
 
 
 class OtherReleaseError(CarefulError):
-    """carefuld's socket has another number than this program's: one of the two was upgraded."""
+    """carefuld's socket has another number than this program's: one of them was upgraded."""
 
 
 def is_debugging() -> bool:
-    """Reports whether the user asked where in the program errors come from."""
+    """Reports whether the user asked for tracebacks."""
     return bool(os.environ.get("CAREFUL_DEBUG"))
 
 
 def meaning(errno: int) -> str:
-    """What a positive errno means where careful returns it."""
-    if errno > _ERRNO_MAX:  # a peer may say any number
+    """Returns the meaning of a positive errno from careful."""
+    if errno > _ERRNO_MAX:  # a peer may send any number
         return f"error {errno}"
     return _MEANINGS.get(errno) or os.strerror(errno)
 
 
 def check(rc: int, what: str, text: str = "") -> int:
-    """Return `rc`, or raise CarefulError if it is a negative errno.
+    """Returns `rc`, or raises CarefulError if `rc` is a negative errno.
 
     Args:
-        rc: what a function of the binding returned: 0, a count, or -errno.
-        what: the interface, queue, peer or file that the call was about.
-        text: the line that the C side wrote about the failure, if it did.
-
-    Raises:
-        CarefulError: rc is negative.
+        rc: result of a function of the binding: 0, a count, or -errno.
+        what: the interface, queue, peer or file of the call.
+        text: the line that the C side wrote about the failure, if any.
     """
     if rc < 0:
         raise CarefulError(-rc, text, what)
@@ -213,9 +209,9 @@ def check(rc: int, what: str, text: str = "") -> int:
 
 
 def from_os(error: OSError, what: str) -> CarefulError:
-    """A CarefulError about the file `what` from an error of the operating system.
+    """Returns a CarefulError about the file `what` from an error of the operating system.
 
-    Where a file system (FUSE, NFS) says what a connection would, it is EIO: that file's failure.
+    A connection's errno from a file system (FUSE, NFS) becomes EIO: only this file failed.
     """
     if isinstance(error, CarefulError):
         return error
@@ -224,7 +220,7 @@ def from_os(error: OSError, what: str) -> CarefulError:
 
 
 class Ended(BaseException):
-    """A signal ended what was under way; what was unfinished has been removed."""
+    """A signal ended the work; unfinished files have been removed."""
 
     def __init__(self, signal_number: int) -> None:
         self.signal_number = signal_number

@@ -1,4 +1,4 @@
-"""Packages that the core does without, and the extra that brings each; calls nothing."""
+"""Optional packages, and the extra that installs each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXTRAS = {
 }
 
 
-#: Where Debian's package has this one: pip may install nothing beside it.
+#: Install path of Debian's package; pip must not install next to it.
 _DEBIAN = "/usr/lib/python3/dist-packages/"
 
 
@@ -22,11 +22,11 @@ class MissingExtraError(ImportError):
 
 
 def need(package: str, what: str) -> None:
-    """Make sure that a package of an extra can be imported, without importing it.
+    """Checks that a package of an extra can be imported, without importing it.
 
     Args:
         package: one of EXTRAS.
-        what: who needs it, for the error.
+        what: the feature that needs it, for the error.
 
     Raises:
         MissingExtraError: it is not installed.

@@ -1,7 +1,6 @@
 """Figures as HTML, for notebooks.
 
-Every text is escaped, control characters, too: names come from peers, files and their directories.
-Calls errors and units.
+Every text is escaped, including control characters: names come from peers and files.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from careful.errors import shown
 from careful.units import cell
 
-#: What a text is wrapped in that must not be overlooked (report.tables.alarm).
+#: The escape codes around an alarm (render.tables.alarm).
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NUMBER = re.compile(r"[-+]?[0-9.]+( ±[0-9.]+)?( [KMGT]?i?B)?")
 
@@ -24,7 +23,7 @@ class Grid(NamedTuple):
 
     Attributes:
         title: "" for none.
-        columns: headings, a unit in parentheses where there is one.
+        columns: headings, with a unit in parentheses if there is one.
         rows: cells; floats get few digits.
     """
 
@@ -34,14 +33,14 @@ class Grid(NamedTuple):
 
 
 def escaped(text: str) -> str:
-    """A text as HTML shows it; red where it is one that must not be overlooked."""
+    """Returns a text as HTML; an alarm is red."""
     plain = _COLOUR.sub("", text)
     safe = html.escape("\n".join(map(shown, plain.split("\n"))))
     return safe if plain == text else f'<b style="color: #b00020">{safe}</b>'
 
 
 def table(grid: Grid) -> str:
-    """A table, numbers to the right."""
+    """Returns a table as HTML, numbers to the right."""
     head = "".join(f"<th>{escaped(one)}</th>" for one in grid.columns)
     rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in grid.rows)
     title = f"<caption>{escaped(grid.title)}</caption>" if grid.title else ""
@@ -56,7 +55,7 @@ def _cell(value: object) -> str:
 
 
 def rendered(parts: Iterable[str | Grid]) -> str:
-    """A report: tables, and the lines between them; an empty one sets the next part off."""
+    """Returns a report as HTML: tables and lines; an empty line separates parts."""
     found: list[str] = []
     for part in parts:
         if isinstance(part, Grid):

@@ -1,4 +1,4 @@
-"""The one JSON object a command prints with --json: a schema number, inputs, figures."""
+"""The one JSON object that a command prints with --json: a schema number, inputs, figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA = 1
-#: An object of JSON or TOML from outside: whoever reads an entry checks it, or lets it fail.
+#: A JSON or TOML object from outside: whoever reads an entry checks the entry, or fails.
 Json = dict[str, Any]
 
 
@@ -24,18 +24,17 @@ def document(
     *,
     compact: bool = False,
 ) -> str:
-    """The object as text, keys in order: schema, command, inputs, then the figures.
+    """Returns the object as text, keys in order: schema, command, inputs, then the figures.
 
-    inputs: what the user gave, echoed; figures: names end in their unit. numpy scalars and
-    arrays become numbers and lists; infinities become null, which JSON lacks a word for.
-    compact: in one line, for a file of many figures.
+    inputs: the user's input, echoed; figures: names end in their unit. numpy scalars and arrays
+    become numbers and lists; infinities become null, since JSON has none. compact: in one line.
     """
     whole = {"schema": SCHEMA, "command": command, "inputs": inputs, **figures}
     how: Json = {"separators": (",", ":")} if compact else {"indent": 2}
     text = json.dumps(plain(whole), ensure_ascii=False, allow_nan=False, **how)
     try:
         text.encode()
-    except UnicodeEncodeError:  # a name that is no UTF-8: its bytes as \udcXX
+    except UnicodeEncodeError:  # a name that is not UTF-8: its bytes as \udcXX
         return json.dumps(plain(whole), allow_nan=False, **how)
     return text
 
@@ -47,8 +46,7 @@ def pieces(
     name: str,
     items: Iterable[object],
 ) -> Iterator[str]:
-    """The same as document(), of figures that end with a list, and with no more in memory than
-    one of its items.
+    """Yields document() in pieces, for figures that end with a list; holds one item at a time.
 
     name: of the list.
     """
@@ -63,11 +61,11 @@ def pieces(
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all; raises OSError.
+    """Writes a file as a whole or not at all; raises OSError.
 
-    What is not a regular file (a pipe, /dev/null) is written to, not replaced.
+    A path that is no regular file (a pipe, /dev/null) is written to, not replaced.
     """
-    path = path.resolve()  # a link stays one
+    path = path.resolve()  # a link stays a link
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
         return
@@ -83,14 +81,14 @@ def write(path: Path, text: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value in types that JSON knows; a dataclass becomes an object of its fields."""
+    """Returns a value in types of JSON; a dataclass becomes an object of its fields."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(each) for each in value]
-    if hasattr(value, "tolist"):  # numpy's, without importing it for commands that have none
+    if hasattr(value, "tolist"):  # numpy's, without importing it for commands that need none
         return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None

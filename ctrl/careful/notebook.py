@@ -1,4 +1,4 @@
-"""careful in Jupyter: status, measurements and the progress of transfers, each as a table or a bar.
+"""careful in Jupyter: status, measurements and transfers, each as a table or a bar.
 
     import careful.files, careful.notebook
 
@@ -8,9 +8,9 @@
     with careful.files.connect("h2") as h2:
         h2.get("big", "big", progress=careful.notebook.progress())
 
-What is the last word of a cell is shown; Plan, Pipeline and BlackBox of careful.model, and what
-get() and put() return, show themselves, too. Only progress() needs IPython (the extra `notebook`).
-It calls what the commands of carefulctl call.
+Jupyter shows the last value of a cell. Plan, Pipeline and BlackBox of careful.model, and the
+results of get() and put(), display themselves, too. Only progress() needs IPython (the extra
+`notebook`).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Measured", "Shown", "blackbox", "logp", "pathchar", "progress", "status"]
 
-#: How often a bar is drawn at most, seconds.
+#: Least time between two updates of a bar, seconds.
 _EVERY_S = 0.1
 
 
 class Shown:
-    """What a command found: a table in a notebook, and as text where it is printed.
+    """Result of a command: a table in a notebook, text when printed.
 
     Attributes:
-        figures: as the command's --json has them.
+        figures: the same as in the command's --json.
     """
 
     def __init__(self, parts: Parts, figures: Json) -> None:
@@ -62,7 +62,7 @@ class Measured(Shown):
     """A measurement.
 
     Attributes:
-        found: what the estimator made of it, with its intervals.
+        found: the estimator's result, with its intervals.
     """
 
     def __init__(self, parts: Parts, figures: Json, found: object) -> None:
@@ -71,7 +71,7 @@ class Measured(Shown):
 
     @cached_property
     def model(self) -> BlackBox:
-        """Of a black box, what plans of it are made with.
+        """The black box of a measurement, for plans.
 
         Raises:
             ValueError: it is no black box, or lacks a figure.
@@ -90,15 +90,15 @@ def _settings(config: Config | Path | str | None) -> Config:
 
 
 def status(instance: str | None = None, config: Config | Path | str | None = None) -> Shown:
-    """What `carefulctl status` shows.
+    """Shows what `carefulctl status` prints.
 
     Args:
         instance: its name; None: all of this machine.
         config: a configuration, or the file that holds it; by default carefulctl's.
 
     Raises:
-        CarefulError: there is no such instance, it does not answer, or root and its group alone
-            may ask.
+        CarefulError: there is no such instance, it does not answer, or only root and its group may
+            ask.
     """
     from careful.control import instances
     from careful.control import status as state
@@ -118,18 +118,19 @@ def blackbox(
     config: Config | Path | str | None = None,
     **options: Any,
 ) -> Measured:
-    """What `carefulctl measure blackbox` measures: the bottleneck, and the other stages in sum.
+    """Measures like `carefulctl measure blackbox`: the bottleneck, and the sum of the other stages.
 
     Args:
-        host: as careful.files.connect() takes it, likewise the next two.
-        instance: which carefuld of this machine.
+        host: as for careful.files.connect().
+        instance: the carefuld of this machine.
         config: a configuration, or its file.
         options: seconds (25: begin no new round after), precision (0.01), sizes_count (16),
             min_bytes (64), max_bytes, at_bytes, background.
 
     Raises:
-        CarefulError: careful is not up here or there, or the host does not answer.
-        ValueError: an option cannot be. TypeError: there is none of that name.
+        CarefulError: careful is not up at either end, or the host does not answer.
+        ValueError: an option has a bad value.
+        TypeError: no such option.
     """
     from careful.control import remote
     from careful.measure.estimators import blackbox as estimator
@@ -145,7 +146,7 @@ def blackbox(
 
 
 def pathchar(host: str, *, config: Config | Path | str | None = None, **options: Any) -> Measured:
-    """What `carefulctl measure pathchar --no-stages` measures: each hop; needs no privilege.
+    """Measures like `carefulctl measure pathchar --no-stages`: each hop; needs no privilege.
 
     Args:
         host: a name or an address.
@@ -155,7 +156,8 @@ def pathchar(host: str, *, config: Config | Path | str | None = None, **options:
 
     Raises:
         CarefulError: the host is unknown, nobody answers, or probes cannot be sent.
-        ValueError: an option cannot be. TypeError: there is none of that name.
+        ValueError: an option has a bad value.
+        TypeError: no such option.
     """
     from careful.measure.estimators import pathchar as estimator
     from careful.render import measure as report
@@ -172,17 +174,18 @@ def logp(
     config: Config | Path | str | None = None,
     **options: Any,
 ) -> Measured:
-    """What `carefulctl measure logp` measures: os, or, g and L of careful's messages.
+    """Measures like `carefulctl measure logp`: os, or, g and L of careful's messages.
 
     Args:
-        host: as of blackbox(), likewise the next two.
-        instance: which carefuld of this machine.
+        host: as for blackbox().
+        instance: the carefuld of this machine.
         config: a configuration, or its file.
         options: seconds (20), precision (0.05), messages_max (4096).
 
     Raises:
-        CarefulError: careful is not up here or there, or the host does not answer.
-        ValueError: an option cannot be. TypeError: there is none of that name.
+        CarefulError: careful is not up at either end, or the host does not answer.
+        ValueError: an option has a bad value.
+        TypeError: no such option.
     """
     from careful.control import remote
     from careful.measure.estimators import logp as estimator
@@ -198,7 +201,7 @@ def logp(
 
 
 def progress(clock: Callable[[], float] = time.monotonic) -> Callable[[Progress], None]:
-    """A bar below the cell, for `progress` of get() and put(); one for each call.
+    """Returns a bar below the cell, for `progress` of one get() or put().
 
     Raises:
         MissingExtraError: IPython is not installed.
@@ -213,7 +216,7 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Callable[[Progress]
         nonlocal drawn_at
         at = clock()
         whole = (now.files_done, now.bytes_done) == (now.files_expected, now.bytes_expected)
-        # Without a notebook there is nothing to draw on.
+        # Outside a notebook there is no handle.
         if handle is not None and (whole or at >= drawn_at + _EVERY_S):
             drawn_at = at
             handle.update(HTML(bar(now, at - began)))
@@ -222,7 +225,7 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Callable[[Progress]
 
 
 def bar(now: Progress, elapsed_s: float) -> str:
-    """A transfer's progress as HTML."""
+    """Returns a transfer's progress as HTML."""
     words = f"{shown_bytes(now.bytes_done)} of {shown_bytes(now.bytes_expected)}"
     if elapsed_s > 0:
         words += f", {shown_bytes(now.bytes_done / elapsed_s)}/s"

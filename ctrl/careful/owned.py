@@ -1,4 +1,4 @@
-"""Configuration files, which are read only if nobody else can have written them."""
+"""Reads configuration files that only root or their owner can have written."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from careful.errors import CarefulError, from_os
 def read(path: Path) -> str:
     """Returns the text of a configuration file.
 
-    Raises:
-        CarefulError: another user owns the file or may write it, or it cannot be read.
+    Raises CarefulError if another user owns it or may write it, or if it cannot be read.
     """
     try:
-        with path.open(encoding="utf-8-sig") as file:  # an editor may put a mark there
+        with path.open(encoding="utf-8-sig") as file:  # an editor may add a byte order mark
             _check(os.fstat(file.fileno()), path)
             return file.read()
     except UnicodeDecodeError:

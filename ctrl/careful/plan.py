@@ -1,7 +1,7 @@
 """A fragment plan as the tune map holds it: six u32 for each of sixteen message-size classes.
 
-Sizes are computed as datapath/message/plan.c computes them, so the model prices the bytes that the
-datapath sends; a test compares both. This module imports no numpy: `tune show` needs none.
+Computes sizes like datapath/message/plan.c, so that the model prices the bytes that the datapath
+sends; a test compares both. Does not import numpy, which `tune show` does not need.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ CLASS_COUNT = 16
 CLASS_BYTES_FIRST = 64
 Q16_ONE = 1 << 16
 U32_MAX = (1 << 32) - 1
-#: The datapath makes no smaller fragment except for a peak or a tail below it, bytes.
+#: The smallest fragment of the datapath, except for a peak or a tail below it, bytes.
 FRAGMENT_BYTES_MIN = 16
-#: A plan never has more fragments: only pipelines without overhead ask for them.
+#: The most fragments of a plan: only pipelines without overhead ask for more.
 FRAGMENTS_MAX = 1 << 20
 
 
@@ -37,7 +37,7 @@ def class_of(nbytes: int) -> int:
 class Limits:
     """Bounds of a fragment in whole payload bytes; `max_bytes` None is no bound.
 
-    Raises ValueError for bounds that are not whole, below one or exclude each other.
+    Raises ValueError for bounds that are not whole, below 1, or exclude each other.
     """
 
     min_bytes: int = 1
@@ -57,10 +57,10 @@ class Limits:
             )
 
     def counts(self, message_bytes: float) -> tuple[int, int]:
-        """Least and greatest number of fragments of a message of `message_bytes`.
+        """Returns the least and greatest number of fragments of a message.
 
-        The upper bound of a size goes before the lower one where no number satisfies both.
-        At most FRAGMENTS_MAX; raises ValueError where even the least number is above it.
+        If no number satisfies both bounds of a size, the upper bound counts. At most FRAGMENTS_MAX;
+        raises ValueError if even the least number is above it.
         """
         least = 1 if self.max_bytes is None else math.ceil(message_bytes / self.max_bytes)
         if least > FRAGMENTS_MAX:
@@ -76,7 +76,7 @@ class Limits:
         return message_bytes < self.min_bytes or message_bytes // least >= self.min_bytes
 
 
-#: Payload of a frame unless told otherwise, bytes.
+#: Default payload of a frame, bytes.
 FRAME_LIMITS = Limits(64, 3750)
 
 
@@ -109,7 +109,6 @@ class Plan:
 
     @classmethod
     def fixed(cls, size_bytes: int) -> Plan:
-        """Fragments of one size."""
         return cls(first_bytes=size_bytes, peak_bytes=size_bytes)
 
     @property
@@ -124,15 +123,15 @@ class Plan:
         return dict(vars(self))
 
     def sizes(self, message_bytes: int, limits: Limits = FRAME_LIMITS) -> list[int]:
-        """Fragments of a message on an idle path, bytes, as the datapath cuts it.
+        """Returns the fragments of a message on an idle path, bytes, as the datapath cuts it.
 
-        limits: the upper one is what a frame holds; the lower one bounds what is planned,
-        not what is sent.
+        limits: the upper one is a frame's payload; the lower one bounds what is planned, not what
+        is sent.
         """
         most = limits.max_bytes or U32_MAX
         size = max(self.first_bytes, FRAGMENT_BYTES_MIN)
         if self.is_fixed:
-            # Not one by one: messages of many frames are planned while somebody waits.
+            # Computed, not iterated: large messages are planned while a user waits.
             size = min(size, most)
             if message_bytes > size:
                 size = -(-message_bytes // -(-message_bytes // size))
@@ -141,7 +140,7 @@ class Plan:
         return list(self._ramp(message_bytes, most))
 
     def _ramp(self, message_bytes: int, most_bytes: int) -> Iterator[int]:
-        """`sizes` of a plan that is not fixed, one by one."""
+        """Yields `sizes` of a plan that is not fixed."""
         size, left = max(self.first_bytes, FRAGMENT_BYTES_MIN), message_bytes
         falling = False
         while left > 0:
@@ -154,7 +153,7 @@ class Plan:
             size = max(FRAGMENT_BYTES_MIN, min((size * ratio >> 16) + step, U32_MAX))
 
     def sizes_inside(self, message_bytes: int, limits: Limits) -> list[int] | None:
-        """`sizes`, or None where one that is not the tail is below the lower limit."""
+        """Returns `sizes`, or None if a fragment before the tail is below the lower limit."""
         if self.is_fixed:
             sizes = self.sizes(message_bytes, limits)
             return sizes if min(sizes[:-1], default=U32_MAX) >= limits.min_bytes else None

@@ -1,10 +1,8 @@
-"""Sizes and durations as people write them, and sizes as people read them.
+"""The one parser and printer of sizes and durations, for options, files and messages.
 
-The one parser and the one printer for options, files and messages. Calls nobody.
-
-The rule for names: on the command line the value carries the unit (`--bytes 64KiB`,
-`--timeout 500ms`), a bare number is bytes or seconds, and an option about time names no unit.
-In files and in JSON the value is a bare number, and its unit ends the name (`stall_ms`).
+On the command line the value carries the unit (`--bytes 64KiB`, `--timeout 500ms`); a bare number
+is bytes or seconds, and an option about time names no unit. In files and JSON the value is a bare
+number, and its unit ends the name (`stall_ms`).
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from careful.errors import InputError
 
 _QUANTITY = re.compile(r"\s*([-+]?)([0-9]{0,30})(?:\.([0-9]{0,30}))?\s*([A-Za-z\u00b5\u03bc]*)\s*")
 
-#: As rsync and dd have it: K and KiB are 1024, KB is 1000.
+#: Like rsync and dd: K and KiB are 1024, KB is 1000.
 _BYTES = {"": 1, "b": 1}
 for _power, _prefix in enumerate("kmgt", 1):
     _BYTES |= {_prefix: 1024**_power, f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
@@ -26,7 +24,7 @@ _MICROSECONDS |= {"m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6}
 
 
 def _amount(text: str, units: dict[str, int]) -> tuple[int, int] | None:
-    """How much of the smallest unit, as a fraction; None if the text says nothing of the kind."""
+    """Returns the amount in the smallest unit, as a fraction; None if the text is no amount."""
     found = _QUANTITY.fullmatch(text)
     if not found:
         return None
@@ -38,10 +36,9 @@ def _amount(text: str, units: dict[str, int]) -> tuple[int, int] | None:
 
 
 def parse_bytes(text: str) -> int:
-    """A size in bytes: 4096, 1K, 64KiB, 50MB, 1.5GiB. May be negative: ranges are the caller's.
+    """Parses a size in bytes: 4096, 1K, 64KiB, 50MB, 1.5GiB. Negative ones are accepted, too.
 
-    Raises:
-        ValueError: it is no size, or no whole number of bytes.
+    Raises ValueError if it is no size, or not a whole number of bytes.
     """
     amount = _amount(text, _BYTES)
     if amount is None or amount[0] % amount[1]:
@@ -50,10 +47,9 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """A duration in seconds: 30, 30s, 500ms, 50us, 2m, 1h. May be negative.
+    """Parses a duration in seconds: 30, 30s, 500ms, 50us, 2m, 1h. Negative ones are accepted, too.
 
-    Raises:
-        ValueError: it is no duration.
+    Raises ValueError if it is no duration.
     """
     amount = _amount(text, _MICROSECONDS)
     if amount is None:
@@ -62,7 +58,7 @@ def parse_seconds(text: str) -> float:
 
 
 def shown_bytes(nbytes: float) -> str:
-    """Bytes with a binary prefix: 1536 is 1.5 KiB."""
+    """Returns bytes with a binary prefix: 1536 is 1.5 KiB."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if nbytes < 1024 or unit == "TiB":
             break
@@ -72,19 +68,19 @@ def shown_bytes(nbytes: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of something, in words: 1 file, 2 files."""
+    """Returns a number and its noun: 1 file, 2 files."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def cell(value: object) -> str:
-    """A value in a table: a float with two digits after the point, from 10 on with one."""
+    """Formats a table's cell: floats have two digits after the point below 10, else one."""
     if isinstance(value, float):
         return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
     return str(value)
 
 
 def sizes(values: Sequence[float], most: int = 12) -> str:
-    """Fragment sizes in a line: runs of equal sizes as 3x1024, long lists cut."""
+    """Lists fragment sizes in a line: equal sizes as 3x1024, long lists cut."""
     runs: list[list[float]] = []
     for value in values:
         if runs and runs[-1][0] == value:

@@ -1,7 +1,4 @@
-"""What this build of careful speaks: the numbers that decide who can talk to whom, and what it has.
-
-Owns no number: they are the headers' own, from the generated binding. Calls _abi.
-"""
+"""The protocol numbers and the features of this build, all from the headers."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ def _names(enum: str, prefix: str) -> list[str]:
 
 
 def features() -> dict[str, list[str]]:
-    """What there is of each kind, by the names that options and messages use."""
+    """Returns the features of each kind, by their names in options and messages."""
     kinds = set(EXTRAS.values())
     return {
         "protocols": _names("careful_protocol", "CAREFUL_PROTOCOL_"),
@@ -34,8 +31,10 @@ def features() -> dict[str, list[str]]:
 
 
 def versions() -> Json:
-    """The release, and what raises a number: `wire` between hosts, `socket` between a program and
-    carefuld, `abi` between carefuld and whoever opens its pinned maps: their layout.
+    """Returns the release and its protocol numbers.
+
+    `wire` is spoken between hosts, `socket` between a program and carefuld; `abi` is the layout of
+    the pinned maps.
     """
     return {
         "version": __version__,
