@@ -1,4 +1,4 @@
 """Several hosts at once: a file that names them, and programs started on each.
 
-Owns no protocol and no scheduler: each host runs its own `carefulctl`, and says JSON.
+Owns no protocol and no scheduler: each host runs its own `carefulctl` and prints JSON.
 """

@@ -1,7 +1,7 @@
-"""The blocks that a file goes through a chain of hosts in, and the digests of its pieces.
+"""The blocks in which a file passes through a chain of hosts, and the digests of its pieces.
 
-Owns how long a block is (P1 section 3.2: a host that stores and forwards is a stage), and what of
-a file is there already. Calls model.
+Owns the length of a block (P1 section 3.2: a host that stores and forwards is a stage), and which
+blocks of a file exist already.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from careful.model.planner import plan
 from careful.model.stages import Pipeline, Stage
 from careful.plan import Limits
 
-#: Blocks of a hop under way: an answer waits behind as many that its host sends on, in the same
-#: link, so of the link's time all but one of UNDER_WAY + 1 parts is used.
+#: Blocks in flight on a hop. An answer waits behind the blocks that its host sends on over the same
+#: link, so UNDER_WAY of UNDER_WAY + 1 parts of the link's time are used.
 UNDER_WAY = 6
-#: A piece has a digest; a block is one or more of them.
+#: Each piece has a digest; a block is one or more pieces.
 _PIECE_BYTES, _PIECES_MAX = 1 << 16, 1 << 16
-#: A block is in memory as a whole.
+#: A block is held in memory as a whole.
 _BLOCK_BYTES_MAX = 1 << 23
 
 
 def piece_bytes(file_bytes: int) -> int:
-    """Size of a file's pieces: 64 KiB, or twice as much until there are 65,536 at most."""
+    """Returns the size of a file's pieces: 64 KiB, doubled until there are at most 65,536."""
     size = _PIECE_BYTES
     while size * _PIECES_MAX < file_bytes:
         size *= 2
@@ -34,10 +34,9 @@ def piece_bytes(file_bytes: int) -> int:
 
 
 def digests(fd: int, file_bytes: int) -> list[str]:
-    """XXH3 of each piece of an open file of so many bytes; those that are not there are left out.
+    """Returns the XXH3 of each piece of an open file of this size; missing pieces are left out.
 
-    Raises:
-        OSError: it cannot be read.
+    Raises OSError if it cannot be read.
     """
     size = piece_bytes(file_bytes)
     there = min(os.fstat(fd).st_size, file_bytes)
@@ -50,12 +49,12 @@ def digests(fd: int, file_bytes: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Hop:
-    """What a block takes from one host to the next.
+    """Cost of a block from one host to the next.
 
     Attributes:
         g_us: its overhead, µs.
         G_us_per_KiB: of its bytes.
-        note_us: until the next host knows that it is there, µs.
+        note_us: until the next host knows that the block is there, µs.
     """
 
     g_us: float
@@ -64,7 +63,7 @@ class Hop:
 
     @classmethod
     def by(cls, small: tuple[int, float], large: tuple[int, float], note_us: float) -> Hop:
-        """From the sizes, bytes, and times, µs, of two blocks."""
+        """Computes the cost from the sizes, bytes, and times, µs, of two blocks."""
         (less, least_us), (more, most_us) = small, large
         G = max(0.0, (most_us - least_us) / (more - less) * 1024)
         return cls(max(0.0, least_us - G * less / 1024), G, note_us)
@@ -72,7 +71,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Blocks:
-    """How a file is cut.
+    """The blocks of a file.
 
     Attributes:
         file_bytes: its size.
@@ -86,20 +85,20 @@ class Blocks:
 
     @property
     def count(self) -> int:
-        """How many; of an empty file none."""
+        """Number of blocks; 0 for an empty file."""
         return math.ceil(self.file_bytes / self.block_bytes)
 
     def range(self, number: int) -> tuple[int, int]:
-        """Where a block begins, and its size, bytes."""
+        """Returns the offset of a block and its size, bytes."""
         at = number * self.block_bytes
         return at, min(self.block_bytes, self.file_bytes - at)
 
     def there(self, wanted: list[str], found: list[str]) -> set[int]:
-        """The blocks all of whose pieces are there.
+        """Returns the blocks whose pieces are all there.
 
         Args:
             wanted: digests of the file's pieces.
-            found: of those that a host has, from the first on.
+            found: digests of a host's pieces, from the first on.
         """
         size = piece_bytes(self.file_bytes)
         each = self.block_bytes // size
@@ -109,15 +108,15 @@ class Blocks:
 
 
 def planned(file_bytes: int, hosts_count: int, hop: Hop | None) -> Blocks:
-    """Blocks with which the last of so many hosts has the file first.
+    """Returns the blocks with which the last host has the file first.
 
-    Each hop is a stage. Of its overhead a block takes a part of the hop's time, for others are
-    under way meanwhile; the rest, and the note to the next host, are a delay.
+    Each hop is a stage. Only a part of the hop's overhead occupies the hop, since other blocks are
+    in flight; the rest, and the note to the next host, are a delay.
 
     Args:
         file_bytes: its size.
-        hosts_count: how many hosts the file goes to.
-        hop: what a block takes; None: not measured, each piece is a block.
+        hosts_count: hosts that the file goes to.
+        hop: cost of a block; None if not measured: each piece is a block.
     """
     size = piece_bytes(file_bytes)
     if hop is None or file_bytes <= size or hosts_count < 1:

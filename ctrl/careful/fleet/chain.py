@@ -1,8 +1,7 @@
-"""`fleet put`: a file through a chain of hosts, each of which sends on what it has.
+"""`fleet put`: sends a file through a chain of hosts; each sends on the blocks it has.
 
-Owns the order of hosts, which block goes when from which to which, and who failed. Each host
-runs fleet/relay.py, and is told what its predecessor has brought. Calls fleet/blocks.py,
-fleet/relay.py and files.
+Owns the order of hosts, the next block of each, and failures. Each host runs fleet/relay.py and is
+told which blocks its predecessor has brought.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from careful.fleet.relay import DAMAGED, LINE_MAX, Sender
 from careful.fleet.running import end
 from careful.jsonout import Json
 
-#: Pieces of the larger block that a hop is measured with.
+#: Pieces of the larger of the two blocks that measure a hop.
 _PILOT_PIECES = 4
-#: Of what is no answer.
+#: Bytes of a malformed answer that an error shows.
 _SHOWN_BYTES = 60
 
 
@@ -39,10 +38,10 @@ class Member:
 
     Attributes:
         host: which.
-        state: "put", "was there", or "" until then, and where it failed.
-        error: why it failed.
+        state: "put" or "was there"; "" until then, and after a failure.
+        error: the reason of its failure.
         took_s: until it had the file under its name, seconds.
-        resumed_blocks: that it had before.
+        resumed_blocks: blocks that it had before.
     """
 
     host: Host
@@ -54,13 +53,13 @@ class Member:
 
 @dataclass
 class Result:
-    """What came of it.
+    """Result of a run.
 
     Attributes:
         members: each host.
         blocks: how the file was cut; None: no host took part.
-        hop: what was measured of the first; None: too small a file.
-        took_s: all of it, seconds.
+        hop: measured on the first hop; None: the file is too small.
+        took_s: total time, seconds.
     """
 
     members: list[Member]
@@ -70,7 +69,7 @@ class Result:
 
 
 class _Link:
-    """A host's relay, from here."""
+    """This end of a host's relay."""
 
     def __init__(self, member: Member) -> None:
         self.member = member
@@ -98,14 +97,13 @@ class _Link:
     def tell(self, **words: object) -> None:
         assert self.process
         assert self.process.stdin
-        with suppress(OSError, RuntimeError):  # who has ended is found out by its output
+        with suppress(OSError, RuntimeError):  # its output shows whether it has ended
             self.process.stdin.write(json.dumps(words).encode() + b"\n")
 
     async def hear(self) -> Json:
-        """What it says next.
+        """Returns its next line.
 
-        Raises:
-            CarefulError: it has ended, or said something else.
+        Raises CarefulError if it has ended, or the line is malformed.
         """
         assert self.process
         assert self.process.stdout
@@ -126,7 +124,7 @@ class _Link:
         raise CarefulError(0, shown(last))
 
     async def ask(self, limit_s: float, **words: object) -> Json:
-        """Tell it something, and what it answers; it may say before that it is busy with it."""
+        """Sends a request and returns its answer, skipping lines that say it is busy."""
         self.tell(**words)
         try:
             while True:
@@ -139,16 +137,16 @@ class _Link:
 
 
 def _version(info: os.stat_result) -> tuple[int, int, int]:
-    """What is another once a file's contents are."""
+    """Returns values that change whenever the file's contents do."""
     return info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
 class Put:
-    """One file, to several hosts.
+    """Sends one file to several hosts.
 
     Args:
         path: the file, here.
-        limit_s: how long nothing may move, seconds.
+        limit_s: longest time without progress, seconds.
         replace: whether another file of its name is replaced.
         told: called with each host that failed, and that has the file.
     """
@@ -162,12 +160,7 @@ class Put:
         self._version = 0, 0, 0
 
     async def run(self, hosts: Sequence[Host]) -> Result:
-        """Do it.
-
-        Raises:
-            CarefulError: the file cannot be read.
-            OSError: the same.
-        """
+        """Sends the file. Raises CarefulError or OSError if it cannot be read."""
         self._begun = time.monotonic()
         links = [_Link(Member(one)) for one in hosts]
         result = Result([one.member for one in links])
@@ -222,7 +215,7 @@ class Put:
             self._fail(link, error.strerror or error)
 
     async def _through(self, chain: list[_Link], result: Result) -> None:
-        """From here to the first that takes it, and along the others."""
+        """Sends from here to the first host that accepts it, and along the others."""
         while chain:
             try:
                 async with (
@@ -246,7 +239,7 @@ class Put:
         await self._move(chain, source, blocks)
 
     async def _measured(self, chain: list[_Link], source: Sender) -> Hop | None:
-        """A hop, by the first blocks: what they bring is what belongs there."""
+        """Measures a hop by the first blocks of the file, which count as sent."""
         size = piece_bytes(self._bytes)
         if self._bytes < _PILOT_PIECES * size:
             return None
@@ -325,13 +318,13 @@ class Put:
             self._over(chain[number], "put")
 
     def _why(self, ended: str) -> str:
-        """Why a host's relay ended: a file that was written to meanwhile is not damaged."""
+        """Returns why a host's relay ended: a file that changed meanwhile is not damaged."""
         if ended.endswith(DAMAGED) and _version(os.fstat(self._fd)) != self._version:
             return f"{self.path.name}: changed while it was being put; put it again"
         return ended
 
     def _onward(self, chain: list[_Link], number: int, blocks: Blocks) -> None:
-        """Have a host send on what it has and the next one lacks; finish it if it has all."""
+        """Makes a host send blocks that the next host lacks; finishes the host if it has all."""
         here = chain[number]
         if here.member.error:
             return
@@ -345,7 +338,7 @@ class Put:
             here.tell(finish=self._wanted, mode=self._mode, replace=self.replace)
 
     def _break(self, chain: list[_Link], number: int, why: str) -> None:
-        """A host failed: so have those behind it, up to one that has all and goes on by itself."""
+        """Marks a failed host and those behind it, up to one that has the whole file."""
         name = chain[number].member.host.name
         self._fail(chain[number], why)
         for one in chain[number + 1 :]:

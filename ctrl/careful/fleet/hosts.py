@@ -1,7 +1,6 @@
-"""The file of hosts: their names, and how a program is started on each.
+"""The TOML file of hosts: their names, and how a program is started on each.
 
-TOML: what stands at the top holds for all hosts, what stands in [host.NAME] for one. Owns what
-may stand there. Calls nobody.
+Top-level keys hold for all hosts, those of [host.NAME] for one.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from pathlib import Path
 from careful import owned
 from careful.errors import CarefulError
 
-#: Keys of a host, and of all -> what they are where neither says so.
+#: Keys, for a host or for all -> their defaults.
 _KEYS = {"on": "ssh {}", "interface": "eth1", "program": "carefulctl", "up": "", "address": ""}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 
 
 @dataclass(frozen=True)
 class Host:
-    """One of them.
+    """One host.
 
     Attributes:
-        name: how the file calls it; it stands for {} in `on`.
+        name: its name in the file; replaces {} in `on`.
         prefix: words before a command that is run there.
-        address: how the other hosts call it, a name or an address.
+        address: its name or address for the other hosts.
         interface: careful's there.
         program: carefulctl there.
         up: words for `carefulctl up IFACE`.
@@ -42,7 +41,7 @@ class Host:
     up: tuple[str, ...] = ()
 
     def command(self, *words: str) -> list[str]:
-        """What to execute here so that carefulctl runs there."""
+        """Returns the local command that runs carefulctl there."""
         return [*self.prefix, self.program, *words]
 
 
@@ -88,10 +87,9 @@ def _host(path: Path, name: str, table: object, common: dict[str, str]) -> Host:
 
 
 def parse(text: str, path: Path) -> list[Host]:
-    """The hosts of a file's text, in its order.
+    """Parses the hosts of a file's text, in its order.
 
-    Raises:
-        CarefulError: it is malformed, or names no host.
+    Raises CarefulError if it is malformed or names no host.
     """
     try:
         tree = tomllib.loads(text)
@@ -113,19 +111,14 @@ def parse(text: str, path: Path) -> list[Host]:
 
 
 def read(path: Path) -> list[Host]:
-    """The hosts of a file.
-
-    Raises:
-        CarefulError: it cannot be read, or is malformed.
-    """
+    """Reads the hosts of a file. Raises CarefulError if it cannot be read, or like parse()."""
     return parse(owned.read(path), path)
 
 
 def chosen(hosts: list[Host], names: tuple[str, ...]) -> list[Host]:
-    """Those with these names, in the file's order; without names all.
+    """Returns the hosts with these names, in the file's order; all without names.
 
-    Raises:
-        CarefulError: the file has no such host.
+    Raises CarefulError if the file has no such host.
     """
     known = {one.name for one in hosts}
     if unknown := [name for name in names if name not in known]:

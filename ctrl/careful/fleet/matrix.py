@@ -1,7 +1,4 @@
-"""All pairs of hosts, measured: latency, G and losses, and the pairs that do not fit in.
-
-Owns which figure of a pair is which, and the rule for the odd one. Calls fleet/running.py.
-"""
+"""Measurements of all pairs of hosts: latency, G and losses, and the rule for odd pairs."""
 
 from __future__ import annotations
 
@@ -13,12 +10,12 @@ from statistics import median
 from careful.fleet.hosts import Host
 from careful.fleet.running import Outcome, number, tables
 
-#: A modified z-score beyond this is odd (Iglewicz and Hoaglin, How to Detect and Handle
-#: Outliers, 1993), of this many pairs at least.
+#: A modified z-score beyond ODD is odd (Iglewicz and Hoaglin, How to Detect and Handle Outliers,
+#: 1993), among ODD_PAIRS_MIN pairs or more.
 ODD, ODD_PAIRS_MIN = 3.5, 4
 #: MAD to standard deviation, of a normal distribution.
 _SIGMA = 1.4826
-#: Pairs that are alike may differ by so much of the median, however alike the others are.
+#: A difference below this part of the median is never odd.
 _ALIKE = 0.05
 
 
@@ -27,10 +24,10 @@ class Cell:
     """One ordered pair.
 
     Attributes:
-        latency_us: half of the least round trip of a small message; None: not told.
-        G_us_per_KiB: of all stages of the way together; None: not told.
-        lost_frames: on the way there while all were measured; None: not told.
-        sent_frames: of so many.
+        latency_us: half of the least round trip of a small message; None: unknown.
+        G_us_per_KiB: of all stages of the path together; None: unknown.
+        lost_frames: on the way there during all measurements; None: unknown.
+        sent_frames: frames sent meanwhile.
         error: why nothing was measured; "".
     """
 
@@ -43,14 +40,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Odd:
-    """A figure of a pair that does not fit in with the others.
+    """An odd figure of a pair.
 
     Attributes:
         pair: from, to.
         figure: latency_us, G_us_per_KiB or lost_frames.
         value: of this pair.
         median: of all.
-        score: deviations from the median; None of a loss: one frame is odd.
+        score: deviations from the median; None for losses: one frame is odd.
     """
 
     pair: tuple[str, str]
@@ -60,12 +57,12 @@ class Odd:
     score: float | None
 
 
-#: From host, to host -> what was found.
+#: From host, to host -> the pair's figures.
 Matrix = dict[tuple[str, str], Cell]
 
 
 def _trips(found: Mapping[str, object]) -> list[tuple[float, float]]:
-    """Sizes, bytes, and the least round trip of each, µs."""
+    """Returns sizes, bytes, with the least round trip of each, µs."""
     pairs = [
         (number(one, "size_bytes"), number(one, "least_us"))
         for one in tables(found.get("round_trip_minima"))
@@ -74,15 +71,15 @@ def _trips(found: Mapping[str, object]) -> list[tuple[float, float]]:
 
 
 def _latency_us(found: Mapping[str, object]) -> float | None:
-    """Half of the least round trip of the smallest size."""
+    """Returns half of the least round trip of the smallest size."""
     trips = _trips(found)
     return trips[0][1] / 2 if trips else None
 
 
 def _G_us_per_KiB(found: Mapping[str, object]) -> float | None:
-    """What a byte adds to the least round trip, one way, for answers are empty.
+    """Returns the cost of a byte in the least round trip; one way, since answers are empty.
 
-    The median of the slopes between all sizes (Theil and Sen): a disturbed size moves it little.
+    The median of the slopes between all sizes (Theil and Sen): a disturbed size hardly moves it.
     """
     trips = _trips(found)
     slopes = [
@@ -95,7 +92,7 @@ def _G_us_per_KiB(found: Mapping[str, object]) -> float | None:
 
 
 def _counts(status: Outcome, there: Host, address: str) -> tuple[int, int] | None:
-    """Frames that a host sent to another, and of them lost; None: it does not say."""
+    """Returns the frames that a host sent to another and lost; None if unknown."""
     for instance in tables(status.figures.get("instances")):
         for peer in tables(instance.get("peers")):
             if any(peer.get(key) in (there.address, address) for key in ("address", "node")):
@@ -110,13 +107,13 @@ def made(
     before: Sequence[Outcome],
     after: Sequence[Outcome],
 ) -> Matrix:
-    """The matrix.
+    """Returns the matrix.
 
     Args:
         hosts: all.
-        measured: `measure blackbox` of each pair; the job's name is where to.
-        before: `status` of each host, before all of them.
-        after: the same, after them.
+        measured: `measure blackbox` of each pair; the job's name is the target.
+        before: `status` of each host, before the measurements.
+        after: `status` of each host, after them.
     """
     named = {one.name: one for one in hosts}
     first = {one.host: one for one in before}
@@ -132,9 +129,9 @@ def made(
         address = str(inputs.get("address", "")) if isinstance(inputs, dict) else ""
         now = _counts(last[one.host], there, address)
         old = _counts(first[one.host], there, address) or (0, 0)  # no session yet
-        if first[one.host].error:  # what was lost earlier is in what is lost now
+        if first[one.host].error:  # then earlier losses would count, too
             now = None
-        if now and now[0] < old[0]:  # carefuld was started anew
+        if now and now[0] < old[0]:  # carefuld was restarted
             old = (0, 0)
         found[pair] = Cell(
             _latency_us(one.figures),
@@ -149,16 +146,16 @@ FIGURES = {"latency_us": "latency (µs)", "G_us_per_KiB": "G (µs/KiB)", "lost_f
 
 
 def values(matrix: Matrix, figure: str) -> dict[tuple[str, str], float]:
-    """One figure of all pairs that have it."""
+    """Returns one figure of all pairs that have it."""
     found = {pair: getattr(cell, figure) for pair, cell in matrix.items()}
     return {pair: float(value) for pair, value in found.items() if value is not None}
 
 
 def odd(matrix: Matrix) -> list[Odd]:
-    """Every figure that does not fit in, the oddest first; each loss is one.
+    """Returns every odd figure, the oddest first; each loss is odd.
 
-    The median and the median absolute deviation (MAD) of all pairs: neither moves by a few odd
-    ones.
+    Uses the median and the median absolute deviation (MAD) of all pairs: a few odd pairs move
+    neither.
     """
     return sorted(_odd(matrix), key=lambda one: -(one.score or float("inf")))
 
@@ -180,18 +177,15 @@ def _odd(matrix: Matrix) -> Iterator[Odd]:
 
 
 def doubtful(matrix: Matrix) -> set[tuple[str, str]]:
-    """The pairs with an odd figure that something else on a host may have caused.
+    """Returns the pairs whose odd figure may come from other work on a host.
 
-    Other work only ever makes a trip longer, and may do so all the while that a pair is measured.
+    Other work only makes a trip longer, and may last as long as the measurement of a pair.
     """
     return {one.pair for one in odd(matrix) if one.score is not None}
 
 
 def joined(first: Outcome, again: Outcome) -> Outcome:
-    """Two measurements of a pair as one: the least round trip of each size.
-
-    One that failed says nothing of the other.
-    """
+    """Merges measurements of a pair: the least round trip of each size; ignores a failed one."""
     if first.error or again.error:
         return first
     least = dict(_trips(first.figures))
@@ -203,7 +197,7 @@ def joined(first: Outcome, again: Outcome) -> Outcome:
 
 
 def common(found: Sequence[Odd]) -> str:
-    """The host that all odd pairs share, if one does; with one pair nobody can say which."""
+    """Returns the host that all odd pairs share, if any; a single pair does not decide."""
     pairs = {one.pair for one in found}
     if len(pairs) < 2:
         return ""

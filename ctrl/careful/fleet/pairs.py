@@ -1,7 +1,4 @@
-"""All pairs of hosts, in turns in which no host has a part twice.
-
-Owns the order of pairs. Calls nobody.
-"""
+"""All pairs of hosts, in turns in which each host occurs once."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ _T = TypeVar("_T")
 
 
 def turns(hosts: Sequence[_T]) -> list[list[tuple[_T, _T]]]:
-    """Every ordered pair of hosts once, in as few turns of disjoint pairs as there can be.
+    """Returns every ordered pair of hosts once, in the fewest turns of disjoint pairs.
 
-    The circle method of tournaments: one stands still, the others go round; then the same with
-    the sides changed. 2 (N - 1) turns of N / 2 pairs with an even number of hosts N, else 2 N.
+    The circle method of tournaments: one host stays, the others rotate; then again with the sides
+    swapped. This needs 2 (N - 1) turns of N / 2 pairs if N is even, else 2 N turns.
     """
     ring: list[int | None] = list(range(len(hosts)))
     if len(ring) % 2:

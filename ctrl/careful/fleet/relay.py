@@ -1,8 +1,7 @@
-"""One host's part of `fleet put`: it has a file in part, and sends its blocks on.
+"""One host's part of `fleet put`: receives a file in parts, and sends its blocks on.
 
-A line of JSON at a time: what to do on standard input, what became of it on standard output.
-Owns the file's part and that it gets its name only when all of it is there. Calls files and
-fleet/blocks.py.
+Reads requests as lines of JSON on standard input, and answers on standard output. Owns the partial
+file, which gets its name only when it is whole.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ from careful.errors import CarefulError, from_os, shown
 from careful.fleet.blocks import UNDER_WAY, digests
 from careful.jsonout import Json
 
-#: A line may have the digests of 65,536 pieces.
+#: The longest line: the digests of 65,536 pieces.
 LINE_MAX = 1 << 23
-#: How `finish` ends where not all is as it should be.
+#: Error of `finish` if a digest is wrong.
 DAMAGED = "was damaged on its way; put it again"
-#: How often a relay says that it still reads a whole file, or syncs it, seconds: either may take
-#: minutes.
+#: A relay that reads or syncs a large file reports this often that it is busy, seconds.
 _BUSY_S = 1.0
 _T = TypeVar("_T")
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def part_name(name: str) -> str:
-    """What a file is called while it is not whole."""
+    """Returns the name of a partial file."""
     return f".{name}.fleet-part"
 
 
 class Sender:
-    """Blocks of a local file, on their way into another host's part of it, which is open: a block
-    is one question, whose answer waits behind what that host sends on.
+    """Sends blocks of a local file into another host's open partial file.
+
+    A block is one request; its answer waits behind the blocks that the other host sends on.
 
     Args:
         host: the other; its part is there.
@@ -62,25 +61,21 @@ class Sender:
             await self._part.close()
 
     async def send(self, at: int, nbytes: int) -> None:
-        """Write a block there.
-
-        Raises:
-            CarefulError: it does not get there.
-        """
+        """Writes a block there. Raises CarefulError on failure."""
         async with self._room:
             data = os.pread(self._fd, nbytes, at)
             await self._part.write(data, at)
 
 
 class Part:
-    """A file that is on its way to a directory of this host, and is not whole yet.
+    """A partial file in a directory of this host.
 
     Args:
         folder: the directory.
         name: of the file.
 
     Raises:
-        CarefulError: the name is none, or another program is at it.
+        CarefulError: the name is not valid, or another program has the part.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -108,7 +103,7 @@ class Part:
         return fd
 
     def whole(self, nbytes: int) -> list[str] | None:
-        """Digests of the file that has the name; None: there is none; []: another size."""
+        """Returns the digests of the file with the final name; None: no file; []: another size."""
         try:
             fd = self._open(self._name, _READ)
         except FileNotFoundError:
@@ -120,7 +115,7 @@ class Part:
             os.close(fd)
 
     def begin(self, nbytes: int) -> list[str]:
-        """Have the part, with room for so many bytes; digests of its pieces."""
+        """Opens the partial file with room for its size; returns the digests of its pieces."""
         while not self._open_locked():
             pass
         found = digests(self._fd, nbytes)
@@ -128,7 +123,7 @@ class Part:
         return found
 
     def _open_locked(self) -> bool:
-        """Open the part and keep others off; False: what was opened is none any more."""
+        """Opens and locks the partial file; False if the file was removed before the lock."""
         name = part_name(self._name)
         self._fd = self._open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -141,21 +136,19 @@ class Part:
             if os.path.samestat(mine, named):
                 if mine.st_nlink == 1:
                     return True
-                os.unlink(name, dir_fd=self._folder)  # whole: finish() was ended after its link
-        os.close(self._fd)  # whoever had it gave it the file's name meanwhile
+                os.unlink(name, dir_fd=self._folder)  # a finish() that was killed after its link
+        os.close(self._fd)  # its former holder has finished the file
         self._fd = -1
         return False
 
     @property
     def fd(self) -> int:
-        """Of the part."""
         return self._fd
 
     def finish(self, wanted: list[str], nbytes: int, mode: int, replace: bool) -> None:
-        """Give it its name, once it is as it should be, and durable.
+        """Checks the part, syncs it and gives it its name.
 
-        Raises:
-            CarefulError: it is damaged: what is right of it stays; or the name is taken.
+        Raises CarefulError if it is damaged, keeping the good pieces, or if the name exists.
         """
         part, where = part_name(self._name), self._folder
         if os.fstat(self._fd).st_size != nbytes or digests(self._fd, nbytes) != wanted:
@@ -179,16 +172,16 @@ def _say(**words: object) -> None:
 
 
 async def _in_thread(work: Callable[..., _T], *told: object) -> _T:
-    """Run what may take minutes in a thread, and say meanwhile that it goes on."""
+    """Runs work that may take minutes in a thread, and reports meanwhile that it goes on."""
     job = asyncio.ensure_future(asyncio.to_thread(work, *told))
     while not (await asyncio.wait([job], timeout=_BUSY_S))[0]:
-        with suppress(OSError):  # who does not listen is found out by the answer
+        with suppress(OSError):  # the answer shows whether anybody listens
             _say(busy=True)
     return await job
 
 
 class _Relay:
-    """What is told on standard input, done."""
+    """Executes the requests of standard input."""
 
     def __init__(self, folder: Path, config: Path | None, instance: str | None) -> None:
         self._folder, self._config, self._instance = folder, config, instance
@@ -207,7 +200,6 @@ class _Relay:
         _say(sent=block)
 
     async def run(self, lines: asyncio.StreamReader) -> None:
-        """Until there are no more."""
         head = json.loads(await lines.readline())
         name, nbytes = str(head["name"]), int(head["bytes"])
         with Part(self._folder, name) as part:
@@ -244,22 +236,22 @@ class _Relay:
 
 
 async def serve(folder: Path, config: Path | None, instance: str | None) -> None:
-    """Do what standard input says, until its end.
+    """Executes the requests of standard input until its end.
 
     Args:
-        folder: what this host exports.
+        folder: the directory that this host exports.
         config: the configuration; None: as carefulctl finds it.
         instance: which carefuld.
 
     Raises:
-        CarefulError: it fails; whoever told us has been told.
+        CarefulError: a request fails; the failure has been answered.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(LINE_MAX)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     try:
         await _Relay(folder, config, instance).run(reader)
-    except BaseExceptionGroup as group:  # one at a time is enough
+    except BaseExceptionGroup as group:  # one is enough to report
         raise group.exceptions[0] from None
     except (ValueError, KeyError, TypeError) as error:
         raise CarefulError(errno.EPROTO, f"it was told what it does not know: {error}") from None

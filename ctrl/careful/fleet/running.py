@@ -1,7 +1,6 @@
-"""Commands on many hosts at once, each one's JSON and how it ended.
+"""Runs commands on many hosts at once, and collects their JSON and errors.
 
-Owns the processes: none outlives the call that started it. A host that fails is an outcome like
-another. Calls fleet/hosts.py.
+Owns the processes: none outlives the call that started it. A failed host is an ordinary outcome.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from careful.units import shown_bytes
 _T = TypeVar("_T")
 #: Programs at once: each ssh is a process and some descriptors.
 AT_ONCE = 64
-#: What a program may say on each of its outputs, bytes; and how much is read at a time.
+#: Most bytes of a program's output; bytes of one read.
 _SAID_MAX, _PART_BYTES = 1 << 26, 1 << 16
-#: How long a program is given to end when it is told to, seconds.
+#: Time for a program to end after SIGTERM, seconds.
 _END_S = 5.0
 
 
@@ -38,8 +37,8 @@ class Job:
     Attributes:
         host: where.
         words: for carefulctl; --json is added.
-        limit_s: how long it may take, seconds.
-        name: what it is about, where a host has several.
+        limit_s: longest time, seconds.
+        name: of the job, if a host has several.
     """
 
     host: Host
@@ -49,17 +48,17 @@ class Job:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Its host's name, and what it is about."""
+        """The names of its host and of the job."""
         return self.host.name, self.name
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job.
+    """Outcome of a job.
 
     Attributes:
         job: which.
-        error: why it failed, a line; "": it did not.
+        error: the reason of a failure, a line; "" for success.
         figures: the JSON object that it printed, without its head.
         took_s: seconds.
     """
@@ -71,17 +70,16 @@ class Outcome:
 
     @property
     def host(self) -> str:
-        """Its host's name."""
         return self.job.host.name
 
 
 def tables(found: object) -> list[dict[str, object]]:
-    """Those that are in a list which a host printed: it may be of another release, or lie."""
+    """Returns the tables in a list from a host, whose output may be of another release or false."""
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def number(found: Mapping[str, object], key: str) -> float | None:
-    """A number of such a table; None: it has none."""
+    """Returns a number of such a table, or None."""
     value = found.get(key)
     good = isinstance(value, (int, float)) and not isinstance(value, bool)
     with suppress(OverflowError):
@@ -99,7 +97,7 @@ def _object(text: bytes) -> Json | None:
 
 
 def _error(status: int, found: Json | None, said: bytes) -> str:
-    """Why a program failed, in its own words where it has some."""
+    """Returns why a program failed, in its own words if it printed some."""
     if status == 0 and found is not None:
         return ""
     if found and isinstance(found.get("error"), str):
@@ -113,7 +111,7 @@ def _error(status: int, found: Json | None, said: bytes) -> str:
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """End a process and what it started here, if it has not ended."""
+    """Ends a process and its local children, unless it has ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:
             return
@@ -124,11 +122,7 @@ async def end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _all_of(stream: asyncio.StreamReader | None) -> bytes:
-    """What a program says.
-
-    Raises:
-        ValueError: it does not come to an end.
-    """
+    """Returns all output. Raises ValueError if it is too long."""
     assert stream
     parts, nbytes = [], 0
     while part := await stream.read(_PART_BYTES):
@@ -140,7 +134,7 @@ async def _all_of(stream: asyncio.StreamReader | None) -> bytes:
 
 
 async def one(job: Job) -> Outcome:
-    """Run a job."""
+    """Runs a job."""
     begun = time.monotonic()
     try:
         process = await asyncio.create_subprocess_exec(
@@ -148,7 +142,7 @@ async def one(job: Job) -> Outcome:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is ours
+            start_new_session=True,  # we handle Ctrl-C
         )
     except OSError as error:
         return Outcome(job, f"{job.host.command()[0]}: {error.strerror}")
@@ -189,14 +183,14 @@ async def _all(jobs: Sequence[Job], told: Callable[[Outcome], None]) -> list[Out
 def in_turns(
     turns: Sequence[Sequence[Job]], told: Callable[[Outcome], None] = lambda _: None
 ) -> list[Outcome]:
-    """Run the jobs of a turn side by side, then those of the next; how each ended, in order.
+    """Runs the jobs of a turn in parallel, turn after turn; returns the outcomes in order.
 
     Args:
         turns: what to run.
         told: called with each outcome as it comes.
 
     Raises:
-        Ended: SIGTERM or SIGHUP came, which our parent does not ignore.
+        Ended: SIGTERM or SIGHUP came, unless our parent ignores it.
     """
 
     async def work() -> list[Outcome]:
@@ -206,10 +200,9 @@ def in_turns(
 
 
 def guarded(work: Coroutine[object, None, _T]) -> _T:
-    """Run it to its end; a signal cancels it, so that no process stays.
+    """Runs work to its end; a signal cancels the work, so that no process stays.
 
-    Raises:
-        Ended: SIGTERM or SIGHUP came, which our parent does not ignore.
+    Raises Ended on SIGTERM or SIGHUP, unless our parent ignores it.
     """
     received: list[int] = []
 
@@ -222,7 +215,7 @@ def guarded(work: Coroutine[object, None, _T]) -> _T:
             task.cancel()
 
         for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            if signal.getsignal(number) != signal.SIG_IGN:  # ignored under nohup
                 loop.add_signal_handler(number, stop, number)
         return await work
 
