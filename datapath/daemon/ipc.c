@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The connections of the local socket, and each round of the server. Reads questions, which
- * ipc_op.c dispatches, polls the files below it (ipc_private.h has the order), and frees clients
- * that have gone.
- */
+/* The connections of the local socket, and each round of the server. Reads questions, which
+ * ipc_op.c dispatches, polls the other files of the server, and frees clients that have gone. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,8 +29,8 @@ static void unpark(struct ipc_client *client)
 }
 
 /* Reports whether an operation belongs to a client that has gone and is given up: its answer may
- * depend on the handles that the client left, or never come. A ping delays other pings. An OPEN
- * without an attempt's name goes on: only its answer names the handle that has to be closed. */
+ * depend on the handles that the client left, or never come. A ping would delay other pings. An
+ * OPEN without an attempt's name goes on: only its answer names the handle to close. */
 static bool is_given_up(const void *user, const void *of)
 {
 	const struct ipc_client *client = of;
@@ -103,7 +100,7 @@ static int take_fd(struct ipc_client *client, struct msghdr *msg)
 	return first;
 }
 
-/* Turns a client of another release away, and logs why. */
+/* Turns away a client of another release, and logs the reason. */
 static int other_version(const struct ipc_client *client, uint32_t version)
 {
 	const struct careful_ipc head = { .version = CAREFUL_IPC_VERSION, .status = -EPROTO };
@@ -117,8 +114,8 @@ static int other_version(const struct ipc_client *client, uint32_t version)
 	return -EPROTO;
 }
 
-/* Reads one packet into the shared buffer. Returns 1, 0 if there is none, or -errno: the client has
- * to go. */
+/* Reads one packet into the shared buffer. Returns 1, 0 if there is none, or -errno to disconnect
+ * the client. */
 static int receive(struct ipc_client *client, struct ipc_question *q)
 {
 	union {
@@ -160,7 +157,7 @@ static int receive(struct ipc_client *client, struct ipc_question *q)
 	return 1;
 }
 
-/* Keeps a question until it can be asked again. */
+/* Keeps a question to ask again later. */
 static int park(struct ipc_client *client, const struct ipc_question *q)
 {
 	struct ipc_question *copy = malloc(sizeof(*copy) + q->head.payload_bytes);
@@ -208,7 +205,7 @@ static void on_client(struct ipc_event *event, uint32_t events)
 		ipc_flush(client);
 	if (client->fd >= 0 && (events & EPOLLIN))
 		read_questions(client);
-	/* A client that only stopped writing still reads; one that is gone does not. */
+	/* A client that only stopped writing still reads; a client that is gone does not. */
 	if (client->failed || (events & (EPOLLERR | EPOLLHUP)))
 		disconnect(client);
 }
@@ -241,7 +238,7 @@ static void client_destroy(struct ipc_client *client)
 	free(client);
 }
 
-/* Reports why a connection is not served, and closes it. */
+/* Sends the reason why a connection is not served, and closes it. */
 static void turn_away(int fd, int status, uint32_t clients)
 {
 	struct careful_ipc head = {
@@ -254,7 +251,7 @@ static void turn_away(int fd, int status, uint32_t clients)
 	close(fd);
 }
 
-/* Keeps a spare descriptor for one more connection when there is no other. Without a spare one the
+/* Keeps a spare descriptor for one more connection when no other is free. Without a spare the
  * listener sleeps: a connection that cannot be accepted would wake the loop for ever. */
 static void arm_listener(struct ipc *ipc)
 {
@@ -267,8 +264,8 @@ static void arm_listener(struct ipc *ipc)
 	epoll_ctl(ipc->epoll_fd, EPOLL_CTL_MOD, ipc->listen_fd, &ev);
 }
 
-/* Accepts a connection. If there is no other descriptor, the spare one serves root, who may look
- * for the cause. */
+/* Accepts a connection. If no other descriptor is free, the spare one serves root, who may look for
+ * the cause. */
 static int take_connection(struct ipc *ipc)
 {
 	int fd = accept4(ipc->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -299,7 +296,7 @@ static void on_accept(struct ipc_event *event, uint32_t events)
 	(void)events;
 	if (fd < 0)
 		return;
-	/* Room for the largest answer, or it could never be sent. */
+	/* The buffer must hold the largest answer, else that answer could never be sent. */
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 	if (!ipc_user_may_connect(ipc, ipc_user(fd), &held)) {
 		turn_away(fd, -EUSERS, ipc->clients_count < IPC_CLIENTS ? held : IPC_CLIENTS);
@@ -318,7 +315,6 @@ static void on_accept(struct ipc_event *event, uint32_t events)
 	ipc->clients_count++;
 }
 
-/* Asks again the question that had to wait. */
 static void retry(struct ipc_client *client)
 {
 	struct ipc_question *q = client->parked;
@@ -444,7 +440,7 @@ void ipc_tells_of(struct ipc *ipc, const struct block_server *block)
 	ipc->block = block;
 }
 
-/* After careful_close(): no operation is under way any longer. */
+/* Called after careful_close(), so no operation is under way. */
 uint32_t ipc_destroy(struct ipc *ipc)
 {
 	struct ipc_client *client;
@@ -459,7 +455,7 @@ uint32_t ipc_destroy(struct ipc *ipc)
 		ipc_program_free(client);
 	}
 	left = ipc_closer_stop(&ipc->closer);
-	if (left) /* they use the rest */
+	if (left) /* hanging threads use the rest */
 		return left;
 	while ((client = ipc->clients)) {
 		ipc->clients = client->next;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The local socket's server; careful/ipc.h has its protocol. It runs in the engine's thread and
+/* The local socket's server; careful/ipc.h has its protocol. It runs in the engine's thread and
  * never blocks: other threads close files. A client's operations outlive the client. When they have
- * ended, its files close, and so do the handles that it left open at peers.
- */
+ * ended, the client's files close, and so do the handles that it left open at peers. */
 #ifndef DAEMON_IPC_H
 #define DAEMON_IPC_H
 
@@ -19,8 +17,8 @@ struct ipc;
 /* Serves clients that connect to listen_fd, which the caller closes. Events arrive in epoll_fd with
  * a struct ipc_event as data. */
 int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc **ipc);
-/* Returns 0, or how many clients have files that do not close: the threads that wait for them stay,
- * and so does the memory that they use. */
+/* Returns 0, or how many clients have files that do not close: the threads that wait for these
+ * files stay, with their memory. */
 uint32_t ipc_destroy(struct ipc *ipc);
 
 /* Sets the block server whose exports are listed in answers to USE. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Answers to a client, sent or waiting for room in its socket, and the operations that end with
+/* Answers to clients, sent or waiting for room in the socket, and the operations that end with
  * them. */
 #include <errno.h>
 #include <stdlib.h>
@@ -90,8 +90,7 @@ static int queue_answer(struct ipc_op *op, const struct careful_ipc *head, const
 	return 0;
 }
 
-/* Does not disconnect the client: the caller may still use it. The end of the connection comes back
- * as an event. */
+/* Leaves the disconnection to a later event, because the caller may still use the client. */
 static void fail(struct ipc_client *client)
 {
 	client->failed = true;

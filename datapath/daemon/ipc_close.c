@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Closes descriptors that clients passed, in threads of their own: on FUSE and NFS close() waits
- * for the file's server. There are as many threads as clients with files to close, and each client
- * has one file closed at a time. So a file system that hangs delays only its own client.
- */
+/* Closes descriptors that clients passed, in threads of its own: on FUSE and NFS close() waits for
+ * the file's server. There are as many threads as clients with files to close, and each client has
+ * one file closed at a time. So a hanging file system delays only its own client. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -16,7 +14,7 @@
 
 enum { STACK_BYTES = 64 << 10 };
 
-/* Takes the first file of a client that has no other being closed, or NULL. Needs the lock. */
+/* Takes the first file whose client has no other file being closed, or NULL. Needs the lock. */
 static struct ipc_closing *take_closing(struct ipc_closer *closer)
 {
 	struct ipc_closing **at = &closer->waiting, *one;
@@ -82,7 +80,7 @@ static void on_closed(struct ipc_event *event, uint32_t events)
 	}
 }
 
-/* Reports whether there is a thread for the client's files. */
+/* Starts a thread if the client's files need another. Returns false if there is none at all. */
 static bool has_thread(struct ipc_closer *closer, const struct ipc_client *client)
 {
 	pthread_t *thread = &closer->threads[closer->threads_count];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Files that clients passed. Operations count as users of a file, and a file that is removed
- * closes after the last of them. */
+/* Files that clients passed. Operations count as users of a file, and a removed file closes after
+ * the last of them. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,10 +14,10 @@ int ipc_file_check(int fd)
 	struct statx st;
 	int flags = fcntl(fd, F_GETFL);
 
-	/* The type never changes, so the file's server, which may hang, is not asked. */
+	/* The type never changes, so there is no need to ask the file's server, which may hang. */
 	if (flags < 0 || statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st))
 		return -errno;
-	/* O_APPEND would put everything that is written at the end. */
+	/* O_APPEND would put all written bytes at the end. */
 	if (flags & (O_APPEND | O_PATH))
 		return -EINVAL;
 	if (S_ISREG(st.stx_mode) || S_ISBLK(st.stx_mode))

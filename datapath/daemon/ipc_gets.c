@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* GETS: one question for many ranges of a region. The answer comes when all have arrived, or when
- * one has failed and those under way have ended. */
+/* GETS: one question for many ranges of a region. The answer comes when all ranges have arrived, or
+ * when one has failed and those under way have ended. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "daemon/clock.h"
 #include "daemon/ipc_private.h"
 
-enum { UNDER_WAY = 32 }; /* ranges of one question: other clients have their turns */
+enum { UNDER_WAY = 32 }; /* ranges of one question, so that other clients get their turn */
 
 struct gets_range {
 	struct ipc_gets *gets;
@@ -67,15 +67,15 @@ static int begin_one(struct ipc_gets *gets, struct gets_range *one)
 			   one);
 }
 
-/* Begins ranges. If the engine has no room, the next end begins more; if nothing is under way, the
- * question fails. */
+/* Begins ranges. If the engine has no room, the next end of a range begins more; if nothing is
+ * under way, the question fails. */
 static void begin_some(struct ipc_gets *gets)
 {
 	int rc = 0;
 
 	gets->beginning = true;
 	while (!rc && !gets->status && gets->next < gets->count && gets->under_way < UNDER_WAY) {
-		gets->under_way++; /* it may end at once */
+		gets->under_way++; /* the range may end within the call */
 		rc = begin_one(gets, &gets->ranges[gets->next]);
 		if (rc)
 			gets->under_way--;
@@ -101,7 +101,7 @@ static void go_on(struct ipc_gets *gets)
 	free(gets);
 }
 
-/* Returns the question's ranges, or NULL and why. */
+/* Parses the question's ranges. Returns NULL with the reason in *rc. */
 static struct ipc_gets *read_ranges(struct ipc_op *op, const struct ipc_question *q, int *rc)
 {
 	const uint32_t count = q->head.payload_bytes / (uint32_t)sizeof(struct careful_ipc_range);

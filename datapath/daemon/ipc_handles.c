@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The account of the handles that clients opened at peers' block services. A peer knows this host
- * and none of its users, so carefuld keeps the share of each user. */
+/* Accounts for the handles that clients opened at peers' block services. A peer knows this host but
+ * none of its users, so carefuld keeps each user's share. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "daemon/ipc_private.h"
 #include "files/block.h"
 
-/* Handles that a peer grants this host, and how many of them only root may take. Listings and
- * scratch memory count as handles, too. */
+/* Handles that a peer grants this host, and how many of these only root may take. Listings and
+ * scratch memory are handles, too. */
 static const struct {
 	uint32_t most, roots;
 } pools[IPC_OPENS] = {
@@ -46,7 +46,7 @@ static void remember_handle(struct ipc_client *client, const struct ipc_handle *
 		return;
 	if (!client->handles)
 		client->handles = malloc(IPC_HANDLES * sizeof(*client->handles));
-	/* Handles beyond the bound stay open at the peer until the session ends. */
+	/* Further handles stay open at the peer until the session ends. */
 	if (client->handles && client->handles_count < IPC_HANDLES)
 		client->handles[client->handles_count++] = *handle;
 }
@@ -61,8 +61,8 @@ void ipc_handle_asked(struct ipc_op *op)
 		remember_handle(op->client, &attempt);
 }
 
-/* Called when the request has its answer or was not sent. A lost answer may have named a handle:
- * the attempt's name still refers to it. */
+/* Called when the request has its answer or was not sent. A lost answer may have named a handle, to
+ * which the attempt's name still refers. */
 static void track_opened(struct ipc_op *op, int status, uint32_t key)
 {
 	const struct ipc_handle opened = { .peer = op->peer, .key = key, .kind = op->opens };
@@ -76,7 +76,7 @@ static void track_opened(struct ipc_op *op, int status, uint32_t key)
 		remember_handle(op->client, &opened);
 }
 
-/* A lost CLOSE of a client that has gone is asked again: the client cannot. */
+/* Remembers a lost CLOSE of a client that has gone, to ask again in its place. */
 static void track_closed(struct ipc_op *op, int status)
 {
 	const bool is_lost = status == -ECONNRESET || status == -EAGAIN || status == -ECANCELED;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * MEASURE: probes that carefuld sends and times itself, because a client needs tens of microseconds
- * for each frame. A train leaves in one go, between two rounds of the main loop; a round trip
- * begins when the last one is over. Each client has a measurement of its own, so a peer that
- * answers nothing keeps no other client waiting.
- */
+/* MEASURE: carefuld sends and times probes itself, because a client needs tens of microseconds for
+ * each frame. A train leaves at once, between two rounds of the main loop; a round trip begins when
+ * the last one is over. Each client has its own measurement, so a silent peer delays no other
+ * client. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +14,7 @@
 #include "daemon/ipc_private.h"
 #include "engine/also.h"
 
-enum { SILENT_MS = 5000 }; /* a measurement without an answer for so long ends */
+enum { SILENT_MS = 5000 }; /* a measurement without an answer for this long ends */
 
 /*
  * A measurement. It ends when every answer has arrived and nothing is left to send.
@@ -75,7 +73,7 @@ static void on_answer(const struct careful_result *result, void *user)
 		take_arrivals(m, result);
 }
 
-/* Returns 0 or -errno. -EAGAIN: the engine has no room now. */
+/* Sends one frame. Returns 0 or -errno; -EAGAIN: the engine has no room now. */
 static int send_one(struct ipc *ipc, struct ipc_measure *m)
 {
 	bool answered = !m->train || m->sent + 1 == m->count;
@@ -110,7 +108,7 @@ static void send_some(struct ipc *ipc, struct ipc_measure *m)
 		m->status = rc;
 }
 
-/* Reports whether there is something to send now, for a client that is still there. */
+/* Reports whether a client that is still there has a frame to send now. */
 static bool to_send(const struct ipc_measure *m)
 {
 	return !m->status && m->op->client->fd >= 0 && m->sent < m->count &&

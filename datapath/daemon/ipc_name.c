@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Peers as clients name them, and questions that wait because their peer is held. A name holds the
- * slot and how often the slot changed hands, so a name that is too old gives an error and never
- * another host.
- */
+/* Names of peers for clients, and questions that wait because their peer is held. A name holds the
+ * slot and how often the slot changed hands, so an old name gives an error and never another
+ * host. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * News of peers for programs. A program is told about the peers that it asked for or that sent it
+/* News of peers for programs. A program hears of the peers that it asked for or that sent it
  * something. It has at most one unread note of each: a later change waits until the program has
  * read the earlier note, and only the last state is told. So a peer whose session comes and goes
- * cannot fill the ring of a program that pauses.
- */
+ * cannot fill the ring of a program that pauses. */
 #include <errno.h>
 
 #include "daemon/ipc_program.h"
@@ -21,14 +19,15 @@ static void tell(struct ipc_program *p, const struct ipc_news *news, uint32_t st
 	ipc_ring_tell(p, &entry, NULL);
 }
 
-/* Tells a program of a change if the last note was read and there is room. */
+/* Tells a program of a change if it has read the last note and the ring has room. */
 static void flush(struct ipc_program *p, struct ipc_news *news)
 {
 	if (news->unread && (int32_t)(news->put - read_number(&p->area->told_taken)) <= 0)
 		news->unread = false;
 	if (!news->due || news->unread || ipc_ring_room(p) < 2)
 		return;
-	/* A failure in between ended what the program had for the peer only: it is told, too. */
+	/* A failure in between ended the regions that only this peer could use, so the program
+	 * hears of the failure, too. */
 	if (news->failed && news->state != CAREFUL_PEER_FAILED && news->state != CAREFUL_PEER_NONE)
 		tell(p, news, CAREFUL_PEER_FAILED);
 	tell(p, news, news->state);

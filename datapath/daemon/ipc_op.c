@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Dispatches the local socket's questions, and answers the short ones: gets, stores, pings and
- * what carefuld knows. Only ipc.c calls it. */
+/* Dispatches the local socket's questions, and answers the short ones: gets, stores, pings and what
+ * carefuld knows. */
 #include <errno.h>
 #include <string.h>
 
@@ -79,7 +79,7 @@ static int burst(struct ipc_client *client, struct ipc_op *op, const struct ipc_
 
 	if (index < 0)
 		return index;
-	/* Trains begin an epoch, and everybody's data waits for their end. */
+	/* Trains begin an epoch, and the data of all clients waits for their end. */
 	if (client->uid && clock_now_ns() < client->ipc->bursts_ns[index])
 		return -EALREADY;
 	rc = careful_peer_measure(client->ipc->instance, (uint32_t)index);

@@ -6,7 +6,7 @@
 #include "daemon/clock.h"
 #include "daemon/ipc_program.h"
 
-enum { PLACE_MS = 5000 }; /* until some idle peer has given up its place */
+enum { PLACE_MS = 5000 }; /* until an idle peer has given up its slot */
 
 /* Reports whether a CONNECT other than `but` waits for this slot. */
 static bool awaited(const struct ipc *ipc, uint32_t index, const struct ipc_op *but)
@@ -18,7 +18,7 @@ static bool awaited(const struct ipc *ipc, uint32_t index, const struct ipc_op *
 	return false;
 }
 
-/* Frees a slot whose peer has failed. The peer's name is no longer valid. */
+/* Frees a slot whose peer has failed; the peer's name becomes invalid. */
 static bool reclaim(struct ipc *ipc)
 {
 	struct careful_peer_info info;
@@ -62,14 +62,14 @@ static int state_of(struct ipc *ipc, uint32_t peer)
 	struct careful_peer_info info;
 	int index = ipc_peer_index(ipc, peer);
 
-	if (peer == CAREFUL_IPC_PEER_NONE) /* another peer has its place */
+	if (peer == CAREFUL_IPC_PEER_NONE) /* another peer has the slot */
 		return -EADDRINUSE;
 	if (index < 0 || careful_peer_info(ipc->instance, (uint32_t)index, &info))
 		return -ECONNRESET;
 	switch (info.state) {
 	case CAREFUL_PEER_UP:
 	case CAREFUL_PEER_STALLED:
-		/* The epochs of a trial are not the client's. */
+		/* Clients do not see the epochs of a trial. */
 		return ipc->held[index] ? -EINPROGRESS : 0;
 	case CAREFUL_PEER_FAILED:
 		return info.last_errno ? -(int)info.last_errno : -ECONNREFUSED;
@@ -78,7 +78,7 @@ static int state_of(struct ipc *ipc, uint32_t peer)
 	}
 }
 
-/* Reports the queue that the peer sent us to. The slot is freed unless others wait for it. */
+/* Reports the queue that the peer sent us to. Frees the slot unless other CONNECTs wait for it. */
 static void say_moved(struct ipc *ipc, const struct ipc_op *op, struct careful_ipc *head)
 {
 	int index = ipc_peer_index(ipc, op->peer);
@@ -99,7 +99,7 @@ void ipc_peer_answer(struct ipc *ipc, struct ipc_op *op, int status)
 	ipc_answer(op, status, &head, NULL, 0);
 }
 
-/* Reports whether a client's question waits for a place. */
+/* Reports whether a client's question waits for a slot. */
 static bool waits(struct ipc_client *client, int rc)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -161,7 +161,8 @@ int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *q
 	return 0;
 }
 
-/* Returns why a handshake did not end in time. The slot is freed unless others wait for it. */
+/* Returns the reason why a handshake did not end in time. Frees the slot unless other CONNECTs wait
+ * for it. */
 static int give_up(struct ipc *ipc, const struct ipc_op *op)
 {
 	struct careful_peer_info info = { 0 };
@@ -169,7 +170,7 @@ static int give_up(struct ipc *ipc, const struct ipc_op *op)
 
 	careful_peer_info(ipc->instance, index, &info);
 	if (info.state == CAREFUL_PEER_UP || info.state == CAREFUL_PEER_STALLED)
-		return 0; /* its questions will wait */
+		return 0; /* the client's questions will wait */
 	if (info.state == CAREFUL_PEER_CONNECTING && !awaited(ipc, index, op))
 		careful_peer_close(ipc->instance, index);
 	return info.last_errno ? -(int)info.last_errno : -ETIMEDOUT;

@@ -1,24 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Shared by the files of the local socket's server. All run in the engine's thread, but for the
- * threads of ipc_close.c. A file calls only files above it in this list:
- *
- *   ipc_answer.c      answers to clients, and operations that end with them
- *   ipc_close.c       closes descriptors in threads of its own
- *   ipc_name.c        names of peers, and peers that are held
- *   ipc_file.c        files that clients passed
- *   ipc_user.c        shares of the users of this host
- *   ipc_peer.c        sessions that clients ask for
- *   ipc_region.c      regions of programs
- *   ipc_ring.c        rings of programs
- *   ipc_news.c        news of peers for programs
- *   ipc_program.c     programs that share the interface
- *   ipc_handles.c     the account of what clients opened at peers
- *   ipc_request.c     REQUEST
- *   ipc_gets.c, ipc_signature.c, ipc_measure.c
- *   ipc_op.c          dispatches a question to the files above
- *   ipc.c             the connections, and the round of all
- */
+/* Shared by the files of the local socket's server. All run in the engine's thread, but for the
+ * threads of ipc_close.c. A file calls only files that are declared above it; the files of
+ * ipc_program.h stand between ipc_peer.c and ipc_handles.c, and ipc.c comes last. */
 #ifndef DAEMON_IPC_PRIVATE_H
 #define DAEMON_IPC_PRIVATE_H
 
@@ -32,9 +15,9 @@
 
 enum {
 	/* Payload bytes of the answers that one client awaits or has not read. All clients together
-	 * take at most 8 of the 32 MiB that the daemon may use beside its buffers. */
+	 * use at most 8 of the 32 MiB that the daemon may use besides its buffers. */
 	IPC_ANSWER_BYTES = 256 << 10,
-	IPC_HANDLES = 1024, /* handles of one client that are remembered, at all peers */
+	IPC_HANDLES = 1024, /* remembered handles of one client, at all peers */
 	/* Handles that one client of root, or of another user, may have at one peer, which grants
 	 * this host 128. A user's clients together may have more. */
 	IPC_HANDLES_ROOT = 96,
@@ -49,14 +32,13 @@ enum {
 	IPC_BURST_AGAIN_MS = 10000, /* between a BURST from a peer and another user's next */
 	IPC_PROGRAM_OPS = CAREFUL_RING_OPERATIONS,
 	/* Bytes that stores and gets of a program may have under way, as many as a transfer has
-	 * (pace.py). A larger one goes alone. They begin in order. */
+	 * (pace.py). A larger operation goes alone. They begin in order. */
 	IPC_PROGRAM_BYTES = 8 << 20,
-	IPC_STALL_MS = 30000, /* a program that reads nothing for so long is stalled */
+	IPC_STALL_MS = 30000, /* a program that reads nothing for this long is stalled */
 	IPC_STOP_MS = 2000, /* longest wait at the end for files that do not close */
 	IPC_ROUND = 32, /* questions read from one client before the others' turn */
 };
 
-/* Things that a request opens at a peer's block service. */
 enum ipc_opens {
 	IPC_OPENS_NOTHING = 0,
 	IPC_OPENS_FILE,
@@ -70,14 +52,14 @@ struct ipc_issuer;
 struct ipc_program;
 
 /*
- * An operation: a question until its answer is in the socket.
+ * An operation: lasts from a question until its answer is in the socket.
  *
  * @next:     free operations, or CONNECTs under way
  * @peer:     the client's name for the peer (ipc_name.c)
- * @file:     GET, GETS, STORE: index of the file that it uses
- * @reserve:  bytes of IPC_ANSWER_BYTES that the answer may take
+ * @file:     GET, GETS, STORE: index of the file in use
+ * @reserve:  bytes of IPC_ANSWER_BYTES that the answer may use
  * @attempt:  REQUEST: the attempt's name (block.h); 0: none
- * @opens:    REQUEST: what it may open at the peer; reset when the answer arrives
+ * @opens:    REQUEST: kind of handle that it may open at the peer; reset by the answer
  * @until_ns: CONNECT: time limit
  * @began_ns: REQUEST, GET, STORE: when it began
  */
@@ -275,7 +257,7 @@ struct ipc {
 };
 
 /* ipc_answer.c */
-/* Asks epoll for questions while another can be taken, and for room while answers wait. */
+/* Asks epoll for questions while the client may ask, and for room while answers wait. */
 void ipc_arm(struct ipc_client *client);
 /* Takes an operation for a question and reserves room for its answer. NULL: not now. */
 struct ipc_op *ipc_op_take(struct ipc_client *client, const struct careful_ipc *head,
@@ -283,7 +265,8 @@ struct ipc_op *ipc_op_take(struct ipc_client *client, const struct careful_ipc *
 void ipc_op_free(struct ipc_op *op);
 /* Returns 1 if the packet was sent, 0 if there is no room, or -errno. */
 int ipc_send_packet(int fd, const struct careful_ipc *head, const void *payload);
-/* Answers a question with head's fields and a payload. The operation ends when that is sent. */
+/* Answers a question with head's fields and a payload. The operation ends when the socket has
+ * them. */
 void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const void *payload,
 		uint32_t bytes);
 /* Sends the answers that wait, as far as there is room. */
@@ -291,7 +274,7 @@ void ipc_flush(struct ipc_client *client);
 /* Counts the end of a GET, STORE or REQUEST, and its time. */
 void ipc_count(struct ipc_client *client, uint32_t kind, uint64_t began_ns, int status);
 
-/* Reports whether another question may be read: there is room for what it can leave behind. */
+/* Reports whether another question may be read: there is room for all that it can leave behind. */
 static inline bool ipc_may_ask(const struct ipc_client *client)
 {
 	return !client->parked && client->ops_free && client->closing < CAREFUL_IPC_FILES;
@@ -299,7 +282,7 @@ static inline bool ipc_may_ask(const struct ipc_client *client)
 
 /* ipc_close.c */
 int ipc_closer_init(struct ipc_closer *closer, int epoll_fd);
-/* Returns 0 when all files are closed, or how many threads still hang after a while. */
+/* Returns 0 when all files are closed, or how many threads still hang after IPC_STOP_MS. */
 uint32_t ipc_closer_stop(struct ipc_closer *closer);
 /* Closes a client's descriptor later; op (or NULL) is answered then. */
 void ipc_close(struct ipc_client *client, int fd, struct ipc_op *op);
@@ -313,7 +296,7 @@ int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
 bool ipc_held(const struct ipc *ipc, const struct ipc_question *question);
 
 /* ipc_file.c */
-/* Returns 0 if operations can name the file's bytes by offset. Any other file could block the
+/* Returns 0 if operations can address the file's bytes by offset. Any other file could block the
  * ring's workers for ever. */
 int ipc_file_check(int fd);
 void ipc_file_add(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
@@ -328,34 +311,33 @@ void ipc_close_files(struct ipc_client *client);
 /* Returns the user who connected a socket; -1 is nobody. */
 uid_t ipc_user(int fd);
 /* Reports whether a user who holds some of a pool may take one more. A user can hold two thirds of
- * what the others leave, so another user always finds some; the last `roots` are for root. */
+ * what the others leave, so other users always find some; the last `roots` are for root. */
 bool ipc_user_may_take(uid_t uid, uint32_t held, uint32_t free, uint32_t roots);
-/* Reports whether the user may have one more client, and how many the user has. */
+/* Reports whether the user may have another client; *held is how many the user has. */
 bool ipc_user_may_connect(const struct ipc *ipc, uid_t uid, uint32_t *held);
-/* Notes that a client of this user asked for the peer in a slot. Root's stays root's. */
+/* Notes that a client of this user asked for the peer in a slot. A slot of root stays root's. */
 void ipc_user_began(struct ipc *ipc, uint32_t index, uid_t uid);
-/* Makes room for a handshake: one without an answer may have to yield. Users other than root can
- * fill half of the places with such handshakes, so that hosts that ask us find the other half.
+/* Makes room for a handshake; one without an answer may have to yield. Users other than root can
+ * fill half of the slots with such handshakes, so that hosts that ask us find the other half.
  * Returns 0, or -EAGAIN: not now. */
 int ipc_user_make_room(struct ipc *ipc, uid_t uid, const struct sockaddr *to);
 
 /* ipc_peer.c */
-/* Begins a handshake with the address in a question. Returns the slot, -EAGAIN if the same question
- * has to be asked again, or why there is no handshake. */
+/* Begins a handshake with the address in a question. Returns the slot, -EAGAIN to ask the same
+ * question again, or the reason why there is no handshake. */
 int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
-/* Answers a question for a session. */
 void ipc_peer_answer(struct ipc *ipc, struct ipc_op *op, int status);
 /* Begins a handshake; the answer comes when the session is up or has failed. -EAGAIN: ask again. */
 int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
-/* A program no longer needs the peer. A handshake that nobody else wants is given up. */
+/* Notes that a program no longer needs the peer. Gives up a handshake that nobody else wants. */
 int ipc_peer_leave(struct ipc_program *p, uint32_t peer);
 void ipc_connects_poll(struct ipc *ipc);
 /* Returns how many ms the next time limit of a CONNECT is away, or -1. */
 int ipc_connects_timeout_ms(const struct ipc *ipc);
 
 /* ipc_handles.c */
-/* Notes the name of a request's attempt before the answer comes: a client that ends meanwhile
- * leaves nothing open. */
+/* Notes the name of a request's attempt before the answer comes, so that a client that ends
+ * meanwhile leaves nothing open. */
 void ipc_handle_asked(struct ipc_op *op);
 /* Notes what the answer to a request opened (under key) or closed. */
 void ipc_track_handles(struct ipc_op *op, int status, uint32_t key);
@@ -363,7 +345,7 @@ void ipc_track_handles(struct ipc_op *op, int status, uint32_t key);
 void ipc_handles_over(struct ipc *ipc, uint32_t index);
 /* Returns 0 if the client may ask for another handle; -EMFILE: it has as many as one program may
  * have at that peer; -EAGAIN: too many of its requests wait. An OPEN can wait until its own client
- * closes something, so both leave room for that. */
+ * closes a handle, so both bounds leave room for a CLOSE. */
 int ipc_handles_room(const struct ipc_client *client, uint32_t peer);
 /* Reports whether the client's user may have another handle at the peer. */
 bool ipc_handles_may_open(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind);
@@ -377,8 +359,7 @@ uint32_t ipc_request_reserve(const struct ipc *ipc, const struct careful_ipc *he
 void ipc_requests_retry(struct ipc_client *client);
 /* Drops the requests that wait for a handle: their client has gone. */
 void ipc_requests_drop(struct ipc_client *client);
-/* Closes the handles that a client which has gone left open. Returns false if that has to be
- * continued. */
+/* Closes the handles that a client left open when it went. Returns false to be called again. */
 bool ipc_requests_close_left(struct ipc_client *client);
 
 /* ipc_gets.c */
@@ -398,8 +379,8 @@ void ipc_measure_poll(struct ipc *ipc);
 int ipc_measure_timeout_ms(const struct ipc *ipc);
 
 /* ipc_op.c */
-/* Begins what a question asks; the answer comes now or later. It takes the question's descriptor or
- * leaves it to the caller. -EAGAIN: the same question has to be asked again. */
+/* Begins the operation of a question; the answer comes now or later. Takes the question's
+ * descriptor or leaves it to the caller. -EAGAIN: ask the same question again. */
 int ipc_ask(struct ipc_client *client, struct ipc_question *question);
 
 #endif /* DAEMON_IPC_PRIVATE_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Programs that share the interface: how they attach, what they ask on the socket, what peers ask
- * them, and their end. */
+/* Programs that share the interface: how they attach, their questions on the socket, peers'
+ * requests to them, and their end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@
 
 enum {
 	PAGE_BYTES = 4096,
-	NEWS_ROOM = 64, /* entries that requests of peers leave to news of peers */
-	/* Entries that requests without an answer leave to those with one. */
+	NEWS_ROOM = 64, /* entries that requests of peers leave free for news */
+	/* Entries that requests without an answer leave free for those with one. */
 	ANSWERED_ROOM = CAREFUL_RING_TOLD / 4,
 };
 
@@ -94,7 +94,7 @@ static int send_area(const struct ipc_client *client, const struct careful_ipc *
 	return 0;
 }
 
-/* Gives each program its turn: the first of a round is the last of the next. */
+/* Serves all programs in turn: the first of a round is the last of the next. */
 static uint32_t rounds(struct careful *c, void *user, bool sleeps)
 {
 	struct ipc *ipc = user;
@@ -214,7 +214,7 @@ static void on_request(const struct careful_message *message, void *user)
 		do {
 			ask = &p->answers[++i % CAREFUL_RING_ANSWERS];
 		} while (ask->id);
-		/* Never 0, and not used again for long. */
+		/* Never 0, and reused only after a long time. */
 		if (i < CAREFUL_RING_ANSWERS)
 			i += CAREFUL_RING_ANSWERS;
 		p->answer_generation = i;
@@ -288,7 +288,7 @@ static void fill_info(const struct ipc_program *p, struct careful_program_info *
 	info->stalled = p->stalled;
 	info->operations = p->ops_used;
 	info->unread = p->told_put - __atomic_load_n(&p->area->told_taken.value, __ATOMIC_RELAXED);
-	if (info->unread > CAREFUL_RING_TOLD) /* the program says so */
+	if (info->unread > CAREFUL_RING_TOLD) /* the program wrote the number */
 		info->unread = CAREFUL_RING_TOLD;
 	info->unanswered = p->answers_used;
 	info->handlers = p->handlers;
@@ -323,7 +323,7 @@ static bool is_op_of(const void *user, const void *of)
 	return op >= p->ops && op < p->ops + IPC_PROGRAM_OPS;
 }
 
-/* Stops all that begins or writes for the program. Returns whether a disk still writes. */
+/* Stops all operations that begin or write for the program. Returns whether a disk still writes. */
 static bool quiet(struct ipc_program *p)
 {
 	struct careful *instance = p->client->ipc->instance;
@@ -337,7 +337,6 @@ static bool quiet(struct ipc_program *p)
 	return writing;
 }
 
-/* Does what a program asks on the socket. */
 static int of_program(struct ipc_program *p, struct ipc_op *op, struct ipc_question *q)
 {
 	struct careful_ipc head = { 0 };
@@ -386,7 +385,7 @@ int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_que
 	}
 }
 
-/* Answers the open requests for the program. Returns false if some answers have no room now. */
+/* Answers the program's open requests. Returns false if some answers have no room now. */
 static bool refuse_all(struct ipc_program *p, int status)
 {
 	for (uint32_t i = 0; p->answers_used && i < CAREFUL_RING_ANSWERS; i++) {
@@ -472,8 +471,7 @@ void ipc_program_free(struct ipc_client *client)
 
 	if (!p)
 		return;
-	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS;
-	     i++) /* some are left only when carefuld ends */
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++) /* only at carefuld's end */
 		if (p->regions[i].key && p->regions[i].fd >= 0)
 			ipc_close(client, p->regions[i].fd, NULL);
 	munmap(p->area, p->area_bytes);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Shared about programs by files of the local socket's server: ipc_region.c, ipc_ring.c,
- * ipc_news.c, ipc_program.c and those above them.
- */
+/* Programs, shared by ipc_region.c, ipc_ring.c, ipc_news.c, ipc_program.c and the files after
+ * them. */
 #ifndef DAEMON_IPC_PROGRAM_H
 #define DAEMON_IPC_PROGRAM_H
 
@@ -11,11 +9,11 @@
 /*
  * An operation of a program.
  *
- * @next:   the next one that is free, or waits for others to end
- * @id:     the program's; 0: free
- * @file:   index in the client's files[], plus 1; 0: none
- * @moves:  bytes of a store or get under way; 0: none
- * @asked:  the program's entry, while the operation waits
+ * @next:  the next free operation, or the next that waits for others to end
+ * @id:    the program's number; 0: free
+ * @file:  index in the client's files[], plus 1; 0: none
+ * @moves: bytes of a store or get under way; 0: none
+ * @asked: the program's entry, while the operation waits
  */
 struct ipc_program_op {
 	struct ipc_program_op *next;
@@ -32,7 +30,9 @@ struct ipc_program_ask {
 	uint32_t id; /* 0: free */
 };
 
-/* @gone: it is removed as soon as no message reads or writes it. */
+/*
+ * @gone: to be removed when no message reads or writes the region.
+ */
 struct ipc_program_region {
 	uint32_t key; /* 0: free */
 	uint32_t peer; /* slot, or CAREFUL_ANY_PEER */
@@ -128,25 +128,24 @@ int ipc_region_remove(struct ipc_program *p, struct ipc_program_region *region);
 void ipc_regions_remove_gone(struct ipc_program *p);
 
 /* ipc_ring.c */
-/* Returns how many entries a program can be told, beyond the ends of all operations that it can
- * have under way. */
+/* Returns how many entries a program can be told, beyond the ends of all its possible
+ * operations. */
 uint32_t ipc_ring_room(const struct ipc_program *p);
 void ipc_ring_tell(struct ipc_program *p, const struct careful_ring_entry *entry,
 		   const void *payload);
-/* Wakes a program. Its socket may be full: that wakes it, too. */
+/* Wakes a program. A full socket wakes the program, too. */
 void ipc_ring_bell(struct ipc_program *p);
-/* Wakes a program if it sleeps and was told something. */
+/* Wakes a program if it sleeps and has news. */
 void ipc_ring_wake(struct ipc_program *p);
 /* Drops the operations that have not begun. */
 void ipc_ring_forget(struct ipc_program *p);
-/* Begins some of what a program asks. Returns how much that was. */
+/* Begins some of the program's operations; returns how many. */
 uint32_t ipc_ring_round(struct ipc_program *p);
-/* Lets the program wake us from now on. Returns true if it already asks something that need not
- * wait. */
+/* Lets the program wake us from now on. Returns true if an entry already waits that can begin. */
 bool ipc_ring_waits(struct ipc_program *p);
 
 /* ipc_news.c */
-/* Notes that a peer's state changed. Called before the peer's name becomes invalid. */
+/* Notes a peer's new state. Called before the peer's name becomes invalid. */
 void ipc_programs_peer(struct ipc *ipc, uint32_t index, uint32_t state);
 /* Reports the changes of the peer in a slot to the program from now on. */
 void ipc_news_know(struct ipc_program *p, uint32_t index);
@@ -157,11 +156,11 @@ void ipc_news_forget(struct ipc_program *p);
 int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 /* Notes that the program asked for the peer in a slot. */
 void ipc_program_wants(struct ipc_program *p, uint32_t index);
-/* Finds programs that no longer read, and wakes those with news. */
+/* Finds programs that have stopped reading, and wakes those with news. */
 void ipc_programs_poll(struct ipc *ipc);
-/* The program has gone. After careful_close() there is no instance. */
+/* Ends a program that has gone. After careful_close() there is no instance. */
 void ipc_program_leave(struct ipc_client *client);
-/* Reports whether nothing uses the program's memory and nobody waits for its answers. */
+/* Reports whether nothing uses the program's memory and no peer waits for its answers. */
 bool ipc_program_over(struct ipc_client *client);
 void ipc_program_free(struct ipc_client *client);
 uint32_t ipc_programs_bytes(const struct ipc *ipc);

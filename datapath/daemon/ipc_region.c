@@ -30,7 +30,7 @@ int ipc_region_remove(struct ipc_program *p, struct ipc_program_region *region)
 	return rc;
 }
 
-/* Reads from a question whether a region is of memory or of a file, and checks its bounds. */
+/* Sets the span of a region, of memory or of a file, and checks its bounds. */
 static int region_span(struct ipc_program *p, const struct ipc_question *q,
 		       struct careful_span *span)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* REQUEST: a client's requests to peers. One that opens something can wait until its user may
- * have another handle; what a client that has gone left open is closed. */
+/* REQUEST: clients' requests to peers. A request that opens a handle can wait until its user may
+ * have another. Handles left by a client that has gone are closed. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "daemon/ipc_private.h"
 
 /* Reports whether the answer to a request holds at most attributes. Such an answer reserves little,
- * so requests that wait leave room for those that end handles. */
+ * so waiting requests leave room for requests that end handles. */
 static bool is_answer_short(uint32_t handler)
 {
 	switch (handler) {
@@ -65,7 +65,7 @@ static int send_request(struct ipc_client *client, struct ipc_op *op, const stru
 		return index;
 	if (q->head.handler >= CAREFUL_HANDLERS)
 		return -EINVAL;
-	/* Only carefulds exchange PEACE: no client speaks for the whole host. */
+	/* Only carefulds exchange PEACE: a client may not speak for the whole host. */
 	if (q->head.handler == CAREFUL_PEACE)
 		return -EPERM;
 	op->peer = q->head.peer;
@@ -78,7 +78,7 @@ static int send_request(struct ipc_client *client, struct ipc_op *op, const stru
 			       q->payload, q->head.payload_bytes, request_done, op);
 }
 
-/* Returns what a request opens, and whether it may wait. */
+/* Returns the kind of handle that a request opens, and whether the request may wait. */
 static enum ipc_opens opens(const struct ipc_question *q, bool *may_wait)
 {
 	struct careful_block_open open = { 0 };
@@ -99,8 +99,7 @@ static enum ipc_opens opens(const struct ipc_question *q, bool *may_wait)
 	}
 }
 
-/* Sends a request that opens something. Returns -EMFILE if its user has all handles that the user
- * may have. */
+/* Sends a request that opens a handle. Returns -EMFILE if its user may have no more handles. */
 static int send_opening(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q,
 			enum ipc_opens kind)
 {
@@ -180,7 +179,7 @@ void ipc_requests_drop(struct ipc_client *client)
 	}
 }
 
-/* Closes one handle of a client that has gone. Returns -EAGAIN if that has to be tried again. */
+/* Closes one handle of a client that has gone. Returns -EAGAIN to be called again. */
 static int close_left(struct ipc_client *client, const struct ipc_handle *handle)
 {
 	const struct ipc_question q = {
@@ -216,7 +215,7 @@ bool ipc_requests_close_left(struct ipc_client *client)
 	if (client->handles_count && clock_now_ns() < client->close_ns)
 		return false;
 	while (client->handles_count) {
-		/* The answer can come at once, and remembers the handle again if it was lost. */
+		/* The answer can come at once; if it was lost, it adds the handle again. */
 		const struct ipc_handle handle = client->handles[--client->handles_count];
 
 		if (close_left(client, &handle) == -EAGAIN) {

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * carefuld's end of a program's rings (ipc.h). It begins what the program asks and writes what the
- * program is told. The program can write anything into the area at any time, so an entry is copied
- * once and only the copy is checked, places in rings are masked, and memory is only the program's
- * own.
- */
+/* carefuld's end of a program's rings (ipc.h): begins the program's operations and writes its
+ * notes. The program can write anything into the area at any time. So an entry is copied once and
+ * only the copy is checked, positions in rings are masked, and memory is only the program's own. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,7 +14,7 @@
 /* Entries of a program in one round, alone or with other programs. */
 enum { ROUND = 32, ROUND_SHARED = 8 };
 
-/* Disconnects a program. The end of the connection comes back as an event. */
+/* Disconnects a program; a later event ends the connection. */
 static void ring_fail(struct ipc_program *p, const char *why)
 {
 	static struct log_limit limit;
@@ -75,7 +72,7 @@ void ipc_ring_wake(struct ipc_program *p)
 	ipc_ring_bell(p);
 }
 
-/* Gives back an operation's file and its share of the bytes under way. */
+/* Returns an operation's file and its share of the bytes under way. */
 static void unmove(struct ipc_program_op *op)
 {
 	struct ipc_program *p = op->program;
@@ -129,7 +126,7 @@ static void op_done(const struct careful_result *result, void *user)
 static int ring_request(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 			const void *payload, struct ipc_program_op *op)
 {
-	if (e->handler >= CAREFUL_HANDLERS_APP) /* only carefulds use those */
+	if (e->handler >= CAREFUL_HANDLERS_APP) /* only carefulds use the other handlers */
 		return -EINVAL;
 	if (e->bytes > CAREFUL_RING_PAYLOAD_BYTES)
 		return -EMSGSIZE;
@@ -145,7 +142,7 @@ static int ring_request(struct ipc_program *p, uint32_t index, const struct care
 			       payload, e->bytes, op ? op_done : NULL, op);
 }
 
-/* Reports whether the program may have so many more bytes under way. */
+/* Reports whether the program may have this many more bytes under way. */
 static bool may_move(const struct ipc_program *p, uint32_t bytes)
 {
 	return !p->moving || p->moving + bytes <= IPC_PROGRAM_BYTES;
@@ -180,7 +177,7 @@ static int begin_move(struct ipc_program *p, uint32_t index, const struct carefu
 			     (uint16_t)e->handler, e->args, e->flags, op_done, op);
 }
 
-/* Begins a store or get, or lets it wait for earlier ones. Later entries of the ring go on. */
+/* Begins a store or get, or queues it behind earlier ones. Later entries of the ring go on. */
 static int ring_move(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 		     struct ipc_program_op *op)
 {
@@ -204,7 +201,7 @@ static void op_pinged(const struct careful_ping_result *result, void *user)
 	end_op(user, &entry, result);
 }
 
-/* A ping that cannot be sent now fails: later entries do not wait for it. */
+/* A ping that cannot be sent now fails, so that later entries need not wait. */
 static int ring_ping(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 		     struct ipc_program_op *op)
 {
@@ -315,7 +312,7 @@ static int ring_reply(struct ipc_program *p, const struct careful_ring_entry *e,
 	int status = (int)((uint32_t)e->status & 0xfff);
 	int rc;
 
-	if (!ask->id || ask->id != e->id) /* it has its answer */
+	if (!ask->id || ask->id != e->id) /* answered already */
 		return 0;
 	rc = e->bytes > CAREFUL_RING_PAYLOAD_BYTES ?
 		     -EMSGSIZE :
@@ -329,7 +326,7 @@ static int ring_reply(struct ipc_program *p, const struct careful_ring_entry *e,
 	return 0;
 }
 
-/* Begins what the entry asks. -EAGAIN: the entry has to wait. */
+/* Begins the operation of an entry. -EAGAIN: the entry has to wait. */
 static int ring_begin(struct ipc_program *p, uint32_t at)
 {
 	const void *payload = p->asks_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES;
@@ -384,7 +381,7 @@ uint32_t ipc_ring_round(struct ipc_program *p)
 		return begun;
 	p->info.asked += n;
 	write_number(&p->area->asks_taken, p->asks_taken);
-	/* Either the program sees that there is room, or we see that it found none. */
+	/* Either the program sees the room, or we see that it found none. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (read_number(&p->area->asks_put) - p->asks_taken + n >= CAREFUL_RING_ASKS)
 		p->news = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* SIGNATURE: issues a client's bursts like a program that owns the queue. The main loop does
- * nothing else meanwhile, so the figures are the engine's; ipc.h bounds the time. */
+ * nothing else meanwhile, so the figures are the engine's. ipc.h bounds the time. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static int issuer_poll(struct signature_layer *layer)
 	return careful_poll(((struct ipc_issuer *)layer)->instance);
 }
 
-/* Returns the client's issuer, or a new one after a burst has failed. */
+/* Returns the client's issuer. Makes one at first, and after a burst has failed. */
 static struct ipc_issuer *issuer_of(struct ipc_client *client)
 {
 	if (!client->issuer) {
@@ -135,7 +135,7 @@ int ipc_signature(struct ipc_client *client, struct ipc_op *op, const struct ipc
 	int rc;
 
 	if (client->uid)
-		return -EPERM; /* nobody else is served meanwhile */
+		return -EPERM; /* no other client is served meanwhile */
 	if (client->ipc->has_signed)
 		return -EAGAIN;
 	client->ipc->has_signed = true;
@@ -145,7 +145,7 @@ int ipc_signature(struct ipc_client *client, struct ipc_op *op, const struct ipc
 		rc = signature_run(&issuer->layer, &issuer->signature, answers, sizeof(answers));
 	if (rc < 0) {
 		ipc_issuer_leave(client);
-		return rc == -EAGAIN ? -EBUSY : rc; /* asking again would begin again */
+		return rc == -EAGAIN ? -EBUSY : rc; /* another try would begin all bursts again */
 	}
 	ipc_answer(op, 0, NULL, answers, (uint32_t)rc * signature_burst_bytes(&issuer->signature));
 	return 0;

@@ -11,7 +11,7 @@
 
 enum {
 	ROOT_CLIENTS = 4, /* places for clients that only root may take */
-	ANSWER_MS = 1000, /* a handshake without an answer for so long yields to the same user's */
+	ANSWER_MS = 1000, /* an unanswered handshake this old yields to the same user's next */
 };
 
 uid_t ipc_user(int fd)
@@ -72,7 +72,7 @@ static uint32_t unanswered_of(const struct ipc *ipc, uid_t uid)
 	return n;
 }
 
-/* Returns the oldest handshake of the user who has the most, or -1. */
+/* Returns the oldest unanswered handshake of the user who has the most, or -1. */
 static int most_unanswered(const struct ipc *ipc, uint32_t *most)
 {
 	int found = -1;
@@ -90,7 +90,7 @@ static int most_unanswered(const struct ipc *ipc, uint32_t *most)
 	return found;
 }
 
-/* Ends a handshake. Each CONNECT that waits for it fails: another peer gets the place. */
+/* Ends a handshake. Each CONNECT that waits for it fails, because another peer gets the slot. */
 static void yield(struct ipc *ipc, uint32_t index)
 {
 	const uint32_t name = ipc_peer_name(ipc, index);
@@ -132,7 +132,7 @@ int ipc_user_make_room(struct ipc *ipc, uid_t uid, const struct sockaddr *to)
 		if (careful_peer_info(ipc->instance, i, &info) || info.state == CAREFUL_PEER_FAILED)
 			free++;
 		else if (is_at(ipc, &info, to))
-			return 0; /* it has a place */
+			return 0; /* the peer has a slot already */
 	}
 	if (free > (uid ? ipc->peers_max / 2 : 0))
 		return 0;
