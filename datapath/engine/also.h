@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What carefuld has of an instance beside the calls of careful.h, for programs that share it. */
+/* The calls beyond careful.h with which carefuld shares an instance between programs. */
 #ifndef SERVICE_ALSO_H
 #define SERVICE_ALSO_H
 
@@ -7,48 +7,50 @@
 
 #include <careful/careful.h>
 
-/* Does what there is to do, and returns how much that was. @sleeps: it will not be asked for a
- * while, does nothing, and tells whether there is something. */
+/* Does the work that is due and returns how much it did. @sleeps: does nothing, because no call
+ * follows for a while, and only reports whether there is work. */
 typedef uint32_t engine_also_fn(struct careful *c, void *user, bool sleeps);
 
-/* Asked in each round, and before each wait. NULL: nobody is. */
+/* Sets the function that is called in each round and before each wait; NULL: none. */
 void engine_also(struct careful *c, engine_also_fn *fn, void *user);
 
-/* Of the store whose handler is running: who sent it hears this errno, its bytes in place. */
+/* Makes the store whose handler is running fail with this errno for its sender, though its bytes
+ * are in place. */
 void engine_refuse_store(struct careful *c, int error);
 
-/* No peer begins anything at the region any more. careful_region_remove() is due yet. */
+/* Closes the region to new operations of peers. careful_region_remove() must still follow. */
 void engine_revoke_region(struct careful *c, uint32_t key);
 
-/* Nor is anything written into it by what is under way already: how many writes disks have yet. */
+/* Stops the stores under way, too, from writing into the region. Returns how many writes are still
+ * on their way to disks. */
 uint32_t engine_stop_stores(struct careful *c, uint32_t key);
 
-/* The descriptor is the same file until engine_lose_file(), which comes before it is closed. */
+/* The descriptor refers to one file until engine_lose_file(), which comes before close(). */
 void engine_keep_file(struct careful *c, int fd);
 void engine_lose_file(struct careful *c, int fd);
 
-/* Messages of one frame that wait until they may leave for a peer. */
+/* Returns the single-frame messages that wait for the peer's credits. */
 uint32_t engine_waiting(const struct careful *c, uint32_t peer);
 
-/* Which address a peer answered from that failed with EADDRNOTAVAIL, or AF_UNSPEC; -ENOENT: there
- * is no such peer. */
+/* Gives the address from which a peer that failed with EADDRNOTAVAIL answered, or AF_UNSPEC.
+ * Returns -ENOENT if there is no such peer. */
 int engine_elsewhere(struct careful *c, uint32_t peer, struct sockaddr_storage *address);
 
 /* Reports whether two peers are sessions of one host. */
 bool engine_same_host(const struct careful *c, uint32_t a, uint32_t b);
 
-/* Reports whether an operation is one that nobody waits for; user: its own. */
+/* Reports whether an operation's caller has gone. user: the operation's. */
 typedef bool engine_whose_fn(const void *user, const void *of);
 
-/* Ends those requests and pings with -ECANCELED, within the next round: answers that come later are
- * nobody's. A peer need never answer, and nothing of ours is read or written for them. */
+/* Ends these requests and pings with -ECANCELED, within the next round; later answers are dropped.
+ * Safe even if the peer never answers, because they neither read nor write our memory. */
 void engine_forget(struct careful *c, engine_whose_fn *whose, const void *of);
 
-/* None of those gets puts anything in its place any more; their ends come as before. How many
- * writes disks have yet. */
+/* Stops these gets from writing; each still ends as usual. Returns how many writes are still on
+ * their way to disks. */
 uint32_t engine_stop_gets(struct careful *c, engine_whose_fn *whose, const void *of);
 
-/* From now on it waits as wait_mode, spin_us, sync_ms and stall_ms of these say. */
+/* Changes wait_mode, spin_us, sync_ms and stall_ms of the instance. */
 void engine_wait_as(struct careful *c, const struct careful_options *options);
 
 #endif /* SERVICE_ALSO_H */

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Active messages (P4; GAM) of one frame: requests run a handler, replies end an operation, gets
- * become bulk messages.
- */
+/* Handles the active messages (P4; GAM) of one frame: requests run a handler, replies end an
+ * operation, gets become bulk messages. */
 #include "engine/engine.h"
 
 #include <endian.h>
@@ -24,14 +22,14 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 	result.status = -(int)(be32toh(am->status) & 0xfff);
 	if (op->live.began_ns && live_answered(c, op, result.status))
 		return;
-	/* The data of a get is a message of its own: such an answer says only why not. */
+	/* The data of a get is a message of its own: a reply only reports an error. */
 	if (op->kind == CAREFUL_AM_GET && !result.status)
 		result.status = -EPROTO;
 	result.payload = op->kind == CAREFUL_AM_REQUEST ? payload : NULL;
 	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : result.status ? 0 : op->bytes;
 	result.digest = op->digest;
 	am_args(am, result.args);
-	operation_end_now(c, op, &result); /* while the payload is there */
+	operation_end_now(c, op, &result); /* the payload is valid only now */
 }
 
 static void on_request(struct careful *c, struct link_peer *peer, const struct careful_am *am,
@@ -60,7 +58,7 @@ static void on_request(struct careful *c, struct link_peer *peer, const struct c
 	c->handled_alone = 0;
 }
 
-/* Starts the data of a get; false: no message is free now. */
+/* Starts the data of a get. Returns false if no message is free. */
 static bool on_get(struct careful *c, struct link_peer *peer, const struct careful_am *am)
 {
 	uint32_t bytes = be32toh(am->bytes);
@@ -88,7 +86,6 @@ static bool on_get(struct careful *c, struct link_peer *peer, const struct caref
 	return true;
 }
 
-/* Does what a request or a get asks for. */
 void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *am,
 	   const void *payload, uint32_t bytes)
 {
@@ -104,7 +101,8 @@ void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *a
 	}
 }
 
-/* Reports whether the messages of a frame follow each other to its end, and are of kinds that share one. */
+/* Reports whether the frame's messages are of kinds that share frames and end where the frame ends.
+ */
 static bool are_packed(const struct link_rxframe *frame)
 {
 	uint32_t left = frame->body_bytes;
@@ -129,9 +127,9 @@ static bool are_packed(const struct link_rxframe *frame)
 	return false;
 }
 
-/* Reports whether a message must wait. A peer's requests are handled in the order in which it asked.
- * A request does not wait behind a get: the get waits for the peer's credits, and the peer would
- * wait for ours if such requests held our buffers. */
+/* Reports whether a message must wait, to keep a peer's requests in order. A request does not wait
+ * behind a get: the get waits for the peer's credits, and the peer would wait for ours if waiting
+ * requests held our buffers. */
 bool am_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am)
 {
 	struct engine_waiting *waiting = &c->waiting[peer->slot];
@@ -144,7 +142,6 @@ bool am_waits(struct careful *c, const struct link_peer *peer, const struct care
 	return true;
 }
 
-/* Does what a request or a get in a frame asks for. */
 static inline void take_question(struct careful *c, struct link_rxframe *frame,
 				 const struct careful_am *am, struct careful_kept which,
 				 uint32_t bytes)
@@ -155,7 +152,7 @@ static inline void take_question(struct careful *c, struct link_rxframe *frame,
 	c->handled_frame = NULL;
 }
 
-/* Ends a frame whose questions were served, unless a handler kept it. Returns the frame if some of
+/* Ends a frame whose requests were served, unless a handler kept it. Returns the frame if some of
  * its messages wait, or NULL. */
 static inline struct link_held *end_frame(struct careful *c, struct link_rxframe *frame,
 					  uint16_t waits)
@@ -188,7 +185,7 @@ static struct link_held *take_one(struct careful *c, struct link_rxframe *frame,
 		link_release(&c->link, frame);
 		return NULL;
 	}
-	/* Every request comes by here, and nearly always none waits. */
+	/* Hot path: nearly always no request waits. */
 	waits = (c->deferred_count || !deferred_room(c, frame->peer, am)) &&
 		am_waits(c, frame->peer, am);
 	if (!waits)
@@ -196,7 +193,7 @@ static struct link_held *take_one(struct careful *c, struct link_rxframe *frame,
 	return end_frame(c, frame, waits);
 }
 
-/* The same of several messages. Answers among them wait for nothing. */
+/* As take_one(), for several messages. Replies among them never wait. */
 static __attribute__((noinline)) struct link_held *take_each(struct careful *c,
 							     struct link_rxframe *frame)
 {
@@ -238,14 +235,14 @@ static struct link_held *on_small(struct careful *c, struct link_rxframe *frame)
 	if (frame->segments != 1 || frame->body_bytes != frame->body_total ||
 	    (!frame->checked &&
 	     be32toh(frame->hdr.payload_crc) != link_crc32c(frame->body, frame->body_bytes))) {
-		/* The header was right and the payload is not: a broken promise. */
+		/* The header is valid and the payload is not: the path damaged the frame. */
 		link_count(&c->link, CAREFUL_C_DROP_CRC);
 		link_release(&c->link, frame);
 		link_break(frame->peer);
 		return NULL;
 	}
 	memcpy(&am, frame->body, sizeof(am));
-	link_placed(frame); /* what is done with it is the handler's time */
+	link_placed(frame); /* from here on the time is the handler's */
 	if (am.kind == CAREFUL_AM_EVENT) {
 		on_event(c, frame, &am);
 	} else if (!am.next) {
@@ -260,8 +257,8 @@ static struct link_held *on_small(struct careful *c, struct link_rxframe *frame)
 	return NULL;
 }
 
-/* Puts data in its place, and does what the messages of a frame ask. Returns the frame if some of
- * them wait, or NULL. The frame's epoch may have ended since it came. */
+/* Places the data of a frame or handles its messages. Returns the frame if some of them wait, or
+ * NULL. The frame's epoch may have ended since it arrived. */
 struct link_held *am_take(struct careful *c, struct link_rxframe *frame)
 {
 	const uint8_t small = CAREFUL_F_FIRST | CAREFUL_F_LAST;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Bulk messages: where their data goes, and their ends. */
+/* Bulk messages: finds where their data goes, and ends them. */
 #include "engine/engine.h"
 
 #include <endian.h>
 #include <errno.h>
 
-/* Where the data of a new bulk message goes; 0 or a positive errno. */
+/* Finds the destination of a new bulk message. Returns 0 or a positive errno. */
 static int find_sink(struct careful *c, struct message_in *in)
 {
 	struct region *region;
@@ -83,7 +83,7 @@ static void store_finished(struct careful *c, struct message_in *in)
 		c->store_handlers[index].fn(&message, c->store_handlers[index].user);
 		error = c->store_refused;
 	}
-	/* The handler may have ended the session: then nobody waits for an answer. */
+	/* If the handler ended the session, nobody waits for an answer. */
 	if (in->epoch == in->peer->epoch)
 		operation_answer(c, in->peer, in->am.token, error);
 }
@@ -93,7 +93,7 @@ void engine_refuse_store(struct careful *c, int error)
 	c->store_refused = error;
 }
 
-/* All data of a bulk message is in its place, or it failed. */
+/* Ends a bulk message whose data is all in place, or that failed. */
 void bulk_finished(struct careful *c, struct message_in *in)
 {
 	struct operation *op;
@@ -109,7 +109,7 @@ void bulk_finished(struct careful *c, struct message_in *in)
 		message_in_close(in);
 		return;
 	}
-	/* Data that nobody asked for, or for the second time, ends nothing. */
+	/* Data that was never asked for, or that comes twice, ends no operation. */
 	op = in->answers ? operation_find(c, be32toh(in->am.token), in->peer, in->epoch) : NULL;
 	if (in->epoch != in->peer->epoch)
 		result.status = -ECONNRESET;
@@ -134,7 +134,7 @@ static void sent(struct careful *c, struct message_out *out)
 		operation_drop(c, op); /* nobody waits for an answer */
 	} else if (op && out->done) {
 		op->digest = out->digest;
-		/* From here on the answer ends it, and a reset may too. */
+		/* The answer or a reset may end the operation from here on. */
 		op->placing = false;
 	} else if (op) {
 		struct careful_result result = {
@@ -146,7 +146,7 @@ static void sent(struct careful *c, struct message_out *out)
 	message_out_put(&c->messages, out);
 }
 
-/* Messages have left, or will not. */
+/* Handles messages that have left, or never will. */
 void bulk_sent(struct careful *c)
 {
 	struct message_out *out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The calls of careful.h: each does what the instance's kind does (struct engine_ops). */
+/* The calls of careful.h; struct engine_ops has the part that depends on the kind of instance. */
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -125,7 +125,7 @@ int careful_send(struct careful *c, uint32_t peer, uint16_t handler, const uint3
 	return c->ops->send(c, peer, handler, args, payload, bytes, done, user);
 }
 
-/* An attached program has no slots of its own: carefuld knows the epoch of a token. */
+/* An attached program has no slots, and carefuld knows the epoch of a token. */
 void careful_reply_name(const struct careful_message *message, struct careful_reply_to *to)
 {
 	const struct link_peer *peer = engine_peer(message->instance, message->peer);

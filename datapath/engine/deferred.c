@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Requests that cannot be served yet, because their answer finds no room. A request stays in its
- * receive buffer, so the sender lacks that credit and waits. A peer that lets nothing of its own be
- * served for stall_ms loses its session; no other peer does.
- */
+/* Requests that must wait because there is no room for their answer. A request stays in its receive
+ * buffer, so its sender lacks that credit and waits, too. A peer whose own requests make no
+ * progress for stall_ms loses its session; no other peer does. */
 #include "engine/engine.h"
 
 #include <assert.h>
@@ -13,14 +11,14 @@ static bool is_waiting(const struct careful *c, uint32_t peer)
 	return c->waiting[peer].deferred || c->messages.peers[peer].unanswered;
 }
 
-/* One more of the peer's is about to wait. */
+/* Starts the peer's clock if nothing of the peer waits yet. */
 static void begin(struct careful *c, const struct link_peer *peer)
 {
 	if (!is_waiting(c, peer->slot))
 		c->waiting[peer->slot].since_ns = c->link.now_ns;
 }
 
-/* A frame, of which some messages wait on. */
+/* Adds a frame with messages that wait. */
 void deferred_put(struct careful *c, struct link_held *held)
 {
 	assert(c->deferred_count < c->deferred_max);
@@ -29,8 +27,8 @@ void deferred_put(struct careful *c, struct link_held *held)
 	c->deferred[c->deferred_count++] = held;
 }
 
-/* Serves what waits in a frame, as far as can be. The next epoch begins when the buffers of this
- * one are back: that must not wait until something can be served. */
+/* Serves the waiting messages of a frame as far as possible. Stops when a handler ends the epoch:
+ * the next one cannot begin before these buffers are back. */
 static void serve(struct careful *c, struct link_held *held)
 {
 	struct careful_kept each = { 0 };
@@ -51,8 +49,8 @@ static void serve(struct careful *c, struct link_held *held)
 	}
 }
 
-/* Serves what had to wait, oldest first, and drops what is of an epoch that is over. Handlers run
- * here: none of what they may call adds to these. */
+/* Serves waiting frames, oldest first, and drops those of ended epochs. Handlers run here, but
+ * nothing that they may call adds a frame. */
 static void serve_all(struct careful *c)
 {
 	uint32_t n = c->deferred_count;
@@ -76,7 +74,7 @@ static void serve_all(struct careful *c)
 	}
 }
 
-/* Each end may be waiting for what the other cannot do: that must end. */
+/* Ends the session of a peer that makes no progress: each end may be waiting for the other. */
 static void give_up(struct careful *c)
 {
 	for (uint32_t i = 0; i < c->link.peers_max; i++) {
@@ -96,14 +94,14 @@ void deferred_go_on(struct careful *c)
 		give_up(c);
 }
 
-/* Reports whether somebody waits for the message's answer, for which there is no room. */
+/* Reports whether the message's sender waits for an answer for which there is no room. */
 static bool is_stuck(const struct careful *c, const struct message_in *in)
 {
 	return in->am.kind == CAREFUL_AM_STORE && in->am.token && in->epoch == in->peer->epoch &&
 	       !message_may_answer(&c->messages, in->peer);
 }
 
-/* Ends the messages that came whole, as far as there is room to answer them. */
+/* Ends the messages that arrived whole, as far as there is room to answer them. */
 void deferred_stores(struct careful *c)
 {
 	struct message_state *m = &c->messages;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An instance from the inside: active messages (P4) on top of the layers below. */
+/* The inside of an instance: active messages (P4) on top of the layers below. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -17,11 +17,11 @@
 
 enum {
 	ENGINE_TICK_NS = 500 * 1000,
-	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two looks at the clock */
-	ENGINE_QUESTIONS = 8, /* of one peer that may be without an answer */
+	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two reads of the clock */
+	ENGINE_QUESTIONS = 8, /* unanswered questions of live.c, per peer */
 };
 
-/* The sizes of an instance's tables. @operations, @regions: powers of two. */
+/* The sizes of an instance's tables. @operations and @regions are powers of two. */
 struct engine_limits {
 	uint32_t operations;
 	uint32_t regions;
@@ -29,13 +29,13 @@ struct engine_limits {
 };
 
 /*
- * Something asked of a peer.
+ * An operation with a peer.
  *
  * @token:   0: free, or ended
- * @to_file: counts among what its peer was asked for to files (message_peer)
- * @live:    of the message that its answer measures; began_ns 0: none
- * @next:    among those that have ended, which the application does not know yet
- * @result:  of one of these
+ * @to_file: counts towards what the peer was asked to send for files (message_peer)
+ * @live:    the message that the answer measures; began_ns 0: none
+ * @next:    next ended operation that the application has not been told of
+ * @result:  its result
  */
 struct operation {
 	struct operation *next;
@@ -45,11 +45,11 @@ struct operation {
 	uint64_t epoch;
 	uint8_t kind; /* enum careful_am_kind */
 	bool to_file;
-	bool placing; /* its data is on the way: the message's end completes it */
-	bool stopped; /* get: none of it is put in its place any more */
+	bool placing; /* its data is moving: the message's end completes it */
+	bool stopped; /* get: write no more of its data */
 	struct careful_span local;
 	uint32_t bytes;
-	uint64_t digest; /* store: of what was sent */
+	uint64_t digest; /* store: of the bytes sent */
 	struct live_sample {
 		uint64_t began_ns;
 		uint8_t class;
@@ -64,8 +64,8 @@ struct region {
 	struct careful_region region;
 	uint32_t key; /* 0: free */
 	uint32_t generation;
-	uint32_t uses; /* messages that read or write it */
-	uint64_t read_bytes, written_bytes; /* that peers asked for, and sent */
+	uint32_t uses; /* messages that read or write the region */
+	uint64_t read_bytes, written_bytes; /* bytes that peers asked for, and sent */
 };
 
 struct handler {
@@ -74,13 +74,13 @@ struct handler {
 };
 
 /*
- * The calls of careful.h whose work depends on the kind of instance: one owns its queue (own_ops),
- * the other is a program attached to carefuld (attached_ops).
+ * The calls of careful.h that depend on the kind of instance: one with its own queue (own_ops), or
+ * one attached to carefuld (attached_ops).
  *
- * @handle:   tells carefuld that a handler begins or ends; NULL: there is nobody to tell
- * @may_ask:  reports whether a request with so many bytes can leave now; NULL: always
- * @may_begin: reports whether so many requests can begin
- * @handed_over: reports whether all requests so far survive the end of this process; NULL: always
+ * @handle:   tells carefuld that a handler begins or ends; NULL without carefuld
+ * @may_ask:  reports whether a request of this many bytes can leave now; NULL: always
+ * @may_begin: reports whether this many requests can begin
+ * @handed_over: reports whether all requests so far survive this process; NULL: always
  */
 struct engine_ops {
 	int (*close)(struct careful *c);
@@ -129,11 +129,12 @@ struct engine_ops {
 };
 
 /*
- * How the engine calls the event service, which is above it.
+ * Calls from the engine up to the event service.
  *
- * @arrived:    takes a frame of the event service
- * @epoch_over: an epoch of a peer's session is over; @round: with each poll; both only with a group
- * @end:        the instance ends
+ * @arrived:    handles a frame of the event service
+ * @epoch_over: called when an epoch of a peer's session ends, if there is a group
+ * @round:      called in each poll, if there is a group
+ * @end:        called when the instance ends
  */
 struct engine_event_hooks {
 	void (*arrived)(struct careful *c, struct link_rxframe *frame, const struct careful_am *am);
@@ -145,7 +146,7 @@ struct engine_event_hooks {
 struct careful {
 	const struct engine_ops *ops;
 	struct queue *queue;
-	struct port *port; /* the queue's */
+	struct port *port; /* the port of the queue */
 	struct storage *storage;
 	struct link link;
 	struct message_state messages;
@@ -158,7 +159,8 @@ struct careful {
 	uint32_t operations_free_count;
 	struct operation *ended, **ended_tail;
 	struct region *regions;
-	struct handler handlers[CAREFUL_HANDLERS + 1]; /* of requests; the last is nobody's */
+	/* of requests; the last catches unknown indices */
+	struct handler handlers[CAREFUL_HANDLERS + 1];
 	struct handler store_handlers[CAREFUL_HANDLERS];
 	careful_peer_fn *watch;
 	void *watch_user;
@@ -169,79 +171,78 @@ struct careful {
 		uint8_t state;
 	} * seen;
 
-	/* Of each peer, what waits until it can be served or answered. @since_ns: when the
-	 * last of it was, or the first began to wait; @deferred: frames; @pass: the
-	 * deferred_pass in which a request last had to wait, so that those behind it do */
+	/* Waiting work of a peer. @since_ns: when it last made progress or began to wait;
+	 * @deferred: frames; @pass: the deferred_pass in which a request last had to wait, so that
+	 * later ones wait, too. */
 	struct engine_waiting {
 		uint64_t since_ns, pass;
 		uint32_t deferred;
 	} * waiting;
-	bool changed; /* some peer's state may be another than it was told */
+	bool changed; /* a peer's state may differ from what its watcher was told */
 
-	/* Of each peer: the ping that we sent to it, and the one of its own that is
-	 * being written (engine/ping.c). */
+	/* Pings, per peer: ours to the peer, and the peer's that is being written (engine/ping.c).
+	 */
 	struct ping_slot {
 		careful_ping_fn *done;
 		void *user;
 		struct careful *c;
-		struct link_held *kept; /* being written; NULL: none */
+		struct link_held *kept; /* probe being written; NULL: none */
 		struct link_peer *peer;
 		uint64_t epoch, host_ns;
-		__be32 frag_off; /* of the ping */
+		__be32 frag_off; /* of that probe */
 		struct careful_ping_answer answer;
 		struct storage_io io;
-		struct iovec iov; /* of io */
-		bool waiting; /* kept, until there is a scratch file */
+		struct iovec iov; /* buffer of io */
+		bool waiting; /* kept until there is a scratch file */
 	} * pings;
 	int scratch_fd; /* -1: none yet */
-	uint64_t scratch_asked; /* pings that were to be written, so far */
+	uint64_t scratch_asked; /* pings so far that were to be written */
 
-	/* Of each peer (engine/live.c): when a message to it was measured last, and one
-	 * from it, and the questions behind messages. */
+	/* Per peer (engine/live.c): when a message to and from it was last measured, and the
+	 * questions behind messages. */
 	struct live_peer {
 		uint64_t at_ns, stored_at_ns;
 		uint32_t questions[ENGINE_QUESTIONS];
 	} * live;
 	uint8_t scratch; /* enum careful_scratch */
 
-	/* Where the running handler's message lies: in a frame, or in buffers that are held
-	 * already; NULL while none runs. handled_kept: the handler kept it; handled_alone:
-	 * CAREFUL_AM_ALONE, as it has that, and so its answer. */
+	/* The message of the running handler: in a frame, or in buffers already held; both NULL
+	 * while none runs. handled_kept: the handler kept it; handled_alone: its CAREFUL_AM_ALONE,
+	 * which the reply copies. */
 	struct link_rxframe *handled_frame;
 	struct link_held *handled_held;
 	struct careful_kept handled;
 	struct careful_kept *handled_kept;
 	uint8_t handled_alone;
 
-	/* Requests that could not be served yet, in their receive buffers. */
+	/* Requests that wait, in their receive buffers. */
 	struct link_held **deferred;
 	uint32_t deferred_count, deferred_max;
-	uint64_t deferred_pass; /* the next look at all of them; from 1 on */
+	uint64_t deferred_pass; /* number of the next pass over all of them, from 1 */
 
 	const struct engine_event_hooks *event_hooks; /* NULL until the first group */
-	struct careful_events *events; /* the group that it takes part in, or NULL */
-	struct careful_events *events_forgotten; /* closed, with requests under way */
+	struct careful_events *events; /* the group of this instance, or NULL */
+	struct careful_events *events_forgotten; /* closed groups with requests under way */
 
 	uint64_t tick_ns;
 	struct spin spin;
-	uint64_t extra_ns; /* last look at careful_wait()'s extra_fd */
+	uint64_t extra_ns; /* time of careful_wait()'s last look at extra_fd */
 	uint32_t polls;
-	bool polling; /* a round is under way: whoever calls is a callback */
+	bool polling; /* a round is under way: every caller is a callback */
 	bool gone; /* the interface was deleted */
-	uint32_t told; /* calls of the application's functions */
-	struct attached *attached; /* careful_attach(): of the rest little is used; or NULL */
-	/* Asked in each round, and before a wait, for what others than the network want done. */
+	uint32_t told; /* calls of the application's functions so far */
+	/* not NULL: from careful_attach(); then most other fields are unused */
+	struct attached *attached;
+	/* Called in each round and before each wait; carefuld does its other work in it. */
 	engine_also_fn *also;
 	void *also_user;
-	int store_refused; /* by the handler of a store that is running */
-	pid_t owner; /* a child of fork() has only a copy */
+	int store_refused; /* errno from the handler of the running store */
+	pid_t owner; /* the process that opened the instance; a child of fork() has only a copy */
 };
 
-/*
- * What an instance stands on, and owns from engine_open() on, also where that fails.
- * careful_open() takes AF_XDP, io_uring and the limits of instance.c (NULL); a
- * simulation brings its own, with tables so small that they run out.
- */
+/* The parts below an instance, which owns them from engine_open() on, even on failure.
+ * careful_open() uses AF_XDP, io_uring and the limits of instance.c (NULL); a simulation brings its
+ * own, with small tables. */
 struct engine_base {
 	struct queue *queue;
 	struct storage *storage;
@@ -256,13 +257,12 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 void round_send(struct careful *c);
 int own_poll(struct careful *c);
 
-/* Reports whether the application has to hear of something: no time to wait. */
+/* Reports whether the application must be told something, so that a wait must not begin. */
 static inline bool engine_untold(const struct careful *c)
 {
 	return c->ended || c->changed || c->link.changed || c->link.pings_done || c->link.trains;
 }
 
-/* Returns the peer with this number, or NULL. */
 static inline struct link_peer *engine_peer(struct careful *c, uint32_t peer)
 {
 	if (peer >= c->link.peers_max || c->link.peers[peer].state == CAREFUL_PEER_NONE)
@@ -293,7 +293,8 @@ int own_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_o
 struct careful_kept *own_keep(const struct careful_message *message);
 void own_release(struct careful *c, struct careful_kept *kept);
 
-/* The message of a body at this place; returns its bytes up to the next one, or to the end. */
+/* Reads the message at this place of a body. Returns its bytes, up to the next message or the end.
+ */
 static inline uint32_t am_at(const uint8_t *body, uint32_t body_bytes, struct careful_kept place,
 			     struct careful_am *am)
 {
@@ -326,7 +327,7 @@ void bulk_finished(struct careful *c, struct message_in *in);
 void bulk_sent(struct careful *c);
 
 /* deferred.c */
-/* Reports whether there is room for a message's answer. Where there is no token, nobody waits for one. */
+/* Reports whether there is room for the answer; a message without token wants none. */
 static inline bool deferred_room(const struct careful *c, const struct link_peer *peer,
 				 const struct careful_am *am)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The life of an instance that owns its queue. */
+/* Opens, waits for and closes an instance that owns its queue. */
 #include "device/error.h"
 #include "engine/also.h"
 #include "engine/engine.h"
@@ -13,8 +13,8 @@
 
 enum {
 	WAIT_SLICE_MS = 20, /* longest block while a peer has a timer */
-	COPIES = (32 << 20) / MESSAGE_COPY_BYTES, /* for disks that take their time */
-	ASIDE_BYTES = 64 << 10, /* less is sooner written than handed to a worker */
+	COPIES = (32 << 20) / MESSAGE_COPY_BYTES, /* for slow disks */
+	ASIDE_BYTES = 64 << 10, /* a smaller write is faster than its hand-over to a worker */
 };
 
 static const struct engine_limits default_limits = {
@@ -94,14 +94,14 @@ static int allocate(struct careful *c)
 	return 0;
 }
 
-/* Returns how many operations hang in a file system: what they use stays. */
+/* Returns how many operations hang in a file system; their memory must stay. */
 static uint32_t destroy(struct careful *c)
 {
 	uint32_t left = c->storage ? c->storage->ops->close(c->storage) : 0;
 
 	if (c->event_hooks)
 		c->event_hooks->end(c);
-	if (left) { /* of what they write, the messages, the frames and the copies */
+	if (left) { /* they may still use the messages, frames and copies */
 		c->queue->umem_stays = true;
 		link_leave_pool(&c->link);
 	} else {
@@ -122,8 +122,8 @@ static uint32_t destroy(struct careful *c)
 	return left;
 }
 
-/* Untuned, a fragment is what fits one receive buffer; over IPv4, as plans are made. What a
- * peer's own headers leave is seen to when a frame is built (message/out.c). */
+/* By default a fragment is what fits one receive buffer over IPv4, as in plans. message/out.c cuts
+ * it to what a peer's own headers leave. */
 static void tune_defaults(struct careful *c)
 {
 	uint32_t bytes = queue_single_bytes(c->queue) - LINK_IPV4_BYTES - LINK_HDR_BYTES -
@@ -133,7 +133,7 @@ static void tune_defaults(struct careful *c)
 		plan_default(c->port->ops->tune(c->port, i), bytes);
 }
 
-/* The layers above a device and a storage that are open. */
+/* Sets up the layers above an open device and storage. */
 static int set_up(struct careful *c, struct careful_error *error)
 {
 	int rc;
@@ -163,8 +163,7 @@ static int open_base(struct careful *c, struct careful_error *error)
 
 	if (rc)
 		return rc;
-	/* Each operation reads for a message that is sent, or holds a receive buffer or a
-	 * copy. */
+	/* Each operation reads for a message being sent, or holds a receive buffer or a copy. */
 	depth = c->limits.messages.outs + c->queue->rx_chunks + c->limits.messages.copies;
 	rc = uring_open(depth < URING_DEPTH_MAX ? depth : URING_DEPTH_MAX, &c->storage);
 	if (rc)
@@ -182,7 +181,7 @@ static int own_close(struct careful *c)
 	bool ours = c->owner == getpid();
 
 	if (ours)
-		round_send(c); /* what was said before goes before the BYE */
+		round_send(c); /* messages of the application leave before the BYE */
 	for (uint32_t i = 0; ours && i < c->link.peers_max; i++)
 		if (c->link.peers[i].state != CAREFUL_PEER_NONE)
 			link_close(&c->link.peers[i], 0);
@@ -200,7 +199,8 @@ static int own_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms
 	if (!c->link.crowded)
 		count += c->port->ops->wait_fds(c->port, fds + count, n - count);
 	*timeout_ms = engine_untold(c) ? 0 : (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
-	c->polls = ENGINE_POLLS_PER_CLOCK - 1; /* time will have passed: look at the clock */
+	/* read the clock in the next round: time has passed */
+	c->polls = ENGINE_POLLS_PER_CLOCK - 1;
 	return (int)count;
 }
 
@@ -305,7 +305,7 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 		c->limits = base->limits;
 	} else {
 		c->limits = default_limits;
-		/* One of each is a peer's own, and as many are anybody's. */
+		/* Each peer has one of its own, and as many are shared. */
 		if (c->limits.messages.outs < 2 * c->options.peers)
 			c->limits.messages.outs = 2 * c->options.peers;
 		if (!rc)

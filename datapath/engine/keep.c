@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Payloads that outlive their handlers, in their receive buffers: each message that is kept holds
- * its frame, which it may share with others.
- */
+/* Keeps payloads beyond their handlers, in their receive buffers. Each kept message holds its
+ * frame, which may contain other kept messages. */
 #include "engine/engine.h"
 
 struct careful_kept *own_keep(const struct careful_message *message)

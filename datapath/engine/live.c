@@ -3,28 +3,31 @@
  * Times bulk messages of live traffic by the version of the settings that cut them, so that the
  * controller can compare plans. Owns the live map's entries (abi.h).
  *
- * The clock runs from the start of a message to an answer that cannot overtake it: a store's own
- * reply; for the data of a get, the reply to an empty request right behind the last fragment. The
- * return of the last credit says less, because it depends on the number of fragments.
+ * The clock runs from the start of a message to an answer that cannot overtake it. For a store
+ * that is its own reply; for the data of a get, the reply to an empty request right behind the last
+ * fragment. The return of the last credit would be a worse measure: it depends on the number of
+ * fragments.
  *
- * Waiting behind others counts. A message does not count if it failed, if its epoch broke or began
- * later, if its question found no credit at once, or if it took longer than a second.
+ * Waiting behind other messages counts. A message does not count if it failed, if its epoch broke
+ * or began later, if its question found no credit at once, or if it took longer than a second.
  *
- * One message of a peer in 2 ms is measured: two clock reads and, for a get, two empty frames.
+ * At most one message of a peer in 2 ms is measured; that costs two clock reads and, for a get, two
+ * empty frames.
  *
- * What a peer sends for a file is measured here, too: from the first fragment until all is written.
+ * Messages from a peer to a file are timed from the first fragment until all is written.
  */
 #include "engine/engine.h"
 
 enum {
-	PAUSE_NS = 2 * 1000 * 1000, /* between two that are measured, of a peer */
-	MOST_NS = 1000 * 1000 * 1000, /* something else was the matter; also, its square fits */
+	PAUSE_NS = 2 * 1000 * 1000, /* between two measured messages of a peer */
+	MOST_NS = 1000 * 1000 * 1000, /* longer times have other causes; also, the square fits */
 };
 
-/* Of what is stored: a slow disk takes its time. The square of it fits. */
+/* Limit for stores: disks are slow. The square fits. */
 static const uint64_t stored_most_ns = UINT32_MAX;
 
-/* Where the token of one more question to a peer may stand; NULL: enough have no answer. */
+/* Returns a free place for the token of a question to a peer, or NULL if too many are unanswered.
+ */
 static uint32_t *question_of(struct careful *c, const struct link_peer *peer)
 {
 	uint32_t *questions = c->live[peer->slot].questions;
@@ -35,13 +38,13 @@ static uint32_t *question_of(struct careful *c, const struct link_peer *peer)
 	return NULL;
 }
 
-/* An operation for what is asked behind the data of a get; NULL: not now. */
+/* Begins an operation for the question behind the data of a get; NULL: not now. */
 static struct operation *ask(struct careful *c, struct message_out *out)
 {
 	uint32_t *question = question_of(c, out->peer);
 	struct operation *op;
 
-	/* What the application may ask is not to run out by this. */
+	/* Leave operations to the application. */
 	if (!question || c->operations_free_count <= c->limits.operations / 4)
 		return NULL;
 	op = operation_new(c, out->peer, CAREFUL_AM_REQUEST, NULL, NULL);
@@ -63,7 +66,7 @@ static void begin(struct careful *c, struct message_out *out, struct operation *
 	};
 }
 
-/* A message was started; op: its own, whose answer measures it, or NULL. */
+/* Begins to time a message. op: the store whose answer ends it, or NULL. */
 void live_begin(struct careful *c, struct message_out *out, struct operation *op)
 {
 	const struct link_peer *peer = out->peer;
@@ -73,7 +76,8 @@ void live_begin(struct careful *c, struct message_out *out, struct operation *op
 		begin(c, out, op);
 }
 
-/* One with a question has left, or will not: what was not asked has no answer. */
+/* Handles a message with a question that has left, or never will. A question that was not sent gets
+ * no answer. */
 void live_sent(struct careful *c, struct message_out *out)
 {
 	struct operation *op = operation_find(c, out->question, out->peer, out->epoch);
@@ -99,8 +103,8 @@ static void plus_square(__u64 *low, __u64 *high, uint64_t value)
 	plus(high, *low < value * value);
 }
 
-/* Whoever reads meanwhile sees an odd sequence, or another one afterwards. It is made odd
- * whatever stands there: others can write to the map, too. */
+/* Makes the sequence odd, so that readers notice the write. Other processes can write to the map,
+ * so any old value may be there. */
 static void open_entry(struct careful_live_entry *entry)
 {
 	store(&entry->sequence, entry->sequence | 1);
@@ -125,7 +129,8 @@ static void add(struct careful_live_entry *entry, const struct live_sample *live
 	close_entry(entry);
 }
 
-/* The answer to an operation that measures a message. True: it was for nothing else. */
+/* Handles the answer to an operation that measures a message. Returns true if the operation has no
+ * other purpose. */
 bool live_answered(struct careful *c, struct operation *op, int status)
 {
 	bool asked = op->kind == CAREFUL_AM_REQUEST;
@@ -138,7 +143,7 @@ bool live_answered(struct careful *c, struct operation *op, int status)
 	return asked;
 }
 
-/* A message begins to come; its end is known to be a file, or an error. */
+/* Begins to time an incoming message; its destination, or an error, is known. */
 void live_comes(struct careful *c, struct message_in *in)
 {
 	struct live_peer *live = &c->live[in->peer->slot];
@@ -160,7 +165,7 @@ static void add_write(struct careful_live_entry *entry, const struct message_wri
 	plus_square(&cell->sum_square_low, &cell->sum_square_high, one->took_ns);
 }
 
-/* It was written, or failed. */
+/* Ends the timing of a message that was written or failed. */
 void live_stored(struct careful *c, const struct message_in *in)
 {
 	const struct message_stamps *stamps = &in->stamps;

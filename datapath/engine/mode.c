@@ -10,7 +10,8 @@ void mode_alone(struct careful *c, uint32_t peer)
 	link_resume(&c->link, peer < c->link.peers_max ? &c->link.peers[peer] : NULL);
 }
 
-/* R may be another now, and the window with it. A mode with too small a one is left again. */
+/* Changes the mode. R and the window may change with it; if the window becomes too small, changes
+ * back. */
 static int change(struct careful *c, uint32_t mode, struct careful_error *error)
 {
 	uint32_t was = c->queue->info.xdp_mode;

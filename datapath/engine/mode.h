@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The XDP mode under an instance that is open, and peace to try one: what carefuld needs to
- * find out by measuring which is better. */
+/* Changes the XDP mode of an open instance, and keeps it quiet so that carefuld can measure which
+ * mode is better. */
 #ifndef SERVICE_MODE_H
 #define SERVICE_MODE_H
 
@@ -8,25 +8,23 @@
 
 #include <careful/careful.h>
 
-/* From now on only this peer's sessions begin; others' wait. CAREFUL_ANY_PEER: everybody's do,
- * also if a change was under way. */
+/* From now on only this peer's sessions begin; those of others wait. CAREFUL_ANY_PEER: all sessions
+ * begin, and a change under way is given up. */
 void mode_alone(struct careful *instance, uint32_t peer);
 
-/*
- * Ends every epoch, lets the RX ring drain, has the device receive in another mode, and begins
- * new epochs. To be called each round until it does not return -EAGAIN; then 0, or -errno with
- * *error: the mode is as it was, unless the statistics say that no program is on the interface.
- * What is under way is lost as at any new epoch: let nothing be.
- */
+/* Ends every epoch, drains the RX ring, switches the device to another mode, and begins new epochs.
+ * Call it in each round until it no longer returns -EAGAIN. Then returns 0, or -errno with *error:
+ * the mode is unchanged, unless the statistics report that no program is on the interface.
+ * Operations under way are lost, as in any new epoch. */
 int mode_change(struct careful *instance, uint32_t mode, struct careful_error *error);
 
-/* How often the link lost its carrier since the instance was opened: drivers that start the NIC
- * anew for another mode, or the first, take it away. */
+/* Returns how often the link lost its carrier since the instance was opened: some drivers restart
+ * the NIC for another mode. */
 uint32_t mode_link_downs(struct careful *instance);
-/* How often our qdisc was put back after somebody had taken it off. */
+/* Returns how often our qdisc was restored after somebody removed it. */
 uint32_t mode_qdiscs(struct careful *instance);
 
-/* What careful_info() says of who decided: enum careful_xdp_by. */
+/* Sets xdp_by of careful_info(), enum careful_xdp_by. */
 void mode_decided(struct careful *instance, uint32_t by);
 
 #endif /* SERVICE_MODE_H */

@@ -5,7 +5,7 @@
 #include <endian.h>
 #include <errno.h>
 
-/* What operations of an epoch that is over are told. */
+/* Returns the status for operations whose epoch is over. */
 int operation_over_status(const struct link_peer *peer)
 {
 	return peer->state == CAREFUL_PEER_FAILED && link_error(peer) ? -link_error(peer) :
@@ -53,7 +53,7 @@ static void put(struct careful *c, const struct operation *op)
 	c->operations_free[c->operations_free_count++] = (uint32_t)(op - c->operations);
 }
 
-/* What it asks for goes to a file, if that is where it goes. */
+/* Counts a get towards what its peer was asked to send for files, if its destination is a file. */
 void operation_asks(struct careful *c, struct operation *op)
 {
 	op->to_file = !op->local.base;
@@ -61,7 +61,7 @@ void operation_asks(struct careful *c, struct operation *op)
 		c->messages.peers[op->peer->slot].asked_bytes += op->bytes;
 }
 
-/* Nothing waits for its answer any more. */
+/* Undoes operation_asks() and frees the question. */
 static void answered(struct careful *c, struct operation *op)
 {
 	op->token = 0;
@@ -70,14 +70,15 @@ static void answered(struct careful *c, struct operation *op)
 	link_awaited(op->peer);
 }
 
-/* Frees the entry without telling anyone. */
+/* Frees the entry without telling the application. */
 void operation_drop(struct careful *c, struct operation *op)
 {
 	answered(c, op);
 	put(c, op);
 }
 
-/* The end, which operations_tell() tells: who calls this may be in the middle of a walk. */
+/* Ends an operation; operations_tell() tells the application, because the caller may be walking a
+ * list that the application can change. */
 void operation_end(struct careful *c, struct operation *op, const struct careful_result *result)
 {
 	answered(c, op);
@@ -87,7 +88,8 @@ void operation_end(struct careful *c, struct operation *op, const struct careful
 	c->ended_tail = &op->next;
 }
 
-/* Tells of those that have ended so far; what ends meanwhile waits for the next time. */
+/* Tells the application of operations that have ended; those that end meanwhile wait for the next
+ * call. */
 void operations_tell(struct careful *c)
 {
 	struct operation *op = c->ended, *next;
@@ -100,14 +102,14 @@ void operations_tell(struct careful *c)
 		void *user = op->user;
 
 		next = op->next;
-		put(c, op); /* free for what the application asks now */
+		put(c, op); /* before the callback, which may need the entry */
 		c->told++;
 		if (done)
 			done(&result, user);
 	}
 }
 
-/* The end, told within this call, after those that ended before. */
+/* Ends an operation and tells the application at once, after those that ended before. */
 void operation_end_now(struct careful *c, struct operation *op, const struct careful_result *result)
 {
 	careful_done_fn *done = op->done;
@@ -137,7 +139,7 @@ void operation_answer(struct careful *c, struct link_peer *peer, __be32 token, i
 		link_break(peer);
 }
 
-/* Ends what waited for a session whose frames are too small for it. */
+/* Ends operations that are too large for the frames of the new session. */
 void operations_unfit(struct careful *c)
 {
 	const struct careful_result result = { .status = -EMSGSIZE };
@@ -196,7 +198,7 @@ uint32_t engine_stop_gets(struct careful *c, engine_whose_fn *whose, const void 
 	return writing;
 }
 
-/* Everything asked of a peer in an epoch that is over ends with status. */
+/* Ends every operation with a peer whose epoch is over. */
 void operations_reset(struct careful *c, struct link_peer *peer, int status)
 {
 	const struct careful_result result = { .status = status };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Peers as the application sees them, and what the end of an epoch means to it. */
+/* Peers as the application sees them, and the effects of the end of an epoch. */
 #include "link/spread.h"
 #include "engine/engine.h"
 
@@ -23,7 +23,7 @@ static void tell(struct careful *c, uint32_t peer, uint8_t state)
 		c->watch(c, peer, state, c->watch_user);
 }
 
-/* What is under way in epochs that are over ends. */
+/* Ends what is under way in epochs that are over. */
 void peers_epochs(struct careful *c)
 {
 	if (!link_take_changed(&c->link))
@@ -39,7 +39,7 @@ void peers_epochs(struct careful *c)
 	}
 }
 
-/* Compares what is with what was told; whoever is told may change it again. */
+/* Tells the watcher how a peer differs from what it was told; the watcher may change it again. */
 static void tell_changes(struct careful *c, uint32_t index)
 {
 	const struct link_peer *peer = &c->link.peers[index];
@@ -51,7 +51,7 @@ static void tell_changes(struct careful *c, uint32_t index)
 		seen->tenants = link_tenants(peer);
 		seen->lives = 0;
 		seen->state = CAREFUL_PEER_NONE;
-		if (other) /* what was said to belong to this slot is another host's */
+		if (other) /* the slot's earlier host is gone */
 			tell(c, index, CAREFUL_PEER_NONE);
 	}
 	if (seen->lives != link_lives(peer)) {
@@ -76,8 +76,8 @@ void peers_tell(struct careful *c)
 		tell_changes(c, i);
 }
 
-/* After a call that names a peer: of this one's changes its watcher hears within it. Whether
- * there were others is as before. */
+/* Tells the watcher of a peer's changes within the call that made them. `others`: whether other
+ * peers had changed before, which is kept. */
 static void tell_own(struct careful *c, uint32_t index, bool others)
 {
 	peers_epochs(c);
@@ -85,8 +85,8 @@ static void tell_own(struct careful *c, uint32_t index, bool others)
 	tell_changes(c, index);
 }
 
-/* Looks for the way from our interface, as routes are now. Returns -ENETUNREACH or -ENOTUNIQ (our
- * own address) if there is none. */
+/* Looks up the current route from our interface. Returns -ENETUNREACH, or -ENOTUNIQ for our own
+ * address. */
 static int reach(struct careful *c, const union address *to)
 {
 	struct llhdr unused;

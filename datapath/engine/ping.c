@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Pings (P1 section 6) past XDP: the engine on receipt, the store after writing. The place for a
- * write and for the answer is each peer's own, there before the probe is sent. Also own_ping(),
- * which asks.
- */
+/* Pings (P1 section 6) beyond XDP: the engine answers on receipt, the store after writing. Each
+ * peer has its own place for a write and an answer, allocated in advance. own_ping() sends. */
 #include <endian.h>
 #include <errno.h>
 #include <stddef.h>
@@ -38,8 +35,8 @@ int own_ping(struct careful *c, uint32_t index, const struct careful_ping_ask *a
 
 	if (!peer)
 		return -ENOENT;
-	/* Data goes first: with credits for small frames alone, probes of that size would
-	 * take them all before a large frame that waits ever had enough. */
+	/* Data goes first: if small frames got credits, probes would take all of them before a
+	 * waiting large frame ever had enough. */
 	if (c->pings[index].done ||
 	    (ask->stage != CAREFUL_STAGE_NET_RX && c->messages.peers[index].messages))
 		return -EAGAIN;
@@ -51,7 +48,7 @@ int own_ping(struct careful *c, uint32_t index, const struct careful_ping_ask *a
 	return 0;
 }
 
-/* Tells of the probes that ended; of those, too, whose peer's slot is another's by now. */
+/* Tells of pings that have ended, even if the peer's slot now belongs to another host. */
 void ping_finish(struct careful *c)
 {
 	for (uint32_t i = 0; i < c->link.peers_max; i++) {
@@ -121,8 +118,7 @@ static void submit(struct careful *c, struct ping_slot *slot)
 	written(slot, true);
 }
 
-/* Writes what the probe carries, as soon as there is a file; then the probe is answered and its
- * buffer goes back. */
+/* Writes the probe's payload once there is a scratch file; then answers and releases the buffer. */
 static void store(struct careful *c, struct ping_slot *slot, struct link_rxframe *frame)
 {
 	c->scratch_asked++;
@@ -150,7 +146,7 @@ static bool whole(const struct link_rxframe *frame)
 		be32toh(frame->hdr.payload_crc) == link_crc32c(frame->body, frame->body_bytes));
 }
 
-/* A probe that has come as far as the engine. */
+/* Handles a probe that has reached the engine. */
 void ping_receive(struct careful *c, struct link_rxframe *frame)
 {
 	struct link_peer *peer = frame->peer;
@@ -171,8 +167,8 @@ void ping_receive(struct careful *c, struct link_rxframe *frame)
 	host_ns = now_ns(c);
 	link_placed(frame);
 	c->port->ops->probed(c->port, peer->slot, &probed);
-	/* The peer sends one at a time: one that another overtook, or that comes while the
-	 * last is being written, has nobody who waits for its answer. */
+	/* The peer waits for one probe at a time: no answer is wanted to one that another overtook,
+	 * or that arrives while the last is being written. */
 	if (probed.probe != be32toh(frame->hdr.msg_id) || slot->kept) {
 		link_count(&c->link, CAREFUL_C_PINGS_LATE);
 		link_release(&c->link, frame);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The round that careful_poll() is: take in what came, call the application, send. */
+/* One round of careful_poll(): receive, call the application, send. */
 #include "engine/engine.h"
 
 #include <errno.h>
 
-/* The peers that messages wait for, and no others. */
+/* Sends for the peers for which messages wait. */
 static void pump_all(struct careful *c)
 {
 	for (uint32_t at = 0; at < c->link.peers_max; at += 64) {
@@ -15,7 +15,7 @@ static void pump_all(struct careful *c)
 	}
 }
 
-/* Everything that can be sent now; updates last, for data carries them for free. */
+/* Sends everything that can leave now. Updates come last, because data carries them for free. */
 void round_send(struct careful *c)
 {
 	if (c->messages.messages)
@@ -27,7 +27,7 @@ void round_send(struct careful *c)
 	link_updates(&c->link);
 	if (c->link.trains)
 		link_trains_send(&c->link);
-	/* Before the kick, so that files are read and written while frames leave. */
+	/* Before the kick, so that file operations overlap with the frames. */
 	if (c->storage->ops->pending(c->storage))
 		storage_flush(c->storage);
 	link_kick(&c->link);
@@ -56,7 +56,7 @@ static void keep_time(struct careful *c)
 	link_tick(&c->link);
 }
 
-/* What ends with an epoch, before the peer's new state. */
+/* Ends what belongs to an epoch, before it tells the peer's new state. */
 static void tell_changes(struct careful *c)
 {
 	if (!c->link.changed && !c->changed && !c->ended)
@@ -66,11 +66,9 @@ static void tell_changes(struct careful *c)
 	peers_tell(c);
 }
 
-/*
- * Puts what came where it belongs, and calls the application for what is its own: frame by frame,
- * and nobody walks over what it may change. Of a session that is another's now, the end of the one
- * before is told before its first message. Returns how many frames came.
- */
+/* Places the data of frames and runs handlers, one frame at a time, so that no loop walks over
+ * something that a handler changes. Tells the end of a slot's old session before the first message
+ * of its new one. Returns the number of frames. */
 static uint32_t take_in(struct careful *c)
 {
 	struct link_rxframe frame;
@@ -90,7 +88,7 @@ static uint32_t take_in(struct careful *c)
 	return n;
 }
 
-/* What is to be done when all has come. */
+/* Does the work that follows the last frame. */
 static void finish(struct careful *c)
 {
 	if (c->storage->ops->pending(c->storage))

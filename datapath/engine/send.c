@@ -43,7 +43,7 @@ static struct link_peer *live_peer(struct careful *c, uint32_t index, int *rc)
 	return peer;
 }
 
-/* lent: the body of a send buffer in which the payload stands already; or NULL. */
+/* Sends a request. lent: the body of a send buffer that already has the payload, or NULL. */
 static inline int request(struct careful *c, uint32_t index, uint16_t handler, const uint32_t *args,
 			  const void *payload, uint8_t *lent, uint32_t bytes, careful_done_fn *done,
 			  void *user)
@@ -103,7 +103,7 @@ int own_alloc(struct careful *c, void **payload)
 	return (int)(c->link.body_most - MESSAGE_AM_BYTES);
 }
 
-/* The body of what careful_alloc() gave; NULL: it is not the application's. */
+/* Returns the body of a payload from careful_alloc(), or NULL if it is not the application's. */
 static uint8_t *body_of(struct careful *c, void *payload)
 {
 	uint8_t *body;
@@ -228,7 +228,7 @@ int own_store(struct careful *c, uint32_t index, uint32_t region, uint64_t regio
 	args_to(&out->am, args);
 	message_out_start(&c->messages, out);
 	live_begin(c, out, op);
-	/* An answer that nobody waits for would be a frame more. */
+	/* Without a token the peer saves the frame of an answer that is not wanted. */
 	if (done || op->live.began_ns)
 		out->am.token = htobe32(op->token);
 	return 0;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Whether it pays to spin before a wait blocks. Where the other end shares our CPU, spinning keeps
- * it from running: what we wait for comes once we block, or once the scheduler takes the CPU from
- * us, and not before. Spinning then stops, and is tried again now and then, and by who was idle.
- */
+/* Decides whether to spin before a wait blocks. If the other end shares our CPU, spinning keeps it
+ * from running: the answer comes once we block or lose the CPU. Spinning then stops, and is tried
+ * again after some waits or an idle time. */
 #ifndef SERVICE_SPIN_H
 #define SERVICE_SPIN_H
 
@@ -13,21 +11,21 @@
 #include <careful/careful.h>
 
 enum {
-	SPIN_VAIN_MAX = 8, /* in a row, until spinning stops */
-	SPIN_TRY = 64, /* waits until it is tried again */
-	SPIN_IDLE = 8, /* of the time that we spin: who is blocked for longer was idle */
+	SPIN_VAIN_MAX = 8, /* useless spins in a row after which spinning stops */
+	SPIN_TRY = 64, /* waits after which spinning is tried again */
+	SPIN_IDLE = 8, /* a block longer than this many spin times was idle */
 };
 
 /*
- * @vain:  spins in a row that brought nothing
- * @waits: since spinning stopped, or was tried last
+ * @vain:  useless spins in a row
+ * @waits: since spinning stopped or was last tried
  */
 struct spin {
 	uint32_t vain;
 	uint32_t waits;
 };
 
-/* Reports whether it pays to spin in a wait that begins. */
+/* Reports whether to spin in the wait that begins. */
 static inline bool spin_wanted(struct spin *spin)
 {
 	if (spin->vain < SPIN_VAIN_MAX)
@@ -38,7 +36,7 @@ static inline bool spin_wanted(struct spin *spin)
 	return true;
 }
 
-/* How long to spin in a wait that begins, before it blocks. */
+/* Returns how long to spin before the wait blocks. */
 static inline uint64_t spin_for_ns(struct spin *spin, const struct careful_options *options)
 {
 	switch (options->wait_mode) {
@@ -51,21 +49,21 @@ static inline uint64_t spin_for_ns(struct spin *spin, const struct careful_optio
 	}
 }
 
-/* Frames came while we spun, so long after the wait began. Nobody spins for longer than spin_ns:
- * who did was not running, and who sent them was. */
+/* Learns that frames came during the spin. After more than spin_ns we were not running, and the
+ * sender was: such a spin did not pay. */
 static inline void spin_paid(struct spin *spin, uint64_t waited_ns, uint64_t spin_ns)
 {
 	if (waited_ns <= spin_ns)
 		spin->vain = 0;
 }
 
-/* They came after we had spun, or not, and were blocked for so long. */
+/* Learns how long a wait was blocked after its spin. */
 static inline void spin_blocked(struct spin *spin, bool spun, uint64_t blocked_ns, uint64_t spin_ns)
 {
 	if (blocked_ns <= SPIN_IDLE * spin_ns)
 		spin->vain += spun && spin->vain < SPIN_VAIN_MAX;
 	else if (spin->vain == SPIN_VAIN_MAX)
-		spin->vain--; /* idle: nobody was kept from anything, and one more spin may be */
+		spin->vain--; /* idle: the spin kept nobody from running, so try once more */
 }
 
 #endif /* SERVICE_SPIN_H */

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How a program waits: it polls, spins while that pays (spin.h), and then sleeps. */
+/* Waits for an application: polls, spins while that pays (spin.h), then sleeps. */
 #include "engine/also.h"
 #include "engine/engine.h"
 
 #include <poll.h>
 
 enum {
-	POLLS_PER_LOOK = 32, /* rounds between two looks at the clock */
-	EXTRA_NS = 20 * 1000, /* between two looks at extra_fd: a look is a system call */
+	POLLS_PER_LOOK = 32, /* rounds between two reads of the clock */
+	EXTRA_NS = 20 * 1000, /* between two system calls that look at extra_fd */
 	FDS_MAX = DEVICE_WAIT_FDS_MAX + 1,
 };
 
@@ -17,7 +17,7 @@ void engine_also(struct careful *c, engine_also_fn *fn, void *user)
 	c->also_user = user;
 }
 
-/* Sleeps; reports whether extra_fd is readable. */
+/* Sleeps, then reports whether extra_fd is readable. */
 static bool sleep_until(struct careful *c, int timeout_ms, int extra_fd)
 {
 	struct pollfd pfds[FDS_MAX + 1];
@@ -45,7 +45,7 @@ static bool extra_ready(struct careful *c, int extra_fd, uint64_t now)
 	return poll(&pfd, 1, 0) > 0;
 }
 
-/* Returns the frames that came or went so far: spinning pays while their number grows. */
+/* Returns the frames received and sent so far; spinning pays while the number grows. */
 static uint64_t frames_moved(const struct careful *c)
 {
 	const uint64_t *n = c->link.counters;
@@ -53,8 +53,8 @@ static uint64_t frames_moved(const struct careful *c)
 	return n[CAREFUL_C_RX_FRAMES] + n[CAREFUL_C_RX_UPDATES] + n[CAREFUL_C_TX_FRAMES];
 }
 
-/* Learns from the end of a wait whether spinning pays. @start: when the wait began; 0: something
- * was there already. */
+/* Learns from a wait whether spinning pays. @start: when it began; 0: something was there at once.
+ */
 static void learn(struct careful *c, uint64_t spun, uint64_t start, uint64_t blocked)
 {
 	const uint64_t spin_ns = c->options.spin_us * 1000ull;
@@ -68,8 +68,7 @@ static void learn(struct careful *c, uint64_t spun, uint64_t start, uint64_t blo
 int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 {
 	const uint64_t wait = (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
-	uint64_t start = 0,
-		 limit = 0; /* set once nothing was found: what is there needs no clock */
+	uint64_t start = 0, limit = 0; /* set only if nothing is there: else no clock is needed */
 	uint64_t spin = 0, blocked = 0, moved = frames_moved(c), now;
 	const uint32_t told = c->told;
 	int handled = 0;
