@@ -55,9 +55,9 @@ class Element:
 class Level:
     """One level of a hierarchical plan, for tables.
 
-    name: group, "" for the top; first, last: its stages, [first, last) of the pipeline; elements:
-    names in order; sizes_bytes: its fragments for the whole message, shape (k,); approximated: the
-    (g, G) of each element, as a pipeline.
+    `name`: group, "" for the top; `first`, `last`: its stages, [first, last) of the pipeline;
+    `elements`: names in order; `sizes_bytes`: its fragments for the whole message, shape (k,);
+    `approximated`: the (g, G) of each element, as a pipeline.
     """
 
     name: str

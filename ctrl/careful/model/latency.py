@@ -168,7 +168,7 @@ def lower_bound_us(pipeline: Pipeline, message_bytes: float) -> float:
 def fragments_bound(pipeline: Pipeline, message_bytes: float, latency_us: float) -> float:
     """Number of fragments beyond which no plan without reassembly beats `latency_us`.
 
-    Each stage b is busy for k g_b + B G_b and waits for the other stages' overheads before its
+    Each stage b is busy for k g_b + B G_b. It waits for the other stages' overheads before its
     first and after its last fragment, so T >= k g_b + B G_b + sum of the other g (P1 equations 4
     and 5). Infinite if no stage has an overhead.
     """

@@ -32,10 +32,10 @@ STRATEGIES = ("fixed", "ramp", "ramp-up-down", "hierarchical", "lp")
 class LevelPlan:
     """One level of a plan, the top one first (P1 section 4.3).
 
-    name: the group, "" for the top; stages: names of its elements; latency_us: exact, for the whole
-    message through this level's stages alone; bottleneck: the slowest element at the mean size;
-    fragments_bytes: sizes for the whole message; lower_bound_us: P1 equation 5 for these stages;
-    g_us, G_us_per_KiB: costs of each element, approximated for compound stages.
+    `name`: the group, "" for the top; `stages`: names of its elements; `latency_us`: exact, for the
+    whole message through this level's stages alone; `bottleneck`: the slowest element at the mean
+    size; `fragments_bytes`: sizes for the whole message; `lower_bound_us`: P1 equation 5 for these
+    stages; `g_us`, `G_us_per_KiB`: costs of each element, approximated for compound stages.
     """
 
     name: str
@@ -68,12 +68,12 @@ class LevelPlan:
 class Plan:
     """How a message is cut, and the resulting latency.
 
-    strategy: the one of STRATEGIES that made the plan; latency_us: exact for these sizes;
-    bottleneck: a stage, or a shared resource with its stages; fragments_bytes: sizes at the top
-    level, in order; lower_bound_us: P1 equation 5; one_fragment_us: latency without fragmentation;
-    levels: levels of a plan with reassembly, top first; sizes_by_stage: the sizes that each stage
-    passes, one tuple per stage; note: why the strategy fell back, or another remark, "" for none;
-    extrapolated: some fragment size was not measured.
+    `strategy`: the one of STRATEGIES that made the plan; `latency_us`: exact for these sizes;
+    `bottleneck`: a stage, or a shared resource with its stages; `fragments_bytes`: sizes at the top
+    level, in order; `lower_bound_us`: P1 equation 5; `one_fragment_us`: latency without
+    fragmentation; `levels`: levels of a plan with reassembly, top first; `sizes_by_stage`: the
+    sizes that each stage passes, one tuple per stage; `note`: why the strategy fell back, or
+    another remark, "" for none; `extrapolated`: some fragment size was not measured.
     """
 
     strategy: str

@@ -35,12 +35,13 @@ RAMP_FRAGMENTS_MAX = 96
 class ClassPlan:
     """The plan of a message-size class, and the cost of whole bytes and of only six numbers.
 
-    message_bytes: the class's largest message, for which it is planned (twice the one before for
-    the last class, which has no largest); plan: the map's entry; latency_us: of plan; fixed_us,
-    ramp_us: best fixed size and best ramp that the map can express (no ramp is chosen if reassembly
-    is faster); flat_us: best of all plans without reassembly, limits or whole bytes, the LP's
-    excepted; optimum_us: the same with reassembly; block_bytes: bytes that stages outside every
-    group gather before they start (their sink's minpulse, P1 section 4.3), 0 without reassembly.
+    `message_bytes`: the class's largest message, for which it is planned (twice the one before for
+    the last class, which has no largest); `plan`: the map's entry; `latency_us`: of plan;
+    `fixed_us`, `ramp_us`: best fixed size and best ramp that the map can express (no ramp is chosen
+    if reassembly is faster); `flat_us`: best of all plans without reassembly, limits or whole
+    bytes, the LP's excepted; `optimum_us`: the same with reassembly; `block_bytes`: bytes that
+    stages outside every group gather before they start (their sink's minpulse, P1 section 4.3), 0
+    without reassembly.
     """
 
     index: int

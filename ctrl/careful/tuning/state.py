@@ -67,14 +67,14 @@ class Tried:
 class PathState:
     """The state of one path.
 
-    identity: what defines the path; figures: its measurement, None before the first; measured_at,
-    changed_at: seconds of the monotonic clock; reason: why it was measured; confirmed_at: when a
-    quick measurement last confirmed the figures; carefuld: the process with which they were last
-    used; plans: the value decided for an item; unverified: changes in effect that no A/B has
-    confirmed; refuted: values that an A/B undid; on_trial: changes of an A/B under way; put_back:
-    values to restore after a search or exploration; tried: results of searches, by class; hold_s,
-    held_until: how long, and until when, a change of the path is not answered; store: the known
-    store (StoreWatch.as_dict()); decisions: newest last.
+    `identity`: what defines the path; `figures`: its measurement, None before the first;
+    `measured_at`, `changed_at`: seconds of the monotonic clock; `reason`: why it was measured;
+    `confirmed_at`: when a quick measurement last confirmed the figures; `carefuld`: the process
+    with which they were last used; `plans`: the value decided for an item; `unverified`: changes in
+    effect that no A/B has confirmed; `refuted`: values that an A/B undid; `on_trial`: changes of an
+    A/B under way; `put_back`: values to restore after a search or exploration; `tried`: results of
+    searches, by class; `hold_s`, `held_until`: how long, and until when, a change of the path is
+    not answered; `store`: the known store (StoreWatch.as_dict()); `decisions`: newest last.
     """
 
     identity: Json

@@ -1,1 +1,1 @@
-"""What is measured, in which order, and the figures that the times give."""
+"""Estimators: the plan of each measurement, and the figures that follow from the times."""

@@ -1,9 +1,9 @@
-"""A pipeline seen from its ends (P1 section 5.3.2): its bottleneck, and the sum of the others.
+"""A pipeline measured from its ends (P1 section 5.3.2): its bottleneck, and sums over all stages.
 
-Owns the plan of the round trips and trains, and what their two regressions say. Unpipelined
-round trips over sizes give (sum of g and delays, sum of G); back-to-back trains, timed where
-they arrive, give the bottleneck's (g_b, G_b). Propagation occupies nothing: it is in the first
-intercept, never in the second. The exchange itself is passed in.
+Owns the plan of round trips and trains, and their two regressions. Single round trips over sizes
+give (sum of g and delays, sum of G). Back-to-back trains, timed at their arrival, give the
+bottleneck's (g_b, G_b). Propagation occupies no stage, so it is in the first intercept and never in
+the second.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from careful.measure.statistics.line import minima, train_gap_us
 from careful.measure.statistics.oneway import Trip, step_us
 
 ROUNDS_MIN = 4
-#: Frames of a train: bulks, not pairs, for what counts are differences of a clock (PBProbe).
-#: More where it takes less than TRAIN_US: the first of them wake the other end.
+#: Least frames of a train. A train is a bulk, not a pair, because only differences of a clock count
+#: (PBProbe). Trains shorter than TRAIN_US get more frames: the first ones wake the other end.
 TRAIN_FRAMES = 12
 TRAIN_FRAMES_MIN = 4
 TRAIN_US = 2000.0
 _WARM_TRAINS = 3
-#: Round trips of each size in a round: as many as take so long, within these bounds.
+#: A round has as many round trips of each size as take this long, within these bounds.
 _TRIPS_US = 500.0
 _TRIPS_MIN, _TRIPS_MAX = 3, 200
-#: Of the path's time, in the background.
+#: Share of the path's time that a background measurement uses.
 _BACKGROUND = 0.01
-#: Times as many, once the first rounds did not suffice.
+#: Factor for the number of round trips, once the first rounds did not suffice.
 _TRIPS_MORE = 4
-#: Trains of sizes so near to both ends, too, as shares of the range. The gap is convex in the
-#: size, so the bottleneck is one throughout if it is one at both ends (P1 section 5.3.2): these
-#: make a line at each end, which a bend at a 27th of the range or more ahead leaves.
+#: Additional train sizes near both ends, as shares of the range. The gap is convex in the size, so
+#: a stage that is the bottleneck at both ends is the bottleneck throughout (P1 section 5.3.2).
+#: These sizes make a line at each end; a bend at a 27th of the range or more leaves that line.
 _END_SHARES = (0.009, 0.018, 0.027, 0.036)
-#: Frames that arrive closer than this share of how they left were not taken one by one.
+#: A train whose gap is below this share of its sending pace was not received frame by frame.
 _BUNCHED = 0.9
 _TRAIN_TRIES = 4
 #: Median shift of two rounds' times that means that the path has changed.
 _MOVED = 0.10
-#: How often; times that go on moving are noise, which belongs into the intervals.
+#: Most such changes; times that keep moving are noise and belong in the intervals.
 _MOVES_MAX = 2
-#: Trains of each size at which a transition is looked for.
+#: Trains of each size in the search for a transition.
 _BISECT_TRAINS = 3
 
 
@@ -57,9 +57,9 @@ class Exchange(Protocol):
     """The way to the other end: messages of one frame each.
 
     round_trips(size_bytes, count): messages and their empty answers, one after the other;
-    train_us(size_bytes, count): the other end's times of arrival of `count` frames sent back to
-    back, µs of its clock, and how long it took us to hand one over, µs; payload_max_bytes: of
-    one frame; credits: frames that may be under way; train_max: frames of a train.
+    train_us(size_bytes, count): arrivals at the other end of `count` frames sent back to back, µs
+    of its clock, and our time to send a frame, µs; payload_max_bytes: most payload of a frame;
+    credits: most frames under way; train_max: most frames of a train.
     """
 
     payload_max_bytes: int
@@ -73,17 +73,16 @@ class Exchange(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure.
+    """Options of a measurement.
 
-    sizes_count: sizes of payload from min_bytes to max_bytes (0: what a frame holds);
-    at_bytes: the fragment size of interest where the bottleneck changes with it (0: the
-    largest with figures); precision: half of the intervals of both G over them that is enough;
-    seconds: after which no further round begins; background: pauses, at most 1 % of the path;
-    resolution_us: of the clocks; 0: as the times show; train_frames: of a train, more where it
-    takes less than TRAIN_US; trips_count: round trips of each size in a round, at least; ends:
-    trains of sizes near both ends, too; without, nothing is called settled; share: of the path's
-    time that is taken, by pauses; patience_s: goes on for so long while there are no figures,
-    beyond `seconds`.
+    `sizes_count`: payload sizes from min_bytes to max_bytes (0: what a frame holds); `at_bytes`:
+    the fragment size of interest if the bottleneck depends on the size (0: the largest with
+    figures); `precision`: sufficient half interval of both G, relative; `seconds`: no round begins
+    later; `background`: use at most 1 % of the path's time; `resolution_us`: of the clocks, 0:
+    estimated from the times; `train_frames`: least frames of a train, more if it is shorter than
+    TRAIN_US; `trips_count`: least round trips of each size in a round; `ends`: also send trains of
+    sizes near both ends (without them a result is never settled); `share`: share of the path's time
+    to use; `patience_s`: extra time beyond `seconds` while there are no figures.
     """
 
     sizes_count: int = 16
@@ -145,11 +144,11 @@ class BlackBox:
         self._own_us = float("inf")
         self._frames = self._moves = 0
         self._warm = self._in_round = False
-        self._owed_us = 0.0  # of pauses that were put off
+        self._owed_us = 0.0  # for pauses that were postponed
         self._notes: list[str] = []
 
     def run(self) -> Result:
-        """Rounds of one round trip and one train of each size, until it is enough."""
+        """Makes rounds of round trips and trains of each size until the figures are good enough."""
         began = self._clock()
         self._warm_up()
         number, result, over = 0, None, ""
@@ -169,7 +168,7 @@ class BlackBox:
             if len(self._rounds) < ROUNDS_MIN and self._clock() - began < self.options.seconds:
                 continue
             result = self._result(number, began)
-            # What is known well enough costs no more; a round trip is far shorter than a train.
+            # Do not repeat what is known well enough; a round trip is far shorter than a train.
             trips, trains = self._lacking(result)
             if result.settled or result.elapsed_s > self._enough_s(result):
                 break
@@ -182,18 +181,18 @@ class BlackBox:
         if over:
             result.notes.append(over)
         if over or not self.options.ends:
-            result.settled = False  # a bend that was not looked for
+            result.settled = False  # nothing looked for a bend
         result.look_at(self._of_interest(result.regimes))
         result.elapsed_s = self._clock() - began
         result.trip_minima, result.gaps = self._points()
         return result
 
     def _enough_s(self, result: Result) -> float:
-        """After which time no further round begins."""
+        """Time after which no further round begins, seconds."""
         return self.options.seconds + (self.options.patience_s if result.reason else 0.0)
 
     def _look_between(self, result: Result) -> None:
-        """Finds the transitions, and whether more is there than the sizes showed."""
+        """Locates the transitions, and checks for a further stage between the measured sizes."""
         result.regimes = bisected(result.regimes, self._gap_at)
         for at in hidden(result.regimes, self._gap_at):
             result.settled = False
@@ -204,7 +203,7 @@ class BlackBox:
             self._look_at_ends(result)
 
     def _look_at_ends(self, result: Result) -> None:
-        """Each is compared with the line that reaches it."""
+        """Compares each end with the line that reaches it."""
         ends = at_ends(result.regimes, self._train_sizes, self._gap_at, self._gap_step_us())
         result.regimes = ends.regimes
         result.notes += ends.notes
@@ -218,7 +217,7 @@ class BlackBox:
             result.settled = False
 
     def _ended(self, error: CarefulError, elapsed_s: float) -> str:
-        """A note, the round that was begun forgotten; CarefulError where too little is known."""
+        """Drops the unfinished round and returns a note; CarefulError if too little is known."""
         if self._in_round:
             self._rounds.pop()
         if len(self._rounds) < ROUNDS_MIN:
@@ -249,7 +248,7 @@ class BlackBox:
             self._sleep((1 / share - 1) * busy_us / 1e6)
 
     def _warm_up(self) -> None:
-        """The path awakes; how many round trips and frames make a measurement is seen."""
+        """Wakes the path, and fits the numbers of round trips and frames to it."""
         middle = self._sizes[len(self._sizes) // 2]
         trips = self._some_trips(middle, 2, keep=False)
         self._fit_count(trips)
@@ -264,7 +263,7 @@ class BlackBox:
             self._pause(self._owed_us)
 
     def _afford(self, trips_us: float, train_us: float) -> None:
-        """Reports whether the rounds that a result needs fit; what a round takes for each size."""
+        """Raises InputError if the least number of rounds does not fit in the time."""
         count = len(self._sizes)
         round_us = count * trips_us + len(self._train_sizes) * train_us
         needed_s = 100 * ROUNDS_MIN * round_us / 1e6
@@ -276,7 +275,7 @@ class BlackBox:
             )
 
     def _fit_count(self, trips: list[Trip]) -> None:
-        """More round trips at a time where they turn out to be short."""
+        """Raises the number of round trips per round if they are short."""
         least_us = min(one.round_us for one in trips)
         fitting = int(min(_TRIPS_MAX, _TRIPS_US / least_us))
         self._trips_count = max(self._trips_count, fitting)
@@ -291,12 +290,14 @@ class BlackBox:
         return trips
 
     def _one_train(self, size: int, keep: bool = True) -> float:
-        """A train's gap; of several, where the other end slept and then took many at once."""
+        """Returns a train's gap; repeats the train if the other end slept and then took many at
+        once.
+        """
         for _ in range(_TRAIN_TRIES):
             began = self._clock()
             arrivals, own_us = self._exchange.train_us(size, self._train)
             self._frames += self._train + 1
-            # Not from the first arrival on: its own way counts, and those of a bunch are late.
+            # Not from the first arrival on: the way there counts, and a bunch arrives late.
             self._pause((self._clock() - began) * 1e6)
             gap_us = train_gap_us(arrivals)
             if gap_us >= own_us * _BUNCHED:
@@ -310,7 +311,7 @@ class BlackBox:
         return gap_us
 
     def _lacking(self, result: Result) -> tuple[int, bool]:
-        """Round trips of each size that the next round makes, and whether it has trains."""
+        """Returns the factor for the next round's round trips, and whether trains are needed."""
         there = result.one_way
         enough = there.supported and there.G_us_per_KiB.relative <= self.options.precision
         G = result.regime.G_b_us_per_KiB
@@ -318,8 +319,8 @@ class BlackBox:
         return 0 if enough else _TRIPS_MORE, trains
 
     def _round(self, trips: int, trains: bool) -> None:
-        """Round trips of each size, `trips` times as many as at first, and a train of each and
-        of those near the ends.
+        """Sends round trips of each size, `trips` times the first number, and a train of each
+        size.
         """
         self._rounds.append(Round())
         self._in_round = True
@@ -331,11 +332,11 @@ class BlackBox:
         self._in_round = False
 
     def _kinds(self) -> list[tuple[bool, bool]]:
-        """Returns for each round whether it has round trips, and trains."""
+        """Reports for each round whether it has round trips, and trains."""
         return [(bool(one.trips), bool(one.gaps_us)) for one in self._rounds]
 
     def _forget_what_was(self) -> bool:
-        """Once two rounds agree that the path is another one, drops the rounds before them."""
+        """Drops earlier rounds once two rounds agree that the path has changed."""
         if len(self._rounds) < 3 or self._moves == _MOVES_MAX:
             return False
         *before, last, latest = self._rounds
@@ -354,7 +355,7 @@ class BlackBox:
         return self.options.resolution_us or step_us([one.trips for one in self._rounds])
 
     def _gap_step_us(self) -> float:
-        """Returns the step that a train's gap cannot resolve."""
+        """Returns the resolution of a train's gap, µs."""
         return self._clock_us() / (self._train - 1)
 
     def _result(self, rounds: int, began: float) -> Result:

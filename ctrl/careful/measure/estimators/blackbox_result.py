@@ -1,7 +1,4 @@
-"""What two regressions know of a pipeline (P1 section 5.3.2), as blackbox.py finds it.
-
-Owns what follows from the figures of a bottleneck, and why one is withheld. Pure.
-"""
+"""The result of a black-box measurement (P1 section 5.3.2), and why a figure is withheld."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from careful.measure.statistics.line import RELATIVE_MAX, Line
 
 @dataclass
 class Result:
-    """What two regressions know of a pipeline.
+    """The figures of two regressions.
 
-    sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G, one
-    way, and sum_G_others without the bottleneck of `regime`, µs per KiB; None with a `reason`.
+    sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G, one way,
+    and sum_G_others without the bottleneck of `regime`, µs per KiB; None with a `reason`.
     trip_minima: sizes and least round trips, µs; gaps: sizes and gaps of every train, µs.
     """
 
@@ -41,13 +38,13 @@ class Result:
     gaps: tuple[list[float], list[float]] = ([], [])
 
     def look_at(self, regime: Regime) -> None:
-        """Makes it the regime of interest."""
+        """Selects the regime of interest."""
         self.regime = regime
         if self.sum_G_us_per_KiB:
             self.sum_G_others_us_per_KiB, self.reason = self.others(regime)
 
     def doubt(self) -> None:
-        """Notes on why its bottleneck may not be what it seems."""
+        """Adds notes if the bottleneck may be wrong."""
         regime = self.regime
         if regime.line.at(regime.low_bytes) < OWN_PACE * self.own_gap_us:
             self.notes.append(
@@ -58,7 +55,9 @@ class Result:
             self.notes.append(f"the bottleneck's g is between {g.low:.3g} and {g.high:.3g} µs")
 
     def others(self, regime: Regime) -> tuple[Estimate | None, str]:
-        """The G of all stages but a regime's bottleneck, µs per KiB; else why there is none."""
+        """Returns the G of all stages but a regime's bottleneck, µs per KiB, or None and the
+        reason.
+        """
         whole, G = self.sum_G_us_per_KiB, regime.G_b_us_per_KiB
         if whole is None:
             return None, self.reason

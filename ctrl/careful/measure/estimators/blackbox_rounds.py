@@ -1,7 +1,4 @@
-"""A round of a black-box measurement: one pass over all sizes, how it differs, what counts of it.
-
-Owns which of many rounds' times are fitted, and the fit of their round trips. Pure.
-"""
+"""The rounds of a black-box measurement: which times are used, and the fit of round trips."""
 
 from __future__ import annotations
 
@@ -17,18 +14,19 @@ from careful.measure.statistics.line import Line, fit_minima, widened
 from careful.measure.statistics.oneway import Trip, drift, lateness, without_drift
 from careful.measure.statistics.piecewise import POINTS_MIN
 
-#: A gap below so many times our own pace may be ours.
+#: A gap below this multiple of our own pace may be our own.
 OWN_PACE = 2.0
-#: Our pace is unhindered up to so many times the quickest tenth's, which is what stages inside are
-#: judged by, too (stages.UNHINDERED).
+#: Our pace counts as unhindered up to this multiple of its quickest tenth, the same quantile as in
+#: stages.UNHINDERED.
 _UNHINDERED, _QUICKEST = 1.1, 0.1
 
 
 @dataclass
 class Round:
-    """Payload bytes of each round trip; gaps of trains and our pace, µs, by payload bytes.
+    """One pass over all sizes: round trips with their payload bytes; gaps of trains and our pace,
+    µs, by payload bytes.
 
-    bunched: sizes whose train was not taken one frame after the other.
+    bunched: sizes whose train was not received frame by frame.
     """
 
     trip_sizes: list[float] = field(default_factory=list)
@@ -38,18 +36,17 @@ class Round:
     bunched: set[int] = field(default_factory=set)
 
     def pairs(self) -> Iterator[tuple[float, Trip]]:
-        """Sizes with their round trips."""
         return zip(self.trip_sizes, self.trips, strict=True)
 
     def least_us(self) -> dict[float, float]:
-        """The least round trip of each size."""
+        """Returns the least round trip of each size."""
         least: dict[float, float] = {}
         for size, trip in self.pairs():
             least[size] = min(least.get(size, trip.round_us), trip.round_us)
         return least
 
     def shift_from(self, before: Sequence[Round]) -> float:
-        """By which share its times differ from those of other rounds: the median of all sizes."""
+        """Returns the relative change against other rounds: the median over all sizes."""
         shifts = [
             _shift(self.least_us(), [one.least_us() for one in before]),
             _shift(self.gaps_us, [one.gaps_us for one in before]),
@@ -58,7 +55,7 @@ class Round:
 
 
 def all_stages(rounds: Sequence[Round], resolution_us: float) -> tuple[Line, Line]:
-    """The lines through the least round trips, and through the least times one way."""
+    """Fits lines through the least round trips, and through the least times one way."""
     made = [one for one in rounds if one.trips]
     sizes = [size for one in made for size in one.trip_sizes]
     trips = [trip for one in made for trip in one.trips]
@@ -75,10 +72,10 @@ def all_stages(rounds: Sequence[Round], resolution_us: float) -> tuple[Line, Lin
 
 
 def telling(rounds: Sequence[Round]) -> list[dict[int, float]]:
-    """Of each round, the gaps of the trains that tell of the bottleneck, by size, bytes, µs.
+    """Returns the usable gaps of each round, by size, bytes, µs.
 
-    Not those that arrived in a bunch; and where the bottleneck may be ourselves, not those that
-    other work made leave late. All, where those are not enough for a slope.
+    Leaves out trains that arrived in a bunch and, if this host may be the bottleneck, trains that
+    other work delayed. Returns all if the rest is too little for a slope.
     """
     paces: dict[int, list[float]] = {}
     for one in rounds:
@@ -105,7 +102,7 @@ def _shift(now: Mapping[_Size, float], before: Sequence[Mapping[_Size, float]]) 
     found = []
     for size, time_us in now.items():
         known = [one[size] for one in before if size in one]
-        # A gap of 0 is what a bunch has, or who says that all came at the same time.
+        # A bunch has a gap of 0, as does a clock too coarse to separate arrivals.
         if known and (usual_us := statistics.median(known)) > 0:
             found.append(time_us / usual_us - 1)
     return statistics.median(found) if found else 0.0

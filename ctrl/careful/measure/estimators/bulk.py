@@ -1,10 +1,10 @@
 """Bulk transfers (P4, `Bulk-transfer microbenchmark`): os, or, g and L by size, T(n), BW(n).
 
-Owns the plan over sizes and the lines through what each size's signature says. T(n) is until
-the reply of one transfer; its line is Hockney's T0 + n / R, whose half-power point T0 R is the
-size at which half of the rate R is reached. One way of a transfer is as long as its data, the
-other is a small message's: so L(n) is what T(n) leaves beside that one, os(n) and or(n), and
-has in it what the other host's processor takes for the bytes.
+Owns the plan over sizes and the lines through each size's signature. T(n) is the time until the
+reply of one transfer. Its line is Hockney's T0 + n / R; half of the rate R is reached at the
+half-power point T0 R. One direction carries the data, the other a small message. L(n) is therefore
+T(n) less a small message one way, os(n) and or(n). L(n) includes the other host's processing of the
+bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from careful.measure.statistics.line import RELATIVE_MAX, Line, fit_line
 from careful.measure.statistics.sample import Figure, supported
 
 SIZES_MIN = 4
-#: Messages of a burst, at least: each of them may be long.
+#: Least messages of a burst; each may be long.
 _MESSAGES_MIN = 24
 
 
@@ -29,9 +29,9 @@ _MESSAGES_MIN = 24
 class Bulk:
     """Transfers of one kind.
 
-    kind: "store" or "get"; sizes_bytes: payload; results: the signature of each size; lines:
-    by P4's names, os, or, g, L and T over size, µs, None with fewer figures than a line needs;
-    half_power_bytes: None where T's line does not support one.
+    kind: "store" or "get"; sizes_bytes: payload; results: the signature of each size; lines: os,
+    or, g, L and T (P4's names) over size, µs, None with too few figures; half_power_bytes: None if
+    T's line does not support it.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Bulk:
     half_power_bytes: Estimate | None
 
     def bandwidths(self) -> list[Estimate | None]:
-        """BW(n) = n / T(n) of each size, MB/s (P4 Figure 7)."""
+        """Returns BW(n) = n / T(n) of each size, MB/s (P4 Figure 7)."""
         return [
             _bandwidth(size, one.rtt.estimate)
             for size, one in zip(self.sizes_bytes, self.results, strict=True)
@@ -49,7 +49,7 @@ class Bulk:
 
 
 def sizes_to(most: int, count: int) -> list[int]:
-    """So many sizes up to `most` bytes, evenly spread: lines need the large ones as well."""
+    """Returns `count` sizes up to `most` bytes, evenly spread: lines need large sizes too."""
     if count < SIZES_MIN or most < 8 * count:
         raise InputError(f"{count} sizes up to {most} bytes: at least {SIZES_MIN}, 8 bytes apart")
     return [8, *(round(most * k / (count - 1)) for k in range(1, count))]
@@ -63,7 +63,7 @@ def measure(
     trip: Figure,
     clock: Callable[[], float] = time.monotonic,
 ) -> Bulk:
-    """The signatures of all sizes; options.seconds: for all of them together.
+    """Measures the signatures of all sizes; options.seconds is the time for all of them.
 
     trip: a small message's round trip.
     """
@@ -79,7 +79,7 @@ def measure(
 
 
 def read(kind: str, sizes_bytes: list[int], results: list[Result], trip: Figure) -> Bulk:
-    """Lines through the figures of each size; trip: a small message's, there and back."""
+    """Fits lines through the figures of all sizes; trip: a small message's round trip."""
     results = [replace(one, L=_latency(one, trip)) for one in results]
     named = {
         "os": [one.os for one in results],
@@ -96,7 +96,7 @@ def read(kind: str, sizes_bytes: list[int], results: list[Result], trip: Figure)
 
 
 def _latency(found: Result, trip: Figure) -> Figure:
-    """L(n): T(n) without a small message one way, os(n) and or(n)."""
+    """Returns L(n): T(n) without a small message one way, os(n) and or(n)."""
     whole, os, or_ = found.rtt.estimate, found.os.estimate, found.or_.estimate
     if not (whole and os and or_ and trip.estimate):
         reasons = (found.rtt.reason, found.os.reason, found.or_.reason, trip.reason)
@@ -106,7 +106,7 @@ def _latency(found: Result, trip: Figure) -> Figure:
 
 
 def _bandwidth(size_bytes: int, T: Estimate | None) -> Estimate | None:
-    """Bytes a µs are MB a second; the error to the first order."""
+    """One byte per µs is one MB/s; the error is of first order."""
     if T is None:
         return None
     rate = size_bytes / T.value
@@ -114,7 +114,7 @@ def _bandwidth(size_bytes: int, T: Estimate | None) -> Estimate | None:
 
 
 def _line(sizes_bytes: list[int], estimates: list[Estimate | None]) -> Line | None:
-    """The line through figures, as uncertain as they are themselves, however well they lie."""
+    """Fits a line whose intervals reflect those of the figures, however straight they lie."""
     known = [(size, one) for size, one in zip(sizes_bytes, estimates, strict=True) if one]
     if len(known) < SIZES_MIN:
         return None
@@ -124,10 +124,10 @@ def _line(sizes_bytes: list[int], estimates: list[Estimate | None]) -> Line | No
 
 
 def half_power(line: Line | None) -> Estimate | None:
-    """Where a line reaches twice its value at 0, bytes; None where that is not supported.
+    """Returns the size at which a line reaches twice its value at 0, bytes; None if unsupported.
 
-    The middle and the slope of a line are independent: first-order errors of
-    middle / slope - middle_bytes.
+    The middle and the slope of a line are independent. The errors are those of middle / slope -
+    middle_bytes, to first order.
     """
     if line is None or not line.supported:
         return None

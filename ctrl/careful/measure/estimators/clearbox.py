@@ -1,9 +1,8 @@
-"""The stages between two hosts, timed inside them (P1 section 5.3.1).
+"""Times the stages between two hosts from inside (P1 section 5.3.1).
 
-Owns the traffic: messages of one frame of several sizes, each alone on the way or in trains,
-while one stage at a time is listened to, so that no probe stands in another's way; and trains
-that nobody listens to, for what the sender's thread takes for a frame altogether. The exchange and
-the tracer are passed in.
+Owns the traffic: messages of one frame of several sizes, alone or in trains. Only one stage at a
+time is traced, so that no probe delays another stage. Further trains run untraced; they give the
+sender thread's total time for a frame.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from careful.measure.estimators import stages
 from careful.measure.estimators.stages import Bottleneck, Fit, Records
 from careful.measure.statistics.estimate import Estimate
 
-#: What is listened to together: netRx does not know sizes, hostRx of the same frames does.
+#: Stages traced together: netRx does not know sizes, so hostRx of the same frames supplies them.
 PASSES = ((stages.HOST_TX,), (stages.NET_TX,), (stages.HOST_RX,), (stages.NET_RX, stages.HOST_RX))
 ROUNDS_MIN = 2
-#: Trains of each size in a round of which nothing but the sender's pace is taken.
+#: Untraced trains of each size in a round, for the sender's pace.
 PACE_TRAINS = 3
 
 _ELSEWHERE = (
@@ -44,7 +43,7 @@ class Exchange(Protocol):
 
 
 class Tracer(Protocol):
-    """What tells of stages: see control/tracer.py."""
+    """The source of trace records: see control/tracer.py."""
 
     @property
     def lost_count(self) -> int: ...
@@ -58,13 +57,13 @@ class Tracer(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure.
+    """Options of a measurement.
 
-    sizes_count: sizes of payload from min_bytes to max_bytes (0: what a frame holds); trips:
-    messages of each size in a round, for each stage, at most; trains: they follow each other at
-    once, as the fragments of a message do: a processor then has at hand what it needs, and takes
-    less than for each alone; precision: half of the intervals of all G over them at which it is
-    enough; seconds: how long, unless the least that tells of each stage takes longer.
+    `sizes_count`: payload sizes from min_bytes to max_bytes (0: what a frame holds); `trips`: most
+    messages of each size in a round, for each stage; `trains`: send messages back to back, like the
+    fragments of a message (a processor with warm caches is faster); `precision`: sufficient half
+    interval of all G, relative; `seconds`: time limit, unless the least work for each stage takes
+    longer.
     """
 
     sizes_count: int = 12
@@ -88,11 +87,11 @@ class Options:
 
 @dataclass
 class Result:
-    """The stages that could be listened to, in the order of the way, and what limits them.
+    """The stages that could be traced, in order along the way, and the bottleneck.
 
-    sender: what its thread takes for a frame of a train, stages and what is between them, None
-    without trains; bottleneck: None unless all stages of the way have g and G; settled: whether
-    precision was reached; lost_count: records that there was no room for.
+    sender: total time of the sender's thread for a frame of a train, None without trains;
+    bottleneck: None unless all stages have g and G; settled: precision was reached; lost_count:
+    records lost because the buffer was full.
     """
 
     stages: list[Fit]
@@ -110,10 +109,10 @@ class ClearBox:
     """One measurement; `run` makes it.
 
     Args:
-        exchange: towards the other end.
-        tracer: owner 0 is this end, owner 1 the other, if its instance runs here.
-        owners: their names.
-        options: how to measure.
+        exchange: the way to the other end.
+        tracer: owner 0 is this end, owner 1 the other end if its instance runs here.
+        owners: names of the owners.
+        options: see Options.
         clock: seconds.
     """
 
@@ -139,11 +138,11 @@ class ClearBox:
         self._until = self._trip_s = math.inf
 
     def _passes(self) -> list[tuple[int, ...]]:
-        """Without the other end, only what is sent is timed."""
+        """Without the other end, only sending stages are timed."""
         return list(PASSES if len(self._owners) > 1 else PASSES[:2])
 
     def run(self) -> Result:
-        """Rounds of all sizes, until it is enough."""
+        """Makes rounds of all sizes until the figures are good enough."""
         began = self._clock()
         self._until = began + self.options.seconds
         for number in range(1, self.options.rounds_max + 1):
@@ -157,16 +156,16 @@ class ClearBox:
         return self._result(number, self._clock() - began)
 
     def _round(self, number: int) -> None:
-        """Each pass, with as many messages as its share of the time that is left allows."""
+        """Makes each pass, with as many messages as its share of the remaining time allows."""
         passes = [*([()] if self.options.trains else []), *self._passes()]
         for k, listened in enumerate(passes):
             to_come = len(passes) * (1 + max(ROUNDS_MIN - number, 0)) - k
             self._pass(listened, (self._until - self._clock()) / to_come, whole=number == 1)
 
     def _pass(self, listened: tuple[int, ...], share_s: float, whole: bool) -> None:
-        """All sizes while one stage is listened to; unless `whole`, those that there is time for.
+        """Sends all sizes while `listened` is traced; unless `whole`, only while time is left.
 
-        listened: none for the sender's pace; share_s: the time for it.
+        listened: stages, none for the sender's pace; share_s: the time for this pass.
         """
         self._tracer.listen(())
         self._awake()
@@ -185,12 +184,12 @@ class ClearBox:
                 self._paces_of(size, count)
         self._tracer.collect(0.0)
         records = self._tracer.take()
-        # Where some were lost, frames could be mistaken for others.
+        # If records were lost, frames could be confused.
         if listened and lost == self._tracer.lost_count:
             self._records[listened].append(records)
 
     def _awake(self) -> None:
-        """Awakes the path, and sees what a message takes at most."""
+        """Wakes the path, and notes the least time of a round trip."""
         began = self._clock()
         self._exchange.round_trips(self._sizes[-1], 1)
         self._trip_s = min(self._trip_s, self._clock() - began)
@@ -208,14 +207,14 @@ class ClearBox:
             left -= count
 
     def _paces_of(self, size: int, count: int) -> None:
-        """Trains without a probe: from one frame to the next there is all that a thread does."""
+        """Sends trains without a probe: the pace includes all that the thread does."""
         count = min(count, self._exchange.train_max)
         for _ in range(PACE_TRAINS):
             self._paces.append((size, self._exchange.train_us(size, count)[1]))
             self._frames += count + 1
 
     def _samples(self, listened: tuple[int, ...], stage: int, owner: int) -> stages.Samples:
-        """Returns the samples of all rounds; netRx and hostRx are matched within each."""
+        """Returns the samples of all rounds; netRx and hostRx are matched within each round."""
         return stages.joined(
             [stages.samples(one, stage, owner, 1) for one in self._records[listened]]
         )
@@ -234,7 +233,7 @@ class ClearBox:
         found = stages.shared(found)
         sender = stages.whole(found[0], self._paces) if self.options.trains else None
         limits = stages.bottleneck(found, sender) if len(self._owners) > 1 else None
-        # What counts are the sums: a stage of no weight need not be known well.
+        # The sums count: a stage of little weight need not be precise.
         wanted: list[Estimate] = (
             [limits.G_b_us_per_KiB, limits.sum_G_others_us_per_KiB] if limits else []
         )

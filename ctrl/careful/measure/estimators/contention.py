@@ -1,7 +1,7 @@
-"""The gap of a sender that never pauses: run on several hosts at once, what they share (P4).
+"""The gap of a sender that never pauses; run on several hosts at once to find shared parts (P4).
 
-Owns the slices of one sender's run. K senders to one receiver each see K times the gap of one;
-which of their slices were made together, the times tell.
+Owns the slices of one sender's run. K senders to one receiver each see K times the gap of one. The
+slices' times show which ran together.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from careful.errors import InputError
 from careful.measure.statistics.sample import Bursts, Figure, figure
 
-#: Slices are about so long, seconds: long beside what a question to carefuld takes.
+#: Length of a slice, seconds: long compared with a question to carefuld.
 _SLICE_S = 0.1
-#: Slices that fill the network, and are no steady state.
+#: First slices, which fill the network and are not steady.
 _FILLING = 2
-#: Messages of the largest slice.
+#: Most messages of a slice.
 _MESSAGES_MAX = 16384
 
 
@@ -37,9 +37,9 @@ class Slice:
     """A part of a run.
 
     Attributes:
-        ended_s: by the wall clock, which hosts have in common, seconds.
-        messages: since the slice before.
-        at_s: as ended_s, by a clock that nobody sets.
+        ended_s: wall clock, which the hosts share, seconds.
+        messages: messages since the previous slice.
+        at_s: the same time by the monotonic clock.
     """
 
     ended_s: float
@@ -49,14 +49,14 @@ class Slice:
 
 @dataclass
 class Flood:
-    """gap_us: between messages, over the slices after the network was full."""
+    """The result; gap_us: time between messages, over the steady slices."""
 
     gap_us: Figure
     slices: list[Slice] = field(default_factory=list)
 
 
 def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.monotonic) -> Flood:
-    """Issue without pause for so long; every slice ends with the network full."""
+    """Issues messages without pause for `seconds`; every slice ends with the network full."""
     if not 0.5 <= seconds <= 3600:
         raise InputError(f"{seconds:g} s: must be 0.5 to 3600")
     began = clock()
@@ -69,7 +69,7 @@ def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.mono
         if len(slices) > 1:
             took_s = slices[-1].at_s - slices[-2].at_s
             wanted = round(messages * _SLICE_S / max(took_s, 1e-9))
-            # Replies that waited for us make one slice short: it says little of the next.
+            # Delayed replies can make one slice short, so grow at most twofold.
             messages = min(max(wanted, 1), 2 * messages, _MESSAGES_MAX)
         else:
             messages = max(sender.capacity // 8, 1)  # a full network may be slow
@@ -77,7 +77,7 @@ def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.mono
 
 
 def gap_of(slices: list[Slice]) -> Figure:
-    """The gap over slices, the first ones left out."""
+    """Returns the gap over the slices, without the first ones."""
     ended = np.array([one.at_s for one in slices])
     messages = np.array([one.messages for one in slices[1:]])
     gaps = np.diff(ended) * 1e6 / messages

@@ -1,9 +1,8 @@
-"""A glance at a path: what a few trains and round trips of three sizes say of it.
+"""A quick measurement: a few trains and round trips of three sizes, in about half a second.
 
-Owns how few they are, and two lines through their middles and minima. Within half a second it
-tells a path that changed by much, where a measurement (blackbox.py) goes on until its figures are
-exact. No figure is withheld for a wide interval: who reads it draws from within. Three sizes show
-no bend: the bottleneck is taken for one throughout. The exchange itself is passed in.
+Detects a large change of the path; blackbox.py makes the precise measurement. No figure is withheld
+for a wide interval, because the caller draws from the intervals. Three sizes show no bend, so one
+stage is assumed to be the bottleneck throughout.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from careful.measure.statistics.line import median, train_gap_us
 
 #: Least error of a train's gap, and of the least round trip, as a share.
 FLOOR = 0.02
-#: Frames that arrive closer than this share of how they left were not taken one by one.
+#: A train whose gap is below this share of its sending pace was not received frame by frame.
 _BUNCHED = 0.9
 #: A median's standard error, in median absolute deviations over the root of the count.
 _OF_MEDIAN = 1.2533 * 1.4826
@@ -30,11 +29,11 @@ _OF_MEDIAN = 1.2533 * 1.4826
 
 @dataclass(frozen=True)
 class Options:
-    """How to look.
+    """Options of a glance.
 
-    min_bytes: the least size; seconds: after which no further round begins; rounds_min,
-    rounds_max: rounds of a trip and a train of each size; train_frames: of a train, more where it
-    takes less than TRAIN_US; share: of the path's time that is taken, by pauses.
+    `min_bytes`: the least size; `seconds`: no round begins later; `rounds_min`, `rounds_max`:
+    rounds of a trip and a train of each size; `train_frames`: least frames of a train, more if it
+    is shorter than TRAIN_US; `share`: share of the path's time to use.
     """
 
     min_bytes: int = 64
@@ -46,11 +45,11 @@ class Options:
 
 
 class Glance:
-    """One look; `figures` takes it.
+    """One glance; `figures` makes it.
 
     Args:
         exchange: the way to the other end.
-        options: how to look.
+        options: see Options.
         clock, sleep: seconds.
     """
 
@@ -74,11 +73,11 @@ class Glance:
         self._trains = self._bunched = self._frames = 0
 
     def figures(self) -> dict[str, object]:
-        """Returns the figures of a black box (blackbox_result.Result.figures), of one range.
+        """Returns the figures of a black box (blackbox_result.Result.figures) with one range.
 
         Raises:
             ValueError: most trains of two sizes arrived in a bunch.
-            CarefulError: of the exchange.
+            CarefulError: from the exchange.
         """
         began, rounds = self._clock(), 0
         options = self._options
@@ -135,7 +134,7 @@ class Glance:
 
 
 def _middle(values: Sequence[float]) -> Estimate:
-    """The median, which a message now and then does not move."""
+    """Median: robust against single late messages."""
     many = np.asarray(values, dtype=np.float64)
     value = median(many)
     spread = _OF_MEDIAN * median(np.abs(many - value)) / math.sqrt(len(many))
@@ -143,16 +142,16 @@ def _middle(values: Sequence[float]) -> Estimate:
 
 
 def _least(values: Sequence[float]) -> Estimate:
-    """The least: the others waited for something. A quarter of them is not far from it."""
+    """The least is the undisturbed time; the lowest quarter gives its error."""
     ordered = sorted(values)
     far = ordered[len(ordered) // 4] - ordered[0]
     return Estimate(ordered[0], math.hypot(far / 2, FLOOR * ordered[0]))
 
 
 def through(sizes: Sequence[int], times_us: Mapping[int, Estimate]) -> tuple[Estimate, Estimate]:
-    """A line's time at no bytes, µs, and its slope, µs per KiB, by the points' errors.
+    """Fits a line: its time at no bytes, µs, and its slope, µs per KiB, weighted by the errors.
 
-    Points that lie off it by more than those widen both.
+    Points that lie off the line by more than their errors widen both.
     """
     x = np.asarray(sizes, dtype=np.float64)
     y = np.array([times_us[size].value for size in sizes])
@@ -172,9 +171,9 @@ def through(sizes: Sequence[int], times_us: Mapping[int, Estimate]) -> tuple[Est
 def figures(
     g_b: Estimate, G_b: Estimate, sum_g: Estimate, sum_G: Estimate, low: float, high: float
 ) -> dict[str, object]:
-    """Costs as JSON, in µs and µs per KiB, of fragments of `low` to `high` bytes.
+    """Returns costs for JSON, in µs and µs per KiB, of fragments of `low` to `high` bytes.
 
-    No cost is below 0, nor a sum below a part of it: chance alone brings that about.
+    Raises costs below 0 to 0, and a sum below its part to that part: both occur by chance.
     """
     others = sum_G - G_b
     g_b, G_b, others = (_cost(one) for one in (g_b, G_b, others))

@@ -1,8 +1,4 @@
-"""What was found of a path: its hops, and what lies between those that were measured.
-
-Owns the arithmetic that makes a hop's own figures of round trips to it and to the one before.
-Pure; the plan of the probes is pathchar.py's.
-"""
+"""The hops of a path, and the figures between them, derived from round trips to each hop."""
 
 from __future__ import annotations
 
@@ -16,12 +12,11 @@ from careful.measure.statistics.line import RELATIVE_MAX, Line
 
 @dataclass
 class Hop:
-    """A TTL, who answered at it, and the round trips over sizes.
+    """A TTL, the router that answers it, and the round trips over sizes.
 
-    refuses: that nobody can be reached further on is its answer from the beginning; refused:
-    what came instead of its answer since it answered last; heard_s, lost_s: when it answered
-    last, and the same once it is known that it answers no longer, since the beginning;
-    first_us: the round trip by which it was found.
+    `refuses`: the hop has answered "unreachable" from the beginning; `refused`: an "unreachable"
+    since its last proper answer; `heard_s`: time of its last answer; `lost_s`: the same once it no
+    longer answers, both since the beginning; `first_us`: the round trip that found the hop.
     """
 
     ttl: int
@@ -30,7 +25,7 @@ class Hop:
     reply_bytes: int = 0
     sent: int = 0
     answered: int = 0
-    round_answered: int = 0  # of the last round, with the hop's address
+    round_answered: int = 0  # in the last round, from the hop's address
     longest_us: float = 0.0
     first_us: float = 0.0
     note: str = ""
@@ -46,16 +41,17 @@ class Hop:
 
     @property
     def answered_share(self) -> float:
-        """Of the probes sent."""
         return self.answered / self.sent if self.sent else 0.0
 
     @property
     def asked(self) -> bool:
-        """Reports whether more probes may be of use."""
+        """Reports whether more probes may help."""
         return self.usable and self.lost_s is None
 
     def answers(self, reply: Reply) -> bool:
-        """Whether a reply tells how far it is to here: nobody else's that says unreachable."""
+        """Reports whether a reply is the hop's own answer; "unreachable" counts only if it
+        refuses.
+        """
         if reply.answer is Answer.REFUSED:
             return self.refuses
         return reply.answer in (Answer.EXPIRED, Answer.REACHED)
@@ -63,13 +59,13 @@ class Hop:
 
 @dataclass(frozen=True)
 class Segment:
-    """What lies between two hops that were measured.
+    """The part between two measured hops.
 
-    ttls: the hops it ends at, more than one where silent ones are merged into it; G: µs per KiB;
-    latency: µs one way, overhead and propagation of an IP packet of no bytes; line: round trips
-    up to here; own: time one way of what lies between alone, over the bytes of an IP packet,
-    with intervals though they may be too wide for a G; None where the lines say nothing;
-    reason: why there is no figure; lost_s: since when nobody answers here any longer.
+    `ttls`: the hops where it ends, more than one if silent hops are merged into it; `G`: µs per
+    KiB; `latency`: µs one way, overhead and propagation of an IP packet of no bytes; `line`: round
+    trips up to here; `own`: time one way of this part alone, over the bytes of an IP packet, even
+    if its interval is too wide for a G, None if the lines say nothing; `reason`: why there is no
+    figure; `lost_s`: since when it no longer answers.
     """
 
     ttls: tuple[int, ...]
@@ -84,10 +80,10 @@ class Segment:
 
 @dataclass
 class Path:
-    """All that was found of a path.
+    """The result for a path.
 
-    probes_count: all that were sent, discovery_count of them to find the hops and the MTU, which
-    a fixed plan (FIXED_ROUNDS of each size to each hop) has to find, too.
+    probes_count: all probes, of which discovery_count found the hops and the MTU; a fixed plan
+    (FIXED_ROUNDS of each size to each hop) needs these, too.
     """
 
     hops: list[Hop]
@@ -105,7 +101,7 @@ class Path:
 
     @property
     def to_host(self) -> bool:
-        """Reports whether it was measured as far as the host, which still answers."""
+        """Reports whether the host was reached, measured, and still answers."""
         if not (self.reached and self.segments):
             return False
         last = self.segments[-1]
@@ -113,7 +109,7 @@ class Path:
 
     @property
     def why_nothing(self) -> str:
-        """Why no hop was measured; empty where one was."""
+        """Says why no hop was measured; "" if one was."""
         if self.segments:
             return ""
         if not self.hops:
@@ -123,14 +119,14 @@ class Path:
 
     @property
     def saving_share(self) -> float | None:
-        """Share of a fixed plan's probes that were not needed; None where more were."""
+        """Share of a fixed plan's probes that was saved; None if the result is not settled."""
         if not self.settled or not self.fixed_plan_count:
             return None
         return 1 - (self.probes_count - self.discovery_count) / self.fixed_plan_count
 
 
 def between(ttls: tuple[int, ...], hop: Hop, before: Hop | None) -> Segment:
-    """From the lines at its two ends; an answer of r bytes crosses the same links back."""
+    """Computes a segment from the lines at its ends; an answer crosses the same links back."""
     line = hop.line
     assert line is not None
     bad = [one for one in (line, before.line if before else None) if one and not one.supported]
@@ -149,10 +145,10 @@ def between(ttls: tuple[int, ...], hop: Hop, before: Hop | None) -> Segment:
 
 
 def _own(hop: Hop, before: Hop | None) -> Line | None:
-    """The time one way of what lies between two hops, without the way there and back."""
+    """Returns the time one way of the part between two hops."""
     line = hop.line
     assert line is not None
-    # Half a round trip of such a packet does not depend on the slope: known best there.
+    # Half a round trip of such a packet does not depend on the slope, so it is known best.
     at_bytes = (line.middle_bytes + hop.reply_bytes) / 2
     middle_us, slope, residual_us = _one_way(hop, at_bytes), line.slope_us_per_byte, 0.0
     if before is not None:
@@ -172,7 +168,7 @@ def _own(hop: Hop, before: Hop | None) -> Line | None:
 
 
 def _one_way(hop: Hop, size_bytes: float) -> Estimate:
-    """The time to a hop, µs: a round trip less what an answer of so many bytes took back."""
+    """Returns the time to a hop, µs: a round trip less the way back of the answer."""
     line = hop.line
     assert line is not None
     away_bytes = size_bytes - (line.middle_bytes + hop.reply_bytes) / 2
@@ -180,7 +176,7 @@ def _one_way(hop: Hop, size_bytes: float) -> Estimate:
 
 
 def losses(hops: list[Hop]) -> list[str]:
-    """Who answers no longer, by what was heard instead: notes."""
+    """Returns notes on hops that no longer answer, grouped by the router that reported them."""
     by: dict[str, list[Hop]] = {}
     for hop in hops:
         if hop.lost_s is not None:
@@ -191,7 +187,7 @@ def losses(hops: list[Hop]) -> list[str]:
 def _loss(hops: list[Hop], every: list[Hop]) -> str:
     reply = hops[0].refused
     by = next((one for one in every if reply and reply.address in one.addresses), None)
-    # A router without a way on says so for itself, too.
+    # A router without a route reports this for itself, too.
     ttls = [hop.ttl for hop in hops if hop is not by] or [hops[-1].ttl]
     names = ("hop " if len(ttls) == 1 else "hops ") + ", ".join(map(str, ttls))
     since = f"since {min(hop.heard_s for hop in hops):.1f} s"

@@ -1,10 +1,9 @@
-"""Stages inside the hosts at either end of a path (P1 section 6).
+"""The stages inside the hosts at either end of a path (P1 section 6).
 
-hostTx, netTx, netRx, hostRx, store, in the order of the way. Owns the plan of the probes that
-go as far as the peer's store, and what their times say: each
-probe carries the stamps of consecutive stages, whose differences, their minima over sizes, are
-the stages' (g, G). netRx ends the path that pathchar measures with the same probes: XDP is the
-first at the host that answers. Pure but for the probes, which are passed in.
+The stages are hostTx, netTx, netRx, hostRx and store, in this order. Owns the plan of the probes
+that reach the peer's store. Each probe carries the time stamps of consecutive stages. The minima of
+their differences over sizes give the stages' (g, G). netRx ends the path that pathchar measures
+with the same probes: at the host, XDP answers first.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from careful.measure.probes.ping import PingReply
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line, fit_minima
 
-#: Rounds of all sizes before it may be enough, and after which it is.
+#: Least and most rounds of all sizes.
 ROUNDS_MIN = 6
 ROUNDS_MAX = 100
-#: Probes without an answer one after the other after which the host is gone.
+#: Consecutive probes without an answer after which the host counts as gone.
 _SILENT_MAX = 12
-#: Half of G's interval over G at which a stage inside a host needs no more probes.
+#: Sufficient half interval of a stage's G, relative.
 PRECISION = 0.1
-#: What a stamp may be off by: the clocks are read in so many µs.
+#: Resolution of a stamp, µs.
 RESOLUTION_US = 0.05
 #: Share of probes on one CPU from which stages count as one resource.
 _MOST = 0.5
@@ -45,12 +44,12 @@ class Ask(Protocol):
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage, or the hops and stages that no answer tells apart.
+    """A stage, or several hops and stages that no answer separates.
 
-    names: in order, hops as "hop N"; g, latency: µs, one or the other: a latency holds
-    propagation, too; G: µs per KiB; line: the times they were fitted to, of hops round trips
-    up to there; own: its time alone, one way, None where nothing can be said of it; resource:
-    the thread or CPU that runs it, "" for what is not known; reason: why there is no g and no G.
+    `names`: in order, hops as "hop N"; `g`, `latency`: µs, one of the two (a latency includes
+    propagation); `G`: µs per KiB; `line`: the fitted times, round trips for hops; `own`: its time
+    alone, one way, None if unknown; `resource`: its thread or CPU, "" if unknown; `reason`: why
+    there is no g and G.
     """
 
     names: tuple[str, ...]
@@ -64,16 +63,16 @@ class Stage:
     reason: str = ""
 
     def at(self, size_bytes: int) -> Estimate | None:
-        """Its time for an IP packet of a size, one way, µs; None where it is not known."""
+        """Returns its time for an IP packet of a size, one way, µs; None if unknown."""
         return self.own.estimate_at(size_bytes) if self.own else None
 
 
 @dataclass
 class Stages:
-    """All that was found of both hosts and what lies between.
+    """The result for both hosts and the path between them.
 
-    stages: from the sender's memory to the receiver's file; scratch: enum careful_scratch;
-    one_way: where both ends share a clock, the whole way measured at once, over sizes.
+    stages: from the sender's memory to the receiver's file; scratch: enum careful_scratch; one_way:
+    the whole way measured at once, over sizes, if both ends share a clock.
     """
 
     stages: list[Stage]
@@ -92,7 +91,9 @@ class Stages:
         return int(line.size_min_bytes), int(line.size_max_bytes)
 
     def sum_us(self, size_bytes: int) -> Estimate | None:
-        """All stages' times for an IP packet of a size; None unless each is known."""
+        """Returns the sum of all stages' times for an IP packet of a size; None unless all are
+        known.
+        """
         total = Estimate(0.0)
         for stage in self.stages:
             one = stage.at(size_bytes)
@@ -104,7 +105,7 @@ class Stages:
 
 @dataclass
 class _Times:
-    """Sizes, and what each probe of them took in each stage, µs."""
+    """Sizes, and each probe's time in each stage, µs."""
 
     sizes: list[float] = field(default_factory=list)
     host_tx: list[float] = field(default_factory=list)
@@ -116,7 +117,7 @@ class _Times:
     inline: list[bool] = field(default_factory=list)
     scratch: int = 0
     asked_count: int = 0
-    silent_count: int = 0  # since the last answer
+    silent_count: int = 0  # consecutive, since the last answer
 
     def add(self, size: int, reply: PingReply) -> None:
         self.asked_count += 1
@@ -146,13 +147,12 @@ def measure(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Stages:
-    """Measure the stages at both ends of a path whose hops are known.
+    """Measures the stages at both ends of a path whose hops are known.
 
-    ask: sends a probe; path: what pathchar found with NET_RX probes, its last hop the host;
-    kick_runs_all: the path's times have our kick in them, which runs it; seconds: after which
-    no further round begins; one_clock: both ends are one machine.
-    Raises CarefulError where probes cannot be sent, ValueError where the path did not reach
-    the host.
+    ask: sends a probe; path: pathchar's result with NET_RX probes, its last hop the host;
+    kick_runs_all: our kick runs the whole path, so the path's times include it; seconds: no round
+    begins later; one_clock: both ends are one machine. Raises CarefulError if probes cannot be
+    sent, ValueError if the path did not reach the host.
     """
     if not path.to_host:
         raise InputError("the path was not measured as far as the host")
@@ -193,7 +193,7 @@ def measure(
 
 
 def background_s(path: Path) -> float:
-    """How long the least number of rounds takes where the path is busy 1 % of the time."""
+    """Returns the time of the least number of rounds at 1 % of the path's time, seconds."""
     line = path.segments[-1].line
     return 100 * ROUNDS_MIN * sum(line.at(size) for size in path.sizes_bytes) / 1e6
 

@@ -1,7 +1,7 @@
-"""Listening to what flows anyway, for a time: which stage when.
+"""Traces existing traffic for a time, stage by stage.
 
-Owns the turns: one stage at a time, so that no probe stands in another's way, or all at once
-where it matters what came after what. The tracer is passed in.
+Owns the turns: one stage at a time, so that no probe delays another stage, or all at once if the
+order between stages matters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from careful.measure.estimators import stages
 from careful.measure.estimators.clearbox import Tracer
 from careful.measure.estimators.stages import Fit, Records
 
-#: Stages that are listened to together; of netRx, hostRx knows the sizes.
+#: Stages traced together; hostRx supplies the sizes for netRx.
 TURNS = (
     (stages.HOST_TX, stages.STORE),
     (stages.NET_TX,),
@@ -30,9 +30,9 @@ _SLICE_S = 0.05
 
 @dataclass
 class Heard:
-    """What was told: records of each turn of each round.
+    """The records of each turn of each round.
 
-    interrupted: Ctrl-C ended it early; lost_count: records that there was no room for.
+    interrupted: Ctrl-C ended it early; lost_count: records lost because the buffer was full.
     """
 
     records: dict[tuple[int, ...], list[Records]] = field(default_factory=dict)
@@ -42,7 +42,6 @@ class Heard:
 
     @property
     def records_count(self) -> int:
-        """All of them."""
         return sum(len(one) for several in self.records.values() for one in several)
 
 
@@ -53,7 +52,7 @@ def listen(
     ready: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Heard:
-    """Listen, in turns, for a time or until Ctrl-C; raises what the tracer raises.
+    """Traces in turns for a time or until Ctrl-C; raises what the tracer raises.
 
     ready: called when the first turn has begun.
     """
@@ -90,13 +89,13 @@ def _turn(
         records = tracer.take()
         missed = tracer.lost_count - lost
         heard.lost_count += missed
-        # Where some are missing, it is not known which netRx is whose.
+        # If records are missing, netRx and hostRx cannot be matched.
         if not missed or stages.NET_RX not in turn:
             heard.records[turn].append(records)
 
 
 def fits(heard: Heard, owners: Sequence[str]) -> list[Fit]:
-    """The stages of all owners that had traffic, in the order of the way."""
+    """Returns the stages of all owners with traffic, in order along the way."""
     found = []
     for stage in ALL:
         turn = next(one for one in reversed(TURNS) if stage in one and _own(one, stage))
@@ -109,11 +108,11 @@ def fits(heard: Heard, owners: Sequence[str]) -> list[Fit]:
 
 
 def _own(turn: tuple[int, ...], stage: int) -> bool:
-    """Reports whether a turn is the stage's: hostRx has one to itself."""
+    """Reports whether a turn is the stage's own: hostRx has a turn of its own."""
     return stage != stages.HOST_RX or turn == (stages.HOST_RX,)
 
 
 def together(heard: Heard) -> Records:
-    """The records of a listening to all at once, by time."""
+    """Returns all records."""
     every = [one for several in heard.records.values() for one in several]
     return np.concatenate(every) if every else np.empty(0, dtype=np.void)

@@ -1,13 +1,12 @@
-"""LogP of a path as its endpoints see it (P4): os, or, g and L, read off a signature.
+"""LogP of a path as seen by its endpoints (P4): os, or, g and L from a signature.
 
-Owns the plan of the bursts and what their curves (logp_curve.py) say together. A burst issues M
-requests with D of computation after each; a curve is the time of that over M, one for each D. Its
-slope is os before the first reply, g where the network is full, and os + or + D where D exceeds
-the time that the sender would idle. P4 reads or off the latter; but a request after a pause may
-take longer than os (who forwards has gone to sleep, caches are cold), by more than or is. So or
-is timed alone: a request, a pause in which its reply comes, and what it takes to take that
-(Kielmann, Bal and Verstoep: Fast Measurement of LogP Parameters, 2000). L is what half of a round
-trip leaves. Who issues is passed in.
+Owns the plan of the bursts and the parameters from their curves (logp_curve.py). A burst issues M
+requests with D of computation after each. A curve is the burst's time over M, one curve per D. Its
+slope is os before the first reply, g in a full network, and os + or + D if D exceeds the sender's
+idle time. P4 derives or from the last slope. A request after a pause, however, may take longer than
+os by more than or (a sleeping forwarder, cold caches). So or is timed alone: a request, a pause in
+which its reply comes, and the time to take the reply (Kielmann, Bal and Verstoep: Fast Measurement
+of LogP Parameters, 2000). L is the rest of half a round trip.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ from careful.measure.statistics.sample import (
 
 #: Bursts between two looks at the figures (P4: for the cache's sake).
 BATCH = 50
-#: D over the gap: one that the idle time hides, and two that it does not.
+#: D as a multiple of the gap: one that idle time hides, and two that it does not.
 _COMPUTE = (0.5, 1.25, 2.0)
-#: A pause in which a reply comes, over the round trip that so many are shorter than.
+#: A pause in which a reply comes, as a multiple of this quantile of the round trips.
 _LATE, _MOST = 1.5, 0.9
 #: Messages of a curve with D, beyond three round trips.
 _BEYOND = 40
-#: Marks up to here are at every message, then ever wider apart by this factor.
+#: Marks are at every message up to _DENSE, then wider apart by this factor.
 _DENSE, _WIDER = 8, 1.13
-#: Bursts by which the model is tried.
+#: Burst lengths that test the model.
 TRIED = (2, 3, 5, 10, 20, 50)
 
 
 class Layer(Protocol):
     """A layer whose requests are answered.
 
-    name: of the layer; capacity: requests that may be under way; bursts(marks, compute_us,
-    count): at least one burst, and at most count, of marks[-1] requests each.
+    name: for people; capacity: most requests under way; bursts(marks, compute_us, count): makes 1
+    to `count` bursts of marks[-1] requests each.
     """
 
     name: str
@@ -61,11 +60,11 @@ class Layer(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure.
+    """Options of a measurement.
 
-    precision: half of an interval over its figure at which it is enough; seconds: after which
-    no further batch begins; messages_min, messages_max: lengths of the longest burst; only:
-    "", "signature", without bursts by which the model is tried, or "gap", for os and g alone.
+    precision: sufficient half interval of a figure, relative; seconds: no batch begins later;
+    messages_min, messages_max: lengths of the longest burst; only: "", "signature" (no bursts that
+    test the model), or "gap" (os and g alone).
     """
 
     precision: float = 0.05
@@ -83,10 +82,10 @@ class Options:
 
 @dataclass
 class Result:
-    """A signature and what was read off it, µs; curves[0] has D = 0.
+    """A signature and its parameters, µs; curves[0] has D = 0.
 
-    os_D: what a request takes to send after D, with no reply to take; on many systems more than os;
-    trips_us: the least and the most of the round trips (P4 Table 3).
+    os_D: time to send a request after D without a reply to take, on many systems more than os;
+    trips_us: least and most of the round trips (P4 Table 3).
     """
 
     layer: str
@@ -108,7 +107,7 @@ class Result:
 
 
 def marks_to(messages: int) -> list[int]:
-    """Where a burst of so many messages is timed."""
+    """Returns the message counts at which a burst of so many messages is timed."""
     marks = list(range(1, min(messages, _DENSE) + 1))
     at = float(marks[-1])
     while marks[-1] < messages:
@@ -132,8 +131,8 @@ class LogP:
         self._count = 0
 
     def run(self) -> Result:
-        """Batches of bursts until the figures are as good as asked for, or time is up."""
-        self._layer.bursts([1], 0.0, 1)  # the path awakes
+        """Makes batches of bursts until the figures are precise enough, or time is up."""
+        self._layer.bursts([1], 0.0, 1)  # wakes the path
         trips = self._batch([1], 0.0)
         curves = [self._first(trips)]
         late, fine = None, self.options.precision
@@ -168,7 +167,7 @@ class LogP:
         return self._clock() - self._began
 
     def _batch(self, marks: list[int], compute_us: float) -> Bursts:
-        """A batch, cut short on a slow path, yet with enough bursts for an interval."""
+        """Makes a batch: fewer bursts on a slow path, but enough for an interval."""
         until = self._clock() + self.options.seconds / 12
         found = self._layer.bursts(marks, compute_us, BATCH)
         while (have := len(found.done_us)) < BATCH:
@@ -179,11 +178,11 @@ class LogP:
         return found
 
     def _late(self, trips: Bursts) -> Bursts:
-        """Requests by themselves, each reply taken after a pause in which it came."""
+        """Sends single requests and takes each reply after a pause in which it came."""
         return self._batch([1], _LATE * float(np.quantile(trips.done_us, _MOST)))
 
     def _first(self, trips: Bursts) -> Curve:
-        """The curve without computation, long enough to become steady."""
+        """Makes the curve without computation, long enough to become steady."""
         messages = min(
             max(2 * self._layer.capacity, self.options.messages_min), self.options.messages_max
         )
@@ -191,14 +190,15 @@ class LogP:
             bursts = self._batch(marks_to(messages), 0.0)
             curve = Curve(0.0, bursts, trips.done_us, self._layer.capacity)
             more = min(2 * messages, self.options.messages_max)
-            long = 2 * SAMPLES_MIN * float(np.median(bursts.done_us)) / 1e6  # of twice as many
+            # for a burst twice as long
+            long = 2 * SAMPLES_MIN * float(np.median(bursts.done_us)) / 1e6
             late = self._elapsed_s() + long > self._half_s
             if curve.steady_messages or curve.disturbed or more == messages or late:
                 return curve
             messages = more
 
     def _longer(self, curve: Curve, trips: Bursts) -> Curve:
-        """A longer one where further bursts showed that the curve is not steady after all."""
+        """Makes a longer curve if further bursts showed that the curve is not steady."""
         messages = int(curve.bursts.marks[-1])
         more = min(2 * messages, self.options.messages_max)
         late = 2 * SAMPLES_MIN * float(np.median(curve.bursts.done_us)) / 1e6 > self._half_s
@@ -220,7 +220,7 @@ class LogP:
         return Curve(compute_us, bursts, trips.done_us, self._layer.capacity)
 
     def _trials(self, result: Result) -> list[Trial]:
-        """Bursts that nothing was read off, beside what the model says of them."""
+        """Compares fresh bursts with the model's predictions."""
         if not (result.g.estimate and result.rtt.estimate):
             return []
         half_us = result.rtt.estimate.value / 2
@@ -238,7 +238,7 @@ def _rule(result: Result) -> str:
 
 
 def _predicted(result: Result, messages: int, end: str) -> float:
-    """A burst's time, µs, of what was read off the curves; end: value, low or high of each."""
+    """Predicts a burst's time, µs, from the parameters; end: value, low or high of each."""
     g_us, rtt_us = (getattr(one.estimate, end) for one in (result.g, result.rtt))
     if _rule(result) == BY_GAP:
         return by_gap_us(messages, g_us, rtt_us)
@@ -247,9 +247,9 @@ def _predicted(result: Result, messages: int, end: str) -> float:
 
 
 def read(layer: Layer, trips: Bursts, curves: list[Curve], late: Bursts | None = None) -> Result:
-    """The parameters from the curves (P4, `Small-message empirical results`).
+    """Derives the parameters from the curves (P4, `Small-message empirical results`).
 
-    late: one request each, and a pause in which its reply comes.
+    late: single requests, each with a pause in which its reply comes.
     """
     g, rtt = curves[0].steady(), figure(trips.done_us)
     os = told(curves[0].overhead(), rtt, "a reply is there before its send ends")
@@ -282,16 +282,16 @@ def read(layer: Layer, trips: Bursts, curves: list[Curve], late: Bursts | None =
 
 
 def _after_compute(curves: list[Curve]) -> Figure:
-    """A request's own time after D: of the shortest D, where two were sent before a reply."""
+    """Returns a request's time after the shortest D, if two were sent before a reply."""
     if not curves or curves[0].send_messages == 1:
         return Figure(None)
     return curves[0].overhead()
 
 
 def _receive_overhead(late: Bursts | None, rtt: Figure, os: Figure) -> Figure:
-    """or: from the end of a pause in which the reply came until it was taken.
+    """Returns or: the time from the end of the pause until the reply was taken.
 
-    Where sends have no figure, replies may be taken by them.
+    If sends have no figure, they may have taken the replies.
     """
     if late is None or not os.estimate:
         return Figure(None, reason=os.reason)

@@ -1,7 +1,7 @@
-"""Bursts for LogP that leave a path nearly idle: each is followed by a pause 99 times as long.
+"""Bursts for LogP that leave a path nearly idle: a pause of 99 times its length follows each.
 
-Owns the pauses, and whether what a signature needs fits into the time that is given. A burst
-itself still fills the path while it lasts; what others send then waits behind at most a window.
+Owns the pauses, and checks that a signature fits in the given time. A burst still fills the path
+while it lasts; other traffic then waits behind at most a window.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from careful.errors import InputError
 from careful.measure.estimators.logp import Layer
 from careful.measure.statistics.sample import SAMPLES_MIN, Bursts
 
-#: Of the path's time.
+#: Share of the path's time.
 SHARE = 0.01
-#: Bursts of a signature, at least, in units of its longest without computation: those of four
-#: curves, and those by which the model is tried.
+#: Least bursts of a signature, in units of the longest without computation: four curves, and the
+#: bursts that test the model.
 _BURSTS = (4 + 1.5) * (SAMPLES_MIN + 2)
-#: Of the first ones, of which the shortest tells what the others take: one may be disturbed.
+#: Number of first bursts; the shortest gives the time of the others, as one may be disturbed.
 _FIRST = 3
 
 
 class Background:
-    """A layer of which bursts take at most SHARE of the time.
+    """A layer whose bursts use at most SHARE of the time.
 
     Args:
-        layer: whose bursts they are.
-        seconds: what is given to a signature.
-        sleep: seconds.
+        layer: makes the bursts.
+        seconds: time for a signature.
+        sleep: called with seconds.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Background:
         self._longest = 1
 
     def bursts(self, marks: Sequence[int], compute_us: float, count: int, /) -> Bursts:
-        """One burst, and the pause that it costs; ValueError where there is no time for more."""
+        """Makes one burst and its pause; ValueError if there is no time for the signature."""
         longer = not compute_us and marks[-1] > self._longest
         found = self._layer.bursts(marks, compute_us, min(count, _FIRST if longer else 1))
         if longer:

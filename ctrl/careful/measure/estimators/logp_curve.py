@@ -1,6 +1,6 @@
-"""One curve of a signature (P4): what bursts with the same computation between requests took.
+"""One curve of a signature (P4): bursts with the same computation between requests.
 
-Owns the bursts, which regimes the curve has, and how far its slopes may be believed.
+Owns the bursts, the curve's regimes, and the limits of its slopes.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from careful.measure.statistics.sample import (
     undisturbed,
 )
 
-#: The share of round trips that are shorter than any reply of a burst may be.
+#: Quantile of the round trips that counts as the earliest possible reply of a burst.
 _SOON = 0.1
-#: Of a slope: what is no difference, and what the replies may leave open of a steady one.
+#: As shares of a slope: no difference, and the most that replies may leave open if steady.
 _ALIKE, _OPEN = 0.005, 0.04
-#: Bursts so much longer than their parts, most of which nothing disturbed.
+#: Most bursts were disturbed if whole bursts exceed their undisturbed parts by this share.
 _DISTURBED = 0.1
-#: Messages under way that take less than so many round trips may all wait for the first reply.
+#: If all messages under way take less than this many round trips, all may wait for the first reply.
 _STALLS = 1.25
-#: Messages of bursts that show os alone: the shorter they are, the fewer are disturbed.
+#: Most messages of bursts that show os alone: short bursts are seldom disturbed.
 _SENDS = 8
 
 
 class Curve:
     """The signature at one D: compute_us, its bursts, and its regimes.
 
-    trips_us: round trips, shape (n,): no reply comes earlier than the shortest ones; capacity:
-    messages under way at most.
+    trips_us: round trips, shape (n,); no reply comes earlier than the shortest; capacity: most
+    messages under way.
     """
 
     def __init__(self, compute_us: float, bursts: Bursts, trips_us: Array, capacity: int) -> None:
@@ -45,17 +45,17 @@ class Curve:
         self._seen()
 
     def add(self, bursts: Bursts) -> None:
-        """Further bursts of the same kind."""
+        """Adds bursts of the same kind."""
         self.bursts = self.bursts + bursts
         self._seen()
 
     def send_marks(self) -> list[int]:
-        """The marks of bursts for add_sends(): they end before the first reply."""
+        """Returns the marks of bursts for add_sends(), all before the first reply."""
         marks = self.bursts.marks[: self.regimes.send_end + 1]
         return [int(mark) for mark in marks if mark <= _SENDS]
 
     def add_sends(self, bursts: Bursts) -> None:
-        """Further bursts of which os alone is read."""
+        """Adds bursts that give os alone."""
         slopes = _slopes(bursts.marks, bursts.elapsed_us - bursts.computed_us, 0, -1)
         self._sends_us = np.concatenate([self._sends_us, slopes])
 
@@ -73,20 +73,20 @@ class Curve:
             self.regimes = Regimes(self.regimes.send_end, None)
 
     def _disturbed(self) -> bool:
-        """Reports whether other work came between in most bursts: the rest tells no gap."""
+        """Reports whether other work came between in most bursts, so that no gap can be read."""
         elapsed = self.bursts.elapsed_us
         whole = locations(elapsed[:, -1] - elapsed[:, 0])[0][0]
         parts = undisturbed(np.diff(elapsed, axis=1)).sum(axis=1)
         return bool(whole > (1 + _DISTURBED) * locations(parts)[0][0])
 
     def _open_us(self) -> float:
-        """How far the steady slope may be from the gap, for all that the replies tell, µs.
+        """Returns how far the steady slope may be from the gap, as far as the replies show, µs.
 
-        Until the last reply M gaps have passed where the sender is the bottleneck, else M - 1
-        and a trip. A slope below the two is of messages that pile up, one above of a pile that
-        shrinks, however straight the curve, and the gap is between them. With the sender's own
-        pace, or with no more under way than a trip takes, messages go in waves: the curve has
-        to be long beside a trip.
+        Until the last reply, M gaps have passed if the sender is the bottleneck, else M - 1 and a
+        trip. A slope below both belongs to messages that pile up, a slope above to a pile that
+        shrinks, however straight the curve; the gap is in between. Messages go in waves if the
+        slope is the sender's own pace, or if at most a trip's worth is under way. The curve must
+        then be long compared with a trip.
         """
         steady, messages = self._steady_slope().estimate, float(self.bursts.marks[-1])
         if not steady:
@@ -112,12 +112,11 @@ class Curve:
         return self._slope(begin, len(self.bursts.marks) - 1)
 
     def _issuing(self) -> Array:
-        """Time without computation: what is left is the layer's, also where D took longer."""
+        """The time without computation: the layer's own, even if D took longer."""
         return self.bursts.elapsed_us - self.bursts.computed_us
 
     @property
     def samples_count(self) -> int:
-        """Bursts."""
         return len(self.bursts.done_us)
 
     @property
@@ -127,26 +126,28 @@ class Curve:
 
     @property
     def steady_messages(self) -> int | None:
-        """Messages from which on the slope does not change; None: not reached."""
+        """Messages from which on the slope is constant; None: not reached."""
         begin = self.regimes.steady_begin
         return None if begin is None else int(self.bursts.marks[begin])
 
     def costs(self) -> tuple[Array, Array]:
-        """Message cost with D, µs, and its standard error at each mark, as in P4's figures."""
+        """Returns the message cost with D, µs, and its standard error at each mark, like P4's
+        figures.
+        """
         means, errors, _ = locations(self._issuing() / self.bursts.marks)
         return means + self.compute_us, errors
 
     def overhead(self) -> Figure:
-        """Slope of the send-only regime: os."""
+        """Returns os: the slope of the send-only regime."""
         end, marks = self.regimes.send_end, self.bursts.marks
         slopes = _slopes(marks, self._issuing(), 0, end)
         samples = np.concatenate([slopes, self._sends_us])
         return figure(samples, int(marks[0]), int(marks[end]))
 
     def steady(self) -> Figure:
-        """Slope of the steady regime without D: g, or os + or.
+        """Returns the slope of the steady regime without D: g, or os + or.
 
-        The interval of g has what its replies leave open.
+        The interval of g includes the uncertainty from the replies.
         """
         found = self._steady_slope()
         if self.compute_us or not found.estimate:

@@ -1,7 +1,7 @@
-"""What a signature leaves open of os and or. Pure.
+"""Checks os and or for consistency.
 
-P4 takes os for the same in a burst and with computation after each request, and each overhead for
-less than half of a round trip. Where the data say otherwise, so do we.
+P4 assumes that os is the same in a burst and with computation after each request, and that each
+overhead is below half of a round trip. These functions report data that contradict this.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from careful.measure.statistics.sample import Figure
 
-#: Of or: what a request after a pause may take beyond os without a word.
+#: Excess of a request after a pause over os that needs no note, as a share of or.
 _SHARE = 0.2
 
 
 def told(overhead: Figure, rtt: Figure, why: str) -> Figure:
-    """An overhead, withheld where a round trip, 2 (os + L + or), has no room for it.
+    """Withholds an overhead if a round trip, 2 (os + L + or), has no room for it.
 
-    why: what may be the reason, but for other work.
+    why: the likely reason, apart from other work.
     """
     one, trip = overhead.estimate, rtt.estimate
     if not (one and trip and (one * 2 - trip).low > 0):
@@ -30,7 +30,7 @@ def told(overhead: Figure, rtt: Figure, why: str) -> Figure:
 
 
 def doubts(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
-    """Notes; os_D: what a request takes to send after D, before any reply; all µs."""
+    """Returns notes; os_D: time to send a request after D, before any reply; all µs."""
     if not (os.estimate and or_.estimate and os_D.estimate):
         return []
     more = os_D.estimate - os.estimate

@@ -1,4 +1,4 @@
-"""What LogP says of a burst (P4): how long until its last message is there. Pure."""
+"""LogP's prediction of a burst (P4): the time until its last message arrives."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from dataclasses import dataclass
 
 from careful.measure.statistics.sample import Figure
 
-#: How a prediction was made: by the network's gap, or by the sender's steps.
+#: Methods of prediction: by the network's gap, or by the sender's steps.
 BY_GAP = "o + (n-1)g + L + o"
 BY_STEPS = "os for each message, or for each reply that is back"
 
 
 def by_gap_us(messages: int, g_us: float, rtt_us: float) -> float:
-    """P4's o + (n-1)g + L + o, µs; rtt_us: a round trip, of which the half is the rest."""
+    """Returns P4's o + (n-1)g + L + o, µs; half of rtt_us stands for o + L + o."""
     return rtt_us / 2 + (messages - 1) * g_us
 
 
 def by_steps_us(
     messages: int, os_us: float, or_us: float, rtt_us: float, capacity: int = 2**31
 ) -> float:
-    """The same where the sender is the bottleneck, µs: one processor that sends and takes replies.
+    """Predicts the same, µs, if the sender is the bottleneck: one processor sends and takes
+    replies.
 
-    Its gap, os + or, is not that of short bursts: until the first reply is back only os passes
-    between messages (P4, the send-only regime), and then all replies that came meanwhile are
-    taken before the next message. Hence played step by step. capacity: messages that may be under
-    way.
+    The gap os + or does not apply to short bursts. Until the first reply is back, only os passes
+    between messages (P4, the send-only regime). Then all replies that came meanwhile are taken
+    before the next message. The function therefore simulates each step. capacity: most messages
+    under way.
     """
     now_us = 0.0
     back_us: deque[float] = deque()
@@ -45,9 +46,9 @@ def by_steps_us(
 
 @dataclass(frozen=True)
 class Trial:
-    """A burst against the model, µs: messages, measured one way and predicted, and how.
+    """A burst compared with the model: messages, times measured one way and predicted, µs.
 
-    predicted_half_us: half of the interval that the figures of the prediction leave it.
+    predicted_half_us: half of the prediction's interval; predicted_by: the method.
     """
 
     messages: int
@@ -58,14 +59,14 @@ class Trial:
 
     @property
     def error(self) -> float | None:
-        """Of the prediction, relative; None where there was no measurement."""
+        """The prediction's relative error; None without a measurement."""
         if not self.measured_us.estimate:
             return None
         return self.predicted_us / self.measured_us.estimate.value - 1
 
     @property
     def error_half(self) -> float:
-        """Half of the error's 95 % interval; infinite where there is no error."""
+        """Half of the error's 95 % interval; infinite without an error."""
         if self.error is None:
             return math.inf
         relative = self.predicted_half_us / self.predicted_us

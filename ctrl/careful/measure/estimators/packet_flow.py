@@ -1,7 +1,6 @@
-"""The packet-flow graph of one burst (P5 Figure 3), from what the stages told.
+"""The packet-flow graph of one burst (P5 Figure 3), from trace records.
 
-Owns which records are one burst, in which direction it went, and which message each transfer
-belongs to. Pure.
+Owns which records form a burst, its direction, and the message of each transfer.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from careful.errors import InputError
 from careful.measure.estimators import stages
 from careful.measure.estimators.stages import Records
 
-#: A burst ends where nothing happens for so long.
+#: An idle time that ends a burst, µs.
 GAP_US = 500.0
 TRANSFERS_MOST = 2000
 
-#: A message: its number among the sender's; bulk messages count apart from small ones.
+#: A message: its number at the sender; bulk and small messages are numbered separately.
 Key = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """A stage was busy with some frames.
+    """A time during which a stage was busy with some frames.
 
-    begin_us, end_us: since the burst began; messages: numbers of those that the frames belong
-    to, from 1, in the order in which the burst met them; bytes: of payload; waited: a device
-    had them meanwhile, and the thread may have done something else; runs: of a kick, the hosts
-    whose netRx it ran, as on veth: when each of its frames left, nobody told.
+    `begin_us`, `end_us`: since the burst began; `messages`: numbers of the frames' messages, from
+    1, in order of appearance; `bytes`: payload; `waited`: a device had the frames, so the thread
+    may have done other work; `runs`: for a kick, the hosts whose netRx ran inside it, as on veth
+    (the departure of each frame is then unknown).
     """
 
     stage: str
@@ -46,16 +45,15 @@ class Transfer:
 
     @property
     def took_us(self) -> float:
-        """How long it was busy."""
         return self.end_us - self.begin_us
 
 
 @dataclass(frozen=True)
 class Burst:
-    """One burst, one way.
+    """One burst in one direction.
 
-    rows: (stage, owner) that took part, in the order of the way; cut_count: transfers that
-    were left out at the end.
+    rows: the (stage, owner) pairs that took part, in order along the way; cut_count: transfers left
+    out at the end.
     """
 
     transfers: list[Transfer]
@@ -65,17 +63,17 @@ class Burst:
 
     @property
     def took_us(self) -> float:
-        """From its first transfer's begin to its last one's end."""
+        """Time from the first transfer's begin to the last one's end."""
         return max((one.end_us for one in self.transfers), default=0.0)
 
     @property
     def notes(self) -> list[str]:
-        """What has to be known to read the graph."""
+        """Facts that a reader of the graph needs."""
         ran = {(one.owner, owner) for one in self.transfers for owner in one.runs}
         return [f"netTx of {a}: its kick also runs netRx of {b}" for a, b in sorted(ran)]
 
     def of(self, row: tuple[str, str]) -> list[Transfer]:
-        """A row's transfers in their order."""
+        """Returns a row's transfers in order."""
         return [one for one in self.transfers if (one.stage, one.owner) == row]
 
 
@@ -89,7 +87,7 @@ def _bursts(records: Records, gap_us: float) -> list[Records]:
 
 
 def _way(records: Records, sender: int | None, receiver: int | None) -> Records:
-    """The records with payload that went one way: to the wire here, from the wire there."""
+    """Returns the records with payload in one direction: to the wire here, from the wire there."""
     sent = np.isin(records["stage"], (stages.HOST_TX, stages.NET_TX))
     mine = sent & (records["owner"] == (-1 if sender is None else sender))
     mine |= ~sent & (records["owner"] == (-1 if receiver is None else receiver))
@@ -98,7 +96,7 @@ def _way(records: Records, sender: int | None, receiver: int | None) -> Records:
 
 
 def _ways(owners: int) -> list[tuple[int | None, int | None]]:
-    """Directions: sender and receiver, None where that end is not traced."""
+    """Returns the directions: sender and receiver, None for an end that is not traced."""
     if owners == 1:
         return [(0, None), (None, 0)]
     return [(a, b) for a in range(owners) for b in range(owners) if a != b]
@@ -110,7 +108,7 @@ def _weight(records: Records) -> int:
 
 
 def _with_arrivals(records: Records, owners: int) -> Records:
-    """NetRx records with bytes, numbers and flags of the frames that they were."""
+    """Returns the records; netRx records get bytes, numbers and flags of their frames."""
     told = [records[records["stage"] != stages.NET_RX]]
     for owner in range(owners):
         came, taken = stages.arrivals(records, owner)
@@ -139,7 +137,7 @@ def _messages(one: np.void, keys: dict[int, Key]) -> list[Key]:
 
 
 def _runs(one: np.void, came: Records, owners: Sequence[str]) -> tuple[str, ...]:
-    """Whose netRx ran within a kick, on its thread."""
+    """Returns the hosts whose netRx ran within a kick, on its thread."""
     if int(one["stage"]) != stages.NET_TX:
         return ()
     inside = (came["thread"] == one["thread"]) & (came["owner"] != one["owner"])
@@ -153,7 +151,7 @@ def burst(
     gap_us: float = GAP_US,
     transfers_most: int = TRANSFERS_MOST,
 ) -> Burst:
-    """The burst with the most payload, in the direction that carried most of it.
+    """Returns the burst with the most payload, in the direction that carried most of it.
 
     records: of dtype tracer.RECORD, of all stages at once. Raises ValueError if none has payload.
     """

@@ -1,7 +1,7 @@
-"""A path from memory to file: its hops, and the stages inside the hosts where those answer.
+"""A path from memory to file: its hops, and the stages inside the hosts if careful answers.
 
-Owns the choice between plain UDP probes, which need no privilege, and pings by way of
-carefuld, which hops and hosts answer alike.
+Chooses between plain UDP probes, which need no privilege, and pings through carefuld, which both
+hops and hosts answer.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ def measure(
     must: bool = False,
     one_clock: bool = False,
 ) -> tuple[Path, host_stages.Stages | None, str]:
-    """Hops, and stages if there is a way to them; else why there is none.
+    """Measures the hops, and the stages if possible; returns the reason if not.
 
-    A host that fell silent, and a background too short for stages, cost the stages alone.
+    A host that fell silent, or too little time in the background, costs only the stages.
 
-    route: to the peer by way of our carefuld; driver: of its interface; must: no stages are an
-    error; one_clock: both ends are one machine. Raises CarefulError as its parts do.
+    route: to the peer through our carefuld; driver: of its interface; must: raise an error instead
+    of leaving out the stages; one_clock: both ends are one machine. Raises CarefulError like its
+    parts.
     """
     if route is None:
         return pathchar.measure(address, options), None, ""
@@ -49,7 +50,7 @@ def measure(
             session.probe, session.mtu_bytes, options, family=session.family
         ).run()
         if not path.to_host:
-            if path.segments:  # of use without the stages, even where those were asked for
+            if path.segments:  # hops are useful without the stages, even if stages were required
                 return path, None, "the host no longer answers, or not through these hops"
             text = "careful answers there, but not through the hops that were found"
             raise CarefulError(errno.EHOSTUNREACH, f"{text}: {path.why_nothing}", route.host)

@@ -1,9 +1,8 @@
 """Latency and G of each hop of a path of ordinary routers, from one end (Jacobson's pathchar).
 
-Owns the plan of the probes: which hops answer, rounds of sizes until every interval is narrow
-enough (Downey's adaptive stopping), and what the differences of neighbouring lines say. The
-probes themselves are passed in. A hop's intercept holds its overhead and its propagation:
-it is a latency, never g.
+Owns the plan of the probes: which hops answer, and rounds of sizes until every interval is narrow
+enough (Downey's adaptive stopping). Differences of neighbouring lines give the figures. A hop's
+intercept includes its overhead and its propagation: it is a latency, never g.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ from careful.measure.probes.udp import (
 from careful.measure.statistics.line import fit_minima
 
 LEAST_BYTES = IPV4.least_bytes
-#: Rounds that pathchar would make at every hop, whatever it finds: the plan we save from.
+#: Rounds of the original pathchar at every hop, whatever it finds; savings refer to these.
 FIXED_ROUNDS = 32
 ROUNDS_MIN = 3
-#: Probes that a hop may leave unanswered before it is called silent, and silent hops in a row
-#: before the rest of the path is.
+#: Unanswered probes after which a hop is silent, and consecutive silent hops after which the rest
+#: of the path is silent.
 TRIES = 3
 SILENT_HOPS_MAX = 4
-#: A hop that answers fewer than this share is not measured.
+#: Least share of answers for which a hop is measured.
 ANSWERED_MIN = 0.6
 #: Median shift of a round's times that means that the path has changed.
 _MOVED = 0.10
-#: Probes of a round without an answer one after the other: the rest have none either.
+#: Consecutive probes of a round without an answer after which the round gives up.
 _GIVE_UP = 6
-#: What a path MTU may be where too large probes vanish without a word, bytes.
+#: Likely path MTUs, tried if too large probes vanish silently, bytes.
 _MTUS = (9000, 4352, 1500, 1492, 1400, 1280)
 
 
@@ -57,12 +56,12 @@ class Probe(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure.
+    """Options of a measurement.
 
-    sizes_count: sizes between the least and the largest; min_bytes, max_bytes: of the probes as
-    IP packets; precision: half of G's interval over G at which a hop is done; seconds: after
-    which no further round begins; timeout_s: longest wait for an answer; background: pauses so
-    that no link is busy with probes more than 1 % of the time; resolution_us: of the clocks.
+    `sizes_count`: number of sizes; `min_bytes`, `max_bytes`: probes as IP packets; `precision`:
+    sufficient half interval of a hop's G, relative; `seconds`: no round begins later; `timeout_s`:
+    longest wait for an answer; `background`: keep every link busy at most 1 % of the time;
+    `resolution_us`: of the clocks.
     """
 
     sizes_count: int = 12
@@ -113,11 +112,11 @@ class Pathchar:
         self._notes: list[str] = []
         self._probes = self._discovery = self._rounds_made = 0
         self._longest_s = self._largest_us = self._began = 0.0
-        self._own_us: dict[float, float] = {}  # least time that a send of a size took this host
+        self._own_us: dict[float, float] = {}  # least time of this host to send a probe, by size
         self.hops: list[Hop] = []
 
     def run(self) -> Path:
-        """Find the hops, then measure those that answer."""
+        """Finds the hops, then measures those that answer."""
         began = self._began = self._clock()
         self._discover()
         measured = [hop for hop in self.hops if hop.usable]
@@ -145,14 +144,14 @@ class Pathchar:
 
     def _ask(self, hop: Hop, size_bytes: int, timeout_s: float | None = None) -> Reply:
         if timeout_s is None:
-            # Once a hop has answered, an answer that takes much longer is lost.
+            # After a hop has answered once, a much later answer counts as lost.
             known_s = 4 * hop.longest_us / 1e6 + 0.05 if hop.longest_us else self.options.timeout_s
             timeout_s = min(self.options.timeout_s, known_s)
         reply = self._probe(hop.ttl, size_bytes, timeout_s)
         self._probes += 1
         hop.sent += 1
         if reply.answer is Answer.REFUSED and not hop.addresses:
-            hop.refuses = True  # the first that is heard of it
+            hop.refuses = True  # its first answer
         if hop.answers(reply):
             hop.answered += 1
             hop.longest_us = max(hop.longest_us, reply.rtt_us)
@@ -162,7 +161,7 @@ class Pathchar:
             hop.refused = reply
         self._longest_s = max(self._longest_s, reply.rtt_us / 1e6)
         if self.options.background:
-            # A probe without an answer was on the way no longer than others a few hops on.
+            # An unanswered probe occupied the path no longer than those to hops nearby.
             unheard_s = min(timeout_s, 4 * self._longest_s or timeout_s)
             self._sleep(99 * (reply.rtt_us / 1e6 or unheard_s))
         return reply
@@ -205,12 +204,12 @@ class Pathchar:
         self._notes.append(f"the host does not answer; nobody does beyond hop {len(self.hops)}")
 
     def _one_before(self) -> Hop:
-        """The hop that answers for the last one, which there is not."""
+        """Returns the hop that answers for the last TTL, and drops that TTL."""
         self.hops.pop()
         return self.hops[-1]
 
     def _afford(self, sizes: list[int], hops: list[Hop]) -> None:
-        """Reports whether the background's share of the time holds the least number of rounds."""
+        """Raises InputError if the least number of rounds does not fit in the background's time."""
         first_us = hops[-1].first_us
         if not self.options.background or not first_us:
             return
@@ -225,7 +224,7 @@ class Pathchar:
             )
 
     def _fit_mtu(self, last: Hop) -> None:
-        """The largest probe that gets as far as the last hop."""
+        """Finds the largest probe that reaches the last hop."""
         smaller = [mtu for mtu in _MTUS if mtu < self._mtu]
         for _ in range(8):
             for _ in range(TRIES):
@@ -254,7 +253,7 @@ class Pathchar:
     # --- rounds
 
     def _rounds(self, sizes: list[int], began: float) -> tuple[int, bool]:
-        """Rounds made, and whether every hop is as well known as was asked for."""
+        """Returns the rounds made, and whether every hop is precise enough."""
         wanted = {hop.ttl for hop in self.hops if hop.asked}
         moved = False
         for number in range(1, self.options.rounds_max + 1):
@@ -277,7 +276,9 @@ class Pathchar:
         return self.options.rounds_max, False
 
     def _round(self, hop: Hop, sizes: list[int]) -> bool:
-        """One probe of each size, in random order; whether the hop's times have moved."""
+        """Sends one probe of each size, in random order; reports whether the hop's times have
+        moved.
+        """
         shifts = []
         hop.round_answered = unanswered = 0
         for size in self._random.sample(sizes, len(sizes)):
@@ -289,7 +290,7 @@ class Pathchar:
                 continue
             unanswered = 0
             if reply.address != hop.address:
-                continue  # another router's: counted in addresses, of no use for this line
+                continue  # another router's answer: noted in addresses, useless for this line
             self._own_us[size] = min(self._own_us.get(size, reply.own_us), reply.own_us)
             if hop.line is not None and hop.line.supported:
                 shifts.append((reply.rtt_us - self._own_us[size]) / hop.line.at(size) - 1)
@@ -310,7 +311,7 @@ class Pathchar:
         return False
 
     def _fit(self, hop: Hop) -> None:
-        # Copying into the kernel is ours, not the first hop's.
+        # The time to copy into the kernel is ours, not the first hop's.
         times_us = [
             time_us - self._own_us[size]
             for size, time_us in zip(hop.sizes_bytes, hop.times_us, strict=True)
@@ -318,7 +319,7 @@ class Pathchar:
         hop.line = fit_minima(hop.sizes_bytes, times_us, self.options.resolution_us)
 
     def _start_anew(self, keep: bool) -> None:
-        """Forgets what was measured of another path; keep: the last round, if no other follows."""
+        """Drops samples of the earlier path; keep: keeps the last round, if no other follows."""
         for hop in self.hops:
             old = len(hop.sizes_bytes) - (hop.round_answered if keep else 0)
             del hop.sizes_bytes[:old]
@@ -333,7 +334,7 @@ class Pathchar:
         return all(len(hop.sizes_bytes) >= least for hop in self.hops if hop.asked)
 
     def _unsettled(self) -> set[int]:
-        """Hops whose lines need more samples: those at either end of an unsettled segment."""
+        """Returns hops that need more samples: the ends of each unsettled segment."""
         found: set[int] = set()
         ends = [0, *(hop.ttl for hop in self.hops if hop.usable)]
         for segment, (before, after) in zip(
@@ -345,7 +346,7 @@ class Pathchar:
         return found - {0}
 
     def _judge(self, sizes: list[int]) -> None:
-        """After a round: hops that answered too little are not measured any further; says why."""
+        """Drops hops that answered too little in a round, with a note."""
         lost: list[Hop] = []
         for hop in self.hops:
             share = hop.round_answered / len(sizes)
@@ -365,7 +366,7 @@ class Pathchar:
                 lost.append(hop)
                 continue
             if heard and all(heard[:2]) and sum(heard[2:]) <= 3:
-                # A rate limit's sign: silent when asked fast, and not after a pause.
+                # Typical of a rate limit: silent under fast probes, but not after a pause.
                 hop.note = (
                     f"ICMP rate-limited: {share:.0%} of the probes answered; "
                     f"sysctl {self._family.limit}=0 there would let it be measured"
@@ -373,13 +374,13 @@ class Pathchar:
             hop.usable = False
             merged = "" if hop is self.hops[-1] else "; merged with the next"
             self._notes.append(f"hop {hop.ttl}, {hop.address}: {hop.note}{merged}")
-        for hop in lost:  # what was known before is kept
+        for hop in lost:  # earlier figures are kept
             hop.lost_s = hop.heard_s
             hop.note = f"no answer since {hop.heard_s:.1f} s"
             hop.usable = hop.line is not None
 
     def _heard_after_a_pause(self, hop: Hop) -> list[bool]:
-        """Reports whether it answers: two probes, each after a pause, then six at once."""
+        """Sends two probes after a pause each, then six at once; reports which were answered."""
         heard = []
         for k in range(8):
             if k < 2:
@@ -420,16 +421,16 @@ class Pathchar:
 
 
 def fitting(options: Options, family: Family) -> Options:
-    """The options with probes whose answers are of one size, over IPv6."""
+    """Over IPv6, raises the least size so that all answers have one size."""
     if options.min_bytes >= family.least_bytes or family is IPV4:
         return options
     return replace(options, min_bytes=family.least_bytes)
 
 
 def measure(address: Address, options: Options) -> Path:
-    """The hops to a host.
+    """Measures the hops to a host.
 
-    Raises CarefulError where nobody answers, or too seldom, and where probes cannot be sent.
+    Raises CarefulError if nobody answers, or too seldom, and if probes cannot be sent.
     """
     with Prober(address.ip, address.scope) as prober:
         mtu_bytes = prober.interface_mtu_bytes()

@@ -1,9 +1,8 @@
-"""Whether the ends of the sizes have the bottleneck of those beside them (P1 section 5.3.2).
+"""Checks that the ends of the size range have the bottleneck of their neighbours (P1 5.3.2).
 
-Owns the comparison of an end with the line that reaches it, and the search for the bend where
-another stage is the bottleneck there. The gap is the greatest of all stages' times, so it is convex
-in the size: on a line at both of its ends, it is on it throughout, and off it by at most what an
-end can be off unseen. Trains are passed in. Pure but for them.
+Compares each end with the line that reaches it, and searches the bend if another stage is the
+bottleneck at the end. The gap is the maximum of all stages' times and so convex in the size. If
+both ends are on a line, the gap is on it throughout, except for the deviation that an end can hide.
 """
 
 from __future__ import annotations
@@ -14,21 +13,20 @@ from dataclasses import dataclass, replace
 from careful.measure.estimators.trains import Regime, bottlenecks
 from careful.measure.statistics.piecewise import POINTS_MIN
 
-#: An end is off its line by so many residuals.
+#: An end is off its line by this many residuals.
 _APART = 4.0
-#: Sizes between an end and its bend that make a line, and how often each.
+#: Sizes between an end and its bend that make a line, and trains of each.
 _SIZES, _ROUNDS = 5, 4
-#: A bend is looked for down to so many bytes, or this share of the sizes.
+#: Resolution of the search for a bend, bytes, or as a share of the range.
 _WIDTH_BYTES, _WIDTH_SHARE = 4, 0.002
 
 
 @dataclass(frozen=True)
 class Ends:
-    """What was found.
+    """The result.
 
-    regimes: those given, and those of ends that have another bottleneck; unseen: the largest share
-    of a gap that an end may be off its line without being seen; notes: on ends whose bottleneck
-    has no figures.
+    regimes: those given, and those of ends with another bottleneck; unseen: largest share of a gap
+    by which an end may be off its line unnoticed; notes: on ends whose bottleneck has no figures.
     """
 
     regimes: list[Regime]
@@ -37,7 +35,7 @@ class Ends:
 
     @property
     def are_known(self) -> bool:
-        """Reports whether all has figures."""
+        """Reports whether all ends have figures."""
         return not self.notes
 
 
@@ -47,13 +45,13 @@ def at_ends(
     gap_at: Callable[[int], float],
     resolution_us: float,
 ) -> Ends:
-    """Compare both ends, and split the range that has one with another bottleneck.
+    """Compares both ends, and splits the range of an end with another bottleneck.
 
     Args:
-        regimes: of consecutive ranges, with lines.
+        regimes: consecutive ranges, with lines.
         sizes: measured so far, bytes, ascending.
-        gap_at: the gap of trains of a size, µs.
-        resolution_us: of the gaps.
+        gap_at: measures the gap of trains of a size, µs.
+        resolution_us: resolution of the gaps.
     """
     found, unseen, notes = list(regimes), 0.0, []
     for order in (sizes, sizes[::-1]):
@@ -82,7 +80,7 @@ def at_ends(
 
 
 class _End:
-    """One end. sizes: of the regime that reaches it, from the end inwards."""
+    """One end; sizes: those of its regime, from the end inwards."""
 
     def __init__(
         self,
@@ -99,7 +97,7 @@ class _End:
         return self._gap_at(size) - self._line.at(size) > self.apart_us
 
     def other(self) -> tuple[Regime | None, float]:
-        """The regime of the end, None where it has no figures; and where it begins, bytes."""
+        """Returns the end's regime, None without figures, and where it begins, bytes."""
         end = off = self._sizes[0]
         width = max(_WIDTH_BYTES, round(_WIDTH_SHARE * abs(self._sizes[-1] - end)))
         on = next((size for size in self._sizes[1:] if not self.is_off(size)), self._sizes[-1])

@@ -1,7 +1,7 @@
-"""Service times of a host's stages, from what its probes told (P1 section 5.3.1).
+"""Service times of a host's stages from trace records (P1 section 5.3.1).
 
-Owns the way from records to (g, G) of each stage: which record is whose, what a frame took,
-and one robust line through the unhindered times of sizes. Pure: records come from anywhere.
+Owns the way from records to (g, G) of each stage: the assignment of records, the time of a frame,
+and one robust line through the unhindered times of sizes.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ HOST_RX: int = lib.CAREFUL_STAGE_HOST_RX
 STORE: int = lib.CAREFUL_STAGE_STORE
 NAMES = {HOST_TX: "hostTx", NET_TX: "netTx", NET_RX: "netRx", HOST_RX: "hostRx", STORE: "store"}
 
-#: The quantile of a size's times that a line goes through: caches and schedulers hinder many,
-#: and how many is the machine's affair, not the stage's. Least times are what the round trips
-#: of a black box are reduced to, too; a tenth of many samples is less of an extreme.
+#: Quantile of a size's times that a line goes through. Caches and schedulers delay many frames, and
+#: their share depends on the machine, not the stage. A black box likewise uses the least round
+#: trips; a tenth of many samples is less extreme.
 UNHINDERED = 0.1
-#: Samples that a size needs for that, and sizes that a line needs.
+#: Samples that a size needs for this quantile, and sizes that a line needs.
 SAMPLES_MIN = 5
 SIZES_MIN = 4
-#: Frames that may have been in the RX ring when the tracing began.
+#: Most frames that may have been in the RX ring when the tracing began.
 _SHIFT_MAX = 4096
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What one stage of one host took for each frame.
+    """Times of one stage of one host, per frame.
 
-    size_bytes: payload of a frame; time_us: its share of the transfer; frames_count: of that
-    transfer; each of shape (n,), n >= 0. threads: that it ran on; waited_count: transfers of
-    these that waited for a device.
+    `size_bytes`: payload of a frame; `time_us`: the frame's share of its transfer; `frames_count`:
+    frames of that transfer; each of shape (n,), n >= 0. `threads`: ids of its threads;
+    `waited_count`: transfers that waited for a device.
     """
 
     size_bytes: Array
@@ -60,11 +60,11 @@ class Samples:
 class Fit:
     """One stage of one host.
 
-    name, owner: of the stage and its host; line: time of a frame over its payload, None where
-    there is nothing to fit; g_us, G_us_per_KiB: None where the data do not support a slope,
-    with a `reason`; frames_per_transfer: of the transfers that were fitted; transitions_bytes:
-    sizes where one line takes over from another; inside: the stage that it runs inside of,
-    whose figures are without it; holds: whose netRx its figures have in them, "" for none.
+    `name`, `owner`: the stage and its host; `line`: time of a frame over its payload, None if there
+    is nothing to fit; `g_us`, `G_us_per_KiB`: None with a `reason` if the data do not support a
+    slope; `frames_per_transfer`: of the fitted transfers; `transitions_bytes`: sizes at which one
+    line follows another; `inside`: the stage inside which it runs (whose figures exclude it);
+    `holds`: the owner whose netRx its figures include, "" for none.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Fit:
 
 
 def service_us(records: Records) -> Array:
-    """What each record's stage took, µs, without the clock's own time."""
+    """Returns the service time of each record, µs, without the time to read the clock."""
     spans = records["end_ns"].astype(np.int64) - records["begin_ns"].astype(np.int64)
     before = records["before_ns"].astype(np.int64)
     readings = 1 + (before > 0)
@@ -97,16 +97,16 @@ def service_us(records: Records) -> Array:
 
 
 def of(records: Records, stage: int, owner: int) -> Records:
-    """One stage's records of one host, in their order."""
+    """Returns one stage's records of one host, in order."""
     mine: Records = records[(records["stage"] == stage) & (records["owner"] == owner)]
     return mine
 
 
 def arrivals(records: Records, owner: int) -> tuple[Records, Records]:
-    """A host's netRx and hostRx records of the same frames, each of shape (n,).
+    """Returns a host's netRx and hostRx records of the same frames, each of shape (n,).
 
-    The kernel tells of frames in the order in which the engine takes them from the ring, but
-    not which they are. Those that were in the ring when tracing began have no netRx.
+    The kernel reports frames in the order in which the engine takes them from the ring, but without
+    identity. Frames that were in the ring when tracing began have no netRx.
     """
     came, taken = of(records, NET_RX, owner), of(records, HOST_RX, owner)
     start = taken["begin_ns"].astype(np.int64) - taken["before_ns"].astype(np.int64)
@@ -116,14 +116,15 @@ def arrivals(records: Records, owner: int) -> tuple[Records, Records]:
     arrived = came["end_ns"].astype(np.int64)
     for shift in range(min(len(taken), _SHIFT_MAX)):
         count = min(len(came), len(taken) - shift)
-        # A clock is read before the ring is: hence not later, but for its own time.
+        # netRx reads the clock before the engine reads the ring, so not later, within the clock's
+        # error.
         if (arrived[:count] <= start[shift : shift + count] + 1000).all():
             return came[:count], taken[shift : shift + count]
     return came[:0], taken[:0]
 
 
 def samples(records: Records, stage: int, owner: int, least_bytes: int = 0) -> Samples:
-    """What a stage took for each frame of at least so much payload."""
+    """Returns a stage's time for each frame of at least `least_bytes` of payload."""
     if stage == NET_RX:
         mine, taken = arrivals(records, owner)
         size = taken["bytes"].astype(np.float64)
@@ -131,7 +132,7 @@ def samples(records: Records, stage: int, owner: int, least_bytes: int = 0) -> S
     else:
         mine = of(records, stage, owner)
         size = mine["bytes"] / np.maximum(mine["frames"], 1).astype(np.float64)
-        # A kick that goes on where another stopped has frames that it does not count.
+        # A kick that continues another has frames that it does not count.
         other = lib.CAREFUL_TRACE_CONTROL | lib.CAREFUL_TRACE_AGAIN
         keep = (mine["flags"] & other == 0) & (mine["frames"] > 0)
     keep &= size >= least_bytes
@@ -143,7 +144,7 @@ def samples(records: Records, stage: int, owner: int, least_bytes: int = 0) -> S
 
 
 def joined(parts: Sequence[Samples]) -> Samples:
-    """Several as one; netRx is matched within each part, so parts are joined after that."""
+    """Joins samples; netRx is matched within each part before."""
     return Samples(
         np.concatenate([part.size_bytes for part in parts] or [np.empty(0)]),
         np.concatenate([part.time_us for part in parts] or [np.empty(0)]),
@@ -154,7 +155,7 @@ def joined(parts: Sequence[Samples]) -> Samples:
 
 
 def _unhindered(taken: Samples) -> tuple[Array, Array, int]:
-    """Sizes with samples enough, the unhindered time of each, and how many samples in all."""
+    """Returns sizes with enough samples, the unhindered time of each, and the number of samples."""
     sizes, inverse, counts = np.unique(taken.size_bytes, return_inverse=True, return_counts=True)
     enough = np.flatnonzero(counts >= SAMPLES_MIN)
     times = [float(np.quantile(taken.time_us[inverse == one], UNHINDERED)) for one in enough]
@@ -162,7 +163,7 @@ def _unhindered(taken: Samples) -> tuple[Array, Array, int]:
 
 
 def _alike(taken: Samples) -> Samples:
-    """The transfers of as many frames each as give most sizes, then most samples."""
+    """Selects transfers of the one frame count that gives most sizes, then most samples."""
     best, most = None, (-1, -1)
     for count in np.unique(taken.frames_count):
         keep = taken.frames_count == count
@@ -180,7 +181,7 @@ def _alike(taken: Samples) -> Samples:
 
 
 def fit(stage: int, owner: str, taken: Samples) -> Fit:
-    """(g, G) of a stage from what it took."""
+    """Fits (g, G) of a stage."""
     name, alike = NAMES[stage], _alike(taken)
     frames = int(alike.frames_count[0]) if len(alike) else 0
     blank = Fit(name, owner, taken, None, None, None, frames)
@@ -196,17 +197,16 @@ def fit(stage: int, owner: str, taken: Samples) -> Fit:
 
 
 def _on(blank: Fit, line: Line) -> Fit:
-    """The same with what its line supports."""
     g, G = (line.intercept_us, line.G_us_per_KiB) if line.supported else (None, None)
     return replace(blank, line=line, g_us=g, G_us_per_KiB=G, reason=line.reason)
 
 
 def whole(first: Fit, paces: Sequence[tuple[int, float]]) -> Fit:
-    """What the thread of a stage takes for a frame altogether, µs, also between its stages.
+    """Fits the total time of a stage's thread for a frame, µs, including work between its stages.
 
-    paces: of trains that nothing traced, their size, bytes, and the time from one frame to the
-    next, µs. A probe's trap empties caches, and what an engine does between its stages (polling,
-    timers, reading clocks) is in none of them, but is in the time of each frame.
+    paces: size, bytes, and time from frame to frame, µs, of untraced trains. A probe's trap empties
+    caches. Work between stages (polling, timers, reading clocks) belongs to no stage, but to the
+    time of each frame.
     """
     sizes = np.array([size for size, _ in paces], dtype=np.float64)
     times = np.array([pace_us for _, pace_us in paces])
@@ -221,10 +221,10 @@ def whole(first: Fit, paces: Sequence[tuple[int, float]]) -> Fit:
 
 
 def shared(found: list[Fit]) -> list[Fit]:
-    """The same with resources: stages of one thread never overlap, and are one.
+    """Assigns resources: stages of one thread never overlap and form one resource.
 
-    On veth the sender's kick runs the receiver's netRx too: netTx is then without it, or, where
-    the difference is no figure, one stage with it.
+    On veth the sender's kick also runs the receiver's netRx. netTx then excludes netRx or, if the
+    difference is no figure, both become one stage.
     """
     named: dict[int, str] = {}
     for one in found:
@@ -253,9 +253,9 @@ def shared(found: list[Fit]) -> list[Fit]:
 
 
 def _without(kick: Fit, inner: Fit) -> Fit:
-    """A kick's figures without the netRx that ran inside it, or of both where data allow no more.
+    """Subtracts from a kick the netRx that ran inside it, or joins the two if that fails.
 
-    A difference of two slopes may be one that no data support, though both are.
+    The difference of two supported slopes need not be supported itself.
     """
     if not (kick.g_us and kick.G_us_per_KiB):
         return replace(kick, notes=[*kick.notes, f"its kick also runs netRx of {inner.owner}"])
@@ -282,10 +282,10 @@ def _both(kick: Fit, inner: Fit, reason: str) -> Fit:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What fixed-size fragmentation needs of a pipeline (P1 section 3.1).
+    """The parameters of fixed-size fragmentation (P1 section 3.1).
 
-    resource: the slowest at `size_bytes`, all stages of one thread together; g_b_us, G_b, and
-    the sum of the other resources' G; lines: of the resource's stages, and of the others.
+    resource: the slowest at `size_bytes`, all stages of one thread together; g_b_us, G_b, and the
+    sum of the other resources' G; lines: of the resource's stages, and of the others.
     """
 
     resource: str
@@ -298,10 +298,9 @@ class Bottleneck:
 
 
 def bottleneck(found: Sequence[Fit], sender: Fit | None = None) -> Bottleneck | None:
-    """The bottleneck of a pipeline; None unless each of its stages has g and G.
+    """Returns the bottleneck of a pipeline; None unless each stage has g and G.
 
-    sender: see `whole`; where it has g and G, they are its resource's instead of the sum of its
-    stages'.
+    sender: see `whole`; its g and G, if known, replace the sum of its resource's stages.
     """
     if not found or not all(one.supported and one.line for one in found):
         return None
@@ -328,7 +327,7 @@ def bottleneck(found: Sequence[Fit], sender: Fit | None = None) -> Bottleneck | 
 
 
 def histogram(times_us: Array, bins_most: int = 40) -> list[dict[str, object]]:
-    """Counts of times in bins that grow by eighths of an octave at least, µs."""
+    """Counts times in bins that grow by at least an eighth of an octave, µs."""
     if not len(times_us):
         return []
     low = max(float(np.min(times_us)), 1e-3)

@@ -1,7 +1,7 @@
-"""What trains say: the bottleneck of each range of fragment sizes, and where it changes.
+"""Bottlenecks from trains: one for each range of fragment sizes, and the transitions.
 
-Owns the regression of gaps over sizes, piece by piece, and the bisection that
-finds a transition between two measured sizes (P1 section 5.3.2). Trains are passed in.
+Owns the piecewise regression of gaps over sizes, and the bisection that finds a transition between
+two measured sizes (P1 section 5.3.2).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line, fit_line, median, widened
 from careful.measure.statistics.piecewise import Piecewise, fit_piecewise
 
-#: A transition that is known so well, as a share of its size, is halved no further.
+#: Sufficient width of a transition, as a share of its size.
 TRANSITION_WIDTH = 0.01
-#: A gap above two lines by this share is another stage's.
+#: A gap above two lines by this share belongs to another stage.
 _HIDDEN = 0.01
-#: A gap tells one line from another where they are so many residuals apart.
+#: A gap can tell two lines apart if they differ by so many residuals.
 _APART = 4.0
 
 
@@ -28,8 +28,8 @@ _APART = 4.0
 class Regime:
     """A range of fragment sizes with one bottleneck.
 
-    low_bytes, high_bytes: the range; g_b_us, G_b_us_per_KiB: the bottleneck's, None where the
-    data do not support a slope; line: gaps over sizes, its samples the trains.
+    low_bytes, high_bytes: the range; g_b_us, G_b_us_per_KiB: of the bottleneck, None if the data do
+    not support a slope; line: gaps over sizes, its samples the trains.
     """
 
     low_bytes: float
@@ -40,9 +40,9 @@ class Regime:
 
 
 def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Regime]:
-    """The bottleneck of each range of sizes.
+    """Finds the bottleneck of each range of sizes.
 
-    rounds: of each round, the gap of a train, µs, by size in bytes.
+    rounds: for each round, the gap of a train, µs, by size in bytes.
     """
     sizes = sorted({size for gaps in rounds for size in gaps})
     medians = [median(np.array([gaps[size] for gaps in rounds if size in gaps])) for size in sizes]
@@ -57,7 +57,8 @@ def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Re
                 [gaps[size] for size in inside if size in gaps],
             )
             for gaps in rounds
-            if 2 * sum(size in gaps for size in inside) >= len(inside)  # few have any slope
+            # few sizes give no useful slope
+            if 2 * sum(size in gaps for size in inside) >= len(inside)
         ]
         trains = sum(size in gaps for gaps in rounds for size in inside)
         wide = replace(widened(line, alone), samples_count=trains)
@@ -67,10 +68,10 @@ def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Re
 
 
 def without_bunches(regime: Regime, trains: Sequence[int], bunches: Sequence[int]) -> Regime:
-    """The regime, withheld where most trains arrived in a bunch: then the others are in doubt.
+    """Withholds the regime if most trains arrived in a bunch, which puts the others in doubt.
 
-    trains, bunches: sizes of all trains and of those that arrived so, bytes. A bunch tells when
-    the other end awoke, not what the bottleneck took.
+    trains, bunches: sizes of all trains and of those that arrived in a bunch, bytes. A bunch shows
+    when the other end woke up, not the bottleneck's time.
     """
     line = regime.line
     sent, bunched = (
@@ -85,11 +86,11 @@ def without_bunches(regime: Regime, trains: Sequence[int], bunches: Sequence[int
 
 
 def bisected(regimes: Sequence[Regime], gap_at: Callable[[int], float]) -> list[Regime]:
-    """The regimes with each transition found by halving the range between two known sizes.
+    """Locates each transition by halving the range between two known sizes.
 
-    gap_at: the gap of trains of a size, bytes, µs. Where two lines cross, gaps near the
-    crossing cannot tell them apart, and the crossing is the transition; where one begins with a
-    step, they can, and the crossing says nothing.
+    gap_at: measures the gap of trains of a size, bytes, µs. If two lines cross, gaps near the
+    crossing cannot tell them apart, and the crossing is the transition. If the second line begins
+    with a step, gaps can tell them apart, and the crossing means nothing.
     """
     found = list(regimes)
     for k, (low, high) in enumerate(pairwise(regimes)):
@@ -100,10 +101,10 @@ def bisected(regimes: Sequence[Regime], gap_at: Callable[[int], float]) -> list[
 
 
 def hidden(regimes: Sequence[Regime], gap_at: Callable[[int], float]) -> list[float]:
-    """Transitions, bytes, at which a third stage is the bottleneck.
+    """Returns transitions, bytes, at which a third stage is the bottleneck.
 
-    The gap is the greatest of all stages' times, so where two lines cross it is on both, unless
-    a stage that rules only sizes near there lies above them. gap_at: as for `bisected`.
+    The gap is the maximum of all stages' times. At a crossing of two lines the gap is on both,
+    unless a stage that rules only nearby sizes lies above them. gap_at: as for `bisected`.
     """
     found = []
     for low, high in pairwise(regimes):
