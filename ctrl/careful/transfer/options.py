@@ -89,7 +89,7 @@ class Options:
     def again(self) -> Options:
         """Returns the options for another try, which continues what this one left."""
         limit = RateLimit(self.limit.bytes_per_s) if self.limit else None
-        changed = self.restart or self.restart_changed  # even files of others
+        changed = self.restart or self.restart_changed  # of any earlier try
         return replace(self, restart=False, restart_changed=changed, limit=limit)
 
     @property

@@ -1,1 +1,1 @@
-"""What a program asks for: get, put, verify, list and clear partial files."""
+"""The operations of a program: get, put, verify, list and clear partial files."""

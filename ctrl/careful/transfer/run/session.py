@@ -32,7 +32,7 @@ WHOLE = Span()
 
 @asynccontextmanager
 async def connected(route: Route) -> AsyncIterator[BlockClient]:
-    """A session with a peer, for as long as it is needed.
+    """Yields a session with a peer.
 
     Raises:
         CarefulError: careful is not up here, or the peer cannot be reached.
@@ -81,17 +81,17 @@ def _check_several(sources: list[str], target: str, span: Span, here: list[str])
 
 
 async def matching(remote: BlockClient, paths: Sequence[str]) -> list[str]:
-    """The paths that some with wildcards stand for; see wildcards.matching()."""
+    """Expands paths with wildcards; see wildcards.matching()."""
     from careful.transfer.tree import wildcards
 
     return await wildcards.matching(remote, paths)
 
 
 async def listing(remote: BlockClient, path: str, recursive: bool) -> list[Entry]:
-    """The entries of a directory of the peer's, or the one that a file is.
+    """Lists a peer's directory, or the entry of a single file.
 
     Raises:
-        CarefulError: there is no such path.
+        CarefulError: the path does not exist.
     """
     attr = await remote.stat(relative(path))
     if attr.is_dir:
@@ -100,10 +100,10 @@ async def listing(remote: BlockClient, path: str, recursive: bool) -> list[Entry
 
 
 async def spooled(remote: BlockClient, path: str, recursive: bool) -> Spool:
-    """The same as listing(), however much it is.
+    """Lists as listing() does, for any size.
 
     Raises:
-        CarefulError: there is no such path.
+        CarefulError: the path does not exist.
     """
     attr = await remote.stat(relative(path))
     if attr.is_dir:
@@ -112,10 +112,11 @@ async def spooled(remote: BlockClient, path: str, recursive: bool) -> Spool:
 
 
 async def spooled_matching(remote: BlockClient, path: str, recursive: bool) -> Spool:
-    """What spooled() lists of the path that one with wildcards stands for; of several, these.
+    """Lists the match of a path with wildcards, as spooled() does; lists several matches
+    themselves.
 
     Raises:
-        CarefulError: there is no such path.
+        CarefulError: no path matches.
     """
     found = await matching(remote, [path])
     if len(found) == 1:
@@ -128,14 +129,14 @@ async def spooled_matching(remote: BlockClient, path: str, recursive: bool) -> S
 async def verify(
     remote: BlockClient, path: str, target: str, recursive: bool, block_bytes: int
 ) -> Verified:
-    """Compare a peer's file or tree with one of this machine; see verify.verify()."""
+    """Compares a peer's file or tree with a local one; see verify.verify()."""
     from careful.transfer.run import verify as comparing
 
     return await comparing.verify(remote, relative(path), target, recursive, block_bytes)
 
 
 async def partials(remote: BlockClient, path: str, clean: bool) -> list[Found]:
-    """Partial files below a directory of a peer's; see partials.find_remote()."""
+    """Finds partial files below a peer's directory; see partials.find_remote()."""
     from careful.transfer.file.partials import find_remote
 
     return await find_remote(remote, relative(path), clean)

@@ -1,8 +1,7 @@
 """Carries out get and put: decides the target of each source.
 
-As with rsync, "dir" is copied to "target/dir", and "dir/" copies its contents to "target". The
-place of a name never depends on existing files. tree/copy.py copies trees, tree/named.py single
-files.
+As with rsync, "dir" is copied to "target/dir", and "dir/" copies its contents to "target". Existing
+files never change the place of a name.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ async def move(
     options: Options,
     progress: Progress,
 ) -> Result:
-    """Move files and trees.
+    """Moves files and trees.
 
     Args:
-        way: from which end to which.
-        sources: paths; a directory with a slash behind it stands for what it holds.
-        target: a directory to put them in, or, for one file, its name.
-        recursive: whether directories are moved.
-        options: how.
-        progress: told of what happens.
+        way: source and target of the transfer.
+        sources: paths; a directory with a trailing slash stands for its contents.
+        target: a directory to put them in, or a single file's name.
+        recursive: whether to move directories.
+        options: how files move.
+        progress: receives each step.
 
     Raises:
         CarefulError: nothing could be done, or the peer is gone.
@@ -65,10 +64,10 @@ class _Move:
     """One command.
 
     Args:
-        way: from which end to which.
+        way: source and target of the transfer.
         target: as the user wrote it.
-        sink: told of everything.
-        recursive: whether directories are moved.
+        sink: receives every outcome.
+        recursive: whether to move directories.
     """
 
     def __init__(self, way: Direction, target: str, sink: Outcome, recursive: bool) -> None:
@@ -81,10 +80,10 @@ class _Move:
         way.follows = not self.options.links
 
     async def prepare(self, several: bool) -> None:
-        """Find out whether files go into the target; make it, or what it stands in, if asked to.
+        """Decides whether files go into the target; makes the target or its parents if asked to.
 
         Raises:
-            CarefulError: it is to be a directory, and is none.
+            CarefulError: the target must be a directory, and is not.
         """
         if self.way.fetch:
             self.way.here.root = self.target
@@ -108,10 +107,10 @@ class _Move:
             await self._enter()
 
     async def _enter(self) -> None:
-        """Make the target a directory, unless it is there.
+        """Makes the target a directory, unless it is one.
 
         Raises:
-            CarefulError: it cannot be made; what is there is no directory.
+            CarefulError: it cannot be made, or is another kind of file.
         """
         if self.exists and not self.into:
             raise CarefulError(
@@ -122,7 +121,7 @@ class _Move:
         self.exists = self.into = True
 
     async def add(self, given: str) -> None:
-        """Move a tree, or plan a file."""
+        """Moves a tree, or plans a file."""
         way = self.way
         holds = is_contents(given)
         source = way.source.path(given)
@@ -145,7 +144,7 @@ class _Move:
             await self.named.link(source, inside if self.into else self.target)
         elif attr.is_file or attr.is_link:
             self.named.add(source, inside if self.into else self.target, attr)
-        else:  # asked for by name: not merely skipped
+        else:  # named by the user: not just skipped
             raise CarefulError(errno.EINVAL, f"is a {kind_of(attr.mode)}, not a file", name)
 
     async def _trees(self, source: str, target: str, attr: Attr) -> None:
@@ -166,7 +165,7 @@ class _Move:
                 self.sink.fail(name, error)
 
     async def tree(self, source: str, target: str, attr: Attr) -> None:
-        """Move all that is below a directory."""
+        """Moves everything below a directory."""
         way, options = self.way, self.options
         if not way.fetch:
             way.here.root = source
@@ -194,7 +193,7 @@ class _Move:
                 way.here.root = None
 
     def _tell_continued(self, error: BaseException, name: str) -> None:
-        """Say that a transfer can go on: in the error's line, if there will be one."""
+        """Reports that a transfer can be resumed, in the error's line if there is one."""
         if not isinstance(error, CarefulError):
             self.sink.progress.note(f"{name}: {spelled(RESUME)}")
         elif Option.AGAIN not in error.parts:
@@ -202,5 +201,5 @@ class _Move:
 
 
 def is_contents(given: str) -> bool:
-    """Reports whether a source stands for what the directory holds: "a/", ".", "..", "", "/"."""
+    """Reports whether a source stands for a directory's contents: "a/", ".", "..", "", "/"."""
     return posixpath.basename(given) in ("", ".", "..")

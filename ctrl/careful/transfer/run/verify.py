@@ -1,4 +1,4 @@
-"""A peer's files compared with those of this machine, without moving them."""
+"""Compares a peer's files with local ones, without moving them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _WIDTH = 8
 
 @dataclass
 class Verified:
-    """What a comparison found.
+    """The result of a comparison.
 
     Attributes:
         files: how many were compared.
-        bytes: of all of these, at the peer.
-        differences: (name, what differs).
-        seconds: that it took.
+        bytes: of all these files, at the peer.
+        differences: (name, difference).
+        seconds: duration.
     """
 
     files: int = 0
@@ -54,7 +54,7 @@ def _why_unread(there: Entry | None, here: Entry | None) -> str:
 async def _equal(
     remote: BlockClient, source: str, target: str, files: dict[str, Entry]
 ) -> set[str]:
-    """The paths of small files that are equal; of others, it is not known."""
+    """Returns the paths of small files that are equal; other files may be equal, too."""
     here = LocalTree(target, target)
     try:
         told = await equal_small(RemoteTree(remote, source), here, list(files.values()))
@@ -66,14 +66,14 @@ async def _equal(
 async def verify(
     remote: BlockClient, source: str, target: str, recursive: bool, block_bytes: int
 ) -> Verified:
-    """Compare a file or a tree.
+    """Compares a file or a tree.
 
     Args:
         remote: the peer's tree.
         source: path in it.
-        target: path here.
-        recursive: whether directories are compared.
-        block_bytes: what one digest covers.
+        target: local path.
+        recursive: whether to compare directories.
+        block_bytes: bytes that one digest covers.
 
     Raises:
         CarefulError: one of the two cannot be read.
@@ -111,7 +111,7 @@ async def verify(
         raise CarefulError(errno.EISDIR, said, remote.name(shown(source)))
     else:
         pairs.append((source, target, attr.bytes))
-    root = target if attr.is_dir else None  # below it another user may change names meanwhile
+    root = target if attr.is_dir else None  # another user may change names below it meanwhile
     todo = iter(pairs)
 
     async def worker() -> None:

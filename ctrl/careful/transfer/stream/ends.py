@@ -1,7 +1,6 @@
-"""Transfers whose ends are not files: standard input and output, null:, devices, ranges.
+"""Transfers whose ends are not plain files: standard input and output, null:, devices, ranges.
 
-Owns what is opened at the peer, and what cannot be done with such ends. This machine's end is
-local.py's, and the bytes are ring.py's.
+Owns the opening of the peer's end, and refuses options that such ends do not support.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from careful.transfer.tasks import quietly
 from careful.transfer.tree.direction import Here, There
 from careful.transfer.tree.mkpath import make_path
 
-#: Why nothing was written yet, or nothing would come of it to write the rest.
+#: Errors after which nothing was written, or after which a retry makes no sense.
 _BEFORE = {
     errno.EACCES,
     errno.EBUSY,
@@ -44,7 +43,7 @@ _BEFORE = {
 
 
 async def _kind_there(remote: BlockClient, path: str) -> Attr:
-    """Returns what a peer has under a path; all 0: nothing, or opening it says why."""
+    """Returns a peer's attributes of a path; all 0 if it is missing or opening it will fail."""
     try:
         return await remote.stat(path)
     except LossError:
@@ -60,14 +59,14 @@ async def _is_remote_device(remote: BlockClient, path: str) -> bool:
 async def is_special(
     remote: BlockClient, source: str, target: str, span: Span, is_get: bool
 ) -> bool:
-    """Reports whether a transfer is this module's.
+    """Reports whether this module handles a transfer.
 
     Args:
         remote: the peer's tree.
-        source: its one end, without the host.
-        target: its other end, likewise.
-        span: which part.
-        is_get: which of the two is remote.
+        source: one end, without the host.
+        target: the other end, likewise.
+        span: the part to move.
+        is_get: whether the source is the remote end.
     """
     if not span.is_whole or NULL in (source, target):
         return True
@@ -82,14 +81,14 @@ def _same(
     name: str,
     is_written: bool = False,
 ) -> Callable[[], Awaitable[int]]:
-    """Opens a peer's file again, and makes sure that it is the same.
+    """Returns a function that opens a peer's file again and checks that it is the same.
 
     Args:
         remote: the peer's tree.
-        opened: opens it.
-        attr: when it was opened first.
+        opened: opens the file.
+        attr: its attributes at the first opening.
         name: for errors.
-        is_written: whether we change it meanwhile.
+        is_written: whether we change the file meanwhile.
     """
 
     async def again() -> int:
@@ -181,7 +180,7 @@ async def _put(
     remote: BlockClient, source: str, target: str, span: Span, options: Options, progress: Progress
 ) -> FileResult:
     most = ENDLESS if span.nbytes is None and source != NULL else need_length(span.nbytes)
-    # A fifo waits for its writer.
+    # Opening a fifo waits for its writer.
     fd, mode = await apart(partial(open_source, source, span.offset))
     names = shown(source), remote.name(NULL if target == NULL else shown(target))
     held, at, there = Held(), span.at or 0, 0
@@ -252,7 +251,7 @@ async def _put(
 
 
 async def _check_all_fitted(fd: int | None, sent: int, most: int, span: Span, name: str) -> None:
-    """Reports whether the source ended before a device did."""
+    """Raises if the source ended before the range, or has more bytes than the device."""
     if fd is None or sent < most or span.nbytes is not None or most == ENDLESS:
         if span.nbytes is not None and sent < span.nbytes:
             raise CarefulError(errno.ENODATA, f"the source ended after {sent} bytes", name)
@@ -262,10 +261,10 @@ async def _check_all_fitted(fd: int | None, sent: int, most: int, span: Span, na
 
 
 def _refuse(source: str, target: str, span: Span, in_place: bool, options: Options) -> None:
-    """Say what cannot be done with such ends, rather than do something else.
+    """Refuses options that apply only to whole files.
 
     Raises:
-        CarefulError: what was asked for is of files that are moved as a whole.
+        CarefulError: such an option is set.
     """
     ends = source, target
     if options.update:
@@ -290,19 +289,19 @@ async def transfer(
     options: Options,
     progress: Progress,
 ) -> Result:
-    """Move one file whose ends are special.
+    """Moves one file whose ends are special.
 
     Args:
         remote: the peer's tree.
-        is_get: which of the two is remote.
-        source: the one end, without the host.
+        is_get: whether the source is the remote end.
+        source: one end, without the host.
         target: the other end, likewise.
-        span: which part.
-        options: how.
-        progress: told of what happens.
+        span: the part to move.
+        options: how files move.
+        progress: receives each step.
 
     Raises:
-        CarefulError: it failed; a device or a file that was written in place is not as it was.
+        CarefulError: the transfer failed; a device or file written in place may have changed.
     """
     began = time.monotonic()
     there = source if is_get else target

@@ -1,6 +1,7 @@
-"""What is written in its place, after a comparison: only blocks that differ move.
+"""Writes in place after a comparison: only blocks that differ move.
 
-So an interrupted transfer onto a device goes on, too: what came is equal, and needs no journal.
+So an interrupted transfer onto a device can be resumed without a journal: finished blocks are
+equal.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Side:
     Attributes:
         handle: of the peer's file, or our descriptor.
         offset: where the range begins.
-        bytes: how many there are from there on, maybe fewer than the range.
+        bytes: how many the file has from there on, maybe fewer than the range.
         name: for errors, without the host.
     """
 
@@ -38,10 +39,10 @@ class Side:
 
 
 def bytes_from(fd: int, offset: int, name: str) -> int:
-    """How many bytes a file or a block device has from an offset on.
+    """Returns how many bytes a file or block device has from an offset on.
 
     Raises:
-        CarefulError: it is neither.
+        CarefulError: it is another kind of file.
     """
     try:
         return max(0, os.lseek(fd, 0, os.SEEK_END) - offset)
@@ -52,7 +53,7 @@ def bytes_from(fd: int, offset: int, name: str) -> int:
 async def _equal(
     remote: BlockClient, there: Side, here: Side, sizes: BlockSizes, block_bytes: int
 ) -> dict[int, int]:
-    """The blocks that both ends have, with their digests, by number."""
+    """Returns the blocks that both ends share, with their digests, by number."""
     common, whole = 0, min(there.bytes, here.bytes)
     count = 0
     while count < len(sizes) and common + sizes[count] <= whole:
@@ -77,12 +78,12 @@ async def _equal(
 
 @dataclass(frozen=True)
 class Own:
-    """A regular file of this machine that is sent, as it was at the start.
+    """A regular local file that is being sent, as it was at the start.
 
     Attributes:
-        fd: of it.
-        offset: where what is sent begins.
-        attr: of it, then.
+        fd: of the file.
+        offset: where the sent range begins.
+        attr: its attributes at the start.
     """
 
     fd: int
@@ -91,7 +92,7 @@ class Own:
 
     @staticmethod
     def of(fd: int | None) -> Own | None:
-        """Of what is open to be read; None: it is no such file, or says that it is empty."""
+        """Returns the record of an open source; None unless it is a regular file of known size."""
         attr = local_attr(os.fstat(fd)) if fd is not None else NOTHING
         if fd is None or not (attr.is_file and attr.bytes):
             return None
@@ -100,17 +101,17 @@ class Own:
     async def check(
         self, remote: BlockClient, sent: Side, name: str, block_bytes: int, progress: Progress
     ) -> None:
-        """Reports whether it still holds what was sent of it.
+        """Checks that the file still holds the bytes that were sent.
 
         Args:
             remote: the peer's tree.
-            sent: the peer's side, of which all came from here.
-            name: of it.
-            block_bytes: what is compared at a time.
-            progress: told if it has grown.
+            sent: the peer's side, which came from this file as a whole.
+            name: of the file.
+            block_bytes: bytes compared at a time.
+            progress: notified if the file has grown.
 
         Raises:
-            CarefulError: it does not.
+            CarefulError: the file has changed.
         """
         after = local_attr(os.fstat(self.fd))
         mine = Side(self.fd, self.offset, sent.bytes, name)
@@ -119,11 +120,11 @@ class Own:
         async def is_equal() -> bool:
             return len(await _equal(remote, sent, mine, sizes, block_bytes)) == len(sizes)
 
-        end = max(self.attr.bytes, self.offset + sent.bytes)  # what it grew by may have gone, too
+        end = max(self.attr.bytes, self.offset + sent.bytes)  # growth may have been sent, too
         await check_source(self.attr._replace(bytes=end), after, is_equal, name, progress)
 
 
-#: Moves so many bytes at an offset of the range; notes each block's digest.
+#: Moves a number of bytes at an offset of the range; notes each block's digest.
 Move = Callable[[int, int, dict[int, int]], Awaitable[FileResult]]
 
 
@@ -136,15 +137,15 @@ async def move_differing(
     progress: Progress,
     move: Move,
 ) -> FileResult:
-    """Move of a range what the two ends do not have in common.
+    """Moves the blocks of a range that differ between the ends.
 
     Args:
         remote: the peer's tree.
         sides: the peer's and ours.
-        nbytes: of the range.
-        names: what people call source and target.
-        options: how.
-        progress: told of what need not come.
+        nbytes: size of the range.
+        names: of source and target, for people.
+        options: how files move.
+        progress: notified of blocks that need not move.
         move: moves a part.
 
     Raises:

@@ -1,7 +1,7 @@
-"""This machine's end of a stream: standard input or output, null:, a device, a part of a file.
+"""The local end of a stream: standard input or output, null:, a device, a part of a file.
 
-Owns what each is opened as. A device or an existing file is written in its place: whoever
-reads it meanwhile sees it half-written, so that has to be asked for.
+Owns how each is opened. A device or an existing file is written in place, and its readers see it
+half-written, so the user must ask for this.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ NULL = "null:"
 
 @dataclass(frozen=True)
 class Span:
-    """Which part of a file.
+    """A part of a file.
 
     Attributes:
         offset: where it begins in the source, bytes.
         nbytes: its length; None: to the end.
-        at: where it goes in a target that is there already; None: the target is made.
+        at: its offset in an existing target; None: the target is made.
     """
 
     offset: int = 0
@@ -37,7 +37,7 @@ class Span:
 
     @property
     def is_whole(self) -> bool:
-        """Reports whether nothing was said."""
+        """Reports whether the span is the default, the whole file."""
         return self == Span()
 
 
@@ -50,7 +50,7 @@ def is_device(path: str) -> bool:
 
 
 def _open_device(path: str, at: int, options: Options) -> int:
-    """A local device or file that is written in its place."""
+    """Opens a local device or file to write it in place."""
     if not options.replace:
         text = ("exists; ", Option.REPLACE, " overwrites it")
         raise CarefulError(errno.EEXIST, text, shown(path))
@@ -65,18 +65,20 @@ def _open_device(path: str, at: int, options: Options) -> int:
 
 
 def _standard(stream: TextIO | None) -> int:
-    """The descriptor of standard input or output; its number may be another file's if closed."""
+    """Returns the descriptor of standard input or output. Raises if it is closed: another file may
+    then have its number.
+    """
     if stream is None:
         raise CarefulError(errno.EBADF, "is closed", STDIO)
     return stream.fileno()
 
 
 class Sink:
-    """Where a get's bytes go on this machine."""
+    """The local end that receives the bytes of a get."""
 
     def __init__(self, target: str, span: Span, mode: int, options: Options) -> None:
         self.fd: int | None = None
-        self._sync = options.fsync != "none"  # of one file, the end is the file's
+        self._sync = options.fsync != "none"  # for one file, "end" means the file's end
         self._partial: Partial | None = None
         self._close = False
         if target == NULL:
@@ -91,7 +93,7 @@ class Sink:
             self.fd = self._partial.fd
 
     def end(self, done: bool) -> None:
-        """Sync it, and give it its name; or leave nothing of what was made."""
+        """Syncs the file and gives it its name; or removes what was made."""
         if self._partial is not None:
             if done:
                 self._partial.commit(self._sync)
@@ -108,13 +110,13 @@ class Sink:
 
 
 def _skip(fd: int, nbytes: int) -> None:
-    """Leave out the first bytes of what can only be read in order."""
+    """Reads and drops the first bytes of a source that cannot seek."""
     while nbytes and (piece := os.read(fd, min(nbytes, 1 << 20))):
         nbytes -= len(piece)
 
 
 def open_source(source: str, offset: int) -> tuple[int | None, int]:
-    """A local source: a descriptor, or None for zeros; permission bits for a copy of it."""
+    """Opens a local source; returns a descriptor (None: zeros) and permission bits for a copy."""
     if source == NULL:
         return None, 0o644
     if source == STDIO:

@@ -1,7 +1,7 @@
-"""One file's bytes in order: to and from a descriptor, a device, a range, or nothing.
+"""Moves one file's bytes in order: to and from a descriptor, a device, a range, or nothing.
 
-Owns a ring of blocks in memory through which they pass, so that several are in flight
-while they are read and written in order. What ends early leaves nothing to go on with.
+Owns a ring of blocks in memory: several blocks are in flight while others are read and written in
+order. An interrupted stream cannot be resumed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _T = TypeVar("_T")
 
 
 async def apart(work: Callable[..., _T], *fds: int) -> _T:
-    """Run work(*fds), which may block for ever, in a thread that nobody waits for at the end.
+    """Runs work(*fds), which may block for ever, in a thread that the program's end does not wait
+    for.
 
-    The thread has copies of the descriptors: whoever gives up may close his.
+    The thread has copies of the descriptors, so a caller that gives up may close its own.
     """
     own = [os.dup(fd) for fd in fds]
     loop = asyncio.get_running_loop()
@@ -62,25 +63,24 @@ async def apart(work: Callable[..., _T], *fds: int) -> _T:
 
 @dataclass
 class Held:
-    """An open file of a peer's.
+    """An open file of a peer.
 
     Attributes:
-        handle: of it, or the one that took its place; 0: none.
-        open_again: opens it again where the peer does not know the handle any more; raises if
-            it is another by now. None: that cannot be done.
+        handle: of the file, or its replacement; 0: none.
+        open_again: opens the file after the peer lost the handle; raises if it is another
+            file. None: not possible.
     """
 
     handle: int = 0
     open_again: Callable[[], Awaitable[int]] | None = None
 
     async def reopen(self) -> int:
-        """Open it again; its handle."""
         assert self.open_again is not None
         self.handle = await self.open_again()
         return self.handle
 
     async def end(self, how: Callable[[int], Awaitable[_T]]) -> _T:
-        """End its handle by how(handle); by that of the file opened again, if it is lost."""
+        """Ends the handle by how(handle); opens the file again first if the handle is lost."""
         try:
             return await how(self.handle)
         except CarefulError as error:
@@ -90,15 +90,15 @@ class Held:
 
 
 class Ring:
-    """Blocks in memory, which carefuld knows as one file.
+    """Blocks in memory, which carefuld sees as one file.
 
     Args:
         remote: the peer's tree.
         op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
         held: the peer's file.
-        name: what errors call it.
-        options: how.
-        progress: told of each piece.
+        name: its name in errors.
+        options: how files move.
+        progress: receives each step.
     """
 
     def __init__(
@@ -125,11 +125,11 @@ class Ring:
         self.blake3 = StreamDigest(self.mover, remote, path) if options.blake3 else None
 
     async def open(self) -> None:
-        """Make it known to carefuld."""
+        """Registers the ring with carefuld."""
         self.mover.file = await self._remote.add_file(self.fd)
 
     async def close(self) -> None:
-        """Let go of it, whatever is still under way."""
+        """Cancels what is under way and frees the ring."""
         for task, _, _ in self._tasks:
             task.cancel()
         await asyncio.gather(*(task for task, _, _ in self._tasks), return_exceptions=True)
@@ -139,23 +139,22 @@ class Ring:
 
     @property
     def is_full(self) -> bool:
-        """Reports whether one has to end before another can begin."""
+        """Reports whether a block must end before another can begin."""
         return len(self._tasks) == self.count
 
     @property
     def next_base(self) -> int:
-        """Where in the ring the next block is."""
+        """The offset of the next block in the ring, bytes."""
         return (len(self.digests) + len(self._tasks)) % self.count * self.block_bytes
 
     def begin(self, offset: int, nbytes: int) -> None:
-        """Move the next block."""
         base = self.next_base
         move = self.mover.block if self.blake3 is None else self.blake3.block
         job = move(offset, nbytes, base)
         self._tasks.append((asyncio.create_task(job), base, nbytes))
 
     async def end(self, then: Callable[[int, int], Awaitable[None]] | None = None) -> None:
-        """Wait for the oldest, and do then(base, bytes) with it."""
+        """Waits for the oldest block, and runs then(base, bytes) on it."""
         task, base, nbytes = self._tasks[0]
         digest = await task
         if then is not None:
@@ -164,12 +163,12 @@ class Ring:
         self.digests.append(digest)
 
     async def drain(self, then: Callable[[int, int], Awaitable[None]] | None = None) -> None:
-        """Wait for all."""
+        """Waits for all blocks."""
         while self._tasks:
             await self.end(then)
 
     async def result(self, names: tuple[str, str], nbytes: int) -> FileResult:
-        """What became of so many bytes; before close()."""
+        """Returns the result for `nbytes`; call it before close()."""
         digest = digest_of_blocks(self.digests) if self._options.digest else None
         if self.blake3 is not None:
             digest = await self.blake3.end(nbytes)
@@ -206,20 +205,20 @@ async def receive(
     progress: Progress,
     seen: dict[int, int] | None = None,
 ) -> FileResult:
-    """Fetch a range in order.
+    """Fetches a range in order.
 
     Args:
         remote: the peer's tree.
-        held: the open file there.
-        span: where in it, and how many bytes.
-        sink: a descriptor; None: what comes is thrown away.
-        names: what people call the two ends.
-        options: how.
-        progress: told of each piece.
-        seen: gets the XXH3 of each block, by number.
+        held: the peer's open file.
+        span: offset and bytes in it.
+        sink: a descriptor; None: bytes are dropped.
+        names: of both ends, for people.
+        options: how files move.
+        progress: receives each step.
+        seen: receives the XXH3 of each block, by number.
 
     Raises:
-        CarefulError: it failed.
+        CarefulError: the transfer failed.
     """
     offset, nbytes = span
     ring = Ring(remote, lib.CAREFUL_IPC_GET, held, names[0], options, progress)
@@ -254,20 +253,20 @@ async def send(
     progress: Progress,
     seen: dict[int, int] | None = None,
 ) -> FileResult:
-    """Send what a descriptor gives, to its end.
+    """Sends the bytes of a descriptor, to its end.
 
     Args:
         remote: the peer's tree.
-        held: a file there that may be written.
-        span: where in it, and how many bytes at most.
+        held: the peer's file, open for writing.
+        span: offset in it, and the most bytes.
         source: a descriptor; None: zeros.
-        names: what people call the two ends.
-        options: how.
-        progress: told of each piece.
-        seen: gets the XXH3 of each block, by number.
+        names: of both ends, for people.
+        options: how files move.
+        progress: receives each step.
+        seen: receives the XXH3 of each block, by number.
 
     Raises:
-        CarefulError: it failed.
+        CarefulError: the transfer failed.
     """
     offset, most = span
     ring = Ring(remote, lib.CAREFUL_IPC_STORE, held, names[1], options, progress)
@@ -295,10 +294,10 @@ async def send(
 
 
 def need_length(nbytes: int | None) -> int:
-    """The length of what has no end of its own.
+    """Returns the length of an endless source.
 
     Raises:
-        CarefulError: nobody said it.
+        CarefulError: the user gave no length.
     """
     if nbytes is None:
         raise CarefulError(errno.EINVAL, "is endless; --bytes says how much to copy", "null")
