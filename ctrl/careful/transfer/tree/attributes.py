@@ -1,4 +1,4 @@
-"""What stands beside contents, from one tree to another, many names at a time; durability."""
+"""Copies attributes between trees, many names at a time, and makes names durable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 def parts(
     items: Sequence[_T], size: Callable[[_T], int] | None = None, most: int = batch.BYTES
 ) -> Iterable[list[_T]]:
-    """Runs of items that make one batch each, of `most` bytes unless it is a single item."""
+    """Cuts items into batches of at most `most` bytes; a larger item is a batch by itself."""
     part: list[_T] = []
     total = 0
     for item in items:
@@ -36,22 +36,22 @@ def parts(
 async def apply_attributes(
     source: Tree, target: Tree, wanted: Sequence[tuple[str, str, Attr]], flags: int, sink: Outcome
 ) -> None:
-    """Give names of the target what names of the source have.
+    """Gives names of the target the attributes of names of the source.
 
     Args:
-        source: the one directory.
-        target: the other.
-        wanted: name in the source, name in the target, and the attributes as they were
-            when the contents were moved.
-        flags: CAREFUL_BATCH_* of what is given.
-        sink: told of failures.
+        source: the directory to read.
+        target: the directory to change.
+        wanted: name in the source, name in the target, and the attributes at the time when the
+            contents were moved.
+        flags: CAREFUL_BATCH_* to set.
+        sink: receives failures.
     """
     for part in parts(wanted):
         items = [
             Item(lib.CAREFUL_ITEM_META, os.fsencode(name), batch.packed_attr(attr))
             for _, name, attr in part
         ]
-        others: list[Item] = []  # what could not be read is not taken for nothing
+        others: list[Item] = []  # an unreadable list of attributes does not count as empty
         if flags & lib.CAREFUL_BATCH_XATTRS:
             found = await _read_xattrs(source, [name for name, _, _ in part], flags)
             for (name, _, _), answer in zip(part, found, strict=True):
@@ -76,7 +76,7 @@ async def _set(target: Tree, items: list[Item], flags: int, sink: Outcome) -> No
 
 
 async def _read_xattrs(source: Tree, names: Sequence[str], flags: int) -> list[Item]:
-    """What READ says of each name; again of those for which an answer had no room."""
+    """Returns each name's READ answer; asks again for those that did not fit."""
     reads = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(name)) for name in names]
     found = await batch.asked(source, reads, flags)
     late = [index for index, one in enumerate(found) if one.status == errno.EOVERFLOW]
@@ -88,12 +88,12 @@ async def _read_xattrs(source: Tree, names: Sequence[str], flags: int) -> list[I
 
 
 async def usual_modes(target: Tree, made: Sequence[Entry], mask: int) -> None:
-    """Give directories that were made the permissions that new ones have.
+    """Gives new directories the permissions that new ones usually have.
 
     Args:
-        target: the directory they are below.
-        made: as the source has them.
-        mask: permission bits that they do not get.
+        target: the directory above them.
+        made: their entries in the source.
+        mask: permission bits to leave out.
     """
     for part in parts(made):
         items = []
@@ -104,12 +104,12 @@ async def usual_modes(target: Tree, made: Sequence[Entry], mask: int) -> None:
 
 
 async def sync_file_system(tree: Tree, sink: Outcome, folder: str = ".") -> None:
-    """Make all durable that lies where a directory does (syncfs).
+    """Makes everything on a directory's file system durable (syncfs).
 
     Args:
         tree: a directory.
-        sink: told if it fails: then nothing is sure to be there after a crash.
-        folder: which one, relative to `tree`.
+        sink: receives a failure; then nothing is certain to survive a crash.
+        folder: the directory to sync, relative to `tree`.
     """
     item = Item(lib.CAREFUL_ITEM_SYNC, os.fsencode(os.path.join(folder, ".")))
     for answer in batch.parse(await tree.run(item.packed(), 0)):

@@ -1,4 +1,4 @@
-"""Names that clash or are too many: what stands in the way, what is extra, two taken for one."""
+"""Finds names that clash, are extra, or are the same on a file system without case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from careful.transfer.tree.attributes import parts
 
 
 def _comes(entry: Entry, options: Options) -> bool:
-    """Reports whether an entry is of a kind that is moved, not skipped or refused."""
+    """Reports whether an entry is moved, not skipped or refused."""
     if entry.attr.is_link:
         return options.links
     return entry.attr.is_dir or (entry.attr.is_file and not is_partial(entry.name))
@@ -25,16 +25,16 @@ def _comes(entry: Entry, options: Options) -> bool:
 def in_the_way(
     entries: Sequence[Entry], existing: Mapping[str, Entry], options: Options
 ) -> list[Entry]:
-    """What has to go before a source's entries can get their names, children first.
+    """Returns what must go before a source's entries can get their names, children first.
 
-    A file or link goes where a directory is to be, if files may be replaced; a directory with
-    all that is in it where a file or link is to be, if the target may lose names (rsync's rule)
-    and the patterns protect none of these: such a directory stays, as a whole.
+    A file or link goes to make place for a directory, if files may be replaced. A directory goes
+    with its contents to make place for a file or link, if the target may lose names (rsync's rule)
+    and patterns protect none of them; else the whole directory stays.
 
     Args:
         entries: of the source.
         existing: name -> entry of the target.
-        options: replace, delete and filters count.
+        options: replace, delete and filters apply.
     """
     found: dict[str, Entry] = {}
     for entry in entries:
@@ -55,10 +55,10 @@ def in_the_way(
 
 
 def extra(entries: Sequence[Entry], existing: Mapping[str, Entry], options: Options) -> list[Entry]:
-    """What the target has and the source has not, as far as patterns let it go, children first."""
+    """Returns the target's names that the source lacks, if patterns permit, children first."""
     there = {entry.name for entry in entries}
-    # Where a directory of the source could not be read, nothing is known to be gone; one
-    # that stands where a file was to be stays as a whole.
+    # Below an unreadable directory of the source, nothing is known to be gone. A directory in a
+    # file's place stays as a whole.
     closed = {one.name for one in entries if one.error or not one.attr.is_dir}
     gone = [
         one
@@ -73,7 +73,7 @@ def extra(entries: Sequence[Entry], existing: Mapping[str, Entry], options: Opti
 
 
 def look_alike(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Files whose paths differ in case or in how letters are composed alone."""
+    """Returns groups of files whose paths differ only in case or in Unicode composition."""
     found: dict[str, dict[str, Entry]] = {}
     for entry in entries:
         if not entry.attr.is_dir and not entry.error:
@@ -83,19 +83,19 @@ def look_alike(entries: Iterable[Entry]) -> list[list[Entry]]:
 
 
 def is_another(one: Attr, other: Attr) -> bool:
-    """Reports whether two entries of one file system's are two files, not two names of one."""
+    """Reports whether two entries of one file system are different files."""
     return (one.inode, one.device) != (other.inode, other.device)
 
 
 async def taken_for_one(target: Tree, groups: Iterable[list[Entry]]) -> list[tuple[str, str]]:
-    """Names of which a file system that knows no case keeps one alone.
+    """Finds names of which a file system without case keeps only one.
 
     Args:
-        target: has all of them, it says.
-        groups: of look_alike().
+        target: reported all of the names as present.
+        groups: from look_alike().
 
     Returns:
-        Pairs of names that are one file there.
+        Pairs of names that are one file at the target.
     """
     pairs = [(group, one) for group in groups for one in group]
     lost: list[tuple[str, str]] = []

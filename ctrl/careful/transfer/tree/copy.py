@@ -1,8 +1,8 @@
-"""One tree from one end to the other, whichever way.
+"""Copies one tree in either direction.
 
-Owns the order: directories before what is in them, small files in batches (small_files.py) beside
-large ones, then links, then what is to go, and attributes last, children before their
-directories. One item's failure does not end the others. It calls small_files.py and direction.py.
+Owns the order: directories before their contents, small files in batches next to large files, then
+links, deletions, and attributes last, children before their directories. One item's failure does
+not end the others.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class TreeTransfer:
     """A tree on its way.
 
     Args:
-        way: from which end to which.
-        paths: of the two directories; both are there, unless options.dry_run.
-        top: attributes of the source, and whether the target was made just now.
-        apart: what the source has.
-        existing: what the target has.
-        sink: told of everything.
+        way: source and target of the transfer.
+        paths: of the two directories; both exist, except with options.dry_run.
+        top: attributes of the source, and whether the target is new.
+        apart: the source's entries.
+        existing: the target's entries.
+        sink: receives every outcome.
     """
 
     def __init__(
@@ -85,23 +85,22 @@ class TreeTransfer:
             self.batch_flags |= lib.CAREFUL_BATCH_NODIGEST
         self.doubtful: list[tuple[Entry, Fate]] = []
         self.differing: set[str] = set()
-        #: Names that came to be there while we worked.
+        #: Names that appeared at the target during the transfer.
         self.late: list[Entry] = []
         self.small_files = SmallFiles(self.source, self.target, self.batch_flags, sink, self.late)
 
     def close(self) -> None:
-        """Let go of both directories."""
         self.source.close()
         self.target.close()
 
     async def _common(self, name: str) -> tuple[int, bool]:
-        """How much of a file is equal at both ends, and whether all of it is."""
+        """Returns how much of a file is equal at both ends, and whether the files are equal."""
         way, (source, target) = self.way, self.paths
         ends = way.source.join(source, name), way.target.join(target, name)
         return await way.common(*ends, self.options.block_bytes)
 
     def plan(self) -> None:
-        """Sort the entries by what is to be done with them."""
+        """Sorts the entries by what has to be done with them."""
         for entry in self.entries:
             attr = entry.attr
             if is_partial(entry.name) and not attr.is_dir and not entry.error:
@@ -128,7 +127,7 @@ class TreeTransfer:
             self.sink.progress.expect(part.files, part.bytes)
 
     def _is_barred(self, entry: Entry) -> bool:
-        """Reports whether what has the name stays, whatever the options say."""
+        """Reports whether the target's entry is never replaced, whatever the options."""
         there = self.existing.get(entry.name)
         return there is not None and there.attr.is_special
 
@@ -162,7 +161,7 @@ class TreeTransfer:
         self.equal.add(entry.name)
 
     async def _settle(self, doubtful: list[tuple[Entry, Fate]]) -> None:
-        """Compare files; what is equal is done, others are refused, or move in part."""
+        """Compares files: equal ones are done, others are refused or moved in part."""
         files = [entry for entry, _ in doubtful]
         told = await equal_small(self.source, self.target, files)
         todo = iter(doubtful)
@@ -176,7 +175,7 @@ class TreeTransfer:
                     self._is_there(entry)
                 elif what is Fate.DIFFER:
                     if is_equal is False and entry.attr.bytes <= self.options.block_bytes:
-                        self.differing.add(entry.name)  # its one block is
+                        self.differing.add(entry.name)  # its only block differs
                     self._plan_move(entry)
                 elif is_equal is False:
                     self._refuse(entry)
@@ -185,7 +184,9 @@ class TreeTransfer:
         await all_of(*(worker() for _ in range(width)))
 
     async def _is_equal(self, entry: Entry) -> bool | None:
-        """Reports whether a file is equal at both ends; None: unknown, and the error was told."""
+        """Reports whether a file is equal at both ends; returns None after a failure, which is
+        noted.
+        """
         try:
             return (await self._common(entry.name))[1]
         except CarefulError as error:
@@ -193,7 +194,7 @@ class TreeTransfer:
             return None
 
     def _is_compared(self, entry: Entry) -> bool:
-        """Reports whether blocks of a file are compared before they move."""
+        """Reports whether a file's blocks are compared before they move."""
         there = self.existing.get(entry.name)
         if not self.options.checksum or entry.name in self.differing:
             return False
@@ -210,7 +211,7 @@ class TreeTransfer:
         (self.small if small else self.large).append(entry)
 
     async def run(self) -> None:
-        """Do all of it."""
+        """Carries out the transfer."""
         self.plan()
         await self._settle(self.doubtful)
         self.hard_links.drop_made(self.equal)
@@ -256,7 +257,7 @@ class TreeTransfer:
         self.late.clear()
 
     async def _next_names(self) -> bool:
-        """Plan files under their next names, whose first did not come; whether there are any."""
+        """Plans the next names of files whose first name failed; reports whether there are any."""
         firsts = self.hard_links.next_names(self.in_place, self.small_files.linked)
         self.small, self.large, self.doubtful = [], [], []
         for entry in firsts:
@@ -308,7 +309,7 @@ class TreeTransfer:
             self.sink.done(FileResult(*names, nbytes, None, 0, matched_bytes=common))
 
     async def _run(self, items: list[Item], flags: int = 0) -> list[Item]:
-        """Run items at the target in batches of a size; what each was answered."""
+        """Runs items at the target in batches; returns their answers."""
         answers: list[Item] = []
         for part in parts(items):
             answers += await batch.asked(self.target, part, flags)
@@ -318,11 +319,11 @@ class TreeTransfer:
         self.sink.fail_errno(self.source.name(name), code, self.target.name(name))
 
     def _clashing(self) -> list[Entry]:
-        """Returns the names that have to go, and may, before the source's entries get theirs."""
+        """Returns the names that must go, and may, before the source's entries get theirs."""
         return in_the_way(self.entries, self.existing, self.options)
 
     async def _make_directories(self) -> set[str]:
-        """Make them; the names of those that could not be, and of all below them."""
+        """Makes the directories; returns the names that failed and everything below them."""
         barred: set[str] = set()
         by_depth: dict[int, list[Entry]] = {}
         for entry in self.directories:
@@ -373,7 +374,7 @@ class TreeTransfer:
         await all_of(*(worker() for _ in range(width)))
 
     async def _move(self, name: str) -> FileResult | None:
-        """Move a file by itself; None: it was equal."""
+        """Moves a single file; returns None if it was equal."""
         way, (source, target) = self.way, self.paths
         ends = way.source.join(source, name), way.target.join(target, name)
         return await way.copy(*ends, self.options, self.sink.progress)
@@ -389,7 +390,7 @@ class TreeTransfer:
                 self._failed_there(name, answer.status)
 
     async def _look_alikes(self) -> None:
-        """Where names may be replaced, one may have replaced another that differs in case alone."""
+        """Reports files that were replaced by files whose names differ only in case."""
         if not self.options.replace:
             return
         plain = (entry for part in self.plain for entry in part.entries())
@@ -403,15 +404,15 @@ class TreeTransfer:
         return extra(self.entries, self.existing, self.options)
 
     async def _check_deletion(self) -> None:
-        """Delete nothing if a guard forbids it, and fail then. Keeps the mount points."""
+        """Prevents all deletions, and fails, if a guard objects. Remembers the mount points."""
         way, (source, target) = self.way, self.paths
         above = None
-        if not way.fetch or source not in (".", ""):  # a peer says nothing of what is above
+        if not way.fetch or source not in (".", ""):  # a peer hides what is above its export
             with suppress(CarefulError):  # a symlink may lead to the top of an export
                 above = await way.source.stat(way.source.join(source, ".."), follow=True)
         now = mount_points(above, self.top.attr, self.entries)
         here, there = (target, source) if way.fetch else (source, target)
-        # A host and a directory have several names.
+        # Resolve aliases of the host and the directory.
         ends = f"{way.remote.place}:{posixpath.normpath(there)}", os.path.realpath(here)
         trees = ends if way.fetch else ends[::-1]
         keeper = self.options.mounts
@@ -420,7 +421,7 @@ class TreeTransfer:
         if self.options.delete:
             gone = {one.name: one for one in [*self._clashing(), *self._extra()]}
             text = why_stopped([*gone.values()], before - now, self.options.max_delete)
-        else:  # a disk that is not mounted now stays known
+        else:  # keep a disk known that is not mounted now
             now |= before
         if text:
             self.options = replace(self.options, delete=False)
@@ -447,15 +448,15 @@ class TreeTransfer:
                 self.sink.fail_errno(name, answer.status)
 
     async def _attributes(self) -> None:
-        """Give large files and directories what small files came with; the deepest first."""
+        """Sets the attributes of large files and directories, the deepest first."""
         await self._attributes_of(self.in_place, [*reversed(self.directories), self.top])
         await self._sync()
 
     async def _sync(self) -> None:
-        """Make all of it durable; other file systems may be mounted below the target, too."""
+        """Makes everything durable, including file systems mounted below the target."""
         if self.options.fsync == "none":
             return
-        folders: dict[int, str] = {}  # by their file system, one of each
+        folders: dict[int, str] = {}  # one folder per file system
         for one in self.directories:
             if one.name not in self.made and (known := self.existing.get(one.name)):
                 folders.setdefault(known.attr.device, one.name)
@@ -476,5 +477,5 @@ class TreeTransfer:
 
 
 def new_mode(attr: Attr) -> bytes:
-    """Attributes of a directory that is made: writable to the end."""
+    """Returns attributes for a new directory: its owner can write until the end."""
     return batch.packed_attr(attr._replace(mode=attr.mode | 0o700))

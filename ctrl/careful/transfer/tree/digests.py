@@ -1,7 +1,7 @@
-"""Small files of two trees compared by their digests, many in a message.
+"""Compares small files of two trees by their digests, many in a message.
 
-Owns which names are asked about together. What could not be told this way (too large by now,
-unreadable, a peer that knows no such items) is compared by itself: that says why.
+Owns which files are compared together. A file that cannot be compared so (too large now,
+unreadable, or an old peer) is compared by itself, which reports the reason.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from careful.transfer.protocol.block import Entry
 from careful.transfer.tasks import all_of
 from careful.transfer.tree.attributes import parts
 
-#: How much of a file is equal at both ends, and whether all of it is.
+#: Returns how much of a file is equal at both ends, and whether the files are equal.
 Compare = Callable[[str], Awaitable[tuple[int, bool]]]
-#: Batches under way at a time: one is read here, one there, one crosses.
+#: Batches under way at a time: one is read at each end, one crosses.
 _BATCHES = 3
 
 
 async def equal_small(source: Tree, target: Tree, files: Sequence[Entry]) -> dict[str, bool]:
-    """Reports whether files have the same contents (XXH3) in two directories.
+    """Compares the contents of files in two directories by XXH3.
 
     Args:
-        source: the one directory.
+        source: one directory.
         target: the other.
-        files: entries of source; those that are not small are left out.
+        files: entries of source; larger ones are left out.
 
     Returns:
-        name -> whether they are equal; names of which it could not be told are missing.
+        name -> whether the files are equal; unknown names are missing.
 
     Raises:
         CarefulError: the peer is gone.
@@ -58,7 +58,7 @@ def _content(item: Item) -> tuple[int, int]:
 
 
 async def _answered(tree: Tree, asked: list[Item]) -> list[Item]:
-    """Returns the answers to items, in their order; none if that is no answer."""
+    """Returns the answers to items in order, or nothing if the answer is malformed."""
     try:
         found = list(batch.parse(await tree.run(batch.joined(asked), 0)))
     except CarefulError as error:

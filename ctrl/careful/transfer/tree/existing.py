@@ -1,8 +1,8 @@
-"""What becomes of a source whose name the target has already. The one rule for files and trees.
+"""Decides what happens to a source whose name exists at the target, for files and trees.
 
-A name that is there is compared: what is equal is done, what is not is refused by name, unless
-the options say that it may be replaced. So the same command twice gives the same, and one that
-was interrupted goes on with what is missing. A device, fifo or socket is never replaced.
+An existing file is compared: an equal one is done, any other is refused unless the options let it
+be replaced. So a repeated command changes nothing, and an interrupted one continues. A device, fifo
+or socket is never replaced.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from careful.transfer.protocol.entries import Attr, Entry
 REFUSED = ("exists and differs; ", Option.REPLACE, " replaces it")
 
 
-#: How coarse the times of file systems are: ext3, exFAT, UDF, NTFS. FAT's 2 s are not among
-#: them: too many files of ext3 look like that.
+#: Resolutions of file systems' times: ext3, exFAT, UDF, NTFS. FAT's 2 s is left out: too many ext3
+#: files would match it.
 _GRAINS_NS = (1_000_000_000, 10_000_000, 1_000, 100)
 
 
 class Fate(Enum):
-    """What is done with a file."""
+    """The decision for a file."""
 
     MOVE = "it comes, whatever is there"
     EQUAL = "what is there is equal, say size and time"
@@ -36,10 +36,10 @@ class Fate(Enum):
 
 
 def _is_same_time(there: Attr, mtime_ns: int) -> bool:
-    """Reports whether a file has a time, as far as its file system can hold it.
+    """Reports whether a file has a time, within its file system's resolution.
 
-    The kernel rounds a file's own ctime_ns down like any other time, and nobody else sets it. So
-    that time shows how coarse the times of this file system are.
+    The kernel rounds ctime_ns like any other time, and no program can set it, so its trailing zeros
+    show the resolution.
     """
     if there.mtime_ns == mtime_ns:
         return True
@@ -50,12 +50,12 @@ def _is_same_time(there: Attr, mtime_ns: int) -> bool:
 
 
 def fate(source: Attr, there: Attr | None, options: Options) -> Fate:
-    """What is done with a file.
+    """Returns the decision for a file.
 
     Args:
         source: the file.
-        there: what has its name at the target; None: nothing.
-        options: update, keep_newer, checksum and replace count.
+        there: the target's entry of that name, or None.
+        options: update, keep_newer, checksum and replace apply.
     """
     if there is None:
         return Fate.MOVE
@@ -70,23 +70,23 @@ def fate(source: Attr, there: Attr | None, options: Options) -> Fate:
         return Fate.DIFFER
     if options.replace:
         return Fate.MOVE
-    # Of what takes up nothing, as in sysfs, only reading tells the size.
+    # The size of a file without blocks, as in sysfs, is known only after reading.
     may_be_equal = there.bytes == source.bytes or not source.allocated
     return Fate.COMPARE if there.is_file and may_be_equal else Fate.REFUSE
 
 
 def fate_of(entry: Entry, existing: Mapping[str, Entry], options: Options) -> Fate:
-    """What is done with a file of a tree; existing: name -> entry of the target."""
+    """Returns the decision for a file of a tree; existing: name -> entry of the target."""
     there = existing.get(entry.name)
     return fate(entry.attr, there.attr if there else None, options)
 
 
 def refused(there: Attr | None, name: str) -> CarefulError:
-    """Why a file does not get its name.
+    """Returns the error for a file whose name is taken.
 
     Args:
-        there: what has it.
-        name: what people call that.
+        there: the entry that has the name.
+        name: the name that people see.
     """
     if there is not None and there.is_special:
         return special_there(name)

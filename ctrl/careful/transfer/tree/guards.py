@@ -9,10 +9,10 @@ from careful.transfer.protocol.entries import Attr, Entry, parent
 
 
 def mount_points(above: Attr | None, top: Attr, entries: Iterable[Entry]) -> set[str]:
-    """The directories of a tree on which another file system is mounted; ".": the top itself.
+    """Returns the directories of a tree that are mount points; ".": the top itself.
 
     Args:
-        above: attributes of the directory that the top stands in; None: unknown.
+        above: attributes of the directory above the top; None: unknown.
         top: attributes of the top.
         entries: of the tree, parents first.
     """
@@ -27,12 +27,12 @@ def mount_points(above: Attr | None, top: Attr, entries: Iterable[Entry]) -> set
 
 
 def why_stopped(gone: Sequence[Entry], unmounted: Iterable[str], most: int | None) -> Text:
-    """Why names are not deleted; "": they may be.
+    """Returns why names must not be deleted, or "".
 
     Args:
-        gone: what would be deleted.
-        unmounted: directories of the source that were mount points last time, and are none now.
-        most: how many names may be deleted; None: any number.
+        gone: the names to delete.
+        unmounted: directories of the source that were mount points last time, and are not now.
+        most: the most names to delete; None: any number.
     """
     for name in sorted(unmounted):
         if any(name in (".", one.name) or one.name.startswith(name + "/") for one in gone):

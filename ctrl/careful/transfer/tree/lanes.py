@@ -1,8 +1,7 @@
-"""Most of a tree: small files, that are moved without anybody looking at each.
+"""Moves most of a tree: small files, which Python does not handle one by one.
 
-Owns how a listing is taken apart (careful_sift), and the lanes on which batches cross: memory
-of ours and of the peer's that is kept from one batch to the next. What becomes of a batch in
-which something is not as expected is small_files.py's.
+Owns how a listing is taken apart (careful_sift), and the lanes that batches cross on: memory of
+ours and of the peer, kept from one batch to the next.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from careful.transfer.protocol.batch import RemoteTree, Tree, parse
 from careful.transfer.protocol.block import Entry
 from careful.transfer.tasks import quietly
 
-#: Items that a peer takes in one batch, and what it may answer, bytes.
+#: The most bytes of items that a peer accepts in one batch, and of its answer.
 ITEMS_BYTES = 4 << 20
 _MEMORY_BYTES = 2 * ITEMS_BYTES
 
@@ -35,10 +34,10 @@ class Part(NamedTuple):
     """The files of one batch.
 
     Attributes:
-        reads: READ items of them; no memoryview, which C could not be lent: while it is, and
-            part of a cycle, collecting it crashes Python before 3.13 (gh-77894).
+        reads: their READ items. Not a memoryview: collecting one in a cycle while C borrows it
+            crashes Python before 3.13 (gh-77894).
         files: how many.
-        bytes: of their contents, when they were listed.
+        bytes: of their contents when listed.
     """
 
     reads: bytes
@@ -46,7 +45,6 @@ class Part(NamedTuple):
     bytes: int
 
     def entries(self) -> list[Entry]:
-        """The files, as a listing has them."""
         return [Entry(os.fsdecode(one.name), one.found, "", 0) for one in parse(self.reads)]
 
 
@@ -55,7 +53,7 @@ class Sifted(NamedTuple):
 
     Attributes:
         parts: small files.
-        rest: careful_block_entry records of all else.
+        rest: careful_block_entry records of everything else.
     """
 
     parts: list[Part]
@@ -63,20 +61,20 @@ class Sifted(NamedTuple):
 
 
 def small_bytes(options: Options) -> int:
-    """A file up to this is small."""
+    """Returns the largest size of a small file, bytes."""
     return min(batch.SMALL_BYTES, GRAIN - 1) if options.sparse else batch.SMALL_BYTES
 
 
 def part_bytes(options: Options) -> int:
-    """Contents of one batch; with a limit no more than may come at once."""
+    """Returns the contents of one batch, bytes; a rate limit keeps it within one burst."""
     return min(batch.BYTES, options.limit.piece_bytes) if options.limit else batch.BYTES
 
 
 def sift(listing: bytes, options: Options) -> Sifted:
-    """Take a listing apart.
+    """Takes a listing apart.
 
     Raises:
-        CarefulError: it is none, or has a name that leads out.
+        CarefulError: the listing is malformed, or a name leads out of it.
     """
     how = ffi.new("struct careful_sift_how *")
     how.file_bytes_max, how.no_links = small_bytes(options), options.hard_links
@@ -99,14 +97,14 @@ def sift(listing: bytes, options: Options) -> Sifted:
 
 @dataclass(frozen=True)
 class Moved:
-    """Files that came across in one batch, as expected.
+    """Files that were moved in one batch, as expected.
 
     Attributes:
-        part: what was asked for.
-        sizes: bytes and digest of each, struct careful_moved.
-        bytes: of all.
-        ends: where from, and where to.
-        digest: whether they have digests.
+        part: the batch.
+        sizes: bytes and digest of each file, struct careful_moved.
+        bytes: of all files.
+        ends: source and target.
+        digest: whether there are digests.
     """
 
     part: Part
@@ -119,11 +117,11 @@ class Moved:
         return self.part.files
 
     def names(self) -> Iterator[str]:
-        """The names of the sources, as they can be printed."""
+        """Yields the sources' names, printable."""
         return (self.ends[0].name(os.fsdecode(item.name)) for item in parse(self.part.reads))
 
     def results(self) -> Iterator[FileResult]:
-        """What was transferred, file by file."""
+        """Yields the result of each file."""
         for index, item in enumerate(parse(self.part.reads)):
             one, name = self.sizes[index], os.fsdecode(item.name)
             names = self.ends[0].name(name), self.ends[1].name(name)
@@ -132,20 +130,20 @@ class Moved:
     def _digest(self, one: CData) -> int | None:
         if not self.digest:
             return None
-        # Of a file of one block.
+        # The file has one block.
         return digest_of(int(one.digest).to_bytes(8, "big") if one.bytes else b"")
 
 
 def matched(
     part: Part, found: CData, nbytes: int, ends: tuple[Tree, Tree], digest: bool
 ) -> Moved | None:
-    """What a batch was answered with, if that is what was asked for.
+    """Returns the files of a batch if its answer is as expected, or None.
 
     Args:
         part: the batch.
         found: the answer, in memory.
-        nbytes: of the answer.
-        ends: where from, and where to.
+        nbytes: size of the answer.
+        ends: source and target.
         digest: whether there are digests.
     """
     sizes = ffi.new("struct careful_moved[]", part.files)
@@ -157,13 +155,13 @@ def matched(
 
 
 class Lane:
-    """Memory here and at a peer that batches cross in, one after the other.
+    """Memory here and at a peer that batches cross in, one after another.
 
     Args:
         tree: the peer's directory.
 
     Attributes:
-        memory: of ours; data is the same for C.
+        memory: ours; data is the same memory for C.
     """
 
     def __init__(self, tree: RemoteTree) -> None:
@@ -178,16 +176,15 @@ class Lane:
         self._fd = fd
 
     async def open(self, wait: bool) -> None:
-        """Get memory at the peer; wait for it, in turn, or not.
+        """Allocates the peer's memory; with `wait`, waits for a turn.
 
         Raises:
-            CarefulError: EMFILE: others have all that it gives us.
+            CarefulError: EMFILE: other programs have all of our memory there.
         """
         self._scratch = await self.remote.scratch(self._base, ITEMS_BYTES, wait)
         self._file = await self.remote.add_file(self._fd)
 
     async def close(self) -> None:
-        """Let go of it."""
         if self._closing is not None:
             await quietly(self._done(self._closing))
         if self._file >= 0:
@@ -202,8 +199,8 @@ class Lane:
         await task
 
     async def run(self, nbytes: int, flags: int, file_bytes_max: int) -> tuple[int, int, int]:
-        """Run the items that memory begins with; handle and bytes of the answer, and how many
-        failed.
+        """Runs the items at the start of memory; returns the answer's handle and bytes, and the
+        number of failures.
         """
         store = lib.CAREFUL_IPC_STORE
         await self.remote.move_whole(store, self._scratch, nbytes, self._file, self.what)
@@ -215,10 +212,10 @@ class Lane:
         return key, high << 32 | low, failed
 
     async def load(self, key: int, nbytes: int) -> None:
-        """Get an answer into memory; its handle ends.
+        """Fetches an answer into memory; its handle ends.
 
         Raises:
-            CarefulError: E2BIG: it is too large.
+            CarefulError: E2BIG: the answer is too large.
         """
         try:
             if nbytes > _MEMORY_BYTES:
@@ -229,7 +226,7 @@ class Lane:
             await self.drop(key)
 
     async def drop(self, key: int) -> None:
-        """End an answer's handle, while other things go on."""
+        """Closes an answer's handle in the background."""
         before, job = self._closing, self.remote.request(lib.CAREFUL_BLOCK_CLOSE, (key,))
         self._closing = asyncio.create_task(job)
         if before is not None:

@@ -1,4 +1,4 @@
-"""Symlinks and hard links of a tree, as items of a batch, and whether one is there already."""
+"""Symlinks and hard links of a tree, as items of a batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from careful.transfer.tree.existing import Fate, fate_of
 def link_items(
     symlinks: Sequence[Entry], hard_links: Sequence[tuple[Entry, str]]
 ) -> list[tuple[str, Item]]:
-    """What makes links, by name; hard_links: (the name, the first name of the file)."""
+    """Returns the items that make links, by name; hard_links: (name, the file's first name)."""
     made = []
     for one in symlinks:
         attr, target = batch.packed_attr(one.attr), os.fsencode(one.target)
@@ -29,14 +29,14 @@ def link_items(
 
 
 class HardLinks:
-    """Names of files that have several: one brings the file, the others are linked to it.
+    """Names of files that have several: one name brings the file, the others are linked to it.
 
     Args:
         existing: name -> entry of the target.
         options: as for fate().
 
     Attributes:
-        pairs: (a name, the one that it is linked to).
+        pairs: (name, the name that it is linked to).
     """
 
     def __init__(self, existing: Mapping[str, Entry], options: Options) -> None:
@@ -45,14 +45,16 @@ class HardLinks:
         self.pairs: list[tuple[Entry, str]] = []
 
     def take(self, entry: Entry) -> bool:
-        """Whether a name is to be a link; else it is a file, with which others may be linked."""
+        """Reports whether to make a name a link; if not, the file moves and others may be linked to
+        it.
+        """
         if entry.attr.nlink <= 1:
             return False
         what = fate_of(entry, self._existing, self._options)
-        if what in (Fate.NEWER, Fate.REFUSE):  # what stays is not the source's file
+        if what in (Fate.NEWER, Fate.REFUSE):  # the existing file is not the source's
             return False
         first = self._firsts.setdefault((entry.attr.device, entry.attr.inode), entry.name)
-        # What may not be replaced is compared, as a file of its own.
+        # A name that may not be replaced is compared as a file of its own.
         if first == entry.name or (what is Fate.COMPARE and not self._is_made(entry, first)):
             return False
         self.pairs.append((entry, first))
@@ -63,15 +65,15 @@ class HardLinks:
         return one is not None and other is not None and not is_another(one.attr, other.attr)
 
     def drop_made(self, stay: Set[str]) -> None:
-        """Leave out names that are linked already; stay: files that are not replaced."""
+        """Drops names that are linked already; `stay`: files that are not replaced."""
         self.pairs = [one for one in self.pairs if one[1] not in stay or not self._is_made(*one)]
 
     def drop_below(self, folders: Set[str]) -> None:
-        """Leave out names in directories that could not be made."""
+        """Drops names in directories that could not be made."""
         self.pairs = [one for one in self.pairs if parent(one[0].name) not in folders]
 
     def next_names(self, *here: Container[str]) -> list[Entry]:
-        """The names that take the place of those that did not bring their file.
+        """Returns the names that replace first names which did not bring their file.
 
         Args:
             *here: names that did, or were equal.
@@ -88,7 +90,7 @@ class HardLinks:
 
 
 async def is_made(target: Tree, item: Item) -> bool:
-    """Reports whether what is there is the link that an item was to make."""
+    """Reports whether the target already has the link that an item makes."""
     names = [item.name, *([item.text] if item.op == lib.CAREFUL_ITEM_LINK else [])]
     found = await batch.asked(target, [Item(lib.CAREFUL_ITEM_READ, one) for one in names])
     if any(one.status for one in found):

@@ -1,7 +1,4 @@
-"""Files and symlinks that were named one by one, each with its attributes.
-
-It calls direction.py for the contents, attributes.py for the rest.
-"""
+"""Moves files and symlinks that were named one by one, each with its attributes."""
 
 from __future__ import annotations
 
@@ -26,23 +23,22 @@ class Named:
     """Files that were named one by one.
 
     Args:
-        way: from which end to which.
-        sink: told of everything.
+        way: source and target of the transfer.
+        sink: receives every outcome.
     """
 
     def __init__(self, way: Direction, sink: Outcome) -> None:
         self.way, self.sink, self.options = way, sink, sink.options
         self._files: list[tuple[str, str, Attr]] = []
-        #: Directories that something was put into; whether more than files that were synced.
+        #: Directories with new names; whether they hold more than files that are already synced.
         self._folders: dict[str, bool] = {}
 
     def add(self, source: str, target: str, attr: Attr) -> None:
-        """Plan one file."""
         self.sink.progress.expect(1, attr.bytes)
         self._files.append((source, target, attr))
 
     async def run(self) -> None:
-        """Move them, several at a time, and make them durable."""
+        """Moves the files, several at a time, and makes them durable."""
         todo = iter(self._files)
 
         async def worker() -> None:
@@ -76,7 +72,7 @@ class Named:
                 self.sink.fail(self.way.target.name(folder), error)
 
     async def _one(self, source: str, target: str, attr: Attr) -> None:
-        """Move a file, unless what is there says otherwise, and give it its attributes."""
+        """Moves a file, unless the existing one decides otherwise, and sets its attributes."""
         names = self.way.source.name(source), self.way.target.name(target)
         there = await self.way.target.stat(target, follow=False)
         what = fate(attr, there, self.options)
@@ -92,7 +88,7 @@ class Named:
         if what in (Fate.MOVE, Fate.DIFFER):
             self.sink.note_far(names[0], attr)
             result = await self._moved(source, target, attr, what)
-        more = self.options.batch_flags & ~lib.CAREFUL_BATCH_TIME  # a file has its time already
+        more = self.options.batch_flags & ~lib.CAREFUL_BATCH_TIME  # the time is set already
         self._note(target, bool(more) or result is None)
         if result is None:
             report.equal.append(known)
@@ -105,15 +101,15 @@ class Named:
         return (await self.way.common(source, target, self.options.block_bytes))[1]
 
     async def _moved(self, source: str, target: str, attr: Attr, what: Fate) -> FileResult | None:
-        """A file that was moved, or, in a rehearsal, would be; None: it is equal."""
+        """Returns the moved file, or with dry_run the file to move; None if it is equal."""
         if not self.options.dry_run:
             try:
                 return await self.way.copy(source, target, self.options, self.sink.progress)
             except CarefulError as error:
-                # It came to be there meanwhile.
+                # It appeared meanwhile.
                 if error.errno != errno.EEXIST or not await self._is_equal(source, target):
                     raise
-            except BaseException as error:  # of several blocks it has said so itself
+            except BaseException as error:  # a file of several blocks has reported this itself
                 if attr.bytes <= self.options.block_bytes:
                     name, progress = self.way.target.name(target), self.sink.progress
                     tell_lost(name, self.options.block_bytes, error, progress)
@@ -127,7 +123,7 @@ class Named:
         return None if is_same else made
 
     def _trees(self, source: str, target: str) -> tuple[Tree, Tree, tuple[str, str]]:
-        """The directories that two names stand in, and the names there."""
+        """Returns the directories of two names, and the names in them."""
         names = posixpath.basename(source), posixpath.basename(target)
         folders = (posixpath.dirname(one) or "." for one in (source, target))
         return self.way.source.tree(next(folders)), self.way.target.tree(next(folders)), names
@@ -143,7 +139,7 @@ class Named:
             other.close()
 
     async def link(self, source: str, target: str) -> None:
-        """Make one symlink what another is."""
+        """Makes a copy of one symlink."""
         if self.options.dry_run:
             self.sink.report.links += 1
             return

@@ -1,4 +1,4 @@
-"""Where a transfer tells what becomes of its files; one file's failure is its own."""
+"""Collects the outcomes of a transfer's files; one file's failure does not end the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from careful.transfer.protocol.entries import FAR_NS, Attr
 from careful.transfer.result import Moved, Result
 from careful.transfer.tree.existing import REFUSED
 
-#: The answer for a file that came without some of its attributes.
+#: Statuses of a file that was moved without some of its attributes.
 UNKEPT = (errno.ENOSYS, errno.ERANGE)
 TEXTS: dict[int, Text] = {
     errno.EEXIST: REFUSED,
@@ -35,20 +35,20 @@ _KINDS = {
 
 
 def kind_of(mode: int) -> str:
-    """What people call what is neither a file nor a directory."""
+    """Returns the word for a file that is neither regular nor a directory."""
     return _KINDS.get(stat.S_IFMT(mode), "special file")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a transfer tells what becomes of its files."""
+    """Collects the outcomes of a transfer's files."""
 
     options: Options
     progress: Progress
     report: Result
 
     def fail(self, name: str, error: CarefulError) -> None:
-        """Note a failure, or raise it if it is everybody's."""
+        """Notes a failure, or raises it if it ends the whole transfer."""
         is_reset = self.options.outlasts and error.errno == errno.ECONNRESET
         if error.errno in FATAL or is_reset:
             raise error
@@ -57,30 +57,30 @@ class Outcome:
     def _note(self, name: str, error: CarefulError) -> None:
         self.report.failures.append((name, str(error)))
         self.progress.failed(name, error)
-        self.report.errors.append(error.with_traceback(None))  # nor what its frames hold
+        self.report.errors.append(error.with_traceback(None))  # drops the frames and what they hold
 
     def fail_errno(self, name: str, code: int, what: str = "") -> None:
-        """Note a failure that an errno of a file says: it is nobody else's, whatever it is.
+        """Notes a failure from a file's errno, which never ends the transfer.
 
         Args:
             name: of the source.
             code: a positive errno.
-            what: what it is about, if not the source.
+            what: the subject, if not the source.
         """
         text = os.strerror(code) if code in FATAL else TEXTS.get(code, "")
         self._note(name, CarefulError(code, text, what or name))
 
     def note_far(self, name: str, attr: Attr) -> None:
-        """Say that a time could not be told to the other end, if that is so and it is kept."""
+        """Notes that the protocol cannot hold a time that is to be kept."""
         if self.options.keeps_times and attr.mtime_ns in FAR_NS:
             text = "its time is outside the years 1678 to 2262; the nearest is set"
             self.progress.note(f"{name}: {text}")
 
     def skip(self, name: str, mode: int) -> None:
-        """Note what is neither a file nor a directory.
+        """Notes a symlink or special file.
 
-        Symlinks are skipped because nobody asked for them; a special file is what was asked
-        for and cannot be had: a failure, as it is to scp.
+        A symlink is skipped, since the user did not ask for links. A special file was asked for and
+        cannot be copied: a failure, as with scp.
         """
         if stat.S_ISLNK(mode):
             self.report.skipped.append((name, kind_of(mode)))
@@ -89,16 +89,16 @@ class Outcome:
             self.fail(name, CarefulError(errno.ENOTSUP, f"is a {kind_of(mode)}, not a file", name))
 
     def skip_partial(self, name: str) -> None:
-        """Note what is no file of a tree's, but of a transfer's."""
+        """Notes a partial file, which belongs to a transfer and not to the tree."""
         self.report.skipped.append((name, "partial file"))
         self.progress.note(f"{name}: skipped, left by an interrupted transfer")
 
     def done(self, result: FileResult) -> None:
-        """A file is there."""
+        """Adds a complete file."""
         self.report.add(result)
 
     def moved(self, files: Moved) -> None:
-        """A batch of files is there."""
+        """Adds a complete batch of files."""
         self.report.add_batch(files)
         self.progress.moved(files.bytes)
         self.progress.finished_all(len(files), files.names)

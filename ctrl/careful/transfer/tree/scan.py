@@ -1,4 +1,4 @@
-"""Trees as lists of entries, here and at a peer: parents first, names relative to the top."""
+"""Lists trees, here and at a peer: parents first, names relative to the top."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from careful.transfer.tree.lanes import Part, sift
 
 
 def list_local(top: str, root: str | None = None) -> Listing:
-    """The tree below a directory of this machine; a directory that cannot be read has error set.
+    """Lists the tree below a local directory; an unreadable directory has error set.
 
     Args:
         top: the directory.
@@ -41,17 +41,17 @@ def list_local(top: str, root: str | None = None) -> Listing:
 
 
 def scan_local(top: str) -> list[Entry]:
-    """What list_local() lists."""
+    """Returns the entries of list_local()."""
     return list_local(top).entries()
 
 
 async def scan_remote(remote: BlockClient, top: str) -> list[Entry]:
-    """The tree below a directory of a peer's."""
+    """Returns the tree below a peer's directory."""
     return await remote.listing(top, recursive=True)
 
 
 def selected(entries: list[Entry], filters: Filters) -> list[Entry]:
-    """The entries that are meant; names that were asked for and are not there come last."""
+    """Returns the included entries; requested names that do not exist come last."""
     if filters == Filters():
         return entries
     chosen = filters.select((entry.name, entry.attr.is_dir) for entry in entries)
@@ -64,8 +64,8 @@ class Apart(NamedTuple):
     """A listing, taken apart.
 
     Attributes:
-        entries: that are meant.
-        plain: apart, small files where nothing hangs on any single one.
+        entries: included entries.
+        plain: besides, small files that need no individual treatment.
     """
 
     entries: list[Entry]
@@ -73,7 +73,7 @@ class Apart(NamedTuple):
 
 
 def taken_apart(listing: Listing, options: Options, is_alone: bool) -> Apart:
-    """Take a listing apart; is_alone: the target has nothing yet."""
+    """Takes a listing apart; `is_alone`: the target is empty."""
     if not is_alone or options.looks or options.blake3 or options.filters != Filters():
         return Apart(selected(listing.entries(), options.filters), ())
     sifted = sift(listing.data, options)
@@ -81,5 +81,5 @@ def taken_apart(listing: Listing, options: Options, is_alone: bool) -> Apart:
 
 
 def not_there(error: OSError) -> bool:
-    """Reports whether something is missing, rather than broken."""
+    """Reports whether an error means that a name is missing."""
     return isinstance(error, CarefulError) and error.errno in (errno.ENOENT, errno.ENOTDIR)

@@ -1,7 +1,7 @@
-"""The small files of a tree, many in a message and several messages under way.
+"""Moves the small files of a tree, many in a message and several messages at a time.
 
-Owns what becomes of each file of a batch. Batches that go as expected are not looked at file
-by file (lanes.py); of others, each file's fate is its own.
+Owns the outcome of each file of a batch. A batch that goes as expected is not examined file by file
+(lanes.py).
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from careful.transfer.tree.outcome import UNKEPT, Outcome
 
 #: Batches under way at a time: one is read, one crosses, one is written.
 _BATCHES = 3
-#: A batch that does not fit into what a peer takes, or answers: it is cut in two.
+#: Errors of a batch that is too large for the peer: cut it in two.
 _TOO_LARGE = (errno.EOVERFLOW, errno.E2BIG)
 _WITH_DATA = batch.packed_attr(Attr(0, 0, 0, 0, 1, 0, 0, 0, 0, 0))
 
 
 class SmallFiles:
-    """Small files from one tree to another.
+    """Moves small files from one tree to another.
 
     Args:
         source, target: the two directories.
         flags: CAREFUL_BATCH_*.
-        sink: told of everything.
-        late: gets files whose name something has.
+        sink: receives every outcome.
+        late: receives files whose name is taken.
 
     Attributes:
-        alone: files that were no small ones any longer; they are left to others.
-        linked: names that came, of files that have several.
+        alone: files that are no longer small; the caller moves them.
+        linked: names that came, of files with several names.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SmallFiles:
         self.linked: set[str] = set()
 
     async def listed(self, files: Sequence[Entry]) -> None:
-        """Move these."""
+        """Moves files of a listing."""
         todo = iter(list(parts(files, lambda one: one.attr.bytes, part_bytes(self.options))))
 
         async def worker() -> None:
@@ -72,7 +72,7 @@ class SmallFiles:
         await all_of(*(worker() for _ in range(min(_BATCHES, len(files)))))
 
     async def sifted(self, files: Sequence[Part]) -> None:
-        """Move these."""
+        """Moves files that sift() found."""
         todo = iter(files)
 
         async def worker(index: int) -> None:
@@ -131,7 +131,7 @@ class SmallFiles:
         return matched(part, data, nbytes, ends, self.options.digest)
 
     async def _fetch(self, lane: Lane, part: Part) -> Moved | None:
-        """From the peer; None: it was done file by file."""
+        """Fetches a batch; returns None if it was done file by file."""
         target = self.target
         assert isinstance(target, LocalTree)
         lane.memory[: len(part.reads)] = part.reads
@@ -153,7 +153,7 @@ class SmallFiles:
         return None
 
     async def _send(self, lane: Lane, part: Part) -> Moved | None:
-        """To the peer; None: it was done file by file."""
+        """Sends a batch; returns None if it was done file by file."""
         source = self.source
         assert isinstance(source, LocalTree)
         most = small_bytes(self.options)
@@ -190,7 +190,7 @@ class SmallFiles:
                 self.alone += part
 
     async def _place(self, part: list[Entry], found: bytes) -> None:
-        """Make the files that were read; what is no small file any longer is left."""
+        """Makes the files that were read; leaves out those that are no longer small."""
         items = list(batch.parse(found))
         pairs = zip(part, items, strict=False)
         if len(items) != len(part) or any(
@@ -236,12 +236,12 @@ class SmallFiles:
         if entry.attr.nlink > 1:
             self.linked.add(entry.name)
         nbytes, digest = len(item.data), None
-        if self.options.digest:  # of a file of one block
+        if self.options.digest:  # the file has one block
             digest = digest_of(item.digest.to_bytes(8, "big") if nbytes else b"")
         names = self.source.name(entry.name), self.target.name(entry.name)
         self.sink.done(FileResult(*names, nbytes, digest, 0))
 
 
 def is_file(item: Item) -> bool:
-    """Reports whether READ was answered with a file and its contents."""
+    """Reports whether the answer to READ is a file with its contents."""
     return not item.status and item.op == lib.CAREFUL_ITEM_FILE

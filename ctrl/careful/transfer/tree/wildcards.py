@@ -1,7 +1,6 @@
-"""Paths of a peer's that are written with wildcards, as a shell of the peer's would expand them.
+"""Expands wildcards in a peer's paths, as a shell there would.
 
-Owns which names stand for a pattern; what a pattern means is filters.py's. A path that is there
-as it is written stands for itself.
+Owns which names a pattern stands for. A path that exists literally stands for itself.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _WILD = re.compile(r"[*?\[]")
 
 
 async def matching(remote: BlockClient, paths: Sequence[str]) -> list[str]:
-    """The paths that some paths stand for, in order; a slash at the end means directories alone.
+    """Expands paths in order; a trailing slash matches only directories.
 
     Args:
         remote: the peer's tree.
-        paths: of it, with `*`, `?` and `[...]` in any component or without.
+        paths: with or without `*`, `?` and `[...]` in any component.
 
     Raises:
-        CarefulError: nothing fits one of them, or a directory cannot be read.
+        CarefulError: nothing matches a path, or a directory cannot be read.
     """
     found: list[str] = []
     for path in paths:
@@ -55,7 +54,7 @@ async def _matching(remote: BlockClient, path: str) -> list[str]:
 
 
 async def _fitting(remote: BlockClient, top: str, pattern: str, folders: bool) -> list[str]:
-    """The names in a directory that fit; folders: only those that have something below."""
+    """Returns the names in a directory that match; `folders`: only those that can have entries."""
     if not _WILD.search(pattern):
         return [posixpath.normpath(posixpath.join(top, pattern))]
     try:
