@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Constants of kernels newer than the headers we may be built with (Debian 12 has
- * those of 6.1). The only place for them. Whether the running kernel knows them is
- * found out by trying.
- */
+/* Constants of kernels newer than our build headers (Debian 12 has those of 6.1); all of them are
+ * here. Only a try shows if the running kernel knows them. */
 #ifndef CAREFUL_COMPAT_H
 #define CAREFUL_COMPAT_H
 
@@ -17,7 +14,7 @@
 #ifndef XDP_PKT_CONTD /* 6.6 */
 #define XDP_PKT_CONTD (1 << 0)
 #endif
-#ifndef XDP_MAX_TX_SKB_BUDGET /* 6.17: frames a sendto() takes in copy mode */
+#ifndef XDP_MAX_TX_SKB_BUDGET /* 6.17: frames per sendto() in copy mode */
 #define XDP_MAX_TX_SKB_BUDGET 9
 #endif
 #ifndef MADV_POPULATE_WRITE /* 5.14, but not in older C libraries */
@@ -35,7 +32,7 @@
 #ifndef BPF_FS_MAGIC
 #define BPF_FS_MAGIC 0xcafe4a11
 #endif
-#ifndef ENOTSUPP /* the kernel's own; some drivers let it out */
+#ifndef ENOTSUPP /* internal to the kernel, but some drivers return it */
 #define ENOTSUPP 524
 #endif
 

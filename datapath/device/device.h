@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The world as the engine sees it. A port is an interface: the side channel for
- * control messages, the admission of peers, routes, what changes about the link, the
- * clock and the random numbers. A queue of it moves frames, by batches. All that the
- * engine knows of the world passes through here, so that a virtual device in virtual
- * time can take its place.
+/* The engine's view of the world. A port is an interface: control messages, admission of peers,
+ * routes, link changes, the clock and random numbers. A queue of the port moves frames in batches.
+ * The engine knows the world only through here, so a virtual device in virtual time can replace it.
  *
- * A queue's buffers are chunks of one UMEM area. Chunks [0, rx_chunks) receive, the
- * rest send. A frame is one or more descriptors; all but its last carry
- * DEVICE_DESC_MORE. A queue is closed before its port.
- */
+ * A queue's buffers are chunks of one UMEM area: chunks [0, rx_chunks) receive, the rest send. A
+ * frame is one or more descriptors; all but the last carry DEVICE_DESC_MORE. A queue is closed
+ * before its port. */
 #ifndef CAREFUL_DEVICE_H
 #define CAREFUL_DEVICE_H
 
@@ -25,13 +21,13 @@
 struct pollfd;
 
 enum {
-	DEVICE_DESC_MORE = 1, /* the frame goes on in the next descriptor (XDP_PKT_CONTD) */
+	DEVICE_DESC_MORE = 1, /* the next descriptor continues the frame (XDP_PKT_CONTD) */
 	DEVICE_SEGMENTS_MAX = 16, /* descriptors of one frame */
-	ETHERNET_BYTES = 14, /* of a frame: what the MTU does not count */
+	ETHERNET_BYTES = 14, /* the part of a frame that the MTU does not count */
 	LLHDR_MAX = 64, /* Ethernet + IPv6 + UDP, rounded up */
-	/* The least that a frame must hold: all headers, and 64 bytes to make it worth while. */
+	/* A frame must hold at least all headers and 64 bytes of payload. */
 	DEVICE_FRAME_BYTES_MIN = LLHDR_MAX + 48 + 48 + 64,
-	DEVICE_WAIT_FDS_MAX = 4, /* a queue's and its port's */
+	DEVICE_WAIT_FDS_MAX = 4, /* a queue's and its port's together */
 };
 
 /* A piece of a frame; the layout of struct xdp_desc. */
@@ -41,10 +37,10 @@ struct device_desc {
 	uint32_t options; /* DEVICE_DESC_MORE or 0 */
 };
 
-/* An address, IPv4 or IPv6, with its port: how the engine names a host. @ours: at which of our own
- * addresses it found us, as ctrl_recv() says; zeros: the kernel chooses. It is no part of the name. */
+/* An IPv4 or IPv6 address with port: the engine's name for a host. @ours: our address that the host
+ * reached, from ctrl_recv(); zeros: the kernel chooses. `ours` is not part of the name. */
 union address {
-	struct { /* the first: { 0 } clears all of it */
+	struct { /* first, so that { 0 } clears everything */
 		struct sockaddr_in6 name;
 		uint8_t ours[16]; /* IPv4: the first four */
 	};
@@ -60,7 +56,7 @@ static inline bool address_has_ours(const union address *address)
 	return memcmp(address->ours, none, sizeof(none)) != 0;
 }
 
-/* An address as a peers entry has it (abi.h). */
+/* Converts an address to the words of a peers entry (abi.h). */
 static inline void address_words(const union address *address, uint16_t *words)
 {
 	uint8_t bytes[16] = { [10] = 0xff, 0xff };
@@ -73,14 +69,12 @@ static inline void address_words(const union address *address, uint16_t *words)
 		words[i] = (uint16_t)(bytes[2 * i] << 8 | bytes[2 * i + 1]);
 }
 
-/*
- * What a frame to a peer starts with: Ethernet, IP and UDP, lengths and IPv4
- * checksum as for a frame without payload (the engine adjusts them).
+/* Headers that a frame to a peer starts with: Ethernet, IP and UDP. Lengths and IPv4 checksum are
+ * those of a frame without payload; the engine adjusts them.
  *
- * @mtu:       largest IP packet that the kernel would send this way; 0: as large as the interface's
- * @bytes:     of the header (42 for IPv4, 62 for IPv6); 0: not resolved yet
- * @neighbour: the host is on our link, so the Ethernet address is the host's own
- */
+ * @mtu: largest IP packet for the route; 0: the interface's MTU
+ * @bytes: header bytes (42 for IPv4, 62 for IPv6); 0: not resolved yet
+ * @neighbour: the host is on our link, so the Ethernet address is its own */
 struct llhdr {
 	uint8_t data[LLHDR_MAX];
 	uint16_t mtu;
@@ -88,14 +82,12 @@ struct llhdr {
 	bool neighbour;
 };
 
-/*
- * An interface with several queues that peers are spread over, as one of them sees it.
+/* Peers spread over several queues of an interface, as seen by one queue.
  *
- * @entries:  of each queue, in shared memory; NULL: this one is used alone
- * @count:    queues; 0: one alone
- * @index:    ours; the engine of 0 says which queue a peer belongs to
- * @straight: what leaves by a queue arrives at the other end's of the same number
- */
+ * @entries: one per queue, in shared memory; NULL: a single queue
+ * @count: queues; 0: a single queue
+ * @index: our queue; the engine of queue 0 assigns peers to queues
+ * @straight: a frame from queue n arrives at the other end's queue n */
 struct spread {
 	struct careful_queue_entry *entries;
 	uint16_t count;
@@ -105,8 +97,8 @@ struct spread {
 
 struct port {
 	const struct port_ops *ops;
-	uint32_t mtu; /* ops->events() tells when it has changed */
-	uint32_t qdiscs; /* how often somebody took our qdisc off and it was put back */
+	uint32_t mtu; /* ops->events() reports a change */
+	uint32_t qdiscs; /* times that somebody removed our qdisc and we restored it */
 	struct spread spread;
 };
 
@@ -115,19 +107,21 @@ struct queue {
 	struct port *port;
 	uint8_t *umem;
 	uint32_t chunk_bytes; /* a power of two */
-	uint32_t rx_chunks; /* all in the fill ring once open; how many are promised: info.bounds */
+	/* all in the fill ring once open; info.bounds says how many are promised */
+	uint32_t rx_chunks;
 	uint32_t tx_chunks;
 	uint32_t buffer_bytes; /* bytes of a frame that one receive buffer holds */
-	uint32_t segments_max; /* descriptors a frame may have here; 1: no multi-buffer */
-	uint32_t frame_bytes_max; /* largest frame, whatever the MTU, Ethernet header included */
-	bool umem_stays; /* close() leaves it mapped: the kernel still uses it */
-	bool judged; /* rx() has only what careful_frame_judge() and its like let in (frame.h) */
+	uint32_t segments_max; /* most descriptors of a frame; 1: no multi-buffer */
+	uint32_t frame_bytes_max; /* largest frame at any MTU, with the Ethernet header */
+	bool umem_stays; /* close() leaves the area mapped: the kernel still uses it */
+	/* rx() delivers only frames that careful_frame_judge() or its like admitted (frame.h) */
+	bool judged;
 	uint16_t index;
 	int fd; /* readable when frames have arrived; -1: none */
-	struct careful_device_info info; /* for people: modes, R and what bounds it, at open() */
+	struct careful_device_info info; /* for people: modes, R and its bounds, at open() */
 };
 
-/* Largest frame now, Ethernet header included: it follows the MTU. */
+/* Returns the largest frame at the current MTU, with the Ethernet header. */
 static inline uint32_t queue_frame_bytes(const struct queue *queue)
 {
 	uint32_t frame = queue->port->mtu + ETHERNET_BYTES;
@@ -135,7 +129,7 @@ static inline uint32_t queue_frame_bytes(const struct queue *queue)
 	return frame < queue->frame_bytes_max ? frame : queue->frame_bytes_max;
 }
 
-/* The same of frames that fit one receive buffer. */
+/* Returns the largest frame that fits one receive buffer. */
 static inline uint32_t queue_single_bytes(const struct queue *queue)
 {
 	uint32_t frame = queue_frame_bytes(queue);
@@ -143,14 +137,12 @@ static inline uint32_t queue_single_bytes(const struct queue *queue)
 	return frame < queue->buffer_bytes ? frame : queue->buffer_bytes;
 }
 
-/*
- * What is known of a control message beside its bytes.
+/* Facts about a control message besides its bytes.
  *
- * @at_ns:      when it arrived, by now_ns(): as the kernel noted it while stamps() are on
- * @by:         of an ICMP error: who says so
- * @icmp_type, @icmp_code, @icmp_info: of it; info is the MTU where packets are too big
- * @ip_bytes:   of the IP packet that it came in
- */
+ * @at_ns: arrival, by now_ns(); the kernel's time stamp while stamps() are on
+ * @by: sender of an ICMP error
+ * @icmp_type, @icmp_code, @icmp_info: of the error; info is the MTU for "too big"
+ * @ip_bytes: bytes of the IP packet */
 struct arrival {
 	uint64_t at_ns;
 	union address by;
@@ -160,7 +152,7 @@ struct arrival {
 	uint32_t ip_bytes;
 };
 
-/* What XDP noted of the last ping of a slot. @cpu: where the caller runs. */
+/* XDP's record of a slot's last ping. @cpu: the caller's CPU. */
 struct ping_seen {
 	uint64_t at_ns;
 	uint32_t probe;
@@ -168,8 +160,7 @@ struct ping_seen {
 	uint32_t cpu;
 };
 
-/* What XDP counted of a train (abi.h: struct careful_peer_entry). @span_ns: from its first
- * frame to its last. */
+/* XDP's counts of a train (abi.h: struct careful_peer_entry). @span_ns: first to last frame. */
 struct train_seen {
 	uint32_t frames;
 	uint32_t whole;
@@ -181,101 +172,101 @@ enum device_event {
 	DEVICE_DOWN = 0x02, /* the link is down */
 	DEVICE_UP = 0x04, /* the link is up again */
 	DEVICE_GONE = 0x08, /* the interface was deleted */
-	DEVICE_MTU = 0x10, /* its MTU is not what it was */
-	DEVICE_QDISC = 0x20, /* our qdisc was taken off */
+	DEVICE_MTU = 0x10, /* the MTU changed */
+	DEVICE_QDISC = 0x20, /* our qdisc was removed */
 };
 
 struct queue_ops {
-	/* Takes up to n descriptors that arrived; never part of a frame unless n
-	 * is smaller than the frame. Their buffers are the caller's until fill(). */
+	/* Takes up to n arrived descriptors; a partial frame only if n is smaller than the frame.
+	 * The buffers belong to the caller until fill(). */
 	uint32_t (*rx)(struct queue *queue, struct device_desc *descs, uint32_t n);
-	/* Gives n receive buffers back, named by any address within the chunk. On
-	 * return they are published: a frame may arrive in them. */
+	/* Gives n receive buffers back, each named by any address within its chunk. On return a
+	 * frame may arrive in them. */
 	void (*fill)(struct queue *queue, const uint64_t *addrs, uint32_t n);
-	/* Queues whole frames for sending; returns the descriptors taken, which end
-	 * at a frame's end. They leave with kick(), in order. */
+	/* Queues whole frames for kick(), which sends them in order. Returns the descriptors taken,
+	 * always up to the end of a frame. */
 	uint32_t (*tx)(struct queue *queue, const struct device_desc *descs, uint32_t n);
-	/* Moves what is queued to the wire, up to what the device takes in one go.
-	 * 0: all is on its way; -EAGAIN: call again, nothing was lost (or as much as
-	 * statistics().kicks_failed says). While the link is down it stays -EAGAIN. */
+	/* Moves queued frames to the wire, as many as the device takes at once. 0: all are on their
+	 * way; -EAGAIN: call again. Nothing was lost except what statistics().kicks_failed counts.
+	 * While the link is down, returns -EAGAIN. */
 	int (*kick)(struct queue *queue);
-	/* Chunks whose frames have left; they are free again. */
+	/* Returns chunks whose frames have left; the chunks are free again. */
 	uint32_t (*complete)(struct queue *queue, uint64_t *addrs, uint32_t n);
-	/* Frames lost by the device itself, as far as it can tell; for status. */
+	/* Reports frames that the device itself lost, as far as it knows; for status. */
 	void (*statistics)(struct queue *queue, struct careful_device_statistics *out);
-	/* Receives in another XDP mode from now on. What arrives meanwhile is lost, so that no
-	 * slot may be open. -errno with *error: in the mode as before, unless
-	 * statistics().program_detached says that there is none. May be NULL. */
+	/* Changes the XDP mode for receiving. Frames that arrive meanwhile are lost, so no slot may
+	 * be open. -errno with *error: the old mode stays, unless statistics().program_detached
+	 * reports no program. May be NULL. */
 	int (*mode)(struct queue *queue, uint32_t mode, struct careful_error *error);
 	void (*close)(struct queue *queue);
 };
 
 struct port_ops {
-	/* Control messages, through the kernel's own socket. 0 or -errno. */
+	/* Sends a control message through the kernel's socket. 0 or -errno. */
 	int (*ctrl_send)(struct port *port, const union address *to, const void *buf,
 			 uint32_t bytes);
-	/* Bytes received (of a longer message, as many as there was room for; 0: sent to a
-	 * broadcast or multicast address, to be dropped), -EAGAIN, or
-	 * -ECONNREFUSED where ICMP says that nobody listens at the host `from`: anyone can.
-	 * -EHOSTUNREACH: another ICMP error about a ping towards `from`. -EMSGSIZE: the kernel
-	 * was told that a packet towards `from` is too large: resolve() knows. Of what they
-	 * are about buf has the beginning, as far as the error quotes it; the rest stays. */
+	/* Receives a control message, cut to `bytes`; returns its bytes. 0: sent to a broadcast or
+	 * multicast address, to be dropped. -EAGAIN: none. -ECONNREFUSED: ICMP says that nobody
+	 * listens at `from`; anyone can forge that. -EHOSTUNREACH: another ICMP error about a ping
+	 * to `from`. -EMSGSIZE: a packet to `from` was too large for the path; resolve() knows the
+	 * MTU. For an error, buf starts with the quoted part of our message; the rest is
+	 * unchanged. */
 	ssize_t (*ctrl_recv)(struct port *port, union address *from, void *buf, uint32_t bytes,
 			     struct arrival *arrival);
-	/* Lets the kernel note when control messages arrive; it costs all traffic a little. */
+	/* Turns kernel time stamps of control messages on; costs all traffic a little. */
 	void (*stamps)(struct port *port, bool on);
 
-	/* Opens a slot of the peers map to frames with this cookie; 0 closes it, and it may
-	 * be opened again when closed() says so. Returns where the caller says, from then on,
-	 * how many buffers they may have filled in all; it begins with the window. taken: where not
-	 * NULL the session is sealed, and it becomes where the caller says, from then on, the last
-	 * number whose tag was right. */
+	/* Opens a slot of the peers map to frames with this cookie; 0 closes it, and closed()
+	 * reports when it may be opened again. Returns a word in which the caller keeps the total
+	 * of buffers that the peer may have filled; it starts at `window`. @taken: NULL, or the
+	 * session is sealed: *taken becomes a word in which the caller keeps the last number with a
+	 * valid tag. */
 	uint32_t *(*admit)(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
 			   uint32_t buffer_bytes, uint32_t **taken);
-	/* Whether a slot is closed for good: what XDP admitted before is in the RX ring. May be
-	 * NULL: it is as soon as admit() has returned. */
+	/* Reports whether a slot is closed for good: all frames that XDP admitted are in the RX
+	 * ring. NULL: closed when admit() returns. */
 	bool (*closed)(struct port *port, uint32_t slot);
-	/* Opens a slot whose session is open to frames of a group with this cookie, too, which
-	 * come from this address and whose numbers begin with 1; soon, and until grouped() says so
-	 * none but probes may come. 0 closes that. -EEXIST: another slot has it; another -errno:
-	 * there are no such frames here. grouped: number of the last probe of that group that came;
-	 * 0: none did. multicast: headers of a frame to all hosts of the link that have such a
-	 * group, for one that is to reach `like`; -EHOSTUNREACH: a router is on the way there,
-	 * -EAGAIN, or another -errno. All or none of them are NULL. */
+	/* Function group() also admits frames with a group's cookie from the address `from`,
+	 * numbered from 1; cookie 0 stops that. It takes effect soon; until grouped() reports a
+	 * probe, only probes may come. -EEXIST: another slot has the cookie. Another -errno: no
+	 * group frames here. Function grouped() returns the number of the group's last probe, or 0.
+	 * Function multicast() makes the headers of a frame to all hosts of the link with such a
+	 * group, for reaching `like`. -EHOSTUNREACH: a router is in between; -EAGAIN, or another
+	 * -errno. All three are NULL or none is. */
 	int (*group)(struct port *port, uint32_t slot, uint64_t cookie, const union address *from);
 	uint32_t (*grouped)(struct port *port, uint32_t slot);
 	int (*multicast)(struct port *port, const union address *like, struct llhdr *llhdr);
 	void (*probed)(struct port *port, uint32_t slot, struct ping_seen *probed);
-	/* Counts the frames of a slot's train from now on, 0: of none; and what was counted. */
+	/* Starts counting the frames of a slot's train (0: none); trained() reads the counts. */
 	void (*train)(struct port *port, uint32_t slot, uint32_t number);
 	void (*trained)(struct port *port, uint32_t slot, struct train_seen *seen);
-	/* The tune entry of a slot (CAREFUL_TUNE_DEFAULT included), in shared memory. */
+	/* Returns a slot's tune entry, CAREFUL_TUNE_DEFAULT included, in shared memory. */
 	struct careful_tune_entry *(*tune)(struct port *port, uint32_t slot);
-	/* The live entry of a slot, in shared memory. */
+	/* Returns a slot's live entry, in shared memory. */
 	struct careful_live_entry *(*live)(struct port *port, uint32_t slot);
-	/* Headers of a frame to this address. 0, -EAGAIN while the neighbour is being
-	 * resolved, -ENETUNREACH, -EXDEV where the route leaves by another interface, -ENOTUNIQ if
-	 * the address is our own, -ENETDOWN if there is no route and the interface is down. */
+	/* Makes the headers of a frame to an address. 0; -EAGAIN: the neighbour is being resolved;
+	 * -ENETUNREACH; -EXDEV: the route leaves by another interface; -ENOTUNIQ: the address is
+	 * ours; -ENETDOWN: no route, and the interface is down. */
 	int (*resolve)(struct port *port, const union address *to, struct llhdr *llhdr);
-	/* Sets to->ours to the address that the kernel would send from; zero if there is no way.
-	 * May be NULL. */
+	/* Sets to->ours to the source address that the kernel would choose; zeros: no route. May be
+	 * NULL. */
 	void (*source)(struct port *port, union address *to);
-	/* Nobody answers there: maybe the neighbour's link address is another by now. May be
+	/* Reports that nobody answers at an address, so its link address may be stale. May be
 	 * NULL. */
 	void (*distrust)(struct port *port, const union address *to);
 
 	uint64_t (*now_ns)(struct port *port); /* monotonic */
 	void (*random)(struct port *port, void *buf, uint32_t bytes);
-	/* How often the carrier went since the port was opened. May be NULL: never. */
+	/* Returns how often the carrier was lost since open. NULL: never. */
 	uint32_t (*downs)(struct port *port);
-	/* What changed since the last call: enum device_event, or'd. */
+	/* Returns changes since the last call: enum device_event, or'd. */
 	uint32_t (*events)(struct port *port);
-	/* File descriptors to poll() for readability when there is nothing to do. */
+	/* Fills in descriptors to poll() for reading while idle; returns the number. */
 	uint32_t (*wait_fds)(struct port *port, int *fds, uint32_t n);
 	void (*close)(struct port *port);
 };
 
-/* Closes a queue and the port that it alone uses. */
+/* Closes a queue and its port, which no other queue uses. */
 static inline void device_close(struct queue *queue)
 {
 	struct port *port = queue->port;
@@ -284,8 +275,8 @@ static inline void device_close(struct queue *queue)
 	port->ops->close(port);
 }
 
-/* Opens AF_XDP on options->ifname: a port, and its queue options->queue. See
- * careful_open() for the errors. */
+/* Opens AF_XDP on options->ifname: a port and its queue options->queue. Errors: see
+ * careful_open(). */
 int xsk_open(const struct careful_options *options, struct queue **queue,
 	     struct careful_error *error);
 

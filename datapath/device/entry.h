@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * What user space does with a peer's entry (abi.h) while XDP writes to it: the kernel's, or the
- * simulator's.
- */
+/* User space's access to a peer's entry (abi.h) that XDP, or the simulator, writes meanwhile. */
 #ifndef DEVICE_ENTRY_H
 #define DEVICE_ENTRY_H
 
@@ -10,7 +7,7 @@
 
 #include "device/device.h"
 
-/* Begins a count; what it says of another train is none of it. */
+/* Starts a count. Number 0 first stops XDP, so no frame of an older train is counted. */
 static inline void entry_train(struct careful_peer_entry *peer, uint32_t number)
 {
 	__atomic_store_n(&peer->train, 0, __ATOMIC_SEQ_CST);

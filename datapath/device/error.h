@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The one line that says why an opening call failed, and what to do. */
+/* One line for the user: why an opening call failed, and what to do. */
 #ifndef DEVICE_ERROR_H
 #define DEVICE_ERROR_H
 
 #include <careful/careful.h>
 
-/* Fills *error (NULL: nobody asks); returns rc. */
+/* Fills *error unless NULL; returns rc. */
 __attribute__((format(printf, 3, 4))) int refuse(struct careful_error *error, int rc,
 						 const char *format, ...);
 

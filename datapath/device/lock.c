@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See lock.h. The number in a lock's file counts only in the PID namespace that wrote it, so the
- * kernel's own list is read. */
+/* Reads the kernel's list of locks, because a pid in the lock's file is valid only in the PID
+ * namespace that wrote it. */
 #include "device/lock.h"
 
 #include <stdio.h>

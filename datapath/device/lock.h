@@ -5,10 +5,10 @@
 
 enum { LOCK_HOLDER_BYTES = 48 };
 
-/* Returns the pid of the holder as our PID namespace numbers it. 0: that namespace cannot see the
- * holder, or nobody holds the lock. */
+/* Returns the holder's pid in our PID namespace. 0: the namespace cannot see the holder, or nobody
+ * holds the lock. */
 int lock_holder(int fd);
-/* Writes the holder for a reader: "process 17". */
+/* Writes the holder as text: "process 17". */
 void lock_holder_name(int fd, char name[LOCK_HOLDER_BYTES]);
 
 #endif /* DEVICE_LOCK_H */

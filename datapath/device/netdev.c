@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * What an interface is like, asked once when it is opened: driver, MTU, queues and
- * ring, whose port it is, and whether the NIC brings our port to our queue. What changes
- * later is route.c's to follow. Asks through rtnl.c.
- */
+/* Properties of an interface, read once at open: driver, MTU, queues, ring, master, and steering of
+ * our port to our queue. route.c follows later changes. */
 #include <ctype.h>
 #include <errno.h>
 #include <linux/ethtool.h>
@@ -20,7 +17,7 @@
 #include "device/xsk.h"
 
 enum {
-	BACKLOG_DEFAULT = 1000, /* net.core.netdev_max_backlog, as the kernel starts with it */
+	BACKLOG_DEFAULT = 1000, /* the kernel's default of net.core.netdev_max_backlog */
 };
 
 static int ethtool(int fd, const char *ifname, void *command)
@@ -53,13 +50,10 @@ static int read_interface(int fd, struct netdev *netdev)
 	return 0;
 }
 
-/*
- * igb_xsk_wakeup() raised the TX queue's interrupt whatever was to be woken, and igc_xsk_wakeup()
- * the RX queue's, until Linux 7.0 (commits d4c13ab36273 and 554a1c34c11a, which stable releases of
- * 6.18 and 6.19 were to get, too). A queue has one interrupt for both where more than half of the
- * most queues are in use (igb_set_flag_queue_pairs()), and igb's where it has no MSI-X: then it
- * counts no interrupt for other things.
- */
+/* Before Linux 7.0, igb_xsk_wakeup() always raised the TX queue's interrupt, and igc_xsk_wakeup()
+ * the RX queue's (fixed by d4c13ab36273 and 554a1c34c11a, meant for stable 6.18 and 6.19, too).
+ * That is harmless if one interrupt serves both: with more than half of the possible queues in use
+ * (igb_set_flag_queue_pairs()), and for igb without MSI-X, when it counts no other interrupts. */
 bool netdev_wakes_another(const char *driver, const char *release,
 			  const struct ethtool_channels *channels)
 {
@@ -179,7 +173,7 @@ int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error 
 	return 0;
 }
 
-/* Does this rule send UDP datagrams to our port to our queue? */
+/* Reports whether a rule sends UDP datagrams for our port to our queue. */
 static bool rule_steers(const struct ethtool_rx_flow_spec *rule, uint32_t queue, uint16_t port)
 {
 	uint32_t type = rule->flow_type & ~(uint32_t)(FLOW_EXT | FLOW_MAC_EXT | FLOW_RSS);
@@ -196,7 +190,7 @@ static bool rule_steers(const struct ethtool_rx_flow_spec *rule, uint32_t queue,
 	return false;
 }
 
-/* 1: a rule of the NIC steers our port; 0: none does; -errno: it has no rules. */
+/* Looks for a NIC rule that steers our port. 1: found; 0: none; -errno: the NIC has no rules. */
 static int steered(int fd, const char *ifname, uint32_t queue, uint16_t port)
 {
 	struct ethtool_rxnfc count = { .cmd = ETHTOOL_GRXCLSRLCNT };
@@ -222,7 +216,7 @@ static int steered(int fd, const char *ifname, uint32_t queue, uint16_t port)
 	return rc ? rc : found;
 }
 
-/* Reports whether a NIC that can have rules applies them. */
+/* Reports whether the NIC has rules but does not apply them. */
 static bool rules_off(int fd, const char *ifname)
 {
 	struct ethtool_value flags = { .cmd = ETHTOOL_GFLAGS };
@@ -230,7 +224,7 @@ static bool rules_off(int fd, const char *ifname)
 	return !ethtool(fd, ifname, &flags) && !(flags.data & ETH_FLAG_NTUPLE);
 }
 
-/* Where a feature of that name stands in ETHTOOL_GFEATURES; -1: there is none. count: of all. */
+/* Returns the index of a feature in ETHTOOL_GFEATURES, or -1. *count: number of all features. */
 static int feature_bit(int fd, const char *ifname, const char *name, uint32_t *count)
 {
 	struct ethtool_sset_info *info = calloc(1, sizeof(*info) + sizeof(info->data[0]));
@@ -259,7 +253,7 @@ static int feature_bit(int fd, const char *ifname, const char *name, uint32_t *c
 	return found;
 }
 
-/* Reports whether rules that are off stay so: a driver may have them for other cards alone. */
+/* Reports whether rules cannot be turned on: some drivers have them only for other cards. */
 static bool rules_fixed(int fd, const char *ifname)
 {
 	struct ethtool_gfeatures *all;
@@ -294,22 +288,22 @@ int netdev_steered(const struct netdev *netdev, uint32_t queue, uint16_t port)
 	return rc;
 }
 
-/* Frames that generic XDP's queue holds. The setting is the machine's and not
- * readable within another network namespace: there it counts as untouched. */
+/* Returns the frames that generic XDP's queue holds. Other network namespaces cannot read the
+ * setting; there the default counts. */
 uint32_t netdev_backlog(void)
 {
 	FILE *file = fopen("/proc/sys/net/core/netdev_max_backlog", "re");
 	unsigned int frames = 0;
 
 	if (file) {
-		if (fscanf(file, "%u", &frames) != 1) // NOLINT: the kernel writes a number
+		if (fscanf(file, "%u", &frames) != 1) /* NOLINT: the kernel writes a number */
 			frames = 0;
 		fclose(file);
 	}
 	return frames ? frames : BACKLOG_DEFAULT;
 }
 
-/* Reads a line that sysfs has about the interface. */
+/* Reads the first line of a sysfs file of the interface. */
 static bool read_sysfs(const struct netdev *netdev, const char *name, char *line, int bytes)
 {
 	char path[96];
@@ -330,7 +324,7 @@ uint32_t netdev_rps_cpus(const struct netdev *netdev, uint32_t queue)
 	char name[48], line[2048], digit[2] = "";
 	uint32_t cpus = 0;
 
-	/* /sys can show the interfaces of another network namespace. */
+	/* /sys may show another network namespace's interfaces. */
 	if (!read_sysfs(netdev, "ifindex", line, sizeof(line)) ||
 	    strtoul(line, NULL, 10) != netdev->ifindex)
 		return 0;

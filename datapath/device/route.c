@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Where frames to a host go: route and neighbour as the kernel has them, made into
- * the header that a frame starts with. The kernel keeps the tables, and resolves;
- * nothing here waits for it. Asks it through rtnl.c.
- */
+/* Turns the kernel's route and neighbour of a host into a frame's headers. The kernel keeps the
+ * tables and resolves neighbours; no call here waits for that. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -21,19 +18,19 @@ enum {
 	NUD_USABLE = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE,
 };
 
-/* An address as netlink has it. */
+/* An address in netlink's form. */
 struct ip_address {
 	uint8_t data[16];
 	uint32_t bytes; /* 4 or 16; 0: none */
 };
 
-/* What the kernel says of a destination. */
+/* The kernel's answer about a destination. */
 struct hop {
 	struct ip_address source;
 	struct ip_address next; /* the gateway, or the destination itself */
 	uint32_t ifindex;
-	uint32_t hops; /* TTL; 0: not said */
-	uint32_t mtu; /* that the administrator gave the route; 0: the interface's */
+	uint32_t hops; /* TTL; 0: not given */
+	uint32_t mtu; /* the administrator's MTU for the route; 0: the interface's */
 	uint8_t type; /* RTN_* */
 	uint16_t nud; /* NUD_* of its neighbour entry; 0: none */
 	uint8_t mac[6];
@@ -78,11 +75,11 @@ static void read_route(const struct nlmsghdr *answer, void *user)
 	hop->mtu = rtnl_attr_u32(rtnl_attr(attrs, bytes, RTAX_MTU));
 }
 
-/* The rest of a question about a route, beside the destination. */
+/* Constraints of a route request besides the destination. */
 enum {
 	ASK_BOUND = 1, /* the packet leaves by our interface */
 	ASK_SOURCE = 2, /* it has the source address that the other end knows */
-	ASK_FIB = 4, /* answer with the matching route, not with what follows from it */
+	ASK_FIB = 4, /* return the matching route, not the route derived from it */
 };
 
 static void put_packet(struct rtnl_message *message, const struct route *route,
@@ -98,7 +95,7 @@ static void put_packet(struct rtnl_message *message, const struct route *route,
 	rtnl_put(message, RTA_DPORT, theirs ? &theirs : &ours, sizeof(theirs));
 }
 
-/* Asks for the route of a UDP packet between our ports: rules can depend on all of it. */
+/* Requests the route of a UDP packet between our ports; rules can depend on all of its fields. */
 static int ask_route(struct route *route, const union address *to, const struct ip_address *dst,
 		     uint32_t how, struct hop *hop)
 {
@@ -110,7 +107,7 @@ static int ask_route(struct route *route, const union address *to, const struct 
 	rtm->rtm_dst_len = (uint8_t)(dst->bytes * 8);
 	rtm->rtm_flags = how & ASK_FIB ? RTM_F_FIB_MATCH : 0;
 	rtnl_put(&message, RTA_DST, dst->data, dst->bytes);
-	if (how & ASK_SOURCE) { /* of which the answer says nothing */
+	if (how & ASK_SOURCE) { /* the answer leaves the source out */
 		rtm->rtm_src_len = rtm->rtm_dst_len;
 		rtnl_put(&message, RTA_SRC, to->ours, dst->bytes);
 		hop->source.bytes = dst->bytes;
@@ -122,14 +119,13 @@ static int ask_route(struct route *route, const union address *to, const struct 
 	return rtnl_ask(&route->ask, &message, read_route, hop);
 }
 
-/* Finds the way to a host like the kernel does for the control socket, which is bound to our
- * interface. The first question, which is not bound, finds our own addresses. Asked for our
- * interface, IPv4 takes every address for a neighbour's if there is no route; ASK_FIB reports
- * whether there is one. */
+/* Finds the route to a host as the kernel does for the control socket, which is bound to our
+ * interface. The first, unbound request detects our own addresses. For a bound request without a
+ * route, IPv4 takes any address for a neighbour's; ASK_FIB reports if a route exists. */
 static int find_hop(struct route *route, const union address *to, const struct ip_address *dst,
 		    uint32_t how, struct hop *hop)
 {
-	/* A link-local address means nothing without its link. */
+	/* A link-local address needs its link. */
 	bool local = to->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&to->in6.sin6_addr);
 	int rc = ask_route(route, to, dst, how | (local ? ASK_BOUND : 0), hop);
 	struct hop ours;
@@ -146,8 +142,8 @@ static int find_hop(struct route *route, const union address *to, const struct i
 	return rc;
 }
 
-/* Returns the MTU that the administrator gave the route, or 0. What follows from a route also has
- * the MTU of any ICMP "too large", which a stranger can forge. */
+/* Returns the administrator's MTU for the route, or 0. A derived route also reflects ICMP "too
+ * large" messages, which a stranger can forge. */
 static uint32_t route_mtu(struct route *route, const union address *to,
 			  const struct ip_address *dst, uint32_t how)
 {
@@ -177,8 +173,8 @@ static void read_neighbour(const struct nlmsghdr *answer, void *user)
 	hop->has_mac = true;
 }
 
-/* Asks for the neighbour (RTM_GETNEIGH), forgets it (RTM_DELNEIGH), or has the kernel
- * resolve it (RTM_NEWNEIGH with NTF_USE: as if a datagram had been sent to it). */
+/* Requests the neighbour (RTM_GETNEIGH), forgets it (RTM_DELNEIGH), or makes the kernel resolve it
+ * (RTM_NEWNEIGH with NTF_USE, as if a datagram had been sent). */
 static int ask_neighbour(struct route *route, uint16_t type, struct hop *hop)
 {
 	struct rtnl_message message;
@@ -253,8 +249,8 @@ static bool is_neighbour(const struct hop *hop, const struct ip_address *dst)
 	return hop->next.bytes == dst->bytes && !memcmp(hop->next.data, dst->data, dst->bytes);
 }
 
-/* The UDP checksum stays 0, over IPv6 too: what it would protect, our header's check,
- * CRC and digests do (RFC 6936). */
+/* The UDP checksum stays 0, even for IPv6: our header's check, CRC and digests protect the same
+ * bytes (RFC 6936). */
 static void put_headers(const struct route *route, const union address *to,
 			const struct ip_address *dst, const struct hop *hop, struct llhdr *llhdr)
 {
@@ -274,7 +270,7 @@ static void put_headers(const struct route *route, const union address *to,
 	llhdr->neighbour = is_neighbour(hop, dst);
 }
 
-/* Who is next on the way to a host, through our interface, and what is known of it. */
+/* Finds the next hop to a host on our interface, and its neighbour entry. */
 static int find_neighbour(struct route *route, const union address *to, struct ip_address *dst,
 			  struct hop *hop)
 {
@@ -291,7 +287,7 @@ static int find_neighbour(struct route *route, const union address *to, struct i
 		memcpy(dst->data, &to->in6.sin6_addr, 16);
 	}
 	rc = find_hop(route, to, dst, how, hop);
-	if (how && rc == -EINVAL) { /* that address of ours is gone */
+	if (how && rc == -EINVAL) { /* that address is no longer ours */
 		how = 0;
 		rc = find_hop(route, to, dst, how, hop);
 	}
@@ -341,7 +337,7 @@ void route_source(struct route *route, union address *to)
 		memcpy(to->ours, hop.source.data, hop.source.bytes);
 }
 
-/* The MAC address follows from the group (RFC 1112 section 6.4, RFC 2464 section 7). */
+/* Computes the group's MAC address (RFC 1112 section 6.4, RFC 2464 section 7). */
 static void to_group(bool ipv4, uint16_t port, struct ip_address *group, uint8_t *mac)
 {
 	const struct in_addr address = route_group(port);
@@ -358,10 +354,8 @@ static void to_group(bool ipv4, uint16_t port, struct ip_address *group, uint8_t
 	}
 }
 
-/*
- * Headers of a frame to every host of the link that has joined our port's multicast group, made for
- * a peer there: no router forwards it.
- */
+/* Makes the headers of a frame to every host of the link in our port's multicast group, modelled on
+ * a peer there. TTL 1: no router forwards the frame. */
 int route_multicast(struct route *route, const union address *to, struct llhdr *llhdr)
 {
 	const bool ipv4 = to->sa.sa_family == AF_INET;
@@ -380,10 +374,10 @@ int route_multicast(struct route *route, const union address *to, struct llhdr *
 	return 0;
 }
 
-/* The kernel believes what it knows of a neighbour for up to 45 s, and then asks that link
- * address alone for 8 s (base_reachable_time, delay_first_probe_time, ucast_solicit): longer
- * than anybody here waits. Where it knows nothing, it asks everybody with the next message.
- * What was set by hand stays, and what is being asked for. */
+/* Forgets a learned neighbour. The kernel trusts an entry for up to 45 s, then probes only the old
+ * link address for 8 s (base_reachable_time, delay_first_probe_time, ucast_solicit); our callers do
+ * not wait that long. Without an entry, the next message makes the kernel ask everybody. Manual
+ * entries, and entries being resolved, stay. */
 void route_distrust(struct route *route, const union address *to)
 {
 	struct ip_address dst;

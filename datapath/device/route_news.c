@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What changes about routes, neighbours and the link, as the kernel tells it: opened and closed
- * with the port. What they are is route.c's to ask. */
+/* Changes of routes, neighbours and the link, as netlink reports them. */
 #include <errno.h>
 #include <linux/neighbour.h>
 #include <net/if.h>
@@ -13,8 +12,8 @@ enum {
 	ROUTE_GROUPS = RTMGRP_LINK | RTMGRP_NEIGH | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE |
 		       RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_IPV4_RULE | RTMGRP_TC |
 		       1 << (RTNLGRP_IPV6_RULE - 1) | 1 << (RTNLGRP_NEXTHOP - 1),
-	ROUTE_UP = IFF_UP | 0x10000, /* IFF_LOWER_UP: there is a carrier */
-	ROUTE_NEWS_MAX = 64, /* datagrams read by one call of route_events() */
+	ROUTE_UP = IFF_UP | 0x10000, /* IFF_LOWER_UP: the carrier is there */
+	ROUTE_NEWS_MAX = 64, /* datagrams read per call of route_events() */
 };
 
 static uint32_t link_news(struct route *route, const struct nlmsghdr *m)
@@ -28,7 +27,7 @@ static uint32_t link_news(struct route *route, const struct nlmsghdr *m)
 	const struct rtattr *downs = rtnl_attr(attrs, bytes, IFLA_CARRIER_DOWN_COUNT);
 	uint32_t events = 0;
 
-	/* AF_BRIDGE: about a bridge's port, not about the link. */
+	/* AF_BRIDGE messages concern a bridge's port, not the link. */
 	if ((uint32_t)ifi->ifi_index != route->ifindex || ifi->ifi_family != AF_UNSPEC)
 		return 0;
 	if (m->nlmsg_type == RTM_DELLINK) {
@@ -96,7 +95,7 @@ static void read_missed(const struct nlmsghdr *answer, void *user)
 	missed->events |= link_news(missed->route, answer);
 }
 
-/* More happened than the socket's buffer held: look at the link again. */
+/* Reads the link's state again after the socket's buffer has overflowed. */
 static uint32_t catch_up(struct route *route)
 {
 	struct missed missed = { .route = route, .events = DEVICE_ROUTES };
@@ -123,7 +122,7 @@ int route_open(struct route *route, const struct netdev *netdev, uint16_t port)
 	rc = rtnl_open(&route->ask, 0);
 	if (!rc)
 		rc = rtnl_open(&route->news, ROUTE_GROUPS);
-	/* Only now, so that no change falls between the question and the news. */
+	/* Asks after subscribing, so that no change is missed in between. */
 	if (!rc)
 		catch_up(route);
 	route->downs_before = route->downs;
@@ -159,14 +158,14 @@ uint32_t route_events(struct route *route)
 	return events;
 }
 
-/* The same as the kernel has it now: of a carrier that goes it tells a second later. */
+/* Returns the carrier losses, freshly read: netlink reports a lost carrier up to a second late. */
 uint32_t route_downs(struct route *route)
 {
 	route->unread |= catch_up(route);
 	return route->downs - route->downs_before;
 }
 
-/* May frames be sent? Looks for news of it where the last were that they may not. */
+/* Reports whether frames may be sent; reads pending news if the link was down. */
 bool route_up(struct route *route)
 {
 	if (!route->up)

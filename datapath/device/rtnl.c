@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Route netlink in the little that the device needs of it. The kernel answers a question before
- * sendto() returns, so nothing here waits for the network. */
+/* The part of route netlink that the device needs. The kernel answers before sendto() returns, so
+ * nothing here waits for the network. */
 #include "device/rtnl.h"
 
 #include <assert.h>
@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 enum {
-	/* Frames. AF_XDP passes by the queue itself; it is there so that a veth says
-	 * EAGAIN when the other end is full, instead of dropping. */
+	/* Frames. AF_XDP bypasses the queue itself; but with a qdisc a veth returns EAGAIN when the
+	 * other end is full, instead of dropping. */
 	QDISC_LIMIT = 4096,
 };
 
@@ -91,7 +91,7 @@ uint32_t rtnl_attr_u32(const struct rtattr *attr)
 	return value;
 }
 
-/* One datagram of answers. 1: more follow, 0: the end, -errno. */
+/* Reads one datagram of answers. 1: more follow; 0: the end; or -errno. */
 static int read_answers(struct rtnl *rtnl, rtnl_fn *fn, void *user)
 {
 	ssize_t bytes = recv(rtnl->fd, rtnl->datagram, sizeof(rtnl->datagram), 0);
@@ -104,7 +104,7 @@ static int read_answers(struct rtnl *rtnl, rtnl_fn *fn, void *user)
 		const struct nlmsgerr *error = NLMSG_DATA(m);
 
 		if (m->nlmsg_seq != rtnl->seq)
-			continue; /* left over from a question given up */
+			continue; /* answer to an abandoned request */
 		if (m->nlmsg_type == NLMSG_DONE)
 			return 0;
 		if (m->nlmsg_type == NLMSG_ERROR)

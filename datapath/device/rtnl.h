@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Route netlink: one question, its answers; and the qdisc that this device owns. */
+/* Route netlink: requests, answers, and the qdisc that this device owns. */
 #ifndef CAREFUL_RTNL_H
 #define CAREFUL_RTNL_H
 
@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 enum {
-	RTNL_DATAGRAM_BYTES = 16384, /* the kernel's are at most half of it */
+	RTNL_DATAGRAM_BYTES = 16384, /* the kernel sends at most half of it */
 };
 
 struct rtnl {
@@ -27,24 +27,24 @@ struct rtnl_message {
 /* Called for each answer. */
 typedef void rtnl_fn(const struct nlmsghdr *answer, void *user);
 
-/* groups: RTMGRP_* to hear of; 0 for questions alone. */
+/* Opens a socket. groups: RTMGRP_* to subscribe to; 0: requests only. */
 int rtnl_open(struct rtnl *rtnl, uint32_t groups);
 void rtnl_close(struct rtnl *rtnl);
 void *rtnl_begin(struct rtnl_message *message, uint16_t type, uint16_t flags, size_t body_bytes);
 struct rtattr *rtnl_put(struct rtnl_message *message, uint16_t type, const void *data,
 			size_t bytes);
-/* Sends a question and reads until its end. 0 or -errno, as the kernel answered. */
+/* Sends a request and reads all answers. Returns 0 or the kernel's -errno. */
 int rtnl_ask(struct rtnl *rtnl, struct rtnl_message *message, rtnl_fn *fn, void *user);
-/* Attribute of this type, or NULL. */
+/* Returns the attribute of this type, or NULL. */
 const struct rtattr *rtnl_attr(const struct rtattr *attr, size_t bytes, uint16_t type);
-uint32_t rtnl_attr_u32(const struct rtattr *attr); /* its value; 0 where there is none */
+uint32_t rtnl_attr_u32(const struct rtattr *attr); /* the value; 0 for NULL */
 
-enum { QDISC_HANDLE = 0xca000000 }; /* major 0xca00: the only qdisc we ever touch */
+enum { QDISC_HANDLE = 0xca000000 }; /* major 0xca00: the only qdisc we touch */
 
-/* Gives a device without a queue discipline one of ours; *own says whether there is
- * one of ours now. Somebody else's is left alone. */
+/* Installs our qdisc if the device has none; leaves anybody else's alone. *own: ours is installed
+ * now. */
 int qdisc_add(struct rtnl *rtnl, uint32_t ifindex, bool *own);
-/* Removes ours, if it is ours. */
+/* Removes the qdisc if it is ours. */
 void qdisc_remove(struct rtnl *rtnl, uint32_t ifindex);
 
 #endif /* CAREFUL_RTNL_H */

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * One statically defined probe: a nop and a note that says where it is, what it is
- * called, which word counts those who listen, and where its argument lies (the format:
- * sourceware.org/systemtap/wiki/UserSpaceProbeImplementation). Ours, so that the build
- * needs no <sys/sdt.h>; a probe needs no more than this.
- */
+/* A statically defined probe: a nop, and a note with its address, name, counter of listeners, and
+ * argument's place. Format: sourceware.org/systemtap/wiki/UserSpaceProbeImplementation. Defined
+ * here, so that the build needs no <sys/sdt.h>. */
 #ifndef DEVICE_SDT_H
 #define DEVICE_SDT_H
 
-/* The argument is in the register of a call's first, as BPF programs expect. The nop is of
- * five bytes on x86-64: Linux 6.18 turns such a probe's trap into a call. */
+/* The argument is in the register of a call's first argument, as BPF programs expect. The nop has
+ * five bytes on x86-64, because Linux 6.18 turns such a probe's trap into a call. */
 #if defined(__x86_64__)
 #define SDT_NOP ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00"
 #define SDT_ARGUMENT "8@%%rdi"
@@ -22,11 +19,9 @@
 
 #ifdef SDT_NOP
 
-/*
- * Tells whoever listens of `pointer`. `semaphore` is an assembler's expression for a
- * 16-bit word in the section .probes, above 0 while somebody does. The base's address
- * lets readers find out by how much prelink moved the text.
- */
+/* Fires a probe with `pointer`. `semaphore`: an assembler expression for a 16-bit word in section
+ * .probes, above 0 while somebody listens. The base's address shows how far prelink moved the
+ * text. */
 #define SDT_PROBE(provider, name, semaphore, pointer)                                             \
 	do {                                                                                      \
 		register const void *sdt_argument __asm__(SDT_REGISTER) = (pointer);              \
@@ -51,12 +46,12 @@
 			".size _.stapsdt.base, 1\n"                                               \
 			".popsection\n"                                                           \
 			".endif\n"                                                                \
-			: /* it changes nothing */                                                \
+			: /* no outputs */                                                        \
 			: "r"(sdt_argument)                                                       \
 			: "memory");                                                              \
 	} while (0)
 
-#else /* another machine: no probes, and `carefulctl trace` says so */
+#else /* other machines have no probes, and `carefulctl trace` says so */
 
 #define SDT_PROBE(provider, name, semaphore, pointer) ((void)(pointer))
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads beside the application's own. */
+/* Threads besides the application's own. */
 #ifndef DEVICE_THREAD_H
 #define DEVICE_THREAD_H
 
@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-/* Starts one with a stack of so many bytes; signals are the application's business. 0 or -errno. */
+/* Starts a thread with all signals blocked: signals belong to the application. 0 or -errno. */
 static inline int thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *),
 			       void *arg)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The probes themselves, away from the hot path. */
+/* The probes, kept out of the hot path. */
 #include "device/trace.h"
 
 #include "device/sdt.h"
@@ -8,12 +8,12 @@ uint16_t trace_listeners[CAREFUL_STAGES] __attribute__((section(".probes"), used
 
 uint16_t trace_frame_listeners __attribute__((section(".probes"), used));
 
-/* In the notes below, in bytes. */
+/* The probes below contain these offsets, in bytes. */
 _Static_assert(CAREFUL_STAGE_HOST_TX == 0 && CAREFUL_STAGE_NET_TX == 1 &&
 		       CAREFUL_STAGE_HOST_RX == 3 && CAREFUL_STAGE_STORE == 4,
 	       "places among the listeners");
 
-/* Each stage has its probe and its word among the listeners. */
+/* Fires the stage's own probe; each stage has its own counter of listeners. */
 static void fire(const struct careful_trace *span)
 {
 	switch (span->stage) {

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Probes at the boundaries of stages. While nobody listens to a stage, its beginning
- * costs a load and a branch, and its end a test of a register. While somebody does, the
- * engine reads the clock at both and the probe fires after the end, so that the trap,
- * thousands of cycles, is in no stage's time.
- */
+/* Probes at stage boundaries. Without listeners, a stage's start costs a load and a branch, and its
+ * end a register test. With listeners, the engine reads the clock at both, and the probe fires
+ * after the end: the trap takes thousands of cycles and must not count in a stage. */
 #ifndef DEVICE_TRACE_H
 #define DEVICE_TRACE_H
 
@@ -14,7 +11,7 @@
 
 #include <careful/trace.h>
 
-/* How many listen to each stage; the kernel counts. */
+/* listeners per stage; the kernel counts them */
 extern uint16_t trace_listeners[CAREFUL_STAGES] __attribute__((visibility("hidden")));
 
 static inline uint64_t trace_now(void)
@@ -25,10 +22,10 @@ static inline uint64_t trace_now(void)
 	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-/* What fills a span in: away from the hot path, which has the test of began_ns alone. */
+/* Marks code that fills in a span: the hot path only tests began_ns. */
 #define TRACE_COLD __attribute__((noinline, cold))
 
-/* The time if somebody listens to the stage, else 0: then there is no end to tell of. */
+/* Returns the time if somebody listens to the stage, else 0: the end is then not reported. */
 static inline uint64_t trace_begin(enum careful_stage stage)
 {
 	const volatile uint16_t *listeners = &trace_listeners[stage];
@@ -36,13 +33,13 @@ static inline uint64_t trace_begin(enum careful_stage stage)
 	return __builtin_expect(*listeners != 0, 0) ? trace_now() : 0;
 }
 
-/* Ends a span that begin_ns, stage and whatever else is meant describe; tells of it. */
+/* Ends and reports a span whose other fields the caller has set. */
 void trace_end(struct careful_trace span);
 
-/* How many capture frames; the kernel counts. */
+/* capturing programs; the kernel counts them */
 extern uint16_t trace_frame_listeners __attribute__((visibility("hidden")));
 
-/* Reports whether somebody captures what is sent: a load and a branch for each batch. */
+/* Reports whether somebody captures sent frames; a load and a branch per batch. */
 static inline bool trace_captures(void)
 {
 	const volatile uint16_t *listeners = &trace_frame_listeners;
@@ -50,7 +47,7 @@ static inline bool trace_captures(void)
 	return __builtin_expect(*listeners != 0, 0);
 }
 
-/* A frame that is handed to the device. */
+/* Reports a frame handed to the device. */
 void trace_sent(const struct careful_trace_frame *frame);
 
 #endif /* DEVICE_TRACE_H */

@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * AF_XDP from the inside: a port, its queues, and what their files offer each other.
- * Calls go down this list alone:
+/* AF_XDP from the inside: a port, its queues, and the functions that their files share. Calls only
+ * go down this list:
  *
- *   xsk_queue.c   opens and closes a queue, says what is in effect
- *   xsk_mode.c    another XDP mode under it; xsk_bounds.c, what its frames can hold
- *   xsk_socket.c  UMEM and the socket, bound to the queue
- *   xsk_rings.c   the hot path
- *   xsk_port.c    opens and closes a port; admission
- *   xsk_group.c   frames to a group: who may send them here, how they get here
- *   xsk_check.c   what may stand in the way, thing by thing; xsk_host.c, the machine's part
- *   xsk_ctrl.c    control messages: the kernel's UDP sockets
- *   xsk_bpf.c     program and maps
- *   xsk_spread.c  several queues: the program that hands frames to those of each
- *   xsk_attach.c  the program on the interface, and whose else is there
- *   xsk_pins.c    locks and pins; xsk_cpus.c, the end of softirqs
- *   route.c       destinations; route_news.c, what changes about them
- *   netdev.c      what the interface is like; rtnl.c, netlink
- */
+ *  - xsk_queue.c   opens and closes a queue, reports its settings
+ *  - xsk_mode.c    changes the XDP mode; xsk_bounds.c, R and its bounds
+ *  - xsk_socket.c  UMEM and the socket, bound to the queue
+ *  - xsk_rings.c   the hot path
+ *  - xsk_port.c    opens and closes a port; admission
+ *  - xsk_group.c   frames to a group: admission and multicast
+ *  - xsk_check.c   checks before opening; xsk_host.c, those of the machine
+ *  - xsk_ctrl.c    control messages: the kernel's UDP sockets
+ *  - xsk_bpf.c     program and maps
+ *  - xsk_spread.c  several queues: the program that distributes frames
+ *  - xsk_attach.c  attaches the program, detects others
+ *  - xsk_pins.c    locks and pins; xsk_cpus.c, the end of softirqs
+ *  - route.c       destinations; route_news.c, their changes
+ *  - netdev.c      properties of the interface; rtnl.c, netlink */
 #ifndef CAREFUL_XSK_H
 #define CAREFUL_XSK_H
 
@@ -39,7 +37,7 @@ enum {
 	XSK_BUFFERS_DEFAULT = 512,
 	XSK_BUFFERS_MAX = 1 << 16,
 	XSK_PEERS_DEFAULT = 8,
-	/* At the end of a page that becomes an skb (struct skb_shared_info). */
+	/* The tail of a page that becomes an skb (struct skb_shared_info). */
 	XSK_SKB_TAIL_BYTES = 320,
 	XSK_PATH_BYTES = 256,
 	XSK_INSTANCE_BYTES = 64,
@@ -48,7 +46,7 @@ enum {
 _Static_assert((int)CAREFUL_MTU_MIN == (int)DEVICE_FRAME_BYTES_MIN - (int)ETHERNET_BYTES,
 	       "the least MTU holds the least frame");
 
-/* Kernel features that a test may declare absent. */
+/* Kernel features that a test may declare missing. */
 enum xsk_without {
 	XSK_WITHOUT_FRAGS = 1, /* xdp.frags programs (5.18) */
 	XSK_WITHOUT_SG = 2, /* XDP_USE_SG (6.6) */
@@ -58,7 +56,7 @@ enum xsk_without {
 
 struct xsk_bpf;
 
-/* What netdev.c says of an interface. */
+/* Properties of an interface; netdev.c fills them in. */
 struct netdev {
 	char name[16];
 	char driver[32];
@@ -69,35 +67,33 @@ struct netdev {
 	uint8_t mac[6];
 	uint32_t rx_queues;
 	uint32_t tx_queues;
-	bool combined; /* a queue receives and sends */
-	bool deaf; /* with zero-copy no frame would pass, though the driver takes it */
-	uint32_t rx_ring; /* of the device, frames; 0: it doesn't say */
-	char master[16]; /* whose port it is (a bridge's, a bond's); "": nobody's */
+	bool combined; /* the same queue receives and sends */
+	bool deaf; /* zero-copy would pass no frame, though the driver accepts it */
+	uint32_t rx_ring; /* the device's receive ring, frames; 0: unknown */
+	char master[16]; /* the bridge or bond whose port it is, or "" */
 	char master_kind[16];
 };
 
-/* Addresses, routes and the interface, followed by netlink. */
+/* Addresses, routes and the interface, kept current by netlink. */
 struct route {
-	struct rtnl ask; /* questions and their answers */
-	struct rtnl news; /* what changes */
+	struct rtnl ask; /* requests and answers */
+	struct rtnl news; /* notifications */
 	uint32_t ifindex;
 	uint32_t mtu;
 	uint16_t port;
-	uint32_t unread; /* events seen, but not yet by the caller of route_events() */
-	uint32_t downs,
-		downs_before; /* times that the carrier went, ever; and before it was opened */
-	bool up; /* the link and its carrier, by the latest news */
+	uint32_t unread; /* events read, not yet returned by route_events() */
+	uint32_t downs, downs_before; /* carrier losses: in all, and before open */
+	bool up; /* link and carrier, by the latest news */
 	bool gone;
 	uint8_t mac[6];
 };
 
-/*
- * A thread that waits for what runs on other CPUs (xsk_grace.c).
+/* A thread that waits until other CPUs have finished their softirqs (xsk_grace.c).
  *
- * @asked: waits that were asked for, @here: where the engine ran at the last; with the lock
- * @done:  of them over
- * @cpus:  to visit, xsk_cpus_count(); 0: by RCU
- */
+ * @asked: number of the last wait requested; with the lock
+ * @here: the engine's CPU at that request; with the lock
+ * @done: number of the last wait completed
+ * @cpus: CPUs to visit, from xsk_cpus_count(); 0: use RCU */
 struct xsk_grace {
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -110,14 +106,12 @@ struct xsk_grace {
 	int cpus;
 };
 
-/*
- * What a slot's peer sends to a group (xsk_group.c).
+/* A slot's peer as the sender of a group (xsk_group.c).
  *
- * @cookie:  0: nothing
- * @from:    its address
- * @open:    XDP admits it; until then the one before may still be ending:
- * @closing: the wait that its end asked for
- */
+ * @cookie: 0: no group
+ * @from: the peer's address
+ * @open: XDP admits the group; before that, an older group may still be closing
+ * @closing: the wait requested by the older group's end */
 struct xsk_group {
 	uint64_t cookie;
 	uint64_t closing;
@@ -125,23 +119,21 @@ struct xsk_group {
 	bool open;
 };
 
-/*
- * @owner:    the process that opened it: what a child of fork() closes is its copy
- * @without:  enum xsk_without
+/* @owner: the process that opened the port; a child of fork() closes only its copy
+ * @without: enum xsk_without
  * @xdp_mode: in effect, enum careful_xdp_mode
- * @ctrl:     UDP sockets: IPv4, IPv6; -1: none
- * @clock_ahead_ns: our monotonic clock minus XDP's, of a time namespace
- * @lock:     of the instance
- * @link:     holds the program on the interface; -1: none
- * @programs: of the queues, by their index (xsk_spread.c); -1: there is one
- * @first:    the instance of the first queue
- * @native_refused: in whose words, where xdp_mode is generic for that reason
- * @closing:  of each slot, the wait that its closing asked for
- * @groups:   of each slot; @groups_count: those with a cookie
- * @member:   sockets that are in the multicast group: IPv4, IPv6; -1: none
- */
+ * @ctrl: UDP sockets: IPv4, IPv6; -1: none
+ * @clock_ahead_ns: our monotonic clock minus XDP's; nonzero in a time namespace
+ * @lock: the instance's lock file
+ * @link: holds the program on the interface; -1: none
+ * @programs: map of the queues' programs, by index (xsk_spread.c); -1: a single queue
+ * @first: instance of the first queue
+ * @native_refused: the refusal's text, if xdp_mode is generic because of it
+ * @closing: per slot, the wait requested by its closing
+ * @groups: per slot; groups_count: those with a cookie
+ * @member: sockets in the multicast group: IPv4, IPv6; -1: none */
 struct xsk_port {
-	struct port port; /* first: what the engine sees */
+	struct port port; /* first: the engine's part */
 	struct careful_tune_entry *tune;
 	struct careful_peer_entry *peers;
 	struct careful_live_entry *live;
@@ -154,7 +146,7 @@ struct xsk_port {
 	uint32_t groups_count;
 	int member[2];
 	int ctrl[2];
-	int ctrl_turn; /* the index in ctrl of the socket that is read first next time */
+	int ctrl_turn; /* index in ctrl of the socket to read first next time */
 	int lock;
 	int link;
 	int programs;
@@ -171,14 +163,12 @@ struct xsk_port {
 	char native_refused[sizeof(((struct careful_device_info *)0)->native_refused)];
 };
 
-/*
- * @tx_held:     descriptors written, not yet submitted
+/* @tx_held: descriptors written, not yet submitted
  * @fill_asleep: the driver could not be woken to take buffers
- * @umem_bytes:  of the mapping
- * @tx_budget:   XDP_MAX_TX_SKB_BUDGET is in effect
- */
+ * @umem_bytes: bytes of the mapping
+ * @tx_budget: XDP_MAX_TX_SKB_BUDGET is in effect */
 struct xsk_queue {
-	struct queue queue; /* first: what the engine sees; its fd is the socket's */
+	struct queue queue; /* first: the engine's part; its fd is the socket's */
 
 	/* Hot path. */
 	struct xsk_ring_cons rx;
@@ -195,7 +185,7 @@ struct xsk_queue {
 	struct xsk_umem *umem;
 	struct xsk_socket *socket;
 	size_t umem_bytes;
-	uint32_t rx_buffers; /* as asked for */
+	uint32_t rx_buffers; /* as requested */
 	bool tx_budget;
 };
 
@@ -214,13 +204,13 @@ static inline struct xsk_port *xsk_port_of(const struct xsk_queue *xsk)
 	return to_xsk_port(xsk->queue.port);
 }
 
-/* Reports whether this is the process that opened it, and not a child of fork(). */
+/* Reports whether this process opened the port, and is not its child by fork(). */
 static inline bool xsk_ours(const struct xsk_port *port)
 {
 	return port->owner == getpid();
 }
 
-/* As xsk_open(), on a kernel that lacks some features (for tests). */
+/* Like xsk_open(), but as if the kernel lacked some features (for tests). */
 int xsk_open_without(const struct careful_options *options, uint32_t without, struct queue **queue,
 		     struct careful_error *error);
 
@@ -228,11 +218,11 @@ int xsk_open_without(const struct careful_options *options, uint32_t without, st
 void xsk_umem_unmap(struct xsk_queue *xsk);
 int xsk_socket_open(struct xsk_queue *xsk, bool require_zerocopy, struct careful_error *error);
 void xsk_socket_close(struct xsk_queue *xsk);
-/* -EOPNOTSUPP, and why there is no zero-copy: the mode, or rc, which is the driver's. */
+/* Refuses zero-copy with -EOPNOTSUPP; the reason is the mode, or the driver's error rc. */
 int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *error);
-/* Words -ENOBUFS from the kernel: the memory of the buffers cannot be locked. */
+/* Words the kernel's -ENOBUFS: the buffers' memory cannot be locked. */
 int xsk_say_memlock(uint64_t bytes, struct careful_error *error);
-/* What to change, where a driver refused it with -errno. */
+/* Returns advice for a driver that refused zero-copy with rc. */
 const char *xsk_zerocopy_advice(const char *driver, int rc);
 
 /* xsk_rings.c: queue_ops */
@@ -246,19 +236,18 @@ void xsk_statistics(struct queue *queue, struct careful_device_statistics *out);
 /* xsk_mode.c: queue_ops */
 int xsk_mode(struct queue *queue, uint32_t mode, struct careful_error *error);
 
-/* xsk_bounds.c: R, by the mode in effect */
+/* xsk_bounds.c: computes R for the mode in effect */
 void xsk_bounds(struct xsk_queue *xsk);
 
 /* xsk_port.c */
 int xsk_port_open(const struct careful_options *options, uint32_t without, struct port **port,
 		  struct careful_error *error);
 
-/* xsk_check.c: the checks of careful_check() that come before anything is done; *netdev is
- * read. */
+/* xsk_check.c: runs the checks of careful_check() that precede opening; fills *netdev. */
 int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
 		  struct careful_error *error);
 
-/* xsk_host.c: one of the machine's checks; whether this process has a capability. */
+/* xsk_host.c: runs one of the machine's checks; reports whether this process has a capability. */
 int xsk_check_host(uint32_t check, struct careful_error *error);
 bool xsk_can(unsigned int capability);
 
@@ -272,23 +261,23 @@ void xsk_stamps(struct port *port, bool on);
 
 /* xsk_bpf.c: loads and attaches the program, pins the maps; sets port->xdp_mode. */
 int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct careful_error *error);
-bool xsk_bpf_frags(const struct xsk_port *port); /* the program takes multi-buffer frames */
+bool xsk_bpf_frags(const struct xsk_port *port); /* the program accepts multi-buffer frames */
 int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct careful_error *error);
-void xsk_bpf_wait_rcu(struct xsk_port *port); /* returns when no program still runs that did */
+void xsk_bpf_wait_rcu(struct xsk_port *port); /* waits until every running program has ended */
 int xsk_bpf_program(const struct xsk_port *port);
-uint64_t xsk_bpf_refused(const struct xsk_port *port); /* frames that it dropped */
+uint64_t xsk_bpf_refused(const struct xsk_port *port); /* frames that the program dropped */
 void xsk_bpf_close(struct xsk_port *port);
 
-int xsk_bpf_groups(const struct xsk_port *port); /* of the map */
+int xsk_bpf_groups(const struct xsk_port *port); /* the groups map */
 
-/* xsk_group.c: port_ops; close: at the port's end. */
+/* xsk_group.c: port_ops; xsk_group_close() at the port's end. */
 int xsk_group(struct port *port, uint32_t slot, uint64_t cookie, const union address *from);
 uint32_t xsk_grouped(struct port *port, uint32_t slot);
 int xsk_multicast(struct port *port, const union address *like, struct llhdr *llhdr);
 void xsk_group_close(struct xsk_port *port);
 
-/* xsk_spread.c: several queues. lead: of the first, which has put `dispatcher` on the interface;
- * join: of another. Both enter `program` for frames that come to it. */
+/* xsk_spread.c: several queues. The first queue leads: it attached the dispatcher; other queues
+ * join. Both enter `program` for frames of their queue. */
 int xsk_spread_lead(struct xsk_port *port, int programs, int entries, int program,
 		    struct careful_error *error);
 int xsk_spread_join(struct xsk_port *port, int program, struct careful_error *error);
@@ -298,17 +287,18 @@ static inline bool xsk_spread_joins(const struct xsk_port *port)
 	return port->port.spread.index;
 }
 
-/* xsk_attach.c: puts the program on the interface. check: -EBUSY, and what to do, where there
- * is another one. */
+/* xsk_attach.c: attaches the program. xsk_attach_check() returns -EBUSY with advice if another
+ * program is attached. */
 int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful_error *error);
-bool xsk_attached(const struct xsk_port *port); /* unless someone took it off */
-uint32_t xsk_attached_mode(const struct xsk_port *port); /* of ours, whoever's; 0: there is none */
+bool xsk_attached(const struct xsk_port *port); /* false: somebody removed the program */
+/* the mode of any program of careful; 0: none is attached */
+uint32_t xsk_attached_mode(const struct xsk_port *port);
 int xsk_attach_check(const struct xsk_port *port, struct careful_error *error);
 void xsk_take_off(struct xsk_port *port);
 void xsk_detach(struct xsk_port *port);
 
-/* xsk_pins.c: the instance's lock, and its directory on bpffs. lock_check: -EBUSY, and its
- * name, where another instance is on the interface. */
+/* xsk_pins.c: the instance's lock, and its directory on bpffs. xsk_lock_check() returns -EBUSY with
+ * the name of another instance on the interface. */
 int xsk_lock(struct xsk_port *port, struct careful_error *error);
 void xsk_unlock(struct xsk_port *port);
 int xsk_lock_check(const struct xsk_port *port, struct careful_error *error);
@@ -317,23 +307,23 @@ int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error);
 void xsk_pin_path(const char *instance, const char *map, char *path, size_t bytes);
 void xsk_pins_remove(struct xsk_port *port);
 
-/* xsk_grace.c: when what XDP admitted before lies in the RX ring. */
+/* xsk_grace.c: waits until all frames that XDP admitted are in the RX ring. */
 int xsk_grace_open(struct xsk_port *port, struct careful_error *error);
 void xsk_grace_close(struct xsk_port *port);
 uint64_t xsk_grace_ask(struct xsk_port *port);
 bool xsk_grace_over(const struct xsk_port *port, uint64_t asked);
 
-/* xsk_cpus.c: the end of every softirq that is at work. */
+/* xsk_cpus.c: waits for the end of all running softirqs. */
 int xsk_cpus_count(void);
 bool xsk_cpus_visit(int cpus, int but);
 
-/* route.c: where frames go. */
+/* route.c: destinations of frames. */
 int route_resolve(struct route *route, const union address *to, struct llhdr *llhdr);
 void route_source(struct route *route, union address *to);
 void route_distrust(struct route *route, const union address *to);
 
-/* The multicast group of those who have one event group or more, on a port: of the local scope
- * (RFC 2365), and of the link's (RFC 4291 section 2.7, with a number as RFC 3307 has it). */
+/* Return the multicast group of a port, which hosts with an event group join: local scope for IPv4
+ * (RFC 2365), link scope for IPv6 (RFC 4291 section 2.7, numbered by RFC 3307). */
 static inline struct in_addr route_group(uint16_t port)
 {
 	return (struct in_addr){ .s_addr = htonl(0xefff0000 | port) }; /* 239.255.0.0/16 */
@@ -347,31 +337,31 @@ static inline struct in6_addr route_group6(uint16_t port)
 
 int route_multicast(struct route *route, const union address *to, struct llhdr *llhdr);
 
-/* route_news.c: what changes. */
+/* route_news.c: changes. */
 int route_open(struct route *route, const struct netdev *netdev, uint16_t port);
 void route_close(struct route *route);
 uint32_t route_events(struct route *route);
 bool route_up(struct route *route);
 uint32_t route_downs(struct route *route);
 
-/* netdev.c: what the interface is like. steered: 1: the NIC brings frames to our port to the
- * queue; 0: no rule of it does; -ENOENT: its rules are off; another -errno: it has none. */
+/* netdev.c: properties of the interface. netdev_steered(): 1: the NIC steers our port to the queue;
+ * 0: no rule does; -ENOENT: rules are off; another -errno: the NIC has none. */
 int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error *error);
 int netdev_steered(const struct netdev *netdev, uint32_t queue, uint16_t port);
 uint32_t netdev_backlog(void);
-/* Counts the CPUs over which RPS spreads the frames of a queue; 0: none, or sysfs does not say. */
+/* Counts the CPUs over which RPS spreads a queue's frames; 0: none or unknown. */
 uint32_t netdev_rps_cpus(const struct netdev *netdev, uint32_t queue);
-/* Sets netdev->master and master_kind for netdev->ifindex. A VRF is no master here: addresses stay
- * on the interface itself. */
+/* Sets netdev->master and master_kind for netdev->ifindex. A VRF does not count as a master:
+ * addresses stay on the interface itself. */
 void netdev_read_master(struct netdev *netdev);
 
-/* Reports whether what leaves by a queue arrives at the other end's of the same number. */
+/* Reports whether frames from a queue arrive at the other end's queue of the same number. */
 static inline bool netdev_straight(const struct netdev *netdev)
 {
 	return !strcmp(netdev->driver, "veth");
 }
 
-/* Whether a driver with these queues wakes another of them than it is asked to, zero-copy's. */
+/* Reports whether a zero-copy driver with these queues wakes the wrong queue. */
 struct ethtool_channels;
 bool netdev_wakes_another(const char *driver, const char *release,
 			  const struct ethtool_channels *channels);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The program on the interface: attached by a link that goes with this process, and whose program
- * is there instead, with what takes it off. */
+/* Attaches the program by a link that ends with this process. Names any other program on the
+ * interface, and how to remove it. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -14,19 +14,19 @@
 #include "device/xsk.h"
 
 enum {
-	/* An owner that was just killed may still be letting go of the interface. */
+	/* A killed owner's program may take a moment to leave the interface. */
 	ATTACH_TRIES = 100,
 	ATTACH_PAUSE_US = 10000,
 };
 
-/* A program on an interface. @mode: as `ip link set` calls it */
+/* A program on an interface. @mode: in the words of `ip link set` */
 struct other {
 	uint32_t id;
 	const char *mode;
 	char name[BPF_OBJ_NAME_LEN];
 };
 
-/* What is on the interface; false: nothing. Its name is for root to see. */
+/* Finds the program on the interface; false: none. Only root sees its name. */
 static bool find_other(uint32_t ifindex, struct other *other)
 {
 	LIBBPF_OPTS(bpf_xdp_query_opts, query);
@@ -59,7 +59,7 @@ static bool is_ours(const struct other *other)
 	return !strncmp(other->name, "careful_", 8);
 }
 
-/* The link that holds a program where it is; 0: none does, as far as we may see. */
+/* Returns the link that holds a program, or 0: no link, or none visible to us. */
 static uint32_t link_of(uint32_t program)
 {
 	uint32_t id = 0;
@@ -120,7 +120,7 @@ static int attach_mode(struct xsk_port *port, int program, uint32_t flags)
 	return port->link < 0 ? -errno : 0;
 }
 
-/* What the kernel adds to an error; libbpf prints it. */
+/* The kernel's extra message for an error; libbpf prints it. */
 static char words[96];
 
 static int take_words(enum libbpf_print_level level, const char *format, va_list args)
@@ -138,7 +138,7 @@ static int take_words(enum libbpf_print_level level, const char *format, va_list
 	return 0;
 }
 
-/* Why the driver takes no program. A link does not tell; netlink, asked the same, does. */
+/* Learns why the driver refuses the program: netlink reports a reason, a link does not. */
 static void ask_why(struct xsk_port *port, int program, int rc)
 {
 	const uint32_t flags = XDP_FLAGS_DRV_MODE | XDP_FLAGS_UPDATE_IF_NOEXIST;
@@ -155,7 +155,7 @@ static void ask_why(struct xsk_port *port, int program, int rc)
 				   strerror(-rc));
 }
 
-/* One try of the modes that are asked for. */
+/* Tries the modes that `mode` allows once. */
 static int attach_once(struct xsk_port *port, int program, uint32_t mode)
 {
 	int rc = -EOPNOTSUPP;
@@ -174,7 +174,7 @@ static int attach_once(struct xsk_port *port, int program, uint32_t mode)
 	return rc;
 }
 
-/* Generic XDP runs behind RPS: on several CPUs it admits more frames than a window has. */
+/* Generic XDP runs behind RPS. On several CPUs it would admit more frames than a window has. */
 static int check_rps(const struct xsk_port *port, struct careful_error *error)
 {
 	for (uint32_t i = 0; i < port->netdev.rx_queues; i++) {
@@ -199,7 +199,7 @@ int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful
 		rc = attach_once(port, program, mode);
 		if (rc != -EBUSY && rc != -EEXIST)
 			break;
-		/* Only one of ours may be on its way out. */
+		/* Wait only for a program of careful. */
 		if (find_other(port->netdev.ifindex, &other) && !is_ours(&other))
 			break;
 		usleep(ATTACH_PAUSE_US);
@@ -232,19 +232,19 @@ uint32_t xsk_attached_mode(const struct xsk_port *port)
 	return !strcmp(other.mode, "xdpgeneric") ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE;
 }
 
-/* A link that was detached (`bpftool link detach`) has no interface any more. */
+/* After `bpftool link detach` the link has no interface. */
 bool xsk_attached(const struct xsk_port *port)
 {
 	struct bpf_link_info info = { 0 };
 	uint32_t bytes = sizeof(info);
 
-	if (xsk_spread_joins(port)) /* the first queue's engine says */
+	if (xsk_spread_joins(port)) /* the first queue's engine reports this */
 		return true;
 	return port->link >= 0 &&
 	       (bpf_obj_get_info_by_fd(port->link, &info, &bytes) || info.xdp.ifindex);
 }
 
-/* Also where a child of fork() has the link, too. */
+/* Detaches even if a child of fork() also holds the link. */
 void xsk_take_off(struct xsk_port *port)
 {
 	bpf_link_detach(port->link);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The XDP program and its maps: loads the object that the build embedded, freezes its
- * configuration, pins the maps for the controller and maps three of them into memory. This,
- * xsk_spread.c and xsk_attach.c alone know libbpf.
- */
+/* The XDP program and its maps: loads the embedded object, freezes its configuration, pins the maps
+ * for the controller and maps three into memory. Only this file, xsk_spread.c and xsk_attach.c know
+ * libbpf. */
 #include <assert.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -25,10 +23,10 @@ static const char *const pinned[] = { "tune", "peers",	  "live",    "groups",
 struct xsk_bpf {
 	struct bpf_object *object;
 	int program;
-	int dispatcher; /* several queues, and this is the first: what is on the interface */
+	int dispatcher; /* the attached program, if this is the first of several queues */
 	int xsks, groups;
 	bool frags;
-	int grace[2]; /* a map of maps, and the map in it */
+	int grace[2]; /* a map of maps, and its inner map */
 	size_t tune_bytes, peers_bytes, live_bytes; /* of the mappings */
 };
 
@@ -55,7 +53,8 @@ static int freeze(struct bpf_object *object, const struct careful_xdp_start *sta
 	return -ENOENT;
 }
 
-/* Loads the object with one of its two programs; leads: with what hands frames to several, too. */
+/* Loads the object with one of its two programs; leads: with the dispatcher for several queues,
+ * too. */
 static int load(struct xsk_bpf *bpf, const char *name, const struct careful_xdp_start *start,
 		bool leads)
 {
@@ -161,7 +160,7 @@ static int share_maps(struct xsk_port *port, struct careful_error *error)
 	return 0;
 }
 
-/* See xsk_bpf_wait_rcu(). */
+/* Creates the maps of xsk_bpf_wait_rcu(). */
 static int prepare_grace(struct xsk_bpf *bpf, struct careful_error *error)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, options);
@@ -175,11 +174,8 @@ static int prepare_grace(struct xsk_bpf *bpf, struct careful_error *error)
 	return 0;
 }
 
-/*
- * Returns when every XDP program that was running has ended, its redirects included: an
- * update of a map of maps waits for exactly that (kernel commit 1ae80cf31938), also where
- * membarrier() refuses (nohz_full).
- */
+/* Returns when every running XDP program has ended, redirects included. An update of a map of maps
+ * waits for exactly that (kernel commit 1ae80cf31938), even if membarrier() refuses (nohz_full). */
 void xsk_bpf_wait_rcu(struct xsk_port *port)
 {
 	const uint32_t key = 0, value = (uint32_t)port->bpf->grace[1];
@@ -190,7 +186,7 @@ void xsk_bpf_wait_rcu(struct xsk_port *port)
 	(void)rc;
 }
 
-/* Where there are several queues: those of the first are shared, too. */
+/* Pins the maps that the first of several queues shares. */
 static int share_queues(struct xsk_port *port, struct careful_error *error)
 {
 	struct bpf_object *object = port->bpf->object;
@@ -252,7 +248,7 @@ int xsk_bpf_groups(const struct xsk_port *port)
 	return port->bpf->groups;
 }
 
-/* From now on XDP brings a queue's admitted frames to the socket. */
+/* Makes XDP bring a queue's admitted frames to the socket. */
 int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct careful_error *error)
 {
 	const uint32_t key = queue, value = (uint32_t)fd;
@@ -263,7 +259,7 @@ int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct caref
 	return 0;
 }
 
-/* Undoes whatever of the above was done. */
+/* Undoes whatever part of xsk_bpf_open() was done. */
 void xsk_bpf_close(struct xsk_port *port)
 {
 	struct xsk_bpf *bpf = port->bpf;
@@ -292,8 +288,8 @@ void xsk_bpf_close(struct xsk_port *port)
 	port->live = NULL;
 }
 
-/* Reports whether a verdict is no loss. Frames on another queue than the only one reach nobody: somebody
- * gave the NIC more of them since (ethtool -L), or took its rules away. */
+/* Reports whether a verdict is no loss. With a single queue, frames on another queue are lost: the
+ * NIC got more queues (ethtool -L), or lost its rules. */
 static bool harmless(const struct xsk_port *port, uint32_t why)
 {
 	if (why == CAREFUL_XDP_PASS_QUEUE)
@@ -301,8 +297,8 @@ static bool harmless(const struct xsk_port *port, uint32_t why)
 	return why <= CAREFUL_XDP_ADMITTED || why == CAREFUL_XDP_DROP_TRAIN;
 }
 
-/* What strangers sent, what came twice and what came too late, too much or elsewhere; trains are no
- * loss. */
+/* Returns the frames refused: from strangers, duplicate, late, in excess, or on another queue.
+ * Trains do not count. */
 uint64_t xsk_bpf_refused(const struct xsk_port *port)
 {
 	uint64_t each[CPU_SETSIZE], sum = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* careful_check(): the one list of needs that careful_open() walks and that `doctor` shows. A
- * check changes nothing. Needs of the interface are here, needs of the machine in xsk_host.c. */
+/* careful_check(): the needs that careful_open() verifies and `doctor` shows. A check changes
+ * nothing. The interface's needs are here, the machine's in xsk_host.c. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <net/if.h>
@@ -15,7 +15,7 @@
 #include "device/xsk.h"
 
 enum {
-	QUEUE_SUFFIX_BYTES = 3, /* of an instance's name: that of another queue of it */
+	QUEUE_SUFFIX_BYTES = 3, /* appended to the instance's name for another queue */
 	FIRST_OF_INTERFACE = CAREFUL_CHECK_INTERFACE,
 	LAST_BEFORE_OPEN = CAREFUL_CHECK_STEERING,
 };
@@ -78,7 +78,8 @@ static int check_interface(const struct look *look)
 	if (netdev->flags & IFF_LOOPBACK)
 		return refuse(look->error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
 			      netdev->name);
-	/* Without Ethernet's header no frame would pass, though the kernel takes program and socket. */
+	/* Without an Ethernet header no frame would pass, though the kernel accepts program and
+	 * socket. */
 	if (netdev->hardware != ARPHRD_ETHER)
 		return refuse(look->error, -EINVAL,
 			      "%s (driver %s) is no Ethernet: a tunnel, or IP over InfiniBand, has "
@@ -176,7 +177,7 @@ static int check_program(const struct look *look)
 	return xsk_attach_check(&look->port, look->error);
 }
 
-/* What a driver that has native XDP says of it, it says when the socket is bound. */
+/* A driver with native XDP reveals its zero-copy support only when the socket is bound. */
 static int check_zerocopy(const struct look *look)
 {
 	struct xsk_port port = look->port;

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Sees every softirq of the moment end, by being on every CPU once: XDP runs in softirq, from the
- * program to the flush of its redirects, and no thread gets a CPU while one is at work there. That
- * takes tens of µs a CPU that is not busy; RCU's grace period takes 16 ms and more.
- */
+/* Waits for running softirqs by running once on every CPU. XDP runs in softirq, from the program to
+ * the flush of its redirects, and no thread runs on a CPU during a softirq. A visit to an idle CPU
+ * takes tens of µs; RCU's grace period takes 16 ms and more. */
 #include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "device/xsk.h"
 
-enum { CPUS_MAX = 16 }; /* beyond, RCU is about as fast */
+enum { CPUS_MAX = 16 }; /* with more CPUs RCU is about as fast */
 
-/* Reports whether a file of the kernel's says something. */
+/* Reports whether a kernel file has a value. */
 static bool says(const char *path)
 {
 	FILE *file = fopen(path, "re");
@@ -23,8 +21,8 @@ static bool says(const char *path)
 	return first != EOF && first != '\n';
 }
 
-/* How many CPUs there are to be on; 0: it proves nothing, or it disturbs others. On
- * PREEMPT_RT softirqs are preempted. */
+/* Returns the CPUs to visit. 0: visits prove nothing, or would disturb others. On PREEMPT_RT
+ * softirqs are preempted. */
 int xsk_cpus_count(void)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
@@ -35,8 +33,8 @@ int xsk_cpus_count(void)
 	return (int)cpus;
 }
 
-/* Runs on each CPU but one, and may have to wait for each. false: one of them is off, or not
- * ours to run on. */
+/* Runs on each CPU except `but`; may wait for each. false: a CPU is offline, or not allowed to
+ * us. */
 bool xsk_cpus_visit(int cpus, int but)
 {
 	cpu_set_t before, there;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Control messages: ordinary UDP sockets on our port, one for IPv4 and one for IPv6, bound to the
- * interface, and the ICMP errors that come back to them. The kernel owns them; frames of the
- * datapath never get here.
- */
+/* Control messages: ordinary UDP sockets on our port, for IPv4 and IPv6, bound to the interface,
+ * and the ICMP errors that return to them. Datapath frames never get here. */
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
@@ -21,10 +18,10 @@
 #include "device/xsk.h"
 
 enum {
-	ERRORS_MAX = 16, /* of the error queue, looked at by one call */
+	ERRORS_MAX = 16, /* read from the error queue per call */
 	QUOTED_MAX = 1024, /* payload that an ICMP error quotes; Linux: 548 bytes */
-	HEADERS_BYTES = 28, /* IPv4 and UDP, or ICMP, */
-	IPV6_MORE_BYTES = 20, /* and how much longer they are with IPv6 */
+	HEADERS_BYTES = 28, /* IPv4 and UDP, or IPv4 and ICMP */
+	IPV6_MORE_BYTES = 20, /* additional bytes for IPv6 */
 	STAMP_OLD_NS = 1000 * 1000 * 1000,
 };
 
@@ -53,11 +50,11 @@ static int open_socket(const struct xsk_port *port, int family)
 	if (!rc)
 		rc = ipv4 ? set(fd, IPPROTO_IP, IP_PKTINFO) :
 			    set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO);
-	if (!rc && ipv4) /* what reaches the host for a group (xsk_group.c) is no control message */
+	if (!rc && ipv4) /* group frames (xsk_group.c) are no control messages */
 		rc = setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
 	if (!rc && !ipv4)
 		rc = set(fd, IPPROTO_IPV6, IPV6_V6ONLY);
-	if (!rc && !ipv4) /* pings have no checksum: route.c */
+	if (!rc && !ipv4) /* pings have no checksum (route.c) */
 		rc = set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX);
 	if (!rc)
 		rc = setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, port->netdev.name,
@@ -71,7 +68,7 @@ static int open_socket(const struct xsk_port *port, int family)
 	return rc;
 }
 
-/* One family is enough: the other may be off. */
+/* One family is enough, because the other may be disabled. */
 int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error)
 {
 	port->ctrl[0] = open_socket(port, AF_INET);
@@ -93,7 +90,7 @@ int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error)
 	return 0;
 }
 
-/* A child of fork() may keep the sockets open. Bound to lo they leave the port to the next owner. */
+/* A child of fork() may keep the sockets open; bound to lo, they leave the port free. */
 void xsk_ctrl_close(struct xsk_port *port)
 {
 	for (int i = 0; i < 2; i++) {
@@ -111,7 +108,7 @@ union control {
 	uint8_t space[128];
 };
 
-/* Has the kernel send by the address of ours that the other end knows. */
+/* Makes the kernel send from the address that the other end knows. */
 static void put_ours(struct msghdr *m, union control *control, const union address *to)
 {
 	bool ipv4 = to->sa.sa_family == AF_INET;
@@ -130,8 +127,8 @@ static void put_ours(struct msghdr *m, union control *control, const union addre
 	m->msg_controllen = CMSG_SPACE(bytes);
 }
 
-/* Finds the address of ours that a message was sent to. Returns false if that is a broadcast or a
- * multicast address: one such message would have every host answer. */
+/* Finds our address that a message was sent to. Returns false for a broadcast or multicast address,
+ * because every host would answer such a message. */
 static bool take_ours(union address *from, struct msghdr *m)
 {
 	struct in6_pktinfo info6;
@@ -177,8 +174,8 @@ int xsk_ctrl_send(struct port *port, const union address *to, const void *buf, u
 			return 0;
 		if (errno == EAGAIN)
 			break;
-		/* An error may be an earlier datagram's; or our address is gone, and the kernel
-		 * chooses another. */
+		/* The error may belong to an earlier datagram; or our address is gone, and the
+		 * kernel must choose. */
 		if (errno == EINVAL || errno == ENETUNREACH || errno == EADDRNOTAVAIL)
 			m.msg_controllen = 0;
 	}
@@ -193,8 +190,8 @@ static uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
 }
 
-/* When a message arrived, by the monotonic clock: as its stamp (CLOCK_REALTIME) says, unless
- * that is not there, or the clock was set meanwhile. */
+/* Returns a message's arrival by the monotonic clock. Uses its stamp (CLOCK_REALTIME), unless there
+ * is none or the clock was set meanwhile. */
 static uint64_t arrived_ns(struct msghdr *m)
 {
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC), ago_ns;
@@ -222,14 +219,14 @@ void xsk_stamps(struct port *port, bool on)
 			setsockopt(xsk->ctrl[i], SOL_SOCKET, SO_TIMESTAMPNS, &value, sizeof(value));
 }
 
-/* Of a datagram from or to an address: what IP and UDP have before it. */
+/* Returns the IP and UDP header bytes of a datagram. */
 static uint32_t headers_bytes(const union address *address)
 {
 	return HEADERS_BYTES + (address->sa.sa_family == AF_INET6 ? IPV6_MORE_BYTES : 0);
 }
 
-/* Reports whether an ICMP error is about a ping, whose beginning is quoted in data, or may be where
- * nothing is quoted. Then *arrival says more. */
+/* Reports whether an ICMP error concerns a ping: the quoted start is a ping's, or nothing is
+ * quoted. *arrival gets the details. */
 static bool about_probe(const struct sock_extended_err *error, const union address *to,
 			const uint8_t *data, size_t bytes, struct arrival *arrival)
 {
@@ -247,8 +244,8 @@ static bool about_probe(const struct sock_extended_err *error, const union addre
 	return true;
 }
 
-/* Returns the next ICMP error, with what it quotes in buf: "nobody listens" (-ECONNREFUSED), "too
- * large" (-EMSGSIZE), or another about a ping (-EHOSTUNREACH); -EAGAIN if there is none. */
+/* Returns the next ICMP error, with its quote in buf: "nobody listens" (-ECONNREFUSED), "too large"
+ * (-EMSGSIZE), or another about a ping (-EHOSTUNREACH). -EAGAIN: none. */
 static int read_errors(int fd, union address *from, void *buf, uint32_t bytes,
 		       struct arrival *arrival)
 {
@@ -328,7 +325,7 @@ static ssize_t read_message(int fd, union address *from, void *buf, uint32_t byt
 		}
 		if (errno == EAGAIN)
 			break;
-		/* An error of the error queue, reported twice: read on. */
+		/* An error from the error queue, reported a second time: read on. */
 	}
 	return -EAGAIN;
 }
@@ -344,7 +341,7 @@ ssize_t xsk_ctrl_recv(struct port *port, union address *from, void *buf, uint32_
 
 	if (poll(fds, 2, 0) <= 0)
 		return -EAGAIN;
-	/* A flood over one family must not keep messages of the other family waiting. */
+	/* A flood over one family must not delay messages of the other. */
 	xsk->ctrl_turn = !xsk->ctrl_turn;
 	for (int i = 0; i < 2; i++) {
 		ssize_t got = -EAGAIN;

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * When what XDP admitted before a slot was closed lies in the RX ring. A thread waits for that, so
- * that the engine need not: with a real-time task on another CPU it takes as long as that one
- * likes, and concerns the closed slot alone.
+/* Waits until all frames that XDP admitted before a slot was closed are in the RX ring. A thread
+ * waits, not the engine: a real-time task on another CPU can make the wait arbitrarily long, and
+ * only the closed slot needs it.
  *
- * A program that read the old cookie may still be about to write seq_last or to redirect a frame,
- * and its redirect takes a buffer and reaches the ring only with the flush at the end of its NAPI
- * poll. All of that is one softirq, or ksoftirqd with softirqs disabled, and no thread runs on a
- * CPU meanwhile. So it is over where a thread was on each CPU after the cookie was cleared: this
- * one, or on its own CPU the engine, which was in user mode when it asked. The lock orders the
- * cleared cookie before the visits, and a program that starts on a CPU after the visit to it reads
- * it. Where a CPU cannot be visited, RCU's grace period, which each run of a program and its flush
- * are a read side of, proves the same.
- */
+ * A program that read the old cookie may still write seq_last or redirect a frame. A redirect takes
+ * a buffer, and reaches the ring with the flush at the end of the NAPI poll. All of that is one
+ * softirq (or ksoftirqd with softirqs disabled), and no thread runs on the CPU meanwhile. So the
+ * wait ends once a thread has run on each CPU after the cookie was cleared: this thread, or on its
+ * own CPU the engine, which was in user mode when it asked. The lock orders the cleared cookie
+ * before the visits; a program that starts after the visit reads the cleared cookie. If a CPU
+ * cannot be visited, RCU's grace period proves the same, because program and flush are one RCU read
+ * side. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <pthread.h>
@@ -36,8 +34,8 @@ static void wait_for_softirqs(struct xsk_port *port, int here)
 	xsk_bpf_wait_rcu(port);
 }
 
-/* Waiting takes no capability (bpf() of a map since Linux 5.19). What the application drops
- * later this thread would keep, for each has its own. */
+/* Waiting needs no capability (bpf() of a map since Linux 5.19). Capabilities are per thread, so
+ * this thread would keep what the application drops later. */
 static void drop_capabilities(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -85,7 +83,7 @@ int xsk_grace_open(struct xsk_port *port, struct careful_error *error)
 	return 0;
 }
 
-/* In a child of fork() there is no such thread. */
+/* A child of fork() has no such thread. */
 void xsk_grace_close(struct xsk_port *port)
 {
 	struct xsk_grace *grace = &port->grace;
@@ -102,7 +100,7 @@ void xsk_grace_close(struct xsk_port *port)
 	grace->running = false;
 }
 
-/* Begins to wait for all that runs now; returns its number. */
+/* Starts a wait for everything that runs now; returns its number. */
 uint64_t xsk_grace_ask(struct xsk_port *port)
 {
 	struct xsk_grace *grace = &port->grace;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Frames to a group: which peers' XDP admits here (the groups map, and the group's part of the
- * peers map), and the multicast group by which they get here: the kernel tells the NIC, and the
- * switch (IGMP), for as long as a socket is in it.
- */
+/* Frames to a group: XDP's admission of their senders (the groups map, and the peers map's group
+ * part), and the multicast membership. The kernel tells NIC and switch (IGMP) while a socket is a
+ * member. */
 #include <assert.h>
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -28,7 +26,7 @@ static int add_membership(const struct xsk_port *port, int fd, bool ipv4)
 		      setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &group6, sizeof(group6));
 }
 
-/* In the multicast group, while anybody sends to us. */
+/* Joins the multicast group; membership lasts while anybody sends to us. */
 static int join(struct xsk_port *port, bool ipv4)
 {
 	int *member = &port->member[!ipv4];
@@ -47,7 +45,7 @@ static int join(struct xsk_port *port, bool ipv4)
 	return rc;
 }
 
-/* Of a program that read the cookie before this one, nothing may come any more. */
+/* Opens a group once no program with the slot's previous cookie can still run. */
 static void begin(struct xsk_port *port, uint32_t slot)
 {
 	struct careful_peer_entry *peer = &port->peers[slot];
@@ -58,7 +56,7 @@ static void begin(struct xsk_port *port, uint32_t slot)
 	peer->group_seq = peer->group_probe = 0;
 	address_words(&group->from, peer->group_source);
 	if (bpf_map_update_elem(xsk_bpf_groups(port), &group->cookie, &slot, BPF_NOEXIST))
-		return; /* no probe is ever heard: they replicate */
+		return; /* no probe is heard here, so the sender sends a copy to each member */
 	__atomic_store_n(&peer->group_cookie, group->cookie, __ATOMIC_RELEASE);
 	group->open = true;
 }

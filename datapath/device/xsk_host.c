@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The checks of careful_check() that concern the machine and this process. A container or a
- * sandbox can deny each of these things. */
+/* Checks of careful_check() on the machine and this process. A container or sandbox can deny each
+ * need. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,14 +21,14 @@
 #include "device/xsk.h"
 
 enum {
-	/* carefuld starts with about 35; the rest is for clients and their files. */
+	/* carefuld starts with about 35 open files; the rest is for clients and their files. */
 	FILES_MIN = 128,
-	/* The verifier of an older kernel refuses the XDP program. */
+	/* An older kernel's verifier refuses the XDP program. */
 	KERNEL_OLDEST = 6 << 8 | 1,
 	KERNEL_FRAGS = 6 << 8 | 6,
 };
 
-/* The inode of the user namespace that the machine starts with (include/linux/proc_ns.h). */
+/* The inode of the machine's first user namespace (include/linux/proc_ns.h). */
 static const ino_t first_user_namespace = 0xeffffffd;
 
 bool xsk_can(unsigned int capability)
@@ -47,7 +47,7 @@ static bool in_user_namespace(void)
 	return !stat("/proc/self/ns/user", &st) && st.st_ino != first_user_namespace;
 }
 
-/* Says what lets a process make a call that its surroundings deny. */
+/* Refuses with advice on how to permit a denied call. */
 static int denied(struct careful_error *error, int rc, const char *call)
 {
 	return refuse(error, rc, "%s is denied (%s): %s", call, strerror(-rc),
@@ -83,7 +83,7 @@ static int check_af_xdp(struct careful_error *error)
 			      "this kernel has no AF_XDP sockets (%s): boot one that has "
 			      "CONFIG_XDP_SOCKETS=y, as Debian's do",
 			      strerror(errno));
-	/* check_privilege() names a missing capability. */
+	/* check_privilege() reports a missing capability. */
 	if (fd < 0 && xsk_can(CAP_NET_RAW))
 		return denied(error, -errno, "socket(AF_XDP)");
 	if (fd >= 0)
@@ -104,7 +104,7 @@ static int check_privilege(struct careful_error *error)
 	};
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
-		/* CAP_SYS_ADMIN includes what Linux 5.8 split off it. */
+		/* CAP_SYS_ADMIN includes the capabilities split from it in Linux 5.8. */
 		bool split = needed[i].capability >= CAP_PERFMON;
 
 		if (!xsk_can(needed[i].capability) && !(split && xsk_can(CAP_SYS_ADMIN)))
@@ -117,7 +117,7 @@ static int check_privilege(struct careful_error *error)
 	return refuse(error, 0, "has the capabilities that careful needs");
 }
 
-/* Loads a program of two instructions, and lets it go. */
+/* Loads a program of two instructions, and drops it. */
 static int check_bpf(struct careful_error *error)
 {
 	static const struct bpf_insn pass[] = {

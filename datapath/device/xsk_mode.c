@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Another XDP mode under a queue that is open: the program leaves the interface and comes back. A
- * socket in copy mode takes frames of either and stays bound; a driver that writes into UMEM itself
- * does so in native mode alone, which is kept. From Linux 5.19 on the kernel asks for no capability
- * to put on a program that was loaded before: CAP_BPF and CAP_NET_ADMIN may be dropped after
- * opening (a test does). Called in the interface's network namespace, in which its number is looked
- * up.
- */
+/* Changes the XDP mode under an open queue: the program leaves the interface and returns. A socket
+ * in copy mode stays bound, because both modes serve it. A zero-copy driver works only in native
+ * mode, so the mode stays. Attaching a loaded program needs no capability since Linux 5.19, so
+ * CAP_BPF and CAP_NET_ADMIN may be dropped after opening (tested). Must run in the interface's
+ * network namespace, because the kernel looks its number up there. */
 #include <errno.h>
 
 #include "device/xsk.h"
@@ -29,7 +26,7 @@ int xsk_mode(struct queue *queue, uint32_t mode, struct careful_error *error)
 	xsk_take_off(port);
 	rc = xsk_attach(port, program, mode, error);
 	if (rc && xsk_attach(port, program, was, NULL))
-		port->xdp_mode = was; /* there is none: statistics() tell */
+		port->xdp_mode = was; /* no program is attached; statistics() reports that */
 	queue->info.xdp_mode = port->xdp_mode;
 	xsk_bounds(xsk);
 	return rc;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * What an instance leaves in the file system while it lives: a lock, held by flock() so that the
- * kernel lets go of it when the owner dies, and a directory on bpffs for its maps. What a dead
- * owner left is removed.
- */
+/* An instance's files while it lives: a lock (flock(), so that the kernel releases it when the
+ * owner dies) and a directory on bpffs for the maps. A dead owner's leftovers are removed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,18 +24,19 @@ static void lock_path(const struct xsk_port *port, char *path)
 	snprintf(path, XSK_PATH_BYTES, RUN_DIR "/%s.lock", port->instance);
 }
 
-/* Returns the index of the interface that a lock is for; 0: its file does not say. */
+/* Returns the index of the interface that a lock is for; 0: unknown. */
 static uint32_t lock_ifindex(int fd)
 {
 	char text[32] = "", *end;
 
 	if (pread(fd, text, sizeof(text) - 1, 0) <= 0)
 		return 0;
-	strtol(text, &end, 10); /* the owner, in the PID namespace that wrote it */
+	/* skips the owner's pid, valid only in the PID namespace that wrote it */
+	strtol(text, &end, 10);
 	return (uint32_t)strtoul(end, NULL, 10);
 }
 
-/* 0; -EAGAIN: the file was removed between our open() and our flock(). */
+/* Takes the lock. -EAGAIN: the file was removed between our open() and flock(). */
 static int try_lock(struct xsk_port *port, const char *path, struct careful_error *error)
 {
 	struct stat held, named;
@@ -95,7 +93,7 @@ void xsk_unlock(struct xsk_port *port)
 	port->lock = -1;
 }
 
-/* Reports whether a process is in our network namespace, where an interface's number means the same. */
+/* Reports whether a process is in our network namespace; only then do interface numbers agree. */
 static bool is_here(int pid)
 {
 	struct stat ours, theirs;
@@ -106,7 +104,7 @@ static bool is_here(int pid)
 	       ours.st_ino == theirs.st_ino;
 }
 
-/* Who holds the lock of a file in the run directory, if it is for this interface; else 0. */
+/* Returns the holder of a lock file if it is for this interface; else 0. */
 static int owner_on(int dir, const char *file, uint32_t ifindex)
 {
 	int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -152,8 +150,8 @@ bool xsk_pins_mounted(void)
 	return !statfs(BPFFS_DIR, &fs) && (uint64_t)fs.f_type == BPF_FS_MAGIC;
 }
 
-/* bpffs takes no dot in a name (bpf_lookup(), kernel/bpf/inode.c), and VLANs are called eth1.100:
- * "%2e" is in its place, and "%25" in that of a percent sign. */
+/* bpffs allows no dot in a name (bpf_lookup(), kernel/bpf/inode.c), but VLANs are named like
+ * eth1.100: "%2e" replaces a dot, "%25" a percent sign. */
 void xsk_pin_path(const char *instance, const char *map, char *path, size_t bytes)
 {
 	size_t n = (size_t)snprintf(path, bytes, PIN_DIR "/");
@@ -166,8 +164,8 @@ void xsk_pin_path(const char *instance, const char *map, char *path, size_t byte
 	snprintf(path + n, bytes - n, "%s%s", map[0] ? "/" : "", map);
 }
 
-/* Mounts bpffs where there is none; one at a time, since a second mount would hide
- * the pins in the first. */
+/* Mounts bpffs if needed. The lock keeps two processes from mounting: a second mount would hide the
+ * first's pins. */
 static int mount_bpffs(struct careful_error *error)
 {
 	int lock = open(RUN_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -186,7 +184,7 @@ static int mount_bpffs(struct careful_error *error)
 	return 0;
 }
 
-/* Makes the instance's directory, empty, on a bpffs. */
+/* Makes the instance's directory on bpffs, empty. */
 int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error)
 {
 	char path[XSK_PATH_BYTES];
@@ -196,7 +194,7 @@ int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error)
 		return rc;
 	xsk_pins_remove(port);
 	xsk_pin_path(port->instance, "", path, sizeof(path));
-	/* Twice, should another instance's end remove the parent in between. */
+	/* Tries twice, because another instance may remove the parent in between. */
 	for (int i = 0; i < 2; i++) {
 		if (mkdir(PIN_DIR, 0700) && errno != EEXIST)
 			break;
@@ -206,7 +204,7 @@ int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error)
 	return refuse(error, -errno, "%s: %s", path, strerror(errno));
 }
 
-/* Removes the directory with all that is in it, and the parent if that was the last. */
+/* Removes the instance's directory, and the parent if that is empty. */
 void xsk_pins_remove(struct xsk_port *port)
 {
 	char path[XSK_PATH_BYTES];

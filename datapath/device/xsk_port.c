@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The interface of an instance: opened and closed in the right order, with the peers that XDP
- * admits. */
+/* The interface of an instance: opened and closed in order, with the peers that XDP admits. */
 #include "device/xsk.h"
 
 #include <assert.h>
@@ -46,7 +45,7 @@ static uint32_t *xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, ui
 		*taken = &peer->seq_taken;
 	peer->filled = 0;
 	peer->buffer_bytes = buffer_bytes;
-	peer->limit = 0; /* so that the first frame looks at may_fill */
+	peer->limit = 0; /* makes the first frame read may_fill */
 	peer->may_fill = window;
 	peer->probe_last = 0;
 	peer->train = 0;
@@ -54,7 +53,8 @@ static uint32_t *xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, ui
 	return &peer->may_fill;
 }
 
-/* XDP writes the number last: what stands there while it stays the same belongs to it. */
+/* Reads the last ping. XDP writes the number last, so the fields belong to the number if it has not
+ * changed. */
 static void xsk_probed(struct port *port, uint32_t slot, struct ping_seen *probed)
 {
 	const struct xsk_port *xsk = to_xsk_port(port);
@@ -131,7 +131,7 @@ static void xsk_random(struct port *port, void *buf, uint32_t bytes)
 	}
 }
 
-/* Returns how far our clock is ahead of XDP's: in a time namespace the two differ. */
+/* Returns how far our clock is ahead of XDP's; nonzero in a time namespace. */
 static uint64_t clock_ahead_ns(void)
 {
 	FILE *file = fopen("/proc/self/timens_offsets", "re");
@@ -157,7 +157,7 @@ static uint32_t xsk_events(struct port *port)
 
 	if (events & DEVICE_MTU)
 		port->mtu = xsk->route.mtu;
-	if (events & DEVICE_QDISC && xsk->own_qdisc) { /* if another one is there now, it stays */
+	if (events & DEVICE_QDISC && xsk->own_qdisc) { /* somebody else's qdisc stays */
 		qdisc_add(&xsk->route.ask, xsk->netdev.ifindex, &xsk->own_qdisc);
 		port->qdiscs += xsk->own_qdisc;
 	}
@@ -176,9 +176,9 @@ static uint32_t xsk_wait_fds(struct port *port, int *fds, uint32_t n)
 	return count;
 }
 
-/* Whatever of it is open; the order is that of xsk_port_open(), backwards. A child
- * of fork() closes its descriptors, which would keep the socket, the program and the
- * lock alive after the owner's end; what has a name is the owner's to remove. */
+/* Closes what is open, in reverse order of xsk_port_open(). A child of fork() closes its
+ * descriptors, which would keep socket, program and lock alive after the owner's end. Names in the
+ * file system are the owner's to remove. */
 static void close_port(struct port *port)
 {
 	struct xsk_port *xsk = to_xsk_port(port);
@@ -236,7 +236,7 @@ static void take_options(struct xsk_port *xsk, const struct careful_options *opt
 		snprintf(xsk->instance, sizeof(xsk->instance), "%s+%u", instance, options->queue);
 }
 
-/* A veth with a full ring answers EAGAIN if it has a qdisc, and drops if it has none. */
+/* With a qdisc, a veth returns EAGAIN when its ring is full; without one it drops frames. */
 static int add_qdisc(struct xsk_port *xsk, struct careful_error *error)
 {
 	int rc = 0;
@@ -270,7 +270,7 @@ static int open_parts(struct xsk_port *xsk, const struct careful_options *option
 		rc = xsk_bpf_open(xsk, (uint16_t)options->queue, options->xdp_mode, error);
 	if (!rc)
 		rc = xsk_grace_open(xsk, error);
-	/* With our program on it the interface is ours, and so is its qdisc. */
+	/* Our program is attached now, so the interface and its qdisc are ours. */
 	if (!rc)
 		rc = add_qdisc(xsk, error);
 	return rc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A queue of the interface: opened and closed in the right order, and what is in effect there. */
+/* A queue of the interface: opened and closed in order, and its settings. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,13 +41,14 @@ static void fill_all(struct queue *queue)
 	}
 }
 
-/* Whatever of it is open; see the port's. */
+/* Closes what is open, like close_port(). */
 static void close_queue(struct queue *queue)
 {
 	struct xsk_queue *xsk = to_xsk(queue);
 
 	xsk_socket_close(xsk);
-	if (xsk_ours(xsk_port_of(xsk)) && !queue->umem_stays) /* no child has it */
+	/* MADV_DONTFORK: no child has the area */
+	if (xsk_ours(xsk_port_of(xsk)) && !queue->umem_stays)
 		xsk_umem_unmap(xsk);
 	free(xsk);
 }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The hot path: the four rings between this process and the kernel, and the kick.
- * Allocates nothing, says nothing, and calls the kernel for the kick alone; and route_news.c
- * while the link is down. For statistics, xsk_attach.c and xsk_bpf.c.
- */
+/* The hot path: the four rings shared with the kernel, and the kick. Allocates and logs nothing.
+ * Apart from statistics, its only system calls are the kick, the wakeup for buffers and, while the
+ * link is down, a read of route news. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -17,7 +15,7 @@ _Static_assert(sizeof(struct device_desc) == sizeof(struct xdp_desc), "one descr
 _Static_assert(offsetof(struct device_desc, bytes) == offsetof(struct xdp_desc, len), "likewise");
 _Static_assert((int)DEVICE_DESC_MORE == (int)XDP_PKT_CONTD, "one flag");
 
-/* Of n descriptors, those of whole frames. */
+/* Returns how many of n descriptors belong to whole frames. */
 static uint32_t whole_frames(const struct device_desc *descs, uint32_t n)
 {
 	while (n && (descs[n - 1].options & DEVICE_DESC_MORE))
@@ -25,7 +23,7 @@ static uint32_t whole_frames(const struct device_desc *descs, uint32_t n)
 	return n;
 }
 
-/* Only a driver that fills buffers itself sleeps for want of them. */
+/* Wakes a driver that needs buffers; only zero-copy drivers sleep for lack of buffers. */
 static void wake_fill(struct xsk_queue *xsk)
 {
 	xsk->fill_asleep = xsk_ring_prod__needs_wakeup(&xsk->fill) &&
@@ -49,7 +47,7 @@ uint32_t xsk_rx(struct queue *queue, struct device_desc *descs, uint32_t n)
 
 		memcpy(&descs[i], desc, sizeof(*desc));
 	}
-	/* The kernel publishes whole frames; only n can have cut one. */
+	/* The kernel publishes whole frames; only a small n can cut a frame. */
 	whole = whole_frames(descs, got);
 	if (!whole)
 		whole = got;
@@ -65,7 +63,7 @@ void xsk_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	uint32_t at = 0, room;
 
 	room = xsk_ring_prod__reserve(&xsk->fill, n, &at);
-	/* The ring has room for more than all the receive buffers there are. */
+	/* The ring has room for more than all receive buffers. */
 	assert(room == n);
 	(void)room;
 	for (uint32_t i = 0; i < n; i++)
@@ -74,7 +72,7 @@ void xsk_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	wake_fill(xsk);
 }
 
-/* Tells whoever captures of whole frames. */
+/* Reports whole frames to capturing programs. */
 TRACE_COLD static void tell_frames(const struct queue *queue, const struct device_desc *descs,
 				   uint32_t n)
 {
@@ -105,24 +103,21 @@ uint32_t xsk_tx(struct queue *queue, const struct device_desc *descs, uint32_t n
 		memcpy(xsk_ring_prod__tx_desc(&xsk->tx, at + i), &descs[i], sizeof(*descs));
 	if (trace_captures())
 		tell_frames(queue, descs, taken);
-	/* Published by the kick: a driver that polls the ring would begin at once. */
+	/* The kick publishes the descriptors: a driver that polls the ring would start at once. */
 	xsk->tx_held += taken;
 	return taken;
 }
 
-/* Descriptors that the kernel has not taken yet. */
+/* Returns the descriptors that the kernel has not taken yet. */
 static uint32_t tx_waiting(struct xsk_queue *xsk)
 {
 	return xsk->tx.cached_prod - __atomic_load_n(xsk->tx.consumer, __ATOMIC_ACQUIRE);
 }
 
-/*
- * Reports whether a kick that failed lost nothing (Documentation/networking/af_xdp.rst, and
- * kick_tx() of its sample). EAGAIN: the device, the socket's buffer or the budget is full.
- * ENOBUFS: no memory for now. Zero-copy only wakes the driver, and what it was not woken for
- * stays in the ring; in copy mode EBUSY, on a device without a queue discipline, means that a
- * frame was dropped.
- */
+/* Reports whether a failed kick lost nothing (Documentation/networking/af_xdp.rst, and kick_tx() of
+ * its sample). EAGAIN: device, socket buffer or budget is full. ENOBUFS: no memory for now. A
+ * zero-copy kick only wakes the driver, so its frames stay in the ring. In copy mode EBUSY, from a
+ * device without a qdisc, means a dropped frame. */
 static bool only_later(int error, bool zerocopy)
 {
 	if (error == EAGAIN || error == ENOBUFS || error == EINTR)
@@ -139,8 +134,8 @@ int xsk_kick(struct queue *queue)
 
 	if (!tx_waiting(xsk))
 		return 0;
-	/* Without a carrier the kernel would take each frame, and drop it: for a poll(), too, once
-	 * it is published. */
+	/* Without a carrier the kernel would take frames and drop them; once published, even a
+	 * poll() would do so. */
 	if (!port->route.up && !route_up(&port->route))
 		return -EAGAIN;
 	if (xsk->tx_held) {
@@ -148,12 +143,12 @@ int xsk_kick(struct queue *queue)
 		xsk->tx_held = 0;
 	}
 	if (!xsk_ring_prod__needs_wakeup(&xsk->tx))
-		return 0; /* the driver is at it */
+		return 0; /* the driver is already sending */
 	xsk->kicks++;
 	failed = sendto(xsk->queue.fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 ? errno : 0;
 	if (failed && !only_later(failed, zerocopy))
 		xsk->kicks_failed++;
-	/* A driver that is awake takes the rest by itself. */
+	/* An awake zero-copy driver takes the rest by itself. */
 	if ((zerocopy && !failed) || !tx_waiting(xsk))
 		return 0;
 	xsk->kicks_again++;
@@ -180,10 +175,10 @@ void xsk_statistics(struct queue *queue, struct careful_device_statistics *out)
 	struct xdp_statistics kernel = { 0 };
 	socklen_t bytes = sizeof(kernel);
 
-	/* An older kernel fills less of it. */
+	/* An older kernel fills fewer fields. */
 	getsockopt(xsk->queue.fd, SOL_XDP, XDP_STATISTICS, &kernel, &bytes);
-	/* A driver that fills buffers itself asks for more than there are, with as many in its
-	 * own ring as may be filled: that it found none says nothing of a frame. */
+	/* A zero-copy driver asks for more buffers than exist, because its ring has as many places;
+	 * an empty fill ring then says nothing about frames. */
 	if (queue->info.zerocopy)
 		kernel.rx_fill_ring_empty_descs = 0;
 	*out = (struct careful_device_statistics){

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * UMEM and the socket on it: memory, rings and the bind, which tries what is fastest
- * first. What the kernel turned out to support stands in the queue's info. Asks xsk_bpf.c
- * what the program takes, xsk_check.c what a lack of memory means.
- */
+/* UMEM and its socket: memory, rings and the bind, which tries the fastest mode first. The queue's
+ * info records what the kernel supports. */
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -15,18 +12,18 @@
 
 enum {
 	HUGEPAGE_BYTES = 2 << 20,
-	/* The kernel may still be taking a dead owner's socket off the queue. */
+	/* The kernel may still be removing a dead owner's socket. */
 	BIND_TRIES = 100,
 	BIND_PAUSE_US = 10000,
-	/* Zero-copy drivers keep room for an skb's tail in a buffer of several, and round
-	 * down to the unit in which their hardware counts. */
+	/* Zero-copy drivers reserve an skb's tail in multi-buffer chunks, and round down to their
+	 * hardware's unit. */
 	ZEROCOPY_UNIT_BYTES = 128,
-	/* Drivers put their own header before a frame: virtio_net's has 12 bytes, and it refuses
-	 * a UMEM without room for it (virtnet_xsk_pool_enable()). */
+	/* Drivers put a header before a frame: virtio_net needs 12 bytes, and refuses a UMEM
+	 * without them (virtnet_xsk_pool_enable()). */
 	ZEROCOPY_HEADROOM = 64,
-	/* Of the fill and TX rings: the kernel shows us a frame before it shows that it has
-	 * taken the frame's entry from them (xsk_flush(), net/xdp/xsk.c), so an entry can
-	 * come back while it still seems to be there. */
+	/* Factor for the fill and TX rings. The kernel shows us a frame before it releases the
+	 * frame's ring entry (xsk_flush(), net/xdp/xsk.c), so an entry can return while it still
+	 * seems taken. */
 	RING_SLACK = 2,
 };
 
@@ -39,7 +36,7 @@ static uint32_t power_of_two(uint32_t n)
 	return power;
 }
 
-/* Memory at a hugepage's boundary, so that one can be put under it. */
+/* Maps memory aligned to a hugepage, so that the kernel can use one. */
 static void *map_aligned(size_t bytes)
 {
 	size_t spare = HUGEPAGE_BYTES;
@@ -76,11 +73,11 @@ static int umem_map(struct xsk_queue *xsk, struct careful_error *error)
 		if (huge)
 			madvise(memory, mapped, MADV_HUGEPAGE);
 		madvise(memory, mapped, MADV_POPULATE_WRITE);
-		/* Transparent ones, if the kernel has any to give (6.1). */
+		/* Transparent hugepages, if the kernel has any (6.1). */
 		queue->info.hugepages = huge && !madvise(memory, mapped, MADV_COLLAPSE);
 	}
-	/* A child of fork() has no use for it; and before Linux 5.12 our next write would
-	 * be to a copy, not to the pages that the kernel moves frames with. */
+	/* A child of fork() does not need the area. Before Linux 5.12, our next write after fork()
+	 * would go to a copy, not to the kernel's pages. */
 	madvise(memory, mapped, MADV_DONTFORK);
 	queue->umem = memory;
 	queue->info.umem_bytes = bytes;
@@ -139,11 +136,11 @@ static int bind_patiently(struct xsk_queue *xsk, uint32_t flags)
 	return rc;
 }
 
-/* Bytes of a frame that the kernel or the driver puts into one chunk. */
+/* Returns the bytes of a frame that fit one chunk. */
 static uint32_t buffer_bytes(const struct xsk_queue *xsk, bool zerocopy, bool multibuffer)
 {
-	/* net/xdp/xsk.c, xsk_pool_get_rx_frame_size(): the chunk without its headroom.
-	 * In copy mode the kernel fills each one to there. */
+	/* The chunk without headroom, as in xsk_pool_get_rx_frame_size() (net/xdp/xsk.c). In copy
+	 * mode the kernel fills each chunk completely. */
 	uint32_t bytes = xsk->queue.chunk_bytes - XDP_PACKET_HEADROOM;
 
 	if (!zerocopy)
@@ -152,8 +149,8 @@ static uint32_t buffer_bytes(const struct xsk_queue *xsk, bool zerocopy, bool mu
 	return bytes & ~(uint32_t)(ZEROCOPY_UNIT_BYTES - 1);
 }
 
-/* Largest frame where there are no frames of several buffers: the driver has to hold it
- * in one page, with headroom and tail, or it won't redirect it to a socket. */
+/* Returns the largest frame without multi-buffer: it must fit one page with headroom and tail, or
+ * the driver won't redirect it. */
 static uint32_t single_frame_bytes(const struct xsk_queue *xsk)
 {
 	return xsk->queue.chunk_bytes - XDP_PACKET_HEADROOM - XSK_SKB_TAIL_BYTES;
@@ -164,7 +161,8 @@ struct bind_try {
 	bool wanted;
 };
 
-/* Buffers as these flags take them: with zero-copy twice as many as are promised (xsk_bounds.c). */
+/* Maps the buffers for these flags; zero-copy needs twice as many as are promised
+ * (xsk_bounds.c). */
 static int umem_for(struct xsk_queue *xsk, uint32_t flags, struct careful_error *error)
 {
 	uint32_t chunks = xsk->rx_buffers * (flags & XDP_ZEROCOPY ? 2 : 1);
@@ -176,7 +174,7 @@ static int umem_for(struct xsk_queue *xsk, uint32_t flags, struct careful_error 
 	return umem_map(xsk, error);
 }
 
-/* Tries what can be had, best first. Returns the bind flags that were taken, or -errno. */
+/* Tries the possible modes, best first. Returns the bind flags in effect, or -errno. */
 static int bind_best(struct xsk_queue *xsk, bool require_zerocopy, struct careful_error *error)
 {
 	const struct xsk_port *port = xsk_port_of(xsk);
@@ -196,7 +194,7 @@ static int bind_best(struct xsk_queue *xsk, bool require_zerocopy, struct carefu
 			continue;
 		rc = umem_for(xsk, tries[i].flags, error);
 		if (rc)
-			continue; /* the next may take less */
+			continue; /* the next mode may need less */
 		rc = bind_patiently(xsk, tries[i].flags | XDP_USE_NEED_WAKEUP);
 		if (!rc)
 			return (int)tries[i].flags;
@@ -206,11 +204,9 @@ static int bind_best(struct xsk_queue *xsk, bool require_zerocopy, struct carefu
 	return rc;
 }
 
-/*
- * What virtio_net means by an errno, where it is not what others mean. Queue and headroom are in
- * order when we ask, so that EINVAL is the DMA API (virtnet_xsk_pool_enable()), or no zero-copy
- * at all, before Linux 6.3; ENOENT is virtqueue_reset()'s. NULL: as others.
- */
+/* Returns virtio_net's own meaning of an errno, or NULL for the usual meaning. Queue and headroom
+ * are right when we bind, so EINVAL means the DMA API (virtnet_xsk_pool_enable()), or no zero-copy
+ * before Linux 6.3. ENOENT comes from virtqueue_reset(). */
 static const char *virtio_advice(int rc)
 {
 	if (rc == -EINVAL)
@@ -223,7 +219,7 @@ static const char *virtio_advice(int rc)
 	return NULL;
 }
 
-/* What a driver means by an errno, as far as drivers agree, and what to change. */
+/* Returns what a driver's errno means, as far as drivers agree, and what to change. */
 const char *xsk_zerocopy_advice(const char *driver, int rc)
 {
 	const char *virtio = !strcmp(driver, "virtio_net") ? virtio_advice(rc) : NULL;
@@ -232,7 +228,7 @@ const char *xsk_zerocopy_advice(const char *driver, int rc)
 		return virtio;
 	switch (rc) {
 	case -EOPNOTSUPP:
-	case -524: /* ENOTSUPP, the kernel's own */
+	case -524: /* ENOTSUPP, internal to the kernel */
 		return "it has none, or not as it is set up";
 	case -EINVAL:
 		return "not with this queue, ring or MTU: ethtool -L, ethtool -G";
@@ -285,7 +281,7 @@ static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zero
 	const char *ifname = port->netdev.name;
 
 	if (rc == -ENOMEM && !xsk->queue.umem)
-		return rc; /* umem_map() has said why */
+		return rc; /* umem_map() has filled *error */
 	if (rc == -EBUSY)
 		return refuse(error, rc, "queue %u of %s already has an AF_XDP socket",
 			      xsk->queue.index, ifname);
@@ -297,10 +293,10 @@ static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zero
 	return xsk_say_zerocopy(port, rc, error);
 }
 
-/* What the socket needs to never be the one that is full. */
+/* Sizes the socket so that the socket itself is never the full part. */
 static void tune_socket(struct xsk_queue *xsk)
 {
-	/* The kernel's account of a frame in flight is up to twice its chunk. */
+	/* The kernel accounts up to twice the chunk for a frame in flight. */
 	const int sndbuf = (int)(xsk->queue.tx_chunks * xsk->queue.chunk_bytes * 2);
 	const uint32_t budget = power_of_two(xsk->queue.tx_chunks);
 
@@ -320,7 +316,7 @@ static void read_result(struct xsk_queue *xsk, uint32_t flags)
 	queue->buffer_bytes = buffer_bytes(xsk, zerocopy, sg);
 	queue->segments_max = sg ? DEVICE_SEGMENTS_MAX : 1;
 	largest = sg ? queue->segments_max * queue->buffer_bytes : single_frame_bytes(xsk);
-	/* Windows are made for these frames: a larger MTU later makes none larger. */
+	/* Windows are sized for these frames; a larger MTU later does not enlarge them. */
 	queue->frame_bytes_max = frame_bytes < largest ? frame_bytes : largest;
 	queue->info.zerocopy = zerocopy;
 	queue->info.multibuffer = sg;

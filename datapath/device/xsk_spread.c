@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * An interface with several queues. Each is an instance of its own, with a program, maps and a UDP
- * port of its own; one program on the interface hands a frame to that of the queue to which it
- * came. The first queue's instance puts that one there and pins the map of programs; the others
- * enter theirs. Nothing else is shared but what says who has a session where.
- */
+/* An interface with several queues. Each queue is an instance with its own program, maps and UDP
+ * port. One dispatcher on the interface passes each frame to its queue's program. The first queue's
+ * instance attaches the dispatcher and pins the map of programs; other instances enter theirs. They
+ * share only the table of sessions. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +13,7 @@
 #include "device/compat.h"
 #include "device/xsk.h"
 
-/* With generic XDP a veth's frames come to another queue than that by which they left. */
+/* With generic XDP a veth delivers frames to another queue than the sender's. */
 static int check_mode(const struct xsk_port *port, struct careful_error *error)
 {
 	if (port->xdp_mode != CAREFUL_XDP_GENERIC || !port->port.spread.straight)
@@ -65,7 +63,7 @@ int xsk_spread_lead(struct xsk_port *port, int programs, int entries, int progra
 	if (port->programs < 0)
 		return refuse(error, -errno, "cannot open the queues map: %s", strerror(errno));
 	rc = map_entries(port, entries, error);
-	/* What comes to nobody's queue is counted here. */
+	/* Frames of unowned queues are counted here. */
 	for (uint32_t i = 0; !rc && i < CAREFUL_QUEUES_MAX; i++)
 		rc = enter(port, i, program, error);
 	return rc;
