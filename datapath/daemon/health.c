@@ -237,7 +237,6 @@ static void check_control(struct health *health, struct careful *instance, uint3
 		log_line("peer %u %s: control messages come again", peer, health->names[peer]);
 }
 
-/* Logs a change of the link address of the next hop to a peer. */
 static void check_mac(struct health *health, struct careful *instance, uint32_t peer)
 {
 	char whose[HEALTH_NAME_BYTES + 16];
@@ -318,7 +317,6 @@ static void name_other(struct careful *instance, uint32_t peer, char *text, size
 		}
 }
 
-/* Writes why a peer failed. */
 static void say_why(struct careful *instance, uint32_t peer, int error, char *text, size_t bytes)
 {
 	struct sockaddr_storage from = { 0 };

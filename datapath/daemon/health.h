@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Logs the network's state: peers that come, go and stall, broken rules, the interface's
- * changes. */
+/* Logs the network's state: peers that come and go, broken rules, changes of the interface. */
 #ifndef DAEMON_HEALTH_H
 #define DAEMON_HEALTH_H
 

@@ -114,8 +114,7 @@ static int other_version(const struct ipc_client *client, uint32_t version)
 	return -EPROTO;
 }
 
-/* Reads one packet into the shared buffer. Returns 1, 0 if there is none, or -errno to disconnect
- * the client. */
+/* Reads one packet into the shared buffer. Returns 1, 0 if there is none, or -errno: disconnect. */
 static int receive(struct ipc_client *client, struct ipc_question *q)
 {
 	union {
@@ -157,7 +156,6 @@ static int receive(struct ipc_client *client, struct ipc_question *q)
 	return 1;
 }
 
-/* Keeps a question to ask again later. */
 static int park(struct ipc_client *client, const struct ipc_question *q)
 {
 	struct ipc_question *copy = malloc(sizeof(*copy) + q->head.payload_bytes);

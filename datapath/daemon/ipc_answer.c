@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Answers to clients, sent or waiting for room in the socket, and the operations that end with
- * them. */
+/* Answers to clients, sent or waiting for room in the socket, and operations that end with them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

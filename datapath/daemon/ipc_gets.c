@@ -101,7 +101,6 @@ static void go_on(struct ipc_gets *gets)
 	free(gets);
 }
 
-/* Parses the question's ranges. Returns NULL with the reason in *rc. */
 static struct ipc_gets *read_ranges(struct ipc_op *op, const struct ipc_question *q, int *rc)
 {
 	const uint32_t count = q->head.payload_bytes / (uint32_t)sizeof(struct careful_ipc_range);

@@ -127,7 +127,6 @@ static uint32_t count_handles(const struct ipc_client *client, uint32_t peer, en
 	return n;
 }
 
-/* Reports whether a client's user may have another handle of a pool. */
 static bool may_open(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind)
 {
 	uint32_t held = 0, all = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* MEASURE: carefuld sends and times probes itself, because a client needs tens of microseconds for
  * each frame. A train leaves at once, between two rounds of the main loop; a round trip begins when
- * the last one is over. Each client has its own measurement, so a silent peer delays no other
- * client. */
+ * the last one is over. Each client has its own measurement: a silent peer delays no other. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -108,7 +107,6 @@ static void send_some(struct ipc *ipc, struct ipc_measure *m)
 		m->status = rc;
 }
 
-/* Reports whether a client that is still there has a frame to send now. */
 static bool to_send(const struct ipc_measure *m)
 {
 	return !m->status && m->op->client->fd >= 0 && m->sent < m->count &&

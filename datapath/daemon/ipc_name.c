@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Names of peers for clients, and questions that wait because their peer is held. A name holds the
- * slot and how often the slot changed hands, so an old name gives an error and never another
- * host. */
+ * slot and counts its peers, so an old name gives an error and never another host. */
 #include <errno.h>
 #include <string.h>
 

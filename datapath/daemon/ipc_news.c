@@ -26,8 +26,8 @@ static void flush(struct ipc_program *p, struct ipc_news *news)
 		news->unread = false;
 	if (!news->due || news->unread || ipc_ring_room(p) < 2)
 		return;
-	/* A failure in between ended the regions that only this peer could use, so the program
-	 * hears of the failure, too. */
+	/* A failure in between ended regions that only this peer could use: the program hears of
+	 * the failure, too. */
 	if (news->failed && news->state != CAREFUL_PEER_FAILED && news->state != CAREFUL_PEER_NONE)
 		tell(p, news, CAREFUL_PEER_FAILED);
 	tell(p, news, news->state);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Dispatches the local socket's questions, and answers the short ones: gets, stores, pings and what
- * carefuld knows. */
+/* Dispatches the local socket's questions, and answers short ones: gets, stores, pings and
+ * status. */
 #include <errno.h>
 #include <string.h>
 

@@ -99,7 +99,6 @@ void ipc_peer_answer(struct ipc *ipc, struct ipc_op *op, int status)
 	ipc_answer(op, status, &head, NULL, 0);
 }
 
-/* Reports whether a client's question waits for a slot. */
 static bool waits(struct ipc_client *client, int rc)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -113,7 +112,6 @@ static bool waits(struct ipc_client *client, int rc)
 	return now_ns - client->wanted_ns < PLACE_MS * 1000000ull;
 }
 
-/* Begins a handshake with the address in a question. Returns the slot, or -errno. */
 static int begin_asked(struct ipc *ipc, uid_t uid, const struct ipc_question *question)
 {
 	struct sockaddr_storage address = { 0 };
@@ -161,8 +159,7 @@ int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *q
 	return 0;
 }
 
-/* Returns the reason why a handshake did not end in time. Frees the slot unless other CONNECTs wait
- * for it. */
+/* Returns why a handshake is late. Frees the slot unless other CONNECTs wait for it. */
 static int give_up(struct ipc *ipc, const struct ipc_op *op)
 {
 	struct careful_peer_info info = { 0 };

@@ -265,11 +265,9 @@ struct ipc_op *ipc_op_take(struct ipc_client *client, const struct careful_ipc *
 void ipc_op_free(struct ipc_op *op);
 /* Returns 1 if the packet was sent, 0 if there is no room, or -errno. */
 int ipc_send_packet(int fd, const struct careful_ipc *head, const void *payload);
-/* Answers a question with head's fields and a payload. The operation ends when the socket has
- * them. */
+/* Answers a question with head's fields and a payload. Sending the answer ends the operation. */
 void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const void *payload,
 		uint32_t bytes);
-/* Sends the answers that wait, as far as there is room. */
 void ipc_flush(struct ipc_client *client);
 /* Counts the end of a GET, STORE or REQUEST, and its time. */
 void ipc_count(struct ipc_client *client, uint32_t kind, uint64_t began_ns, int status);
@@ -288,7 +286,6 @@ uint32_t ipc_closer_stop(struct ipc_closer *closer);
 void ipc_close(struct ipc_client *client, int fd, struct ipc_op *op);
 
 /* ipc_name.c */
-/* Returns the name that clients use for the peer in a slot. */
 uint32_t ipc_peer_name(const struct ipc *ipc, uint32_t index);
 /* Returns the slot of the peer with a name, or -ENOTCONN. */
 int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
@@ -296,8 +293,7 @@ int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
 bool ipc_held(const struct ipc *ipc, const struct ipc_question *question);
 
 /* ipc_file.c */
-/* Returns 0 if operations can address the file's bytes by offset. Any other file could block the
- * ring's workers for ever. */
+/* Returns 0 if operations can address the file by offset. Others could block the ring's workers. */
 int ipc_file_check(int fd);
 void ipc_file_add(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 void ipc_file_remove(struct ipc_client *client, struct ipc_op *op, uint32_t index);
@@ -357,7 +353,6 @@ int ipc_request(struct ipc_client *client, struct ipc_op *op, const struct ipc_q
 uint32_t ipc_request_reserve(const struct ipc *ipc, const struct careful_ipc *head);
 /* Asks again the requests that wait for a handle. */
 void ipc_requests_retry(struct ipc_client *client);
-/* Drops the requests that wait for a handle: their client has gone. */
 void ipc_requests_drop(struct ipc_client *client);
 /* Closes the handles that a client left open when it went. Returns false to be called again. */
 bool ipc_requests_close_left(struct ipc_client *client);

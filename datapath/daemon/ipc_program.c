@@ -183,7 +183,6 @@ void ipc_program_wants(struct ipc_program *p, uint32_t index)
 	ipc_news_know(p, index);
 }
 
-/* Passes a peer's request to the program that has the handler. */
 static void on_request(const struct careful_message *message, void *user)
 {
 	struct ipc *ipc = user;

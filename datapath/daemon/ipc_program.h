@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Programs, shared by ipc_region.c, ipc_ring.c, ipc_news.c, ipc_program.c and the files after
- * them. */
+/* Programs: shared by ipc_region.c, ipc_ring.c, ipc_news.c, ipc_program.c and files after them. */
 #ifndef DAEMON_IPC_PROGRAM_H
 #define DAEMON_IPC_PROGRAM_H
 
@@ -128,8 +127,8 @@ int ipc_region_remove(struct ipc_program *p, struct ipc_program_region *region);
 void ipc_regions_remove_gone(struct ipc_program *p);
 
 /* ipc_ring.c */
-/* Returns how many entries a program can be told, beyond the ends of all its possible
- * operations. */
+/* Returns how many entries a program can be told, beyond the ends of all operations that it may
+ * have under way. */
 uint32_t ipc_ring_room(const struct ipc_program *p);
 void ipc_ring_tell(struct ipc_program *p, const struct careful_ring_entry *entry,
 		   const void *payload);
@@ -154,7 +153,6 @@ void ipc_news_forget(struct ipc_program *p);
 
 /* ipc_program.c */
 int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
-/* Notes that the program asked for the peer in a slot. */
 void ipc_program_wants(struct ipc_program *p, uint32_t index);
 /* Finds programs that have stopped reading, and wakes those with news. */
 void ipc_programs_poll(struct ipc *ipc);

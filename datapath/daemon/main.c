@@ -364,7 +364,6 @@ static int run(struct daemon *d)
 	return 0;
 }
 
-/* Starts everything before the loop. On failure *error has the reason. */
 static int start(struct daemon *d, struct careful_error *error)
 {
 	static char log[sizeof(d->dir.path) + 8];

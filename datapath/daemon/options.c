@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Parses the command line into struct daemon_options. careful_open() checks the values against the
- * interface. */
+/* Parses the command line; careful_open() checks the values against the interface. */
 #include <errno.h>
 #include <getopt.h>
 #include <grp.h>

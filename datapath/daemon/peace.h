@@ -13,8 +13,7 @@
 int peace_serve(struct trial *trial);
 /* Ends the peace that the peer was given, if any. */
 void peace_end(struct trial *trial, uint32_t peer);
-/* Asks all peers at once; trial_ask_all() describes the result. -EBUSY: not now; another -errno:
- * not with this peer. */
+/* Asks all peers at once (trial_ask_all()). -EBUSY: not now; another -errno: not with this peer. */
 int peace_ask(const struct trial *trial, const uint32_t *peers, uint32_t count, uint32_t *first);
 /* Tells a peer that our trial is over. Nobody waits for the answer: the peer ends the peace by
  * itself after CAREFUL_PEACE_MS. */

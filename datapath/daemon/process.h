@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* carefuld as a process: its limits, its start in the background, and the line for the program that
- * started it. */
+/* carefuld as a process: its limits, start in the background, and first line of output. */
 #ifndef DAEMON_PROCESS_H
 #define DAEMON_PROCESS_H
 

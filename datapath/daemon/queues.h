@@ -27,8 +27,8 @@ struct queues {
 	uint32_t up[CAREFUL_SPREAD_MAX];
 };
 
-/* Starts the processes of the other queues, before anything is opened. Returns in each process,
- * with that queue's *options. */
+/* Starts the other queues' processes before anything is opened. Returns in each process, with that
+ * queue's *options. */
 int queues_fork(struct queues *queues, struct daemon_options *options, struct careful_error *error);
 /* Waits, in another queue than the first, until the first is open. Returns false on its failure. */
 bool queues_wait(struct queues *queues);

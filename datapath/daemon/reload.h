@@ -12,8 +12,7 @@
 
 void reload_log(const struct daemon_options *options);
 
-/* Takes the words of a command line, each ended by NUL. Applies all of them, or none with -errno
- * and *error. */
+/* Applies a command line of NUL-ended words completely, or nothing with -errno and *error. */
 int reload(struct careful *instance, struct block_server *block, const char *words, uint32_t bytes,
 	   struct careful_error *error);
 

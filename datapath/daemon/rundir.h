@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The daemon's directory below /run, with its lock, pid and socket. The lock ends with the process,
- * so the next daemon recognises and replaces what a killed daemon left. A passed socket (passed.h)
- * is used as it is and stays. */
+/* The daemon's directory below /run: lock, pid and socket. The lock ends with the process, so the
+ * next daemon replaces what a killed one left. A passed socket (passed.h) is used as is and
+ * stays. */
 #ifndef DAEMON_RUNDIR_H
 #define DAEMON_RUNDIR_H
 

@@ -34,8 +34,7 @@ struct scratch_file {
 /* Begins to serve pings. Without a writable export the file is memory and opens now. */
 void scratch_file_serve(struct scratch_file *file, struct careful *instance,
 			const struct block_export_options *exports, uint32_t n);
-/* Opens the file when a ping asks for it, and closes the file when pings stop, so that an unused
- * export can be unmounted. */
+/* Opens the file for a ping, and closes it when pings stop: an unused export can be unmounted. */
 void scratch_file_poll(struct scratch_file *file, int64_t now_ms);
 /* Returns milliseconds until the next poll; -1: not soon. */
 int scratch_file_timeout_ms(const struct scratch_file *file);

@@ -8,7 +8,6 @@
 /* Longest path in a line, so that the result still fits. The journal gets the whole path. */
 enum { PATH_SHOWN_BYTES = 1536 };
 
-/* Returns the result in words. */
 static const char *end_of(const struct block_end *end)
 {
 	if (end->status)

@@ -236,7 +236,6 @@ static void conclude(struct attempt *a)
 	over(t, clear ? CAREFUL_XDP_BY_MEASURED : CAREFUL_XDP_BY_DRIVER);
 }
 
-/* Waits until the sessions with the other peers are back. */
 static void meet_again(const struct attempt *a)
 {
 	const struct trial *t = a->trial;

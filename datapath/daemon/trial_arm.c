@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Measures in one mode. The loop does nothing else, so the figures are the engine's, in the wait
- * mode in effect. */
+/* Measures in one mode. The loop does nothing else, so the figures are the engine's. */
 #include "daemon/trial_arm.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Batches in the block server: the memory that a peer stores items into, and the answer. storage/
- * runs the items. */
+/* Batches in the block server: memory for a peer's items, and the answer. storage/ runs them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -85,7 +84,7 @@ static bool is_vain(void *user)
 	return block_work_vain(batch->server, batch->job);
 }
 
-/* Runs a batch. The file of the handle becomes the answer. */
+/* Runs a batch; the handle's file becomes the answer. */
 int block_batch(struct block_server *server, struct block_job *job)
 {
 	struct under_way batch = { server, job };

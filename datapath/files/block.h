@@ -57,8 +57,7 @@ int block_replace(struct block_server *server, const struct block_export_options
 		  uint32_t n, struct careful_error *error);
 /* Ends all handles and removes uncommitted temporary files, but keeps partial ones. Call it after
  * careful_close(), when no message uses the files. Waits at most 2 s for running jobs. Returns how
- * many threads still hang in a file system; their files stay as they are, and the threads end when
- * the file system answers. */
+ * many threads still hang in a file system; they end when it answers, and their files stay. */
 uint32_t block_stop(struct block_server *server);
 
 /* Answers the jobs that the workers have finished; returns how many. Call it each round. */

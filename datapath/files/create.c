@@ -92,7 +92,7 @@ static int open_partial(struct block_handle *handle, uint64_t tag, struct stat *
 	return -EBUSY;
 }
 
-/* Reports whether the file system has room for bytes beside the blocks reserved for root. */
+/* Reports whether the file system has room for bytes besides the blocks reserved for root. */
 bool block_has_room(int fd, uint64_t bytes)
 {
 	struct statvfs fs;
@@ -232,8 +232,7 @@ int block_create(struct block_server *server, struct block_job *job)
 	return rc;
 }
 
-/* Returns the permissions for the committed file. A replaced file passes its own on, unless the
- * client sets MODE. */
+/* Returns the committed file's permissions: a replaced file's unless the client sets MODE. */
 static mode_t committed_mode(const struct block_job *job)
 {
 	const struct block_handle *handle = job->handle;

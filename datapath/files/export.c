@@ -177,7 +177,6 @@ static void destroy(struct block_exports *exports, uint32_t n)
 	free(exports);
 }
 
-/* Returns the export with the same path, or NULL. */
 static const struct block_export *same_in(const struct block_exports *exports, const char *path)
 {
 	for (uint32_t i = 0; exports && i < exports->count; i++)
@@ -186,8 +185,7 @@ static const struct block_export *same_in(const struct block_exports *exports, c
 	return NULL;
 }
 
-/* Gives each export a place: that of its directory before, else preferably one that no export has
- * now. */
+/* Gives each export a place: its directory's old one, else preferably one that is not in use. */
 static void settle(struct block_server *server, struct block_exports *exports)
 {
 	uint64_t taken = 0, had = 0;
@@ -214,7 +212,6 @@ static void settle(struct block_server *server, struct block_exports *exports)
 	}
 }
 
-/* Replaces the exports. On failure the old ones stay. */
 int block_exports_take(struct block_server *server, const struct block_export_options *exports,
 		       uint32_t n, struct careful_error *error)
 {

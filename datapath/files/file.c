@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The switch over all jobs of the block server's workers, and jobs on existing files: open, close,
- * stat, mkdir. */
+/* The switch over all jobs of the workers, and jobs on existing files: open, close, stat, mkdir. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
@@ -24,8 +23,8 @@ static int check_type(const struct block_export *export, mode_t mode)
 }
 
 /* Opens a file that has blocks. Checks the type before and after the open, since another file may
- * take the path in between; O_NONBLOCK keeps such a file from blocking us. O_EXCL refuses block
- * devices that are mounted. */
+ * take the path in between; O_NONBLOCK keeps that file from blocking us. O_EXCL refuses mounted
+ * devices. */
 static int open_blocks(struct block_job *job, bool write)
 {
 	struct block_handle *handle = job->handle;
@@ -132,7 +131,6 @@ static int do_open_as(struct block_server *server, struct block_job *job)
 	return job->flags & CAREFUL_BLOCK_CREATE ? block_create(server, job) : do_open(job);
 }
 
-/* Releases all that the handle holds, in any state. */
 static void close_handle(struct block_handle *handle, bool discard)
 {
 	if (handle->temporary[0] && (discard || !handle->partial))

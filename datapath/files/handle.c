@@ -57,8 +57,7 @@ int block_handle_room(struct block_server *server, const struct block_job *job)
 	return is_one_ending(peer) ? -EAGAIN : -EMFILE;
 }
 
-/* Creates a handle for an OPEN, LIST or BATCH, which a worker fills. The caller has checked the
- * room. */
+/* Creates a handle for an OPEN, LIST or BATCH; a worker fills the handle. There must be room. */
 int block_handle_create(struct block_server *server, struct block_job *job,
 			struct block_handle **handle)
 {
@@ -94,7 +93,6 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	return 0;
 }
 
-/* Frees a handle whose resources a worker has released. */
 void block_handle_destroy(struct block_server *server, struct block_handle *handle)
 {
 	struct block_peer *peer = &server->peers[handle->peer];
@@ -129,7 +127,7 @@ struct block_handle *block_handle_find(struct block_server *server, uint32_t pee
 	return h;
 }
 
-/* Returns the handle that an earlier request of the same name opens or opened, or NULL. */
+/* Returns the handle of an earlier request of the same name, or NULL. */
 struct block_handle *block_handle_attempt(struct block_server *server, uint32_t peer,
 					  uint64_t attempt)
 {
@@ -161,7 +159,6 @@ int block_handle_publish(struct block_server *server, struct block_handle *handl
 	return 0;
 }
 
-/* Gives the end to a worker if no message uses the file any longer. */
 static bool try_end(struct block_server *server, struct block_handle *handle)
 {
 	handle->read_bytes = handle->written_bytes = 0;
@@ -177,8 +174,8 @@ static bool try_end(struct block_server *server, struct block_handle *handle)
 	return true;
 }
 
-/* Reports the end of a handle. Bytes read of small files are counted from answers to batches, which
- * end before the scratch. */
+/* Reports a handle's end. Bytes read of small files come from answers to batches, which end
+ * first. */
 void block_handle_tell(struct block_server *server, const struct block_handle *handle)
 {
 	struct block_peer *peer = &server->peers[handle->peer];

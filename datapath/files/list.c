@@ -148,7 +148,6 @@ static int list_dir(struct listing *l, int dir_fd, const char *prefix)
 	return entry_each(&l->scan, dir_fd, prefix, append, l);
 }
 
-/* Lists the exports themselves, if there are several. */
 static int list_top(struct listing *l)
 {
 	int rc = 0;
@@ -273,7 +272,7 @@ static int list_all(struct listing *l, const struct block_job *job)
 	return rc ? rc : flush(l);
 }
 
-/* Makes a listing. The file of the handle becomes the listing. */
+/* Makes a listing; the handle's file becomes the listing. */
 int block_list(struct block_server *server, struct block_job *job)
 {
 	struct listing *l;

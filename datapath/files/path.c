@@ -42,7 +42,6 @@ static const struct block_export *find_export(const struct block_job *job, const
 	return NULL;
 }
 
-/* Returns the place of the export that the job's path lies in; BLOCK_EXPORTS: none. */
 uint8_t block_path_place(const struct block_job *job)
 {
 	const struct block_export *export = NULL;

@@ -368,14 +368,11 @@ bool block_wait(struct block_server *server, const struct block_job *job);
 /* Removes the waiter at *at and frees it. */
 void block_waiter_end(struct block_server *server, struct block_peer *peer,
 		      struct block_waiter **at);
-/* Ends the wait of the attempt that a CLOSE names. Returns 0, also if the attempt does not wait, or
- * -EAGAIN. */
+/* Ends the wait of the attempt that a CLOSE names, if any. Returns 0 or -EAGAIN. */
 int block_stop_waiting(struct block_server *server, const struct block_job *job);
-/* Drops the waiters of a peer that is gone. */
 void block_drop_waiters(struct block_server *server, uint32_t peer);
 /* Parks a request until a job is free in the place, or refuses the request. */
 void block_park(struct block_server *server, const struct careful_message *message, uint8_t place);
-/* Reports whether the attempt that the job names is parked. */
 bool block_is_parked(const struct block_server *server, const struct block_job *job);
 /* Removes the parked request at *at and frees it. */
 void block_parked_end(struct block_server *server, struct block_peer *peer,
@@ -393,8 +390,7 @@ void block_wake(struct block_server *server, uint32_t index);
 /* Begins a peer's parked requests, in order in each place, while the peer may have jobs. */
 void block_unpark(struct block_server *server, uint32_t index);
 
-/* account.c */
-/* Returns the account of a peer's host; NULL: no memory. */
+/* account.c: block_account() returns NULL without memory. */
 struct block_account *block_account(struct block_server *server, uint32_t peer);
 void block_account_add(struct block_account *account, struct block_handle *handle);
 void block_account_remove(struct block_handle *handle);

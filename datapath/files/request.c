@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Requests in the engine's thread: begins a job for each and answers when the job has ended. Each
- * export has a share of a peer's jobs, so an export that hangs does not delay the peer's requests
- * in others. */
+ * export has a share of a peer's jobs, so a hanging export delays no request in others. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +11,6 @@
 #include "files/private.h"
 #include "storage/tree.h"
 
-/* Reports whether the peer may have another job in the place. */
 static bool may_begin(const struct block_server *server, uint32_t index, uint8_t place)
 {
 	const struct block_peer *peer = &server->peers[index];
@@ -300,7 +298,6 @@ static struct block_job *take_job(struct block_server *server, uint32_t peer, ui
 	return job;
 }
 
-/* Returns the place where the job will work. */
 static uint8_t place_of(struct block_server *server, const struct block_job *job)
 {
 	const struct block_handle *handle;

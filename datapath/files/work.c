@@ -48,7 +48,6 @@ static void count_running(struct block_work *work, const struct block_job *job, 
 	}
 }
 
-/* Takes the first of a peer's waiting jobs that may run. */
 static struct block_job *take_first(struct block_work *work, struct block_queue *queue)
 {
 	struct block_job **at = &queue->head, *job;
@@ -237,7 +236,6 @@ bool block_work_hangs(struct block_server *server, uint8_t place)
 	return hangs;
 }
 
-/* Frees the queues. All workers have ended. */
 void block_work_deinit(struct block_server *server)
 {
 	struct block_work *work = &server->work;
