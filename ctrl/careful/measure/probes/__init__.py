@@ -1,1 +1,1 @@
-"""What is sent to be timed, and the sessions for it; what the times mean is estimators'."""
+"""Probes and their sessions; the estimators interpret the times."""

@@ -1,7 +1,6 @@
-"""Bursts through careful itself: carefuld issues them, as a program that owns the queue does.
+"""Bursts through careful itself: carefuld issues them, like a program that owns the queue.
 
-Owns the session with the other ends for the time of a measurement. What the times mean is
-estimators/logp.py's and bulk.py's.
+Owns the session with the other ends during a measurement.
 """
 
 from __future__ import annotations
@@ -21,38 +20,38 @@ from careful.measure.probes.diagnose import explained
 from careful.measure.probes.exchange import peer_info
 from careful.measure.statistics.sample import Bursts
 
-#: How `kind` is called: a small request, or a bulk transfer.
+#: Message kinds by name: a small request, or a bulk transfer.
 KINDS = {
     "request": lib.CAREFUL_IPC_REQUEST,
     "store": lib.CAREFUL_IPC_STORE,
     "get": lib.CAREFUL_IPC_GET,
 }
-#: A host that does not answer the first request for so long is silent.
+#: Time without an answer to the first request after which a host is silent, seconds.
 _SILENT_S = 3.0
-#: Longer than carefuld gives a burst.
+#: Longer than carefuld's limit for a burst.
 _TIMEOUT_S = 2 * lib.CAREFUL_BURST_MS / 1000
 _BURST = np.dtype([("began", "u8"), ("done", "u8"), ("arrived", "u8")])
 
 
 @dataclass(frozen=True)
 class Target:
-    """A host to send to; host: what errors call it."""
+    """A host to send to; host: its name in errors."""
 
     address: Address
     host: str
 
 
 class Session:
-    """Signatures to one peer, or to several in turn.
+    """A session for signatures to one peer, or to several in turn.
 
     Args:
-        socket: of our own carefuld.
-        instance: what errors call it.
-        targets: at least one.
-        timeout_s: for each handshake, seconds.
+        socket: socket of our own carefuld.
+        instance: its name in errors.
+        targets: at least one host.
+        timeout_s: limit of each handshake, seconds.
 
     Raises:
-        CarefulError: careful is not up here or there, or it is too old for signatures.
+        CarefulError: careful is not up here or there, or too old for signatures.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class Session:
                 self._client.connect(one.address, one.host, timeout_s).peer for one in targets
             ]
             infos = [peer_info(self._client, one.address, one.host) for one in targets]
-            #: Of each peer: credits, and the most bytes of a frame.
+            #: Minima over the peers: credits, and the most bytes of a frame.
             self.credits = min(int(info.credits_window) for info in infos)
             self.frame_bytes = min(int(info.frame_bytes) for info in infos)
             self._region, self.region_bytes = self._scratch(targets[0].host)
@@ -83,7 +82,7 @@ class Session:
         self._client.close()
 
     def _scratch(self, host: str) -> tuple[int, int]:
-        """Key and bytes of the first peer's scratch region."""
+        """Returns key and bytes of the first peer's scratch region."""
         try:
             answer = self._client.call(
                 lib.CAREFUL_IPC_REQUEST,
@@ -102,12 +101,12 @@ class Session:
         return answer.args[0], answer.args[1]
 
     def capacity(self, size_bytes: int) -> int:
-        """Messages of a size that the windows hold together; one buffer each stays free."""
+        """Returns how many messages of a size all windows hold; one buffer each stays free."""
         frames = max(1, -(-size_bytes // self.frame_bytes))
         return max(1, (self.credits - 2) // frames) * len(self._peers)
 
     def layer(self, kind: str = "request", size_bytes: int = 0) -> CarefulLayer:
-        """Requests, stores or gets of so many bytes."""
+        """Returns a layer of requests, stores or gets of a size."""
         if size_bytes > self.region_bytes:
             raise InputError(f"{size_bytes} bytes: the peer's region has {self.region_bytes}")
         return CarefulLayer(self, kind, size_bytes)
@@ -120,7 +119,7 @@ class Session:
         count: int,
         flags: int = 0,
     ) -> Bursts:
-        """As many bursts as carefuld makes at once; CarefulError where the host is silent."""
+        """Makes as many bursts as carefuld makes at once; CarefulError if the host is silent."""
         question = ffi.new(
             "struct careful_signature *",
             {
@@ -164,7 +163,7 @@ class Session:
 
 
 class CarefulLayer:
-    """One kind and size of message, as logp.py wants a layer."""
+    """One kind and size of message, in the form of logp.Layer."""
 
     def __init__(self, session: Session, kind: str, size_bytes: int) -> None:
         self.name = f"careful {kind}" + (f" of {size_bytes} bytes" if size_bytes else "")
@@ -173,17 +172,16 @@ class CarefulLayer:
         self._session = session
 
     def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
-        """Bursts, each after the replies to the one before."""
         return self._session.ask(self, marks, compute_us, count)
 
     def go_on(self, messages: int) -> Bursts:
-        """One burst that leaves its replies to the next: the network stays full."""
+        """Makes one burst and leaves its replies to the next, so that the network stays full."""
         flags = lib.CAREFUL_SIGNATURE_GO_ON
         return self._session.ask(self, [messages], 0.0, 1, flags)
 
 
 def parse(answers: bytes, marks: Sequence[int]) -> Bursts:
-    """What a signature's answer says; CarefulError where it is not of this build."""
+    """Parses a signature's answer; CarefulError if carefuld is of another build."""
     assert _BURST.itemsize == sizeof("careful_burst")
     kind = np.dtype([("burst", _BURST), ("marks", "u8", (len(marks), 2))])
     if not answers or len(answers) % kind.itemsize:

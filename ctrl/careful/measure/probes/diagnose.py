@@ -1,7 +1,7 @@
-"""Why a peer answers probes no longer: what an errno means to somebody who measures.
+"""Explains why a peer no longer answers probes.
 
-Owns the words, and the look for a smaller MTU on the way, which lets small probes through and
-no large one.
+Owns the texts, and the search for a smaller MTU on the way: small probes pass it, large ones do
+not.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from careful.address import Address
 from careful.errors import CarefulError
 from careful.measure.probes.udp import Answer, Prober, Reply
 
-#: What every path takes: nobody looks for an MTU below.
+#: Every path carries packets of this size, so no smaller MTU is searched.
 _SMALL_BYTES = 1280
 _TTL, _TRIES, _TIMEOUT_S = 64, 2, 0.3
-#: A session that is over, however it was noticed.
+#: Errors of a session that is over.
 _OVER = (errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN, errno.EPIPE)
 
 
@@ -28,14 +28,14 @@ def explained(
     size_bytes: int,
     smaller: Callable[[Address, int], tuple[int, str]] | None = None,
 ) -> CarefulError:
-    """The same error in words of use; unchanged where it is clear or our own carefuld's.
+    """Explains an error to a person; unchanged if it is clear or concerns our own carefuld.
 
-    own: what errors call our carefuld; size_bytes: of the frame's payload; smaller: what looks
-    for a smaller MTU, `narrower` by default.
+    own: name of our carefuld in errors; size_bytes: payload of the frame; smaller: finds a smaller
+    MTU, `narrower` by default.
     """
     if error.errno not in (*_OVER, errno.ETIMEDOUT):
         return error
-    if error.what == own and error.errno != errno.ETIMEDOUT:  # it waits for the peer as we do
+    if error.what == own and error.errno != errno.ETIMEDOUT:  # our carefuld waits for the peer, too
         return error
     if size_bytes > _SMALL_BYTES // 2:
         mtu_bytes, by = (smaller or narrower)(address, size_bytes)
@@ -53,14 +53,13 @@ def explained(
 
 
 def narrower(address: Address, size_bytes: int) -> tuple[int, str]:
-    """The MTU that a router names for a probe that does not get through, and the router.
-
-    0, "" where nobody does.
+    """Returns the MTU that a router reports for a too large probe, and the router; 0, "" if none
+    does.
     """
     try:
         with Prober(address.ip, address.scope) as prober:
             most_bytes = prober.interface_mtu_bytes()
-            if most_bytes < size_bytes:  # a router said so before, and the kernel knows
+            if most_bytes < size_bytes:  # a router reported it before, and the kernel remembers
                 return most_bytes, "the route there"
             reply = Reply(Answer.SILENT)
             for _ in range(_TRIES):
@@ -68,5 +67,5 @@ def narrower(address: Address, size_bytes: int) -> tuple[int, str]:
                 if reply.answer is Answer.TOO_BIG and 0 < reply.mtu_bytes < most_bytes:
                     return reply.mtu_bytes, reply.address or "this host's route"
     except CarefulError:
-        pass  # no way there at all: that is what is said then
+        pass  # no route at all: the caller reports that
     return 0, ""

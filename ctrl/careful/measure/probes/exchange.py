@@ -1,7 +1,6 @@
-"""Round trips and trains through careful itself: the probe service, by way of carefuld.
+"""Round trips and trains through careful itself: the probe service of carefuld.
 
-Owns the session with the other end for the time of a measurement. What the figures mean is
-estimators/blackbox.py's.
+Owns the session with the other end during a measurement.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from careful.measure.probes.session import Session
 from careful.measure.statistics.line import train_gap_us
 from careful.measure.statistics.oneway import Trip
 
-#: How long to wait for an answer, beyond some times what messages took that were answered.
+#: Longest wait for an answer, seconds, plus _TIMES the longest time of an answered message.
 SILENT_S = 5.0
 _TIMES = 4
-#: How often, and after what pause, to ask again where others measure that host at the same time.
+#: Number of retries, and the pause before each, while others measure that host.
 _TRIES, _PAUSE_S = 100, 0.05
-#: What an older careful says.
+#: Errors of an older careful.
 _OLD = {
     errno.ENOSYS: "its careful does not answer probes: it is older than this one",
     errno.EPROTO: "its careful does not answer trains: it is older than this one",
@@ -35,7 +34,7 @@ class ProbeSession(Session):
     """Probes to one peer: round trips and trains.
 
     Args:
-        payload_max_bytes: what a frame holds towards it, as an earlier session found; 0: find it.
+        payload_max_bytes: payload of a frame, from an earlier session; 0: find it.
         more: as for Session.
     """
 
@@ -44,18 +43,18 @@ class ProbeSession(Session):
         super().__init__(*more, **named)
 
     def _prepare(self) -> None:
-        self._longest_s = 0.0  # that a message took
+        self._longest_s = 0.0  # longest time of a message
         self.round_trips(0, 1)
         info = peer_info(self._client, self._address, self.host)
         self.credits = int(info.credits_window)
-        # One that a frame holds no longer is refused at the first message of that size.
+        # If a frame holds less by now, the first message of that size is refused.
         self.payload_max_bytes = self.payload_max_bytes or self._payload_max(int(info.frame_bytes))
-        # Arrivals come back in one frame; half of a window needs no updates meanwhile.
+        # Arrivals return in one frame; half of a window needs no updates meanwhile.
         stamps_max = min(self.payload_max_bytes // 8, lib.CAREFUL_PROBE_FRAMES)
         self.train_max = min(self.credits // 2, stamps_max)
 
     def _payload_max(self, frame_bytes: int) -> int:
-        """Found by asking: headers differ by address family, and buffers bound it, too."""
+        """Finds the payload by trial: headers differ by address family, and buffers limit it."""
         low, high = 0, frame_bytes
         while low < high:
             middle = (low + high + 1) // 2
@@ -69,7 +68,7 @@ class ProbeSession(Session):
         return low
 
     def round_trips(self, size_bytes: int, count: int) -> list[Trip]:
-        """Messages and their empty answers, `count` of them one after the other."""
+        """Sends `count` messages one after the other, each with its empty answer."""
         trips: list[Trip] = []
         while len(trips) < count:
             some = min(count - len(trips), lib.CAREFUL_PROBE_FRAMES)
@@ -80,9 +79,9 @@ class ProbeSession(Session):
         return trips
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
-        """Arrivals of a train by the peer's clock, µs, and our own pace, µs a frame.
+        """Returns a train's arrivals by the peer's clock, µs, and our own pace, µs a frame.
 
-        The pace is what a gap is, robust: an interruption of us is not how fast we are.
+        The pace is robust, like a gap: an interruption does not change it.
         """
         probes = self._measure(size_bytes, count, lib.CAREFUL_IPC_TRAIN)
         sent, arrived, _ = zip(*probes, strict=True)
@@ -122,7 +121,7 @@ class ProbeSession(Session):
 
 
 def peer_info(client: Client, address: Address, host: str) -> CData:
-    """The `struct careful_peer_info` of a connected peer; CarefulError where it has gone."""
+    """Returns the `struct careful_peer_info` of a connected peer; CarefulError if it has gone."""
     for info in client.peers():
         if _is(info, address):
             return info

@@ -1,8 +1,8 @@
-"""The same signature of careful files, beside messages (P4 Figure 11): a program's reads of a file.
+"""Signatures of careful files, to compare with messages (P4 Figure 11): a program's file reads.
 
-Owns one open file of the host and what is read into. A read is a request of a program to carefuld,
-by which it is asked of the host; its reply is that the bytes are here. Who issues is Python: an
-asynchronous layer whose processors' overhead is large.
+Owns one open file of the host and the target memory. For a read, the program asks carefuld and
+carefuld asks the host; the reply says that the bytes have arrived. Python issues the reads, so this
+layer has a large processor overhead.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from careful.errors import CarefulError
 from careful.measure.probes.session import Session
 from careful.measure.statistics.sample import Bursts
 
-#: Of each read: as many as a message over TCP has.
+#: Bytes of a read, as many as a message over TCP has.
 READ_BYTES = 64
-#: Reads under way at most.
+#: Most reads under way.
 _CAPACITY = 24
-#: No further burst begins after so long, as with carefuld's own; none may last longer than that.
+#: No burst begins after _QUESTION_S, as in carefuld; no burst may last longer than _BURST_S.
 _QUESTION_S, _BURST_S = lib.CAREFUL_SIGNATURE_MS / 1e3, lib.CAREFUL_BURST_MS / 1e3
 
 
@@ -34,7 +34,7 @@ class FilesLayer(Session):
     """Reads of the first bytes of a file that a host exports.
 
     Args:
-        path: of the host.
+        path: path on the host.
         more: as for Session.
 
     Raises:
@@ -105,7 +105,6 @@ class FilesLayer(Session):
             self._client.receive()
 
     def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
-        """Bursts, each after the replies to the one before."""
         until = time.monotonic() + _QUESTION_S
         found = [self._burst(marks, compute_us)]
         while len(found) < count and time.monotonic() < until:
@@ -114,7 +113,9 @@ class FilesLayer(Session):
         return Bursts(np.asarray(marks, dtype=np.float64), elapsed, computed, done, 0 * done)
 
     def _burst(self, marks: Sequence[int], compute_us: float) -> tuple[list[int], list[int], int]:
-        """One burst, ns: at each mark, what of that was computation, until the last reply."""
+        """Makes one burst; returns, in ns, the time and its computation at each mark, and the whole
+        time.
+        """
         deadline_s = time.monotonic() + _BURST_S
         elapsed: list[int] = []
         computing: list[int] = []
@@ -136,7 +137,7 @@ class FilesLayer(Session):
 
 
 def _compute(us: float) -> int:
-    """Until so long has passed; how long it took indeed, ns."""
+    """Computes for a time; returns the actual time, ns."""
     began = time.perf_counter_ns()
     while (passed := time.perf_counter_ns() - began) < us * 1e3:
         pass

@@ -1,7 +1,7 @@
-"""The burst that the path from a peer takes, measured by our carefuld on demand.
+"""The burst that the path from a peer holds, measured by our carefuld on demand.
 
-The peer sends trains, our XDP counts them, and our engine judges (datapath/link/train.c): here
-it is asked to, and what it found is read.
+The peer sends trains, our XDP counts them, and our engine computes the burst
+(datapath/link/train.c). This module requests the measurement and reads the result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from careful.errors import CarefulError
 from careful.measure.probes.exchange import peer_info
 from careful.measure.probes.session import Session
 
-#: The engine gives up by itself before that.
+#: Longer than the engine's own limit, seconds.
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.01
 _REFUSED = {
@@ -25,13 +25,13 @@ _REFUSED = {
 
 
 class BurstSession(Session):
-    """Asks for the burst from one peer; as Session."""
+    """Requests the burst from one peer; as Session."""
 
     def measure(self) -> CData:
-        """Measure it, in a new epoch of the session; the `struct careful_peer_info` after that.
+        """Measures in a new epoch of the session; returns the `struct careful_peer_info` after it.
 
         Raises:
-            CarefulError: something is under way to the peer, or its session ended.
+            CarefulError: transfers to the peer are under way, or its session ended.
         """
         before = self._info().bursts_measured
         try:

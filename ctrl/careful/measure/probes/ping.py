@@ -1,7 +1,6 @@
-"""Pings by way of carefuld: frames that end at a hop, or at a stage inside the peer.
+"""Pings through carefuld: frames that end at a hop, or at a stage inside the peer.
 
-Owns the session with the other end for the time of a measurement. What the figures mean is
-estimators/pathchar.py's and host_stages.py's.
+Owns the session with the other end during a measurement.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from careful.errors import CarefulError
 from careful.measure.probes.session import Session
 from careful.measure.probes.udp import IPV4, IPV6, Answer, Reply
 
-#: How much longer than for the probe itself to wait for carefuld, seconds.
+#: Extra time to wait for carefuld, seconds.
 _PATIENCE_S = 5.0
-#: Of careful: with those of IP and UDP the smallest probe.
+#: careful's header; with those of IP and UDP the smallest probe.
 _HEADER_BYTES = 48
 
 
 @dataclass(frozen=True)
 class PingReply:
-    """What became of a probe; times in µs, of the peer's clock where they are the peer's.
+    """The result of a probe; times in µs, by the peer's clock for the peer's stages.
 
-    status: 0 or -errno; stage: where it ended; address: who said so; icmp: type, code and info;
-    answer_bytes: of the answer's IP packet; host_tx_us: payload into UMEM; net_tx_us: the kick,
-    0 where it had to be repeated; path_us: from the kick's beginning to the answer's arrival
-    without the peer's turn-around; one_way_us: the same to XDP's stamp, of use where both ends
-    share a clock; host_rx_us, store_us: XDP to engine to file; cpus: of our engine, the peer's
-    XDP and its engine.
+    `status`: 0 or -errno; `stage`: where the probe ended; `address`: who answered; `icmp`: type,
+    code and info; `answer_bytes`: size of the answer's IP packet; `host_tx_us`: payload into UMEM;
+    `net_tx_us`: the kick, 0 if it was repeated; `path_us`: from the begin of the kick to the
+    answer, less the peer's turn-around; `one_way_us`: to XDP's stamp, useful only if both ends
+    share a clock; `host_rx_us`, `store_us`: XDP to engine to file; `cpus`: of our engine, the
+    peer's XDP and its engine.
     """
 
     status: int
@@ -58,8 +57,8 @@ class PingSession(Session):
 
     Args:
         socket, instance, address, host, timeout_s: see Session.
-        kick_runs_all: between veth devices our kick runs the link and the peer's netRx, too:
-            then it is a part of the way to a host that is the first hop.
+        kick_runs_all: on veth our kick also runs the link and the peer's netRx. The kick is then
+            part of the way to a host that is the first hop.
 
     Raises:
         CarefulError: careful is not up here or there, or no ping is answered.
@@ -92,7 +91,7 @@ class PingSession(Session):
         self._check(reply.status)
 
     def _largest(self) -> int:
-        """The largest probe, found by asking: the buffers at both ends bound it."""
+        """Finds the largest probe by trial: the buffers at both ends limit it."""
         low, high = self._least_bytes, 65535
         while low < high:
             middle = (low + high + 1) // 2
@@ -104,10 +103,10 @@ class PingSession(Session):
         return low
 
     def ask(self, stage: int, size_bytes: int, timeout_s: float, ttl: int = 0) -> PingReply:
-        """One probe that ends at a stage, or, of NET_RX, where its TTL (0: the usual) does.
+        """Sends one probe that ends at a stage or, for NET_RX, where its TTL (0: the usual) ends.
 
-        Raises CarefulError where it cannot be sent; an answer that does not come, and a size
-        that does not fit, are replies.
+        Raises CarefulError if the probe cannot be sent. A missing answer, or a size that does not
+        fit, is reported in the reply.
         """
         answers: list[IpcAnswer] = []
         self._client.submit(
@@ -138,9 +137,9 @@ class PingSession(Session):
             raise self._explained(CarefulError(-status, "", self.host), 0)
 
     def probe(self, ttl: int, size_bytes: int, timeout_s: float, /) -> Reply:
-        """One probe for pathchar: routers answer by ICMP, the host as soon as XDP sees it.
+        """Sends one probe for pathchar: routers answer by ICMP, the host as soon as XDP sees it.
 
-        Raises CarefulError where it cannot be sent.
+        Raises CarefulError if the probe cannot be sent.
         """
         found = self.ask(lib.CAREFUL_STAGE_NET_RX, size_bytes, timeout_s, ttl)
         if found.status == -errno.EMSGSIZE:

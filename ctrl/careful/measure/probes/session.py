@@ -1,7 +1,4 @@
-"""A session with one peer by way of carefuld, for as long as a measurement takes.
-
-What is asked in it is exchange.py's and ping.py's.
-"""
+"""A session with one peer through carefuld, for the time of a measurement."""
 
 from __future__ import annotations
 
@@ -15,17 +12,17 @@ from careful.measure.probes.diagnose import explained
 
 
 class Session:
-    """Connected while it exists; what derives from it asks.
+    """Base class of measuring sessions, connected until `with` ends.
 
     Args:
-        socket: of our own carefuld.
-        instance: what errors call it.
-        address: of the peer.
-        host: what errors call it.
-        timeout_s: for the handshake, seconds.
+        socket: socket of our own carefuld.
+        instance: its name in errors.
+        address: the peer's address.
+        host: the peer's name in errors.
+        timeout_s: limit of the handshake, seconds.
 
     Raises:
-        CarefulError: careful is not up here or there, or too old for what `_prepare` asks.
+        CarefulError: careful is not up here or there, or too old for `_prepare`.
     """
 
     def __init__(
@@ -42,7 +39,7 @@ class Session:
             raise
 
     def _prepare(self) -> None:
-        """What is asked before the first probe."""
+        """Asks the peer for what the first probe needs."""
 
     def _explained(self, error: CarefulError, size_bytes: int) -> CarefulError:
         """Explains an error to a person who measures."""

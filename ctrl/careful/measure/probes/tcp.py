@@ -1,7 +1,7 @@
-"""The same signature over TCP and UDP, beside ours (P4 Figures 6 and 11): 64 bytes there and back.
+"""Signatures of TCP and UDP, to compare with careful's (P4 Figures 6 and 11): 64 bytes both ways.
 
-Owns the program careful-tcp, which issues them (`ask`) and answers them (`serve`): a loop of
-microseconds is C's.
+Owns the C program careful-tcp, which issues requests (`ask`) and answers them (`serve`); Python is
+too slow for a loop of microseconds.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from careful.measure.probes.bursts import parse
 from careful.measure.statistics.sample import Bursts
 
 _LENGTH = struct.Struct("=i")
-#: Words of what is said where nobody answers.
+#: Words in the error if no program answers.
 _NOBODY = {"refused", "timed"}
 
 
 def program() -> str:
-    """Where careful-tcp is: beside the interpreter, as carefuld, else on the path."""
+    """Returns the path of careful-tcp: next to the interpreter, like carefuld, or in PATH."""
     beside = Path(sys.executable).with_name("careful-tcp")
     found = str(beside) if beside.exists() else shutil.which("careful-tcp")
     if not found:
@@ -38,21 +38,21 @@ def program() -> str:
 
 
 def serve(port: int) -> NoReturn:
-    """Become the program that answers on a port, over TCP and UDP, until it is ended."""
+    """Becomes the program that answers on a port, over TCP and UDP, until it is ended."""
     os.execv(program(), ["careful-tcp", "serve", str(port)])
 
 
 class SocketLayer:
-    """Requests over one connection, or as datagrams: one that is lost fails its burst.
+    """Requests over one connection, or as datagrams; a lost datagram fails its burst.
 
     Args:
-        address: of the host.
-        port: on which `carefulctl measure echo` answers there.
-        capacity: requests under way at most, as many as beside it.
+        address: the host's address.
+        port: port of `carefulctl measure echo` on the host.
+        capacity: most requests under way, as in the compared layer.
         name: "TCP" or "UDP".
 
     Raises:
-        CarefulError: nobody answers there.
+        CarefulError: no program answers on that port.
     """
 
     def __init__(self, address: Address, port: int, capacity: int, name: str = "TCP") -> None:
@@ -79,7 +79,7 @@ class SocketLayer:
         self.close()
 
     def close(self) -> None:
-        """End the program; its end is that of its input."""
+        """Ends the program by closing its input."""
         child.end(self._process)
 
     def _ended(self) -> CarefulError:
@@ -99,7 +99,6 @@ class SocketLayer:
         return got
 
     def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
-        """Bursts, each after the replies to the one before."""
         question = ffi.new(
             "struct careful_signature *",
             {

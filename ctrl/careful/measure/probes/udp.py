@@ -1,7 +1,7 @@
 """One UDP probe with a given TTL and size, and the ICMP error that answers it.
 
-Owns a plain UDP socket: the kernel hands ICMP errors about our probes to its error queue
-(IP_RECVERR, IPV6_RECVERR) with the time of their arrival, so that no privilege is needed.
+Owns a plain UDP socket. The kernel puts ICMP errors about our probes, with their time of arrival,
+into the socket's error queue (IP_RECVERR, IPV6_RECVERR), so no privilege is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from enum import Enum
 
 from careful.errors import CarefulError
 
-# Linux's numbers, where Python's socket module has no names for them.
+# Linux's numbers that Python's socket module does not name.
 _PMTUDISC_PROBE = 3  # never fragment; send up to the interface's MTU
 _SO_TIMESTAMPNS = 35
 _EXTENDED_ERR = struct.Struct("=IBBBxII")  # struct sock_extended_err
@@ -26,13 +26,14 @@ _TIMESPEC = struct.Struct("@qq")
 
 @dataclass(frozen=True)
 class Family:
-    """What IPv4 and IPv6 do not call alike.
+    """The differences between IPv4 and IPv6.
 
-    level, mtu_discover, recverr, mtu, hop_limit: socket options; origin: of an ICMP error;
-    expired, unreachable: its types; port: a code of the latter; too_big: a type and code, None
-    for any; offender: where an error's struct has who sent it, bytes; headers_bytes: of IP and
-    UDP; error_headers_bytes: of IP and ICMP, before what an error quotes; least_bytes: larger
-    probes have answers of one size; limit: the sysctl that limits them.
+    `level`, `mtu_discover`, `recverr`, `mtu`, `hop_limit`: socket options; `origin`: of an ICMP
+    error; `expired`, `unreachable`: its types; `port`: the code of "port unreachable"; `too_big`:
+    type and code, None for any code; `offender`: bytes of the sender's address in an error;
+    `headers_bytes`: IP and UDP; `error_headers_bytes`: IP and ICMP, before the quoted packet;
+    `least_bytes`: all larger probes have answers of one size; `limit`: the sysctl of the rate
+    limit.
     """
 
     family: socket.AddressFamily
@@ -54,7 +55,7 @@ class Family:
 
 
 _ERR = _EXTENDED_ERR.size
-#: RFC 1812: errors quote up to 548 bytes here; RFC 4443: as much as fits into 1280.
+#: RFC 1812: Linux quotes up to 548 bytes in an error; RFC 4443: as much as fits into 1280.
 IPV4 = Family(
     *(socket.AF_INET, socket.IPPROTO_IP, 10, 11, 14, socket.IP_TTL, 2, 11, 3, 3, (3, 4)),
     *(slice(_ERR + 4, _ERR + 8), 28, 28, 600, "net.ipv4.icmp_ratelimit"),
@@ -67,29 +68,29 @@ IPV6 = Family(
 #: The smallest and the largest probe, as IP packets.
 SIZE_MIN_BYTES = IPV4.headers_bytes + 4
 SIZE_MAX_BYTES = 65535
-#: Ports that traceroute made customary: nobody should listen there.
+#: Ports customary since traceroute; no program should listen on them.
 _PORT, _PORTS = 33434, 600
-#: What a pending ICMP error makes the next send return.
+#: Errors of a send that report a pending ICMP error.
 _PENDING = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EPROTO, errno.EACCES}
 
 
 class Answer(Enum):
-    """What became of a probe."""
+    """The result of a probe."""
 
-    EXPIRED = "time exceeded"  # a router's
-    REACHED = "port unreachable"  # the target's
-    REFUSED = "unreachable"  # nobody further on
+    EXPIRED = "time exceeded"  # from a router
+    REACHED = "port unreachable"  # from the target
+    REFUSED = "unreachable"  # the path ends here
     TOO_BIG = "fragmentation needed"
     SILENT = "no answer"
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer, or that there was none.
+    """An answer, or its absence.
 
-    rtt_us: from before the send to the kernel's receipt; reply_bytes: of the ICMP error as an
-    IP packet; own_us: how long the send took this host; mtu_bytes: with TOO_BIG, what fits;
-    code: of REFUSED, ICMP's.
+    rtt_us: from before the send to the kernel's receipt; reply_bytes: the ICMP error as an IP
+    packet; own_us: this host's time to send; mtu_bytes: with TOO_BIG, the size that fits; code:
+    with REFUSED, ICMP's code.
     """
 
     answer: Answer
@@ -102,7 +103,7 @@ class Reply:
 
 
 class Prober:
-    """Sends probes to one host and takes the answers, one at a time."""
+    """Sends probes to one host and receives the answers, one at a time."""
 
     def __init__(self, ip: str, scope: int = 0) -> None:
         self.ip, self.family = ip, IPV6 if ":" in ip else IPV4
@@ -121,7 +122,6 @@ class Prober:
         self._poll.register(self._socket, select.POLLERR)
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def __enter__(self) -> Prober:
@@ -131,7 +131,7 @@ class Prober:
         self.close()
 
     def interface_mtu_bytes(self) -> int:
-        """The MTU of the way out; raises CarefulError where there is no route."""
+        """Returns the MTU of the route; CarefulError if there is no route."""
         with socket.socket(self.family.family, socket.SOCK_DGRAM) as one:
             try:
                 one.connect(self._to(_PORT))
@@ -143,9 +143,9 @@ class Prober:
         return (self.ip, port, 0, self._scope) if self.family is IPV6 else (self.ip, port)
 
     def probe(self, ttl: int, size_bytes: int, timeout_s: float) -> Reply:
-        """Send an IP packet of a size and wait for the answer.
+        """Sends an IP packet of a size and waits for the answer.
 
-        Raises CarefulError where the probe cannot be sent: no route, not permitted.
+        Raises CarefulError if the probe cannot be sent: no route, not permitted.
         """
         self._seq = (self._seq + 1) % (1 << 31)
         port = _PORT + self._seq % _PORTS
@@ -165,10 +165,10 @@ class Prober:
         return Reply(Answer.SILENT)
 
     def _send(self, payload: bytes, port: int) -> tuple[int, int] | None:
-        """Wall and monotonic ns just before the send; None where the packet is too big.
+        """Returns wall and monotonic time before the send, ns; None if the packet is too big.
 
-        An answer that came late fails the next send (ip(7), IP_RECVERR), once: the kernel
-        queues it and then marks the socket, so it may have been taken from the queue before.
+        A late answer fails the next send (ip(7), IP_RECVERR), once. The kernel queues the answer
+        and then marks the socket, so the answer may have left the queue before the send fails.
         """
         unexplained = 0
         for attempt in range(8):
@@ -193,7 +193,7 @@ class Prober:
         return count
 
     def _take(self, port: int, sent: tuple[int, int]) -> Reply | None:
-        """The next error of the queue; None: the queue is empty, _OTHERS: not about this probe."""
+        """Returns the next error of the queue; None: empty, _OTHERS: about another probe."""
         try:
             data, ancillary, _, about = self._socket.recvmsg(
                 2048, 512, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT
@@ -206,7 +206,7 @@ class Prober:
             if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                 seconds, ns = _TIMESPEC.unpack_from(raw)
                 by_stamp_ns = seconds * 1_000_000_000 + ns - sent[0]
-                if 0 < by_stamp_ns < took_ns:  # the wall clock was not set meanwhile
+                if 0 < by_stamp_ns < took_ns:  # otherwise the wall clock was set meanwhile
                     took_ns = by_stamp_ns
             elif (level, kind) == (self.family.level, self.family.recverr) and about[1] == port:
                 reply = self._read(raw)
@@ -238,7 +238,7 @@ class Prober:
             return Reply(Answer.TOO_BIG, address, mtu_bytes=info)
         if kind != self.family.unreachable:
             return _OTHERS
-        if code == self.family.port or address == self.ip:  # of the host, by any address
+        if code == self.family.port or address == self.ip:  # from the host, by any of its addresses
             return Reply(Answer.REACHED, address)
         return Reply(Answer.REFUSED, address, code=code)
 

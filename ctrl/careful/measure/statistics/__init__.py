@@ -1,1 +1,1 @@
-"""Arithmetic of samples: lines, intervals, locations. Pure; knows no network."""
+"""Statistics of samples: lines, intervals, locations."""

@@ -1,7 +1,7 @@
-"""A figure with what it is worth: standard error, degrees of freedom, 95 % interval.
+"""A figure with its uncertainty: standard error, degrees of freedom, 95 % interval.
 
-Owns the arithmetic of estimates (sums, differences, multiples), so that what is derived
-from measurements keeps an honest interval. Pure.
+Owns the arithmetic of estimates (sums, differences, multiples), so that derived figures keep an
+honest interval.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from careful.measure.statistics.quantiles import t_quantile
 
-#: Share of cases in which an interval shall contain the true value.
+#: Probability that an interval contains the true value.
 LEVEL = 0.95
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and how far it may be off.
+    """A value and its uncertainty.
 
-    value, se: the figure and its standard error, in the figure's unit; dof: degrees of
-    freedom behind se; slack: what no repetition removes (a clock's resolution, say), in the
-    figure's unit, added to both ends of the interval.
+    `value`, `se`: the figure and its standard error; `dof`: degrees of freedom of se; `slack`: error
+    that no repetition removes (such as a clock's resolution), added to both ends of the interval.
+    `value`, `se` and `slack` have the figure's unit.
     """
 
     value: float
@@ -32,22 +32,19 @@ class Estimate:
 
     @property
     def half(self) -> float:
-        """Half of the 95 % interval."""
         return self.half_at(LEVEL)
 
     def half_at(self, level: float) -> float:
-        """Half of an interval of another level."""
+        """Returns half of the interval at another level."""
         spread = t_quantile(level, self.dof) * self.se if self.se else 0.0
         return spread + self.slack
 
     @property
     def low(self) -> float:
-        """Lower end of the 95 % interval."""
         return self.value - self.half
 
     @property
     def high(self) -> float:
-        """Upper end of the 95 % interval."""
         return self.value + self.half
 
     @property
@@ -56,7 +53,6 @@ class Estimate:
         return self.half / abs(self.value) if self.value else math.inf
 
     def contains(self, value: float) -> bool:
-        """Reports whether the interval has the value in it."""
         return self.low <= value <= self.high
 
     def __mul__(self, factor: float) -> Estimate:
@@ -71,7 +67,9 @@ class Estimate:
         return self._join(other, -1)
 
     def _join(self, other: Estimate, sign: int) -> Estimate:
-        """Sum or difference of independent estimates (Welch and Satterthwaite's dof)."""
+        """Returns the sum or difference of independent estimates (dof by Welch and
+        Satterthwaite).
+        """
         variance = self.se**2 + other.se**2
         dof = math.inf
         if variance:
@@ -86,7 +84,7 @@ class Estimate:
         )
 
     def figures(self, name: str, unit: str, digits: int = 4) -> Mapping[str, float]:
-        """For JSON: NAME_UNIT with NAME_low_UNIT and NAME_high_UNIT."""
+        """Returns NAME_UNIT, NAME_low_UNIT and NAME_high_UNIT, for JSON."""
         return {
             f"{name}_{unit}": round(self.value, digits),
             f"{name}_low_{unit}": round(self.low, digits),

@@ -1,7 +1,7 @@
-"""A line through times over sizes that the scheduler's outliers do not bend.
+"""A line through times over sizes, robust against the scheduler's outliers.
 
-Owns minimum filtering and one robust regression: Theil and Sen's slope to start from, Tukey's
-bisquare weights, Huber's covariance. Says when the data do not support a slope. Pure.
+Owns minimum filtering and one robust regression: Theil and Sen's slope as a start, Tukey's bisquare
+weights, Huber's covariance. Reports if the data do not support a slope.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from careful.measure.statistics.estimate import Estimate
 
 Array = npt.NDArray[np.float64]
 
-#: Tukey's constant: 95 % of least squares' efficiency where there are no outliers.
+#: Tukey's constant: 95 % of least squares' efficiency without outliers.
 _TUKEY = 4.685
-#: A median absolute deviation as a standard deviation.
+#: Factor from a median absolute deviation to a standard deviation.
 _MAD = 1.4826
-#: Points above which Theil and Sen's slope is taken from pairs half of the data apart.
+#: With more points, Theil and Sen's slope uses only pairs half of the data apart.
 _PAIRS_POINTS_MAX = 300
 #: From this many arrivals on, the first quarter of a train is left out of its gap.
 _LONG_TRAIN = 32
 #: Below this many arrivals, one widened gap moves a third of all slopes but few neighbours' gaps.
 _SHORT_TRAIN = 6
-#: A slope whose interval is wider than this share of it to either side is not one.
+#: A slope is unsupported if half of its interval exceeds this share of it.
 RELATIVE_MAX = 0.5
 
 
@@ -36,11 +36,11 @@ RELATIVE_MAX = 0.5
 class Line:
     """Time over size.
 
-    middle_us, middle_bytes: the line's time at the mean size, where it is known best, and
-    independently of the slope; residual_us: robust standard deviation of the points about the
-    line; points_count: sizes or points that were fitted; samples_count: measurements behind
-    them; size_min_bytes, size_max_bytes: the range for which the line holds; reason: why the
-    data do not support a slope, "" where they do.
+    `middle_us`, `middle_bytes`: the line's time at the mean size, known best there and independent
+    of the slope; `residual_us`: robust standard deviation of the points about the line;
+    `points_count`: fitted points; `samples_count`: measurements behind them; `size_min_bytes`,
+    `size_max_bytes`: range of the line; `reason`: why the data do not support a slope, "" if they
+    do.
     """
 
     middle_us: Estimate
@@ -55,18 +55,18 @@ class Line:
 
     @property
     def supported(self) -> bool:
-        """Reports whether there is a slope to speak of."""
+        """Reports whether the data support a slope."""
         return not self.reason
 
     def at(self, size_bytes: float) -> float:
-        """The line's time at a size, µs."""
+        """Returns the line's time at a size, µs."""
         away_bytes = size_bytes - self.middle_bytes
         return self.middle_us.value + away_bytes * self.slope_us_per_byte.value
 
     def estimate_at(self, size_bytes: float) -> Estimate:
-        """The same with its interval."""
+        """Returns the time at a size with its interval, µs."""
         both = self.middle_us + self.slope_us_per_byte * (size_bytes - self.middle_bytes)
-        # The two share their residuals: together they have no more freedom than either.
+        # Both come from the same residuals, so their sum has no more freedom than either.
         return replace(both, dof=min(self.middle_us.dof, self.slope_us_per_byte.dof))
 
     @property
@@ -81,7 +81,7 @@ class Line:
 
 
 def median(values: Array) -> float:
-    """As np.median of one dimension, which takes ten times as long for as few as there are here."""
+    """Returns the median like np.median, ten times faster for the few values here."""
     if not len(values):
         return math.nan
     ordered = np.sort(values)
@@ -98,7 +98,7 @@ def train_gap_us(arrivals_us: list[float]) -> float:
     if len(times) < 2:
         raise InputError(f"{len(times)} arrivals make no train")
     if len(times) >= _LONG_TRAIN:
-        times = times[len(times) // 4 :]  # the first waited together until the other end awoke
+        times = times[len(times) // 4 :]  # the first ones waited until the other end awoke
     if len(times) < _SHORT_TRAIN:
         return median(np.diff(times))
     i, j = np.triu_indices(len(times), 1)
@@ -108,9 +108,9 @@ def train_gap_us(arrivals_us: list[float]) -> float:
 def minima(
     sizes_bytes: Sequence[float] | Array, times_us: Sequence[float] | Array
 ) -> tuple[Array, Array, npt.NDArray[np.int64]]:
-    """The least time of each size: what queues and schedulers added is gone (pathchar).
+    """Returns the least time of each size, without the delays of queues and schedulers (pathchar).
 
-    Returns distinct sizes, ascending, their least times, and how many times each had.
+    Returns distinct sizes, ascending, their least times, and the number of times of each.
     """
     sizes, times = _data(sizes_bytes, times_us)
     distinct, inverse, counts = np.unique(sizes, return_inverse=True, return_counts=True)
@@ -124,18 +124,18 @@ def fit_minima(
     times_us: Sequence[float] | Array,
     resolution_us: float = 0.0,
 ) -> Line:
-    """The line through the minima; arguments and errors as in `fit_line`."""
+    """Fits a line through the minima; arguments and errors as in `fit_line`."""
     distinct, least, counts = minima(sizes_bytes, times_us)
     line = fit_line(distinct, least, resolution_us)
     return replace(line, samples_count=int(counts.sum()))
 
 
 def widened(line: Line, repeated: Sequence[Line]) -> Line:
-    """The line with intervals that its repetitions bear out.
+    """Widens a line's intervals to match its repetitions.
 
-    What a machine did during one of them moved all its points together: that is no residual,
-    it is a difference between repetitions. repeated: the same fit to each alone; their
-    spread, where it is wider, replaces what the residuals say (a cluster-robust error).
+    A disturbance during one repetition moves all its points together, which residuals do not show.
+    repeated: the same fit to each repetition. Their spread, if wider, replaces the error from the
+    residuals (a cluster-robust error).
     """
     known = [one for one in repeated if math.isfinite(one.slope_us_per_byte.se)]
     if len(known) < 2 or not math.isfinite(line.slope_us_per_byte.se):
@@ -147,7 +147,7 @@ def widened(line: Line, repeated: Sequence[Line]) -> Line:
 
 
 def _wider(estimate: Estimate, repeated: Sequence[float]) -> Estimate:
-    """With the standard error of the mean of repetitions, if that gives the wider interval."""
+    """Takes the standard error of the mean of repetitions if the interval becomes wider."""
     error = float(np.std(repeated, ddof=1)) / math.sqrt(len(repeated))
     other = replace(estimate, se=error, dof=len(repeated) - 1)
     return other if other.half > estimate.half else estimate
@@ -159,12 +159,13 @@ def fit_line(
     resolution_us: float = 0.0,
     noise_us: float = 0.0,
 ) -> Line:
-    """A robust line with 95 % intervals.
+    """Fits a robust line with 95 % intervals.
 
-    sizes_bytes, times_us: shape (n,), n >= 1, finite; resolution_us: what each time may be off
-    by in one direction whatever the repetitions (a clock's step): widens the intervals;
-    noise_us: a deviation that makes no outlier (few points may be closer to a line by chance, and
-    the others then seem to be far from it). Raises ValueError for other data.
+    sizes_bytes, times_us: shape (n,), n >= 1, finite.
+    resolution_us: error of each time in one direction (a clock's step); widens the intervals.
+    noise_us: a deviation below which no point is an outlier. Few points may be close to a line by
+    chance, which makes the others look far away.
+    Raises ValueError for other data.
     """
     sizes, times = _data(sizes_bytes, times_us)
     count, distinct = len(sizes), np.unique(sizes)
@@ -203,7 +204,7 @@ def fit_line(
 
 
 def _unsupported(slope: Estimate) -> str:
-    """Why an estimate is no slope; "" where it is one."""
+    """Says why an estimate is no slope; "" if it is one."""
     G = slope * 1024
     if slope.high < 0:
         return f"time falls with size ({G.value:.3g} µs/KiB): something else changed meanwhile"
@@ -243,8 +244,8 @@ def _theil_sen(sizes: Array, times: Array) -> Array:
 def _scale(residuals: Array, times: Array) -> float:
     """Robust standard deviation of residuals; never 0, so that exact data have weights."""
     tiny = 1e-12 * (float(np.abs(times).max()) or 1.0)
-    # Two parameters were fitted: a line goes through two points, whose residuals say nothing, and
-    # is closer to the others than the truth is.
+    # The fit has two parameters: the line passes through two points, whose residuals are 0, and is
+    # closer to the others than the true line.
     spread = _MAD * median(np.sort(np.abs(residuals))[2:])
     return max(spread * math.sqrt(len(residuals) / max(len(residuals) - 2, 1)), tiny)
 
@@ -268,7 +269,7 @@ def _reweighted(sizes: Array, times: Array, noise_us: float) -> tuple[Array, Arr
         weights = np.where(np.abs(u) < 1, (1 - np.minimum(np.abs(u), 1) ** 2) ** 2, 0.0)
         kept = sizes[weights > 0]
         if not kept.size or kept.min() == kept.max():
-            break  # what is left has no slope: the caller sees the few weights
+            break  # the rest has no slope: the caller sees the few weights
         fresh = _weighted(sizes, times, weights)
         done = float(np.abs(fresh - beta) @ np.array([1.0, sizes[-1]])) < 1e-6 * scale
         beta = fresh
@@ -278,7 +279,7 @@ def _reweighted(sizes: Array, times: Array, noise_us: float) -> tuple[Array, Arr
 
 
 def _variance(residuals: Array, scale: float) -> float | None:
-    """Variance of a point about a bisquare fit, by Huber's asymptotics; None where it has none."""
+    """Variance of a point about a bisquare fit, by Huber's asymptotics; None if undefined."""
     count = len(residuals)
     u = residuals / (_TUKEY * scale)
     inside = np.abs(u) < 1

@@ -1,8 +1,8 @@
 """Times one way, by the clocks of both ends.
 
-Owns what two clocks that nobody set alike can still tell: differences. The offset between them
-is in every time alike and leaves slopes alone; their drift is measured and taken out. Half of a
-round trip's noise, and nothing of the way back, is in such a time. Pure.
+Two unsynchronised clocks still measure differences. Their offset is the same in every time and does
+not affect slopes; their drift is measured and removed. Such a time has half of a round trip's noise
+and nothing of the way back.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from careful.measure.statistics.line import Array, Line, fit_line, fit_minima, median
 
-#: A drift that cannot be told from none is none, µs over a whole measurement.
+#: A smaller drift over the whole measurement counts as none, µs.
 _DRIFT_LEAST_US = 2.0
-#: Of n samples the least has about this over sqrt(n) of the medians' lateness left.
+#: The least of n samples keeps about this over sqrt(n) of the medians' lateness.
 _LEFT = 1.5
 
 
@@ -25,8 +25,8 @@ _LEFT = 1.5
 class Trip:
     """A message and its answer.
 
-    sent_us: by our clock; there_us: to its arrival, the other's clock less ours; round_us: to
-    the answer, by ours.
+    sent_us: by our clock; there_us: arrival by the other clock less sending by ours; round_us:
+    until the answer, by ours.
     """
 
     sent_us: float
@@ -35,15 +35,15 @@ class Trip:
 
 
 def step_us(rounds: Sequence[Sequence[Trip]]) -> float:
-    """The clock's step, µs: the least difference between two round trips' times."""
+    """Returns the clock's step, µs: the least difference between two round trips' times."""
     times = np.unique([one.round_us for trips in rounds for one in trips])
     return float(np.diff(times).min() if len(times) > 1 else times[0])
 
 
 def drift(sizes_bytes: Sequence[float], trips: Sequence[Trip]) -> float:
-    """How much faster the other clock runs, as a share, by robust regression over time.
+    """Returns how much faster the other clock runs, as a share, by robust regression over time.
 
-    What the size adds is taken from the round trips, which know of one clock alone.
+    The effect of the size is taken from the round trips, which use one clock only.
     """
     sizes, sent, there, whole = _columns(sizes_bytes, trips)
     over_sizes = fit_minima(sizes, whole)
@@ -55,19 +55,19 @@ def drift(sizes_bytes: Sequence[float], trips: Sequence[Trip]) -> float:
 
 
 def without_drift(sizes_bytes: Sequence[float], trips: Sequence[Trip], rate: float) -> list[float]:
-    """Times one way, µs, but for a constant."""
+    """Returns times one way, µs, up to a constant."""
     _, sent, there, _ = _columns(sizes_bytes, trips)
     return [float(one) for one in there - rate * (sent - sent[0])]
 
 
 def lateness(line: Line, sizes_bytes: Sequence[float], times_us: Sequence[float]) -> float:
-    """How much of the slope of minima may be lateness, µs a byte.
+    """Returns how much of the slope of minima may be lateness, µs a byte.
 
-    Schedulers and sleeping processors are the later the longer they had nothing to do, so that
-    lateness grows with size, and minima lose most of it, not all. What is left is at most about
-    what the medians' slope has more than theirs (GAM x 100: 18 and 9 µs/KiB, truth 0); and, as both
-    are from few samples, not less than a share of the medians' distance that falls with their
-    number, at one end of the range and not at the other.
+    Schedulers and sleeping processors are later after a longer idle time. Lateness therefore grows
+    with size; minima remove most of it, not all. The rest is at most about the excess of the
+    medians' slope over theirs (GAM x 100: 18 and 9 µs/KiB, truth 0). Both come from few samples, so
+    the rest is at least a share of the medians' distance that falls with their number, at one end
+    of the range only.
     """
     sizes = np.asarray(sizes_bytes, dtype=np.float64)
     times = np.asarray(times_us, dtype=np.float64)

@@ -1,9 +1,9 @@
-"""Several lines where the data have several: a change of regime is found by looking ahead.
+"""Piecewise lines: a change of regime is found by looking ahead.
 
-Netgauge's rule (Hoefler et al., "LogGP in theory and practice"): the line so far ends where the
-next points, as many as are looked ahead at, all leave it, so that one anomaly ends nothing. Its
-failure, that a line with hardly a residual ends at any noise, is met by a floor under the
-residual and by asking at the end whether two lines really fit better than one. Pure.
+Netgauge's rule (Hoefler et al., "LogGP in theory and practice"): a line ends where the next points,
+a fixed number, all leave it, so that one anomaly ends nothing. The rule fails for a line with
+almost no residual, which ends at any noise. A floor under the residual and a final test of two
+lines against one prevent that.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ import numpy as np
 from careful.measure.statistics.line import Array, Line, fit_line, median
 from careful.measure.statistics.quantiles import f_quantile
 
-#: Points that must leave a line before it ends, and that a line needs at least.
+#: Points that must leave a line before it ends, and least points of a line.
 LOOK_AHEAD = 3
 POINTS_MIN = 4
 #: A point leaves the line at so many residuals.
 _LEAVES = 4.0
-#: An anomaly weighs so many deviations of the noise.
+#: Weight of an anomaly, in deviations of the noise.
 _MOST = 6.0
-#: The least residual that is believed, as a share of the data's times.
+#: Least residual, as a share of the data's times.
 _FLOOR_RELATIVE = 1e-3
-#: Probability that a change of regime is seen where there is none.
+#: Probability of a false change of regime.
 _CHANCE = 1e-4
 
 
 @dataclass(frozen=True)
 class Piecewise:
-    """Lines over consecutive ranges of sizes, and the sizes at which one takes over, bytes."""
+    """Lines over consecutive ranges of sizes, and the sizes at which the next line begins,
+    bytes.
+    """
 
     lines: tuple[Line, ...]
     transitions_bytes: tuple[float, ...]
@@ -45,10 +47,10 @@ def fit_piecewise(
     resolution_us: float = 0.0,
     look_ahead: int = LOOK_AHEAD,
 ) -> Piecewise:
-    """Lines through points of distinct sizes, as few as the data need.
+    """Fits as few lines as needed through points of distinct sizes.
 
     sizes_bytes, times_us: shape (n,), n >= 1 (take minima or medians of a size first);
-    resolution_us: as in `fit_line`, also the least residual. Raises ValueError as `fit_line`.
+    resolution_us: as in `fit_line`, also the least residual. Raises ValueError like `fit_line`.
     """
     order = np.argsort(np.asarray(sizes_bytes, dtype=np.float64), kind="stable")
     sizes = np.asarray(sizes_bytes, dtype=np.float64)[order]
@@ -80,7 +82,7 @@ def _end_of_line(
             continue
         ahead = slice(at, min(at + look_ahead, len(sizes)))
         off = times[ahead] - np.array([line.at(size) for size in sizes[ahead]])
-        # How far the line itself may be off there, beside how far points are off the line.
+        # The line's own error there, in addition to the points' deviation.
         deviation = max(line.residual_us, noise)
         x = sizes[start:at]
         sway = (sizes[ahead] - x.mean()) / (x.std() * math.sqrt(len(x)))
@@ -111,12 +113,12 @@ def _two(sizes: Array, times: Array, at: int, most: float) -> Array:
 
 
 def _squares(off: Array, most: float) -> float:
-    """Sum of squares; an anomaly weighs no more than `most`, under one line as under two."""
+    """Sum of squares; an anomaly counts at most `most`, under one line as under two."""
     return float((np.minimum(np.abs(off), most) ** 2).sum())
 
 
 def _refined(sizes: Array, times: Array, edges: list[int], most: float) -> list[int]:
-    """Each inner edge moved to where the two lines beside it fit best: looking ahead is late."""
+    """Moves each inner edge to the best fit of its two lines, because looking ahead is late."""
     edges = list(edges)
     for k in range(1, len(edges) - 1):
         first, last = edges[k - 1], edges[k + 1]
@@ -130,20 +132,22 @@ def _refined(sizes: Array, times: Array, edges: list[int], most: float) -> list[
 
 
 def _gain(sizes: Array, times: Array, at: int, most: float) -> float:
-    """By how much two lines beat one, over what chance gives in 1 of 1 / _CHANCE cases."""
+    """Returns the gain of two lines over one, as a multiple of the gain that chance gives with
+    probability _CHANCE.
+    """
     off = _two(sizes, times, at, most)
     one, two = _squares(_off(sizes, times, most), most), _squares(off, most)
     freedom = max(len(sizes) - 5, 1)
-    # An anomaly that neither explains tells for none of them.
+    # An anomaly that neither fit explains favours none.
     usual = 1.4826 * median(np.abs(off)) * math.sqrt(len(off) / freedom)
-    # Below the noise nothing is better than anything.
+    # Below the noise no fit is better than another.
     least = max(min(two / freedom, usual**2), (most / _MOST) ** 2)
     ratio = (one - two) / 3 / least
     return ratio / f_quantile(3, freedom, _CHANCE)
 
 
 def _needed(sizes: Array, times: Array, edges: list[int], most: float) -> list[int]:
-    """The edges that the data need (an F test); the one that is needed least goes first."""
+    """Keeps the edges that the data need (an F test); removes the least needed first."""
     edges = list(edges)
     while len(edges) > 2:
         gains = {

@@ -1,6 +1,6 @@
-"""Quantiles of Student's t and of F, from the incomplete beta function. Pure; calls nothing.
+"""Quantiles of Student's t and of F, from the incomplete beta function.
 
-They are all that measuring needs of scipy, which is too much to install for it.
+Measurements need nothing else of scipy, which is too large to install for this.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from statistics import NormalDist
 
-#: Beyond so many degrees of freedom, t is normal to seven digits.
+#: Degrees of freedom beyond which t is normal to seven digits.
 _NORMAL_DOF = 1e7
 _TERMS_MAX = 20000
 _STEPS_MAX = 200
@@ -18,7 +18,7 @@ _STEPS_MAX = 200
 
 @lru_cache(maxsize=1024)
 def t_quantile(share: float, dof: float) -> float:
-    """What |t| exceeds with a probability of 1 - share.
+    """Returns the value that |t| exceeds with a probability of 1 - share.
 
     share: between 0 and 1; dof: degrees of freedom, > 0, may be infinite.
     """
@@ -29,20 +29,22 @@ def t_quantile(share: float, dof: float) -> float:
 
 @lru_cache(maxsize=1024)
 def f_quantile(dof: float, dof_below: float, chance: float) -> float:
-    """What an F of (dof, dof_below) degrees of freedom exceeds with a probability of chance."""
+    """Returns the value that F of (dof, dof_below) degrees of freedom exceeds with a
+    probability.
+    """
     return _where(lambda f: beta_share(dof_below / 2, dof / 2, dof_below, dof * f), chance)
 
 
 def beta_share(a: float, b: float, x: float, y: float) -> float:
-    """The regularised incomplete beta function I of (a, b) at x / (x + y).
+    """Returns the regularised incomplete beta function I of (a, b) at x / (x + y).
 
-    a, b > 0; x, y >= 0, not both 0: given apart, so that nothing is lost near 0 and 1.
-    By the continued fraction of DLMF 8.17.22, evaluated as Lentz does.
+    a, b > 0; x, y >= 0, not both 0; separate, so that no digits are lost near 0 and 1. Uses the
+    continued fraction of DLMF 8.17.22 by Lentz's method.
     """
     at, rest = x / (x + y), y / (x + y)
     if not at or not rest:
         return float(not rest)
-    if at > (a + 1) / (a + b + 2):  # where the fraction converges slowly
+    if at > (a + 1) / (a + b + 2):  # the fraction converges slowly here
         return 1 - beta_share(b, a, y, x)
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(log_front + a * math.log(at) + b * math.log(rest)) / a
@@ -61,9 +63,9 @@ def beta_share(a: float, b: float, x: float, y: float) -> float:
 
 
 def _where(falling: Callable[[float], float], wanted: float) -> float:
-    """Where a function of numbers above 0 that falls from 1 to 0 has a value.
+    """Returns the argument above 0 at which a function that falls from 1 to 0 has a value.
 
-    By false position (Illinois) on logarithms, of which tails are nearly straight lines.
+    Uses false position (Illinois) on logarithms, because tails are nearly straight there.
     """
 
     def off(exponent: float) -> float:

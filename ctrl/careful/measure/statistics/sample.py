@@ -1,7 +1,4 @@
-"""A figure from repetitions of which some were disturbed: location, interval, residual.
-
-Owns the location of a sample that the scheduler's outliers do not bend. Pure.
-"""
+"""A figure from repetitions, some of them disturbed: location, interval, residual."""
 
 from __future__ import annotations
 
@@ -13,23 +10,23 @@ import numpy as np
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import RELATIVE_MAX, Array
 
-#: Tukey's constant: 95 % of the mean's efficiency where nothing was disturbed.
+#: Tukey's constant: 95 % of the mean's efficiency without disturbance.
 _TUKEY = 4.685
-#: The half-width of a normal sample's middle half, in standard deviations.
+#: Half-width of a normal sample's middle half, in standard deviations.
 _QUARTILE = 0.6745
-#: Fewer repetitions have no interval to speak of.
+#: Least repetitions that give an interval.
 SAMPLES_MIN = 5
-#: A median absolute deviation as a standard deviation.
+#: Factor from a median absolute deviation to a standard deviation.
 _MAD = 1.4826
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What a figure is, and what it is worth.
+    """A figure and its uncertainty.
 
-    estimate: None where the sample does not support one, for the `reason`; samples_count:
-    repetitions behind it; residual: robust standard deviation of one repetition, in the
-    figure's unit; low_messages, high_messages: the range of messages for which it holds.
+    estimate: None, with a `reason`, if the sample does not support one; samples_count: repetitions;
+    residual: robust standard deviation of one repetition, in the figure's unit; low_messages,
+    high_messages: range of messages for which it holds.
     """
 
     estimate: Estimate | None
@@ -41,11 +38,11 @@ class Figure:
 
     @property
     def relative(self) -> float:
-        """Half of the interval over the figure; infinite where there is none."""
+        """Half of the interval over the figure; infinite without a figure."""
         return self.estimate.relative if self.estimate else math.inf
 
     def figures(self, name: str, unit: str) -> dict[str, object]:
-        """For JSON: value and interval, sample count, residual, range."""
+        """Returns value and interval, sample count, residual and range, for JSON."""
         value = self.estimate.figures(name, unit) if self.estimate else {f"{name}_{unit}": None}
         return {
             **value,
@@ -61,9 +58,9 @@ class Figure:
 class Bursts:
     """Times of n bursts of one kind, µs since the first message was issued.
 
-    marks: counts of issued messages, ascending, shape (k,); elapsed_us: when each count was
-    issued and its computation had ended, shape (n, k); computed_us: the computation in
-    elapsed_us; done_us: when the last reply arrived, shape (n,); arrived_us: when the other end
+    `marks`: counts of issued messages, ascending, shape (k,); `elapsed_us`: when each count was
+    issued and its computation had ended, shape (n, k); `computed_us`: the computation in
+    elapsed_us; `done_us`: when the last reply arrived, shape (n,); `arrived_us`: when the other end
     took the last message by its own clock, useful only if both ends share a clock.
     """
 
@@ -84,13 +81,13 @@ class Bursts:
 
 
 def locations(samples: Array) -> tuple[Array, Array, Array]:
-    """Where samples are, and the standard errors of that, each column a sample.
+    """Returns the locations of samples with standard errors; each column is a sample.
 
-    samples: shape (n,) or (n, k), n >= 1; returns locations, errors and degrees of freedom of
-    shape (k,). Other work on the machine makes a share of the times far longer: Tukey's
-    bisquare from the middle of the shortest half (Rousseeuw), which such a share does not move
-    while it is less than half; Huber's asymptotic variance. With fewer than SAMPLES_MIN rows
-    the errors are infinite. Raises ValueError for no rows.
+    samples: shape (n,) or (n, k), n >= 1; returns locations, errors and degrees of freedom of shape
+    (k,). Other work on the machine makes a share of the times far longer. Tukey's bisquare starts
+    from the middle of the shortest half (Rousseeuw), which such a share does not move if it is less
+    than half; the errors are Huber's asymptotic ones. With fewer than SAMPLES_MIN rows the errors
+    are infinite. Raises ValueError for no rows.
     """
     table = np.sort(samples.reshape(len(samples), -1), axis=0)
     count = len(table)
@@ -113,7 +110,7 @@ def locations(samples: Array) -> tuple[Array, Array, Array]:
 
 
 def _shortest_half(table: Array) -> tuple[Array, Array]:
-    """Its middle and, as a normal sample's deviation, its width; table: sorted columns."""
+    """Returns its middle, and its width as a normal sample's deviation; table: sorted columns."""
     count, half = len(table), len(table) // 2 + 1
     widths = table[half - 1 :] - table[: count - half + 1]
     at, columns = widths.argmin(axis=0), np.arange(table.shape[1])
@@ -124,10 +121,10 @@ def _shortest_half(table: Array) -> tuple[Array, Array]:
 
 
 def undisturbed(samples: Array) -> Array:
-    """Samples with those far from the middle of the shortest half replaced by that middle.
+    """Replaces samples far from the middle of the shortest half by that middle.
 
-    samples: shape (n, k), each column by itself: parts of a time of which few were disturbed,
-    where nearly every whole was. Their sums keep what the parts of one row have in common.
+    samples: shape (n, k), each column separate: parts of a time. Few parts were disturbed, but
+    nearly every whole was. Their sums keep what the parts of one row have in common.
     """
     if len(samples) < SAMPLES_MIN:
         return samples
@@ -137,11 +134,10 @@ def undisturbed(samples: Array) -> Array:
 
 
 def figure(samples: Array, low: int = 1, high: int = 1) -> Figure:
-    """The figure of a sample of shape (n,), n >= 1.
+    """Returns the figure of a sample of shape (n,), n >= 1.
 
-    low, high: its range, messages. There is no figure where the interval is wider than the
-    data can support: fewer than SAMPLES_MIN repetitions, or RELATIVE_MAX of the value to
-    either side.
+    low, high: its range, messages. There is no figure with fewer than SAMPLES_MIN repetitions, or
+    if half of the interval exceeds RELATIVE_MAX of the value.
     """
     means, errors, dof = locations(samples)
     residual = _MAD * float(np.median(np.abs(samples - np.median(samples))))
@@ -155,7 +151,7 @@ def figure(samples: Array, low: int = 1, high: int = 1) -> Figure:
 def supported(
     estimate: Estimate, samples: int, residual: float, low: int = 1, high: int = 1
 ) -> Figure:
-    """The figure of a time, µs, or why there is none."""
+    """Returns the figure of a time, µs, or why there is none."""
     reason = ""
     if estimate.high <= 0:
         reason = f"{estimate.value:.3g} µs is impossible: other work came between the bursts"
