@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The life of a group of nodes (P2 section 5.1). Each session is watched from the beginning, so that
- * each node learns by itself of a peer that died.
- */
+/* The life of a group of nodes (P2 section 5.1). Each node watches its sessions from the start, so
+ * that it notices by itself when a peer dies. */
 #include "events/private.h"
 
 #include <endian.h>
@@ -11,7 +9,7 @@
 
 static struct careful_events *create(struct careful *c, uint32_t nodes, bool requests)
 {
-	/* Each holds a receive buffer, or a copy. */
+	/* Each fragment holds a receive buffer or a copy. */
 	const uint32_t fragments = requests ? EVENT_ROOM + nodes * EVENT_WINDOW : c->deferred_max;
 	struct careful_events *ev = calloc(1, sizeof(*ev));
 
@@ -62,7 +60,7 @@ int careful_events_failed(const struct careful_events *ev, uint32_t *rank)
 	return ev->error;
 }
 
-/* Once a round: what is to be said, and whether who waits for room has some. */
+/* Runs once a round: sends what is owed and looks for room for a waiting sender. */
 static void round_of(struct careful *c)
 {
 	struct careful_events *ev = c->events;
@@ -99,9 +97,10 @@ static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
 
 		node->owes_leave = i != ev->rank &&
 				   (event_is_to_hear(node) || event_is_awaited(node));
-		node->owes_fail |= node->owes_leave && ev->error; /* who was asked since, too */
-		/* The others hear nothing: JOIN might be all that can still be said to them, and
-		 * they would wait for our end. */
+		/* also to a node that got JOIN since */
+		node->owes_fail |= node->owes_leave && ev->error;
+		/* Send the others nothing: they might get only JOIN, and would then wait for our
+		 * end. */
 		if (!node->asked && !node->owes_leave)
 			node->ask_ns = UINT64_MAX;
 	}
@@ -112,7 +111,7 @@ static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
 	return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
-/* Lets go of all that is the instance's. */
+/* Releases everything that the instance owns. */
 static void forget(struct careful *c)
 {
 	struct careful_events *ev = c->events;
@@ -139,7 +138,7 @@ static void forget(struct careful *c)
 	c->events_forgotten = ev;
 }
 
-/* The instance ends, and with it what they wait for. */
+/* Fails the group when the instance ends. */
 static void end(struct careful *c)
 {
 	struct careful_events *ev;
@@ -161,7 +160,7 @@ int careful_events_close(struct careful_events *ev, int status, int timeout_ms)
 	return rc;
 }
 
-/* An epoch of a peer's session is over: what was on its way may be lost. */
+/* Fails the group when an epoch of a peer's session ends, because frames may be lost. */
 static void epoch_over(struct careful *c, struct link_peer *peer)
 {
 	struct careful_events *ev = c->events;

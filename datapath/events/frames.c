@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The event service by frames of its own: fragments wait in their receive buffers, and link/ copies
- * them out when buffers run short (P2 section 5.3). Credits say when there is room.
- */
+/* The event service over frames of its own: fragments wait in their receive buffers, and link/
+ * copies them out when buffers run short (P2 section 5.3). Credits bound the sender. */
 #include "events/private.h"
 
 #include <endian.h>
@@ -55,7 +53,7 @@ static void frames_let_go(struct careful_events *ev, struct link_held *held)
 	link_let_go(&ev->c->link, held);
 }
 
-/* Copies that were given back make room for those of others that got no credits. */
+/* Returns copies, which makes room for peers whose credits were withheld. */
 static void frames_consumed(struct careful_events *ev)
 {
 	if (!ev->c->link.counters[CAREFUL_C_CREDITS_WITHHELD])
@@ -99,7 +97,7 @@ const struct event_transport event_by_frames = {
 	.consumed = frames_consumed,
 };
 
-/* Reports whether a peer's frames to all are over, by what it says; our group may be, too. */
+/* Handles a peer's message that its frames to all end; our group may end with it. */
 static void end_group(struct link_peer *peer, const struct careful_am *am)
 {
 	uint16_t what = be16toh(am->handler);
@@ -109,7 +107,7 @@ static void end_group(struct link_peer *peer, const struct careful_am *am)
 		link_group_admit(peer, 0, 0);
 }
 
-/* A fragment in a frame; false: nobody wants it. */
+/* Queues a fragment that is in a frame; false: not wanted. */
 static bool take(struct careful_events *ev, uint32_t rank, struct link_rxframe *frame,
 		 const struct careful_am *am)
 {
@@ -122,7 +120,7 @@ static bool take(struct careful_events *ev, uint32_t rank, struct link_rxframe *
 	return true;
 }
 
-/* A frame of the event service; it is held, or released. */
+/* Handles a frame of the event service: holds or releases it. */
 void event_arrived(struct careful *c, struct link_rxframe *frame, const struct careful_am *am)
 {
 	struct careful_events *ev = c->events;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * A broadcast as one frame (P2 section 5.1): each node tells all others, with its JOIN, the cookie
- * of its frames to the group, and sends probes with it. When all have said that one came, its
- * broadcasts are one frame each. Until then, and for ever if a node does not hear it or refuses,
- * they are replicated.
- */
+/* A broadcast as one frame (P2 section 5.1). With JOIN, each node tells the others the cookie of
+ * its frames to the group; it then sends probes with that cookie. Once every node has reported a
+ * probe, the node's broadcasts are one frame each. Until then, and for ever if a node gets no probe
+ * or refuses, they are replicated. */
 #include "events/private.h"
 
 #include <endian.h>
@@ -12,13 +10,13 @@
 
 enum {
 	PROBE_AGAIN_NS = 5 * 1000 * 1000,
-	PROBES_SOON = 100, /* so far apart; then they are */
+	PROBES_SOON = 100, /* the first probes are close together */
 	PROBE_LATER_NS = 95 * 1000 * 1000,
-	PROBES_MAX = 200, /* ten seconds */
-	NODES_LEAST = 3, /* with fewer, a frame to all is a frame to one */
+	PROBES_MAX = 200, /* after ten seconds */
+	NODES_LEAST = 3, /* with two, a frame to all is a frame to one */
 };
 
-/* From now on broadcasts are replicated. */
+/* Replicates broadcasts from now on. */
 void event_group_off(struct careful_events *ev, int error)
 {
 	if (ev->group)
@@ -27,8 +25,8 @@ void event_group_off(struct careful_events *ev, int error)
 	ev->group_error = error;
 }
 
-/* To a node that has left, and hears no LEAVE of ours: as far as it can be said now. If not, it
- * admits our frames to all until the session ends; none comes. */
+/* Tells a node that has left, and gets no LEAVE from us, that our frames to all end. If that cannot
+ * leave now, the node admits such frames until the session ends, but none comes. */
 void event_group_say_off(struct careful_events *ev, struct event_node *node)
 {
 	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_ONE_BY_ONE) };
@@ -48,7 +46,7 @@ static void open_group(struct careful_events *ev)
 			continue;
 		peers[count] = ev->node[i].peer;
 		if (!link_is_open(peers[count]) || !link_knows(peers[count]))
-			return; /* soon */
+			return; /* the caller tries again soon */
 		count++;
 	}
 	rc = link_group_open(&ev->c->link, ev->cookie, peers, count, &ev->group);
@@ -66,7 +64,7 @@ static bool say_heard(struct careful_events *ev, struct event_node *node)
 	return event_tell(ev, node, am);
 }
 
-/* Before there is a group, its cookie: for JOIN. */
+/* Sets up the cookie, before there is a group and a JOIN. */
 void event_group_init(struct careful_events *ev, bool replicate)
 {
 	if (replicate || ev->nodes < NODES_LEAST || !link_group_can(&ev->c->link))
@@ -81,8 +79,8 @@ void event_group_join(const struct careful_events *ev, struct careful_am *join)
 	join->token = htobe32((uint32_t)ev->cookie);
 }
 
-/* Admits the frames to all of a node that has joined. A group by requests has no such frames: a
- * cookie in JOIN means nothing there. */
+/* Admits the frames to all of a node that has joined. A group by requests has no such frames and
+ * ignores the cookie in JOIN. */
 void event_group_joined(struct careful_events *ev, uint32_t rank, const struct careful_am *join)
 {
 	uint64_t cookie = (uint64_t)be32toh(join->args[3]) << 32 | be32toh(join->token);
@@ -90,19 +88,19 @@ void event_group_joined(struct careful_events *ev, uint32_t rank, const struct c
 
 	if (!cookie || !node->peer)
 		return;
-	/* Its members are in the order of their ranks, and it is none. */
+	/* A sender's members are in the order of their ranks, without the sender. */
 	node->refusal =
 		-link_group_admit(node->peer, cookie, ev->rank < rank ? ev->rank : ev->rank - 1);
 	node->owes_heard = node->refusal != 0;
 }
 
-/* A node hears ours, or refuses. */
+/* Handles a node's report that it gets our frames to all, or refuses them. */
 void event_group_heard(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
 	struct event_node *node = &ev->node[rank];
 	int error = (int)(be32toh(am->args[0]) & 0xfff);
 
-	if (error && !ev->group_error) /* also before there is a group */
+	if (error && !ev->group_error) /* even before there is a group */
 		event_group_off(ev, error == EAGAIN ? -EPROTO : -error);
 	if (!ev->group || node->hears)
 		return;
@@ -110,7 +108,7 @@ void event_group_heard(struct careful_events *ev, uint32_t rank, const struct ca
 	ev->hear++;
 }
 
-/* Who sends a probe until all have heard one. */
+/* Sends probes until all nodes have reported one. */
 static void probe(struct careful_events *ev)
 {
 	uint64_t now_ns = ev->c->link.now_ns;
@@ -125,7 +123,6 @@ static void probe(struct careful_events *ev)
 	ev->probe_ns = now_ns + (ev->group->probes < PROBES_SOON ? PROBE_AGAIN_NS : PROBE_LATER_NS);
 }
 
-/* Once a round. */
 void event_group_round(struct careful_events *ev)
 {
 	if (ev->nodes < NODES_LEAST || ev->error)
@@ -146,8 +143,8 @@ void event_group_round(struct careful_events *ev)
 		probe(ev);
 }
 
-/* Reports whether one frame can be a broadcast's next fragment: it stands at the same place in the message
- * to each node. */
+/* Reports whether one frame can carry the next fragment of a broadcast: it must have the same
+ * offset for each node. */
 bool event_group_can(const struct careful_events *ev)
 {
 	const struct event_way *first = &ev->node[!ev->rank].out;
@@ -164,11 +161,9 @@ bool event_group_can(const struct careful_events *ev)
 	return true;
 }
 
-/*
- * Reports whether the credits of all nodes are there. Each one's are set aside as soon as they are, or
- * updates might take them again before the others' come. Not so where other messages to a node
- * wait, which go first.
- */
+/* Reports whether the credits of all nodes are there. Sets each node's credits aside as soon as
+ * they are there, or updates might use them before the others' arrive. Other messages that wait for
+ * a node go first, and nothing is set aside there. */
 bool event_group_may_send(struct careful_events *ev, uint32_t bytes)
 {
 	struct message_state *state = &ev->c->messages;
@@ -192,7 +187,7 @@ bool event_group_may_send(struct careful_events *ev, uint32_t bytes)
 	return can == ev->group->count;
 }
 
-/* What was set aside is the nodes' again. */
+/* Gives the credits that were set aside back to the nodes. */
 void event_group_unhold(struct careful_events *ev)
 {
 	for (uint32_t m = 0; ev->group && m < ev->group->count; m++)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Fragments in (P2 section 5.1): queued in their order until the application consumes them. */
+/* Incoming fragments (P2 section 5.1): queued in order until the application consumes them. */
 #include "events/private.h"
 
 #include <endian.h>
 #include <errno.h>
 
-/* What the application had is consumed. */
+/* Returns the fragment that the application has consumed. */
 void event_return(struct careful_events *ev)
 {
 	if (!ev->given)
@@ -16,7 +16,7 @@ void event_return(struct careful_events *ev)
 	ev->by->consumed(ev);
 }
 
-/* Reports whether a fragment follows what came from its node before. */
+/* Reports whether a fragment continues what its node sent before. */
 static bool follows(const struct careful_events *ev, const struct event_way *way,
 		    const struct event_fragment *new)
 {
@@ -33,7 +33,7 @@ static bool follows(const struct careful_events *ev, const struct event_way *way
 	return !new->offset && (!way->any || new->event > way->event);
 }
 
-/* Reports whether a fragment is wanted: it is of a node that takes part. */
+/* Reports whether a fragment is wanted and its node takes part. */
 bool event_may_take(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
 		    uint32_t bytes, struct event_fragment *new)
 {
@@ -53,7 +53,7 @@ bool event_may_take(struct careful_events *ev, uint32_t rank, const struct caref
 	return false;
 }
 
-/* Reports whether a node may yet send something of this event. */
+/* Reports whether a node may still send something in this event. */
 static bool may_come(const struct event_node *node, uint64_t event)
 {
 	const struct event_way *way = &node->in;
@@ -62,7 +62,7 @@ static bool may_come(const struct event_node *node, uint64_t event)
 	       (!way->any || way->event < event || (way->event == event && way->open));
 }
 
-/* The node whose fragment is next; nodes: there is none. */
+/* Returns the node whose fragment is next, or `nodes` if there is none. */
 static uint32_t next_source(struct careful_events *ev, uint32_t src, uint64_t event)
 {
 	if (src != CAREFUL_EVENT_ALL) {
@@ -91,7 +91,7 @@ static int none_yet(const struct careful_events *ev, uint32_t src, uint64_t even
 	return -ENOMSG;
 }
 
-/* Reports whether the program may receive this event now. */
+/* Reports whether the program may receive this event now: 0 or -errno. */
 static int check(const struct careful_events *ev, uint32_t src, uint64_t event)
 {
 	if (src != CAREFUL_EVENT_ALL && (src >= ev->nodes || src == ev->rank))
@@ -106,7 +106,7 @@ static int check(const struct careful_events *ev, uint32_t src, uint64_t event)
 	return 0;
 }
 
-/* A fragment of an event is given out: what the event is, and whether it can be of that. */
+/* Notes that a fragment is given to the application, and sets or checks the kind of its event. */
 static int count(struct careful_events *ev, uint32_t rank, const struct event_fragment *fragment)
 {
 	bool crowd = fragment->flags & CAREFUL_EVENT_F_CROWD;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Membership of a group, and how a failure reaches every node: a node that fails tells all others,
- * so that a node which lost nothing does not wait for ever.
+ * Membership of a group, and the spread of failures: a node that fails tells all others, so that a
+ * node which lost nothing does not wait for ever.
  *
- * Nothing here is parked: a later round says again what cannot leave now.
+ * Nothing is queued here: a message that cannot leave now is tried again in a later round.
  */
 #include "events/private.h"
 
@@ -56,8 +56,8 @@ static bool say_leave(struct careful_events *ev, struct event_node *node)
 	return event_tell(ev, node, am);
 }
 
-/* The group has failed here; every node that takes part is to hear of it, but the one whose
- * session is over. What nobody will consume gives its buffers back. */
+/* Fails the group here and lets every node that takes part hear of it, except the one whose session
+ * is over. Returns the buffers of unconsumed fragments. */
 void event_fail(struct careful_events *ev, uint32_t rank, int error)
 {
 	if (ev->error)
@@ -65,7 +65,7 @@ void event_fail(struct careful_events *ev, uint32_t rank, int error)
 	ev->error = error;
 	ev->error_rank = rank;
 	event_group_off(ev, error);
-	ev->c->told++; /* who waits is to look */
+	ev->c->told++; /* ends the application's wait */
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct event_node *node = &ev->node[i];
 
@@ -88,16 +88,16 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 	struct event_node *node = &ev->node[rank];
 	bool right = is_ours(ev, rank, am);
 
-	/* Who has left and is back waits until we have, too. */
+	/* A node that left and joins again waits until we have left, too. */
 	if (node->left)
 		return;
-	if (right && node->joined && node->part != part) { /* that it has left did not get here */
+	if (right && node->joined && node->part != part) { /* its LEAVE did not arrive */
 		event_fail(ev, rank, -ECONNRESET);
 		return;
 	}
-	/* Who did not name our part has not heard of it: while we leave, it hears both. */
+	/* The node has not heard of our part: while we leave, it gets both JOIN and LEAVE. */
 	node->owes_leave |= ev->leaving && ours != ev->part;
-	if (right && ours && ours != ev->part) { /* it is in a group with an earlier part of ours */
+	if (right && ours && ours != ev->part) { /* it knows an earlier part of ours */
 		node->ask_ns = 0;
 		return;
 	}
@@ -108,7 +108,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		ev->c->told++;
 	}
 	node->aware |= ours != 0;
-	node->ask_ns = ours && node->asked ? UINT64_MAX : 0; /* 0: it waits for ours */
+	node->ask_ns = ours && node->asked ? UINT64_MAX : 0; /* 0: it waits for our JOIN */
 	if (!right)
 		event_fail(ev, rank, -EPROTO);
 	else if (ev->error)
@@ -117,7 +117,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		event_group_joined(ev, rank, am);
 }
 
-/* No more comes from there, and nothing is to be told to it. */
+/* Handles LEAVE: the node sends nothing more and is told nothing more. */
 static void on_leave(struct careful_events *ev, uint32_t rank)
 {
 	struct event_node *node = &ev->node[rank];
@@ -133,8 +133,8 @@ static void on_leave(struct careful_events *ev, uint32_t rank)
 		event_fail(ev, rank, -EPROTO);
 }
 
-/* Reports whether all frames to groups have come that left there. Nothing else reports the last of
- * them: the end of its session is no failure of a node that has left. */
+/* Reports whether all frames to groups that the node sent have arrived. Nothing else reveals the
+ * loss of the last one, because the end of its session is then no failure. */
 static bool all_came(const struct event_node *node, uint32_t sent)
 {
 	const uint32_t missing = node->peer ? link_group_missing(node->peer, sent) : 0;
@@ -149,7 +149,7 @@ static void on_fail(struct careful_events *ev, uint32_t rank, const struct caref
 	uint32_t failed = be32toh(am->args[0]);
 	int error = (int)(be32toh(am->args[1]) & 0xfff);
 
-	/* -EAGAIN would mean that there is something to wait for. */
+	/* -EAGAIN would make the application wait. */
 	if (!error || error == EAGAIN)
 		error = EPROTO;
 	event_fail(ev, failed < ev->nodes ? failed : rank, -error);
@@ -157,8 +157,8 @@ static void on_fail(struct careful_events *ev, uint32_t rank, const struct caref
 		on_leave(ev, rank);
 }
 
-/* What a node of the group said, beside fragments; what it said in an earlier group, before it
- * joined this one, is over. */
+/* Handles everything from a node except fragments. Messages of an earlier group, from before the
+ * node joined this one, are ignored. */
 void event_said(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
 	bool takes_part = ev->node[rank].joined && !ev->node[rank].left;
@@ -186,7 +186,7 @@ void event_said(struct careful_events *ev, uint32_t rank, const struct careful_a
 	}
 }
 
-/* Nothing comes from a node any more, and nothing is told to it. */
+/* Handles the end of the session with a node. */
 void event_gone(struct careful_events *ev, uint32_t rank, int error)
 {
 	struct event_node *node = &ev->node[rank];
@@ -195,11 +195,11 @@ void event_gone(struct careful_events *ev, uint32_t rank, int error)
 	event_give_up(ev, node);
 	if (!node->left)
 		event_fail(ev, rank, error);
-	node->left = true; /* its slot may be another's from now on */
+	node->left = true; /* its slot may now belong to another peer */
 	node->asked = node->owes_fail = node->owes_leave = false;
 }
 
-/* In this order: who has not heard JOIN yet takes nothing else. */
+/* Order matters: before JOIN a node ignores everything else. */
 void event_say_all(struct careful_events *ev, struct event_node *node)
 {
 	uint64_t now_ns = ev->c->link.now_ns;

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Fragments out (P2 section 5.1): which may be sent in which order, and when there is room. A
- * broadcast goes to all or to none, so that a sender which has to wait has sent nothing.
- */
+/* Outgoing fragments (P2 section 5.1): checks their order and waits for room. A broadcast goes to
+ * all nodes or to none, so a sender that must wait has sent nothing. */
 #include "events/private.h"
 
 #include <endian.h>
 #include <errno.h>
 
-enum { SYNCS_BLOCKED = 3 }; /* a sync brings credits that are owed and not due */
+enum { SYNCS_BLOCKED = 3 }; /* a sync brings credits that are owed but not yet due */
 
-/* The nodes that a destination means. */
+/* Reports whether a destination includes a node. */
 static inline bool is_meant(const struct careful_events *ev, uint32_t dst, uint32_t rank)
 {
 	return rank != ev->rank && (dst == CAREFUL_EVENT_ALL || dst == rank);
 }
 
-/* Reports whether this fragment follows what went to one node before. */
+/* Checks that a fragment continues what one node was sent before. */
 static int check_way(const struct event_way *way, uint64_t event, uint32_t bytes, uint32_t flags)
 {
 	uint32_t kind = CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE;
@@ -30,7 +28,7 @@ static int check_way(const struct event_way *way, uint64_t event, uint32_t bytes
 	return bytes > UINT32_MAX - way->offset ? -EMSGSIZE : 0;
 }
 
-/* Reports whether the program may send this at all. */
+/* Checks that the program may send this fragment at all. */
 static int check(const struct careful_events *ev, uint32_t dst, uint64_t event, uint32_t bytes,
 		 uint32_t flags)
 {
@@ -62,7 +60,7 @@ static int fits(const struct careful_events *ev, uint32_t dst, uint32_t bytes)
 	return 0;
 }
 
-/* Reports whether there is room for a fragment now, here and at each node that it goes to. */
+/* Reports whether there is room for a fragment now, here and at each destination. */
 bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 {
 	uint32_t frames = 0;
@@ -84,7 +82,7 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 	return ev->by->room(ev, frames);
 }
 
-/* A fragment was sent to a node. */
+/* Notes that a fragment was sent to a node. */
 static void count(struct careful_events *ev, uint32_t rank, uint64_t event, uint32_t bytes,
 		  uint32_t flags)
 {
@@ -143,7 +141,7 @@ static void send_to(struct careful_events *ev, uint32_t rank, uint64_t event, co
 	const struct careful_am am = header(ev, rank, event, flags);
 
 	event_less_ahead(ev, &ev->node[rank], bytes, flags);
-	/* event_may_send() saw room for all of them. */
+	/* event_may_send() has found room at every node. */
 	if (ev->by->send(ev, rank, &am, data, bytes))
 		count(ev, rank, event, bytes, flags);
 	else
@@ -167,7 +165,7 @@ static void send_group(struct careful_events *ev, uint64_t event, const void *da
 			count(ev, i, event, bytes, flags);
 }
 
-/* There is no room: for how long, and is it this node that the others wait for? */
+/* Notes a lack of room. Returns -ENOBUFS if it has lasted and the others wait for this node. */
 static int blocked(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 {
 	const uint64_t now_ns = ev->c->link.now_ns;
@@ -212,7 +210,7 @@ static int try(struct careful_events *ev, uint32_t dst, uint64_t event, const vo
 		for (uint32_t i = 0; i < ev->nodes; i++)
 			if (is_meant(ev, dst, i))
 				send_to(ev, i, event, data, bytes, flags);
-	/* Asynchronous: a whole message leaves though nobody polls. */
+	/* Asynchronous: a whole message leaves even if the program does not poll. */
 	if (flags & CAREFUL_EVENT_F_LAST && ev->c->queue)
 		link_kick(&ev->c->link);
 	return ev->error;

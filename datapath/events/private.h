@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The event service from the inside (P2 section 5.1): a group, its nodes, and the fragments that
- * nobody has consumed yet. */
+/* The inside of the event service (P2 section 5.1): a group, its nodes, and the fragments that are
+ * not consumed yet. */
 #ifndef EVENTS_PRIVATE_H
 #define EVENTS_PRIVATE_H
 
@@ -10,17 +10,17 @@
 #include "engine/engine.h"
 
 enum {
-	EVENT_NOBODY = 0xffff, /* a peer that is no node of the group */
+	EVENT_NOBODY = 0xffff, /* rank of a peer outside the group */
 	EVENT_FLAGS = CAREFUL_EVENT_F_LAST | CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE,
 };
 
-/* Of a group that goes by requests: to one node without an answer, and kept here of all nodes
- * before who sends waits. */
+/* For a group by requests: most unanswered fragments to one node; fragments kept here from all nodes
+ * before answers are delayed; sync_ms of an attached instance, which has none. */
 enum { EVENT_WINDOW = 16, EVENT_ROOM = 4096, EVENT_ASKED_MS = 200 };
 
-/* A fragment that came, in its receive buffer or copied out. */
+/* A received fragment, in its receive buffer or copied out. */
 struct event_fragment {
-	struct event_fragment *next; /* of its source's, or among the free ones */
+	struct event_fragment *next; /* in its source's queue or the free list */
 	struct link_held *kept;
 	uint64_t event;
 	uint32_t offset;
@@ -29,10 +29,10 @@ struct event_fragment {
 };
 
 /*
- * One direction between two nodes: its messages, one after the other.
+ * One direction between two nodes, which carries one message after the other.
  *
- * @event:   of the last message; nothing before the first (any)
- * @open:    it lacks its last fragment
+ * @event:   event of the last message; not valid before the first (any)
+ * @open:    that message lacks its last fragment
  * @offset:  its bytes so far
  * @ahead:   out: bytes that were announced and have not left
  */
@@ -47,24 +47,24 @@ struct event_way {
 /*
  * Another node.
  *
- * @joined:    it takes part, @part: with this number
- * @left:      it has said that it is done
- * @asked:     JOIN was said to it, @aware: and its own named our part
- * @owes_fail, @owes_leave: what it still has to be told, in this order
- * @awaited:   its session is watched: service waits for a sign of it
- * @ask_ns:    when JOIN is said again; UINT64_MAX: both have heard
- * @owes_heard: it is to be told whether its frames to all come,
- * @refusal:   a positive errno: they will not
+ * @joined:    it takes part; @part: the number of its part
+ * @left:      it has told us that it is done
+ * @asked:     JOIN was sent to it; @aware: its own JOIN named our part
+ * @owes_fail, @owes_leave: what we still have to send to it, in this order
+ * @awaited:   its session is watched for a sign of life
+ * @ask_ns:    when to send JOIN again; UINT64_MAX: both ends know of each other
+ * @owes_heard: it must be told whether its frames to all arrive
+ * @refusal:   the positive errno why they will not; 0: they do
  * @hears:     it gets our frames to all
- * @first, @last: fragments that came, in their order
+ * @first, @last: queue of its fragments
  *
- * Where the group goes by requests (requests.c):
- * @index:     how the instance calls it
- * @body_most: payload of a request to it; 0: not known yet
- * @under_way: fragments to it without an answer
- * @joining, @staying: JOIN and STAY have none
- * @stays, @stay: its STAY, to be answered
- * @owed, @owed_at, @owed_count: answers to its fragments, the oldest first
+ * In a group by requests (requests.c):
+ * @index:     its index at the instance
+ * @body_most: largest payload of a request to it; 0: unknown
+ * @under_way: unanswered fragments to it
+ * @joining, @staying: JOIN and STAY are unanswered
+ * @stays, @stay: its STAY, which we must answer
+ * @owed, @owed_at, @owed_count: its fragments to be answered, oldest first
  */
 struct event_node {
 	struct link_peer *peer;
@@ -86,17 +86,17 @@ struct event_node {
 };
 
 /*
- * How fragments and what nodes tell each other travel.
+ * How fragments and the nodes' other messages travel.
  *
- * @tell:      false: not now
- * @may_send:  reports whether a node can take so many bytes, @room: whether this end can send
- *             so many frames
- * @bytes:     returns the most payload of a fragment, or -EAGAIN
+ * @tell:      sends a message; false: not now
+ * @may_send:  reports whether a node has room for this many bytes
+ * @room:      reports whether this end can send this many frames
+ * @bytes:     returns the largest payload of a fragment, or -EAGAIN
  * @withholds: reports whether this node keeps others from sending
  * @close, @owes, @give: may be NULL
  * @owes:      reports whether something would be lost with this process
- * @give:      the application has the fragment, which stays in its place; @let_go: nobody wants
- *             it any more; @consumed: called after that
+ * @give:      gives a fragment to the application; the fragment stays in its place
+ * @let_go:    releases a fragment; @consumed: called after that
  */
 struct event_transport {
 	int (*open)(struct careful_events *ev, const uint32_t *peers);
@@ -119,7 +119,7 @@ struct event_transport {
 extern const struct event_transport event_by_frames; /* frames.c */
 extern const struct event_transport event_by_requests; /* requests.c */
 
-/* A note of what was sent or consumed (trace.c). */
+/* A record of one send or receive (trace.c). */
 struct event_note {
 	uint64_t at_ns;
 	uint64_t event;
@@ -130,33 +130,33 @@ struct event_note {
 };
 
 /*
- * @event, @begun, @done:  the event being received, whether some of it was consumed, and all
- * @crowd, @source, @messages: of it: its kind, who sent the first, how many have ended
- * @turn:      which node is looked at first where the source may be any
- * @sent, @sent_any: the last event sent
+ * @event, @begun, @done:  the event being received; some of it, and all of it, was consumed
+ * @crowd, @source, @messages: its kind, its first sender, and how many messages have ended
+ * @turn:      the node to look at first if the source may be any
+ * @sent, @sent_any: the last event sent, and whether there is one
  * @sending:   nodes to which a message lacks its last fragment
- * @blocked_ns: since when nothing could be sent and nothing was consumed; 0: that is not so
- * @waiting:   who sends @waiting_bytes to @waiting_dst is to be told when there is room
- * @given:     what the application has; its place is fixed
+ * @blocked_ns: since when nothing could be sent and nothing was consumed; 0: not blocked
+ * @waiting:   a sender of @waiting_bytes to @waiting_dst wants to know when there is room
+ * @given:     the fragment that the application has, which must not move
  * @cookie:    of frames to all; 0: there will be none
- * @group:     to which they go; NULL: there are none, @group_error: for this reason
- * @hear:      nodes that get them
+ * @group:     the link's group of these frames; NULL: none, because of @group_error
+ * @hear:      nodes that get these frames
  * @probe_ns:  when the next probe is due
  * @by:        how fragments travel
- * @window, @room: fragments on their way to a node at most, and kept here
- * @handler:   requests: where they go
- * @kept:      fragments that are kept here,
- * @pending:   and requests whose end has not been told
- * @leaving:   this node says that it is done
- * @over:      it waits for that alone; @forgotten: the next that does
+ * @window, @room: most fragments on their way to a node, and kept here
+ * @handler:   of a group by requests
+ * @kept:      fragments kept here
+ * @pending:   requests whose end has not been told
+ * @leaving:   this node is done and tells the others
+ * @over:      closed, waits only for @pending; @forgotten: the next such group
  */
 struct careful_events {
 	struct careful *c;
-	uint32_t number, nodes, rank; /* of the group, in it, this one's */
-	uint32_t joined; /* nodes that have */
-	uint32_t part; /* the number of ours: not that of an earlier one */
+	uint32_t number, nodes, rank; /* number of the group, its size, our rank */
+	uint32_t joined; /* nodes that have joined */
+	uint32_t part; /* number of our part, unlike any earlier one */
 	struct event_node *node;
-	uint16_t *rank_of; /* of each peer */
+	uint16_t *rank_of; /* rank of each peer */
 	struct event_fragment *fragments, *free;
 
 	uint64_t event;
@@ -192,26 +192,27 @@ struct careful_events {
 	int notes_fd;
 };
 
-/* Reports whether a node has been told that we take part: what comes to it before is nobody's there. */
+/* Reports whether a node has been told that we take part: before that it drops our messages. */
 static inline bool event_knows_us(const struct event_node *node)
 {
 	return node->joined && node->ask_ns == UINT64_MAX;
 }
 
-/* Reports whether it is to hear what becomes of us here: our JOIN may have found it. Who has left and did
- * not name our part left with an earlier one of its own, and a later one may rely on us. */
+/* Reports whether a node must hear of our end, because our JOIN may have reached it. A node that
+ * left without naming our part may have left with an earlier part, and its later one may rely on
+ * us. */
 static inline bool event_is_to_hear(const struct event_node *node)
 {
 	return node->asked && !(node->left && node->aware);
 }
 
-/* Reports whether a node has joined that has not heard of us: it is to, and then of our end. */
+/* Reports whether a node has joined but not heard of us: it must get our JOIN, and then our end. */
 static inline bool event_is_awaited(const struct event_node *node)
 {
 	return node->joined && !node->asked && !node->left;
 }
 
-/* Says something to a node, now; false: not now. */
+/* Sends a message to a node; false: not now. */
 static inline bool event_tell(struct careful_events *ev, struct event_node *node,
 			      struct careful_am am)
 {

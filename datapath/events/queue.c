@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Queues of fragments, and room that was announced, which the other files of the event service
- * share. */
+/* Queues of fragments, and announced bytes; shared by the other files of the event service. */
 #include "events/private.h"
 
 #include <assert.h>
@@ -16,7 +15,7 @@ void event_destroy(struct careful_events *ev)
 	free(ev);
 }
 
-/* Polls for a while; 0: look again. *until_ns is 0 before the first time. */
+/* Polls for a while; 0: look again. *until_ns is 0 before the first call. */
 int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms)
 {
 	struct careful *c = ev->c;
@@ -37,7 +36,7 @@ int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms)
 	return rc < 0 ? rc : 0;
 }
 
-/* Gives the buffers of a node's fragments back. */
+/* Returns the buffers of a node's fragments. */
 void event_drop(struct careful_events *ev, struct event_node *node)
 {
 	struct event_fragment *fragment;
@@ -56,7 +55,7 @@ void event_add(struct careful_events *ev, struct event_node *node, const struct 
 	struct event_fragment *fragment = ev->free;
 	struct event_way *way = &node->in;
 
-	assert(fragment); /* one for each buffer and each copy */
+	assert(fragment); /* there is one for each buffer and each copy */
 	ev->free = fragment->next;
 	*fragment = *new;
 	fragment->next = NULL;
@@ -72,7 +71,8 @@ void event_add(struct careful_events *ev, struct event_node *node, const struct 
 	way->offset = way->open ? new->offset + new->bytes : 0;
 }
 
-/* So much of what was announced to a node leaves next: that frame asks for room for the rest. */
+/* Subtracts bytes that leave from those announced to a node; the frame asks for room for the rest.
+ */
 void event_less_ahead(struct careful_events *ev, struct event_node *node, uint32_t bytes,
 		      uint32_t flags)
 {
@@ -85,7 +85,7 @@ void event_less_ahead(struct careful_events *ev, struct event_node *node, uint32
 	message_ahead(&ev->c->messages, node->peer, 0, less);
 }
 
-/* Nothing more of it leaves. */
+/* Drops what was announced: nothing more of the message leaves. */
 void event_give_up(struct careful_events *ev, struct event_node *node)
 {
 	event_less_ahead(ev, node, 0, CAREFUL_EVENT_F_LAST);

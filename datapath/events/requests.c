@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The event service by requests: programs of careful_attach() have no receive buffers in which
- * fragments could wait. A frame of the event service, careful_am and all, is the payload of a
- * request to a handler that each node has for the group.
+ * The event service over requests, for programs of careful_attach(): they have no receive buffers
+ * in which fragments could wait. A request's payload is a whole frame of the event service,
+ * careful_am included. Its handler is the group's, at each node.
  *
- * A fragment is copied and answered when it comes; beyond EVENT_ROOM of them, when earlier ones are
- * consumed. With EVENT_WINDOW unanswered fragments to a node the sender waits. One more request,
- * STAY, is answered when a node leaves; it fails when the program there dies.
- * Programs of one host look alike to its peers: all but JOIN carries the random number of the
- * receiver's part, which only the program that it was told to knows.
+ * A fragment is copied and answered on arrival; beyond EVENT_ROOM kept fragments, the answer waits
+ * until earlier ones are consumed. The sender waits at EVENT_WINDOW unanswered fragments to a node.
+ * One more request, STAY, is answered when a node leaves; it fails when the program there dies. The
+ * programs of a host look alike to its peers. So every message but JOIN carries the random number
+ * of the receiver's part, which is known only where that part was announced.
  */
 #include <endian.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ static uint32_t rank_of(const struct event_node *node)
 	return (uint32_t)(node - node->ev->node);
 }
 
-/* A request has ended; the last one of a group that was closed ends the group. */
+/* Handles the end of a request; the last one of a closed group ends the group. */
 static void ended(struct careful_events *ev)
 {
 	struct careful_events **at = &ev->c->events_forgotten;
@@ -38,7 +38,7 @@ static void ended(struct careful_events *ev)
 	event_destroy(ev);
 }
 
-/* What a request met. -ENOSYS: its node has no part in the group: not yet, or no longer. */
+/* Handles a request's status. -ENOSYS: its node does not take part, not yet or no longer. */
 static void met(struct event_node *node, int status, bool may_be_absent)
 {
 	struct careful_events *ev = node->ev;
@@ -61,7 +61,7 @@ static void on_stayed(const struct careful_result *result, void *user)
 	struct event_node *node = user;
 
 	node->staying = false;
-	/* Had it left, it would have said so before. */
+	/* If the node had left, its LEAVE would have come first. */
 	met(node, result->status || node->left ? result->status : -ECONNRESET, false);
 }
 
@@ -80,7 +80,7 @@ static void on_sent(const struct careful_result *result, void *user)
 	met(node, result->status, false);
 }
 
-/* False: not now, or never. */
+/* Sends a request; false: not now, or never. */
 static bool ask(struct event_node *node, const struct careful_am *am, const void *data,
 		uint32_t bytes, careful_done_fn *done)
 {
@@ -103,7 +103,7 @@ static bool ask(struct event_node *node, const struct careful_am *am, const void
 	return !rc;
 }
 
-/* Reports whether a request leaves at once: the instance may end. */
+/* Reports whether a request can leave at once: the instance may be about to end. */
 static bool may_leave(struct careful *c, const struct event_node *node, uint32_t bytes)
 {
 	return !c->ops->may_ask || c->ops->may_ask(c, node->index, bytes);
@@ -138,7 +138,7 @@ static bool requests_may_send(const struct event_node *node, uint32_t bytes)
 	return node->under_way < EVENT_WINDOW && may_leave(node->ev->c, node, bytes);
 }
 
-/* Reports whether so many requests can begin: a broadcast goes to all or to none. */
+/* Reports whether this many requests can begin: a broadcast goes to all or to none. */
 static bool requests_room(const struct careful_events *ev, uint32_t frames)
 {
 	return ev->c->ops->may_begin(ev->c, frames);
@@ -166,7 +166,7 @@ static bool requests_withholds(const struct careful_events *ev)
 	return false;
 }
 
-/* Reports whether carefuld has not taken all yet: it would be lost with this program. */
+/* Reports whether carefuld has not yet taken everything, which would be lost with this program. */
 static bool requests_owes(const struct careful_events *ev)
 {
 	return ev->c->ops->handed_over && !ev->c->ops->handed_over(ev->c);
@@ -200,7 +200,7 @@ static void say_stay(struct event_node *node)
 	node->staying = ask(node, &am, NULL, 0, on_stayed);
 }
 
-/* Once a round, and when something was consumed. */
+/* Runs once a round and after consumption. */
 static void requests_round(struct careful_events *ev)
 {
 	for (uint32_t i = 0; i < ev->nodes; i++) {
@@ -216,7 +216,7 @@ static void requests_round(struct careful_events *ev)
 	}
 }
 
-/* A fragment: a copy, for its place is the next message's. */
+/* Copies a fragment, because its place in the ring is reused. */
 static void keep(struct event_node *node, const struct careful_message *message,
 		 const struct careful_am *am)
 {
@@ -323,7 +323,7 @@ static int requests_open(struct careful_events *ev, const uint32_t *peers)
 	return take_handler(ev);
 }
 
-/* Who still waits to hear of our end hears of it; not from a child of fork(), which has copies. */
+/* Tells the nodes that still wait for our end. Not in a child of fork(), which has only copies. */
 static void requests_close(struct careful_events *ev)
 {
 	const struct handler *handler = &ev->c->handlers[ev->handler];

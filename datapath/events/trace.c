@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Who sends to whom (P2 section 6.2): notes in memory while the program runs, a file of text at
- * its end, which `carefulctl trace events` reads. Notes beyond NOTES_MAX are counted and left
- * out, which the file says.
- */
+/* Records sends and receives (P2 section 6.2) in memory, and writes them as text at the end, for
+ * `carefulctl trace events`. Records beyond NOTES_MAX are only counted; the file has the count. */
 #include "events/private.h"
 
 #include <errno.h>
