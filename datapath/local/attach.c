@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The life of a program's instance that is attached to carefuld, and what it asks of peers. */
+/* The life of an instance that is attached to carefuld, and its calls for peers. */
 #include "local/attach.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-	LOOK_MS = 10, /* between two looks for room among those that wait to be taken */
+	LOOK_MS = 10, /* between two attempts to connect while the queue of connections is full */
 	MEMORY_BYTES = 16 << 20,
 };
 
@@ -30,7 +30,7 @@ __attribute__((format(printf, 3, 4))) static int refused(struct careful_error *e
 	return rc;
 }
 
-/* A connect() that blocks would wait for ever where nobody takes those that wait already. */
+/* Does not block in connect(), which would wait for ever if carefuld does not accept. */
 static int connect_to(struct attached *a, const char *path, struct careful_error *error)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
@@ -87,7 +87,7 @@ static int map_area(struct attached *a, int fd, uint64_t memory_bytes)
 	return a->pages_used ? 0 : -ENOMEM;
 }
 
-/* Asks for an area. fds: those that came, or -1. */
+/* Asks carefuld for an area. fds: the received descriptors, or -1. */
 static int begin(struct careful *c, const struct careful_attach_options *o, int *fds,
 		 struct careful_error *error)
 {
@@ -114,7 +114,7 @@ static int begin(struct careful *c, const struct careful_attach_options *o, int 
 	return rc ? refused(error, rc, "%s: %s", o->path, strerror(-rc)) : 0;
 }
 
-/* In a child of fork(), too: of the memory that the application has nothing is unmapped. */
+/* Also works in a child of fork(). Memory that the application has is never unmapped. */
 static int attached_close(struct careful *c)
 {
 	struct attached *a = c->attached;
@@ -161,7 +161,7 @@ static int attached_peer(struct careful *c, const struct sockaddr *address, uint
 	return rc ? rc : (int)head.peer;
 }
 
-/* Others may need it: it goes on, without us. */
+/* Leaves the peer to other programs, which may need it. */
 static int attached_peer_close(struct careful *c, uint32_t peer)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_PEER_LEAVE, .peer = peer };
@@ -245,7 +245,7 @@ static int attached_keys_refresh(struct careful *c, struct careful_error *error)
 {
 	(void)c;
 	(void)error;
-	return -EOPNOTSUPP; /* the keys are carefuld's */
+	return -EOPNOTSUPP; /* the keys belong to carefuld */
 }
 
 static const struct engine_ops attached_ops = {

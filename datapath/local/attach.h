@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A program's instance that is attached to carefuld (careful_attach()). */
+/* An instance that is attached to carefuld (careful_attach()). */
 #ifndef LOCAL_ATTACH_H
 #define LOCAL_ATTACH_H
 
@@ -13,21 +13,20 @@
 
 enum {
 	ATTACH_PAGE_BYTES = 4096,
-	ATTACH_ANSWER_MS =
-		10000, /* carefuld answers within a round; it may be measuring something */
-	ATTACH_FDS = 1, /* descriptors that may come with an answer */
+	ATTACH_ANSWER_MS = 10000, /* carefuld answers within a round, but may be measuring */
+	ATTACH_FDS = 1, /* most descriptors with one answer */
 };
 
 /*
  * An operation under way.
  *
  * @id:     0: free
- * @pinged: in place of done, of a ping
- * @left:   its peer was closed: its end has been told, unless it lands; carefuld's is to come
- * @lands:  get: carefuld puts the bytes in their place, until it tells the end
- * @into:   get: where the copy goes; NULL: the bytes are in their place
- * @pages:  of the memory, from @memory_off on, that the copy takes
- * @file:   as carefuld calls it, +1; 0: of memory
+ * @pinged: ping: the callback, instead of done
+ * @left:   its peer was closed. Its end was told, unless it lands; carefuld's answer is to come
+ * @lands:  get: carefuld writes into the application's memory until it tells the end
+ * @into:   get: destination of the copy; NULL: the bytes are in place
+ * @pages:  pages of the memory, from @memory_off on, that the copy occupies
+ * @file:   carefuld's number of the file, + 1; 0: memory
  */
 struct attached_op {
 	uint64_t id;
@@ -41,7 +40,7 @@ struct attached_op {
 	uint32_t pages, file;
 };
 
-/* SENT: an entry of the ring names it, which carefuld may not have taken. */
+/* SENT: an entry of the ring names the payload, and carefuld may not have taken it. */
 enum attached_built { ATTACHED_FREE, ATTACHED_OWN, ATTACHED_SENT };
 
 /* @key: 0: free */
@@ -50,7 +49,7 @@ struct attached_region {
 	uint8_t *base;
 };
 
-/* An answer without a payload that found the ring full. */
+/* A reply without payload that found the ring full. */
 struct attached_answer {
 	uint32_t token;
 	int status;
@@ -58,19 +57,20 @@ struct attached_answer {
 
 /*
  * @socket_fd:    -1: carefuld has ended
- * @lost_fd:      what it was then: an event loop may still have it, so its number stays taken; -1
- * @asks_put, @told_taken: what the area says, for the area is anybody's
- * @armed:        told_asleep was set
- * @refused:      something found no room in the ring, and nobody was told yet that there is some
- * @rung:         a BELL came while an answer was waited for
- * @looks:        polls; the socket is looked at in some of them
+ * @lost_fd:      the socket before that, or -1; its number stays taken, because an event loop may
+ *                still have it
+ * @asks_put, @told_taken: our own copies, because other processes can write to the area
+ * @armed:        told_asleep is set
+ * @refused:      an entry found no room, and the application has not been told of new room
+ * @rung:         a BELL came while an answer was awaited
+ * @looks:        polls so far; only some look at the socket
  * @pages_used:   a byte for each page of the memory
- * @closed:       a peer was closed, and its operations are to end
- * @built_state:  enum attached_built, of each payload that the application may build
- * @asks_built:   of each entry of the ring: which of them it names, +1
- * @own_file:     our memory as a file of carefuld's, +1; 0: not yet
- * @regions:      those of memory that is not shared
- * @owed:         answers that go in with the next poll that finds room: as many as peers wait for
+ * @closed:       a peer was closed, and its operations must end
+ * @built_state:  enum attached_built, for each payload that the application may build
+ * @asks_built:   for each entry of the ring: the built payload that it names, + 1
+ * @own_file:     carefuld's number of our /proc/self/mem, + 1; 0: not yet passed
+ * @regions:      those in memory that is not shared
+ * @owed:         replies that wait for room in the ring; at most as many as peers wait for
  */
 struct attached {
 	int socket_fd, lost_fd;
@@ -82,12 +82,12 @@ struct attached {
 	uint64_t memory_bytes;
 	uint8_t *pages_used;
 	uint32_t pages_count, free_count;
-	bool lent; /* some of the memory is the application's */
+	bool lent; /* the application has some of the memory */
 	uint32_t asks_put, told_taken;
 	bool armed, refused, rung, closed;
 	uint32_t looks;
 	uint64_t ids, generation;
-	uint8_t free[CAREFUL_RING_OPERATIONS]; /* of ops[] */
+	uint8_t free[CAREFUL_RING_OPERATIONS]; /* indices of free ops[] */
 	struct attached_op ops[CAREFUL_RING_OPERATIONS];
 	uint8_t built_state[CAREFUL_RING_BUILT];
 	uint8_t asks_built[CAREFUL_RING_ASKS];

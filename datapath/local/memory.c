@@ -2,9 +2,9 @@
 /*
  * Memory that an attached program shares with carefuld, and regions.
  *
- * carefuld sees memory that is not shared as a file, /proc/self/mem, which the program opens
- * because carefuld may not. An address is an offset in that file, and the kernel copies between it
- * and frames. The memory ends with the program, and carefuld reads nothing more from it.
+ * carefuld sees other memory as a file, /proc/self/mem, which the program opens because carefuld
+ * may not. An address is an offset in that file, and the kernel copies between the memory and
+ * frames. The memory ends with the program, and carefuld reads nothing more from it.
  */
 #include "local/attach.h"
 
@@ -14,10 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A write into a file on a disk that hangs may never end. */
+/* A write to a file on a disk that hangs may never end. */
 enum { QUIET_MS = 3000 };
 
-/* Some of the memory. -EMSGSIZE: there is never so much; -EAGAIN: not now. */
+/* Allocates pages of the shared memory. -EMSGSIZE: more than there is; -EAGAIN: not now. */
 int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off)
 {
 	const uint64_t want = (bytes + ATTACH_PAGE_BYTES - 1) / ATTACH_PAGE_BYTES;
@@ -49,7 +49,7 @@ int attached_memory(struct careful *c, uint64_t bytes, void **base)
 	return 0;
 }
 
-/* -EAGAIN: it has as many of ours as it takes. */
+/* Passes a file to carefuld. -EAGAIN: carefuld holds as many of our files as it accepts. */
 int attached_file_add(struct careful *c, int fd, uint32_t *file)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_ADD };
@@ -59,7 +59,7 @@ int attached_file_add(struct careful *c, int fd, uint32_t *file)
 	return rc == -EMFILE ? -EAGAIN : rc;
 }
 
-/* A file of one operation; our memory stays. */
+/* Removes the file of one operation; keeps /proc/self/mem. */
 void attached_file_remove(struct careful *c, uint32_t file)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_REMOVE, .file = file - 1 };
@@ -72,11 +72,11 @@ static int open_own(void)
 {
 	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 
-	/* Without /proc, or where a program may not look into itself. */
+	/* There is no /proc, or the program may not open its own memory. */
 	return fd < 0 ? -EOPNOTSUPP : fd;
 }
 
-/* Our memory, as moves name it: carefuld's number of it, or -errno. */
+/* Returns carefuld's number of our memory, or -errno. */
 int attached_own_file(struct careful *c)
 {
 	struct attached *a = c->attached;
@@ -96,8 +96,8 @@ int attached_own_file(struct careful *c)
 	return (int)a->own_file - 1;
 }
 
-/* carefuld writes nothing more into memory that is the application's: that may be another's soon.
- * A child of fork() asks nothing, for its memory is another. */
+/* Stops carefuld from writing into the application's memory, which may soon have another use. Does
+ * nothing in a child of fork(), whose memory is a copy. */
 void attached_quiet(struct careful *c)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
@@ -176,7 +176,7 @@ int attached_region_remove(struct careful *c, uint32_t key)
 	return rc;
 }
 
-/* What was stored into a region of memory that is not shared; NULL: it is of a file. */
+/* Returns the bytes of a store into a region outside the shared memory, or NULL for a file's. */
 const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t off)
 {
 	for (uint32_t i = 0; key && i < CAREFUL_AREA_REGIONS; i++)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The ring of what an attached program asks carefuld (ipc.h): requests, answers, stores, gets. */
+/* The ring from an attached program to carefuld (ipc.h): requests, replies, stores, gets. */
 #include "local/attach.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The entry at this place was taken: what it named is free. */
+/* Frees the payload that an entry named, once the entry was taken. */
 static void free_built(struct attached *a, uint32_t at)
 {
 	if (a->asks_built[at])
@@ -14,7 +14,7 @@ static void free_built(struct attached *a, uint32_t at)
 	a->asks_built[at] = 0;
 }
 
-/* Frees what carefuld has taken. */
+/* Frees the payloads of all entries that carefuld has taken. */
 static void take_back(struct attached *a)
 {
 	const uint32_t left = a->asks_put - read_number(&a->area->asks_taken);
@@ -23,7 +23,7 @@ static void take_back(struct attached *a)
 		free_built(a, (a->asks_put - n) % CAREFUL_RING_ASKS);
 }
 
-/* -EAGAIN: carefuld has not taken what is there. */
+/* Puts an entry into the ring. -EAGAIN: the ring is full. */
 static int put(struct careful *c, const struct careful_ring_entry *entry, const void *payload)
 {
 	struct attached *a = c->attached;
@@ -41,7 +41,7 @@ static int put(struct careful *c, const struct careful_ring_entry *entry, const 
 		memcpy(a->asks_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES, payload,
 		       entry->bytes);
 	write_number(&a->area->asks_put, ++a->asks_put);
-	/* Either carefuld sees this before it sleeps, or we see that it sleeps. */
+	/* Either carefuld sees the entry before it sleeps, or we see that it sleeps. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (read_number(&a->area->asks_asleep)) {
 		write_number(&a->area->asks_asleep, 0);
@@ -93,7 +93,7 @@ static void args_to(struct careful_ring_entry *entry, const uint32_t *args)
 		memcpy(entry->args, args, sizeof(entry->args));
 }
 
-/* entry: all but its kind, id and args. */
+/* Puts a request. entry: all but its kind, id and args. */
 static int begin_request(struct careful *c, struct careful_ring_entry *entry, const uint32_t *args,
 			 const void *payload, careful_done_fn *done, void *user)
 {
@@ -124,7 +124,7 @@ int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const u
 	return begin_request(c, &entry, args, payload, done, user);
 }
 
-/* A payload that carefuld reads where it is built. */
+/* Lends a payload that carefuld reads where it was built. */
 int attached_alloc(struct careful *c, void **payload)
 {
 	struct attached *a = c->attached;
@@ -143,7 +143,8 @@ int attached_alloc(struct careful *c, void **payload)
 	return CAREFUL_RING_PAYLOAD_BYTES;
 }
 
-/* Which one attached_alloc() gave; -EINVAL: it is not the application's. */
+/* Returns the number of a payload from attached_alloc(), or -EINVAL if it is not the application's.
+ */
 static int built_at(const struct attached *a, const void *payload)
 {
 	const uint64_t off = (uint64_t)((uintptr_t)payload - (uintptr_t)a->built);
@@ -186,8 +187,7 @@ int attached_send(struct careful *c, uint32_t peer, uint16_t handler, const uint
 	return 0;
 }
 
-/* There is no room for a copy: the bytes stay where they are, and carefuld gets at them there, if
- * that can be. rc: why there is none. */
+/* Lets carefuld reach the bytes in place, if it can, because no copy fits. rc: why not. */
 static int place_own(struct careful *c, struct attached_op *op, const void *base, int rc)
 {
 	int file = attached_own_file(c);
@@ -199,7 +199,7 @@ static int place_own(struct careful *c, struct attached_op *op, const void *base
 	return 0;
 }
 
-/* Where the bytes of a get or store lie: in the shared memory, their own place or a copy's; or in
+/* Chooses where the bytes of a get or store lie: in the shared memory (in place, or a copy), or in
  * a file. */
 static int place(struct careful *c, struct attached_op *op, const struct careful_span *local,
 		 uint32_t bytes, bool get)
@@ -230,7 +230,7 @@ static int place(struct careful *c, struct attached_op *op, const struct careful
 	return 0;
 }
 
-/* A get or a store, as asked says. */
+/* Puts a get or a store, as `asked` says. */
 static int move(struct careful *c, const struct careful_ring_entry *asked,
 		const struct careful_span *local, careful_done_fn *done, void *user)
 {
@@ -294,7 +294,7 @@ int attached_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t reg
 	return move(c, &entry, local, done, user);
 }
 
-/* Where an instance with a queue of its own returns -EAGAIN at once, done hears it here. */
+/* An instance with its own queue returns -EAGAIN at once; here done gets that status. */
 int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
 		  careful_ping_fn *done, void *user)
 {
@@ -316,7 +316,7 @@ int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_as
 	return rc;
 }
 
-/* Who answers without a payload may have no means to do so again: it is done here. */
+/* Keeps a reply without payload for later: its caller may be unable to repeat it. */
 static int owe(struct attached *a, const struct careful_ring_entry *entry)
 {
 	if (a->owed_count == CAREFUL_RING_ANSWERS)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Numbers in the area that two processes share (ipc.h): what one wrote before, the other sees. */
+/* Reads and writes the numbers in the shared area (ipc.h), with acquire and release: what one
+ * process wrote before a number, the other sees after it. */
 #ifndef SERVICE_RING_NUMBER_H
 #define SERVICE_RING_NUMBER_H
 

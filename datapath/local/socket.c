@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A program's socket to carefuld: questions and their answers, one at a time, and bells. */
+/* A program's socket to carefuld: bells, and one question at a time. */
 #include "local/attach.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* carefuld has ended, or has ended us: nothing is asked any more. */
+/* Notes that carefuld has ended or closed the connection; nothing is asked any more. */
 void attached_lost(struct careful *c)
 {
 	struct attached *a = c->attached;
@@ -21,7 +21,7 @@ void attached_lost(struct careful *c)
 	a->closed = true;
 }
 
-/* Takes the bells that rang, and sees whether the connection still is one. */
+/* Takes the bells that rang and checks the connection. */
 void attached_look(struct careful *c)
 {
 	struct attached *a = c->attached;
@@ -37,7 +37,7 @@ void attached_look(struct careful *c)
 		attached_lost(c);
 }
 
-/* Descriptors that came with a packet; more than are wanted are closed. */
+/* Takes the descriptors of a packet; closes surplus ones. */
 static void take_fds(struct msghdr *msg, int *fds, uint32_t n)
 {
 	uint32_t found = 0;
@@ -68,7 +68,7 @@ static int ready(int fd, short events)
 	return rc < 0 ? -errno : rc ? 0 : -ETIMEDOUT;
 }
 
-/* Wakes carefuld; a socket that is full does so, too. With flags it wakes us. */
+/* Wakes carefuld; a full socket does so as well. With flags, carefuld answers with a BELL. */
 void attached_bell(struct attached *a, uint32_t flags)
 {
 	const struct careful_ipc head = {
@@ -116,8 +116,8 @@ static int send_question(int fd, struct careful_ipc *head, const void *payload, 
 	}
 }
 
-/* The next answer to a question with head's id, and descriptors with it. Of a connection that was
- * closed with our question unread we hear that first, and then the answer. */
+/* Receives the answer to the question with head's id, and its descriptors. If carefuld closed the
+ * connection with our question unread, that error comes first and then its last answer. */
 static int receive_answer(struct attached *a, struct careful_ipc *head, void *answer,
 			  uint32_t bytes, int *fds)
 {
@@ -156,7 +156,7 @@ static int receive_answer(struct attached *a, struct careful_ipc *head, void *an
 			return -EPROTO;
 		if (n < (ssize_t)sizeof(*head))
 			return -EPROTO;
-		if (!head->id) /* why we are not served */
+		if (!head->id) /* the reason why carefuld does not serve us */
 			return head->status ? head->status : -EPROTO;
 		if (head->id == id)
 			return 0;
@@ -174,7 +174,7 @@ int attached_question(struct careful *c, struct careful_ipc *head, const void *p
 		return -ENOTCONN;
 	head->id = ++a->ids;
 	rc = send_question(a->socket_fd, head, payload, bytes, passed);
-	if (!rc || rc == -EPIPE || rc == -ECONNRESET) /* it may have said why */
+	if (!rc || rc == -EPIPE || rc == -ECONNRESET) /* carefuld may have sent the reason */
 		rc = receive_answer(a, head, answer, answer_bytes, fds);
 	return rc;
 }
@@ -186,7 +186,7 @@ int attached_pass(struct careful *c, struct careful_ipc *head, const void *paylo
 	int rc = attached_question(c, head, payload, bytes, answer, answer_bytes, passed, NULL);
 
 	if (!rc) {
-		/* What was to wake us is not in the socket any more. */
+		/* The BELL that was to wake us was taken: ask for another. */
 		if (c->attached->rung && c->attached->armed)
 			attached_bell(c->attached, 1);
 		c->attached->rung = false;
@@ -196,7 +196,7 @@ int attached_pass(struct careful *c, struct careful_ipc *head, const void *paylo
 	return -ENOTCONN;
 }
 
-/* Asks carefuld and waits for its answer, which head becomes; its status, or -ENOTCONN. */
+/* Asks carefuld and waits for its answer, which replaces head. Returns its status or -ENOTCONN. */
 int attached_ask(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
 		 void *answer, uint32_t answer_bytes)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The ring of what carefuld tells an attached program (ipc.h); a poll takes it and runs the
+/* The ring from carefuld to an attached program (ipc.h). A poll takes the entries and runs the
  * program's functions. */
 #include "local/attach.h"
 
@@ -9,13 +9,13 @@
 #include <time.h>
 
 enum {
-	ROUND = 64, /* entries that a poll takes */
-	LOOKS = 1 << 16, /* polls between two looks at the socket of a program that never sleeps */
+	ROUND = 64, /* most entries in one poll */
+	LOOKS = 1 << 16, /* polls between two looks at the socket by a program that never sleeps */
 	IDLE_MS = 1000,
-	EVENTS_MS = 20, /* in a group, whose messages may have to be said again */
+	EVENTS_MS = 20, /* longest wait in a group, which may have to repeat messages */
 };
 
-/* A copy: the ring's place is the next message's, and its credit went back when carefuld told. */
+/* Copies the payload: its place in the ring is reused, and its credit went back at once. */
 struct careful_kept *attached_keep(const struct careful_message *message)
 {
 	struct link_held *held;
@@ -37,7 +37,7 @@ void attached_release(struct careful *c, struct careful_kept *kept)
 	free(link_held_of(kept));
 }
 
-/* What carefuld says of a ping; of one that did not begin, or whose answer is none, the status. */
+/* Tells the result of a ping, or the status of one that did not begin or got no valid answer. */
 static void ping_ended(careful_ping_fn *done, void *user, int status, const void *payload,
 		       uint32_t bytes)
 {
@@ -74,7 +74,7 @@ static void on_end(struct careful *c, const struct careful_ring_entry *e, const 
 	if (op->into && !op->left && !e->status)
 		memcpy(op->into, a->memory + op->memory_off, e->bytes);
 	was = *op;
-	attached_free_op(a, op); /* free for what the application asks now */
+	attached_free_op(a, op); /* before the callback, which may need the entry */
 	attached_file_remove(c, was.file);
 	if (was.left)
 		result = (struct careful_result){ .status = -ECONNRESET };
@@ -128,7 +128,7 @@ static void on_told(struct careful *c, const struct careful_ring_entry *e, const
 	}
 }
 
-/* What was under way to a peer that is closed, or all of it, when carefuld has ended. */
+/* Ends the operations with a closed peer, or all if carefuld has ended. */
 static void end_closed(struct careful *c)
 {
 	const struct careful_result result = { .status = -ECONNRESET };
@@ -140,7 +140,7 @@ static void end_closed(struct careful *c)
 
 		if (!op->id || (a->socket_fd >= 0 && (!op->left || op->lands)))
 			continue;
-		op->done = NULL; /* once */
+		op->done = NULL; /* told once */
 		op->pinged = NULL;
 		if (a->socket_fd < 0)
 			attached_free_op(a, op);
@@ -148,13 +148,13 @@ static void end_closed(struct careful *c)
 	}
 }
 
-/* Reports whether there is room again for what found none. */
+/* Reports whether there is room for what was refused. */
 static bool has_room(const struct attached *a)
 {
 	return a->refused && a->asks_put - read_number(&a->area->asks_taken) < CAREFUL_RING_ASKS;
 }
 
-/* The same, once for each refusal; a wait ends then. */
+/* As has_room(), but only once for each refusal; a wait then ends. */
 static bool take_room(struct careful *c)
 {
 	const bool room = has_room(c->attached);
@@ -218,7 +218,7 @@ static bool untold(const struct attached *a)
 	return read_number(&a->area->told_put) != a->told_taken || a->closed || has_room(a);
 }
 
-/* From here on carefuld wakes us; false: something is there already. */
+/* Asks carefuld to wake us from now on; false: something is there already. */
 static bool arm(struct attached *a)
 {
 	a->armed = true;
