@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One handler: says when requests came. A frame's buffer goes back at once, and the reply to a
- * single one is as small as a reply can be, so that the way back is the same for all sizes. */
+/* Answers probes with their arrival times. Frames give their buffers back at once. The reply to a
+ * single probe is as small as possible, so that the way back is the same for all sizes. */
 #include "measure/probe.h"
 
 #include <endian.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The probe service that wire.h declares: answers measurements from afar. */
+/* The probe service that wire.h declares, for measurements from other hosts. */
 #ifndef MEASURE_PROBE_H
 #define MEASURE_PROBE_H
 
@@ -13,9 +13,9 @@
 /*
  * The train that is arriving from a peer.
  *
- * @number: as its frames name it; 0: none
- * @count: frames that arrived
- * @stamps: when each of them did, as the answer says it
+ * @number: its number; 0: none
+ * @count: frames that have arrived
+ * @stamps: their arrival times, in the answer's form
  */
 struct probe_train {
 	uint32_t number;
@@ -24,26 +24,28 @@ struct probe_train {
 };
 
 /*
- * @now_ns: a monotonic clock; the engine has none of its own
- * @trains: one for each peer, so that no peer ends another's
+ * @now_ns: reads a monotonic clock; the engine has none of its own
+ * @trains: one for each peer, so that no peer disturbs another's
  */
 struct probe {
 	uint64_t (*now_ns)(void);
 	struct probe_train trains[CAREFUL_PEERS_MAX];
 };
 
-/* Answers probes until careful_close(); @probe, all 0 but its clock, must last as long. */
+/* Answers probes until careful_close(). @probe must last as long, and be 0 except for its clock. */
 int probe_serve(struct careful *instance, struct probe *probe);
 
-/* Adds a frame to the train of its peer: false unless it is the next of that train. A first frame
- * begins a train. */
+/* Adds a frame to its peer's train; a first frame begins one. Returns false unless the frame is the
+ * next of its train. */
 bool probe_train_add(struct probe_train *train, const struct careful_message *message,
 		     uint64_t now_ns);
 
-/* Says where pings that go as far as the store are written. Without a scratch file they end at
- * HOST_RX. @fd: lasts until the next call; -1: they wait for one. @scratch: enum careful_scratch */
+/*
+ * Sets the file for pings that go as far as the store; without it they end at HOST_RX. @fd: must
+ * last until the next call; -1: pings wait for one. @scratch: enum careful_scratch
+ */
 void probe_scratch(struct careful *instance, int fd, uint8_t scratch);
-/* Counts the pings so far that were to be written. */
+/* Returns how many pings so far were to be written. */
 uint64_t probe_scratch_asked(const struct careful *instance);
 
 #endif /* MEASURE_PROBE_H */

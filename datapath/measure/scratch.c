@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One region and the handler that names it. Nobody believes what is in it, so that peers may
- * write there at the same time. */
+/* Serves one region and the handler that names it. Peers may write there at the same time, because
+ * the contents are never used. */
 #include "measure/scratch.h"
 
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include <careful/wire.h>
 
-static uint8_t scratch[SCRATCH_BYTES]; /* takes no memory until it is used */
+static uint8_t scratch[SCRATCH_BYTES]; /* costs no memory until it is used */
 
 void *scratch_memory(void)
 {

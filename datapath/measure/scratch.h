@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The scratch region that wire.h declares: where measured stores go and gets come from. */
+/* The scratch region that wire.h declares, for measured stores and gets. */
 #ifndef SERVICE_SCRATCH_H
 #define SERVICE_SCRATCH_H
 
@@ -7,9 +7,9 @@
 
 enum { SCRATCH_BYTES = 1 << 20 };
 
-/* Memory whose contents mean nothing, shared by all that measure. */
+/* Returns memory with meaningless contents, shared by all measurements. */
 void *scratch_memory(void);
-/* Offers it to all peers until careful_close(). */
+/* Offers the memory to all peers until careful_close(). */
 int scratch_serve(struct careful *instance);
 
 #endif /* SERVICE_SCRATCH_H */

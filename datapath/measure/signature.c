@@ -30,7 +30,7 @@ uint32_t signature_burst_bytes(const struct careful_signature *s)
 			  s->marks_count * sizeof(struct careful_mark));
 }
 
-/* Computes, as far as anyone can tell, until D has passed at *now_ns; how long it took indeed. */
+/* Spins in place of a computation until `ns` have passed at *now_ns. Returns the time it took. */
 static uint64_t compute(const struct signature_layer *layer, uint64_t ns, uint64_t *now_ns)
 {
 	uint64_t began = layer->now_ns();
@@ -54,7 +54,7 @@ static int poll_until(struct signature_layer *layer, uint32_t outstanding, uint6
 	return layer->status;
 }
 
-/* One request, and the replies that are there: what P4 calls to issue. */
+/* Issues one request, in P4's sense: also takes the replies that are there. */
 static int issue(struct signature_layer *layer, uint64_t deadline_ns)
 {
 	int rc = layer->outstanding < layer->capacity ?

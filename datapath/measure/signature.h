@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bursts of requests with computation between them (P4, `Microbenchmark signature`), timed
- * as they are issued. Whose requests they are is the layer's. */
+/* Bursts of requests with computation between them (P4, `Microbenchmark signature`), timed as they
+ * are issued. The layer decides where the requests go. */
 #ifndef SERVICE_SIGNATURE_H
 #define SERVICE_SIGNATURE_H
 
@@ -10,15 +10,15 @@
 #include <careful/ipc.h>
 
 /*
- * A layer whose requests are answered.
+ * A layer that issues requests and gets replies.
  *
- * @issue:       hands one request over; 0, -EAGAIN: not before a poll, or -errno
- * @poll:        sends and takes what is there, without waiting; 0 or -errno
- * @now_ns:      a monotonic clock
- * @capacity:    requests that may be under way: more wait in issuing
- * @outstanding: requests that are
+ * @issue:       issues a request; 0, -EAGAIN: not before a poll, or -errno
+ * @poll:        sends and receives without waiting; 0 or -errno
+ * @now_ns:      reads a monotonic clock
+ * @capacity:    most requests under way; issuing waits beyond
+ * @outstanding: requests under way
  * @status:      -errno of the first that failed
- * @arrived_ns:  the other end's clock when it took the last one, where it tells; else 0
+ * @arrived_ns:  the other end's clock when it received the last one; 0: unknown
  */
 struct signature_layer {
 	int (*issue)(struct signature_layer *layer);
@@ -30,16 +30,15 @@ struct signature_layer {
 	uint64_t arrived_ns;
 };
 
-/* Reports whether a signature is one: marks in order, nothing beyond its bounds. 0 or -EINVAL. */
+/* Checks a signature's marks and bounds. Returns 0 or -EINVAL. */
 int signature_check(const struct careful_signature *signature);
-/* Bytes of one burst's answer. */
+/* Returns the bytes of one burst's answer. */
 uint32_t signature_burst_bytes(const struct careful_signature *signature);
 
-/*
- * Issues bursts, each after the replies to the one before, until there are as many as
- * asked for, the answers fill `bytes`, or CAREFUL_SIGNATURE_MS have passed. Returns how
- * many, at least one; -ETIMEDOUT where one lasts longer than CAREFUL_BURST_MS, or -errno.
- */
+/* Issues bursts, each after all replies to the one before. Ends after the requested number, when
+ * the answers fill `bytes`, or after CAREFUL_SIGNATURE_MS. Returns the number of bursts, at least
+ * one;
+ * -ETIMEDOUT if one lasts longer than CAREFUL_BURST_MS, or another -errno. */
 int signature_run(struct signature_layer *layer, const struct careful_signature *signature,
 		  void *answers, uint32_t bytes);
 
