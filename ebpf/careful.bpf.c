@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * The XDP program: which of the frames that reach the NIC queue are ours, and which of those
- * may take a receive buffer. It admits frames of a session by the rule of frame.h, passes what
- * is not ours, our control messages and (stamped) the pings that end at XDP, and counts why it
- * dropped the rest, trains by their number. It owns the maps that the datapath and the
- * controller share (abi.h) and reads no kernel structure.
- */
+/* The XDP program: decides which frames at the NIC queue are ours and which may take a receive
+ * buffer. It admits frames of a session by the rules of frame.h. It passes frames that are not
+ * ours, our control messages and (stamped) the pings that end at XDP. It counts and
+ * drops the frames of trains, and counts why it drops all others. It owns the maps that the datapath and the controller share (abi.h)
+ * and reads no kernel structure. */
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>
@@ -34,7 +32,7 @@ struct {
 	__type(value, struct careful_peer_entry);
 } peers SEC(".maps");
 
-/* Of these, as many as there are peers: the loader says. */
+/* One entry for each peer; the loader sets the size. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -43,7 +41,7 @@ struct {
 	__type(value, struct careful_live_entry);
 } live SEC(".maps");
 
-/* Who sends to a group, by its cookie. */
+/* The sender of each group, by cookie. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, CAREFUL_PEERS_MAX);
@@ -65,7 +63,7 @@ struct {
 	__type(value, __u64);
 } counters SEC(".maps");
 
-/* The ring buffer of who captures frames; none while nobody does. */
+/* The ring buffer of a capture, if one is running. */
 struct frames {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 65536);
@@ -78,8 +76,8 @@ struct {
 	__array(values, struct frames);
 } captures SEC(".maps");
 
-/* Where an interface has several queues: the program of each, by the queue that a frame came to.
- * Queues that are nobody's have the first one's, which counts what is not meant for it. */
+/* If an interface has several queues: the program of each. Unused queues have the first queue's
+ * program, which counts frames that are not meant for it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, CAREFUL_QUEUES_MAX);
@@ -87,7 +85,7 @@ struct {
 	__type(value, __u32);
 } queues SEC(".maps");
 
-/* Then, too: who has a session with each. */
+/* With several queues: the hosts that have a session with each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -96,7 +94,7 @@ struct {
 	__type(value, struct careful_queue_entry);
 } spread SEC(".maps");
 
-/* Keeps the counters' names in BTF, where the tests look for them. */
+/* Keeps the counters' names in BTF, for the tests. */
 const enum careful_xdp_counter *careful_counter_btf __attribute__((unused));
 
 static __always_inline void count(__u32 what)
@@ -107,7 +105,7 @@ static __always_inline void count(__u32 what)
 		(*counter)++;
 }
 
-/* A copy of a frame and what became of it, for who captures. */
+/* Copies a frame and its verdict to a running capture. */
 static __noinline int caught(struct xdp_md *ctx, void *frames, __u32 frame_bytes, __u32 verdict)
 {
 	struct careful_caught *copy = bpf_ringbuf_reserve(frames, sizeof(*copy), 0);
@@ -117,7 +115,8 @@ static __noinline int caught(struct xdp_md *ctx, void *frames, __u32 frame_bytes
 		return 0;
 	if (last > sizeof(copy->data) - 1)
 		last = sizeof(copy->data) - 1;
-	barrier_var(last); /* Linux 6.1 does not see by a test that a size is not 0 */
+	/* Linux 6.1's verifier does not learn from a test that a size is not 0 */
+	barrier_var(last);
 	copy->time_ns = bpf_ktime_get_ns();
 	copy->bytes = frame_bytes;
 	copy->verdict = verdict;
@@ -129,7 +128,7 @@ static __noinline int caught(struct xdp_md *ctx, void *frames, __u32 frame_bytes
 	return 0;
 }
 
-/* A frame to a group: its cookie says whose it is. */
+/* Admits a frame to a group, whose cookie names the sender. */
 static __noinline __u32 admit_group(const struct careful_hdr *hdr, __u32 frame_bytes,
 				    const __u8 *ip, const __u8 *end)
 {
@@ -160,7 +159,7 @@ static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes)
 	return verdict;
 }
 
-/* A sealed frame, as judge(). */
+/* As judge(), for a sealed frame. */
 static __noinline __u32 judge_sealed(const struct careful_hdr *hdr, __u32 body_bytes,
 				     __u32 frame_bytes)
 {
@@ -181,7 +180,7 @@ static __noinline __u32 judge_sealed(const struct careful_hdr *hdr, __u32 body_b
 	return verdict;
 }
 
-/* A frame of the datapath: admitted, a ping that ends here, or why not. */
+/* Returns the verdict on a frame of the datapath: admitted, a ping that ends here, or the fault. */
 static __always_inline __u32 judge(const struct careful_datagram *datagram, __u32 frame_bytes)
 {
 	const struct careful_hdr *hdr = (const void *)datagram->at;
@@ -200,8 +199,8 @@ static __always_inline __u32 judge(const struct careful_datagram *datagram, __u3
 	return verdict;
 }
 
-/* Reports whether the kernel would forward a datagram rather than take it: what it cannot is no
- * router's business either. */
+/* Reports whether the kernel would forward a datagram rather than receive it. A datagram that the
+ * kernel cannot forward is not a router's either. */
 static __always_inline int forwarded(struct xdp_md *ctx, const struct careful_datagram *datagram)
 {
 	const __u8 *ip = careful_frame_ip(datagram);
@@ -225,15 +224,13 @@ static __always_inline int forwarded(struct xdp_md *ctx, const struct careful_da
 	return rc >= 0 && rc != BPF_FIB_LKUP_RET_NOT_FWDED && rc != BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
-/*
- * A datagram to our port that is no right frame. It is dropped only where it can be meant for
- * us: not on its way to another host, and not an answer of another service to a port that an
- * application, or NAT, happened to choose.
- */
+/* Handles a datagram to our port that is no valid frame. Drops it only if it can be meant for us:
+ * not on its way to another host, and not another service's answer to a port that an application or
+ * NAT happened to choose. */
 static __always_inline __u32 refuse(struct xdp_md *ctx, const struct careful_datagram *datagram,
 				    __u32 why)
 {
-	/* Whose check is right was made to be a frame, whatever port it comes from. */
+	/* A valid check shows that a datagram was built as a frame, whatever its source port. */
 	int frame = why > CAREFUL_XDP_DROP_CHECK;
 
 	if ((!frame && datagram->source != start.config.port) || forwarded(ctx, datagram))
@@ -241,7 +238,7 @@ static __always_inline __u32 refuse(struct xdp_md *ctx, const struct careful_dat
 	return why;
 }
 
-/* A datagram to another port: of ours, if it was meant for another queue of the interface. */
+/* Handles a datagram to another port: it is ours if that is the port of another queue. */
 static __always_inline __u32 elsewhere(const struct careful_datagram *datagram)
 {
 	const __u8 *type = datagram->at + 1;
@@ -252,7 +249,7 @@ static __always_inline __u32 elsewhere(const struct careful_datagram *datagram)
 	return CAREFUL_XDP_PASS_OTHER;
 }
 
-/* What becomes of a frame. */
+/* Returns the verdict on a frame. */
 static __always_inline __u32 receive(struct xdp_md *ctx, __u32 frame_bytes)
 {
 	struct careful_datagram datagram;
@@ -264,7 +261,7 @@ static __always_inline __u32 receive(struct xdp_md *ctx, __u32 frame_bytes)
 		return CAREFUL_XDP_PASS_OTHER;
 	if (datagram.port != start.config.port)
 		return elsewhere(&datagram);
-	type = datagram.at + 1; /* version, type: so in every version */
+	type = datagram.at + 1; /* version, then type, in every version */
 	if (type + 1 > datagram.end)
 		return refuse(ctx, &datagram, CAREFUL_XDP_DROP_SHORT);
 	if (*type & CAREFUL_CTRL_BIT)
@@ -297,21 +294,21 @@ static __always_inline int handle(struct xdp_md *ctx, __u32 frame_bytes)
 	return verdict < CAREFUL_XDP_ADMITTED ? XDP_PASS : XDP_DROP;
 }
 
-/* For drivers and kernels with multi-buffer frames … */
+/* For drivers and kernels with multi-buffer frames. */
 SEC("xdp.frags")
 int careful_frags(struct xdp_md *ctx)
 {
 	return handle(ctx, bpf_xdp_get_buff_len(ctx));
 }
 
-/* … and for those without. */
+/* For the others. */
 SEC("xdp")
 int careful_plain(struct xdp_md *ctx)
 {
 	return handle(ctx, ctx->data_end - ctx->data);
 }
 
-/* On an interface with several queues, in the place of these two. */
+/* The same two for an interface with several queues. */
 SEC("xdp.frags")
 int careful_queues_frags(struct xdp_md *ctx)
 {
