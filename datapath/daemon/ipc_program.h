@@ -45,9 +45,9 @@ struct ipc_program_region {
  *
  * @known:  the program asked for the peer, or the peer sent it something
  * @peer:   the peer's name then
- * @due:    the program has not been told of @state
- * @failed: nor that the session failed before
- * @unread: the program has not read the last note; told_put was @put behind the note
+ * @due:    the program has not been told @state
+ * @failed: the program has not been told of an earlier failure
+ * @unread: the program has not read the last note; @put was told_put after that note
  */
 struct ipc_news {
 	uint32_t peer;

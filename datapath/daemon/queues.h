@@ -34,7 +34,7 @@ int queues_fork(struct queues *queues, struct daemon_options *options, struct ca
 bool queues_wait(struct queues *queues);
 /* Reports this queue's start to the first; NULL: it serves. */
 void queues_say(struct queues *queues, const char *error);
-/* Has the other queues open, once the first is open. */
+/* Lets the other queues open, once the first is open, and waits for them. */
 int queues_open(struct queues *queues, struct careful_error *error);
 /* Handles an event of another queue's socket. Returns 1 for a sign of life. Otherwise all queues
  * must end: 0 if the other ended as told, -EPIPE if it died. */

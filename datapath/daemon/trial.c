@@ -26,7 +26,7 @@ enum {
 	AGAIN_MS = 1000, /* after a peer was busy or late to answer; doubles each time */
 	UNMET_MAX = 6, /* attempts without peace */
 	QUIET_MS = 20, /* between two checks that nothing is under way */
-	QUIET_TRIES = 25, /* such checks before that counts as an attempt */
+	QUIET_TRIES = 25, /* checks that fail before the attempt counts as unmet */
 	TRIES = 3, /* trials that may fail; a busy machine is late now and then */
 	/* Between the end of our trial and our clients' questions: the peer may want a trial. */
 	TURN_NS = 5 * 1000 * 1000,

@@ -341,7 +341,7 @@ static inline struct block_job *block_queue_take(struct block_queue *q)
 	return job;
 }
 
-/* work.c: the engine's thread puts and takes; workers call vain. */
+/* work.c: the engine's thread calls put and take; workers call block_work_vain(). */
 int block_work_init(struct block_server *server);
 uint32_t block_work_stop(struct block_server *server);
 bool block_work_hangs(struct block_server *server, uint8_t place);
