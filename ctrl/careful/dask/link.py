@@ -35,11 +35,11 @@ class Kind(IntEnum):
     """The first word of a request; the others are a comm number and two more."""
 
     OPEN = 1  # service
-    CHUNK = 2  # comm, number of the chunk, whether it is the last of a message
-    ASK = 3  # comm, number of the message
-    TAKEN = 4  # comm, number of the message, all of which has arrived
+    CHUNK = 2  # comm, chunk number, 1 at the end of a message
+    ASK = 3  # comm, message number
+    TAKEN = 4  # comm, number of a message that arrived whole
     CLOSE = 5  # comm
-    WATCH = 6  # answered when the last comm between the two programs is closed
+    WATCH = 6  # answered after the last comm is closed
 
 
 class Comm(Protocol):

@@ -43,9 +43,7 @@ class Shared(NamedTuple):
 class Connections:
     """Connections to one host, for use in one event loop.
 
-    Args:
-        host: its name in errors.
-        find: returns the route to the host; may block.
+    `find` returns the route to the host, and may block.
 
     Attributes:
         host: as above.

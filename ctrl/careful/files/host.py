@@ -306,7 +306,7 @@ class AsyncHost:
             block_bytes: bytes that one digest covers.
 
         Returns:
-            What was compared; `differences` is empty if all is equal.
+            The result; `differences` is empty if all is equal.
 
         Raises:
             FileNotFoundError: one of the two does not exist.

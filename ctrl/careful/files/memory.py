@@ -22,8 +22,7 @@ _PARTS = 8
 class Whole:
     """Bytes that are read into an object of their own, without another copy.
 
-    Args:
-        nbytes: how many, at most PART_BYTES.
+    At most PART_BYTES.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -69,11 +68,7 @@ class Memory:
     ) -> None:
         """Reads ranges of a peer's file, several at once.
 
-        Args:
-            remote: the peer's tree.
-            handle: of the file.
-            pieces: offset in the file, and the memory that receives the bytes.
-            what: the subject of errors.
+        A piece is an offset in the file, and the memory that receives the bytes.
 
         Raises:
             CarefulError: ENOENT: the peer has no such handle.

@@ -38,9 +38,7 @@ def _char(text: str, at: int) -> tuple[str, int]:
 def _set(text: str, at: int) -> tuple[str, int]:
     """Translates a bracket expression; returns the regular expression ("": unclosed) and its end.
 
-    Args:
-        text: the pattern.
-        at: the position after the opening bracket.
+    The expression begins after the opening bracket, at `at`.
     """
     start, begin = at, at + (text[at : at + 1] in ("!", "^"))
     found, at = "", begin
@@ -150,10 +148,8 @@ def rules(given: Iterable[tuple[bool, str]]) -> tuple[tuple[bool, str], ...]:
     """Returns the patterns of a command line without rsync's prefixes.
 
     A prefix "+ " includes and "- " excludes, whatever the option's name. "!" alone removes all
-    earlier patterns; an empty pattern is ignored.
-
-    Args:
-        given: in order, (whether the option includes, its text).
+    earlier patterns; an empty pattern is ignored. `given` has, in order, whether the option
+    includes, and its text.
 
     Raises:
         ValueError: a set of characters is invalid, or a sign has no pattern.
@@ -221,8 +217,7 @@ class Filters:
     def select(self, entries: Iterable[tuple[str, bool]]) -> set[str]:
         """Returns the included names.
 
-        Args:
-            entries: names, and whether they are directories, parents first.
+        Entries are names, and whether they are directories, parents first.
         """
         chosen: set[str] = set()
         barred: set[str] = set()

@@ -134,8 +134,7 @@ class Pace:
     def failed(self, started: int) -> bool:
         """Counts a piece that was lost or damaged; reports whether to try again.
 
-        Args:
-            started: from slot(). One loss ends many pieces but counts once.
+        `started` comes from slot(): one loss ends many pieces but counts once.
         """
         self.retries += 1
         self._good = 0

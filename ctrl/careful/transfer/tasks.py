@@ -41,11 +41,8 @@ async def quietly(job: Coroutine[object, None, object]) -> None:
 async def in_thread(work: Callable[[], _T], undo: Callable[[_T], None] | None = None) -> _T:
     """Runs blocking work in a thread; a cancellation takes effect only when the work has ended.
 
-    The work's files and memory are in use until then, however often the caller is cancelled.
-
-    Args:
-        work: blocks.
-        undo: called with the result of work() if a cancellation keeps it from the caller.
+    The work's files and memory are in use until then, however often the caller is cancelled. If a
+    cancellation keeps the result from the caller, undo(result) is called.
     """
     future = asyncio.get_running_loop().run_in_executor(None, work)
     try:

@@ -38,13 +38,7 @@ def _joined(parts: list[bytes]) -> int:
 async def agreed(mover: Mover, remote: BlockClient, nbytes: int, path: str) -> int:
     """Returns the BLAKE3 of a file that was moved, computed at both ends.
 
-    Moves blocks again that differ; these count as retries.
-
-    Args:
-        mover: moved the file; its blocks are powers of two.
-        remote: the peer's tree.
-        nbytes: size of the file.
-        path: the peer's path, for errors.
+    Moves blocks again that differ; these count as retries. The blocks of `mover` are powers of two.
 
     Raises:
         CarefulError: the ends still differ after _ATTEMPTS.

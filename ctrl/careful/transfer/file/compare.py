@@ -41,13 +41,7 @@ async def equal_blocks(
 ) -> dict[int, int]:
     """Finds the blocks that two files have in common, at the same places.
 
-    Args:
-        remote: the peer's tree.
-        handle: of the peer's file.
-        sizes: bytes of the peer's file and of ours.
-        fd: of our file.
-        block_bytes: size of a block.
-        path: the subject of errors.
+    `sizes` are the bytes of the peer's file and of ours.
 
     Returns:
         Block numbers and digests (XXH3).
@@ -139,14 +133,8 @@ async def is_same(
 ) -> str:
     """Returns how a peer's file and a local file differ, in words, or "".
 
-    If one is a larger block device, only the size of the other counts.
-
-    Args:
-        remote: the peer's tree.
-        source: path in it.
-        target: local path.
-        block_bytes: size of a block.
-        root: follow no symlink below it; None: no root.
+    If one is a larger block device, only the size of the other counts. No symlink is followed
+    below `root`.
 
     Raises:
         CarefulError: a file cannot be read.

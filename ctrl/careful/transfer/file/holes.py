@@ -31,8 +31,7 @@ def has_holes(attr: Attr) -> bool:
 class Ranges:
     """The parts of a file that hold data.
 
-    Args:
-        extents: offset and bytes of each part, in order and disjoint.
+    Extents (offset and bytes) are in order and disjoint.
     """
 
     def __init__(self, extents: Iterable[tuple[int, int]]) -> None:

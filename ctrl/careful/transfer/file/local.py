@@ -121,12 +121,8 @@ def allocate(fd: int, nbytes: int, sparse: bool = False) -> None:
     """Sets a new file's size and allocates its blocks, if that is cheap.
 
     A file in memory (tmpfs) gets no blocks: making every page first costs a quarter of a second per
-    GiB. There, only the free room is checked.
-
-    Args:
-        fd: of the file.
-        nbytes: its size.
-        sparse: whether to allocate nothing, since parts will be holes.
+    GiB. There, only the free room is checked. Nothing is allocated if `sparse`, since parts will be
+    holes.
 
     Raises:
         OSError: there is no room.

@@ -54,9 +54,7 @@ class Found:
 class _Claim:
     """A lock on a partial file that is to be removed: no transfer has it, or can take it.
 
-    Args:
-        path: of the file.
-        root: see Folder.
+    For `root` see Folder.
 
     Attributes:
         journal: of the file.
@@ -117,9 +115,7 @@ def _describe(where: tuple[str, str], journal: Journal | None, age_s: float, bus
 def find_local(top: str, clean: bool) -> list[Found]:
     """Finds partial files below a local directory.
 
-    Args:
-        top: the directory.
-        clean: whether to remove those that are not in use.
+    `clean` removes those that are not in use.
 
     Raises:
         CarefulError: the directory itself cannot be read.
@@ -181,9 +177,7 @@ def _removed(one: Found, root: str | None = None) -> Found:
 def _serves_nobody(one: Found, whole: str) -> bool:
     """Reports whether no transfer will continue a partial file.
 
-    Args:
-        one: the file.
-        whole: a complete source, as journals name it, or "".
+    `whole` is a complete source, as journals name it, or "".
     """
     top = whole.removesuffix("/") if whole.endswith(":/") else whole.rstrip("/") + "/"
     return one.state == "leftover" or (whole != "" and one.source.startswith(top))
@@ -199,10 +193,7 @@ async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[Found]
     """Finds partial files below a peer's directory; only an attempt to remove shows which are in
     use.
 
-    Args:
-        remote: the peer's tree.
-        top: path in it.
-        clean: whether to remove those that are not in use.
+    `clean` removes those that are not in use.
     """
     found, bad = list[Found](), list[Found]()
     for entry in await remote.listing(top, recursive=True):

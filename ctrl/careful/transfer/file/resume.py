@@ -134,11 +134,6 @@ async def _digests_of_own(fd: int, journal: Journal, indices: list[int]) -> dict
 class RemotePartial:
     """A file being written at a peer; it has a journal if it has several blocks.
 
-    Args:
-        remote: the peer's tree.
-        target: its final path.
-        options: how files move.
-
     Attributes:
         handle: its handle; 0 before open() and after commit().
         journal: the blocks in place.
@@ -153,7 +148,7 @@ class RemotePartial:
         #: Blocks that the replaced file has, with their digests. The caller sets them before
         #: open(); continuing a partial file empties them.
         self.seeded: dict[int, int] = {}
-        #: Whether parts are to be holes; set by the caller before open().
+        #: True if parts are to be holes; set by the caller before open().
         self.sparse = False
         self._kept = False
         self._file = -1
@@ -162,17 +157,13 @@ class RemotePartial:
         self._dirty: list[tuple[int, bytes]] = []
         self._writer: asyncio.Task[None] | None = None
         self._written = False
-        #: Whether the file caused a commit to fail, so that the peer closed it.
+        #: True if the file caused a commit to fail, so that the peer closed it.
         self._refused = False
 
     async def open(self, identity: Identity, source: str, fd: int, mode: int) -> dict[int, int]:
         """Creates the file, or opens an earlier transfer's partial file.
 
-        Args:
-            identity: of the source.
-            source: its absolute path.
-            fd: of the source.
-            mode: permission bits.
+        `source` is the absolute path of the source.
 
         Returns:
             The blocks that need not be sent, with their digests.

@@ -165,9 +165,7 @@ class Tree(Protocol):
 class LocalTree:
     """A local directory.
 
-    Args:
-        base: its path.
-        root: follow no symlink below it; None: the user owns the path.
+    Follows no symlink below `root`; None: the user owns the path.
     """
 
     def __init__(self, base: str, root: str | None = None) -> None:
@@ -246,12 +244,7 @@ class LocalTree:
 
 
 class RemoteTree:
-    """A directory of a peer.
-
-    Args:
-        remote: the peer's tree.
-        base: path in it.
-    """
+    """A directory of a peer."""
 
     def __init__(self, remote: BlockClient, base: str) -> None:
         self.remote = remote

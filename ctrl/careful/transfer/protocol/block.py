@@ -208,9 +208,7 @@ class BlockClient(RangeClient):
     async def open(self, path: str, wait: bool = False) -> tuple[int, Attr]:
         """Opens a file to read; returns its handle and attributes.
 
-        Args:
-            path: of the file.
-            wait: whether to wait for a free handle; not for a caller that already holds one.
+        `wait` waits for a free handle; a caller that holds a handle must not wait.
         """
         payload = _open_payload(path, flags=lib.CAREFUL_BLOCK_WAIT if wait else 0)
         answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)

@@ -197,8 +197,7 @@ class Listing(NamedTuple):
     def entries(self, rest: bytes | None = None) -> list[Entry]:
         """Returns the entries, and one more for all entries without a record.
 
-        Args:
-            rest: the records to use; None: all. They include every unreadable entry.
+        `rest` are the records to use, among them every unreadable entry; None: all records.
 
         Raises:
             CarefulError: the listing is malformed, or a name leads out of it.

@@ -144,11 +144,8 @@ class RangeClient:
     ) -> Answer:
         """GETs several ranges by one request; if it fails, the caller asks for each.
 
-        Args:
-            handle: of the peer's file.
-            file: the registered file.
-            ranges: offset at the peer, offset here, and bytes of each; at most
-                CAREFUL_IPC_RANGES.
+        A range is the offset at the peer, the offset here and the bytes; at most
+        CAREFUL_IPC_RANGES.
         """
         packed = ffi.new("struct careful_ipc_range[]", [(*one, 0) for one in ranges])
         payload = bytes(ffi.buffer(packed))
@@ -191,14 +188,7 @@ class RangeClient:
     ) -> None:
         """Runs GET or STORE of a range of a registered file; repeats lost pieces.
 
-        Args:
-            op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
-            handle: of the peer's file.
-            nbytes: how many bytes.
-            file: the registered file.
-            what: the subject of errors.
-            offset: in the peer's file.
-            file_offset: in the registered file.
+        `offset` is in the peer's file, `file_offset` in the registered file.
         """
         at, step, failures = 0, _STEP, 0
         while at < nbytes:

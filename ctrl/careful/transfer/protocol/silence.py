@@ -52,11 +52,7 @@ _Question = tuple[int, int, bytes, asyncio.Timeout]
 class Silence:
     """Sends requests to a peer, and ends them when the peer falls silent.
 
-    Args:
-        ipc: the connection to the local carefuld.
-        peer: index of the peer.
-        host: the peer's name in errors.
-        limit_s: how long the peer may be silent, seconds.
+    A peer may be silent for `limit_s` seconds.
     """
 
     def __init__(self, ipc: AsyncClient, peer: int, host: str, limit_s: float) -> None:

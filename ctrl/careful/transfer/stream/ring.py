@@ -90,16 +90,7 @@ class Held:
 
 
 class Ring:
-    """Blocks in memory, which carefuld sees as one file.
-
-    Args:
-        remote: the peer's tree.
-        op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
-        held: the peer's file.
-        name: its name in errors.
-        options: how files move.
-        progress: receives each step.
-    """
+    """Blocks in memory, which carefuld sees as one file."""
 
     def __init__(
         self,

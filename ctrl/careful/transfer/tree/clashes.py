@@ -29,12 +29,8 @@ def in_the_way(
 
     A file or link goes to make place for a directory, if files may be replaced. A directory goes
     with its contents to make place for a file or link, if the target may lose names (rsync's rule)
-    and patterns protect none of them; else the whole directory stays.
-
-    Args:
-        entries: of the source.
-        existing: name -> entry of the target.
-        options: replace, delete and filters apply.
+    and patterns protect none of them; else the whole directory stays. `existing` maps names to
+    entries of the target.
     """
     found: dict[str, Entry] = {}
     for entry in entries:

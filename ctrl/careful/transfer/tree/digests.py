@@ -26,10 +26,7 @@ _BATCHES = 3
 async def equal_small(source: Tree, target: Tree, files: Sequence[Entry]) -> dict[str, bool]:
     """Compares the contents of files in two directories by XXH3.
 
-    Args:
-        source: one directory.
-        target: the other.
-        files: entries of source; larger ones are left out.
+    Larger files are left out.
 
     Returns:
         name -> whether the files are equal; unknown names are missing.

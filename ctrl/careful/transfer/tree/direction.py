@@ -90,23 +90,18 @@ class Here:
         self.root: str | None = None
 
     def name(self, path: str) -> str:
-        """See End."""
         return shown(path)
 
     def path(self, given: str) -> str:
-        """See End."""
         return given.rstrip("/") or given[:1]
 
     def join(self, folder: str, name: str) -> str:
-        """See End."""
         return os.path.join(folder, name)
 
     def tree(self, folder: str) -> LocalTree:
-        """See End."""
         return LocalTree(folder, self.root)
 
     async def stat(self, path: str, follow: bool) -> Attr | None:
-        """See End."""
         try:
             return local_attr(os.stat(path, follow_symlinks=follow))
         except (FileNotFoundError, NotADirectoryError):
@@ -115,11 +110,9 @@ class Here:
             raise from_os(error, shown(path)) from None
 
     async def listing(self, folder: str) -> Listing:
-        """See End."""
         return await in_thread(partial(list_local, folder, self.root))
 
     async def make_directory(self, path: str, mode: int) -> bool:
-        """See End."""
         try:
             with Folder(path, self.root) as folder:
                 return folder.make(mode & 0o777 & ~self.mask | 0o700)
@@ -129,46 +122,35 @@ class Here:
             raise from_os(error, shown(path)) from None
 
     async def sync_name(self, folder: str) -> None:
-        """See End."""
         try:
             await in_thread(partial(sync_directory, folder))
         except OSError as error:
             raise from_os(error, shown(folder or ".")) from None
 
     async def clear(self, folder: str, names: list[str], whole: str) -> None:
-        """See End."""
         paths = [os.path.join(folder, name) for name in names]
         await in_thread(partial(clear_local, paths, whole, self.root))
 
 
 class There:
-    """The files of a peer.
-
-    Args:
-        remote: the tree of the peer.
-    """
+    """The files of a peer."""
 
     def __init__(self, remote: BlockClient) -> None:
         self.remote, self.mask = remote, current_umask()
 
     def name(self, path: str) -> str:
-        """See End."""
         return self.remote.name(shown(path))
 
     def path(self, given: str) -> str:
-        """See End."""
         return relative(given)
 
     def join(self, folder: str, name: str) -> str:
-        """See End."""
         return posixpath.normpath(posixpath.join(folder, name))
 
     def tree(self, folder: str) -> RemoteTree:
-        """See End."""
         return RemoteTree(self.remote, folder)
 
     async def stat(self, path: str, follow: bool) -> Attr | None:
-        """See End."""
         try:
             return await self.remote.stat(path)
         except CarefulError as error:
@@ -191,11 +173,9 @@ class There:
         return found.found if is_link else None
 
     async def listing(self, folder: str) -> Listing:
-        """See End."""
         return await self.remote.list(folder, True)
 
     async def make_directory(self, path: str, mode: int) -> bool:
-        """See End."""
         there = await self.stat(path, follow=False)
         if there is not None and not there.is_dir:
             raise _no_directory(self.name(path))
@@ -207,7 +187,6 @@ class There:
         """Does nothing: the peer syncs the name of each file."""
 
     async def clear(self, folder: str, names: list[str], whole: str) -> None:
-        """See End."""
         await clear_remote(self.remote, folder, names, whole)
 
 

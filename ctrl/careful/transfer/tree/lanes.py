@@ -139,12 +139,7 @@ def matched(
 ) -> Moved | None:
     """Returns the files of a batch if its answer is as expected, or None.
 
-    Args:
-        part: the batch.
-        found: the answer, in memory.
-        nbytes: size of the answer.
-        ends: source and target.
-        digest: whether there are digests.
+    The answer has `nbytes`, at `found`.
     """
     sizes = ffi.new("struct careful_moved[]", part.files)
     reads = ffi.from_buffer(part.reads)
@@ -156,9 +151,6 @@ def matched(
 
 class Lane:
     """Memory here and at a peer that batches cross in, one after another.
-
-    Args:
-        tree: the peer's directory.
 
     Attributes:
         memory: ours; data is the same memory for C.

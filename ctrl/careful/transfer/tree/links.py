@@ -31,9 +31,7 @@ def link_items(
 class HardLinks:
     """Names of files that have several: one name brings the file, the others are linked to it.
 
-    Args:
-        existing: name -> entry of the target.
-        options: as for fate().
+    `existing` maps names to entries of the target; for `options` see fate().
 
     Attributes:
         pairs: (name, the name that it is linked to).
@@ -75,8 +73,7 @@ class HardLinks:
     def next_names(self, *here: Container[str]) -> list[Entry]:
         """Returns the names that replace first names which did not bring their file.
 
-        Args:
-            *here: names that did, or were equal.
+        `here` has the names that did, or were equal.
         """
         firsts: dict[str, Entry] = {}
         pairs: list[tuple[Entry, str]] = []

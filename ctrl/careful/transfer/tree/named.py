@@ -20,12 +20,7 @@ from careful.transfer.tree.outcome import Outcome
 
 
 class Named:
-    """Files that were named one by one.
-
-    Args:
-        way: source and target of the transfer.
-        sink: receives every outcome.
-    """
+    """Files that were named one by one."""
 
     def __init__(self, way: Direction, sink: Outcome) -> None:
         self.way, self.sink, self.options = way, sink, sink.options

@@ -20,9 +20,7 @@ from careful.transfer.tree.lanes import Part, sift
 def list_local(top: str, root: str | None = None) -> Listing:
     """Lists the tree below a local directory; an unreadable directory has error set.
 
-    Args:
-        top: the directory.
-        root: see open_folder().
+    For `root` see open_folder().
 
     Raises:
         CarefulError: the directory itself cannot be read.
