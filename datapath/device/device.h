@@ -248,11 +248,10 @@ struct port_ops {
 	 * -ENETUNREACH; -EXDEV: the route leaves by another interface; -ENOTUNIQ: the address is
 	 * ours; -ENETDOWN: no route, and the interface is down. */
 	int (*resolve)(struct port *port, const union address *to, struct llhdr *llhdr);
-	/* Sets to->ours to the source address that the kernel would choose; zeros: no route. May be
+	/* Sets to->ours to the source address that the kernel would choose; zeros: no route. Or
 	 * NULL. */
 	void (*source)(struct port *port, union address *to);
-	/* Reports that nobody answers at an address, so its link address may be stale. May be
-	 * NULL. */
+	/* Reports that nobody answers at an address, so its link address may be stale. Or NULL. */
 	void (*distrust)(struct port *port, const union address *to);
 
 	uint64_t (*now_ns)(struct port *port); /* monotonic */
@@ -275,8 +274,7 @@ static inline void device_close(struct queue *queue)
 	port->ops->close(port);
 }
 
-/* Opens AF_XDP on options->ifname: a port and its queue options->queue. Errors: see
- * careful_open(). */
+/* Opens AF_XDP on options->ifname: a port and one queue. Errors: careful_open(). */
 int xsk_open(const struct careful_options *options, struct queue **queue,
 	     struct careful_error *error);
 

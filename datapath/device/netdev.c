@@ -173,7 +173,6 @@ int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error 
 	return 0;
 }
 
-/* Reports whether a rule sends UDP datagrams for our port to our queue. */
 static bool rule_steers(const struct ethtool_rx_flow_spec *rule, uint32_t queue, uint16_t port)
 {
 	uint32_t type = rule->flow_type & ~(uint32_t)(FLOW_EXT | FLOW_MAC_EXT | FLOW_RSS);
@@ -216,7 +215,6 @@ static int steered(int fd, const char *ifname, uint32_t queue, uint16_t port)
 	return rc ? rc : found;
 }
 
-/* Reports whether the NIC has rules but does not apply them. */
 static bool rules_off(int fd, const char *ifname)
 {
 	struct ethtool_value flags = { .cmd = ETHTOOL_GFLAGS };
@@ -303,7 +301,6 @@ uint32_t netdev_backlog(void)
 	return frames ? frames : BACKLOG_DEFAULT;
 }
 
-/* Reads the first line of a sysfs file of the interface. */
 static bool read_sysfs(const struct netdev *netdev, const char *name, char *line, int bytes)
 {
 	char path[96];

@@ -18,13 +18,11 @@ enum {
 	NUD_USABLE = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE,
 };
 
-/* An address in netlink's form. */
 struct ip_address {
 	uint8_t data[16];
 	uint32_t bytes; /* 4 or 16; 0: none */
 };
 
-/* The kernel's answer about a destination. */
 struct hop {
 	struct ip_address source;
 	struct ip_address next; /* the gateway, or the destination itself */
@@ -243,7 +241,6 @@ static uint8_t *put_ipv6(uint8_t *p, const struct hop *hop, const struct ip_addr
 	return p + sizeof(ip);
 }
 
-/* Reports whether the destination is on our link. */
 static bool is_neighbour(const struct hop *hop, const struct ip_address *dst)
 {
 	return hop->next.bytes == dst->bytes && !memcmp(hop->next.data, dst->data, dst->bytes);

@@ -43,7 +43,6 @@ void rtnl_close(struct rtnl *rtnl)
 	rtnl->fd = -1;
 }
 
-/* Starts a message; returns its fixed part, zeroed. */
 void *rtnl_begin(struct rtnl_message *message, uint16_t type, uint16_t flags, size_t body_bytes)
 {
 	memset(message, 0, sizeof(*message));

@@ -18,13 +18,11 @@ struct rtnl {
 	_Alignas(NLMSG_ALIGNTO) uint8_t datagram[RTNL_DATAGRAM_BYTES]; /* being read */
 };
 
-/* A message being written. */
 struct rtnl_message {
 	struct nlmsghdr header;
 	uint8_t body[256];
 };
 
-/* Called for each answer. */
 typedef void rtnl_fn(const struct nlmsghdr *answer, void *user);
 
 /* Opens a socket. groups: RTMGRP_* to subscribe to; 0: requests only. */
@@ -41,8 +39,7 @@ uint32_t rtnl_attr_u32(const struct rtattr *attr); /* the value; 0 for NULL */
 
 enum { QDISC_HANDLE = 0xca000000 }; /* major 0xca00: the only qdisc we touch */
 
-/* Installs our qdisc if the device has none; leaves anybody else's alone. *own: ours is installed
- * now. */
+/* Installs our qdisc if the device has none; leaves others alone. *own: ours is installed now. */
 int qdisc_add(struct rtnl *rtnl, uint32_t ifindex, bool *own);
 /* Removes the qdisc if it is ours. */
 void qdisc_remove(struct rtnl *rtnl, uint32_t ifindex);

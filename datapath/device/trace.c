@@ -13,7 +13,6 @@ _Static_assert(CAREFUL_STAGE_HOST_TX == 0 && CAREFUL_STAGE_NET_TX == 1 &&
 		       CAREFUL_STAGE_HOST_RX == 3 && CAREFUL_STAGE_STORE == 4,
 	       "places among the listeners");
 
-/* Fires the stage's own probe; each stage has its own counter of listeners. */
 static void fire(const struct careful_trace *span)
 {
 	switch (span->stage) {

@@ -155,7 +155,6 @@ static void ask_why(struct xsk_port *port, int program, int rc)
 				   strerror(-rc));
 }
 
-/* Tries the modes that `mode` allows once. */
 static int attach_once(struct xsk_port *port, int program, uint32_t mode)
 {
 	int rc = -EOPNOTSUPP;

@@ -6,12 +6,10 @@
 
 enum {
 	VETH_RING = 256, /* drivers/net/veth.c, VETH_RING_SIZE */
-	/* Drivers refill their ring in batches of up to one NAPI budget, so as many places may be
-	 * empty. */
+	/* Drivers refill their ring in batches of a NAPI budget, so as many places may be empty. */
 	REFILL_BATCH = 64,
 };
 
-/* Returns the frames that a device's ring holds for certain. */
 static uint32_t of_device(uint32_t ring)
 {
 	return ring > 2 * REFILL_BATCH ? ring - REFILL_BATCH : ring / 2;
@@ -39,8 +37,8 @@ void xsk_bounds(struct xsk_queue *xsk)
 	info->bounds[CAREFUL_BOUND_FILL_RING] = xsk->fill.size;
 	info->bounds[CAREFUL_BOUND_RX_RING] = xsk->rx.size;
 	info->bounds[CAREFUL_BOUND_DEVICE_RING] = of_device(port->netdev.rx_ring);
-	/* A veth's full ring stops a sender with a qdisc only since 6.16; a kernel with the budget
-	 * (6.17) has that. */
+	/* A veth's full ring stops a sender with a qdisc from 6.16 on, so surely with the
+	 * budget. */
 	if (veth && !generic && !xsk->tx_budget)
 		info->bounds[CAREFUL_BOUND_DEVICE_RING] = VETH_RING;
 	if (generic)

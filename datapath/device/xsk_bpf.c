@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The XDP program and its maps: loads the embedded object, freezes its configuration, pins the maps
- * for the controller and maps three into memory. Only this file, xsk_spread.c and xsk_attach.c know
- * libbpf. */
+ * and maps three into memory. Only this file, xsk_spread.c and xsk_attach.c know libbpf. */
 #include <assert.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -53,8 +52,7 @@ static int freeze(struct bpf_object *object, const struct careful_xdp_start *sta
 	return -ENOENT;
 }
 
-/* Loads the object with one of its two programs; leads: with the dispatcher for several queues,
- * too. */
+/* Loads the object with one of its two programs; leads: with the dispatcher of several queues. */
 static int load(struct xsk_bpf *bpf, const char *name, const struct careful_xdp_start *start,
 		bool leads)
 {
@@ -160,7 +158,6 @@ static int share_maps(struct xsk_port *port, struct careful_error *error)
 	return 0;
 }
 
-/* Creates the maps of xsk_bpf_wait_rcu(). */
 static int prepare_grace(struct xsk_bpf *bpf, struct careful_error *error)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, options);
@@ -186,7 +183,6 @@ void xsk_bpf_wait_rcu(struct xsk_port *port)
 	(void)rc;
 }
 
-/* Pins the maps that the first of several queues shares. */
 static int share_queues(struct xsk_port *port, struct careful_error *error)
 {
 	struct bpf_object *object = port->bpf->object;
@@ -248,7 +244,6 @@ int xsk_bpf_groups(const struct xsk_port *port)
 	return port->bpf->groups;
 }
 
-/* Makes XDP bring a queue's admitted frames to the socket. */
 int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct careful_error *error)
 {
 	const uint32_t key = queue, value = (uint32_t)fd;
@@ -259,7 +254,6 @@ int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct caref
 	return 0;
 }
 
-/* Undoes whatever part of xsk_bpf_open() was done. */
 void xsk_bpf_close(struct xsk_port *port)
 {
 	struct xsk_bpf *bpf = port->bpf;

@@ -78,8 +78,7 @@ static int check_interface(const struct look *look)
 	if (netdev->flags & IFF_LOOPBACK)
 		return refuse(look->error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
 			      netdev->name);
-	/* Without an Ethernet header no frame would pass, though the kernel accepts program and
-	 * socket. */
+	/* Without Ethernet no frame would pass, though the kernel accepts program and socket. */
 	if (netdev->hardware != ARPHRD_ETHER)
 		return refuse(look->error, -EINVAL,
 			      "%s (driver %s) is no Ethernet: a tunnel, or IP over InfiniBand, has "

@@ -10,7 +10,6 @@
 
 enum { CPUS_MAX = 16 }; /* with more CPUs RCU is about as fast */
 
-/* Reports whether a kernel file has a value. */
 static bool says(const char *path)
 {
 	FILE *file = fopen(path, "re");
@@ -33,8 +32,7 @@ int xsk_cpus_count(void)
 	return (int)cpus;
 }
 
-/* Runs on each CPU except `but`; may wait for each. false: a CPU is offline, or not allowed to
- * us. */
+/* Runs on each CPU except `but`; may wait for each. false: a CPU is offline or forbidden to us. */
 bool xsk_cpus_visit(int cpus, int but)
 {
 	cpu_set_t before, there;

@@ -219,7 +219,6 @@ void xsk_stamps(struct port *port, bool on)
 			setsockopt(xsk->ctrl[i], SOL_SOCKET, SO_TIMESTAMPNS, &value, sizeof(value));
 }
 
-/* Returns the IP and UDP header bytes of a datagram. */
 static uint32_t headers_bytes(const union address *address)
 {
 	return HEADERS_BYTES + (address->sa.sa_family == AF_INET6 ? IPV6_MORE_BYTES : 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Frames to a group: XDP's admission of their senders (the groups map, and the peers map's group
- * part), and the multicast membership. The kernel tells NIC and switch (IGMP) while a socket is a
- * member. */
+ * part), and multicast membership. The kernel tells NIC and switch (IGMP) while a socket is
+ * joined. */
 #include <assert.h>
 #include <bpf/bpf.h>
 #include <errno.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Checks of careful_check() on the machine and this process. A container or sandbox can deny each
- * need. */
+/* Checks of the machine and this process. A container or sandbox can deny each of these needs. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +46,6 @@ static bool in_user_namespace(void)
 	return !stat("/proc/self/ns/user", &st) && st.st_ino != first_user_namespace;
 }
 
-/* Refuses with advice on how to permit a denied call. */
 static int denied(struct careful_error *error, int rc, const char *call)
 {
 	return refuse(error, rc, "%s is denied (%s): %s", call, strerror(-rc),
@@ -117,7 +115,6 @@ static int check_privilege(struct careful_error *error)
 	return refuse(error, 0, "has the capabilities that careful needs");
 }
 
-/* Loads a program of two instructions, and drops it. */
 static int check_bpf(struct careful_error *error)
 {
 	static const struct bpf_insn pass[] = {

@@ -164,8 +164,7 @@ void xsk_pin_path(const char *instance, const char *map, char *path, size_t byte
 	snprintf(path + n, bytes - n, "%s%s", map[0] ? "/" : "", map);
 }
 
-/* Mounts bpffs if needed. The lock keeps two processes from mounting: a second mount would hide the
- * first's pins. */
+/* Mounts bpffs if needed, under a lock: a second mount would hide the pins of the first. */
 static int mount_bpffs(struct careful_error *error)
 {
 	int lock = open(RUN_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -184,7 +183,6 @@ static int mount_bpffs(struct careful_error *error)
 	return 0;
 }
 
-/* Makes the instance's directory on bpffs, empty. */
 int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error)
 {
 	char path[XSK_PATH_BYTES];
@@ -204,7 +202,6 @@ int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error)
 	return refuse(error, -errno, "%s: %s", path, strerror(errno));
 }
 
-/* Removes the instance's directory, and the parent if that is empty. */
 void xsk_pins_remove(struct xsk_port *port)
 {
 	char path[XSK_PATH_BYTES];

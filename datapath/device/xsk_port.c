@@ -53,8 +53,7 @@ static uint32_t *xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, ui
 	return &peer->may_fill;
 }
 
-/* Reads the last ping. XDP writes the number last, so the fields belong to the number if it has not
- * changed. */
+/* Reads the last ping. XDP writes the number last: an unchanged number vouches for the fields. */
 static void xsk_probed(struct port *port, uint32_t slot, struct ping_seen *probed)
 {
 	const struct xsk_port *xsk = to_xsk_port(port);

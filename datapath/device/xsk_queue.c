@@ -41,7 +41,6 @@ static void fill_all(struct queue *queue)
 	}
 }
 
-/* Closes what is open, like close_port(). */
 static void close_queue(struct queue *queue)
 {
 	struct xsk_queue *xsk = to_xsk(queue);

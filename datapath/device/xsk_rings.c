@@ -15,7 +15,6 @@ _Static_assert(sizeof(struct device_desc) == sizeof(struct xdp_desc), "one descr
 _Static_assert(offsetof(struct device_desc, bytes) == offsetof(struct xdp_desc, len), "likewise");
 _Static_assert((int)DEVICE_DESC_MORE == (int)XDP_PKT_CONTD, "one flag");
 
-/* Returns how many of n descriptors belong to whole frames. */
 static uint32_t whole_frames(const struct device_desc *descs, uint32_t n)
 {
 	while (n && (descs[n - 1].options & DEVICE_DESC_MORE))
@@ -72,7 +71,6 @@ void xsk_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	wake_fill(xsk);
 }
 
-/* Reports whole frames to capturing programs. */
 TRACE_COLD static void tell_frames(const struct queue *queue, const struct device_desc *descs,
 				   uint32_t n)
 {
@@ -108,7 +106,6 @@ uint32_t xsk_tx(struct queue *queue, const struct device_desc *descs, uint32_t n
 	return taken;
 }
 
-/* Returns the descriptors that the kernel has not taken yet. */
 static uint32_t tx_waiting(struct xsk_queue *xsk)
 {
 	return xsk->tx.cached_prod - __atomic_load_n(xsk->tx.consumer, __ATOMIC_ACQUIRE);

@@ -15,8 +15,7 @@ enum {
 	/* The kernel may still be removing a dead owner's socket. */
 	BIND_TRIES = 100,
 	BIND_PAUSE_US = 10000,
-	/* Zero-copy drivers reserve an skb's tail in multi-buffer chunks, and round down to their
-	 * hardware's unit. */
+	/* Zero-copy drivers reserve an skb's tail in multi-buffer chunks, and round down. */
 	ZEROCOPY_UNIT_BYTES = 128,
 	/* Drivers put a header before a frame: virtio_net needs 12 bytes, and refuses a UMEM
 	 * without them (virtnet_xsk_pool_enable()). */
@@ -136,7 +135,6 @@ static int bind_patiently(struct xsk_queue *xsk, uint32_t flags)
 	return rc;
 }
 
-/* Returns the bytes of a frame that fit one chunk. */
 static uint32_t buffer_bytes(const struct xsk_queue *xsk, bool zerocopy, bool multibuffer)
 {
 	/* The chunk without headroom, as in xsk_pool_get_rx_frame_size() (net/xdp/xsk.c). In copy
@@ -161,8 +159,7 @@ struct bind_try {
 	bool wanted;
 };
 
-/* Maps the buffers for these flags; zero-copy needs twice as many as are promised
- * (xsk_bounds.c). */
+/* Maps the buffers; zero-copy needs twice as many as are promised (xsk_bounds.c). */
 static int umem_for(struct xsk_queue *xsk, uint32_t flags, struct careful_error *error)
 {
 	uint32_t chunks = xsk->rx_buffers * (flags & XDP_ZEROCOPY ? 2 : 1);
@@ -219,7 +216,6 @@ static const char *virtio_advice(int rc)
 	return NULL;
 }
 
-/* Returns what a driver's errno means, as far as drivers agree, and what to change. */
 const char *xsk_zerocopy_advice(const char *driver, int rc)
 {
 	const char *virtio = !strcmp(driver, "virtio_net") ? virtio_advice(rc) : NULL;

@@ -181,7 +181,6 @@ int file_zero(struct file *file, uint64_t nbytes, uint64_t offset, bool give_bac
 	return rc == -ENOSYS || rc == -EINVAL ? -EOPNOTSUPP : rc;
 }
 
-/* Creates the slots' memory and registers it with carefuld. */
 static int share_memory(struct file *file)
 {
 	struct careful_ipc packet = { .op = CAREFUL_IPC_FILE_ADD };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A file or block device of a host, for any number of threads. Requests that a session's end
- * interrupts are repeated. If another file has replaced this one, every later call fails with
- * -ESTALE. */
+ * interrupts are repeated. Once another file has the name, every call fails with -ESTALE. */
 #ifndef CAREFUL_NBD_FILE_H
 #define CAREFUL_NBD_FILE_H
 
@@ -30,8 +29,7 @@ uint64_t file_bytes(const struct file *file);
 
 bool file_is_writable(const struct file *file);
 
-/* Reports whether nobody else can have the file open for writing: true for a writable block
- * device. */
+/* Reports whether nobody else can have the file open for writing: a writable block device. */
 bool file_is_exclusive(const struct file *file);
 
 /* Read or write a range inside the file. 0, or -errno. */

@@ -125,7 +125,6 @@ static bool is_away(int rc)
 	       rc == -EHOSTUNREACH || rc == -ENETUNREACH;
 }
 
-/* Connects again to a host that was there; it may need a while to come back. */
 static int reconnect(struct handle *handle)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
@@ -142,14 +141,12 @@ bool handle_is_damaged(int rc)
 	return rc == -ECONNRESET || rc == -EBADMSG;
 }
 
-/* Reports whether the handle or its session has ended. */
 static bool is_lost(int rc)
 {
 	return rc == -ENOENT || rc == -EBADF || is_away(rc);
 }
 
-/* Opens the same file again after the error `ended`. If that fails, the next call tries again. With
- * the lock. */
+/* Opens the file again after the error `ended`; the next call retries a failure. With the lock. */
 static int open_again(struct handle *handle, int ended)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };

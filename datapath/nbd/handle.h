@@ -48,8 +48,7 @@ int handle_mend(struct handle *handle, struct handle_tries *tries, uint32_t regi
 /* Syncs the file. 0, or -errno. */
 int handle_commit(struct handle *handle);
 
-/* Sends a request for a range of the file; repeats what was lost. args: the answer's words. 0, or
- * -errno. */
+/* Sends a request for a range of the file; repeats what was lost. args: the answer's words. */
 int handle_ask_range(struct handle *handle, uint32_t handler, uint32_t flags, uint64_t nbytes,
 		     uint64_t offset, uint32_t args[4], void *answer, size_t answer_size);
 

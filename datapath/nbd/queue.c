@@ -38,7 +38,6 @@ bool queue_is_served(const char *instance)
 	return !rc || rc == -EACCES;
 }
 
-/* Asks one queue. 0, or -errno. */
 static int ask(const char *instance, uint32_t queue, struct careful_ipc *packet,
 	       const void *payload, void *answer, size_t size)
 {
@@ -101,7 +100,6 @@ static int sessions(const char *instance, uint32_t queue, struct sockaddr_storag
 	return rc;
 }
 
-/* Asks the host to choose among our queues with the fewest sessions. */
 static int choose(const char *instance, uint32_t first, uint32_t fewest,
 		  struct sockaddr_storage *address, uint32_t *queue)
 {

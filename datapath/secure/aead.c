@@ -89,8 +89,7 @@ bool aead_new(const struct aead_seen *seen, uint64_t number)
 {
 	if (number > seen->last)
 		return true;
-	/* The newest word of the window is only partly used, so the window is 64 numbers short of
-	 * SEEN. */
+	/* The newest word is only partly used, so the window is 64 numbers short of SEEN. */
 	if (!number || seen->last - number >= SEEN - 64)
 		return false;
 	return !(seen->bits[number / 64 % AEAD_SEEN_WORDS] >> number % 64 & 1);

@@ -45,8 +45,7 @@ void aead_seal(const struct aead *aead, uint64_t number, const uint8_t *beside, 
 bool aead_open(const struct aead *aead, uint64_t number, const uint8_t *beside, size_t beside_bytes,
 	       uint8_t *text, size_t bytes, const uint8_t tag[AEAD_TAG_BYTES]);
 
-/* Reports whether a number is new: not seen, and not older than the window. aead_saw() records a
- * number. */
+/* Reports whether a number is neither seen nor older than the window. aead_saw() records it. */
 bool aead_new(const struct aead_seen *seen, uint64_t number);
 void aead_saw(struct aead_seen *seen, uint64_t number);
 

@@ -50,8 +50,7 @@ void keys_forget(struct keys *keys);
 int keys_trust(struct keys *keys, const union address *address, const uint8_t *ours_private,
 	       const uint8_t *theirs, const uint8_t *psk);
 
-/* Returns the next key of an address after `after` (NULL: the first), or NULL. The port does not
- * matter. */
+/* Returns the next key of an address after `after` (NULL: the first), or NULL. Ignores the port. */
 const struct keys_trusted *keys_find(const struct keys *keys, const union address *address,
 				     const struct keys_trusted *after);
 

@@ -78,8 +78,7 @@ int attr_set_time(int fd, int64_t ns)
 	return futimens(fd, times) ? -errno : 0;
 }
 
-/* Sets owner and group. Only root can change the owner; others may choose among their own
- * groups. */
+/* Only root can change the owner; others may choose among their own groups. */
 static int set_owner(int fd, const struct careful_block_attr *attr)
 {
 	uid_t uid = geteuid() ? (uid_t)-1 : be32toh(attr->uid);
@@ -125,8 +124,7 @@ static int set_time(int fd, int64_t ns, bool is_path)
 	return utimensat(fd, "", times, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) ? -errno : 0;
 }
 
-/* Sets a time. -ERANGE: the file system holds only a nearby time; every file system can hold 1980
- * to 2038. */
+/* -ERANGE: the file system holds only a nearby time. All can hold 1980 to 2038. */
 static int set_time_within(int fd, int64_t ns, bool is_path)
 {
 	const int64_t second = 1000000000, first_s = 315532800;

@@ -28,7 +28,6 @@ static const uint8_t schedule[ROUNDS][16] = {
 
 #define ROTATE(x, n) (((x) >> (n)) | ((x) << (32 - (n))))
 
-/* The quarter round, on words or on lanes of words. */
 #define MIX(a, b, c, d, x, y)                \
 	do {                                 \
 		(a) = (a) + (b) + (x);       \
@@ -158,7 +157,6 @@ static void chunks(const uint8_t *in, uint64_t counter, uint32_t out[LANES][8])
 			out[k][i] = cv[i][k];
 }
 
-/* Joins two nodes; the parent replaces left. */
 static void parent(uint32_t left[8], const uint32_t right[8], uint32_t flags)
 {
 	uint32_t m[16];

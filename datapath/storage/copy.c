@@ -9,8 +9,7 @@
 
 enum { PIECE = 1 << 20 };
 
-/* Reports whether the kernel refuses copy_file_range() for these files, as opposed to an I/O
- * error. */
+/* Reports whether the kernel refuses copy_file_range() for these files; false: an I/O error. */
 static int is_refused(int error)
 {
 	return error == EXDEV || error == EINVAL || error == EOPNOTSUPP || error == ENOSYS ||

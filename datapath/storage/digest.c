@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Digests of byte ranges of files (files.h), read in pieces, so a range may be larger than
- * memory. */
+/* Digests of byte ranges of files (files.h), read in pieces: a range may exceed memory. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>

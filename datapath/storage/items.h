@@ -47,8 +47,7 @@ struct pending {
 	char name[NAME_MAX + 1];
 };
 
-/* The owner that new files in the parent directory get, and the mode they get if made with
- * `asked`. */
+/* The owner of new files in the parent directory, and their mode if made with `asked`. */
 struct items_fresh {
 	bool owner_known, mode_known;
 	uint32_t uid, gid;
@@ -104,8 +103,7 @@ int items_cut(const char *in, size_t bytes, size_t *at, struct items_record *rec
 int items_reserve(struct items *s, size_t bytes);
 /* Completes the answer's record at s->used; its name and contents are already in place. */
 void items_answer(struct items *s, struct careful_block_item *record, int status);
-/* Returns the directory of a name, a descriptor owned by the batch, or -errno. *last: the name's
- * last component. */
+/* Returns a name's directory, owned by the batch, or -errno. *last: the name's last component. */
 int items_parent(struct items *s, char *name, const char **last);
 
 /* items_read.c: runs READ and DIGEST, and answers. */
@@ -129,8 +127,7 @@ int items_rename(struct items *s);
 int items_link(struct items *s);
 int items_append(struct items *s);
 
-/* items_write.c: runs an item that makes or changes something. Returns a status, or 1 if the answer
- * comes later. */
+/* items_write.c: makes or changes something. Returns a status, or 1 if the answer comes later. */
 int items_write(struct items *s);
 
 #endif /* STORAGE_ITEMS_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* FILE: a file that nobody ever sees half-written. It is made without a name and linked when
  * complete, so a crash leaves nothing; file systems without O_TMPFILE get a temporary name first.
- * In a synced batch many files share one sync of their file system, which is far cheaper than one
- * each. */
+ * In a synced batch many files share one cheaper sync of their file system. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +54,6 @@ int items_put(int fd, const char *data, size_t bytes)
 	return 0;
 }
 
-/* Returns the parent's index among the directories of pending files, or -errno. */
 static int note_dir(struct items *s, int dir)
 {
 	struct stat mine, other;
@@ -150,7 +148,6 @@ static void keep_mode(struct items *s, int dir, const char *name)
 		s->item.attr.mode = htobe32(st.st_mode & (S_IFMT | 0777));
 }
 
-/* Writes contents and attributes of a new file that was made with the permissions `asked`. */
 static int furnish(struct items *s, int fd, mode_t asked)
 {
 	const struct item *item = &s->item;
@@ -170,8 +167,7 @@ static int furnish(struct items *s, int fd, mode_t asked)
 	return s->unkept ? 0 : rc;
 }
 
-/* Returns the permissions to make a file with. A file that will get another owner stays private
- * until then. */
+/* A file that will get another owner stays private until then. */
 static mode_t asked_of(const struct items *s)
 {
 	struct attr_how how = how_of(s);
@@ -179,7 +175,6 @@ static mode_t asked_of(const struct items *s)
 	return has_owner(s) ? attr_mode(&s->item.attr, &how) & 0777 : 0600;
 }
 
-/* Links a nameless file to its name. */
 static int link_file(struct items *s, int fd, int dir, const char *name)
 {
 	char temporary[ITEMS_TEMPORARY_BYTES];
@@ -259,7 +254,6 @@ int items_make_file(struct items *s, int dir, const char *name)
 	return rc == -EOPNOTSUPP ? make_named(s, dir, name) : rc;
 }
 
-/* Syncs each file system of the pending files once. */
 static int sync_pending(struct items *s)
 {
 	dev_t synced[ITEMS_DIRS];

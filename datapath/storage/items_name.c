@@ -50,8 +50,7 @@ int items_link(struct items *s)
 		rc = -errno;
 	if (!rc && replace) {
 		rc = items_give_name(two.to, temporary, two.name, true);
-		/* A rename between two links of one file does nothing, so the temporary link
-		 * remains. */
+		/* A rename between two links of one file does nothing. */
 		unlinkat(two.to, temporary, 0);
 	}
 	close(two.from);
@@ -74,8 +73,7 @@ int items_rename(struct items *s)
 		return rc;
 	if (renameat2(two.from, two.old, two.to, two.name, flags))
 		rc = -errno;
-	/* A file system without RENAME_NOREPLACE: link files instead; directories cannot be
-	 * linked. */
+	/* Without RENAME_NOREPLACE files can be linked, directories not. */
 	if (rc == -EINVAL && flags) {
 		if (!linkat(two.from, two.old, two.to, two.name, 0))
 			rc = unlinkat(two.from, two.old, 0) ? -errno : 0;

@@ -20,7 +20,6 @@ enum {
 	REREADS_MAX = 50, /* per batch, because each may wait */
 };
 
-/* Returns the place of the record's next part in the answer. */
 static char *place(struct items *s, const struct careful_block_item *record)
 {
 	return s->out + s->used + sizeof(*record) + be32toh(record->name_bytes) +
@@ -136,8 +135,7 @@ static int read_data(struct items *s, struct careful_block_item *record, int fd,
 	return 0;
 }
 
-/* Reads a regular file or directory. Nothing else is opened, because opening a device or FIFO may
- * act. */
+/* Reads a file or directory. Nothing else is opened: opening a device or FIFO may act. */
 static int read_open(struct items *s, struct careful_block_item *record, int dir, const char *last,
 		     struct stat *st)
 {

@@ -13,7 +13,6 @@
 #include "storage/items.h"
 #include "storage/partial.h"
 
-/* Sets the attributes of the file that has the name. */
 static int apply(struct items *s, int dir, const char *name, bool is_new)
 {
 	struct attr_how how = {
@@ -91,7 +90,6 @@ static int remove_partial(struct items *s, int dir, const char *name)
 	return rc;
 }
 
-/* Removes a file, a link or an empty directory. */
 static int remove_one(struct items *s, int dir, const char *name)
 {
 	struct stat st;

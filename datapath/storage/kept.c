@@ -11,8 +11,7 @@
 enum { PROC_BLOCK_BYTES = 1024 };
 
 /* Reports whether the file is in memory. Only tmpfs, memfd and hugetlbfs have seals, and
- * F_GET_SEALS never waits; fstatfs() on a network file system may. ramfs has no seals and takes the
- * slower path. */
+ * F_GET_SEALS never waits; fstatfs() on a network file system may. ramfs has none and is slower. */
 bool kept_is_memory(struct kept *all, struct storage_io *io, uint64_t *calls)
 {
 	struct kept *kept = io->kind == STORAGE_UNKNOWN ? kept_of(all, io->fd) : NULL;

@@ -39,8 +39,7 @@ static int append(struct entry_scan *scan, size_t bytes, void *user)
 	return 0;
 }
 
-/* Appends the contents of the directory whose record is at `at`; a read error is noted in that
- * record. */
+/* Appends the contents of the directory whose record is at `at`, or notes the error there. */
 static int below(struct list *l, int base, size_t at)
 {
 	struct careful_block_entry *e = (void *)(l->out + at);

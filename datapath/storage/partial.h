@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of unfinished files, here and at a peer: .[NAME.]careful-TAG.part, with 16 hexadecimal
- * digits for TAG. */
+/* Names of unfinished files, here and at a peer: .[NAME.]careful-TAG.part; TAG has 16 hex
+ * digits. */
 #ifndef STORAGE_PARTIAL_H
 #define STORAGE_PARTIAL_H
 
@@ -8,8 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Reports whether a name belongs to an unfinished file. @name: a path's last component; needs no
- * NUL */
+/* @name: a path's last component; needs no NUL */
 static inline bool partial_is_named(const char *name, size_t bytes)
 {
 	enum { MARK = 9, TAG = 16, END = 5 };

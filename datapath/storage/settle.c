@@ -12,7 +12,6 @@
 
 enum { PIECE = 64 << 10 };
 
-/* Copies everything that reads return. 0 or -errno. */
 static int copy_all(int from, int to, char *piece)
 {
 	off_t at = 0;

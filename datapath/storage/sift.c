@@ -48,7 +48,6 @@ static bool is_safe(const char *name, size_t bytes)
 	return true;
 }
 
-/* Reports whether a path names a transfer's partial or temporary file. */
 static bool is_partial(const char *name, size_t bytes)
 {
 	const char *slash = memrchr(name, '/', bytes);

@@ -106,7 +106,7 @@ static bool is_name(const char *name)
 	return name[0] && !strchr(name, '/') && strlen(name) < NAME_BYTES;
 }
 
-/* Refuses with a reason. name NULL: the directory itself. */
+/* name NULL: the directory itself. */
 static int unused(struct careful_error *error, int rc, const char *directory, const char *name,
 		  const char *why, const char *then)
 {

@@ -58,8 +58,7 @@ struct storage_ops {
 	/* 1: done, result is set, done() is not called. 0: done() will be called. -EAGAIN: too many
 	 * operations are under way. */
 	int (*submit)(struct storage *storage, struct storage_io *io);
-	/* Hands collected operations to the kernel; called at the end of a round and before a
-	 * wait. */
+	/* Hands collected operations to the kernel; called after a round and before a wait. */
 	void (*flush)(struct storage *storage);
 	/* keep() promises that the descriptor names the same file until lose(). lose() comes before
 	 * close(), with no operation under way. */

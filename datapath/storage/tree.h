@@ -55,8 +55,7 @@ typedef int entry_take(struct entry_scan *scan, size_t bytes, void *user);
 
 /* Completes the current record, whose attr and text are set; returns its bytes. */
 size_t entry_seal(struct entry_scan *scan, size_t name_bytes, size_t target_bytes);
-/* Calls `take` for each entry of a directory, then closes dir_fd. `prefix`: the directory's name,
- * "" for the top. */
+/* Calls `take` for each entry of a directory, then closes dir_fd. `prefix`: its name; top: "". */
 int entry_each(struct entry_scan *scan, int dir_fd, const char *prefix, entry_take *take,
 	       void *user);
 

@@ -95,7 +95,6 @@ static bool is_registered(struct uring *u, int fd)
 	return kept->registered;
 }
 
-/* Reports whether the segments can be written from registered memory at once. */
 static bool is_in_memory(const struct uring *u, const struct iovec *iov, unsigned int count)
 {
 	return u->memory.iov_len && (count == 1 || u->vectored) &&
@@ -109,7 +108,6 @@ static bool may_be_fixed(struct uring *u, int fd)
 	return fd < KEPT && !(kept && kept->plain);
 }
 
-/* Queues an operation for flush(). */
 static void op_queue(struct uring *u, struct op *op)
 {
 	struct storage_io *io = op->io;
@@ -167,8 +165,7 @@ static void await_lanes(struct uring *u)
 	io_uring_sqe_set_data(sqe, u->lanes);
 }
 
-/* Gives op to a lane, and reports whether a lane has it: the ring serves another file system, or is
- * denied. */
+/* Reports whether op went to a lane: the ring serves another file system, or is denied. */
 static bool goes_to_lane(struct uring *u, struct op *op)
 {
 	uint64_t dev = kept_dev(u->kept, op->io, &u->storage.calls);
@@ -264,7 +261,6 @@ static uint32_t take_lanes(struct uring *u)
 	return done;
 }
 
-/* Handles one completion; true: the operation has ended. */
 static bool op_completed(struct uring *u, struct op *op, int res)
 {
 	if (res == -EINTR || res == -EAGAIN) {
@@ -310,8 +306,7 @@ static uint32_t uring_poll(struct storage *storage)
 	return done;
 }
 
-/* The ring's own descriptor is readable exactly while completions wait, so unlike an eventfd it
- * needs no reset. */
+/* The ring's own descriptor is readable while completions wait: unlike an eventfd, no reset. */
 static int uring_wait_fd(struct storage *storage)
 {
 	const struct uring *u = (struct uring *)storage;

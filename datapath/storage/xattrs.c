@@ -136,8 +136,7 @@ static bool is_named(const char *records, size_t bytes, const char *wanted)
 	return false;
 }
 
-/* Removes attributes not in the records: inherited from a directory, or left from an earlier
- * file. */
+/* Removes attributes not in the records: a directory's or an earlier file's. */
 static int remove_others(const char *path, const char *records, size_t bytes, bool squashed)
 {
 	char *names = NULL;
@@ -155,7 +154,6 @@ static int remove_others(const char *path, const char *records, size_t bytes, bo
 	return rc;
 }
 
-/* Reports whether the attribute already has this value. */
 static bool is_there(const char *path, const char *name, const char *value, size_t bytes)
 {
 	char *now = malloc(bytes + 1);
@@ -166,8 +164,7 @@ static bool is_there(const char *path, const char *name, const char *value, size
 	return yes;
 }
 
-/* Reports whether the file system cannot hold the attribute: at all, by its name, or by its
- * size. */
+/* Reports whether a file system cannot hold an attribute: at all, by name, or by size. */
 static bool is_unfit(int error)
 {
 	return is_none(error) || error == ENOSPC || error == E2BIG || error == ERANGE;

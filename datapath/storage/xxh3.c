@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* XXH3 from xxhash.h, compiled here: a distribution's library is built for every CPU, without
- * AVX2. */
+/* XXH3 from xxhash.h, compiled here: a distribution's library must run without AVX2. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
