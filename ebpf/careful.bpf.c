@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* The XDP program: decides which frames at the NIC queue are ours and which may take a receive
  * buffer. It admits frames of a session by the rules of frame.h. It passes frames that are not
- * ours, our control messages and (stamped) the pings that end at XDP. It counts and
- * drops the frames of trains, and counts why it drops all others. It owns the maps that the datapath and the controller share (abi.h)
- * and reads no kernel structure. */
+ * ours, our control messages and (stamped) the pings that end at XDP. It counts the frames of
+ * trains, and the reason why it drops any other. It owns the maps that the datapath and the
+ * controller share (abi.h) and reads no kernel structure. */
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

@@ -146,7 +146,6 @@ static void sent(struct careful *c, struct message_out *out)
 	message_out_put(&c->messages, out);
 }
 
-/* Handles messages that have left, or never will. */
 void bulk_sent(struct careful *c)
 {
 	struct message_out *out;

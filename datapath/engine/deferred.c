@@ -11,14 +11,12 @@ static bool is_waiting(const struct careful *c, uint32_t peer)
 	return c->waiting[peer].deferred || c->messages.peers[peer].unanswered;
 }
 
-/* Starts the peer's clock if nothing of the peer waits yet. */
 static void begin(struct careful *c, const struct link_peer *peer)
 {
 	if (!is_waiting(c, peer->slot))
 		c->waiting[peer->slot].since_ns = c->link.now_ns;
 }
 
-/* Adds a frame with messages that wait. */
 void deferred_put(struct careful *c, struct link_held *held)
 {
 	assert(c->deferred_count < c->deferred_max);

@@ -133,7 +133,6 @@ static void tune_defaults(struct careful *c)
 		plan_default(c->port->ops->tune(c->port, i), bytes);
 }
 
-/* Sets up the layers above an open device and storage. */
 static int set_up(struct careful *c, struct careful_error *error)
 {
 	int rc;

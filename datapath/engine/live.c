@@ -165,7 +165,6 @@ static void add_write(struct careful_live_entry *entry, const struct message_wri
 	plus_square(&cell->sum_square_low, &cell->sum_square_high, one->took_ns);
 }
 
-/* Ends the timing of a message that was written or failed. */
 void live_stored(struct careful *c, const struct message_in *in)
 {
 	const struct message_stamps *stamps = &in->stamps;

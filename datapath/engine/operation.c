@@ -5,7 +5,6 @@
 #include <endian.h>
 #include <errno.h>
 
-/* Returns the status for operations whose epoch is over. */
 int operation_over_status(const struct link_peer *peer)
 {
 	return peer->state == CAREFUL_PEER_FAILED && link_error(peer) ? -link_error(peer) :
@@ -70,7 +69,6 @@ static void answered(struct careful *c, struct operation *op)
 	link_awaited(op->peer);
 }
 
-/* Frees the entry without telling the application. */
 void operation_drop(struct careful *c, struct operation *op)
 {
 	answered(c, op);
@@ -198,7 +196,6 @@ uint32_t engine_stop_gets(struct careful *c, engine_whose_fn *whose, const void 
 	return writing;
 }
 
-/* Ends every operation with a peer whose epoch is over. */
 void operations_reset(struct careful *c, struct link_peer *peer, int status)
 {
 	const struct careful_result result = { .status = status };

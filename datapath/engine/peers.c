@@ -23,7 +23,6 @@ static void tell(struct careful *c, uint32_t peer, uint8_t state)
 		c->watch(c, peer, state, c->watch_user);
 }
 
-/* Ends what is under way in epochs that are over. */
 void peers_epochs(struct careful *c)
 {
 	if (!link_take_changed(&c->link))

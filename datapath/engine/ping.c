@@ -146,7 +146,6 @@ static bool whole(const struct link_rxframe *frame)
 		be32toh(frame->hdr.payload_crc) == link_crc32c(frame->body, frame->body_bytes));
 }
 
-/* Handles a probe that has reached the engine. */
 void ping_receive(struct careful *c, struct link_rxframe *frame)
 {
 	struct link_peer *peer = frame->peer;

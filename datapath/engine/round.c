@@ -4,7 +4,6 @@
 
 #include <errno.h>
 
-/* Sends for the peers for which messages wait. */
 static void pump_all(struct careful *c)
 {
 	for (uint32_t at = 0; at < c->link.peers_max; at += 64) {
@@ -88,7 +87,6 @@ static uint32_t take_in(struct careful *c)
 	return n;
 }
 
-/* Does the work that follows the last frame. */
 static void finish(struct careful *c)
 {
 	if (c->storage->ops->pending(c->storage))

@@ -17,7 +17,6 @@ void engine_also(struct careful *c, engine_also_fn *fn, void *user)
 	c->also_user = user;
 }
 
-/* Sleeps, then reports whether extra_fd is readable. */
 static bool sleep_until(struct careful *c, int timeout_ms, int extra_fd)
 {
 	struct pollfd pfds[FDS_MAX + 1];

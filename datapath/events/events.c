@@ -111,7 +111,6 @@ static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
 	return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
-/* Releases everything that the instance owns. */
 static void forget(struct careful *c)
 {
 	struct careful_events *ev = c->events;
@@ -138,7 +137,6 @@ static void forget(struct careful *c)
 	c->events_forgotten = ev;
 }
 
-/* Fails the group when the instance ends. */
 static void end(struct careful *c)
 {
 	struct careful_events *ev;

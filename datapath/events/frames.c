@@ -120,7 +120,6 @@ static bool take(struct careful_events *ev, uint32_t rank, struct link_rxframe *
 	return true;
 }
 
-/* Handles a frame of the event service: holds or releases it. */
 void event_arrived(struct careful *c, struct link_rxframe *frame, const struct careful_am *am)
 {
 	struct careful_events *ev = c->events;

@@ -16,7 +16,6 @@ enum {
 	NODES_LEAST = 3, /* with two, a frame to all is a frame to one */
 };
 
-/* Replicates broadcasts from now on. */
 void event_group_off(struct careful_events *ev, int error)
 {
 	if (ev->group)
@@ -108,7 +107,6 @@ void event_group_heard(struct careful_events *ev, uint32_t rank, const struct ca
 	ev->hear++;
 }
 
-/* Sends probes until all nodes have reported one. */
 static void probe(struct careful_events *ev)
 {
 	uint64_t now_ns = ev->c->link.now_ns;
@@ -187,7 +185,6 @@ bool event_group_may_send(struct careful_events *ev, uint32_t bytes)
 	return can == ev->group->count;
 }
 
-/* Gives the credits that were set aside back to the nodes. */
 void event_group_unhold(struct careful_events *ev)
 {
 	for (uint32_t m = 0; ev->group && m < ev->group->count; m++)

@@ -5,7 +5,6 @@
 #include <endian.h>
 #include <errno.h>
 
-/* Returns the fragment that the application has consumed. */
 void event_return(struct careful_events *ev)
 {
 	if (!ev->given)
@@ -33,7 +32,6 @@ static bool follows(const struct careful_events *ev, const struct event_way *way
 	return !new->offset && (!way->any || new->event > way->event);
 }
 
-/* Reports whether a fragment is wanted and its node takes part. */
 bool event_may_take(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
 		    uint32_t bytes, struct event_fragment *new)
 {

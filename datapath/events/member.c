@@ -186,7 +186,6 @@ void event_said(struct careful_events *ev, uint32_t rank, const struct careful_a
 	}
 }
 
-/* Handles the end of the session with a node. */
 void event_gone(struct careful_events *ev, uint32_t rank, int error)
 {
 	struct event_node *node = &ev->node[rank];

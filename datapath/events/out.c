@@ -8,7 +8,6 @@
 
 enum { SYNCS_BLOCKED = 3 }; /* a sync brings credits that are owed but not yet due */
 
-/* Reports whether a destination includes a node. */
 static inline bool is_meant(const struct careful_events *ev, uint32_t dst, uint32_t rank)
 {
 	return rank != ev->rank && (dst == CAREFUL_EVENT_ALL || dst == rank);
@@ -28,7 +27,6 @@ static int check_way(const struct event_way *way, uint64_t event, uint32_t bytes
 	return bytes > UINT32_MAX - way->offset ? -EMSGSIZE : 0;
 }
 
-/* Checks that the program may send this fragment at all. */
 static int check(const struct careful_events *ev, uint32_t dst, uint64_t event, uint32_t bytes,
 		 uint32_t flags)
 {
@@ -82,7 +80,6 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 	return ev->by->room(ev, frames);
 }
 
-/* Notes that a fragment was sent to a node. */
 static void count(struct careful_events *ev, uint32_t rank, uint64_t event, uint32_t bytes,
 		  uint32_t flags)
 {

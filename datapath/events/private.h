@@ -14,8 +14,8 @@ enum {
 	EVENT_FLAGS = CAREFUL_EVENT_F_LAST | CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE,
 };
 
-/* For a group by requests: most unanswered fragments to one node; fragments kept here from all nodes
- * before answers are delayed; sync_ms of an attached instance, which has none. */
+/* For a group by requests: most unanswered fragments to one node; fragments kept here from all
+ * nodes before answers are delayed; sync_ms of an attached instance, which has none. */
 enum { EVENT_WINDOW = 16, EVENT_ROOM = 4096, EVENT_ASKED_MS = 200 };
 
 /* A received fragment, in its receive buffer or copied out. */

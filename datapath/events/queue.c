@@ -36,7 +36,6 @@ int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms)
 	return rc < 0 ? rc : 0;
 }
 
-/* Returns the buffers of a node's fragments. */
 void event_drop(struct careful_events *ev, struct event_node *node)
 {
 	struct event_fragment *fragment;

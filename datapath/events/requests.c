@@ -80,7 +80,6 @@ static void on_sent(const struct careful_result *result, void *user)
 	met(node, result->status, false);
 }
 
-/* Sends a request; false: not now, or never. */
 static bool ask(struct event_node *node, const struct careful_am *am, const void *data,
 		uint32_t bytes, careful_done_fn *done)
 {
@@ -200,7 +199,6 @@ static void say_stay(struct event_node *node)
 	node->staying = ask(node, &am, NULL, 0, on_stayed);
 }
 
-/* Runs once a round and after consumption. */
 static void requests_round(struct careful_events *ev)
 {
 	for (uint32_t i = 0; i < ev->nodes; i++) {

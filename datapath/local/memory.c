@@ -76,7 +76,6 @@ static int open_own(void)
 	return fd < 0 ? -EOPNOTSUPP : fd;
 }
 
-/* Returns carefuld's number of our memory, or -errno. */
 int attached_own_file(struct careful *c)
 {
 	struct attached *a = c->attached;

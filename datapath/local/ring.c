@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Frees the payload that an entry named, once the entry was taken. */
 static void free_built(struct attached *a, uint32_t at)
 {
 	if (a->asks_built[at])
@@ -14,7 +13,6 @@ static void free_built(struct attached *a, uint32_t at)
 	a->asks_built[at] = 0;
 }
 
-/* Frees the payloads of all entries that carefuld has taken. */
 static void take_back(struct attached *a)
 {
 	const uint32_t left = a->asks_put - read_number(&a->area->asks_taken);
@@ -230,7 +228,6 @@ static int place(struct careful *c, struct attached_op *op, const struct careful
 	return 0;
 }
 
-/* Puts a get or a store, as `asked` says. */
 static int move(struct careful *c, const struct careful_ring_entry *asked,
 		const struct careful_span *local, careful_done_fn *done, void *user)
 {

@@ -37,7 +37,6 @@ void attached_look(struct careful *c)
 		attached_lost(c);
 }
 
-/* Takes the descriptors of a packet; closes surplus ones. */
 static void take_fds(struct msghdr *msg, int *fds, uint32_t n)
 {
 	uint32_t found = 0;

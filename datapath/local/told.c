@@ -148,7 +148,6 @@ static void end_closed(struct careful *c)
 	}
 }
 
-/* Reports whether there is room for what was refused. */
 static bool has_room(const struct attached *a)
 {
 	return a->refused && a->asks_put - read_number(&a->area->asks_taken) < CAREFUL_RING_ASKS;

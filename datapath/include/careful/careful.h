@@ -486,9 +486,10 @@ struct careful_attach_options {
  * At most CAREFUL_RING_OPERATIONS can be under way. If something waits for the program and the
  * program does not poll for 30 s, the program is stalled: carefuld answers requests to the program
  * with -ETIMEDOUT, or with -EBUSY if too much waits.
- * -ENOENT, -ECONNREFUSED: no carefuld there. -EACCES. -EUSERS. -EPROTO: carefuld is of another
- * release. -ETIMEDOUT: no answer for 10 s, for example while systemd starts carefuld, or no room
- * for 10 s among the programs that wait to be accepted.
+ * -ENOENT, -ECONNREFUSED: no carefuld there. -EACCES. -EUSERS: too many clients. -EPROTO: carefuld
+ * is of another release.
+ * -ETIMEDOUT: for 10 s no answer, for example while systemd starts carefuld, or no room among the
+ * programs that wait to be accepted.
  */
 int careful_attach(const struct careful_attach_options *options, struct careful **instance,
 		   struct careful_error *error);

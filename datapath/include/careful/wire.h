@@ -230,9 +230,9 @@ enum {
  * of its end, the group has failed for that node. */
 enum careful_event_what {
 	CAREFUL_EVENT_FRAGMENT = 0, /* the payload is a piece of a message */
-	/* args: the sender's rank; nodes of the group; the number of the receiver's part, or 0 if
-	 * unknown; the high word of a cookie for its frames to all. token: the low word; cookie 0:
-	 * it sends none. bytes: the number of its part, not 0 */
+	/* args[0]: the sender's rank. args[1]: nodes of the group. args[2]: the number of the
+	 * receiver's part; 0: unknown. args[3], token: high and low word of the cookie of its
+	 * frames to all; 0: it sends none. bytes: the number of its part, not 0. */
 	CAREFUL_EVENT_JOIN = 1,
 	/* The sender sends no more fragments; args: the number of frames to groups that it sent in
 	 * this epoch. */
