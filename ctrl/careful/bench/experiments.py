@@ -139,7 +139,6 @@ class Cell:
 
     @property
     def line(self) -> str:
-        """The command line of careful-p2, without the time limit."""
         words = (self.experiment, self.size, self.count, self.fragments)
         return " ".join(map(str, (*words, int(self.processing))))
 

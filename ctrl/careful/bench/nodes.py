@@ -63,7 +63,6 @@ class _Node:
         self.ended = False
 
     def tell(self, line: str) -> None:
-        """Writes a line. A process that has ended is detected when its output closes."""
         with suppress(BrokenPipeError):
             self._in.write(line.encode() + b"\n")
             self._in.flush()

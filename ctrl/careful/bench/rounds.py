@@ -101,7 +101,6 @@ def run(plan: Plan, hosts: Sequence[Host], wait: str, tell: Callable[[str], None
 
 
 def _instances(cell: Cell) -> tuple[int, int, bool]:
-    """Returns the key of cells that can share instances."""
     table = TABLES[cell.table]
     return cell.nodes, table.tx_buffers, table.replicated
 

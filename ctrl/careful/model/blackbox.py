@@ -162,7 +162,6 @@ class BlackBox:
             raise InputError(f"{origin}: {error}") from None
 
     def latency_us(self, message_bytes: float, k: float) -> float:
-        """Latency with k equal fragments, µs (P1 equation 13)."""
         one = self._at(message_bytes / k)
         costs = (one.g_b_us, one.G_b_us_per_KiB, one.sum_G_others_us_per_KiB)
         return float(equal_latency_us(message_bytes, k, self.sum_g_us, *costs))

@@ -49,7 +49,6 @@ class LevelPlan:
     G_us_per_KiB: tuple[float, ...]
 
     def as_dict(self) -> dict[str, object]:
-        """Plain types for JSON."""
         return {
             "name": self.name or "top",
             "strategy": self.strategy,
@@ -90,7 +89,6 @@ class Plan:
 
     @property
     def fragments_count(self) -> int:
-        """Number of fragments at the top level."""
         return len(self.fragments_bytes)
 
     def _repr_html_(self) -> str:
@@ -108,7 +106,6 @@ class Plan:
         return rendered([Grid(title, ("", ""), rows), self.note])
 
     def as_dict(self) -> dict[str, object]:
-        """Plain types for JSON; field names end in their unit."""
         out: dict[str, object] = {
             "strategy": self.strategy,
             "latency_us": self.latency_us,

@@ -1,8 +1,8 @@
 """A pipeline in virtual time: fragments, pulses, bursts, shared resources, delays.
 
 Tests compare the closed forms of `latency.py` with this direct simulation. Only the simulation
-covers stages that share a resource anyhow, and sinks that take whatever has arrived (P3 section
-4.2, P5). The simulation does not use P1's theorems.
+covers resources shared by any stages, and sinks that take whatever has arrived (P3 section 4.2,
+P5). The simulation does not use P1's theorems.
 """
 
 from __future__ import annotations

@@ -43,7 +43,6 @@ class Surface:
 
     @property
     def improvement(self) -> Array:
-        """T_old / T_new - 1, shape (a, b)."""
         gain: Array = self.old_us / self.new_us - 1
         return gain
 

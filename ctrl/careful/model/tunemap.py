@@ -69,11 +69,9 @@ class ClassPlan:
 
     @property
     def loss(self) -> float:
-        """T_plan / T_optimum - 1."""
         return self.latency_us / self.optimum_us - 1
 
     def as_dict(self) -> dict[str, object]:
-        """Plain types for JSON."""
         return {
             "class": self.index,
             "message_bytes_max": self.message_bytes,

@@ -62,12 +62,10 @@ class AB:
         self._turns = Alternating(path, beside, now, swapped=not fresh, apart_s=apart_s)
 
     def collect(self, live: Live, now: float) -> None:
-        """Adds the messages since the last flip to the arms."""
         trials = {item: self._trials.setdefault(item, Trial()) for item in self.pairs}
         self._turns.collect(trials, live, now)
 
     def skip(self, live: Live) -> None:
-        """Ignores the messages since the last flip."""
         self._turns.skip(live)
 
     def ended(self, now: float) -> str | None:
@@ -81,18 +79,15 @@ class AB:
         return None
 
     def quiet(self, item: int, now: float) -> bool:
-        """Reports whether the messages that measure a change have ceased."""
         return self._turns.quiet(item, now)
 
     def _is_late(self, now: float) -> bool:
         return now - self._began > TRIAL_S_MAX
 
     def flip(self) -> bool:
-        """Switches to the other version; False: another process changed the settings."""
         return self._turns.flip()
 
     def outcome(self, pairs: Mapping[int, Pair], now: float) -> Outcome:
-        """Returns the present result of some changes."""
         found = Outcome()
         for item, pair in pairs.items():
             one = found.verdicts[item] = self._trials.setdefault(item, Trial()).verdict()

@@ -59,7 +59,6 @@ class Alternating:
         self._seen = live
 
     def skip(self, live: Live) -> None:
-        """Ignores the messages since the last flip."""
         self._seen = live
 
     def quiet(self, item: int, now: float) -> bool:

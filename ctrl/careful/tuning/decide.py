@@ -76,7 +76,6 @@ class Controller:
 
     @property
     def trying(self) -> bool:
-        """Reports whether an A/B or a search is under way."""
         return self._proofs.test is not None or self._trying is not None
 
     def step(self, alone: bool = True, /) -> float:
@@ -377,7 +376,6 @@ class Controller:
     # --- the A/B
 
     def _try(self, pairs: dict[int, Pair], now: float, *, fresh: bool) -> None:
-        """Begins an A/B. fresh: the values before the change are in effect."""
         if not fresh:  # otherwise it was saved with the decision
             self.state.on_trial = dict(pairs)
             self._save()

@@ -109,7 +109,6 @@ class Measuring:
         return None
 
     def is_moved(self, before: Measured, classes: Collection[int] = range(CLASS_COUNT)) -> bool:
-        """Reports whether the path has changed for some classes."""
         assert self.known is not None
         return moved(before, self.known, self._path.in_effect(), classes)
 
@@ -119,7 +118,6 @@ class Measuring:
         return same(before, self.known, self._path.in_effect(), classes)
 
     def kept(self) -> Kept:
-        """Returns the present figures, for confirm()."""
         state = self._state
         return Kept(self.known, state.figures, state.measured_at, state.reason)
 
@@ -131,5 +129,4 @@ class Measuring:
         state.confirmed_at, self.closely_at = self._clock(), None
 
     def is_due_closely(self, now: float) -> bool:
-        """Reports whether the close measurement after a quick one is due."""
         return self.closely_at is not None and now >= self.closely_at

@@ -66,7 +66,6 @@ class Proofs:
         return {item: state.unverified[item] for item in ready & state.unverified.keys()}
 
     def begin(self, pairs: dict[int, Pair], now: float, fresh: bool) -> None:
-        """Begins an A/B. fresh: the values before the change are in effect."""
         began, before = self._since
         totals = by_class(self._path.live())
         apart_s = {}

@@ -25,8 +25,8 @@ from careful.tuning.tenancy import Tenancy
 from careful.tuning.verify import Counts
 
 #: Options of a close measurement: as precise as a decision needs, and few sizes. A train fills the
-#: path for 4 ms or for the time of four frames. The path is then free for three times as long, or
-#: two thirds of it.
+#: path for 4 ms or for the time of four frames. The path is then free for three times as long (for
+#: two thirds of that time after a train of a glance).
 CLOSELY = Options(
     sizes_count=6,
     precision=0.03,

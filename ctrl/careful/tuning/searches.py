@@ -46,11 +46,9 @@ class Searches:
         self._stopped = now
 
     def clear(self) -> None:
-        """Drops the searches under way: the path has changed."""
         self._searches.clear()
 
     def forget(self) -> None:
-        """Drops all searches, results included."""
         self.clear()
         self._state.tried.clear()
 

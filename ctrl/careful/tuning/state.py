@@ -151,7 +151,6 @@ class PathState:
         return [name for name, value in now.items() if self.identity.get(name, value) != value]
 
     def may_answer(self, now: float) -> bool:
-        """Reports whether a change of the path may be answered."""
         return self.held_until is None or now >= self.held_until
 
     def hold(self, now: float) -> None:
@@ -161,7 +160,6 @@ class PathState:
         self.held_until = now + self.hold_s
 
     def _is_tried(self, item: int) -> bool:
-        """Reports whether the last change came from a search, even if undone later."""
         one = self.tried.get(told_by(item))
         return one is not None and one.ways_count > 0
 

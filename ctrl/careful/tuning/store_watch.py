@@ -20,7 +20,8 @@ WINDOW_S = 0.2
 #: The first window also needs enough messages of each class, or this many in all: a short window of
 #: mixed sizes has too few of any class.
 FIRST_MESSAGES = 60
-#: Consecutive windows that must differ to mean another store; the last must fit like the first.
+#: Consecutive windows that must differ to mean another store. The last one continues until it gives
+#: figures, like the first.
 AGREEING = 2
 #: Windows after a store became known in which refined figures may still answer.
 SETTLING = 16
@@ -73,7 +74,6 @@ class StoreWatch:
         self._explored = False
 
     def as_dict(self) -> Json | None:
-        """Returns plain types for a successor; None if the store is unknown."""
         return self.known.as_dict() if self.known else None
 
     def look(self, totals: Totals, now: float) -> str:

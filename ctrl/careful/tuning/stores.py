@@ -110,7 +110,6 @@ class Store:
     writes: int
 
     def write_us(self, nbytes: float) -> tuple[float, float]:
-        """Returns the time of a write and its standard error."""
         value = self.g_us + self.G_us_per_byte * nbytes
         return value, float(np.std([g + G * nbytes for g, G in self.draws]))
 
@@ -128,7 +127,6 @@ class Store:
         }
 
     def as_dict(self) -> Json:
-        """Returns plain types for kept()."""
         came = {str(index): vars(one) for index, one in self.came.items()}
         return {**vars(self), "draws": [list(one) for one in self.draws], "came": came}
 

@@ -37,7 +37,6 @@ class Tenancy:
         self._peers.close()
 
     def check(self) -> None:
-        """Raises LeftError unless the peer has its slot."""
         cookie = int(maps.session(self._peers, self._slot).cookie)
         if not cookie or cookie != self._cookie:
             # There is no cookie between two sessions of the same peer, nor after its last.

@@ -60,7 +60,6 @@ class Trying:
         return beside
 
     def end(self) -> None:
-        """Restores the values before the search."""
         if not self._base:
             restore(self._path, self._state)
         self._state.put_back = {}
@@ -69,12 +68,10 @@ class Trying:
         return {index: one for index, one in self.searches.items() if not one.over}
 
     def collect(self, live: Live, now: float) -> None:
-        """Adds the messages since the last flip to the ways' arms."""
         trials = {index: one.way.trial for index, one in self._going().items()}
         self._turns.collect(trials, live, now)
 
     def skip(self, live: Live) -> None:
-        """Ignores the messages since the last flip."""
         self._turns.skip(live)
 
     def step(self, live: Live, now: float) -> str:
@@ -105,7 +102,6 @@ class Trying:
         return True
 
     def best(self) -> dict[int, Way]:
-        """Returns the best way of each class that has one."""
         best = {index: one.best() for index, one in self.searches.items()}
         return {index: way for index, way in best.items() if way}
 

@@ -62,7 +62,6 @@ class Turns:
         self._held_up = False  # by the controller that steps
 
     def add(self, controller: Stepped) -> Turn:
-        """Adds a controller, due now."""
         one = Turn(controller, self._clock())
         self._all.append(one)
         return one
@@ -71,7 +70,6 @@ class Turns:
         self._all.remove(one)
 
     def due(self) -> float:
-        """Returns when the next turn is due; infinite if there is none."""
         return min((one.due for one in self._all), default=float("inf"))
 
     def step(self) -> None:

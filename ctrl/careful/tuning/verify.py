@@ -63,7 +63,6 @@ class Counts:
 
     @property
     def mean_us(self) -> float:
-        """The mean, µs; NaN without messages."""
         return self.sum_ns / self.count / 1e3 if self.count else math.nan
 
     @property
@@ -83,7 +82,6 @@ class Arm:
     blocks: list[Counts] = field(default_factory=list)
 
     def add(self, block: Counts) -> None:
-        """Adds the messages between two flips."""
         if block.count:
             self.total += block
             self.blocks.append(block)
@@ -181,7 +179,6 @@ class Trial:
 
     @property
     def count(self) -> int:
-        """Messages in the smaller arm."""
         return min(self.a.total.count, self.b.total.count)
 
     def _is_due(self) -> bool:

@@ -106,7 +106,6 @@ class Search:
 
     @property
     def way(self) -> Way:
-        """The way whose turn it is."""
         return self.left[self._at]
 
     def look(self, late: bool = False) -> bool:
@@ -134,7 +133,6 @@ class Search:
 
     @property
     def judged(self) -> bool:
-        """Reports whether any way had enough messages to compare."""
         return not self.left or any(one.trial.count >= MESSAGES_MIN for one in self.left)
 
     def best(self) -> Way | None:

@@ -148,7 +148,6 @@ class BlackBox:
         self._notes: list[str] = []
 
     def run(self) -> Result:
-        """Makes rounds of round trips and trains of each size until the figures are good enough."""
         began = self._clock()
         self._warm_up()
         number, result, over = 0, None, ""
@@ -188,7 +187,6 @@ class BlackBox:
         return result
 
     def _enough_s(self, result: Result) -> float:
-        """Time after which no further round begins, seconds."""
         return self.options.seconds + (self.options.patience_s if result.reason else 0.0)
 
     def _look_between(self, result: Result) -> None:
@@ -332,7 +330,6 @@ class BlackBox:
         self._in_round = False
 
     def _kinds(self) -> list[tuple[bool, bool]]:
-        """Reports for each round whether it has round trips, and trains."""
         return [(bool(one.trips), bool(one.gaps_us)) for one in self._rounds]
 
     def _forget_what_was(self) -> bool:
@@ -355,7 +352,6 @@ class BlackBox:
         return self.options.resolution_us or step_us([one.trips for one in self._rounds])
 
     def _gap_step_us(self) -> float:
-        """Returns the resolution of a train's gap, µs."""
         return self._clock_us() / (self._train - 1)
 
     def _result(self, rounds: int, began: float) -> Result:

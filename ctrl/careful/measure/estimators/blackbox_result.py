@@ -38,7 +38,6 @@ class Result:
     gaps: tuple[list[float], list[float]] = ([], [])
 
     def look_at(self, regime: Regime) -> None:
-        """Selects the regime of interest."""
         self.regime = regime
         if self.sum_G_us_per_KiB:
             self.sum_G_others_us_per_KiB, self.reason = self.others(regime)

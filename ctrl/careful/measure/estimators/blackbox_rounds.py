@@ -39,7 +39,6 @@ class Round:
         return zip(self.trip_sizes, self.trips, strict=True)
 
     def least_us(self) -> dict[float, float]:
-        """Returns the least round trip of each size."""
         least: dict[float, float] = {}
         for size, trip in self.pairs():
             least[size] = min(least.get(size, trip.round_us), trip.round_us)

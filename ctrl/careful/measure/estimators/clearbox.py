@@ -142,7 +142,6 @@ class ClearBox:
         return list(PASSES if len(self._owners) > 1 else PASSES[:2])
 
     def run(self) -> Result:
-        """Makes rounds of all sizes until the figures are good enough."""
         began = self._clock()
         self._until = began + self.options.seconds
         for number in range(1, self.options.rounds_max + 1):

@@ -45,7 +45,6 @@ class Hop:
 
     @property
     def asked(self) -> bool:
-        """Reports whether more probes may help."""
         return self.usable and self.lost_s is None
 
     def answers(self, reply: Reply) -> bool:
@@ -101,7 +100,6 @@ class Path:
 
     @property
     def to_host(self) -> bool:
-        """Reports whether the host was reached, measured, and still answers."""
         if not (self.reached and self.segments):
             return False
         last = self.segments[-1]

@@ -63,7 +63,6 @@ class Stage:
     reason: str = ""
 
     def at(self, size_bytes: int) -> Estimate | None:
-        """Returns its time for an IP packet of a size, one way, µs; None if unknown."""
         return self.own.estimate_at(size_bytes) if self.own else None
 
 
@@ -86,7 +85,6 @@ class Stages:
 
     @property
     def sizes_bytes(self) -> tuple[int, int]:
-        """The smallest and the largest IP packet of a probe."""
         line = self.stages[0].line
         return int(line.size_min_bytes), int(line.size_max_bytes)
 

@@ -45,7 +45,6 @@ class Curve:
         self._seen()
 
     def add(self, bursts: Bursts) -> None:
-        """Adds bursts of the same kind."""
         self.bursts = self.bursts + bursts
         self._seen()
 
@@ -55,7 +54,6 @@ class Curve:
         return [int(mark) for mark in marks if mark <= _SENDS]
 
     def add_sends(self, bursts: Bursts) -> None:
-        """Adds bursts that give os alone."""
         slopes = _slopes(bursts.marks, bursts.elapsed_us - bursts.computed_us, 0, -1)
         self._sends_us = np.concatenate([self._sends_us, slopes])
 
@@ -121,7 +119,6 @@ class Curve:
 
     @property
     def send_messages(self) -> int:
-        """Messages until the first reply."""
         return int(self.bursts.marks[self.regimes.send_end])
 
     @property
@@ -138,7 +135,6 @@ class Curve:
         return means + self.compute_us, errors
 
     def overhead(self) -> Figure:
-        """Returns os: the slope of the send-only regime."""
         end, marks = self.regimes.send_end, self.bursts.marks
         slopes = _slopes(marks, self._issuing(), 0, end)
         samples = np.concatenate([slopes, self._sends_us])
@@ -162,7 +158,6 @@ class Curve:
 
 
 def _slopes(marks: Array, times: Array, first: int, last: int) -> Array:
-    """Returns each burst's slope between two marks, µs."""
     low, high = marks[first], marks[last]
     if low == high:  # the first reply came before the second message
         slopes: Array = times[:, last] / high

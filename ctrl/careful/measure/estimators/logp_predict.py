@@ -66,7 +66,6 @@ class Trial:
 
     @property
     def error_half(self) -> float:
-        """Half of the error's 95 % interval; infinite without an error."""
         if self.error is None:
             return math.inf
         relative = self.predicted_half_us / self.predicted_us

@@ -63,17 +63,14 @@ class Burst:
 
     @property
     def took_us(self) -> float:
-        """Time from the first transfer's begin to the last one's end."""
         return max((one.end_us for one in self.transfers), default=0.0)
 
     @property
     def notes(self) -> list[str]:
-        """Facts that a reader of the graph needs."""
         ran = {(one.owner, owner) for one in self.transfers for owner in one.runs}
         return [f"netTx of {a}: its kick also runs netRx of {b}" for a, b in sorted(ran)]
 
     def of(self, row: tuple[str, str]) -> list[Transfer]:
-        """Returns a row's transfers in order."""
         return [one for one in self.transfers if (one.stage, one.owner) == row]
 
 

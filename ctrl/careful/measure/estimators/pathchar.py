@@ -116,7 +116,6 @@ class Pathchar:
         self.hops: list[Hop] = []
 
     def run(self) -> Path:
-        """Finds the hops, then measures those that answer."""
         began = self._began = self._clock()
         self._discover()
         measured = [hop for hop in self.hops if hop.usable]
@@ -224,7 +223,6 @@ class Pathchar:
             )
 
     def _fit_mtu(self, last: Hop) -> None:
-        """Finds the largest probe that reaches the last hop."""
         smaller = [mtu for mtu in _MTUS if mtu < self._mtu]
         for _ in range(8):
             for _ in range(TRIES):

@@ -35,7 +35,6 @@ class Ends:
 
     @property
     def are_known(self) -> bool:
-        """Reports whether all ends have figures."""
         return not self.notes
 
 
@@ -93,7 +92,6 @@ class _End:
         self._noise_us, self.apart_us = noise_us, _APART * noise_us
 
     def is_off(self, size: int) -> bool:
-        """Reports whether gaps of a size are above the line."""
         return self._gap_at(size) - self._line.at(size) > self.apart_us
 
     def other(self) -> tuple[Regime | None, float]:

@@ -83,7 +83,6 @@ class Fit:
 
     @property
     def supported(self) -> bool:
-        """Reports whether there are g and G."""
         return self.g_us is not None and self.G_us_per_KiB is not None
 
 
@@ -116,8 +115,7 @@ def arrivals(records: Records, owner: int) -> tuple[Records, Records]:
     arrived = came["end_ns"].astype(np.int64)
     for shift in range(min(len(taken), _SHIFT_MAX)):
         count = min(len(came), len(taken) - shift)
-        # netRx reads the clock before the engine reads the ring, so not later, within the clock's
-        # error.
+        # A frame's netRx ends no later than its hostRx starts, apart from the time to read a clock.
         if (arrived[:count] <= start[shift : shift + count] + 1000).all():
             return came[:count], taken[shift : shift + count]
     return came[:0], taken[:0]

@@ -82,7 +82,6 @@ class Session:
         self._client.close()
 
     def _scratch(self, host: str) -> tuple[int, int]:
-        """Returns key and bytes of the first peer's scratch region."""
         try:
             answer = self._client.call(
                 lib.CAREFUL_IPC_REQUEST,
@@ -106,7 +105,6 @@ class Session:
         return max(1, (self.credits - 2) // frames) * len(self._peers)
 
     def layer(self, kind: str = "request", size_bytes: int = 0) -> CarefulLayer:
-        """Returns a layer of requests, stores or gets of a size."""
         if size_bytes > self.region_bytes:
             raise InputError(f"{size_bytes} bytes: the peer's region has {self.region_bytes}")
         return CarefulLayer(self, kind, size_bytes)

@@ -83,7 +83,6 @@ class PingSession(Session):
         self._first()
 
     def _first(self) -> None:
-        """Waits for one answer."""
         for _ in range(3):
             reply = self.ask(lib.CAREFUL_STAGE_NET_RX, self._least_bytes, 1.0)
             if reply.status == 0:

@@ -42,7 +42,6 @@ class Session:
         """Asks the peer for what the first probe needs."""
 
     def _explained(self, error: CarefulError, size_bytes: int) -> CarefulError:
-        """Explains an error to a person who measures."""
         return explained(error, self._own, self.host, self._address, size_bytes)
 
     def __enter__(self) -> Self:

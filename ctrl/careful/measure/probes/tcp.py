@@ -79,7 +79,6 @@ class SocketLayer:
         self.close()
 
     def close(self) -> None:
-        """Ends the program by closing its input."""
         child.end(self._process)
 
     def _ended(self) -> CarefulError:

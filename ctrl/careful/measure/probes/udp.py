@@ -227,7 +227,6 @@ class Prober:
         )
 
     def _read(self, raw: bytes) -> Reply:
-        """Returns ICMP's error, or _OTHERS."""
         _, origin, kind, code, info, _ = _EXTENDED_ERR.unpack_from(raw)
         if origin != self.family.origin:
             return _OTHERS

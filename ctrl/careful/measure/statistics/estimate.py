@@ -20,9 +20,9 @@ LEVEL = 0.95
 class Estimate:
     """A value and its uncertainty.
 
-    `value`, `se`: the figure and its standard error; `dof`: degrees of freedom of se; `slack`: error
-    that no repetition removes (such as a clock's resolution), added to both ends of the interval.
-    `value`, `se` and `slack` have the figure's unit.
+    `value`, `se`: the figure and its standard error; `dof`: degrees of freedom of se; `slack`:
+    error that no repetition removes (such as a clock's resolution), added to both ends of the
+    interval. `value`, `se` and `slack` have the figure's unit.
     """
 
     value: float
@@ -35,7 +35,6 @@ class Estimate:
         return self.half_at(LEVEL)
 
     def half_at(self, level: float) -> float:
-        """Returns half of the interval at another level."""
         spread = t_quantile(level, self.dof) * self.se if self.se else 0.0
         return spread + self.slack
 

@@ -55,28 +55,23 @@ class Line:
 
     @property
     def supported(self) -> bool:
-        """Reports whether the data support a slope."""
         return not self.reason
 
     def at(self, size_bytes: float) -> float:
-        """Returns the line's time at a size, µs."""
         away_bytes = size_bytes - self.middle_bytes
         return self.middle_us.value + away_bytes * self.slope_us_per_byte.value
 
     def estimate_at(self, size_bytes: float) -> Estimate:
-        """Returns the time at a size with its interval, µs."""
         both = self.middle_us + self.slope_us_per_byte * (size_bytes - self.middle_bytes)
         # Both come from the same residuals, so their sum has no more freedom than either.
         return replace(both, dof=min(self.middle_us.dof, self.slope_us_per_byte.dof))
 
     @property
     def intercept_us(self) -> Estimate:
-        """The line's time at no bytes."""
         return self.estimate_at(0)
 
     @property
     def G_us_per_KiB(self) -> Estimate:
-        """The slope in the unit of pipelines."""
         return self.slope_us_per_byte * 1024
 
 

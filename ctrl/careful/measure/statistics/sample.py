@@ -42,7 +42,6 @@ class Figure:
         return self.estimate.relative if self.estimate else math.inf
 
     def figures(self, name: str, unit: str) -> dict[str, object]:
-        """Returns value and interval, sample count, residual and range, for JSON."""
         value = self.estimate.figures(name, unit) if self.estimate else {f"{name}_{unit}": None}
         return {
             **value,
