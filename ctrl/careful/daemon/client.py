@@ -110,7 +110,6 @@ class Client:
 
     @property
     def in_flight(self) -> int:
-        """Number of questions without an answer."""
         return len(self._waiting)
 
     def submit(
@@ -301,11 +300,9 @@ class Client:
         return _copy_of("careful_info", answer.payload)
 
     def peers(self) -> list[CData]:
-        """Returns the `struct careful_peer_info` of each peer in use."""
         return peers_of(self.call(lib.CAREFUL_IPC_PEERS, self.name).payload)
 
     def programs(self) -> list[CData]:
-        """Returns the `struct careful_program_info` of each attached program."""
         return programs_of(self.call(lib.CAREFUL_IPC_PROGRAMS, self.name).payload)
 
 
@@ -363,7 +360,6 @@ class AsyncClient:
 
     @property
     def failed(self) -> bool:
-        """Reports whether the connection is gone."""
         return self._failure is not None
 
     def fail(self, error: CarefulError) -> None:

@@ -121,7 +121,6 @@ class CarefulComm(Comm):
         self._finalizer: weakref.finalize[..., CarefulComm] | None = None
 
     def connected(self, link: Link, other: int) -> None:
-        """Sets the other end's link and number."""
         self._link, self._other = link, other
         link.add(self.number)
         finalizer = weakref.finalize(self, _dangling, self._hub, link, self.number, other)
@@ -129,7 +128,6 @@ class CarefulComm(Comm):
         self._finalizer = finalizer
 
     def named(self, local: str, peer: str) -> None:
-        """Sets the addresses of both ends."""
         self._local_addr, self._peer_addr = local, peer
 
     @property
@@ -328,7 +326,6 @@ class CarefulComm(Comm):
         return message.nbytes
 
     async def _pumps(self) -> None:
-        """Sends queued messages one after another."""
         try:
             while self._outbox:
                 message = self._outbox.popleft()
@@ -391,7 +388,6 @@ class CarefulComm(Comm):
         return None
 
     def on_taken(self, number: int) -> None:
-        """Notes that the other end has the whole message."""
         taken = self._taken
         if taken is not None and not taken.done() and self._serving and self._serving[0] == number:
             taken.set_result(None)
@@ -410,7 +406,6 @@ class CarefulComm(Comm):
         self.abort()
 
     def abort(self) -> None:
-        """Closes both ends at once."""
         link, told = self._link, self._closed or self._ends
         self._end()
         if link is not None and not told:

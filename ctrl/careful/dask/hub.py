@@ -141,7 +141,6 @@ class Hub:
 
     @property
     def alive(self) -> bool:
-        """Reports whether the hub's carefuld runs."""
         try:
             self.node.info()
         except CarefulError:
@@ -149,7 +148,6 @@ class Hub:
         return True
 
     def task(self, work: Coroutine[object, None, None]) -> None:
-        """Runs a coroutine as a task."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -204,7 +202,6 @@ class Hub:
         return next(port for port in ports if port not in self.services)
 
     def add(self, comm: Comm) -> int:
-        """Adds a comm; returns the number by which the other side names it."""
         number = secrets.randbits(32)
         while number in self.comms:
             number = secrets.randbits(32)

@@ -85,7 +85,6 @@ class Link:
         self._watch = hub.loop.create_task(self._watches())
 
     def add(self, number: int) -> None:
-        """Notes a comm of ours with the program."""
         self._comms.add(number)
 
     def drop(self, number: int) -> None:

@@ -93,7 +93,6 @@ class Connections:
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[Shared]:
-        """Yields the connection for short requests."""
         async with self._call():
             shared = await self._current()
             try:

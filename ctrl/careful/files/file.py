@@ -282,7 +282,7 @@ class AsyncFile:
 
 
 async def _nothing(shared: Shared, handle: int) -> None:
-    """Does nothing; for opened()."""
+    pass
 
 
 async def kept(

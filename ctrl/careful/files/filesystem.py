@@ -103,7 +103,6 @@ class CarefulFileSystem(Copies):
         return {"host": host} if host else {}
 
     def unstrip_protocol(self, name: str) -> str:
-        """Returns the URL of a path."""
         return f"careful://{self.host}{self._strip_protocol(name)}"
 
     @property
@@ -340,7 +339,6 @@ class CarefulFileSystem(Copies):
         await self._rm_file(path)
 
     def rmdir(self, path: str) -> None:
-        """Removes an empty directory."""
         self.rm_file(path)
 
     def rm(

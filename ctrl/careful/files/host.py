@@ -401,7 +401,6 @@ def _text(path: Path) -> str:
 
 
 def _path(path: Path) -> str:
-    """Returns a host's path as the block service expects it."""
     return relative(_text(path))
 
 

@@ -78,7 +78,6 @@ class Memory:
     async def write(
         self, remote: BlockClient, handle: int, pieces: Sequence[Piece], what: str
     ) -> None:
-        """Writes ranges of a peer's file; see read()."""
         await self._all(remote, lib.CAREFUL_IPC_STORE, handle, pieces, what)
 
     async def _all(

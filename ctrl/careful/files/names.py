@@ -124,7 +124,6 @@ async def _in_export(remote: BlockClient, item: Item, flags: int) -> Item:
 
 
 async def _once(remote: BlockClient, folder: str, item: Item, flags: int) -> Item:
-    """Runs an item that must not run twice."""
     try:
         [found] = await asked(RemoteTree(remote, folder), [item], flags)
     except CarefulError as error:
@@ -141,7 +140,6 @@ async def _is_export(remote: BlockClient, path: str) -> bool:
 
 
 async def _run(remote: BlockClient, op: int, path: str, attr: bytes = b"") -> Item:
-    """Runs an operation on a name; returns its answer."""
     folder, name = posixpath.split(path)
     item = Item(op, os.fsencode(name), attr)
     [found] = await asked(RemoteTree(remote, folder or "."), [item])

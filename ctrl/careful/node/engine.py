@@ -289,7 +289,6 @@ class Engine:
                 self._backlog.pop(queue, None)
 
     def heard(self) -> None:
-        """Notes that a callback runs."""
         self._news += 1
 
     def failed(self, error: BaseException, where: str) -> None:

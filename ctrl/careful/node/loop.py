@@ -113,7 +113,6 @@ class Driver:
             task.cancel()
 
     def _later(self, following: asyncio.Handle | None) -> None:
-        """Replaces the planned step with `following`."""
         if self._next is not None:
             self._next.cancel()
         self._next = following

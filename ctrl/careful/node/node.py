@@ -416,7 +416,6 @@ class Node:
     def _answer_later(
         self, message: Message, work: Coroutine[object, None, object], where: str
     ) -> None:
-        """Runs a handler's coroutine and answers with its result."""
         driver = self._engine.driver
         if driver is None:
             work.close()

@@ -94,7 +94,6 @@ class Folder:
         self.close()
 
     def close(self) -> None:
-        """Closes the directory."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

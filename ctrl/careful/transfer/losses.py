@@ -47,7 +47,6 @@ class Losses:
         self.payload_bytes = 0
 
     async def begin(self) -> None:
-        """Starts counting."""
         info = await self._info()
         if info is not None:
             self._before = _lost(info)

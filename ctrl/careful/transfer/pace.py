@@ -124,7 +124,6 @@ class Pace:
                 free -= 1
 
     def succeeded(self) -> None:
-        """Counts a piece that arrived whole."""
         self._bad = 0
         self._good += 1
         if self._good >= _GROW_AFTER and self.piece_bytes < self._block_bytes:

@@ -74,16 +74,13 @@ class Result:
         return rendered([Grid("", ("", ""), rows), *([failed] if self.failures else [])])
 
     def add(self, result: FileResult) -> None:
-        """Adds a file that is complete."""
         self.singles.append(result)
 
     def add_batch(self, moved: Moved) -> None:
-        """Adds files that are complete."""
         self.batches.append(moved)
 
     @property
     def files(self) -> list[FileResult]:
-        """The results of all files that were moved."""
         return [*self.singles, *(one for moved in self.batches for one in moved.results())]
 
     @property
@@ -98,7 +95,6 @@ class Result:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all files that were moved."""
         alone = sum(result.bytes for result in self.singles)
         return alone + sum(moved.bytes for moved in self.batches)
 

@@ -131,7 +131,6 @@ class _Fetch:
             raise
 
     async def _reopened(self, attr: Attr, name: str) -> int:
-        """Opens the source again; returns its handle."""
         handle, now = await self.remote.open(self.source)
         if not may_hold(now, attr):
             await quietly(self.remote.close(handle, self.source))
@@ -156,7 +155,6 @@ class _Fetch:
             await quietly(self.remote.close(handle, self.source))
 
     async def _closed(self, mover: Mover) -> Attr:
-        """Closes the source's handle; returns its present attributes."""
         try:
             return await self.remote.close(mover.handle, self.source)
         except CarefulError as error:

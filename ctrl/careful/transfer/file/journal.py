@@ -145,7 +145,6 @@ class Journal:
         return cls(identity, block_bytes, tail[:text_at])
 
     def range_of(self, index: int) -> tuple[int, int]:
-        """Returns offset and bytes of a block."""
         offset = index * self.block_bytes
         return offset, min(self.block_bytes, self.identity.bytes - offset)
 
@@ -174,7 +173,6 @@ class Journal:
 
     @property
     def in_place(self) -> list[int]:
-        """Returns the numbers of the blocks in place."""
         return [index for index in range(self.count) if self.digest(index) is not None]
 
     @property

@@ -213,7 +213,6 @@ async def _find_remote_one(remote: BlockClient, top: str, entry: Entry) -> Found
 
 
 async def _cleared(remote: BlockClient, top: str, gone: list[Found]) -> list[Found]:
-    """Removes partial files of a peer; returns their new states."""
     if not gone:
         return []
     items = [Item(lib.CAREFUL_ITEM_REMOVE, os.fsencode(one.path)) for one in gone]

@@ -295,12 +295,10 @@ class RemotePartial:
         os.pwrite(self._fd, self.journal.tail, 0)
 
     async def _begin(self) -> None:
-        """Writes an empty journal."""
         self._open_tail()
         await self._store(0, self.journal.tail_bytes)
 
     def mark(self, index: int, digest: int) -> None:
-        """Notes that a block is in place."""
         if self._kept:
             self._note(self.journal.mark(index, digest))
 

@@ -78,7 +78,6 @@ class Item(NamedTuple):
 
     @property
     def found(self) -> Attr:
-        """Returns the attributes that a READ found."""
         return attr_of(unpack("careful_block_attr", self.attr))
 
     def renamed(self, name: bytes) -> Item:

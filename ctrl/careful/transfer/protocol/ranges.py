@@ -62,7 +62,6 @@ class RangeClient:
         return answer.check(self.host if fatal else self.name(path))
 
     def retried(self) -> None:
-        """Counts a repeated request."""
         self.retries += 1
         if self._on_retry is not None:
             self._on_retry()
@@ -152,7 +151,6 @@ class RangeClient:
         return await self.ask(lib.CAREFUL_IPC_GETS, payload, region=handle, file=file)
 
     async def read(self, handle: int, offset: int, nbytes: int, what: str) -> bytes:
-        """Returns a range of a region as bytes."""
         fd = os.memfd_create("careful-read", os.MFD_CLOEXEC)
         try:
             os.ftruncate(fd, nbytes)
@@ -162,7 +160,6 @@ class RangeClient:
             os.close(fd)
 
     async def write(self, handle: int, offset: int, data: bytes, what: str) -> None:
-        """Writes bytes into a range of a region."""
         fd = os.memfd_create("careful-write", os.MFD_CLOEXEC)
         try:
             os.pwrite(fd, data, 0)

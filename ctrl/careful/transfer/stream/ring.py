@@ -116,7 +116,6 @@ class Ring:
         self.blake3 = StreamDigest(self.mover, remote, path) if options.blake3 else None
 
     async def open(self) -> None:
-        """Registers the ring with carefuld."""
         self.mover.file = await self._remote.add_file(self.fd)
 
     async def close(self) -> None:
@@ -130,7 +129,6 @@ class Ring:
 
     @property
     def is_full(self) -> bool:
-        """Reports whether a block must end before another can begin."""
         return len(self._tasks) == self.count
 
     @property
@@ -154,7 +152,6 @@ class Ring:
         self.digests.append(digest)
 
     async def drain(self, then: Callable[[int, int], Awaitable[None]] | None = None) -> None:
-        """Waits for all blocks."""
         while self._tasks:
             await self.end(then)
 

@@ -309,7 +309,6 @@ class TreeTransfer:
             self.sink.done(FileResult(*names, nbytes, None, 0, matched_bytes=common))
 
     async def _run(self, items: list[Item], flags: int = 0) -> list[Item]:
-        """Runs items at the target in batches; returns their answers."""
         answers: list[Item] = []
         for part in parts(items):
             answers += await batch.asked(self.target, part, flags)
@@ -453,7 +452,7 @@ class TreeTransfer:
         await self._sync()
 
     async def _sync(self) -> None:
-        """Makes everything durable, including file systems mounted below the target."""
+        """Makes everything durable; other file systems may be mounted below the target."""
         if self.options.fsync == "none":
             return
         folders: dict[int, str] = {}  # one folder per file system

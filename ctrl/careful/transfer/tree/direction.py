@@ -215,7 +215,6 @@ class Direction:
     async def copy(
         self, source: str, target: str, options: Options, progress: Progress
     ) -> FileResult | None:
-        """Copies one file; see get_file() and put_file()."""
         move, here = (get_file, target) if self.fetch else (put_file, source)
         return await move(self.remote, source, target, options, progress, self._root(here))
 

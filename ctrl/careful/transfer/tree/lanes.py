@@ -117,11 +117,9 @@ class Moved:
         return self.part.files
 
     def names(self) -> Iterator[str]:
-        """Yields the sources' names, printable."""
         return (self.ends[0].name(os.fsdecode(item.name)) for item in parse(self.part.reads))
 
     def results(self) -> Iterator[FileResult]:
-        """Yields the result of each file."""
         for index, item in enumerate(parse(self.part.reads)):
             one, name = self.sizes[index], os.fsdecode(item.name)
             names = self.ends[0].name(name), self.ends[1].name(name)

@@ -67,7 +67,6 @@ class HardLinks:
         self.pairs = [one for one in self.pairs if one[1] not in stay or not self._is_made(*one)]
 
     def drop_below(self, folders: Set[str]) -> None:
-        """Drops names in directories that could not be made."""
         self.pairs = [one for one in self.pairs if parent(one[0].name) not in folders]
 
     def next_names(self, *here: Container[str]) -> list[Entry]:

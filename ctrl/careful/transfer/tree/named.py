@@ -118,7 +118,6 @@ class Named:
         return None if is_same else made
 
     def _trees(self, source: str, target: str) -> tuple[Tree, Tree, tuple[str, str]]:
-        """Returns the directories of two names, and the names in them."""
         names = posixpath.basename(source), posixpath.basename(target)
         folders = (posixpath.dirname(one) or "." for one in (source, target))
         return self.way.source.tree(next(folders)), self.way.target.tree(next(folders)), names
@@ -134,7 +133,6 @@ class Named:
             other.close()
 
     async def link(self, source: str, target: str) -> None:
-        """Makes a copy of one symlink."""
         if self.options.dry_run:
             self.sink.report.links += 1
             return

@@ -94,11 +94,9 @@ class Outcome:
         self.progress.note(f"{name}: skipped, left by an interrupted transfer")
 
     def done(self, result: FileResult) -> None:
-        """Adds a complete file."""
         self.report.add(result)
 
     def moved(self, files: Moved) -> None:
-        """Adds a complete batch of files."""
         self.report.add_batch(files)
         self.progress.moved(files.bytes)
         self.progress.finished_all(len(files), files.names)
