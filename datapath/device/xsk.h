@@ -220,7 +220,7 @@ int xsk_socket_open(struct xsk_queue *xsk, bool require_zerocopy, struct careful
 void xsk_socket_close(struct xsk_queue *xsk);
 /* Refuses zero-copy with -EOPNOTSUPP; the reason is the mode, or the driver's error rc. */
 int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *error);
-/* Words the kernel's -ENOBUFS: the buffers' memory cannot be locked. */
+/* Explains the kernel's -ENOBUFS: the buffers' memory cannot be locked. */
 int xsk_say_memlock(uint64_t bytes, struct careful_error *error);
 /* Returns advice for a driver that refused zero-copy with rc. */
 const char *xsk_zerocopy_advice(const char *driver, int rc);

@@ -18,8 +18,8 @@ static uint32_t of_device(uint32_t ring)
 /* Returns the buffers that peers may be promised. With zero-copy the device looks into its own
  * ring, which the driver refills only when it polls. Let the last poll find u frames waiting and e
  * frames with us. Until the next poll at most R - u more can arrive: what peers may send, plus
- * buffers given back meanwhile, which stay in the fill ring. The ring was left all N buffers but u
- * and e, and e is at most R; so N must be 2 R (xsk_socket.c). */
+ * buffers given back meanwhile, which stay in the fill ring. The device's ring had N - u - e of the
+ * N buffers, so N must be R + e at least. e is at most R; hence N = 2 R (xsk_socket.c). */
 static uint32_t in_umem(const struct queue *queue)
 {
 	return queue->info.zerocopy ? queue->rx_chunks / 2 : queue->rx_chunks;

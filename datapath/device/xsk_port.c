@@ -176,8 +176,8 @@ static uint32_t xsk_wait_fds(struct port *port, int *fds, uint32_t n)
 }
 
 /* Closes what is open, in reverse order of xsk_port_open(). A child of fork() closes its
- * descriptors, which would keep socket, program and lock alive after the owner's end. Names in the
- * file system are the owner's to remove. */
+ * descriptors, which would keep socket, program and lock alive after the owner's end. Only the
+ * owner removes names from the file system. */
 static void close_port(struct port *port)
 {
 	struct xsk_port *xsk = to_xsk_port(port);

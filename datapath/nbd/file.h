@@ -43,8 +43,8 @@ int file_zero(struct file *file, uint64_t nbytes, uint64_t offset, bool give_bac
 /* Makes everything written so far durable, by whichever client. 0, or -errno. */
 int file_sync(struct file *file);
 
-/* Calls `found` for each piece of a range, data or hole, in order; -errno from it ends the walk.
- * Bytes behind the last piece were not examined. 0, or -errno. */
+/* Calls `found` for each piece of a range, data or hole, in order; an -errno from `found` ends the
+ * walk. Bytes behind the last piece were not examined. 0, or -errno. */
 int file_extents(struct file *file, uint64_t nbytes, uint64_t offset,
 		 int (*found)(void *arg, uint64_t offset, uint64_t nbytes, bool is_data),
 		 void *arg);

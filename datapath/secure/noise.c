@@ -186,7 +186,8 @@ int noise_open(struct noise *noise, const uint8_t *sealed, size_t bytes, void *p
 	return 0;
 }
 
-/* HKDF's first step on the label, which is never as long as a key. */
+/* HKDF's first step on the label, which is never as long as a key: so no label collides with a
+ * key. */
 void noise_export(const struct noise *noise, const char *label, uint8_t out[NOISE_KEY_BYTES])
 {
 	hmac(noise->ck, label, strlen(label), out);

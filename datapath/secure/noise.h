@@ -11,7 +11,7 @@
 
 enum {
 	NOISE_KEY_BYTES = 32, /* any key or hash */
-	NOISE_TAG_BYTES = 16, /* what sealing adds to a payload */
+	NOISE_TAG_BYTES = 16, /* bytes that sealing adds to a payload */
 };
 
 /* The keys that two hosts have before they speak.

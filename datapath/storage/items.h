@@ -111,9 +111,10 @@ void items_read(struct items *s);
 
 /* items_file.c: runs FILE. Returns a status, or 1 if the answer comes later. */
 int items_make_file(struct items *s, int dir, const char *name);
-/* Makes an unused name in the parent. The batch holds a shared lock (flock) on that directory until
- * it leaves it, and on pending files' directories until they have their names. Clearing temporary
- * files away needs the lock exclusively. The kernel drops it with the process. */
+/* Makes an unused name in the parent. The batch locks that directory (flock, shared) until the next
+ * directory, and the directories of pending files until these have their names. A process that
+ * clears temporary files away needs the lock exclusively. The kernel drops the lock with the
+ * process. */
 void items_temporary(struct items *s, char temporary[ITEMS_TEMPORARY_BYTES]);
 /* Renames `temporary` to `name`. */
 int items_give_name(int dir, const char *temporary, const char *name, bool replace);

@@ -46,8 +46,8 @@ static int copy_unsized(int fd, const struct stat *st)
 }
 
 /* Reports whether reads give another size than stat(): 1, 0 or -errno. Only files without blocks
- * are read. A hole returns all bytes asked for; a generated file ends early, and some such files
- * can only be read at their start and end. */
+ * are read. A read of a hole returns all bytes asked for; a generated file ends early, and can
+ * sometimes be read only at its start and end. */
 static int is_misstated(int fd, const struct stat *st)
 {
 	size_t most = st->st_size && st->st_size < PIECE ? (size_t)st->st_size : PIECE;

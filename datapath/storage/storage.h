@@ -68,7 +68,7 @@ struct storage_ops {
 	void (*memory)(struct storage *storage, void *base, uint64_t bytes);
 	/* Reports whether an operation (fd, write and kind set) may wait for a device. */
 	bool (*waits)(struct storage *storage, struct storage_io *io);
-	/* Completes what is ready; returns the number. */
+	/* Completes ready operations; returns their number. */
 	uint32_t (*poll)(struct storage *storage);
 	/* Readable when poll() has work; -1: never. */
 	int (*wait_fd)(struct storage *storage);

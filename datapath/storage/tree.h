@@ -34,8 +34,8 @@ struct batch_wanted {
 	void *user;
 };
 
-/* Runs careful_batch() for a caller who may leave. It then ends with -ECONNRESET, and pending files
- * are not made. @wanted: may be NULL */
+/* Runs careful_batch() for a caller who may leave: the batch then ends with -ECONNRESET, and
+ * pending files are not made. @wanted: may be NULL */
 int batch_run(int base, const void *items, uint64_t bytes, const struct careful_batch_how *how,
 	      const struct batch_wanted *wanted, struct careful_batch_answer *answer);
 

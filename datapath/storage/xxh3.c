@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* XXH3 from xxhash.h, compiled here: a distribution's library must run without AVX2. */
+/* XXH3 from xxhash.h, compiled here: a distribution's library must run on CPUs without AVX2. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
