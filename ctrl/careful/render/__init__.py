@@ -1,1 +1,1 @@
-"""What users see: tables, JSON, plots."""
+"""Output for users: tables, JSON, plots."""

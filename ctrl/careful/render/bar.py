@@ -1,7 +1,4 @@
-"""The bar of a transfer on a terminal: bytes, the rate of the last seconds, time left, files.
-
-Owns what the bar says, a peer that is silent included; rich draws it.
-"""
+"""The bar of a transfer on a terminal: bytes, recent rate, time left, files, a silent peer."""
 
 from __future__ import annotations
 
@@ -22,14 +19,14 @@ from careful.render.live import signals_wait
 from careful.render.progress import Lines
 from careful.units import counted, shown_bytes
 
-#: What a rate is of, seconds.
+#: Time over which the rate is averaged, seconds.
 _SPAN_S = 4.0
-#: Silence after which the bar says for whom it waits, seconds.
+#: Silence after which the bar names the host that it waits for, seconds.
 _QUIET_S = 2.0
 
 
 class Rate:
-    """Bytes a second over the last seconds, and how long nothing has come.
+    """Bytes a second over the last seconds, and the time since the last bytes.
 
     Args:
         clock: seconds.
@@ -41,7 +38,7 @@ class Rate:
         self._samples = deque([(self._heard_at, 0)])
 
     def note(self, moved: int) -> None:
-        """So many bytes came so far."""
+        """Records the total so far."""
         now = self._heard_at = self._clock()
         if now >= self._samples[-1][0] + 0.1:
             self._samples.append((now, moved))
@@ -54,7 +51,7 @@ class Rate:
             self._samples.popleft()
 
     def per_s(self) -> float:
-        """Bytes a second; 0 where nothing came for that long."""
+        """Returns bytes a second; 0 after a silence of _SPAN_S."""
         now = self._clock()
         self._forget(now)
         began, before = self._samples[0]
@@ -64,7 +61,7 @@ class Rate:
 
     @property
     def quiet_s(self) -> float:
-        """Since anything was heard, seconds."""
+        """Returns the time since anything arrived, seconds."""
         return self._clock() - self._heard_at
 
 
@@ -72,8 +69,8 @@ class Bar(Lines):
     """Lines above a bar, on the terminal at standard error.
 
     Args:
-        names, fd: as of Lines; names on the same terminal come above the bar.
-        host: whom it waits for.
+        names, fd: as for Lines; names on the same terminal appear above the bar.
+        host: the host that it waits for.
         clock: seconds.
     """
 
@@ -84,14 +81,14 @@ class Bar(Lines):
         host: str = "the other host",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        # Not above the bar if they go elsewhere, a file or a pipe.
+        # Names that go to a file or a pipe are not printed above the bar.
         super().__init__(self.say if names and sys.stdout.isatty() else names, fd)
         self._host = host
         self._rate = Rate(clock)
         bar = self
 
         class Said(ProgressColumn):
-            """What the bar says in words."""
+            """The text of the bar."""
 
             max_refresh = None
 
@@ -113,7 +110,7 @@ class Bar(Lines):
         try:
             with signals_wait():
                 self._bar.start()
-        except BaseException:  # a signal that waited
+        except BaseException:  # a signal that was held back
             self._stop()
             raise
         return self
@@ -122,7 +119,7 @@ class Bar(Lines):
         try:
             self._stop()
         finally:
-            self._stop()  # a signal may have come before the first one held it back
+            self._stop()  # a signal may have come before signals were held back
             super().__exit__(kind, error, trace)
 
     def _stop(self) -> None:
@@ -130,7 +127,7 @@ class Bar(Lines):
             self._bar.stop()
 
     def said(self) -> Text:
-        """Bytes, rate, time left or for whom it waits, files and retries."""
+        """Returns bytes, rate, time left or the silent host, files and retries."""
         total = self._bytes - self._present
         per_s = self._rate.per_s()
         words = [f"{shown_bytes(self._moved)} of {shown_bytes(total)}"]
@@ -153,10 +150,9 @@ class Bar(Lines):
         return text
 
     def update(self) -> None:
-        """Show the counts."""
         self._rate.note(self._moved)
         self._bar.update(self._task, total=self._bytes - self._present, completed=self._moved)
 
     def say(self, text: str) -> None:
-        """Print a line above the bar."""
+        """Prints a line above the bar."""
         self._bar.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)

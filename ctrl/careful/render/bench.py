@@ -1,4 +1,4 @@
-"""P2's tables of a benchmark: ours with the difference, P2's beside; the same as JSON."""
+"""A benchmark as P2's tables, our values next to P2's, and as JSON."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from careful.render.bench_delta import (
 from careful.render.tables import table
 
 UNITS = {"us": "µs", "ms": "ms", "s": "s", "Mbit_per_s": "Mbit/s"}
-#: Where there is no value: a run did not end in time, or P2 has none.
+#: Shown without a value: a run did not end in time, or P2 has none.
 _NONE = "-"
 
 
 def percent(value: float | None) -> str:
-    """As P2 has it, with its sign."""
+    """Returns a percentage like P2's, with its sign."""
     return _NONE if value is None else f"{value:+.1f}"
 
 
 def interval(delta: Delta) -> str:
-    """The same with how sure it is: +6.9 (-4.2 … +24)."""
+    """Returns a difference with its interval: +6.9 (-4.2 … +24)."""
     if delta.low is None or delta.high is None:
         return percent(delta.percent)
     low, high = (f"{one:+.{1 if abs(one) < 9.5 else 0}f}" for one in (delta.low, delta.high))
@@ -46,7 +46,7 @@ def _number(value: float | None) -> str:
 
 
 def kernel(found: Found, cell: Cell) -> float | None:
-    """The kernel's part of all CPU time that both protocols took, per cent."""
+    """Returns the kernel's share of the CPU time of both protocols, per cent."""
     both = [found.results[cell, protocol] for protocol in PROTOCOLS]
     system_us = sum(one.system_us for one in both)
     whole_us = system_us + sum(one.user_us for one in both)
@@ -73,7 +73,7 @@ def _row(found: Found, cell: Cell) -> list[str]:
 
 
 def one_table(found: Found, name: str, wanted: Sequence[Cell]) -> str:
-    """One of P2's tables."""
+    """Returns one of P2's tables."""
     own = TABLES[name]
     columns = (
         "P",
@@ -93,7 +93,7 @@ def one_table(found: Found, name: str, wanted: Sequence[Cell]) -> str:
 
 
 def text(found: Found, inputs: Mapping[str, object]) -> str:
-    """All tables, and what they were measured with.
+    """Returns all tables, and the conditions of the run.
 
     inputs: of the run: rounds, mtu_bytes, cpus, kernel.
     """
@@ -118,7 +118,7 @@ def text(found: Found, inputs: Mapping[str, object]) -> str:
 
 
 def verdict(count: Mapping[str | None, int]) -> str:
-    """In how many cells which protocol is ahead."""
+    """Counts the cases in which each protocol is ahead."""
     told = sum(count[one] for one in (AHEAD, BEHIND, OPEN))
     parts = []
     if told:
@@ -138,7 +138,7 @@ def _cells(count: int) -> str:
 
 
 def markdown(found: Found, name: str) -> str:
-    """One table for the manual: ours beside P2's, narrow enough for a page."""
+    """Returns a table for the manual: ours next to P2's, narrow enough for a page."""
     own = TABLES[name]
     wanted = dict.fromkeys(cell for cell, _ in found.results if cell.table == name)
     head = ["P", "grid" if own is JACOBI else "words", *(["read"] if own.processing else [])]
@@ -150,11 +150,11 @@ def markdown(found: Found, name: str) -> str:
         how = ["yes" if one == "with" else one for one in middle[1:]] if own is not JACOBI else []
         shown = [nodes, size, *how, traditional, careful, ours, share, theirs]
         lines.append(f"| {' | '.join(shown)} |")
-    return "\n".join(lines).replace("…", "to")  # which man does not show everywhere
+    return "\n".join(lines).replace("…", "to")  # man does not show it everywhere
 
 
 def figures(found: Found) -> dict[str, object]:
-    """For --json: each cell with all its values."""
+    """Returns each cell with all its values, for JSON."""
     cells = []
     for cell in dict.fromkeys(cell for cell, _ in found.results):
         unit = TABLES[cell.table].unit
@@ -190,7 +190,7 @@ def figures(found: Found) -> dict[str, object]:
 
 
 def read(kept: Json) -> Found:
-    """What figures() wrote; raises ValueError."""
+    """Reads the output of figures(); raises ValueError."""
     try:
         found = Found([])
         for one in kept["cells"]:

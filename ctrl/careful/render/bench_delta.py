@@ -1,7 +1,7 @@
-"""How far careful is above traditional in a cell of a benchmark, and how sure that is.
+"""The difference between careful and traditional in a cell of a benchmark, with its interval.
 
-Owns the interval. A round's values are of one moment of the machine, so rounds are drawn, not
-values, and of both protocols the same ones.
+The values of a round were measured at one moment of the machine. So the bootstrap draws rounds, not
+values, and the same rounds for both protocols.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from careful.bench.rounds import Found, Result
 from careful.measure.statistics.quantiles import t_quantile
 
 LEVEL = 0.95
-#: With fewer, all of them are on one side of the truth by chance in one case of eight or more.
+#: With fewer rounds, all lie on one side of the truth by chance in an eighth of cases or more.
 ROUNDS_MIN = 5
 _DRAWS = 10000
 _SEED = 1
@@ -29,10 +29,10 @@ AHEAD, BEHIND, OPEN = "ahead", "behind", "open"
 
 
 class Delta(NamedTuple):
-    """What careful's mean is above traditional's, per cent; None: it is not known.
+    """Excess of careful's mean over traditional's, per cent; None if unknown.
 
-    percent: of the means; low, high: its 95 % interval; verdict: careful is AHEAD or BEHIND where
-    the interval is on one side of 0, otherwise it is OPEN.
+    percent: of the means; low, high: its 95 % interval; verdict: AHEAD or BEHIND if the interval is
+    on one side of 0, else OPEN.
     """
 
     percent: float | None
@@ -42,7 +42,7 @@ class Delta(NamedTuple):
 
 
 def compare(found: Found, cell: Cell) -> Delta:
-    """The difference in a cell; none on one node, where neither protocol does anything."""
+    """Returns the difference in a cell; none for one node, where neither protocol does anything."""
     results = [found.results[cell, protocol] for protocol in PROTOCOLS]
     traditional, careful = (one.mean for one in results)
     if traditional is None or careful is None or cell.nodes == 1:
@@ -56,14 +56,14 @@ def compare(found: Found, cell: Cell) -> Delta:
 
 
 def totals(found: Found, table: str = "") -> Counter[str | None]:
-    """How many cells of more than one node have each verdict, or none; table: of this one."""
+    """Counts the cells of several nodes by verdict, or without one; table: only this one."""
     cells = dict.fromkeys(cell for cell, _ in found.results if cell.nodes > 1)
     wanted = (cell for cell in cells if table in ("", cell.table))
     return Counter(compare(found, cell).verdict for cell in wanted)
 
 
 def _rounds(result: Result, nodes: int) -> npt.NDArray[np.float64]:
-    """The mean of each round; none where a run did not end in time, for then some are missing."""
+    """Returns the mean of each round; none if a run did not end in time."""
     if result.late or len(result.values) % nodes:
         return np.empty(0)
     means: npt.NDArray[np.float64] = np.array(result.values).reshape(-1, nodes).mean(axis=1)
@@ -72,16 +72,16 @@ def _rounds(result: Result, nodes: int) -> npt.NDArray[np.float64]:
 
 @lru_cache(maxsize=4)
 def _draws(count: int) -> npt.NDArray[np.int64]:
-    """Which rounds each draw has; always the same, so that a kept run says the same again."""
+    """Returns the rounds of each draw; always the same, so a stored run gives the same result."""
     return np.random.default_rng(_SEED).integers(count, size=(_DRAWS, count))
 
 
 def _interval(
     traditional: npt.NDArray[np.float64], careful: npt.NDArray[np.float64]
 ) -> tuple[float, float]:
-    """Of the ratio of the means, per cent above 1, by bootstrap.
+    """Returns the interval of the ratio of the means, per cent above 1, by bootstrap.
 
-    As percentiles, put further out for few rounds as Student's t is (T. Hesterberg, "What teachers
+    The percentiles are widened for few rounds like Student's t (T. Hesterberg, "What teachers
     should know about the bootstrap", 2015, "expanded percentile interval").
     """
     count = len(careful)

@@ -15,14 +15,14 @@ from careful.render.bench import UNITS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: How far a protocol's values stand beside the middle of their cell.
+#: Distance of a protocol's values from the middle of their cell.
 _ASIDE = 0.18
-#: How far they are spread, first to last.
+#: Width over which the values are spread.
 _SPREAD = 0.2
 
 
 def plot(found: Found, path: str | Path) -> None:
-    """A panel of each table: without processing, and beside it with, where it has that."""
+    """Draws a panel for each table: without processing, and next to it with processing, if any."""
     draw.check_path(path)
     cells = list(dict.fromkeys(cell for cell, _ in found.results))
     names = sorted(TABLES, key=lambda name: not TABLES[name].processing)  # pairs first

@@ -8,7 +8,7 @@ from careful.jsonout import Json
 
 
 def figures(info: CData) -> dict[str, object]:
-    """What a `struct careful_peer_info` says of the path from the peer and of its windows."""
+    """Returns the path from the peer and its windows, from a `struct careful_peer_info`."""
     return {
         "kind": "burst",
         "burst": name_of("careful_burst_verdict", "CAREFUL_BURST_", info.burst),
@@ -21,7 +21,7 @@ def figures(info: CData) -> dict[str, object]:
 
 
 def sentence(found: Json, host: str) -> str:
-    """Two lines: from the host, and towards it."""
+    """Returns two lines: from the host, and to the host."""
     frames, most = found["burst_frames"], found["window_buffers"]
     path = {
         "whole": f"{frames} frames at once came whole, and more were not sent",

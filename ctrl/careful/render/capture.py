@@ -12,16 +12,15 @@ from careful.render import pcapng
 
 _TYPES = enum_names("careful_type", "CAREFUL_")
 _VLANS = (0x8100, 0x88A8)
-_SEALED = 0x80  # of a version
-#: Of what XDP dropped so, no field means anything.
+_SEALED = 0x80  # bit of a version
+#: Verdicts after which no field of the frame is valid.
 _NO_FRAME = ("drop_short", "drop_version", "drop_check")
 
 
 def _datagram(data: bytes) -> tuple[str, str, bytes]:
-    """Sender, receiver, and what UDP carries.
+    """Returns sender, receiver and UDP payload.
 
-    Raises:
-        struct.error, ValueError, IndexError: it does not hold that much.
+    Raises struct.error, ValueError or IndexError if the frame is too short.
     """
     at = 12
     while (kind := struct.unpack_from(">H", data, at)[0]) in _VLANS:
@@ -45,7 +44,7 @@ def _content(payload: bytes) -> str:
 
 
 def line(frame: Frame) -> str:
-    """When, between whom, what, and what XDP did where it is not the usual."""
+    """Returns time, hosts, kind, and an unusual verdict of XDP."""
     seconds, rest_ns = divmod(frame.time_ns, 10**9)
     clock = f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest_ns // 1000:06}"
     try:

@@ -1,4 +1,4 @@
-"""What `config check` prints."""
+"""The output of `config check`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from careful.render.doctor import said
 
 
 def checked(found: Config, refused: Mapping[str, list[Finding]]) -> str:
-    """The files that were read and what they hold, or by table what `up` would refuse of them."""
+    """Lists the files and their contents, or by table what `up` would refuse."""
     if not found.paths:
         return "no configuration file: every option has its default"
     listed = " and ".join(str(one) for one in found.paths)

@@ -1,4 +1,4 @@
-"""What `doctor` prints."""
+"""The output of `doctor`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def findings(found: Iterable[Finding]) -> str:
-    """What doctor found, a line each."""
+    """Returns a line for each finding."""
     mark = {"ok": "ok  ", "warn": "warn", "fail": alarm("FAIL"), "unknown": "?   "}
     lines = []
     for one in found:
@@ -21,5 +21,5 @@ def findings(found: Iterable[Finding]) -> str:
 
 
 def said(one: Finding) -> str:
-    """What was found, and what mends it, unless that says so: a line of `up` may."""
+    """Returns a finding and its advice, unless its text (a line of `up`) contains the advice."""
     return one.text if one.advice in one.text else f"{one.text} ({one.advice})"

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Fragments that the time line draws: the first ones, so that one can be told from the next.
+#: Fragments that the time line draws, from the first on; more could not be told apart.
 _LINES_MOST = 150
 
 
 def figures(traces: Sequence[Trace]) -> dict[str, object]:
-    """For --json."""
+    """Returns the traffic for JSON."""
     count, nbytes = matrix(traces)
     return {
         "nodes": len(traces),
@@ -36,7 +36,7 @@ def figures(traces: Sequence[Trace]) -> dict[str, object]:
 
 
 def text(traces: Sequence[Trace]) -> str:
-    """For people: who sends to whom, and what windows of that size would bring."""
+    """Shows for people who sends to whom, and the effect of windows of that size."""
     found = pairs(traces)
     _, nbytes = matrix(traces)
     head = (
@@ -84,7 +84,7 @@ def _verdict(nodes: int, found: Sequence[Pair]) -> str:
 
 
 def plot(traces: Sequence[Trace], path: str | Path) -> None:
-    """The matrix, and beside it a time line: each fragment from when it was sent to its use."""
+    """Draws the matrix, and a time line: each fragment from its sending to its use."""
     draw.check_path(path)
     height = 3.0 + 0.35 * len(traces)
     picture, ((left, right),) = draw.grid(1, 2, size=(13.0, height), widths=(1, 1.5))
@@ -94,7 +94,7 @@ def plot(traces: Sequence[Trace], path: str | Path) -> None:
 
 
 def _matrix(picture: Figure, pair: Axes, traces: Sequence[Trace]) -> None:
-    """Rows send, columns receive; rank 0 stands above, as in the time line."""
+    """Draws senders as rows, receivers as columns; rank 0 is at the top, as in the time line."""
     count, _ = matrix(traces)
     image = pair.imshow(count, aspect="auto", cmap="cividis")
     for (source, to), value in np.ndenumerate(count):
@@ -108,7 +108,7 @@ def _matrix(picture: Figure, pair: Axes, traces: Sequence[Trace]) -> None:
 
 
 def _flights(traces: Sequence[Trace]) -> list[tuple[int, int, int, int]]:
-    """(sent ns, from, consumed ns, to) of each fragment that was consumed, in order."""
+    """Returns (sent ns, from, consumed ns, to) of each consumed fragment, in order."""
     found = []
     for source in range(len(traces)):
         for to in range(len(traces)):

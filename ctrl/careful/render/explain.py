@@ -1,4 +1,4 @@
-"""What `tune explain` prints and draws: what is in effect on a path, and why."""
+"""`tune explain` as text and plot: the settings of a path, and their reasons."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from careful.units import shown_bytes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Decisions that people are shown, the newest first.
+#: Decisions shown to people, the newest first.
 DECISIONS = 5
 
 
 def text(found: Json) -> str:
-    """All paths of an instance, for people."""
+    """Describes all paths of an instance for people."""
     pid = found["tuner_pid"]
     head = f"instance {found['instance']}: " + (
         f"tuned by process {pid}" if pid else "nobody tunes it (carefulctl tune auto)"
@@ -67,7 +67,7 @@ def _table(one: Json) -> str:
 
 
 def _store(each: Json) -> str:
-    """A store's threshold, of messages that the peer sends."""
+    """Describes a store's threshold, for messages that the peer sends."""
     size, least = shown_bytes(each["message_bytes_max"]), each["store_bytes"]
     took = each["measured_us"]
     measured = "" if took is None else f", {_number(took)} µs"
@@ -82,7 +82,7 @@ def _store(each: Json) -> str:
 
 
 def _sink(each: Json) -> str:
-    """A sink's least pulse, over all classes."""
+    """Describes a sink's least pulse, over all classes."""
     least, most = (each[f"{end}_bytes"] for end in ("least", "most"))
     size = shown_bytes(least) if least == most else f"{shown_bytes(least)} to {shown_bytes(most)}"
     return f"{each['sink']} takes {size} at least: {each['why']}"
@@ -108,7 +108,7 @@ def _range(each: Json, *, last: bool) -> str:
 
 
 def cut(plan: dict[str, int]) -> str:
-    """A plan in a word or two."""
+    """Returns a plan in a word or two."""
     first, peak = plan["first_bytes"], plan["peak_bytes"]
     rises = (plan["ratio_q16"], plan["step_bytes"]) != (1 << 16, 0) and first < (peak or first + 1)
     falls = (plan["down_ratio_q16"], plan["down_step_bytes"]) != (1 << 16, 0) and peak > 0
@@ -118,7 +118,7 @@ def cut(plan: dict[str, int]) -> str:
 
 
 def _number(value: float | None) -> str:
-    """With three digits at least and no exponent; a dash for none."""
+    """Formats with three digits or more and no exponent; a dash for None."""
     if value is None:
         return "-"
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
@@ -136,7 +136,7 @@ def _how(measurement: Json | None, why_not: str) -> str:
 
 
 def ago(seconds: float) -> str:
-    """A time that has passed, in words."""
+    """Returns a past time in words."""
     for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit} ago"
@@ -144,7 +144,7 @@ def ago(seconds: float) -> str:
 
 
 def changed(each: Json) -> str:
-    """What a decision does to a class."""
+    """Describes the change of a decision for one class."""
     size = shown_bytes(each["message_bytes_max"])
     for sink, what in (("store", "to files: writes"), ("net_tx", "kicks")):
         if each.get("sink") == sink:
@@ -154,7 +154,7 @@ def changed(each: Json) -> str:
 
 
 def decision(one: Json) -> str:
-    """A decision in a line; what is the same of all classes is said once."""
+    """Returns a decision as a line; parts that all classes share appear once."""
     said = [_evidence(each) for each in one["classes"]]
     alike = len(set(said)) == 1 < len(said)
     parts = [str(one["what"])]
@@ -171,14 +171,12 @@ def _evidence(each: Json) -> str:
 
 
 def draw(found: Json, path: Path) -> None:
-    """Latency over the size of a message: one fragment, fixed 4 KiB, what is in effect, and the
-    oracle: the least of all fixed sizes, by the same measurement.
+    """Draws latency over message size: one fragment, fixed 4 KiB, the plan in effect, and the
+    oracle.
 
-    Of the first path that was measured; where none was, what live messages took of the first path
-    that had some.
-
-    Raises:
-        ValueError: there are neither.
+    The oracle is the least of all fixed sizes in the same measurement. Draws the first measured
+    path, else the live messages of the first path that has some. Raises ValueError if there are
+    neither.
     """
     from careful.render import figure
 
@@ -208,7 +206,7 @@ def draw(found: Json, path: Path) -> None:
         _of_sizes(pair, sizes)
     whole.set_yscale("log")
     figure.plain_numbers(whole)
-    # One fragment of what takes many is off the scale, and would hide what differs.
+    # One fragment of a large message is off the scale and would hide the differences.
     more.set_ylim(-5, 1.2 * max(20.0, *_above(series["fixed 4 KiB"], best_us)))
     _stars(whole, classes, "measured_us", "in effect, live A/B", "k*")
     figure.legend_below(whole, ncols=2)

@@ -1,6 +1,6 @@
-"""The one place where matplotlib is imported: a figure in the project's style, and its file.
+"""The only module that imports matplotlib: figures in the project's style, and their files.
 
-Okabe and Ito's eight colours, which colour-blind readers tell apart; every series has a
+Uses the eight colours of Okabe and Ito, which colour-blind readers tell apart. Every series has a
 marker or a dash as well, so that no plot depends on colour alone.
 """
 
@@ -29,7 +29,7 @@ COLOURS_MAX = 64
 
 
 def check_path(path: str | Path) -> None:
-    """Make sure, before anything is measured for it, that a plot can be drawn.
+    """Checks, before a measurement starts, that its plot can be drawn.
 
     Raises:
         ValueError: the name ends in neither .png nor .svg.
@@ -41,9 +41,9 @@ def check_path(path: str | Path) -> None:
 
 
 def ink(background: str) -> str:
-    """Black or white, whichever reads better on a colour given as #RRGGBB."""
+    """Returns black or white, whichever reads better on a colour #RRGGBB."""
     red, green, blue = (int(background[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    # Relative luminance (WCAG 2), gamma taken as 2.2; both contrasts are 4.6 at 0.18.
+    # Relative luminance (WCAG 2) with gamma 2.2; both contrasts are 4.6 at 0.18.
     bright = 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
     return "black" if bright > 0.18 else "white"
 
@@ -52,10 +52,10 @@ def _pyplot() -> Any:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    mpl.rcdefaults()  # matplotlib reads a matplotlibrc of the current directory, whoever wrote it
+    mpl.rcdefaults()  # else a matplotlibrc of the current directory, by anybody, would count
     from matplotlib import pyplot
 
-    # Twice the size that text needs on a page: readable at half of it.
+    # Twice the size that text needs on a page: readable at half of the size.
     mpl.rcParams.update(
         {
             "font.size": 14,
@@ -77,7 +77,7 @@ def _style(pair: Axes) -> None:
 def axes(
     title: str, x: str, y: str, *, size: tuple[float, float] = (8.0, 5.0)
 ) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes, labelled; x and y carry their unit in parentheses."""
+    """Returns a figure with labelled axes; x and y carry their unit in parentheses."""
     figure, pair = _pyplot().subplots(figsize=size, layout="constrained")
     label(pair, title, x, y)
     _style(pair)
@@ -85,7 +85,7 @@ def axes(
 
 
 def label(pair: Axes, title: str, x: str, y: str) -> None:
-    """What axes show; x and y carry their unit in parentheses."""
+    """Labels axes; x and y carry their unit in parentheses."""
     pair.set_title(title, loc="left")
     pair.set_xlabel(x)
     pair.set_ylabel(y)
@@ -94,7 +94,7 @@ def label(pair: Axes, title: str, x: str, y: str) -> None:
 def grid(
     rows: int, columns: int, *, size: tuple[float, float], widths: Sequence[float]
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A figure with rows of axes, to be labelled by the caller; widths: of its columns."""
+    """Returns a figure with rows of unlabelled axes; widths: of its columns."""
     figure, pairs = _pyplot().subplots(
         rows,
         columns,
@@ -110,9 +110,9 @@ def grid(
 
 
 def legend_below(pair: Axes, *, below_pt: float = 46.0, **given: Any) -> None:
-    """A legend under the axis' label, where it hides nothing.
+    """Draws a legend under the axis' label, so that it hides nothing.
 
-    below_pt: from the axes down, points: what labels and ticks take.
+    below_pt: height of ticks and labels under the axes, points.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -122,7 +122,7 @@ def legend_below(pair: Axes, *, below_pt: float = 46.0, **given: Any) -> None:
 
 
 def plain_numbers(pair: Axes) -> None:
-    """A logarithmic ordinate's numbers without exponents: 0.1, 1, 100; between them as fit."""
+    """Labels a logarithmic ordinate without exponents: 0.1, 1, 100, and some between."""
     from matplotlib.ticker import LogFormatter
 
     class Plain(LogFormatter):
@@ -135,7 +135,7 @@ def plain_numbers(pair: Axes) -> None:
 
 
 def legend_above(figure: Figure, pair: Axes) -> None:
-    """One legend for all pairs of axes of a figure, above them; pair: one that has every series."""
+    """Draws one legend above all axes of a figure; pair: axes that have every series."""
     handles, names = pair.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper right", ncols=len(names))
 
@@ -143,7 +143,7 @@ def legend_above(figure: Figure, pair: Axes) -> None:
 def lines(
     pair: Axes, x: Sequence[float], series: Mapping[str, Sequence[float]], *, markers: bool = True
 ) -> None:
-    """Draw named series over x, each with its own colour, dash and marker."""
+    """Draws named series over x, each with its own colour, dash and marker."""
     for number, (name, values) in enumerate(series.items()):
         pair.plot(
             x,
@@ -164,7 +164,7 @@ def heat(
     rows: Sequence[str],
     unit: str,
 ) -> None:
-    """A map of numbers, each cell with its value, NaN empty; cividis keeps its order in grey."""
+    """Draws a heat map with values in its cells, NaN empty; cividis keeps its order in grey."""
     image = pair.imshow(values, aspect="auto", origin="lower", cmap="cividis")
     low, high = image.get_clim()
     digits = 1 if high - low >= 2 else 2
@@ -189,14 +189,14 @@ def heat(
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write the figure and forget it; raises ValueError for another suffix than SUFFIXES."""
+    """Writes and closes the figure; raises ValueError for another suffix than SUFFIXES."""
     from matplotlib import pyplot
     from PIL import Image  # matplotlib needs it
 
     check_path(path)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
-    if Path(path).suffix == ".png":  # few colours: a quarter of the bytes
+    if Path(path).suffix == ".png":  # fewer colours: a quarter of the bytes
         with Image.open(path) as image:
             image.convert("RGB").quantize(COLOURS_MAX, dither=Image.Dither.NONE).save(
                 path, optimize=True

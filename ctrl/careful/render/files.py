@@ -1,4 +1,4 @@
-"""What `verify` and `partials` print."""
+"""The output of `verify` and `partials`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def verified_figures(found: Verified) -> dict[str, object]:
-    """What a comparison found, for JSON."""
+    """Returns a comparison for JSON."""
     return {
         "files_count": found.files,
         "compared_bytes": found.bytes,
@@ -25,7 +25,7 @@ def verified_figures(found: Verified) -> dict[str, object]:
 
 
 def verified(found: Verified) -> str:
-    """The same for people: a line for each difference, and one for all."""
+    """Returns a comparison for people: a line for each difference, and a total."""
     lines = [f"{name}: {what}" for name, what in found.differences]
     whole = f"{counted(found.files, 'file')}, {size(found.bytes)} compared in {found.seconds:.2f} s"
     differing = counted(len(found.differences), "difference")
@@ -34,7 +34,7 @@ def verified(found: Verified) -> str:
 
 
 def partial_figures(one: Found) -> dict[str, object]:
-    """A partial file, for JSON."""
+    """Returns a partial file for JSON."""
     return {
         "name": one.name,
         "bytes": one.bytes,
@@ -53,7 +53,7 @@ def _age(seconds: float) -> str:
 
 
 def partials(found: Sequence[Found]) -> str:
-    """Partial files as a table."""
+    """Returns partial files as a table."""
     if not found:
         return "no partial files"
     rows = [

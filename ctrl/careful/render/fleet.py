@@ -1,4 +1,4 @@
-"""What `carefulctl fleet` prints: a line for each host."""
+"""The output of `carefulctl fleet`: a line for each host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from careful.units import shown_bytes as size
 
 
 def figures(outcomes: Sequence[Outcome]) -> dict[str, object]:
-    """Each host's own JSON object, or why there is none."""
+    """Returns each host's JSON object, or its error."""
     found = [
         {
             "host": one.host,
@@ -29,7 +29,7 @@ def figures(outcomes: Sequence[Outcome]) -> dict[str, object]:
 
 
 def failed(one: Outcome) -> str:
-    """A line about a host that failed."""
+    """Returns a line about a host that failed."""
     peer = f" to {one.job.name}" if one.job.name else ""
     return f"{one.host}{peer}: {one.error}"
 
@@ -57,7 +57,7 @@ def _row(one: Outcome, found: dict[str, object]) -> tuple[object, ...]:
 
 
 def status(outcomes: Sequence[Outcome]) -> str:
-    """A table of what is in effect on each host that answered."""
+    """Returns a table of the status of each host that answered."""
     columns = ("host", "interface", "XDP", "window", "peers up", "lost", "tune", "exports")
     rows = [
         _row(one, found)
@@ -69,13 +69,13 @@ def status(outcomes: Sequence[Outcome]) -> str:
 
 
 def brief(outcomes: Sequence[Outcome], done: str) -> str:
-    """How many hosts did what was asked."""
+    """Returns how many hosts succeeded."""
     well = [one for one in outcomes if not one.error]
     return f"{done} on {len(well)} of {len(outcomes)} hosts"
 
 
 def _decision(one: dict[str, object]) -> str:
-    """A decision in a line, of a host whose release may be another."""
+    """Returns a decision as a line; the host's release may differ from ours."""
     try:
         return shown(explain.decision(one))
     except (KeyError, TypeError, AttributeError):
@@ -83,7 +83,7 @@ def _decision(one: dict[str, object]) -> str:
 
 
 def tuned(outcomes: Sequence[Outcome]) -> str:
-    """A table of what `tune auto --once` decided last on each host about each peer."""
+    """Returns a table of the last decision of `tune auto --once` for each host and peer."""
     rows: list[tuple[object, ...]] = []
     for one in outcomes:
         for path in tables(one.figures.get("paths")):
@@ -94,7 +94,7 @@ def tuned(outcomes: Sequence[Outcome]) -> str:
 
 
 def put_figures(found: Result) -> dict[str, object]:
-    """What came of `fleet put`, for JSON."""
+    """Returns the result of `fleet put` for JSON."""
     blocks, hop = found.blocks, found.hop
     predicted = blocks.predicted_us if blocks else None
     return {
@@ -118,12 +118,12 @@ def put_figures(found: Result) -> dict[str, object]:
 
 
 def member(one: Member) -> str:
-    """A line about a host that has the file, or failed."""
+    """Returns a line about a host that has the file, or failed."""
     return f"{one.host.name}: {one.error}" if one.error else f"{one.host.name}: {one.state}"
 
 
 def put(found: Result) -> str:
-    """What came of `fleet put`."""
+    """Returns the result of `fleet put` for people."""
     rows = [
         (one.host.name, one.state or "failed", f"{one.took_s:.2f}" if one.state else "-")
         for one in found.members

@@ -1,4 +1,4 @@
-"""All pairs of hosts as tables, for JSON, and as a heat map."""
+"""All pairs of hosts as tables, as JSON, and as a heat map."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from careful.render.tables import alarm, table
 
 
 def figures(matrix: Matrix) -> dict[str, object]:
-    """Every pair, and the odd ones."""
+    """Returns every pair, and the odd ones."""
     found = odd(matrix)
     return {
         "pairs": [
@@ -45,7 +45,7 @@ def _names(matrix: Matrix) -> list[str]:
 
 
 def text(matrix: Matrix, found: Sequence[Odd] | None = None) -> str:
-    """A table of each figure: from the host of a row to that of a column; odd ones red."""
+    """Returns a table of each figure: from the row's host to the column's; odd ones red."""
     found = odd(matrix) if found is None else found
     names = sorted(_names(matrix))
     parts = []
@@ -71,17 +71,13 @@ def text(matrix: Matrix, found: Sequence[Odd] | None = None) -> str:
 
 
 def draw(matrix: Matrix, path: Path) -> None:
-    """A heat map of each figure.
-
-    Raises:
-        ValueError: there is nothing to draw.
-    """
+    """Draws a heat map of each figure. Raises ValueError if there is none."""
     import numpy as np
 
     from careful.render import figure as plots
 
     names = sorted(_names(matrix))
-    # Of nothing but zeros there is nothing to see.
+    # A figure that is 0 everywhere is not drawn.
     drawn = [one for one in FIGURES if any(values(matrix, one).values())]
     if not drawn:
         raise InputError("nothing was measured: no plot")

@@ -1,4 +1,4 @@
-"""What `key` prints."""
+"""The output of `key`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from careful.render.tables import table
 
 
 def figures(trusted: Sequence[Trusted]) -> list[dict[str, str | None]]:
-    """Whose keys are trusted, for JSON."""
+    """Returns the trusted keys for JSON."""
     return [{"address": one.address, "name": one.name or None, "key": one.key} for one in trusted]
 
 
 def trusted(found: Sequence[Trusted]) -> str:
-    """The same as a table."""
+    """Returns the trusted keys as a table."""
     if not found:
         return "no key is trusted: carefulctl key trust HOST KEY"
     rows = [(one.name or one.address, one.address, one.key) for one in found]

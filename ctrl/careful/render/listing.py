@@ -1,7 +1,4 @@
-"""What `ls` prints, of directories that may be larger than memory.
-
-Owns the order: entries come as the file system has them, and are shown by name.
-"""
+"""The output of `ls`, sorted by name; a directory may be larger than memory."""
 
 from __future__ import annotations
 
@@ -21,17 +18,16 @@ from careful.transfer.protocol.entries import FAR_NS
 if TYPE_CHECKING:
     from careful.transfer.protocol.entries import Attr, Entry
 
-#: Entries that are sorted in memory, and how many of each such part are there when all are.
+#: Entries sorted in memory at a time; entries of a sorted part that are read back together.
 _PART = 8192
 _CHUNK = 128
 _by_name = attrgetter("name")
 
 
 def in_order(pages: Iterable[Sequence[Entry]]) -> Iterator[Entry]:
-    """Entries by name; of more than a part, in memory is never more than one, as of sort(1).
+    """Sorts entries by name with at most one part in memory, like sort(1).
 
-    Raises:
-        CarefulError: there is no room for a temporary file.
+    Raises CarefulError if there is no room for a temporary file.
     """
     part: list[Entry] = []
     runs: list[Iterator[Entry]] = []
@@ -68,7 +64,7 @@ def _read(fd: int, places: list[tuple[int, int]]) -> Iterator[Entry]:
 
 
 def lines(pages: Iterable[Sequence[Entry]], long: bool) -> Iterator[str]:
-    """Entries of a directory by name; with `long`, as `ls -l` shows them."""
+    """Yields the entries of a directory by name; with `long`, like `ls -l`."""
     return map(_long if long else _short, in_order(pages))
 
 
@@ -98,7 +94,7 @@ def _long(entry: Entry) -> str:
 
 
 def entry(one: Entry) -> dict[str, object]:
-    """An entry of a listing, for JSON; a name that is no UTF-8 comes in hex, too."""
+    """Returns an entry for JSON; a name that is not UTF-8 is added in hex."""
     found: dict[str, object] = {
         "name": shown(one.name),
         "mode": stat.filemode(one.attr.mode),

@@ -1,4 +1,4 @@
-"""A text that is shown again whenever it changes: in place on a terminal, else one by one."""
+"""Shows a text again whenever it changes: in place on a terminal, else one after another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from careful.errors import Ended
 from careful.render.tables import folded
 
-#: How often to look, seconds.
+#: Time between two looks, seconds.
 PERIOD_S = 0.5
 _ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 #: The key that ends it.
@@ -25,7 +25,7 @@ LAST = "q"
 
 @contextmanager
 def signals_wait() -> Iterator[None]:
-    """Holds back signals that end us while the terminal is changed: none may leave half of that."""
+    """Holds back signals that end us, so that none leaves the terminal half changed."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     try:
         yield
@@ -34,10 +34,10 @@ def signals_wait() -> Iterator[None]:
 
 
 def _is_read() -> bool:
-    """False: standard output is a pipe, and who read it has gone."""
+    """Reports whether standard output has a reader; False for a pipe without one."""
     try:
         number = sys.stdout.fileno()
-    except (OSError, ValueError):  # no file at all
+    except (OSError, ValueError):  # not a file
         return True
     poller = select.poll()
     poller.register(number, 0)
@@ -45,11 +45,11 @@ def _is_read() -> bool:
 
 
 def has_keys() -> bool:
-    """Reports whether who looks at a terminal can press keys: it is ours, and no other job's."""
+    """Reports whether the terminal's user can press keys: the terminal belongs to our job."""
     try:
         number = sys.stdin.fileno()
         return sys.stdout.isatty() and sys.stdin.isatty() and os.tcgetpgrp(number) == os.getpgrp()
-    except (AttributeError, OSError, ValueError):  # no standard input at all
+    except (AttributeError, OSError, ValueError):  # no standard input
         return False
 
 
@@ -73,16 +73,16 @@ def _keyboard() -> Iterator[Callable[[float], str]]:
     def end(signal_number: int, _: object) -> None:
         raise Ended(signal_number)
 
-    # As Ctrl-C does, they leave the terminal as it was.
+    # Like Ctrl-C, they must restore the terminal.
     ends = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGHUP)}
     before = termios.tcgetattr(number)
     tty.setcbreak(
         number, termios.TCSANOW
-    )  # keys come one by one, and unseen; Ctrl-C stays what it is
+    )  # keys arrive one by one without echo; Ctrl-C still works
     try:
         yield pressed
     finally:
-        with suppress(termios.error):  # it has gone
+        with suppress(termios.error):  # the terminal is gone
             termios.tcsetattr(number, termios.TCSANOW, before)
         for one, handler in ends.items():
             signal.signal(one, handler)
@@ -94,17 +94,16 @@ def watch(
     in_place: bool,
     press: Callable[[str], str] | None = None,
 ) -> None:
-    """Show what `look` says until an exception ends it, or on a terminal the key LAST.
+    """Shows the result of `look` until an exception, or on a terminal the key LAST.
 
     Args:
-        look: the text as it is now.
-        say: prints a text where it is not shown in place.
-        in_place: whether a terminal shows the newest alone.
-        press: takes a key that was pressed, and says how the text is to be then; None: any key
-            but LAST is passed over.
+        look: returns the present text.
+        say: prints a text if it is not shown in place.
+        in_place: whether a terminal shows only the newest text.
+        press: handles a key and returns the new text; None: all keys but LAST are ignored.
 
     Raises:
-        BrokenPipeError: nobody reads it any more, whether there is anything new or not.
+        BrokenPipeError: the reader is gone; noticed even without new text.
     """
     if not (in_place and sys.stdout.isatty()):
         said = ""

@@ -13,7 +13,7 @@ from careful.render import tables
 from careful.render.digits import with_half
 from careful.render.tables import Parts, Table
 
-#: What each figure is, in the order of the table.
+#: Meaning of each figure, in the order of the table.
 _MEANINGS = {
     "os": "to send a request",
     "os_D": "to send a request after D",
@@ -25,7 +25,7 @@ _MEANINGS = {
 
 
 def named(found: Result) -> dict[str, Figure]:
-    """The figures by the names of P4, and the one that it has no name for."""
+    """Returns the figures by P4's names, and one more that P4 does not name."""
     return {
         "os": found.os,
         "os_D": found.os_D,
@@ -37,7 +37,7 @@ def named(found: Result) -> dict[str, Figure]:
 
 
 def curve_figures(curve: Curve) -> dict[str, object]:
-    """One curve of a signature, for JSON: its cost at each point."""
+    """Returns a curve of a signature for JSON: its cost at each point."""
     costs, errors = curve.costs()
     half = t_quantile(LEVEL, max(curve.samples_count - 1, 1))
     return {
@@ -75,7 +75,7 @@ def _trial(trial: Trial) -> dict[str, object]:
 
 
 def figures(found: Result) -> dict[str, object]:
-    """Everything that was read off a signature, for JSON."""
+    """Returns all results of a signature for JSON."""
     flat: dict[str, object] = {
         "kind": "logp",
         "layer": found.layer,
@@ -99,7 +99,7 @@ def figures(found: Result) -> dict[str, object]:
 
 
 def parts(found: Result, host: str) -> Parts:
-    """The same for people."""
+    """Returns the results for people."""
     rows = [
         (
             name,
@@ -132,12 +132,12 @@ def parts(found: Result, host: str) -> Parts:
 
 
 def text(found: Result, host: str) -> str:
-    """The same as text."""
+    """Returns the results as text."""
     return tables.text(parts(found, host))
 
 
 def _tried(trials: list[Trial]) -> str:
-    """How far the model was off, of the bursts whose interval tells."""
+    """Returns the model's error, over the bursts with a useful interval."""
     rule = trials[0].predicted_by
     known = [(one.error, one) for one in trials if one.error is not None]
     sure = [(error, one) for error, one in known if one.error_half <= RELATIVE_MAX]

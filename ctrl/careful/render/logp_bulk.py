@@ -29,12 +29,12 @@ def _line(line: Line | None) -> dict[str, object]:
 
 
 def _named(found: Result) -> dict[str, Figure]:
-    """The figures of one size, by the names of the lines."""
+    """Returns the figures of one size, by the names of the lines."""
     return {"os": found.os, "or": found.or_, "g": found.g, "L": found.L, "T": found.rtt}
 
 
 def bulk_figures(found: Bulk) -> dict[str, object]:
-    """One kind of transfer, for JSON."""
+    """Returns one kind of transfer for JSON."""
     half = found.half_power_bytes
     sizes = []
     rates = found.bandwidths()
@@ -54,7 +54,7 @@ def bulk_figures(found: Bulk) -> dict[str, object]:
 
 
 def bulk_text(found: Bulk) -> str:
-    """The same for people."""
+    """Returns one kind of transfer for people."""
     rows = [
         (
             size,
@@ -86,7 +86,7 @@ def bulk_text(found: Bulk) -> str:
 
 
 def flood_figures(found: Flood, layer: str, capacity: int) -> dict[str, object]:
-    """A sender that did not pause, for JSON."""
+    """Returns a sender that did not pause, for JSON."""
     return {
         "kind": "gap",
         "layer": layer,
@@ -100,7 +100,7 @@ def flood_figures(found: Flood, layer: str, capacity: int) -> dict[str, object]:
 
 
 def flood_text(found: Flood, layer: str, host: str) -> str:
-    """The same for people."""
+    """Returns a sender that did not pause, for people."""
     took_s = found.slices[-1].at_s - found.slices[0].at_s
     messages = sum(one.messages for one in found.slices[1:])
     why = f" ({found.gap_us.reason})" if found.gap_us.reason else ""

@@ -1,4 +1,4 @@
-"""LogP signatures drawn as P4 draws them: message cost over burst length, a curve for each D."""
+"""LogP signatures drawn like P4's: message cost over burst length, a curve for each D."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from careful.render.digits import with_half
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Of bulk transfers, whose signatures are drawn: the smallest, and the one nearest to this size
-#: (P4 Figures 8 and 9).
+#: Signatures of two bulk sizes are drawn: the smallest, and the one nearest to this (P4 Figures 8
+#: and 9).
 _BULK_BYTES = 2048
 
 _SIGNATURE = ("burst (messages)", "message cost (µs)")
@@ -26,8 +26,10 @@ Panel = tuple[str, str, str, Callable[..., None]]
 
 
 def draw(signatures: Sequence[Result], bulks: Sequence[Bulk], host: str, path: Path) -> None:
-    """Write a panel for each layer's signature (P4 Figures 4, 5), one for all layers (Figure 6),
-    and for each kind of bulk its times, its bandwidth and two signatures (Figures 7 to 10).
+    """Draws signatures and bulk transfers.
+
+    A panel for each layer's signature (P4 Figures 4, 5), one for all layers (Figure 6), and for
+    each kind of bulk its times, its bandwidth and two signatures (Figures 7 to 10).
     """
     panels: list[Panel] = [
         (f"{one.layer} to {host}", *_SIGNATURE, partial(_signature, found=one))
@@ -65,7 +67,7 @@ def _panels(bulk: Bulk, host: str) -> list[Panel]:
 
 
 def _machines(pair: Axes, signatures: Sequence[Result]) -> None:
-    """P4 Figure 6: one way of a message, divided, and beside it the gap."""
+    """Draws P4 Figure 6: the parts of a message's one-way time, and next to them the gap."""
     names = [one.layer.removesuffix(" request") for one in signatures]
     places = [2.5 * number for number in range(len(names))]
     bottoms = [0.0] * len(names)
@@ -119,7 +121,7 @@ def _signature(pair: Axes, found: Result) -> None:
 
 
 def _regimes(pair: Axes, found: Result) -> None:
-    """Marks where the regimes of D = 0 meet, with their names along the top."""
+    """Marks the boundaries between the regimes of D = 0, with their names along the top."""
     first = found.curves[0]
     steady, last = first.steady_messages, float(first.bursts.marks[-1])
     if steady is None:

@@ -12,12 +12,12 @@ from careful.render.tables import Parts, Table, text
 
 
 def environment() -> dict[str, object]:
-    """What a figure was measured on, for the inputs of every measurement."""
+    """Returns the host's properties, for the inputs of every measurement."""
     return {"kernel": platform.release()}
 
 
 def inputs(host: str, address: Address, options: object) -> dict[str, object]:
-    """What every measurement echoes: host, options (a dataclass), and what it was made on."""
+    """Returns the inputs of a measurement: host, options (a dataclass), and environment()."""
     return {"host": host, "address": str(address), **vars(options), **environment()}
 
 
@@ -26,7 +26,7 @@ def _mbit_per_s(G_us_per_KiB: float) -> float:
 
 
 def _segment(segment: Segment, path: Path) -> dict[str, object]:
-    """One hop, or several that could not be told apart, for JSON."""
+    """Returns one hop for JSON, or several that could not be told apart."""
     line, G, latency = segment.line, segment.G_us_per_KiB, segment.latency_us
     hop = next(one for one in path.hops if one.ttl == segment.ttls[-1])
     return {
@@ -47,7 +47,7 @@ def _segment(segment: Segment, path: Path) -> dict[str, object]:
 
 
 def pathchar_figures(path: Path) -> dict[str, object]:
-    """Everything that was found of a path, for JSON."""
+    """Returns a path for JSON."""
     return {
         "kind": "pathchar",
         "reached": path.reached,
@@ -79,7 +79,7 @@ def _said(segment: Segment) -> str:
 
 
 def pathchar_parts(path: Path, host: str) -> Parts:
-    """The same for people."""
+    """Returns a path for people."""
     rows = []
     for segment in path.segments:
         G = segment.G_us_per_KiB
@@ -99,12 +99,12 @@ def pathchar_parts(path: Path, host: str) -> Parts:
 
 
 def pathchar_table(path: Path, host: str) -> str:
-    """The same as text."""
+    """Returns a path as text."""
     return text(pathchar_parts(path, host))
 
 
 def pathchar_summary(path: Path) -> str:
-    """How many probes it took, and what is to be said of the hops."""
+    """Returns the number of probes, and notes on the hops."""
     lines = []
     if path.segments:
         lines.append(
@@ -124,7 +124,7 @@ def pathchar_summary(path: Path) -> str:
 
 
 def blackbox_parts(found: Result, host: str) -> Parts:
-    """The same for people."""
+    """Returns a black box for people."""
     rows = [
         (
             f"bottleneck, {regime.low_bytes:.0f} to {regime.high_bytes:.0f} bytes",
@@ -157,5 +157,5 @@ def blackbox_parts(found: Result, host: str) -> Parts:
 
 
 def blackbox_table(found: Result, host: str) -> str:
-    """The same as text."""
+    """Returns a black box as text."""
     return text(blackbox_parts(found, host))

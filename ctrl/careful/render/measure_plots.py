@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _fitted(pair: Axes, line: Line, ends: tuple[float, float], number: int, label: str) -> None:
-    """A line between two sizes; dotted where the data support no slope."""
+    """Draws a line between two sizes; dotted if the data support no slope."""
     pair.plot(
         ends,
         [line.at(size) for size in ends],
@@ -40,13 +40,13 @@ def _points(pair: Axes, sizes: Sequence[float], times_us: Sequence[float], numbe
 
 
 def _legend(pair: Axes, entries: int) -> None:
-    """From 0 on, with room for the legend above what was measured."""
+    """Starts the axes at 0, with room for the legend above the data."""
     pair.set_ylim(0, pair.get_ylim()[1] * (1.05 + 0.08 * entries))
     pair.legend(loc="upper left")
 
 
 def blackbox(found: Result, host: str, path: str | Path) -> None:
-    """Least round trips and gaps of trains over payload, their lines, and the transitions."""
+    """Draws least round trips and gaps of trains over payload, their lines, and the transitions."""
     figure, pair = draw.axes(f"black box to {host}", "payload of a frame (bytes)", "time (µs)")
     trips = found.round_trips
     _points(pair, *found.trip_minima, 0)
@@ -80,9 +80,9 @@ def blackbox(found: Result, host: str, path: str | Path) -> None:
 
 
 def pathchar(path: HopPath, host: str, file: str | Path, ends: Stages | None = None) -> None:
-    """Least round trips to each hop over size, and their lines: slopes differ by the hops' G.
+    """Draws least round trips to each hop over size, with lines whose slopes differ by the hops' G.
 
-    With what was found inside the hosts, a second pair of axes has each stage's time one way.
+    Stages inside the hosts get a second pair of axes, with each stage's time one way.
     """
     texts = (f"path to {host}", "probe (bytes of the IP packet)", "round trip (µs)")
     if ends is None:
@@ -108,7 +108,7 @@ def pathchar(path: HopPath, host: str, file: str | Path, ends: Stages | None = N
 
 
 def _stages(pair: Axes, found: Stages) -> None:
-    """A bar for each stage and each of two sizes, from the sender's memory downwards."""
+    """Draws a bar for each stage and each of two sizes, from the sender's memory downwards."""
     sizes = found.sizes_bytes
     names = [",\n".join(stage.names) for stage in found.stages]
     for number, size in enumerate(sizes):
@@ -124,7 +124,7 @@ def _stages(pair: Axes, found: Stages) -> None:
     pair.set_yticks(range(len(names)), names)
     pair.set_ylim(len(names) - 0.4, -0.9)
     pair.set_xscale("log")
-    pair.set_xlim(right=pair.get_xlim()[1] * 2.5)  # for the figures behind the bars
+    pair.set_xlim(right=pair.get_xlim()[1] * 2.5)  # room for the figures behind the bars
     pair.set_title("stages, hosts included", loc="left")
     pair.set_xlabel("time one way (µs)")
     draw.legend_below(pair, title="IP packet of", ncols=2)

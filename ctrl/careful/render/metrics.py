@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: what the exporter's looks say, by its conventions.
+"""Metrics for Prometheus, by its conventions.
 
-Owns names, units and help texts; the one place that imports prometheus_client. Labels never hold
-what a peer says of itself: each new word would be another series. Calls control.exporter.
+Owns names, units and help texts; the only module that imports prometheus_client. Labels never hold
+text from a peer: each new word would be another series.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Look = Callable[[], Sequence[Seen]]
 
-#: Counter of carefuld -> metric without its _total, and what it says.
+#: Counter of carefuld -> metric without its _total, and help.
 _COUNTERS = {
     "rx_frames": ("careful_received_frames", "Frames with data that came from peers."),
     "rx_bytes": ("careful_received_bytes", "Bytes of those frames."),
@@ -38,7 +38,7 @@ _COUNTERS = {
     "epochs_broken": ("careful_epochs_broken", "Sessions that had to begin anew."),
     "digest_bad": ("careful_bad_digests", "Messages whose contents did not match their digest."),
 }
-#: Figure of a peer -> metric, and what it says.
+#: Figure of a peer -> metric, and help.
 _PEER_COUNTERS = {
     "tx_frames": ("careful_peer_transmitted_frames", "Frames with data sent to the peer."),
     "tx_bytes": ("careful_peer_transmitted_bytes", "Bytes of those frames."),
@@ -74,7 +74,7 @@ _PEER = ["carefuld", "peer", "address"]
 
 
 class _Families:
-    """Metrics by name, in the order in which they were first mentioned."""
+    """Metrics by name, in the order of their first use."""
 
     def __init__(self) -> None:
         self._made: dict[str, Metric] = {}
@@ -160,13 +160,13 @@ def _peer(families: _Families, seen: Seen, one: PeerStatus) -> None:
             "What messages to the peer's slot took, of those that were timed.",
             [*_PEER, "slot"],
         )
-        # Counts stay with a slot: a peer that comes back in another has another series.
+        # Counts belong to a slot: a peer that returns in another slot has another series.
         values = [*labels.values(), str(one.slot)]
         family.add_metric(values, count_value=count, sum_value=total_s)
 
 
 def _label(text: str) -> str:
-    """A file's name as a label, which is UTF-8: other bytes are escaped."""
+    """Returns a file's name as a UTF-8 label; other bytes are escaped."""
     return os.fsencode(text).decode(errors="backslashreplace")
 
 
@@ -195,7 +195,7 @@ def _use(families: _Families, seen: Seen) -> None:
 
 
 def families(looks: Iterable[Seen]) -> Iterable[Metric]:
-    """What looks at carefulds say, as metrics."""
+    """Returns looks at carefulds as metrics."""
     made = _Families()
     numbers = versions()
     spoken = {key: str(numbers[key]) for key in numbers if key.endswith(("version", "minor"))}
@@ -218,13 +218,13 @@ def families(looks: Iterable[Seen]) -> Iterable[Metric]:
 
 
 class _Collector:
-    """Looks anew whenever it is asked."""
+    """Looks at the carefulds at each request."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
 
     def describe(self) -> list[Metric]:
-        """Nothing: what there is stands in a look, and registering takes none."""
+        """Returns nothing: registering must not look."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -241,10 +241,9 @@ def _registry(look: Look) -> Any:
 
 
 def text(look: Look) -> str:
-    """One look in Prometheus' text format.
+    """Returns one look in Prometheus' text format.
 
-    Raises:
-        MissingExtraError: prometheus_client is not installed.
+    Raises MissingExtraError if prometheus_client is not installed.
     """
     registry = _registry(look)
     from prometheus_client import generate_latest
@@ -253,11 +252,11 @@ def text(look: Look) -> str:
 
 
 def serve(look: Look, host: str, port: int) -> None:
-    """Answer Prometheus over HTTP, until an exception ends it.
+    """Answers Prometheus over HTTP, until an exception ends it.
 
     Raises:
         MissingExtraError: prometheus_client is not installed.
-        CarefulError: the address cannot be had, or the first look fails.
+        CarefulError: the address is not available, or the first look fails.
     """
     registry = _registry(look)
     look()

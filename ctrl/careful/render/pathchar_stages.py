@@ -1,4 +1,4 @@
-"""The stages of a path, hosts included, as text and JSON."""
+"""The stages of a path, those inside the hosts included, as text and JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _stage(stage: Stage) -> dict[str, object]:
 
 
 def resources(found: Stages) -> dict[str, list[str]]:
-    """What runs on one thread or CPU and never overlaps: resource -> stages."""
+    """Returns resource -> stages; stages on one thread or CPU never overlap."""
     shared: dict[str, list[str]] = {}
     for stage in found.stages:
         names = [name for name in stage.names if not name.startswith("hop ")]
@@ -44,7 +44,7 @@ def resources(found: Stages) -> dict[str, list[str]]:
 
 
 def stages_figures(found: Stages) -> Json:
-    """Everything that was found, for JSON."""
+    """Returns the stages for JSON."""
     figures: dict[str, object] = {
         "stages": [_stage(stage) for stage in found.stages],
         "resources": resources(found),
@@ -68,7 +68,7 @@ def stages_figures(found: Stages) -> Json:
 
 
 def _sum(total: Estimate | None) -> Mapping[str, float | None]:
-    """All stages together, where each is known."""
+    """Returns the sum of all stages if each is known."""
     return total.figures("sum_of_stages", "us", 2) if total else {"sum_of_stages_us": None}
 
 
@@ -85,7 +85,7 @@ def _row(stage: Stage, size_bytes: int) -> tuple[object, ...]:
 
 
 def stages_table(found: Stages, host: str) -> str:
-    """The same for people."""
+    """Returns the stages for people."""
     line = found.stages[0].line
     size_bytes = round((line.size_min_bytes + line.size_max_bytes) / 2)
     columns = (

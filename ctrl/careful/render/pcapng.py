@@ -1,7 +1,7 @@
-"""Frames as a pcapng file, which Wireshark and tshark read.
+"""Writes frames as a pcapng file for Wireshark and tshark (draft-ietf-opsawg-pcapng).
 
-Owns the blocks (draft-ietf-opsawg-pcapng): a section, its interface with times in nanoseconds, and
-an enhanced packet block for each frame, with its direction and a comment on what became of it.
+Blocks: a section, its interface with times in nanoseconds, and an enhanced packet block for each
+frame, with its direction and XDP's verdict as a comment.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from careful.control.capture import SNAP_BYTES, Frame
 
-#: What XDP drops, by the name that `status` counts it under.
+#: Why XDP drops a frame, by the counter's name in `status`.
 WHY = {
     "drop_short": "truncated: no whole header, or less than it announces",
     "drop_fragment": "an IP fragment",
@@ -25,7 +25,7 @@ WHY = {
     "drop_ping": "a ping of no stage, or seen before",
     "drop_redirect": "no socket to hand it to",
 }
-#: What does not go to the engine and is no fault.
+#: Frames that bypass the engine without a fault.
 MEANT = {
     "drop_train": "of a train: counted, and dropped as it shall be",
     "pass_control": "control message, to the kernel's socket",
@@ -55,18 +55,18 @@ def _block(kind: int, body: bytes, options: bytes = b"") -> bytes:
 
 
 def comment(frame: Frame) -> str:
-    """What became of a frame that came; "": it was admitted, or sent."""
+    """Describes XDP's verdict on a frame; "" if it was admitted or sent."""
     if frame.verdict in WHY:
         return f"XDP dropped it ({frame.verdict}): {WHY[frame.verdict]}"
     return MEANT.get(frame.verdict, "")
 
 
 class Writer:
-    """Writes frames to a file; the header goes out at once.
+    """Writes frames to a file; writes the header at once.
 
     Args:
-        file: opened for writing, unbuffered or flushed by who owns it.
-        ifname: the interface that the frames passed.
+        file: opened for writing; unbuffered, or flushed by its owner.
+        ifname: the interface of the frames.
     """
 
     def __init__(self, file: BinaryIO, ifname: str) -> None:
@@ -77,7 +77,6 @@ class Writer:
         file.write(_block(_SECTION, section) + _block(_INTERFACE, interface, options))
 
     def write(self, frame: Frame) -> None:
-        """One more frame."""
         fixed = struct.pack(
             "=IIIII",
             0,

@@ -25,7 +25,7 @@ STATIC_BYTES = (128, 4096)
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked of `plan`: the source and the options, in bytes and counts."""
+    """The request to `plan`: the source and the options, in bytes and counts."""
 
     origin: str
     source: Pipeline | BlackBox
@@ -43,13 +43,13 @@ class Request:
         return Limits(self.min_bytes, self.max_bytes)
 
     def pipeline(self) -> Pipeline:
-        """The stages with the header; raises ValueError for a black box."""
+        """Returns the stages with the header; raises ValueError for a black box."""
         if isinstance(self.source, Pipeline):
             return self.source.with_header(self.header_bytes)
         raise InputError("a black-box measurement has no stages to draw or to cut otherwise")
 
     def answer(self, strategy: str | None = None) -> Plan:
-        """The plan; raises ValueError for what cannot be planned."""
+        """Returns the plan; raises ValueError if none is possible."""
         strategy = strategy or self.strategy
         if isinstance(self.source, BlackBox):
             if strategy not in ("best", "fixed"):
@@ -69,7 +69,7 @@ class Request:
         )
 
     def inputs(self) -> dict[str, object]:
-        """Everything given, for JSON."""
+        """Returns all inputs, for JSON."""
         return {
             "pipeline": self.origin,
             **_source_inputs(self.source),
@@ -111,7 +111,7 @@ def _source_inputs(source: Pipeline | BlackBox) -> dict[str, object]:
 
 
 def one(request: Request, as_json: bool) -> str:
-    """One message: its plan, or with strategy "best" all of them side by side."""
+    """Shows the plan of one message; with strategy "best", all strategies side by side."""
     best = request.answer()
     bare = replace(request, header_bytes=0).answer() if request.header_bytes else None
     if as_json:
@@ -169,7 +169,7 @@ def classes(
     header_bytes: int,
     as_json: bool,
 ) -> str:
-    """The tune map's sixteen classes."""
+    """Shows the tune map's sixteen classes."""
     limits = Limits(min_bytes, max_bytes)
     if isinstance(source, BlackBox):
         _refuse_header(header_bytes)
@@ -201,7 +201,7 @@ def classes(
 
 
 def _compared(name: str, found: Sequence[ClassPlan], pays: Sequence[ClassPlan]) -> str:
-    """Classes beside what else a pipeline of known stages allows."""
+    """Compares classes with other strategies on a pipeline of known stages."""
     columns = (
         "up to (bytes)",
         "plan (bytes)",
@@ -242,7 +242,7 @@ def _words(each: ClassPlan) -> str:
 
 
 def draw(request: Request, path: Path, figure: str, varied: str | None, old: str, new: str) -> None:
-    """Draw one of the figures of `carefulctl plan --figure`."""
+    """Draws one of the figures of `carefulctl plan --figure`."""
     pipeline = request.pipeline()
     if figure == "latency":
         chosen = request.answer("fixed").fragments_count

@@ -16,7 +16,7 @@ from careful.render import figure as draw
 
 
 def latency_curve(pipeline: Pipeline, message_bytes: int, chosen: int, path: str | Path) -> None:
-    """Latency over the number of fragments, signature curves and candidates (P1 Fig. 2, 8)."""
+    """Draws latency over the number of fragments, signature curves, candidates (P1 Fig. 2, 8)."""
     pipeline = pipeline.sequential()
     most = max(10, 3 * chosen)
     figure, pair = draw.axes(
@@ -34,7 +34,7 @@ def latency_curve(pipeline: Pipeline, message_bytes: int, chosen: int, path: str
             color=draw.COLOURS[1 + number % 6],
             linestyle=draw.DASHES[1 + number % 6],
             linewidth=1.6,
-            zorder=3,  # over the latency, where it is that of the slowest stage
+            zorder=3,  # above the latency, which may be the slowest stage's
             label=f"signature of {pipeline.stages[stage].name}",
         )
     pair.plot(k, latency, color=draw.COLOURS[6], label="latency")
@@ -60,7 +60,7 @@ def latency_curve(pipeline: Pipeline, message_bytes: int, chosen: int, path: str
                 label=f"candidate: {kind}",
             )
     best = float(fixed_latency_us(pipeline, message_bytes, chosen))
-    # A ring: the candidates next to it stay visible.
+    # A ring, so that the candidates next to it stay visible.
     pair.plot(
         [chosen],
         [best],
@@ -85,10 +85,10 @@ def latency_curve(pipeline: Pipeline, message_bytes: int, chosen: int, path: str
 
 
 def space_time(pipeline: Pipeline, outcome: Outcome, title: str, path: str | Path) -> None:
-    """Which stage holds which bytes when (P1 Figures 1 and 7, P5 Figure 3).
+    """Draws which stage holds which bytes at which time (P1 Figures 1 and 7, P5 Figure 3).
 
-    Stages from top to bottom in the order of the path; a box is a transfer, its colour the
-    message when there are several, the fragment's turn otherwise.
+    Stages run from top to bottom in the order of the path. A box is a transfer; its colour is its
+    message if there are several, else its fragment.
     """
     n = len(pipeline)
     several = len(outcome.complete_us) > 1
@@ -135,7 +135,7 @@ def space_time(pipeline: Pipeline, outcome: Outcome, title: str, path: str | Pat
 
 
 def surface(found: Surface, path: str | Path) -> None:
-    """Improvement of one strategy over another (P1 Figures 10 to 13)."""
+    """Draws the improvement of one strategy over another (P1 Figures 10 to 13)."""
     figure, pair = draw.axes(
         f"{found.new} over {found.old}, {found.message}",
         found.along_name,
@@ -154,7 +154,7 @@ def surface(found: Surface, path: str | Path) -> None:
 
 
 def static_sizes(found: StaticComparison, path: str | Path) -> None:
-    """Static fragment sizes against the adaptive one (P1 Figure 9)."""
+    """Draws static fragment sizes against the adaptive one (P1 Figure 9)."""
     figure, pair = draw.axes(
         "static and adaptive fragment size", "message size (KiB)", "latency (µs)"
     )
@@ -171,7 +171,7 @@ def pulses(
     title: str,
     path: str | Path,
 ) -> None:
-    """Latency over the pulse size (P3 Figures 4 and 6)."""
+    """Draws latency over the pulse size (P3 Figures 4 and 6)."""
     figure, pair = draw.axes(title, "pulse threshold (bytes)", "latency (µs)")
     draw.lines(pair, list(thresholds_bytes), series)
     pair.set_xscale("log", base=2)

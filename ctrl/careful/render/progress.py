@@ -1,7 +1,4 @@
-"""How a transfer is watched: lines for people, JSON lines for programs.
-
-Owns what a transfer's events become; `bar` draws them on a terminal.
-"""
+"""The events of a transfer: lines for people, JSON lines for programs; `bar` draws them."""
 
 from __future__ import annotations
 
@@ -18,16 +15,16 @@ from careful.errors import CarefulError, is_debugging, shown, spelled
 from careful.transfer.tree.existing import REFUSED
 from careful.units import counted
 
-#: How often at most a program is told of bytes that moved, seconds.
+#: Least time between two reports of moved bytes to a program, seconds.
 _EVERY_S = 0.1
-#: How long a program that takes no more of a non-blocking pipe is waited for, seconds.
+#: Longest wait for a program that does not read a non-blocking pipe, seconds.
 _PATIENCE_S = 10.0
-#: So many failures for one reason are named; the others are counted.
+#: Failures that are named for each reason; more are counted.
 _NAMED = 10
 
 
 class Events:
-    """JSON lines on a descriptor; a reader that has gone is not written to again.
+    """JSON lines on a descriptor; stops when the reader is gone.
 
     Args:
         fd: blocking or not.
@@ -37,9 +34,9 @@ class Events:
         self._fd: int | None = fd
 
     def write(self, line: dict[str, object], needed: bool) -> bool:
-        """Write a line as a whole, or not at all; whether it was.
+        """Writes a line as a whole, or not at all; reports which.
 
-        needed: it is waited for who reads slowly.
+        needed: wait for a slow reader.
         """
         data = memoryview(json.dumps(line).encode() + b"\n")
         begun = False
@@ -56,7 +53,7 @@ class Events:
         return not data
 
     def _wait(self) -> None:
-        """Until there is room; who takes nothing for so long reads no more."""
+        """Waits for room in the pipe; gives a reader up after _PATIENCE_S."""
         assert self._fd is not None
         poll = select.poll()
         poll.register(self._fd, select.POLLOUT)
@@ -65,10 +62,10 @@ class Events:
 
 
 class Lines:
-    """No bar: notes go to standard error, one line each.
+    """Notes on standard error, one line each, without a bar.
 
     Args:
-        names: where each file is named when it is done; None: nowhere.
+        names: prints each finished file; None: not printed.
         fd: where JSON lines go; None: nowhere.
     """
 
@@ -78,7 +75,7 @@ class Lines:
         self._told_at = 0.0
         self._began = time.monotonic()
         self._done = self._files = self._bytes = self._moved = self._present = self._retries = 0
-        self._furthest = 0  # bytes here at the end of the best try
+        self._furthest = 0  # bytes present at the end of the best try
         self._failures: Counter[str] = Counter()
         self._failed: set[str] = set()
 
@@ -95,7 +92,7 @@ class Lines:
         self._tell("end", True, failures_count=self._failures.total(), error=text)
 
     def _tell(self, event: str, needed: bool = False, **more: object) -> None:
-        """Tell a program; of bytes that moved now and then."""
+        """Sends an event to the program; events of moved bytes are rate-limited."""
         now = time.monotonic()
         if self._events is None or (not needed and now < self._told_at + _EVERY_S):
             return
@@ -114,22 +111,22 @@ class Lines:
             self._told_at = now
 
     def update(self) -> None:
-        """Show the counts."""
+        """Shows the counts."""
 
     def expect(self, files: int, nbytes: int) -> None:
-        """So many files and bytes are to come, in addition."""
+        """Adds files and bytes to the expected totals."""
         self._files += files
         self._bytes += nbytes
         self.update()
 
     def moved(self, nbytes: int) -> None:
-        """So many bytes came across."""
+        """Counts bytes that crossed the network."""
         self._moved += nbytes
         self.update()
         self._tell("moved")
 
     def present(self, nbytes: int) -> None:
-        """So many bytes need not come."""
+        """Counts bytes that are present already."""
         self._present += nbytes
         self.update()
 
@@ -142,24 +139,24 @@ class Lines:
     def has_moved(self) -> bool:
         """Reports whether more is here than ever before an again().
 
-        A try that only repeats what an earlier one lost again is no progress.
+        A try that only repeats lost bytes is no progress.
         """
         return self._moved + self._present > self._furthest
 
     def again(self) -> None:
-        """The same transfer begins anew: what came is found to be present."""
+        """Restarts the same transfer; its bytes will be counted as present."""
         self._furthest = max(self._furthest, self._moved + self._present)
         self._done = self._files = self._bytes = self._moved = self._present = 0
         self.update()
         self._tell("again", True)
 
     def retried(self) -> None:
-        """A piece is asked for again."""
+        """Counts a piece that is requested again."""
         self._retries += 1
         self.update()
 
     def finished(self, name: str) -> None:
-        """A file is complete, or failed."""
+        """Counts a file that is complete or has failed."""
         self._done += 1
         self.update()
         self._tell("file", True, name=name)
@@ -167,7 +164,7 @@ class Lines:
             self._names(shown(name))
 
     def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
-        """So many files are complete."""
+        """Counts complete files."""
         if self._events is not None or self._names:
             for name in names():
                 self.finished(name)
@@ -176,16 +173,15 @@ class Lines:
         self.update()
 
     def say(self, text: str) -> None:
-        """Print a line, whatever a name in it holds."""
+        """Prints a line; escapes any name in it."""
         print(shown(text), file=sys.stderr)
 
     def note(self, text: str) -> None:
-        """Print a note."""
         self.say(f"carefulctl: {shown(text)}")
         self._tell("note", True, text=text)
 
     def failed(self, name: str, error: CarefulError) -> None:
-        """Print why; of thousands alike the first, and at the end how many more there were."""
+        """Prints the reason; of many alike the first few, and a count at the end."""
         self._failures[error.reason] += 1
         self._failed.add(name)
         if self._failures[error.reason] <= _NAMED or self._names:
@@ -196,7 +192,7 @@ class Lines:
 
 
 def _more(count: int, reason: str) -> str:
-    """So many failed for a reason that was given before."""
+    """Returns the count of failures for a reason that was given before."""
     files = counted(count, "more file")
     if reason != spelled(REFUSED):
         return f"{files}: {reason}"
@@ -204,7 +200,7 @@ def _more(count: int, reason: str) -> str:
 
 
 def origin(error: CarefulError) -> list[str]:
-    """The lines that say where an error came from; if it was never raised, who noted it."""
+    """Returns the lines that say where an error was raised, or who noted it."""
     if error.__traceback__ is not None:
         parts = traceback.format_exception(error)
     else:

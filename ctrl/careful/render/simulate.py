@@ -24,13 +24,13 @@ from careful.render import plan_plots
 from careful.render.tables import folded, table
 from careful.units import sizes
 
-#: Transfers beyond which the drawing of them is a grey wall.
+#: The most transfers that are drawn; more become a grey area.
 DRAWN_MAX = 4000
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked of `simulate`."""
+    """The request to `simulate`."""
 
     origin: str
     pipeline: Pipeline
@@ -44,7 +44,7 @@ class Request:
     progressive: bool
 
     def rules(self) -> list[Rule]:
-        """One rule per stage; raises ValueError for options that do not fit together."""
+        """Returns one rule per stage; raises ValueError for options that contradict each other."""
         check_message_bytes(self.message_bytes)
         stages = len(self.pipeline)
         cut = self.fragments_bytes
@@ -63,7 +63,7 @@ class Request:
         return pulse_rules(self.rule, self.pulse_bytes, stages)
 
     def run(self) -> Outcome:
-        """Simulate; raises ValueError for bad input."""
+        """Simulates; raises ValueError for bad input."""
         if self.messages_count < 1:
             raise InputError(f"{self.messages_count} messages: at least one is needed")
         if not 0 <= self.every_us < math.inf:
@@ -78,7 +78,7 @@ class Request:
         return simulate(self.pipeline, messages, self.rules(), self.progressive)
 
     def inputs(self) -> Json:
-        """Everything given, for JSON."""
+        """Returns all inputs, for JSON."""
         given = {
             key: value for key, value in vars(self).items() if key not in ("pipeline", "origin")
         }
@@ -87,7 +87,7 @@ class Request:
 
 
 def figures(request: Request, outcome: Outcome) -> Json:
-    """The outcome in numbers."""
+    """Returns the outcome in numbers."""
     total_us = max(outcome.complete_us) - min(outcome.ready_us)
     total_bytes = request.message_bytes * request.messages_count
     stages = []
@@ -118,7 +118,7 @@ def figures(request: Request, outcome: Outcome) -> Json:
 
 
 def text(request: Request, outcome: Outcome, as_json: bool) -> str:
-    """The outcome as JSON or as a table."""
+    """Returns the outcome as JSON or as a table."""
     found = figures(request, outcome)
     if as_json:
         return document("simulate", request.inputs(), found)
@@ -147,7 +147,7 @@ def text(request: Request, outcome: Outcome, as_json: bool) -> str:
 
 
 def draw(request: Request, outcome: Outcome, path: Path, figure: str) -> None:
-    """Draw one of the figures of `carefulctl simulate --figure`."""
+    """Draws one of the figures of `carefulctl simulate --figure`."""
     if figure == "pulses":
         thresholds = [1 << i for i in range(7, request.message_bytes.bit_length())]
         if not thresholds:

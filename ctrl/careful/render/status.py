@@ -1,4 +1,4 @@
-"""What `up`, `down` and `status` print."""
+"""The output of `up`, `down` and `status`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _carefuld(found: Status) -> str:
 
 
 def effect(found: Status) -> str:
-    """What is in effect on an instance: three lines, and what else is to be said."""
+    """Describes the settings of an instance: three lines, and remarks."""
     wait = found.wait
     if wait == "adaptive":
         wait += f", spins {found.spin_us} µs"
@@ -59,7 +59,7 @@ def effect(found: Status) -> str:
 
 
 def _single(found: Status) -> str:
-    """Says how long a frame can be if none fills several buffers, and what allows longer ones."""
+    """Describes the frame limit of a single buffer, and how to allow longer frames."""
     frame, whole = found.frame_bytes, found.mtu_bytes + ETHERNET_BYTES
     less = f" of the MTU's {whole}" if frame < whole else ""
     return (
@@ -80,14 +80,14 @@ def _export(one: Export) -> str:
 
 
 def up(found: Status, already: bool) -> str:
-    """What `up` did."""
+    """Describes the result of `up`."""
     if already:
         return f"{found.ifname}: is already up with these options ({_carefuld(found)})"
     return effect(found)
 
 
 def reloaded(found: Status, changed: list[str]) -> str:
-    """What `up --reload` did."""
+    """Describes the result of `up --reload`."""
     if not changed:
         return f"{found.ifname}: has these options already ({_carefuld(found)})"
     return f"{found.ifname}: {'; '.join(changed)}\n{effect(found)}"
@@ -102,13 +102,13 @@ _BAD_STATES = ("stalled", "failed")
 
 
 def _state(one: PeerStatus) -> str:
-    """How a session stands; red where it does not work."""
+    """Returns the state of a session; red if it does not work."""
     said = str(one.state) + (f": {one.error}" if one.error else "")
     return alarm(said) if one.error or one.state in _BAD_STATES else said
 
 
 def _peers(found: Sequence[PeerStatus]) -> Table:
-    """The sessions; what no peer owes or keeps has no column."""
+    """Returns the sessions; columns that are 0 for all peers are left out."""
     counts = [
         name for name in ("owed", "kept") if any(getattr(one, f"buffers_{name}") for one in found)
     ]
@@ -206,19 +206,19 @@ def _status(found: Status) -> Parts:
 
 
 def parts(found: Iterable[Status], died: Mapping[str, str]) -> Parts:
-    """Every instance; died: how those ended that should run, or that they are mute, by name."""
+    """Returns every instance; died: why carefuld ended or does not answer, by name."""
     each = [_status(one) for one in found] or [["careful is not up"]]
     each += [[alarm(f"instance {one}: {died[one]}")] for one in died]
     return [*each[0], *(line for one in each[1:] for line in ("", *one))]
 
 
 def statuses(found: Iterable[Status], died: Mapping[str, str]) -> str:
-    """The same as text."""
+    """Returns parts() as text."""
     return text(parts(found, died))
 
 
 def down(ifname: str, done: Down) -> str:
-    """What `down` did, in a line."""
+    """Returns the result of `down` as a line."""
     if done.process == "left":
         return (
             f"{ifname}: carefuld ended, but for operations that hang in a file system: its "

@@ -1,7 +1,6 @@
-"""Tables and paragraphs as wide as the terminal that shows them.
+"""Tables and paragraphs folded to the width of the terminal; a pipe or file gets whole lines.
 
-Owns how they fold: a pipe or a file gets every line whole. Also owns what is red. Calls units, and
-html for what is not drawn yet.
+Also owns which texts are red.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from careful.html import Grid
 from careful.units import cell as _cell
 
-#: Columns where there is no terminal: nothing is folded.
+#: Columns without a terminal: nothing is folded.
 _ENDLESS = 1 << 20
 _GAP = "  "
 _NUMBER = re.compile(r"\d+(\.\d+)?")
@@ -23,27 +22,27 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def alarm(text: str) -> str:
-    """A text that must not be overlooked: red where standard output is a terminal.
+    """Returns a text that must not be overlooked: red if standard output is a terminal.
 
-    click takes the colour off everywhere else, and where NO_COLOR is set. Each word has its
-    own, so that a line may break between them.
+    click removes the colour elsewhere, and if NO_COLOR is set. Each word is coloured by itself, so
+    that a line may break between words.
     """
     return " ".join(f"\x1b[1;31m{word}\x1b[0m" for word in text.split(" "))
 
 
 def width() -> int:
-    """Columns of the terminal, or COLUMNS; endless where standard output is none."""
+    """Returns the columns of the terminal, or COLUMNS; _ENDLESS without a terminal."""
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and int(said):
         return int(said)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or _ENDLESS
-    except (OSError, ValueError):  # no terminal, or no file at all
+    except (OSError, ValueError):  # not a terminal, or not a file
         return _ENDLESS
 
 
 def cells(text: str) -> int:
-    """Columns that a line takes: colours none, East Asian characters two."""
+    """Returns the columns of a line: colours need none, East Asian characters two."""
     if text.isascii() and "\x1b" not in text:
         return len(text)
     return sum(
@@ -53,18 +52,18 @@ def cells(text: str) -> int:
 
 
 def folded(text: str, hang: int = 2) -> str:
-    """A text whose lines break between words where the terminal ends.
+    """Folds a text between words at the width of the terminal.
 
-    hang: how much further than a line its continuation is indented.
+    hang: extra indent of a continuation.
     """
     return "\n".join(folded_lines(text.split("\n"), hang))
 
 
 def folded_lines(lines: Iterable[str], hang: int = 2) -> Iterator[str]:
-    """The same of lines, however many: the terminal is asked once, when the first is wanted."""
+    """Folds many lines; asks for the terminal's width once, at the first line."""
     columns = width()
     for line in lines:
-        if len(line) * 2 <= columns:  # no character takes more than two
+        if len(line) * 2 <= columns:  # no character needs more than two columns
             yield line
         else:
             yield from _fold(line, columns, hang)
@@ -88,13 +87,12 @@ def _fold(line: str, columns: int, hang: int = 0) -> Iterator[str]:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table as text, numbers to the right.
+    """Returns a table as text, numbers to the right.
 
-    What is too wide for the terminal gets headings of several lines, then texts of several
-    lines; then each row is a list of its own.
+    To fit the terminal, headings are folded first, then texts; then each row becomes a list.
 
-    columns: headings, a unit in parentheses where there is one; rows: cells, formatted with
-    `str` but for floats, which get up to four significant figures after the point drops.
+    columns: headings, with a unit in parentheses if there is one; rows: cells, formatted with
+    `str`, except floats, which get up to four significant figures.
     """
     texts = [[_cell(cell) for cell in row] for row in rows]
     numeric = [_are_numbers([row[number] for row in rows]) for number in range(len(columns))]
@@ -119,12 +117,12 @@ class Table(Grid):
         return table(*self)
 
 
-#: What a report consists of: lines, and tables. A line that is empty sets the next part off.
+#: A report: lines and tables; an empty line separates parts.
 Parts = list[str | Table]
 
 
 def text(parts: Parts) -> str:
-    """A report as text."""
+    """Returns a report as text."""
     return "\n".join(map(str, parts))
 
 
@@ -135,7 +133,7 @@ def _longest_word(text: str) -> int:
 def _widths(
     columns: Sequence[str], texts: Sequence[Sequence[str]], numeric: Sequence[bool], room: int
 ) -> list[int] | None:
-    """How wide each column is; None: they do not fit side by side."""
+    """Returns the width of each column; None if they do not fit side by side."""
     inside = [[row[number] for row in texts] for number in range(len(columns))]
     whole = [max(map(cells, each), default=0) for each in inside]
     heads = [_longest_word(column) for column in columns]
@@ -158,7 +156,7 @@ def _widths(
 def _row(
     texts: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], at_foot: bool = False
 ) -> Iterator[str]:
-    """The lines of a row; at_foot: what has fewer lines than others stands at their foot."""
+    """Yields the lines of a row; at_foot: cells with fewer lines are aligned at the foot."""
     parts = [list(_fold(text, wide)) for text, wide in zip(texts, widths, strict=True)]
     height = max(map(len, parts))
     for number, part in enumerate(parts):
@@ -173,7 +171,7 @@ def _row(
 
 
 def _records(columns: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Each row as a list: its first cell, and below it the others, all with their headings."""
+    """Yields each row as a list: its first cell, and below it the others with their headings."""
     wide, room = max(map(cells, columns)), width()
     for first, *rest in texts:
         if first:
@@ -185,7 +183,7 @@ def _records(columns: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator
 
 
 def _are_numbers(column: Sequence[object]) -> bool:
-    """Reports whether a column holds numbers, and a dash at most where there is none."""
+    """Reports whether a column holds only numbers and dashes."""
     there = [one for one in column if one != "-"]
     return bool(there) and all(map(_is_number, there))
 

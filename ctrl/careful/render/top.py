@@ -1,4 +1,4 @@
-"""What `top` shows: a table of peers for each instance."""
+"""The output of `top`: a table of peers for each instance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _row(one: PeerRates) -> tuple[object, ...]:
     )
 
 
-#: Key -> the figure by which peers are sorted then, largest first, and what that is called.
+#: Key -> the figure that peers are sorted by, largest first, and its name.
 ORDERS = {
     "s": ("tx_bytes_per_s", "sent"),
     "r": ("rx_bytes_per_s", "received"),
@@ -37,19 +37,19 @@ ORDERS = {
 
 
 def keys(order: str) -> str:
-    """A line of what keys do; order: the one of ORDERS that peers are in, or ""."""
+    """Returns a line about the keys; order: the present one of ORDERS, or ""."""
     by = ORDERS[order][1] if order else "what moves"
     listed = ", ".join(f"{key} {name}" for key, (_, name) in ORDERS.items() if key != order)
     return f"sorted by {by}; keys: {listed}, q ends"
 
 
 def shown(found: Sequence[Rates], mute: Mapping[str, str] | None = None, order: str = "") -> str:
-    """Every instance that is up.
+    """Returns every instance that is up.
 
     Args:
-        found: what moves in each.
-        mute: why there is nothing of one, by name.
-        order: one of ORDERS; "": peers stand as they are found.
+        found: rates of each.
+        mute: why an instance did not answer, by name.
+        order: one of ORDERS; "": peers in the order of `found`.
     """
     columns = ["peer", "state", "credits", "sent", "received", "messages/s", "latency (µs)"]
     columns += ["lost", "waits for"]

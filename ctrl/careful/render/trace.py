@@ -21,14 +21,14 @@ _LISTED = 40
 
 
 def _figures(name: str, unit: str, value: Estimate | None) -> dict[str, object]:
-    """A figure of a stage. A difference may come out below 0, which no stage's is."""
+    """Returns a figure of a stage; one below 0, which only a difference gives, is left out."""
     if value is None:
         return {f"{name}_{unit}": None}
     return {key: max(number, 0.0) for key, number in value.figures(name, unit).items()}
 
 
 def _stage(one: Fit) -> dict[str, object]:
-    """One stage for JSON; `carefulctl plan --pipeline -` reads name, g, G and resource."""
+    """Returns a stage for JSON; `carefulctl plan --pipeline -` reads name, g, G and resource."""
     times, line = one.samples.time_us, one.line
     p50, p95 = (float(np.percentile(times, p)) if len(times) else None for p in (50, 95))
     return {
@@ -72,7 +72,7 @@ def _bottleneck(limits: Bottleneck | None) -> dict[str, object]:
 
 
 def _rest(name: str, lines: Sequence[Line]) -> dict[str, object]:
-    """Returns the samples and the residuals that a sum of stages rests on."""
+    """Returns the samples and the residuals behind a sum of stages."""
     return {
         f"{name}_samples_count": sum(line.samples_count for line in lines),
         f"{name}_residual_us": round(math.hypot(*(line.residual_us for line in lines)), 4),
@@ -80,7 +80,7 @@ def _rest(name: str, lines: Sequence[Line]) -> dict[str, object]:
 
 
 def clearbox_figures(found: Result) -> dict[str, object]:
-    """Everything that was found, for JSON."""
+    """Returns a measurement for JSON."""
     return {
         "kind": "clearbox",
         "name": "clear-box",
@@ -98,7 +98,7 @@ def clearbox_figures(found: Result) -> dict[str, object]:
 
 
 def stages_figures(heard: Heard, found: Sequence[Fit]) -> dict[str, object]:
-    """What was heard of traffic, for JSON."""
+    """Returns traced traffic for JSON."""
     return {
         "kind": "stages",
         "stages": [_stage(one) for one in found],
@@ -121,7 +121,7 @@ def _range(one: Fit) -> str:
 
 
 def stages_table(title: str, found: Sequence[Fit]) -> str:
-    """Stages for people."""
+    """Returns stages for people."""
     columns = (
         *("stage", "host", "resource", "g (µs)", "G (µs/KiB)"),
         *("p50 (µs)", "samples", "bytes", "frames"),
@@ -148,7 +148,7 @@ def stages_table(title: str, found: Sequence[Fit]) -> str:
 
 
 def heard_table(heard: Heard, found: Sequence[Fit]) -> str:
-    """What was heard of traffic, for people."""
+    """Returns traced traffic for people."""
     if not found:
         return f"nothing crossed in {heard.seconds:.1f} s, so no stage was busy"
     lines = [stages_table("stages, time of a frame", found), ""]
@@ -161,7 +161,7 @@ def heard_table(heard: Heard, found: Sequence[Fit]) -> str:
 
 
 def clearbox_table(found: Result, host: str) -> str:
-    """A measurement for people."""
+    """Returns a measurement for people."""
     listed = [*found.stages, *([found.sender] if found.sender else [])]
     lines = [stages_table(f"careful to {host}, from inside", listed), ""]
     limits = found.bottleneck
@@ -179,7 +179,7 @@ def clearbox_table(found: Result, host: str) -> str:
 
 
 def frames_figures(burst: Burst, heard: Heard) -> dict[str, object]:
-    """A burst for JSON."""
+    """Returns a burst for JSON."""
     return {
         "kind": "frames",
         "rows": [{"stage": stage, "host": host} for stage, host in burst.rows],
@@ -208,7 +208,7 @@ def frames_figures(burst: Burst, heard: Heard) -> dict[str, object]:
 
 
 def frames_table(burst: Burst, heard: Heard) -> str:
-    """A burst for people: what each stage did, and its first transfers."""
+    """Returns a burst for people: the work of each stage, and its first transfers."""
     rows = []
     for row in burst.rows:
         mine = burst.of(row)

@@ -1,4 +1,4 @@
-"""Plots of what stages told: time over size with histograms, and a burst (P5 Figure 3)."""
+"""Plots of traced stages: time over size with histograms, and a burst (P5 Figure 3)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from careful.render.digits import not_negative
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Points of a stage that are drawn at most: SVG keeps each.
+#: The most points of a stage that are drawn: SVG keeps each.
 _POINTS_MOST = 1500
-#: Of fewer points none lie on top of another.
+#: Fewer points do not overlap.
 _FAINT_FROM = 200
-#: A box narrower than this part of the whole would be all edge.
+#: A box narrower than the whole width divided by this has no edge.
 _EDGED = 400
 
 
 def stages(found: Sequence[Fit], path: str | Path) -> None:
-    """Each stage's samples over size with its line, and its histogram beside."""
+    """Draws each stage's samples over size with its line, and its histogram next to them."""
     draw.check_path(path)
     drawn = [one for one in found if len(one.samples)]
     if not drawn:
@@ -60,16 +60,16 @@ def _formula(one: Fit) -> str:
     if g is None or G is None:
         return ""
     figures = f": {not_negative(g)} µs + {not_negative(G)} µs/KiB"
-    # The points are whole kicks; what is known of the stage is less.
+    # The points are whole kicks; the fitted stage is a part of them.
     whole = G.value == one.line.G_us_per_KiB.value
     return figures if whole else f"{figures}; drawn with netRx"
 
 
 def frames(burst: Burst, path: str | Path) -> None:
-    """Stages below one another, time to the right, a box for each fragment of each transfer.
+    """Draws stages below one another, time to the right, a box for each fragment.
 
-    A kick that runs netRx is one box: its frames have left before it ends, one by one, and
-    boxes of equal parts would end after the other host had them all.
+    A kick that runs netRx is one box: its frames leave one by one before it ends, and boxes of
+    equal parts would end after the other host had them all.
     """
     draw.check_path(path)
     count = len(burst.rows)
@@ -96,18 +96,18 @@ def frames(burst: Burst, path: str | Path) -> None:
 
 
 def _lab(hosts: Sequence[str]) -> str:
-    """Returns the common head of instances that are hosts of a lab: "lab-" of lab-h1."""
+    """Returns the common prefix of instances that are hosts of a lab: "lab-" of lab-h1."""
     labs = {one.rpartition("-")[0] for one in hosts}
     named = all(one.rpartition("-")[2][:1].isalpha() for one in hosts)
     return f"{labs.pop()}-" if len(labs) == 1 < len(set(hosts)) and named else ""
 
 
 def _boxes(pair: Axes, one: Transfer, y: int, edged_us: float) -> None:
-    """One transfer: as many boxes as frames; hatched where a device had them."""
+    """Draws one transfer: a box for each frame; hatched while a device has the frame."""
     count = 1 if one.runs else one.frames
     each = one.took_us / count
     for k in range(count):
-        # Several messages' frames share a kick in their order; which is whose is not told.
+        # Frames of several messages share a kick, in order; the exact boundaries are unknown.
         message = one.messages[k * len(one.messages) // count] if one.messages else 0
         if one.runs and len(one.messages) > 1:
             message = 0

@@ -1,4 +1,4 @@
-"""What `get` and `put` print."""
+"""The output of `get` and `put`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _algorithm(one: FileResult) -> str:
 
 
 def transfer_figures(report: Result) -> dict[str, object]:
-    """What a transfer did, for JSON."""
+    """Returns a transfer's result for JSON."""
     return {
         "files": [
             {
@@ -63,7 +63,7 @@ def transfer_figures(report: Result) -> dict[str, object]:
 
 
 def rehearsal(report: Result) -> str:
-    """What a transfer would do, a line each, and in sum."""
+    """Lists what a transfer would do, and a total."""
     lines = [f"{one.source} -> {shown(one.destination)}" for one in report.files]
     lines += [f"delete {name}" for name in report.deleted]
     parts = [f"{counted(len(report.files), 'file')}, {size(report.moved_bytes)} to move"]
@@ -82,7 +82,7 @@ def rehearsal(report: Result) -> str:
 
 
 def summary(report: Result) -> str:
-    """What a transfer did, in a line; "" where all that happened is an error, which was told."""
+    """Returns a transfer's result as a line; "" after errors alone, which are printed."""
     rate = report.moved_bytes * 8 / report.seconds / 1e9 if report.seconds else 0.0
     count = report.files_count
     parts = []

@@ -1,4 +1,4 @@
-"""What `tune` prints: fragment sizes per peer and class of messages."""
+"""The output of `tune`: fragment sizes for each peer and message-size class."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def plan(one: Plan | None) -> str:
-    """Fragment sizes of a class in a few words."""
+    """Returns the fragment sizes of a class in a few words."""
     if one is None:
         return "as before"
     if one.is_fixed:
@@ -39,7 +39,7 @@ def _pulses(one: Setting) -> str:
 
 
 def tuning(rows: Sequence[tuple[str, Tune]]) -> str:
-    """Plans and minpulse per peer and message-size class; equal classes in one line."""
+    """Lists plans and minpulse for each peer and message-size class; equal classes share a line."""
     shown_rows = []
     for who, one in rows:
         start = 0
@@ -54,7 +54,7 @@ def tuning(rows: Sequence[tuple[str, Tune]]) -> str:
 
 
 def tune_row(row: Row) -> dict[str, object]:
-    """What is in effect for a peer, for JSON."""
+    """Returns a peer's settings for JSON."""
     classes = [
         {"class": index, "message_bytes_max": class_bytes(index), **asdict(one)}
         for index, one in enumerate(row.tune)
@@ -63,7 +63,7 @@ def tune_row(row: Row) -> dict[str, object]:
 
 
 def clipped(fragment_bytes: int | None, frame_bytes: int) -> str:
-    """A note where a fragment is larger than a frame of the device; "" otherwise."""
+    """Returns a note if a fragment is larger than a frame of the device; else ""."""
     if fragment_bytes is None or not frame_bytes or fragment_bytes <= frame_bytes:
         return ""
     return f"a frame has {frame_bytes} bytes, headers included: fragments are cut to what it holds"

@@ -1,4 +1,4 @@
-"""What `carefulctl --version` prints."""
+"""The output of `carefulctl --version`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from careful.jsonout import Json
 
 
 def shown(found: Json) -> str:
-    """The release, its numbers, and what it has, a line each."""
+    """Returns the release, its numbers, and its features, a line each."""
     lines = [
         f"carefulctl {found['version']}, libcareful {found['library']}",
         f"wire {found['wire_version']}.{found['wire_minor']} (between hosts), "

@@ -18,7 +18,7 @@ def watch(
 
     Args:
         bar: whether a bar is wanted.
-        names: where each file is named when it is done; None: nowhere.
+        names: prints each finished file; None: not printed.
         fd: where JSON lines go.
         host: the host that the bar names while it waits.
     """
