@@ -1,6 +1,6 @@
-"""The command `carefulctl`: options in, one call into the package, text out."""
+"""The command `carefulctl`: parses options, calls the package once, prints text."""
 
 import gc
 
-# Little of what a command makes has cycles; looking for them is a fourteenth of its start.
+# A command makes few cycles; collecting them costs a fourteenth of its start.
 gc.set_threshold(100_000)

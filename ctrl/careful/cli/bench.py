@@ -27,7 +27,7 @@ from careful.render import bench as report
 from careful.render import bench_plots
 from careful.render.measure import environment
 
-#: --quick: one round, of runs as long as this part of what they are.
+#: --quick: one round, with runs shortened to this part.
 _QUICK = 0.1
 
 

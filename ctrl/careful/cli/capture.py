@@ -23,7 +23,7 @@ from careful.errors import from_os
 from careful.render import capture as report
 from careful.render import pcapng
 
-#: Between two looks at what was caught, seconds.
+#: Time between two looks at captured frames, seconds.
 _LOOK_S = 0.2
 
 
@@ -39,9 +39,10 @@ def _to(path: Path | None, ifname: str, opened: ExitStack) -> Callable[[Frame], 
 
 
 def _stopped(opened: ExitStack) -> Callable[[], bool]:
-    """Reports whether Ctrl-C was pressed. Until `opened` ends, the first press raises nothing.
+    """Returns a function that reports whether Ctrl-C was pressed; the first press raises nothing.
 
-    An exception could leave a frame half written, or get lost where bcc calls us.
+    An exception could leave a frame half written, or get lost inside bcc's callback. `opened`
+    restores the handler.
     """
     before, pressed = signal.getsignal(signal.SIGINT), False
 
@@ -50,7 +51,7 @@ def _stopped(opened: ExitStack) -> Callable[[], bool]:
         pressed = True
         signal.signal(signal.SIGINT, before)
 
-    if before is signal.default_int_handler:  # nohup, and `&`, have it ignored
+    if before is signal.default_int_handler:  # not if it is ignored (nohup, `&`)
         signal.signal(signal.SIGINT, note)
         opened.callback(signal.signal, signal.SIGINT, before)
     return lambda: pressed
@@ -114,7 +115,7 @@ def capture(
         while not (stopped() or over or caught == count or (until and time.monotonic() >= until)):
             take(source.collect(_LOOK_S))
             over = source.ended()
-        take(source.collect(0))  # what passed since
+        take(source.collect(0))  # frames since the last look
         lost = 0 if over else source.lost_count
     more = f", {lost} more passed that there was no room for" if lost else ""
     click.echo(f"carefulctl: {caught} frames{more}", err=True)

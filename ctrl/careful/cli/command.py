@@ -1,6 +1,6 @@
-"""What the commands of carefulctl are made of: help under headings, with examples at its end.
+"""Base classes of carefulctl's commands: help under headings, with examples at its end.
 
-Owns how help is laid out, for terminals and for manual pages alike. Calls click alone.
+Owns the layout of help, on terminals and in manual pages.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 else:
 
     class ParamType(click.ParamType):
-        """click's, whose values have a type for mypy since 8.2; Debian 12 has 8.1."""
+        """click's; its values have a type for mypy since 8.2, and Debian 12 has 8.1."""
 
         def __class_getitem__(cls, _: object) -> type:
             return cls
 
 
-#: Width of an example in a list before what it does begins on a line of its own.
+#: Width of an example; the explanation of a longer example begins on a line of its own.
 _EXAMPLE_COLUMNS = 46
 
 
-#: The options of a command as click gives them, by their names, or as it takes them.
+#: The options of a command by name, as click passes them.
 Given = dict[str, Any]
 _Decorator = Callable[[Callable[..., object]], "Command"]
 
@@ -37,7 +37,7 @@ class Option(click.Option):
     """An option under a heading of its command's help.
 
     Args:
-        heading: where it stands; "" for the last one, Options.
+        heading: its heading; "" for the last heading, Options.
     """
 
     def __init__(self, names: Sequence[str], heading: str = "", **given: Any) -> None:
@@ -46,7 +46,7 @@ class Option(click.Option):
 
 
 class _Help(click.Command):
-    """Options under headings, then examples, then where more is written.
+    """Help with options under headings, then examples, then further topics.
 
     Args:
         examples: command lines and what each does.
@@ -65,7 +65,7 @@ class _Help(click.Command):
         self.topics = tuple(topics)
 
     def headings(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """What stands below each heading: options and what they do, in their order."""
+        """Returns the options and their help below each heading, in order."""
         found: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = None
@@ -77,7 +77,7 @@ class _Help(click.Command):
         return found | ({"Options": rest} if rest else {})
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each heading with its options; what a group adds, and the examples."""
+        """Writes each heading with its options, a group's commands, and the examples."""
         for heading, records in self.headings(ctx).items():
             with formatter.section(heading):
                 formatter.write_dl(records)
@@ -97,26 +97,25 @@ class Command(_Help):
 
 
 class Group(_Help, click.Group):
-    """A group of commands; a summary of theirs is never cut."""
+    """A group of commands; their summaries are never cut."""
 
     command_class = Command
 
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """Commands and their summaries, under headings; those that are hidden aside."""
+        """Returns commands and their summaries, under headings, without hidden ones."""
         names = self.list_commands(ctx)
         found = [(name, self.get_command(ctx, name)) for name in names]
         shown = [(name, summary(one)) for name, one in found if one and not one.hidden]
         return {"Commands": shown}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write them, each summary whole."""
         for heading, rows in self.sections(ctx).items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
 
 
 class LazyGroup(Group):
-    """A group whose commands are imported when they are named.
+    """A group that imports a command on first use.
 
     Args:
         table: heading -> name -> ("module:attribute" of a command, its summary).
@@ -145,7 +144,7 @@ class LazyGroup(Group):
         return command
 
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """As the table has them: nothing is imported to list what there is."""
+        """Returns the table's summaries, so that a listing imports no command."""
         return {
             heading: [(name, text) for name, (_, text) in rows.items()]
             for heading, rows in self._table.items()
@@ -153,15 +152,15 @@ class LazyGroup(Group):
 
 
 def summary(one: click.Command) -> str:
-    """The first sentence of a command's help."""
+    """Returns the first sentence of a command's help."""
     return one.get_short_help_str(limit=1000)
 
 
 def command(name: str | None = None, **given: Any) -> _Decorator:
-    """As click's decorator; examples and topics beside what that takes."""
+    """Like click's decorator, with examples and topics."""
     return click.command(name, cls=Command, **given)
 
 
 def group(name: str | None = None, **given: Any) -> Callable[[Callable[..., object]], Group]:
-    """As click's decorator; examples and topics beside what that takes."""
+    """Like click's decorator, with examples and topics."""
     return click.group(name, cls=Group, **given)

@@ -15,7 +15,7 @@ from careful.errors import from_os
 from careful.jsonout import document, write
 from careful.render.tables import folded
 
-#: Of what say_all() prints.
+#: Texts that say_all() prints at a time.
 _AT_A_TIME = 512
 _F = TypeVar("_F", bound=Callable[..., object])
 
@@ -61,20 +61,20 @@ plot_option = click.option(
 
 
 def shared(command: _F) -> _F:
-    """--instance, --config and --json."""
+    """Adds --instance, --config and --json."""
     return instance_option(config_option(json_option(command)))
 
 
 def measured(command: _F) -> _F:
-    """The same and --output: of commands whose results are worth keeping."""
+    """Adds shared() and --output, for commands whose results are worth keeping."""
     return shared(output_option(command))
 
 
 def say(text: str, err: bool = False, nl: bool = True) -> None:
-    """Print a text.
+    """Prints a text.
 
     Raises:
-        BrokenPipeError: nobody reads it any more.
+        BrokenPipeError: the reader is gone.
         CarefulError: it cannot be written.
     """
     try:
@@ -86,12 +86,7 @@ def say(text: str, err: bool = False, nl: bool = True) -> None:
 
 
 def say_all(texts: Iterable[str]) -> None:
-    """Print texts that follow each other, many at a time.
-
-    Raises:
-        BrokenPipeError: nobody reads them any more.
-        CarefulError: they cannot be written.
-    """
+    """Prints texts in order, many at a time; raises like say()."""
     texts = iter(texts)
     while part := "".join(islice(texts, _AT_A_TIME)):
         say(part, nl=False)
@@ -106,9 +101,9 @@ def show(
     err: bool = False,
     output: Path | None = None,
 ) -> None:
-    """Print a result: one JSON object, or text for people; on standard error with `err`.
+    """Prints a result as one JSON object or as text; on standard error with `err`.
 
-    output: where the JSON object is written to, whatever is printed.
+    output: a file that also gets the JSON object.
     """
     made = document(name, inputs, figures) if as_json or output else ""
     say(made if as_json else folded(text), err)

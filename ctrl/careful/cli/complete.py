@@ -1,7 +1,6 @@
-"""What a shell completes: HOST:PATH by what the host exports, hosts, interfaces, instances.
+"""Shell completion of HOST:PATH, hosts, interfaces and instances.
 
-Owns what is offered; a shell that waits is told within a second or two, or nothing. Calls
-transfer/run/session.py for what a host exports.
+A host that does not answer within a second or two completes nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from collections.abc import Iterable
 import click
 from click.shell_completion import CompletionItem
 
-#: A shell waits for this while somebody types, seconds.
+#: Time that the shell waits while somebody types, seconds.
 _TIMEOUT_S = 1.5
 
 
 def _names(host: str, path: str) -> list[str]:
-    """The paths that begin with `path`; directories with a slash."""
+    """Returns the paths that begin with `path`; directories end with a slash."""
     from careful.cli.running import run
     from careful.control import config, remote
     from careful.transfer.run import session
@@ -25,7 +24,7 @@ def _names(host: str, path: str) -> list[str]:
     folder, slash, _ = path.rpartition("/")
     route, _ = remote.find(host, None, config.load(None), _TIMEOUT_S)
     found = run(route, lambda remote: session.listing(remote, folder, recursive=False))
-    # A line feed would begin another answer to the shell; none of these can be typed.
+    # A line feed would begin another answer to the shell; control characters cannot be typed.
     names = (
         entry.name + ("/" if entry.attr.is_dir else "")
         for entry in found
@@ -48,17 +47,17 @@ def _nodes() -> list[str]:
 
 
 def host(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete HOST."""
+    """Completes HOST."""
     return _begin(_nodes(), incomplete)
 
 
 def interface(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete IFACE: those that there are."""
+    """Completes IFACE from the interfaces of this host."""
     return _begin((name for _, name in socket.if_nameindex() if name != "lo"), incomplete)
 
 
 def instance(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of an instance that runs."""
+    """Completes the name of a running instance."""
     from careful.control import instances
 
     return _begin((one.name for one in instances.running()), incomplete)
@@ -67,11 +66,10 @@ def instance(_: click.Context, __: click.Parameter, incomplete: str) -> list[Com
 def remote_path(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Complete HOST:PATH; anything else is a host, or a local file.
+    """Completes HOST:PATH; anything else is a host, or a local file.
 
-    `put` has hosts last, the other commands first.
-
-    bash takes a word apart at its colons, and wants what comes after the last one.
+    `put` has hosts last, the other commands first. bash splits a word at its colons, and wants only
+    the part after the last colon.
     """
     from careful.address import is_remote, split_remote  # the C side
 
@@ -90,7 +88,7 @@ def remote_path(
     host, path = split_remote(word)
     try:
         names = _names(host, path)
-    except (OSError, ValueError):  # nobody to tell: the line that is being typed stays as it is
+    except (OSError, ValueError):  # no place for an error: the line being typed stays
         return []
     whole = word[: len(word) - len(path)]
     return [CompletionItem(name if apart else whole + name) for name in names]

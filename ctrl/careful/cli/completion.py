@@ -1,7 +1,7 @@
 """`carefulctl completion`: the script with which a shell completes our command lines.
 
-Owns the script for bash, so that no blank is typed after `h2:` or `dir/`, and what a server calls
-its files is quoted and never run; click has the others, which quote by themselves.
+Owns the script for bash, which adds no blank after `h2:` or `dir/`, and which quotes a server's
+file names and never runs them. click has the others, which quote by themselves.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from click.shell_completion import BashComplete, get_completion_class
 from careful.cli.command import command
 from careful.cli.common import say
 
-#: Tells this program to complete, and how.
+#: Asks this program to complete; names the shell.
 VARIABLE = "_CAREFULCTL_COMPLETE"
 _SHELLS = ("bash", "zsh", "fish")
 
 
 class _Bash(BashComplete):
-    """bash, which types no blank after what goes on."""
+    """bash, without a blank after a word that can continue."""
 
     source_template = """\
 %(complete_func)s() {
@@ -42,7 +42,7 @@ complete -F %(complete_func)s %(prog_name)s
 """
 
     def source(self) -> str:
-        """The script; click's own runs bash to see how old it is."""
+        """Returns the script; click's own method runs bash to find its version."""
         return self.source_template % self.source_vars()
 
 

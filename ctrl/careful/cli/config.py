@@ -1,4 +1,4 @@
-"""`carefulctl config`: the configuration file."""
+"""`carefulctl config`: checks the configuration file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`carefulctl doctor`: what is in the way of `up`."""
+"""`carefulctl doctor`: finds and fixes what prevents `up`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exit statuses of carefulctl, all of them; `carefulctl help exit-status` explains them."""
+"""All exit statuses of carefulctl; `carefulctl help exit-status` explains them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What a process that ran `carefulctl` ends with; a signal adds its number to SIGNALLED."""
+    """Exit status of `carefulctl`; a signal's number is added to SIGNALLED."""
 
     DONE = 0
     FAILED = 1

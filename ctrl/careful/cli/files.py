@@ -1,4 +1,4 @@
-"""`carefulctl verify` and `partials`: what is there, compared and cleared away."""
+"""`carefulctl verify` and `partials`: compares files, and clears away partial ones."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def verify(
 
 
 class Listing(Group):
-    """A group whose `list` need not be said: `partials DIR` is `partials list DIR`."""
+    """A group with `list` as default: `partials DIR` is `partials list DIR`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `list` in front, unless a command or help is asked for."""
+        """Inserts `list`, unless the words name a command or ask for help."""
         known = {*self.commands, *self.get_help_option_names(ctx)}
         return super().parse_args(ctx, args if args and args[0] in known else ["list", *args])
 

@@ -71,7 +71,7 @@ def _finish(
     as_json: bool,
     figures: dict[str, object] | None = None,
 ) -> None:
-    """Print what came of it, and exit by it; who failed was named as it happened."""
+    """Prints the outcome and sets the exit status; failed hosts were named as they failed."""
     inputs = {"hosts_file": str(path), **asked}
     show(as_json, f"fleet {name}", inputs, report.figures(outcomes) | (figures or {}), text)
     if failed := sum(1 for one in outcomes if one.error):
@@ -85,7 +85,7 @@ def _told(outcome: Outcome) -> None:
 
 
 def _instance(status: Outcome) -> tuple[str, ...]:
-    """The option that names the instance on a host's interface, as its `status` says."""
+    """Returns the option that names a host's instance, from its `status`."""
     for one in tables(status.figures.get("instances")):
         if isinstance(name := one.get("instance"), str):
             return "--instance", name

@@ -29,10 +29,9 @@ def _overview(root: click.Context) -> str:
 
 
 def _of_command(root: click.Context, words: tuple[str, ...]) -> str:
-    """The help of a command, as its --help has it.
+    """Returns the help of a command, like its --help.
 
-    Raises:
-        click.UsageError: there is no such command, nor topic.
+    Raises click.UsageError if there is no such command or topic.
     """
     ctx, one = root, root.command
     for word in words:
@@ -68,7 +67,7 @@ def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
     if len(words) > 1 or words[0] not in man.topics():
         say(_of_command(root, words))
         return
-    from careful.man.terminal import WIDTH_MOST, shown  # rich: for those who read
+    from careful.man.terminal import WIDTH_MOST, shown  # rich: only for pages
 
     width = shutil.get_terminal_size((WIDTH_MOST, 24)).columns
     text = shown(man.source(words[0]), width, coloured=sys.stdout.isatty())

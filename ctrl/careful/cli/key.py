@@ -1,4 +1,4 @@
-"""`carefulctl key`: the key of this host, and whose keys it trusts."""
+"""`carefulctl key`: the key of this host, and the keys that it trusts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 
 def _where(command: _F) -> _F:
-    """--keys, --config and --json."""
+    """Adds --keys, --config and --json."""
     option = click.option(
         "--keys",
         "directory",
@@ -153,7 +153,7 @@ def remove(which: str, directory: Path | None, config_path: Path | None, as_json
     place = _keys(directory, config_path)
     settings = config.load(config_path)
     names = [which]
-    with suppress(CarefulError):  # a key, or a host that is not known any more
+    with suppress(CarefulError):  # a key, or a host whose name no longer resolves
         names.append(settings.resolve(which).ip)
     gone = place.remove(*names)
     inputs = {"keys": str(place.directory), "which": which}

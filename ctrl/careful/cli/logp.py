@@ -1,4 +1,4 @@
-"""`carefulctl measure logp`: what the endpoints themselves take."""
+"""`carefulctl measure logp`: the overheads of the endpoints themselves."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def logp(
             return
         layers: dict[str, Layer] = {"careful": session.layer()}
         for kind, port in (("TCP", tcp_port), ("UDP", udp_port)):
-            if port is not None:  # connected first: a closed port costs no signature
+            if port is not None:  # connect first: a closed port must not cost a measurement
                 beside = tcp.SocketLayer(targets[0].address, port, session.layer().capacity, kind)
                 layers[kind.lower()] = stack.enter_context(beside)
         if file_path is not None:

@@ -1,8 +1,7 @@
 """The top-level command group.
 
-Owns the table of commands, loaded on first use so that `carefulctl --help` imports none, and
-the one place where an error becomes a line and an exit status (`carefulctl help exit-status`).
-The commands own their options; no logic lives here. Calls the commands.
+Owns the table of commands, which are imported on first use, and the one place where an error
+becomes a line and an exit status (`carefulctl help exit-status`).
 """
 
 from __future__ import annotations
@@ -177,17 +176,17 @@ def _status_of(error: BaseException) -> int:
 def _failed(
     error: OSError | InputError | MissingExtraError | Ended, asked: dict[str, object]
 ) -> int:
-    """Tell of an error, as JSON too if that is asked for; its exit status."""
+    """Prints an error, as JSON too if requested; returns the exit status."""
     if is_debugging():
         traceback.print_exc()
     if isinstance(error, BrokenPipeError) and not isinstance(error, CarefulError):
-        return Exit.FAILED  # who read our output has gone
+        return Exit.FAILED  # the reader of our output is gone
     text = str(error) if isinstance(error, Ended) else _line(error)
     return _told(text, _status_of(error), asked)
 
 
 def _broke(error: Exception, asked: dict[str, object]) -> int:
-    """Report a fault of carefulctl itself, and where it is; the exit status."""
+    """Prints a fault of carefulctl itself with its traceback; returns the exit status."""
     traceback.print_exc()
     text = f"a fault in carefulctl, please report it: {type(error).__name__}: {_line(error)}"
     return _told(text, Exit.BROKEN, asked)
@@ -201,7 +200,7 @@ def _misused(error: click.ClickException) -> str:
 
 
 def _told(text: str, status: int, asked: dict[str, object]) -> int:
-    with suppress(OSError):  # nobody to tell
+    with suppress(OSError):  # nowhere to print
         click.echo(f"carefulctl: {text}", err=True)
         if "json" in asked:
             figures = {"error": text, "exit_status": status}
@@ -210,7 +209,7 @@ def _told(text: str, status: int, asked: dict[str, object]) -> int:
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run `carefulctl`; its exit status, an error told on standard error."""
+    """Runs `carefulctl`; prints an error on standard error; returns the exit status."""
     if instruction := os.environ.get("_CAREFULCTL_COMPLETE"):
         return shell_complete(cli, {}, "carefulctl", "_CAREFULCTL_COMPLETE", instruction)
     asked: dict[str, object] = {}
@@ -224,7 +223,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; Debian 12 has 8.1
             error.show()
             return error.exit_code
-        if "--json" in words:  # its callback does not run if the command line is wrong
+        if "--json" in words:  # the option's callback does not run if the command line is wrong
             wrong = error.ctx if isinstance(error, click.UsageError) else None
             asked.setdefault("json", wrong.command_path.partition(" ")[2] if wrong else words[0])
         return _told(_misused(error), error.exit_code, asked)
@@ -238,9 +237,9 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def finish(status: int) -> NoReturn:
-    """Exit with a status, once all that was said is out."""
+    """Flushes the output and exits."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # who read it has gone, or closed it
+        with suppress(OSError, ValueError):  # the reader is gone, or the file is closed
             stream.flush()
-    # At once: the interpreter would take apart bit by bit what the kernel frees anyway.
+    # At once: the interpreter's cleanup is slow, and the kernel frees everything anyway.
     os._exit(status)

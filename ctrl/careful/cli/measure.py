@@ -1,4 +1,4 @@
-"""`carefulctl measure`: what a path is made of."""
+"""`carefulctl measure`: the hops and stages of a path."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _over_sizes(
     most: str = "what a frame holds",
     enough: str = "Enough: half of the interval, as a share of the figure.",
 ) -> Callable[[Command], Command]:
-    """The options of a measurement with probes of several sizes, and their defaults."""
+    """Adds the options of a measurement with probes of several sizes, with these defaults."""
     options = (
         click.option(
             "--sizes",

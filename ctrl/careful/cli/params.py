@@ -1,4 +1,4 @@
-"""Option types that several commands share: sizes such as 64KiB, and lists of them."""
+"""Option types that several commands share, such as sizes (64KiB) and lists of sizes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Bytes(ParamType[int]):
 
 
 class BytesList(ParamType[tuple[int, ...]]):
-    """Sizes with commas between them."""
+    """Sizes separated by commas."""
 
     name = "bytes,..."
 
@@ -42,7 +42,7 @@ class BytesList(ParamType[tuple[int, ...]]):
 
 
 class OutputFile(ParamType[Path]):
-    """A file that a result can be written to, found out before anything is measured."""
+    """A file for a result; checked before anything is measured."""
 
     name = "file"
 
@@ -57,7 +57,7 @@ class OutputFile(ParamType[Path]):
         try:
             if path.is_file():
                 path.open("r+b").close()
-            elif not path.exists():  # neither a pipe nor a device
+            elif not path.exists():  # a new file, whose directory must be writable
                 tempfile.TemporaryFile(dir=path.parent).close()
         except OSError as error:
             self.fail(f"{path}: {error.strerror}", param, ctx)
@@ -65,12 +65,12 @@ class OutputFile(ParamType[Path]):
 
 
 class PlotFile(OutputFile):
-    """The same of a plot."""
+    """A file for a plot; checked before anything is measured."""
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
-        from careful.render.figure import check_path  # numpy: not for commands that plot nothing
+        from careful.render.figure import check_path  # numpy: only for commands that plot
 
         try:
             check_path(str(value))
@@ -80,7 +80,7 @@ class PlotFile(OutputFile):
 
 
 class Whole(click.IntRange):
-    """A whole number from `min` to `max`; help does not print them."""
+    """A whole number from `min` to `max`; help does not print the range."""
 
     def _describe_range(self) -> str:
         return ""
@@ -90,9 +90,9 @@ class Duration(ParamType[float]):
     """A time above 0: 30, 30s, 500ms, 2m. A bare number is seconds.
 
     Args:
-        per_s: what the value is counted in, per second: 1000 gives milliseconds.
-        most_s: the longest that can be meant, seconds.
-        zero: whether 0 can be meant, too.
+        per_s: units of the value per second: 1000 gives milliseconds.
+        most_s: the longest time, seconds.
+        zero: whether 0 is allowed, too.
     """
 
     name = "time"
@@ -117,7 +117,7 @@ class Duration(ParamType[float]):
 
 
 class WholeDuration(ParamType[int]):
-    """The same in whole milliseconds or microseconds, at least one."""
+    """A time in whole milliseconds or microseconds, at least one."""
 
     name = "time"
 
@@ -131,7 +131,7 @@ class WholeDuration(ParamType[int]):
 
 
 class Share(ParamType[float]):
-    """A number above 0 and below 1. Click's own takes NaN."""
+    """A number above 0 and below 1. click's own type accepts NaN."""
 
     name = "share"
 
@@ -142,18 +142,14 @@ class Share(ParamType[float]):
             number = float(str(value))
         except ValueError:
             self.fail(f"{value!r} is not a number", param, ctx)
-        if not 0 < number < 1:  # NaN is not
+        if not 0 < number < 1:  # false for NaN
             self.fail(f"{value} must be above 0 and below 1", param, ctx)
         return number
 
 
 def host_path(text: str) -> tuple[str, str]:
-    """Host and path of a word HOST:PATH.
-
-    Raises:
-        click.UsageError: it names no host.
-    """
-    from careful.address import split_remote  # the C side: commands that compute need none
+    """Splits HOST:PATH into host and path. Raises click.UsageError if there is no host."""
+    from careful.address import split_remote  # the binding: commands that only compute do without
 
     try:
         return split_remote(text)

@@ -1,7 +1,6 @@
-"""Manual pages in roff: sections 5 and 7 of the topics, section 1 of the commands' own help.
+"""Manual pages in roff: sections 5 and 7 from the topics, section 1 from the commands' help.
 
-The build (tools/gen/pages.py) writes them where man finds them: man1, man5 and man7 below a
-directory. markdown-it parses the Markdown.
+The build (tools/gen/pages.py) writes them to man1, man5 and man7 below a directory.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from careful.cli.command import Command, Group, summary
 
 _FONTS = {"strong_open": r"\fB", "em_open": r"\fI", "strong_close": r"\fR", "em_close": r"\fR"}
 
-#: Of a font, or the first character of two that stand for one.
+#: A font escape, or the first character of an escape that stands for one character.
 _ESCAPES = re.compile(r"\\f[BIR]|\\\(.")
-#: Columns of a line that is 80 wide, behind its indent, and between two cells.
+#: Columns of an indented line on 80 columns, and between two cells.
 _LINE, _GAP = 70, 2
 
 
 def plain(text: str) -> str:
-    """Text in which roff finds nothing of its own."""
+    """Escapes a text for roff."""
     text = text.replace("\\", r"\e").replace("-", r"\-").replace("~", r"\(ti")
     text = text.replace("'", r"\(aq").replace("`", r"\(ga").replace("^", r"\(ha")
     return "\n".join(rf"\&{line}" if line.startswith(".") else line for line in text.split("\n"))
@@ -59,17 +58,17 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
         formats = [["lb"] * len(widest), ["l"] * (len(widest) - 1) + ["lx"]]
         cells = ["\t".join(f"T{{\n{cell}\nT}}" for cell in row) for row in rows]
     bold, plain = (" ".join(one) for one in formats)
-    # A folded cell of one word fills no line: without .na troff would complain of each.
+    # A folded cell of one word fills no line: troff would warn without .na.
     return [".na", ".TS", bold, f"{plain}.", *cells, ".TE", ".ad"]
 
 
 def _columns(cell: str) -> int:
-    """How many a cell takes, fonts and what stands for a character aside."""
+    """Returns the printed width of a cell, without escapes."""
     return len(_ESCAPES.sub("", cell.replace(r"\-", "-")))
 
 
 def body(markdown: str) -> list[str]:
-    """Markdown without its first heading, as lines of roff."""
+    """Returns Markdown, without its first heading, as lines of roff."""
     tokens = MarkdownIt("commonmark").enable("table").parse(markdown)
     lines: list[str] = [".SH DESCRIPTION"]
     rows: list[list[str]] = []
@@ -100,7 +99,7 @@ def body(markdown: str) -> list[str]:
 
 
 def page(name: str, section: int, said: str, lines: Sequence[str]) -> str:
-    """A page: its name, its section, what it is about in a line, and the rest in roff."""
+    """Returns a page: its name, section and one-line description, and the rest in roff."""
     head = [
         "'\\\" t",
         f'.TH "{name.upper()}" "{section}" "" "careful {__version__}" "careful"',
@@ -111,12 +110,12 @@ def page(name: str, section: int, said: str, lines: Sequence[str]) -> str:
 
 
 def title(name: str) -> tuple[str, int]:
-    """What the page of a topic is called, and its section: a file's is 5, by the file's name."""
+    """Returns name and section of a topic's page; a file's page is named after the file, in 5."""
     return (name, 5) if name.endswith(".toml") else (f"careful-{name}", 7)
 
 
 def topic(name: str) -> str:
-    """The page of a topic."""
+    """Returns the page of a topic."""
     return page(*title(name), man.topics()[name], body(man.source(name)))
 
 
@@ -128,17 +127,17 @@ def _listed(records: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Those after a backspace stay as they are, as click has it."""
+    """Yields paragraphs; like click, keeps those after a backspace unchanged."""
     for one in inspect.cleandoc(text).split("\n\n"):
         verbatim = one.startswith("\b\n")
         yield from _verbatim(one[2:]) if verbatim else (".PP", plain(one.strip()))
 
 
 def command(names: Sequence[str], one: click.Command) -> str:
-    """The page of a command, for section 1.
+    """Returns the page of a command, for section 1.
 
     Args:
-        names: of it and of those that it is below, `carefulctl` first.
+        names: of the commands that lead to it, `carefulctl` first, and its own.
         one: the command.
     """
     ctx = _context(names, one)
@@ -176,7 +175,7 @@ def _context(names: Sequence[str], one: click.Command) -> click.Context:
 def commands(
     one: click.Command, names: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """A command and all below it, with their names."""
+    """Yields a command and all below it, with their names."""
     yield names, one
     if isinstance(one, click.Group):
         ctx = _context(names, one)
@@ -187,7 +186,7 @@ def commands(
 
 
 def write(directory: Path) -> int:
-    """Write every page below a directory; how many there are."""
+    """Writes every page below a directory; returns their number."""
     from careful.cli.main import cli
 
     pages = {}

@@ -1,8 +1,7 @@
-"""What a command asks of a peer, run to its end or to a signal.
+"""Runs a command's requests to a peer, to their end or to a signal.
 
-Owns the event loop, and that SIGINT, SIGTERM and SIGHUP end it cleanly: what is under way is
-cancelled, and cleans up; and how long a command waits for a carefuld that ended under it. It calls
-transfer/run/session.py.
+Owns the event loop; SIGINT, SIGTERM and SIGHUP cancel the requests, which clean up. Also owns how
+long a command waits for a carefuld that ended meanwhile.
 """
 
 from __future__ import annotations
@@ -33,24 +32,24 @@ from careful.transfer.run.session import connected
 
 _T = TypeVar("_T")
 Work = Callable[[BlockClient], Coroutine[object, None, _T]]
-#: Between two looks at whether a connection can be had again, seconds.
+#: Time between two attempts to reconnect, seconds.
 _LOOK_S = 0.5
-#: What ends a connection.
+#: Errors that end a connection.
 _GONE = FATAL | {errno.ECONNRESET}
 
 
 class Outlasting:
-    """How long a command waits for a carefuld that ended, here or at the peer, to be up again.
+    """Waits until a carefuld that ended, here or at the peer, is up again.
 
     Args:
-        patience_s: from when nothing came any more, seconds; 0: not at all.
-        again: whether the command's words mean the same when they are read again.
+        patience_s: longest time without data, seconds; 0: do not wait.
+        again: whether the command can be run again with the same words.
     """
 
     def __init__(self, patience_s: float, again: bool = True) -> None:
         self.patience_s = patience_s
         self._again = again
-        #: Whether there was a connection: before, an error is the command's end.
+        #: True after the first connection; before, an error ends the command.
         self.begun = False
         self._until = 0.0
         self._first: CarefulError | None = None
@@ -59,10 +58,10 @@ class Outlasting:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """If carefuld was upgraded under the command, become the carefulctl that came with it.
+        """If carefuld was upgraded meanwhile, replaces this process by the new carefulctl.
 
-        The same command goes on with what is there. Where that cannot speak with carefuld either,
-        it says so and ends: nothing had begun.
+        The same command then resumes. If the new program cannot speak with carefuld either, it
+        reports the error and ends, since it never had a connection.
         """
         is_upgraded = isinstance(error, OtherReleaseError) and self.begun
         if is_upgraded and self.patience_s and self._again:
@@ -72,15 +71,15 @@ class Outlasting:
                 os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
     def wait(self, error: CarefulError, has_moved: bool = False, is_way: bool = False) -> bool:
-        """Wait a little, to try again; whether this is the first time since something came.
+        """Waits before another try; reports whether this is the first failure since data arrived.
 
         Args:
-            error: what ended the last try.
-            has_moved: whether it brought anything.
-            is_way: it only looked for a way: carefuld is not up here, or just begins.
+            error: of the last try.
+            has_moved: whether the last try moved data.
+            is_way: the error is about the way to the host: carefuld is not up here, or is starting.
 
         Raises:
-            CarefulError: the first one since then; there is no going on, or time is up.
+            CarefulError: the first one since then, if there is no hope or the time is over.
         """
         is_gone = error.errno in _GONE or (is_way and error.errno != errno.EPROTO)
         if not (is_gone and self.begun and self.patience_s) or isinstance(
@@ -99,11 +98,11 @@ class Outlasting:
 
 
 def run(route: Route, work: Work[_T]) -> _T:
-    """Do work(peer) in a session of its own.
+    """Does work(peer) in a session of its own.
 
     Raises:
         CarefulError: the peer cannot be reached, or the work failed.
-        Ended: SIGTERM or SIGHUP came, which our parent does not ignore.
+        Ended: SIGTERM or SIGHUP came, unless our parent ignores it.
         KeyboardInterrupt: SIGINT came.
     """
     found: list[_T] = []
@@ -112,10 +111,10 @@ def run(route: Route, work: Work[_T]) -> _T:
 
 
 async def _guarded(route: Route, work: Work[_T], found: list[_T]) -> None:
-    """Do it, and put what it found there.
+    """Does the work and appends its result to `found`.
 
-    Not returned: asyncio.run() ends by signal.getsignal(), which formats the handler, its task, and
-    what that returned. Of 10,000 files this took 15 ms.
+    The result is not returned: asyncio.run() ends with signal.getsignal(), which formats the
+    handler, its task and the task's result. For 10,000 files this took 15 ms.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -126,7 +125,7 @@ async def _guarded(route: Route, work: Work[_T], found: list[_T]) -> None:
         task.cancel()
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(number) != signal.SIG_IGN:  # ignored under nohup
             loop.add_signal_handler(number, end, number)
     try:
         async with connected(route) as remote:

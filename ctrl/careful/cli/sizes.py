@@ -1,4 +1,4 @@
-"""What the commands that compute share: the pipeline that an option names."""
+"""Reads the pipeline that an option of a computing command names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BYTES", "BYTES_LIST", "read_pipeline", "read_source"]
 
 
 def read_source(name: str) -> Pipeline | BlackBox:
-    """What `--pipeline` names: a file, a shipped pipeline, or `-` for stdin."""
+    """Reads `--pipeline`: a file, a shipped pipeline, or `-` for stdin."""
     if name != "-":
         return load_pipeline(name)
     try:
@@ -24,7 +24,7 @@ def read_source(name: str) -> Pipeline | BlackBox:
 
 
 def read_pipeline(name: str) -> Pipeline:
-    """The same, for commands that need the stages themselves."""
+    """Like read_source(), for commands that need the stages themselves."""
     source = read_source(name)
     if isinstance(source, Pipeline):
         return source

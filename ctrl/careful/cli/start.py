@@ -1,4 +1,4 @@
-"""Where `carefulctl` begins. Imports take most of its start: Ctrl-C is heard before them."""
+"""The entry point of `carefulctl`. Handles Ctrl-C before the slow imports."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ interrupt.arm()
 
 
 def _hold_standard_descriptors() -> None:
-    """Those that we began without: no file of ours may get their numbers.
+    """Opens those of descriptors 0 to 2 that are closed, so that no file of ours gets their
+    numbers.
 
-    What is said on standard error is for nobody then; what is said on standard output fails,
-    as with any other command.
+    Output to such a standard error is lost; output to such a standard output fails, like that of
+    any other command.
     """
     for fd, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, flags)  # the lowest number that is free
+            os.open(os.devnull, flags)  # gets the lowest free number
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
@@ -35,7 +36,7 @@ def _say_what_can_be_said() -> None:
 
 
 def main() -> None:
-    """Run `carefulctl` and exit as its help says."""
+    """Runs `carefulctl` and exits with its status."""
     from careful.cli.main import finish, run
 
     _hold_standard_descriptors()
@@ -43,6 +44,6 @@ def main() -> None:
     try:
         status = run()
         interrupt.arm()
-    except KeyboardInterrupt:  # after what run() catches
+    except KeyboardInterrupt:  # outside run()'s handler
         interrupt.interrupted()
     finish(status)

@@ -1,4 +1,4 @@
-"""`carefulctl status`: what is in effect."""
+"""`carefulctl status`: the settings in effect, peers and counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`carefulctl sync`: get and put with the options that a job of cron's wants."""
+"""`carefulctl sync`: get and put with the options that a cron job needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from careful.cli.transfer import get, move
 from careful.cli.transfer_options import TransferCommand
 from careful.transfer.stream.local import NULL, STDIO
 
-#: Options of get and put that are options of this command, too.
+#: Options of get and put that this command has, too.
 _TAKEN = (
     "include",
     "exclude",
@@ -38,7 +38,7 @@ _TAKEN = (
 )
 
 
-#: What they do where this command means something else by them.
+#: Help of options that mean something else in this command.
 _HELP = {
     "update": "Leave files alone that are newer at TARGET. The exit status is then 3.",
     "checksum": "Compare the contents of all files, not only of those whose sizes or times differ.",
@@ -78,7 +78,7 @@ def sync(source: str, target: str, **given: object) -> None:
     if is_remote(source) == is_remote(target):
         raise click.UsageError("one of SOURCE and TARGET must be HOST:PATH, the other local")
     ctx = click.get_current_context()
-    options = get.make_context("get", ["h2:"], parent=ctx).params | given  # its defaults
+    options = get.make_context("get", ["h2:"], parent=ctx).params | given  # for the defaults
     options |= {"by_time": not given["checksum"], "checksum": True}
     options |= {"archive": True, "restart_changed": True}
     fetch = is_remote(source)

@@ -1,4 +1,4 @@
-"""`carefulctl top`: what moves now."""
+"""`carefulctl top`: the rates of each peer."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ def top(
 
 
 class Watched:
-    """The text that `top` shows, and in which order."""
+    """The text that `top` shows, and the order of its rows."""
 
     def __init__(self, look: Callable[[], figures.Look], first: figures.Look) -> None:
         self._look, self._now, self._order = look, first, ""
         self._rates: list[figures.Rates] = []
 
     def again(self) -> str:
-        """After another look."""
+        """Looks again and returns the text."""
         last, self._now = self._now, self._look()
         self._rates = figures.rates(last, self._now)
         return self._text()
 
     def press(self, key: str) -> str:
-        """After a key was pressed."""
+        """Handles a key and returns the text."""
         self._order = key if key in report.ORDERS else ""
         return self._text()
 

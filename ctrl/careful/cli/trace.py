@@ -1,4 +1,4 @@
-"""`carefulctl trace`: what the datapath's stages do, live."""
+"""`carefulctl trace`: the datapath's stages, live."""
 
 from __future__ import annotations
 

@@ -45,24 +45,24 @@ def move(
     given: Given,
     sync: bool = False,
 ) -> None:
-    """Move what the words say, and print what happened; exit 1 if all failed, 3 if some did.
+    """Moves the files, and prints the result; exits with 1 if all failed, 3 if some did.
 
     Args:
-        fetch: whether the sources are the host's.
+        fetch: whether the sources are on the host.
         ends: the host, the sources and the target, without its name.
         words: of the command line, for JSON.
         given: the options.
-        sync: whether the target is to become equal: files left alone because they are newer
-            there count as not done, and nothing is printed if there was nothing to do.
+        sync: whether the target is to become equal: files left alone because they are newer there
+            count as not done, and nothing is printed if there was nothing to do.
     """
     host, sources, target = ends
     recursive = given["recursive"] or given["archive"]
     settings = config.load(given["config_path"])
     options, span = options_of(given, recursive, settings), span_of(given, len(sources))
     route, effect = remote.find(host, given["instance"], settings, given["timeout_s"])
-    as_json, is_out = given["as_json"], fetch and target == "-"  # where the file goes
+    as_json, is_out = given["as_json"], fetch and target == "-"  # the file goes to stdout
     names = partial(say, err=as_json or is_out) if given["verbose"] else None
-    # What went through a pipe cannot come again.
+    # Data from or to a pipe cannot be repeated.
     patience_s = 0 if STDIO in (*sources, target) else given["outlast_s"]
     patience = Outlasting(patience_s, reads_again())
 
@@ -74,7 +74,7 @@ def move(
         return await session.get(peer, found, target, recursive, options, progress, span)
 
     def gone(error: CarefulError, progress: Lines) -> None:
-        """Wait until there is a way to the host again."""
+        """Waits until the host can be reached again."""
         nonlocal route, effect, options
         is_way = False
         while True:

@@ -1,4 +1,4 @@
-"""The options of `get` and `put`, and what they become."""
+"""The options of `get` and `put`, and their conversion to `Options` and `Span`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from careful.transfer.pace import RateLimit
 from careful.transfer.stream.local import Span
 
 _F = TypeVar("_F", bound=Callable[..., object])
-#: click.option() gives one.
+#: The type of click.option().
 _Decorator = Callable[[Any], Any]
 
 timeout = click.option(
@@ -52,7 +52,7 @@ _outlast = click.option(
 
 
 def _is_open(_: click.Context, __: click.Parameter, fd: int | None) -> int | None:
-    """A descriptor that we were given: a number that is free would become one of our files'."""
+    """Checks a given descriptor: a closed number would become one of our files'."""
     try:
         if fd is not None:
             os.fstat(fd)
@@ -69,7 +69,7 @@ _READ_ONCE = "careful.cli.transfer_options.read_once"
 
 
 def _text(name: str) -> str:
-    """What a file has, "-": standard input; bytes that are no UTF-8 as names have them."""
+    """Reads a file, or standard input for "-"; bytes that are not UTF-8 become surrogates."""
     if name == "-":
         raw, is_file = sys.stdin.buffer.read(), False
     else:
@@ -81,7 +81,7 @@ def _text(name: str) -> str:
 
 
 def reads_again() -> bool:
-    """Whether the same words mean the same again: no option was read from what is no file."""
+    """Reports whether the command can run again: no option was read from a pipe."""
     return not click.get_current_context().meta.get(_READ_ONCE)
 
 
@@ -89,7 +89,7 @@ class TransferCommand(Command):
     """A command with the options of _PATTERNS."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, and make one list of both as `patterns`: (whether it includes, pattern)."""
+        """Merges the options of _PATTERNS, in order, into `patterns`: (includes, pattern)."""
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         left = super().parse_args(ctx, args)
         values = {name: iter(ctx.params.pop(name, ())) for name in _PATTERNS}
@@ -268,7 +268,7 @@ _OPTIONS: list[_Decorator] = [
 
 
 def transfer_options(command: _F) -> _F:
-    """All of them, with those that every command has."""
+    """Adds all options, with those that every command has."""
     for option in reversed([*_OPTIONS, timeout, _outlast, shared]):
         command = option(command)
     return command
@@ -284,11 +284,7 @@ def _names(given: Given) -> frozenset[str] | None:
 
 
 def options_of(given: Given, recursive: bool, settings: config.Config) -> Options:
-    """What the options say.
-
-    Raises:
-        click.UsageError: they contradict each other.
-    """
+    """Converts the options. Raises click.UsageError if they contradict each other."""
     if not 4096 <= given["block_bytes"] <= 1 << 30:
         raise click.UsageError("--block-bytes: must be from 4KiB to 1GiB")
     if given["rate_limit"] is not None and given["rate_limit"] < 1:
@@ -339,10 +335,9 @@ def options_of(given: Given, recursive: bool, settings: config.Config) -> Option
 
 
 def span_of(given: Given, sources: int) -> Span:
-    """Which part of one file is meant.
+    """Returns the requested part of a single file.
 
-    Raises:
-        click.UsageError: there are several, or a number is negative.
+    Raises click.UsageError if there are several files, or a number is negative.
     """
     span = Span(given["offset"] or 0, given["nbytes"], given["at"])
     if not span.is_whole and sources > 1:

@@ -46,7 +46,8 @@ class MessageClass(ParamType[tuple[int, ...]]):
             return tuple(range(CLASS_COUNT))
         if text in map(str, range(CLASS_COUNT)):
             return (int(text),)
-        # Class 16 is no message of 16 bytes, which are of class 0.
+        # A bare number is a class: 16 is out of range, not a message of 16 bytes, which has class
+        # 0.
         if (nbytes := BYTES.convert(text, param, ctx)) < 1 or text[-1].isdecimal():
             what = f"{text} is no class from 0 to {CLASS_COUNT - 1}, and no size of a message"
             self.fail(f"{what}: a size needs a unit, such as 8KiB", param, ctx)

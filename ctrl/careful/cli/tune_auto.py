@@ -1,4 +1,4 @@
-"""`carefulctl tune auto` and `tune explain`: the controller, and what it did."""
+"""`carefulctl tune auto` and `tune explain`: the controller, and its decisions."""
 
 from __future__ import annotations
 

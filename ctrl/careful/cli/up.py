@@ -1,4 +1,4 @@
-"""`carefulctl up` and `down`: careful on an interface, and off it."""
+"""`carefulctl up` and `down`: starts and stops careful on an interface."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _warn(text: str) -> None:
 
 @command(examples=[("carefulctl down eth1", "stop it; nothing is left behind")])
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
-# For systemd's carefuld@IFACE, which must not end what it did not start.
+# For systemd's carefuld@IFACE, which must not end a carefuld that it did not start.
 @click.option("--dead", is_flag=True, hidden=True)
 @instance_option
 @json_option

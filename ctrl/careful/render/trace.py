@@ -21,7 +21,7 @@ _LISTED = 40
 
 
 def _figures(name: str, unit: str, value: Estimate | None) -> dict[str, object]:
-    """Returns a figure of a stage; one below 0, which only a difference gives, is left out."""
+    """Returns a figure of a stage; a difference below 0 becomes 0."""
     if value is None:
         return {f"{name}_{unit}": None}
     return {key: max(number, 0.0) for key, number in value.figures(name, unit).items()}
