@@ -78,7 +78,6 @@ class _Node:
             self._in.close()
 
     def end(self, patience_s: float) -> int:
-        """Waits for the process, ends it after patience_s, and returns its status."""
         return child.end(self._process, patience_s)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-#: Frames of a message that are followed one by one; longer messages are grouped into so many
-#: bunches.
+#: A message of more frames is simulated as this many bunches.
 _FRAMES_MAX = 128
 
 

@@ -122,7 +122,6 @@ def _sizes(entries: list[Json]) -> tuple[int, int | None]:
 
 
 def _line_of(text: str, pattern: str, number: int) -> int | None:
-    """Returns the 1-based line of the match with index `number`, or None."""
     found = [i for i, line in enumerate(text.splitlines(), 1) if re.match(pattern, line)]
     return found[number] if number < len(found) else None
 

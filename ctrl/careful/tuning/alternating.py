@@ -45,7 +45,6 @@ class Alternating:
         self._last: dict[int, float] = {}
 
     def collect(self, trials: Mapping[int, Trial], live: Live, now: float) -> None:
-        """Adds the messages since the last flip to the arms of each item's trial."""
         for item, trial in trials.items():
             for version, arm in zip(self.versions, (trial.a, trial.b), strict=True):
                 key = (told_by(item), version)
@@ -71,10 +70,8 @@ class Alternating:
         return now - self._last.get(item, self.began) > max(QUIET_S, patience_s)
 
     def renew(self, beside: Mapping[int, Value]) -> None:
-        """Replaces the second version; the values in effect are the first."""
         self.versions = self._path.offer(beside)
         self._seen = self._path.live()
 
     def flip(self) -> bool:
-        """Switches to the other version; False: another process changed the settings."""
         return self._path.flip()

@@ -325,7 +325,7 @@ class Controller:
         self._decide("changed", pairs, "", evidence, figures)
         self._try(pairs, now, fresh=True)
 
-    # --- ways that are tried without a prediction
+    # --- searches without a prediction
 
     def _begin_trying(self, live: Live, now: float) -> None:
         if not (self.searches and self._is_due(now)):
@@ -339,7 +339,6 @@ class Controller:
             self._watch.reset()
 
     def _search(self, trying: Trying, now: float) -> None:
-        """Continues a search; its result becomes a change."""
         live = self._path.live()
         said = trying.step(live, now)
         if not said:
@@ -408,7 +407,7 @@ class Controller:
             self._say(self.state.note(self._clock(), what, pairs, why, "ab", said))
         self._save()
 
-    # --- what is kept and told
+    # --- saving and reporting
 
     def _save(self) -> None:
         self.state.store = self._stores.as_dict()

@@ -113,7 +113,6 @@ class Measuring:
         return moved(before, self.known, self._path.in_effect(), classes)
 
     def is_same(self, before: Measured, classes: Collection[int]) -> bool:
-        """Reports whether the path is surely unchanged for some classes."""
         assert self.known is not None
         return same(before, self.known, self._path.in_effect(), classes)
 
@@ -122,7 +121,6 @@ class Measuring:
         return Kept(self.known, state.figures, state.measured_at, state.reason)
 
     def confirm(self, kept: Kept) -> None:
-        """Restores figures that a quick measurement has confirmed."""
         state = self._state
         self.known, state.figures = kept.known, kept.figures
         state.measured_at, state.reason = kept.measured_at, kept.reason

@@ -42,7 +42,6 @@ class Proofs:
         self._since = (now, by_class(path.live()))
 
     def forget(self) -> None:
-        """Drops collected messages, because the path has changed."""
         self._trials.clear()
 
     def anew(self, items: Iterable[int]) -> None:

@@ -143,7 +143,6 @@ class RunningPath:
         self._seen: _Counted | None = None
 
     def close(self) -> None:
-        """Closes the maps; the values in effect stay."""
         self.tenancy.close()
         self._tune.close()
         self._live.close()
@@ -179,7 +178,6 @@ class RunningPath:
         return (*plans(tune), *pulses(tune), *kicks(tune))
 
     def by_hand(self) -> frozenset[int]:
-        """Returns the items set by `tune set` or `tune apply`."""
         return self._store.by_hand(self.peer.name, self.in_effect())
 
     def begin(self) -> None:
@@ -211,7 +209,6 @@ class RunningPath:
             return tune_entry.flip(self._tune, self.peer.slot, self._two)
 
     def settle(self, values: Mapping[int, Value]) -> None:
-        """Puts values into effect; all others stay."""
         if values:
             with self._alone():
                 tune_entry.apply(self._tune, [self.peer.slot], self._ours(values))

@@ -38,7 +38,6 @@ class Searches:
         self.seen(path.live())
 
     def seen(self, live: Live) -> None:
-        """Lets only later messages begin a search."""
         self._seen = sent(by_class(live))
 
     def stopped(self, now: float) -> None:

@@ -126,7 +126,7 @@ class StoreWatch:
         """Reports whether the store became known just now and figures still improve."""
         return self._settling > 0
 
-    # --- where all writes are alike
+    # --- exploration with other write sizes
 
     def untold(self, but: frozenset[int]) -> int | None:
         """Returns the item whose writes should vary to separate g from G; None: none.

@@ -106,7 +106,6 @@ class Trying:
         return {index: way for index, way in best.items() if way}
 
     def base_counts(self, live: Live) -> dict[int, Counts]:
-        """Returns the messages sent with the values before the search."""
         version = self._turns.versions[0]
         return {index: live.get((index, version), Counts()) for index in self.searches}
 

@@ -41,7 +41,6 @@ class _Windows:
     kept: list[Counts] = field(default_factory=list)
 
     def add(self, block: Counts, now: float) -> bool:
-        """Adds messages; reports whether the class has shifted."""
         self.window += block
         if self.window.count < WINDOW[0] or now - self.began < WINDOW[1]:
             return False
@@ -96,7 +95,6 @@ class Watch:
         self._classes: dict[int, _Windows] = {}
 
     def reset(self) -> None:
-        """Starts a new reference, after a known change."""
         self._classes.clear()
         self._seen.clear()
 

@@ -136,6 +136,5 @@ class Search:
         return not self.left or any(one.trial.count >= MESSAGES_MIN for one in self.left)
 
     def best(self) -> Way | None:
-        """Returns the way that looks best, if it looks better than the values in effect."""
         found = max(self.left, key=lambda one: one.gain, default=None)
         return found if found and found.gain >= GAIN_MIN else None

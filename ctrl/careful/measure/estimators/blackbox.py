@@ -201,7 +201,6 @@ class BlackBox:
             self._look_at_ends(result)
 
     def _look_at_ends(self, result: Result) -> None:
-        """Compares each end with the line that reaches it."""
         ends = at_ends(result.regimes, self._train_sizes, self._gap_at, self._gap_step_us())
         result.regimes = ends.regimes
         result.notes += ends.notes
@@ -273,7 +272,6 @@ class BlackBox:
             )
 
     def _fit_count(self, trips: list[Trip]) -> None:
-        """Raises the number of round trips per round if they are short."""
         least_us = min(one.round_us for one in trips)
         fitting = int(min(_TRIPS_MAX, _TRIPS_US / least_us))
         self._trips_count = max(self._trips_count, fitting)

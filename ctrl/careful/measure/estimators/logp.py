@@ -198,7 +198,6 @@ class LogP:
             messages = more
 
     def _longer(self, curve: Curve, trips: Bursts) -> Curve:
-        """Makes a longer curve if further bursts showed that the curve is not steady."""
         messages = int(curve.bursts.marks[-1])
         more = min(2 * messages, self.options.messages_max)
         late = 2 * SAMPLES_MIN * float(np.median(curve.bursts.done_us)) / 1e6 > self._half_s
@@ -220,7 +219,6 @@ class LogP:
         return Curve(compute_us, bursts, trips.done_us, self._layer.capacity)
 
     def _trials(self, result: Result) -> list[Trial]:
-        """Compares fresh bursts with the model's predictions."""
         if not (result.g.estimate and result.rtt.estimate):
             return []
         half_us = result.rtt.estimate.value / 2

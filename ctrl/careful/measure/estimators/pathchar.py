@@ -139,7 +139,7 @@ class Pathchar:
             path.notes.append("stopped before every interval was as narrow as asked for")
         return path
 
-    # --- which hops there are
+    # --- discovery
 
     def _ask(self, hop: Hop, size_bytes: int, timeout_s: float | None = None) -> Reply:
         if timeout_s is None:
@@ -386,7 +386,7 @@ class Pathchar:
             heard.append(hop.answers(self._ask(hop, self.options.min_bytes)))
         return heard
 
-    # --- what it means
+    # --- results
 
     def _segments(self) -> list[Segment]:
         found = []

@@ -68,7 +68,6 @@ class ProbeSession(Session):
         return low
 
     def round_trips(self, size_bytes: int, count: int) -> list[Trip]:
-        """Sends `count` messages one after the other, each with its empty answer."""
         trips: list[Trip] = []
         while len(trips) < count:
             some = min(count - len(trips), lib.CAREFUL_PROBE_FRAMES)
