@@ -101,8 +101,8 @@ void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *a
 	}
 }
 
-/* Reports whether the frame's messages are of kinds that share frames and end where the frame ends.
- */
+/* Reports whether the frame's messages are of kinds that share frames and end where the frame
+ * ends. */
 static bool are_packed(const struct link_rxframe *frame)
 {
 	uint32_t left = frame->body_bytes;

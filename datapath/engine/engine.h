@@ -180,8 +180,8 @@ struct careful {
 	} * waiting;
 	bool changed; /* a peer's state may differ from what its watcher was told */
 
-	/* Pings, per peer: ours to the peer, and the peer's that is being written (engine/ping.c).
-	 */
+	/* Pings, per peer: ours to the peer, and the peer's that is being written
+	 * (engine/ping.c). */
 	struct ping_slot {
 		careful_ping_fn *done;
 		void *user;
@@ -293,8 +293,8 @@ int own_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_o
 struct careful_kept *own_keep(const struct careful_message *message);
 void own_release(struct careful *c, struct careful_kept *kept);
 
-/* Reads the message at this place of a body. Returns its bytes, up to the next message or the end.
- */
+/* Reads the message at this place of a body. Returns its bytes, up to the next message or the
+ * end. */
 static inline uint32_t am_at(const uint8_t *body, uint32_t body_bytes, struct careful_kept place,
 			     struct careful_am *am)
 {

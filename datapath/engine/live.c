@@ -26,8 +26,8 @@ enum {
 /* Limit for stores: disks are slow. The square fits. */
 static const uint64_t stored_most_ns = UINT32_MAX;
 
-/* Returns a free place for the token of a question to a peer, or NULL if too many are unanswered.
- */
+/* Returns a free place for the token of a question to a peer, or NULL if too many are
+ * unanswered. */
 static uint32_t *question_of(struct careful *c, const struct link_peer *peer)
 {
 	uint32_t *questions = c->live[peer->slot].questions;

@@ -52,8 +52,8 @@ static uint64_t frames_moved(const struct careful *c)
 	return n[CAREFUL_C_RX_FRAMES] + n[CAREFUL_C_RX_UPDATES] + n[CAREFUL_C_TX_FRAMES];
 }
 
-/* Learns from a wait whether spinning pays. @start: when it began; 0: something was there at once.
- */
+/* Learns from a wait whether spinning pays. @start: when it began; 0: something was there at
+ * once. */
 static void learn(struct careful *c, uint64_t spun, uint64_t start, uint64_t blocked)
 {
 	const uint64_t spin_ns = c->options.spin_us * 1000ull;

@@ -70,8 +70,8 @@ void event_add(struct careful_events *ev, struct event_node *node, const struct 
 	way->offset = way->open ? new->offset + new->bytes : 0;
 }
 
-/* Subtracts bytes that leave from those announced to a node; the frame asks for room for the rest.
- */
+/* Subtracts bytes that leave from those announced to a node; the frame asks for room for the
+ * rest. */
 void event_less_ahead(struct careful_events *ev, struct event_node *node, uint32_t bytes,
 		      uint32_t flags)
 {

@@ -141,8 +141,8 @@ int attached_alloc(struct careful *c, void **payload)
 	return CAREFUL_RING_PAYLOAD_BYTES;
 }
 
-/* Returns the number of a payload from attached_alloc(), or -EINVAL if it is not the application's.
- */
+/* Returns the number of a payload from attached_alloc(), or -EINVAL if it is not the
+ * application's. */
 static int built_at(const struct attached *a, const void *payload)
 {
 	const uint64_t off = (uint64_t)((uintptr_t)payload - (uintptr_t)a->built);

@@ -317,8 +317,8 @@ struct careful_peer_info {
 	uint32_t credits_free;
 	uint32_t credits_window; /* total that credits_free is part of */
 	uint32_t frame_bytes; /* largest frame towards the peer */
-	/* Buffers consumed and not yet given back; traditional: frames not known to have arrived.
-	 */
+	/* Buffers consumed and not yet given back; traditional: frames not known to have
+	 * arrived. */
 	uint32_t buffers_owed;
 	uint32_t buffers_kept; /* held by handlers, file writes and early frames */
 	uint32_t messages_out; /* being sent, or waiting for credits */
@@ -549,8 +549,8 @@ int careful_handle(struct careful *instance, uint16_t handler, careful_handler_f
 int careful_handle_store(struct careful *instance, uint16_t handler, careful_handler_fn *fn,
 			 void *user);
 /* Sends a request; the payload is copied before the call returns. done runs once. The request
- * leaves with the next careful_poll(), as far as credits allow. The first request to a peer has a
- * frame of its own; later ones share frames, up to CAREFUL_PACKED_MAX in each. A peer handles our
+ * leaves with the next careful_poll(), as far as credits allow. The first one to a peer then has a
+ * frame of its own; the others share frames, up to CAREFUL_PACKED_MAX in each. A peer handles our
  * requests in the order in which we sent them; gets and stores are not ordered.
  * -EMSGSIZE (payload exceeds careful_payload_bytes(); done gets this error if there was no session
  * yet, or if the new session has smaller frames), -EAGAIN (a limit above is reached). */

@@ -32,8 +32,8 @@ int careful_copy(int from, int to, uint64_t offset, uint64_t bytes);
 
 /* Prepares an open file for reading block by block. Waits at most 60 ms, until any later change
  * shows in the file's times. *copy is a copy in memory if reads return another size than stat
- * reports, as in /proc and sysfs; else -1. Returns 0 or -errno; -EFBIG: such a file is too large.
- */
+ * reports, as in /proc and sysfs; else -1. Returns 0 or -errno; -EFBIG: such a file is too
+ * large. */
 int careful_settle(int fd, int *copy);
 
 /* Opens a path beneath the directory `base` with open()'s flags. Returns a descriptor or -errno.

@@ -46,8 +46,8 @@ enum careful_ipc_op {
 	/* peer; args: stage, ttl, time limit in ms; bytes: length of the IP packet. One at a time
 	 * to a peer. Answer's payload, whatever its status: struct careful_ping_result. */
 	CAREFUL_IPC_PING = 10,
-	/* peer: careful_peer_measure(). Answered when the measurement begins; PEERS has the result.
-	 */
+	/* peer: careful_peer_measure(). Answered when the measurement begins; PEERS has the
+	 * result. */
 	CAREFUL_IPC_BURST = 11,
 	/* payload: a struct careful_signature; region. Answered with bursts, each a struct
 	 * careful_burst and its marks. Meanwhile carefuld only moves frames. */
