@@ -248,7 +248,7 @@ struct port_ops {
 	 * -ENETUNREACH; -EXDEV: the route leaves by another interface; -ENOTUNIQ: the address is
 	 * ours; -ENETDOWN: no route, and the interface is down. */
 	int (*resolve)(struct port *port, const union address *to, struct llhdr *llhdr);
-	/* Sets to->ours to the source address that the kernel would choose; zeros: no route. Or
+	/* Sets to->ours to the source address that the kernel would choose, zeros if none. Or
 	 * NULL. */
 	void (*source)(struct port *port, union address *to);
 	/* Reports that nobody answers at an address, so its link address may be stale. Or NULL. */

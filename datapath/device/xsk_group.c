@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Frames to a group: XDP's admission of their senders (the groups map, and the peers map's group
- * part), and multicast membership. The kernel tells NIC and switch (IGMP) while a socket is
- * joined. */
+ * part), and multicast membership, which the kernel announces to NIC and switch (IGMP). */
 #include <assert.h>
 #include <bpf/bpf.h>
 #include <errno.h>

@@ -68,8 +68,7 @@ static int make_directory(struct items *s, int dir, const char *name)
 }
 
 /* Removes a temporary or partial file, unless a transfer uses it. A transfer locks its file, or the
- * directory of its many files; holding both locks here keeps the file from being taken up
- * meanwhile. */
+ * directory of its many files; with both locks held here, no transfer can take the file up. */
 static int remove_partial(struct items *s, int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of unfinished files, here and at a peer: .[NAME.]careful-TAG.part; TAG has 16 hex
- * digits. */
+/* Names of unfinished files, here and at a peer: .[NAME.]careful-TAG.part (TAG: 16 hex digits). */
 #ifndef STORAGE_PARTIAL_H
 #define STORAGE_PARTIAL_H
 

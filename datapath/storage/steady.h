@@ -10,7 +10,7 @@
 
 /* Waits until the last change is old enough, a few times at most; *st: the file after that. */
 int steady_wait(int fd, struct stat *st);
-/* Reports whether data read between two fstat() calls is the file's content at one moment. */
+/* Reports whether data read between two fstat() calls was the file's content at one moment. */
 bool steady_between(const struct stat *before, const struct stat *after);
 
 #endif /* STORAGE_STEADY_H */
