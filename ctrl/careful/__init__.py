@@ -127,8 +127,8 @@ def open(  # noqa: A001 (as in os.open)
             reserve (receive buffers for large messages: 0), file_writes ("engine", "workers").
             Network: name (for peers), port (51966), xdp ("auto", "native", "generic"),
             require_zerocopy (False), protocol ("careful", "traditional"). Times: wait
-            ("adaptive", "spin", "block"), spin_us (adaptive: 50), sync_ms (silence before a peer
-            is asked: 200), stall_ms (silence before a peer counts as gone: 30000). Keys: keys (a
+            ("adaptive", "spin", "block"), spin_us (spin time of adaptive: 50), sync_ms (silence
+            before a peer is asked: 200), stall_ms (silence before a peer counts as gone: 30000). Keys: keys (a
             directory; "none"; /etc/careful/keys, if this host has a key there), seal ("off").
 
     Raises:
@@ -157,7 +157,8 @@ def connect(
         instance: which carefuld; by default CAREFUL_INSTANCE, or the only one here.
         config: as for open().
         options: name (for `carefulctl status`; by default the program's file), memory_bytes
-            (for memory(): 16 MiB), wait ("adaptive", "spin", "block"), spin_us (adaptive: 50).
+            (for memory(): 16 MiB), wait ("adaptive", "spin", "block"), spin_us (spin time of
+            adaptive: 50).
 
     Raises:
         CarefulError: no carefuld runs, or the choice is ambiguous; no permission; it is full,

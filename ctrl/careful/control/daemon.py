@@ -190,9 +190,7 @@ def _is_passed() -> bool:
 
 
 def _must_not_be_starting(instance: Instance) -> None:
-    """Raises if systemd is starting the instance: waiting would deadlock, since systemd waits for
-    us.
-    """
+    """Raises if systemd is starting the instance: systemd waits for us, so waiting would hang."""
     if said := instances.starting(instance):
         text = f"{said}; first: systemctl stop {instances.unit('carefuld', instance.name)}"
         raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
