@@ -230,9 +230,9 @@ enum {
  * of its end, the group has failed for that node. */
 enum careful_event_what {
 	CAREFUL_EVENT_FRAGMENT = 0, /* the payload is a piece of a message */
-	/* args[0]: the sender's rank. args[1]: nodes of the group. args[2]: the number of the
-	 * receiver's part; 0: unknown. args[3], token: high and low word of the cookie of its
-	 * frames to all; 0: it sends none. bytes: the number of its part, not 0. */
+	/* args: the sender's rank, nodes of the group, number of the receiver's part (0: unknown),
+	 * high word of a cookie. The cookie is that of the sender's frames to all (0: none), and
+	 * its low word is in token. The number of the sender's part, not 0, is in bytes. */
 	CAREFUL_EVENT_JOIN = 1,
 	/* The sender sends no more fragments; args: the number of frames to groups that it sent in
 	 * this epoch. */
@@ -324,7 +324,7 @@ enum careful_sync {
  * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol; REFUSE:
  *                      enum careful_refusal; SYNC: enum careful_sync; SYNC_ACK: 1 while frames
  *                      counted in seq_sent may wait in the sender's device, so that it proves no
- *                      loss; 2 to CAREFUL_SYNC_HEARD: seq_rcvd counts frames to a group
+ *                      loss; 2, to CAREFUL_SYNC_HEARD: seq_rcvd counts frames to a group
  * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; HELLO, WELCOME: enum
  *                      careful_seal; CHALLENGE: how many challenges its sender has sent, so that an
  *                      overtaken one is recognized
