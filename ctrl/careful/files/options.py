@@ -57,9 +57,9 @@ class TransferOptions(TypedDict, total=False):
         restart: throw away partial files of an interrupted transfer.
         fail_on_loss: end the transfer if the network loses a frame (LossError, a
             ConnectionError); else lost data is requested again.
-        block_bytes: payload of one operation, 4 KiB to 1 GiB: 4 MiB.
-        blocks_in_flight: of one file, 1 to 64: 8.
-        files_in_flight: 1 to 30: 16.
+        block_bytes: payload of one operation, 4 KiB to 1 GiB; default 4 MiB.
+        blocks_in_flight: of one file, 1 to 64; default 8.
+        files_in_flight: 1 to 30; default 16.
         rate_limit_bytes_per_s: of all files together.
     """
 

@@ -82,13 +82,8 @@ async def still_holds(
 ) -> bool:
     """Reports whether a peer's file, which has changed, still holds what came from it.
 
-    Args:
-        remote: the peer's tree.
-        source: path in it.
-        attr: of the file at first.
-        span: offset and bytes of the range that came.
-        came: XXH3 of each block, by number.
-        block_bytes: size of a block; 0 if there are no digests, so the answer is no.
+    `span` is the offset and the bytes of the range that came; `came` has each block's XXH3, by
+    number. Without digests (`block_bytes` is 0) the answer is no.
     """
     if not block_bytes:
         return False

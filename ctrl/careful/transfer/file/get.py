@@ -254,13 +254,7 @@ async def get_file(
 ) -> FileResult | None:
     """Fetches one file; returns None if options.checksum is set and the local file is equal.
 
-    Args:
-        remote: the peer's tree.
-        source: path in it.
-        target: local path; appears only when complete.
-        options: how files move.
-        progress: receives each step.
-        root: follow no symlink below it; None: no root.
+    `target` appears only when complete. No symlink is followed below `root`.
 
     Raises:
         CarefulError: the transfer failed; at most a partial file remains.

@@ -183,12 +183,7 @@ class Journal:
 def check_fits(folder: Folder, nbytes: int, block_bytes: int, sparse: bool, name: str) -> None:
     """Checks that a file of an announced size can exist, before anything is allocated.
 
-    Args:
-        folder: its directory.
-        nbytes: its size; a server can announce any.
-        block_bytes: size of a block.
-        sparse: whether parts are holes, which need no room.
-        name: the subject of errors.
+    A server can announce any size; holes need no room.
 
     Raises:
         CarefulError: the file system is smaller, or the journal would be too large.

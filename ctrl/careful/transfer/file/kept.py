@@ -22,11 +22,8 @@ def is_worth_keeping(journal: Journal, error: BaseException) -> bool:
 def tell_kept(kept: tuple[int, int], name: str, error: BaseException, progress: Progress) -> None:
     """Reports a kept partial file, in the error's line if there is one.
 
-    Args:
-        kept: bytes in place (0: unknown), and size of the file.
-        name: of the file.
-        error: ended the transfer.
-        progress: receives the text if the error has no line.
+    `kept` is the bytes in place (0: unknown) and the file's size. `progress` receives the text if
+    the error has no line.
     """
     done, all_bytes = kept
     what = f"{done} of {all_bytes} bytes are kept" if done else "what arrived is kept"

@@ -182,10 +182,7 @@ class Mover:
     async def block(self, offset: int, nbytes: int, base: int | None = None) -> int:
         """Moves one block; returns its digest.
 
-        Args:
-            offset: in the peer's file, bytes.
-            nbytes: size of the block.
-            base: in our file, bytes; None: the same.
+        `base` is the offset in our file, bytes; None: the same as the peer's.
         """
         base = offset if base is None else base
         todo = deque([(offset, nbytes)])
@@ -209,9 +206,7 @@ class Mover:
     async def _piece(self, todo: deque[tuple[int, int]], shift: int) -> Answer:
         """Moves the first of the ranges left; puts it back if it was lost.
 
-        Args:
-            todo: ranges of the peer's file.
-            shift: from these to ours, bytes.
+        `todo` has ranges of the peer's file; `shift` leads to our offsets, bytes.
         """
         at, size = todo.popleft()
         piece = min(size, self.pace.piece_bytes)

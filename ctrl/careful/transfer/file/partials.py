@@ -228,11 +228,7 @@ async def _cleared(remote: BlockClient, top: str, gone: list[Found]) -> list[Fou
 async def clear_remote(remote: BlockClient, top: str, names: list[str], whole: str) -> None:
     """Removes the partial files of a peer that no transfer will continue.
 
-    Args:
-        remote: the peer's tree.
-        top: path in it.
-        names: relative to `top`.
-        whole: a complete source, or "".
+    `whole` is a complete source, or "".
     """
     gone = []
     for name in names:

@@ -62,13 +62,7 @@ async def put_file(
 ) -> FileResult | None:
     """Sends one file; returns None if options.checksum is set and the peer's file is equal.
 
-    Args:
-        remote: the peer's tree.
-        source: local path.
-        target: path in the peer's tree; appears only when complete.
-        options: how files move.
-        progress: receives each step.
-        root: follow no symlink below it; None: no root.
+    `target` is a path in the peer's tree. No symlink is followed below `root`.
 
     Raises:
         CarefulError: the transfer failed; at most a partial file remains at the peer.

@@ -68,13 +68,7 @@ async def take_digests(
 ) -> None:
     """Adds digests to blocks that came without; unmarks blocks that differ between the ends.
 
-    Args:
-        remote: the peer's tree.
-        handle: of the peer's file, source or partial.
-        journal: with or without digests.
-        fd: of our file, partial or source.
-        note: receives each change of the journal.
-        path: the subject of errors.
+    `fd` is our file, partial or source. `note` receives each change of the journal.
     """
     bare = [index for index in journal.in_place if not journal.digest(index)]
     own = await _digests_of_own(fd, journal, bare)
@@ -102,14 +96,7 @@ async def verify_there(
     """Unmarks blocks whose digest at the peer differs from the journal's.
 
     This includes a source with the same attributes: if power failed, its times may be on the disk
-    without its new data.
-
-    Args:
-        remote: the peer's tree.
-        handle: of the peer's file, source or partial.
-        journal: with digests.
-        note: receives each change of the journal.
-        path: the subject of errors.
+    without its new data. `note` receives each change of the journal.
     """
     for index, digest in await _digests_there(remote, handle, journal, journal.in_place, path):
         if journal.digest(index) != digest:

@@ -35,12 +35,8 @@ async def check_source(
 ) -> None:
     """Checks that a source still holds the bytes that were copied from it.
 
-    Args:
-        before: its attributes at the start; all of these bytes were copied.
-        after: its present attributes.
-        is_equal: called after a change; reports whether the copied bytes are still there.
-        name: of the source.
-        progress: notified if the source has grown.
+    After a change, is_equal() reports whether the copied bytes are still there. `progress` is
+    notified if the source has grown.
 
     Raises:
         CarefulError: the source holds other bytes.

@@ -269,10 +269,7 @@ class BlockClient(RangeClient):
     async def scratch(self, path: str, nbytes: int, wait: bool = True) -> int:
         """Allocates memory for a batch in a directory; returns its handle.
 
-        Args:
-            path: of the directory.
-            nbytes: of the batch.
-            wait: whether to wait until other local programs free some; else EMFILE if none is free.
+        `wait` waits until other local programs free some; else EMFILE if none is free.
         """
         flags = lib.CAREFUL_BLOCK_SCRATCH | (lib.CAREFUL_BLOCK_WAIT if wait else 0)
         payload = _open_payload(path, flags=flags, bytes=nbytes)
@@ -354,12 +351,7 @@ class BlockClient(RangeClient):
     ) -> list[bytes]:
         """Returns digests of each block of a range of an open file, computed at the peer.
 
-        Args:
-            algorithm: enum careful_block_algorithm.
-            handle: of the file.
-            span: offset and bytes of the range.
-            block_bytes: size of a block.
-            path: the subject of errors.
+        `span` is the offset and the bytes of the range.
         """
         size = 8 if algorithm == lib.CAREFUL_BLOCK_XXH3 else lib.CAREFUL_DIGEST_BYTES_MAX
         found: list[bytes] = []
@@ -405,10 +397,7 @@ class BlockClient(RangeClient):
     async def spooled(self, path: str, recursive: bool = False, most: int = _LISTING_MAX) -> Spool:
         """Lists a directory or tree of any size into a file.
 
-        Args:
-            path: of the directory.
-            recursive: whether to list the whole tree.
-            most: the largest listing, bytes.
+        A listing above `most` bytes is refused.
 
         Raises:
             CarefulError: the directory does not exist.

@@ -69,9 +69,7 @@ class RangeClient:
     async def watch(self, fail: bool, on_retry: Callable[[], None] | None = None) -> Losses:
         """Counts losses from now on.
 
-        Args:
-            fail: whether the first loss ends the transfer with LossError.
-            on_retry: called at each retry.
+        `fail` ends the transfer with LossError at the first loss; on_retry() runs at each retry.
         """
         self._on_retry = on_retry
         self.losses = Losses(self.ipc, self.peer, self.host, fail)

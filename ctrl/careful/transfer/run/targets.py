@@ -61,14 +61,7 @@ async def move(
 
 
 class _Move:
-    """One command.
-
-    Args:
-        way: source and target of the transfer.
-        target: as the user wrote it.
-        sink: receives every outcome.
-        recursive: whether to move directories.
-    """
+    """One command."""
 
     def __init__(self, way: Direction, target: str, sink: Outcome, recursive: bool) -> None:
         self.way, self.sink, self.recursive = way, sink, recursive

@@ -68,12 +68,7 @@ async def verify(
 ) -> Verified:
     """Compares a file or a tree.
 
-    Args:
-        remote: the peer's tree.
-        source: path in it.
-        target: local path.
-        recursive: whether to compare directories.
-        block_bytes: bytes that one digest covers.
+    One digest covers `block_bytes`.
 
     Raises:
         CarefulError: one of the two cannot be read.

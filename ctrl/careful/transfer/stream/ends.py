@@ -61,12 +61,7 @@ async def is_special(
 ) -> bool:
     """Reports whether this module handles a transfer.
 
-    Args:
-        remote: the peer's tree.
-        source: one end, without the host.
-        target: the other end, likewise.
-        span: the part to move.
-        is_get: whether the source is the remote end.
+    `is_get` is true if the source is the remote end. Both ends lack the host.
     """
     if not span.is_whole or NULL in (source, target):
         return True
@@ -83,12 +78,7 @@ def _same(
 ) -> Callable[[], Awaitable[int]]:
     """Returns a function that opens a peer's file again and checks that it is the same.
 
-    Args:
-        remote: the peer's tree.
-        opened: opens the file.
-        attr: its attributes at the first opening.
-        name: for errors.
-        is_written: whether we change the file meanwhile.
+    `attr` is from the first opening; `is_written` is true if we change the file meanwhile.
     """
 
     async def again() -> int:
@@ -291,14 +281,7 @@ async def transfer(
 ) -> Result:
     """Moves one file whose ends are special.
 
-    Args:
-        remote: the peer's tree.
-        is_get: whether the source is the remote end.
-        source: one end, without the host.
-        target: the other end, likewise.
-        span: the part to move.
-        options: how files move.
-        progress: receives each step.
+    `is_get` is true if the source is the remote end. Both ends lack the host.
 
     Raises:
         CarefulError: the transfer failed; a device or file written in place may have changed.

@@ -103,12 +103,8 @@ class Own:
     ) -> None:
         """Checks that the file still holds the bytes that were sent.
 
-        Args:
-            remote: the peer's tree.
-            sent: the peer's side, which came from this file as a whole.
-            name: of the file.
-            block_bytes: bytes compared at a time.
-            progress: notified if the file has grown.
+        `sent` is the peer's side, which came from this file as a whole. `progress` is notified if
+        the file has grown.
 
         Raises:
             CarefulError: the file has changed.
@@ -139,14 +135,7 @@ async def move_differing(
 ) -> FileResult:
     """Moves the blocks of a range that differ between the ends.
 
-    Args:
-        remote: the peer's tree.
-        sides: the peer's and ours.
-        nbytes: size of the range.
-        names: of source and target, for people.
-        options: how files move.
-        progress: notified of blocks that need not move.
-        move: moves a part.
+    `sides` are the peer's and ours; move() moves a part.
 
     Raises:
         CarefulError: one end cannot be read, or moving failed.

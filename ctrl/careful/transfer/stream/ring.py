@@ -195,15 +195,8 @@ async def receive(
 ) -> FileResult:
     """Fetches a range in order.
 
-    Args:
-        remote: the peer's tree.
-        held: the peer's open file.
-        span: offset and bytes in it.
-        sink: a descriptor; None: bytes are dropped.
-        names: of both ends, for people.
-        options: how files move.
-        progress: receives each step.
-        seen: receives the XXH3 of each block, by number.
+    `span` is the offset and the bytes in the peer's file. `sink` is a descriptor, or None to drop
+    the bytes. `seen` receives the XXH3 of each block, by number.
 
     Raises:
         CarefulError: the transfer failed.
@@ -243,15 +236,8 @@ async def send(
 ) -> FileResult:
     """Sends the bytes of a descriptor, to its end.
 
-    Args:
-        remote: the peer's tree.
-        held: the peer's file, open for writing.
-        span: offset in it, and the most bytes.
-        source: a descriptor; None: zeros.
-        names: of both ends, for people.
-        options: how files move.
-        progress: receives each step.
-        seen: receives the XXH3 of each block, by number.
+    `span` is the offset and the most bytes in the peer's file. `source` is a descriptor, or None
+    for zeros. `seen` receives the XXH3 of each block, by number.
 
     Raises:
         CarefulError: the transfer failed.

@@ -38,13 +38,8 @@ async def apply_attributes(
 ) -> None:
     """Gives names of the target the attributes of names of the source.
 
-    Args:
-        source: the directory to read.
-        target: the directory to change.
-        wanted: name in the source, name in the target, and the attributes at the time when the
-            contents were moved.
-        flags: CAREFUL_BATCH_* to set.
-        sink: receives failures.
+    `wanted` has the name in the source, the name in the target, and the attributes at the time when
+    the contents were moved.
     """
     for part in parts(wanted):
         items = [
@@ -90,10 +85,7 @@ async def _read_xattrs(source: Tree, names: Sequence[str], flags: int) -> list[I
 async def usual_modes(target: Tree, made: Sequence[Entry], mask: int) -> None:
     """Gives new directories the permissions that new ones usually have.
 
-    Args:
-        target: the directory above them.
-        made: their entries in the source.
-        mask: permission bits to leave out.
+    `mask` has permission bits to leave out.
     """
     for part in parts(made):
         items = []

@@ -86,9 +86,7 @@ def is_another(one: Attr, other: Attr) -> bool:
 async def taken_for_one(target: Tree, groups: Iterable[list[Entry]]) -> list[tuple[str, str]]:
     """Finds names of which a file system without case keeps only one.
 
-    Args:
-        target: reported all of the names as present.
-        groups: from look_alike().
+    The target reported all of the names as present; `groups` come from look_alike().
 
     Returns:
         Pairs of names that are one file at the target.

@@ -52,10 +52,7 @@ def _is_same_time(there: Attr, mtime_ns: int) -> bool:
 def fate(source: Attr, there: Attr | None, options: Options) -> Fate:
     """Returns the decision for a file.
 
-    Args:
-        source: the file.
-        there: the target's entry of that name, or None.
-        options: update, keep_newer, checksum and replace apply.
+    Only update, keep_newer, checksum and replace apply.
     """
     if there is None:
         return Fate.MOVE
@@ -82,12 +79,7 @@ def fate_of(entry: Entry, existing: Mapping[str, Entry], options: Options) -> Fa
 
 
 def refused(there: Attr | None, name: str) -> CarefulError:
-    """Returns the error for a file whose name is taken.
-
-    Args:
-        there: the entry that has the name.
-        name: the name that people see.
-    """
+    """Returns the error for a file whose name is taken."""
     if there is not None and there.is_special:
         return special_there(name)
     return CarefulError(errno.EEXIST, REFUSED, name)
