@@ -62,7 +62,6 @@ class Field:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole field."""
         return self.item_bytes * (1 if self.count is None else self.count)
 
 

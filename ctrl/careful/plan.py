@@ -119,7 +119,6 @@ class Plan:
         return not rises and not (falls and 0 < self.peak_bytes <= self.first_bytes)
 
     def as_dict(self) -> dict[str, int]:
-        """Returns the fields, in the map's order."""
         return dict(vars(self))
 
     def sizes(self, message_bytes: int, limits: Limits = FRAME_LIMITS) -> list[int]:

@@ -102,7 +102,6 @@ class Group(_Help, click.Group):
     command_class = Command
 
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """Returns commands and their summaries, under headings, without hidden ones."""
         names = self.list_commands(ctx)
         found = [(name, self.get_command(ctx, name)) for name in names]
         shown = [(name, summary(one)) for name, one in found if one and not one.hidden]

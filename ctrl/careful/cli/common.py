@@ -21,7 +21,6 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 
 def _note(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
-    """Makes errors JSON, too."""
     if value and ctx.obj is not None:
         ctx.obj["json"] = ctx.command_path.partition(" ")[2]
     return value

@@ -85,7 +85,6 @@ def _told(outcome: Outcome) -> None:
 
 
 def _instance(status: Outcome) -> tuple[str, ...]:
-    """Returns the option that names a host's instance, from its `status`."""
     for one in tables(status.figures.get("instances")):
         if isinstance(name := one.get("instance"), str):
             return "--instance", name

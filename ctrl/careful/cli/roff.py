@@ -63,7 +63,6 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _columns(cell: str) -> int:
-    """Returns the printed width of a cell, without escapes."""
     return len(_ESCAPES.sub("", cell.replace(r"\-", "-")))
 
 

@@ -69,13 +69,11 @@ class Watched:
         self._rates: list[figures.Rates] = []
 
     def again(self) -> str:
-        """Looks again and returns the text."""
         last, self._now = self._now, self._look()
         self._rates = figures.rates(last, self._now)
         return self._text()
 
     def press(self, key: str) -> str:
-        """Handles a key and returns the text."""
         self._order = key if key in report.ORDERS else ""
         return self._text()
 

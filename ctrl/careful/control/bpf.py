@@ -227,7 +227,6 @@ class Program:
         return int(event)
 
     def detach(self, event: int) -> None:
-        """Detaches what an `attach_…` method attached."""
         os.close(event)
 
     def put(self, table: str, key: int, value: int) -> None:
@@ -251,5 +250,4 @@ class Program:
         self._bpf[table.encode()].open_ring_buffer(handed)
 
     def poll(self, timeout_ms: int) -> None:
-        """Waits for records in the open ring buffers and passes them on."""
         self._bpf.ring_buffer_poll(timeout_ms)

@@ -88,7 +88,6 @@ class Config:
         )
 
     def node_at(self, address: Address) -> str | None:
-        """Returns the name that [nodes] gives to an address."""
         for name, text in self.nodes.items():
             if text.strip("[]") == address.ip or text == str(address):
                 return name
@@ -111,7 +110,6 @@ class _File:
         self.text = text
 
     def bad(self, text: str, table: str = "", key: str = "") -> CarefulError:
-        """Returns an error about the file, a table, or a key of the table."""
         line = self._line(table, key) if table else 0
         where = f"{self.path}:{line}" if line else str(self.path)
         return CarefulError(errno.EINVAL, shown(text), where)

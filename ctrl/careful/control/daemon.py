@@ -228,7 +228,6 @@ def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
 
 
 def _clear_refused(instance: Instance, ifname: str) -> None:
-    """Clears an instance that failed to start; its last log line has been reported."""
     with suppress(CarefulError):
         now = instances.find(instance.name)
         if not now.pid and not instances.owner_without_daemon(now.name):

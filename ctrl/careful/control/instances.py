@@ -125,7 +125,6 @@ class Instance:
 
     @property
     def directory(self) -> Path:
-        """The directory of its socket, pid file and log."""
         return RUN / self.name
 
     @property
@@ -139,7 +138,6 @@ class Instance:
 
     @property
     def log_shown(self) -> str:
-        """Returns the log's path for messages."""
         if "--foreground" in self.argv and not _option(self.argv, "--log", "--l"):
             return f"its standard error (journalctl -u {unit('carefuld', self.ifname)})"
         return str(self.log.resolve())

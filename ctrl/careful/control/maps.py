@@ -16,7 +16,6 @@ PINS = Path("/sys/fs/bpf/careful")
 
 
 def _instance_of(path: Path) -> str:
-    """Returns the instance whose map is pinned at a path."""
     return path.parent.name.replace("%2e", ".").replace("%25", "%")
 
 
@@ -98,7 +97,6 @@ class PinnedMap:
         self.close()
 
     def close(self) -> None:
-        """Closes the map, which stays pinned."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -29,11 +29,9 @@ class Mounts:
         self._state = StateDir(_directory(config))
 
     def read(self, trees: tuple[str, str]) -> set[str]:
-        """Returns the names in the source that were mount points the last time."""
         return set(self._state.read(_file(trees)).get("names", ()))
 
     def write(self, trees: tuple[str, str], names: set[str]) -> None:
-        """Records the names that are mount points now."""
         self._state.path.parent.mkdir(parents=True, exist_ok=True)
         self._state.write(_file(trees), {"trees": trees, "names": sorted(names)})
 

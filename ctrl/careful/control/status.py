@@ -415,7 +415,6 @@ def gather_all(running: Iterable[Instance], config: Config) -> tuple[list[Status
 
 
 def _master(instance: Instance) -> str | None:
-    """Returns the bridge or bond of an instance's interface, if we can see it."""
     with suppress(CarefulError):
         return links.master(links.find(instance.ifname)) if instance.here else None
     return None

@@ -126,7 +126,6 @@ def _peer(
 
 
 def _slot(found: Status, peer: PeerStatus) -> tuple[int, int]:
-    """Returns a peer's queue among those of its instance, and its slot there."""
     return (peer.queue if found.queues else 0), peer.slot
 
 

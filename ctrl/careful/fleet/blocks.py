@@ -85,7 +85,6 @@ class Blocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks; 0 for an empty file."""
         return math.ceil(self.file_bytes / self.block_bytes)
 
     def range(self, number: int) -> tuple[int, int]:

@@ -71,7 +71,6 @@ def _trips(found: Mapping[str, object]) -> list[tuple[float, float]]:
 
 
 def _latency_us(found: Mapping[str, object]) -> float | None:
-    """Returns half of the least round trip of the smallest size."""
     trips = _trips(found)
     return trips[0][1] / 2 if trips else None
 

@@ -61,7 +61,6 @@ class Sender:
             await self._part.close()
 
     async def send(self, at: int, nbytes: int) -> None:
-        """Writes a block there. Raises CarefulError on failure."""
         async with self._room:
             data = os.pread(self._fd, nbytes, at)
             await self._part.write(data, at)

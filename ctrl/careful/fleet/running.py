@@ -48,7 +48,6 @@ class Job:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """The names of its host and of the job."""
         return self.host.name, self.name
 
 

@@ -61,7 +61,6 @@ class Rate:
 
     @property
     def quiet_s(self) -> float:
-        """Returns the time since anything arrived, seconds."""
         return self._clock() - self._heard_at
 
 
@@ -154,5 +153,4 @@ class Bar(Lines):
         self._bar.update(self._task, total=self._bytes - self._present, completed=self._moved)
 
     def say(self, text: str) -> None:
-        """Prints a line above the bar."""
         self._bar.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)

@@ -82,7 +82,6 @@ def _store(each: Json) -> str:
 
 
 def _sink(each: Json) -> str:
-    """Describes a sink's least pulse, over all classes."""
     least, most = (each[f"{end}_bytes"] for end in ("least", "most"))
     size = shown_bytes(least) if least == most else f"{shown_bytes(least)} to {shown_bytes(most)}"
     return f"{each['sink']} takes {size} at least: {each['why']}"

@@ -75,7 +75,6 @@ def brief(outcomes: Sequence[Outcome], done: str) -> str:
 
 
 def _decision(one: dict[str, object]) -> str:
-    """Returns a decision as a line; the host's release may differ from ours."""
     try:
         return shown(explain.decision(one))
     except (KeyError, TypeError, AttributeError):

@@ -29,7 +29,6 @@ def _line(line: Line | None) -> dict[str, object]:
 
 
 def _named(found: Result) -> dict[str, Figure]:
-    """Returns the figures of one size, by the names of the lines."""
     return {"os": found.os, "or": found.or_, "g": found.g, "L": found.L, "T": found.rtt}
 
 

@@ -114,13 +114,11 @@ class Lines:
         """Shows the counts."""
 
     def expect(self, files: int, nbytes: int) -> None:
-        """Adds files and bytes to the expected totals."""
         self._files += files
         self._bytes += nbytes
         self.update()
 
     def moved(self, nbytes: int) -> None:
-        """Counts bytes that crossed the network."""
         self._moved += nbytes
         self.update()
         self._tell("moved")
@@ -132,7 +130,6 @@ class Lines:
 
     @property
     def has_begun(self) -> bool:
-        """Reports whether this try has counted anything."""
         return bool(self._files or self._moved or self._present)
 
     @property
@@ -151,7 +148,6 @@ class Lines:
         self._tell("again", True)
 
     def retried(self) -> None:
-        """Counts a piece that is requested again."""
         self._retries += 1
         self.update()
 
@@ -192,7 +188,6 @@ class Lines:
 
 
 def _more(count: int, reason: str) -> str:
-    """Returns the count of failures for a reason that was given before."""
     files = counted(count, "more file")
     if reason != spelled(REFUSED):
         return f"{files}: {reason}"

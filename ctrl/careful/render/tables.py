@@ -183,7 +183,6 @@ def _records(columns: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator
 
 
 def _are_numbers(column: Sequence[object]) -> bool:
-    """Reports whether a column holds only numbers and dashes."""
     there = [one for one in column if one != "-"]
     return bool(there) and all(map(_is_number, there))
 
