@@ -511,35 +511,38 @@ int careful_wait(struct careful *instance, int timeout_ms, int extra_fd);
  * time to wait. Call careful_poll() after the wait. Ask again before each wait. */
 int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeout_ms);
 
-/* Adds a peer by address (port 0: the default) and starts the handshake. Returns the peer's index;
- * the same index if the peer exists already.
+/* Adds a peer by address and starts the handshake; port 0 is the default port. Returns the peer's
+ * index, the same one if the peer exists already.
  * -EADDRINUSE (all P indices are taken), -EAGAIN (an idle peer is being asked to give up its place:
  * poll and try again), -ENOTUNIQ (an address of this host), -ENETUNREACH (no route from this
  * interface), -ENODEV. */
 int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes);
 /* As careful_peer(), but the session may use another queue. `queues` has a bit for each queue of
  * this interface on which the session is welcome (careful_options.queues). If the peer has several
- * queues too, the peer chooses. If the peer chooses other queues, this session fails with EREMCHG.
- * careful_peer_moved() then returns our queue and the peer's port; ask again there, from the
- * instance of that queue. -ENOENT: the peer did not move. */
+ * queues too, the peer chooses. If the peer chooses other queues, this session fails with EREMCHG:
+ * see careful_peer_moved(). */
 int careful_peer_among(struct careful *instance, const struct sockaddr *address, uint32_t bytes,
 		       uint32_t queues);
+/* Gives our queue and the peer's port for a peer that failed with EREMCHG; ask again there, from the
+ * instance of that queue. -ENOENT: the peer did not move. */
 int careful_peer_moved(struct careful *instance, uint32_t peer, uint32_t *queue, uint32_t *port);
 /* Closes the session and frees the index. Operations under way end in the next round. */
 int careful_peer_close(struct careful *instance, uint32_t peer);
+/* Gives a peer's state and counters. */
 int careful_peer_info(struct careful *instance, uint32_t peer, struct careful_peer_info *info);
 int careful_peer_whereabouts(struct careful *instance, uint32_t peer,
 			     struct careful_peer_whereabouts *where);
+/* Gives the settings in effect and the counters of the instance. */
 int careful_info(struct careful *instance, struct careful_info *info);
 /* Measures the burst that the path from the peer can take. The measurement begins a new epoch,
  * which ends what the peer has under way here. The result is in careful_peer_info() when
  * bursts_measured has changed. -ENOENT, -ENOTCONN, -EBUSY (something is under way to the peer). */
 int careful_peer_measure(struct careful *instance, uint32_t peer);
 
+typedef void careful_peer_fn(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 /* Sets the instance's one function that is called when a peer's state (enum careful_peer_state)
  * changes. After FAILED or NONE, everything that belongs to the peer is gone; after NONE, its index
  * can also name another host. After RENEWING a new epoch follows, and regions stay. */
-typedef void careful_peer_fn(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 int careful_peer_watch(struct careful *instance, careful_peer_fn *fn, void *user);
 
 /* Sets the handler of requests that name this index. */
@@ -564,14 +567,18 @@ int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, c
  * -EAGAIN (no buffer is free, or the program has its share, a quarter of the send buffers),
  * -EINVAL (payload does not belong to the program, or no longer does). */
 int careful_alloc(struct careful *instance, void **payload);
+/* Sends a message built in a buffer of careful_alloc(). */
 int careful_send(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
 		 void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+/* Returns a buffer of careful_alloc() unsent. */
 int careful_free(struct careful *instance, void *payload);
-/* Answers a request, within the handler, or later with a careful_reply_to. */
+/* Answers a request within its handler. */
 int careful_reply(const struct careful_message *message, int status, const uint32_t *args,
 		  const void *payload, uint32_t bytes);
+/* Answers a request later, by the name that careful_reply_name() gave. */
 int careful_reply_late(struct careful *instance, const struct careful_reply_to *to, int status,
 		       const uint32_t *args, const void *payload, uint32_t bytes);
+/* Names a request for careful_reply_late(). */
 void careful_reply_name(const struct careful_message *message, struct careful_reply_to *to);
 /* Returns the largest payload of a request or reply to this peer. */
 int careful_payload_bytes(struct careful *instance, uint32_t peer);
@@ -599,12 +606,14 @@ int careful_get(struct careful *instance, uint32_t peer, uint32_t region, uint64
 		const struct careful_span *local, uint32_t bytes, uint32_t flags,
 		careful_done_fn *done, void *user);
 
+struct careful_kept;
 /* Keeps the payload of a message after its handler returns; NULL if that is not possible. The
  * receive buffer's credit returns when all messages of the frame have been released. The payload
  * moves if buffers run short: call careful_kept_payload() before each access. */
-struct careful_kept;
 struct careful_kept *careful_keep(const struct careful_message *message);
+/* Returns where the kept payload is now. */
 const void *careful_kept_payload(struct careful_kept *kept);
+/* Releases a kept payload, and its credit. */
 void careful_release(struct careful *instance, struct careful_kept *kept);
 
 /* Reads the key files again if they have changed (careful_options.keys). Returns 1 if they were
