@@ -523,8 +523,8 @@ int careful_peer(struct careful *instance, const struct sockaddr *address, uint3
  * see careful_peer_moved(). */
 int careful_peer_among(struct careful *instance, const struct sockaddr *address, uint32_t bytes,
 		       uint32_t queues);
-/* Gives our queue and the peer's port for a peer that failed with EREMCHG; ask again there, from the
- * instance of that queue. -ENOENT: the peer did not move. */
+/* Gives our queue and the peer's port for a peer that failed with EREMCHG. Ask again there, from
+ * the instance of that queue. -ENOENT: the peer did not move. */
 int careful_peer_moved(struct careful *instance, uint32_t peer, uint32_t *queue, uint32_t *port);
 /* Closes the session and frees the index. Operations under way end in the next round. */
 int careful_peer_close(struct careful *instance, uint32_t peer);
