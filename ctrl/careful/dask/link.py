@@ -108,9 +108,7 @@ class Link:
             _answer(self._late)
 
     def watched(self, late: LateReply) -> None:
-        """Keeps the request that the other program has open to notice our end; answers the previous
-        one.
-        """
+        """Keeps the request that will notify the other program of our end; answers the last one."""
         if self._late is not None:
             _answer(self._late)
         self._late = late

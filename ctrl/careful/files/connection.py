@@ -182,9 +182,7 @@ class Connections:
             loop.call_soon_threadsafe(lambda: keep(quietly(work())))
 
     def forked(self) -> None:
-        """Closes the descriptors in a child of fork(): they would keep the parent's connections
-        open.
-        """
+        """Closes descriptors in a child of fork() that keep the parent's connections open."""
         shared = [self._shared.remote] if self._shared is not None else []
         for remote in (*shared, *self._transfers):
             remote.ipc.client.close()

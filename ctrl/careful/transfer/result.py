@@ -116,9 +116,7 @@ class Result:
 
     @property
     def is_idle(self) -> bool:
-        """Reports whether nothing moved, changed or failed, and no file was left alone for being
-        newer.
-        """
+        """Reports whether nothing moved, changed or failed, and no target file was newer."""
         made = self.files_count or self.links or self.directories or self.deleted
         return not (made or self.failures or self.newer)
 

@@ -164,9 +164,7 @@ async def _compared(
     parts: bool,
     root: str | None = None,
 ) -> tuple[int, int, dict[int, int]]:
-    """Returns both sizes and the common blocks; compares files of different sizes only with
-    `parts`.
-    """
+    """Returns both sizes and the common blocks; without `parts`, only of files of one size."""
     try:
         fd = open_file(target, root)
     except OSError as error:

@@ -47,9 +47,7 @@ class _Fetch:
     root: str | None
 
     async def run(self, handle: int, attr: Attr) -> FileResult | None:
-        """Fetches an open file; returns None if the local file is equal. A failure keeps or removes
-        the partial file.
-        """
+        """Fetches an open file; returns None if the local file is equal."""
         name = self.remote.name(shown(self.source))
         identity = Identity(name, attr.bytes, attr.mtime_ns, attr.ctime_ns, attr.inode)
         sparse = self.options.sparse or has_holes(attr)

@@ -184,9 +184,7 @@ class TreeTransfer:
         await all_of(*(worker() for _ in range(width)))
 
     async def _is_equal(self, entry: Entry) -> bool | None:
-        """Reports whether a file is equal at both ends; returns None after a failure, which is
-        noted.
-        """
+        """Reports whether a file is equal at both ends; None after a failure, which is noted."""
         try:
             return (await self._common(entry.name))[1]
         except CarefulError as error:

@@ -189,9 +189,7 @@ class Lane:
         await task
 
     async def run(self, nbytes: int, flags: int, file_bytes_max: int) -> tuple[int, int, int]:
-        """Runs the items at the start of memory; returns the answer's handle and bytes, and the
-        number of failures.
-        """
+        """Runs the items in memory; returns the answer's handle and bytes, and how many failed."""
         store = lib.CAREFUL_IPC_STORE
         await self.remote.move_whole(store, self._scratch, nbytes, self._file, self.what)
         fields = {"bytes": nbytes, "file_bytes_max": file_bytes_max, "umask": current_umask()}

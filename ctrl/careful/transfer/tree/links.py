@@ -43,9 +43,7 @@ class HardLinks:
         self.pairs: list[tuple[Entry, str]] = []
 
     def take(self, entry: Entry) -> bool:
-        """Reports whether to make a name a link; if not, the file moves and others may be linked to
-        it.
-        """
+        """Reports whether to make a name a link; if not, the file moves under this name."""
         if entry.attr.nlink <= 1:
             return False
         what = fate_of(entry, self._existing, self._options)
