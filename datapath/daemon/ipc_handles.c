@@ -61,6 +61,13 @@ void ipc_handle_asked(struct ipc_op *op)
 		remember_handle(op->client, &attempt);
 }
 
+bool ipc_handle_is_asked_again(struct ipc_client *client, const struct careful_ipc *head)
+{
+	const uint64_t attempt = (uint64_t)head->args[2] << 32 | head->args[3];
+
+	return attempt && find_handle(client, head->peer, 0, attempt);
+}
+
 /* Called when the request has its answer or was not sent. A lost answer may have named a handle, to
  * which the attempt's name still refers. */
 static void track_opened(struct ipc_op *op, int status, uint32_t key)

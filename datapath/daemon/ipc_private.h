@@ -335,6 +335,9 @@ int ipc_connects_timeout_ms(const struct ipc *ipc);
 /* Notes the name of a request's attempt before the answer comes, so that a client that ends
  * meanwhile leaves nothing open. */
 void ipc_handle_asked(struct ipc_op *op);
+/* Reports whether the answer to an earlier request of the same attempt was lost. The attempt may
+ * hold a handle, and others may wait for that handle, so it takes no further one. */
+bool ipc_handle_is_asked_again(struct ipc_client *client, const struct careful_ipc *head);
 /* Notes what the answer to a request opened (under key) or closed. */
 void ipc_track_handles(struct ipc_op *op, int status, uint32_t key);
 /* Forgets the handles at the peer in a slot: its session has ended. */

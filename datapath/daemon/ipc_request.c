@@ -105,7 +105,8 @@ static int send_opening(struct ipc_client *client, struct ipc_op *op, const stru
 {
 	int rc;
 
-	if (!ipc_handles_may_open(client, q->head.peer, kind))
+	if (!ipc_handle_is_asked_again(client, &q->head) &&
+	    !ipc_handles_may_open(client, q->head.peer, kind))
 		return -EMFILE;
 	op->opens = kind;
 	rc = send_request(client, op, q);
