@@ -112,6 +112,7 @@ void cluster_start(struct node *node)
 	work_open(node);
 	pings_open(node);
 	groups_open(node);
+	carefuld_open(node);
 }
 
 static void count(struct node *node)
@@ -133,6 +134,7 @@ static void stop(struct node *node)
 	work_close(node);
 	groups_close(node);
 	careful_close(node->c);
+	carefuld_close(node);
 	node->c = NULL;
 }
 
@@ -218,7 +220,7 @@ static void poll_node(struct node *node)
 	struct scenario *s = &cluster->scenario;
 	uint64_t now_ns = sim_now_ns(cluster->world);
 	struct sim_fault *fault;
-	uint64_t free_ns, due_ns, ping_ns, group_ns, misdeed_ns;
+	uint64_t free_ns, due_ns, ping_ns, group_ns, misdeed_ns, client_ns;
 	int handled;
 
 	if (cluster_fault_on(cluster, FAULT_STALL, node->port, &fault)) {
@@ -249,6 +251,8 @@ static void poll_node(struct node *node)
 	due_ns = misdeed_ns < due_ns ? misdeed_ns : due_ns;
 	group_ns = groups_run(node);
 	due_ns = group_ns < due_ns ? group_ns : due_ns;
+	client_ns = clients_run(node);
+	due_ns = client_ns < due_ns ? client_ns : due_ns;
 	handled = careful_poll(node->c);
 	cluster->polls++;
 	if (!cluster->broken_ns && node->c->link.counters[CAREFUL_C_EPOCHS_BROKEN])
@@ -371,7 +375,8 @@ static bool ended(struct cluster *cluster)
 		return false;
 	}
 	if (cluster->ops_done < cluster->scenario.ops_count || !groups_over(cluster) ||
-	    now_ns < cluster->scenario.healed_ns || (!cluster->done_ns && untold(cluster)))
+	    !clients_over(cluster) || now_ns < cluster->scenario.healed_ns ||
+	    (!cluster->done_ns && untold(cluster)))
 		return false;
 	if (!cluster->done_ns)
 		cluster->done_ns = now_ns;
@@ -414,6 +419,7 @@ static void begin(struct cluster *cluster)
 	memset(cluster->handled, 0, sizeof(cluster->handled));
 	memset(cluster->pings, 0, sizeof(cluster->pings));
 	work_begin(cluster);
+	clients_begin(cluster);
 	for (uint32_t i = 0; i < s->nodes; i++) {
 		struct node *node = &cluster->nodes[i];
 
@@ -451,6 +457,8 @@ static void stuck(struct cluster *cluster)
 				 "ms after the last fault",
 				 i, (unsigned long long)part->event, part->status, after_ms);
 	}
+	if (!clients_over(cluster))
+		clients_stuck(cluster);
 	sim_fail(cluster->world, "all is done, and no rest %lld ms after the last fault", after_ms);
 }
 
@@ -472,5 +480,6 @@ const char *cluster_run(struct cluster *cluster)
 	for (uint32_t i = 0; i < cluster->scenario.nodes; i++)
 		if (cluster->nodes[i].c)
 			stop(&cluster->nodes[i]);
+	clients_end(cluster);
 	return sim_failure(cluster->world);
 }

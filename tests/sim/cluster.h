@@ -64,6 +64,22 @@ enum special {
 	SPECIALS,
 };
 
+/* Deliberate faults in the bounds of clients: what keeps OPENs from taking all operations, and what
+ * closes the handles of a client that has gone. */
+enum clients_fault { CLIENTS_FLOOD = 1, CLIENTS_UNBOUNDED = 2, CLIENTS_LEFT_OPEN = 4 };
+
+/* Counts of programs: questions, ends of handles among them apart, tasks of those that flood and of
+ * the one beside them, questions that were refused, and programs that were killed. */
+enum clients_count {
+	CLIENTS_ASKED,
+	CLIENTS_ENDS,
+	CLIENTS_TASKS,
+	CLIENTS_BESIDE,
+	CLIENTS_REFUSED,
+	CLIENTS_KILLED,
+	CLIENTS_COUNTS,
+};
+
 enum op_kind { OP_REQUEST, OP_STORE, OP_GET, OP_KINDS };
 enum op_state { OP_WAITS, OP_RUNS, OP_DONE };
 
@@ -164,6 +180,7 @@ struct node {
  * @frozen_files: of each node, a bit each, whose disk takes nothing before @thaw_ns
  * @pings:     pings go beside the work
  * @group:     all nodes have events beside the work
+ * @clients:   programs flood carefuld beside the work, enum clients_fault
  * @excused:   some fault in it makes operations fail, also between those who do not lie
  * @damage:    some fault in it damages payload
  * @plan_bytes: of each fragment; 0: what the engine begins with
@@ -196,6 +213,7 @@ struct scenario {
 	uint32_t ops_count;
 	uint32_t ops_left_out; /* a bit each */
 	bool pings, group;
+	uint32_t clients;
 	bool excused, damage;
 	uint64_t healed_ns;
 };
@@ -231,6 +249,7 @@ struct cluster {
 	uint32_t met; /* likewise, processes that were met in the slots of peers */
 	uint64_t polls;
 	uint64_t pings[CAREFUL_STAGE_STORE + 1]; /* probes answered, by where they ended */
+	uint64_t clients_done[CLIENTS_COUNTS]; /* by programs that flood */
 	bool trace; /* print what passes the network, */
 	bool digests; /* or make a number of it all */
 	uint64_t digest;
@@ -238,6 +257,8 @@ struct cluster {
 };
 
 /* scenario.c */
+/* Programs flood carefuld; the engine has as much room as carefuld's. */
+void clients_make(struct scenario *s);
 /* @hostile: of three nodes one lies. */
 void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile, bool unpacked);
 /* Leaves out what the cut does; the lists of hits stay the cut's. */
@@ -305,6 +326,21 @@ void groups_close(struct node *node);
 uint64_t groups_run(struct node *node);
 /* Reports whether all have played it to the end, and nobody plays. */
 bool groups_over(const struct cluster *cluster);
+
+/* clients.c */
+void clients_begin(struct cluster *cluster);
+void clients_end(struct cluster *cluster);
+/* Runs a node's part; returns when there is more to do. */
+uint64_t clients_run(struct node *node);
+/* Reports whether all programs are through, and nothing that they held is left. */
+bool clients_over(struct cluster *cluster);
+/* Says why they are not. */
+void clients_stuck(struct cluster *cluster);
+
+/* carefuld.c */
+void carefuld_open(struct node *node);
+/* After careful_close(). */
+void carefuld_close(const struct node *node);
 
 /* invariants.c */
 void check_node(struct node *node);

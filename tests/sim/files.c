@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/uio.h>
 
 static struct files *to_files(struct storage *storage)
 {
@@ -12,9 +13,14 @@ static struct files *to_files(struct storage *storage)
 /* Moves the bytes; reads end where the file does. */
 static void carry_out(struct files *files, struct storage_io *io)
 {
-	struct file *file = &files->file[io->fd];
+	struct file *file = &files->file[io->fd % FILES_MAX];
 	uint64_t at = io->offset;
 
+	if (io->fd >= FILES_MAX) {
+		io->result = io->write ? pwritev(io->fd, io->iov, io->iov_count, (off_t)at) :
+					 preadv(io->fd, io->iov, io->iov_count, (off_t)at);
+		return;
+	}
 	io->result = 0;
 	for (uint32_t i = 0; i < io->iov_count; i++) {
 		uint64_t rest = at < file->count ? file->count - at : 0;
@@ -62,7 +68,7 @@ static int files_submit(struct storage *storage, struct storage_io *io)
 	struct files *files = to_files(storage);
 	uint64_t due_ns = files->time_ns + files->delay_ns;
 
-	if (io->fd < 0 || io->fd >= FILES_MAX || !files->file[io->fd].bytes)
+	if (io->fd < 0 || (io->fd < FILES_MAX && !files->file[io->fd].bytes))
 		return -EBADF;
 	if (io->write)
 		files->writes++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * For simulations: files in memory behind the engine's storage interface, whose reads
- * and writes take virtual time.
+ * and writes take virtual time. Descriptors from FILES_MAX on are the system's.
  */
 #ifndef SIM_FILES_H
 #define SIM_FILES_H

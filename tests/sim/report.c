@@ -32,6 +32,9 @@ void totals_add(struct totals *totals, const struct cluster *cluster)
 		totals->lies_proved += cluster->lies_proved[i];
 	for (uint32_t i = 0; i < MISDEEDS; i++)
 		totals->misdeeds[i] += cluster->misdeeds[i];
+	totals->with_clients += s->clients != 0;
+	for (uint32_t i = 0; i < CLIENTS_COUNTS; i++)
+		totals->clients[i] += cluster->clients_done[i];
 }
 
 void totals_sum(struct totals *all, const struct totals *one)
@@ -83,6 +86,17 @@ void totals_report(FILE *out, const struct totals *totals)
 			(unsigned long long)n[CAREFUL_C_DROP_SHARE],
 			(unsigned long long)n[CAREFUL_C_ACKS_SENT],
 			(unsigned long long)n[CAREFUL_C_TIMED_OUT]);
+	if (totals->with_clients)
+		fprintf(out,
+			"%llu seeds with programs that flood: %llu questions, %llu ends of handles, "
+			"%llu tasks, %llu beside them, %llu refused; %llu programs killed\n",
+			(unsigned long long)totals->with_clients,
+			(unsigned long long)totals->clients[CLIENTS_ASKED],
+			(unsigned long long)totals->clients[CLIENTS_ENDS],
+			(unsigned long long)totals->clients[CLIENTS_TASKS],
+			(unsigned long long)totals->clients[CLIENTS_BESIDE],
+			(unsigned long long)totals->clients[CLIENTS_REFUSED],
+			(unsigned long long)totals->clients[CLIENTS_KILLED]);
 	if (totals->lies)
 		fprintf(out, "%llu lies, %llu of them proved by keys\n",
 			(unsigned long long)totals->lies, (unsigned long long)totals->lies_proved);
@@ -172,6 +186,8 @@ void report_scenario(FILE *out, const struct scenario *s)
 	fprintf(out, "  %u nodes, windows of %u buffers of %u bytes, frames up to %u bytes\n",
 		s->nodes, s->options.rx_buffers / s->options.peers, s->shape.buffer_bytes,
 		s->shape.frame_bytes);
+	if (s->clients)
+		fprintf(out, "  programs at node 0 flood it with questions to node 1\n");
 	if (s->group)
 		fprintf(out, "  a group of events among all nodes\n");
 	for (uint32_t i = 0; i < s->ops_count; i++)

@@ -39,6 +39,7 @@ struct totals {
 	uint64_t ops, attempts, polls;
 	uint64_t counters[CAREFUL_COUNTERS];
 	uint64_t lies, lies_proved, misdeeds[MISDEEDS];
+	uint64_t with_clients, clients[CLIENTS_COUNTS];
 	double took_s; /* of processor time */
 };
 

@@ -17,6 +17,7 @@ enum {
 	STREAM_GROUP,
 	STREAM_PACKED,
 	STREAM_MISDEEDS,
+	STREAM_CLIENTS,
 	MS = 1000 * 1000,
 	BEGIN_MS = 1000, /* the world's time begins here */
 };
@@ -249,6 +250,14 @@ static void make_packed(struct scenario *s, bool unpacked)
 		s->ops[i].at_ns -= (s->ops[i].at_ns - BEGIN_MS * (uint64_t)MS) % each_ns;
 }
 
+void clients_make(struct scenario *s)
+{
+	s->clients = CLIENTS_FLOOD;
+	s->limits.operations = CAREFUL_OPERATIONS_MAX;
+	s->limits.regions = CAREFUL_REGIONS_MAX;
+	s->limits.messages.parked = CAREFUL_SMALL_MAX;
+}
+
 void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile, bool unpacked)
 {
 	struct dice dice = { seed, STREAM_SHAPE, 0 };
@@ -268,6 +277,9 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile,
 		s->seal = sim_hash(seed, STREAM_KEYED, 2) % 2 ? "encrypt" : "auth";
 	s->pings = sim_hash(seed, STREAM_PINGS, 0) % 4 == 0;
 	s->group = !hostile && sim_hash(seed, STREAM_GROUP, 0) % 4 == 0; /* ends with who lies */
+	s->clients = 0;
+	if (!hostile && sim_hash(seed, STREAM_CLIENTS, 0) % 64 == 0)
+		clients_make(s);
 	dice = (struct dice){ seed, STREAM_FAULTS, 0 };
 	if (faults && !one_in(&dice, 4))
 		s->faults_count = 1 + below(&dice, below(&dice, 4) ? 3 : FAULTS_MAX);
