@@ -67,7 +67,7 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 96_755),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 96_780),
     "tools": (("tools",), 21_410),
 }
 
