@@ -81,7 +81,7 @@ static int queue_answer(struct ipc_op *op, const struct careful_ipc *head, const
 	answer->next = NULL;
 	answer->op = op;
 	answer->head = *head;
-	if (head->payload_bytes)
+	if (payload)
 		memcpy(answer->payload, payload, head->payload_bytes);
 	*client->answers_tail = answer;
 	client->answers_tail = &answer->next;
