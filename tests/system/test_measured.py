@@ -54,8 +54,7 @@ def with_figures(
 def bench(name: str, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A module of tools/bench, at work in a test's lab."""
     monkeypatch.syspath_prepend(ROOT / "tools/bench")
-    for each in ("bench_lab", name):
-        monkeypatch.setattr(importlib.import_module(each), "LAB", lab.name)
+    monkeypatch.setattr(importlib.import_module("bench_lab"), "LAB", lab.name)
     return importlib.import_module(name)
 
 

@@ -120,7 +120,7 @@ def test_unit__carefuld_may_have_what_it_keeps() -> None:
     text = (UNITS / "carefuld@.service").read_text()
     given = set(" ".join(re.findall(r"^CapabilityBoundingSet=(.*)", text, re.M)).split())
     kept = re.findall(r"\{ (CAP_\w+), NEEDED", (ROOT / "datapath/daemon/confine.c").read_text())
-    start = re.findall(r"\{ (CAP_\w+), \"", (ROOT / "datapath/device/xsk_check.c").read_text())
+    start = re.findall(r"\{ (CAP_\w+), \"", (ROOT / "datapath/device/xsk_host.c").read_text())
     assert len(kept) >= 8
     assert len(start) >= 4
     assert {*kept, *start} <= given

@@ -69,9 +69,9 @@ def built(*programs: str) -> Path:
     return BUILD
 
 
-def on(host: str, *argv: object, lab: str = LAB) -> list[str]:
+def on(host: str, *argv: object, lab: str = "") -> list[str]:
     """Returns the command line that runs a command on a host of the lab."""
-    return [str(TOOL), "exec", "--name", lab, host, "--", *map(str, argv)]
+    return [str(TOOL), "exec", "--name", lab or LAB, host, "--", *map(str, argv)]
 
 
 def pinned(host: str, *argv: object) -> list[str]:

@@ -53,7 +53,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "doctor": (
             "careful.cli.doctor:doctor",
-            "Check that everything careful needs on IFACE is there.",
+            "Check that everything careful needs on IFACE is there, and try HOST.",
         ),
     },
     "Files": {

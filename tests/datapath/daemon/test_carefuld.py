@@ -429,7 +429,7 @@ def test_start__second_instance(daemon: Daemon) -> None:
     daemon.start()
     done = daemon.start(check=False)
     assert done.returncode == 1
-    assert f"pid {daemon.pid}" in done.stderr
+    assert f"process {daemon.pid}" in done.stderr
     assert alive(daemon.pid)
     daemon.stop()
 
