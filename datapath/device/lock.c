@@ -7,7 +7,8 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-int lock_holder(int fd)
+/* Reads the list once: a line can be missed if other processes lock and unlock meanwhile. */
+static int find_holder(int fd)
 {
 	unsigned int major_number, minor_number;
 	unsigned long long inode;
@@ -27,6 +28,15 @@ int lock_holder(int fd)
 		    minor_number == minor(file.st_dev))
 			holder = pid;
 	fclose(locks);
+	return holder;
+}
+
+int lock_holder(int fd)
+{
+	int holder = 0;
+
+	for (int reads = 0; !holder && reads < 5; reads++)
+		holder = find_holder(fd);
 	return holder;
 }
 

@@ -29,6 +29,8 @@ START_S = 60.0
 #: The name of another queue of an instance, NAME+K (xsk_port.c).
 _OTHER_QUEUE = re.compile(r"(.+)\+[1-9][0-9]*")
 LOCKS = Path("/proc/locks")
+#: Reads of LOCKS before a holder counts as unseen.
+LOCKS_READS = 5
 #: The pid of a process in a PID namespace that we cannot see.
 UNSEEN = -1
 #: Lock file in the instance's directory; held by the process that tunes the instance.
@@ -46,13 +48,14 @@ def check_name(name: str) -> str:
 def _holder(fd: int) -> int:
     """Returns the pid that holds flock() on a file in our PID namespace, or UNSEEN.
 
-    /proc/locks omits processes that this namespace cannot see.
+    /proc/locks omits processes that this namespace cannot see. A long list is read in pieces, and
+    a line can be missed if others lock and unlock meanwhile: so it is read a few times.
     """
     found = os.fstat(fd)
     major, minor = os.major(found.st_dev), os.minor(found.st_dev)
     file = f"{major:02x}:{minor:02x}:{found.st_ino}"
     with suppress(OSError):
-        for line in LOCKS.read_text().splitlines():
+        for line in (line for _ in range(LOCKS_READS) for line in LOCKS.read_text().splitlines()):
             words = line.split()  # "1: FLOCK ADVISORY WRITE 4306 fe:00:2614370 0 EOF"
             if words[1] == "FLOCK" and words[5] == file:
                 return int(words[4])

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from careful.cli.main import run
@@ -157,6 +158,23 @@ def test_find__the_lock_names_the_owner(killed: Path, monkeypatch: pytest.Monkey
         assert instances.find("eth1").pid == instances.UNSEEN
         with pytest.raises(CarefulError, match="another PID namespace; run this command there"):
             instances.must_be_seen("eth1", instances.find("eth1").pid)
+
+
+def test_find__a_lock_that_the_first_read_missed(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long list comes in pieces, and a line moves if another process unlocks meanwhile."""
+    reads: list[str] = []
+
+    def read_text() -> str:
+        reads.append("" if not reads else Path("/proc/locks").read_text())
+        return reads[-1]
+
+    monkeypatch.setattr(instances, "LOCKS", SimpleNamespace(read_text=read_text))
+    with (killed / "eth1" / "pid").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert instances.find("eth1").pid == os.getpid()
+    assert len(reads) >= 2
 
 
 def test_started__waits_for_one_that_is_starting(
