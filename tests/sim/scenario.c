@@ -278,7 +278,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile,
 	s->pings = sim_hash(seed, STREAM_PINGS, 0) % 4 == 0;
 	s->group = !hostile && sim_hash(seed, STREAM_GROUP, 0) % 4 == 0; /* ends with who lies */
 	s->clients = 0;
-	if (!hostile && sim_hash(seed, STREAM_CLIENTS, 0) % 64 == 0)
+	if (!hostile && sim_hash(seed, STREAM_CLIENTS, 0) % 512 == 0)
 		clients_make(s);
 	dice = (struct dice){ seed, STREAM_FAULTS, 0 };
 	if (faults && !one_in(&dice, 4))

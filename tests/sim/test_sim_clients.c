@@ -51,6 +51,14 @@ static void test_clients__flood_while_frames_are_lost_and_processes_end(void)
 	}
 }
 
+/* The answers to OPENs were lost, and others' OPENs waited for the handles that these had got. */
+static void test_clients__an_open_is_asked_again(void)
+{
+	scenario_make(scene, 574, true, false, false);
+	clients_make(scene);
+	EXPECT_WELL(sim_play());
+}
+
 /* OPENs take all operations of their program: nothing that would free a handle is read. */
 static void test_fault__opens_without_a_bound_are_found(void)
 {
@@ -71,6 +79,7 @@ int main(void)
 	sim_init();
 	RUN(test_clients__flood_and_are_killed);
 	RUN(test_clients__flood_while_frames_are_lost_and_processes_end);
+	RUN(test_clients__an_open_is_asked_again);
 	RUN(test_fault__opens_without_a_bound_are_found);
 	RUN(test_fault__handles_left_open_are_found);
 	cluster_destroy(cluster);
