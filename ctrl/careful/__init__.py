@@ -132,7 +132,7 @@ def open(  # noqa: A001 (as in os.open)
             ("careful", "traditional"), spin_us (adaptive: how long to spin: 50), sync_ms
             (silence before a peer is asked: 200), stall_ms (silence before it counts as
             gone: 30000), keys (a directory; "none"; /etc/careful/keys, if this host has a key
-            there), seal ("off"), file_writes ("engine", "workers").
+            there), seal ("off"), repair ("on", "off"), file_writes ("engine", "workers").
 
     Raises:
         CarefulError: no such interface, it is down, no permission, another program has

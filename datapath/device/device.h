@@ -226,14 +226,15 @@ struct port_ops {
 	void (*stamps)(struct port *port, bool on);
 
 	/* Opens a slot of the peers map to frames with this cookie; 0 closes it, and it may
-	 * be opened again when closed() says so. Returns where the caller says, from then on,
-	 * how many buffers they may have filled in all; it begins with the window. taken: where not
-	 * NULL the session is sealed, and it becomes where the caller says, from then on, the last
-	 * number whose tag was right. */
-	uint32_t *(*admit)(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
-			   uint32_t buffer_bytes, uint32_t **taken);
-	/* Whether a slot is closed for good: what XDP admitted before is in the RX ring. May be
-	 * NULL: it is as soon as admit() has returned. */
+	 * be opened again when closed() says so. Returns the slot's entry, of which the caller
+	 * writes may_fill and seq_taken from then on. may_fill begins with the window. */
+	struct careful_peer_entry *(*admit)(struct port *port, uint32_t slot, uint64_t cookie,
+					    uint32_t window, uint32_t buffer_bytes, bool sealed);
+	/* Begins a wait, which closed() reports to be over, until the RX ring holds what XDP has
+	 * admitted in the slot so far. May be NULL: it always does. */
+	void (*settle)(struct port *port, uint32_t slot);
+	/* Reports whether what XDP admitted before the slot was closed, or settle() was called, is
+	 * in the RX ring. May be NULL: it always is. */
 	bool (*closed)(struct port *port, uint32_t slot);
 	/* Opens a slot whose session is open to frames of a group with this cookie, too, which
 	 * come from this address and whose numbers begin with 1; soon, and until grouped() says so

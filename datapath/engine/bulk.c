@@ -120,13 +120,20 @@ void bulk_finished(struct careful *c, struct message_in *in)
 		operation_end(c, op, &result);
 }
 
-static void sent(struct careful *c, struct message_out *out)
+/* Nothing reads the source of a message any more. */
+static void release_source(struct careful *c, struct message_out *out)
 {
-	struct operation *op;
 	struct region *region = region_find(c, out->region);
 
 	if (region)
 		region->uses--;
+	message_out_put(&c->messages, out);
+}
+
+static void sent(struct careful *c, struct message_out *out)
+{
+	struct operation *op;
+
 	if (out->question)
 		live_sent(c, out);
 	op = out->token ? operation_find(c, out->token, out->peer, out->epoch) : NULL;
@@ -143,7 +150,8 @@ static void sent(struct careful *c, struct message_out *out)
 
 		operation_end(c, op, &result);
 	}
-	message_out_put(&c->messages, out);
+	if (!message_lasts(&c->messages, out))
+		release_source(c, out);
 }
 
 /* Messages have left, or will not. */
@@ -153,5 +161,7 @@ void bulk_sent(struct careful *c)
 
 	while ((out = message_out_left(&c->messages)))
 		sent(c, out);
+	while ((out = message_out_resolved(&c->messages)))
+		release_source(c, out);
 	operations_unfit(c);
 }

@@ -18,6 +18,8 @@ static void pump_all(struct careful *c)
 /* Everything that can be sent now; updates last, for data carries them for free. */
 void round_send(struct careful *c)
 {
+	if (c->link.again)
+		message_again(&c->messages);
 	if (c->messages.messages)
 		pump_all(c);
 	if (message_untold(&c->messages))
@@ -54,6 +56,8 @@ static void keep_time(struct careful *c)
 		link_frames_changed(&c->link);
 	link_control(&c->link);
 	link_tick(&c->link);
+	if (c->messages.lasting)
+		message_tick(&c->messages);
 }
 
 /* What ends with an epoch, before the peer's new state. */

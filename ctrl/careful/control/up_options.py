@@ -205,6 +205,11 @@ class UpOptions:
         shown="30s",
         live=True,
     )
+    repair: str | None = _choice(
+        "Send lost frames again; off: a lost frame ends the epoch (P2).",
+        *("on", "off"),
+        enum=("careful_repair", "CAREFUL_REPAIR_"),
+    )
     file_writes: str | None = _choice(
         "Who copies what comes into the page cache: the engine, or the kernel's workers on "
         "other CPUs (`help speed`).",

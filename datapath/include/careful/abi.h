@@ -63,13 +63,14 @@ struct careful_queue_entry {
  * The engine writes all of it at an epoch's start (cookie last, 0 closes); from then on XDP
  * writes seq_last, filled, limit, probe_*, train_*, group_seq and group_probe, and the engine
  * may_fill, train (which begins a count), seq_taken and group_cookie (the rest of group_* before
- * it), in a cache line that XDP reads when the limit that it read last is used up, or of a
- * sealed session.
+ * it), in a cache line that XDP reads when the limit or the number that it read last is used up,
+ * or of a sealed session.
  * Counts of buffers are of all the epoch, modulo 2^32.
  *
  * @cookie:    0: no session in this slot
- * @seq_last:  highest sequence number admitted
- * @window:    a sequence number above seq_last + window cannot be; CAREFUL_WINDOW_ANY: one
+ * @seq_last:  seq_taken as XDP read it last; with CAREFUL_WINDOW_ANY the highest sequence number
+ *             admitted
+ * @window:    a sequence number above seq_taken + window cannot be; CAREFUL_WINDOW_ANY: one
  *             that is no more than CAREFUL_SEQ_SPAN away, either way, can (traditional); 0: the
  *             session is sealed, and has no frames with a number that are not
  * @filled:    buffers that admitted frames filled, their padding included
@@ -89,7 +90,8 @@ struct careful_queue_entry {
  * @group_probe:  number of the last of its probes that came
  * @group_source: the address that they come from, as IPv6 has it (RFC 4291, 2.5.5.2), each number
  *               in host order
- * @seq_taken:    of a sealed session: the last number whose tag the engine found right
+ * @seq_taken:    the last number that the engine took in order; of a sealed session with
+ *                CAREFUL_WINDOW_ANY too
  * @sealed_window: of one, the same as window; else 0
  */
 struct careful_peer_entry {
@@ -250,7 +252,7 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_DROP_TYPE, /* no such type, or flags or a limit that it cannot have */
 	CAREFUL_XDP_DROP_NODE, /* src_node names no slot */
 	CAREFUL_XDP_DROP_COOKIE, /* not the cookie of an open session */
-	CAREFUL_XDP_DROP_SEQ, /* a replay, or beyond the window */
+	CAREFUL_XDP_DROP_SEQ, /* taken before, or beyond the window */
 	CAREFUL_XDP_DROP_CREDIT, /* it would fill more buffers than its sender may */
 	CAREFUL_XDP_DROP_PING, /* a ping of no stage, or seen before */
 	CAREFUL_XDP_DROP_TRAIN, /* of a train: counted for its session, if it was asked for */

@@ -74,6 +74,12 @@ enum careful_wait_mode {
 	CAREFUL_WAIT_BLOCK = 2,
 };
 
+/* What a frame that the network loses costs. Both ends of a session must say the same. */
+enum careful_repair {
+	CAREFUL_REPAIR_ON = 0, /* it is sent again */
+	CAREFUL_REPAIR_OFF = 1, /* the epoch: P2's protocol to the letter */
+};
+
 /* Who copies what comes for a file into the page cache, where that is 64 KiB or more at a time. */
 enum careful_file_writes {
 	CAREFUL_FILE_WRITES_ENGINE = 0,
@@ -117,6 +123,7 @@ enum careful_file_writes {
  *                     instance+queue. (1)
  * @unpacked:          1: no two messages share a frame (0)
  * @file_writes:       enum careful_file_writes
+ * @repair:            enum careful_repair
  */
 struct careful_options {
 	const char *ifname;
@@ -142,6 +149,7 @@ struct careful_options {
 	uint32_t queues;
 	uint32_t unpacked;
 	uint32_t file_writes;
+	uint32_t repair;
 };
 
 /* What bounds R (DESIGN: Windows). */

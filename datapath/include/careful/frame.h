@@ -417,9 +417,11 @@ CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32
 }
 
 /*
- * Reports whether a frame whose header is right belongs to the session in its slot, and is due there;
- * then it is the last one that was. A ping, or one of a train, is noted with
- * careful_frame_stamp() after that. As careful_frame_judge().
+ * Reports whether a frame whose header is right belongs to the session in its slot, and may come
+ * there: its number is one of the window that follows the last number that the engine has taken in
+ * order. A lost frame is sent again under its number, so a number may come late, or twice. The
+ * engine drops the second copy and adds its buffers to may_fill again. A ping, or one of a train,
+ * is noted with careful_frame_stamp() after that. As careful_frame_judge().
  */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_peer_entry *peer,
 							      const struct careful_hdr *hdr,
@@ -435,8 +437,7 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 		return CAREFUL_XDP_DROP_TRAIN;
 	if (hdr->type == CAREFUL_PING &&
 	    !careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last) &&
-	    (careful_frame_outside(hdr) || peer->window != CAREFUL_WINDOW_ANY) &&
-	    !peer->sealed_window)
+	    careful_frame_outside(hdr) && !peer->sealed_window)
 		return CAREFUL_XDP_DROP_PING;
 	if (careful_frame_outside(hdr))
 		return CAREFUL_XDP_PASS_PING;
@@ -447,10 +448,13 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 		if (!careful_ping_new(seq, peer->seq_last))
 			return CAREFUL_XDP_ADMITTED;
 	} else {
-		if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
-			return CAREFUL_XDP_DROP_SEQ;
-		if (!careful_frame_charge(peer, frame_bytes))
-			return CAREFUL_XDP_DROP_CREDIT;
+		if (!careful_seq_ahead(seq, peer->seq_last, peer->window)) {
+			peer->seq_last = *(const volatile __u32 *)&peer->seq_taken;
+			if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
+				return CAREFUL_XDP_DROP_SEQ;
+		}
+		return careful_frame_charge(peer, frame_bytes) ? CAREFUL_XDP_ADMITTED :
+								 CAREFUL_XDP_DROP_CREDIT;
 	}
 	*(volatile __u32 *)&peer->seq_last = seq;
 	return CAREFUL_XDP_ADMITTED;

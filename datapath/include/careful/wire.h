@@ -17,10 +17,10 @@
 
 enum {
 	/* Raised by what the other end must know: two with different ones have no session. */
-	CAREFUL_WIRE_VERSION = 6,
+	CAREFUL_WIRE_VERSION = 7,
 	/* Raised by any other change of what is said, and 0 again with each new version. HELLO and
 	 * WELCOME tell it: a session has the lesser of both, and nobody says in it what is newer. */
-	CAREFUL_WIRE_MINOR = 2,
+	CAREFUL_WIRE_MINOR = 0,
 	CAREFUL_WIRE_SEALED = 0x80 | CAREFUL_WIRE_VERSION, /* of a sealed frame; below */
 	/* Default UDP port of frames (XDP) and of control (kernel socket). */
 	CAREFUL_PORT_DEFAULT = 51966,
@@ -54,6 +54,7 @@ enum careful_type {
 	CAREFUL_TRAIN_ASK = 0x89, /* asks the other end for a train */
 	CAREFUL_TRAIN_SENT = 0x8a, /* the answer: so much of it has left */
 	CAREFUL_TRAIN_OVER = 0x8b, /* no more trains: data may go */
+	CAREFUL_MISSING = 0x8c, /* names frames to be sent again, each under its number */
 };
 
 /*
@@ -102,6 +103,9 @@ enum careful_protocol {
 	CAREFUL_PROTOCOL_CAREFUL = 0,
 	CAREFUL_PROTOCOL_TRADITIONAL = 1,
 };
+
+/* Beside the protocol in careful_ctrl.status of HELLO and WELCOME: lost frames are sent again. */
+enum { CAREFUL_SAYS_REPAIRS = 0x100 };
 
 /* Flags of a DATA frame, and of an ACK frame the last; the other types have none (frame.h). */
 enum {
@@ -294,6 +298,7 @@ enum careful_refusal {
 	CAREFUL_REFUSED_KEY =
 		5, /* no key that is trusted here was proved; or keys are not spoken */
 	CAREFUL_REFUSED_SEAL = 6, /* frames are sealed otherwise here, or not (careful_seal) */
+	CAREFUL_REFUSED_REPAIR = 7, /* lost frames are sent again here alone, or there alone */
 };
 
 /* What a SYNC asks (careful_ctrl.status). */
@@ -318,7 +323,7 @@ enum careful_sync {
  * @token:              CHALLENGE: proof of address, echoed in the second HELLO; in the
  *                      HELLO of a new epoch the cookie of the sender's frames in the old
  * @cookie:             HELLO, WELCOME: what the other end puts on its frames to us;
- *                      SYNC, SYNC_ACK, BYE, TRAIN_*: the cookie that the sender puts on
+ *                      SYNC, SYNC_ACK, MISSING, BYE, TRAIN_*: the cookie that the sender puts on
  *                      its frames; GONE: that of the question
  * @incarnation:        random, drawn when the sender started
  * @slot:               HELLO, WELCOME: src_node of the other end's frames to us
@@ -327,18 +332,24 @@ enum careful_sync {
  * @window:             HELLO, WELCOME: credits that the other end gets, buffers; a HELLO without
  *                      token: of which of its queues the sender may use any, a bit each;
  *                      CHALLENGE: of those, such as reach our queue; 0: ask on as you did;
- *                      TRAIN_ASK: frames wanted, TRAIN_SENT: that left
- * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds
+ *                      TRAIN_ASK: frames wanted, TRAIN_SENT: that left; MISSING: the number before
+ *                      the first that is named
+ * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds; SYNC,
+ *                      SYNC_ACK: frames to groups sent to the other end in this epoch
  * @frame_bytes:        HELLO, WELCOME: largest frame we take, Ethernet header included;
- *                      TRAIN_ASK: 1: frames as small as can be; 0: as fill a buffer
- * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol; REFUSE:
+ *                      TRAIN_ASK: 1: frames as small as can be; 0: as fill a buffer; SYNC,
+ *                      SYNC_ACK: frames to groups received from it in this epoch
+ * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol, and
+ *                      CAREFUL_SAYS_REPAIRS; REFUSE:
  *                      enum careful_refusal; SYNC: enum careful_sync; SYNC_ACK: 1 while frames
  *                      counted in seq_sent may wait in the sender's device: it proves no loss;
  *                      2 to CAREFUL_SYNC_HEARD: seq_rcvd are frames to a group
- * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; HELLO, WELCOME: enum
+ * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch, but to groups; MISSING: the last
+ *                      number that is named; HELLO, WELCOME: enum
  *                      careful_seal; CHALLENGE: how many its sender has sent, so that one that is
  *                      overtaken is known
- * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch; HELLO, WELCOME: enum
+ * @seq_rcvd:           SYNC, SYNC_ACK: frames received in their order in this epoch, but to
+ *                      groups; MISSING: the same; HELLO, WELCOME: enum
  *                      careful_cipher where frames are sealed
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch, as careful_hdr.credits;
  *                      HELLO, WELCOME: buffers that may be granted beside all windows
@@ -346,7 +357,8 @@ enum careful_sync {
  *                      found lost so far
  * @hold_ms:            HELLO, WELCOME: for how long at most the other end is to hold its
  *                      data back, for trains are asked for first; 0: not at all
- * @name:               HELLO, WELCOME: the sender's name, NUL-padded
+ * @name:               HELLO, WELCOME: the sender's name, NUL-padded; MISSING: a bit for each
+ *                      number that is named, the lowest first: 1: it has come
  * @minor:              HELLO, WELCOME: the sender's CAREFUL_WIRE_MINOR; of 6.0 the name's last
  *                      byte, which was 0
  */

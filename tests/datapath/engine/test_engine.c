@@ -334,6 +334,8 @@ static void count_on(struct ends *ends, uint32_t more)
 			peer->flow.seq_in += more;
 			entry = &to_xsk_port(ends->c[side]->queue->port)->peers[slot];
 			entry->seq_last += more;
+			entry->seq_taken += more;
+			peer->repair.acked += more;
 			entry->filled += more;
 			entry->limit += more;
 			entry->may_fill += more;
