@@ -269,10 +269,10 @@ static void test_ping__further_is_in_sequence(void)
 		CHECK_EQ(entry_of(FRAME_NODE).probe_last, 1);
 		frame_build(&frame, &shape);
 		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_PING);
-		shape.msg_id = 2; /* as a probe it is new, as a frame it is not */
+		shape.msg_id = 2; /* it is new, and the engine knows whether its number is */
 		frame_build(&frame, &shape);
-		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_SEQ);
-		CHECK_EQ(entry_of(FRAME_NODE).probe_last, 1);
+		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_ADMITTED);
+		CHECK_EQ(entry_of(FRAME_NODE).probe_last, 2);
 	}
 }
 

@@ -437,7 +437,8 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 		return CAREFUL_XDP_DROP_TRAIN;
 	if (hdr->type == CAREFUL_PING &&
 	    !careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last) &&
-	    careful_frame_outside(hdr) && !peer->sealed_window)
+	    (careful_frame_outside(hdr) || peer->window != CAREFUL_WINDOW_ANY) &&
+	    !peer->sealed_window)
 		return CAREFUL_XDP_DROP_PING;
 	if (careful_frame_outside(hdr))
 		return CAREFUL_XDP_PASS_PING;
