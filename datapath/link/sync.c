@@ -233,6 +233,8 @@ bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (!nonce || be64toh(ctrl->cookie) != peer->cookie_out ||
 	    (nonce != peer->session->sync.nonce && nonce != peer->session->watch.nonce))
 		return false;
+	if (link_drain_begun(&peer->session->bye))
+		return true; /* its BYE said so before */
 	peer->cookie_out = 0; /* it does not know that any more */
 	link_break(peer);
 	return true;
