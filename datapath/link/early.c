@@ -270,12 +270,25 @@ void early_drained(struct link_peer *peer)
 	link_dirty(peer);
 }
 
+/* Numbers are compared modulo 2^32: those that stay behind follow, long before they would count as
+ * ahead. */
+static void keep_near(struct link_peer *peer)
+{
+	struct link_repair *repair = &peer->repair;
+
+	if (!early_missing(peer))
+		repair->highest = repair->asked = peer->flow.seq_in;
+	if (repair->log && peer->flow.seq_out - repair->acked > repair->log_mask + 1)
+		repair->acked = peer->flow.seq_out - repair->log_mask - 1;
+}
+
 /* Asks again for what is still missing. Reports whether the epoch is to end: it does not come. */
 bool early_tick(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
 	uint64_t now_ns = peer->link->now_ns, most_ns, least_ns;
 
+	keep_near(peer);
 	if (!peer->link->repairs || !early_missing(peer)) {
 		missing->since_ns = 0;
 		return false;
