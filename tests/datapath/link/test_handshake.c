@@ -526,7 +526,7 @@ static void test_slots__a_host_has_one_account_for_both_families(void)
 	node->neighbours = true;
 	CHECK(node_session(node, TWICE));
 	CHECK(!node_session(node, TWICE_IPV6));
-	CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_PEERS);
+	CHECK_EQ(node->c->link.counters[CAREFUL_C_CTRL_REFUSED], 1);
 	CHECK(node_session(node, 0));
 	node_close(node);
 }
@@ -559,9 +559,9 @@ static void test_slots__a_newcomer_evicts_whoever_holds_most(void)
 	fill_slots(node);
 	CHECK(node_session(node, 0));
 	CHECK(!node_session(node, TWICE));
-	CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_PEERS);
+	CHECK(node->c->link.counters[CAREFUL_C_CTRL_REFUSED] > 0);
 	CHECK(!node_session(node, 2)); /* each of two hosts has one: neither gives way */
-	CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_PEERS);
+	CHECK(node->c->link.counters[CAREFUL_C_CTRL_REFUSED] > 1);
 	node_close(node);
 }
 
