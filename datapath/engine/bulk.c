@@ -120,6 +120,15 @@ void bulk_finished(struct careful *c, struct message_in *in)
 		operation_end(c, op, &result);
 }
 
+/* The answer to a get or a store has come. */
+void bulk_answered(struct careful *c, const struct operation *op)
+{
+	if (op->kind == CAREFUL_AM_GET)
+		message_got(&c->messages, op->peer);
+	else
+		message_answered(&c->messages, op->peer, op->token);
+}
+
 /* Nothing reads the source of a message any more. */
 static void release_source(struct careful *c, struct message_out *out)
 {
@@ -159,6 +168,7 @@ void bulk_sent(struct careful *c)
 {
 	struct message_out *out;
 
+	c->messages.untold = false;
 	while ((out = message_out_left(&c->messages)))
 		sent(c, out);
 	while ((out = message_out_resolved(&c->messages)))

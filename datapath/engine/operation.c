@@ -64,8 +64,6 @@ void operation_asks(struct careful *c, struct operation *op)
 /* Nothing waits for its answer any more. */
 static void answered(struct careful *c, struct operation *op)
 {
-	if (op->kind == CAREFUL_AM_STORE)
-		message_answered(&c->messages, op->peer, op->token);
 	op->token = 0;
 	if (op->to_file)
 		c->messages.peers[op->peer->slot].asked_bytes -= op->bytes;

@@ -22,7 +22,7 @@ void round_send(struct careful *c)
 		message_again(&c->messages);
 	if (c->messages.messages)
 		pump_all(c);
-	if (message_untold(&c->messages))
+	if (c->messages.untold)
 		bulk_sent(c);
 	if (c->events)
 		c->event_hooks->round(c);

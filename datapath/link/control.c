@@ -279,6 +279,7 @@ void link_drained(struct link *link)
 
 		link->draining |= link_question_answer(peer);
 		early_drained(peer);
+		early_ask(peer);
 		if (!handshake_waits(peer))
 			continue;
 		if (peer->kept_old)

@@ -162,7 +162,7 @@ bool early_sent(struct link_peer *peer, uint32_t seq)
 		return false;
 	if (!early_missing(peer) || (int32_t)(seq - repair->highest) > 0)
 		repair->highest = seq;
-	link_dirty(peer);
+	peer->link->draining = true;
 	return true;
 }
 

@@ -31,6 +31,27 @@ static uint32_t copy_bytes(const struct link *link)
 	return ((body + CACHE_LINE - 1) / CACHE_LINE | 1) * CACHE_LINE;
 }
 
+/* What link_send() is told of a message that short.c builds. */
+static struct link_send_args short_args(uint32_t body_bytes)
+{
+	uint32_t bytes = body_bytes - (uint32_t)sizeof(struct careful_am);
+
+	return (struct link_send_args){
+		.type = CAREFUL_DATA,
+		.flags = CAREFUL_F_FIRST | CAREFUL_F_LAST,
+		.msg_bytes = bytes,
+		.frag_bytes = (uint16_t)bytes,
+		.crc_bytes = body_bytes,
+	};
+}
+
+void link_log_keep_long(struct link_peer *peer, const uint8_t *body, uint32_t body_bytes)
+{
+	const struct link_send_args args = short_args(body_bytes);
+
+	link_log_keep(peer, &args, body, body_bytes);
+}
+
 /* Makes room for a window of the peer and what it may grant beside it. -EPROTO: no host has such
  * a window; -ENOMEM. */
 int link_log_open(struct link_peer *peer, uint32_t window, uint32_t reserve)
@@ -95,9 +116,10 @@ static void want(struct link_peer *peer, uint32_t seq, uint32_t now_ms)
 {
 	struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];
 
-	if ((int32_t)(seq - peer->repair.acked) <= 0 || entry->wanted || entry->again_ms == now_ms)
+	if ((int32_t)(seq - peer->repair.acked) <= 0 || entry->bytes_flags & LOG_WANTED ||
+	    entry->again_ms == now_ms)
 		return;
-	entry->wanted = true;
+	entry->bytes_flags |= LOG_WANTED;
 	peer->repair.wanted++;
 	peer->link->again = true;
 }
@@ -121,19 +143,21 @@ bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl
  * would be wrong, becomes an update: either fills one buffer. */
 static bool send_copy(struct link_peer *peer, struct log_entry *entry, uint32_t seq)
 {
-	const struct link_send_args update = { .type = CAREFUL_UPDATE };
-	bool data = entry->args.type == CAREFUL_DATA;
-	uint32_t bytes = data ? entry->body_bytes : 0;
+	struct link_send_args args = entry->bytes_flags & LOG_BRIEF ?
+					     short_args(entry->bytes_flags & LOG_BYTES) :
+					     entry->args;
+	uint32_t bytes = args.type == CAREFUL_DATA ? entry->bytes_flags & LOG_BYTES : 0;
 	struct link_txframe frame;
 
 	if (!link_tx_get(peer, bytes, &frame))
 		return false;
-	if (data)
+	if (args.type == CAREFUL_DATA)
 		memcpy(frame.body,
-		       peer->repair.copies +
-			       (size_t)(seq & peer->repair.log_mask) * peer->repair.copy_bytes,
+		       entry->bytes_flags & LOG_BRIEF ? entry->body : link_log_copy(peer, seq),
 		       bytes);
-	link_send_repair(&frame, data ? &entry->args : &update, seq);
+	else
+		args = (struct link_send_args){ .type = CAREFUL_UPDATE };
+	link_send_repair(&frame, &args, seq);
 	return true;
 }
 
@@ -150,16 +174,16 @@ bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *s
 		uint32_t n = peer->flow.seq_out - back;
 		struct log_entry *entry = &repair->log[n & repair->log_mask];
 
-		if (!entry->wanted)
+		if (!(entry->bytes_flags & LOG_WANTED))
 			continue;
 		if ((int32_t)(n - repair->acked) <= 0) {
 			link_again_done(peer, n);
 			continue;
 		}
-		if (entry->args.source) {
+		if (!(entry->bytes_flags & LOG_BRIEF) && entry->args.source) {
 			*args = entry->args;
 			*seq = n;
-			*body_bytes = entry->body_bytes;
+			*body_bytes = entry->bytes_flags & LOG_BYTES;
 			return true;
 		}
 		if (!send_copy(peer, entry, n))
@@ -174,8 +198,8 @@ void link_again_done(struct link_peer *peer, uint32_t seq)
 {
 	struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];
 
-	peer->repair.wanted -= entry->wanted;
-	entry->wanted = false;
+	peer->repair.wanted -= (entry->bytes_flags & LOG_WANTED) != 0;
+	entry->bytes_flags &= ~(uint32_t)LOG_WANTED;
 	entry->again_ms = (uint32_t)(peer->link->now_ns / 1000000) | 1;
 }
 
@@ -184,5 +208,5 @@ bool link_wants(const struct link_peer *peer, uint32_t seq)
 {
 	const struct link_repair *repair = &peer->repair;
 
-	return repair->wanted && repair->log[seq & repair->log_mask].wanted;
+	return repair->wanted && (repair->log[seq & repair->log_mask].bytes_flags & LOG_WANTED);
 }

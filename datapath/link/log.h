@@ -37,22 +37,33 @@ struct link_send_args {
 	uint32_t source;
 };
 
+enum {
+	LOG_BODY_BYTES = 112, /* of a body that the entry itself keeps */
+	LOG_BYTES = 0xffff, /* of log_entry.bytes_flags */
+	LOG_WANTED = 1 << 16,
+	LOG_BRIEF = 1 << 17,
+};
+
 /*
  * One frame.
  *
- * @args:       of the frame
- * @sent:       buffers that we had filled at the peer when it left, itself included
- * @body_bytes: of its body
- * @again_ms:   when it was sent again last; 0: never
- * @wanted:     the peer asks for it
+ * @sent:        buffers that we had filled at the peer when it left, itself included
+ * @again_ms:    when this entry's frames were sent again last
+ * @bytes_flags: bytes of its body, and LOG_WANTED: the peer asks for it; LOG_BRIEF: it is a
+ *               message of one frame, as short.c builds it, and so short that @body has it
+ * @args:        of another frame
  */
 struct log_entry {
-	struct link_send_args args;
 	uint32_t sent;
-	uint32_t body_bytes;
 	uint32_t again_ms;
-	bool wanted;
+	uint32_t bytes_flags;
+	union {
+		_Alignas(16) uint8_t body[LOG_BODY_BYTES];
+		struct link_send_args args;
+	};
 };
+
+_Static_assert(sizeof(struct log_entry) == 128, "two cache lines, of which most use one");
 
 /*
  * A peer's part in repairs.

@@ -12,21 +12,45 @@ enum {
 	MISSING_NAMED = 8 * sizeof(((struct careful_ctrl *)0)->name),
 };
 
+/* The copy of one of our frames' bodies. */
+static inline uint8_t *link_log_copy(const struct link_peer *peer, uint32_t seq)
+{
+	const struct link_repair *repair = &peer->repair;
+
+	return repair->copies + (size_t)(seq & repair->log_mask) * repair->copy_bytes;
+}
+
+void link_log_keep_long(struct link_peer *peer, const uint8_t *body, uint32_t body_bytes);
+
+/* Begins the entry of the frame that has just got its number. */
+static inline struct log_entry *log_next(struct link_peer *peer, uint32_t body_bytes,
+					 uint32_t flags)
+{
+	struct log_entry *entry = &peer->repair.log[peer->flow.seq_out & peer->repair.log_mask];
+
+	entry->sent = peer->flow.tx.sent;
+	entry->bytes_flags = body_bytes | flags;
+	return entry;
+}
+
 /* A frame has left: what is needed to send it again. */
 static inline void link_log_keep(struct link_peer *peer, const struct link_send_args *args,
 				 const void *body, uint32_t body_bytes)
 {
-	uint32_t at = peer->flow.seq_out & peer->repair.log_mask;
-	struct log_entry *entry = &peer->repair.log[at];
-
-	entry->args = *args;
-	entry->sent = peer->flow.tx.sent;
-	entry->body_bytes = body_bytes;
-	entry->again_ms = 0;
-	entry->wanted = false;
+	log_next(peer, body_bytes, 0)->args = *args;
 	if (!args->source && args->type == CAREFUL_DATA)
-		memcpy(peer->repair.copies + (size_t)at * peer->repair.copy_bytes, body,
-		       body_bytes);
+		memcpy(link_log_copy(peer, peer->flow.seq_out), body, body_bytes);
+}
+
+/* The same of a message in one frame, without a digest. The entry's own room is copied whole, for
+ * that is faster; the send buffer has more. */
+static inline void link_log_keep_short(struct link_peer *peer, const uint8_t *body,
+				       uint32_t body_bytes)
+{
+	if (__builtin_expect(body_bytes > LOG_BODY_BYTES, false))
+		link_log_keep_long(peer, body, body_bytes);
+	else
+		memcpy(log_next(peer, body_bytes, LOG_BRIEF)->body, body, LOG_BODY_BYTES);
 }
 
 /* Reports whether a number beyond the one that is due has come. */

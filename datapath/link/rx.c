@@ -408,9 +408,7 @@ void link_publish_freed(struct link *link)
 		struct link_peer *peer = link->dirty[i];
 
 		/* Before the peer hears of it. */
-		if (!link->traditional)
-			__atomic_store_n(&peer->entry->seq_taken, peer->flow.seq_in,
-					 __ATOMIC_RELEASE);
+		__atomic_store_n(&peer->entry->seq_taken, peer->flow.seq_in, __ATOMIC_RELEASE);
 		__atomic_store_n(&peer->entry->may_fill, flow_publish(&peer->flow),
 				 __ATOMIC_RELEASE);
 	}

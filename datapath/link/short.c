@@ -83,18 +83,12 @@ static inline __attribute__((always_inline)) bool send_short(struct link_peer *p
 	};
 	crc = link_crc32c(body, body_bytes);
 	stamp = number(peer, desc, body_bytes, traditional, &flags);
-	if (!traditional && peer->repair.log)
-		link_log_keep(peer,
-			      &(struct link_send_args){ .type = CAREFUL_DATA,
-							.flags = flags,
-							.msg_bytes = bytes,
-							.frag_bytes = (uint16_t)bytes,
-							.crc_bytes = body_bytes },
-			      body, body_bytes);
 	write_hdr(peer, body - LINK_HDR_BYTES, stamp, flags, bytes, crc);
 	sink_add(&link->net_tx, peer->beside + body_bytes);
 	link->tx_pulse_frames++;
 	out_sent(peer, body_bytes, bytes);
+	if (!traditional && peer->repair.log)
+		link_log_keep_short(peer, body, body_bytes);
 	return true;
 }
 

@@ -485,8 +485,6 @@ static bool untold(struct link_peer *peer)
 	bool traditional = peer->link->traditional;
 
 	OPERATION(OPERATION_TELL);
-	if (early_missing(peer))
-		early_ask(peer);
 	if (!(traditional ? peer->link->traditional->ops->due(peer) : update_due(peer)))
 		return false;
 	if (peer->phase != LINK_OPEN)

@@ -38,6 +38,7 @@ static bool resolve(struct message_state *state, struct message_peer *mp, struct
 		mp->lasting_tail = at;
 	out->next = state->resolved;
 	state->resolved = out;
+	state->untold = true;
 	state->lasting--;
 	return true;
 }

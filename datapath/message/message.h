@@ -171,6 +171,7 @@ struct message_state {
 	struct message_in **slots; /* MESSAGE_SLOTS of each peer: messages that still grow */
 	struct message_in *finished, **finished_tail;
 	uint32_t unanswered; /* of all peers */
+	bool untold; /* message_out_left() and its like may have something to tell */
 	struct message_out *left, **left_tail;
 	struct message_out *resolved; /* whose source nobody reads again */
 	uint32_t lasting; /* of all peers: message_peer.lasting */
@@ -243,12 +244,6 @@ static inline void message_over(struct message_state *state, struct message_peer
 static inline bool message_sends(const struct message_state *state, uint32_t slot)
 {
 	return state->sending[slot / 64] >> slot % 64 & 1;
-}
-
-/* Reports whether message_out_left() or message_small_unfit() has something to tell. */
-static inline bool message_untold(const struct message_state *state)
-{
-	return state->left || state->unfit || state->resolved;
 }
 
 /*

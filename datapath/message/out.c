@@ -493,6 +493,7 @@ void message_pump(struct message_state *state, struct link_peer *peer)
 		out->next = NULL;
 		*state->left_tail = out;
 		state->left_tail = &out->next;
+		state->untold = true;
 	}
 	mp->out_last = last;
 }
