@@ -6,6 +6,7 @@
  * and again until it comes: by a control message, which needs no credit. A question that is asked
  * too early costs one frame, which is dropped. Calls rx.c, peer.c.
  */
+#include "link/group.h"
 #include "link/link.h"
 #include "link/repair.h"
 
@@ -16,11 +17,22 @@
 
 enum {
 	WAIT_MIN_NS = 1000 * 1000, /* between two questions for the same frame, at least; */
-	WAIT_MAX_NS = 8 * 1000 * 1000, /* at most, unless an answer takes longer */
+	WAIT_MAX_NS = 64 * 1000 * 1000, /* at most, unless an answer takes longer */
 	ROUNDS = 2, /* to an answer that are waited for */
 	SETTLE_TRIES = 2, /* questions, after which XDP's account is looked at */
+	LOST_NS = 220 * 1000 *
+		  1000, /* after which the last frames of a member of a group count as lost */
 	GIVE_UP_NS = 1000 * 1000 * 1000, /* without the frame: the epoch ends */
 };
+
+/* Reports whether a gap in the peer's numbers is repaired. Frames to a group have numbers of their
+ * own, and handlers see both kinds in the order in which they left. A frame that waits for another
+ * would be overtaken, so where the peer sends to a group of ours a gap ends the epoch. There its
+ * last frames alone are asked for, after LOST_NS. */
+bool early_repairs(const struct link_peer *peer)
+{
+	return peer->link->repairs && !peer->link->heard[peer->slot].cookie;
+}
 
 int early_init(struct link *link)
 {
@@ -151,11 +163,27 @@ void early_forget(struct link_peer *peer)
 	peer->session->missing.settle = LINK_SETTLED;
 }
 
+/* Notes how far the peer has sent, as it says. Reports for how long it has said no other number,
+ * and no frame has come in order. */
+static uint64_t say(struct link_peer *peer, uint32_t seq)
+{
+	struct link_missing *missing = &peer->session->missing;
+
+	if (missing->said != seq || missing->said_in != peer->flow.seq_in) {
+		missing->said = seq;
+		missing->said_in = peer->flow.seq_in;
+		missing->said_ns = peer->link->now_ns;
+	}
+	return peer->link->now_ns - missing->said_ns;
+}
+
 /* The peer has sent so far, at least; false: that cannot be. */
 bool early_sent(struct link_peer *peer, uint32_t seq)
 {
 	struct link_repair *repair = &peer->repair;
 
+	if (!early_repairs(peer) && say(peer, seq) < LOST_NS)
+		return true;
 	if (!peer->link->repairs || (int32_t)(seq - peer->flow.seq_in) <= 0)
 		return true;
 	if (seq - peer->flow.seq_in > peer->flow.ahead)
@@ -170,13 +198,9 @@ bool early_sent(struct link_peer *peer, uint32_t seq)
  * again and none has come. false: that cannot be. */
 bool early_said(struct link_peer *peer, uint32_t seq)
 {
-	struct link_missing *missing = &peer->session->missing;
-
-	if (missing->said == seq && missing->said_in == peer->flow.seq_in)
-		return early_sent(peer, seq);
-	missing->said = seq;
-	missing->said_in = peer->flow.seq_in;
-	return true;
+	if (early_repairs(peer) && !say(peer, seq))
+		return true;
+	return early_sent(peer, seq);
 }
 
 /* Names the missing numbers beyond `from`, as many as one message takes. Returns the last. */

@@ -210,7 +210,8 @@ enum link_settle {
  * @tries:       times that it was asked for @first
  * @round_ns:    from a question to its answer, smoothed; 0: not known
  * @said:        the last number that the peer has sent, as it said last,
- * @said_in:     and flow.seq_in then
+ * @said_in:     and flow.seq_in then,
+ * @said_ns:     when it said so first
  * @most_before: flow.most when the epoch began
  * @settle:      enum link_settle
  * @filled:      buffers that XDP had charged when the wait began
@@ -223,6 +224,7 @@ struct link_missing {
 	uint32_t tries;
 	uint64_t round_ns;
 	uint32_t said, said_in;
+	uint64_t said_ns;
 	uint32_t most_before;
 	uint8_t settle;
 	uint32_t filled;

@@ -74,6 +74,7 @@ bool link_log_came(struct link_peer *peer, uint32_t seq);
 bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl);
 
 /* early.c */
+bool early_repairs(const struct link_peer *peer);
 int early_init(struct link *link);
 void early_deinit(struct link *link);
 void early_twice(struct link_rxframe *frame);

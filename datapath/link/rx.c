@@ -160,7 +160,7 @@ static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_v
 		early_twice(frame);
 		return CAREFUL_C_DROP_TWICE;
 	}
-	if (verdict != FLOW_GAP || !frame->peer->link->repairs)
+	if (verdict != FLOW_GAP || !early_repairs(frame->peer))
 		return judged(frame->peer, verdict, missing);
 	dropped = early_take(frame, missing + 1);
 	return dropped == CAREFUL_COUNTERS ? WAITS : dropped;

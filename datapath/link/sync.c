@@ -143,7 +143,7 @@ static bool repairs(struct link_peer *peer, const struct careful_ctrl *ack)
 {
 	struct session *session = peer->session;
 
-	if (!peer->link->repairs)
+	if (!early_repairs(peer))
 		return false;
 	time_round(&session->missing, peer->link->now_ns - session->asked_ns);
 	if (!early_said(peer, be32toh(ack->seq_sent)) || !credit(peer, ack)) {
@@ -221,8 +221,8 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->seq_rcvd = rcvd;
 	if (++sync->disagreed < DISAGREE_TIMES)
 		return true;
-	link_missing(peer, link->repairs ? flow_missing_casts(&session->casts, ctrl) :
-					   flow_missing(&peer->flow, &session->casts, ctrl));
+	link_missing(peer, early_repairs(peer) ? flow_missing_casts(&session->casts, ctrl) :
+						 flow_missing(&peer->flow, &session->casts, ctrl));
 	return true;
 }
 
@@ -326,7 +326,7 @@ static void sync_tick(struct link_peer *peer)
 static uint32_t suspect_ms(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
-	bool group = session->casts.in || session->casts.out;
+	bool group = !early_repairs(peer) || session->casts.in || session->casts.out;
 	uint64_t ms = group ? peer->link->sync_ms :
 			      1 + SUSPECT_ROUNDS * session->missing.round_ns / 1000000;
 
