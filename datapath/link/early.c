@@ -184,7 +184,7 @@ bool early_sent(struct link_peer *peer, uint32_t seq)
 
 	if (!early_repairs(peer) && say(peer, seq) < LOST_NS)
 		return true;
-	if (!peer->link->repairs || (int32_t)(seq - peer->flow.seq_in) <= 0)
+	if (!peer->link->repairs || !peer->cookie_in || (int32_t)(seq - peer->flow.seq_in) <= 0)
 		return true;
 	if (seq - peer->flow.seq_in > peer->flow.ahead)
 		return false;
@@ -312,8 +312,9 @@ bool early_tick(struct link_peer *peer)
 	struct link_missing *missing = &peer->session->missing;
 	uint64_t now_ns = peer->link->now_ns, most_ns, least_ns;
 
-	keep_near(peer);
-	if (!peer->link->repairs || !early_missing(peer)) {
+	if (peer->cookie_in)
+		keep_near(peer);
+	if (!peer->link->repairs || !peer->cookie_in || !early_missing(peer)) {
 		missing->since_ns = 0;
 		return false;
 	}
