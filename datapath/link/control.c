@@ -31,10 +31,7 @@ static bool on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (!peer->repair.log || !link_has_epoch(peer) || be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
-	if (!link_log_on_missing(peer, ctrl)) {
-		link_count(peer->link, CAREFUL_C_BAD_CREDITS);
-		link_break(peer);
-	}
+	link_log_on_missing(peer, ctrl);
 	return true;
 }
 

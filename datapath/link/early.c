@@ -2,9 +2,9 @@
 /*
  * Frames that come before one that is missing. They wait in their receive buffers, which their
  * sender has credits for, and are handed on in order. The missing frame has credits too, so it
- * always finds a buffer when it is sent again. The peer is asked for it at the end of the round,
- * and again until it comes: by a control message, which needs no credit. A question that is asked
- * too early costs one frame, which is dropped. Calls rx.c, peer.c.
+ * always finds a buffer when it is sent again. The peer is asked for it at the end of the round, by
+ * an update, and again until it comes, by a control message, which needs no credit. A question that
+ * is asked too early costs one frame, which is dropped. Calls rx.c, peer.c.
  */
 #include "link/group.h"
 #include "link/link.h"
@@ -108,6 +108,10 @@ enum careful_counter early_take(struct link_rxframe *frame, uint32_t ahead)
 		link_break(peer);
 		return CAREFUL_C_DROP_SEQ;
 	}
+	if (frame->hdr.type == CAREFUL_UPDATE && frame->hdr.msg_bytes)
+		link_log_on_update(peer, &frame->hdr);
+	if (peer->epoch != frame->epoch)
+		return CAREFUL_C_DROP_SEQ;
 	assert(link->early_free_count); /* one for each receive buffer */
 	index = link->early_free[--link->early_free_count];
 	link->early[index] = *frame;
@@ -184,7 +188,7 @@ bool early_sent(struct link_peer *peer, uint32_t seq)
 
 	if (!early_repairs(peer) && say(peer, seq) < LOST_NS)
 		return true;
-	if (!peer->link->repairs || (int32_t)(seq - peer->flow.seq_in) <= 0)
+	if (!peer->link->repairs || !peer->cookie_in || (int32_t)(seq - peer->flow.seq_in) <= 0)
 		return true;
 	if (seq - peer->flow.seq_in > peer->flow.ahead)
 		return false;
@@ -203,29 +207,36 @@ bool early_said(struct link_peer *peer, uint32_t seq)
 	return early_sent(peer, seq);
 }
 
-/* Names the missing numbers beyond `from`, as many as one message takes. Returns the last. */
-static uint32_t name(struct link_peer *peer, uint32_t from)
+/* Names the missing numbers beyond `from`, as many as one message takes, and returns the last: in an
+ * update, where that may be lost and there is a credit, else in a control message. */
+static uint32_t name(struct link_peer *peer, uint32_t from, bool update)
 {
 	struct careful_ctrl ctrl = {
 		.cookie = htobe64(peer->cookie_out),
 		.seq_rcvd = htobe32(peer->flow.seq_in),
 		.window = htobe32(from),
 	};
-	uint32_t count = peer->repair.highest - from;
+	uint32_t count = peer->repair.highest - from, missing = 0, came = 0;
 
 	count = count < MISSING_NAMED ? count : MISSING_NAMED;
+	for (uint32_t i = 0; i < count; i++) {
+		bool is = early_is(peer, from + 1 + i);
+
+		missing += !is;
+		ctrl.name[i / 8] |= (uint8_t)(is << i % 8);
+		came |= i < UPDATE_NAMED ? (uint32_t)is << i : 0;
+	}
+	if (!missing)
+		return from + count;
+	peer->link->counters[CAREFUL_C_ASKED_AGAIN] += missing;
+	if (update && count <= UPDATE_NAMED && link_send_missing(peer, from, count, came))
+		return from + count;
 	ctrl.seq_sent = htobe32(from + count);
-	for (uint32_t i = 0; i < count; i++)
-		if (early_is(peer, from + 1 + i))
-			ctrl.name[i / 8] |= (uint8_t)(1u << i % 8);
-		else
-			link_count(peer->link, CAREFUL_C_ASKED_AGAIN);
 	link_say(peer, &ctrl, CAREFUL_MISSING);
 	return from + count;
 }
 
-/* Asks for what is missing and was not asked for. */
-void early_ask(struct link_peer *peer)
+static void ask(struct link_peer *peer, bool update)
 {
 	struct link_repair *repair = &peer->repair;
 	uint32_t from = repair->asked;
@@ -236,8 +247,14 @@ void early_ask(struct link_peer *peer)
 		from = peer->flow.seq_in;
 	if ((int32_t)(repair->highest - from) <= 0)
 		return;
-	repair->asked = name(peer, from);
+	repair->asked = name(peer, from, update);
 	peer->session->missing.asked_ns = peer->link->now_ns;
+}
+
+/* Asks for what is missing and was not asked for. */
+void early_ask(struct link_peer *peer)
+{
+	ask(peer, true);
 }
 
 /* Frames that XDP admitted and the RX ring lost keep their charge. Where the frames that are sent
@@ -312,8 +329,9 @@ bool early_tick(struct link_peer *peer)
 	struct link_missing *missing = &peer->session->missing;
 	uint64_t now_ns = peer->link->now_ns, most_ns, least_ns;
 
-	keep_near(peer);
-	if (!peer->link->repairs || !early_missing(peer)) {
+	if (peer->cookie_in)
+		keep_near(peer);
+	if (!peer->link->repairs || !peer->cookie_in || !early_missing(peer)) {
 		missing->since_ns = 0;
 		return false;
 	}
@@ -333,6 +351,6 @@ bool early_tick(struct link_peer *peer)
 	missing->wait_ns = 2 * missing->wait_ns < most_ns ? 2 * missing->wait_ns : most_ns;
 	missing->tries++;
 	peer->repair.asked = peer->flow.seq_in;
-	early_ask(peer);
+	ask(peer, false);
 	return false;
 }

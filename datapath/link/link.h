@@ -378,6 +378,7 @@ void link_send_again(struct link_txframe *frame, uint32_t bytes);
 void link_send_repair(struct link_txframe *frame, const struct link_send_args *args, uint32_t seq);
 void link_send_outside(struct link_txframe *frame, const struct link_send_args *args, uint8_t ttl);
 bool link_send_update(struct link_peer *peer);
+bool link_send_missing(struct link_peer *peer, uint32_t from, uint32_t count, uint32_t came);
 void link_updates_due(struct link *link);
 void link_kick_queued(struct link *link);
 void link_complete(struct link *link);

@@ -124,19 +124,44 @@ static void want(struct link_peer *peer, uint32_t seq, uint32_t now_ms)
 	peer->link->again = true;
 }
 
-/* The peer names numbers that it misses; false: of a number that was never sent. */
-bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl)
+/* The peer names numbers (from, to], and has those whose bits are set; false: of a number that was
+ * never sent, or more than can be. */
+static bool named(struct link_peer *peer, uint32_t from, uint32_t to, const uint8_t *came,
+		  uint32_t most)
 {
-	uint32_t from = be32toh(ctrl->window), to = be32toh(ctrl->seq_sent);
-	uint32_t now_ms = (uint32_t)(peer->link->now_ns / 1000000) | 1;
-
-	if ((int32_t)(to - peer->flow.seq_out) > 0 || to - from > MISSING_NAMED ||
-	    !link_log_came(peer, be32toh(ctrl->seq_rcvd)))
+	if ((int32_t)(to - peer->flow.seq_out) > 0 || to - from > most)
 		return false;
 	for (uint32_t i = 0; i < to - from; i++)
-		if (!(ctrl->name[i / 8] >> i % 8 & 1))
-			want(peer, from + 1 + i, now_ms);
+		if (!(came[i / 8] >> i % 8 & 1))
+			want(peer, from + 1 + i, (uint32_t)(peer->link->now_ns / 1000000) | 1);
 	return true;
+}
+
+static void bad_numbers(struct link_peer *peer)
+{
+	link_count(peer->link, CAREFUL_C_BAD_CREDITS);
+	link_break(peer);
+}
+
+/* The peer names numbers that it misses, in a control message, */
+void link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	if (!named(peer, be32toh(ctrl->window), be32toh(ctrl->seq_sent),
+		   (const uint8_t *)ctrl->name, MISSING_NAMED) ||
+	    !link_log_came(peer, be32toh(ctrl->seq_rcvd)))
+		bad_numbers(peer);
+}
+
+/* or in an update. */
+void link_log_on_update(struct link_peer *peer, const struct careful_hdr *hdr)
+{
+	uint32_t from = be32toh(hdr->msg_id), came = be32toh(hdr->frag_off);
+	const uint8_t bits[] = { (uint8_t)came, (uint8_t)(came >> 8), (uint8_t)(came >> 16),
+				 (uint8_t)(came >> 24) };
+
+	if (peer->repair.log &&
+	    !named(peer, from, from + be32toh(hdr->msg_bytes), bits, UPDATE_NAMED))
+		bad_numbers(peer);
 }
 
 /* Sends a frame again of which the log has all; false: there is no send buffer. A ping, whose time

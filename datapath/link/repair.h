@@ -10,6 +10,7 @@
 enum {
 	/* Numbers that one CAREFUL_MISSING names. */
 	MISSING_NAMED = 8 * sizeof(((struct careful_ctrl *)0)->name),
+	UPDATE_NAMED = 8 * sizeof(((struct careful_hdr *)0)->frag_off), /* that one update does */
 };
 
 /* The copy of one of our frames' bodies. */
@@ -71,7 +72,8 @@ static inline uint32_t early_missing(const struct link_peer *peer)
 int link_log_open(struct link_peer *peer, uint32_t window, uint32_t reserve);
 void link_log_free(struct link_repair *repair);
 bool link_log_came(struct link_peer *peer, uint32_t seq);
-bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl);
+void link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl);
+void link_log_on_update(struct link_peer *peer, const struct careful_hdr *hdr);
 
 /* early.c */
 bool early_repairs(const struct link_peer *peer);

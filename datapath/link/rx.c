@@ -251,6 +251,8 @@ PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t byte
 	received(link, frame);
 	if (frame->hdr.type == CAREFUL_UPDATE) {
 		link_count(link, CAREFUL_C_RX_UPDATES);
+		if (frame->hdr.msg_bytes)
+			link_log_on_update(frame->peer, &frame->hdr);
 		link_release(link, frame);
 		return false;
 	}

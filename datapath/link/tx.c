@@ -471,6 +471,26 @@ bool link_send_update(struct link_peer *peer)
 	return true;
 }
 
+/* An update that names missing numbers. It needs credits as data does, so that an update that is due
+ * always finds one. false: not now. */
+bool link_send_missing(struct link_peer *peer, uint32_t from, uint32_t count, uint32_t came)
+{
+	const struct link_send_args args = {
+		.type = CAREFUL_UPDATE,
+		.msg_id = from,
+		.msg_bytes = count,
+		.frag_off = came,
+	};
+	struct link_txframe frame;
+
+	if (!peer->llhdr.bytes || peer->phase != LINK_OPEN ||
+	    !flow_may_send(&peer->flow, WINDOW_UPDATE_COST) || !link_tx_get_own(peer, &frame))
+		return false;
+	link_send(&frame, &args);
+	link_count(peer->link, CAREFUL_C_TX_UPDATES);
+	return true;
+}
+
 static bool update_due(const struct link_peer *peer)
 {
 	return flow_update_due(&peer->flow) ||

@@ -43,7 +43,11 @@ static uint32_t waiting(const struct link_peer *peer, uint32_t *frames)
 /* Buffers of frames that came before others of the same peer. */
 static uint32_t early(const struct link *link)
 {
-	return link->traditional ? link->traditional->early_buffers : 0;
+	uint32_t n = link->traditional ? link->traditional->early_buffers : 0, frames;
+
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		n += waiting(&link->peers[i], &frames);
+	return n;
 }
 
 /* Buffers that handlers, files, requests that wait, and frames that came early hold. */
@@ -51,12 +55,8 @@ static uint32_t held(const struct link *link)
 {
 	uint32_t n = link->fill_count + early(link);
 
-	for (uint32_t i = 0; i < link->peers_max; i++) {
-		uint32_t frames;
-
+	for (uint32_t i = 0; i < link->peers_max; i++)
 		n += link->peers[i].kept + link->peers[i].kept_old;
-		n += waiting(&link->peers[i], &frames);
-	}
 	return n;
 }
 

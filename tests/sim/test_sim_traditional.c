@@ -222,8 +222,8 @@ static double took_ms(uint32_t protocol, uint32_t one_in)
 	return sum / 20;
 }
 
-/* Without loss careful is no slower. A lost frame costs it a round trip of control messages, which
- * are read once in a tick: more than the other protocol's, and no epoch. */
+/* Without loss careful is no slower. A lost frame costs it a round trip, and a lost last one the time
+ * until that is suspected. */
 static void test_compare__with_careful(void)
 {
 	double careful = took_ms(CAREFUL_PROTOCOL_CAREFUL, 0);

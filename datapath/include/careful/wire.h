@@ -35,7 +35,7 @@ enum {
 
 enum careful_type {
 	CAREFUL_DATA = 1, /* one fragment of a message */
-	CAREFUL_UPDATE = 2, /* a window update alone: no payload */
+	CAREFUL_UPDATE = 2, /* a window update alone: no payload; it may name missing frames, too */
 	CAREFUL_PING = 3, /* the stage that stage_limit names answers */
 	CAREFUL_TRAIN = 4, /* one of a train, or a group's probe: XDP notes it and drops it */
 	CAREFUL_ACK = 5, /* traditional: what has come, or is wanted again; below */
@@ -146,9 +146,11 @@ enum {
  * @credits:      receive buffers given back to the receiver of this frame since
  *                the epoch began, cumulative, modulo 2^32, and before that what was granted
  *                (link/reserve.h); traditional: all numbers up to this one have come
- * @msg_id:       the message; unique among the sender's messages in flight
- * @msg_bytes:    payload of the whole message, without careful_am and digest
- * @frag_off:     where this fragment's payload stands in it; PING: random, so that no answer to it
+ * @msg_id:       the message; unique among the sender's messages in flight; UPDATE: the number
+ *                before the first that is named
+ * @msg_bytes:    payload of the whole message, without careful_am and digest; UPDATE: so many
+ *                numbers are named, at most 32
+ * @frag_off:     UPDATE: a bit for each of these, the lowest first: 1: it has come; else where this fragment's payload stands in it; PING: random, so that no answer to it
  *               can be had before it is asked
  * @payload_crc:  CRC32C of what follows the header (CAREFUL_F_BULK: of careful_am); sealed: 0
  * @frag_bytes:   payload of this fragment, without careful_am and digest
