@@ -96,9 +96,9 @@ class FakeDaemon:
         self.wire_minor = int(lib.CAREFUL_WIRE_MINOR)
         self._next = 1
         self._client: object = None  # who asks
-        self._stop_read, self._stop_write = os.pipe()
         if not serve:  # its owner asks itself
             return
+        self._stop_read, self._stop_write = os.pipe()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(str(self.path))
         self._listener.listen()
@@ -109,6 +109,8 @@ class FakeDaemon:
         os.write(self._stop_write, b"x")
         self._thread.join()
         self._listener.close()
+        os.close(self._stop_read)
+        os.close(self._stop_write)
 
     def moves(self, sizes: tuple[int, ...], deadly: int = 1 << 30) -> list[int]:
         """Blocks of these sizes that have moved from now on; the daemon dies at one of them."""
