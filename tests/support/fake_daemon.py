@@ -106,6 +106,9 @@ class FakeDaemon:
         self._thread.start()
 
     def stop(self) -> None:
+        """Ends the thread; a second call does nothing."""
+        if not self._thread.is_alive():
+            return
         os.write(self._stop_write, b"x")
         self._thread.join()
         self._listener.close()
