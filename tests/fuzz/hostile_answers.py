@@ -166,8 +166,6 @@ class Server(HostileDaemon):
     def close(self) -> None:
         for handle in list(self.handles):
             self._close(handle, True)
-        for fd in (self._stop_read, self._stop_write):
-            os.close(fd)
 
 
 class Carefuld:
