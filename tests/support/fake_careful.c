@@ -12,6 +12,7 @@
 
 #include "fake_careful.h"
 #include "engine/also.h"
+#include "engine/mode.h"
 #include "files/block.h"
 
 struct careful_kept {
