@@ -40,7 +40,7 @@ enum cluster_fault_kind {
 	FAULT_KINDS,
 };
 
-/* Of lies that keys prove: messages, those of the handshake, sealed frames. */
+/* Lies that keys can prove: messages, handshakes, sealed frames. */
 enum lie_kind { LIE_CONTROL, LIE_HANDSHAKE, LIE_SEALED, LIES_PROVED };
 
 /* More that one who lies does than to say what is not so. */
@@ -168,7 +168,7 @@ struct node {
 };
 
 /*
- * What a seed, and what is left of it when a schedule is cut down, stands for.
+ * A seed, and what remains of its scenario after a schedule is cut down.
  *
  * @protocols: of each node, enum careful_protocol, where not that of the options
  * @keyed:     nodes that have keys, a bit each, @wrong_keys: of which others know another
@@ -218,7 +218,7 @@ struct scenario {
 	uint64_t healed_ns;
 };
 
-/* What is left of a scenario. @hits: of a fault, where only_hits says so. */
+/* The rest of a scenario. @hits: those of a fault, if only_hits is set. */
 struct cut {
 	uint32_t ops_left_out, faults_left_out; /* a bit each */
 	bool only_hits[FAULTS_MAX];

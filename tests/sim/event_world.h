@@ -228,7 +228,7 @@ static inline void world_end(struct world *w)
 	sim_destroy(w->sim);
 }
 
-/* Where a node's program stands, as it likes. */
+/* The state of a node's program. */
 struct program {
 	uint64_t event;
 	uint32_t fragment, got;

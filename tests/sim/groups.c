@@ -2,9 +2,9 @@
 /*
  * Events among all nodes of a cluster, beside their work, where the scenario has them: a program
  * of some events, each to all, from one, or each to its next, in pieces as large as frames are.
- * Whose group fails, or whose process ends, begins again, and so does who is through, where another
- * waits for it. A failure that some node were not told of would be the end. Calls the event
- * interface; its private header to see what is left to say.
+ * If a member's group fails or its process ends, it begins again; so does a member that is done, if
+ * another one waits for it. A failure that some node were not told of would be the end. Calls the
+ * event interface; its private header to see what is left to say.
  */
 #include <errno.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static bool hears(const struct node *node, uint64_t event)
 	return kind_of(node, event) != FROM_ONE || !sends(node, event, node->port);
 }
 
-/* What it sends: mostly little. */
+/* Its payload: mostly little. */
 static uint32_t bytes_of(const struct node *node, uint64_t event, uint32_t rank)
 {
 	uint64_t random = roll(node, STREAM_BYTES, event, rank);
@@ -242,7 +242,7 @@ static bool is_awaited(const struct node *node)
 	return false;
 }
 
-/* Who all wait equally long may fail each other's groups for ever. */
+/* If all wait equally long, their groups may fail each other for ever. */
 static uint64_t again_ns(const struct node *node, uint64_t now_ns)
 {
 	return now_ns + AGAIN_NS + roll(node, STREAM_AGAIN, now_ns, node->port) % (3 * AGAIN_NS);

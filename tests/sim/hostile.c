@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A node that lies for a while: what it sends is well formed, under the right cookie and with right
- * checks, and some fields of headers, messages and control messages are what a seed says. Where it
- * has keys, three of four lies in what they prove or seal are proved and sealed as the truth was;
- * the fourth is a forgery. Then it is killed, and an honest one takes its place.
+ * checks, and some fields of headers, messages and control messages are what a seed says. If it has
+ * keys, it proves and seals three of four lies like the truth; the fourth is a forgery. Then it is
+ * killed, and an honest one takes its place.
  */
 #include "cluster.h"
 
@@ -113,7 +113,8 @@ static void lie_in_plain(struct cluster *cluster, uint8_t *frame, uint32_t body)
 	memcpy(frame, &hdr, sizeof(hdr));
 }
 
-/* What was told, proved once more by these keys, is what it was: else no lie of theirs is. */
+/* Proving the true message again with these keys gives the same bytes; otherwise none of their lies
+ * is accepted. */
 static void compare(struct cluster *cluster, const void *told, const void *again, uint32_t bytes)
 {
 	cluster->unlike += memcmp(told, again, bytes) != 0;
@@ -183,7 +184,7 @@ static bool prove(const struct cluster *cluster, uint32_t from, struct link_peer
 			  proved->mac);
 		return keyed->proves;
 	}
-	/* Of several keys the last is the one that its host has (keys.c). */
+	/* If there are several keys, the last one is its host's (keys.c). */
 	proved->count = 0;
 	while ((trusted = keys_find(&link->keys, &peer->session->address, trusted)))
 		proof_mac(trusted->mac_key, proved, offsetof(struct careful_proved, mac),
@@ -231,7 +232,7 @@ static void prove_handshake(const struct keyed *keyed, struct careful_keyed *mes
 	message->check = htobe32(careful_message_check(message, sizeof(*message)));
 }
 
-/* A message of the handshake. What a WELCOME seals stays: its keys are gone. */
+/* A message of the handshake. It keeps a WELCOME's seal: those keys are gone. */
 static void lie_in_handshake(struct cluster *cluster, const struct link_peer *peer, uint8_t *bytes)
 {
 	static const struct field fields[] = {

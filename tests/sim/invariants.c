@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What holds after every round of every node: each buffer is somewhere and counted
- * once, and credits are conserved between two ends of a session. And at the end, when
- * nothing is under way: everything is back where it began.
+ * Invariants that hold after every round of every node: each buffer has one place and is counted
+ * once, and credits are conserved between two ends of a session. And at the end, when nothing is
+ * under way: everything is back where it began.
  */
 #include "cluster.h"
 #include "link/group.h"
@@ -80,7 +80,8 @@ static void check_buffers(struct node *node)
 	       link->tx_free_count + link->tx_queued + n + (again(node) ? at_rest(link) : 0));
 }
 
-/* What is kept and what waits is what was sent and has not come, and what came early. */
+/* Buffers that are kept or wait hold frames that were sent and have not arrived, or that arrived
+ * early. */
 static void check_traditional(struct node *node, const struct link_peer *peer)
 {
 	const struct traditional_link *all = node->c->link.traditional;
@@ -157,7 +158,7 @@ static bool casts_came(const struct link_peer *peer, const struct link_peer *the
 	       theirs->session->casts.out == peer->session->casts.in;
 }
 
-/* What one end sent, the other received, or it is under way. */
+/* Everything that one end sent was received by the other, or is under way. */
 static void check_credits(struct node *node, const struct link_peer *peer)
 {
 	struct sim_world *world = node->cluster->world;
@@ -178,7 +179,7 @@ static void check_credits(struct node *node, const struct link_peer *peer)
 								     peer->cookie_out));
 }
 
-/* What tells a round that nobody's messages wait. */
+/* Tells a round that no messages wait. */
 static void check_messages(struct node *node)
 {
 	const struct message_state *state = &node->c->messages;
@@ -270,7 +271,7 @@ static void check_promise(struct node *node)
 				 none[i], (unsigned long long)node->c->link.counters[none[i]]);
 }
 
-/* What no answer was wanted to was done all the same, where nothing kept it. */
+/* A message without an answer was handled all the same, unless something kept it. */
 static void check_silent(struct cluster *cluster)
 {
 	const struct scenario *s = &cluster->scenario;

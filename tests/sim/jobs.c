@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The seeds of a range, some processes at a time. What each is at stands in memory that
- * they share, so that their parent knows the seed of one that ended without a word.
+ * The seeds of a range, some processes at a time. Each job's position is in shared memory, so that
+ * the parent knows the seed of a job that ended without a word.
  */
 #include <signal.h>
 #include <stdlib.h>

@@ -100,7 +100,7 @@ static uint64_t round_ns(uint32_t i)
 	return sim_take_busy_ns(node->c->queue);
 }
 
-/* What another node does now: it sends if it is one that does, and takes what came. */
+/* Lets another node act: it sends if its role says so, and takes what arrived. */
 static void turn(uint32_t i)
 {
 	struct logp_node *node = &nodes[i];
@@ -164,7 +164,7 @@ static void add_peer(uint32_t rank, uint32_t to)
 	nodes[rank].to[nodes[rank].to_count++] = to;
 }
 
-/* Who sends to whom. */
+/* Senders and receivers. */
 static void arrange(void)
 {
 	uint32_t K = setting.K;
@@ -240,7 +240,7 @@ void logp_open(const struct logp_setting *asked)
 	world_run(&w, 20);
 	arrange();
 	began = true;
-	/* Who floods fills the network before anything is timed. */
+	/* A flood fills the network before anything is timed. */
 	go_on(world_now_ns(&w) + 200 * (uint64_t)w.nodes * w.config.gap_ns, false);
 }
 

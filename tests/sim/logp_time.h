@@ -26,7 +26,7 @@ struct logp_machine {
 
 enum logp_kind { LOGP_REQUEST, LOGP_STORE, LOGP_GET };
 
-/* Who sends to whom while node 0 makes its signature. */
+/* Senders and receivers while node 0 makes its signature. */
 enum logp_pattern {
 	LOGP_ONE_TO_ONE,
 	LOGP_HALF_TO_HALF, /* K pairs */
@@ -43,7 +43,7 @@ struct logp_setting {
 	uint32_t K;
 };
 
-/* What a signature shows, us: P4's own reading of it. @trip: of one message, or transfer. */
+/* A signature, us: P4's own reading of it. @trip: of one message, or transfer. */
 struct logp_found {
 	double o_s, o_r, g, L, trip;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What people call the faults of a scenario. */
+/* Names of a scenario's faults, for people. */
 #include "cluster.h"
 
 const char *scenario_fault_name(uint32_t kind)

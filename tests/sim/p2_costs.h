@@ -73,7 +73,7 @@ enum {
 	P2_TOKEN_NS = 3600,
 };
 
-/* Of a frame; let_go: fragments that it acknowledges. */
+/* Cost of a frame; let_go: fragments that it acknowledges. */
 static inline uint32_t p2_cycles(const struct p2_cost *cost, bool data, uint32_t let_go)
 {
 	switch (cost->per) {

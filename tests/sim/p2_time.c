@@ -23,7 +23,7 @@ void p2_spend(struct p2_time *t, uint32_t rank, enum p2_spent what, uint64_t ns)
 	t->node[rank].now_spent += ns;
 }
 
-/* What was copied out since that was counted last. */
+/* Bytes copied out since the last count. */
 static void count_copies(struct p2_time *t, uint32_t port)
 {
 	struct p2_time_node *node = &t->node[port];
@@ -141,7 +141,7 @@ void p2_close(struct p2_time *t)
 	world_end(t->w);
 }
 
-/* What a node's call took. */
+/* Time of a node's call. */
 static uint64_t took_ns(struct p2_time *t, uint32_t i)
 {
 	uint64_t ns;
@@ -152,7 +152,7 @@ static uint64_t took_ns(struct p2_time *t, uint32_t i)
 	return ns;
 }
 
-/* What a node does now: it takes a frame, then its program goes on, and so in turn. */
+/* Lets a node act: it takes a frame, then its program goes on, and so in turn. */
 static void turn(struct p2_time *t, uint32_t i, p2_program *program, void *user)
 {
 	struct world_node *node = &t->w->node[i];

@@ -43,8 +43,8 @@ struct p2_time {
 	} node[WORLD_NODES_MAX];
 };
 
-/* A node's program goes on: 0: it is over; -EAGAIN: it waits; 1: it can go on. What it computed
- * and read it says with p2_spend(). */
+/* A node's program goes on: 0: it is over; -EAGAIN: it waits; 1: it can go on. It reports what it
+ * computed and read with p2_spend(). */
 typedef int p2_program(struct p2_time *t, uint32_t rank, void *user);
 
 /* Opens P nodes in a group, with P2's boards and FDDI between them, and so many send buffers. */

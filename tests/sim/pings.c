@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Pings beside the nodes' work, where the scenario has them: now to this peer, now to
- * that, each stage in turn. What they must not do, the invariants find.
+ * that, each stage in turn. The invariants find what they must not do.
  */
 #include <errno.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static void on_ping(const struct careful_ping_result *r, void *user)
 		return;
 	}
 	node->cluster->pings[r->stage]++;
-	/* What an answer says can be, if it is the peer's. */
+	/* The figures in an answer are plausible if it is the peer's. */
 	if (r->host_rx_ns + r->store_ns + r->turn_ns > r->round_trip_ns &&
 	    !clocks_jump(&node->cluster->scenario))
 		sim_fail(world, "node %u: a ping was answered sooner than it was", node->port);

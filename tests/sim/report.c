@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What people read of seeds: what they did in all, the command that replays one, what is in
- * it. */
+/* Reports seeds to people: what they did in all, the command that replays one, and its scenario. */
 #include <ctype.h>
 #include <stddef.h>
 #include <stdlib.h>

@@ -228,7 +228,7 @@ static void make_fault(struct scenario *s, struct sim_fault *fault, struct dice 
 		fault->from = fault->to = SIM_ANY;
 }
 
-/* Where there are keys, some of those who repeat what passed make something of it. */
+/* If there are keys, some of those who replay messages change them. */
 static void make_forger(const struct scenario *s, struct sim_fault *fault)
 {
 	uint64_t random = sim_hash(s->seed, STREAM_KEYED, 3 + fault->id);
@@ -292,7 +292,8 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile,
 		s->faults_count--;
 	if (!hostile)
 		return;
-	/* Who lies of trains has its own frames lost where queues are short, for tens of seconds. */
+	/* A node that lies about trains loses its own frames if queues are short, for tens of
+	 * seconds. */
 	s->config.queue_frames = 0;
 	s->limits.messages.outs += s->options.peers; /* one of its own for each, at least */
 	hostile_make(s, s->nodes - 1);
@@ -301,9 +302,9 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile,
 						((1 << MISDEEDS) - 1)));
 }
 
-/* Reports whether a fault may make operations fail. What only delays, repeats, or comes from a
- * stranger may not: nothing is lost by it, and silence is no loss. Nor may what is lost for
- * a while, with a protocol that sends it again. */
+/* Reports whether a fault may make operations fail. Faults that only delay or repeat, and
+ * strangers, may not: they lose nothing, and silence is no loss. Nor may what is lost for a while,
+ * with a protocol that sends it again. */
 static bool excuses(const struct scenario *s, const struct sim_fault *fault)
 {
 	bool again = s->options.protocol == CAREFUL_PROTOCOL_TRADITIONAL;

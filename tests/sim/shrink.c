@@ -13,7 +13,7 @@
 
 enum { ENDLESS_MAX = 8 }; /* trials that may end by the limit before we are content */
 
-/* What a trial tells its parent. */
+/* A trial's report to its parent. */
 struct told {
 	char why[SIM_TEXT_BYTES];
 	struct cut seen;

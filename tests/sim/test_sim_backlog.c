@@ -194,7 +194,7 @@ static void test_idle__is_idle_after_a_burst(void)
 	CHECK_EQ(fragments() - before, BYTES / 400);
 }
 
-/* Who waits for a session only waits for no queue. */
+/* A session whose peer only waits for it does not wait for a queue. */
 static void test_idle__the_first_message_of_a_session(void)
 {
 	begin(400, WINDOW);

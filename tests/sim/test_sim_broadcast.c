@@ -166,7 +166,8 @@ static void test_broadcast__among_messages_to_one(void)
 	world_end(&w);
 }
 
-/* Where one node is not reached, all hear what is sent to all, and it is said. */
+/* If one node cannot be reached, all others receive what is sent to all, and the failure is
+ * reported. */
 static void test_broadcast__replicated_where_the_network_has_none(void)
 {
 	world_set(&w, 4, 8, 64);
@@ -261,8 +262,8 @@ static bool flood(struct world *world, uint32_t rank, struct program *p)
 	return true;
 }
 
-/* Nodes that share a processor: each goes on until it waits, then the next one. Who is first owes
- * nothing to those that have not sent yet, and much to the others. */
+/* Nodes that share a processor: each goes on until it waits, then the next one. The first sender
+ * owes nothing to nodes that have not sent yet, and much to the others. */
 static void test_broadcast__gives_credits_back_to_each(void)
 {
 	struct program programs[WORLD_NODES_MAX] = { 0 };
@@ -373,7 +374,7 @@ static uint32_t admitted(void)
 	return n;
 }
 
-/* Who has left admits nobody's frames to all once they have left, too; the sessions go on. */
+/* A node that left admits no frames to all once it has left the others, too; the sessions go on. */
 static void test_broadcast__nothing_is_left_of_a_group(void)
 {
 	world_set(&w, 4, 8, 64);

@@ -127,7 +127,7 @@ static void test_crowd__each_hears_all_others(void)
 	crowd(8);
 }
 
-/* Of a crowd event each node may send every other one something else. */
+/* In a crowd event each node may send something else to every other one. */
 static void test_crowd__to_each_its_own(void)
 {
 	begin(3, 4, 16);
@@ -424,7 +424,7 @@ static void test_receive__misuse(void)
 	CHECK_EQ(careful_event_receive(ev, 0, 2, &got, 0), -ENOMSG); /* 0 is past it */
 	expect(1, 0, 3, "c", 0, CAREFUL_EVENT_EVENT_DONE);
 	CHECK_EQ(careful_event_receive(ev, 0, 2, &got, 0), -EILSEQ);
-	/* Who has left sends no more: to wait for it has an end. */
+	/* A node that left sends no more: waiting for it ends. */
 	CHECK_EQ(careful_events_close(w.node[0].ev, 0, 0), 0);
 	world_run(&w, 1);
 	CHECK_EQ(careful_event_receive(ev, 0, 4, &got, 0), -ENOMSG);
@@ -501,7 +501,7 @@ static void test_open__another_group(void)
 	world_end(&w);
 }
 
-/* What a node says that keeps to none of the rules. */
+/* Messages of a node that breaks the rules. */
 static void say(uint32_t from, uint32_t to, uint32_t group, struct careful_am am, uint32_t bytes)
 {
 	static const uint8_t payload[64];
@@ -682,7 +682,7 @@ static void test_fail__is_passed_on(void)
 	world_end(&w);
 }
 
-/* What comes is kept in memory, and who consumes nothing is told so in the end. */
+/* Arriving events are kept in memory, and a node that consumes nothing gets an error in the end. */
 static void test_requests__flood(void)
 {
 	struct program programs[WORLD_NODES_MAX] = { 0 };

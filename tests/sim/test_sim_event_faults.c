@@ -50,7 +50,7 @@ static uint32_t word(uint32_t rank, uint64_t event, uint32_t at)
 	return rank << 28 | (uint32_t)event << 12 | at;
 }
 
-/* Of each event: all to all, or one to all, or each to its next, in some fragments. */
+/* Each event goes from all to all, from one to all, or from each to its next, in some fragments. */
 static bool program(struct world *world, uint32_t rank, struct program *p)
 {
 	struct careful_events *ev = world->node[rank].ev;
@@ -131,7 +131,7 @@ static void test_traditional__repairs_beneath_events(void)
 		}
 }
 
-/* What is late or comes twice is no loss to careful either. */
+/* For careful a late or repeated frame is no loss either. */
 static void test_careful__nothing_is_lost_that_is_late_or_twice(void)
 {
 	for (uint32_t protocol = CAREFUL; protocol <= TRADITIONAL; protocol++)
@@ -172,8 +172,8 @@ static void lose_each(uint32_t protocol)
 			if (protocol == TRADITIONAL)
 				CHECK_EQ(programs[i].rc, 0);
 			else
-				/* Of those to all and to one, what follows may come before what is
-				 * lost is missed. */
+				/* If some go to all and some to one, a later one may come before
+				 * the loss of an earlier one is noticed. */
 				CHECK(!programs[i].rc || programs[i].rc == -ECONNRESET ||
 				      programs[i].rc == -EPROTO);
 			CHECK(programs[i].rc || programs[i].event == events);

@@ -37,7 +37,7 @@ static void hang(uint32_t kind)
 	}
 }
 
-/* What others do meanwhile, both ways, and how long it takes. */
+/* Traffic of others meanwhile, both ways, and its duration. */
 static uint64_t others_ns(void)
 {
 	uint32_t first = scene->ops_count;

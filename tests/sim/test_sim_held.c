@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a sender still holds of frames that have left (P2 section 2.1): nothing with careful, a
- * round trip's worth under the traditional protocol.
+ * Counts what a sender still holds of frames that have left (P2 section 2.1): nothing with careful,
+ * a round trip's worth with the traditional protocol.
  */
 #include "event_world.h"
 

@@ -29,7 +29,7 @@ static struct op *between(uint32_t i, uint32_t from, uint32_t to)
 	return op;
 }
 
-/* What two honest nodes do, and, where it is there, the third with both. Returns when the last
+/* Traffic of two honest nodes, and of the third with both, if there is one. Returns when the last
  * of theirs was done. */
 static uint64_t play(uint64_t seed, bool hostile, uint32_t misdeeds)
 {
@@ -115,7 +115,8 @@ static void test_hostile__misdeeds_harm_nobody_else(void)
 	}
 }
 
-/* Who has keys can prove the truth as it was proved; and what it seals is taken, lies and all. */
+/* A holder of keys can prove the truth as before; its sealed messages are accepted, lies
+ * included. */
 static void test_hostile__what_keys_prove_is_taken(void)
 {
 	memset(lies_proved, 0, sizeof(lies_proved));

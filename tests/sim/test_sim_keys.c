@@ -57,7 +57,7 @@ static void test_keys__control_messages_suffer(void)
 	}
 }
 
-/* What passed before is said again in its sender's name: no session suffers. */
+/* Recorded messages are replayed in their sender's name: no session suffers. */
 static void test_keys__replays_change_nothing(void)
 {
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -70,7 +70,7 @@ static void test_keys__replays_change_nothing(void)
 	}
 }
 
-/* Whoever reads the wire knows cookies and nonces, and makes messages of those that passed. */
+/* A reader of the wire knows cookies and nonces, and makes new messages from recorded ones. */
 static void test_keys__forged_messages_change_nothing(void)
 {
 	uint64_t forged = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What messages took, by the version that cut them: two engines in virtual time. */
+/* Tests how long messages took, by the version of the plan that cut them: two engines in virtual
+ * time. */
 #include <errno.h>
 #include <string.h>
 
@@ -231,7 +232,7 @@ static void await(struct end *end)
 	CHECK_EQ(end->status, 0);
 }
 
-/* What a store took, as its caller sees it. */
+/* The duration of a store, for its caller. */
 static uint64_t stored(void)
 {
 	uint64_t began_ns = sim_now_ns(w.sim);
@@ -327,7 +328,8 @@ static void test_live__versions_differ_by_what_the_wire_takes(void)
 	end();
 }
 
-/* What began under one version belongs to it, whatever is active when it ends. */
+/* A message that began under one version belongs to it, whichever version is active when it
+ * ends. */
 static void test_live__a_message_belongs_to_the_version_that_cut_it(void)
 {
 	struct end end_of;
@@ -342,7 +344,8 @@ static void test_live__a_message_belongs_to_the_version_that_cut_it(void)
 	end();
 }
 
-/* Of many at once only the first is measured, of a few sizes each in its class. */
+/* Of several concurrent messages, only the first is measured; these have a few sizes, each in its
+ * class. */
 static void test_live__one_in_two_milliseconds(void)
 {
 	struct end ends[8];
@@ -433,7 +436,7 @@ static void test_live__without_a_credit_nothing_is_asked(void)
 	end();
 }
 
-/* Who takes data and answers nothing costs a few operations, not one for each message. */
+/* A peer that takes data and answers nothing costs a few operations, not one for each message. */
 static void test_live__a_silent_peer_has_a_few_questions(void)
 {
 	struct end got[ENGINE_QUESTIONS + 3];
@@ -552,7 +555,7 @@ static void test_live__what_is_stored_took_until_it_was_written(void)
 	end();
 }
 
-/* Of many writes the first three and the last are told of. */
+/* If there are many writes, the first three and the last are reported. */
 static void test_live__of_many_writes_some(void)
 {
 	uint64_t count = 0;

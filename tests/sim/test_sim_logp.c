@@ -11,9 +11,9 @@
 
 /*
  * P4 Table 4, but for the Paragon's L: its text says 6.3 us, with which 2 (os + L + or) is the
- * round trip of its Table 3, 7.5 is the Meiko's. Of the Myrinet's bulk transfers P4 gives the gap
+ * round trip of its Table 3, 7.5 is the Meiko's. For the Myrinet's bulk transfers P4 gives the gap
  * of 8 bytes (18 us, Figure 8), os of 4 KiB (143 us), T of 4 KiB (298 us), and the network's rate
- * (80 MB/s, Table 2); what is left of T is taken for the receiver's processor.
+ * (80 MB/s, Table 2); the rest of T is attributed to the receiver's processor.
  */
 static const struct logp_machine machines[] = {
 	{ .name = "Paragon", .o_s = 1400, .o_r = 2200, .g = 7600, .L = 6300 },
@@ -133,7 +133,7 @@ static void test_bulk__overhead_hides_the_gap_of_long_transfers(void)
 	CHECK(near(page.trip, 298, 0.01));
 }
 
-/* Who gets sends a small request; its processor takes the bytes. */
+/* The getter sends a small request; its processor takes the bytes. */
 static void test_get__is_paid_by_who_takes(void)
 {
 	struct logp_found few = read_of(MYRINET, LOGP_GET, 8, LOGP_ONE_TO_ONE, 1);

@@ -75,7 +75,7 @@ static void each_frame(uint8_t what)
 	}
 	printf("  %u frames, each found lost within %.1f ms; %llu more challenges\n", n,
 	       (double)most_ns * 1e-6, (unsigned long long)more);
-	/* Who shared the last epoch needs no token for the next: one round trip. */
+	/* A peer of the last epoch needs no token for the next: one round trip. */
 	CHECK(more * 2 <= n);
 }
 

@@ -220,7 +220,7 @@ static void test_latency__of_one_word_differs_as_in_table_1(void)
 	}
 }
 
-/* Of more words the wire takes 80 ns a byte more, P2's slope (Figure 1). */
+/* Longer messages take 80 ns a byte more on the wire, P2's slope (Figure 1). */
 static void test_latency__grows_by_the_wire(void)
 {
 	double more = latency(2, 1001, false, false) - latency(2, 1, false, false);
@@ -288,7 +288,7 @@ static void test_jacobi__gains_on_small_grids(void)
 
 static bool profiled;
 
-/* What the last run's time went to, ms of a node. */
+/* Where a node's time went in the last run, in ms. */
 static void profile(const char *protocol)
 {
 	static const char *const names[P2_SPENTS] = { "hop",  "extra", "copied out",

@@ -105,7 +105,7 @@ static void test_path__icmp_begins_the_search_sooner(void)
 	CHECK(epochs[1] < epochs[0]);
 }
 
-/* What a stranger quotes has no cookie of ours, or none at all. */
+/* A stranger quotes no cookie of ours, or none at all. */
 static void ask_quotes(struct node *node)
 {
 	const struct link_peer *peer = &node->c->link.peers[0];

@@ -63,7 +63,7 @@ static void play(void)
 	EXPECT_WELL(sim_play_strictly());
 }
 
-/* Where nothing is set, each frame is copied by itself, and leaves with the message. */
+/* By default each frame is copied by itself, and leaves with the message. */
 static void test_pulse__is_nothing_by_default(void)
 {
 	begin();
@@ -112,7 +112,7 @@ static void test_host_tx__reads(void)
 	}
 }
 
-/* What netTx would wait for is read at once. */
+/* Bytes that netTx would wait for are read at once. */
 static void test_host_tx__reads_no_less_than_net_tx_takes(void)
 {
 	for (uint32_t i = 0; i < SIZES; i++) {
@@ -137,7 +137,7 @@ static void test_host_tx__reads_all_that_there_is_room_for(void)
 	CHECK_EQ(took.reads, 1);
 }
 
-/* Where there is room for less than its pulse, it takes that. */
+/* If there is room for less than its pulse, it takes that much. */
 static void test_host_tx__takes_what_there_is_room_for(void)
 {
 	begin();
@@ -196,7 +196,7 @@ static void test_store__writes(void)
 	}
 }
 
-/* What comes during a write, of 100 us, is one write after it. */
+/* Bytes that come during a write, which takes 100 us, become one write after it. */
 static void test_store__takes_all_when_it_was_busy(void)
 {
 	begin();

@@ -61,7 +61,7 @@ static void test_grant__is_paid_back_by_the_message(void)
 	CHECK(count(CAREFUL_C_TX_UPDATES) <= 12);
 }
 
-/* What a window holds is no reason to ask. */
+/* A full window is no reason to ask. */
 static void test_grant__none_for_what_fits_a_window(void)
 {
 	reserving(1, RESERVE);

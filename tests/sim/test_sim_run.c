@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What runs the seeds: a seed that fails, crashes or never ends is named and cut short by
- * what made it so; and the same seed is the same run.
+ * Tests the runner of the seeds: a seed that fails, crashes or never ends is named and cut down to
+ * its cause; and the same seed gives the same run.
  */
 #include <stdlib.h>
 #include <string.h>

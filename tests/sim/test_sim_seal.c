@@ -51,7 +51,7 @@ static void test_seal__a_loss_renews_the_session(void)
 	CHECK(broken > 0);
 }
 
-/* What is sent again is sealed again, by a number of its own. */
+/* A frame that is sent again is sealed again, under a number of its own. */
 static void test_seal__traditional_sends_again(void)
 {
 	uint64_t again = 0;
@@ -103,8 +103,8 @@ static void test_seal__replays_change_nothing(void)
 	}
 }
 
-/* Whoever reads the wire knows the cookie, the numbers and the credits, and sends the next frames
- * before the true ones: none moves anything, no true one is lost by it, and no session ends. */
+/* A reader of the wire knows the cookie, the numbers and the credits, and sends the next frames
+ * before the true ones: none has an effect, no true frame is lost, and no session ends. */
 static void test_seal__a_forger_changes_nothing(void)
 {
 	uint64_t forged = 0;

@@ -96,7 +96,7 @@ static void test_refused__a_stranger_makes_no_question(void)
 	}
 }
 
-/* Who is really gone is given up before silence would count for anything: ICMP quotes the
+/* A node that is really gone is given up before silence would count for anything: ICMP quotes the
  * frames that were on their way, and then the questions. */
 static void test_refused__who_was_killed_is_given_up_soon(void)
 {
@@ -176,7 +176,7 @@ static void test_sync__a_tx_ring_that_stays_full_ends_the_session(void)
 	}
 }
 
-/* What was clogged comes at last, and then the answer that was given before. */
+/* The delayed question arrives at last, and gets the answer that was given before. */
 static void test_sync__an_answer_older_than_the_frames_is_no_loss(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
@@ -284,7 +284,7 @@ static void test_yield__who_asks_gets_a_place_of_its_own(void)
 	}
 }
 
-/* Who was stopped while its neighbour was unknown has not looked for it in vain. */
+/* A node that was stopped while its neighbour was unknown did not fail to find it. */
 static void test_resolve__a_clock_jump_is_no_attempt(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {

@@ -72,8 +72,9 @@ static void test_short_queue__nothing_is_lost(void)
 	}
 }
 
-/* Who has few send buffers sends its trains by the batch, and the queue is empty in between: of
- * what follows the first loss few are lost, as on a lossy path, but it breaks where it did. */
+/* A node with few send buffers sends its trains in batches, and the queue empties in between: after
+ * the first loss few frames are lost, as on a lossy path, but the train breaks at the right
+ * place. */
 static void test_short_queue__of_trains_in_batches(void)
 {
 	begin(1, 25, true);

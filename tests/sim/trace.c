@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a failure is traced with: what passes the network, and where each end stands. */
+/* Traces a failure: the messages that pass the network, and the state of each end. */
 #include <endian.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cluster.h"
 
-/* What passes the network, and when, in a number. */
+/* A digest of the messages that pass the network, and their times. */
 static uint64_t digest(uint64_t sum, const uint64_t what[3], const uint8_t *message, uint32_t bytes)
 {
 	for (uint32_t i = 0; i < 3; i++)
@@ -69,7 +69,7 @@ void trace_pass(void *user, uint32_t from, uint32_t to, bool control, const void
 		print_pass(cluster, from, to, control, message, bytes, what);
 }
 
-/* Where each session stands, for who traces a failure. */
+/* The state of each session, to trace a failure. */
 void trace_nodes(const struct cluster *cluster)
 {
 	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {

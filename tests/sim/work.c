@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the nodes do with their engines: requests, stores and gets, asked again until
- * they succeed, and handlers that answer at once or keep what they got. Whatever an
- * operation says of itself is compared with what happened.
+ * The nodes' work with their engines: requests, stores and gets, repeated until they succeed, and
+ * handlers that answer at once or keep the message. Whatever an operation says of itself is
+ * compared with what happened.
  */
 #include "cluster.h"
 
@@ -18,7 +18,7 @@ enum {
 	STREAM_RETRY = 0x600,
 };
 
-/* What all payload is taken from. */
+/* All payload is taken from here. */
 static uint8_t pool[POOL_BYTES + OP_BYTES_MAX];
 
 void work_init(void)
@@ -123,7 +123,8 @@ static void add_late(struct node *node, const struct late *late)
 		node->late[node->late_count++] = *late;
 }
 
-/* What any callback may do is done in each: try another round, and end sessions if it is time. */
+/* Each callback does whatever a callback may: it tries another round, and ends sessions at their
+ * time. */
 static void inside(struct node *node)
 {
 	if (careful_poll(node->c) != -EDEADLK)
@@ -339,7 +340,7 @@ static void ended(struct op *op, const struct careful_result *result)
 
 static void start(struct node *node, struct op *op);
 
-/* Whoever hears of an end asks for what is due, from there. */
+/* The callback of an end asks for what is due. */
 static void on_done(const struct careful_result *result, void *user)
 {
 	struct op *op = user;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Programs that share an instance: the daemon's socket and rings over two engines joined in
- * memory, in a thread of their own, and programs here. What they can do, what becomes of those
- * that die, stall or write anything into their area, and that the others do not notice. Needs no
- * privilege.
+ * memory, in a thread of their own, and programs here. Tests what attached programs can do, what
+ * becomes of programs that die, stall or write garbage into their area, and that other programs do
+ * not notice. Needs no privilege.
  */
 #include <endian.h>
 #include <errno.h>
@@ -128,7 +128,7 @@ static void open_all(void)
 	CHECK(!pthread_create(&thread, NULL, run, NULL));
 }
 
-/* What carefuld does at its end. */
+/* carefuld's end. */
 static void close_server(void)
 {
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
@@ -362,7 +362,7 @@ static void test_request__answers_and_failures(void)
 	CHECK_EQ(careful_request(c, peer, OURS, NULL, NULL, 0, on_done, &o), 0);
 	await(c, &o);
 	CHECK_EQ(o.result.status, -ENOSYS);
-	/* What carefulds ask each other is not for programs. */
+	/* Programs cannot use the messages that carefulds send each other. */
 	o.done = 0;
 	CHECK_EQ(careful_request(c, peer, CAREFUL_HANDLERS_APP, NULL, NULL, 0, on_done, &o), 0);
 	await(c, &o);
@@ -381,7 +381,7 @@ static void test_request__answers_and_failures(void)
 		await(c, &outcomes[i]);
 		CHECK_EQ(outcomes[i].result.status, 0);
 	}
-	/* What other calls say. */
+	/* Answers of the other calls. */
 	CHECK_EQ(careful_peer_measure(c, peer + (1u << 16)), -ENOTCONN);
 	CHECK_EQ(careful_keys_refresh(c, NULL), -EOPNOTSUPP);
 	CHECK_EQ(careful_peer_info(c, peer + (1u << 16), &(struct careful_peer_info){ 0 }),
@@ -442,7 +442,7 @@ static void test_send__of_what_it_built(void)
 	CHECK_EQ(careful_send(c, peer, ECHO, NULL, NULL, 1, NULL, NULL), -EINVAL);
 	CHECK_EQ(careful_send(c, peer, ECHO, NULL, &o, 1, NULL, NULL), -EINVAL);
 	CHECK_EQ(careful_free(c, (uint8_t *)none + 1), -EINVAL);
-	/* What is refused stays the program's; what the peer cannot take, done hears of. */
+	/* A refused payload stays the program's; done() reports that the peer cannot take it. */
 	CHECK_EQ(careful_send(c, peer, ECHO, NULL, none, CAREFUL_RING_PAYLOAD_BYTES + 1, NULL,
 			      NULL),
 		 -EMSGSIZE);
@@ -590,7 +590,8 @@ static void test_handle__requests_of_peers(void)
 	ask_program(OURS, &o);
 	await(second, &o);
 	CHECK_EQ(o.result.status, 0);
-	/* Who goes leaves no request without its end, and its numbers to others. */
+	/* A program that leaves ends each of its requests, and its numbers become free for
+	 * others. */
 	late.done = 0;
 	ask_program(LATE, &late);
 	await_count(c, &s.asked, 4);
@@ -626,7 +627,7 @@ static void on_kept(const struct careful_message *message, void *user)
 	CHECK_EQ(careful_reply(message, 0, NULL, NULL, 0), 0);
 }
 
-/* What a program keeps stays, whatever comes into its ring afterwards. */
+/* Memory that a program keeps does not change, whatever enters its ring afterwards. */
 static void test_keep__outlives_its_place_in_the_ring(void)
 {
 	struct careful *c = attached("keeps");
@@ -745,7 +746,7 @@ static void test_region__is_served_and_goes_with_the_program(void)
 	CHECK_EQ(s.last.region, key);
 	CHECK_EQ(s.last.region_off, 200);
 	CHECK(s.last.payload == (uint8_t *)base + 200);
-	/* Of a file there is nothing in the memory. */
+	/* The region of a file has no bytes in this memory. */
 	region.span = (struct careful_span){ .fd = memfd_create("region", MFD_CLOEXEC) };
 	CHECK(!ftruncate(region.span.fd, (off_t)region.bytes));
 	CHECK_EQ(careful_region_add(c, &region, &key), 0);
@@ -918,7 +919,7 @@ static uint32_t slow_pending(struct storage *storage)
 	return slow.first != NULL;
 }
 
-/* What they have otherwise. */
+/* The operations that slow_down() replaces. */
 static const struct storage_ops *quick;
 
 static void slow_down(bool (*moment)(void))
@@ -958,7 +959,7 @@ static void await_slow(void)
 	CHECK(there);
 }
 
-/* What was written when the memory was the program's again; all of it has ended. */
+/* Bytes written when the memory belonged to the program again; all operations have ended. */
 static uint32_t written_by_now(void)
 {
 	uint32_t begun;
@@ -1275,7 +1276,7 @@ static void test_share__of_stores(void)
 	}
 	for (int i = 0; i < FEW; i++)
 		CHECK_EQ(asks[i].done, 1);
-	/* What is under way ends, and what waits for it goes with the program. */
+	/* Operations under way end; waiting ones go with the program. */
 	for (int i = 0; i < FEW; i++)
 		CHECK_EQ(careful_store(c, peer, table_key, 0, &span, EACH, CAREFUL_HANDLERS, NULL,
 				       0, on_done, &stores[i]),
@@ -1403,7 +1404,7 @@ static void test_stall__requests_for_it_end(void)
 	await_programs(0);
 }
 
-/* What a program that is told as much as can be begins yet, before it is done with the first. */
+/* A program that has as many messages as fit can still begin this, before it finishes the first. */
 struct fullest {
 	struct careful *c;
 	uint32_t peer;
@@ -1536,7 +1537,7 @@ static void answer_briefly(const struct careful_message *message, void *user)
 	CHECK(!attached_handed_over(message->instance));
 }
 
-/* What it was told is answered, though there is no room for what it asks. */
+/* A message to the program can be answered, though there is no room for its own question. */
 static void test_rings__full_of_what_it_asks(void)
 {
 	enum { ASKED = 3 };
@@ -1568,7 +1569,7 @@ static void test_rings__full_of_what_it_asks(void)
 	await_programs(0);
 }
 
-/* What found no room does not wait for anything else to come. */
+/* A call that found no room is tried again without any other message. */
 static void test_rings__tell_of_room(void)
 {
 	struct careful *c = attached("streams");
@@ -1695,7 +1696,7 @@ static void close_there(struct careful_events *ev)
 	pthread_mutex_unlock(&lock);
 }
 
-/* What the other end says of a group, when it is not -EAGAIN any more. */
+/* Returns what the other end reports of a group once that is no longer -EAGAIN. */
 static int received_there(struct careful *c, struct careful_events *ev, uint64_t event,
 			  const void *data, uint32_t bytes)
 {

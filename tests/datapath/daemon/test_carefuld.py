@@ -175,7 +175,7 @@ def test_start__foreground_ready_fd_and_interrupt(daemon: Daemon) -> None:
 
 
 class Manager:
-    """What a service manager hears."""
+    """Collects what a service manager receives."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -510,7 +510,7 @@ def test_socket__garbage(daemon: Daemon) -> None:
 
 
 def test_socket__ten_thousand_connections(daemon: Daemon) -> None:
-    """Who is served goes on meanwhile, beside one that reads none of its answers."""
+    """Other clients are served next to one that reads none of its answers."""
     daemon.start()
     path, fds = daemon.run / "sock", Path(f"/proc/{daemon.pid}/fd")
     before = len(list(fds.iterdir()))

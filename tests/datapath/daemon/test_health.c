@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the log says of peers and of what was refused: all of it, in few lines. */
+/* Tests what the log reports of peers and refusals: all of it, in few lines. */
 #include <stdlib.h>
 
 #include "check.h"
@@ -82,7 +82,7 @@ static void test_counters__of_a_storm_are_few_lines(void)
 	}
 	count = lines("paths denied to peers");
 	CHECK(count >= LOG_BURST && count <= LOG_BURST + 2);
-	/* What was not said yet is in the next line. */
+	/* The next line contains what was not logged yet. */
 	health.counters_limit = (struct log_limit){ 0 };
 	info.counters[CAREFUL_C_PATHS_DENIED]++;
 	check_counters(&health, &info);

@@ -54,7 +54,7 @@ static struct ipc *server;
 static int listen_fd, epoll_fd;
 static struct sockaddr_un address = { .sun_family = AF_UNIX };
 
-/* What the block server tells of two exports. */
+/* Reports two exports, like the block server. */
 uint32_t block_use(const struct block_server *block, struct careful_export_use *uses)
 {
 	assert(block);
@@ -479,7 +479,7 @@ static void test_gets__one_answer(void)
 			end(op, 0, 0, NULL, op->bytes);
 		assert(answered(fd, 21)->head.status == (shorter ? -ENODATA : -EIO));
 	}
-	/* Where the engine has no room for the first, the client is told. */
+	/* If the engine has no room for the first, the client gets the error. */
 	c->begin_errno = -EAGAIN;
 	ask_gets(fd, 22, peer, file, 2);
 	turn();
@@ -880,7 +880,7 @@ static void test_packet__malformed(void)
 	assert(!server->clients && !server->busy);
 }
 
-/* Of whatever size: another release's header may have another one. */
+/* Of any size, since another release's header may have another size. */
 static void test_packet__of_another_version_is_told(void)
 {
 	uint32_t packet[40] = { CAREFUL_IPC_VERSION + 1 };
@@ -954,7 +954,7 @@ static void test_client__gone_with_work_under_way(void)
 	request = operation('r');
 	assert(server->clients && get && request && fcntl(get->span.fd, F_GETFD) >= 0);
 	end(get, 0, 0, NULL, 9);
-	/* What it opened at the peer is closed there, again and again if need be. */
+	/* carefuld closes at the peer what the client opened, and repeats that if need be. */
 	end(request, 0, 4711, NULL, 0);
 	c->begin_errno = -EAGAIN;
 	turn();
@@ -990,8 +990,8 @@ static struct fake_operation *next_close(void)
 	return op;
 }
 
-/* What it has open at the peer is closed there, whichever answers are lost with an epoch: that of
- * the CLOSE, and that of an OPEN or BATCH, of which the attempt's name is known alone. */
+/* carefuld closes at the peer what the client had open, whichever answers an epoch loses: that of
+ * the CLOSE, or that of an OPEN or BATCH of which only the attempt's name is known. */
 static void test_client__gone_and_answers_are_lost(void)
 {
 	int fd = client();

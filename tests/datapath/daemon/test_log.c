@@ -9,7 +9,7 @@
 #include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/transfer_log.c" /* NOLINT(bugprone-suspicious-include) */
 
-/* What a line of this text is, behind its time. */
+/* Returns the line that the log writes for a text, after the time. */
 static const char *logged(const char *text)
 {
 	static char path[] = "/tmp/test_log.XXXXXX";

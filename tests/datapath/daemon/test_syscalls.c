@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is refused to carefuld once it serves, in a child that confined itself as it does. */
+/* Tests which system calls carefuld is refused once it serves, in a child that confined itself in
+ * the same way. */
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/if_xdp.h>
@@ -86,7 +87,7 @@ static void *other(void *arg)
 	return NULL;
 }
 
-/* Of a child that is confined: what run() does, its exit status. */
+/* Returns the exit status of a confined child that runs run(). */
 static void confined(void (*run)(void))
 {
 	struct careful_error error;

@@ -154,8 +154,8 @@ static void meet(void)
 	trial_poll(&trial);
 }
 
-/* As if it had been quiet for long enough. What came too late for the last try is taken first, or
- * it would be under way for ever. */
+/* As if it had been quiet for long enough. Takes first what came too late for the last try;
+ * otherwise it would be under way for ever. */
 static void next_try(void)
 {
 	careful_wait(ends.c[0], 1, -1);

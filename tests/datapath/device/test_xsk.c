@@ -147,7 +147,7 @@ static void test_tx__whole_frames(void)
 	close_both();
 }
 
-/* What runs on other CPUs ends at some time: no later than that. */
+/* A program on another CPU ends at some time, and no later than that. */
 static void close_slot(struct port *port, uint32_t slot)
 {
 	port->ops->admit(port, slot, 0, 0, 4096, NULL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the AF_XDP device hears from the kernel: neighbours, routes and the link as they
+ * Tests what the AF_XDP device learns from the kernel: neighbours, routes and the link as they
  * change; control messages, and the hosts where nobody listens.
  */
 #include <bpf/bpf.h>
@@ -310,8 +310,8 @@ static void test_events__link_and_mtu(void)
 	settle();
 	CHECK(!pair_run(&pair, 1, "ip link set eth1 down")); /* the carrier goes */
 	wait_event(DEVICE_DOWN);
-	/* What is queued now waits, instead of being dropped: by a poll() for frames, too, which
-	 * in copy mode sends what the ring has. */
+	/* A frame that is queued now waits and is not dropped, even by a poll() for received
+	 * frames, which in copy mode sends what the ring has. */
 	CHECK_EQ(queues[0]->ops->tx(queues[0], &desc, 1), 1);
 	CHECK_EQ(queues[0]->ops->kick(queues[0]), -EAGAIN);
 	wait = (struct pollfd){ .fd = queues[0]->fd, .events = POLLIN };

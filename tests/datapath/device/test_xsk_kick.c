@@ -20,7 +20,7 @@ static uint32_t rx_producer, rx_consumer;
 static struct xdp_desc descs[SLOTS];
 static uint64_t addrs[SLOTS];
 
-/* What the next calls answer, and how many there were. */
+/* The errno of the next calls, and how many calls there were. */
 static int failing;
 static uint32_t sends, receives;
 static uint32_t sent_takes; /* descriptors that the kernel takes, failing or not */

@@ -333,7 +333,7 @@ static void test_open__another_program_is_named(void)
 	options.xdp_mode = CAREFUL_XDP_GENERIC;
 	refused(&options, -EBUSY, words);
 	CHECK_EQ(program_on(0), id);
-	/* What the line says to do works. */
+	/* The command in the message works. */
 	try_open(&options, &queue);
 	CHECK(strstr(error.text, "bpftool link detach id "));
 	CHECK(!pair_run(&pair, 0, "%s", strstr(error.text, "bpftool")));
@@ -568,7 +568,7 @@ static void test_open__again_and_again(void)
 	expect_nothing_left();
 }
 
-/* What the engine writes of live messages is in the map; it has a slot for each peer. */
+/* The engine writes the plan of live messages into the map, which has a slot for each peer. */
 static void expect_live(struct queue *queue)
 {
 	const uint32_t first = 0, last = 7, beyond = 8; /* of --peers's default */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What an application does from inside its callbacks: it asks again, and it closes sessions.
- * Each operation ends once, nothing is lost, and what is told last is how things are.
+ * An application acts inside its own callbacks: it asks again and closes sessions. Each operation
+ * ends once, nothing is lost, and what is told last is how things are.
  */
 #include "instances.h"
 
@@ -195,7 +195,7 @@ static void test_watch__after_a_callback_that_closes(void)
 	close_quietly(&ends);
 }
 
-/* What would begin another round inside this one. */
+/* Calls that would begin another round inside this one. */
 static void check_refused(struct careful *c, uint32_t *refused)
 {
 	CHECK_EQ(careful_poll(c), -EDEADLK);

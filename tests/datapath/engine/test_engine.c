@@ -320,7 +320,7 @@ static void test_tune__live_and_never_stuck(void)
 	ends_close(&ends);
 }
 
-/* What both ends counted so far, and by as much more as if the epoch were older. */
+/* Adds `more` to everything that both ends counted so far, as if the epoch were older. */
 static void count_on(struct ends *ends, uint32_t more)
 {
 	for (int side = 0; side < 2; side++)

@@ -52,7 +52,7 @@ static uint32_t hostile_flood(struct node *node, struct hostile what, uint32_t r
 	uint32_t sent = 0;
 
 	for (uint32_t i = 0; i < rounds && peer->epoch == epoch; i++) {
-		/* What its credits allow, and no more: each is told of in what we sent. */
+		/* Sends as much as its credits allow; each credit is announced in what we sent. */
 		if (peer->flow.rx.received + 1 - peer->flow.rx.announced <= peer->flow.rx.size) {
 			what.msg_id++;
 			hostile_send(node, &what);

@@ -87,7 +87,7 @@ static void test_send__of_what_is_not_the_program_s(void)
 	payload = alloc(ends.c[0]);
 	CHECK_EQ(careful_free(ends.c[0], payload + 1), -EINVAL);
 	CHECK_EQ(careful_free(ends.c[1], payload), -EINVAL);
-	/* What is refused stays the program's. */
+	/* A refused payload stays the program's. */
 	CHECK_EQ(careful_send(ends.c[0], 0, ECHO, NULL, payload, 5000, NULL, NULL), -EMSGSIZE);
 	CHECK_EQ(careful_send(ends.c[0], 77, ECHO, NULL, payload, 1, NULL, NULL), -ENOENT);
 	CHECK_EQ(careful_free(ends.c[0], payload), 0);

@@ -92,7 +92,7 @@ static void test_mode__changes_at_either_end_and_nothing_is_lost(void)
 	ends_close(&ends); /* nothing lost, no epoch broken */
 }
 
-/* What is asked before there is a session waits for the mode, too. */
+/* A request made before there is a session also waits for the mode. */
 static void test_mode__change_before_the_first_session(void)
 {
 	struct outcome outcome = { 0 };
@@ -192,7 +192,7 @@ static void drop_all(void)
 	CHECK(!syscall(SYS_capset, &header, data));
 }
 
-/* What xsk_mode.c says: none at all, after opening. */
+/* Needs no capability after opening, as xsk_mode.c states. */
 static void test_mode__needs_no_capability_after_opening(void)
 {
 	struct careful_error error = { "" };

@@ -401,7 +401,7 @@ static struct {
 	bool in_time;
 } race;
 
-/* Who sends a WELCOME is not scheduled again before the other has sent a request. */
+/* Pauses the sender of a WELCOME until the other end has sent a request. */
 static int ctrl_send_and_pause(struct port *port, const union address *to, const void *buf,
 			       uint32_t bytes)
 {

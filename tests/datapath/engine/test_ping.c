@@ -141,8 +141,8 @@ static void test_ping__each_answers(void)
 }
 
 /* NET_RX stands outside the session; the others cost credits, which come back. */
-/* Whose trains are not over yet answers who is done with his: the ping would be lost, and not asked
- * again. */
+/* A node whose trains are not over answers a node that has finished: otherwise the ping would be
+ * lost and not repeated. */
 static void test_ping__while_trains_are_awaited(void)
 {
 	struct ends ends;
@@ -316,7 +316,7 @@ static void test_ping__strangers_get_nothing(void)
 	CHECK_EQ(counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN), 0);
 	CHECK_EQ(counter(ends.c[1], CAREFUL_C_CTRL_UNKNOWN), 0);
 	CHECK_EQ(counter(ends.c[1], CAREFUL_C_PINGS_ANSWERED), 3);
-	/* Who even knows the cookie makes the peer, not itself, an answer's receiver. */
+	/* Knowledge of the cookie sends an answer to the peer, never to the one who asks. */
 	unknown = counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN);
 	say(fd, &to, cookie, peer->slot, CAREFUL_STAGE_NET_RX, 1000, 0);
 	for (int i = 0; i < PATIENCE && counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN) == unknown; i++)

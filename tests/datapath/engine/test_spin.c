@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Whether waits spin, for frames that come at times of the test's own. */
+/* Tests when waits spin, with frames that come at times that the test chooses. */
 #include "engine/spin.h"
 
 #include "check.h"

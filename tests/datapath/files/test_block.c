@@ -210,7 +210,7 @@ static void test_open__has_no_size(void)
 
 	assert(bytes && r->bytes == bytes && r->access == CAREFUL_REGION_READ);
 	assert(pread(r->span.fd, buf, sizeof(buf), 0) == (ssize_t)bytes && buf[bytes - 1] == '\n');
-	/* What it is at the end is what it was. */
+	/* The attributes at the end equal those at the beginning. */
 	struct careful_block_attr was = *attr(a);
 
 	assert(!memcmp(attr(close_key(0, a->args[0])), &was, sizeof(was)));
@@ -330,7 +330,8 @@ static void test_handle__busy_region(void)
 	assert(!c->answers[token]->given && c->busy == 0 && !fake_region(c, args[0]));
 }
 
-/* Who knows the attempt's name alone ends what it opened; while that waits it is to ask again. */
+/* A client that knows only the attempt's name ends what the attempt opened; while that waits the
+ * client gets "ask again". */
 static void closes_an_attempt(bool waits)
 {
 	const uint64_t name = 0x123456789abcdef1;
@@ -418,7 +419,7 @@ static void test_peer__gone(void)
 		send_open(0, CAREFUL_BLOCK_OPEN, "sub/new", 7, CAREFUL_BLOCK_CREATE, 10, 0);
 	c->busy = 2;
 	block_watch(c, 0, CAREFUL_PEER_FAILED, server);
-	/* What was under way is finished, then discarded. */
+	/* The operation under way is finished, then discarded. */
 	for (int i = 0; i < 300; i++)
 		poll_server();
 	EVENTUALLY(entries_of("rw/sub") == 3 + 1 && open_fds() == before + 2);
@@ -737,7 +738,7 @@ static void test_list__unreadable(void)
 	assert(rmdir(at("rw/shut")) == 0);
 }
 
-/* Of what directory reading fails, and how. */
+/* The directory that cannot be read, and the error. */
 static const char *sick_name;
 static int sick_error;
 

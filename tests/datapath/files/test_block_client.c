@@ -189,7 +189,7 @@ int main(void)
 	full = 1000000;
 	assert(remote_file_stat(c, 0, "", &attr) == -EAGAIN);
 	full = 0;
-	/* What cannot begin at all fails at once. */
+	/* An operation that cannot begin fails at once. */
 	c->begin_errno = -ENOTCONN;
 	assert(remote_file_stat(c, 0, "", &attr) == -ENOTCONN);
 	stop();

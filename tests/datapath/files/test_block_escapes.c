@@ -88,7 +88,8 @@ static void make_node(const char *name, mode_t type, dev_t number)
 	CHECK_EQ(mknod(at(name), type | 0600, number), 0);
 }
 
-/* What leads out, as at first: who opens one to be written may have put a file in its place. */
+/* Makes the paths that lead out again, since opening one for writing may have replaced it by a
+ * file. */
 static void make_ways(void)
 {
 	make_link(at("outside"), "export/absolute");
@@ -190,7 +191,7 @@ static void close_key(uint32_t key)
 	CHECK_EQ(answer(fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status, 0);
 }
 
-/* What a handle leads to is nothing outside, no list of that, and no device. */
+/* Checks that a handle leads to no file outside, no list of one, and no device. */
 static void check_handle(const struct escape *escape, uint32_t key)
 {
 	int fd = fake_region(c, key)->span.fd;

@@ -108,7 +108,7 @@ static void on_end(const struct block_end *end, void *user)
 	tellings++;
 }
 
-/* Who did what with which file, and how it ended, is told once, whatever ends it. */
+/* The log reports once who used which file and how it ended, whatever ends it. */
 static void test_tell__ends_of_files(void)
 {
 	struct fake_answer *a;
@@ -126,7 +126,8 @@ static void test_tell__ends_of_files(void)
 	assert(a->status == 0);
 	close_key(a->args[0]);
 	assert(tellings == 1);
-	/* What a peer leaves open ends with it; of a path that is cut in two all is told. */
+	/* Files that a peer leaves open end with it; a path that was cut in two is reported
+	 * whole. */
 	a = with_open(CAREFUL_BLOCK_OPEN, "d/e", CAREFUL_BLOCK_CREATE);
 	assert(a->status == -ENOENT && tellings == 1);
 	make("one/d", "x");
@@ -154,7 +155,7 @@ static void test_tell__ends_of_files(void)
 	remove_tree("one");
 }
 
-/* Of one of two exports; what it serves counts, what the other serves does not. */
+/* Requests count for the export that serves them, and not for the other one. */
 static void test_export__use_is_counted(void)
 {
 	struct careful_export_use uses[BLOCK_EXPORTS];
@@ -194,7 +195,7 @@ static void replace(const char *const *paths, const char *const *names, uint32_t
 		free((void *)exports[i].path);
 }
 
-/* What is open goes on; an export that stays keeps its counts, whatever its index. */
+/* Open files stay open; an export that stays keeps its counts, even under another index. */
 static void test_replace__while_a_file_is_open(void)
 {
 	const char *both[] = { "two", "one", "three" }, *none[] = { "two", "nowhere" };
@@ -247,7 +248,7 @@ static void test_export__made_again(void)
 	assert(a->status == 0);
 	remove_tree("one");
 	assert_gone();
-	/* What was open stays so. */
+	/* An open file stays open. */
 	assert(pread(fake_region(c, a->args[0])->span.fd, buf, 8, 0) == 1);
 	close_key(a->args[0]);
 	make("one", "b");
@@ -320,7 +321,7 @@ static void test_export__symlinks(void)
 	assert(unlink(at("link")) == 0);
 }
 
-/* Whoever may write to the directory above could make one there. */
+/* Anyone who may write to the directory above could make one there. */
 static void test_export__another_owner(void)
 {
 	make("one", "a");

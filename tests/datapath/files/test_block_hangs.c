@@ -14,7 +14,7 @@ enum { ASKED = 12 };
 
 static int fuse_fd;
 
-/* What is asked there from now on hangs. */
+/* Requests for that place hang from now on. */
 static void hang(const char *dir)
 {
 	char options[128];
@@ -26,7 +26,7 @@ static void hang(const char *dir)
 	CHECK_EQ(mount("hangs", at(dir), "fuse", 0, options), 0);
 }
 
-/* What hangs ends with an error. */
+/* An operation that hangs ends with an error. */
 static void go_on(const char *dir)
 {
 	close(fuse_fd);
@@ -124,7 +124,7 @@ static uint32_t ask_create(uint32_t peer, const char *path)
 			    (uint32_t)(sizeof(open) + strlen(path)));
 }
 
-/* Whose workers hang is not freed. */
+/* Servers whose workers hang, which are never freed. */
 static void *left_behind[2];
 
 /* Several peers put more than 64 files each where it hangs: another one's file elsewhere begins and

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a peer asks for that takes long, without end as far as a test is concerned: others are
- * served meanwhile, and it ends when nobody wants it any more.
+ * A peer asks for something that takes very long: others are served meanwhile, and it ends when
+ * nobody wants it any more.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -109,7 +109,7 @@ static void test_seed__others_are_served_meanwhile(void)
 	fake_destroy(c);
 }
 
-/* Who asked is gone: the copy ends, and what there was of it. */
+/* The peer that asked is gone: the copy ends, and its partial file goes. */
 static void test_seed__ends_with_its_peer(void)
 {
 	uint32_t tokens[SEEDS], before;
@@ -124,7 +124,7 @@ static void test_seed__ends_with_its_peer(void)
 	stop();
 }
 
-/* Of carefuld's end, too: it waits for no copy. */
+/* When carefuld ends it does not wait for a copy either. */
 static void test_seed__ends_with_the_server(void)
 {
 	uint32_t tokens[SEEDS];

@@ -138,7 +138,7 @@ int fsync(int fd)
 	return (int)syscall(SYS_fsync, fd);
 }
 
-/* Who is interrupted while it is synced finds the journal; after it the file is whole. */
+/* A client that is interrupted during the sync finds the journal; after it the file is whole. */
 static void test_partial__synced_before_the_journal_goes(void)
 {
 	syncs = 0;
@@ -150,7 +150,7 @@ static void test_partial__synced_before_the_journal_goes(void)
 	assert(syncs == 0 && unlink(at("new")) == 0 && entries() == 0);
 }
 
-/* What is refused has its journal still; what fails after that was cut off does not stay. */
+/* A refused commit keeps its journal; a file that was truncated and then failed does not stay. */
 static void test_partial__commit_fails(void)
 {
 	uint32_t key = open_partial("new", 0, 5)->args[0];
@@ -223,7 +223,7 @@ static void test_partial__not_ours(void)
 	assert(unlink(at(partial)) == 0 && mkdir(at(partial), 0700) == 0);
 	assert(open_partial("new", 0, 5)->status == -EISDIR);
 	assert(rmdir(at(partial)) == 0 && holds("other", "x", 1));
-	/* What exists is refused at once, and leaves nothing. */
+	/* An existing name is refused at once, and leaves nothing. */
 	assert(open_partial("other", 0, 5)->status == -EEXIST && entries() == 1);
 	a = open_partial("other", REPLACE, 1);
 	assert(commit(a->args[0], REPLACE, 0)->status == 0 && holds("other", "\0", 1));
@@ -478,7 +478,7 @@ static void test_zero__with_and_without_a_hole(void)
 	assert(close_key(key, 0)->status == 0 && unlink(at("f")) == 0);
 }
 
-/* Who asks again is answered when none runs any more. */
+/* A client that asks again gets its answer when no zeroing runs any more. */
 static void test_zero__again(void)
 {
 	struct careful_block_range range = { 0, htobe64(4096), 0, 0 };

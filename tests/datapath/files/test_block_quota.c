@@ -91,7 +91,7 @@ static void test_quota__is_told_by_its_name(void)
 	CHECK_EQ(entries(), 0);
 	CHECK_EQ(create("new", 0, 1 << 20, 0xff)->status, -EDQUOT);
 	CHECK_EQ(entries(), 0);
-	/* What takes no room in advance begins; its quota ends it later. */
+	/* An operation that allocates nothing in advance begins; the quota ends it later. */
 	CHECK_EQ(create("new", CAREFUL_BLOCK_SPARSE, 1 << 20, 0)->status, 0);
 	no_room = 0;
 	CHECK_EQ(create("new", 0, 1 << 20, 0)->status, 0);
@@ -134,7 +134,7 @@ static void test_seed__sparse(void)
 	stop();
 }
 
-/* Of all that lies here. */
+/* Lists everything here. */
 static int list(uint32_t peer, uint32_t *key)
 {
 	struct fake_answer *a = answer(fake_request(c, peer, CAREFUL_BLOCK_LIST, NULL, ".", 1));
@@ -150,8 +150,8 @@ static void end_listing(uint32_t peer, uint32_t key)
 	CHECK_EQ(answer(fake_request(c, peer, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status, 0);
 }
 
-/* Of a peer's listings all together, and of each: who has used it up is told, nothing of what
- * failed stays on disk, and another peer has all of its own. */
+/* Bounds a peer's listings together and each one: a peer that used up its share gets an error,
+ * nothing of the failed listing stays on disk, and another peer has its whole share. */
 static void test_listings__disk_of_a_peer_is_bounded(void)
 {
 	uint32_t keys[3];

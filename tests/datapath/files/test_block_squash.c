@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a peer may not do in a writable export without being asked for: act as root. And who sees
- * an export at all. Owners and trusted attributes need root: skipped otherwise.
+ * A peer must not act as root in a writable export unless the export allows it. And who sees an
+ * export at all. Owners and trusted attributes need root: skipped otherwise.
  */
 #include <arpa/inet.h>
 #include <sys/xattr.h>
@@ -155,7 +155,7 @@ static void test_rw__nothing_of_root(void)
 	assert_squashed("old");
 	assert_squashed("capable");
 	assert_squashed("d");
-	/* What somebody here gave stays. */
+	/* Owners that a local user set stay. */
 	assert(geteuid() != 0 || has("capable", "trusted.kept"));
 	stop();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a peer may hold is bounded for each peer, whatever it asks for; who may wait gets its turn,
- * in order, and nobody waits for one who waits.
+ * The number of handles of each peer is bounded, whatever it asks for; waiting peers get their turn
+ * in order, and none waits for another waiting peer.
  */
 #include "block_end.h"
 #include "files/private.h"

@@ -89,7 +89,7 @@ static uint64_t some_time(struct port *port)
 	return 7;
 }
 
-/* What the session in the slot has noted of a frame. */
+/* The session's notes of a frame, in its slot. */
 static void expect_noted(const struct careful_peer_entry *peer, const struct rule_case *at)
 {
 	enum rule rule = rule_case_of(at);

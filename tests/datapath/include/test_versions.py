@@ -1,7 +1,7 @@
 """A number for what two programs must agree on: it is raised when they would not.
 
-versions.json keeps what each number stood for when it was last raised: layouts and values. What
-is kept must hold as long as the number does; what is added beside it is no change. After raising
+versions.json keeps what each number stood for when it was last raised: layouts and values. Recorded
+layouts hold as long as their number; an addition is no change. After raising
 one: `python tests/datapath/include/test_versions.py`, which keeps nothing else under a number that
 is kept already. The wire has a minor number, too: with that one raised, the end of a field that was
 0 may become a field of its own.
@@ -60,7 +60,8 @@ def numbers() -> dict[str, list[int]]:
 
 
 def cut(was: Any, now: Any) -> bool:
-    """Whether a struct differs in this alone: fields end earlier, and others have the rest."""
+    """Reports whether a struct differs only in this: fields end earlier, and others have the
+    rest."""
     if not isinstance(was, list) or not now:
         return False
     ends = [offset for _, offset, _ in now[1:]] + [was[-1][1] + was[-1][2]]
@@ -73,7 +74,7 @@ def cut(was: Any, now: Any) -> bool:
 
 
 def changed(before: dict[str, Any], now: dict[str, Any], may_cut: bool = False) -> list[str]:
-    """What no longer is as it was."""
+    """Returns the layouts that changed."""
     return [
         f"{kind} {name}"
         for kind in ("structs", "constants")
@@ -83,12 +84,12 @@ def changed(before: dict[str, Any], now: dict[str, Any], may_cut: bool = False) 
 
 
 def recorded() -> dict[str, Any]:
-    """What each number stands for now."""
+    """The present layout of each number."""
     return {name: {"version": value, **declared(name)} for name, value in numbers().items()}
 
 
 def dodged(kept: dict[str, Any], made: dict[str, Any]) -> list[str]:
-    """What is not as it was, though its number is: that is not to be recorded.
+    """A layout that changed though its number did not must not be recorded.
 
     Nobody asks for the maps' number: who reads maps has asked their carefuld before, so that the
     socket's is raised with it.
@@ -130,7 +131,7 @@ def test_versions__a_change_is_found() -> None:
 
 
 def test_versions__none_is_kept_anew_under_its_number() -> None:
-    """Whoever changed a layout could record that, too, and no number was raised."""
+    """A changed layout could be recorded, too, although no number was raised."""
     kept = json.loads(KEPT.read_text())
     made = recorded()
     assert not dodged(kept, made)

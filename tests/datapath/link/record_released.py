@@ -3,8 +3,8 @@
 Run at a release, with the wire version that it has: `python tests/datapath/link/record_released.py`
 in a checkout that tools/setup made ready, as root. Two hosts of a lab list an export; `carefulctl
 capture` has the handshake and the question. Then one is asked for a session in the next version
-of the wire. What is random (nonces, tokens, cookies) stays as it was; the test puts its own there.
-What there is of an earlier version, minor or not, becomes released_before.h.
+of the wire. Random values (nonces, tokens, cookies) stay as they were; the test puts its own there.
+The records of an earlier version, minor or not, become released_before.h.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run(argv: list[str]) -> str:
 
 
 def exchange(folder: Path) -> tuple[list[bytes], dict[str, bytes]]:
-    """What h1 sent and got while it listed h2's export; and a refusal, with its question."""
+    """h1's messages while it listed h2's export; and a refusal, with its question."""
     export, file = folder / "export", folder / "frames.pcapng"
     export.mkdir()
     (export / "a-file").write_text("x")

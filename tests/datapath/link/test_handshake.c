@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a peer may say of itself in the handshake: a crafted one must not get further. */
+/* Tests fields of the handshake that a hostile peer may craft: they must get no further. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -156,8 +156,8 @@ static void note_status(const struct careful_result *result, void *user)
 	*(int *)user = result->status;
 }
 
-/* What waits for a session was measured by our frames alone: it fails if the peer's are
- * smaller, what fits leaves. */
+/* A message that waits for a session was measured with our own frame size: if the peer's frames are
+ * smaller it fails; one that fits leaves. */
 static void test_welcome__what_waited_and_fits_no_frame_is_told(void)
 {
 	static const uint8_t payload[300];
@@ -263,7 +263,8 @@ static void test_sync__of_the_epoch_that_is_being_renewed_is_not_gone(void)
 	node_close(node);
 }
 
-/* What a program keeps of the last epoch is copied out: its buffers are the next one's. */
+/* Payload that a program keeps from the last epoch is copied out, since its buffers belong to the
+ * next one. */
 static void test_hello__waits_for_nothing_that_is_kept(void)
 {
 	const struct hostile kept = {
@@ -649,7 +650,7 @@ static void test_challenge__from_another_address_is_told(void)
 	node_close(node);
 }
 
-/* What a host was told to prove its address holds while others' sessions end. */
+/* A host's proof of its address holds while sessions of others end. */
 static void test_challenge__holds_while_others_go(void)
 {
 	struct careful_ctrl hello = node_hello(1);

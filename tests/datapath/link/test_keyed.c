@@ -97,7 +97,7 @@ static void test_keyed__one_key_leaves_slots_to_others(void)
 	node_close(node);
 }
 
-/* What the instance proves by both static keys is not turned back on it. */
+/* A proof by both static keys cannot be turned back on the instance. */
 static void test_keyed__a_message_turned_back_is_not_believed(void)
 {
 	struct careful_ctrl answer, hello;
@@ -118,7 +118,7 @@ static void test_keyed__a_message_turned_back_is_not_believed(void)
 	node_close(node);
 }
 
-/* Who has no key gets one refusal, no longer than what it asked, and no challenge. */
+/* A host without a key gets one refusal, no longer than its question, and no challenge. */
 static void test_keyed__a_stranger_is_not_challenged(void)
 {
 	struct careful_ctrl hello = node_hello(0);
@@ -222,7 +222,7 @@ static void on_ping(const struct careful_ping_result *result, void *user)
 	*told = *result;
 }
 
-/* What is known of an answer before the ping leaves is not enough. */
+/* Knowledge of an answer before the ping leaves is not enough. */
 static void test_keyed__an_answer_had_in_advance_is_none(void)
 {
 	const struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a carefuld of the last released wire version said (released.h), said to one of today: the
- * same version is served, another one is told so, at both ends. record_released.py recorded it.
- * test_released_before.c has the same for the version before that. */
+/* Replays the messages of a carefuld of the last released wire version (released.h) to one of
+ * today: it serves the same version, and both ends learn of a different one. record_released.py
+ * recorded them. test_released_before.c does the same for the version before that. */
 #include <endian.h>
 #include <errno.h>
 

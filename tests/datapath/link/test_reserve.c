@@ -148,7 +148,7 @@ static void test_use__no_more_than_was_granted(void)
 	node_close(node);
 }
 
-/* Who asks and sends nothing keeps what it got, as long as nobody else wants it. */
+/* A peer that asks and sends nothing keeps its buffers as long as nobody else wants them. */
 static void test_silence__ends_the_epoch_when_others_wait(void)
 {
 	struct node *node = begin(POOL);

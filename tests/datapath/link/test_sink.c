@@ -35,7 +35,7 @@ static void test_sink__the_tail_does_not_wait(void)
 	CHECK(sink_due(&sink, 0, false)); /* no threshold: whatever there is */
 }
 
-/* What comes while the stage works is one pulse when it is done (P5 figure 3). */
+/* Bytes that come while the stage works become one pulse when it is done (P5 figure 3). */
 static void test_sink__busy_takes_nothing_then_all(void)
 {
 	struct sink sink = { 0 };

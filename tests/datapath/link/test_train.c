@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a peer may do with trains: whatever it asks for and answers, right in form, it holds
- * nobody's data back for long, gets a bounded number of frames, and bounds no window but its
- * own. What honest ends make of a short queue is tests/sim/test_sim_train.c's.
+ * A hostile peer may ask for and answer any train of the right form: it holds nobody's data back
+ * for long, gets a bounded number of frames, and bounds no window but its own.
+ * tests/sim/test_sim_train.c tests what honest ends make of a short queue.
  */
 #include <endian.h>
 
@@ -123,7 +123,7 @@ static void test_hold__over_ends_it(void)
 	node_close(node);
 }
 
-/* Who asked for a train waits for it no longer: what is left would only delay data. */
+/* The peer that asked for a train no longer waits for it: the rest would only delay data. */
 static void test_hold__over_ends_the_train(void)
 {
 	struct node *node = node_open();
@@ -304,7 +304,7 @@ static void answer_trains(struct node *node, uint32_t frames, uint32_t sent)
 	CHECK(is_up(node));
 }
 
-/* What a peer says about its trains, and which window it has after that. */
+/* A peer's report of its trains, and the window that it gets. */
 static void test_measure__answers(void)
 {
 	static const struct {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the first fragment of an untuned message costs: one receive buffer, over IPv6, too. */
+/* The first fragment of an untuned message needs one receive buffer, over IPv6, too. */
 #include "check.h"
 #include "node.h"
 

@@ -129,7 +129,7 @@ static void test_pack__not_where_it_is_not_wanted(void)
 	ends_close(&ends);
 }
 
-/* What measures frames is one. */
+/* A message that measures frames is one frame itself. */
 static void test_pack__no_probes(void)
 {
 	struct ends ends;
@@ -168,7 +168,7 @@ static void test_pack__no_more_than_a_frame_holds(void)
 	ends_close(&ends);
 }
 
-/* Who puts more into one than may be has none of them run. */
+/* If a peer packs more messages into a frame than allowed, none of them runs. */
 static void test_pack__too_many(void)
 {
 	struct ends ends;
@@ -304,7 +304,7 @@ static void test_deferred__the_next_does_not_overtake(void)
 	ends_close(&ends);
 }
 
-/* Of each end: what it asked and what it handled, in their order, and what was answered. */
+/* Questions, handled messages and answers of each end, in order. */
 static struct flood {
 	struct careful *c;
 	uint32_t peer, asked, handled, wanted, answered;

@@ -197,7 +197,8 @@ static bool has_come(struct careful *c, uint32_t region)
 }
 
 /* A write of an epoch that is over is under way, of bytes that were copied: the next epoch does not
- * wait for it. What comes for the same file waits, or it would be written over. */
+ * wait for it. A later write to the same file waits; otherwise the two would overwrite each
+ * other. */
 static void test_epoch__a_late_write_is_no_later_ones(void)
 {
 	enum { LARGE = 50000 };
@@ -230,7 +231,7 @@ static void test_epoch__a_late_write_is_no_later_ones(void)
 	for (int i = 0; i < PATIENCE && !has_come(ends.c[1], keys[0]); i++)
 		poll_both(&ends);
 	CHECK(has_come(ends.c[1], keys[0]) && slow.first);
-	/* Of its first write some were held; of the rest all is copied. */
+	/* Some of its first write was held; all of the rest is copied. */
 	peer = &ends.c[1]->link.peers[ends_slot(&ends)];
 	io = slow.first;
 	slow_down(ends.c[1]);

@@ -24,7 +24,7 @@ static void test_directory__of_a_host_with_a_key(void)
 	CHECK(keys_directory(NULL, usual) == usual);
 	CHECK(!keys_directory("none", usual));
 	CHECK(!strcmp(keys_directory("other", usual), "other"));
-	/* Whether it has one cannot be seen: that is refused later, not taken for none. */
+	/* The file does not show whether it has one: it is refused later, not treated as absent. */
 	if (geteuid() == 0) {
 		CHECK_EQ(chmod(usual, 0), 0);
 		CHECK_EQ(seteuid(65534), 0);

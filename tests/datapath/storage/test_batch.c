@@ -254,7 +254,7 @@ static void batch__partial_in_use_stays(void)
 	CHECK(faccessat(to, name, F_OK, 0));
 }
 
-/* Whoever makes many temporary files in a directory locks that. */
+/* Whoever makes many temporary files in a directory locks that directory. */
 static void batch__partial_in_a_directory_in_use_stays(void)
 {
 	static const char name[] = "d/.x.careful-0123456789abcdef.part";
@@ -351,7 +351,7 @@ static uint32_t denied(bool writable)
 	return answer.denied;
 }
 
-/* What is refused for its path, and not what is not there, or what the other end had not. */
+/* Items that are refused for their path, but not items that are absent here or at the other end. */
 static void batch__counts_what_is_denied(void)
 {
 	struct careful_block_item *said = (void *)batch;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a batch may cost whoever runs it, however many items it has, and its end in between. */
+/* Bounds what a batch may cost its server, however many items it has, and wherever it ends. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

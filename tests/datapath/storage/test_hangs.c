@@ -36,7 +36,7 @@ static char *missing;
 static unsigned char data[BYTES], back[BYTES];
 static uint32_t completed, files;
 
-/* What fills pages of which one asks is this process, and not before it is told. */
+/* Fills the pages of this process that are asked for, and only when told to. */
 static void begin(void)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -170,7 +170,7 @@ int main(void)
 	write_files("a", 1);
 	hang(&io[0], &iov[0], "a", 0);
 	write_files("b", FILES);
-	/* Of the same file system as many as the kernel has workers for, and more. */
+	/* More files of one file system than the kernel has workers for. */
 	for (uint32_t i = 1; i < HANG - 1; i++)
 		hang(&io[i], &iov[i], "a", i);
 	write_files("b", 1);

@@ -97,7 +97,7 @@ static void end_change(void)
 	memset(mapped, 'c', BYTES);
 }
 
-/* What a batch reads: the status, and whether all its bytes are of one time. */
+/* Tests what a batch reads: the status, and whether all bytes are of one time. */
 static int read_file(bool *whole)
 {
 	union {
@@ -166,8 +166,8 @@ static void steady__rewritten_each_time(void)
 	each_time = false;
 }
 
-/* No time tells of the end of a change. Where this machine was too slow for the change to be
- * young, it is done again. */
+/* No time tells of the end of a change. If this machine was too slow for a young change, it is made
+ * again. */
 static void steady__under_way(void)
 {
 	struct timespec began, now;
@@ -208,7 +208,7 @@ static void steady__a_clock_that_is_ahead(void)
 	CHECK(!steady_between(&st, &same));
 }
 
-/* What a file of a size holds is all there. */
+/* Reads all bytes of a file. */
 static void check_made_up(const char *path, off_t size)
 {
 	char expected[200], found[200];

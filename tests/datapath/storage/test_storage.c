@@ -313,7 +313,7 @@ static void test_read__of_many_pieces(void)
 	close(fd);
 }
 
-/* What a round collects is one system call; so many bytes, so many calls. */
+/* A round collects its writes into one system call, whose bytes are counted. */
 static void test_flush__one_call_for_all(void)
 {
 	static struct storage_io io[DEPTH];
@@ -322,7 +322,7 @@ static void test_flush__one_call_for_all(void)
 	uint64_t calls;
 
 	storage->ops->keep(storage, fd);
-	/* What stands behind the descriptor is asked once, whoever writes. */
+	/* The file behind a descriptor is examined once, whoever writes. */
 	assert(run(fd, true, 0, data, 4096, 1, NULL) == 4096);
 	calls = storage->calls;
 	for (int i = 0; i < DEPTH; i++) {

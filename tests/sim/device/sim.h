@@ -23,7 +23,7 @@ enum {
 	SIM_TEXT_BYTES = 512,
 };
 
-/* What a fault touches. */
+/* Frames or control messages that a fault affects. */
 enum {
 	SIM_DATA = 0x01, /* frames that carry data */
 	SIM_UPDATES = 0x02, /* frames that are window updates, or acknowledgements */
@@ -34,7 +34,7 @@ enum {
 };
 
 enum sim_fault_kind {
-	/* Of each frame or control message between two ports. */
+	/* One frame or control message between two ports. */
 	SIM_LOSS,
 	SIM_DUPLICATE, /* amount: the copy comes up to so many ns later */
 	SIM_REORDER, /* amount: up to so many ns later than those behind it */
@@ -42,7 +42,7 @@ enum sim_fault_kind {
 	SIM_TRUNCATE,
 	SIM_DELAY, /* amount: ns; order is kept */
 	SIM_CLOG, /* nothing leaves before its end */
-	/* Of a device: port `to`. */
+	/* A device: port `to`. */
 	SIM_TX_FULL, /* a kick moves nothing */
 	SIM_FILL_EMPTY, /* a frame that was admitted finds no buffer; from, what, one_in too */
 	SIM_LINK_DOWN,
@@ -84,7 +84,7 @@ struct sim_fault {
 	uint32_t hits;
 };
 
-/* What becomes of a node's frame or message before it enters the network. */
+/* The fate of a node's frame or message before it enters the network. */
 enum sim_said { SIM_SAID, SIM_SAID_OTHERWISE, SIM_UNSAID };
 
 /*
@@ -169,7 +169,7 @@ uint32_t sim_cost_under_way(const struct sim_world *world, uint32_t from, uint32
 			    uint64_t cookie);
 /* Reports whether every frame of an epoch arrived, or will, as it was sent and in order. */
 bool sim_unharmed(const struct sim_world *world, uint32_t from, uint32_t to, uint64_t cookie);
-/* What was violated first; NULL: nothing. */
+/* The first violation; NULL: nothing. */
 const char *sim_failure(const struct sim_world *world);
 __attribute__((format(printf, 2, 3))) void sim_fail(struct sim_world *world, const char *format,
 						    ...);

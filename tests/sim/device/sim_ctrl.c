@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the virtual device does with the kernel's help elsewhere: control messages
- * through a UDP socket, ICMP where nobody listens, addresses and neighbours. Calls sim_wire.c,
- * sim_fault.c, sim_world.c.
+ * The parts of the virtual device that the kernel provides elsewhere: control messages through a
+ * UDP socket, ICMP where nobody listens, addresses and neighbours. Calls sim_wire.c, sim_fault.c,
+ * sim_world.c.
  */
 #include "device/sim_private.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What goes wrong, and when. Each opportunity of a fault draws its own random numbers,
- * so that leaving one fault or one hit out changes nothing of the others. Calls sim_world.c,
- * sim_wire.c and sim_ctrl.c.
+ * Faults and their times. Each opportunity of a fault draws its own random numbers, so that leaving
+ * one fault or one hit out changes nothing of the others. Calls sim_world.c, sim_wire.c and
+ * sim_ctrl.c.
  */
 #include "device/sim_private.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the virtual device share: the world's inside and the device's. */
+/* Shared by the files of the virtual device: the inside of the world and of the device. */
 #ifndef DEVICE_SIM_PRIVATE_H
 #define DEVICE_SIM_PRIVATE_H
 
@@ -140,7 +140,7 @@ struct sim_world {
 	char failure[SIM_TEXT_BYTES];
 };
 
-/* What the faults make of one frame or control message. */
+/* The effect of the faults on one frame or control message. */
 struct sim_fate {
 	bool lost;
 	bool damaged;

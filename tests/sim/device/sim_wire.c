@@ -13,7 +13,7 @@
 
 #include <careful/wire.h>
 
-/* Where the careful header of one of our own frames begins. */
+/* Returns where the careful header of one of our own frames begins. */
 static uint32_t header_at(const uint8_t *frame)
 {
 	return frame[14] >> 4 == 6 ? 62 : 42;
@@ -113,7 +113,7 @@ static uint64_t wire_ns(const struct sim_world *world, const struct sim_slot *sl
 	return config->wire_g_ns + (uint64_t)config->wire_G_ps_per_byte * bytes / 1000;
 }
 
-/* What a frame waits for its turn at a port, which comes every gap_ns. */
+/* How long a frame waits for its turn at a port, which comes every gap_ns. */
 static uint64_t gap_wait_ns(const struct sim_world *world, uint64_t *turn_ns, uint64_t at_ns)
 {
 	uint64_t wait_ns = *turn_ns > at_ns ? *turn_ns - at_ns : 0;
@@ -268,7 +268,8 @@ static void tell(const struct sim_world *world, const struct sim_slot *slot, con
 				      slot->data + at, slot->bytes - at, what);
 }
 
-/* The short queue before a port: false if it is full. What it holds comes later by so much. */
+/* The short queue before a port: false if it is full. Messages that it holds come later by this
+ * much. */
 static bool enqueue(struct sim_world *world, const struct sim_slot *slot, struct sim_fate *fate)
 {
 	uint64_t *empty_ns = &world->queue_ns[slot->to];
@@ -379,7 +380,7 @@ static void receive(struct sim_world *world, const struct sim_slot *slot)
 		sim->stray_lost |= slot->stray;
 		sim_wire_harm(world, slot);
 	} else if (!place(sim, slot) && !sim->drops) {
-		/* What the windows are for. */
+		/* Uses of the windows. */
 		sim_fail(world, "port %u: a frame of %u bytes from port %u finds %u buffers",
 			 slot->to, slot->bytes, slot->from, sim_ring_count(&sim->fill));
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What ebpf/careful.bpf.c does with a frame, on a virtual device: the same rule (frame.h),
- * asked in the same order; and which groups it knows. Calls nobody.
+ * Does what ebpf/careful.bpf.c does with a frame, on a virtual device: the same rule (frame.h),
+ * asked in the same order; and knows the same groups. Calls nobody.
  */
 #include "device/sim_private.h"
 
@@ -79,7 +79,7 @@ static enum careful_xdp_counter judge_sealed(struct sim_device *sim, const struc
 	return verdict;
 }
 
-/* What becomes of a frame. */
+/* The fate of a frame. */
 enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, uint32_t bytes)
 {
 	struct careful_datagram datagram;
