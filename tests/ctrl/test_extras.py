@@ -23,7 +23,7 @@ for one in pkgutil.walk_packages(careful.__path__, "careful."):
         importlib.import_module(one.name)
 """
 
-#: What a loop that measures a path and sets fragment sizes by it goes through.
+#: The loop of a program that measures a path and sets fragment sizes by it.
 LOOP = """
 import numpy as np
 from careful.measure.statistics.estimate import Estimate

@@ -25,13 +25,13 @@ from careful.transfer.result import Result
 from fake_exchange import FakeExchange
 from in_effect import IN_EFFECT, PEER
 
-#: What a peer may call itself, or a file.
+#: Hostile names of a peer, or of a file.
 HOSTILE = "<script>alert('h2')</script>\x1b]0;\"&\x07"
 TAGS = {"table", "caption", "thead", "tbody", "tr", "th", "td", "div", "b", "progress"}
 
 
 class Read(HTMLParser):
-    """What a browser makes of it: tags and their attributes' names, and texts."""
+    """Parses the page like a browser: tags, names of their attributes, and texts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ static const struct shape good[] = {
 
 #define GOOD (sizeof(good) / sizeof(good[0]))
 
-/* What `up` waits for, and the kernel refuses above a million. Where states do not merge, each way
+/* What `up` waits for, and the kernel refuses above a million. If states do not merge, each way
  * through the headers is followed to the end: it was 565,000. */
 static void test_verified__few_instructions(void)
 {

@@ -45,7 +45,7 @@ static size_t ordered(const struct bpf_insn *insns, size_t count, int cookie, ui
 	return barrier;
 }
 
-/* Where admit() begins: behind the program itself, as it stands in the file. */
+/* Returns where admit() begins: behind the program itself, in the order of the file. */
 static size_t admit_at(const char *name)
 {
 	struct bpf_object *object = xdp_open();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the XDP program leaves alone although it names our port: what a router passes on to
- * other hosts, and answers of other services to a port that was chosen by chance.
+ * Tests frames that the XDP program leaves alone although they name our port: frames that a router
+ * passes on to other hosts, and answers of other services to a port that was chosen by chance.
  */
 #include <stdlib.h>
 

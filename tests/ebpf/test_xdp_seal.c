@@ -77,7 +77,8 @@ static void test_sealed__numbers_come_in_any_order(void)
 	CHECK_EQ(seq_last(FRAME_NODE), 0);
 }
 
-/* What is not sealed has no number here, and what is, none in a session that does not seal. */
+/* An unsealed frame has no number here, and a sealed one has none in a session that does not
+ * seal. */
 static void test_sealed__and_plain_do_not_mix(void)
 {
 	set_sealed(WINDOW);
@@ -90,7 +91,8 @@ static void test_sealed__and_plain_do_not_mix(void)
 	CHECK_EQ(seq_last(FRAME_NODE), TAKEN);
 }
 
-/* What ends here, or goes to a group, is never sealed; a frame without its end is none. */
+/* Frames that end here or go to a group are never sealed; a frame without its end is not a
+ * frame. */
 static void test_sealed__malformed(void)
 {
 	set_sealed(WINDOW);

@@ -152,7 +152,7 @@ static void test_credits__a_burst_ends_with_them(void)
 	CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_DROP_CREDIT);
 }
 
-/* What a frame fills counts, and not what its headers say of it. */
+/* The size of a frame counts, and not the size in its headers. */
 static void test_credits__padding_is_charged(void)
 {
 	set_peer(FRAME_NODE, frame_cookie, 0);
@@ -335,7 +335,7 @@ static void test_train__is_counted_and_dropped(void)
 	expect_train(10, 5);
 }
 
-/* What nobody asked for counts for nothing; a stranger's does not get so far. */
+/* A train that nobody asked for counts for nothing; a stranger's frame does not get so far. */
 static void test_train__not_asked_for(void)
 {
 	set_train(9);

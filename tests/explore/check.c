@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What must hold in every state: credits conserved, every buffer in one place. */
+/* Invariants of every state: credits conserved, every buffer in one place. */
 #include <endian.h>
 #include <string.h>
 
@@ -141,8 +141,8 @@ void steps_check(struct world *world)
 	}
 }
 
-/* What a peer may yet be granted, frames under way included, each for what it asks for more
- * than the one before. */
+/* Returns what a peer may still be granted, frames under way included, each for what it asks beyond
+ * the one before. */
 static uint32_t grants_to_come(const struct world *world, const struct wire *wire,
 			       const struct link_peer *in)
 {
@@ -158,12 +158,11 @@ static uint32_t grants_to_come(const struct world *world, const struct wire *wir
 }
 
 /*
- * What a buffer still has to go through, by where it is: a frame under way 15, kept 14,
- * released 11, published and owed 10, announced 0, a copy 1. An update turns two owed
- * buffers or more into one under way, and so goes down; one owed buffer would go up.
- * A buffer that may yet be granted counts 42, for then one is owed; one that pays back, which
- * may make it so, was released before.
- * Marks that a step may only clear count a quarter.
+ * A buffer's distance from rest, by its place: a frame under way 15, kept 14, released 11,
+ * published and owed 10, announced 0, a copy 1. An update turns two owed buffers or more into one
+ * under way, and so goes down; one owed buffer would go up. A buffer that may yet be granted counts
+ * 42, for then one is owed; one that pays back, which may make it so, was released before. Marks
+ * that a step may only clear count a quarter.
  */
 uint32_t steps_rank(struct world *world)
 {

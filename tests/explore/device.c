@@ -82,7 +82,8 @@ static void take_cast(struct node *node, const struct careful_hdr *hdr,
 			violation(world, "more under way than the window allows");
 		else
 			wire->flight[wire->count++] = *cast;
-		/* What it gives this one beyond the others, where `ask` is of a session's frame. */
+		/* The grant to this one beyond the others' if `ask` belongs to a session's
+		 * frame. */
 		wire->flight[wire->count - 1].ask = extra_of(hdr, world_member_of(node->index, to));
 	}
 	if (be32toh(hdr->check) != careful_hdr_check(hdr) ||

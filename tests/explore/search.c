@@ -114,8 +114,8 @@ static bool says_so(struct world *world)
 }
 
 /* At rest everything that may be sent can be sent: no node waits for ever for credits
- * that another owes it, whatever the others have to say. Where each has its largest frame
- * at the head of its queue and none can be sent, nothing will ever happen again. */
+ * that another owes it, whatever the others have to say. If each node's largest frame is at the
+ * head of its queue and none can be sent, nothing will ever happen again. */
 static void check_rest(struct search *s, const struct state *state)
 {
 	struct world *world = s->world;

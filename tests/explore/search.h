@@ -5,7 +5,7 @@
 
 #include "steps.h"
 
-/* What is wrong where the rule does not hold (struct found.violated). */
+/* The broken rule (struct found.violated). */
 #define FOUND_DEADLOCK "deadlock: everybody waits for credits, for ever"
 #define FOUND_STUCK "stuck: all else is done, and a node cannot send"
 #define FOUND_NAMED "the bound: a node with more to send has no room to copy out, and is told so"
@@ -14,7 +14,7 @@
 #define FOUND_UNPAID "a message is over and has not paid its grant back"
 
 /*
- * What became of a search.
+ * The result of a search.
  *
  * @steps:    tried that changed something
  * @depth:    steps to the state farthest away

@@ -6,7 +6,7 @@
 #include <endian.h>
 #include <string.h>
 
-/* Where counters start in every state: just before they wrap. */
+/* The start of counters in every state: just before they wrap. */
 static const uint32_t SENT_BASE = UINT32_MAX - 1, SEQ_BASE = UINT32_MAX;
 
 uint32_t state_flows(const struct world *world, uint8_t (*ends)[2])

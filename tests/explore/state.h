@@ -17,7 +17,7 @@ enum {
 };
 
 /*
- * What one node sends to another, and what became of it.
+ * A frame or message from one node to another, and its state.
  *
  * @sent:      buffers sent; as all counters: beyond those known to be given back
  * @received, @returned, @announced: as in struct window_rx, at the receiver

@@ -15,7 +15,7 @@ static struct step *add(struct step *at, enum act act, int node, int other, uint
 	return at + 1;
 }
 
-/* What a frame that arrives can meet. */
+/* The cases of a frame that arrives. */
 static struct step *add_arrivals(const struct world *world, struct step *at, int from, int to)
 {
 	const struct flight *first = world->wire[from][to].flight;

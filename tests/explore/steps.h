@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What can happen next, what must hold in every state, and how far a state is from rest. */
+/* Possible next steps, the invariants of every state, and a state's distance from rest. */
 #ifndef EXPLORE_STEPS_H
 #define EXPLORE_STEPS_H
 
@@ -20,7 +20,7 @@ enum act {
 	ACT_ROUND, /* all of the node's own steps, in careful_poll()'s order */
 };
 
-/* What the application does with a data frame. */
+/* The application's treatment of a data frame. */
 enum fate {
 	FATE_CONSUME,
 	FATE_KEEP, /* its buffer may be copied out */
@@ -33,7 +33,7 @@ struct step {
 	uint8_t act, node, other, arg;
 };
 
-/* What may be tried in this state. Not all of it changes the state. */
+/* The steps to try in this state. Not all of it changes the state. */
 uint32_t steps_list(const struct world *world, struct step *steps);
 /* Does it; false: it cannot be done now. */
 bool steps_do(struct world *world, const struct step *step);

@@ -114,7 +114,7 @@ static void handshake(struct world *world)
 			}
 }
 
-/* Whoever casts has a group of all others, and they admit its frames. */
+/* A node that casts has a group of all others, and they admit its frames. */
 static void open_groups(struct world *world)
 {
 	for (int i = 0; i < world->setting.casters; i++) {

@@ -29,7 +29,7 @@ enum {
 	KEPT_MAX = RX_MAX + POOL_MAX,
 };
 
-/* Who talks to whom. */
+/* Senders and receivers. */
 enum pattern {
 	PATTERN_ALL, /* everybody sends data to everybody */
 	PATTERN_RING, /* each sends data to the next; what comes back is updates */
@@ -38,7 +38,7 @@ enum pattern {
 };
 
 /*
- * What is explored.
+ * The settings to explore.
  *
  * @cost_min, @cost_max: receive buffers of a data frame
  * @pool:      copy-out buffers of a node

@@ -141,7 +141,7 @@ static int receive(int fd, struct careful_ipc *head, int *passed)
 	return 0;
 }
 
-/* What it was answered: the last region and the last peer are remembered. */
+/* The last region and the last peer of its answers are remembered. */
 static void hear(struct program *p)
 {
 	struct careful_ipc head;

@@ -67,7 +67,7 @@ static void remove_base(void)
 	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* What the writable export holds before each run. */
+/* The contents of the writable export before each run. */
 static void make_writable(void)
 {
 	nftw(at("w"), remove_one, 16, FTW_DEPTH | FTW_PHYS);
@@ -202,7 +202,7 @@ static uint32_t put_item(struct input *in, uint8_t *to)
 	return (used + 7) & ~7U;
 }
 
-/* What a peer stores as a batch where it may store. */
+/* A batch that a peer stores where it may store. */
 static uint32_t store_items(struct input *in, struct careful *c, uint32_t key)
 {
 	uint8_t items[SCRATCH_BYTES] = { 0 };
@@ -342,7 +342,7 @@ static void ask(struct careful *c, struct input *in)
 		bytes = take8(in) % (bytes + 1);
 	if (!c->handlers[handler].fn)
 		return;
-	/* Who asks for the same again is answered in place of who asked first. */
+	/* A client that asks for the same again gets the answer in place of the first one. */
 	unanswered[c->tokens] = args[3] || handler == CAREFUL_BLOCK_COMMIT ||
 				handler == CAREFUL_BLOCK_CLOSE;
 	fake_request(c, what >> 7, handler, args, payload, bytes);
@@ -380,7 +380,7 @@ static bool regions_left(const struct careful *c)
 	return false;
 }
 
-/* What peers may get from or store to now lies where it may, and holds no secret. */
+/* Regions that peers may now get from or store to lie inside an export, and hold no secret. */
 static void check_regions(const struct careful *c)
 {
 	char link[64], path[512], text[4096];

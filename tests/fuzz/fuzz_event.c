@@ -122,7 +122,7 @@ static void fragment(struct group *g, struct input *in, uint8_t what)
 	say(g, slot, am, how, bytes);
 }
 
-/* What a node says of the group. */
+/* A node's message about the group. */
 static void word(struct group *g, struct input *in, uint8_t what)
 {
 	uint32_t slot = what >> 7;

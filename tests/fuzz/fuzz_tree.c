@@ -90,7 +90,7 @@ static int count_one(const char *path, const struct stat *st, int type, struct F
 	return 0;
 }
 
-/* What is outside is as it was. */
+/* Files outside are unchanged. */
 static void check(void)
 {
 	struct stat now;
@@ -201,7 +201,7 @@ static uint32_t add_item(struct input *in, uint8_t *to, const char *asked, uint3
 	return (bytes + 7) & ~7U;
 }
 
-/* What the server answers to the READ items of a batch. */
+/* The server's answers to the READ items of a batch. */
 static uint32_t make_answer(struct input *in, const uint8_t *reads, uint64_t bytes, uint8_t *to)
 {
 	struct careful_block_item item;

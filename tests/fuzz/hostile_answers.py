@@ -1,4 +1,4 @@
-"""What a client makes of a server's answers, whatever they are: lists, gets, puts, compares.
+"""The client's behaviour with a server's answers, whatever they are: lists, gets, puts, compares.
 
 The server is tests/support/hostile.py's, without a socket; an input says what stands there, what
 the client does, and which of the answers are bent, and how. Whatever comes, a command ends with its

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a fuzzer gives, read from front to back: zeros once it is used up. */
+/* A fuzzer's input, read from front to back: zeros once it is used up. */
 #ifndef FUZZ_INPUT_H
 #define FUZZ_INPUT_H
 
@@ -53,7 +53,7 @@ static inline const uint8_t *take_bytes(struct input *in, size_t n, uint32_t *go
 	return p;
 }
 
-/* What a new descriptor would be: the same before and after, where none is left open. */
+/* Returns the number of the next new descriptor: the same before and after if none is left open. */
 static inline int lowest_fd(void)
 {
 	int fd = dup(STDERR_FILENO);
@@ -62,7 +62,7 @@ static inline int lowest_fd(void)
 	return fd;
 }
 
-/* What must hold whatever comes: ends the run as a finding. */
+/* An invariant: its failure ends the run as a finding. */
 #define MUST(condition)                                                                           \
 	do {                                                                                      \
 		if (!(condition)) {                                                               \

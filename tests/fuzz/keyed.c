@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What peers with keys say. The hosts' private keys are known here, and of a session that there is
- * the keys that the instance has of it: so what they send gets past the proofs. Calls wire.c.
+ * Messages of peers with keys. The hosts' private keys are known here, and of a session that there
+ * is the keys that the instance has of it: so what they send gets past the proofs. Calls wire.c.
  */
 #include <endian.h>
 #include <sodium.h>
@@ -177,7 +177,7 @@ struct careful_keyed node_key(struct node *node, uint32_t host, const struct car
 }
 
 /* A frame whose header is whole as the peer would seal it: bytes is that of the body, behind which
- * there is room for the end. Whether it is sealed. */
+ * there is room for the end. Reports whether it is sealed. */
 bool node_seal(struct node *node, uint32_t slot, uint8_t *hdr, uint32_t bytes)
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];
@@ -198,7 +198,7 @@ bool node_seal(struct node *node, uint32_t slot, uint8_t *hdr, uint32_t bytes)
 	return true;
 }
 
-/* What the instance said: with keys it proves all but a REFUSE for want of one. */
+/* Messages of the instance: with keys it proves all but a REFUSE for want of one. */
 void node_said(struct node *node, const void *message, uint32_t bytes)
 {
 	const struct careful_ctrl *ctrl = message;

@@ -79,7 +79,7 @@ static void on_message(const struct careful_message *message, void *user)
 	}
 }
 
-/* Of a region in a file there is nothing to read. */
+/* A region in a file has no bytes to read. */
 static void on_stored(const struct careful_message *message, void *user)
 {
 	MUST(message->region);
@@ -196,7 +196,7 @@ void node_leave(struct node *node, uint32_t n)
 		node->left_count += n < rest ? n : rest;
 }
 
-/* What the application and the controller may do. */
+/* The application's and the controller's actions. */
 void node_operation(struct node *node, struct input *in)
 {
 	const union address to = node_host(take8(in));
@@ -249,7 +249,7 @@ void node_release(struct node *node, struct input *in)
 	node->kept[at] = node->kept[--node->kept_count];
 }
 
-/* What the device, the storage and the tune map may do. */
+/* The failures of the device, the storage and the tune map. */
 void node_device(struct node *node, struct input *in)
 {
 	uint8_t what = take8(in);

@@ -1,4 +1,4 @@
-"""What reads TOML, given any bytes: the configuration, pipelines, and measurements (JSON).
+"""Readers of TOML, given any bytes: the configuration, pipelines, and measurements (JSON).
 
 Whatever the text, it is either taken or refused by one line that names the file. Inputs are
 kept texts, and what mutation makes of them; fuzz_toml.py looks for more.
@@ -18,7 +18,7 @@ from careful.model.files import parse_source
 
 CORPUS = Path(__file__).parent / "corpus" / "toml"
 
-#: What is put where something else stood.
+#: Values to put in place of others.
 ODD = (
     *("0", "-1", "1e308", "1e999", "nan", "-inf", "0x7fffffffffffffff", "1_0", "9" * 5000),
     *('""', "'''\n'''", '"\\u0000"', '"\\ud800"', '"\\U0010ffff"', "true", "[]", "{}", "[[]]"),

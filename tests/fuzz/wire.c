@@ -55,7 +55,7 @@ void node_hear(struct node *node, uint32_t host, struct careful_ctrl *ctrl)
 	push_ctrl(node, host, &made, bytes);
 }
 
-/* What a HELLO or a WELCOME says of its sender. */
+/* A HELLO's or a WELCOME's statements about its sender. */
 static void describe(struct careful_ctrl *ctrl, uint32_t host)
 {
 	ctrl->cookie = htobe64(0x1000 + host);
@@ -487,8 +487,8 @@ void node_frame(struct node *node, struct input *in)
 }
 
 /*
- * A store in two or three fragments, right but for what they say of its digest: a bit each. What
- * is bent, node_frame() does.
+ * A store in two or three fragments, right but for what they say of its digest: a bit each.
+ * node_frame() bends it.
  */
 void node_bulk(struct node *node, struct input *in)
 {
@@ -558,7 +558,7 @@ static void ping(struct node *node, struct input *in, uint8_t what, uint32_t slo
 	node_arrive(node, frame, start + (uint32_t)sizeof(hdr) + bytes);
 }
 
-/* What ends a ping of the instance: an answer, or ICMP. */
+/* The end of a ping of the instance: an answer, or ICMP. */
 static void ping_end(struct node *node, struct input *in, uint8_t what, uint32_t slot)
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];

@@ -1,4 +1,4 @@
-"""Whose answer it is that a machine gives, and why one does not start, without a machine."""
+"""Tests whose answer a machine gives, and why one does not start, without a machine."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_mtu__linux_6_1_has_frames_of_one_buffer(machines: Machines) -> None:
 
 
 def test_frames__linux_6_1(machines: Machines) -> None:
-    """What the program does with frames of every kind there: the tests of tests/ebpf."""
+    """Tests the XDP program with frames of every kind there: the tests of tests/ebpf."""
     if missing := [one.name for one in BUILT if not one.exists()]:
         pytest.skip(f"not built: {', '.join(missing)}: tools/test c")
     for one in BUILT:

@@ -17,7 +17,7 @@ PROGRAM = qemu.PROGRAMS["amd64"][0]
 
 @pytest.fixture
 def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where one of Debian's is, if it is asked for; PATH has no other."""
+    """Returns one of Debian's, if asked for; PATH has no other."""
     (tmp_path / "here").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "here"))
     monkeypatch.setattr(qemu, "unpacked", lambda *_: tmp_path)

@@ -50,7 +50,7 @@ def test_files__zero_copy_and_each_frame_finds_a_buffer(machines: Machines) -> N
     assert [held_back(machines, host) for host in HOSTS] == before
 
     def moved() -> list[list[int]]:
-        """What left and came: h1's, and h2's the other way round."""
+        """Frames that left and arrived: h1's, and h2's the other way round."""
         one, other = (machines.status(host)["counters"] for host in HOSTS)
         names = ["tx_frames", "rx_frames"]
         return [[one[name] for name in names], [other[name] for name in reversed(names)]]

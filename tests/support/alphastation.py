@@ -65,8 +65,8 @@ def with_figure_5(g_us: float) -> Pipeline:
     """The same with the bandwidths that P3 measured: 128 MB/s out of host memory, 64 into it, and
     a gigabit link as section 4.1 assumes it.
 
-    What store-and-forward's 308 µs leave beside them and the three set-ups is delay; more than
-    17 µs a set-up leave none.
+    Store-and-forward takes 308 µs: the part that bandwidths and the three set-ups do not explain
+    is delay; with more than 17 µs a set-up none is left.
     """
     out_us, into_us = KIB / 128, KIB / 64
     delay_us = 308.0 - PAGE_BYTES * (2 * out_us + into_us) / KIB - 3 * g_us

@@ -17,12 +17,12 @@ enum {
 	PAUSE_MS = 10, /* until it does */
 };
 
-/* What went wrong under one call so far. */
+/* The errors of one call so far. */
 struct tries {
 	int losses, busy;
 };
 
-/* What an operation waits for. */
+/* An operation waits for this. */
 struct outcome {
 	bool done;
 	int status;

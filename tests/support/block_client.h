@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The block service from a client's side, for a program that owns its queue: calls
- * that wait, on top of careful.h. What an epoch's end cut short is asked again.
+ * that wait, on top of careful.h. A request that an epoch's end cut short is repeated.
  */
 #ifndef SERVICE_BLOCK_CLIENT_H
 #define SERVICE_BLOCK_CLIENT_H

@@ -1,4 +1,4 @@
-"""What faults.py breaks, and how it is mended.
+"""Breaks hosts and networks for faults.py, and mends them.
 
 Owns the list of faults: what happens at a random instant of a transfer, and what may
 come of it. Nothing here touches what is not a test's own.
@@ -22,10 +22,10 @@ from pathlib import Path
 from ground import EXPORTED, FILE_BYTES, Ground
 from hosts import MIB, RUN, Host, alive, wait_for
 
-#: What a command says of a host that it cannot reach (a pattern).
+#: The error of a command that cannot reach a host (a pattern).
 _GONE = "carefuld|nobody answers|reset|no answer|interface is gone|not running|is not up|reached"
 
-#: What is logged of a peer at other_address(), and of one to whom nothing came for a while.
+#: The log's lines on a peer at other_address(), and on one that received nothing for a while.
 _ELSEWHERE = r"peer \d 10\.77\.0\.10\d"
 _CUT = "stalled|beginning a new epoch|frames lost on the way"
 
@@ -200,7 +200,7 @@ def partition(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 
 def one_way(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """What is sent to the victim goes astray, to the third host; the victim is heard."""
+    """Frames to the victim go astray, to the third host; frames of the victim arrive."""
     shown = victim.lab.run(victim.name, "ip", "-o", "link", "show", "eth1").stdout
     mac = shown.split("link/ether ")[1].split()[0]
     bridge = f"bridge -n {ground.switch} fdb"
@@ -234,7 +234,7 @@ def unmount_bpffs(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 
 def check_without_bpffs(ground: Ground, victim: Host) -> None:
-    """What needs the pins says so; `down` and `up` do without them."""
+    """A command that needs the pins reports it; `down` and `up` do without them."""
     for host in ground.hosts:
         found = host.status()
         assert "is careful up?" in found["xdp_counters_error"], found["xdp_counters_error"]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the C tests share: checks that name their line, and the honest skip. */
+/* Shared by the C tests: checks that name their line, and the honest skip. */
 #ifndef CAREFUL_TESTS_CHECK_H
 #define CAREFUL_TESTS_CHECK_H
 

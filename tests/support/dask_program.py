@@ -1,5 +1,5 @@
-"""What programs of tests do over careful://. `comms`: both ends of comms in this program, over two
-carefulds; `job`: an array job of a cluster's, one of whose workers is killed.
+"""Programs of tests that talk over careful://. `comms`: both ends of comms in this program, over
+two carefulds; `job`: an array job of a cluster's, one of whose workers is killed.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def job(scheduler: str, workers: int) -> None:
             time.sleep(0.01)
             assert time.monotonic() < began + 20, "the worker's end is not noticed"
         print("sum", int(dask.array.ones((500, 500), chunks=(100, 100)).sum().compute()))
-        # What the worker had is computed anew by the others.
+        # The other workers compute the lost results anew.
         print("again", bool((abs(table - table.T)).max().compute() < 1e-12))
 
 

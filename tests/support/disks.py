@@ -44,7 +44,8 @@ class Disk:
 
     def mount(self) -> None:
         """Mount it; the journal is committed when somebody asks for it, and not by time."""
-        # Of a known type: who looks for it reads to the device's end, which may be unreadable.
+        # The type is given, since a search for it reads to the device's end, which may be
+        # unreadable.
         argv = ["mount", "-t", "ext4", "-o", "commit=300", self.device, self.top]
         subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
 

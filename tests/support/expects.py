@@ -1,4 +1,4 @@
-"""What programs expect that tests start on hosts of a lab, where pytest is not."""
+"""Expectations of programs that tests start on hosts of a lab, without pytest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from careful.errors import CarefulError
 
 @contextmanager
 def raises(kind: type[BaseException], *said: str) -> Iterator[list[Any]]:
-    """What stands in it raises this, and says that; the list gets it."""
+    """The block raises this exception with these words; the list gets it."""
     caught: list[Any] = []
     try:
         yield caught
@@ -24,7 +24,7 @@ def raises(kind: type[BaseException], *said: str) -> Iterator[list[Any]]:
 
 @contextmanager
 def fails(number: int, *said: str) -> Iterator[list[Any]]:
-    """What stands in it raises CarefulError with this errno, and says that."""
+    """The block raises CarefulError with this errno and these words."""
     with raises(CarefulError, *said) as caught:
         yield caught
     assert isinstance(caught[0], OSError)

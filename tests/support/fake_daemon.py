@@ -25,7 +25,7 @@ from careful._abi import ffi, lib, pack, sizeof, unpack
 
 HEADER = sizeof("careful_ipc")
 Fault = Callable[[Any], int]
-#: What moves a block.
+#: Requests that move a block.
 MOVES = (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE)
 
 

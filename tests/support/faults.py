@@ -103,7 +103,7 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
         if status:
             assert fault.said, errors
             assert re.search(fault.said, errors), errors
-            # Where the answer alone was lost, all of it is there.
+            # If only the answer was lost, the target is whole.
             there = seen.exists()
             assert not there or seen.read_bytes() == ground.held[source.name], (
                 "a target that is not whole"

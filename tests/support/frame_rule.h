@@ -2,7 +2,7 @@
 /*
  * For tests: which headers are right, as a table written down by itself, in plain numbers
  * rather than by frame.h, and a walk over header values that leaves none out which could
- * matter. Whoever judges frames is asked for each of them.
+ * matter. Every judge of frames is asked for each of them.
  */
 #ifndef CAREFUL_TESTS_FRAME_RULE_H
 #define CAREFUL_TESTS_FRAME_RULE_H
@@ -12,7 +12,7 @@
 
 #include "frame.h"
 
-/* What is to become of a frame by its header. */
+/* The fate of a frame by its header. */
 enum rule {
 	RULE_IN, /* takes a receive buffer */
 	RULE_PING, /* ends at XDP, and passes */

@@ -103,11 +103,11 @@ class Apart:
         return len(self._env) > 1
 
     def argv(self, *command: str | Path) -> list[str]:
-        """What runs a command in here."""
+        """The words that run a command in here."""
         return ["nsenter", f"--mount={self.mounts}", "env", *self._env, *map(str, command)]
 
     def seen(self, path: Path) -> Path:
-        """What is called `path` in here, as it can be opened from outside."""
+        """Returns the file called `path` in here, as it can be opened from outside."""
         return Path(f"/proc/{self._holder.pid}/root{path}")
 
     def run(self, line: str) -> str:
@@ -231,7 +231,7 @@ class Ground:
             self.make_sure(host)
 
     def opened(self) -> dict[str, tuple[int, int]]:
-        """Of each host's carefuld its pid, and how many descriptors it has open."""
+        """Returns the pid of each host's carefuld, and how many descriptors it has open."""
         return {
             host.name: (host.pid, len(list(Path(f"/proc/{host.pid}/fd").iterdir())))
             for host in self.hosts

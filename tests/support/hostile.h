@@ -17,7 +17,7 @@
 enum { HOSTILE_REST = 1024 };
 
 /*
- * What one frame says.
+ * The statements of one frame.
  *
  * @peer:      slot at the instance
  * @flags:     besides FIRST and LAST, of which it has not those in @without

@@ -23,11 +23,12 @@ from lab import Lab, MakeLab
 PINS = Path("/sys/fs/bpf/careful")
 RUN = Path("/run/careful")
 MIB = 1 << 20
-#: Of get and put, so that a transfer takes some seconds on any machine.
+#: Options of get and put that make a transfer take some seconds on any machine.
 SLOWLY = ("--block-bytes", "64KiB", "--rate-limit", "32MiB")
-#: Of one that is to be broken off: it ends by itself in minutes, however late we are.
+#: Options of a transfer that is to be broken off: it ends by itself in minutes, however late we
+#: are.
 CRAWLING = ("--block-bytes", "64KiB", "--rate-limit", "1MiB")
-#: What may not have happened where nothing was lost.
+#: Counters that must be 0 if nothing was lost.
 LOSSES = (
     "lost_frames",
     "bad_credits",
@@ -71,19 +72,19 @@ class Host:
         self.ctl("down", "eth1")
 
     def status(self) -> dict[str, Any]:
-        """What carefuld says of itself."""
+        """carefuld's statements about itself."""
         one: dict[str, Any] = json.loads(self.ctl("status", "--json", "eth1").stdout)
         found: dict[str, Any] = one["instances"][0]
         return found
 
     @property
     def pid(self) -> int:
-        """Of carefuld."""
+        """The pid of carefuld."""
         return int((RUN / self.lab.instance(self.name) / "pid").read_text())
 
     @property
     def log(self) -> str:
-        """What its carefuld has logged since it began."""
+        """The log of its carefuld since it began."""
         return self.whole_log.rpartition(" begins, process ")[2]
 
     @property

@@ -37,7 +37,7 @@ _PLAIN = {"data"}
 
 @dataclass(frozen=True)
 class Round:
-    """What is interrupted, and how.
+    """Interruptions, and their ways.
 
     Attributes:
         way: "get" or "put".
@@ -90,11 +90,11 @@ class Arena:
         return [top / name for name in names]
 
     def target(self, case: Round) -> Path:
-        """Where it is to be, under a name that is not there; several are to be below it."""
+        """Returns the target under a new name; several sources go below it."""
         return (self.one.own if case.way == "get" else self.other.export) / "new"
 
     def command(self, case: Round) -> tuple[str | Path, ...]:
-        """What a person types, each time the same."""
+        """A person's commands, the same each time."""
         how = {"tree": ["-r"], "file": []}.get(case.kind, ["-a"])
         slash = "/" * (case.kind in ("tree", "archive"))
         sources = self._sources(case)
@@ -198,7 +198,8 @@ class Arena:
         left = [path for path in self.target(case).parent.rglob("*") if is_partial(path.name)]
         assert left == [], (case, how)
         found = json.loads(done.stdout)
-        # What had its name is not fetched again; of partial files, what their journals say.
+        # Files that had their names are not fetched again; of partial files the journals' blocks
+        # are not.
         spared = found["resumed_bytes"] + sum(one["bytes"] for one in found["equal"])
         assert spared >= before, (case, how)
         self.clear(case)

@@ -50,7 +50,7 @@ def tool(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
 
 
 def commit() -> str:
-    """What is checked out, for reports; `-dirty` where files differ from it."""
+    """Returns the commit that is checked out, for reports; `-dirty` where files differ from it."""
     argv = ["git", "-C", str(TOOL.parent), "describe", "--always", "--dirty", "--abbrev=12"]
     done = subprocess.run([*argv, "--exclude=*"], capture_output=True, text=True)
     return done.stdout.strip() or "unknown"
@@ -101,7 +101,7 @@ class Lab:
                 keep_xdp("native", self.kept(host))
 
     def links(self, *options: str) -> list[dict[str, Any]]:
-        """What was asked of each emulated link, and what it did: tools/lab links."""
+        """Returns the request for each emulated link, and its work: tools/lab links."""
         shown = tool("links", "--name", self.name, "--json", *options).stdout
         found: list[dict[str, Any]] = json.loads(shown)["links"]
         return found
@@ -131,7 +131,7 @@ class Lab:
         }
 
     def argv(self, host: str, *command: str | Path) -> list[str]:
-        """What to execute so that `command` runs on a host, as `tools/lab exec` does it."""
+        """Returns the words that run `command` on a host, like `tools/lab exec`."""
         given = (f"{name}={value}" for name, value in self.environment(host).items())
         inside = ["nsenter", f"--net={self.netns(host)}", "--", "env", *given]
         return [*inside, *map(str, command)]
@@ -180,7 +180,8 @@ MakeLab = Callable[..., Lab]
 
 @pytest.fixture(scope="session", autouse=True)
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What outlives `down` outside of labs: not this machine's, and no XDP mode to measure."""
+    """Gives `up` outside of labs a state folder that is not this machine's, and no XDP mode to
+    measure."""
     folder = tmp_path_factory.mktemp("kept")
     folder.chmod(0o755)
     keep_xdp("native", folder)

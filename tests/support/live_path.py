@@ -26,12 +26,13 @@ START = Plan.fixed(3750)
 
 @lru_cache(maxsize=4096)
 def truth_us(pipeline: Pipeline, message_bytes: int, plan: Plan) -> float:
-    """What a message takes on an idle path, µs."""
+    """Returns the duration of a message on an idle path, µs."""
     return float(latency_us(pipeline, [float(one) for one in plan.sizes(message_bytes, LIMITS)]))
 
 
 def figures(pipeline: Pipeline, error: float, random_: random.Random) -> dict[str, Any]:
-    """What a black box sees of a pipeline with one bottleneck; error: of each figure, relative."""
+    """Returns a black box's view of a pipeline with one bottleneck; error: of each figure,
+    relative."""
     stage = pipeline.stages[pipeline.bottleneck(1024.0)]
     sum_g, sum_G = (
         sum(getattr(one, name) for one in pipeline.stages) for name in ("g_us", "G_us_per_KiB")
@@ -93,7 +94,8 @@ class ToFile:
 
 
 def written(stream: ToFile, at: float, pulse: Pulse) -> tuple[float, list[tuple[float, float]]]:
-    """What a message takes from its first frame until it is written, and its writes, µs."""
+    """Returns the duration of a message from its first frame until it is written, and its writes,
+    µs."""
     g_us, G_us_per_KiB = stream.cost(at)
     count = stream.frames
     size = stream.message_bytes / count
@@ -295,7 +297,7 @@ def told(one: Controller, what: str) -> list[float]:
 
 
 def verdicts(one: Controller) -> dict[int, str]:
-    """Of all A/Bs, the last of each class."""
+    """Returns the last A/B of each class."""
     return {
         each["class"]: each["ab"]["verdict"]
         for decision in one.state.decisions

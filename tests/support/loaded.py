@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 _CLONE_NEWNET = 0x40000000
-#: Of a call's words and environment.
+#: Bytes of a call's words and environment.
 _CALL_BYTES = 1 << 17
-#: What commands import only when they run.
+#: Modules that commands import only when they run.
 _LATE = (
     "careful.control.maps",
     "careful.node",

@@ -29,7 +29,7 @@ seed = 7
 queue_frames = 1000
 {mishap}
 """
-#: What the link does to a share of the frames, either way, control messages among them.
+#: The link's treatment of a share of the frames, either way, control messages among them.
 FAULTS = {
     "loss": "loss = {rate}",
     "duplication": "duplicate = {rate}",
@@ -39,7 +39,7 @@ FAULTS = {
     "corrupt = {rate}",
 }
 RATES = (0.0001, 0.01, 0.1)
-#: What makes one row of a report unlike another.
+#: The fields that distinguish the rows of a report.
 WHICH = ("bytes", "family", "fault", "rate", "command")
 COLUMNS = ("family", "fault", "rate", "command", "status", "right", "elapsed_s", "lost_frames")
 COLUMNS += ("new_epochs_count", "retries_count")

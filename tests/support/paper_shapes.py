@@ -1,4 +1,4 @@
-"""What the papers' figures show without a number: our figures, and whether they agree.
+"""Claims that the papers' figures show without a number: our figures, and whether they agree.
 
 `papers.py` prints them below its numbers; test_papers.py asserts each.
 """

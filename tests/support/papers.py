@@ -281,8 +281,8 @@ def _fetch() -> Iterator[Row]:
 def _pulses_of_1408() -> Iterator[Row]:
     """P5's fixed pulses, on the pipeline that P3 fits: the paper says the most of its machines.
 
-    What a machine must be like for as much is in the notes: three stages of 128 MB/s (P3 4.4: a
-    top-quality PCI bus is as fast as the link), no delay, and a set-up of so many µs.
+    The notes derive a machine that needs as much: three stages of 128 MB/s (P3 4.4: a top-quality
+    PCI bus is as fast as the link), no delay, and a set-up of so many µs.
     """
     ours = _saved_and_lost_percent(fit_alphastation())
     for at, (what, most, g_us) in enumerate((("latency saved", 45, 3), ("bandwidth lost", 30, 6))):
@@ -296,7 +296,7 @@ def _pulses_of_1408() -> Iterator[Row]:
 
 
 def _saved_and_lost_percent(line: Pipeline) -> tuple[float, float]:
-    """Of a page's latency, and of the slowest stage's bandwidth, by pulses of 1408 bytes."""
+    """Returns a page's latency, and the slowest stage's bandwidth, by pulses of 1408 bytes."""
     whole = pulse_latency_us(line, PAGE_BYTES, "store-and-forward")
     fixed = pulse_latency_us(line, PAGE_BYTES, "fixed", [1408])
     slowest = line.stages[-1]
@@ -327,7 +327,7 @@ def ramp_gains() -> list[tuple[str, str, float]]:
 
 
 def _without_reassembly(pipeline: Pipeline) -> Pipeline:
-    """What the tune map sees: the frames' stages alone where others take reassembled blocks."""
+    """Returns the tune map's view: only the frames' stages if others take reassembled blocks."""
     groups = [stage.group for stage in pipeline.stages if stage.group]
     if not groups:
         return pipeline

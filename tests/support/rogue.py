@@ -103,7 +103,7 @@ class Rogue:
         self.send(checked("careful_ctrl", data))
 
     def hello(self, nonce: int, token: int) -> None:
-        """What an honest peer says of itself."""
+        """An honest peer's statements about itself."""
         self.control(
             HELLO,
             nonce=nonce,

@@ -4,7 +4,7 @@
 
 Attaches as any program does (ipc.h), and then fills the rings itself, with what no library would.
 Each misdeed is repeated until SIGTERM; then it prints how much it did, as JSON. It begins with the
-line `begun`. What becomes of others meanwhile is for who started it.
+line `begun`. Its starter watches the others meanwhile.
 
 `rubbish` and `changing` have a second process that writes all the time into what carefuld reads,
 so between two of its reads, too.
@@ -172,7 +172,7 @@ def scribbled(program: Program, places: list[tuple[int, int]]) -> Iterator[None]
 
 
 def fields_of(names: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Where these fields of all entries are in the area."""
+    """Returns the places of these fields of all entries in the area."""
     return [
         (AREA + at * ENTRY + OFFSETS[name][0], OFFSETS[name][1])
         for at in range(ASKS)

@@ -67,7 +67,7 @@ def _flags(name: str, size: int, bits: dict[int, str]) -> Any:
 
 
 def scapy_name(field: _abi.Field) -> str:
-    """What a field is called here: a packet's `name` is its layer's."""
+    """A field's name here: a packet's `name` is its layer's."""
     name = field.name.rpartition(".")[2]
     return "node_name" if name == "name" else name
 
@@ -185,7 +185,7 @@ def _after(header: CarefulHdr) -> type[Packet]:
 
 
 class CarefulAm(Packet):
-    """What opens a message."""
+    """The first struct of a message."""
 
     name = "careful-am"
     fields_desc = fields_of(
@@ -252,7 +252,7 @@ class CarefulAbort(Packet):
 
 
 class _Control(Packet):
-    """What control messages have in common; a subclass names its struct."""
+    """The common part of control messages; a subclass names its struct."""
 
     struct = ""
     defaults: dict[str, int] = {}  # noqa: RUF012
@@ -350,7 +350,7 @@ class CarefulBlockItem(Packet):
         return pkt + (b"" if self.zeros else bytes(-len(pkt) % 8)) + pay
 
     def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """What follows is the next item."""
+        """The rest is the next item."""
         return b"", s
 
 
@@ -400,7 +400,7 @@ class CarefulBlockEntry(Packet):
         return pkt + (b"" if self.zeros else bytes(-len(pkt) % 8)) + pay
 
     def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        """What follows is the next record."""
+        """The rest is the next record."""
         return b"", s
 
 

@@ -26,7 +26,7 @@ class Memory:
         self.values[key] = value
 
     def close(self) -> None:
-        """What is pinned stays."""
+        """Keeps the pinned maps."""
 
     def __enter__(self) -> Memory:
         return self

@@ -46,7 +46,7 @@ class OneFile:
         self.source.write_bytes(data)
 
     def move(self, options: Options, progress: Progress) -> Any:
-        """What get or put reports."""
+        """The report of get or put."""
         move = get if self.is_get else put
         source, target = ("a", str(self.target)) if self.is_get else (str(self.source), "a")
         return move(self.route, [source], target, False, options, progress)

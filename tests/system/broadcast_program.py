@@ -1,4 +1,4 @@
-"""What test_broadcast.py runs on each host: CASE RANK FOLDER MODE HOST ...; AssertionError: no.
+"""test_broadcast.py runs this on each host: CASE RANK FOLDER MODE HOST ...; AssertionError: no.
 
 FOLDER is common to all hosts: there they meet where they cannot by careful. MODE: of XDP.
 """
@@ -20,7 +20,7 @@ from careful.node import Node
 
 CASE, RANK, FOLDER = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 MODE, HOSTS = sys.argv[4], sys.argv[5:]
-#: Of careful's port, 0xcafe.
+#: Frames of careful's port, 0xcafe.
 GROUP = "ff12::8000:cafe" if ":" in HOSTS[0] else "239.255.202.254"
 LIMIT_S = 250.0
 #: Frames of the last events that may not have left yet when they are counted.
@@ -144,7 +144,7 @@ def one_frame(node: Node) -> None:
 
 
 def replicated(node: Node) -> None:
-    """What cannot be had is said, by whoever sends; each gets all the same."""
+    """The sender reports what a member cannot have; each member gets all the same."""
     with join(node, HOSTS, RANK) as events:
         event = settled(events, 0)
         print(events.broadcasts)

@@ -66,7 +66,7 @@ with careful.connect(name="neighbour", memory_bytes=1 << 20) as node:
 
 
 def areas(host: Host) -> int:
-    """Of programs, that carefuld has mapped."""
+    """Returns how many areas of programs carefuld has mapped."""
     return Path(f"/proc/{host.pid}/maps").read_text().count("/memfd:careful-program")
 
 

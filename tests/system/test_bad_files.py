@@ -51,7 +51,7 @@ def test_names__hard_ones(shared_pair: tuple[Host, Host], way: str) -> None:
 
 @both
 def test_paths__beyond_path_max(shared_pair: tuple[Host, Host], way: str) -> None:
-    """What has no path is counted or named; all that has one is there."""
+    """Files without a path are counted or named; all others are there."""
     a, _ = shared_pair
     source, target, words = ends(shared_pair, way, "deep")
     fd = os.open(source, os.O_RDONLY)

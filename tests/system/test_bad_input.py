@@ -1,4 +1,4 @@
-"""What goes wrong around a transfer: one clear line, bounded time, nothing left behind."""
+"""Faults around a transfer: one clear line, bounded time, nothing left behind."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def refused(
 
 
 def left_behind(host: Host) -> list[str]:
-    """What of an instance is still there."""
+    """Returns what is left of an instance."""
     found = []
     if (PINS / host.lab.instance(host.name)).exists():
         found.append("pins")
@@ -271,7 +271,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
 
 
 def test_hello__of_another_version_is_told_at_both_ends(hosts: Hosts) -> None:
-    """Of whatever size: the next version's HELLO may have more to say."""
+    """Any size, since the next version's HELLO may be longer."""
     a, b = hosts()
     a.up()
     version = int(lib.CAREFUL_WIRE_VERSION)
@@ -295,7 +295,7 @@ def setns(fd: int) -> None:
 
 
 def refusal(hello: bytes) -> bytes:
-    """What a peer of the next version answers to a HELLO."""
+    """The answer of a peer of the next version to a HELLO."""
     asked = unpack("careful_ctrl", hello)
     from scapy_layers import CarefulCtrl
 

@@ -38,7 +38,7 @@ TYPES = enum_names("careful_type", "CAREFUL_")
 
 
 def read(path: Path) -> list[tuple[bytes, Any]]:
-    """What scapy reads of a file."""
+    """Returns what scapy reads in a file."""
     utils = pytest.importorskip("scapy.utils")
     return list(utils.RawPcapNgReader(str(path)))
 
@@ -204,7 +204,7 @@ class Interrupted:
 def test_capture__ctrl_c_loses_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was being handed over was lost, and what had come since."""
+    """The records being handed over were lost, and so were later ones."""
     monkeypatch.setattr(cli, "Capture", Interrupted)
     monkeypatch.setattr(cli, "port_of", lambda _: PORT)
     monkeypatch.setattr(cli.instances, "on_interface", lambda *_: SimpleNamespace(ifname="eth1"))
@@ -242,7 +242,7 @@ def start(host: Host, *words: str | Path) -> subprocess.Popen[str]:
 
 
 def stopped(process: subprocess.Popen[str]) -> str:
-    """What it wrote, after Ctrl-C."""
+    """Its records after Ctrl-C."""
     process.send_signal(signal.SIGINT)
     status, out, err = finish(process)
     assert status == 0, err
@@ -278,7 +278,7 @@ def test_capture__a_file_both_ways(two: list[Host], tmp_path: Path) -> None:
         sent += 1
         if hdr["flags"] & lib.CAREFUL_F_BULK and said.wirelen == len(frame):
             parts[hdr["seq"]] = payload[-hdr["frag_bytes"] :] if hdr["frag_bytes"] else b""
-    # What the status cost is not captured, since it asks carefuld alone.
+    # The cost of the status is not captured, since only carefuld is asked.
     assert sent <= after["tx_frames"] - before["tx_frames"] <= sent + 3
     assert received <= after["rx_frames"] - before["rx_frames"] <= received + 3
     assert sent > 300_000 // 4096
@@ -287,7 +287,7 @@ def test_capture__a_file_both_ways(two: list[Host], tmp_path: Path) -> None:
 
 
 def dissected(path: Path, *names: str) -> list[list[str]]:
-    """What tshark reads of a file with the generated dissector: of each frame these fields."""
+    """Returns these fields of each frame, as tshark reads them with the generated dissector."""
     if not shutil.which("tshark"):
         pytest.skip("tshark is not installed (apt-get install tshark)")
     script = path.with_suffix(".lua")

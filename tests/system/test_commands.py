@@ -33,7 +33,7 @@ def up(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 def refused(host: Host, *args: str | Path, status: int = 1) -> str:
-    """What a command that fails says: one line, and no traceback."""
+    """A failing command prints one line, and no traceback."""
     done = host.ctl(*args, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -57,7 +57,7 @@ def waits_for(path: Path, job: subprocess.Popen[str]) -> bool:
 
 @pytest.mark.parametrize("command", ["up", "down"])
 def test_command__waits_for_the_one_before(host: Host, command: str) -> None:
-    """What another is making or taking away is neither cleared away nor believed."""
+    """An instance that another command makes or takes away is neither removed nor trusted."""
     if command == "down":
         host.up()
     instance = host.lab.instance("h1")

@@ -83,7 +83,8 @@ def test_read_error__of_one_block(
 def test_room__taken_before_the_first_byte(
     shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
 ) -> None:
-    """Where that is cheap; so what does not fit fails at once, and moves nothing."""
+    """Space is allocated first where that is cheap; so a file that does not fit fails at once, and
+    moves nothing."""
     a, b = shared_pair
     disk = make_disk((a.own if way == "get" else b.export) / "disk")
     source = (b.export if way == "get" else a.own) / "file"
@@ -107,7 +108,7 @@ def test_room__taken_before_the_first_byte(
 
 
 def test_put__leaves_root_its_reserve(shared_pair: tuple[Host, Host], make_disk: MakeDisk) -> None:
-    """What a disk keeps for root alone is no room for what others put there."""
+    """Space that a disk keeps for root is no room for other users' files."""
     a, b = shared_pair
     disk = make_disk(b.export / "reserved", 64 * MIB)
     subprocess.run(["tune2fs", "-m", "50", disk.device], check=True, capture_output=True)

@@ -9,9 +9,9 @@ from hosts import MIB, Host, Hosts, make_file, moving, wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
-#: Of a get that ends by itself in eight minutes.
+#: Options of a get that ends by itself in eight minutes.
 TRICKLE = ("--block-bytes", "4KiB", "--rate-limit", "128KiB")
-#: What the kernel would do with datagrams to the port; frames never get there.
+#: The kernel's route for datagrams to the port; frames never get there.
 _RULE = ("iif", "eth1", "ipproto", "udp", "dport", "51966", "prio", "1", "blackhole")
 
 

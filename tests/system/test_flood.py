@@ -40,7 +40,7 @@ from scapy_layers import CarefulAm, CarefulCtrl, CarefulHdr
 
 RATE = 10_000
 SECONDS = 3
-#: What is recorded of each session at most, frames.
+#: Frames recorded of each session at most.
 RECORDED = 2000
 #: The host that serves, over either family.
 SERVERS = ("h2", "[fd77::2]")
@@ -174,7 +174,7 @@ def control(a: Host, source: str) -> list[bytes]:
 
 
 def unreachable(a: Host, b: Host) -> list[bytes]:
-    """ICMP in the peer's name: nobody listens there. What it quotes is made up, or missing."""
+    """ICMP in the peer's name: nobody listens there. Its quotes are made up, or missing."""
     of = IP(src=a.lab.address("h1"), dst=b.lab.address("h2"))
     quoted: list[Packet | bytes] = [b"", rng.randbytes(40)]
     for kind in CONTROL:
@@ -296,7 +296,7 @@ def test_flood__transfer_intact(three: list[Host], kind: str, tmp_path: Path) ->
     # No session was reset, and whatever was dropped has a name.
     assert [(one["epochs"], one["state"]) for one in after["peers"]] == [(1, "up")] * 2
     named = grown(before, after)
-    # What does not even parse as UDP to our port is the kernel's to drop: pass_other.
+    # A datagram that does not even parse as UDP to our port is the kernel's to drop: pass_other.
     names = ("drop", "ctrl", "pass_other")
     both = [*named.items(), *grown(before_b, b.status()).items()]  # some were recorded towards b
     dropped = sum(count for name, count in both if any(one in name for one in names))

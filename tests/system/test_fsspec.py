@@ -20,7 +20,7 @@ fs = fsspec.filesystem("careful", host="h2")
 
 
 def run(host: Host, program: str, *argv: str) -> str:
-    """What a program prints."""
+    """Returns the output of a program."""
     code, out, err = finish(
         host.lab.start(host.name, sys.executable, "-c", HEAD + program, *argv, cwd=host.own)
     )

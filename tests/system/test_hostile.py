@@ -1,7 +1,7 @@
 """A peer with a session that misbehaves towards a real carefuld, beside one that does not.
 
-What ends in the XDP program is tried there, with frames of any length (tests/ebpf): jumbo frames
-whose UDP length is tiny, datagrams to a host behind this router, answers to an ephemeral port.
+tests/ebpf tries frames that end in the XDP program, of any length: jumbo frames whose UDP length is
+tiny, datagrams to a host behind this router, answers to an ephemeral port.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_misdeed__harms_nobody_else(three: list[Host], misdeed: str) -> None:
 
 
 def test_misdeeds__on_one_queue_of_four(hosts: Hosts) -> None:
-    """Whose queue it is goes on serving, and so do the others."""
+    """The attacked queue goes on serving, and so do the others."""
     server, honest = hosts(queues=(4, 1))
     server.up("--queues", "4", "--peers", "16")
     honest.up()

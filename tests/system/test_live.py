@@ -1,4 +1,5 @@
-"""What live messages took, by version: two plans in turn over the pipeline of GAM × 100."""
+"""Tests how long live messages took, by version: two plans in turn over the pipeline of GAM ×
+100."""
 
 from __future__ import annotations
 

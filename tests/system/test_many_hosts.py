@@ -115,7 +115,7 @@ def test_peers__one_too_many_is_refused_by_name(hosts: Hosts) -> None:
     assert done.returncode == 1
     assert "h1" in done.stderr
     assert "peers" in done.stderr
-    # Who goes makes room.
+    # A peer that leaves makes room.
     b.down()
     c.ctl("get", "h1:f", c.own / "f")
     assert (c.own / "f").read_bytes() == (a.export / "f").read_bytes()

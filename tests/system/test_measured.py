@@ -1,9 +1,9 @@
-"""What is measured over emulated links, against what they were asked for.
+"""Measurements over emulated links, against the links' settings.
 
-Of milliseconds a frame, which a machine that others share emulates as well: a figure may be
-withheld, with its reason, but not be wrong, and not be withheld each time. What depends on a quiet
-machine is judged over 40 runs that were kept (tests/tools/test_reports.py), and on machines in
-virtual time (tests/ctrl/measure).
+The links take milliseconds a frame, which a shared machine can emulate as well: a figure may be
+withheld, with its reason, but not be wrong, and not be withheld each time. Claims that depend on a
+quiet machine are judged over 40 kept runs (tests/tools/test_reports.py), and on machines in virtual
+time (tests/ctrl/measure).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_model__predicts_what_a_message_takes(
         within = error <= predicted.ERROR_MEAN_MAX and beyond <= predicted.BEST_MAX
         if within:
             break
-    # Where half of the frames were so late, the least of few times was late, too.
+    # If half of the frames were so late, the least of few times was late, too.
     late_us = sum(link["ways"][0]["lateness_p50_us"] for link in lab.links())
     if not within and late_us > predicted.BEST_MAX * min(made["measured_us"].values()):
         pytest.skip(f"not judged: the links were {late_us:.0f} µs late together")

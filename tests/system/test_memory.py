@@ -1,4 +1,4 @@
-"""What a carefuld holds does not depend on how much it moves."""
+"""carefuld's memory does not depend on how much it moves."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def served(host: Host, client: str, *parameters: str) -> list[str | Path]:
 
 
 def ran(host: Host, client: str, *parameters: str) -> str:
-    """What a client prints."""
+    """Returns the output of a client."""
     return host.lab.run(host.name, *served(host, client, *parameters)).stdout
 
 
@@ -278,7 +278,7 @@ def test_nbd__goes_by_the_queue_that_serves_the_host(make_lab: MakeLab, tmp_path
 
 
 def test_nbd__is_a_plugin_as_others_are() -> None:
-    """What nbdkit's own tests ask of every plugin: --help, --version and --dump-plugin."""
+    """nbdkit's own tests ask this of every plugin: --help, --version and --dump-plugin."""
     asked = {
         option: subprocess.run(
             ["nbdkit", PLUGIN, option], capture_output=True, text=True, check=True

@@ -56,7 +56,7 @@ def test_pathchar__every_hop_within_5_percent(chain: Lab) -> None:
     for hop, G, asked in zip(found["hops"], truth, FOUR, strict=True):
         assert pytest.approx(asked, rel=0.02) == G
         assert hop["G_us_per_KiB"] == pytest.approx(G, rel=0.05)
-        # What else runs on this machine adds to latency, and takes nothing from it.
+        # Other work on this machine adds to latency, and takes nothing from it.
         assert 200 < hop["latency_us"] - 14 * asked / 1024 < 5000
         assert (hop["size_min_bytes"], hop["size_max_bytes"]) == (600, 3826)
     assert found["elapsed_s"] < 30

@@ -15,7 +15,7 @@ def count(found: dict[str, Any], name: str) -> int:
     return int(found["counters"][name])
 
 
-#: Of one transfer, on a busy machine.
+#: Figures of one transfer, on a busy machine.
 LONG_S = 300
 
 

@@ -28,7 +28,7 @@ def test_reload__beside_a_transfer(pair: tuple[Host, Host]) -> None:
     assert "--sync-ms is 300, not 200" in done.stdout
     moving(b)
     assert a.ctl("ls", "h2:more").stdout == "f\n"
-    # What cannot be had is refused by name, and takes nothing else with it.
+    # An option that cannot be had is refused by name; the others take effect.
     for words, said in (
         ((*options, "--peers", "2"), "restart is needed: --peers is 8, not 2; nothing has changed"),
         ((*options, "--export", "/nowhere"), "/nowhere"),

@@ -32,7 +32,7 @@ class Pair:
         self.data = make_file(self.source, SIZE)
 
     def partials(self) -> list[Path]:
-        """What an interrupted transfer left."""
+        """Returns the files that an interrupted transfer left."""
         return [one for one in self.target.parent.iterdir() if journal.NAME.match(one.name)]
 
     def blocks_in_place(self) -> int:
@@ -70,7 +70,7 @@ class Pair:
 
     @property
     def receiver(self) -> Host:
-        """Where the bytes arrive."""
+        """The host where the bytes arrive."""
         return self.a if self.way == "get" else self.b
 
 

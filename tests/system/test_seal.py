@@ -59,7 +59,7 @@ def heard(one: socket.socket) -> tuple[int, int]:
         readable += ours and b"is to read this" in frame
 
 
-#: Of a frame over IPv4 and Ethernet: where careful's header begins.
+#: The start of careful's header in a frame over IPv4 and Ethernet.
 AT = 14 + 20 + 8
 #: So many at a time. More than a quarter of the share, 16 buffers, before the engine has looked
 #: may make true ones get lost.

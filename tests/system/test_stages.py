@@ -89,7 +89,7 @@ def test_stages__every_one_is_listed_in_order(hosts: list[Host]) -> None:
         assert stage["samples_count"] >= 12
     for row in found["one_way"]:
         assert row["sum_of_stages_us"] == pytest.approx(row["measured_us"], rel=0.05)
-    # What went past XDP took credits, which are conserved; what XDP ended took none.
+    # Frames that passed XDP took credits, which are conserved; frames that XDP ended took none.
     there = hosts[1]
     assert counted(there, "admitted") == found["pings_count"]
     assert counted(there, "rx_frames") == found["pings_count"]

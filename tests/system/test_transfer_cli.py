@@ -47,7 +47,7 @@ def test_pipe__interrupted_leaves_nothing(shared_pair: tuple[Host, Host]) -> Non
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        # Of get as much as the pipe and the blocks in flight take.
+        # get receives as much as the pipe and the blocks in flight take.
         least = taken + 100 * (words[0] == "get")
         wait_for(lambda least=least: received(a) > least, "traffic")
         with pytest.raises(subprocess.TimeoutExpired):
@@ -182,7 +182,7 @@ def test_sparse__hardly_anything_moves(shared_pair: tuple[Host, Host]) -> None:
 
 
 def completed(host: Host, shell: str, *words: str) -> list[str]:
-    """What the shell is told when the last word is to be completed."""
+    """Returns the shell's words for the completion of the last word."""
     env = {
         "_CAREFULCTL_COMPLETE": f"{shell}_complete",
         "COMP_WORDS": " ".join(words),

@@ -52,7 +52,7 @@ def explained(host: Host) -> dict[str, Any]:
 
 
 def once(host: Host) -> dict[str, Any]:
-    """What is known after a round; after a few, where a busy machine hid the path's times."""
+    """Returns what is known after a round; after a few if a busy machine hid the path's times."""
     for _ in range(4):
         host.ctl("tune", "auto", "eth1", "--peer", PEER, "--once")
         path = explained(host)
@@ -67,7 +67,7 @@ def decided(path: dict[str, Any]) -> list[str]:
 
 
 def fragment_bytes(host: Host) -> int:
-    """Of the peer's class, as the tune map has it."""
+    """Returns the first fragment of the peer's class in the tune map."""
     shown = json.loads(host.ctl("tune", "show", "eth1", "--peer", PEER, "--json").stdout)
     return int(shown["peers"][0]["classes"][CLASS]["plan"]["first_bytes"])
 
@@ -123,7 +123,7 @@ def reader(host: Host) -> None:
 
 
 def test_once__verified_on_live_messages(host: Host) -> None:
-    """What h2 reads is cut by either plan in turn; the better one stays."""
+    """Blocks that h2 reads are cut by either plan in turn; the better one stays."""
     reader(host)
     path = once(host)
     one = path["classes"][CLASS]
@@ -135,7 +135,7 @@ def test_once__verified_on_live_messages(host: Host) -> None:
     assert 0 < ab["gain_low_us"] <= ab["gain_us"] <= ab["gain_high_us"]
     assert one["measured_us"] == ab["after_us"]
     assert fragment_bytes(host) == one["plan"]["first_bytes"] < 3694
-    # Of messages that nobody sent nothing is said: beside other work no change of theirs may be.
+    # Classes without messages have no verdict: next to other work they may keep their plan.
     assert path["classes"][CLASS + 1]["standing"] in ("unverified", "as before")
 
 
@@ -329,7 +329,7 @@ with careful.files.connect("10.77.0.1") as host:
 
 @pytest.mark.timeout(5 * BUSY_S)
 def test_auto__a_slow_disk_that_appears(make_lab: MakeLab, tmp_path: Path) -> None:
-    """What h2 writes goes to memory first, and then to a disk where blocks are better."""
+    """Blocks that h2 writes go to memory first, and then to a disk where blocks are better."""
     lab = make_lab(hops=GAM, mtu=4000, options=["--scale", "20", "--charge", "payload"])
     first, second = (Host(lab, name, tmp_path) for name in ("h1", "h2"))
     slow, which = first.export / "slow", tmp_path / "which"

@@ -1,7 +1,7 @@
 """`tune auto` on paths that are busy, in another XDP mode, and two at a time.
 
-What a busy machine makes of a measurement is not looked at: one may find no figures, and is made
-again; an answer may find the path as it was.
+The effect of a busy machine on a measurement is not tested: one may find no figures, and is made
+again; an answer may find the path unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
 #: GAM twenty times as slow: it is the links that take the time, not this machine.
 SLOWLY = {"hops": GAM, "mtu": 4000, "options": ["--scale", "20", "--charge", "payload"]}
-#: What found nothing is made again after 30 s, and an answer holds the next up.
+#: A measurement that found nothing is made again after 30 s, and an answer delays the next one.
 LONG_S = 240.0
 
 READ = """
@@ -47,7 +47,7 @@ def reader(of: Host, by: str, nbytes: int = 4096) -> subprocess.Popen[str]:
 
 
 def kept(host: Host, peer: str) -> dict[str, Any]:
-    """What the controller keeps of its path to a peer; {}: nothing yet."""
+    """Returns the controller's record of its path to a peer; {}: nothing yet."""
     path = RUN / host.lab.instance(host.name) / "tuning.json"
     if not path.exists():
         return {}

@@ -31,7 +31,7 @@ with careful.files.connect("10.77.0.1") as host, host.open("file") as file:
 
 
 def kept(host: Host) -> dict[str, Any]:
-    """What the controller knows of the path; empty before it was saved."""
+    """Returns the controller's record of the path; empty before it was saved."""
     file = RUN / host.lab.instance("h1") / "tuning.json"
     return dict(json.loads(file.read_text())["paths"].get(PEER, {})) if file.exists() else {}
 

@@ -1,4 +1,4 @@
-"""What tools/arm64 makes of what ctest tells, without a compiler and a machine."""
+"""Tests tools/arm64's summary of ctest's output, without a compiler and a machine."""
 
 from __future__ import annotations
 

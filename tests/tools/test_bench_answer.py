@@ -1,4 +1,4 @@
-"""What tools/bench answer makes of a run: when which push answered a change, in time or not."""
+"""Tests the result of tools/bench answer: when which push answered a change, in time or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools/bench cost makes of its rounds: each phase of the controller has its bound."""
+"""Tests the bounds of tools/bench cost: each phase of the controller has its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools/bench/run regret says of a choice beside a sweep, and how sure it says that it is."""
+"""Tests tools/bench/run regret's figures for a choice next to a sweep, and their confidence."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_choices__are_judged_with_their_noise(
 
 
 def test_choices__intervals_hold_the_truth(regrets: Any) -> None:
-    """Of twenty runs nearly all; that the best was chosen by chance is no gain of ours."""
+    """Nearly all of twenty runs; a best choice by chance is no gain of ours."""
     held = 0
     for seed in range(20):
         found = regrets.choices([size(110.0, 0.1, seed)], ["plan"])["plan"]

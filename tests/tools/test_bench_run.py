@@ -140,7 +140,7 @@ def test_best__arms_take_turns(
 
 
 def test_stream_costs__are_of_the_busiest_half_second(tool: ModuleType) -> None:
-    """What comes before and after is no part of it."""
+    """Samples before and after do not count."""
     lab = sys.modules["speed_lab"]
     busy_s = (0.0, 0.0, 0.05, 0.4, 0.8, 0.8, 0.8)
     seen = [(0.4 * k, {"h1": busy, "h2": busy / 2}) for k, busy in enumerate(busy_s)]

@@ -56,7 +56,7 @@ def test_dissector__has_each_struct_of_the_wire(tmp_path: Path) -> None:
 
 
 def shown(script: Path, frames: Path, names: list[str]) -> list[str]:
-    """Of each frame, the values of these fields; _: of tshark's own."""
+    """Returns the values of these fields of each frame; _: of tshark's own."""
     full = [name if name.startswith("_") else f"careful.{name}" for name in names]
     fields = [word for name in full for word in ("-e", name)]
     argv = ["tshark", "-r", frames, "-X", f"lua_script:{script}", "-T", "fields", *fields]

@@ -1,4 +1,4 @@
-"""What tools/drivers keeps of a pair, and what it calls a failure."""
+"""Tests tools/drivers' record of a pair, and which results are failures."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ static void test_mishaps__held_back_comes_after_the_next(void)
 	unmake(way);
 }
 
-/* Where the report goes on behind a key. */
+/* Returns where the report goes on behind a key. */
 static const char *behind(const struct hop_way *way, const char *key)
 {
 	static char text[4096];

@@ -1,4 +1,5 @@
-"""What tools/installed upgrades from: an older commit's packages, built once, or its own."""
+"""Tests the release that tools/installed upgrades from: an older commit's packages, built once, or
+its own."""
 
 from __future__ import annotations
 
@@ -131,7 +132,7 @@ def test_following__speaks_otherwise_and_is_newer(debian: ModuleType) -> None:
 
 
 def test_steps__there_is_one_of_each_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is upgraded was installed for that; the other steps begin with today's."""
+    """The upgrade's packages are installed for it alone; the other steps begin with today's."""
     tool = load_tool("installed", monkeypatch)
     names = [step.name for step in tool.Tries([None, None]).all()]
     assert names[:3] == ["upgrade", "upgrade_next", "install"]

@@ -82,7 +82,7 @@ def test_keep__says_at_which_commit(tool: ModuleType, tmp_path: Path) -> None:
 def test_main__builds_its_program_anew(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What an earlier commit had left in build/bench did not know all words of today."""
+    """A program that an earlier commit left in build/bench did not know all words of today."""
     asked: list[str] = []
     program = tmp_path / "null"
 

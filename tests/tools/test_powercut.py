@@ -1,4 +1,4 @@
-"""What tools/powercut makes of a disk and its log, and of the clocks of its two machines."""
+"""Tests tools/powercut's reading of a disk and its log, and of the clocks of its two machines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The kept runs of tools/bench keep what tests/reports/README.md says of them.
 
-What one run over an emulated link shows depends on what else the machine does; 40 that were kept
-do not. A figure that was withheld counts as one that missed.
+One run over an emulated link depends on the other work of the machine; 40 kept runs do not. A
+figure that was withheld counts as one that missed.
 """
 
 from __future__ import annotations

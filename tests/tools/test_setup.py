@@ -1,4 +1,5 @@
-"""What tools/setup installs: each package by its hash, and none of tests where none are run."""
+"""Tests what tools/setup installs: each package by its hash, and no test packages where no tests
+run."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def pinned(name: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def needed(package: str, extras: Iterable[str] = ()) -> set[str]:
-    """What a package needs, and what that needs, by what is installed."""
+    """Returns a package's dependencies, and theirs, by what is installed."""
     seen: set[tuple[str, str]] = set()
     todo = [(package, extra) for extra in ("", *extras)]
     while todo:

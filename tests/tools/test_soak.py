@@ -92,7 +92,7 @@ def test_soak__interrupted_and_resumed(tmp_path: Path, start: Start) -> None:
 
 
 def failure(tmp_path: Path, soak: subprocess.Popen[str], err: str) -> dict[str, Any]:
-    """What the report of a soak that failed says of its only piece."""
+    """Returns the report of a failed soak on its only piece."""
     assert soak.returncode == 1, err
     assert "Traceback" not in err
     assert err.strip().splitlines()[-1].startswith("soak: ")

@@ -127,7 +127,7 @@ def test_unit__carefuld_may_have_what_it_keeps() -> None:
 
 
 def control(package: str) -> str:
-    """What debian/control has of a package."""
+    """Returns a field of a package in debian/control."""
     text = (ROOT / "tools/packaging/debian/control").read_text()
     return text.partition(f"Package: {package}\n")[2].partition("\n\n")[0]
 

@@ -25,7 +25,7 @@ def run(*argv: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def required(name: str) -> set[str]:
-    """What a distribution needs without its extras, and what that needs."""
+    """Returns a distribution's dependencies without its extras, and theirs."""
     found = set()
     for line in metadata.requires(name) or []:
         one = Requirement(line)
@@ -45,7 +45,7 @@ def lend(names: Sequence[str], site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where its programs are."""
+    """Returns the folder of its programs."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     made = run(*pip, "wheel", ROOT, "--no-deps", "--no-build-isolation", "-q", "-w", folder)
@@ -76,7 +76,7 @@ def test_wheel__carries_what_it_needs(installed: Path) -> None:
 
 
 def test_wheel__brings_the_manual(installed: Path) -> None:
-    """Where man looks for what belongs to a program in PATH."""
+    """Returns where man looks for pages of a program in PATH."""
     pages = {path.name for path in (installed.parent / "share/man").glob("man*/*")}
     assert {"carefulctl.1", "carefulctl-get.1", "carefulctl-tune-set.1"} <= pages
     assert {"{}.{}".format(*title(topic)) for topic in man.topics()} <= pages

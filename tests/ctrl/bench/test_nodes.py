@@ -13,7 +13,7 @@ from careful.bench.rounds import Found, Part
 from careful.errors import CarefulError
 
 CELL = Cell("latency", 2, 1, False, 10)
-#: Says that it is ready, then answers lines as its first word says. What follows is careful-p2's.
+#: Says that it is ready, then answers lines as its first word says. The rest is careful-p2's.
 FAKE = """
 import os, signal, sys
 case = sys.argv[1]

@@ -1,4 +1,4 @@
-"""What a node's time means, the mean of 5P values, and the tables, of figures that are known."""
+"""Tests the meaning of a node's time, the mean of 5P values, and the tables, with known figures."""
 
 from __future__ import annotations
 

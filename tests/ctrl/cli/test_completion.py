@@ -1,4 +1,4 @@
-"""What shells are told to complete: the script, hosts, interfaces; paths are system's."""
+"""Completion in shells: the script, hosts, interfaces; tests/system completes paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIG = '[nodes]\nh2 = "10.0.0.2"\nh3 = "10.0.0.3"\nother = "10.0.0.4"\n'
 
 @pytest.fixture
 def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """What bash is told when the last word is to be completed."""
+    """Returns bash's words for the completion of the last word."""
     config = tmp_path / "careful.toml"
     config.write_text(CONFIG)
     monkeypatch.setenv("CAREFUL_CONFIG", str(config))
@@ -97,7 +97,7 @@ NAMES = ["$(touch ran)", "`touch ran`", "a b", "x;touch ran", "it's", '"q"', "pl
 def test_bash__quotes_what_a_server_says(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is inserted is one word, and nothing of it is run."""
+    """The inserted text is one word, and the shell runs nothing of it."""
     assert run(["completion", "bash"]) == 0
     script = capsys.readouterr().out
     said = tmp_path / "said"

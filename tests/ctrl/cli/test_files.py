@@ -21,14 +21,14 @@ from fake_daemon import FakeDaemon
 
 
 class Effect:
-    """What is in effect on the way; nothing of interest here."""
+    """An effect of the path; these tests do not look at it."""
 
     def as_dict(self) -> dict[str, Any]:
         return {}
 
 
 class Said(NamedTuple):
-    """What a command ended with, and printed."""
+    """The status and the output of a command."""
 
     status: int
     out: str
@@ -79,7 +79,7 @@ def test_usage__a_line_and_status_2(type_: Type, words: list[str], said: str) ->
 
 
 def test_put__the_same_twice(type_: Type, export: Path) -> None:
-    """What is there is equal: one line says so, and the status is 0."""
+    """Both sides are equal: one line reports it, and the status is 0."""
     Path("ds").mkdir()
     for index in range(50):
         Path(f"ds/{index}").write_text(str(index))

@@ -55,7 +55,7 @@ def record(name: str, target: str = "", error: int = 0) -> bytes:
 
 
 def ls(daemon: FakeDaemon, *options: str) -> tuple[str, int]:
-    """What it prints, and the largest that it was, KiB."""
+    """Returns the output, and the largest memory of the process in KiB."""
     argv = [sys.executable, "-c", _LS, str(daemon.path), *options]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=True)
     return done.stdout, int(done.stderr)

@@ -1,4 +1,4 @@
-"""What a command does when carefuld is another release's in the middle of its work."""
+"""A command goes on though carefuld becomes another release's in the middle of its work."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_outlasting__ends(
 def test_reads_again__not_what_is_no_file(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a pipe nothing is left: patterns that protect files from --delete would be gone."""
+    """A pipe can be read only once: patterns that protect files from --delete would be lost."""
     found = []
 
     def looked(given: dict[str, Any], *more: Any) -> None:

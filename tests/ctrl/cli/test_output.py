@@ -1,4 +1,4 @@
-"""What carefulctl prints: an error on one line, a bar on a terminal, JSON for any reader."""
+"""Output of carefulctl: an error on one line, a bar on a terminal, JSON for any reader."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_bar__bytes_and_files(terminal: Terminal, monkeypatch: pytest.MonkeyPatc
 
 
 class Effect:
-    """What remote.find() says is in effect."""
+    """The effect that remote.find() returns."""
 
     def as_dict(self) -> dict[str, Any]:
         return {}
@@ -239,7 +239,7 @@ def test_start__where_the_locale_lacks_a_character(encoding: str) -> None:
 
 
 def test_start__without_standard_error() -> None:
-    """Whether it is a terminal is asked, and notes are printed to it, not to standard output."""
+    """Standard error is examined for a terminal and gets the notes, not standard output."""
     code = """
 import sys
 from careful.cli import main, start

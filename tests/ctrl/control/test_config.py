@@ -129,7 +129,7 @@ def test_options__each_is_declared_once_and_in_all_places() -> None:
 def test_exported__names_are_those_of_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of the command line and of the file; `doctor` knows them, too."""
+    """Nodes of the command line and of the file; `doctor` knows them, too."""
     path = tmp_path / "careful.toml"
     path.write_text(
         '[nodes]\nh2 = "10.0.0.2"\nh3 = "fd00::3"\n'

@@ -98,7 +98,7 @@ def test_doctor__interface_down(host: Host) -> None:
     host.up()
 
 
-#: What is wrong: how it is made so, and what of the message puts it right.
+#: Faults: the command that makes each, and the part of the message that mends it.
 WRONG = {
     "down": ("ip link set q1 down", "ip link set q1 up"),
     "queues": ("ethtool -L q1 rx 4", "ethtool -L q1 rx 1"),
@@ -228,7 +228,8 @@ def test_doctor__zero_copy_is_required(wired: Host, tmp_path: Path) -> None:
 
 
 def test_doctor__another_program(wired: Host) -> None:
-    """Of a sibling: its name, and never how to take its program away. It keeps its pfifo."""
+    """The message has the sibling's name, and never a way to take its program away. It keeps its
+    pfifo."""
     wired.ctl("up", "q1", "--instance", "sibling")
     try:
         line = failure(wired)

@@ -1,4 +1,4 @@
-"""What an --export says, as carefulctl reads it."""
+"""Parses --export as carefulctl does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What doctor finds wrong says what mends it: a command, an option, or a file to change."""
+"""Each finding of doctor names its remedy: a command, an option, or a file to change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel says of interfaces."""
+"""Reads the kernel's data on interfaces."""
 
 from __future__ import annotations
 

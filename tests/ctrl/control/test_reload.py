@@ -15,7 +15,7 @@ from careful.errors import CarefulError
 def test_tell_all__a_queue_that_refuses_leaves_no_other_changed(
     monkeypatch: pytest.MonkeyPatch, number: int, told: int
 ) -> None:
-    """Who is silent may have heard it, and is told the former options, too."""
+    """A silent peer may have received the new options, and gets the former ones, too."""
     queues = [Instance(name) for name in ("a", "a+1", "a+2")]
     said: dict[str, list[int | None]] = {}
     refuses = {""}

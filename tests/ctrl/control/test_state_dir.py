@@ -1,4 +1,4 @@
-"""What outlives `down`: where it is kept, and what is not believed."""
+"""Tests state that outlives `down`: its place, and what is not trusted in it."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from careful.control import steer
 
-#: What ethtool 6.1 says of a rule.
+#: Output of ethtool 6.1 for a rule.
 SHOWN = """\
 Filter: {}
 \tRule Type: UDP over {}

@@ -26,7 +26,7 @@ class Memory:
 
 @pytest.fixture
 def tune() -> Memory:
-    """Of one slot, all classes in fragments of 3000 bytes."""
+    """The entry of one slot, with fragments of 3000 bytes in all classes."""
     one = Memory()
     tune_entry.apply(
         one, [0], {index: Setting(Plan.fixed(3000), {}) for index in range(CLASS_COUNT)}

@@ -144,7 +144,7 @@ def test_command_line__values_behind_an_equals_sign() -> None:
 
 
 def test_up__goes_on_with_the_log(host: Host) -> None:
-    """What the last carefuld said of its end is what people look for."""
+    """People look for the last carefuld's message at its end, so the log is continued."""
     host.up()
     before = host.whole_log
     host.down()
@@ -289,7 +289,7 @@ def test_up__foreground_becomes_carefuld(host: Host) -> None:
     again = host.ctl("up", "eth1", "--foreground", check=False)
     assert again.returncode == 1
     assert f"is already up (carefuld {process.pid})" in again.stderr
-    # What the unit does after a start that failed: this one is not its own.
+    # The unit runs this after a failed start: this instance is not its own.
     assert "careful is up, and stays so" in host.ctl("down", "--dead", "eth1").stdout
     assert process.poll() is None
     assert host.status()["pid"] == process.pid

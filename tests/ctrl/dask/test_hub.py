@@ -1,4 +1,4 @@
-"""What the comms of a program share, with a node that is none."""
+"""Tests what the comms of a program share, with a fake node."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def comms_of(hub: Hub) -> Hub:
 
 
 def test_chunk__too_far_ahead_is_not_kept() -> None:
-    """Of a program that means harm: nobody would ever ask for it."""
+    """An offer of a hostile program: nobody would ever ask for it."""
 
     async def run() -> None:
         comm = CarefulComm(comms_of(hub_of(Node())))

@@ -1,4 +1,4 @@
-"""What test_event.py runs on each host: CASE RANK NODES. Fails with an AssertionError."""
+"""test_event.py runs this on each host: CASE RANK NODES. Fails with an AssertionError."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def exception(events: Events) -> None:
 
 
 def leaves(events: Events) -> None:
-    """Who is done leaves; nobody waits for it."""
+    """A host that is done leaves; nobody waits for it."""
     jacobi.meet(events, 1)
     if events.rank == 0:
         return

@@ -1,4 +1,4 @@
-"""What is made of notes of who sends to whom, on notes whose answer is known."""
+"""Tests the figures made from notes of senders and receivers, with notes whose answer is known."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ CONTENT = bytes(range(256)) * 40_000
 
 
 def run(route: Route, work: Callable[[AsyncHost], Any]) -> Any:
-    """What work(host) gives in an event loop."""
+    """Returns the result of work(host) in an event loop."""
 
     async def main() -> Any:
         async with AsyncHost("h2", lambda: route) as host:
@@ -135,7 +135,7 @@ def test_open__one_handle_for_many_reads(host: Host, daemon: FakeDaemon, export:
 def test_read_ranges__by_few_questions(
     route: Route, daemon: FakeDaemon, export: Path, status: int
 ) -> None:
-    """What cannot be had by one question is asked for one by one."""
+    """Files that one question cannot bring are requested one by one."""
     (export / "a").write_bytes(CONTENT)
     asked: list[int] = []
 

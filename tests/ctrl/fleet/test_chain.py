@@ -80,7 +80,7 @@ def test_hear__busy_moves_nothing(put: Put) -> None:
 
 @pytest.mark.parametrize("is_written", [False, True])
 def test_hear__written_to_is_not_damaged(put: Put, is_written: bool) -> None:
-    """What a program writes into the file after its digests were taken."""
+    """A program writes into the file after its digests were taken: this is no damage."""
     if is_written:
         put.path.write_bytes(b"y" * 101)
     chain = [link("h2"), link("h3")]

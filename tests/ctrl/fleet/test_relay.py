@@ -46,7 +46,7 @@ def test_finish__whole_and_nothing_else(folder: Path) -> None:
 
 
 def test_finish__damaged_waits(folder: Path) -> None:
-    """What is right of it need not come again."""
+    """Its correct blocks need not come again."""
     with pytest.raises(CarefulError, match="damaged"):
         put(folder, data=b"?" * 10 + DATA[10:])
     assert [one.name for one in folder.iterdir()] == [part_name("a")]

@@ -188,7 +188,8 @@ SEEN = {
 
 
 def seen(stages):
-    """What a black box knows of stages, the bottleneck of small fragments and of large ones."""
+    """Tests what a black box shows of stages, the bottleneck of small fragments and of large
+    ones."""
     low, high = max(stages), max(stages, key=lambda one: one[1])
     edge = 1024 * (low[0] - high[0]) / (high[1] - low[1])
     whole = sum(G for _, G in stages)

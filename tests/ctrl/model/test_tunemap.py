@@ -1,4 +1,4 @@
-"""What the tune map can express, and what it costs."""
+"""Tests what the tune map can express, and its cost."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_sizes__that_only_fall_are_a_plan_of_their_own(datapath_sizes):
     numbers = Plan(900, Q16_ONE, 0, 900, Q16_ONE // 2, 5)
     assert not numbers.is_fixed
     assert numbers.sizes(1500) == datapath_sizes(numbers, 1500, 3750) == [900, 455, 145]
-    # Where the peak is never reached there is nothing to fall from.
+    # If the peak is never reached there is nothing to fall from.
     assert Plan(400, Q16_ONE, 0, 900, Q16_ONE // 2, 5).sizes(1500) == [375] * 4
 
 

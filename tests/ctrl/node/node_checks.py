@@ -1,4 +1,4 @@
-"""What the cases of node_traffic.py and node_life.py look at, and how."""
+"""Checks of the cases in node_traffic.py and node_life.py."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def report(peer: Peer) -> list[Any]:
 
 @contextmanager
 def said_by_log() -> Iterator[io.StringIO]:
-    """What is logged meanwhile."""
+    """Collects the log of the block."""
     heard = io.StringIO()
     handler = logging.StreamHandler(heard)
     logging.getLogger("careful.node").addHandler(handler)

@@ -1,4 +1,4 @@
-"""What test_node.py runs on a host: CASE [ADDRESS [PID]]. Fails with an AssertionError."""
+"""test_node.py runs this on a host: CASE [ADDRESS [PID]]. Fails with an AssertionError."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def peers(node: Node) -> None:
 
 
 def close(node: Node) -> None:
-    """What is on its way ends; nothing works afterwards; everything is given back."""
+    """Operations under way end; nothing works afterwards; everything is given back."""
     peer = node.connect(HOST)
     ended: list[Operation] = []
     waiting = peer.request(Handlers.LATE, args=(0,))
@@ -86,7 +86,7 @@ def close(node: Node) -> None:
 
 
 def options(node: Node) -> None:
-    """What open() refuses, in a program's words."""
+    """Options that open() refuses, in a program's words."""
     node.close()
     with fails(errno.ENODEV, "eth9"):
         careful.open("eth9")
@@ -116,7 +116,7 @@ def options(node: Node) -> None:
 
 
 def close_errors(node: Node) -> None:
-    """What callbacks raise is told, also by close(); interrupts come out of it, all of them."""
+    """Exceptions of callbacks are reported, also by close(); interrupts leave it, all of them."""
     peer = node.connect(HOST)
     told: list[str] = []
     node.on_error = lambda error, where: told.append(f"{error!r} {where}")
@@ -174,7 +174,7 @@ def misuse(node: Node) -> None:
 
 
 def kept_from_children_bytes() -> int:
-    """Of mappings that fork() leaves out."""
+    """Returns the bytes of mappings that fork() leaves out."""
     nbytes = size = 0
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if line.startswith("Size:"):
@@ -310,7 +310,7 @@ def killed(node: Node) -> None:
 
 
 def peer_gone(node: Node, number: int, stopped: bool) -> None:
-    """What is on its way ends with the reason, and so does what comes after."""
+    """Operations under way end with the reason, and so do later ones."""
     peer, pid = node.connect(HOST), int(sys.argv[3])
     memory, blank, _ = regions_of(peer)
     os.kill(pid, signal.SIGSTOP)

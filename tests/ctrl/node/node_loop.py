@@ -45,7 +45,7 @@ async def loop_traffic(node: Node) -> None:
 
 
 async def loop_failures(node: Node) -> None:
-    """What fails is raised where it is awaited; a task that gives up leaves its operation."""
+    """A failure is raised at the await; a task that gives up leaves its operation."""
     with fails(errno.EHOSTUNREACH, "nowhere"):
         await node.aconnect("nowhere")
     with fails(errno.ECONNREFUSED, "10.77.0.2:9"):

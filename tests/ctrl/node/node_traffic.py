@@ -121,7 +121,7 @@ def request(node: Node) -> None:
 
 
 def handler_errors(node: Node) -> None:
-    """What a handler raises fails the request there, and goes to on_error where it ran."""
+    """An exception of a handler fails the request there, and goes to on_error where it ran."""
     peer = node.connect(HOST)
     report(peer)
     with fails(errno.ENOENT, HOST, "its handler failed: FileNotFoundError: ", "no such thing"):

@@ -1,7 +1,7 @@
 """`careful.open()`: two Python programs on two hosts, each with a queue of its own.
 
-What is asserted stands in node_traffic.py and node_life.py; node_client.py runs it there,
-one case a process.
+The assertions stand in node_traffic.py and node_life.py; node_client.py runs them on the host, one
+case a process.
 """
 
 from __future__ import annotations

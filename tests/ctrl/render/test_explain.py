@@ -33,7 +33,7 @@ CLASS = 6
 
 
 def row(on: LivePath) -> Row:
-    """What is in effect, as the map has it."""
+    """The plan in effect, as in the map."""
     settings = tuple(
         tune_entry.Setting(
             on.plan(index),
@@ -223,7 +223,7 @@ def test_text__names_what_is_measured_and_why(store: Store) -> None:
 
 
 def test_text__is_a_table_with_figures_and_no_exponents(store: Store) -> None:
-    """Of a slow path, too: 50 GAMs."""
+    """A slow path is drawn, too: 50 GAMs."""
     whole = found(store)
     for each in whole["paths"][0]["classes"]:
         for name in ("g_us", "G_us_per_KiB"):

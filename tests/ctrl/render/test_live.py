@@ -19,7 +19,7 @@ class OverError(Exception):
 
 
 def looks(*texts: str) -> Callable[[], str]:
-    """What is seen, one after the other; then it is over."""
+    """Successive looks, and then the end."""
     seen = iter(texts)
 
     def look() -> str:
@@ -43,7 +43,7 @@ def test_watch__says_what_changes_and_nothing_twice() -> None:
 
 
 def test_watch__ends_with_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing changed, nothing was written, and it was not noticed."""
+    """Without a change nothing was written, and the closed pipe was not noticed."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w", encoding="utf-8") as pipe:

@@ -181,7 +181,7 @@ def test_text__a_peers_own_name_is_no_label() -> None:
 
 
 def test_text__a_peer_in_another_slot_has_another_series() -> None:
-    """What its new slot had counted of another peer was a burst of its own."""
+    """Counts of another peer in its new slot would look like a burst of its own."""
     name = "careful_peer_message_duration_seconds_count"
     for slot in (0, 3):
         (seen, _) = a_look(slot=slot)
@@ -263,7 +263,7 @@ ALERTS = {
         {"careful_peer_control_unheard": [0, 1, 1, 1, 0]}, (2, 3), (1, 4)
     ),
     "CarefulSlowClient": Alert({"careful_peer_withholding": [0] + [1] * 8 + [0]}, (6, 8), (5, 9)),
-    # What is denied fails, too: from the 12th minute on nothing else does.
+    # A denied request fails, too: from the 12th minute on nothing else does.
     "CarefulExportFails": Alert(
         {
             "careful_export_failed_requests_total": [120 * k for k in range(24)],
@@ -316,7 +316,7 @@ def test_rules__promtool_sees_each_alert_when_it_should(
 
 
 def expressions() -> list[str]:
-    """Of the dashboard's panels."""
+    """Expressions of the dashboard's panels."""
     dashboard = json.loads((PACKAGING / "grafana.json").read_text())
     return [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
 

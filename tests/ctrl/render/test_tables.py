@@ -84,7 +84,7 @@ def test_status__lost_at_which_end() -> None:
 
 
 def test_status__says_what_bounds_a_window() -> None:
-    """Of a path that takes as much as R, or loses at random, there is nothing to say."""
+    """If a path takes as much as R, or loses at random, no line explains it."""
     said = "  window 12 of 64: the path from h2 takes 96 frames at once"
     short = {"window_buffers": 12, "burst_frames": 96}
     assert said in shown(burst="short", **short).splitlines()

@@ -57,7 +57,7 @@ def test_rates__of_another_peer_in_the_slot_begin_at_nothing() -> None:
 
 
 def test_rates__of_another_process_begin_at_nothing() -> None:
-    """What it took was negative where the one before had counted less."""
+    """Without this, durations were negative if the process before had counted less."""
     before = a_look(10, {"tx_bytes": 5}, messages=[(9, 90000)])
     now = a_look(11, {"tx_bytes": 8}, messages=[(10, 10000)])
     now = replace(now, found=[replace(now.found[0], pid=8)])

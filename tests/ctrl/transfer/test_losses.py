@@ -72,7 +72,7 @@ def test_no_loss__goes_on(fail: bool, lost: int, status: int) -> None:
     ],
 )
 def test_first_look__that_meets_a_loss_is_told(error: CarefulError, raised: bool) -> None:
-    """What a name is, is asked for first: any failure but this one shows when it is opened."""
+    """The kind of a name is requested first: any failure but this one shows when it is opened."""
 
     class Remote:
         async def stat(self, _: str) -> None:

@@ -48,7 +48,8 @@ def test_rate_limit__of_all_pieces_together(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(("block_bytes", "most"), [(2_000_000, 1), (400_000, 2), (100_000, 10)])
 def test_rate_limit__blocks_under_way(block_bytes: int, most: int) -> None:
-    """What moves within a second, or one; in the order in which they were asked for."""
+    """Returns the bytes that move within a second, or one operation, in the order of the
+    requests."""
     limit = pace.RateLimit(1_000_000)
     begun: list[int] = []
     under_way, seen = 0, 0

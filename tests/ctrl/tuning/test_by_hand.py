@@ -33,7 +33,7 @@ START, MINE = Plan.fixed(3750), Plan.fixed(777)
 
 
 def nothing() -> None:
-    """What usually happens meanwhile."""
+    """The usual events meanwhile."""
 
 
 class Searched(RunningPath):
@@ -196,7 +196,7 @@ def test_set__a_peer_of_another_queue(
 
 
 def test_set__two_at_once(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept is read, changed and written: nobody else does so meanwhile."""
+    """The state is read, changed and written: nobody else writes it meanwhile."""
     real, held = Store._read_pins, list[bool]()
 
     def read(store: Store) -> Any:

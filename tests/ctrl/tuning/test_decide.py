@@ -420,7 +420,7 @@ def test_by_hand__within_an_ab() -> None:
 
 
 def test_by_hand__another_class_within_an_ab() -> None:
-    """Of the others nothing is known yet: they are in effect, unverified, and tried again."""
+    """The other values have no verdict yet: they are in effect, unverified, and tried again."""
     on = path(noise=0.5)
     one = controller(on)
     while not one.trying:
@@ -454,7 +454,7 @@ def test_killed__another_goes_on(when_s: float) -> None:
 
 
 def kept_of(on: LivePath, seconds: float) -> PathState:
-    """What a controller knew of a path when it ended."""
+    """The controller's knowledge of a path when it ended."""
     one = controller(on)
     run(one, on, seconds)
     one.close()

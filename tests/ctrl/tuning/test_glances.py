@@ -1,4 +1,4 @@
-"""What a glance says of a path that others share, beside what was known of it."""
+"""Tests a glance at a path that others share, next to earlier knowledge of the path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def known(pipeline: Pipeline = GAM, error: float = 0.03, seed: int = 1) -> dict[
 
 
 def glanced(pipeline: Pipeline = GAM, later_us: float = 0.0) -> dict[str, Any]:
-    """What a glance sees; later_us: by how much round trips of any size are longer."""
+    """Returns a glance's figures; later_us: by how much round trips of any size are longer."""
     found = known(pipeline, error=0.02)
     g_us, G = (
         sum(getattr(one, name) for one in pipeline.stages) for name in ("g_us", "G_us_per_KiB")

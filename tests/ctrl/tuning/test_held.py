@@ -8,7 +8,7 @@ from careful.measure.estimators.glance import Glance, Options
 from careful.tuning.running import CLOSELY
 from fake_exchange import GAM, FakeExchange
 
-#: What tuning.md says: a train holds the path for so long, or for the time of four frames.
+#: tuning.md states it: a train holds the path for this long, or for the time of four frames.
 HELD_US, FRAMES = 4000.0, 4
 #: Per how many paths of GAM: its frames take 1 to 1000 times as long as there.
 SCALES = (0.01, 0.1, 1.0, 10.0)

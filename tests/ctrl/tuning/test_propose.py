@@ -37,7 +37,7 @@ def test_table__predicts_what_is_true() -> None:
 
 
 def test_table__the_interval_holds_the_truth() -> None:
-    """Of twenty measurements, a true gain is within nearly all intervals."""
+    """A true gain lies within nearly all intervals of twenty measurements."""
     within = total = 0
     for seed in range(20):
         path = measured(known(error=0.2, seed=seed), LIMITS)

@@ -1,4 +1,4 @@
-"""What the controller keeps, and when it does not believe it."""
+"""Tests what the controller stores, and when it distrusts that."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_by_hand__of_all_and_of_one(store: Store) -> None:
 
 
 def test_by_hand__ends_with_the_value(store: Store) -> None:
-    """Who comes back to another slot has the settings of new peers there."""
+    """A peer that comes back in another slot has the settings of new peers there."""
     mine = [PAIR.after] * STORE
     new = [PAIR.before] * STORE
     store.pin(["h2"], {7: PAIR.after})
@@ -208,7 +208,7 @@ def test_by_hand__a_damaged_file_is_none(store: Store, text: str) -> None:
 
 
 def test_state__of_a_version_that_did_not_try() -> None:
-    """What it knew is known."""
+    """Its knowledge is still there."""
     data = PathState(HERE, {"sum_g_us": 1.0}, 5.0, plans={7: PAIR.after}).as_dict()
     del data["put_back"], data["tried"]
     found = PathState.from_dict(data)

@@ -271,7 +271,7 @@ def test_auto__a_wrong_prediction_is_undone() -> None:
 
 
 def test_auto__ended_while_it_explores() -> None:
-    """Who goes on puts back what was."""
+    """The next controller puts back the plan in effect."""
     on = path(to_file())
     kept: list[dict[str, object]] = []
     state = PathState({})
@@ -287,7 +287,7 @@ def test_auto__ended_while_it_explores() -> None:
 
 
 def test_auto__interrupted_while_it_explores() -> None:
-    """What it wrote otherwise for a moment it puts back itself."""
+    """The controller itself puts back what it wrote for a moment."""
     on = path(to_file())
     state = PathState({})
     one = controller(on, state)
@@ -306,7 +306,7 @@ def test_auto__interrupted_while_it_explores() -> None:
 
 
 def kept_of(on: LivePath, seconds: float) -> PathState:
-    """What was known when a controller ended, as its file has it."""
+    """Returns what the file says when a controller has ended."""
     one = controller(on)
     run(one, on, seconds)
     one.close()
@@ -336,7 +336,7 @@ def changes(state: PathState) -> list[dict[str, object]]:
 
 
 def test_returned__to_another_store() -> None:
-    """What flows shows that it is not as it was, and that is answered."""
+    """The traffic shows that the path changed, and the controller answers that."""
     on = path(to_file())
     state = kept_of(on, 60)
     stream = to_file((400.0, 20.0))

@@ -156,7 +156,7 @@ def test_the_same_host__in_a_new_session(world: World, loop: Loop) -> None:
 
 
 def test_between_two_looks__it_went_and_came(world: World, loop: Loop) -> None:
-    """What was seen of another's messages meanwhile is not believed."""
+    """Figures from another controller's messages are not trusted."""
     first = tuned(loop)
     given_to_another(world)
     step(loop)

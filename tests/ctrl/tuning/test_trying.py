@@ -49,7 +49,7 @@ def controller(on: LivePath, state: PathState | None = None) -> Controller:
 
 
 def loss(on: LivePath) -> float:
-    """Of what is in effect, over the best of all ways."""
+    """Returns the plan in effect relative to the best of all ways."""
     base: list[Value] = [START] * 16 + [START] * 16 + [UNTUNED] * 16
     found = [{}, *ways(CLASS, base, LIMITS, frozenset())]
     best_us = min(
@@ -73,7 +73,7 @@ def test_ways__halves_by_kicks_and_none_twice() -> None:
     assert len(found) <= 11
     for index in range(16):
         assert len(ways(index, base, limits, frozenset())) <= 11
-    # What was set by hand is not tried.
+    # Values set by hand are not tried.
     assert ways(CLASS, base, limits, frozenset({CLASS})) == [{NET_TX + CLASS: Kick(1)}]
     assert not ways(CLASS, base, limits, frozenset({CLASS, NET_TX + CLASS}))
 
@@ -109,7 +109,7 @@ def test_search__finds_one_of_the_best() -> None:
 
 
 def test_search__of_slow_messages_each_way_has_a_turn() -> None:
-    """Where a turn has had its time, as many messages as say something are enough."""
+    """If a turn has had its time, as many messages as a verdict needs are enough."""
     search = Search([{0: Kick(1)}, {0: Kick(2)}])
     first = search.way
     for _ in range(MESSAGES_MIN):
@@ -220,7 +220,7 @@ def test_tried__again_when_messages_take_another_time() -> None:
 
 @pytest.mark.parametrize("when_s", [0.5, 2.0, 8.0])
 def test_killed__another_goes_on(when_s: float) -> None:
-    """What was in effect is again at once, and what is best is found."""
+    """The plan in effect is restored at once, and the best one is found."""
     on = path()
     kept: list[dict[str, object]] = []
     state = PathState({})
@@ -298,7 +298,7 @@ def test_tried__fragments_of_a_frame_where_no_measurement_works() -> None:
 
 
 def test_messages_that_cease_for_long__are_waited_for() -> None:
-    """What is silence is none of the ten minutes: else most ways would never have a turn."""
+    """Silence does not count for the ten minutes: otherwise most ways would never have a turn."""
     stream = Stream(65536, 0.01, lambda now: (now - 1000) % 700 < 4)
     on = LivePath(lambda _: GAM, [stream], took=small_us, figureless=True)
     one = controller(on)

@@ -24,7 +24,7 @@ TRAIN_S = 0.004
 
 @dataclass
 class World:
-    """What all paths share: a clock, and a device that a measurement's trains hold."""
+    """All paths share a clock, and a device that a measurement's trains hold."""
 
     now: float = 1000.0
     paths: list[Shared] = field(default_factory=list)

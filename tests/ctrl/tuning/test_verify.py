@@ -1,4 +1,4 @@
-"""What an A/B says, for samples whose truth is known."""
+"""Tests an A/B's verdict, for samples whose truth is known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def block(random_: random.Random, count: int, mean_us: float, sd_us: float) -> C
 
 
 def trial(seed: int, gain: float, blocks: int, size: int = 10, drift: float = 0.0) -> str:
-    """What two arms come to whose means are 100 and 100 - gain µs; drift: of blocks, µs."""
+    """Returns the verdict on two arms whose means are 100 and 100 - gain µs; drift: of blocks,
+    µs."""
     random_ = random.Random(seed)
     one, said = Trial(), "undecided"
     for _ in range(blocks):

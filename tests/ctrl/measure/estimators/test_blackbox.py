@@ -48,7 +48,8 @@ def test_blackbox__intervals_hold_the_truth() -> None:
 
 
 def test_blackbox__intervals_hold_the_truth__rounds_alike_in_themselves() -> None:
-    """What a machine did during a round moved all of its trains: residuals know nothing of it."""
+    """Work of the machine during a round moves all trains of the round: residuals do not show
+    it."""
     hits = [0, 0]
     for seed in range(20):
         found = FakeExchange(seed=seed, mood=0.003).measure(seed=seed, rounds_max=8, precision=1e-4)
@@ -194,7 +195,7 @@ def test_blackbox__a_regime_without_a_figure_leaves_the_others_theirs() -> None:
 
 @pytest.mark.parametrize("rounds_max", [6, 7, 8])
 def test_blackbox__path_that_changes_while_only_trains_are_sent(rounds_max: int) -> None:
-    """What is left has no round trips: they are made again, in the last round as well."""
+    """After the change no round trips are left: they are made again, in the last round as well."""
     fake = FakeExchange(jitter_us=1)
     train_us = fake.train_us
 
@@ -282,7 +283,8 @@ def test_blackbox__time_is_bounded() -> None:
 
 
 def test_blackbox__path_that_changes_in_the_middle() -> None:
-    """What was before is dropped, and said; a single round that was disturbed drops nothing."""
+    """The rounds before the change are dropped, and the result reports it; a single disturbed round
+    drops nothing."""
     fake = FakeExchange()
     train_us = fake.train_us
 
@@ -338,7 +340,8 @@ def test_blackbox__arrivals_that_make_no_gap_are_no_figures(first_us: float) -> 
 
 
 def test_telling__leaves_out_bunches_and_what_left_late() -> None:
-    """Where our pace may be the bottleneck; a slower one's gap is what it is, however we left."""
+    """Rounds in which our own pace may be the bottleneck are left out; a slower bottleneck's gap
+    does not depend on how we sent."""
     near, late = (
         Round(gaps_us=dict.fromkeys(range(8), gap_us), own_us=dict.fromkeys(range(8), own_us))
         for gap_us, own_us in ((10.0, 9.0), (15.0, 14.0))

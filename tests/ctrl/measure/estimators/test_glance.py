@@ -14,7 +14,7 @@ KIB = 1024
 
 
 def seen(exchange: FakeExchange, **options: object) -> dict[str, float]:
-    """What a glance says."""
+    """Tests the result of a glance."""
     given = replace(Options(), **options)  # type: ignore[arg-type]
     clock = lambda: exchange.now_us / 1e6  # noqa: E731
     return Glance(exchange, given, clock, exchange.sleep).figures()

@@ -44,7 +44,7 @@ HARD = {
 
 
 def gap_us(os: float, or_: float, g: float, L: float, capacity: int = 62) -> float:
-    """What limits the steady regime: the wire, the sender, or the capacity (P4)."""
+    """Tests the limit of the steady regime: the wire, the sender, or the capacity (P4)."""
     return max(g, os + or_, 2 * (os + or_ + L) / capacity)
 
 
@@ -353,7 +353,7 @@ def test_logp__a_slow_path_gets_shorter_batches() -> None:
 
 
 def test_regimes__too_few_bursts_show_no_bend() -> None:
-    """What bounds the regimes is left: a round trip, and the capacity."""
+    """The limits of the regimes remain: a round trip, and the capacity."""
     machine = Machine(**TABLE_4["Paragon"])
     found = machine.bursts(marks_to(124), 0.0, 4)
     regimes = find_regimes(found.marks, found.elapsed_us, 22.2, 62)

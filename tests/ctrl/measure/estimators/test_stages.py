@@ -133,7 +133,7 @@ def test_shared__a_difference_that_data_do_not_support_is_no_figure(
 
 
 def test_shared__the_plot_says_the_tables_figure(tmp_path: Path) -> None:
-    """What it draws are kicks with netRx in them; what it says is netTx, as elsewhere."""
+    """The plot shows kicks that contain netRx; the text names netTx, as elsewhere."""
     found = fitted(traffic(SIZES))
     kick = found["netTx"]
     assert kick.G_us_per_KiB is not None

@@ -71,7 +71,7 @@ def test_verify__interrupted(
 
 
 def test_in_thread__cancelled_again(tmp_path: Path) -> None:
-    """What a thread works on is let go of when it has ended, however often it is cancelled."""
+    """A thread's buffer is released when the thread has ended, however often it is cancelled."""
     begin, end = threading.Event(), threading.Event()
 
     def work() -> None:

@@ -64,7 +64,7 @@ def put(route: Route, source: Path, **more: Any) -> Any:
 
 
 def failure(report: Any) -> str:
-    """What the one file that failed is said to have."""
+    """Returns the error of the one file that failed."""
     [(_, text)] = report.failures
     return str(text)
 
@@ -156,7 +156,7 @@ def test_put__one_block(route: Route, daemon: FakeDaemon, tmp_path: Path) -> Non
 
 
 def test_put__in_place(route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path) -> None:
-    """What is written where it is to stay goes on, and is synced once more."""
+    """A file that is written in place goes on, and is synced once more."""
     (export / "a").write_bytes(bytes(4096) + DATA[::-1])
     (tmp_path / "b").write_bytes(DATA)
     lose(daemon, lib.CAREFUL_IPC_STORE, 9)
@@ -199,7 +199,7 @@ def test_get__onto_a_file_in_its_place(
 def test_put__stream(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    """What came of a stream has no name by which to find it."""
+    """Data from a stream has no name by which to find it."""
     (tmp_path / "b").write_bytes(DATA)
     lose(daemon, lib.CAREFUL_IPC_STORE, 9)
     with (tmp_path / "b").open("rb") as source:

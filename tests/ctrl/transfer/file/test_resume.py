@@ -179,7 +179,7 @@ def test_resume__source_changed_of_a_sync(ends: Ends) -> None:
 
 
 def test_resume__same_size_and_time_other_contents(ends: Ends) -> None:
-    """What attributes hide the digests show."""
+    """Digests show changes that attributes hide."""
     ends.break_off(4)
     before = ends.source.stat()
     other = b"\0" * (2 * BLOCK) + DATA[2 * BLOCK :]
@@ -321,7 +321,7 @@ def test_resume__target_appeared_at_the_end(
 
 
 def test_put__refused_at_the_end(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-    """What the peer threw away is not said to be kept."""
+    """The error does not claim that the peer keeps what it threw away."""
     ends = Ends("put", route, daemon, tmp_path)
 
     def fault(question: Any) -> int:
@@ -463,7 +463,7 @@ def test_check_source__says_what_changed() -> None:
 
 @pytest.mark.parametrize("digest", [True, False])
 def test_resume__came_without_digests(ends: Ends, digest: bool) -> None:
-    """What nothing vouches for is compared with the source before it counts."""
+    """Blocks without a digest are compared with the source before they count."""
     ends.die_after(4)
     with pytest.raises(CarefulError):
         ends.run(digest=False)
@@ -481,7 +481,8 @@ def test_resume__came_without_digests(ends: Ends, digest: bool) -> None:
 def test_get__synced_before_the_journal_goes(
     route: Route, daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str
 ) -> None:
-    """Who is interrupted while the file is synced, which may take minutes, goes on from there."""
+    """A transfer that is interrupted during the sync, which may take minutes, goes on from
+    there."""
     sync, found = os.fsync, []
 
     def watch(fd: int) -> None:
@@ -496,7 +497,7 @@ def test_get__synced_before_the_journal_goes(
 
 
 def test_get__partial_is_somebody_else_s(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-    """What another user put where the partial file would be is not continued."""
+    """A file of another user in the partial file's place is not continued."""
     ends = Ends("get", route, daemon, tmp_path)
     ends.break_off(4)
     if os.geteuid():

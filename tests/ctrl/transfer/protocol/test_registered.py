@@ -93,7 +93,7 @@ def test_holes__extents_fail(
 
 
 def test_add_file__cancelled(route: Route, daemon: FakeDaemon, export: Path) -> None:
-    """Who asked is gone when the answer comes."""
+    """The client is gone when the answer comes."""
     (export / "a").write_bytes(DATA)
 
     async def run() -> None:

@@ -70,7 +70,7 @@ def deep(top: Path, levels: int) -> int:
 
 
 def test_put__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-    """What has no path is named as far as it goes; all the rest is there."""
+    """A file without a path is named as far as it goes; all the rest is there."""
     (tmp_path / "tree").mkdir()
     os.close(deep(tmp_path / "tree", 30))
     report = transfers.put(route, [str(tmp_path / "tree")], "", True, ARCHIVE, Silent())
@@ -85,7 +85,7 @@ def test_put__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: 
 
 
 def test_get__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-    """What the peer could not list is not passed over in silence, and nothing is deleted."""
+    """A directory that the peer could not list is reported, and nothing is deleted."""
     (daemon.root / "tree").mkdir()
     (daemon.root / "tree/f").write_bytes(b"x")
     (tmp_path / "to/tree").mkdir(parents=True)

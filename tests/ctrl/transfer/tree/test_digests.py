@@ -75,7 +75,7 @@ def _counts(report: Any) -> tuple[Any, int, int, int, int]:
     )
 
 
-#: What of Ends' files is to move, and what is not.
+#: Lists which of Ends' files are to move, and which are not.
 EXPECTED = ([], 3, COUNT - 2, 9101, 100 * sum(range(COUNT)) - 300)
 
 
@@ -90,7 +90,7 @@ def test_checksum__small_files(ends: Ends, dry_run: bool) -> None:
 
 
 def test_checksum__blocks_of_small_files(ends: Ends) -> None:
-    """Where a block is smaller than the file, a part of it may still be equal."""
+    """If a block is smaller than the file, a part of the file may still be equal."""
     data = bytearray(ends.source.joinpath("d2/f29").read_bytes() * 10)
     ends.target.joinpath("d2/f29").write_bytes(data)
     data[0] ^= 1

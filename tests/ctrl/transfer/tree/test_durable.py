@@ -1,4 +1,4 @@
-"""What a disk holds if power fails just after a transfer was reported complete.
+"""Tests what a disk holds if power fails just after a transfer was reported complete.
 
 The disks commit their journals when they are asked to, and not by time (disks.py).
 """
@@ -24,7 +24,7 @@ ARCHIVE = Options(preserve=True, links=True, hard_links=True, xattrs=True)
 
 @contextmanager
 def after_power_cut(disk: Disk, tmp_path: Path) -> Iterator[Path]:
-    """What is on the disk, as if power failed now."""
+    """Returns the disk's contents if power failed now."""
     image, top = tmp_path / "cut.img", tmp_path / "cut"
     shutil.copyfile(disk.image, image)
     top.mkdir()
@@ -40,7 +40,7 @@ def after_power_cut(disk: Disk, tmp_path: Path) -> Iterator[Path]:
 def test_tree__a_file_system_is_mounted_below_its_target(
     route: Route, daemon: FakeDaemon, tmp_path: Path, make_disk: MakeDisk, way: str, fsync: str
 ) -> None:
-    """Of the target's file system alone the names were synced."""
+    """In the target's own file system only the names were synced."""
     here, there = tmp_path / "tree", daemon.root / "tree"
     source, target = (there, here) if way == "get" else (here, there)
     (source / "disk/new").mkdir(parents=True)

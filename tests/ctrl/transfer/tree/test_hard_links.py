@@ -91,7 +91,7 @@ def test_update__newer_second_name_stays(ends: Ends, data: bytes) -> None:
 
 
 def test_update__newer_first_name_stays_alone(ends: Ends, data: bytes) -> None:
-    """What is not the source's is not linked to the source's other names."""
+    """Files that are not the source's are not linked to the source's other names."""
     ends.names(data, "a", "b", "c")
     ends.there("a", b"mine", NEW)
     ends.there("b", data, OLD)

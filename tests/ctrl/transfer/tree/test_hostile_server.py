@@ -119,7 +119,7 @@ def test_tree__its_own_name_is_a_symlink_by_now(scene: Scene, size: int) -> None
 
 @pytest.mark.parametrize("size", SIZES)
 def test_tree__a_directory_becomes_a_symlink(scene: Scene, size: int) -> None:
-    """Whoever may write to the target swaps a directory while it is being filled."""
+    """A user who may write to the target swaps a directory while it is being filled."""
     told = scene.server.told
     told["."] = [folder("tree")]
     told["tree"] = [folder("d"), Told("d/kept", data=b"z" * size)]
@@ -264,7 +264,7 @@ def test_extents__that_are_none(scene: Scene, extents: list[tuple[int, int]]) ->
 
 
 def test_extents__without_end(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes after the most that are kept counts as data."""
+    """A hole after the last one that is remembered counts as data."""
     monkeypatch.setattr("careful.transfer.file.holes._EXTENTS_MAX", 2)
     scene.server.told["."] = [Told("f", data=b"z" * 8192, allocated=0)]
     scene.server.extents = [(0, 1), (2, 1), (4, 1), (6, 1)]

@@ -282,7 +282,7 @@ def test_repeated__cut_off_by_a_power_failure(ends: Ends) -> None:
 
 
 def test_repeated__restart(ends: Ends) -> None:
-    """What is half there is thrown away; what is whole is whole."""
+    """A half file is thrown away; a whole one stays."""
     ends.break_off(PLAIN)
     moves = ends.moves()
     report = ends.run(replace(PLAIN, restart=True))
@@ -357,7 +357,7 @@ def test_repeated__appears_meanwhile(ends: Ends) -> None:
 
 
 def test_repeated_put__disk_full(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-    """What failed for want of room goes on later."""
+    """A file that failed because the disk was full goes on later."""
     (tmp_path / "here").mkdir()
     ends, full = Ends("put", route, daemon, tmp_path / "here"), True
 

@@ -274,7 +274,7 @@ def test_clash__a_directory_for_a_file_and_back(ends: Ends) -> None:
 
 
 def test_clash__nothing_comes_for_a_directory(ends: Ends) -> None:
-    """What is skipped or fails, whatever the options, needs no room."""
+    """A file that is skipped or fails, whatever the options, needs no room."""
     partial = f".f.careful-{1:016x}.part"
     ends.write(partial)
     ends.write("other")
@@ -298,7 +298,7 @@ def test_clash__nothing_comes_for_a_directory(ends: Ends) -> None:
 def test_clash__names_that_differ_in_case(
     ends: Ends, monkeypatch: pytest.MonkeyPatch, same: bool
 ) -> None:
-    """What a file system without case does: the second name is the first one's."""
+    """Behaves like a file system without case: the second name is the first one's."""
     ends.write("d/Case", b"one")
     ends.write("D/case", b"two")
     ends.write("e\u0301", b"three")
@@ -343,7 +343,7 @@ def test_small_files__one_cannot_be_made(ends: Ends) -> None:
 
 
 def test_small_files__grows_while_it_is_read(ends: Ends, daemon: FakeDaemon) -> None:
-    """What was small in the listing is read as what it is."""
+    """A file that was small in the listing is read at its present size."""
     path = ends.write("f")
     grown = False
 
@@ -436,7 +436,7 @@ def test_xattrs__that_cannot_be_read(
 
 
 def test_xattrs__more_than_one_answer_holds(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an answer has no room for the attributes of all, the rest is asked for again."""
+    """If an answer has no room for all attributes, the rest is requested again."""
     monkeypatch.setattr(batch, "_ANSWER_MAX", 400_000)
     names = [f"large{index}" for index in range(5)]
     for name in names:
