@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Shared by all tests."""
 
 import os
 import shutil
@@ -35,5 +35,5 @@ if shutil.which("carefuld") is None or find_spec("careful._binding") is None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits longest comes first: side by side, no file is left over at the end."""
+    """Tests that wait longest come first: side by side, no file is left over at the end."""
     items.sort(key=lambda one: one.path.parent.name not in ("system", "tools"))

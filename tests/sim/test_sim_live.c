@@ -344,8 +344,8 @@ static void test_live__a_message_belongs_to_the_version_that_cut_it(void)
 	end();
 }
 
-/* Of several concurrent messages, only the first is measured; these have a few sizes, each in its
- * class. */
+/* If several messages are concurrent, only the first is measured; these have a few sizes, each in
+ * its class. */
 static void test_live__one_in_two_milliseconds(void)
 {
 	struct end ends[8];

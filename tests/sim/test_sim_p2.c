@@ -288,7 +288,7 @@ static void test_jacobi__gains_on_small_grids(void)
 
 static bool profiled;
 
-/* Where a node's time went in the last run, in ms. */
+/* The parts of a node's time in the last run, in ms. */
 static void profile(const char *protocol)
 {
 	static const char *const names[P2_SPENTS] = { "hop",  "extra", "copied out",

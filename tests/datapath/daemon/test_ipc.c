@@ -880,7 +880,7 @@ static void test_packet__malformed(void)
 	assert(!server->clients && !server->busy);
 }
 
-/* Of any size, since another release's header may have another size. */
+/* Another release's header may have another size. */
 static void test_packet__of_another_version_is_told(void)
 {
 	uint32_t packet[40] = { CAREFUL_IPC_VERSION + 1 };

@@ -254,7 +254,7 @@ static void batch__partial_in_use_stays(void)
 	CHECK(faccessat(to, name, F_OK, 0));
 }
 
-/* Whoever makes many temporary files in a directory locks that directory. */
+/* A process that makes many temporary files in a directory locks that directory. */
 static void batch__partial_in_a_directory_in_use_stays(void)
 {
 	static const char name[] = "d/.x.careful-0123456789abcdef.part";
