@@ -39,11 +39,7 @@ def push(count: int) -> list[dict[str, float]]:
     """Returns how long each push took until the call ended, and until a message used it, µs."""
     name = os.environ["CAREFUL_INSTANCE"]
     found: list[dict[str, float]] = []
-    with (
-        careful.open("eth1") as node,
-        maps.tune_map(name) as tune,
-        maps.live_map(name) as measured,
-    ):
+    with careful.open("eth1") as node, maps.tune_map(name) as tune, maps.live_map(name) as measured:
         peer = node.connect("h2")
         region = peer.region(peer.request(HANDLE).result().payload)
         (slot,) = maps.sessions(name)

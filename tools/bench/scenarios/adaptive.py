@@ -11,15 +11,7 @@ import argparse
 import statistics
 from typing import Any
 
-from bench_lab import (
-    SCALED,
-    BenchError,
-    equal_hops,
-    fixed,
-    lab_up,
-    plans,
-    served,
-)
+from bench_lab import SCALED, BenchError, equal_hops, fixed, lab_up, plans, served
 
 ROUNDS = 5
 

@@ -13,18 +13,7 @@ import json
 import statistics
 from typing import Any
 
-from bench_lab import (
-    BUILD,
-    HOSTS,
-    LAB,
-    SERVER_IP,
-    built,
-    daemons,
-    lab_up,
-    on,
-    process,
-    run,
-)
+from bench_lab import BUILD, HOSTS, LAB, SERVER_IP, built, daemons, lab_up, on, process, run
 
 ROUNDS = 5
 

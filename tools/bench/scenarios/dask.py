@@ -16,14 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    PYTHON,
-    lab_up,
-    on,
-    process,
-    run,
-    up,
-)
+from bench_lab import PYTHON, lab_up, on, process, run, up
 
 ROUNDS = 3
 

@@ -15,17 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    HOSTS,
-    LAB,
-    PYTHON,
-    ROOT,
-    BenchError,
-    daemons,
-    lab_up,
-    on,
-    run,
-)
+from bench_lab import HOSTS, LAB, PYTHON, ROOT, BenchError, daemons, lab_up, on, run
 
 CHECKS = ROOT / "tests/support/dask_tests.py"
 SOURCE = "https://github.com/dask/distributed"

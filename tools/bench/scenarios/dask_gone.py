@@ -20,17 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    LAB,
-    PYTHON,
-    BenchError,
-    ctl,
-    lab_up,
-    on,
-    process,
-    run,
-    up,
-)
+from bench_lab import LAB, PYTHON, BenchError, ctl, lab_up, on, process, run, up
 
 DASK_HOSTS, WAYS, PORT = ("h1", "h2", "h3", "h4"), ("careful", "tcp"), 8786
 

@@ -18,9 +18,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    REPORTS,
-)
+from bench_lab import REPORTS
 from careful.model.files import load_shipped
 from careful.model.planner import plan, rules
 from careful.model.pulses import cut_through_speedup

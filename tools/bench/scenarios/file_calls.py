@@ -19,14 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    HOSTS,
-    ROOT,
-    BenchError,
-    lab_up,
-    pinned,
-    run,
-)
+from bench_lab import HOSTS, ROOT, BenchError, lab_up, pinned, run
 
 ROUNDS = 3
 

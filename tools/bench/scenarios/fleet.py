@@ -14,16 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    LAB,
-    TOOL,
-    BenchError,
-    ctl,
-    lab_up,
-    on,
-    run,
-    up,
-)
+from bench_lab import LAB, TOOL, BenchError, ctl, lab_up, on, run, up
 
 ROUNDS = 3
 

@@ -16,14 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    LAB,
-    TOOL,
-    BenchError,
-    lab_up,
-    on,
-    run,
-)
+from bench_lab import LAB, TOOL, BenchError, lab_up, on, run
 
 ROUNDS = 1
 

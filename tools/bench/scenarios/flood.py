@@ -25,19 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    HOSTS,
-    ROOT,
-    SERVER_IP,
-    BenchError,
-    big_file,
-    ctl,
-    lab_up,
-    on,
-    run,
-    status,
-    up,
-)
+from bench_lab import HOSTS, ROOT, SERVER_IP, BenchError, big_file, ctl, lab_up, on, run, status, up
 from careful._abi import ffi, lib, pack, sizeof
 
 ROUNDS = 7

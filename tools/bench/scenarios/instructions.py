@@ -32,12 +32,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench_lab import (
-    BenchError,
-    built,
-    commit,
-    run,
-)
+from bench_lab import BenchError, built, commit, run
 
 #: The kinds that are counted: name -> (null's words, a unit of it).
 KINDS = {

@@ -15,15 +15,7 @@ from typing import Any
 
 import predicted
 import signatures
-from bench_lab import (
-    HOSTS,
-    PIPELINES,
-    SHARE,
-    ctl,
-    lab_up,
-    links,
-    up,
-)
+from bench_lab import HOSTS, PIPELINES, SHARE, ctl, lab_up, links, up
 
 ROUNDS = 40
 

@@ -18,10 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    ROOT,
-    BenchError,
-)
+from bench_lab import ROOT, BenchError
 
 MACHINES, NAME, KERNEL = ROOT / "tools/machines", f"nbd{os.getpid()}", "6.18"
 PLUGIN = ROOT / ".venv/lib/nbdkit/plugins/nbdkit-careful-plugin.so"

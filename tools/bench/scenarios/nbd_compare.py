@@ -17,16 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    ROOT,
-    SERVER_IP,
-    BenchError,
-    daemons,
-    lab_up,
-    on,
-    process,
-    run,
-)
+from bench_lab import ROOT, SERVER_IP, BenchError, daemons, lab_up, on, process, run
 
 ROUNDS = 3
 
@@ -87,10 +78,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
         folder = Path(name)
         (folder / "image").write_bytes(os.urandom(IMAGE_BYTES))
         words = ("nbdkit", "-f", "-r", "--ipaddr", SERVER_IP, "-p", PORT, "file", folder / "image")
-        with (
-            daemons(own={"h2": ("--export", folder, "--insecure")}),
-            process(on("h2", *words)),
-        ):
+        with daemons(own={"h2": ("--export", folder, "--insecure")}), process(on("h2", *words)):
             run(
                 *on("h1", "sh", "-c", f"until nbdinfo nbd://{SERVER_IP}:{PORT}; do sleep 0.1; done")
             )

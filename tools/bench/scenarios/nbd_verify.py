@@ -16,13 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    ROOT,
-    BenchError,
-    daemons,
-    lab_up,
-    on,
-)
+from bench_lab import ROOT, BenchError, daemons, lab_up, on
 
 PLUGIN = ROOT / ".venv/lib/nbdkit/plugins/nbdkit-careful-plugin.so"
 IMAGE_BYTES = 256 << 20

@@ -12,15 +12,7 @@ import os
 import statistics
 from typing import Any
 
-from bench_lab import (
-    CTL,
-    PYTHON,
-    ROOT,
-    daemons,
-    lab_up,
-    on,
-    run,
-)
+from bench_lab import CTL, PYTHON, ROOT, daemons, lab_up, on, run
 
 ROUNDS = 30
 

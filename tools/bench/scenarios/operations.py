@@ -18,10 +18,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    built,
-    run,
-)
+from bench_lab import built, run
 from careful.render import figure
 
 ROUNDS = 5

@@ -11,14 +11,7 @@ import argparse
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from bench_lab import (
-    LAB,
-    BenchError,
-    ctl,
-    fixed,
-    lab_up,
-    served,
-)
+from bench_lab import LAB, BenchError, ctl, fixed, lab_up, served
 
 BYTES, FRAGMENT_BYTES, BURST, BURSTS = 8192, 1024, 4, 5000
 

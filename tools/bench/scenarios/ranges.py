@@ -19,14 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    PYTHON,
-    beside,
-    daemons,
-    lab_up,
-    pinned,
-    run,
-)
+from bench_lab import PYTHON, beside, daemons, lab_up, pinned, run
 
 ROUNDS = 9
 

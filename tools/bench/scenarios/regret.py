@@ -18,15 +18,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import auto
-from bench_lab import (
-    PIPELINES,
-    SCALED,
-    equal_hops,
-    fixed,
-    lab_up,
-    plans,
-    served,
-)
+from bench_lab import PIPELINES, SCALED, equal_hops, fixed, lab_up, plans, served
 from careful.plan import Limits, Plan
 from careful.tuning.items import Kick
 from careful.tuning.ways import effect

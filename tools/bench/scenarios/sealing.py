@@ -18,10 +18,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    built,
-    run,
-)
+from bench_lab import built, run
 
 ROUNDS = 31
 

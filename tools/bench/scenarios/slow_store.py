@@ -19,14 +19,7 @@ import statistics
 from typing import Any
 
 from auto import tuned_writes
-from bench_lab import (
-    CTL,
-    LAB,
-    PIPELINES,
-    daemons,
-    lab_up,
-    run,
-)
+from bench_lab import CTL, LAB, PIPELINES, daemons, lab_up, run
 from slow_disk import arm, exports, slow_disk, writes
 
 ROUNDS = 8

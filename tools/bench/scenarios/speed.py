@@ -21,15 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_lab import (
-    ROOT,
-    BenchError,
-    big_file,
-    built,
-    commit,
-    lab_up,
-    run,
-)
+from bench_lab import ROOT, BenchError, big_file, built, commit, lab_up, run
 from scenarios import summary
 from speed_figures import BOUNDS, FIGURES
 from speed_parts import Bench

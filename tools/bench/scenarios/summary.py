@@ -109,11 +109,7 @@ def panels(whole: dict[str, Any]) -> list[Panel]:
                 "rsync from its daemon": "rsync_gbit",
             },
         ),
-        panel(
-            "10,000 files of 4 KiB",
-            "s",
-            {name: figure for figure, name in TREES.items()},
-        ),
+        panel("10,000 files of 4 KiB", "s", {name: figure for figure, name in TREES.items()}),
     ]
     return [one for one in all_panels if one.series]
 

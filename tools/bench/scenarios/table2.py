@@ -18,15 +18,7 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from bench_lab import (
-    PIPELINES,
-    SHARE,
-    BenchError,
-    ctl,
-    daemons,
-    lab_up,
-    links,
-)
+from bench_lab import PIPELINES, SHARE, BenchError, ctl, daemons, lab_up, links
 
 ROUNDS = 40
 

@@ -14,13 +14,7 @@ import argparse
 import statistics
 from typing import Any
 
-from bench_lab import (
-    CTL,
-    LAB,
-    lab_up,
-    on,
-    run,
-)
+from bench_lab import CTL, LAB, lab_up, on, run
 from careful.model.files import load_shipped
 from careful.model.pulses import PAGE_BYTES, pulse_latency_us
 from slow_disk import arm, exports, slow_disk, writes

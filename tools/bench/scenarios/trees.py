@@ -20,16 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import yardsticks
-from bench_lab import (
-    CTL,
-    SERVER_IP,
-    BenchError,
-    beside,
-    daemons,
-    lab_up,
-    pinned,
-    run,
-)
+from bench_lab import CTL, SERVER_IP, BenchError, beside, daemons, lab_up, pinned, run
 
 ROUNDS = 3
 
@@ -61,14 +52,8 @@ def measure(folder: Path, rounds: int, only: str | None) -> dict[str, list[float
     pump.chmod(0o755)
     sent = folder / "export" / "sent"
     commands: dict[str, tuple[list[object], Path]] = {
-        "careful get": (
-            [CTL, "get", "-q", "-r", "-p", "--no-sync", "h2:tree/", target],
-            target,
-        ),
-        "careful put": (
-            [CTL, "put", "-q", "-r", "-p", "--no-sync", f"{source}/", "h2:sent"],
-            sent,
-        ),
+        "careful get": ([CTL, "get", "-q", "-r", "-p", "--no-sync", "h2:tree/", target], target),
+        "careful put": ([CTL, "put", "-q", "-r", "-p", "--no-sync", f"{source}/", "h2:sent"], sent),
         "rsync get": (["rsync", "-rpt", f"rsync://{SERVER_IP}/x/tree/", f"{target}/"], target),
         "rsync put": (["rsync", "-rpt", f"{source}/", f"rsync://{SERVER_IP}/x/sent/"], sent),
         "scp get": (
