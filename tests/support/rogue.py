@@ -536,6 +536,9 @@ MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
     )
 }
 
+#: Misdeeds that need a host that tries XDP modes and has 16 free windows.
+APART = ("late-peace",)
+
 
 def main() -> None:
     """Does one misdeed, or all in turns, until the time is over, and until each was done as often

@@ -37,11 +37,7 @@ def three(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         lab.down()
 
 
-#: Those that need a lab of their own.
-APART = ("late-peace",)
-
-
-@pytest.mark.parametrize("misdeed", [one for one in rogue.MISDEEDS if one not in APART])
+@pytest.mark.parametrize("misdeed", [one for one in rogue.MISDEEDS if one not in rogue.APART])
 def test_misdeed__harms_nobody_else(three: list[Host], misdeed: str) -> None:
     server, honest, _ = three
     pid = server.pid

@@ -253,8 +253,8 @@ def test_file_writes__the_receiver_s_engine_has_less_to_do(tmp_path: Path) -> No
     met_unless("file_writes", tmp_path, spoil)
 
 
-@pytest.mark.parametrize("name", ["flood-keyed", "flood-sealed"])
-def test_flood__with_keys_slows_no_more_than_elsewhere(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["flood", "flood-keyed", "flood-sealed"])
+def test_flood__slows_no_more_than_elsewhere(name: str, tmp_path: Path) -> None:
     def spoil(found: dict[str, Any]) -> None:
         for one in found["rounds"]:
             one["handshakes"]["s"] = 1.2 * one["handshakes elsewhere"]["s"]

@@ -257,12 +257,13 @@ def keep(path: Path, what: dict[str, Any], indent: int | None = None) -> None:
 
 
 def grown(found: dict[str, list[Any]], kept: dict[str, Any]) -> list[str]:
-    """Returns the kinds that take more instructions than in a kept run, beyond MORE."""
+    """Returns the kinds that take MORE than in a kept run, and those that the run lacks."""
     lines = []
     for kind, costs in found.items():
-        was = kept["kinds"].get(kind, [{}])[0].get("total")
         now = costs[0]["total"]
-        if was and now > was * MORE:
+        if kind not in kept["kinds"]:
+            lines.append(f"{KINDS[kind][1]}: the kept run has no such kind")
+        elif now > (was := kept["kinds"][kind][0]["total"]) * MORE:
             lines.append(f"{KINDS[kind][1]}: {now:.0f} instructions, {was:.0f} in the kept run")
     return lines
 
