@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -68,18 +67,6 @@ def test_grown__is_what_takes_more_than_a_kept_run_or_is_not_in_it(tool: ModuleT
     ]
 
 
-def test_lent__is_what_the_copy_takes(tool: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    tool.show_lent({"64": {"request": [120.0, 118.0], "lent": [117.0, 116.5]}})
-    shown = capsys.readouterr().out.splitlines()
-    assert shown[1] == "   64 bytes: copied 118.0, lent 116.5, saved 1.5"
-
-
-def test_keep__says_at_which_commit(tool: ModuleType, tmp_path: Path) -> None:
-    tool.keep(tmp_path / "kept.json", {"lent": {}})
-    found = json.loads((tmp_path / "kept.json").read_text())
-    assert found == {"schema": 1, "commit": tool.commit(), "lent": {}}
-
-
 def test_main__builds_its_program_anew(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -94,7 +81,7 @@ def test_main__builds_its_program_anew(
         return tmp_path
 
     monkeypatch.setattr(tool, "built", built)
-    monkeypatch.setattr(sys, "argv", ["instructions", "--halves", "1"])
+    monkeypatch.setattr(sys, "argv", ["instructions", "--times", "copy"])
     with pytest.raises(tool.BenchError, match="only this one"):
         tool.main()
     assert asked == ["null"]
@@ -103,7 +90,7 @@ def test_main__builds_its_program_anew(
 def test_main__a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     run = [sys.executable, ROOT / "tools/bench/run", "instructions"]
     done = subprocess.run(
-        [*run, "--halves", "1", tmp_path / "gone"],
+        [*run, "--times", "copy", "--", tmp_path / "gone"],
         capture_output=True,
         text=True,
         check=False,

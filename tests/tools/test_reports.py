@@ -155,19 +155,6 @@ def test_slow_store__blocks_gain_what_the_paper_says(name: str, tmp_path: Path) 
     met_unless("slow_store", tmp_path, as_flat, name)
 
 
-def test_file_calls__no_more_than_operations(tmp_path: Path) -> None:
-    def each_asks(found: dict[str, Any]) -> None:
-        for one in found["rows"]:
-            for calls in one["calls"].values():
-                calls["fcntl"] = 64 * found["MiB"]
-
-    def none_counted(found: dict[str, Any]) -> None:
-        found["rows"] = []
-
-    for spoil in (each_asks, none_counted):
-        met_unless("file_calls", tmp_path, spoil)
-
-
 def test_trapeze__eager_pulses_save_what_the_paper_says(tmp_path: Path) -> None:
     def as_fixed(found: dict[str, Any]) -> None:
         for pulse in (64, 128, 256, 512):
@@ -260,21 +247,6 @@ def test_flood__slows_no_more_than_elsewhere(name: str, tmp_path: Path) -> None:
             one["handshakes"]["s"] = 1.2 * one["handshakes elsewhere"]["s"]
 
     met_unless("flood", tmp_path, spoil, name)
-
-
-def test_fleet_pairs__the_slow_one_is_odd_and_no_other(tmp_path: Path) -> None:
-    def one_more(found: dict[str, Any]) -> None:
-        odd = found["commands"]["measure"]["odd"]
-        odd.append(odd[-1] | {"from": "h2", "to": "h3"})
-
-    def another(found: dict[str, Any]) -> None:
-        found["slow"] = ["h1", "h4"]
-
-    def failed(found: dict[str, Any]) -> None:
-        found["commands"]["tune"]["failed_count"] = 1
-
-    for spoil in (one_more, another, failed):
-        met_unless("fleet_pairs", tmp_path, spoil)
 
 
 def page(name: str) -> str:

@@ -9,15 +9,18 @@
  *   null wait COUNT [BYTES]      the same, with careful_wait() for each poll
  *   null idle COUNT              a poll that finds nothing
  *   null store COUNT [BYTES]     a store from memory to memory, by frame
+ *   null quiet COUNT [BYTES]     a request and its reply; also counts allocations and system calls
  *   null halves COUNT [BYTES]    a request and its reply, what each call of it takes: histograms
  *   null operations COUNT [BYTES]  the same, each operation of link (null_operations alone)
  *
  * A last word "traditional" runs it under that protocol ("careful": the other); "auth" and
  * "encrypt" between ends that have keys, and seal their frames so.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include <careful/careful.h>
 
@@ -32,13 +35,7 @@ enum {
 	POLL_NS = 100,
 	PATIENCE = 1000000,
 	STORE_MAX = 1 << 24,
-	BIN_NS = 10,
-	BINS = 1000,
-	OUTLIER = 10, /* times the mode: somebody else ran meanwhile (P2's appendix) */
 };
-
-/* The calls of a request and its reply. */
-enum half { SEND, ANSWER, TAKE, HALVES };
 
 static struct memory ends[2];
 static struct careful *c[2];
@@ -49,13 +46,67 @@ static uint8_t *memory[2];
 static uint32_t done;
 static uint32_t protocol;
 static const char *seal;
-static uint32_t bins[HALVES][BINS]; /* the last one: that, and more */
 
 static void give_up(const char *what)
 {
 	fprintf(stderr, "null: %s\n", what);
 	exit(1);
 }
+
+/* --- what a message must not need */
+
+static volatile uint64_t allocations, system_calls;
+static volatile char dispatch; /* SYSCALL_DISPATCH_FILTER_*: read by the kernel */
+static bool calls_known; /* the kernel reports system calls */
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+	allocations++;
+	return __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+	allocations++;
+	return __real_calloc(n, bytes);
+}
+
+void *__wrap_realloc(void *old, size_t bytes)
+{
+	allocations++;
+	return __real_realloc(old, bytes);
+}
+
+#ifdef PR_SET_SYSCALL_USER_DISPATCH
+/* The call is not made again: one is enough to fail. */
+static void on_call(int number)
+{
+	(void)number;
+	system_calls++;
+	dispatch = PR_SYS_DISPATCH_OFF; /* lets all through, sigreturn first */
+}
+
+static void watch_calls(void)
+{
+	const struct sigaction action = { .sa_handler = on_call };
+
+	calls_known = !sigaction(SIGSYS, &action, NULL) &&
+		      !prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, 0, 0, &dispatch);
+}
+#else
+static void watch_calls(void)
+{
+}
+#endif
+
+/* --- both ends */
 
 static inline void poll_end(int side)
 {
@@ -123,48 +174,19 @@ static void store(uint32_t bytes)
 	}
 }
 
-/* How long a call took, less what looking at the clock takes. */
-static void note(enum half half, uint64_t began_ns, uint64_t clock_cost_ns)
-{
-	uint64_t took_ns = clock_ns() - began_ns;
-	uint64_t bin = (took_ns > clock_cost_ns ? took_ns - clock_cost_ns : 0) / BIN_NS;
-
-	bins[half][bin < BINS ? bin : BINS - 1]++;
-}
-
-/* Returns the least time between two looks at the clock. */
-static uint64_t clock_cost(void)
-{
-	uint64_t least_ns = UINT64_MAX;
-
-	for (int i = 0; i < WARMUP; i++) {
-		uint64_t began_ns = clock_ns(), ns = clock_ns() - began_ns;
-
-		least_ns = ns < least_ns ? ns : least_ns;
-	}
-	return least_ns;
-}
-
 /* A request and its reply, in its three calls of poll. */
 static void halves(uint32_t bytes)
 {
-	static uint64_t cost_ns;
-	uint64_t began_ns;
+	uint64_t began = clock_ticks();
 
-	if (!cost_ns)
-		cost_ns = clock_cost();
-	began_ns = clock_ns();
 	if (careful_request(c[0], 0, ECHO, NULL, memory[0], bytes, on_done, NULL))
 		give_up("a request was refused");
 	done = 0;
-	poll_end(0);
-	note(SEND, began_ns, cost_ns);
-	began_ns = clock_ns();
-	poll_end(1);
-	note(ANSWER, began_ns, cost_ns);
-	began_ns = clock_ns();
-	poll_end(0);
-	note(TAKE, began_ns, cost_ns);
+	for (uint32_t call = 0; call < TIMED_CALLS; call++) {
+		poll_end(call % 2);
+		timed_note(OPERATIONS + call, began);
+		began = clock_ticks();
+	}
 	while (!done) { /* something else came between */
 		poll_end(1);
 		poll_end(0);
@@ -265,74 +287,31 @@ static void print(const char *what, uint32_t count, uint32_t bytes, uint64_t ns)
 	printf("{\"schema\": 1, \"what\": \"%s\", \"count\": %u, \"bytes\": %u, \"ns\": %.1f, "
 	       "\"ns_per_frame\": %.1f, \"polls\": %.3f, \"frames\": %.3f, \"rx\": %.3f, "
 	       "\"fill\": %.3f, \"tx\": %.3f, \"kick\": %.3f, \"complete\": %.3f, "
-	       "\"clock\": %.3f, \"ctrl_recv\": %.3f, \"tune\": %.3f}\n",
+	       "\"clock\": %.3f, \"ctrl_recv\": %.3f, \"tune\": %.3f, \"allocations\": %llu, "
+	       "\"system_calls\": %lld}\n",
 	       what, count, bytes, (double)ns / n, frames ? (double)ns / frames : 0,
 	       (double)polls / n, frames / n, (double)(a->rx + b->rx) / n,
 	       (double)(a->fill + b->fill) / n, (double)(a->tx + b->tx) / n,
 	       (double)(a->kick + b->kick) / n, (double)(a->complete + b->complete) / n,
 	       (double)(a->clock + b->clock) / n, (double)(a->ctrl_recv + b->ctrl_recv) / n,
-	       (double)(a->tune + b->tune) / n);
+	       (double)(a->tune + b->tune) / n, (unsigned long long)allocations,
+	       calls_known ? (long long)system_calls : -1);
 }
 
-/* The middle of those that are no outliers, and the bins up to these. */
-static void print_half(enum half half)
+/* Prints the histograms of link's operations, or of a request's calls. */
+static void print_times(const char *what, uint32_t count, uint32_t bytes)
 {
-	static const char *const names[HALVES] = { "send", "answer", "take" };
-	uint32_t mode = 0, all = 0, below = 0, median = 0, most = 0;
-
-	for (uint32_t i = 0; i < BINS; i++)
-		mode = bins[half][i] > bins[half][mode] ? i : mode;
-	for (uint32_t i = 0; i < BINS - 1 && i <= OUTLIER * (mode + 1); i++) {
-		all += bins[half][i];
-		most = bins[half][i] ? i : most;
-	}
-	while (median < most && 2 * (below + bins[half][median]) < all)
-		below += bins[half][median++];
-	printf(", \"%s\": {\"median_ns\": %u, \"mode_ns\": %u, \"counts\": [", names[half],
-	       median * BIN_NS + BIN_NS / 2, mode * BIN_NS + BIN_NS / 2);
-	for (uint32_t i = 0; i <= most; i++)
-		printf("%s%u", i ? ", " : "", bins[half][i]);
-	printf("]}");
-}
-
-static void print_operations(uint32_t count, uint32_t bytes)
-{
-#ifdef CAREFUL_OPERATIONS
-	printf("{\"schema\": 1, \"what\": \"operations\", \"protocol\": \"%s\", \"count\": %u, "
+	printf("{\"schema\": 1, \"what\": \"%s\", \"protocol\": \"%s\", \"count\": %u, "
 	       "\"bytes\": %u",
-	       protocol ? "traditional" : "careful", count, bytes);
-	timed_print(count);
-	printf("}\n");
-#else
-	(void)count;
-	(void)bytes;
-	give_up("its operations are not timed: that is null_operations");
-#endif
-}
-
-/* From here on each is counted. */
-static void forget(void)
-{
-	memset(bins, 0, sizeof(bins));
-#ifdef CAREFUL_OPERATIONS
-	timed_forget();
-#endif
-}
-
-static void print_halves(uint32_t count, uint32_t bytes)
-{
-	printf("{\"schema\": 1, \"what\": \"halves\", \"protocol\": \"%s\", \"count\": %u, "
-	       "\"bytes\": %u, \"bin_ns\": %d",
-	       protocol ? "traditional" : "careful", count, bytes, BIN_NS);
-	for (int half = 0; half < HALVES; half++)
-		print_half((enum half)half);
+	       what, protocol ? "traditional" : "careful", count, bytes);
+	timed_print(what[0] == 'h', count);
 	printf("}\n");
 }
 
 int main(int argc, char **argv)
 {
-	static const char *const kinds[] = { "request", "lent",	  "wait",      "idle",
-					     "store",	"halves", "operations" };
+	static const char *const kinds[] = { "request", "lent",	 "wait",   "idle",
+					     "store",	"quiet", "halves", "operations" };
 	const char *what = argc > 1 ? argv[1] : "";
 	uint32_t count = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
 	uint32_t bytes;
@@ -348,18 +327,21 @@ int main(int argc, char **argv)
 		seal = argv[--argc];
 	}
 	bytes = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
-	for (int i = 0; i < 7; i++)
+	for (int i = 0; i < 8; i++)
 		known |= !strcmp(what, kinds[i]);
 	if (!known || !count || argc > 4 || bytes > STORE_MAX) {
-		fprintf(stderr, "usage: null request|lent|wait|idle|store|halves|operations COUNT "
-				"[BYTES] [careful|traditional|auth|encrypt]\n");
+		fprintf(stderr,
+			"usage: null request|lent|wait|idle|store|quiet|halves|operations COUNT "
+			"[BYTES] [careful|traditional|auth|encrypt]\n");
 		return 2;
 	}
 	if (!bytes && what[0] != 'i')
 		bytes = what[0] == 's' ? 1 << 20 : 64;
-#ifdef CAREFUL_OPERATIONS
-	timed_calibrate();
+#ifndef CAREFUL_OPERATIONS
+	if (what[0] == 'o')
+		give_up("its operations are not timed: that is null_operations");
 #endif
+	timed_calibrate();
 	open_all();
 	waits = what[0] == 'w';
 	for (uint32_t i = 0; i < (what[0] == 's' ? 4 : WARMUP); i++)
@@ -367,14 +349,17 @@ int main(int argc, char **argv)
 	for (int side = 0; side < 2; side++)
 		ends[side].calls = (struct memory_calls){ 0 };
 	polls = 0;
-	forget();
+	timed_forget();
+	if (what[0] == 'q')
+		watch_calls();
 	start = clock_ns();
+	allocations = 0;
+	dispatch = calls_known; /* SYSCALL_DISPATCH_FILTER_BLOCK */
 	measured(what[0], count, bytes);
+	dispatch = 0;
 	ns = clock_ns() - start;
-	if (what[0] == 'h')
-		print_halves(count, bytes);
-	else if (what[0] == 'o')
-		print_operations(count, bytes);
+	if (what[0] == 'h' || what[0] == 'o')
+		print_times(what, count, bytes);
 	else
 		print(what, count, bytes, ns);
 	close_all();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The time that each operation of link/timed.h took, in histograms of 1 ns: the processor's
+ * The time that each operation of link/timed.h, or each call, took, in histograms of 1 ns: the processor's
  * own counter where there is one, less what looking at it takes. Calls nobody.
  */
 #include "timed.h"
@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "clock.h"
-#include "link/timed.h"
 
 enum {
 	BINS = 2000, /* the last one: that, and more */
@@ -19,7 +18,7 @@ enum {
 		10, /* times the median, and 100 ns: somebody else ran meanwhile (P2's appendix) */
 };
 
-static uint32_t bins[OPERATIONS][BINS];
+static uint32_t bins[TIMED_ALL][BINS];
 static uint64_t inner; /* ticks of spans within the one that is open, with their looks */
 static double tick_ns = 1;
 static uint64_t within, around; /* ticks that an empty span takes: by its own count, and in all */
@@ -33,13 +32,23 @@ struct timed_span timed_begin(enum timed_operation what)
 	return span;
 }
 
+static void put(uint32_t which, uint64_t ticks)
+{
+	double ns = ticks > within ? (double)(ticks - within) * tick_ns : 0;
+
+	bins[which][ns < BINS - 1 ? (uint32_t)(ns + 0.5) : BINS - 1]++;
+}
+
+void timed_note(uint32_t which, uint64_t began)
+{
+	put(which, clock_ticks() - began);
+}
+
 void timed_end(struct timed_span *span)
 {
 	uint64_t took = clock_ticks() - span->began;
-	uint64_t own = took - inner;
-	double ns = own > within ? (double)(own - within) * tick_ns : 0;
 
-	bins[span->what][ns < BINS - 1 ? (uint32_t)(ns + 0.5) : BINS - 1]++;
+	put(span->what, took - inner);
 	inner = span->inner + took - within + around;
 }
 
@@ -103,11 +112,11 @@ static void print_one(const uint32_t *counts, const char *name, uint32_t units)
 	printf("]}");
 }
 
-void timed_print(uint32_t units)
+void timed_print(bool calls, uint32_t units)
 {
-	static const char *const names[OPERATIONS] = { "send",	"left", "heed", "take",
-						       "check", "tell", "tick" };
+	static const char *const names[TIMED_ALL] = { "send", "left", "heed", "take",	"check",
+						      "tell", "tick", "send", "answer", "take" };
 
-	for (uint32_t i = 0; i < OPERATIONS; i++)
+	for (uint32_t i = calls ? OPERATIONS : 0; i < (calls ? TIMED_ALL : OPERATIONS); i++)
 		print_one(bins[i], names[i], units);
 }

@@ -6,8 +6,7 @@ credits, or what is kept of it until it is acknowledged, and so on. Each look at
 taken off. Prints the means of each round's times that are no outliers, the middle round's, and
 draws histograms.
 
-Usage: tools/bench/run operations [--rounds N] [--keep FILE] [--plot FILE.png]
-       tools/bench/run operations --from FILE [--plot FILE.png]
+With --calls it times the three calls of a request and its reply instead, in the same way.
 """
 
 from __future__ import annotations
@@ -34,19 +33,38 @@ OPERATIONS = {
     "tell": ("is an update due?", "is an acknowledgement due?"),
     "tick": ("", "what is asked for by time"),
 }
+#: The calls of a request and its reply, which both protocols make.
+CALLS = {
+    name: (text, text)
+    for name, text in (
+        ("send", "send the request"),
+        ("answer", "take it, and reply"),
+        ("take", "take the reply"),
+    )
+}
 #: Both protocols do it, here or elsewhere: it is not counted.
 _BOTH = ("check",)
 COUNT = 100_000
 WITHOUT_LAB = True
 
 
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--calls", action="store_true", help="the calls, not link's operations")
+
+
+def variant(args: argparse.Namespace) -> str:
+    """Returns what is timed, if that is not link's operations."""
+    return "calls" if args.calls else ""
+
+
 def measured(args: argparse.Namespace) -> dict[str, Any]:
     """Rounds of both protocols, in turn."""
-    program = built("null_operations") / "null_operations"
+    name, what = ("null", "halves") if args.calls else ("null_operations", "operations")
+    program = built(name) / name
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in PROTOCOLS}
     for _ in range(args.rounds):
         for name, runs in found.items():
-            words = [str(program), "operations", str(COUNT), "4"]
+            words = [str(program), what, str(COUNT), "4"]
             words += ["traditional"] if name == "traditional" else []
             runs.append(json.loads(run(*words).splitlines()[-1]))
     return {"rounds": found}
@@ -59,12 +77,17 @@ def cost_ns(runs: list[dict[str, Any]], operation: str) -> float:
     )
 
 
+def rows_of(kept: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Returns the operations, or the calls, that a run timed."""
+    return CALLS if kept.get("variant") == "calls" else OPERATIONS
+
+
 def report(kept: dict[str, Any]) -> bool:
     """Prints a row for each operation, and the sums."""
-    rounds = kept["rounds"]
+    rounds, rows = kept["rounds"], rows_of(kept)
     total = dict.fromkeys(PROTOCOLS, 0.0)
     print("a request and its reply of 4 bytes: ns that each operation takes in all")
-    for operation, texts in OPERATIONS.items():
+    for operation, texts in rows.items():
         row = f"  {operation:6}"
         for name, text in zip(PROTOCOLS, texts, strict=True):
             each = statistics.median(one[operation]["each"] for one in rounds[name])
@@ -92,10 +115,9 @@ def _most(counts: list[int]) -> int:
 
 def draw(kept: dict[str, Any], path: Path) -> None:
     """The first round's histograms, a row for each operation."""
-    drawn, rows = figure.grid(
-        len(OPERATIONS), 2, size=(14.0, 2.6 * len(OPERATIONS)), widths=(1.0, 1.0)
-    )
-    for (operation, texts), pairs in zip(OPERATIONS.items(), rows, strict=True):
+    timed = rows_of(kept)
+    drawn, rows = figure.grid(len(timed), 2, size=(14.0, 2.6 * len(timed)), widths=(1.0, 1.0))
+    for (operation, texts), pairs in zip(timed.items(), rows, strict=True):
         runs = [kept["rounds"][name][0][operation] for name in PROTOCOLS]
         widest = max(_most(one["counts"]) for one in runs)
         for k, (one, pair) in enumerate(zip(runs, pairs, strict=True)):
