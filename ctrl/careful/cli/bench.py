@@ -52,14 +52,14 @@ def _progress() -> Callable[[str], None]:
     "--on",
     "on",
     metavar="COMMAND",
-    help="How a program is started on HOST: {} is its name.",
+    help="Command that starts a program on HOST; {} stands for HOST.",
 )
 @click.option(
     "--interface",
     default="eth1",
     show_default=True,
     metavar="IFACE",
-    help="Careful's on each HOST; careful is not up there.",
+    help="Interface for careful on each HOST; careful must not be up on it.",
 )
 @click.option(
     "--table",
@@ -83,7 +83,7 @@ def _progress() -> Callable[[str], None]:
     default=5,
     show_default=True,
     metavar="N",
-    help="How often each protocol runs everything.",
+    help="Rounds; each protocol runs everything once a round.",
 )
 @click.option("--quick", is_flag=True, help="One round of short runs: seconds, and rough figures.")
 @click.option(
@@ -92,14 +92,14 @@ def _progress() -> Callable[[str], None]:
     type=SECONDS,
     default=20.0,
     metavar="TIME",
-    help="A run that takes longer is given up, and has no value.  [default: 20s]",
+    help="A run that takes longer is stopped, and has no value.  [default: 20s]",
 )
 @click.option(
     "--mtu",
     type=click.IntRange(1280, 9000),
     default=9000,
     show_default=True,
-    help="Of the links of the hosts that it makes, bytes.",
+    help="MTU of the links between the hosts that it makes, in bytes.",
 )
 @click.option(
     "-o",
@@ -108,14 +108,14 @@ def _progress() -> Callable[[str], None]:
     "output",
     type=OUTPUT,
     metavar="FILE",
-    help="Write the JSON object, with every value, to a file too.",
+    help="Also write the JSON object, with every value, to FILE.",
 )
 @click.option(
     "--from",
     "kept",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Run nothing: show what was kept there.",
+    help="Run nothing; show the results in FILE.",
 )
 @plot_option
 @config_option
@@ -138,11 +138,12 @@ def bench(
 ) -> None:
     """Run P2's experiments over careful and over the traditional protocol, side by side.
 
-    Messages around a ring, along a chain, and from all to all, and a Jacobi iteration. In each
-    round the protocols take turns. Without HOST it makes hosts on this machine, from network
-    namespaces, that are gone at its end, and needs root. With them, each is a node, by way of
-    --on, and must have this version of careful. In virtual time the simulator runs the same:
-    `build/gcc/test_sim_p2 tables` (`carefulctl help protocols`).
+    The experiments send messages around a ring, along a chain, and from all to all, and compute a
+    Jacobi iteration. The protocols take turns in each round. Without HOST the command makes hosts
+    from network namespaces on this machine, removes them at the end, and needs root. With HOST,
+    each host is a node that --on starts, and must have this version of careful. The simulator runs
+    the same experiments in virtual time: `build/gcc/test_sim_p2 tables` (`carefulctl help
+    protocols`).
     """
     if bool(names) != bool(on) or len(names) == 1:
         raise click.UsageError("HOSTs, two or more, and --on go together")

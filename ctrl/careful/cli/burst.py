@@ -29,10 +29,10 @@ def burst(
 ) -> None:
     """Measure how many frames the path from HOST takes at once, and bound its window by that.
 
-    HOST sends trains, each of as many frames as there are receive buffers here, and this host
-    counts what arrives. The session begins a new epoch for it, so for a moment nothing moves.
-    It is refused while data is under way between the two.
-    carefuld does the same by itself when a session begins, and after a loss.
+    HOST sends trains of as many frames as this host has receive buffers, and this host counts the
+    frames that arrive. The session begins a new epoch for the measurement, so for a moment nothing
+    moves. The command is refused while data is under way between the two hosts. carefuld makes the
+    same measurement when a session begins, and after a loss.
     """
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
     with BurstSession(route.socket, route.instance, route.address, host) as session:

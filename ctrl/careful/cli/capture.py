@@ -73,9 +73,9 @@ def _stopped(opened: ExitStack) -> Callable[[], bool]:
     metavar="FILE",
     help="Write a pcapng file; - is standard output.  [default: print a line a frame]",
 )
-@click.option("--time", "seconds", type=SECONDS, metavar="TIME", help="End after that time.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many frames.")
-@click.option("--dropped", is_flag=True, help="Only what XDP dropped.")
+@click.option("--time", "seconds", type=SECONDS, metavar="TIME", help="End after this time.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N frames.")
+@click.option("--dropped", is_flag=True, help="Show only frames that XDP dropped.")
 @instance_option
 def capture(
     ifname: str | None,
@@ -87,9 +87,10 @@ def capture(
 ) -> None:
     """Capture the frames of an interface that careful is up on, until Ctrl-C. Needs root and bcc.
 
-    AF_XDP passes tcpdump by. This sees what XDP got on careful's port, with what became of it,
-    and what left. `help lab` says where Wireshark's dissector is. A frame of more than 4056 bytes
-    is cut. What there was no room for is counted at the end. It ends with carefuld, too.
+    tcpdump does not see AF_XDP frames. This command shows the frames that XDP received on careful's
+    port, the verdict on each, and the frames that left. `help lab` names Wireshark's dissector.
+    Frames are cut after 4056 bytes. Frames that did not fit in the capture are counted at the end.
+    The capture also ends with carefuld.
     """
     one = instances.on_interface(ifname, instance) if ifname else instances.choose(instance)
     caught = 0

@@ -39,7 +39,7 @@ instance_option = click.option(
     envvar="CAREFUL_INSTANCE",
     metavar="NAME",
     shell_complete=complete.instance,
-    help="Which instance of carefuld.  [env: CAREFUL_INSTANCE; default: the interface's, or the "
+    help="Instance of carefuld.  [env: CAREFUL_INSTANCE; default: the interface's, or the "
     "only one]",
 )
 config_option = click.option(
@@ -52,10 +52,10 @@ config_option = click.option(
 )
 
 output_option = click.option(
-    "-o", "--output", type=OUTPUT, metavar="FILE", help="Write the JSON object to a file too."
+    "-o", "--output", type=OUTPUT, metavar="FILE", help="Also write the JSON object to FILE."
 )
 plot_option = click.option(
-    "--plot", "plot_path", type=PLOT, metavar="FILE", help="Draw it to a .png or .svg file."
+    "--plot", "plot_path", type=PLOT, metavar="FILE", help="Draw the result to a .png or .svg file."
 )
 
 

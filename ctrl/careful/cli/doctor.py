@@ -57,18 +57,17 @@ def doctor(
 ) -> None:
     """Check that everything careful needs on IFACE is there, and try HOST.
 
-    HOST is tried at all its addresses, through the carefuld that is up on IFACE: the route, a
-    session, full frames to HOST, and its answers. This needs root or the group of carefuld.
-    Without IFACE, the route to HOST names the interface.
+    With HOST, doctor tries all addresses of HOST through the carefuld on IFACE: the route, a
+    session, full frames to HOST, and its answers. This needs root or membership in carefuld's
+    group. Without IFACE, the route to HOST selects the interface.
 
-    FAIL marks what `up` would refuse, and says why in the same words; warn marks what `up`
-    accepts but would work better otherwise; both say what mends it. ? marks what only root can
-    see, or `up` alone (as whether a driver has zero-copy, where the configuration requires it).
-    The options of `up` that count are the configuration's, or where careful is up, those that it
-    runs with. Without --fix, doctor changes nothing and needs no privilege; with it, it says what
-    it would do, and asks. What concerns the whole machine (hugepages, for one) it names and leaves
-    alone, and settings of an interface on which careful is up. The exit status is 1 if a check
-    fails.
+    FAIL marks a fault that `up` would refuse, in the same words; warn marks a setting that `up`
+    accepts although another one works better. Both name the remedy. ? marks a check that only root
+    or `up` can make. doctor checks the options of the configuration, or the options that careful
+    runs with if it is up. Without --fix, doctor changes nothing and needs no privilege. With --fix,
+    it lists its changes and asks first. It names settings of the whole machine (hugepages, for
+    example), and settings of an interface on which careful is up, but leaves them alone. The exit
+    status is 1 if a check fails.
     """
     if yes and not fix:
         raise click.UsageError("--yes goes with --fix")

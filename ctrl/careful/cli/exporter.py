@@ -37,7 +37,7 @@ def _address(_: click.Context, __: click.Parameter, value: str) -> tuple[str, in
     default=f"127.0.0.1:{_PORT}",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where Prometheus asks.",
+    help="Address to serve at.",
 )
 @click.option("--once", is_flag=True, help="Print the metrics once, and end.")
 @instance_option
@@ -51,9 +51,9 @@ def exporter(
 ) -> None:
     """Serve metrics to Prometheus over HTTP, until Ctrl-C.
 
-    Of each carefuld: what moved, what was lost, what peers did with exports, and a histogram of
-    what operations took. Nobody is asked for a password: who can reach the address reads the
-    names of peers and exports. What XDP counted and what messages took only root can see.
+    The metrics of each carefuld are traffic, losses, the use of each export, and a histogram of how
+    long operations took. There is no password: everyone who can reach the address can read the
+    names of peers and exports. Only root sees XDP's counters and the latencies of messages.
     """
     settings = config.load(config_path)
 

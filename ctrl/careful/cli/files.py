@@ -135,5 +135,5 @@ def partials_list(where: str, **given: Any) -> None:
 @timeout
 @shared
 def partials_prune(where: str, **given: Any) -> None:
-    """Remove partial files that no transfer is using, and list what became of each."""
+    """Remove partial files that no transfer uses, and list the result for each."""
     _partials(where, True, **given)

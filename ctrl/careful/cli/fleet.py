@@ -42,7 +42,7 @@ def _limit(default: str) -> Callable[[_F], _F]:
         type=SECONDS,
         default=default,
         metavar="TIME",
-        help=f"A host that takes longer has failed.  [default: {default}]",
+        help=f"A host that takes longer counts as failed.  [default: {default}]",
     )
 
 
@@ -57,8 +57,8 @@ def _limit(default: str) -> Callable[[_F], _F]:
 def fleet() -> None:
     """Do the same on all hosts of a file, at once.
 
-    Each host runs its own carefulctl, started as the file says (`carefulctl help hosts`). A host
-    that fails is named, and the others go on.
+    The file names the hosts, and how carefulctl is started on each (`carefulctl help hosts`). A
+    host that fails is named; the others go on.
     """
 
 
@@ -145,7 +145,7 @@ def down(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> N
 def status(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
     """Show a line for each host: what is in effect, its peers, and what was lost.
 
-    A host on which careful is not up has failed.
+    A host on which careful is not up counts as failed.
     """
     chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
     found = _each(chosen, lambda one: ("status", one.interface), limit_s)
@@ -164,8 +164,8 @@ def status(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) ->
 def tune(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
     """Measure and tune every pair of hosts once, as `tune auto --once` does.
 
-    A host has a part in one pair at a time, so that no measurement disturbs another. --limit is
-    for one pair. For tuning all the while, have `--tune auto` in `up`.
+    A host takes part in one pair at a time, so that no measurement disturbs another. --limit
+    applies to one pair. To tune continuously, use `up --tune auto`.
     """
     chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
     turns = _pairs(
@@ -209,9 +209,10 @@ def measure(
 ) -> None:
     """Measure all pairs of hosts: latency, G and lost frames, and which pair is odd.
 
-    Careful must be up on all of them. Of each pair it runs `measure blackbox`; a host has a part
-    in one pair at a time. A figure is odd if it is 3.5 deviations off the median of all pairs
-    (by the median absolute deviation), also when the pair is measured again; a loss always is.
+    Careful must be up on all of them. The command runs `measure blackbox` for each pair; a host
+    takes part in one pair at a time. A figure is odd if it is 3.5 median absolute deviations off
+    the median of all pairs, and again when the pair is measured a second time. A loss is always
+    odd.
     """
     chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
     limit = limit_s + seconds

@@ -36,7 +36,7 @@ from careful.render import fleet as report
     default="all",
     show_default=True,
     metavar="HOST[,HOST]...",
-    help="Which hosts; this one, if it is among them, is left out.",
+    help="Hosts to send to; this host is left out.",
 )
 @click.option("--replace", is_flag=True, help="Replace a file of its name that differs.")
 @click.option(
@@ -54,17 +54,17 @@ from careful.render import fleet as report
     type=SECONDS,
     default="60s",
     metavar="TIME",
-    help="If nothing moves for so long, it has failed.  [default: 60s]",
+    help="Fail if nothing moves for this long.  [default: 60s]",
 )
 @json_option
 def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json: bool) -> None:
     """Put FILE on all hosts, by a pipeline through them.
 
-    Each host sends on every block as soon as it has it, so that all have the file not much later
-    than the first. Careful must be up here and on all of them, and each exports one directory,
-    with :rw: there the file appears when it is whole and its digests are right. Blocks are as
-    long as the model of the chain says, by what a first block took. The same command resumes, and
-    goes around hosts that do not answer.
+    Each host passes on every block as soon as it has it, so the last host has the file only a
+    little later than the first. Careful must be up on this host and on all of them, and each must
+    export one directory with :rw. The file appears there when it is complete and its digests are
+    right. The model of the chain and the time of a first block determine the block size. The same
+    command resumes, and leaves out hosts that do not answer.
     """
     names = () if to == "all" else tuple(to.split(","))
     settings = config.load(None)

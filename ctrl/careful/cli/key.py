@@ -48,11 +48,11 @@ def _keys(directory: Path | None, config_path: Path | None) -> keys.Keys:
     topics=("keys", "security"),
 )
 def key() -> None:
-    """Make this host's key, and say whose keys are trusted.
+    """Make this host's key, and choose whose keys to trust.
 
-    Where a host has a key when `up` runs, a session takes one: a peer that does not prove the key
-    that is trusted at its address gets nothing. What is trusted can change at any time; a running
-    carefuld reads it again within a second.
+    If a host has a key when `up` runs, its sessions need keys: a peer gets a session only if it
+    proves the key that is trusted at its address. Trusted keys can change at any time; a running
+    carefuld reads them again within a second.
     """
 
 
@@ -65,8 +65,10 @@ def key() -> None:
         ("carefulctl key new --cluster", "a key of all hosts beside it: copy the file to each"),
     ],
 )
-@click.option("--later", is_flag=True, help="Make the key that --replace will take.")
-@click.option("--replace", "instead", is_flag=True, help="Take it instead of the one there is.")
+@click.option("--later", is_flag=True, help="Make a second key, for a later --replace.")
+@click.option(
+    "--replace", "instead", is_flag=True, help="Use the second key instead of the present one."
+)
 @click.option(
     "--cluster", is_flag=True, help="Make the key that all hosts share, and print where it is."
 )
@@ -81,8 +83,9 @@ def new(
 ) -> None:
     """Make the private key of this host, and print the public one.
 
-    With --cluster, make the key that all hosts share: it is mixed into every handshake, so who has
-    it not gets no session. Copy its file to each of them, readable by root alone, while none is up.
+    With --cluster, make the key that all hosts share. It is mixed into every handshake, so a host
+    without it gets no session. Copy its file to each host, readable by root only, while careful is
+    down everywhere.
     """
     if later and (instead or cluster):
         raise click.UsageError("--later: neither with --replace nor with --cluster")
@@ -117,9 +120,9 @@ def show_key(directory: Path | None, config_path: Path | None, as_json: bool) ->
 def trust(
     host: str, public: str, directory: Path | None, config_path: Path | None, as_json: bool
 ) -> None:
-    """Believe whoever is at HOST and has KEY.
+    """Trust KEY at the address of HOST.
 
-    HOST becomes an address now. Several keys may be trusted at one address, while its host
+    HOST is resolved to its address now. Several keys can be trusted at one address while its host
     changes keys.
     """
     settings = config.load(config_path)
@@ -149,7 +152,7 @@ def list_keys(directory: Path | None, config_path: Path | None, as_json: bool) -
 @click.argument("which", metavar="HOST|KEY")
 @_where
 def remove(which: str, directory: Path | None, config_path: Path | None, as_json: bool) -> None:
-    """Trust a host or a key no longer; sessions that stand on it end."""
+    """Stop trusting a host or a key; its sessions end."""
     place = _keys(directory, config_path)
     settings = config.load(config_path)
     names = [which]

@@ -42,7 +42,7 @@ from careful.render.measure import environment
     type=SHARE,
     default=0.05,
     show_default=True,
-    help="Enough: half of the interval, as a share of the figure.",
+    help="Stop when half of the interval is this share of the figure.",
 )
 @click.option(
     "--time",
@@ -88,20 +88,20 @@ from careful.render.measure import environment
     "--file",
     "file_path",
     metavar="PATH",
-    help="Also reads of a file that HOST exports, as a program's.",
+    help="Also reads of a file that HOST exports, like those of a program.",
 )
 @click.option(
     "--gap-for",
     "gap_s",
     type=SECONDS,
     metavar="TIME",
-    help="Measure only the gap, sending for so long without a pause, on K hosts at once.",
+    help="Measure only the gap: send for this long without a pause, on K hosts at once.",
 )
 @click.option(
     "--background",
     is_flag=True,
-    help="Take at most 1 % of the path's time, which takes 100 times as long. If --time is too "
-    "short for that, it says at once how much is needed.",
+    help="Use at most 1 % of the path's time, so the measurement takes 100 times as long. If "
+    "--time is too short, the command reports the time it needs at once.",
 )
 @plot_option
 @measured
@@ -126,10 +126,10 @@ def logp(
 ) -> None:
     """Measure os, or, g and L of careful's messages to HOST; to several, in turn.
 
-    Our carefuld issues bursts of M requests with a computation of D after each, as a program
-    that owns the queue would; careful must be up on both ends. While it issues, a tenth of a
-    second at a time, it does nothing else but move frames. Bursts fill the path on purpose, in
-    the --background for 1 % of the time.
+    This host's carefuld issues bursts of M requests with a computation of D after each, like a
+    program that owns the queue; careful must be up on both ends. While carefuld issues, for a tenth
+    of a second at a time, it only moves frames. Bursts fill the path on purpose; with --background,
+    for 1 % of the time.
     """
     if gap_s is not None:
         given = {"--bulk": bulk, "--tcp": tcp_port, "--udp": udp_port, "--file": file_path}

@@ -36,7 +36,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "key": (
             "careful.cli.key:key",
-            "Make this host's key, and say whose keys are trusted.",
+            "Make this host's key, and choose whose keys to trust.",
         ),
         "status": (
             "careful.cli.status:status",

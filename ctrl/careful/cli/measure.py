@@ -40,7 +40,7 @@ def _over_sizes(
     least: int = 64,
     what: str = "payload",
     most: str = "what a frame holds",
-    enough: str = "Enough: half of the interval, as a share of the figure.",
+    enough: str = "Stop when half of the interval is this share of the figure.",
 ) -> Callable[[Command], Command]:
     """Adds the options of a measurement with probes of several sizes, with these defaults."""
     options = (
@@ -93,7 +93,7 @@ def measure() -> None:
     least=plan.LEAST_BYTES,
     what="probe",
     most="what the path takes",
-    enough="Enough for a hop: half of G's interval, as a share of G.",
+    enough="A hop is done when half of G's interval is this share of G.",
 )
 @click.option(
     "--max-hops", default=30, show_default=True, metavar="N", help="Farthest hop to probe."
@@ -137,9 +137,9 @@ def pathchar(
 ) -> None:
     """Measure latency and G of each hop to HOST, across routers that know nothing of careful.
 
-    The TTL of its UDP probes ends at each hop in turn, and routers answer with ICMP. It needs
-    no privilege. If careful is up on both hosts, the stages inside them answer too: hostTx,
-    netTx, every hop, netRx (XDP), hostRx (the engine), store (a scratch file there).
+    The TTL of its UDP probes ends at each hop in turn, and routers answer with ICMP. This needs no
+    privilege. If careful is up on both hosts, the stages inside them answer too: hostTx, netTx,
+    every hop, netRx (XDP), hostRx (the engine), store (a scratch file on HOST).
     """
     options = plan.Options(
         sizes_count=sizes_count,
@@ -193,7 +193,8 @@ def pathchar(
 @click.option(
     "--at-bytes",
     type=BYTES,
-    help="Fragment size to tell the bottleneck of, if it changes.  [default: the largest]",
+    help="Fragment size whose bottleneck to report, if it changes with the size.  [default: the "
+    "largest]",
 )
 @click.option("--background", is_flag=True, help=_BACKGROUND.format("the path's"))
 @plot_option
@@ -249,7 +250,7 @@ def blackbox(
 @click.argument("host", shell_complete=complete.host)
 @_over_sizes(12, 0.05)
 @click.option(
-    "--trains", is_flag=True, help="Send frames back to back, as fragments are, not one by one."
+    "--trains", is_flag=True, help="Send frames back to back, like fragments, not one by one."
 )
 @plot_option
 @measured
@@ -269,13 +270,13 @@ def clearbox(
 ) -> None:
     """Measure (g, G) of each stage towards HOST, by probes inside the datapath.
 
-    It needs root and bcc here.
+    Needs root and bcc on this host.
 
-    Its frames follow one another as fast as they return: there is no --background.
+    Frames follow one another as fast as they return; there is no --background.
 
-    Of a HOST on another machine, its stages are timed there: `carefulctl trace stages`
-    while this runs. With both ends here, as in a lab, the result is a pipeline for
-    `carefulctl plan`.
+    If HOST is another machine, time its stages there with `carefulctl trace stages` while this
+    runs. With both ends on this machine, like in a lab, the result is a pipeline for `carefulctl
+    plan`.
     """
     options = inside.Options(
         sizes_count=sizes_count,

@@ -18,10 +18,10 @@ FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-siz
 
 _HELP = """Compute how a message is best cut into fragments for a pipeline of stages.
 
-What --plot draws is chosen by --figure: latency over the number of fragments, with
-the candidates; space-time, which stage holds which bytes when; static, against
-fragments of 128 and 4096 bytes; improvement, of --new over --old, over overhead and
-bandwidth of --stage; improvement-by-size, over its overhead and the message size.
+--figure chooses what --plot draws: latency over the number of fragments, with the candidates;
+space-time, which stage holds which bytes when; static, against fragments of 128 and 4096 bytes;
+improvement, of --new over --old, over overhead and bandwidth of --stage; improvement-by-size, over
+its overhead and the message size.
 """
 
 
@@ -75,7 +75,7 @@ bandwidth of --stage; improvement-by-size, over its overhead and the message siz
     default="fixed,fixed",
     show_default=True,
     metavar="TOP,INNER",
-    help="How hierarchical cuts at the top and inside: fixed, ramp or ramp-up-down.",
+    help="Cuts of hierarchical at the top and inside: fixed, ramp or ramp-up-down.",
 )
 @click.option("--classes", is_flag=True, help="Plan the tune map's sixteen message-size classes.")
 @json_option

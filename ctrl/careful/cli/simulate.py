@@ -58,7 +58,7 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     type=click.Choice(RULES),
     default="plan",
     show_default=True,
-    help="How stages cut: by a plan, at a static size, in fixed or eager pulses, or not at all.",
+    help="Rule by which stages cut: a plan, a static size, fixed or eager pulses, or none.",
 )
 @click.option(
     "--strategy", default="best", show_default=True, metavar="NAME", help="Strategy of rule plan."
@@ -78,7 +78,8 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
 @click.option(
     "--progressive/--whole-transfers",
     default=None,
-    help="Whether bytes reach the next stage while a transfer runs.  [default: in pulses]",
+    help="Bytes reach the next stage while a transfer runs, or only after it.  [default: in "
+    "pulses]",
 )
 @json_option
 @plot_option

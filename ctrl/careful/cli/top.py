@@ -37,11 +37,10 @@ def top(
 ) -> None:
     """Show what moves between this host and its peers, until q or Ctrl-C.
 
-    Of each peer: credits, bytes and messages a second since the last look, the mean latency of
-    live messages (only root can see that), frames lost so far, and what its messages wait for.
-    Those that move most stand first; keys sort them otherwise (s by what is sent, r received, m
-    messages, l latency), and any other key again so. With --json it looks twice, a second apart,
-    and ends.
+    The columns of each peer are credits, bytes and messages a second, the mean latency of live
+    messages (for root only), frames lost so far, and what its messages wait for. The busiest peers
+    come first. Keys sort by s sent, r received, m messages, l latency; any other key restores the
+    order. With --json, the command prints one second's figures and ends.
     """
     settings = config.load(config_path)
 

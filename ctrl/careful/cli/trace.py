@@ -69,7 +69,7 @@ def trace_stages(
 ) -> None:
     """Show how long a frame takes in each stage, and (g, G) if sizes differ enough.
 
-    Listens to one stage at a time, so that no probe slows what another times.
+    Listens to one stage at a time, so that no probe slows the stage that another one times.
     """
     targets = trace_targets.targets(ifname, instance, also)
     with Tracer(targets) as tracer:
@@ -103,7 +103,7 @@ def trace_stages(
     default=flow.TRANSFERS_MOST,
     show_default=True,
     metavar="N",
-    help="At most so many of its transfers.",
+    help="Show at most N of its transfers.",
 )
 @_also
 @plot_option
@@ -121,7 +121,7 @@ def trace_frames(
 ) -> None:
     """Show the packet flow of the largest burst: which stage had which fragment when.
 
-    Listens to all stages at once: the probes' own time lies between the boxes.
+    Listens to all stages at once; the gaps between the boxes contain the probes' own time.
     """
     targets = trace_targets.targets(ifname, instance, also)
     owners = [one.name for one in targets]
@@ -149,7 +149,7 @@ def trace_frames(
 def trace_events(directory: Path, plot_path: Path | None, as_json: bool) -> None:
     """Show who sent to whom in a program that ran with CAREFUL_EVENT_TRACE=DIR (P2 6.2).
 
-    And what windows of that size would bring. DIR has a file of each node. Needs no root.
+    Also reports what windows of that size would bring. DIR has a file of each node. Needs no root.
     """
     traces = event_trace.read_all(directory)
     figures = events_report.figures(traces)

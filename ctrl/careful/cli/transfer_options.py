@@ -32,9 +32,9 @@ timeout = click.option(
     type=SECONDS,
     default=5.0,
     metavar="TIME",
-    help="How long to wait for the host to answer, and how long it may be silent then. "
-    "A host that works on a question and answers that it is there has 12 times as long, and 60 "
-    "times if the work grows with the file.  [default: 5s]",
+    help="How long to wait for the host to answer, and how long it may then be silent. A host that"
+    " reports that it still works on the question gets 12 times as long, or 60 times if the "
+    "work grows with the file.  [default: 5s]",
 )
 
 
@@ -45,9 +45,9 @@ _outlast = click.option(
     default=60.0,
     envvar="CAREFUL_OUTLAST",
     metavar="TIME",
-    help="If a carefuld ends meanwhile, here or there, how long to wait until it is up again, and "
-    "go on; 0s: not at all. A session that comes back and brings nothing new counts as waiting.  "
-    "[env: CAREFUL_OUTLAST; default: 60s]",
+    help="How long to wait for a carefuld that ends meanwhile at either end to be up again; 0s: "
+    "not at all. A session that comes back without progress counts as waiting.  [env: "
+    "CAREFUL_OUTLAST; default: 60s]",
 )
 
 
@@ -176,7 +176,7 @@ _OPTIONS: list[_Decorator] = [
         "--max-delete",
         type=click.IntRange(min=0),
         metavar="N",
-        help="If --delete would delete more than N names, delete none, and fail.",
+        help="Fail and delete nothing if --delete would delete more than N names.",
     ),
     _replaced(
         "--at",

@@ -112,7 +112,12 @@ def tune_show(
 @click.option(
     "--auto", "release", is_flag=True, help="Give classes that were set by hand back to tune auto."
 )
-@click.option("--minpulse-bytes", type=BYTES, metavar="N", help="Least that a sink takes at once.")
+@click.option(
+    "--minpulse-bytes",
+    type=BYTES,
+    metavar="N",
+    help="Least number of bytes that a sink takes at once.",
+)
 @_peer
 @click.option(
     "--class",
@@ -145,8 +150,8 @@ def tune_set(
 ) -> None:
     """Set fragment size and minpulse; in effect from the next message on.
 
-    Without --peer, it sets all peers and those to come. `tune auto` leaves alone what was set
-    by hand, until --auto gives it back.
+    Without --peer the settings apply to all peers, now and later. `tune auto` leaves settings made
+    by hand alone, until --auto gives the classes back.
     """
     settings = config.load(config_path)
     whole = entries.Change()
@@ -186,7 +191,9 @@ def tune_set(
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.argument("file", type=click.File("rb"))
 @_peer
-@click.option("--of", metavar="PEER", help="Whose settings, of a file with several peers'.")
+@click.option(
+    "--of", metavar="PEER", help="Peer whose settings to take from a file with several peers."
+)
 @shared
 def tune_apply(
     ifname: str,
@@ -197,11 +204,11 @@ def tune_apply(
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Set what a file says; in effect from the next message on.
+    """Apply the settings of a file, from the next message on.
 
-    FILE is what `plan --classes --json` or `tune show --json` printed, or - for standard
-    input. Classes and sinks that it does not name stay as they are. Without --peer all
-    peers are set, and those to come.
+    FILE is the output of `plan --classes --json` or `tune show --json`; - is standard input.
+    Classes and sinks that FILE does not name stay unchanged. Without --peer the settings apply to
+    all peers, now and later.
     """
     settings = config.load(config_path)
     classes = tune_file.parse(file.read(), file.name, of)

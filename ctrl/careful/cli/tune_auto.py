@@ -36,7 +36,7 @@ _peer = click.option(
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @_peer
-@click.option("--once", is_flag=True, help="End after one round: measured, changed, tried.")
+@click.option("--once", is_flag=True, help="End after one round: measure, change, verify.")
 @shared
 def tune_auto(
     ifname: str,
@@ -48,11 +48,11 @@ def tune_auto(
 ) -> None:
     """Measure the path to each peer, change what gains, and keep what holds on live messages.
 
-    It runs beside carefuld, until Ctrl-C. A change needs a predicted gain beyond its
-    uncertainty; it is tried in turn with what was before on live messages, and undone if it
-    does not hold. Where nothing can be predicted, several ways to send messages are compared
-    first (not with --once). Without --peer, it tunes all peers that have a session. One process
-    can tune an instance at a time; frames do not notice if it ends.
+    Runs next to carefuld until Ctrl-C. A change needs a predicted gain that exceeds its
+    uncertainty. It is compared with the former plan on live messages, in turn, and undone if the
+    gain does not hold. If nothing can be predicted, several plans are compared first (not with
+    --once). Without --peer, all peers with a session are tuned. One process can tune an instance at
+    a time; traffic goes on if it ends.
     """
     settings = config.load(config_path)
     one = tunable(ifname, instance)
@@ -94,7 +94,7 @@ def tune_explain(
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Show what is in effect and why: plans, predictions, what live messages took, decisions."""
+    """Show what is in effect and why: plans, predictions, latencies of live messages, decisions."""
     settings = config.load(config_path)
     session = tune_peers.session(ifname, instance, settings)
     found = figures.gather(session, peers, settings)

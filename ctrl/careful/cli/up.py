@@ -72,7 +72,7 @@ def _declared(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--tune",
     type=click.Choice(config.TUNE),
-    help="auto: run tune auto beside carefuld, until down.  [default: off]",
+    help="auto: run tune auto next to carefuld, until down.  [default: off]",
 )
 @click.option(
     "--foreground",
@@ -83,7 +83,7 @@ def _declared(function: Callable[..., None]) -> Callable[..., None]:
     "--reload",
     "reloads",
     is_flag=True,
-    help="It is up: give it these options instead, and let sessions go on (`help services`).",
+    help="Give these options to the carefuld that runs; its sessions go on (`help services`).",
 )
 @shared
 def up(
@@ -100,15 +100,15 @@ def up(
 ) -> None:
     """Bring up careful on IFACE: start carefuld, and return once it is ready.
 
-    Prints the settings in effect: XDP mode, copy or zero-copy, the window and what limits it,
-    and the exports. With --xdp auto, native and generic mode are measured with the first peer,
-    before any data; the better one stays, and is remembered for this driver and kernel. Where
-    a change takes the link down, the driver's own mode stays.
+    Prints the settings in effect: XDP mode, copy or zero-copy, the window and its limit, and the
+    exports. With --xdp auto, native and generic mode are measured with the first peer, before any
+    data. The better mode stays, and is remembered for this driver and kernel. If changing the mode
+    takes the link down, the driver's own mode stays.
 
-    If careful is already up with the same options, nothing changes and the
-    exit status is 0; if it is up with other options, `up` fails and names them. --reload gives it
-    those options while it runs, or names what takes a restart. `doctor` tells beforehand what `up`
-    would refuse. Under systemd: `carefulctl help services`.
+    If careful is already up with the same options, nothing changes and the exit status is 0. If it
+    is up with other options, `up` fails and names them. --reload applies the new options while
+    careful runs, or names those that need a restart. `doctor` reports in advance what `up` would
+    refuse. For systemd, see `carefulctl help services`.
     """
     settings = config.load(config_path)
     name = instance or ifname

@@ -76,7 +76,7 @@ class UpOptions:
     """The options of an instance; None leaves an option to carefuld's default."""
 
     peers: int | None = _number(
-        "How many peers share the receive buffers (R).",
+        "Number of peers that share the receive buffers (R).",
         1,
         int(lib.CAREFUL_PEERS_MAX),
         8,
@@ -95,7 +95,7 @@ class UpOptions:
         of_daemon=True,
     )
     insecure: bool | None = _option(
-        "Export with :rw though there are no keys.", default=False, live=True, of_daemon=True
+        "Allow :rw exports without keys.", default=False, live=True, of_daemon=True
     )
     group: str | None = _option(
         "Group whose members may use careful here, besides root (`carefulctl help privileges`).",
@@ -103,7 +103,9 @@ class UpOptions:
         value="name of a group",
         of_daemon=True,
     )
-    name: str | None = _option("What peers call this host.", "the instance's name", metavar="NAME")
+    name: str | None = _option(
+        "Name of this host for peers.", "the instance's name", metavar="NAME"
+    )
     xdp: str | None = _choice(
         "XDP mode; auto measures which is better, once.",
         *("auto", "native", "generic"),
@@ -121,7 +123,7 @@ class UpOptions:
         live=True,
     )
     protocol: str | None = _choice(
-        "Traditional keeps copies and sends them again (`help protocols`).",
+        "traditional keeps copies of frames and sends them again (`help protocols`).",
         *("careful", "traditional"),
         enum=("careful_protocol", "CAREFUL_PROTOCOL_"),
     )
@@ -174,14 +176,14 @@ class UpOptions:
         value="buffers",
     )
     keys: str | None = _option(
-        "Directory of the keys that a session takes (`help key`).",
+        "Directory of the keys (`help key`).",
         "/etc/careful/keys, if this host has one there",
         metavar="DIR|none",
         value="directory, or `none`",
     )
     seal: str | None = _option(
-        "auth: frames prove who sent them; encrypt: nor can they be read on the way; off. Of all "
-        "peers, or of one; may be repeated. Takes keys, and the same at the other end.",
+        "auth: frames prove who sent them; encrypt: also hides their contents; off. For all "
+        "peers, or for HOST; may be repeated. Needs keys. Both ends must use the same mode.",
         "off",
         "off",
         metavar="MODE[@HOST]",
@@ -189,7 +191,7 @@ class UpOptions:
         repeated=True,
     )
     sync_ms: int | None = _number(
-        "Ask a peer that has been silent for this long what it received.",
+        "After this silence, ask a peer what it received.",
         1,
         3600 * 1000,
         200,
@@ -197,7 +199,7 @@ class UpOptions:
         live=True,
     )
     stall_ms: int | None = _number(
-        "Drop a peer that has been silent for this long.",
+        "After this silence, drop the peer.",
         1,
         3600 * 1000,
         30_000,
@@ -205,8 +207,8 @@ class UpOptions:
         live=True,
     )
     file_writes: str | None = _choice(
-        "Who copies what comes into the page cache: the engine, or the kernel's workers on "
-        "other CPUs (`help speed`).",
+        "Threads that copy arriving data into the page cache: the engine's, or the kernel's "
+        "workers on other CPUs (`help speed`).",
         *("engine", "workers"),
         enum=("careful_file_writes", "CAREFUL_FILE_WRITES_"),
     )
