@@ -90,9 +90,9 @@ int confine_covers(const struct daemon_options *options, struct careful_error *e
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (!kept[i] && is_needed(options, needed[i].by))
-			return refuse(error, -EPERM,
-				      "%s: it began without one, and gave up the capabilities "
-				      "that it takes: that needs a restart",
-				      what[needed[i].by]);
+			return refuse(
+				error, -EPERM,
+				"%s: carefuld started without one and gave up the capabilities that it needs: restart it",
+				what[needed[i].by]);
 	return 0;
 }

@@ -54,7 +54,7 @@ static int take_word(struct block_export_options *export, const char *word, char
 		return rc;
 	}
 	snprintf(why, bytes,
-		 "'%s' is no word of :rw (owners, devices, host=ADDRESS) or :ro (devices, "
+		 "'%s' is not an option of :rw (owners, devices, host=ADDRESS) or :ro (devices, "
 		 "host=ADDRESS)",
 		 word);
 	return -EINVAL;

@@ -75,7 +75,7 @@ static void check_program(struct health *health, const struct careful_info *info
 	bool detached = info->statistics.program_detached;
 
 	if (detached && !health->detached)
-		log_line("%s: the XDP program was taken off the interface, no frame arrives: "
+		log_line("%s: the XDP program was removed from the interface, so no frame arrives: "
 			 "carefulctl down %s, then up",
 			 ifname, ifname);
 	health->detached = detached;
@@ -182,9 +182,9 @@ static int check_interface(struct health *health, struct careful *instance,
 			 ifr.ifr_name, now.master, netdev.master_kind, ifr.ifr_name);
 	now.qdiscs = mode_qdiscs(instance);
 	if (now.qdiscs > was->qdiscs)
-		log_line("%s: something took the pfifo off, without which a full ring loses "
-			 "frames; carefuld put it back",
-			 ifr.ifr_name);
+		log_line(
+			"%s: another program removed the pfifo, without which a full ring loses frames; carefuld restored it",
+			ifr.ifr_name);
 	*was = now;
 	return 0;
 }
@@ -227,14 +227,14 @@ static void check_control(struct health *health, struct careful *instance, uint3
 		return;
 	health->unheard[peer] = unheard;
 	if (unheard && health->interface.master[0])
-		log_line("peer %u %s: its frames come, but no control messages: %s takes them",
+		log_line("peer %u %s: its frames arrive, but no control messages: %s takes them",
 			 peer, health->names[peer], health->interface.master);
 	else if (unheard)
-		log_line("peer %u %s: its frames come, but no control messages: does a firewall "
+		log_line("peer %u %s: its frames arrive, but no control messages: does a firewall "
 			 "drop UDP port %u, here or there? The next loss may end the session",
 			 peer, health->names[peer], port);
 	else
-		log_line("peer %u %s: control messages come again", peer, health->names[peer]);
+		log_line("peer %u %s: control messages arrive again", peer, health->names[peer]);
 }
 
 static void check_mac(struct health *health, struct careful *instance, uint32_t peer)
@@ -350,15 +350,15 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 	    !log_allowed(&health->limits[peer]))
 		return;
 	if (state == CAREFUL_PEER_FAILED && info.state != CAREFUL_PEER_FAILED) {
-		log_line("peer %u %s: another process is there now", peer, health->names[peer]);
+		log_line("peer %u %s: another process answers there now", peer,
+			 health->names[peer]);
 		return;
 	}
 	if (state == CAREFUL_PEER_FAILED)
 		say_why(instance, peer, info.last_errno, more, sizeof(more));
 	else if (state == CAREFUL_PEER_RENEWING && info.last_errno)
 		snprintf(more, sizeof(more),
-			 "; frames stop: the kernel has no way to it by this "
-			 "interface");
+			 "; frames stop: the kernel has no route to it through this interface");
 	else if (state == CAREFUL_PEER_UP)
 		name_other(instance, peer, more, sizeof(more));
 	if (state == CAREFUL_PEER_UP && info.burst == CAREFUL_BURST_SHORT && !more[0])

@@ -318,7 +318,7 @@ static void refresh_keys(struct daemon *d)
 	if (rc > 0)
 		log_line("keys: read again");
 	else if (rc < 0 && log_allowed(&d->keys_limit))
-		log_line("keys: %s; those that were read before stay", error.text);
+		log_line("keys: %s; the former keys stay in effect", error.text);
 }
 
 /* Runs the loop. Returns 0, or -errno if the daemon cannot go on. */
@@ -465,13 +465,11 @@ int main(int argc, char **argv)
 	rundir_close(&d->dir);
 	if (left)
 		log_line(
-			"%u file operations hang in a file system; what they wrote is left as it is, "
-			"and this process until they end",
+			"%u file operations hang in a file system; their files stay as they are, and this process stays until they end",
 			left);
 	if (files_left)
-		log_line(
-			"files of %u local clients do not close: they are left to whoever serves them",
-			files_left);
+		log_line("files of %u local clients do not close: they stay open at their server",
+			 files_left);
 	log_line("ended");
 	return rc || d->broken ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -300,10 +300,10 @@ static int check_exports(const struct daemon_options *options, struct careful_er
 {
 	for (uint32_t i = 0; i < options->exports_count; i++)
 		if (options->exports[i].writable && !options->careful.keys && !options->insecure)
-			return refuse(error, -EPERM,
-				      "--export %s:rw: whoever can send to the port could write: "
-				      "make keys (carefulctl key new), or add --insecure",
-				      options->exports[i].path);
+			return refuse(
+				error, -EPERM,
+				"--export %s:rw: anyone who can send to the port could write: make keys (carefulctl key new), or add --insecure",
+				options->exports[i].path);
 	return 0;
 }
 
@@ -360,7 +360,9 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 	if (!options->careful.instance)
 		options->careful.instance = options->careful.ifname;
 	if (options->careful.queues > 1 && options->careful.queue)
-		return refuse(error, -EINVAL, "--queue names the one queue, --queues how many");
+		return refuse(
+			error, -EINVAL,
+			"--queue selects one queue, --queues counts several: use one of them");
 	rc = check_instance(options->careful.instance, error);
 	if (!rc)
 		rc = check_exports(options, error);

@@ -35,7 +35,7 @@ static int has(int option, int wanted, const char *what, struct careful_error *e
 		return refuse(error, -errno, "LISTEN_FDS: descriptor %d: %s", FIRST,
 			      strerror(errno));
 	if (is != wanted)
-		return refuse(error, -EINVAL, "LISTEN_FDS: descriptor %d is no %s", FIRST, what);
+		return refuse(error, -EINVAL, "LISTEN_FDS: descriptor %d is not a %s", FIRST, what);
 	return 0;
 }
 
@@ -48,7 +48,8 @@ int passed_socket(int *fd, struct careful_error *error)
 	if (!count || number("LISTEN_PID") != getpid()) /* or they are another process's */
 		return 0;
 	if (number("LISTEN_FDS") != 1)
-		return refuse(error, -EINVAL, "LISTEN_FDS=%s: carefuld takes one socket", count);
+		return refuse(error, -EINVAL, "LISTEN_FDS=%s: carefuld accepts only one socket",
+			      count);
 	rc = has(SO_DOMAIN, AF_UNIX, "Unix socket", error);
 	if (!rc)
 		rc = has(SO_TYPE, SOCK_SEQPACKET, "socket of type SOCK_SEQPACKET", error);

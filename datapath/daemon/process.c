@@ -37,7 +37,7 @@ void process_raise_limits(void)
 void process_tell(int fd, const char *text, const char *error)
 {
 	if (fd >= 0 && dprintf(fd, "%s%s\n", text, error) < 0)
-		log_line("nobody hears that we are %s", text);
+		log_line("cannot tell the service manager that carefuld is %s", text);
 }
 
 int process_detach(int ready_fd)

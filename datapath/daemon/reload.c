@@ -53,7 +53,7 @@ int reload(struct careful *instance, struct block_server *block, const char *wor
 	argv[argc] = NULL;
 	rc = options_parse(&options, argc, argv, error);
 	if (rc > 0)
-		rc = refuse(error, -EINVAL, "--help and --version are for a start");
+		rc = refuse(error, -EINVAL, "--help and --version work only at a start");
 	if (!rc)
 		rc = take(instance, block, &options, error);
 	for (uint32_t i = 0; i < options.exports_count; i++) {

@@ -214,7 +214,7 @@ int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful
 	if (rc == -EBUSY || rc == -EEXIST)
 		return say_other(port, &other, error);
 	return refuse(error, rc == -ENOTSUPP ? -EOPNOTSUPP : rc,
-		      "%s (driver %s, MTU %u) takes no XDP program%s: %s", port->netdev.name,
+		      "%s (driver %s, MTU %u) accepts no XDP program%s: %s", port->netdev.name,
 		      port->netdev.driver, port->netdev.mtu,
 		      mode == CAREFUL_XDP_NATIVE ? " in native mode" : "",
 		      mode == CAREFUL_XDP_NATIVE ? port->native_refused :

@@ -80,10 +80,10 @@ static int check_interface(const struct look *look)
 			      netdev->name);
 	/* Without Ethernet no frame would pass, though the kernel accepts program and socket. */
 	if (netdev->hardware != ARPHRD_ETHER)
-		return refuse(look->error, -EINVAL,
-			      "%s (driver %s) is no Ethernet: a tunnel, or IP over InfiniBand, has "
-			      "other frames than careful's",
-			      netdev->name, netdev->driver);
+		return refuse(
+			look->error, -EINVAL,
+			"%s (driver %s) is not an Ethernet interface: a tunnel, or IP over InfiniBand, has other frames than careful's",
+			netdev->name, netdev->driver);
 	if (netdev->master[0])
 		return refuse(look->error, -EBUSY,
 			      "%s is a port of %s (%s), which takes all that arrives: `ip link set "
@@ -101,7 +101,7 @@ static int check_mtu(const struct look *look)
 
 	if (netdev->mtu < CAREFUL_MTU_MIN)
 		return refuse(look->error, -EMSGSIZE,
-			      "%s: an MTU of %u is too small, %u is the least: `ip link set %s "
+			      "%s: an MTU of %u is too small; the least is %u: `ip link set %s "
 			      "mtu 1500`",
 			      netdev->name, netdev->mtu, CAREFUL_MTU_MIN, netdev->name);
 	return refuse(look->error, 0, "%u", netdev->mtu);
@@ -146,10 +146,11 @@ static int check_steering(const struct look *look)
 	if (rc > 0)
 		return refuse(look->error, 0, "port %u goes to queue %u", port, queue);
 	if (!rc)
-		return refuse(look->error, -EXDEV,
-			      "%s has %u receive queues and port %u may come to any: `ethtool -N "
-			      "%s flow-type udp4 dst-port %u action %u` (and udp6)",
-			      netdev->name, netdev->rx_queues, port, netdev->name, port, queue);
+		return refuse(
+			look->error, -EXDEV,
+			"%s has %u receive queues and port %u may arrive at any of them: `ethtool -N "
+			"%s flow-type udp4 dst-port %u action %u` (and udp6)",
+			netdev->name, netdev->rx_queues, port, netdev->name, port, queue);
 	if (rc == -ENOENT)
 		return refuse(look->error, -EINVAL,
 			      "%s has %u receive queues and its steering is off: `ethtool -K %s "
@@ -183,12 +184,11 @@ static int check_zerocopy(const struct look *look)
 	bool generic = look->options->xdp_mode == CAREFUL_XDP_GENERIC;
 
 	if (!look->options->require_zerocopy)
-		return refuse(look->error, 0,
-			      "not required: frames are copied where it is not had");
+		return refuse(look->error, 0, "not required: without it, frames are copied");
 	port.xdp_mode = generic ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE;
 	if (generic || port.netdev.deaf)
 		return xsk_say_zerocopy(&port, -EOPNOTSUPP, look->error);
-	return refuse(look->error, -EAGAIN, "whether driver %s has it is seen at `up` alone",
+	return refuse(look->error, -EAGAIN, "only `up` shows whether driver %s has it",
 		      port.netdev.driver);
 }
 

@@ -181,7 +181,7 @@ static int check_openat2(struct careful_error *error)
 	if (fd < 0)
 		return denied(error, -errno, "openat2(), which opens files,");
 	close(fd);
-	return refuse(error, 0, "paths are kept beneath an export");
+	return refuse(error, 0, "paths stay below an export");
 }
 
 static int check_io_uring(struct careful_error *error)

@@ -253,20 +253,19 @@ int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *
 	const char *ifname = port->netdev.name, *driver = port->netdev.driver;
 
 	if (port->xdp_mode != CAREFUL_XDP_NATIVE)
-		return refuse(error, -EOPNOTSUPP,
-			      "%s: zero-copy needs native XDP, %s%s; leave --require-zerocopy out",
-			      ifname,
-			      port->native_refused[0] ? "which was refused: " :
-							"and --xdp is generic",
-			      port->native_refused);
+		return refuse(
+			error, -EOPNOTSUPP,
+			"%s: zero-copy needs native XDP, %s%s; omit --require-zerocopy", ifname,
+			port->native_refused[0] ? "which was refused: " : "and --xdp is generic",
+			port->native_refused);
 	if (port->netdev.deaf)
 		return refuse(error, -EOPNOTSUPP,
 			      "%s: with zero-copy driver %s wakes the wrong interrupt, so that no "
 			      "frame passes: boot Linux 7.0, in whose source that is mended, or "
-			      "leave --require-zerocopy out",
+			      "omit --require-zerocopy",
 			      ifname, driver);
 	return refuse(error, -EOPNOTSUPP,
-		      "%s: driver %s refuses zero-copy (%s): %s; or leave --require-zerocopy out",
+		      "%s: driver %s refuses zero-copy (%s): %s; or omit --require-zerocopy",
 		      ifname, driver, strerror(-rc), xsk_zerocopy_advice(driver, rc));
 }
 

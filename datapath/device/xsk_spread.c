@@ -20,8 +20,7 @@ static int check_mode(const struct xsk_port *port, struct careful_error *error)
 		return 0;
 	return refuse(
 		error, -EOPNOTSUPP,
-		"%s: a veth brings frames to the wrong queue with generic XDP: several queues "
-		"of it take native XDP%s%s",
+		"%s: a veth brings frames to the wrong queue with generic XDP: several queues of it need native XDP%s%s",
 		port->netdev.name, port->native_refused[0] ? ", which was refused: " : "",
 		port->native_refused);
 }

@@ -137,7 +137,7 @@ static int add(struct block_exports *exports, const struct block_export_options 
 	int rc = find(e, options->path);
 
 	if (rc == -EXDEV)
-		return refuse(error, options->path, rc, "its path leads by way of /proc");
+		return refuse(error, options->path, rc, "its path leads through /proc");
 	if (rc)
 		return refuse(error, options->path, rc, strerror(-rc));
 	e->writable = options->writable;
@@ -157,12 +157,13 @@ static int add(struct block_exports *exports, const struct block_export_options 
 		return 0;
 	if (!*e->name || !strcmp(e->name, ".") || !strcmp(e->name, ".."))
 		return refuse(error, options->path, -EINVAL,
-			      "has no name to tell it from the others");
+			      "has no name that differs from the others'");
 	for (const struct block_export *other = exports->all; other < e; other++) {
 		if (strcmp(other->name, e->name) != 0)
 			continue;
 		snprintf(error->text, sizeof(error->text),
-			 "export %s: another is called \"%s\" already", options->path, e->name);
+			 "export %s: another export is already called \"%s\"",
+			 options->path, e->name);
 		return -EEXIST;
 	}
 	return 0;

@@ -51,8 +51,8 @@ static int connect_to(struct attached *a, const char *path, struct careful_error
 	if (!rc)
 		return 0;
 	if (rc == -EAGAIN)
-		return refused(error, -ETIMEDOUT, "%s: no answer, and many wait for one already",
-			       path);
+		return refused(error, -ETIMEDOUT,
+			       "%s: no answer, and too many clients wait for one already", path);
 	if (rc == -EACCES || rc == -EPERM)
 		return refused(error, rc,
 			       "%s: only root may connect (sudo), or the group of up --group",
@@ -101,7 +101,7 @@ static int begin(struct careful *c, const struct careful_attach_options *o, int 
 	if (!rc)
 		rc = head.status;
 	if (rc == -EPROTO)
-		return refused(error, rc, "%s: carefuld is of another release: restart it",
+		return refused(error, rc, "%s: carefuld is from another release: restart it",
 			       o->path);
 	if (rc == -EUSERS)
 		return refused(error, rc, "%s: carefuld serves as many clients as it can", o->path);

@@ -58,10 +58,10 @@ int seal_rules_read(struct seal_rules *rules, const char *text, struct careful_e
 		int rc = read_one(rules, text, bytes);
 
 		if (rc)
-			return refuse(error, rc,
-				      "--seal %.*s: must be off, auth or encrypt, and @ADDRESS "
-				      "behind it where it is of one peer",
-				      (int)bytes, text);
+			return refuse(
+				error, rc,
+				"--seal %.*s: must be off, auth or encrypt, with @ADDRESS for a single peer",
+				(int)bytes, text);
 		text = text[bytes] ? text + bytes + 1 : NULL;
 	}
 	return 0;

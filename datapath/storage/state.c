@@ -47,7 +47,7 @@ static int check(int fd, mode_t kind, char *why)
 	if (fstat(fd, &st))
 		return -errno;
 	if ((st.st_mode & S_IFMT) != kind) {
-		snprintf(why, WHY_BYTES, "it is no regular file");
+		snprintf(why, WHY_BYTES, "it is not a regular file");
 		return -EINVAL;
 	}
 	if (st.st_uid && st.st_uid != geteuid()) {

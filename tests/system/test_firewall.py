@@ -58,7 +58,9 @@ def test_control_dropped__status_doctor_and_log_say_so(hosts: Hosts) -> None:
     assert get.poll() is None  # traffic goes on
     drop_control(b, False)
     for host in (a, b):
-        wait_for(lambda host=host: "control messages come again" in host.log, f"{host.name}'s log")
+        wait_for(
+            lambda host=host: "control messages arrive again" in host.log, f"{host.name}'s log"
+        )
         assert host.log.count("no control messages") == 1
         (peer,) = host.status()["peers"]
         assert (peer["control_unheard"], peer["epochs"]) == (False, 1)

@@ -176,7 +176,7 @@ def test_route_changes__frames_leave_by_the_new_gateway(hosts: Hosts, change: st
     before = arrived(new)
     wait_for(lambda: arrived(new) > before + 200, "frames by the new gateway", 30)
     ip(h2, "rule", "add", "prio", "50", "to", "10.77.0.1", "unreachable")
-    wait_for(lambda: "the kernel has no way to it" in h2.log, "word in the log", 30)
+    wait_for(lambda: "the kernel has no route to it" in h2.log, "word in the log", 30)
     ip(h2, "rule", "del", "prio", "50")
     before = arrived(new)
     wait_for(lambda: arrived(new) > before + 200, "frames after that", 60)

@@ -151,5 +151,5 @@ def test_generic__is_refused(make_lab: MakeLab, tree: Path) -> None:
         "h1", "carefulctl", "up", "eth1", "--queues", "2", "--xdp", "generic", check=False
     )
     assert done.returncode
-    assert "take native XDP" in done.stderr
+    assert "need native XDP" in done.stderr
     assert not left(lab.instance("h1"))

@@ -32,8 +32,8 @@ def test_reload__beside_a_transfer(pair: tuple[Host, Host]) -> None:
     for words, said in (
         ((*options, "--peers", "2"), "restart is needed: --peers is 8, not 2; nothing has changed"),
         ((*options, "--export", "/nowhere"), "/nowhere"),
-        (options[:2], "whoever can send to the port could write"),  # without --insecure
-        (("--export", f"{more}:rw"), "whoever can send to the port could write"),
+        (options[:2], "anyone who can send to the port could write"),  # without --insecure
+        (("--export", f"{more}:rw"), "anyone who can send to the port could write"),
     ):
         wrong = b.ctl("up", "eth1", *words, "--reload", check=False)
         assert wrong.returncode == 1
@@ -60,4 +60,4 @@ def test_reload__what_there_is_none_of(pair: tuple[Host, Host]) -> None:
     a.ctl("up", "eth1")
     done = a.ctl("up", "eth1", "--export", a.own, "--reload", check=False)
     assert done.returncode == 1
-    assert "any --export: it began without one" in done.stderr
+    assert "any --export: carefuld started without one" in done.stderr

@@ -198,6 +198,6 @@ def test_seal__takes_keys(hosts: Hosts) -> None:
     a, _ = hosts()
     failed = a.ctl("up", "eth1", "--keys", "none", "--seal", "encrypt", check=False)
     assert failed.returncode == 1
-    assert "takes keys: carefulctl key new" in failed.stderr
+    assert "needs keys: carefulctl key new" in failed.stderr
     failed = a.ctl("up", "eth1", "--seal", "a bit", check=False)
     assert "seal 'a bit': one of off, auth, encrypt" in failed.stderr

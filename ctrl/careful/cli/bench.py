@@ -146,7 +146,7 @@ def bench(
     protocols`).
     """
     if bool(names) != bool(on) or len(names) == 1:
-        raise click.UsageError("HOSTs, two or more, and --on go together")
+        raise click.UsageError("--on needs two HOST or more, and HOST needs --on")
     if kept:
         inputs, found = _read(kept)
     else:
@@ -175,7 +175,9 @@ def _read(kept: Path) -> tuple[dict[str, object], rounds.Found]:
         whole = json.loads(kept.read_text(encoding="utf-8"))
         return dict(whole["inputs"]), report.read(whole)
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{kept}: nothing that `carefulctl bench --keep` wrote: {error}") from None
+        raise InputError(
+            f"{kept}: not a file that `carefulctl bench --keep` wrote: {error}"
+        ) from None
 
 
 def _hosts(names: Sequence[str], on: str, interface: str, settings: config.Config) -> list[Host]:

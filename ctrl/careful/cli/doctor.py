@@ -23,7 +23,9 @@ def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: boo
         for step in asked:
             say(f"{step.check:10} {step.what}", err=True)
         if not sys.stdin.isatty():
-            raise click.UsageError("--fix asks before, and nobody is there to answer: --yes")
+            raise click.UsageError(
+                "--fix asks first, and standard input is not a terminal: add --yes"
+            )
         if not click.confirm("Do this?", err=True):
             return []
     return checks.fix(steps)
@@ -70,9 +72,9 @@ def doctor(
     status is 1 if a check fails.
     """
     if yes and not fix:
-        raise click.UsageError("--yes goes with --fix")
+        raise click.UsageError("--yes needs --fix")
     if len(names) > 2:
-        raise click.UsageError(f"one interface and one host at most: {' '.join(names)}")
+        raise click.UsageError(f"at most one interface and one host: {' '.join(names)}")
     ifname, host = checks.split(names, config_path)
     done = _fixed(ifname, instance, config_path, yes) if fix else []
     found = checks.check(ifname, instance, config_path, host)

@@ -19,7 +19,7 @@ _PORT = 9977
 def _address(_: click.Context, __: click.Parameter, value: str) -> tuple[str, int]:
     host, colon, port = value.rpartition(":")
     if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
-        raise click.BadParameter(f"{value!r} is no HOST:PORT")
+        raise click.BadParameter(f"{value!r} is not HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

@@ -95,7 +95,7 @@ def _pairs(
     hosts: Sequence[Host], words: Callable[[Host, Host], tuple[str, ...]], limit_s: float
 ) -> list[list[Job]]:
     if len(hosts) < 2:
-        raise click.UsageError("a pair takes two hosts")
+        raise click.UsageError("a pair needs two hosts")
     return [
         [Job(here, words(here, there), limit_s, there.name) for here, there in turn]
         for turn in pairs.turns(hosts)

@@ -71,7 +71,7 @@ def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json:
     chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
     hosts = [one for one in chosen if not chain.is_here(settings.resolve(one.address).ip)]
     if not hosts:
-        raise click.UsageError("no host but this one is named")
+        raise click.UsageError("no host besides this one is named")
 
     def told(one: chain.Member) -> None:
         if one.error:

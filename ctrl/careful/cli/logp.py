@@ -207,7 +207,9 @@ def logp(
 def _refuse_with_gap(others: dict[str, object]) -> None:
     given = [name for name, value in others.items() if value]
     if given:
-        raise click.UsageError(f"--gap-for measures the gap alone: not with {', '.join(given)}")
+        raise click.UsageError(
+            f"--gap-for measures only the gap: it cannot be combined with {', '.join(given)}"
+        )
 
 
 def _text(results: list[Result], bulks: list[Bulk], host: str) -> str:

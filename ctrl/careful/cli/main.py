@@ -146,9 +146,9 @@ def cli(ctx: click.Context, version: bool, as_json: bool) -> None:
         _show_version(as_json)
         ctx.exit()
     if as_json:
-        raise click.UsageError("--json stands behind the command, or goes with --version", ctx)
+        raise click.UsageError("--json belongs after the command, or with --version", ctx)
     if ctx.invoked_subcommand is None:
-        raise click.UsageError("Missing command", ctx)
+        raise click.UsageError("missing command", ctx)
 
 
 def _show_version(as_json: bool) -> None:

@@ -118,7 +118,9 @@ def plan(
     """Compute one plan, or the tune map's."""
     if classes:
         if message_bytes is not None or fragments_count is not None or plot_path:
-            raise click.UsageError("--classes goes without --bytes, --fragments and --plot")
+            raise click.UsageError(
+                "--classes cannot be combined with --bytes, --fragments or --plot"
+            )
         source = read_source(pipeline_name)
         least = FRAME_LIMITS.min_bytes if min_bytes is None else min_bytes
         most = FRAME_LIMITS.max_bytes if max_bytes is None else max_bytes

@@ -162,7 +162,7 @@ def tune_set(
         sinks or whole.sinks,
     )
     if release and (fragment_bytes or minpulse_bytes is not None or peers):
-        raise click.UsageError("--auto goes with --class alone")
+        raise click.UsageError("--auto can be combined only with --class")
     try:
         classes_set = {} if release else change.settings()
     except CarefulError as error:

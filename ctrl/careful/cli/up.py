@@ -124,7 +124,7 @@ def up(
     tune = tune or settings.tune(name)
     if reloads:
         if foreground:
-            raise click.UsageError("--reload is for one that is up, --foreground starts one")
+            raise click.UsageError("--reload needs a running carefuld, --foreground starts one")
         _reload(ifname, name, options, tune, settings, config_path, as_json)
         return
     if foreground:

@@ -47,10 +47,10 @@ def keyed(options: UpOptions, address: Callable[[str], str] = exports.numeric) -
     try:
         if directory is None:
             if sealed:
-                text = f"--seal {options.seal} takes keys: carefulctl key new, and --keys"
+                text = f"--seal {options.seal} needs keys: carefulctl key new, and --keys"
                 return fail("keys", text, _MAKE)
             if path := _open_to_all(options, address):
-                text = f"--export {path}:rw: whoever can send to the port could write: "
+                text = f"--export {path}:rw: anyone who can send to the port could write: "
                 text += "make keys (carefulctl key new), or add --insecure"
                 return fail("keys", text, _MAKE)
             return ok("keys", "none: whoever can send to the port gets a session")

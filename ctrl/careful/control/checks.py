@@ -269,7 +269,9 @@ def _own_program(link: Link, case: Case) -> Iterator[Finding]:
         if not case.instance.pid:
             pid = instances.owner_without_daemon(case.instance.name)
             advice = f"end {instances.process(pid)}, whose queue it is, and start it again"
-        yield fail("XDP", f"the program was taken off {link.name}, no frame arrives", advice)
+        yield fail(
+            "XDP", f"the XDP program was removed from {link.name}, so no frame arrives", advice
+        )
     else:
         yield ok("XDP", f"ours, {link.xdp_mode}")
 
@@ -301,7 +303,7 @@ def _control(link: Link, instance: Instance) -> Iterator[Finding]:
 def _qdisc(link: Link, case: Case) -> Finding:
     qdisc = links.root_qdisc(link)
     if qdisc is None and link.kind == "veth" and case.in_use:
-        text = "none: something took the pfifo of `up` off, and a full ring loses frames"
+        text = "none: another program removed the pfifo of `up`, so a full ring loses frames"
         return warn("qdisc", text, f"carefulctl down {link.name}, then up")
     if qdisc is None and link.kind == "veth":
         return ok("qdisc", "none; `up` adds a pfifo, so that a full ring loses nothing")

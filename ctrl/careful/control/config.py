@@ -147,7 +147,7 @@ def _options(file: _File, where: str, table: object) -> UpOptions:
             raise file.bad(f"[{where}] has no option {key!r}; there are {known}", where, key)
         said = f"[{where}] {key} = {value!r}"
         if not matches(key, value):
-            text = f"{said}: that is of the wrong type, it takes {takes(key)}"
+            text = f"{said}: wrong type, it needs {takes(key)}"
             raise file.bad(text, where, key)
         if why := refused(key, value):
             raise file.bad(f"{said}: {why}", where, key)
@@ -157,13 +157,13 @@ def _options(file: _File, where: str, table: object) -> UpOptions:
 
 def _socket(file: _File, table: object) -> UpOptions:
     if not isinstance(table, dict) or table.keys() - {"group"}:
-        raise file.bad("[socket] must be a table of group alone", "socket")
+        raise file.bad("[socket] must be a table with no key but group", "socket")
     return _options(file, "socket", table)
 
 
 def _state_directory(file: _File, table: object) -> Path | None:
     if not isinstance(table, dict) or table.keys() - {"directory"}:
-        raise file.bad("[state] must be a table of directory alone", "state")
+        raise file.bad("[state] must be a table with no key but directory", "state")
     if not table:
         return None
     value = table["directory"]
@@ -191,7 +191,7 @@ def parse(text: str, path: Path) -> Config:
         raise file.bad(f"[{min(unknown)}] is unknown; there are {tables}", min(unknown))
     moving = tree.get("transfer", {})
     if not isinstance(moving, dict) or moving.keys() - {"on_loss"}:
-        raise file.bad("[transfer] must be a table of on_loss alone", "transfer")
+        raise file.bad("[transfer] must be a table with no key but on_loss", "transfer")
     if moving and moving["on_loss"] not in ON_LOSS:
         raise file.bad(f"[transfer] on_loss: one of {', '.join(ON_LOSS)}", "transfer", "on_loss")
     nodes = tree.get("nodes", {})

@@ -64,7 +64,7 @@ def parse(text: str) -> Export:
             devices = True
         else:
             words = ":rw (owners, devices, host=HOST) or :ro (devices, host=HOST)"
-            reason = f"{word!r} is no word of {words}"
+            reason = f"{word!r} is not an option of {words}"
             raise CarefulError(errno.EINVAL, reason, f"--export {text!r}")
     return Export(path, kind == "rw", owners, devices, tuple(hosts))
 

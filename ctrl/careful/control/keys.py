@@ -64,7 +64,7 @@ def check(text: str) -> str:
     """Returns a public key in its written form. Raises CarefulError if it is not a key."""
     raw = _decode(text, f"key {text!r}")
     if lib.careful_key_check(raw):
-        raise CarefulError(errno.EINVAL, "is nobody's public key", f"key {text!r}")
+        raise CarefulError(errno.EINVAL, "is not a valid public key", f"key {text!r}")
     return base64.b64encode(raw).decode()
 
 
@@ -154,7 +154,7 @@ class Keys:
     def _public(private: bytes) -> str:
         public = ffi.new("uint8_t[]", _BYTES)
         if lib.careful_key_public(private, public):
-            raise CarefulError(errno.EINVAL, "the private key is none")
+            raise CarefulError(errno.EINVAL, "the private key is not valid")
         return base64.b64encode(bytes(public)).decode()
 
     def public(self, name: str = "private") -> str | None:
@@ -293,6 +293,8 @@ class Keys:
             kept, wanted = self.trusted(), set(which)
             gone = [one for one in kept if wanted & {one.address, one.name, one.key}]
             if not gone:
-                raise CarefulError(errno.ENOENT, "no key is trusted there, nor is it one", which[0])
+                raise CarefulError(
+                    errno.ENOENT, "is neither a host with a trusted key nor a key", which[0]
+                )
             self._put([one for one in kept if one not in gone])
         return gone

@@ -32,7 +32,7 @@ def parse(text: str | bytes, origin: str, peer: str | None = None) -> dict[int, 
         for row in _rows(json.loads(text), peer):
             index = _number(row, "class", 0, CLASS_COUNT - 1)
             if index in settings:
-                raise _FileError(f"class {index} is there twice")
+                raise _FileError(f"class {index} appears twice")
             settings[index] = _setting(row, index)
         return settings
     except (ValueError, RecursionError) as why:
@@ -47,7 +47,7 @@ def _rows(whole: object, peer: str | None) -> list[Json]:
         named = {str(one["peer"]): one for one in peers if isinstance(one, dict) and "peer" in one}
         if peer is None and len(named) != 1:
             raise _FileError(
-                f"it has settings of {', '.join(named) or 'no peer'}: say which by --of"
+                f"it has settings of {', '.join(named) or 'no peer'}: choose one with --of"
             )
         whole = next(iter(named.values())) if peer is None else named.get(peer)
         if whole is None:
@@ -55,7 +55,7 @@ def _rows(whole: object, peer: str | None) -> list[Json]:
                 f"it has no settings of {peer}, but of {', '.join(named) or 'no peer'}"
             )
     elif peer is not None:
-        raise _FileError("it names no peers: leave --of away")
+        raise _FileError("it names no peers: omit --of")
     rows = whole.get("classes") if isinstance(whole, dict) else None
     if not isinstance(rows, list) or not rows:
         text = "it has no classes: give what `plan --classes --json` or `tune show --json` prints"

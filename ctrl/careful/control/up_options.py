@@ -226,7 +226,11 @@ class UpOptions:
         Raises CarefulError in the words of `up`.
         """
         if (self.queues or 1) > 1 and self.queue:
-            raise CarefulError(errno.EINVAL, "names the one queue, --queues how many", "--queue")
+            raise CarefulError(
+                errno.EINVAL,
+                "selects one queue, --queues counts several: use one of them",
+                "--queue",
+            )
         if self.group is not None:
             try:
                 grp.getgrnam(self.group)

@@ -52,7 +52,8 @@ def _refuse_encryption(loc: str, options: Mapping[str, object]) -> None:
     if options.get("require_encryption"):
         raise RuntimeError(
             "encryption required by Dask configuration, refusing communication from/to "
-            f"{PREFIX + loc!r}: careful's (`carefulctl up --seal encrypt`) is not Dask's to know"
+            f"{PREFIX + loc!r}: Dask cannot see careful's own encryption "
+            "(`carefulctl up --seal encrypt`)"
         )
 
 
@@ -110,7 +111,9 @@ class CarefulConnector(Connector):
             other, program = OPENED.unpack_from(answer)
             ours = answer[OPENED.size :].decode()
         except (struct.error, UnicodeDecodeError):
-            raise CarefulError(errno.EPROTO, "what listens there is not Dask", host) from None
+            raise CarefulError(
+                errno.EPROTO, "the program that listens there is not Dask", host
+            ) from None
         link = hub.link(program, lambda: Link(hub, peer, handler, program))
         comm.connected(link, other)
         comm.named(PREFIX + unparse_host_port(ours, label), PREFIX + unparse_host_port(host, port))

@@ -85,7 +85,7 @@ def parallel(events: Events, size: int, iterations: int, event: int) -> Grid:
         CarefulError: a node failed.
     """
     if size < events.nodes:
-        raise ValueError(f"{events.nodes} nodes and {size} rows: a node has one at least")
+        raise ValueError(f"{events.nodes} nodes and {size} rows: each node needs at least one")
     mine = share(size, events.nodes, events.rank)
     grid = plate(size, size)[mine.start : mine.stop + 2].copy()
     new = grid.copy()

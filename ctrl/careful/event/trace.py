@@ -90,7 +90,7 @@ def read(path: Path) -> Trace:
     lines = path.read_text().splitlines(keepends=True)
     head = _HEAD.fullmatch(lines[0]) if lines else None
     if head is None:
-        raise CarefulError(errno.EINVAL, "is no trace of events, or was not closed", str(path))
+        raise CarefulError(errno.EINVAL, "is not a trace of events, or was not closed", str(path))
     rank, nodes, window, buffers, left_out = map(int, head.groups())
     try:
         rows = [line.split() for line in lines[2:]]

@@ -257,9 +257,11 @@ class CarefulFileSystem(Copies):
     ) -> list[bytes | Exception]:
         """Opens each file once and reads its ranges at once."""
         if not isinstance(paths, list):
-            raise TypeError(f"paths: a list, not {type(paths).__name__}")
+            raise TypeError(f"paths must be a list, not {type(paths).__name__}")
         if max_gap is not None:
-            raise NotImplementedError("max_gap: a request of its own costs microseconds")
+            raise NotImplementedError(
+                "max_gap is not supported: a separate request costs microseconds"
+            )
         bounds = zip(each_of(starts, len(paths)), each_of(ends, len(paths)), strict=True)
         wanted: dict[str, list[tuple[int, int | None, int | None]]] = {}
         for number, (path, (start, end)) in enumerate(zip(paths, bounds, strict=True)):
@@ -311,7 +313,7 @@ class CarefulFileSystem(Copies):
         self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None
     ) -> None:
         if maxdepth is not None:
-            raise NotImplementedError("maxdepth: a move is a rename, of all that is below")
+            raise NotImplementedError("maxdepth is not supported: a move renames the whole tree")
         await move(self, path1, path2)
 
     def mv(

@@ -111,14 +111,14 @@ class _Link:
         try:
             line = await self.process.stdout.readline()
         except ValueError:
-            raise CarefulError(0, "said a line without an end") from None
+            raise CarefulError(0, "sent a line without an end") from None
         with suppress(ValueError, RecursionError):
             found = json.loads(line)
             if isinstance(found, dict):
                 return found
         if line.endswith(b"\n"):
             text = shown(line[:_SHOWN_BYTES].decode(errors="replace").strip())
-            raise CarefulError(0, f"said {text!r}, which is no answer")
+            raise CarefulError(0, f"said {text!r}, which is not an answer")
         said = (await self.process.stderr.read()).decode(errors="replace").strip().splitlines()
         last = said[-1].removeprefix("carefulctl: ") if said else "its carefulctl ended"
         raise CarefulError(0, shown(last))

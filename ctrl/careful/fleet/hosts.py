@@ -70,7 +70,7 @@ def _checked(path: Path, where: str, table: dict[str, object]) -> dict[str, str]
 def _host(path: Path, name: str, table: object, common: dict[str, str]) -> Host:
     where = f"[host.{name}] "
     if not _NAME.fullmatch(name):
-        raise _bad(path, f"{where}a name is of letters, digits, _ . : -")
+        raise _bad(path, f"{where}a name consists of letters, digits, _ . : -")
     if not isinstance(table, dict):
         raise _bad(path, f"{where}must be a table")
     found = _KEYS | common | _checked(path, where, table)

@@ -79,7 +79,7 @@ class Part:
 
     def __init__(self, folder: Path, name: str) -> None:
         if not name or "/" in name or "\0" in name or name in (".", ".."):
-            raise CarefulError(errno.EINVAL, "is no name of a file", name)
+            raise CarefulError(errno.EINVAL, "is not a file name", name)
         self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._name, self._fd = name, -1
 
@@ -98,7 +98,7 @@ class Part:
             raise from_os(error, name) from None
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise CarefulError(errno.EINVAL, "is there, and is no regular file", name)
+            raise CarefulError(errno.EINVAL, "exists and is not a regular file", name)
         return fd
 
     def whole(self, nbytes: int) -> list[str] | None:
@@ -253,7 +253,9 @@ async def serve(folder: Path, config: Path | None, instance: str | None) -> None
     except BaseExceptionGroup as group:  # one is enough to report
         raise group.exceptions[0] from None
     except (ValueError, KeyError, TypeError) as error:
-        raise CarefulError(errno.EPROTO, f"it was told what it does not know: {error}") from None
+        raise CarefulError(
+            errno.EPROTO, f"it received a message that it does not know: {error}"
+        ) from None
     finally:
         with suppress(OSError):
             sys.stdout.flush()

@@ -161,7 +161,7 @@ def _grouped(pipeline: Pipeline, first: int, last: int, depth: int) -> tuple[Ele
     names = [element.name for element in elements]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"group '{name}' has the name of a stage beside it")
+            raise InputError(f"group '{name}' has the name of a stage next to it")
     return tuple(elements)
 
 

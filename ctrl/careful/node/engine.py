@@ -443,7 +443,7 @@ class Engine:
             for message in list(self.outgoing):
                 message.unsee()
             if self._seen.total():
-                raise BufferError("something sees the payload of a message: let go of it first")
+                raise BufferError("a view of a message's payload exists: release it first")
         if self.driver is not None:
             self.driver.end(CarefulError(errno.EBADF, "is closed", self.what))
         self._backlog.clear()

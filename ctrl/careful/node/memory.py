@@ -81,7 +81,7 @@ class Span:
         if nbytes is None:
             nbytes = max(0, status.st_size - part.offset)
         if part.offset < 0 or nbytes < 0:
-            raise ValueError("a file range has no negative offset or length")
+            raise ValueError("offset and length of a file range must not be negative")
         self.nbytes = nbytes
         self._fd = os.dup(fd)
         self.span = {"base": ffi.NULL, "fd": self._fd, "offset": part.offset}

@@ -138,7 +138,7 @@ class Message:
             RuntimeError: the handler has returned, or this is a store.
         """
         if self._raw is None or self._raw.region:
-            raise RuntimeError("only a request can be answered later, and its handler says so")
+            raise RuntimeError("only a request whose handler asked for it can be answered later")
         if self._late is None:
             self._late = LateReply(self._engine, self.peer, self._raw)
         return self._late

@@ -419,7 +419,7 @@ class Node:
         driver = self._engine.driver
         if driver is None:
             work.close()
-            raise TypeError("a coroutine function handles messages in an event loop alone")
+            raise TypeError("a coroutine function can handle messages only in an event loop")
         late = None if message.region else message.later()
         driver.task(self._run(work, message.peer, late, where))
 

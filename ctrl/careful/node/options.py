@@ -20,7 +20,7 @@ _NAME_BYTES = 31
 
 def _field(ifname: str, name: str, value: object) -> tuple[str, object]:
     if not matches(name, value):
-        raise TypeError(f"{name} = {value!r}: that is of the wrong type")
+        raise TypeError(f"{name} = {value!r}: wrong type")
     one = OPTIONS[name]
     if one.choices:
         names = {name: number for number, name in enum_names(*one.enum).items()}

@@ -56,7 +56,7 @@ class Outgoing:
         self.payload = memoryview(b"")
         if self._raw is not None and self._engine.is_seen(self._raw):
             self.payload = self._engine.seen(self._raw, nbytes)
-            raise BufferError("something else sees the payload of a message: let go of it first")
+            raise BufferError("another view of the message's payload exists: release it first")
 
     def _end(self, what: str) -> CData:
         """Ends the program's use of the buffer; returns the pointer that C knows."""

@@ -212,7 +212,7 @@ def read(kept: Json) -> Found:
             if one["frames"] is not None:
                 found.frames[cell] = int(one["frames"])
     except (KeyError, TypeError) as error:
-        raise InputError(f"no benchmark was kept here: {error}") from None
+        raise InputError(f"not a kept benchmark: {error}") from None
     return found
 
 

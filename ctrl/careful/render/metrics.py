@@ -57,7 +57,7 @@ _PEER_GAUGES = {
     ),
     "control_unheard": (
         "careful_peer_control_unheard",
-        "1: its frames come and its control messages do not; a firewall?",
+        "1: its frames arrive and its control messages do not; a firewall?",
     ),
 }
 _EXPORT_COUNTERS = {

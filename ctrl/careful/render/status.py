@@ -189,7 +189,7 @@ def _status(found: Status) -> Parts:
     parts += _sealed(found.peers)
     parts += [f"  {one}" for one in [*older(found.peers), *narrow(found.peers)]]
     if found.counters["device_program_detached"]:
-        said = "the XDP program was taken off the interface, no frame arrives"
+        said = "the XDP program was removed from the interface, so no frame arrives"
         parts.append(alarm(f"  {said}: carefulctl down {found.ifname}, then up"))
     for name in slow_clients(found):
         parts.append(f"  a slow client here keeps frames of {name}: its credits are withheld")

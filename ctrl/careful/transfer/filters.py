@@ -160,7 +160,7 @@ def rules(given: Iterable[tuple[bool, str]]) -> tuple[tuple[bool, str], ...]:
         if rest == "!" and not sign:
             found.clear()
         elif sign and not rest:
-            raise ValueError(f"{text!r}: there is no pattern behind the sign")
+            raise ValueError(f"{text!r}: no pattern follows the sign")
         elif rest:
             _rule(rest)
             found.append((sign == "+ " if sign else include, rest))

@@ -43,7 +43,7 @@ Value = Plan | Pulse | Kick
 def value_of(item: int, data: dict[str, int]) -> Value:
     """Reads an item's value from as_dict(); ValueError if no map can hold it."""
     if not all(type(one) is int and 0 <= one <= U32_MAX for one in data.values()):
-        raise ValueError(f"{data} are no values of a map")
+        raise ValueError(f"{data} are not values of a map")
     if item < STORE:
         return Plan(**data)
     return Pulse(**data) if item < NET_TX else Kick(**data)

@@ -43,4 +43,4 @@ class Tenancy:
             self.is_over = self.is_over or not self._asked()
             self._cookie = cookie
         if self.is_over:
-            raise LeftError(errno.ENOTCONN, "it is not in its slot any more", self._peer)
+            raise LeftError(errno.ENOTCONN, "it is no longer in its slot", self._peer)

@@ -183,7 +183,7 @@ enum careful_block_item_op {
 	CAREFUL_ITEM_REMOVE = 7,
 	CAREFUL_ITEM_SYNC = 8, /* sync the file system that holds name's directory */
 	/* Answered as READ of a file is, but with the digest alone. EOVERFLOW: the file is
-	 * too large; ENOTSUP: it is no regular file. */
+	 * too large; ENOTSUP: it is not a regular file. */
 	CAREFUL_ITEM_DIGEST = 9,
 	/* Since minor version 2. Renames the file `text` to this name with one rename(2). A file of
 	 * that name is replaced if that is permitted; otherwise nothing changes. EXDEV: the two

@@ -135,7 +135,7 @@ def test_kept__is_read_again_and_drawn(tmp_path: Path) -> None:
         assert (tmp_path / name).stat().st_size > 10000
     drawn = (tmp_path / "one.svg").read_text()
     assert all(title in drawn for title in ("Table 1", "Table 3 with processing", "Table 4"))
-    with pytest.raises(ValueError, match="no benchmark was kept"):
+    with pytest.raises(ValueError, match="not a kept benchmark"):
         report.read({"cells": [{"table": "latency"}]})
 
 

@@ -36,7 +36,7 @@ def test_version__json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(["--json"], "stands behind the command"), (["--"], "Missing command")]
+    ("words", "said"), [(["--json"], "belongs after the command"), (["--"], "missing command")]
 )
 def test_version__what_cannot_be_meant(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]

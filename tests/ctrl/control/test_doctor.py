@@ -193,7 +193,7 @@ def test_doctor__window_is_too_small(
     [
         ('[socket]\ngroup = "no-such-group"', "there is no such group"),
         ('[up]\nseal = "encrypt@no.host.invalid"', "unknown host"),
-        ("[up]\nqueue = 1\nqueues = 2", "names the one queue"),
+        ("[up]\nqueue = 1\nqueues = 2", "selects one queue"),
     ],
 )
 def test_doctor__options_that_name_nothing(
@@ -218,7 +218,7 @@ def test_doctor__zero_copy_is_required(wired: Host, tmp_path: Path) -> None:
     assert "zero-copy needs native XDP, and --xdp is generic" in failure(wired, *environment)
     config.write_text("[up]\nrequire_zerocopy = true\n")
     shown = wired.lab.run("h1", *environment, "carefulctl", "doctor", "q1").stdout
-    assert "?     zero-copy  whether driver veth has it is seen at `up` alone" in shown
+    assert "?     zero-copy  only `up` shows whether driver veth has it" in shown
     assert doctor(wired, "q1")["zero-copy"][0] == "ok"
     wired.ctl("up", "q1")
     try:
@@ -375,7 +375,7 @@ def test_qdisc__taken_off_is_put_back(host: Host) -> None:
     host.up()
     host.lab.run(host.name, "tc", "qdisc", "del", "dev", "eth1", "root")
     wait_for(lambda: doctor(host, "eth1")["qdisc"][:2] == ("ok", "pfifo"), "the pfifo", 30)
-    said = "eth1: something took the pfifo off"
+    said = "eth1: another program removed the pfifo"
     wait_for(lambda: said in host.log, "word in the log", 30)
     host.lab.run(host.name, "tc", "qdisc", "add", "dev", "eth1", "clsact")
     host.lab.run(host.name, "tc", "qdisc", "del", "dev", "eth1", "clsact")

@@ -93,7 +93,7 @@ def test_read__what_is_no_regular_file_is_absent(state: StateDir, said: list[str
     state.write("other", {"schema": 1})
     os.mkfifo(state.path / NAME)
     assert state.read(NAME) == {}
-    assert "no regular file" in said[0]
+    assert "not a regular file" in said[0]
     (state.path / NAME).unlink()
     (state.path / NAME).symlink_to("other")
     assert state.read(NAME) == {}

@@ -72,11 +72,11 @@ def test_parse__what_show_prints(pulses: dict[str, int]) -> None:
 def test_parse__of_one_peer_of_several() -> None:
     text = shown(h2={"net_tx": 3}, h3={"net_tx": 5})
     assert tune_file.parse(text, "kept.json", "h3")[0] == Setting(Plan.fixed(101), {"net_tx": 5})
-    with pytest.raises(CarefulError, match="h2, h3: say which by --of"):
+    with pytest.raises(CarefulError, match="h2, h3: choose one with --of"):
         tune_file.parse(text, "kept.json")
     with pytest.raises(CarefulError, match="no settings of h4"):
         tune_file.parse(text, "kept.json", "h4")
-    with pytest.raises(CarefulError, match="leave --of away"):
+    with pytest.raises(CarefulError, match="omit --of"):
         parse(row(), peer="h2")
 
 
@@ -111,7 +111,7 @@ def test_parse__is_no_such_file(text: str, said: str) -> None:
         ([row(**{"class": 16})], "class is 16"),
         ([row(**{"class": -1})], "class is -1"),
         ([row(**{"class": True})], "class is True"),
-        ([row(), row()], "class 7 is there twice"),
+        ([row(), row()], "class 7 appears twice"),
         ([row(message_bytes_max=4096)], "8192 bytes, not 4096"),
         ([row(plan=None)], "first_bytes is None"),
         ([row(plan={**PLAN, "first_bytes": 0})], "first_bytes is 0"),

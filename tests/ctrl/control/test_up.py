@@ -204,12 +204,14 @@ def test_status__program_taken_off(host: Host) -> None:
     links = json.loads(host.lab.run("h1", "bpftool", "-j", "link", "show").stdout)
     link = next(one["id"] for one in links if one["prog_id"] == program)
     host.lab.run("h1", "bpftool", "link", "detach", "id", str(link))
-    what = "taken off the interface, no frame arrives: carefulctl down eth1, then up"
+    what = "removed from the interface, so no frame arrives: carefulctl down eth1, then up"
     wait_for(lambda: what in host.log, "line in the log")
     assert what in " ".join(host.ctl("status", "eth1").stdout.split())
     said = host.ctl("doctor", "eth1", check=False)
     assert said.returncode == 1
-    line = "the program was taken off eth1, no frame arrives (carefulctl down eth1, then up)"
+    line = (
+        "the XDP program was removed from eth1, so no frame arrives (carefulctl down eth1, then up)"
+    )
     assert line in " ".join(said.stdout.split())
     again = host.ctl(
         "up", "eth1", "--export", f"{host.export}:rw,owners,devices", "--insecure", check=False

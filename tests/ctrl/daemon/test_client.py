@@ -67,7 +67,7 @@ def test_client__one_that_takes_nobody_does_run(tmp_path: Path) -> None:
         listening = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         listening.bind(str(path))
         listening.listen(1)
-        said = opened.enter_context(pytest.raises(CarefulError, match="many wait for one"))
+        said = opened.enter_context(pytest.raises(CarefulError, match="too many clients wait"))
         for _ in range(8):
             opened.enter_context(Client(path))
     assert said.value.errno == errno.EAGAIN

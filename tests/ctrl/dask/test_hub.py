@@ -205,7 +205,7 @@ def test_connect__to_another_program_says_so(answer: bytes) -> None:
         peer = Peer()
         _hub, _comm, opening = connecting(peer)
         peer.answer.set_result(Result((0,) * 4, answer, len(answer), 0))
-        with pytest.raises(CarefulError, match="what listens there is not Dask"):
+        with pytest.raises(CarefulError, match="the program that listens there is not Dask"):
             await opening
 
     asyncio.run(run())

@@ -83,7 +83,7 @@ def test_begin__one_at_a_time_and_never_by_a_link(folder: Path, tmp_path: Path) 
     with pytest.raises(OSError, match="c"):
         Part(folder, "c").whole(6)
     os.mkfifo(folder / "d")
-    with pytest.raises(CarefulError, match="no regular file"):
+    with pytest.raises(CarefulError, match="not a regular file"):
         Part(folder, "d").whole(6)
 
 
@@ -122,7 +122,7 @@ def test_begin__a_part_that_is_the_file_too_is_none(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "../a", "a\0b"])
 def test_part__a_name_leads_nowhere_else(folder: Path, name: str) -> None:
-    with pytest.raises(CarefulError, match="no name"):
+    with pytest.raises(CarefulError, match="not a file name"):
         Part(folder, name)
 
 
@@ -140,5 +140,5 @@ def test_in_thread__says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(relay, "_BUSY_S", 0.01)
     assert asyncio.run(relay._in_thread(enough.wait, 60))
     assert said[:3] == [{"busy": True}] * 3
-    with pytest.raises(CarefulError, match="no name"):
+    with pytest.raises(CarefulError, match="not a file name"):
         asyncio.run(relay._in_thread(Part, Path("/"), ".."))

@@ -152,7 +152,7 @@ def test_plan__text_compares_the_strategies():
         (["plan", "--pipeline", "nope", "--bytes", "4"], 1, "no such file; shipped pipelines are"),
         (["plan", "--pipeline", "gam", "--bytes", "9", "--strategy", "x"], 1, "unknown strategy"),
         (["plan", "--pipeline", "gam", "--bytes", "9", "--plot", "x.pdf"], 2, ".png or .svg"),
-        (["plan", "--pipeline", "gam", "--classes", "--bytes", "9"], 2, "goes without"),
+        (["plan", "--pipeline", "gam", "--classes", "--bytes", "9"], 2, "cannot be combined"),
         (["plan", "--pipeline", "gam", "--bytes", "2XiB"], 2, "is not a size"),
         (["plan", "--pipeline", "gam", "--bytes", "9", "--min-bytes", "0"], 1, "smallest fragment"),
         (["simulate", "--pipeline", "gam", "--bytes", "9", "--messages", "0"], 1, "at least one"),

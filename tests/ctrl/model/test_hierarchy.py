@@ -83,7 +83,7 @@ def test_groups__may_have_the_name_of_their_own_stage_only():
     inside = (Stage("net", 1, 9, "net"), Stage("b", 1, 9, "net"), Stage("disk", 400, 1, "disk"))
     assert plan(Pipeline(inside), 4096, "hierarchical").levels[0].stages == ("net", "disk")
     beside = (Stage("net", 1, 9), Stage("b", 1, 9, "net"), Stage("c", 400, 1, "net"))
-    with pytest.raises(ValueError, match="group 'net' has the name of a stage beside it"):
+    with pytest.raises(ValueError, match="group 'net' has the name of a stage next to it"):
         plan(Pipeline(beside), 4096, "hierarchical")
 
 

@@ -66,5 +66,5 @@ def test_patterns__of_a_file() -> None:
 
 @pytest.mark.parametrize("text", ["- ", "+ "])
 def test_patterns__nothing_behind_the_sign(text: str) -> None:
-    with pytest.raises(ValueError, match="no pattern behind the sign"):
+    with pytest.raises(ValueError, match="no pattern follows the sign"):
         rules([(False, text)])

@@ -76,9 +76,9 @@ def daemon(lab: Lab, tmp_path: Path) -> Iterator[Daemon]:
         (["--ifname", "eth1", "--wait", "no"], "adaptive, spin, block"),
         (["--ifname", "eth1", "--instance", "a/b"], "--instance a/b"),
         (["--ifname", "eth1", "--export", ":rw"], "no directory is given"),
-        (["--ifname", "eth1", "--export", "/a:rw,owner"], "'owner' is no word of"),
+        (["--ifname", "eth1", "--export", "/a:rw,owner"], "'owner' is not an option of"),
         (["--ifname", "eth1", "--export", "/tmp:rw"], "make keys (carefulctl key new), or add"),
-        (["--ifname", "eth1", "--export", "/a:ro,owners"], "'owners' is no word of"),
+        (["--ifname", "eth1", "--export", "/a:ro,owners"], "'owners' is not an option of"),
         (["--ifname", "eth1", "--export", "/a:rw,host=h1"], "h1 is not the address of a host"),
         (["--ifname", "eth1", "--bad"], "unknown option --bad (see carefuld --help)"),
         (["--ifname", "eth1", "--bad=1"], "unknown option --bad=1"),
@@ -298,11 +298,11 @@ def test_passed__only_a_socket_that_clients_reach(
 ) -> None:
     path = daemon.run / "sock"
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
-        assert "descriptor 3 is no Unix socket" in passed.refused(one)
+        assert "descriptor 3 is not a Unix socket" in passed.refused(one)
     with listening(tmp_path / "stream", socket.SOCK_STREAM) as one:
-        assert "descriptor 3 is no socket of type SOCK_SEQPACKET" in passed.refused(one)
+        assert "descriptor 3 is not a socket of type SOCK_SEQPACKET" in passed.refused(one)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
-        assert "descriptor 3 is no socket that listens" in passed.refused(one)
+        assert "descriptor 3 is not a socket that listens" in passed.refused(one)
     with (tmp_path / "file").open("w") as file:
         assert "descriptor 3: Socket operation on non-socket" in passed.refused(file)
     with listening(tmp_path / "elsewhere") as one:
@@ -315,7 +315,9 @@ def test_passed__only_a_socket_that_clients_reach(
         path.rename(tmp_path / "moved")
         with listening(path):
             assert wrong in passed.refused(one)
-            assert "LISTEN_FDS=2: carefuld takes one socket" in passed.refused(one, LISTEN_FDS="2")
+            assert "LISTEN_FDS=2: carefuld accepts only one socket" in passed.refused(
+                one, LISTEN_FDS="2"
+            )
             assert "LISTEN_FDS=1x: carefuld" in passed.refused(one, LISTEN_FDS="1x")
         assert [path.name for path in daemon.run.iterdir()] == ["sock"]
     assert not daemon.pins.exists()

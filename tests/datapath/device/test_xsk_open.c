@@ -253,7 +253,7 @@ static void test_open__interface_not_fit(void)
 	if (!pair_run(&pair, 0, "ip tuntap add tun9 mode tun 2>/dev/null")) {
 		CHECK(!pair_run(&pair, 0, "ip link set tun9 up"));
 		options.ifname = "tun9";
-		refused(&options, -EINVAL, "tun9 (driver tun) is no Ethernet");
+		refused(&options, -EINVAL, "tun9 (driver tun) is not an Ethernet interface");
 		options.ifname = "eth1";
 		CHECK(!pair_run(&pair, 0, "ip link del tun9"));
 	}

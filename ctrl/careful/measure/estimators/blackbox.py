@@ -109,7 +109,9 @@ class Options:
         if not (0 < self.precision < 1 and 0 < self.seconds < math.inf and 0 < self.share <= 1):
             raise InputError("precision and share must be between 0 and 1, seconds above 0")
         if self.train_frames < TRAIN_FRAMES_MIN or self.trips_count < 1:
-            raise InputError(f"trains have {TRAIN_FRAMES_MIN} frames at least, rounds one trip")
+            raise InputError(
+                f"trains have {TRAIN_FRAMES_MIN} frames or more, and rounds one round trip"
+            )
 
 
 class BlackBox:

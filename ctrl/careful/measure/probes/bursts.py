@@ -183,7 +183,7 @@ def parse(answers: bytes, marks: Sequence[int]) -> Bursts:
     assert _BURST.itemsize == sizeof("careful_burst")
     kind = np.dtype([("burst", _BURST), ("marks", "u8", (len(marks), 2))])
     if not answers or len(answers) % kind.itemsize:
-        raise CarefulError(errno.EPROTO, "carefuld is of another build: restart it")
+        raise CarefulError(errno.EPROTO, "carefuld is from another build: restart it")
     found = np.frombuffer(answers, dtype=kind)
     times = found["marks"] / 1e3
     burst = found["burst"]
