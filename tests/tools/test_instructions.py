@@ -70,7 +70,7 @@ def test_grown__is_what_takes_more_than_a_kept_run_or_is_not_in_it(tool: ModuleT
 def test_main__builds_its_program_anew(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A program that an earlier commit left in build/bench did not know all words of today."""
+    """A program that an earlier commit left in build/gcc did not know all words of today."""
     asked: list[str] = []
     program = tmp_path / "null"
 

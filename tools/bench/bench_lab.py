@@ -15,7 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "lab"
-BUILD = ROOT / "build" / "bench"
+BUILD = ROOT / "build" / "gcc"
 REPORTS = ROOT / "tests" / "reports"
 PIPELINES = ROOT / "ctrl" / "careful" / "model" / "pipelines"
 PYTHON = ROOT / ".venv" / "bin" / "python"
@@ -64,8 +64,7 @@ def run(*argv: object, timeout_s: float = 400, env: dict[str, str] | None = None
 
 def built(*programs: str) -> Path:
     """Builds C programs from the checkout and returns their folder."""
-    run("cmake", "-S", ROOT / "datapath", "-B", BUILD, "-G", "Ninja")
-    run("cmake", "--build", BUILD, "--target", *programs, timeout_s=1800)
+    run(ROOT / "tools" / "build", *programs, timeout_s=1800)
     return BUILD
 
 

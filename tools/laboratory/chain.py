@@ -7,7 +7,6 @@ The namespaces and interfaces are links.py's. Standard library only.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import subprocess
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build" / "lab"
 HOPS_MAX = 16
 #: The longest time of anything, µs, scaled or not.
 TIME_MAX_US = 1e9
@@ -178,25 +176,12 @@ def star(hops: list[Hop], hosts: int) -> list[Hop]:
 
 def emulator() -> Path:
     """The emulator, built if it is not or if its source changed; ValueError if that fails."""
-    BUILD.mkdir(parents=True, exist_ok=True)
-    with (BUILD / ".careful-hop.lock").open("w") as lock:  # several labs begin at once
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        _build()
-    return BUILD / "careful-hop"
-
-
-def _build() -> None:
-    steps = [["cmake", "--build", str(BUILD), "--target", "careful-hop"]]
-    if not (BUILD / "build.ninja").exists():
-        steps.insert(0, ["cmake", "-S", str(ROOT / "datapath"), "-B", str(BUILD), "-G", "Ninja"])
-    for step in steps:
-        try:
-            done = subprocess.run(step, capture_output=True, text=True)
-        except FileNotFoundError:
-            raise ValueError("building careful-hop: cmake is missing: run tools/setup") from None
-        if done.returncode:
-            said = (done.stderr.strip() or done.stdout.strip() or "failed").splitlines()
-            raise ValueError(f"building careful-hop (tools/setup first?): {said[-1]}")
+    argv = [str(ROOT / "tools/build"), "careful-hop"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip() or "failed").splitlines()
+        raise ValueError(f"building careful-hop (tools/setup first?): {said[-1]}")
+    return ROOT / "build" / "gcc" / "careful-hop"
 
 
 def document(hops: list[Hop], charge: str, reports: list[dict[str, Any]]) -> str:

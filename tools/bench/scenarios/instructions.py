@@ -1,6 +1,6 @@
 """Counts the engine's instructions, by layer and by function: no clock, no noise.
 
-Builds build/bench/null (tools/bench/null.c) and runs it under callgrind for each kind of KINDS.
+Builds build/gcc/null (tools/bench/null.c) and runs it under callgrind for each kind of KINDS.
 valgrind's CPU has AES, so the cipher is AES-256-GCM. An inlined function counts for the file that
 it stands in. Needs valgrind, and no privilege.
 
