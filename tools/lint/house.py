@@ -40,7 +40,7 @@ PACKAGES = {
     "dask": {"node"},
     "event": {"node"},
     "files": {"control", "daemon", "transfer"},
-    "fleet": {"files", "model"},
+    "fleet": {"files", "model", "transfer"},
     "man": {"control"},
     "measure": {"daemon"},
     "model": set(),

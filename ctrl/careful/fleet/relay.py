@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import json
 import os
-import stat
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
@@ -22,6 +20,7 @@ from careful import files
 from careful.errors import CarefulError, from_os, shown
 from careful.fleet.blocks import UNDER_WAY, digests
 from careful.jsonout import Json
+from careful.transfer.file.local import Partial, sync_directory
 
 #: The longest line: the digests of 65,536 pieces.
 LINE_MAX = 1 << 23
@@ -66,7 +65,7 @@ class Sender:
             await self._part.write(data, at)
 
 
-class Part:
+class Part(Partial):
     """A partial file in a directory of this host.
 
     Args:
@@ -80,33 +79,28 @@ class Part:
     def __init__(self, folder: Path, name: str) -> None:
         if not name or "/" in name or "\0" in name or name in (".", ".."):
             raise CarefulError(errno.EINVAL, "is not a file name", name)
-        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._name, self._fd = name, -1
+        self._name = name
+        self._prepare(str(folder / name), 0, True, str(folder))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for fd in (self._fd, self._folder):
-            if fd >= 0:
-                os.close(fd)
+        if self.fd >= 0:
+            self.close()
+        self.folder.close()
 
-    def _open(self, name: str, flags: int) -> int:
-        try:
-            fd = os.open(name, flags, 0o600, dir_fd=self._folder)
-        except OSError as error:
-            raise from_os(error, name) from None
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            os.close(fd)
-            raise CarefulError(errno.EINVAL, "exists and is not a regular file", name)
-        return fd
+    def _exists(self) -> CarefulError:
+        return CarefulError(errno.EEXIST, "", self._name)  # the option is --replace here, not -f
 
     def whole(self, nbytes: int) -> list[str] | None:
         """Returns the digests of the file with the final name; None: no file; []: another size."""
         try:
-            fd = self._open(self._name, _READ)
+            fd = os.open(self._name, _READ, dir_fd=self.folder.fd)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise from_os(error, self._name) from None
         try:
             same = os.fstat(fd).st_size == nbytes
             return digests(fd, nbytes) if same else []
@@ -115,54 +109,24 @@ class Part:
 
     def begin(self, nbytes: int) -> list[str]:
         """Opens the partial file with room for its size; returns the digests of its pieces."""
-        while not self._open_locked():
-            pass
-        found = digests(self._fd, nbytes)
-        os.ftruncate(self._fd, nbytes)
-        return found
-
-    def _open_locked(self) -> bool:
-        """Opens and locks the partial file; False if the file was removed before the lock."""
-        name = part_name(self._name)
-        self._fd = self._open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CarefulError(errno.EBUSY, "is being put by another program", self._name) from None
-        mine = os.fstat(self._fd)
-        with suppress(FileNotFoundError):
-            named = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
-            if os.path.samestat(mine, named):
-                if mine.st_nlink == 1:
-                    return True
-                os.unlink(name, dir_fd=self._folder)  # a finish() that was killed after its link
-        os.close(self._fd)  # its former holder has finished the file
-        self._fd = -1
-        return False
-
-    @property
-    def fd(self) -> int:
-        return self._fd
+            self.fd = self._open_locked(part_name(self._name))
+        except OSError as error:
+            raise from_os(error, part_name(self._name)) from None
+        found = digests(self.fd, nbytes)
+        os.ftruncate(self.fd, nbytes)
+        return found
 
     def finish(self, wanted: list[str], nbytes: int, mode: int, replace: bool) -> None:
         """Checks the part, syncs it and gives it its name.
 
         Raises CarefulError if it is damaged, keeping the good pieces, or if the name exists.
         """
-        part, where = part_name(self._name), self._folder
-        if os.fstat(self._fd).st_size != nbytes or digests(self._fd, nbytes) != wanted:
+        if os.fstat(self.fd).st_size != nbytes or digests(self.fd, nbytes) != wanted:
             raise CarefulError(errno.EIO, DAMAGED, self._name)
-        try:
-            os.fchmod(self._fd, mode & 0o777)
-            os.fsync(self._fd)
-            if replace:
-                os.replace(part, self._name, src_dir_fd=where, dst_dir_fd=where)
-            else:
-                os.link(part, self._name, src_dir_fd=where, dst_dir_fd=where)
-                os.unlink(part, dir_fd=where)
-            os.fsync(self._folder)
-        except OSError as error:
-            raise from_os(error, self._name) from None
+        self._mode, self.replace = mode & 0o777, replace
+        self.commit(sync=True, exact=True)
+        sync_directory(str(Path(self.path).parent))
 
 
 def _say(**words: object) -> None:

@@ -13,6 +13,7 @@ from careful.errors import CarefulError
 from careful.fleet import relay
 from careful.fleet.blocks import digests
 from careful.fleet.relay import Part, part_name
+from careful.transfer.file import local
 
 DATA = os.urandom(100_000)
 
@@ -68,10 +69,13 @@ def test_finish__a_name_that_came_meanwhile_stays(folder: Path) -> None:
     assert (folder / "a").read_bytes() == DATA
 
 
-def test_begin__one_at_a_time_and_never_by_a_link(folder: Path, tmp_path: Path) -> None:
+def test_begin__one_at_a_time_and_never_by_a_link(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = Part(folder, "a")
     assert first.begin(10) == []
-    with pytest.raises(CarefulError, match="another program"):
+    monkeypatch.setattr(local, "LOCK_S", 0.0)
+    with pytest.raises(CarefulError, match="another transfer"):
         Part(folder, "a").begin(10)
     secret = tmp_path / "secret"
     secret.write_text("secret")
@@ -83,8 +87,8 @@ def test_begin__one_at_a_time_and_never_by_a_link(folder: Path, tmp_path: Path) 
     with pytest.raises(OSError, match="c"):
         Part(folder, "c").whole(6)
     os.mkfifo(folder / "d")
-    with pytest.raises(CarefulError, match="not a regular file"):
-        Part(folder, "d").whole(6)
+    with pytest.raises(CarefulError, match="special file"):
+        Part(folder, "d")
 
 
 def test_begin__what_is_whole_by_now_is_left_alone(

@@ -7,11 +7,13 @@ import os
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from functools import partial
 from itertools import chain
 
 from careful._abi import lib, pack
 from careful.errors import CarefulError, from_os, shown
 from careful.transfer.protocol.block import Attr, BlockClient
+from careful.transfer.tasks import SLICE_BYTES, in_slices, in_thread
 
 #: Zeros are found in runs of this size, bytes.
 GRAIN = 32 << 10
@@ -146,6 +148,33 @@ async def remote_extents(
             at = begin + size
         at = end
     return found
+
+
+async def ranges(
+    remote: BlockClient, ends: tuple[tuple[int, str], tuple[int, str]], nbytes: int, no_zeros: bool
+) -> Ranges:
+    """Returns where data of a file must move.
+
+    Data of an earlier transfer, or of the replaced file, may lie in the source's holes: what either
+    end holds counts.
+
+    Args:
+        remote: the peer's tree.
+        ends: handle and path of the peer's file, descriptor and path of ours.
+        nbytes: size of the file.
+        no_zeros: whether zeros of our file are holes.
+    """
+    (handle, path), (fd, name) = ends
+    here = await in_thread(partial(local_extents, fd, nbytes))
+    if no_zeros:
+        pieces = [
+            (at, min(SLICE_BYTES, begin + size - at))
+            for begin, size in here
+            for at in range(begin, begin + size, SLICE_BYTES)
+        ]
+        look = lambda piece: without_zeros(fd, [piece], name)  # noqa: E731
+        here = list(chain.from_iterable(await in_slices(look, pieces, SLICE_BYTES)))
+    return Ranges(merged(here, await remote_extents(remote, handle, nbytes, path)))
 
 
 def punch_zeros(fd: int, offset: int, nbytes: int) -> None:

@@ -1,6 +1,6 @@
-"""Partial files: an interrupted transfer leaves one, and the next transfer continues it.
+"""The journal of a partial file, by which the next transfer continues an interrupted one.
 
-Owns the journal behind the file's own bytes: the source's identity, and the blocks in place with
+The journal lies behind the file's own bytes: the source's identity, and the blocks in place with
 their digests. Both ends use this format; the end that runs the transfer writes it. A file under its
 final name has no journal.
 """
@@ -8,18 +8,16 @@ final name has no journal.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import re
-import stat
 import struct
-import time
 from dataclasses import asdict, dataclass
 
-from careful.errors import CarefulError, Option, from_os, shown
-from careful.transfer.file.local import Partial, allocate, digest_of, temporary_name
+from careful.errors import CarefulError, Option, from_os
+from careful.transfer.file.local import digest_of
 from careful.transfer.folder import Folder
+from careful.transfer.options import Options
 from careful.units import shown_bytes
 
 #: Names of partial and temporary files, ours and a peer's.
@@ -44,9 +42,6 @@ FOOTER_BYTES = _FOOTER.size
 _BLOCKS_MAX = 1 << 24
 #: The longest journal, bytes.
 TAIL_MAX = _BLOCKS_MAX * _ENTRY.size + _IDENTITY_MAX + FOOTER_BYTES
-#: How long to wait for the lock of another transfer, seconds: a daemon may still be cleaning up
-#: after a killed one.
-LOCK_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -216,28 +211,6 @@ def read_journal(fd: int) -> Journal | None:
     return Journal.parse(os.pread(fd, nbytes, size - nbytes), size) if nbytes else None
 
 
-def lock(fd: int, name: str) -> None:
-    """Locks a partial file against other transfers while it is open.
-
-    Raises:
-        CarefulError: another transfer still has the lock after LOCK_S.
-    """
-    until = time.monotonic() + LOCK_S
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                raise busy(name) from None
-        time.sleep(0.05)
-
-
-def busy(name: str) -> CarefulError:
-    """Returns the error for a partial file that another transfer has."""
-    return CarefulError(errno.EBUSY, "another transfer of it is in progress", name)
-
-
 def check_source(was: Identity, now: Identity, name: str) -> None:
     """Checks that a partial file of `was` can be continued from `now`.
 
@@ -251,122 +224,15 @@ def check_source(was: Identity, now: Identity, name: str) -> None:
         raise CarefulError(errno.ESTALE, text, name)
 
 
-class KeptPartial(Partial):
-    """A partial file with a journal, which stays if the transfer ends early.
-
-    Args:
-        path: its final name.
-        mode: permission bits; the umask is applied.
-        replace: whether to replace an existing file.
-        journal: for a new partial file; an existing one has its own.
-        tag: of the command, see tag_of().
-        restart: whether to throw an existing one away.
-        sparse: whether to allocate no room.
-        blake3: whether to throw away one with block sizes unfit for BLAKE3.
-        restart_changed: whether to throw away one whose source has changed.
-        root: follow no symlink below it; None: no root.
-
-    Attributes:
-        journal: the blocks in place.
-        resumed: whether the partial file existed.
+def continued(found: Journal | None, now: Identity, options: Options) -> Journal | None:
+    """Returns the journal of a partial file to continue from a source; None to start over.
 
     Raises:
-        CarefulError: as of Partial; the source changed; another transfer has the file.
+        CarefulError: the source changed.
     """
-
-    def __init__(
-        self,
-        path: str,
-        mode: int,
-        replace: bool,
-        journal: Journal,
-        tag: int,
-        restart: bool,
-        sparse: bool = False,
-        blake3: bool = False,
-        restart_changed: bool = False,
-        root: str | None = None,
-    ) -> None:
-        self._prepare(path, mode, replace, root)
-        self._sparse = sparse
-        self.journal = journal
-        self.resumed = False
-        try:
-            self.fd = self._open_locked(temporary_name(self.folder.name, tag))
-            found = None if restart else read_journal(self.fd)
-            if restart_changed and found is not None and found.identity.changed(journal.identity):
-                found = None
-            if found is not None and (found.is_for_blake3 or not blake3):
-                check_source(found.identity, journal.identity, journal.identity.source)
-                self.journal = found
-                self.resumed = True
-            else:
-                self._begin()
-        except CarefulError:
-            if self.fd >= 0:
-                self.close()
-            self.folder.close()
-            raise
-        except OSError as error:
-            self.discard()
-            raise from_os(error, shown(path)) from None
-
-    def _open_locked(self, temporary: str) -> int:
-        """Opens and locks the file, again if another transfer renamed it meanwhile."""
-        while True:
-            fd = self._open(temporary, 0)
-            try:
-                lock(fd, shown(self.path))
-                mine, named = os.fstat(fd), self._found()
-                is_ours = stat.S_ISREG(mine.st_mode) and mine.st_uid == os.geteuid()
-                if not is_ours or mine.st_nlink > 1:
-                    raise CarefulError(errno.EPERM, "is not a partial file", shown(self._path()))
-                if (mine.st_ino, mine.st_dev) == (named.st_ino, named.st_dev):
-                    return fd
-            except FileNotFoundError:
-                pass
-            except BaseException:
-                os.close(fd)
-                raise
-            os.close(fd)
-            self._check_name()  # the other transfer may have given it this name
-
-    def _path(self) -> str:
-        return os.path.join(os.path.dirname(self.path), self.temporary)
-
-    def _found(self) -> os.stat_result:
-        return os.stat(self.temporary, dir_fd=self.folder.fd, follow_symlinks=False)
-
-    def _begin(self) -> None:
-        size = self.journal.identity.bytes
-        tail = self.journal.tail
-        os.ftruncate(self.fd, 0)
-        allocate(self.fd, size + len(tail), self._sparse)
-        os.pwrite(self.fd, tail, size)
-
-    def note(self, change: tuple[int, bytes]) -> None:
-        """Writes a change that the journal's mark() or unmark() returned."""
-        os.pwrite(self.fd, change[1], self.journal.identity.bytes + change[0])
-
-    def commit(self, sync: bool, mtime_ns: int | None = None, exact: bool = False) -> None:
-        """Commits as Partial does, and removes the journal."""
-        try:
-            if sync:  # first, while the journal exists: it is slow and may be interrupted
-                os.fsync(self.fd)
-            self._check_name()
-            os.ftruncate(self.fd, self.journal.identity.bytes)
-        except OSError as error:
-            raise from_os(error, shown(self.path)) from None
-        try:
-            super().commit(sync, mtime_ns, exact)
-        except CarefulError:
-            self._put_back()
-            raise
-
-    def _put_back(self) -> None:
-        """Restores the journal; if that fails, no block counts as in place."""
-        try:
-            os.fchmod(self.fd, 0o600)
-            os.pwrite(self.fd, self.journal.tail, self.journal.identity.bytes)
-        except OSError:
-            self.journal = Journal(self.journal.identity, self.journal.block_bytes)
+    if found is None or options.restart or (options.blake3 and not found.is_for_blake3):
+        return None
+    if options.restart_changed and found.identity.changed(now):
+        return None
+    check_source(found.identity, now, now.source)
+    return found

@@ -11,6 +11,7 @@ import fcntl
 import os
 import stat
 import sys
+import time
 from array import array
 from collections.abc import Iterable
 from contextlib import suppress
@@ -24,6 +25,9 @@ from careful.transfer.folder import Folder, current_umask
 _RENAME_NOREPLACE = 1
 #: The most of a name that its temporary name repeats, bytes (NAME_MAX is 255).
 _KEPT_NAME_BYTES = 200
+#: How long to wait for the lock of another transfer, seconds: a daemon may still be cleaning up
+#: after a killed one.
+LOCK_S = 3.0
 
 
 def digest_of_blocks(digests: Iterable[int]) -> int:
@@ -146,9 +150,36 @@ def allocate(fd: int, nbytes: int, sparse: bool = False) -> None:
         os.ftruncate(fd, nbytes)
 
 
+def busy(name: str) -> CarefulError:
+    """Returns the error for a partial file that another transfer has."""
+    return CarefulError(errno.EBUSY, "another transfer of it is in progress", name)
+
+
+def lock(fd: int, name: str) -> None:
+    """Locks a partial file against other transfers while it is open.
+
+    Raises:
+        CarefulError: another transfer still has the lock after LOCK_S.
+    """
+    until = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise busy(name) from None
+        time.sleep(0.05)
+
+
 def special_there(name: str) -> CarefulError:
     """Returns the error for a device, fifo or socket in a file's place."""
     return CarefulError(errno.ENOTSUP, "is a special file and is never replaced", name)
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    return is_ours and found.st_nlink <= 1
 
 
 class Partial:
@@ -225,6 +256,31 @@ class Partial:
         self.temporary = temporary
         flags |= os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         return os.open(temporary, flags, 0o600, dir_fd=self.folder.fd)
+
+    def _open_locked(self, temporary: str) -> int:
+        """Opens and locks a file, again if another transfer renamed it meanwhile."""
+        while True:
+            fd = self._open(temporary, 0)
+            try:
+                lock(fd, shown(self.path))
+                mine = os.fstat(fd)
+                named = os.stat(temporary, dir_fd=self.folder.fd, follow_symlinks=False)
+                there = self.folder.stat()
+                if there and mine.st_nlink > 1 and os.path.samestat(mine, there):
+                    # Its commit was killed between the two calls of rename_new().
+                    os.unlink(temporary, dir_fd=self.folder.fd)
+                elif not _is_ours(mine):
+                    where = os.path.join(os.path.dirname(self.path), temporary)
+                    raise CarefulError(errno.EPERM, "is not a partial file", shown(where))
+                elif os.path.samestat(mine, named):
+                    return fd
+            except FileNotFoundError:
+                pass
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)
+            self._check_name()  # the other transfer may have given it this name
 
     def _exists(self) -> CarefulError:
         return CarefulError(

@@ -37,16 +37,14 @@ class Mover:
     Args:
         remote: the peer's tree.
         op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
-        handle: of the peer's file.
-        fd: of our file.
-        file: carefuld's number of our file.
+        ends: handle of the peer's file, descriptor of ours, and carefuld's number of ours.
         name: the file's name in errors.
         options: how files move.
         progress: receives each step.
         block_bytes: size of a block.
 
     Attributes:
-        handle: as above, or its replacement.
+        handle: of the peer's file, or its replacement.
         reopen: opens the peer's file again after the session was renewed; raises if the file
             is another one. None: a lost handle ends the transfer.
         ranges: returns the parts of a byte range that hold data; None: all of it. Both ends
@@ -58,9 +56,7 @@ class Mover:
         self,
         remote: BlockClient,
         op: int,
-        handle: int,
-        fd: int,
-        file: int,
+        ends: tuple[int, int, int],
         name: str,
         options: Options,
         progress: Progress,
@@ -68,9 +64,7 @@ class Mover:
     ) -> None:
         self.remote = remote
         self.op = op
-        self.handle = handle
-        self.fd = fd
-        self.file = file
+        self.handle, self.fd, self.file = ends
         self.name = name
         self.options = options
         self.progress = progress

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from careful._abi import lib
 from careful.errors import FATAL, CarefulError, from_os, meaning, shown
-from careful.transfer.file.journal import FOOTER_BYTES, Journal, is_partial, read_journal
+from careful.transfer.file.journal import Journal, is_partial, read_journal
+from careful.transfer.file.resume import read_journal_there
 from careful.transfer.folder import Folder, open_folder
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, RemoteTree
@@ -240,21 +241,12 @@ async def clear_remote(remote: BlockClient, top: str, names: list[str], whole: s
 
 
 async def _remote_journal(remote: BlockClient, path: str) -> Journal | None:
-    what = remote.name(shown(path))
     try:
         handle, attr = await remote.open(path)
     except CarefulError:
         return None
     try:
-        footer_at = attr.bytes - FOOTER_BYTES
-        if footer_at < 0:
-            return None
-        footer = await remote.read(handle, footer_at, FOOTER_BYTES, what)
-        nbytes = Journal.bytes_of_tail(footer, attr.bytes)
-        if not nbytes:
-            return None
-        tail = await remote.read(handle, attr.bytes - nbytes, nbytes, what)
-        return Journal.parse(tail, attr.bytes)
+        return await read_journal_there(remote, handle, attr.bytes, path)
     except CarefulError as error:
         if error.errno in FATAL:
             raise

@@ -1,4 +1,4 @@
-"""Checks a source that changes while it is copied.
+"""Opens a source here, and checks a source that changes while it is copied.
 
 A file that only grew, like a log, is copied as it was at the start: a comparison by digest shows
 that the source still holds the copied bytes.
@@ -7,13 +7,39 @@ that the source still holds the copied bytes.
 from __future__ import annotations
 
 import errno
+import os
+import stat
 from collections.abc import Awaitable, Callable
 
-from careful.errors import CarefulError
+from careful.errors import CarefulError, from_os, shown
+from careful.transfer.file.local import settled
+from careful.transfer.folder import open_file
 from careful.transfer.options import Progress
-from careful.transfer.protocol.entries import Attr
+from careful.transfer.protocol.entries import Attr, local_attr
 
 _CHANGED = "changed while it was being transferred"
+
+
+def open_source(path: str, root: str | None) -> tuple[int, Attr]:
+    """Opens a regular file to copy it; returns the descriptor and the attributes.
+
+    No symlink is followed below `root`.
+
+    Raises:
+        CarefulError: it cannot be read, or is another kind of file.
+    """
+    try:
+        fd = open_file(path, root)
+    except OSError as error:
+        raise from_os(error, shown(path)) from None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise CarefulError(errno.EINVAL, "is not a regular file", shown(path))
+        fd = settled(fd, shown(path))
+        return fd, local_attr(os.fstat(fd))
+    except BaseException:
+        os.close(fd)
+        raise
 
 
 def version(attr: Attr) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from careful.errors import CarefulError, Option, spelled
-from careful.transfer.file.kept import RESUME
+from careful.transfer.file.move import RESUME
 from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import Attr
 from careful.transfer.result import Result

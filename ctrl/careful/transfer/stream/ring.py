@@ -105,9 +105,8 @@ class Ring:
         self.fd = os.memfd_create("careful-ring", os.MFD_CLOEXEC)
         os.ftruncate(self.fd, self.block_bytes * self.count)
         self._remote = remote
-        self.mover = Mover(
-            remote, op, held.handle, self.fd, -1, name, options, progress, self.block_bytes
-        )
+        ends = held.handle, self.fd, -1
+        self.mover = Mover(remote, op, ends, name, options, progress, self.block_bytes)
         self.mover.reopen = held.reopen if held.open_again is not None else None
         self._tasks: deque[tuple[asyncio.Task[int], int, int]] = deque()
         self._options = options

@@ -15,10 +15,9 @@ from typing import Protocol
 from careful._abi import lib
 from careful.errors import CarefulError, from_os, shown
 from careful.transfer.file.compare import common_bytes
-from careful.transfer.file.get import get_file
 from careful.transfer.file.local import sync_directory
+from careful.transfer.file.move import Get, Put
 from careful.transfer.file.partials import clear_local, clear_remote
-from careful.transfer.file.put import put_file
 from careful.transfer.folder import Folder, current_umask
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree, asked
@@ -215,8 +214,9 @@ class Direction:
     async def copy(
         self, source: str, target: str, options: Options, progress: Progress
     ) -> FileResult | None:
-        move, here = (get_file, target) if self.fetch else (put_file, source)
-        return await move(self.remote, source, target, options, progress, self._root(here))
+        """Moves one file; see file.move.Move."""
+        move, here = (Get, target) if self.fetch else (Put, source)
+        return await move(self.remote, (source, target), options, progress, self._root(here)).run()
 
     async def common(self, source: str, target: str, block_bytes: int) -> tuple[int, bool]:
         """Returns the count of bytes that two files share, and whether the files are equal.

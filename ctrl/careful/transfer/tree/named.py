@@ -8,7 +8,7 @@ import posixpath
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer.file.kept import tell_lost
+from careful.transfer.file.move import tell_lost
 from careful.transfer.options import FileResult
 from careful.transfer.protocol.batch import Item, Tree, asked
 from careful.transfer.protocol.entries import Attr

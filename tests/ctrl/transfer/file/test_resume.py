@@ -17,8 +17,9 @@ import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer.file import journal, local
-from careful.transfer.file.journal import Identity, Journal, check_source, read_journal
+from careful.transfer.file import local
+from careful.transfer.file.journal import NAME, Identity, Journal, check_source, read_journal
+from careful.transfer.file.partial import KeptPartial
 from careful.transfer.file.partials import find_local
 from careful.transfer.options import Options, Silent
 from fake_daemon import DiedError, FakeDaemon
@@ -68,7 +69,7 @@ class Ends(transfers.OneFile):
         return lambda: moved
 
     def partials(self) -> list[Path]:
-        return [one for one in self.target.parent.iterdir() if journal.NAME.match(one.name)]
+        return [one for one in self.target.parent.iterdir() if NAME.match(one.name)]
 
     def break_off(self, blocks: int = 4) -> None:
         """A transfer that ends when so many blocks are in place."""
@@ -341,10 +342,7 @@ def test_put__refused_at_the_end(route: Route, daemon: FakeDaemon, tmp_path: Pat
 
 
 def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    import careful.transfer.file.resume as resume
-
-    monkeypatch.setattr(journal, "LOCK_S", 0.2)
-    monkeypatch.setattr(resume, "LOCK_S", 0.2)
+    monkeypatch.setattr(local, "LOCK_S", 0.2)
     other: list[Any] = []
 
     def fault(question: Any) -> int:
@@ -352,7 +350,7 @@ def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> N
             other.append(None)
             fd = os.open(ends.partials()[0], os.O_RDWR)
             with pytest.raises(CarefulError, match="another transfer of it is in progress"):
-                journal.lock(fd, "b")
+                local.lock(fd, "b")
             os.close(fd)
         return 0
 
@@ -513,11 +511,11 @@ def test_partial__of_a_file_that_another_transfer_completes(
     path = tmp_path / "a"
     note = Journal(Identity("h2:a", BLOCK, 1, 1, 1), BLOCK)
 
-    def begin() -> journal.KeptPartial:
-        return journal.KeptPartial(str(path), 0o600, False, note, tag=1, restart=False)
+    def begin() -> KeptPartial:
+        return KeptPartial(str(path), 0o600, note, 1, Options())
 
     first = begin()
-    monkeypatch.setattr(journal, "lock", lambda *_: first.fd < 0 or first.commit(False))
+    monkeypatch.setattr(local, "lock", lambda *_: first.fd < 0 or first.commit(False))
     with pytest.raises(FileExistsError):
         begin()
     assert [one.name for one in tmp_path.iterdir()] == ["a"]

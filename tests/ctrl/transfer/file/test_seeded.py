@@ -11,7 +11,7 @@ import pytest
 import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
-from careful.transfer.file import get as getting
+from careful.transfer.file import move as moving
 from careful.transfer.options import Options, Silent
 from fake_daemon import MOVES, FakeDaemon
 
@@ -58,7 +58,7 @@ def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_p
 
 def between(ends: Ends, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     """Have change() called when the old file was compared, and before it is copied."""
-    copy, compared = getting.copy_into, False
+    copy, compared = moving.copy_into, False
 
     async def copy_into(*told: Any) -> None:
         change()
@@ -75,7 +75,7 @@ def between(ends: Ends, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
         compared = compared or question.handler == lib.CAREFUL_BLOCK_DIGEST
         return 0
 
-    monkeypatch.setattr(getting, "copy_into", copy_into)
+    monkeypatch.setattr(moving, "copy_into", copy_into)
     ends.daemon.fault = fault
 
 

@@ -1,0 +1,400 @@
+"""Moves one file: it appears under its name complete, or not at all.
+
+Owns when a partial file is continued, kept or thrown away. Get and Put are the two directions: they
+open the source and the file being written, and end both.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from abc import ABC, abstractmethod
+from functools import partial
+
+from careful._abi import lib
+from careful.errors import CarefulError, Option, from_os, shown, spelled
+from careful.transfer.file.blake3 import agreed
+from careful.transfer.file.compare import (
+    block_sizes,
+    copy_into,
+    equal_blocks,
+    held,
+    is_all_equal,
+    open_old,
+)
+from careful.transfer.file.holes import Ranges, has_holes, ranges
+from careful.transfer.file.journal import Identity, Journal, check_fits, tag_of
+from careful.transfer.file.local import Partial
+from careful.transfer.file.mover import Mover
+from careful.transfer.file.partial import KeptPartial, RemotePartial
+from careful.transfer.file.resume import trusted
+from careful.transfer.file.source import check_source, may_hold, open_source
+from careful.transfer.folder import Folder
+from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.protocol.block import Attr, BlockClient
+from careful.transfer.protocol.entries import NOTHING, local_attr
+from careful.transfer.tasks import in_thread, quietly
+from careful.units import shown_bytes
+
+#: Advice after an interruption.
+RESUME = (Option.AGAIN, " to resume")
+
+
+def tell_lost(name: str, block_bytes: int, error: BaseException, progress: Progress) -> None:
+    """Reports that an interrupted transfer keeps nothing; a CarefulError itself says enough."""
+    if not isinstance(error, CarefulError):
+        block = shown_bytes(block_bytes)
+        text = f"nothing is kept (no block of {block} was complete); the next run starts over"
+        progress.note(f"{name}: {text}")
+
+
+class Move(ABC):
+    """One file on its way.
+
+    Args:
+        remote: the peer's tree.
+        ends: the paths of source and target; the peer's is relative to its export.
+        options: how files move.
+        progress: receives each step.
+        root: no symlink below it is followed here; None: no root.
+
+    Attributes:
+        names: of source and target, as messages show them.
+        there: the peer's path.
+        attr: of the source, at the start.
+        handle: of the peer's file; 0: none.
+        fd: of our file; -1: none.
+        block_bytes: size of a block.
+        seeded: the blocks that need not move came from the replaced file.
+    """
+
+    op: int
+
+    def __init__(
+        self,
+        remote: BlockClient,
+        ends: tuple[str, str],
+        options: Options,
+        progress: Progress,
+        root: str | None = None,
+    ) -> None:
+        self.remote, self.options, self.progress, self.root = remote, options, progress, root
+        self.source, self.target = ends
+        self.names, self.there = ("", ""), ""
+        self.attr = NOTHING
+        self.handle, self.fd = 0, -1
+        self.block_bytes = options.block_bytes
+        self.seeded = False
+
+    async def run(self) -> FileResult | None:
+        """Moves the file; returns None if options.checksum is set and both ends are equal.
+
+        Raises:
+            CarefulError: the transfer failed; at most a partial file remains at the target.
+        """
+        await self._open()
+        try:
+            known = await self._begin()
+            return None if known is None else await self._moved(known)
+        except BaseException as error:
+            await self._give_up(error)
+            raise
+
+    @abstractmethod
+    async def _open(self) -> None:
+        """Opens the source."""
+
+    @abstractmethod
+    async def _begin(self) -> dict[int, int] | None:
+        """Opens the file being written.
+
+        Returns:
+            The blocks that need not move, with their digests; None: both ends are equal.
+        """
+
+    @abstractmethod
+    async def _reopen(self) -> int:
+        """Opens the peer's file again after its handle was lost; returns the new handle."""
+
+    @abstractmethod
+    async def _finish(self) -> None:
+        """Checks the source, and gives the file that was written its name."""
+
+    @abstractmethod
+    async def _give_up(self, error: BaseException) -> None:
+        """Ends the file being written: keeps what helps a later transfer, removes the rest."""
+
+    @abstractmethod
+    def _mark(self, index: int, digest: int) -> None:
+        """Notes in the journal that a block is in place, if there is a journal."""
+
+    async def _moved(self, known: dict[int, int]) -> FileResult:
+        """Moves the missing blocks, and ends the file."""
+        remote, options, nbytes = self.remote, self.options, self.attr.bytes
+        sizes = block_sizes(nbytes, self.block_bytes)
+        there = sum(sizes[index] for index in known)
+        self.progress.present(there)
+        name = remote.name(shown(self.there))
+        async with remote.registered(self.fd) as file:
+            ends = self.handle, self.fd, file
+            mover = Mover(remote, self.op, ends, name, options, self.progress, self.block_bytes)
+            mover.reopen = self._reopen
+            mover.ranges = await self._ranges()
+            digest = await mover.run(nbytes, known, self._mark)
+            if options.blake3:
+                digest = await agreed(mover, remote, nbytes, self.there)
+        await self._finish()
+        resumed, matched = (0, there) if self.seeded else (there, 0)
+        retries, is_blake3 = mover.pace.retries, options.blake3
+        counts = retries, resumed, matched, is_blake3, mover.hole_bytes
+        return FileResult(self.names[0], self.names[1], nbytes, digest, *counts)
+
+    async def _ranges(self) -> Ranges | None:
+        """Returns where data must move, if there are holes."""
+        # The target of a get gets its holes as its blocks arrive.
+        no_zeros = self.options.sparse and self.op == lib.CAREFUL_IPC_STORE
+        if not (no_zeros or has_holes(self.attr)):
+            return None
+        ends = (self.handle, self.there), (self.fd, self.source)
+        return await ranges(self.remote, ends, self.attr.bytes, no_zeros)
+
+    @property
+    def _identity(self) -> Identity:
+        attr = self.attr
+        return Identity(self.names[0], attr.bytes, attr.mtime_ns, attr.ctime_ns, attr.inode)
+
+    @property
+    def _is_sparse(self) -> bool:
+        return self.options.sparse or has_holes(self.attr)
+
+    def _tell(self, kept: int | None, block_bytes: int, error: BaseException) -> None:
+        """Reports what an interrupted transfer keeps, in the error's line if there is one.
+
+        `kept` is the bytes in place, 0 if unknown; None: nothing.
+        """
+        name = shown(self.names[1])
+        if kept is None:
+            tell_lost(name, block_bytes, error, self.progress)
+            return
+        what = f"{kept} of {self.attr.bytes} bytes are kept" if kept else "what arrived is kept"
+        if isinstance(error, CarefulError):
+            error.add(f"{what}; ", *RESUME)
+        else:
+            self.progress.note(f"{name}: {what}; {spelled(RESUME)}")
+
+
+def _is_worth_keeping(journal: Journal, error: BaseException) -> bool:
+    """Reports whether the blocks in place help a later transfer."""
+    changed = isinstance(error, CarefulError) and error.errno in (errno.ESTALE, errno.ENODATA)
+    return bool(journal.in_place) and not changed
+
+
+class Get(Move):
+    """A file on its way here."""
+
+    op = int(lib.CAREFUL_IPC_GET)
+    part: Partial | None = None
+
+    async def _open(self) -> None:
+        self.names = self.remote.name(shown(self.source)), self.target
+        self.there = self.source
+        self.handle, self.attr = await self.remote.open(self.source, wait=True)
+
+    async def _begin(self) -> dict[int, int] | None:
+        if not self.attr.is_file:
+            raise CarefulError(errno.EINVAL, "is not a regular file", self.names[0])
+        part = self.part = await in_thread(self._make_part, _let_go)
+        self.fd = part.fd
+        known: dict[int, int] = {}
+        if isinstance(part, KeptPartial):
+            self.block_bytes = part.journal.block_bytes
+            if part.resumed:
+                journal, note = part.journal, part.note
+                known = await trusted(self.remote, self.handle, journal, part.fd, note, self.source)
+        if known or not self.options.checksum:
+            return known
+        self.seeded = True
+        same = await self._seed(part)
+        if same is None:
+            part.discard()
+            await self.remote.close(self.handle, self.source)
+            self.handle = 0
+        return same
+
+    def _make_part(self) -> Partial:
+        options, identity, mode = self.options, self._identity, stat.S_IMODE(self.attr.mode)
+        sparse, step = self._is_sparse, options.block_bytes
+        if identity.bytes <= step:
+            return Partial(self.target, identity.bytes, mode, options.replace, sparse, self.root)
+        try:
+            with Folder(self.target, self.root) as folder:
+                check_fits(folder, identity.bytes, step, sparse, shown(self.target))
+        except OSError as error:
+            raise from_os(error, shown(self.target)) from None
+        tag = tag_of("get", identity.source, os.path.basename(self.target))
+        journal = Journal(identity, step)
+        return KeptPartial(self.target, mode, journal, tag, options, sparse, self.root)
+
+    async def _seed(self, part: Partial) -> dict[int, int] | None:
+        """Copies the blocks that the replaced file already has; returns None if it is equal."""
+        old = open_old(part.folder.name, part.folder.fd)
+        if old < 0:
+            return {}
+        step = self.block_bytes
+        blocks = block_sizes(self.attr.bytes, step)
+        try:
+            sizes = self.attr.bytes, os.fstat(old).st_size
+            same = await equal_blocks(self.remote, self.handle, sizes, old, step, self.source)
+            if sizes[0] == sizes[1] and len(same) == len(blocks):
+                return None
+            if same:
+                await copy_into(old, part.fd, min(sizes), shown(self.target))
+        finally:
+            os.close(old)
+        # Another program may have written to it since the comparison: check the copied blocks.
+        same = await held(part.fd, same, blocks, step)
+        for index, digest in same.items():
+            self._mark(index, digest)
+        return same
+
+    def _mark(self, index: int, digest: int) -> None:
+        if isinstance(self.part, KeptPartial):
+            self.part.mark(index, digest)
+
+    async def _reopen(self) -> int:
+        handle, now = await self.remote.open(self.source)
+        if not may_hold(now, self.attr):
+            await quietly(self.remote.close(handle, self.source))
+            text = "changed while it was being transferred"
+            raise CarefulError(errno.ESTALE, text, self.names[0])
+        self.handle = handle
+        return handle
+
+    async def _finish(self) -> None:
+        part, options = self.part, self.options
+        assert part is not None
+        after = await self._closed()
+        self.handle = 0
+        is_equal = partial(self._is_equal, after)
+        await check_source(self.attr, after, is_equal, self.names[0], self.progress)
+        mtime_ns = self.attr.mtime_ns if options.keeps_times else None
+        await in_thread(partial(part.commit, options.sync, mtime_ns, options.preserve))
+
+    async def _closed(self) -> Attr:
+        try:
+            return await self.remote.close(self.handle, self.source)
+        except CarefulError as error:
+            if error.errno != errno.EBADF:
+                raise
+            return await self.remote.close(await self._reopen(), self.source)
+
+    async def _is_equal(self, after: Attr) -> bool:
+        """Reports whether the changed source still holds the fetched bytes."""
+        try:
+            handle, now = await self.remote.open(self.source)
+        except CarefulError as error:
+            # Removed: the open file stayed readable, and nothing wrote to it.
+            if error.errno == errno.ENOENT and after.mtime_ns == self.attr.mtime_ns:
+                return True
+            raise
+        try:
+            if not may_hold(now, self.attr):
+                return False
+            ends, step = (self.attr.bytes, self.fd), self.options.block_bytes
+            return await is_all_equal(self.remote, handle, *ends, step, self.source)
+        finally:
+            await quietly(self.remote.close(handle, self.source))
+
+    async def _give_up(self, error: BaseException) -> None:
+        part = self.part
+        if isinstance(part, KeptPartial) and part.fd >= 0:
+            kept = None
+            if _is_worth_keeping(part.journal, error):
+                kept = part.journal.bytes_in_place
+                part.close()
+            else:
+                part.discard()
+            self._tell(kept, self.block_bytes, error)
+        elif part is not None:
+            part.discard()
+        if self.handle:
+            await quietly(self.remote.close(self.handle, self.source))
+
+
+def _let_go(part: Partial) -> None:
+    """Closes a resumed partial file; removes a new one."""
+    if isinstance(part, KeptPartial) and part.resumed:
+        part.close()
+    else:
+        part.discard()
+
+
+class Put(Move):
+    """A file on its way to the peer."""
+
+    op = int(lib.CAREFUL_IPC_STORE)
+    part: RemotePartial
+
+    async def run(self) -> FileResult | None:
+        """Moves the file; see Move.run()."""
+        try:
+            return await super().run()
+        finally:
+            if self.fd >= 0:
+                os.close(self.fd)
+
+    async def _open(self) -> None:
+        self.names = shown(self.source), self.remote.name(shown(self.target))
+        self.there = self.target
+        opened = partial(open_source, self.source, self.root)
+        self.fd, self.attr = await in_thread(opened, lambda one: os.close(one[0]))
+        mode = stat.S_IMODE(self.attr.mode) & 0o777
+        way = self._identity, mode, self.options, self._is_sparse
+        self.part = RemotePartial(self.remote, self.target, *way)
+
+    async def _begin(self) -> dict[int, int] | None:
+        part = self.part
+        if self.options.checksum:
+            part.seeded, equal = await self._matched()
+            if equal:
+                return None
+        known = await part.open(os.path.abspath(self.source), self.fd)
+        self.handle, self.block_bytes = part.handle, part.journal.block_bytes
+        self.seeded = bool(part.seeded)
+        return known
+
+    async def _matched(self) -> tuple[dict[int, int], bool]:
+        """Returns the blocks that the peer's file already has, and whether the files are equal."""
+        try:
+            handle, attr = await self.remote.open(self.target, wait=True)
+        except CarefulError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTSUP, errno.EISDIR):
+                return {}, False
+            raise
+        nbytes, step = self.attr.bytes, self.options.block_bytes
+        try:
+            sizes = attr.bytes, nbytes
+            same = await equal_blocks(self.remote, handle, sizes, self.fd, step, self.target)
+        finally:
+            await quietly(self.remote.close(handle, self.target))
+        return same, attr.bytes == nbytes and len(same) == len(block_sizes(nbytes, step))
+
+    def _mark(self, index: int, digest: int) -> None:
+        self.part.mark(index, digest)
+
+    async def _reopen(self) -> int:
+        return await self.part.reopen()
+
+    async def _finish(self) -> None:
+        part, before, after = self.part, self.attr, local_attr(os.fstat(self.fd))
+        ends = part.handle, before.bytes, self.fd, self.block_bytes
+        is_equal = partial(is_all_equal, self.remote, *ends, self.target)
+        await check_source(before, after, is_equal, self.names[0], self.progress)
+        await part.commit(before.mtime_ns if self.options.keeps_times else 0)
+
+    async def _give_up(self, error: BaseException) -> None:
+        part = self.part
+        kept = await part.give_up(_is_worth_keeping(part.journal, error))
+        if kept is not None or self.attr.bytes > part.journal.block_bytes:
+            self._tell(kept, part.journal.block_bytes, error)
