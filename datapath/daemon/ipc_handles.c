@@ -57,25 +57,28 @@ void ipc_handle_asked(struct ipc_op *op)
 					    .attempt = op->attempt,
 					    .kind = op->opens };
 
+	op->again = op->attempt && find_handle(op->client, op->peer, 0, op->attempt);
 	if (op->opens && op->attempt)
 		remember_handle(op->client, &attempt);
 }
 
-bool ipc_handle_is_asked_again(struct ipc_client *client, const struct careful_ipc *head)
+const struct ipc_handle *ipc_handle_asked_again(struct ipc_client *client,
+						const struct careful_ipc *head)
 {
 	const uint64_t attempt = (uint64_t)head->args[2] << 32 | head->args[3];
 
-	return attempt && find_handle(client, head->peer, 0, attempt);
+	return attempt ? find_handle(client, head->peer, 0, attempt) : NULL;
 }
 
 /* Called when the request has its answer or was not sent. A lost answer may have named a handle, to
- * which the attempt's name still refers. */
+ * which the attempt's name still refers. -EAGAIN says nothing about an earlier request. */
 static void track_opened(struct ipc_op *op, int status, uint32_t key)
 {
 	const struct ipc_handle opened = { .peer = op->peer, .key = key, .kind = op->opens };
 
 	op->opens = IPC_OPENS_NOTHING;
-	if (op->attempt && (status == -ECONNRESET || status == -ECANCELED))
+	if (op->attempt &&
+	    (status == -ECONNRESET || status == -ECANCELED || (op->again && status == -EAGAIN)))
 		return;
 	if (op->attempt)
 		forget_handle(op->client, find_handle(op->client, op->peer, 0, op->attempt));
@@ -120,16 +123,18 @@ void ipc_handles_over(struct ipc *ipc, uint32_t index)
 	}
 }
 
-/* Counts the handles of a kind that a client has at a peer or asks for. */
+/* Counts the handles of a kind that a client has at a peer or asks for. An attempt whose answer was
+ * lost counts: it may have a handle there. */
 static uint32_t count_handles(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < client->handles_count; i++)
-		n += client->handles[i].peer == peer && client->handles[i].key &&
+		n += client->handles[i].peer == peer &&
 		     (kind == IPC_OPENS_FILE || client->handles[i].kind == kind);
 	for (uint32_t i = 0; client->ops_used && i < CAREFUL_IPC_INFLIGHT; i++)
-		n += client->ops[i].opens && client->ops[i].peer == peer &&
+		n += client->ops[i].opens && !client->ops[i].attempt &&
+		     client->ops[i].peer == peer &&
 		     (kind == IPC_OPENS_FILE || client->ops[i].opens == kind);
 	return n;
 }
@@ -161,11 +166,14 @@ int ipc_handles_room(const struct ipc_client *client, uint32_t peer)
 	const uint32_t most = client->uid ? IPC_HANDLES_USER : IPC_HANDLES_ROOT;
 	uint32_t waiting = 0;
 
-	if (count_handles(client, peer, IPC_OPENS_FILE) >= most)
+	if (count_handles(client, peer, IPC_OPENS_FILE) >= most ||
+	    client->handles_count == IPC_HANDLES)
 		return -EMFILE;
 	for (const struct ipc_opening *one = client->opening; one; one = one->next)
 		waiting++;
+	for (uint32_t i = 0; i < client->handles_count; i++)
+		waiting += !client->handles[i].key;
 	for (uint32_t i = 0; i < CAREFUL_IPC_INFLIGHT; i++)
-		waiting += client->ops[i].opens != IPC_OPENS_NOTHING;
+		waiting += client->ops[i].opens && !client->ops[i].attempt;
 	return waiting < IPC_OPENING ? 0 : -EAGAIN;
 }

@@ -59,6 +59,7 @@ struct ipc_program;
  * @file:     GET, GETS, STORE: index of the file in use
  * @reserve:  bytes of IPC_ANSWER_BYTES that the answer may use
  * @attempt:  REQUEST: the attempt's name (block.h); 0: none
+ * @again:    REQUEST: an earlier one of this attempt has no answer
  * @opens:    REQUEST: kind of handle that it may open at the peer; reset by the answer
  * @until_ns: CONNECT: time limit
  * @began_ns: REQUEST, GET, STORE: when it began
@@ -73,6 +74,7 @@ struct ipc_op {
 	uint32_t handler;
 	uint32_t handle;
 	uint64_t attempt;
+	bool again;
 	enum ipc_opens opens;
 	uint32_t reserve;
 	uint64_t until_ns;
@@ -335,9 +337,11 @@ int ipc_connects_timeout_ms(const struct ipc *ipc);
 /* Notes the name of a request's attempt before the answer comes, so that a client that ends
  * meanwhile leaves nothing open. */
 void ipc_handle_asked(struct ipc_op *op);
-/* Reports whether the answer to an earlier request of the same attempt was lost. The attempt may
- * hold a handle, and others may wait for that handle, so it takes no further one. */
-bool ipc_handle_is_asked_again(struct ipc_client *client, const struct careful_ipc *head);
+/* Returns what an earlier request of the same attempt asked for if that one has no answer, or NULL.
+ * The attempt may have a handle, for which others wait, and takes no further one: no bound may
+ * delay it. */
+const struct ipc_handle *ipc_handle_asked_again(struct ipc_client *client,
+						const struct careful_ipc *head);
 /* Notes what the answer to a request opened (under key) or closed. */
 void ipc_track_handles(struct ipc_op *op, int status, uint32_t key);
 /* Forgets the handles at the peer in a slot: its session has ended. */

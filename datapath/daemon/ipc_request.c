@@ -105,13 +105,13 @@ static int send_opening(struct ipc_client *client, struct ipc_op *op, const stru
 {
 	int rc;
 
-	if (!ipc_handle_is_asked_again(client, &q->head) &&
+	if (!ipc_handle_asked_again(client, &q->head) &&
 	    !ipc_handles_may_open(client, q->head.peer, kind))
 		return -EMFILE;
 	op->opens = kind;
 	rc = send_request(client, op, q);
 	if (rc)
-		ipc_track_handles(op, rc, 0);
+		ipc_track_handles(op, op->again ? -EAGAIN : rc, 0);
 	return rc;
 }
 
@@ -120,8 +120,13 @@ int ipc_request(struct ipc_client *client, struct ipc_op *op, const struct ipc_q
 	struct ipc_opening *opening, **at = &client->opening;
 	bool may_wait;
 	enum ipc_opens kind = opens(q, &may_wait);
-	int rc = kind ? ipc_handles_room(client, q->head.peer) : 0;
+	const struct ipc_handle *again = ipc_handle_asked_again(client, &q->head);
+	int rc = 0;
 
+	if (kind && again)
+		rc = again->kind == kind ? 0 : -EINVAL;
+	else if (kind)
+		rc = ipc_handles_room(client, q->head.peer);
 	if (rc) { /* -EAGAIN would delay the client's next questions */
 		ipc_answer(op, rc, NULL, NULL, 0);
 		return 0;

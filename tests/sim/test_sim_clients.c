@@ -51,12 +51,17 @@ static void test_clients__flood_while_frames_are_lost_and_processes_end(void)
 	}
 }
 
-/* The answers to OPENs were lost, and others' OPENs waited for the handles that these had got. */
+/* The answers to OPENs were lost, and OPENs of others (574) or of the same program (6928) waited for
+ * the handles that the lost answers named. */
 static void test_clients__an_open_is_asked_again(void)
 {
-	scenario_make(scene, 574, true, false, false);
-	clients_make(scene);
-	EXPECT_WELL(sim_play());
+	static const uint64_t seeds[] = { 574, 6928 };
+
+	for (uint32_t i = 0; i < 2; i++) {
+		scenario_make(scene, seeds[i], true, false, false);
+		clients_make(scene);
+		EXPECT_WELL(sim_play());
+	}
 }
 
 /* OPENs take all operations of their program: nothing that would free a handle is read. */

@@ -1149,6 +1149,50 @@ static void test_client__floods_with_opens(void)
 	close(memory);
 }
 
+/* Answers to OPENs are lost. Each may have a handle at the peer, so it counts. Asked again, it gets
+ * that handle, so no bound holds it back. */
+static void test_client__asks_lost_opens_again(void)
+{
+	int fd = client();
+	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST,
+				    .peer = connect_peer(fd, 0x0a000001) };
+	struct fake_operation *op;
+	uint32_t i;
+
+	for (i = 1; i <= HANDLES; i++)
+		ask_open(fd, head, i);
+	while ((op = operation('r'))) {
+		end(op, -ECONNRESET, 0, NULL, 0);
+		assert(next_answer(fd)->head.status == -ECONNRESET);
+	}
+	ask_open(fd, head, i);
+	assert(next_answer(fd)->head.status == -EMFILE && !operations());
+	for (i = 1; i <= HANDLES; i++)
+		ask_open(fd, head, i);
+	assert((uint32_t)operations() == HANDLES);
+	/* No room at the peer says nothing about the handle. */
+	end(operation('r'), -EAGAIN, 0, NULL, 0);
+	assert(next_answer(fd)->head.status == -EAGAIN);
+	ask_open(fd, head, 1);
+	assert((uint32_t)operations() == HANDLES);
+	/* Under the same name, something else could have a handle of its own. */
+	head.handler = CAREFUL_BLOCK_LIST;
+	head.args[3] = 1;
+	ask(fd, head, NULL, 0);
+	turn();
+	assert(next_answer(fd)->head.status == -EINVAL);
+	for (i = 1; (op = operation('r')); i++)
+		end(op, 0, i, NULL, 0);
+	while (next_answer(fd))
+		;
+	assert(server->clients->handles_count == HANDLES);
+	ipc_peer_changed(server, 0, CAREFUL_PEER_FAILED);
+	careful_peer_close(c, 0);
+	close(fd);
+	turn();
+	assert(!server->clients && !server->busy);
+}
+
 /* A peer that answers no CLOSE does not keep the place of a client that has gone. */
 static void test_client__gone_and_the_peer_is_silent(void)
 {
@@ -1926,6 +1970,7 @@ int main(void)
 	test_client__gone_and_answers_are_lost();
 	test_client__closes_its_handles_itself();
 	test_client__floods_with_opens();
+	test_client__asks_lost_opens_again();
 	test_client__gone_and_the_peer_is_silent();
 	test_client__handles_end_with_the_session();
 	test_client__asks_more_than_it_may();
