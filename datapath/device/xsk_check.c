@@ -156,7 +156,7 @@ static int check_steering(const struct look *look)
 			      "%s has %u receive queues and its steering is off: `ethtool -K %s "
 			      "ntuple on`",
 			      netdev->name, netdev->rx_queues, netdev->name);
-	return refuse(look->error, -EINVAL,
+	return refuse(look->error, -EOPNOTSUPP,
 		      "%s has %u receive queues and cannot steer a port to one: `ethtool -L %s %s "
 		      "1`",
 		      netdev->name, netdev->rx_queues, netdev->name,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -48,7 +47,7 @@ _HEADROOM_BYTES = 256  # XDP_PACKET_HEADROOM
 
 #: Names of checks that differ from those of `enum careful_check`.
 _NAMES = {"af_xdp": "AF_XDP", "mtu": "MTU", "program": "XDP", "zerocopy": "zero-copy"}
-#: Advice for each check whose line of `up` names no command.
+#: Advice for each check.
 _ADVICE = {
     **dict.fromkeys(("kernel", "af_xdp"), "boot linux-image-amd64 or linux-image-arm64"),
     "privilege": "docker run --cap-add NAME, or CapabilityBoundingSet= of the unit",
@@ -71,9 +70,11 @@ _ADVICE = {
 }
 #: Advice if control messages do not arrive.
 _LET_IN = f"on both hosts {LET_IN}; until then the next loss may end the session"
-#: A command in a line of `up` that `--fix` may run: it changes only the interface's queues.
-_COMMAND = re.compile(r"`((?:ip link set|ethtool) [^`]+)`")
-_FIX = re.compile(r"ethtool -[KL] .+")
+#: Commands for a check that fails for one reason of several, by the errno of careful_check().
+_COMMANDS = {
+    ("interface", errno.EBUSY): "ip link set {ifname} nomaster",
+    ("interface", errno.ENETDOWN): "ip link set {ifname} up",
+}
 #: Checks that only root can make.
 _ROOTS = ("privilege", "bpf", "files", "memlock", "bpffs", "run")
 #: Checks that an instance that is up would fail because of itself.
@@ -133,13 +134,22 @@ def _library(case: Case) -> Iterator[Finding]:
         elif code == errno.EAGAIN or (name in _ROOTS and os.geteuid() != 0):
             yield unknown(shown, text)
         else:
-            found = _COMMAND.search(text)
+            fix = _steering(case.ifname, code) if name == "steering" else ()
             named = {"ifname": case.ifname, "unit": instances.unit("carefuld", case.ifname)}
-            advice = found[1] if found else _ADVICE[name].format(**named)
-            fix = tuple(advice.split()) if found and _FIX.match(advice) else ()
-            yield fail(shown, text, advice, fix)
+            advice = _COMMANDS.get((name, code), _ADVICE[name]).format(**named)
+            yield fail(shown, text, " ".join(fix) or advice, fix)
         if code == errno.ENODEV:
             return
+
+
+def _steering(ifname: str, code: int) -> tuple[str, ...]:
+    """Returns the command after which the port can reach its queue; () if there is none."""
+    if code == errno.EINVAL:  # rules are off
+        return "ethtool", "-K", ifname, "ntuple", "on"
+    if code != errno.EOPNOTSUPP:
+        return ()
+    kind = "combined" if ethtool.driver_info(ifname).combined else "rx"
+    return "ethtool", "-L", ifname, kind, "1"
 
 
 def pause(ifname: str, heeds_and_sends: tuple[bool, bool]) -> Finding:

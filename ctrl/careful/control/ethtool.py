@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 _SIOCETHTOOL = 0x8946
 # <linux/ethtool.h>
-_GDRVINFO, _GCHANNELS, _GRINGPARAM, _GPAUSEPARAM = 0x3, 0x3C, 0x10, 0x12
-_GGRO, _GFLAGS = 0x2B, 0x25
-_FLAG_LRO, _FLAG_NTUPLE = 1 << 15, 1 << 27
+_GCHANNELS, _GRINGPARAM, _GPAUSEPARAM = 0x3C, 0x10, 0x12
+_GFLAGS, _FLAG_LRO = 0x25, 1 << 15
 
 
 @dataclass(frozen=True)
@@ -23,22 +22,18 @@ class DriverInfo:
     """Settings of an interface's driver; None if the driver does not report it.
 
     Attributes:
-        driver: its name, or "unknown".
         rx_queues: receive queues in use.
+        combined: whether a queue both receives and sends.
         rx_ring: receive descriptors of a queue.
         rx_ring_most: receive descriptors that a queue can have.
-        gro: whether generic receive offload is on.
         lro: whether large receive offload is on.
-        ntuple: whether flow steering rules are on.
         pause: whether pause frames (IEEE 802.3x) are heeded, and whether they are sent.
     """
 
-    driver: str
     rx_queues: int
+    combined: bool
     rx_ring: int | None
-    gro: bool | None
     lro: bool | None
-    ntuple: bool | None
     pause: tuple[bool, bool] | None = None
     rx_ring_most: int | None = None
 
@@ -56,13 +51,10 @@ def _ask(sock: socket.socket, ifname: str, command: int, size: int) -> bytes | N
 def driver_info(ifname: str) -> DriverInfo:
     """Returns the settings that the driver reports."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        driver = _ask(sock, ifname, _GDRVINFO, 196)
         channels = _ask(sock, ifname, _GCHANNELS, 36)
         ring = _ask(sock, ifname, _GRINGPARAM, 36)
-        gro = _ask(sock, ifname, _GGRO, 8)
         flags = _ask(sock, ifname, _GFLAGS, 8)
         pause = _ask(sock, ifname, _GPAUSEPARAM, 16)
-    name = driver[4:36].rstrip(b"\0").decode() if driver else "unknown"
     # ethtool_channels: cmd, four maxima, then rx, tx, other, combined
     counts = struct.unpack("=9I", channels) if channels else (0,) * 9
     rings = struct.unpack("=9I", ring) if ring else (0,) * 9
@@ -70,12 +62,10 @@ def driver_info(ifname: str) -> DriverInfo:
     heeded, sent = struct.unpack("=4I", pause)[2:] if pause else (0, 0)
     bits = struct.unpack("=2I", flags)[1] if flags else None
     return DriverInfo(
-        driver=name,
         rx_queues=max(1, counts[5] + counts[8]),
+        combined=counts[8] > 0,
         rx_ring=rings[5] or None,
-        gro=bool(struct.unpack("=2I", gro)[1]) if gro else None,
         lro=None if bits is None else bool(bits & _FLAG_LRO),
-        ntuple=None if bits is None else bool(bits & _FLAG_NTUPLE),
         pause=(bool(heeded), bool(sent)) if pause else None,
         rx_ring_most=rings[1] or None,
     )

@@ -477,7 +477,7 @@ def test_ring__made_smaller_under_a_carefuld(
 ) -> None:
     """R stays: peers may send more at once than the ring holds."""
     monkeypatch.setattr(status, "receive_buffers_of", lambda _: 192)
-    driver = ethtool.DriverInfo("igb", 1, now, None, None, None, rx_ring_most=256)
+    driver = ethtool.DriverInfo(1, False, now, None, rx_ring_most=256)
     instance: Any = SimpleNamespace(pid=12)
     found = next(iter(checks._driver(links.find("lo"), driver, checks.Case("lo", instance))))
     assert found.check == "ring"

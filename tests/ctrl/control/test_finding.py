@@ -32,25 +32,32 @@ def test_finding__of_a_fault_says_what_mends_it(state: str) -> None:
     assert made == ["finding.py"]  # the others take ok(), unknown(), and what mends it
 
 
-@pytest.mark.parametrize("text", ["is wrong", "is wrong: `ethtool -L lo rx 1`"])
-def test_library__each_check_has_what_mends_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def _failing(code: int, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
+    """Returns doctor's findings if every check of libcareful fails with this errno and text."""
+
     def careful_check(_: Any, number: int, error: Any) -> int:
         error.text = text.encode()
-        return -errno.EINVAL
+        return -code
 
     known = SimpleNamespace(CAREFUL_CHECKS=lib.CAREFUL_CHECKS, careful_check=careful_check)
     monkeypatch.setattr(needs, "lib", known)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    case = checks.Case("lo", instances.find("careful-none"))
-    found = list(checks._library(case))
-    names = {checks._NAMES.get(name, name) for name in checks._ADVICE}
-    assert {one.check for one in found} == names
+    return list(checks._library(checks.Case("lo", instances.find("careful-none"))))
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EBUSY, errno.ENETDOWN, errno.EOPNOTSUPP])
+def test_library__a_remedy_comes_from_the_errno(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command is taken out of a message: `doctor --fix` runs it as root."""
+    found = _failing(code, "is wrong: `ethtool -L lo rx 1` and `ip link set x up`", monkeypatch)
+    assert {one.check for one in found} == {checks._NAMES.get(one, one) for one in checks._ADVICE}
     assert len(found) == lib.CAREFUL_CHECKS
-    for one in found:
-        command = "ethtool -L lo rx 1" in text
-        assert one.state == "fail"
-        assert (one.advice == "ethtool -L lo rx 1", bool(one.fix)) == (command, command)
-        assert "{" not in one.advice
+    fixes = {one.check: " ".join(one.fix) for one in found if one.fix}
+    wanted = {errno.EINVAL: "ethtool -K lo ntuple on", errno.EOPNOTSUPP: "ethtool -L lo rx 1"}
+    assert fixes == ({"steering": wanted[code]} if code in wanted else {})
+    advice = {one.check: one.advice for one in found}
+    commands = {errno.EBUSY: "ip link set lo nomaster", errno.ENETDOWN: "ip link set lo up"}
+    assert advice["interface"].startswith(commands.get(code, "name an Ethernet interface"))
+    assert all(one.state == "fail" and "{" not in one.advice for one in found)
 
 
 @pytest.mark.parametrize(
