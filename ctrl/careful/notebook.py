@@ -132,15 +132,14 @@ def blackbox(
         ValueError: an option has a bad value.
         TypeError: no such option.
     """
+    from careful import measure
     from careful.control import remote
-    from careful.measure.estimators import blackbox as estimator
-    from careful.measure.probes.exchange import ProbeSession
+    from careful.measure.estimators.blackbox import Options
     from careful.render import measure as report
 
-    given = estimator.Options(**options)
+    given = Options(**options)
     route, effect = remote.find(host, instance, _settings(config), timeout_s=5.0)
-    with ProbeSession(route.socket, route.instance, route.address, host) as session:
-        found = estimator.BlackBox(session, given).run()
+    found = measure.blackbox(route, given)
     figures = {**effect.as_dict(), **found.figures()}
     return Measured(report.blackbox_parts(found, host), figures, found)
 
@@ -159,11 +158,11 @@ def pathchar(host: str, *, config: Config | Path | str | None = None, **options:
         ValueError: an option has a bad value.
         TypeError: no such option.
     """
-    from careful.measure.estimators import pathchar as estimator
+    from careful import measure
+    from careful.measure.estimators.pathchar import Options
     from careful.render import measure as report
 
-    given = estimator.Options(**options)
-    found = estimator.measure(_settings(config).resolve(host), given)
+    found = measure.pathchar(_settings(config).resolve(host), Options(**options))
     return Measured(report.pathchar_parts(found, host), report.pathchar_figures(found), found)
 
 
@@ -187,15 +186,14 @@ def logp(
         ValueError: an option has a bad value.
         TypeError: no such option.
     """
+    from careful import measure
     from careful.control import remote
-    from careful.measure.estimators import logp as estimator
-    from careful.measure.probes.bursts import Session, Target
+    from careful.measure.estimators.logp import Options
     from careful.render import logp as report
 
-    given = estimator.Options(**options)
+    given = Options(**options)
     route, effect = remote.find(host, instance, _settings(config), timeout_s=5.0)
-    with Session(route.socket, route.instance, [Target(route.address, host)]) as session:
-        found = estimator.LogP(session.layer(), given).run()
+    found = measure.logp([route], given)
     figures = {**effect.as_dict(), **report.figures(found)}
     return Measured(report.parts(found, host), figures, found)
 

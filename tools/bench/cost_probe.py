@@ -16,6 +16,7 @@ import time
 import careful
 from careful.address import resolve
 from careful.control import instances, live, maps, tune_entry
+from careful.daemon.route import Route
 from careful.measure.probes.exchange import ProbeSession
 from careful.plan import Plan
 from stores import HANDLE
@@ -76,7 +77,7 @@ def trips(host: str, pid: int, blocks: int, count: int) -> dict[str, list[float]
     found: dict[str, list[float]] = {"with": [], "without": []}
     one = instances.choose(os.environ["CAREFUL_INSTANCE"])
     try:
-        with ProbeSession(one.socket, one.name, resolve(host), host, payload_max_bytes=64) as to:
+        with ProbeSession(Route(one.socket, one.name, resolve(host), host), 64) as to:
             to.round_trips(64, count)
             for block in range(2 * blocks):
                 arm = "with" if block % 4 in (0, 3) else "without"  # neither is always first

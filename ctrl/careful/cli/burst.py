@@ -35,7 +35,7 @@ def burst(
     same measurement when a session begins, and after a loss.
     """
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
-    with BurstSession(route.socket, route.instance, route.address, host) as session:
+    with BurstSession(route) as session:
         info = session.measure()
     inputs = {"host": host, "address": str(route.address), **environment()}
     figures = {**effect.as_dict(), **report.figures(info)}

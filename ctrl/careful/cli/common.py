@@ -18,6 +18,7 @@ from careful.render.tables import folded
 #: Texts that say_all() prints at a time.
 _AT_A_TIME = 512
 _F = TypeVar("_F", bound=Callable[..., object])
+_T = TypeVar("_T")
 
 
 def _note(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
@@ -67,6 +68,11 @@ def shared(command: _F) -> _F:
 def measured(command: _F) -> _F:
     """Adds shared() and --output, for commands whose results are worth keeping."""
     return shared(output_option(command))
+
+
+def options_of(kind: Callable[..., _T], given: Mapping[str, object]) -> _T:
+    """Makes the options of a measurement from those of its command; None stands for a default."""
+    return kind(**{name: value for name, value in given.items() if value is not None})
 
 
 def say(text: str, err: bool = False, nl: bool = True) -> None:

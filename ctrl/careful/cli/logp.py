@@ -19,7 +19,7 @@ from careful.measure.estimators.bulk import Bulk
 from careful.measure.estimators.logp import Layer, LogP, Options, Result
 from careful.measure.estimators.logp_background import Background
 from careful.measure.probes import tcp
-from careful.measure.probes.bursts import Session, Target
+from careful.measure.probes.bursts import Session
 from careful.measure.probes.files import FilesLayer
 from careful.render import logp as report
 from careful.render import logp_bulk, logp_plots
@@ -139,10 +139,10 @@ def logp(
     known = config.load(config_path)
     found = [remote.find(host, instance, known, timeout_s=5.0) for host in hosts]
     route, effect = found[0]
-    targets = [Target(one.address, host) for (one, _), host in zip(found, hosts, strict=True)]
+    routes = [one for one, _ in found]
     inputs = {
         "hosts": list(hosts),
-        "addresses": [str(target.address) for target in targets],
+        "addresses": [str(one.address) for one in routes],
         **asdict(options),
         "bulk_sizes_bytes": sizes_bytes,
         "tcp_port": tcp_port,
@@ -153,32 +153,23 @@ def logp(
         **environment(),
     }
     with contextlib.ExitStack() as stack:
-        session = stack.enter_context(Session(route.socket, route.instance, targets))
+        session = stack.enter_context(Session(routes))
         name = session.host
         if gap_s is not None:
             layer = session.layer()
             flood = contention.flood(layer, gap_s)
-            figures = logp_bulk.flood_figures(flood, layer.name, layer.capacity)
+            figures = effect.as_dict()
+            figures |= logp_bulk.flood_figures(flood, layer.name, layer.capacity)
             text = logp_bulk.flood_text(flood, layer.name, name)
-            show(
-                as_json,
-                "measure logp",
-                inputs,
-                {**effect.as_dict(), **figures},
-                text,
-                output=output,
-            )
+            show(as_json, "measure logp", inputs, figures, text, output=output)
             return
         layers: dict[str, Layer] = {"careful": session.layer()}
         for kind, port in (("TCP", tcp_port), ("UDP", udp_port)):
             if port is not None:  # connect first: a closed port must not cost a measurement
-                beside = tcp.SocketLayer(targets[0].address, port, session.layer().capacity, kind)
+                beside = tcp.SocketLayer(route.address, port, session.layer().capacity, kind)
                 layers[kind.lower()] = stack.enter_context(beside)
         if file_path is not None:
-            reads = FilesLayer(
-                file_path, route.socket, route.instance, targets[0].address, hosts[0]
-            )
-            layers["file"] = stack.enter_context(reads)
+            layers["file"] = stack.enter_context(FilesLayer(file_path, route))
 
         def paced(layer: Layer, seconds: float) -> Layer:
             return Background(layer, seconds) if background else layer

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
 
+from careful import measure as measurements
 from careful.cli import complete
 from careful.cli.burst import burst
 from careful.cli.command import group
-from careful.cli.common import measured, plot_option, show
+from careful.cli.common import measured, options_of, plot_option, show
 from careful.cli.logp import echo, logp
 from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control import config, remote, trace_targets
@@ -34,37 +36,22 @@ _BACKGROUND = (
 
 
 def _over_sizes(
-    sizes: int,
-    precision: float,
+    defaults: plan.Options | two_regressions.Options | inside.Options,
     *,
-    least: int = 64,
     what: str = "payload",
     most: str = "what a frame holds",
     enough: str = "Stop when half of the interval is this share of the figure.",
 ) -> Callable[[Command], Command]:
     """Adds the options of a measurement with probes of several sizes, with these defaults."""
+    shown = partial(click.option, show_default=True)
+    count, least = defaults.sizes_count, defaults.min_bytes
+    time = f"Begin no new round after this long.  [default: {defaults.seconds:g}s]"
     options = (
-        click.option(
-            "--sizes",
-            "sizes_count",
-            default=sizes,
-            show_default=True,
-            metavar="N",
-            help="How many sizes.",
-        ),
-        click.option(
-            "--min-bytes", type=BYTES, default=least, show_default=True, help=f"Smallest {what}."
-        ),
+        shown("--sizes", "sizes_count", default=count, metavar="N", help="How many sizes."),
+        shown("--min-bytes", type=BYTES, default=least, help=f"Smallest {what}."),
         click.option("--max-bytes", type=BYTES, help=f"Largest {what}.  [default: {most}]"),
-        click.option("--precision", type=SHARE, default=precision, show_default=True, help=enough),
-        click.option(
-            "--time",
-            "seconds",
-            type=SECONDS,
-            default=25.0,
-            metavar="TIME",
-            help="Begin no new round after this long.  [default: 25s]",
-        ),
+        shown("--precision", type=SHARE, default=defaults.precision, help=enough),
+        click.option("--time", "seconds", type=SECONDS, metavar="TIME", help=time),
     )
 
     def add(command: Command) -> Command:
@@ -88,9 +75,7 @@ def measure() -> None:
 )
 @click.argument("host", shell_complete=complete.host)
 @_over_sizes(
-    12,
-    0.02,
-    least=plan.LEAST_BYTES,
+    plan.Options(),
     what="probe",
     most="what the path takes",
     enough="A hop is done when half of G's interval is this share of G.",
@@ -119,14 +104,6 @@ def measure() -> None:
 @measured
 def pathchar(
     host: str,
-    sizes_count: int,
-    min_bytes: int,
-    max_bytes: int | None,
-    max_hops: int,
-    precision: float,
-    seconds: float,
-    timeout_s: float,
-    background: bool,
     stages: bool | None,
     one_clock: bool,
     plot_path: Path | None,
@@ -134,6 +111,7 @@ def pathchar(
     config_path: Path | None,
     output: Path | None,
     as_json: bool,
+    **given: object,
 ) -> None:
     """Measure latency and G of each hop to HOST, across routers that know nothing of careful.
 
@@ -141,16 +119,7 @@ def pathchar(
     privilege. If careful is up on both hosts, the stages inside them answer too: hostTx, netTx,
     every hop, netRx (XDP), hostRx (the engine), store (a scratch file on HOST).
     """
-    options = plan.Options(
-        sizes_count=sizes_count,
-        min_bytes=min_bytes,
-        max_hops=max_hops,
-        precision=precision,
-        seconds=seconds,
-        timeout_s=timeout_s,
-        background=background,
-        **({} if max_bytes is None else {"max_bytes": max_bytes}),
-    )
+    options = options_of(plan.Options, given)
     settings = config.load(config_path)
     address = settings.resolve(host)
     way, why_not = remote.find_if(host, instance, settings, stages)
@@ -189,7 +158,7 @@ def pathchar(
     ],
 )
 @click.argument("host", shell_complete=complete.host)
-@_over_sizes(16, 0.01)
+@_over_sizes(two_regressions.Options())
 @click.option(
     "--at-bytes",
     type=BYTES,
@@ -201,35 +170,20 @@ def pathchar(
 @measured
 def blackbox(
     host: str,
-    sizes_count: int,
-    min_bytes: int,
-    max_bytes: int | None,
-    at_bytes: int | None,
-    precision: float,
-    seconds: float,
-    background: bool,
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
     output: Path | None,
     as_json: bool,
+    **given: object,
 ) -> None:
     """Measure the bottleneck to HOST and the sum of the other stages, through careful itself.
 
     Careful must be up on both ends. The result is a pipeline for `carefulctl plan`.
     """
-    options = two_regressions.Options(
-        sizes_count=sizes_count,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes or 0,
-        at_bytes=at_bytes or 0,
-        precision=precision,
-        seconds=seconds,
-        background=background,
-    )
+    options = options_of(two_regressions.Options, given)
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
-    with ProbeSession(route.socket, route.instance, route.address, host) as session:
-        found = two_regressions.BlackBox(session, options).run()
+    found = measurements.blackbox(route, options)
     inputs = report.inputs(host, route.address, options)
     figures = {**effect.as_dict(), **found.figures()}
     text = report.blackbox_table(found, host)
@@ -248,7 +202,7 @@ def blackbox(
     ],
 )
 @click.argument("host", shell_complete=complete.host)
-@_over_sizes(12, 0.05)
+@_over_sizes(inside.Options())
 @click.option(
     "--trains", is_flag=True, help="Send frames back to back, like fragments, not one by one."
 )
@@ -256,17 +210,12 @@ def blackbox(
 @measured
 def clearbox(
     host: str,
-    sizes_count: int,
-    min_bytes: int,
-    max_bytes: int | None,
-    precision: float,
-    seconds: float,
-    trains: bool,
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
     output: Path | None,
     as_json: bool,
+    **given: object,
 ) -> None:
     """Measure (g, G) of each stage towards HOST, by probes inside the datapath.
 
@@ -278,16 +227,9 @@ def clearbox(
     runs. With both ends on this machine, like in a lab, the result is a pipeline for `carefulctl
     plan`.
     """
-    options = inside.Options(
-        sizes_count=sizes_count,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes or 0,
-        precision=precision,
-        seconds=seconds,
-        trains=trains,
-    )
+    options = options_of(inside.Options, given)
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
-    with ProbeSession(route.socket, route.instance, route.address, host) as session:
+    with ProbeSession(route) as session:
         targets = trace_targets.ends(route)
         with Tracer(targets) as tracer:
             found = inside.ClearBox(session, tracer, [one.name for one in targets], options).run()

@@ -12,6 +12,7 @@ from careful.address import Address
 from careful.control import instances, live, maps, tune_entry
 from careful.control.instances import Instance
 from careful.control.tune_entry import Setting, Versions
+from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.jsonout import Json
 from careful.measure.estimators.blackbox import BlackBox, Options
@@ -150,9 +151,8 @@ class RunningPath:
     def measure(self, quick: bool) -> tuple[Json, Limits]:
         """Measures with trains and round trips through careful; quick: with a few of them."""
         one, peer = self._instance, self.peer
-        with ProbeSession(
-            one.socket, one.name, peer.address, peer.label, payload_max_bytes=self._payload_bytes
-        ) as session:
+        route = Route(one.socket, one.name, peer.address, peer.label)
+        with ProbeSession(route, self._payload_bytes) as session:
             self._payload_bytes = session.payload_max_bytes
             limits = Limits(CLOSELY.min_bytes, self._payload_bytes)
             if quick:

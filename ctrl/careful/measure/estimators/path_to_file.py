@@ -37,9 +37,7 @@ def measure(
     if route is None:
         return pathchar.measure(address, options), None, ""
     try:
-        session = PingSession(
-            route.socket, route.instance, route.address, route.host, driver == "veth"
-        )
+        session = PingSession(route, driver == "veth")
     except CarefulError as error:
         if must:
             raise

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from careful._abi import ffi, lib, sizeof
-from careful.address import Address
 from careful.daemon.client import Client
+from careful.daemon.route import Route
 from careful.errors import CarefulError, InputError
 from careful.measure.probes.diagnose import explained
 from careful.measure.probes.exchange import peer_info
@@ -33,44 +31,30 @@ _TIMEOUT_S = 2 * lib.CAREFUL_BURST_MS / 1000
 _BURST = np.dtype([("began", "u8"), ("done", "u8"), ("arrived", "u8")])
 
 
-@dataclass(frozen=True)
-class Target:
-    """A host to send to; host: its name in errors."""
-
-    address: Address
-    host: str
-
-
 class Session:
     """A session for signatures to one peer, or to several in turn.
 
-    Args:
-        socket: socket of our own carefuld.
-        instance: its name in errors.
-        targets: at least one host.
-        timeout_s: limit of each handshake, seconds.
+    `routes` lead through one carefuld.
 
     Raises:
         CarefulError: careful is not up here or there, or too old for signatures.
     """
 
-    def __init__(
-        self, socket: Path, instance: str, targets: Sequence[Target], timeout_s: float = 5.0
-    ) -> None:
-        if not 1 <= len(targets) <= lib.CAREFUL_SIGNATURE_PEERS:
-            raise InputError(f"{len(targets)} hosts: must be 1 to {lib.CAREFUL_SIGNATURE_PEERS}")
-        self.host = ", ".join(target.host for target in targets)
-        self._address = targets[0].address
-        self._client = Client(socket, f"carefuld of {instance}")
+    def __init__(self, routes: Sequence[Route]) -> None:
+        if not 1 <= len(routes) <= lib.CAREFUL_SIGNATURE_PEERS:
+            raise InputError(f"{len(routes)} hosts: must be 1 to {lib.CAREFUL_SIGNATURE_PEERS}")
+        self.host = ", ".join(one.host for one in routes)
+        self._address = routes[0].address
+        self._client = Client(routes[0].socket, f"carefuld of {routes[0].instance}")
         try:
             self._peers = [
-                self._client.connect(one.address, one.host, timeout_s).peer for one in targets
+                self._client.connect(one.address, one.host, one.timeout_s).peer for one in routes
             ]
-            infos = [peer_info(self._client, one.address, one.host) for one in targets]
+            infos = [peer_info(self._client, one.address, one.host) for one in routes]
             #: Minima over the peers: credits, and the most bytes of a frame.
             self.credits = min(int(info.credits_window) for info in infos)
             self.frame_bytes = min(int(info.frame_bytes) for info in infos)
-            self._region, self.region_bytes = self._scratch(targets[0].host)
+            self._region, self.region_bytes = self._scratch(routes[0].host)
         except BaseException:
             self._client.close()
             raise

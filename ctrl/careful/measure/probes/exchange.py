@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import errno
 import time
-from typing import Any
 
 from careful._abi import CData, ffi, lib
 from careful.address import Address
 from careful.daemon.client import Answer, Client
+from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.measure.probes.session import Session
 from careful.measure.statistics.line import train_gap_us
@@ -33,14 +33,12 @@ _OLD = {
 class ProbeSession(Session):
     """Probes to one peer: round trips and trains.
 
-    Args:
-        payload_max_bytes: payload of a frame, from an earlier session; 0: find it.
-        more: as for Session.
+    `payload_max_bytes` is the payload of a frame, from an earlier session; 0: find it.
     """
 
-    def __init__(self, *more: Any, payload_max_bytes: int = 0, **named: Any) -> None:
+    def __init__(self, route: Route, payload_max_bytes: int = 0) -> None:
         self.payload_max_bytes = payload_max_bytes
-        super().__init__(*more, **named)
+        super().__init__(route)
 
     def _prepare(self) -> None:
         self._longest_s = 0.0  # longest time of a message

@@ -12,12 +12,12 @@ import os
 import select
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from careful._abi import lib, pack
 from careful.daemon.client import Answer
+from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.measure.probes.session import Session
 from careful.measure.statistics.sample import Bursts
@@ -31,11 +31,7 @@ _QUESTION_S, _BURST_S = lib.CAREFUL_SIGNATURE_MS / 1e3, lib.CAREFUL_BURST_MS / 1
 
 
 class FilesLayer(Session):
-    """Reads of the first bytes of a file that a host exports.
-
-    Args:
-        path: path on the host.
-        more: as for Session.
+    """Reads of the first bytes of a file that a host exports, by its path there.
 
     Raises:
         CarefulError: there is no such file, or it is too short.
@@ -44,9 +40,9 @@ class FilesLayer(Session):
     name = "careful files"
     capacity = _CAPACITY
 
-    def __init__(self, path: str, *more: Any) -> None:
+    def __init__(self, path: str, route: Route) -> None:
         self._path = path
-        super().__init__(*more)
+        super().__init__(route)
 
     def _prepare(self) -> None:
         what = f"{self.host}:{self._path}"

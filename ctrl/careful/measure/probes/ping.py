@@ -9,11 +9,11 @@ import errno
 import select
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from careful._abi import CData, ffi, lib, sizeof
 from careful.address import Address
 from careful.daemon.client import Answer as IpcAnswer
+from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.measure.probes.session import Session
 from careful.measure.probes.udp import IPV4, IPV6, Answer, Reply
@@ -55,28 +55,18 @@ class PingReply:
 class PingSession(Session):
     """Pings to one peer.
 
-    Args:
-        socket, instance, address, host, timeout_s: see Session.
-        kick_runs_all: on veth our kick also runs the link and the peer's netRx. The kick is then
-            part of the way to a host that is the first hop.
+    If `kick_runs_all`, as on veth, our kick also runs the link and the peer's netRx. The kick is
+    then part of the way to a host that is the first hop.
 
     Raises:
         CarefulError: careful is not up here or there, or no ping is answered.
     """
 
-    def __init__(
-        self,
-        socket: Path,
-        instance: str,
-        address: Address,
-        host: str,
-        kick_runs_all: bool,
-        timeout_s: float = 5.0,
-    ) -> None:
+    def __init__(self, route: Route, kick_runs_all: bool) -> None:
         self._kick_runs_all = kick_runs_all
-        self.family = IPV6 if ":" in address.ip else IPV4
+        self.family = IPV6 if ":" in route.address.ip else IPV4
         self._least_bytes = self.family.headers_bytes + _HEADER_BYTES
-        super().__init__(socket, instance, address, host, timeout_s)
+        super().__init__(route)
 
     def _prepare(self) -> None:
         self.mtu_bytes = self._largest()

@@ -12,6 +12,7 @@ import pytest
 from careful._abi import ffi, lib
 from careful.address import Address, resolve
 from careful.daemon.client import Answer as IpcAnswer
+from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.measure.probes import diagnose, exchange, ping, session
 from careful.measure.probes.bursts import Session as Signatures
@@ -133,7 +134,7 @@ class FakeClient:
 def probes(fail: Callable[[dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch) -> Any:
     client = FakeClient(fail)
     monkeypatch.setattr(session, "Client", client)
-    return client, lambda: exchange.ProbeSession(Path("/none"), "eth1", PEER, "h2")
+    return client, lambda: exchange.ProbeSession(Route(Path("/none"), "eth1", PEER, "h2"))
 
 
 def test_probes__no_question_is_waited_for_much_longer_than_the_others_took(
