@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from careful import man
-from careful.cli.roff import title
 from packaging.requirements import Requirement
+from roff import title
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = {"scipy", "matplotlib", "pillow", "prometheus-client", "scapy"}

@@ -2,7 +2,7 @@
 
 Their text is the headers' own: the comment above a function, its prototype, and the structs that
 it names. Each function that libcareful exports has a page, and libcareful(3) lists them.
-tools/package calls this for libcareful-dev. Calls careful.cli.roff.
+tools/package calls this for libcareful-dev. Calls roff.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from careful.cli import roff
+import roff
 
 DATAPATH = Path(__file__).resolve().parents[2] / "datapath"
 HEADERS = DATAPATH / "include" / "careful"

@@ -1,7 +1,7 @@
 """Write the manual pages of a package that is not installed yet: `pages.py BUILT DIRECTORY`.
 
 The build calls this for the wheel: BUILT is a folder `careful` with the compiled part, the rest
-comes from ctrl/. Calls careful.man.
+comes from ctrl/. Calls roff.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
     package = importlib.util.module_from_spec(spec)
     sys.modules["careful"] = package
     spec.loader.exec_module(package)
-    from careful.cli.roff import write
+    from roff import write  # needs careful
 
     print(f"{write(Path(directory))} manual pages")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 import pytest
+import roff
 from careful import man
-from careful.cli import roff
 from careful.cli.command import Command, Group, summary
 from careful.cli.exit_status import Exit
 from careful.cli.main import COMMANDS, cli, run

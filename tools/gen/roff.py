@@ -1,6 +1,6 @@
 """Manual pages in roff: sections 5 and 7 from the topics, section 1 from the commands' help.
 
-The build (tools/gen/pages.py) writes them to man1, man5 and man7 below a directory.
+pages.py writes them to man1, man5 and man7 below a directory.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
-
 from careful import __version__, man
 from careful.cli.command import Command, Group, summary
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 _FONTS = {"strong_open": r"\fB", "em_open": r"\fI", "strong_close": r"\fR", "em_close": r"\fR"}
 
