@@ -136,7 +136,9 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     topics=("exit-status", "files"),
 )
 @click.option("--version", is_flag=True, help="Show the version, and what it speaks and has.")
-@click.option("--json", "as_json", is_flag=True, help="With --version: print one JSON object.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object; before or after COMMAND."
+)
 @click.pass_context
 def cli(ctx: click.Context, version: bool, as_json: bool) -> None:
     """Bring up careful on an interface, move files, and tune it while it runs."""
@@ -146,7 +148,7 @@ def cli(ctx: click.Context, version: bool, as_json: bool) -> None:
         _show_version(as_json)
         ctx.exit()
     if as_json:
-        raise click.UsageError("--json belongs after the command, or with --version", ctx)
+        raise click.UsageError("--json needs a command, or --version", ctx)
     if ctx.invoked_subcommand is None:
         raise click.UsageError("missing command", ctx)
 
@@ -208,12 +210,20 @@ def _told(text: str, status: int, asked: dict[str, object]) -> int:
     return status
 
 
+def _json_last(words: list[str]) -> list[str]:
+    """Moves a --json that comes before the command behind its arguments."""
+    if words[:1] != ["--json"] or len(words) < 2 or words[1].startswith("-"):
+        return words
+    end = words.index("--") if "--" in words else len(words)
+    return [*words[1:end], "--json", *words[end:]]
+
+
 def run(argv: Sequence[str] | None = None) -> int:
     """Runs `carefulctl`; prints an error on standard error; returns the exit status."""
     if instruction := os.environ.get("_CAREFULCTL_COMPLETE"):
         return shell_complete(cli, {}, "carefulctl", "_CAREFULCTL_COMPLETE", instruction)
     asked: dict[str, object] = {}
-    words = sys.argv[1:] if argv is None else list(argv)
+    words = _json_last(sys.argv[1:] if argv is None else list(argv))
     try:
         with cli.make_context("carefulctl", words, obj=asked) as ctx:
             cli.invoke(ctx)

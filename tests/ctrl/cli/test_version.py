@@ -36,10 +36,26 @@ def test_version__json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(["--json"], "belongs after the command"), (["--"], "missing command")]
+    ("words", "said"), [(["--json"], "--json needs a command"), (["--"], "missing command")]
 )
 def test_version__what_cannot_be_meant(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(words) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["--json", "plan"], ["plan", "--json"], ["--json", "plan", "--"]]
+)
+def test_json__before_the_command_or_after(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words[words.index("plan") + 1 : words.index("plan") + 1] = [
+        "--pipeline",
+        "gam",
+        "--bytes",
+        "4K",
+    ]
+    assert run(words) == 0
+    assert json.loads(capsys.readouterr().out)["command"] == "plan"
