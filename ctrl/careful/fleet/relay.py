@@ -87,8 +87,11 @@ class Part(Partial):
 
     def __exit__(self, *_: object) -> None:
         if self.fd >= 0:
-            self.close()
+            super().close()
         self.folder.close()
+
+    def close(self) -> None:
+        """Leaves the file open until the end: its blocks are sent on after finish(), too."""
 
     def _exists(self) -> CarefulError:
         return CarefulError(errno.EEXIST, "", self._name)  # the option is --replace here, not -f

@@ -28,6 +28,7 @@ def put(folder: Path, *, replace: bool = False, data: bytes = DATA) -> None:
         part.begin(len(DATA))
         os.pwrite(part.fd, data, 0)
         part.finish(wanted, len(DATA), 0o4640, replace)
+        assert os.pread(part.fd, 10, 0) == DATA[:10]  # blocks still go on to the next host
 
 
 @pytest.fixture
