@@ -224,7 +224,7 @@ def _has_digest(packet: Packet) -> bool:
 
 
 class CarefulBulk(Packet):
-    """Payload of a fragment of a store or of a get's data; the last may end in a digest.
+    """Payload of a fragment of a store or of a get; the last may end in a digest.
 
     A digest that is left open is computed over this fragment alone, which is right
     for a message of one.
