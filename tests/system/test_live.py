@@ -132,7 +132,7 @@ def error_us(one: Cell, other: Cell) -> float:
 
 @pytest.mark.parametrize(("move", "sender"), [("store", "h1"), ("get", "h2")])
 def test_live__versions_differ_as_the_model_says(make_lab: MakeLab, move: str, sender: str) -> None:
-    """The host that sends the data measures it: a store by its reply, data of a get by a question."""
+    """The sender of the data measures it: a store by its reply, data of a get by a question."""
     lab = make_lab(hops=GAM, options=["--scale", "100", "--charge", "payload"])
     begin(lab, "h2", SERVE)
     mover = begin(lab, "h1", MOVE, move)
