@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The order in which the XDP program reads and writes a peers entry, as compiled: between the
- * cookie and what the epoch began with, likewise a group's, and before a ping's number, stands a
- * full barrier where the CPU needs one, and nothing where it does not. Both load and admit frames.
+ * The compiled order in which the XDP program reads and writes a peers entry. A full barrier stands
+ * between the cookie and the start of the epoch, likewise a group's, and before a ping's number, if
+ * the CPU needs one; else there is none. Both load and admit frames.
  */
 #include <stddef.h>
 

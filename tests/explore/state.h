@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A state of the world in few bytes: all that the rule, the wires and the applications
- * can tell apart, with counters taken from the sender's credits on, for the code only
- * ever looks at their differences. Which buffer is which doesn't matter, how many are
- * where does.
+ * A state of the world in few bytes: all that the rule, the wires and the applications can tell
+ * apart. Counters start from the sender's credits, since the code only looks at differences. Which
+ * buffer is which doesn't matter, how many are where does.
  */
 #ifndef EXPLORE_STATE_H
 #define EXPLORE_STATE_H
@@ -23,9 +22,8 @@ enum {
  * @received, @returned, @announced: as in struct window_rx, at the receiver
  * @freeing:   released there, not yet published
  * @dirty:     place in the receiver's dirty list + 1; 0: not in it
- * @frames, @frame, @credits: under way, oldest first: cost, and the credits they carry
- *             for the flow that runs the other way; of a frame to all, what it adds to those
- *             that such frames carried before
+ * @frames, @frame, @credits: under way, oldest first: cost, and the credits for the flow that runs
+ * the other way; a frame to all carries what it adds to earlier such frames
  * @cast_held: credits that are set aside for the sender's next frame to all
  * @said:      frames of those that a hoarder sends
  * @ask:       and what they ask for

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Fuzzes carefuld's end of what it shares with programs (ipc.h), over two engines joined in memory:
- * programs that attach, put anything into their rings, move the numbers there, change entries that
- * they have published, ask by the socket and go, while the other host asks, stores and gets.
+ * Fuzzes carefuld's end of the memory that it shares with programs (ipc.h), over two engines joined
+ * in memory. Programs attach, put anything into their rings, move the numbers there, change
+ * published entries, ask by the socket and go. Meanwhile the other host asks, stores and gets.
  * Another program goes on beside them, no frame is lost, and nothing of theirs is left.
  */
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A cluster of engines on one virtual network, in one process and one thread: what a
- * seed makes of it (scenario.c), its life (cluster.c), what its nodes ask of each other
- * (work.c), and what must hold all the time and at the end (invariants.c).
+ * A cluster of engines on one virtual network, in one process and one thread. scenario.c makes it
+ * from a seed, cluster.c runs it, work.c has its nodes' requests, and invariants.c has the rules
+ * that hold all the time and at the end.
  */
 #ifndef SIM_CLUSTER_H
 #define SIM_CLUSTER_H

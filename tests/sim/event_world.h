@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For tests of the event service: P engines on a virtual network in virtual time, each in a
- * group of all of them, and programs that run beside each other: a function of a node that is
+ * For tests of the event service: P engines on a virtual network in virtual time, each in a group
+ * of all of them, and programs that run concurrently. A program is a function of a node that is
  * called before each of its rounds, until it returns true.
  */
 #ifndef SIM_EVENT_WORLD_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Events among all nodes of a cluster, beside their work, where the scenario has them: a program
- * of some events, each to all, from one, or each to its next, in pieces as large as frames are.
- * If a member's group fails or its process ends, it begins again; so does a member that is done, if
+ * Events among all nodes of a cluster, next to their work, if the scenario has them. A program has
+ * some events, each to all, from one, or each to its next, in pieces as large as frames are. If a
+ * member's group fails or its process ends, it begins again; so does a member that is done, if
  * another one waits for it. A failure that some node were not told of would be the end. Calls the
  * event interface; its private header to see what is left to say.
  */

@@ -120,9 +120,9 @@ static void compare(struct cluster *cluster, const void *told, const void *again
 	cluster->unlike += memcmp(told, again, bytes) != 0;
 }
 
-/* The same in a sealed frame, and sealed again by the number that it had, of which nobody will see
- * another; or of its number. false: it is not sealed, or of an epoch that is over, and stays as it
- * is. */
+/* The same in a sealed frame, sealed again under its own number, which nobody will see twice; or
+ * under the next number. false: it is not sealed, or belongs to an epoch that is over, and stays as
+ * it is. */
 static bool lie_in_sealed(struct cluster *cluster, const struct link_peer *peer, uint8_t *frame,
 			  uint32_t bytes)
 {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Broadcasts as one frame (P2 section 5.1): how many frames and updates there are, what they do
- * to the windows, where the network does not have them, and what a loss or a hostile sender of
- * one is.
+ * Broadcasts as one frame (P2 section 5.1): the number of frames and updates, their effect on the
+ * windows, networks that lack them, and the effect of a loss or a hostile sender.
  */
 #include <endian.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Events over networks with faults, under both protocols: what traditional repairs the program
- * never hears of; what careful does not lose it need not repair; and a node that dies in the middle
- * of an event is an error at every other one, soon.
+ * Events over networks with faults, under both protocols. A program never learns of losses that
+ * traditional repairs; careful does not lose frames that it need not repair. A node that dies in
+ * the middle of an event is an error at every other one, soon.
  */
 #include "event_world.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * One node among three lies: what it sends is well formed, under the right cookie and with right
- * checks, and some fields of headers, messages and control messages are what a seed says; where
- * there are keys, three of four lies in what they prove or seal are proved and sealed. The
- * invariants of the simulator hold at every node, what the other two do with each other never fails
- * and takes no longer, and who begins anew where it was is served again.
+ * One node among three lies. Its messages are well formed, under the right cookie and with right
+ * checks, but a seed sets some fields of headers, messages and control messages. If there are keys,
+ * three of four lies in proved or sealed messages are proved and sealed. The invariants of the
+ * simulator hold at every node, what the other two do with each other never fails and takes no
+ * longer, and who begins anew where it was is served again.
  */
 #include <string.h>
 

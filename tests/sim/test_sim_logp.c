@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * P4's microbenchmark (`Communication microbenchmark`) in virtual time, real engines and windows
- * between processors and network interfaces as fast as P4's: what goes in comes out again, and
- * what P4 saw when nodes share a receiver, or one pays for a copy, is seen here. With "tables" it
- * prints Tables 3 to 5 and the signatures of Figures 5, 8 and 9, P4's numbers beside them.
+ * P4's microbenchmark (`Communication microbenchmark`) in virtual time, with real engines and
+ * windows between processors and network interfaces as fast as P4's. The parameters that go in come
+ * out again. P4's observations, when nodes share a receiver or one pays for a copy, appear here as
+ * well. With "tables" it prints Tables 3 to 5 and the signatures of Figures 5, 8 and 9, P4's
+ * numbers beside them.
  */
 #include "logp_time.h"
 
@@ -13,7 +14,7 @@
  * P4 Table 4, but for the Paragon's L: its text says 6.3 us, with which 2 (os + L + or) is the
  * round trip of its Table 3, 7.5 is the Meiko's. For the Myrinet's bulk transfers P4 gives the gap
  * of 8 bytes (18 us, Figure 8), os of 4 KiB (143 us), T of 4 KiB (298 us), and the network's rate
- * (80 MB/s, Table 2); the rest of T is attributed to the receiver's processor.
+ * (80 MB/s, Table 2). The rest of T is attributed to the receiver's processor.
  */
 static const struct logp_machine machines[] = {
 	{ .name = "Paragon", .o_s = 1400, .o_r = 2200, .g = 7600, .L = 6300 },

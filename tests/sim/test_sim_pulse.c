@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * One rule, four places (P3 section 3, P5): a stage that is idle takes what waits for it as
- * soon as that is its minpulse, or the message's tail, as one copy batch, read, kick or write.
- * The wire is so slow that each frame comes by itself.
+ * One rule, four places (P3 section 3, P5): an idle stage takes the bytes that wait for it as soon
+ * as they are its minpulse, or the message's tail. It takes them as one copy batch, read, kick or
+ * write. The wire is so slow that each frame comes by itself.
  */
 #include "sim.h"
 

@@ -72,7 +72,7 @@ static void test_short_queue__nothing_is_lost(void)
 	}
 }
 
-/* A node with few send buffers sends its trains in batches, and the queue empties in between: after
+/* A node with few send buffers sends its trains in batches, and the queue empties in between. After
  * the first loss few frames are lost, as on a lossy path, but the train breaks at the right
  * place. */
 static void test_short_queue__of_trains_in_batches(void)

@@ -41,10 +41,10 @@ def fit_alphastation(
     message sizes are not conditions of the fit.
 
     How far this is a prediction: eager pulses come out at 178 to 183 µs under every reading
-    tried, those at 1 KiB depend on the reading. With the whole 27 µs as delay they are 72.5
-    and 66.3 µs (the paper: 68 and 63), and with DMA into host memory twice as slow as out of
-    it, as P3 section 4.4 says, 63 and 55 µs and a best pulse of 640 to 768 bytes. The
-    reading used here is the one that also fits 1 KiB; its write costs 1.4 times the read.
+    tried, those at 1 KiB depend on the reading. With the whole 27 µs as delay they are 72.5 and
+    66.3 µs (the paper: 68 and 63). With DMA into host memory twice as slow as out of it (P3 section
+    4.4) they are 63 and 55 µs, with a best pulse of 640 to 768 bytes. The reading used here is the
+    one that also fits 1 KiB; its write costs 1.4 times the read.
     """
 
     def errors(values: Sequence[float]) -> list[float]:

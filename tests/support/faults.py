@@ -1,10 +1,10 @@
 """Faults on real carefulds at random instants, and whether all is well afterwards.
 
-One round: two transfers begin, one of them between hosts that the fault does not
-touch; when a random share of the other's bytes has moved, something breaks; each command
-must end in bounded time, the first right or with one line, the other right; then the next
-transfers must be right. `python tests/support/faults.py --rounds 200` runs many and writes what
-happened; test_faults.py runs each fault once.
+One round: two transfers begin, one of them between hosts that the fault does not touch. When a
+random share of the other's bytes has moved, something breaks. Each command must end in bounded
+time: the first right or with one line, the other right. Then the next transfers must be right.
+`python tests/support/faults.py --rounds 200` runs many and writes what happened; test_faults.py
+runs each fault once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Three hosts on a switch for faults.py, and what of the machine they may break.
 
-They run in a mount namespace of their own, so that its bpffs can be unmounted, and
-with a clock_gettime() of ours, so that their wall clock can be set: the machine's
-own mounts and clock are everybody's.
+They run in a mount namespace of their own, so that its bpffs can be unmounted, and with our
+clock_gettime(), so that their wall clock can be set. The machine's own mounts and clock are
+everybody's.
 """
 
 from __future__ import annotations

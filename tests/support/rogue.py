@@ -3,10 +3,10 @@
 Speaks the protocol from a plain UDP socket: a session as anybody may open one without keys, frames
 under the right cookie, and in them what no honest peer says. Each misdeed has sessions of its own,
 and is repeated for SECONDS, once at least. Prints how much it did, as JSON. It runs in a host's
-network namespace; what becomes of others meanwhile is for who started it. Misdeeds for which a
-peer needs no wire of its own are C tests of the block service: repeated batches, listings on disk,
-SEED of any size, owners and attributes, preallocation (test_block_wait, _quota, _long, _squash,
-_hangs).
+network namespace; what becomes of others meanwhile is for who started it. Misdeeds for which a peer
+needs no wire of its own are C tests of the block service: repeated batches, listings on disk, SEED
+of any size, owners and attributes, preallocation. See test_block_wait, _quota, _long, _squash and
+_hangs.
 """
 
 from __future__ import annotations
@@ -542,7 +542,7 @@ APART = ("late-peace",)
 
 def main() -> None:
     """Does one misdeed, or all in turns, until the time is over, and until each was done as often
-    as it is asked for: what came before may have the server refuse it for a while.
+    as requested. After earlier misdeeds the server may refuse a misdeed for a while.
     """
     server, name, *rest = sys.argv[1:]
     until = time.monotonic() + (float(rest[0]) if rest else 0)

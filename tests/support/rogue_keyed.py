@@ -1,10 +1,11 @@
 """A peer with a trusted key that misbehaves, also in a sealed session.
 
 rogue_keyed.py SERVER KEYS SEAL SECONDS: an instance of its own on eth1, which asks a real carefuld
-for what no honest client asks: any handler with any payload, stores and gets of any region and
-range, handlers named by stores, more at a time than it may, handles that stay open. Prints how many
-operations ended well and not, as JSON. rogue.py tests what frames themselves can say; so does
-build/gcc/sim --hostile, which tells three of four of its lies as its keys can prove or seal.
+for what no honest client asks. It names any handler with any payload, stores and gets any region
+and range, names handlers in stores, asks for more at a time than it may, and leaves handles open.
+Prints how many operations ended well and not, as JSON. rogue.py tests what frames themselves can
+say. So does build/gcc/sim --hostile, which tells three of four of its lies as its keys can prove or
+seal.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A directory of this machine behind a slow store: each write, and each read if figures are given
- * for it, takes g and G a KiB, one after the other, as a disk of the papers would (P1 section 5.5).
- * A FUSE file system in the foreground:
- *   slowfs g_us G_us_per_KiB BACKING MOUNTPOINT [READ_g_us READ_G_us_per_KiB]
+ * A directory of this machine behind a slow store. Each write, and each read if figures are given
+ * for it, takes g and G a KiB, one after the other, like a disk of the papers (P1 section 5.5). A
+ * FUSE file system in the foreground: slowfs g_us G_us_per_KiB BACKING MOUNTPOINT [READ_g_us
+ * READ_G_us_per_KiB]
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE

@@ -1,8 +1,7 @@
 """Debian's packages, unpacked under build/machines and installed nowhere.
 
-Owns a second state of apt (sources, lists and cache), so that packages of Debian 13 and its
-backports, and of other architectures, can be had on Debian 12, and this host's own sources stay
-as they are.
+Owns a second state of apt (sources, lists and cache). It provides packages of Debian 13 and its
+backports, and of other architectures, on Debian 12, and leaves this host's own sources alone.
 """
 
 from __future__ import annotations

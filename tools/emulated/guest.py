@@ -127,8 +127,8 @@ def start(
 
     Args:
         folder: its files are there; `qemu.log` has a line for each frame that came while the
-            receive ring of an Intel card had no buffer; with a disk, `disk` is its image, and
-            `disk.log` all that is written to it, in the format of Linux's dm-log-writes.
+            receive ring of an Intel card had no buffer. With a disk, `disk` is its image, and
+            `disk.log` has all writes, in the format of Linux's dm-log-writes.
         machine: what it is.
         host: its number, from 1 on.
         nets: QEMU's `-netdev`s; the one whose id is `net` is the card's.

@@ -1,9 +1,9 @@
 """Transfers onto one disk, one after the other, and what must be on it whenever power fails.
 
-The same on both sides: in two machines this file is a program. h1 has the disk: it gets from h2,
-and h2 puts to it, when h1 says so; h1 notes on the disk, behind its file system, how many were
-reported complete. Outside, tools/powercut asks what a disk must hold. The machines' clocks go apart
-meanwhile, each step of one in the middle of a transfer, and h2's is faster.
+The same on both sides: in two machines this file is a program. h1 has the disk: on its command it
+gets from h2, and h2 puts to it. h1 notes on the disk, behind its file system, how many transfers
+were reported complete. Outside, tools/powercut asks what a disk must hold. The machines' clocks go
+apart meanwhile, each step of one in the middle of a transfer, and h2's is faster.
 
 Usage: transfers.py COUNT, on h2; then transfers.py COUNT DEVICE, on h1. Both export PLACE/src, and
 PLACE/disk to write.

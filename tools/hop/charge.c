@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What G is charged for: every byte of the Ethernet frame (no preamble, no FCS), or the
- * payload alone, as the papers count: behind the careful header where there is one, else
- * behind the UDP, TCP or ICMP header. */
+/* The bytes that G is charged for: every byte of the Ethernet frame (no preamble, no FCS), or only
+ * the payload, as the papers count. The payload follows the careful header if there is one, else
+ * the UDP, TCP or ICMP header. */
 #include "way.h"
 
 #include <arpa/inet.h>

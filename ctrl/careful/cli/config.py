@@ -38,9 +38,10 @@ def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
     """Read FILE as every command does, and say what is wrong with it.
 
     An error names the line of a key or table that does not exist, or the table that `up` would
-    refuse on this host: an export, host or group that does not exist, or a key that is missing.
-    Without FILE the command reads the file that $CAREFUL_CONFIG names, else /etc/careful.toml and
-    ~/.config/careful/careful.toml. The exit status is 1 if something is wrong.
+    refuse on this host. `up` refuses an export, host or group that does not exist, or a key that is
+    missing. Without FILE the command reads the file that $CAREFUL_CONFIG names, else
+    /etc/careful.toml and ~/.config/careful/careful.toml. The exit status is 1 if something is
+    wrong.
     """
     found = settings.load(file)
     refused = asked.refused(found)

@@ -1225,8 +1225,8 @@ static void test_death__before_its_answers(void)
 	await_programs(0);
 }
 
-/* All that a program may have on its way is stores as large as can be: what it asks behind them
- * does not wait for them, and another one's waits for its share of them alone. */
+/* All operations that a program may have under way are stores of the largest size. A later request
+ * does not wait for them, and another store waits only for its share of them. */
 static void test_share__of_stores(void)
 {
 	enum { EACH = TABLE_BYTES, SHARE = IPC_PROGRAM_BYTES / EACH, FEW = 4 };

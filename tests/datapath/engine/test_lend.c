@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Messages that a program builds in a send buffer: they leave in it, or are copied where they
- * have to wait; and a program that uses one when it is not its own is told so.
+ * Messages that a program builds in a send buffer leave in it, or are copied if they have to wait.
+ * A program that uses a buffer that it does not own gets an error.
  */
 #include "instances.h"
 

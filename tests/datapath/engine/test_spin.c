@@ -64,8 +64,9 @@ static void test_spin__goes_on_where_nothing_came_for_long(void)
 	CHECK_EQ(run(&spin, SPIN_VAIN_MAX, 3000, false), SPIN_VAIN_MAX);
 }
 
-/* A stream between ends that share a CPU: who sends more has the CPU for longer, and now and then
- * the scheduler gives it to them while we spin; or they are done, and nothing comes for a while. */
+/* A stream between ends that share a CPU: the end that sends more has the CPU for longer. Now and
+ * then the scheduler gives it to that end while we spin; or that end is done, and nothing comes for
+ * a while. */
 static void test_spin__stays_stopped_where_the_scheduler_ends_it(void)
 {
 	struct spin spin = { 0 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A hostile peer may ask for and answer any train of the right form: it holds nobody's data back
- * for long, gets a bounded number of frames, and bounds no window but its own.
+ * A hostile peer may ask for and answer any train of the right form. It holds nobody's data back
+ * for long, gets a bounded number of frames, and bounds only its own window.
  * tests/sim/test_sim_train.c tests what honest ends make of a short queue.
  */
 #include <endian.h>

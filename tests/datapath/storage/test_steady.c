@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Small files that change while a batch reads them: what is told is what they held at one
- * time, or that there was none. pread() is ours: it reads in two halves, and lets the test do
- * something in between.
+ * Small files that change while a batch reads them: the answer has the contents of one time, or
+ * reports that there was none. pread() is ours: it reads in two halves, and lets the test act in
+ * between.
  */
 #include <endian.h>
 #include <errno.h>

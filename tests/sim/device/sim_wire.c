@@ -343,8 +343,9 @@ static bool place(struct sim_device *sim, const struct sim_slot *slot)
 	return true;
 }
 
-/* Reports whether a forged frame has room that a true one may need (seal.h): it waits, or the engine has it
- * still, or it was lost after it was charged, which only the end of the epoch mends. */
+/* Reports whether a forged frame has room that a true one may need (seal.h). It waits, or the
+ * engine still has it, or it was lost after it was charged, which only the end of the epoch
+ * mends. */
 static bool stray_waits(const struct sim_device *sim)
 {
 	if (sim->stray_lost || sim->stray_taken)

@@ -1,7 +1,7 @@
 """fio's verify workload over nbdkit's plugin: fio reads back what it has written.
 
 In a lab of two hosts h2 exports an image, which h1 serves to fio as an NBD disk. fio writes blocks
-of 4 to 256 KiB at random, reads each back, and flushes every 64 writes. (Its NBD engine cannot trim
+of 4 to 256 KiB at random, reads each back, and flushes after 64 writes. (Its NBD engine cannot trim
 at the same time.) Owns a lab. Needs root, and fio; tools/setup run build test brings the rest.
 """
 

@@ -21,7 +21,7 @@ async def trusted(
 ) -> dict[int, int]:
     """Returns the blocks that both ends have, with their digests; unmarks all others.
 
-    A block needs the same digest here, there and in the journal, if it is there: after a crash, a
+    A block needs the same digest here, there and in the journal, if it is there. After a crash, a
     partial file may have pages on the disk without their data, and a source may have its times
     without its new data. `fd` is our file, partial or source.
     """
