@@ -86,12 +86,12 @@ def test_model__predicts_what_a_message_takes(
         lambda: next(iter(predicted.black_boxes(1, "--time", "3"))), lambda found: found["reason"]
     )
     lab.links("--reset")
-    timed: dict[str, Any] = {"empty_us": [], "stores_us": {str(k): [] for k in range(1, 11)}}
+    timed: dict[str, Any] = {"empty_us": [], "arms_us": {str(k): [] for k in range(1, 11)}}
     for _ in range(4):  # the least of more times where other work was in all of few
         (more,) = predicted.stores(1)
         timed["empty_us"] += more["empty_us"]
-        for count, times in timed["stores_us"].items():
-            times += more["stores_us"][count]
+        for count, times in timed["arms_us"].items():
+            times += more["arms_us"][count]
         made = predicted.one(found, timed)
         error, beyond = predicted.judged(made)
         within = error <= predicted.ERROR_MEAN_MAX and beyond <= predicted.BEST_MAX

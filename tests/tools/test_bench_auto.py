@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful.plan import class_of
 
 BENCH = Path(__file__).resolve().parents[2] / "tools/bench"
 DONE: dict[str, Any] = {
@@ -29,11 +28,6 @@ def auto(monkeypatch: pytest.MonkeyPatch) -> Any:
     import auto
 
     return auto
-
-
-def test_class_of__is_the_maps(auto: Any) -> None:
-    for nbytes in (1, 64, 65, 1024, 1025, 4096, 65536):
-        assert auto.class_of(nbytes) == class_of(nbytes)
 
 
 @pytest.mark.parametrize(

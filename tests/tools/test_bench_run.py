@@ -57,25 +57,24 @@ def test_both__modes_take_turns_within_a_round(tool: ModuleType) -> None:
     first, then = ["tcp", "request native", "request generic"], ["tcp", "request generic"]
     assert asked == [*first, *then, "request native", *first]
     assert rounds["native"]["tcp_spin_us"] == rounds["generic"]["tcp_spin_us"] == [10.0] * 3
-    # However the machine changes from round to round, and of what has no mode nothing is said.
-    assert tool.between(rounds) == [
-        {"figure": "request_us", "ratio": 0.75, "ratio_min": 0.75, "ratio_max": 0.75}
-    ]
+    # However the machine changes from round to round.
+    both = {mode: each["request_us"] for mode, each in rounds.items()}
+    assert tool.ratio(both, "generic", "native") == (0.75, 0.75, 0.75)
 
 
 def test_round__goes_on_without_a_yardstick_that_fails(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Named once, left out of that round alone, and of the ratio there."""
-    fio: list[dict[str, float] | None] = [{"fio_us": 40.0}, None, {"fio_us": 50.0}]
+    fio: list[float | None] = [40.0, None, 50.0]
 
-    def one() -> dict[str, float]:
+    def one() -> float:
         found = fio.pop(0)
         if not found:
             raise tool.BenchError("fio is not installed")
         return found
 
-    monkeypatch.setattr(sys.modules["yardsticks"], "fio", one)
+    monkeypatch.setattr(sys.modules["yardsticks"], "fio_us", one)
     bench = tool.Bench(Path(), 1, "auto")
     monkeypatch.setattr(bench, "fetch", lambda: {"fetch_us": 10.0})
     rounds: dict[str, dict[str, list[float]]] = {"auto": {}}
@@ -83,73 +82,41 @@ def test_round__goes_on_without_a_yardstick_that_fails(
         tool.one_round({"auto": bench}, ["fetch", "fio"], rounds)
     assert rounds["auto"] == {"fetch_us": [10.0] * 3, "fio_us": [40.0, None, 50.0]}
     assert bench.missing == ["fio is not installed"]
-    (ratio,) = tool.ratios(rounds["auto"])
-    assert (ratio["ratio_min"], ratio["ratio_max"]) == (0.2, 0.25)
+    assert tool.ratio(rounds["auto"], "fetch_us", "fio_us")[1:] == (0.2, 0.25)
     assert "fio is not installed" in capsys.readouterr().err
-    whole = {"commit": "c0ffee", "kernel": "6.18.1", "file_bytes": 1, "rounds": rounds["auto"]}
-    text = tool.summary.section(whole | {"ratios": [ratio]})
-    assert "| NBD read, 8 KiB (nbdkit memory, fio) | 45.0 | - |" in text
 
 
-def test_status__is_1_if_a_bound_is_not_met(tool: ModuleType) -> None:
-    rounds = {"request_us": [10.0], "bare_echo_us": [10.0], "iperf_gso_gbit": [9.0]}
-    met = {"ratios": tool.ratios(rounds)}
-    not_met = {"ratios": tool.ratios(rounds | {"request_us": [12.0]})}
-    assert tool.missed([met]) == 0
-    assert tool.missed([met, not_met]) == 1
-
-
-def test_status__is_1_if_a_bound_is_not_judged(
-    tool: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missed__is_a_bound_that_is_not_met_or_not_judged(tool: ModuleType) -> None:
     """A yardstick that is not installed leaves its bound open, which is not success."""
-    pairs = [one[:2] for one in tool.BOUNDS if one.bound is not None]
-    rows = [{"figure": one, "yardstick": other, "met": True} for one, other in pairs]
-    assert tool.missed([{"ratios": rows[:1]}, {"ratios": rows[1:]}], is_whole=True) == 0
-    assert tool.missed([{"ratios": rows[1:]}], is_whole=True) == 1
-    assert capsys.readouterr().out == f"NOT JUDGED: {pairs[0][0]} / {pairs[0][1]}: not measured\n"
-    assert tool.missed([{"ratios": rows[1:]}]) == 0  # of some parts only
+    rounds = {"request_us": [10.0], "bare_echo_us": [10.0]}
+    slow = rounds | {"request_us": [12.0]}
+    some = {"whole": False, "modes": {"native": rounds}}
+    assert tool.missed(some) == []
+    some["modes"]["generic"] = slow
+    assert tool.missed(some) == ["request_us / bare_echo_us: not met"]
+    bounded = [one for one in tool.BOUNDS if one.bound is not None]
+    assert len(tool.missed(some | {"whole": True})) == len(bounded)
+    assert "fetch_us / nbd_us: not measured" in tool.missed(some | {"whole": True})
 
 
-def test_best__arms_take_turns(
-    tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """One state of the machine for all; each pays for its own copies."""
-    parts = sys.modules["speed_parts"]
+def test_best__arms_take_turns(tool: ModuleType, tmp_path: Path) -> None:
+    """One state of the machine for all."""
     (tmp_path / "out").mkdir()
     made: list[str] = []
-    busy = {"h1": 0.0, "h2": 0.0}
 
-    def arm(name: str, rates: list[float], cost_s: float) -> tuple[str, object]:
+    def arm(name: str, rates: list[float]) -> tuple[str, object]:
         def once(target: Path) -> float:
             target.touch()
             made.append(name)
-            busy["h1"] += cost_s
             return rates.pop(0)
 
         return name, once
 
-    monkeypatch.setattr(parts, "busy_s", lambda: dict(busy))
     bench = tool.Bench(tmp_path, 1 << 30, "auto")
-    found = bench.best(arm("get", [1.0, 5.0, 2.0], 0.5), arm("plain", [6.0, 3.0, 4.0], 0.25))
+    found = bench._best(arm("get", [1.0, 5.0, 2.0]), arm("plain", [6.0, 3.0, 4.0]))
     assert made == ["get", "plain"] * 3
-    assert (found["get_gbit"], found["plain_gbit"]) == (5.0, 6.0)
-    assert (found["cpu_get_client_s"], found["cpu_plain_client_s"]) == (0.5, 0.25)
-    assert found["cpu_get_server_s"] == 0.0
+    assert found == {"get_gbit": 5.0, "plain_gbit": 6.0}
     assert not list((tmp_path / "out").iterdir())
-
-
-def test_stream_costs__are_of_the_busiest_half_second(tool: ModuleType) -> None:
-    """Samples before and after do not count."""
-    lab = sys.modules["speed_lab"]
-    busy_s = (0.0, 0.0, 0.05, 0.4, 0.8, 0.8, 0.8)
-    seen = [(0.4 * k, {"h1": busy, "h2": busy / 2}) for k, busy in enumerate(busy_s)]
-    share = lab.share_of(seen)
-    assert share == {"h1": pytest.approx(0.75 / 0.8), "h2": pytest.approx(0.375 / 0.8)}
-    costs = lab.stream_costs("stream", 8.589934592, share)  # a GiB a second
-    assert costs["stream_gbit"] == 8.589934592
-    assert costs["cpu_stream_client_s"] == pytest.approx(0.75 / 0.8)
-    assert costs["cpu_stream_server_s"] == pytest.approx(0.375 / 0.8)
 
 
 def test_every_program_of_ours_is_in_the_mode(
@@ -168,6 +135,16 @@ def test_every_program_of_ours_is_in_the_mode(
     with pytest.raises(tool.BenchError, match="seen"):
         tool.Bench(Path(), 1, "generic").request()
     assert [env.get("CAREFUL_XDP") for env in started] == ["generic"]
+
+
+def test_program__that_runs_in_another_mode_is_a_fault(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = sys.modules["speed_parts"]
+    monkeypatch.setattr(parts, "run", lambda *_, **__: '{"xdp": "generic", "p50_us": 3.0}')
+    assert tool.Bench(Path(), 1, "generic")._found(["rtt"])["p50_us"] == 3.0
+    with pytest.raises(tool.BenchError, match="rtt: XDP mode generic in place of native"):
+        tool.Bench(Path(), 1, "native")._found(["rtt"])
 
 
 @pytest.fixture

@@ -146,13 +146,12 @@ def test_idle__who_waits_is_ready_and_takes_nothing(tmp_path: Path) -> None:
         met_unless("idle", tmp_path, spoil)
 
 
-@pytest.mark.parametrize("name", ["slow-store", "slow-store-auto"])
-def test_slow_store__blocks_gain_what_the_paper_says(name: str, tmp_path: Path) -> None:
+def test_slow_store__blocks_gain_what_the_paper_says(tmp_path: Path) -> None:
     def as_flat(found: dict[str, Any]) -> None:
         took_us = found["sizes"][-1]["took_us"]
         took_us["planned"] = took_us["flat 32768"]
 
-    met_unless("slow_store", tmp_path, as_flat, name)
+    met_unless("slow_store", tmp_path, as_flat)
 
 
 def test_trapeze__eager_pulses_save_what_the_paper_says(tmp_path: Path) -> None:
@@ -166,10 +165,7 @@ def test_trapeze__eager_pulses_save_what_the_paper_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("pushes", [{"call_us": 1100.0, "used_us": 1200.0}]),
-        ("trips_us", {"with": [5.2], "without": [5.0]}),
-        ("trips_trying_us", {"with": [5.2], "without": [5.0]}),
-        ("messages_seen_count", 3),
+        ("veth", {"trial": {"cpu_share": 0.03, "elapsed_s": 5.0}}),
         ("rss_max_MiB", 120.0),
     ],
 )

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from auto import careful_up, class_of, known
-from bench_lab import CTL, LAB, PIPELINES, TOOL, BenchError, lab_up, pinned, process, run, up
+from auto import careful_up
+from bench_lab import CTL, LAB, PIPELINES, TOOL, known, lab_up, pinned, process, run, up, wait_until
 from careful.control import live, maps, tune_entry
+from careful.plan import class_of
 from slow_disk import slow_disk
 
 INSTANCE = f"{LAB}-h2"
@@ -134,7 +135,7 @@ class Run:
     def stream_goes(self) -> None:
         """It came, was answered, and goes."""
         self.stream_comes()
-        wait(lambda: is_calm(self.changed_s), SETTLE_S, "answer to the stream that comes")
+        wait_until(lambda: is_calm(self.changed_s), SETTLE_S, "answer to the stream that comes")
         assert self.stream
         self.stream.terminate()
         self.now()
@@ -211,23 +212,9 @@ def hops(kind: Kind) -> str:
     return "[[stage]]".join(stages)
 
 
-def wait(done: Callable[[], bool], seconds: float, what: str) -> None:
-    """Until something is so."""
-    end = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > end:
-            raise BenchError(f"no {what} within {seconds:.0f} s: {said()}")
-        time.sleep(0.2)
-
-
-def said() -> list[str]:
-    """Returns the decisions so far, in words."""
-    return [f"{one['what']} {one['why']}" for one in known().get("decisions", [])]
-
-
 def is_calm(since_s: float) -> bool:
     """Reports whether the controller has decided since then, and then nothing for a while."""
-    path, now = known(), time.monotonic()
+    path, now = known("h2"), time.monotonic()
     if not path or path["figures"] is None or path["on_trial"] or path["put_back"]:
         return False
     at = [float(one["at_s"]) for one in path["decisions"]]
@@ -293,10 +280,10 @@ def one_kind(kind: Kind) -> dict[str, Any]:
                 reset()
             return is_calm(0.0)
 
-        wait(calm, SETTLE_S, "decision on the path as it is")
+        wait_until(calm, SETTLE_S, "decision on the path as it is")
         kind.begin(change)
         change.follow()
-        path = known()
+        path = known("h2")
     return {
         "class": class_of(kind.nbytes),
         "changed_s": change.changed_s,

@@ -10,7 +10,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,32 +18,24 @@ from bench_lab import (
     HOSTS,
     LAB,
     PYTHON,
-    RUN,
     STORES,
     BenchError,
     ctl,
     daemons,
     given_as,
+    known,
     on,
     pinned,
     process,
     run,
     untuned_bytes,
 )
+from careful.plan import class_of
 
-#: The hosts, as they know each other: h1 reads, or writes.
-ADDRESSES = {"h1": "10.77.0.1", "h2": "10.77.0.2"}
-READER = ADDRESSES["h1"]
-#: Two hosts that are tuned for writes are calm after so long without a decision, seconds.
-CALM_S = 40.0
+#: h1 reads.
+READER = "10.77.0.1"
 #: How often to look whether it has decided, seconds.
 LOOK_S = 1.0
-CLASS_BYTES_FIRST = 64
-
-
-def class_of(nbytes: int) -> int:
-    """The class of messages of a size."""
-    return max(0, (nbytes - 1).bit_length() - CLASS_BYTES_FIRST.bit_length() + 1)
 
 
 @contextmanager
@@ -53,14 +45,6 @@ def careful_up(*options: object) -> Iterator[None]:
         run(*on(host, "sh", "-c", 'rm -rf "$CAREFUL_STATE_DIR"'))
     with daemons("--peers", 2, *options):
         yield
-
-
-def known(host: str = "h2", peer: str = READER) -> dict[str, Any]:
-    """Returns what a host's controller keeps of the path."""
-    try:
-        return dict(json.loads((RUN / f"{LAB}-{host}" / "tuning.json").read_text())["paths"][peer])
-    except (OSError, KeyError):
-        return {}
 
 
 def is_decided(path: dict[str, Any], classes: set[str]) -> bool:
@@ -83,48 +67,11 @@ def decided(sizes: list[int], limit_s: float) -> dict[str, Any]:
         process(on("h2", "carefulctl", "tune", "auto", "eth1"), quiet=True) as controller,
     ):
         end = time.monotonic() + limit_s
-        while not is_decided(known(), classes) and time.monotonic() < end:
+        while not is_decided(known("h2", READER), classes) and time.monotonic() < end:
             if traffic.poll() is not None or controller.poll() is not None:
                 raise BenchError("the traffic or the controller has ended")
             time.sleep(LOOK_S)
-        return {**known(), "decided": is_decided(known(), classes)}
-
-
-def _is_calm(path: dict[str, Any]) -> bool:
-    """Reports whether a path was decided on, and nothing was since."""
-    if not path or path["on_trial"] or path["put_back"] or not path["decisions"]:
-        return False
-    return bool(time.monotonic() - path["decisions"][-1]["at_s"] > CALM_S)
-
-
-def tuned_writes(sizes: list[int], limit_s: float) -> tuple[bool, dict[int, tuple[int, int]]]:
-    """Run `tune auto` on both hosts under h1's writes into h2's file: whether both have decided,
-    and of each size the frame of h1 and the least write of h2 that they left in effect.
-    """
-    pairs = (("h1", ADDRESSES["h2"]), ("h2", ADDRESSES["h1"]))
-    with ExitStack() as stack:
-        name = stack.enter_context(given_as({"sizes": sizes, "write": True}))
-        mix = pinned("h1", PYTHON, STORES, "mix", name)
-        processes = [stack.enter_context(process(mix, ready="ready"))]
-        for host, _ in pairs:
-            argv = on(host, "carefulctl", "tune", "auto", "eth1")
-            processes.append(stack.enter_context(process(argv, quiet=True)))
-        end, over = time.monotonic() + limit_s, False
-        while not over and time.monotonic() < end:
-            if any(one.poll() is not None for one in processes):
-                raise BenchError("the traffic or a controller has ended")
-            time.sleep(LOOK_S)
-            store = known("h2", ADDRESSES["h1"]).get("store") or {}
-            over = bool(store.get("told_apart")) and all(_is_calm(known(*one)) for one in pairs)
-    rows = [
-        next(iter(ctl(host, "tune", "show", "eth1", "--peer", peer)["peers"]))
-        for host, peer in pairs
-    ]
-    found = {}
-    for nbytes in sizes:
-        ours, theirs = (row["classes"][class_of(nbytes)] for row in rows)
-        found[nbytes] = (ours["plan"]["first_bytes"], theirs["minpulse_bytes"]["store"])
-    return over, found
+        return {**known("h2", READER), "decided": is_decided(known("h2", READER), classes)}
 
 
 def in_effect() -> tuple[int, list[dict[str, Any]]]:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,24 @@ def status(host: str) -> dict[str, Any]:
     """Returns what carefuld of a host reports of itself."""
     (found,) = ctl(host, "status", "eth1")["instances"]
     return dict(found)
+
+
+def known(host: str, peer: str = "") -> dict[str, Any]:
+    """Returns what a host's controller keeps of the path to a peer [the only one]; {}: nothing."""
+    try:
+        paths = json.loads((RUN / f"{LAB}-{host}" / "tuning.json").read_text())["paths"]
+        return dict(paths[peer] if peer else next(iter(paths.values())))
+    except (OSError, ValueError, KeyError, StopIteration):
+        return {}
+
+
+def wait_until(done: Callable[[], bool], seconds: float, what: str) -> None:
+    """Waits until something is so. Raises BenchError if that takes longer."""
+    end = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > end:
+            raise BenchError(f"no {what} within {seconds:.0f} s")
+        time.sleep(0.05)
 
 
 def links(*options: str) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-from bench_lab import CTL, PYTHON, SHARE, STORES, BenchError, beside, ctl, daemons, on, run
+from bench_lab import CTL, SHARE, BenchError, ctl, daemons, fixed, served
 
 BYTES = 4096
 FRAGMENTS_MAX = 10
@@ -50,11 +50,13 @@ def black_boxes(count: int, *options: str) -> list[dict[str, Any]]:
 
 
 def stores(count: int) -> list[dict[str, Any]]:
-    """Latencies between two nodes."""
-    with beside("h2", PYTHON, STORES, "serve", ready="ready"):
-        words = ("time", BYTES, FRAGMENTS_MAX, REPEATS, count)
-        said = run(*on("h1", PYTHON, STORES, *words))
-        return [json.loads(line) for line in said.splitlines()]
+    """Returns latencies between two nodes: a line of stores.py's for each run."""
+    arms = [
+        {"name": k, "plan": fixed(-(-BYTES // k)), "net_tx": None}
+        for k in range(1, FRAGMENTS_MAX + 1)
+    ]
+    size = {"bytes": BYTES, "arms": arms}
+    return served("sweep", {"sizes": [size] * count, "rounds": REPEATS})
 
 
 def one(found: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +65,7 @@ def one(found: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:
     The least of REPEATS, as a black box's round trips are: the model knows of no scheduler.
     """
     back_us = min(timed["empty_us"]) / 2
-    measured = {int(count): min(times) - back_us for count, times in timed["stores_us"].items()}
+    measured = {int(count): min(times) - back_us for count, times in timed["arms_us"].items()}
     names = ("g_b_us", "G_b_us_per_KiB", "sum_g_us", "sum_G_others_us_per_KiB", "elapsed_s")
     return {
         **{name: round(found[name], 3) for name in names},

@@ -1,13 +1,12 @@
-"""Two nodes of a lab that store messages cut as they are told: `serve`, `time`, `sweep`,
-`both`, `write`, `read` or `mix`.
+"""Stores, writes and reads of messages, cut as a job says: `serve`, or a command and its FILE.
 
-What `tools/bench/run measure model`, `regret` and `adaptive` run on their hosts. `time BYTES
-FRAGMENTS_MAX REPEATS RUNS` prints a JSON line a run: round trips of empty messages, and of stores
-by count of fragments, µs. `sweep FILE` prints one a message size of the file: of empty
-messages, and of stores by name of what they are sent with; `both FILE` one a round: of messages by
-themselves, and of a stream of them. `write FILE` prints one a message size: of writes into a file
-of h2's carefuld; `read FILE` the same of reads out of it. `mix FILE` reads messages of the file's
-sizes, in no order, until its end, or writes them.
+Scenarios run it on the hosts of a lab. A command prints JSON lines, times in µs:
+
+    sweep   a line a message size: of empty messages, and of stores by name of their arm
+    both    a line a round: of messages by themselves, and of a stream of them
+    write   a line a message size: of writes into a file of h2's carefuld
+    read    the same of reads out of it
+    mix     nothing: it reads messages of FILE's sizes, in any order, until it is ended
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import careful
 from careful import files
@@ -56,43 +55,11 @@ def set_classes(
         tune_entry.apply(entries, slots if slot is None else [slots[0], slot], settings)
 
 
-def set_plan(fragment_bytes: int) -> None:
-    """As `carefulctl tune set --fragment-bytes` does."""
-    set_classes(tune_entry.Change(fragment_bytes=fragment_bytes).settings())
-
-
 def set_arm(arm: dict[str, Any], instance: str = "", slot: int | None = None) -> None:
     """A plan, and netTx's least pulse unless that is None: then what an untuned path has."""
     pulse = NET_TX_BYTES if arm["net_tx"] is None else arm["net_tx"]
     one = tune_entry.Setting(Plan(**arm["plan"]), {"net_tx": pulse})
     set_classes(dict.fromkeys(range(CLASS_COUNT), one), instance, slot)
-
-
-def one_run(
-    region: careful.RemoteRegion, nbytes: int, counts: list[int], repeats: int
-) -> dict[str, list[float] | dict[int, list[float]]]:
-    """Interleaved, so that what the machine does meanwhile meets all of them alike."""
-    message = bytes(nbytes)
-    stores: dict[int, list[float]] = {count: [] for count in counts}
-    empty: list[float] = []
-    for _ in range(repeats):
-        for count in counts:
-            set_plan(-(-nbytes // count))
-            began = time.monotonic_ns()
-            region.store(message).result()
-            stores[count].append((time.monotonic_ns() - began) / 1e3)
-        began = time.monotonic_ns()
-        region.peer.request(HANDLE).result()
-        empty.append((time.monotonic_ns() - began) / 1e3)
-    return {"empty_us": empty, "stores_us": stores}
-
-
-def time_stores(nbytes: int, fragments_max: int, repeats: int, runs: int) -> None:
-    """One line a run."""
-    with connected() as (_, region):
-        for _ in range(runs):
-            counts = list(range(1, fragments_max + 1))
-            print(json.dumps(one_run(region, nbytes, counts, repeats)), flush=True)
 
 
 def elapsed_us(operation: careful.Operation, began_ns: int) -> float:
@@ -169,8 +136,9 @@ async def write(given: dict[str, Any]) -> None:
     async with files.aconnect("h2") as host, await host.open("file", "r+") as file:
 
         def pieces(size: dict[str, Any], arm: dict[str, Any]) -> Awaitable[object]:
-            set_plan(arm["frame"])
-            set_classes(store_pulse(arm["write"]), given["store"])
+            set_classes(tune_entry.Change(fragment_bytes=arm["frame"]).settings())
+            pulse = tune_entry.Change(minpulse_bytes=arm["write"], sinks=("store",))
+            set_classes(pulse.settings(), given["store"])
             starts = range(0, size["bytes"], arm["piece"])
             cut = [(bytes(min(arm["piece"], size["bytes"] - at)), at) for at in starts]
 
@@ -222,27 +190,19 @@ async def timed(
 
 
 async def mix(given: dict[str, Any]) -> None:
-    """Live traffic: reads out of h2's file, or writes into it."""
-    mode: Literal["r", "r+"] = "r+" if given.get("write") else "r"
-    async with files.aconnect("h2") as host, await host.open("file", mode) as file:
+    """Reads messages out of h2's file, as live traffic."""
+    async with files.aconnect("h2") as host, await host.open("file") as file:
         print("ready", flush=True)
         while True:
-            nbytes = random.choice(given["sizes"])
-            await (file.write(bytes(nbytes), 0) if given.get("write") else file.read(0, nbytes))
-
-
-def store_pulse(nbytes: int) -> dict[int, tune_entry.Setting]:
-    """The least write of a store."""
-    return tune_entry.Change(minpulse_bytes=nbytes, sinks=("store",)).settings()
+            await file.read(0, random.choice(given["sizes"]))
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
+    command, *job = sys.argv[1:]
+    given_job = json.loads(Path(job[0]).read_text()) if job else {}
+    if command == "serve":
         serve()
-    elif sys.argv[1] in ("sweep", "both"):
-        {"sweep": sweep, "both": both}[sys.argv[1]](json.loads(Path(sys.argv[2]).read_text()))
-    elif sys.argv[1] in ("write", "read", "mix"):
-        command = {"write": write, "read": read, "mix": mix}[sys.argv[1]]
-        asyncio.run(command(json.loads(Path(sys.argv[2]).read_text())))
+    elif command in ("sweep", "both"):
+        {"sweep": sweep, "both": both}[command](given_job)
     else:
-        time_stores(*(int(word) for word in sys.argv[2:]))
+        asyncio.run({"write": write, "read": read, "mix": mix}[command](given_job))

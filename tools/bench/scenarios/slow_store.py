@@ -6,9 +6,8 @@ Flat fragmentation takes fragments of one size through every stage, the disk, to
 a write of its own, which nothing joins. The planned (P1 section 4.3) takes small frames through
 the network and blocks to the disk: what the tune map's store threshold says. Beside it stand a
 sweep of frames and thresholds, whose best is chosen on half of the rounds and judged on the other
-half, and frames of one size for all messages. With --auto `tune auto` runs on both hosts under
-writes of all sizes, and what it left in effect stands in the planned one's place. Owns a lab and a
-FUSE file system for the disk (slowfs.c). Needs root.
+half, and frames of one size for all messages. Owns a lab and a FUSE disk
+(slowfs.c). Needs root.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import json
 import statistics
 from typing import Any
 
-from auto import tuned_writes
 from bench_lab import CTL, LAB, PIPELINES, daemons, lab_up, run
 from slow_disk import arm, exports, slow_disk, writes
 
@@ -73,16 +71,6 @@ def arms(nbytes: int, frame: int, write: int) -> list[dict[str, Any]]:
     return found
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--auto", action="store_true", help="what tune auto leaves in effect")
-    parser.add_argument("--limit-s", type=float, default=600.0, help="for it at most [600]")
-
-
-def variant(args: argparse.Namespace) -> str:
-    """Returns what distinguishes the kept run."""
-    return "auto" if args.auto else ""
-
-
 def measured(args: argparse.Namespace) -> dict[str, Any]:
     """Measures every round of each size, interleaved."""
     network, g_us, G_us_per_KiB = pipeline()
@@ -94,15 +82,11 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
             nbytes: (row["plan"]["first_bytes"], row["block_bytes"] or row["plan"]["first_bytes"])
             for nbytes, row in rows.items()
         }
-        decided = True
-        if args.auto:
-            decided, ours = tuned_writes(SIZES, args.limit_s)
         for nbytes in SIZES:
             tried = arms(nbytes, *ours[nbytes])
             found = writes(LAB, [{"bytes": nbytes, "arms": tried}], args.rounds)[0]
             made.append({"planned": tried[0], "model_us": rows[nbytes]["latency_us"]} | found)
-    by = {"by": "tune auto", "decided": decided} if args.auto else {"by": "plan"}
-    return {"scale": SCALE, **by, "sizes": made}
+    return {"scale": SCALE, "by": "plan", "sizes": made}
 
 
 def of_size(size: dict[str, Any]) -> dict[str, float]:
@@ -145,8 +129,6 @@ def report(kept: dict[str, Any]) -> bool:
         print("".join(f"{row[name]:>10.1%}" for name in names), f"{row['gain']:>16.1%}")
     beyond = [row["planned"] for row in rows]
     average, worst, gain = statistics.mean(beyond), max(beyond), rows[-1]["gain"]
-    if not kept.get("decided", True):
-        print("tune auto had not decided in time")
     print(f"planned over the best: {average:.1%} on average, {worst:.1%} at worst")
     print(f"gain over flat at 64 KiB: {gain:.1%} (P1, of blocks of one size: 21.3 %)")
     return bool(average <= AVERAGE_MAX and worst <= WORST_MAX and gain >= GAIN_MIN)

@@ -1,65 +1,108 @@
-"""How fast, beside what else: every yardstick and we, interleaved, medians of rounds.
+"""Measures how fast careful is next to other programs, in turn, as medians of rounds.
 
-Owns a lab of two hosts, one core each, and the order of things; prints tables of figures and of
-ratios and, with --json, every figure of every round; with --plot it draws them. Nothing else
-should run.
-Needs root and two CPUs; tools/setup installs what it compares with.
+Prints the table of README and `help speed`, the ratios with their bounds, and all figures. Two
+hosts of a lab, one core each; nothing else should run. Owns the lab. Needs root and two CPUs;
+tools/setup run bench installs what it compares with.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import shutil
-import signal
 import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bench_lab import ROOT, BenchError, big_file, built, commit, lab_up, run
-from scenarios import summary
-from speed_figures import BOUNDS, FIGURES
+from bench_lab import ROOT, BenchError, big_file, built, lab_up, run
+from speed_figures import BOUNDS, DEVICE, FIGURES, MODELESS, OWN, Bound, trip
 from speed_parts import Bench
 
+ROUNDS = 7
+
 #: In this order: what is compared stands side by side.
-PARTS = (
-    *("tcp", "request", "get", "fetch", "nbd", "fio"),
-    *("copies", "trips", "streams", "trees"),
-)
+PARTS = ("tcp", "request", "get", "fetch", "nbd", "fio", "copies", "trips", "streams", "trees")
 #: Those that no XDP program takes part in.
 WITHOUT_XDP = ("tcp", "nbd", "fio", "copies", "trees")
 #: What --xdp both compares.
 BOTH = ("native", "generic")
 #: Figures of all rounds, by name; None in a round in which a yardstick failed.
 Rounds = dict[str, list[float | None]]
+#: The comparisons of the table and of the plot: title, unit, and figures, careful's first.
+PANELS = (
+    (
+        "64-byte request and reply, spinning",
+        "µs",
+        {
+            "careful": "request_us",
+            "AF_XDP echo without a protocol": "bare_echo_us",
+            "TCP (sockperf)": "tcp_spin_us",
+        },
+    ),
+    (
+        "8 KiB block",
+        "µs",
+        {
+            "careful": "fetch_us",
+            "NBD (nbdkit, libnbd)": "nbd_us",
+            "TCP echo (sockperf)": trip("tcp_spin", 8192),
+        },
+    ),
+    (
+        "file of {size}",
+        "Gbit/s",
+        {
+            "carefulctl get": "get_gbit",
+            "AF_XDP stream without a protocol": "bare_stream_gbit",
+            "nbdcopy": "nbdcopy_gbit",
+            "rsync from its daemon": "rsync_gbit",
+        },
+    ),
+    (
+        "10,000 files of 4 KiB",
+        "s",
+        {
+            "carefulctl get -r": "tree_careful_s",
+            "rsync from its daemon": "tree_rsync_s",
+            "scp -r, without encryption": "tree_scp_s",
+        },
+    ),
+)
 
 
-def prepare(work: Path, nbytes: int) -> None:
-    """The file to move, and what nbdkit's memory is filled with."""
-    (work / "in").mkdir()
-    (work / "out").mkdir()
-    big_file(work / "in" / "big", nbytes)
-    big_file(work / "first", 64 << 20)
+class Ratio(NamedTuple):
+    """The median of the rounds' own ratios, the least and the largest of them."""
+
+    median: float
+    least: float
+    most: float
 
 
-def build() -> None:
-    """The programs, from this checkout."""
-    run(ROOT / "tools" / "setup", "run", "build", "bench", timeout_s=1800)
-    built("bare", "fetch", "passes", "rtt", "nbd")
+def ratio(rounds: Rounds, ours: str, theirs: str) -> Ratio | None:
+    """Returns a ratio of the rounds that have both figures; None: no round has.
+
+    A shared machine drifts between rounds more than within one.
+    """
+    pairs = zip(rounds.get(ours, []), rounds.get(theirs, []), strict=False)
+    each = [a / b for a, b in pairs if a is not None and b is not None]
+    return Ratio(statistics.median(each), min(each), max(each)) if each else None
+
+
+def values(rounds: Rounds, figure: str) -> list[float]:
+    """Returns the figure of the rounds that have it."""
+    return [one for one in rounds.get(figure, []) if one is not None]
 
 
 def one_round(benches: dict[str, Bench], parts: Sequence[str], rounds: dict[str, Rounds]) -> None:
-    """Each part in all modes, one right after the other: they see one state of the machine.
+    """Adds a round: each part in all modes, one right after the other.
 
-    benches, rounds: by mode; rounds are added to. The modes take turns to be first.
+    benches, rounds: by mode. The modes take turns to be first.
     """
     modes = list(benches)
-    number = max((len(values) for values in rounds[modes[0]].values()), default=0)
+    number = max((len(each) for each in rounds[modes[0]].values()), default=0)
     if number % 2:
         modes.reverse()
     for part in parts:
@@ -70,121 +113,39 @@ def one_round(benches: dict[str, Bench], parts: Sequence[str], rounds: dict[str,
             for name, value in found.items():
                 rounds[mode].setdefault(name, [None] * number).append(value)
     for found_in in rounds.values():
-        for values in found_in.values():
-            values += [None] * (number + 1 - len(values))
+        for each in found_in.values():
+            each += [None] * (number + 1 - len(each))
 
 
-def quotients(ours: Sequence[float | None], theirs: Sequence[float | None]) -> list[float]:
-    """Returns the ratios of the rounds that have both."""
-    return [a / b for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
-
-
-def between(rounds: dict[str, Rounds]) -> list[dict[str, Any]]:
-    """Generic / native of each figure, by round: the median, and from which to which."""
-    native, generic = (rounds[mode] for mode in BOTH)
-    found = []
-    for name in FIGURES:
-        # A part without XDP has the same figure twice.
-        if name in native and native[name] != generic[name]:
-            each = quotients(generic[name], native[name])
-            found.append(
-                {
-                    "figure": name,
-                    "ratio": round(statistics.median(each), 3),
-                    "ratio_min": round(min(each), 3),
-                    "ratio_max": round(max(each), 3),
-                }
-            )
-    return found
-
-
-def report_between(rounds: dict[str, Rounds]) -> list[dict[str, Any]]:
-    """Prints between()'s table; returns it."""
-    found = between(rounds)
-    print(f"\n{'generic / native, same round':42} {'median':>6} {'min':>6} {'max':>6}")
-    for one in found:
-        low, high = one["ratio_min"], one["ratio_max"]
-        print(f"{one['figure']:42} {one['ratio']:6.3f} {low:6.3f} {high:6.3f}")
-    return found
-
-
-def ratios(rounds: Rounds) -> list[dict[str, Any]]:
-    """Each bound with what was found: the median of the rounds' own ratios.
-
-    A shared machine drifts between rounds more than within one. `met` is None where
-    there is no bound.
-    """
-    found = []
-    for figure, yardstick, bound, at_most in BOUNDS:
-        if figure not in rounds or yardstick not in rounds:
-            continue
-        each = quotients(rounds[figure], rounds[yardstick])
-        if not each:
-            continue
-        ratio = statistics.median(each)
-        met = None if bound is None else ratio <= bound if at_most else ratio >= bound
-        found.append(
-            {
-                "figure": figure,
-                "yardstick": yardstick,
-                "ratio": round(ratio, 3),
-                "ratio_min": round(min(each), 3),
-                "ratio_max": round(max(each), 3),
-                "bound": bound,
-                "at_most": at_most,
-                "met": met,
-            }
-        )
-    return found
-
-
-def missed(modes: list[dict[str, Any]], is_whole: bool = False) -> int:
-    """Returns the exit status: 1 if a bound is not met in one of the modes.
-
-    Args:
-        modes: what was found in each.
-        is_whole: each bound must have been judged; those that were not are printed.
-    """
-    rows = [one for mode in modes for one in mode["ratios"]]
-    judged = {(one["figure"], one["yardstick"]) for one in rows}
-    lacking = [one for one in BOUNDS if one.bound is not None and one[:2] not in judged]
-    for one in lacking if is_whole else []:
-        print(f"NOT JUDGED: {one.figure} / {one.yardstick}: not measured")
-    return int(any(one["met"] is False for one in rows) or (is_whole and bool(lacking)))
-
-
-def main() -> int:
-    """Measures, and prints the tables. Returns 1 if a bound is not met or not judged."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
+def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bytes", type=int, default=1 << 30, help="size of the file [1 GiB]")
     parser.add_argument(
         "--xdp",
         choices=("auto", *BOTH, "both"),
         default="auto",
         help="XDP mode of every program of ours, at both ends; both: each part in native and "
-        "generic mode in turn within each round, so that one state of the machine is compared, "
-        "and a table of generic / native [auto]",
+        "generic mode in turn within each round, and a column generic / native [auto]",
     )
     parser.add_argument("--only", default=",".join(PARTS), help=f"of {','.join(PARTS)} [all]")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures of all rounds")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="bars; of both modes: native")
-    args = parser.parse_args()
-    parts = [p for p in PARTS if p in args.only.split(",")]
-    if os.geteuid():
-        raise BenchError("needs root, for a lab")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of `finally`
+
+
+def measured(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns all figures of all rounds, by XDP mode."""
+    parts = [part for part in PARTS if part in args.only.split(",")]
     if len(os.sched_getaffinity(0)) < 2:
         raise BenchError("needs two CPUs")
-    at = commit()
-    build()
+    run(ROOT / "tools" / "setup", "run", "build", "bench", timeout_s=1800)
+    built("bare", "fetch", "passes", "rtt", "nbd")
     modes = BOTH if args.xdp == "both" else (args.xdp,)
     rounds: dict[str, Rounds] = {mode: {} for mode in modes}
     work = Path(tempfile.mkdtemp(prefix="careful-bench.", dir="/dev/shm"))
     benches = {mode: Bench(work, args.bytes, mode) for mode in modes}
     try:
         with lab_up():
-            prepare(work, args.bytes)
+            for name in ("in", "out", "trees"):
+                (work / name).mkdir()
+            big_file(work / "in" / "big", args.bytes)
+            big_file(work / "first", 64 << 20)  # fills nbdkit's memory
             if set(parts) - set(WITHOUT_XDP):
                 for bench in benches.values():
                     bench.settle()
@@ -193,28 +154,150 @@ def main() -> int:
                 print(f"round {k + 1} of {args.rounds}", file=sys.stderr)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    whole = {
-        "schema": 1,
-        "commit": at,
-        "kernel": platform.release(),
-        "file_bytes": args.bytes,
-        "missing": sorted({one for bench in benches.values() for one in bench.missing}),
-    }
-    found = [
-        {
-            "xdp": mode,
-            "xdp_modes": bench.modes,
-            "rounds": rounds[mode],
-            "ratios": ratios(rounds[mode]),
-            "memory": bench.memory,
-        }
-        for mode, bench in benches.items()
-    ]
-    whole |= found[0] if len(found) == 1 else {"modes": found, "between": report_between(rounds)}
-    if args.json:
-        args.json.write_text(json.dumps(whole, indent=1) + "\n")
-    shown = whole | found[0]
-    print(summary.section(shown))
-    if args.plot:
-        summary.draw(summary.panels(shown), str(args.plot))
-    return missed(found, set(parts) == set(PARTS))
+    missing = sorted({one for bench in benches.values() for one in bench.missing})
+    by_mode = {benches[mode].xdp: rounds[mode] for mode in modes}
+    whole = len(parts) == len(PARTS)
+    return {"file_bytes": args.bytes, "missing": missing, "whole": whole, "modes": by_mode}
+
+
+def _row(*words: str) -> str:
+    return f"| {' | '.join(words)} |"
+
+
+def _head(*words: str) -> list[str]:
+    return [_row(*words), "|" + "---|" * len(words)]
+
+
+def table(kept: dict[str, Any]) -> list[str]:
+    """Returns the lines of README's table: medians of the first mode, and their ratios."""
+    rounds = next(iter(kept["modes"].values()))
+    lines = _head("", "careful", "beside", "careful / beside")
+    for title, unit, (ours, *others), names in (
+        (title, unit, list(series.values()), list(series)[1:]) for title, unit, series in PANELS
+    ):
+        for name, theirs in zip(names, others, strict=True):
+            if both := ratio(rounds, ours, theirs):
+                own, other = (statistics.median(values(rounds, one)) for one in (ours, theirs))
+                what = title.format(size=f"{kept['file_bytes'] / (1 << 30):g} GiB")
+                cells = (what, f"{own:.3g} {unit}", f"{name}: {other:.3g} {unit}")
+                lines.append(_row(*cells, f"{both.median:.2f}"))
+    return [line.replace("|  |", "| |") for line in lines]
+
+
+def draw(kept: dict[str, Any], path: Path) -> None:
+    """Draws medians of the first mode as bars, and rounds as points."""
+    from careful.render import figure
+
+    rounds = next(iter(kept["modes"].values()))
+    drawn, rows = figure.grid(2, 2, size=(13.0, 6.8), widths=(1, 1))
+    axes = [axis for row in rows for axis in row]
+    for axis, (title, unit, series) in zip(axes, PANELS, strict=True):
+        names = {name: one for name, key in series.items() if (one := values(rounds, key))}
+        for row, (name, each) in enumerate(names.items()):
+            colour = figure.COLOURS[min(row, 1)]
+            axis.barh(row, statistics.median(each), color=colour, height=0.6, alpha=0.75)
+            axis.plot(each, [row] * len(each), ".", color="black", markersize=5)
+            axis.text(0, row - 0.34, f" {name}", va="bottom", fontsize=12)
+        better = "more is better" if unit == "Gbit/s" else "less is better"
+        what = title.format(size=f"{kept['file_bytes'] / (1 << 30):g} GiB")
+        figure.label(axis, what, f"{better} ({unit})", "")
+        axis.set_ylim(len(names) - 0.5, -0.75)
+        axis.set_yticks([])
+    figure.save(drawn, path)
+
+
+def _places(value: float, bound: Bound) -> int:
+    """Returns as many places as tell a ratio from the bound that it misses."""
+    near = bound.bound is not None and round(value, 2) == round(bound.bound, 2)
+    return 3 if near else 2
+
+
+def device(rounds: Rounds, bound: Bound) -> str:
+    """Returns the bare device's ratio to the same yardstick, of whole rounds."""
+    parts = [rounds.get(name, []) for name in DEVICE.get(bound.figure, ())]
+    of_device = bound.yardstick in OWN or FIGURES[bound.yardstick][1].startswith("AF_XDP")
+    if of_device or not parts or not all(parts):
+        return "-"
+    each = zip(rounds.get(bound.yardstick, []), *parts, strict=True)
+    ratios = [statistics.mean(own) / other for other, *own in each if None not in (other, *own)]
+    if not ratios:
+        return "-"
+    return f"{(middle := statistics.median(ratios)):.{_places(middle, bound)}f}"
+
+
+def targets(kept: dict[str, Any]) -> list[str]:
+    """Returns the lines of the table of ratios, and their targets."""
+    modes = kept["modes"]
+    names = list(modes) if len(modes) > 1 else ["ratio"]
+    lines = _head("careful / beside", *names, "device", "target")
+    for bound in BOUNDS:
+        found = [one for rounds in modes.values() if (one := ratio(rounds, *bound[:2]))]
+        if not found:
+            continue
+        said = []
+        for one in found[:1] if bound.figure in MODELESS else found:
+            verdict = {True: ": met", False: ": no", None: ""}[bound.met(round(one.median, 3))]
+            places = _places(one.median, bound)
+            said.append(f"{one.median:.{places}f} ({one.least:.2f} to {one.most:.2f}){verdict}")
+        said += ["-"] * (len(modes) - len(said))
+        alone = ", ".join(dict.fromkeys(device(rounds, bound) for rounds in modes.values()))
+        places = max(_places(one.median, bound) for one in found)
+        sign = "≤" if bound.at_most else "≥"
+        target = "-" if bound.bound is None else f"{sign} {bound.bound:.{places}f}"
+        what = " / ".join(FIGURES[name][1] for name in bound[:2])
+        lines.append(_row(what, *said, alone, target))
+    return lines
+
+
+def figures(kept: dict[str, Any]) -> list[str]:
+    """Returns the lines of the table of all figures, of the first mode."""
+    rounds, *others = kept["modes"].values()
+    lines = _head("", "median", "from", "to", *(["generic / native"] if others else []))
+    for name, (text, _, unit) in FIGURES.items():
+        if each := values(rounds, name):
+            scale, said = (1e6, "million/s") if unit == "1/s" else (1.0, unit)
+            three = [one / scale for one in (statistics.median(each), min(each), max(each))]
+            cells = [text, f"{three[0]:.2f} {said}", *(f"{one:.2f}" for one in three[1:])]
+            for other in others:  # a part without XDP has the same figure twice
+                pair = {"generic": other.get(name, []), "native": rounds[name]}
+                both = ratio(pair, "generic", "native")
+                same = pair["generic"] == pair["native"]
+                cells.append(f"{both.median:.2f}" if both and not same else "-")
+            lines.append(_row(*cells))
+    return lines
+
+
+def section(kept: dict[str, Any]) -> str:
+    """Returns the tables of tests/reports/speed.md."""
+    kernel = ".".join(kept["kernel"].split(".")[:2])
+    count = max(len(one) for one in next(iter(kept["modes"].values())).values())
+    said = (
+        f"At commit {kept['commit']}, kernel {kernel}, two cores of a shared virtual machine, "
+        f"{count} rounds, a file of {kept['file_bytes'] / (1 << 30):g} GiB. Each ratio is the "
+        "median of the rounds' own, with the least and the largest of them."
+    )
+    if len(kept["modes"]) > 1:
+        said += " Each part ran in both XDP modes in turn; the second table is of native mode."
+    else:
+        said += f" All programs of careful's ran in {next(iter(kept['modes']))} XDP mode."
+    return "\n\n".join([said, "\n".join(targets(kept)), "\n".join(figures(kept))])
+
+
+def missed(kept: dict[str, Any]) -> list[str]:
+    """Returns the bounds that a mode does not meet, and of a whole run those not judged."""
+    faults = []
+    for bound in BOUNDS:
+        found = [ratio(rounds, *bound[:2]) for rounds in kept["modes"].values()]
+        what = " / ".join(bound[:2])
+        if any(one and bound.met(one.median) is False for one in found):
+            faults.append(f"{what}: not met")
+        elif bound.bound is not None and kept.get("whole", True) and not all(found):
+            faults.append(f"{what}: not measured")
+    return faults
+
+
+def report(kept: dict[str, Any]) -> bool:
+    """Prints all tables; reports whether each bound is met in each mode."""
+    print("\n".join(table(kept)), section(kept), sep="\n\n")
+    print(*(f"missing: {one}" for one in kept["missing"]), *missed(kept), sep="\n")
+    return not missed(kept)

@@ -1,0 +1,74 @@
+"""Writes the tables of tests/reports/speed.md and benchmarks.md from the kept runs.
+
+`tools/bench/run speed` and `carefulctl bench` made speed.json and bench.json. A page is written
+anew from its heading "A kept run" on. The verdict that follows a table of benchmarks.md stays, but
+for its first sentence. With --check nothing is written: status 1 says that a page belongs to
+another run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from bench_lab import REPORTS
+from careful.bench.experiments import TABLES
+from careful.render import bench
+from careful.render.bench_delta import totals
+from scenarios import speed
+
+HEADING = "## A kept run"
+
+
+def sentence(count: Counter[str | None]) -> str:
+    """Returns in how many cells which protocol is ahead."""
+    said = bench.verdict(count)
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def of_bench(whole: dict[str, Any], old: str) -> str:
+    """Returns P2's tables, each with the verdict that the old page has."""
+    given, found = whole["inputs"], bench.read(whole)
+    kernel = ".".join(given["kernel"].split(".")[:2])
+    paragraphs = old.split("\n\n")
+    parts = [
+        f"Hosts of network namespaces on {given['cpus']} CPUs, kernel {kernel}, "
+        f"MTU {given['mtu_bytes']}, {given['rounds']} rounds. {sentence(totals(found))}"
+    ]
+    for name in TABLES:
+        if any(cell.table == name for cell, _ in found.results):
+            table = bench.markdown(found, name)
+            title = table.partition("\n")[0]
+            behind = paragraphs[paragraphs.index(title) + 2] if title in paragraphs else ""
+            kept = " ".join(behind.split()).partition(". ")[2]
+            parts += [table, f"{sentence(totals(found, name))} {kept}"]
+    return "\n\n".join(one if "|" in one else textwrap.fill(one, 99) for one in parts)
+
+
+def of_speed(whole: dict[str, Any], old: str) -> str:
+    """Returns the tables of a run of speed."""
+    head, *tables = speed.section(whole).split("\n\n")
+    return "\n\n".join([textwrap.fill(head, 99), *tables])
+
+
+PAGES: dict[str, Callable[[dict[str, Any], str], str]] = {"bench": of_bench, "speed": of_speed}
+NAMES = {"bench": "benchmarks.md", "speed": "speed.md"}
+
+
+def main() -> int:
+    """Writes the pages, or compares them."""
+    checks, differ = sys.argv[1:] == ["--check"], False
+    for name, make in PAGES.items():
+        path = REPORTS / NAMES[name]
+        old = path.read_text(encoding="utf-8")
+        top, _, rest = old.partition(HEADING)
+        whole = json.loads((REPORTS / f"{name}.json").read_text())
+        new = f"{top.rstrip()}\n\n{HEADING}\n\n{make(whole, rest)}\n"
+        differ |= new != old
+        if not checks:
+            path.write_text(new, encoding="utf-8")
+    return int(checks and differ)
