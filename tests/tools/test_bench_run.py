@@ -142,32 +142,32 @@ def test_program__that_runs_in_another_mode_is_a_fault(
 ) -> None:
     parts = sys.modules["speed_parts"]
     monkeypatch.setattr(parts, "run", lambda *_, **__: '{"xdp": "generic", "p50_us": 3.0}')
-    assert tool.Bench(Path(), 1, "generic")._found(["rtt"])["p50_us"] == 3.0
-    with pytest.raises(tool.BenchError, match="rtt: XDP mode generic in place of native"):
-        tool.Bench(Path(), 1, "native")._found(["rtt"])
+    assert tool.Bench(Path(), 1, "generic")._found(["pair"])["p50_us"] == 3.0
+    with pytest.raises(tool.BenchError, match="pair: XDP mode generic in place of native"):
+        tool.Bench(Path(), 1, "native")._found(["pair"])
 
 
 @pytest.fixture
-def rtt(tmp_path: Path) -> Path:
-    """tools/bench/rtt with the libcareful of this environment."""
+def pair(tmp_path: Path) -> Path:
+    """tools/bench/pair with the libcareful of this environment."""
     compiler = shutil.which("cc")
     if not compiler:
         pytest.skip("no C compiler")
     library = Path(careful.__file__).parent / "libcareful.so"
-    sources = [ROOT / "tools/bench/rtt.c", f"-I{ROOT / 'datapath/include'}"]
+    sources = [ROOT / "tools/bench/pair.c", f"-I{ROOT / 'datapath/include'}"]
     linked = [library, f"-Wl,-rpath,{library.parent}"]
-    subprocess.run([compiler, "-o", tmp_path / "rtt", *sources, *linked], check=True)
-    return tmp_path / "rtt"
+    subprocess.run([compiler, "-o", tmp_path / "pair", *sources, *linked], check=True)
+    return tmp_path / "pair"
 
 
 @pytest.mark.lab
-def test_rtt__serves_until_it_is_told_to_end(lab: Lab, rtt: Path) -> None:
+def test_pair__serves_until_it_is_told_to_end(lab: Lab, pair: Path) -> None:
     """It ended four seconds after it began: on a busy machine, before the last request."""
-    server = lab.start("h2", rtt, "serve", "eth1")
+    server = lab.start("h2", pair, "serve", "eth1")
     assert server.stdout
     assert server.stdout.readline() == "ready\n"
     time.sleep(4.5)
-    asked = lab.run("h1", rtt, "ask", "eth1", lab.address("h2"), "64", "100")
+    asked = lab.run("h1", pair, "ask", "eth1", lab.address("h2"), "64", "100")
     assert json.loads(asked.stdout)["count"] == 100
     assert server.poll() is None
     server.terminate()

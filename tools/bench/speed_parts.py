@@ -78,15 +78,13 @@ class Bench:
         return found
 
     @contextlib.contextmanager
-    def _served(
-        self, program: str, protocol: str = "careful"
-    ) -> Iterator[Callable[..., dict[str, float]]]:
-        """Serves by one of our programs, and yields what calls its client with words."""
+    def _served(self, protocol: str = "careful") -> Iterator[Callable[..., dict[str, float]]]:
+        """Serves by pair.c, and yields what calls its client with words."""
         env = {"CAREFUL_XDP": self.xdp, "CAREFUL_PROTOCOL": protocol}
-        with beside(SERVER, BUILD / program, "serve", "eth1", ready="ready", env=env):
+        with beside(SERVER, BUILD / "pair", "serve", "eth1", ready="ready", env=env):
 
             def ask(what: str, nbytes: int, count: int) -> dict[str, float]:
-                argv = (BUILD / program, what, "eth1", SERVER_IP, nbytes, count)
+                argv = (BUILD / "pair", what, "eth1", SERVER_IP, nbytes, count)
                 return self._found(pinned(CLIENT, *argv), **env)
 
             yield ask
@@ -146,7 +144,7 @@ class Bench:
 
     def request(self) -> dict[str, float]:
         """Two programs with libcareful."""
-        with self._served("rtt") as ask:
+        with self._served() as ask:
             found = ask("ask", 64, 50_000)
         return {"request_us": found["p50_us"], "request_p99_us": found["p99_us"]}
 
@@ -157,15 +155,11 @@ class Bench:
     def trips(self) -> dict[str, float]:
         """Round trips of all sizes, by who makes them: requests if they fit, else stores."""
         found: dict[str, float] = {}
-        small = [size for size in SIZES if size <= REQUEST_MOST]
         for protocol in ("careful", "traditional"):
-            for program, word, sizes in (
-                ("rtt", "ask", small),
-                ("passes", "trips", SIZES[len(small) :]),
-            ):
-                with self._served(program, protocol) as ask:
-                    for size in sizes:
-                        found[trip(protocol, size)] = ask(word, size, COUNT)["p50_us"]
+            with self._served(protocol) as ask:
+                for size in SIZES:
+                    word = "ask" if size <= REQUEST_MOST else "trips"
+                    found[trip(protocol, size)] = ask(word, size, COUNT)["p50_us"]
         others: dict[str, Callable[[int], float]] = {
             "bare": lambda size: self._bare_trip(size, "each"),
             "whole": lambda size: self._bare_trip(size, "whole"),
@@ -186,13 +180,13 @@ class Bench:
 
     def streams(self) -> dict[str, float]:
         """One way, as fast as it goes."""
-        with self._served("passes") as ask:
+        with self._served() as ask:
             found = {
                 "stream_gbit": ask("stream", 1 << 20, 600)["stream_Gbit_per_s"],
                 "small_mps": ask("small", 64, 600)["messages_per_s"],
                 "packed_mps": ask("packed", 64, 600)["messages_per_s"],
             }
-        with self._served("passes", "traditional") as ask:
+        with self._served("traditional") as ask:
             found["traditional_gbit"] = ask("stream", 1 << 20, 600)["stream_Gbit_per_s"]
         bare = self._bare(64 + HEADERS, SMALL_FRAME_BYTES)
         found["bare_small_mps"] = bare["stream_frames_per_s"]

@@ -21,15 +21,15 @@ COUNT, BYTES = 20000, 64
 
 def asked(here: str, there: str) -> float:
     """Returns the median of a request and its reply, us."""
-    rtt = ("env", "RTT_WAIT=adaptive", BUILD / "rtt")
-    with process(on("h2", *rtt, "serve", there), ready="ready"):
-        found = json.loads(run(*on("h1", *rtt, "ask", here, SERVER_IP, BYTES, COUNT)))
+    pair = ("env", "PAIR_WAIT=adaptive", BUILD / "pair")
+    with process(on("h2", *pair, "serve", there), ready="ready"):
+        found = json.loads(run(*on("h1", *pair, "ask", here, SERVER_IP, BYTES, COUNT)))
     return float(found["p50_us"])
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
     """Returns a value a round, by who owns the queue."""
-    built("rtt")
+    built("pair")
     took: dict[str, list[float]] = {"own_us": [], "attached_us": []}
     with lab_up():
         for _ in range(args.rounds):

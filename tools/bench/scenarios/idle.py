@@ -1,7 +1,7 @@
 """Measures how soon 64 bytes are answered after an idle second, and what waiting for them costs.
 
-In a round a program that owns its queue and waits adaptively answers first, then one that blocks in
-a TCP connection (both tools/bench/rtt). Then a carefuld on each host has a session with the other
+In a round a program that owns its queue and waits adaptively answers first (pair.c), then one that
+blocks in a TCP connection (sockperf). Then a carefuld on each host has a session with the other
 and nothing to do. Two hosts of a lab, one core each. Owns the lab. Needs root.
 """
 
@@ -30,22 +30,23 @@ from bench_lab import (
     run,
     status,
 )
+from yardsticks import tcp_trip
 
 ROUNDS = 5
 
 BYTES, IDLE_MS, COUNT = 64, 1000, 8
-#: The settings of both ends of careful's exchange.
-ADAPTIVE = {"RTT_WAIT": "adaptive", "RTT_ASK": "wait"}
+#: Both ends of careful's exchange wait.
+ADAPTIVE = {"PAIR_WAIT": "adaptive", "PAIR_ASK": "wait"}
 SETTLE_S, WATCH_S = 2.0, 5.0
 RATIO_MAX, SHARE_MAX = 0.8, 0.01
 
 
-def answered_us(where: str, more: dict[str, str]) -> float:
-    """The median of some round trips, each after an idle second."""
-    words = (BUILD / "rtt", "ask", where, SERVER_IP, BYTES, COUNT)
-    with beside(SERVER, BUILD / "rtt", "serve", where, ready="ready", env=more):
-        idle = {"RTT_IDLE_MS": str(IDLE_MS)}
-        return float(json.loads(run(*pinned(CLIENT, *words), env=more | idle))["p50_us"])
+def answered_us() -> float:
+    """Returns the median of some round trips, each after an idle second, µs."""
+    words = (BUILD / "pair", "ask", "eth1", SERVER_IP, BYTES, COUNT)
+    with beside(SERVER, BUILD / "pair", "serve", "eth1", ready="ready", env=ADAPTIVE):
+        env = ADAPTIVE | {"PAIR_IDLE_MS": str(IDLE_MS)}
+        return float(json.loads(run(*pinned(CLIENT, *words), env=env))["p50_us"])
 
 
 def on_cpu_ns(pid: int) -> int:
@@ -68,12 +69,12 @@ def shares() -> dict[str, float]:
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
     """All rounds."""
-    built("rtt")
+    built("pair")
     rows = []
     with lab_up():
         for _ in range(args.rounds):
-            row: dict[str, Any] = {"careful_us": answered_us("eth1", ADAPTIVE)}
-            row["tcp_us"] = answered_us("tcp", {})
+            row: dict[str, Any] = {"careful_us": answered_us()}
+            row["tcp_us"] = tcp_trip(BYTES, "--mps", "1", spin=False, seconds=COUNT + 1)
             rows.append(row | {"share": shares()})
     return {"bytes": BYTES, "idle_ms": IDLE_MS, "count": COUNT, "rounds": rows}
 

@@ -135,7 +135,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
     if len(os.sched_getaffinity(0)) < 2:
         raise BenchError("needs two CPUs")
     run(ROOT / "tools" / "setup", "run", "build", "bench", timeout_s=1800)
-    built("bare", "fetch", "passes", "rtt", "nbd")
+    built("bare", "fetch", "pair", "nbd")
     modes = BOTH if args.xdp == "both" else (args.xdp,)
     rounds: dict[str, Rounds] = {mode: {} for mode in modes}
     work = Path(tempfile.mkdtemp(prefix="careful-bench.", dir="/dev/shm"))
