@@ -43,8 +43,6 @@ def test_times__from_the_change_to_each_step(answer: ModuleType) -> None:
     found = answer.times(run)
     assert found["said"] == {"after_s": pytest.approx(1.25), "messages": 12}
     assert found["push"] == {"after_s": pytest.approx(1.45), "messages": 14}
-    assert found["verdict"] == {"after_s": pytest.approx(3.05), "messages": 30}
-    assert answer.arms(run) == (31, 35)
     assert answer.in_time(run)
 
 
