@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,10 @@ CPU = {CLIENT: 0, SERVER: 1}
 SHARE = 36 / 40
 #: Options of `tools/lab up` for the papers' figures times 100.
 SCALED = ("--scale", "100", "--charge", "payload", "--mtu", "9000")
+
+
+#: Above the rows of within().
+HEAD = f"{'':>22} {'runs':>5} {'within':>7} {'in interval':>11} {'median':>8} {'max':>8}"
 
 
 class BenchError(Exception):
@@ -270,3 +275,30 @@ def served(command: str, work: dict[str, Any]) -> list[dict[str, Any]]:
             json.loads(line)
             for line in run(*pinned("h1", PYTHON, STORES, command, name)).splitlines()
         ]
+
+
+def spread(values: Iterable[float]) -> str:
+    """Returns the median of some values, and the largest, in words."""
+    some = list(values)
+    return f"{statistics.median(some):.1f}, at most {max(some):.1f}"
+
+
+def within(
+    what: str, runs: Sized, errors: list[float], most: float, held: int | None = None
+) -> bool:
+    """Prints how far runs were off; reports whether nine of ten were within a bound.
+
+    A run that withheld its figure has no error, and counts as one that was not.
+
+    Args:
+        what: begins the row.
+        runs: all of them.
+        errors: of the runs that have the figure.
+        most: the bound.
+        held: how many intervals hold the truth, if that must be nine of ten, too.
+    """
+    good = sum(error <= most for error in errors)
+    middle, worst = (f"{one(errors):.2%}" if errors else "-" for one in (statistics.median, max))
+    interval = "" if held is None else str(held)
+    print(f"{what:>22} {len(runs):>5} {good:>7} {interval:>11} {middle:>8} {worst:>8}")
+    return min(good, good if held is None else held) >= SHARE * len(runs)

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-from bench_lab import CTL, SHARE, BenchError, ctl, daemons, fixed, served
+from bench_lab import CTL, HEAD, BenchError, ctl, daemons, fixed, served, within
 
 BYTES = 4096
 FRAGMENTS_MAX = 10
@@ -106,14 +106,8 @@ def report(made: list[dict[str, Any]]) -> bool:
             for name in ("predicted_us", "measured_us")
         ]
         print(f"{count:>9} {pair[0]:>10.0f} {pair[1]:>10.0f} {pair[0] / pair[1] - 1:>8.2%}")
-    errors, beyond = zip(*(judged(one) for one in made), strict=True)
-    print(f"mean error: median {statistics.median(errors):.2%}, at most {max(errors):.2%}")
-    chosen = statistics.multimode(one["planned_fragments"] for one in made)
-    print(
-        f"planned: {chosen[0]} fragments; over the least measured: "
-        f"median {statistics.median(beyond):.2%}, at most {max(beyond):.2%}"
-    )
-    within = sum(error <= ERROR_MEAN_MAX for error in errors)
-    best = sum(share <= BEST_MAX for share in beyond)
-    print(f"{len(made)} runs: error within 3 % in {within}, planned within 1 % in {best}")
-    return bool(min(within, best) >= SHARE * len(made))
+    errors, beyond = (list(each) for each in zip(*(judged(one) for one in made), strict=True))
+    chosen = statistics.multimode(one["planned_fragments"] for one in made)[0]
+    print(HEAD)
+    met = within("error of the model", made, errors, ERROR_MEAN_MAX)
+    return within(f"{chosen} as planned", made, beyond, BEST_MAX) and met

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from bench_lab import SHARE, BenchError, ctl, links, on, run
+from bench_lab import HEAD, SHARE, BenchError, ctl, links, on, run, spread, within
 
 #: P4: of the time that the model predicts for a burst, and of K times the gap of one sender.
 LOGP_ERROR_MAX = 0.05
@@ -54,33 +54,22 @@ def logp_once() -> dict[str, Any]:
 
 
 def logp_report(runs: list[dict[str, Any]]) -> bool:
-    """Prints the table; whether all is met."""
+    """Prints the table; reports whether all is met."""
+    print(HEAD)
     met = True
-    print(f"{'burst':>8} {'runs':>5} {'within 5 %':>10} {'median':>8} {'max':>8}")
     for messages in LOGP_BURSTS:
         found = [one["errors"].get(messages) for one in runs]
         errors = [abs(error) for error in found if error is not None]
-        if not errors:
-            print(f"{messages:>8} {len(runs):>5} {0:>10}: no figures, the machine was loaded")
-            met = False
-            continue
-        within = sum(error <= LOGP_ERROR_MAX for error in errors)
-        met &= within >= SHARE * len(runs)
-        print(
-            f"{messages:>8} {len(runs):>5} {within:>10} "
-            f"{statistics.median(errors):>8.2%} {max(errors):>8.2%}"
-        )
+        met &= within(f"burst of {messages}", runs, errors, LOGP_ERROR_MAX)
     print(f"{'µs':>8} {'runs':>5} {'median':>9} {'nine of ten runs':>20} {'half of one run':>16}")
     for name in NAMES:
         known = [one for one in runs if one.get(f"{name}_us") is not None]
         if known:
             print(f"{name:>8} {len(known):>5} {between(name, known)}")
     settled: int = sum(one["settled"] for one in runs)
-    met &= settled >= SHARE * len(runs)
     print(f"settled: {settled} of {len(runs)} runs")
-    seconds = [one["elapsed_s"] for one in runs]
-    print(f"one took {statistics.median(seconds):.1f} s, at most {max(seconds):.1f} s")
-    return met
+    print(f"one took {spread(one['elapsed_s'] for one in runs)} s")
+    return met and settled >= SHARE * len(runs)
 
 
 def between(name: str, runs: list[dict[str, Any]]) -> str:
@@ -139,20 +128,17 @@ def contention_once() -> dict[str, Any]:
 
 
 def contention_report(runs: list[dict[str, Any]]) -> bool:
-    """Prints the table; whether all is met."""
+    """Prints the table; reports whether all is met."""
+    print(HEAD)
     met = True
-    print(f"{'':14} {'runs':>5} {'asked':>6} {'median':>7} {'least':>7} {'most':>7} {'in 10 %':>8}")
     for name in list(runs[0]["gaps_us"])[1:]:
         asked = int(name.split()[0]) if name.endswith("to 1") else 1
         ratios = [
             statistics.mean(one["gaps_us"][name]) / one["gaps_us"]["1 to 1"][0] for one in runs
         ]
-        within = sum(abs(ratio / asked - 1) <= CONTENTION_ERROR_MAX for ratio in ratios)
-        met &= within >= SHARE * len(runs)
-        print(
-            f"{name:14} {len(runs):>5} {asked:>6} {statistics.median(ratios):>7.3f} "
-            f"{min(ratios):>7.3f} {max(ratios):>7.3f} {within:>8}"
-        )
-    alone = [one["gaps_us"]["1 to 1"][0] for one in runs]
-    print(f"gap of one sender: {min(alone):.1f} to {max(alone):.1f} µs, asked {ACCESS_GAP_US}")
+        errors = [abs(ratio / asked - 1) for ratio in ratios]
+        what = f"{name}: {statistics.median(ratios):.2f} times"
+        met &= within(what, runs, errors, CONTENTION_ERROR_MAX)
+    alone = spread(one["gaps_us"]["1 to 1"][0] for one in runs)
+    print(f"gap of one sender: {alone} µs, asked {ACCESS_GAP_US}")
     return met

@@ -15,7 +15,7 @@ from typing import Any
 
 import predicted
 import signatures
-from bench_lab import HOSTS, PIPELINES, SHARE, ctl, lab_up, links, up
+from bench_lab import HEAD, HOSTS, PIPELINES, ctl, lab_up, links, spread, up, within
 
 ROUNDS = 40
 
@@ -68,55 +68,27 @@ def pathchar_once() -> dict[str, Any]:
     return {"hops": hops, **{key: found[key] for key in keys}}
 
 
-def pathchar_judged(runs: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
-    """Per hop: errors against what the link applied to its punctual frames, and hits."""
-    rows = []
+def pathchar_report(runs: list[dict[str, Any]]) -> bool:
+    """Prints the table: errors against what each link applied to its punctual frames."""
+    met = all(one["elapsed_s"] < PATHCHAR_SECONDS_MAX for one in runs)
+    print(HEAD)
     for number, mbit in enumerate(PATHCHAR_MBIT):
         hops = [one["hops"][number] for one in runs]
         known = [hop for hop in hops if hop["G_us_per_KiB"] and hop["punctual_G_us_per_KiB"]]
         errors = [abs(hop["G_us_per_KiB"] / hop["punctual_G_us_per_KiB"] - 1) for hop in known]
-        held = [
+        held = sum(
             hop["G_low_us_per_KiB"] <= hop["punctual_G_us_per_KiB"] <= hop["G_high_us_per_KiB"]
             for hop in known
-        ]
-        row: dict[str, Any] = {
-            "mbit_per_s": mbit,
-            "runs": len(hops),
-            "within_5_percent": sum(error <= PATHCHAR_ERROR_MAX for error in errors),
-            "interval_holds_it": sum(held),
-            "error_median": statistics.median(errors) if errors else None,
-            "error_max": max(errors, default=None),
-        }
-        least = min(row["within_5_percent"], row["interval_holds_it"])
-        row["met"] = least >= SHARE * len(hops)
-        rows.append(row)
-    quick = all(one["elapsed_s"] < PATHCHAR_SECONDS_MAX for one in runs)
-    return rows, quick and all(row["met"] for row in rows)
-
-
-def pathchar_report(runs: list[dict[str, Any]]) -> bool:
-    """Prints the table; whether all is met."""
-    rows, met = pathchar_judged(runs)
-    print(
-        f"{'link':>10} {'runs':>5} {'within 5 %':>10} {'in interval':>11} {'median':>8} {'max':>8}"
-    )
-    for row in rows:
-        worst = [
-            "-" if row[key] is None else f"{row[key]:.2%}" for key in ("error_median", "error_max")
-        ]
-        print(
-            f"{row['mbit_per_s']:>3} Mbit/s {row['runs']:>5} {row['within_5_percent']:>10} "
-            f"{row['interval_holds_it']:>11} {worst[0]:>8} {worst[1]:>8}"
         )
-    seconds = [one["elapsed_s"] for one in runs]
-    probes = [one["probes_count"] for one in runs]
-    saved = [one["saving_share"] for one in runs if one["settled"]]
-    fewer = f" ({statistics.median(saved):.0%} fewer than a fixed plan)" if saved else ""
-    print(
-        f"a path took {statistics.median(seconds):.1f} s, at most {max(seconds):.1f} s, and "
-        f"{statistics.median(probes):.0f} probes{fewer}"
-    )
+        met &= within(f"{mbit} Mbit/s", runs, errors, PATHCHAR_ERROR_MAX, held)
+    probes = statistics.median(one["probes_count"] for one in runs)
+    print(f"a path took {spread(one['elapsed_s'] for one in runs)} s, and {probes:.0f} probes")
     return met
+
+
+def unit(name: str) -> str:
+    """Returns the unit of a black box's figure."""
+    return "us" if name.startswith("g_b") else "us_per_KiB"
 
 
 def blackbox_once() -> dict[str, Any]:
@@ -141,15 +113,10 @@ def blackbox_once() -> dict[str, Any]:
     }
 
 
-def unit(name: str) -> str:
-    """Returns the unit of a black box's figure."""
-    return "us" if name.startswith("g_b") else "us_per_KiB"
-
-
 def blackbox_report(runs: list[dict[str, Any]]) -> bool:
-    """Prints the table; whether all is met."""
+    """Prints the table; reports whether all is met."""
     met = True
-    print(f"{'':22} {'runs':>5} {'within 5 %':>10} {'in interval':>11} {'median':>8} {'max':>8}")
+    print(HEAD)
     # Trains see the schedule, which late frames do not move; single frames what links took.
     judged = {("g_b", "asked"), ("sum_G_others", "applied")}
     for name, against in itertools.product(("g_b", "sum_G_others"), ("asked", "applied")):
@@ -157,17 +124,9 @@ def blackbox_report(runs: list[dict[str, Any]]) -> bool:
         truth = f"{against}_{name}_{unit(name)}"
         errors = [abs(one[name] / one[truth] - 1) for one in known]
         held = sum(one[f"{name}_low"] <= one[truth] <= one[f"{name}_high"] for one in known)
-        within = sum(error <= BLACKBOX_ERROR_MAX for error in errors)
-        met &= within >= SHARE * len(runs)
-        if (name, against) in judged:
-            met &= held >= SHARE * len(runs)
-        worst = [f"{value:.2%}" for value in (statistics.median(errors), max(errors))]
-        print(
-            f"{name:12} {against:>9} {len(runs):>5} {within:>10} {held:>11} "
-            f"{worst[0]:>8} {worst[1]:>8}"
-        )
-    seconds = [one["elapsed_s"] for one in runs]
-    print(f"one took {statistics.median(seconds):.1f} s, at most {max(seconds):.1f} s")
+        in_interval = held if (name, against) in judged else None
+        met &= within(f"{name} {against}", runs, errors, BLACKBOX_ERROR_MAX, in_interval)
+    print(f"one took {spread(one['elapsed_s'] for one in runs)} s")
     return met
 
 
@@ -186,17 +145,14 @@ def transition_once() -> dict[str, Any]:
 
 
 def transition_report(runs: list[dict[str, Any]]) -> bool:
-    """Prints the table; whether all is met."""
+    """Prints the errors of runs that found one transition."""
     errors: list[float] = [
         abs(one["transitions_bytes"][0] / one["asked_bytes"] - 1)
         for one in runs
         if len(one["transitions_bytes"]) == 1
     ]
-    within = sum(error <= TRANSITION_ERROR_MAX for error in errors)
-    print(f"{len(runs)} runs, {len(errors)} with one transition, {within} within 10 %")
-    if errors:
-        print(f"error: median {statistics.median(errors):.2%}, at most {max(errors):.2%}")
-    return within >= SHARE * len(runs)
+    print(HEAD)
+    return within("transition", runs, errors, TRANSITION_ERROR_MAX)
 
 
 def each(once: Callable[[], dict[str, Any]]) -> Callable[[int], Iterator[dict[str, Any]]]:
@@ -229,28 +185,14 @@ class Measurement:
     where: tuple[str, ...] = ()
 
 
+#: P1's pipelines times 100.
+P1 = ("--scale", "100", "--charge", "payload")
 MEASUREMENTS = {
     "pathchar": Measurement(pathchar_file, (), nothing, each(pathchar_once), pathchar_report),
-    "blackbox": Measurement(
-        GAM.read_text,
-        ("--scale", "100", "--charge", "payload"),
-        both_up,
-        each(blackbox_once),
-        blackbox_report,
-    ),
-    "transition": Measurement(
-        GMS.read_text,
-        ("--scale", "100", "--charge", "payload"),
-        both_up,
-        each(transition_once),
-        transition_report,
-    ),
+    "blackbox": Measurement(GAM.read_text, P1, both_up, each(blackbox_once), blackbox_report),
+    "transition": Measurement(GMS.read_text, P1, both_up, each(transition_once), transition_report),
     "model": Measurement(
-        GAM.read_text,
-        ("--scale", "100", "--charge", "payload", "--mtu", "9000"),
-        nothing,
-        predicted.runs,
-        predicted.report,
+        GAM.read_text, (*P1, "--mtu", "9000"), nothing, predicted.runs, predicted.report
     ),
     "logp": Measurement(
         signatures.access_file,
