@@ -40,11 +40,10 @@ def test_tune__draws_what_reads_took(tmp_path: Path, monkeypatch: pytest.MonkeyP
     demo_tune = importlib.import_module("demo_tune")
     decided = [{"what": what, "at_s": 102.0} for what in ("changed", "kept", "unverified")]
     monkeypatch.setattr(demo_tune, "decisions", lambda: decided)
-    reads = tmp_path / "reads"
-    reads.write_text("".join(f"{100 + k / 10} 0.02\n" for k in range(50)) + "104.")
-    demo_tune.draw(reads, tmp_path / "plot.svg", 102.0, (0.01, 0.02), 104.0)
+    reads = "".join(f"{100 + k / 10} 0.02\n" for k in range(50)) + "104."
+    demo_tune.draw(reads, tmp_path / "plot.svg", 102.0)
     drawn = (tmp_path / "plot.svg").read_text()
     assert "changed" in drawn
     assert "kept" in drawn
-    assert "oracle" in drawn
+    assert "the path changes" in drawn
     assert "unverified" not in drawn
