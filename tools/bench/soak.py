@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_lab import BUILD, ROOT, SERVER_IP, BenchError, built, commit, lab_up, on
+from careful._abi import lib
 from careful.control import maps, tune_entry
 from careful.errors import CarefulError
 from rich.console import Console
@@ -33,23 +34,16 @@ LAB = f"soak{os.getpid()}"
 FRAMES = 1_600_000_000  # P2 reports 1.57e9 frames, none lost
 PIECE_FRAMES = 50_000_000
 KINDS = ("requests", "stores", "gets")
-#: Counters that say that a frame was lost, refused or damaged.
-LOSSES = (
-    "lost_frames",
-    "bad_credits",
-    "epochs_broken",
-    "drop_malformed",
-    "drop_check",
-    "drop_cookie",
-    "drop_seq",
-    "drop_crc",
-    "drop_message",
-    "digest_bad",
-    "device_rx_dropped",
-    "device_rx_ring_full",
-    "device_rx_fill_ring_empty",
-    "device_kicks_failed",
+#: Counters that say that a frame was lost, refused or damaged; then the device's.
+COUNTERS = (
+    *("lost_frames", "bad_credits", "epochs_broken", "drop_malformed", "drop_check"),
+    *("drop_cookie", "drop_seq", "drop_crc", "drop_message", "digest_bad"),
 )
+DEVICE = (
+    *("device_rx_dropped", "device_rx_ring_full"),
+    *("device_rx_fill_ring_empty", "device_kicks_failed"),
+)
+FRAMES_OF = ("tx_frames", "rx_frames", "tx_bytes")
 
 Json = dict[str, Any]
 
@@ -156,14 +150,22 @@ def piece(frames: int, fragment: int, stop: Stop, progress: Callable[[int], None
 
 
 def counted(*ends: Json) -> Json:
-    """The counters of both ends; of one that died there are none."""
-    frames = sum(end.get("tx_frames", 0) for end in ends)
+    """Returns the counters of both ends; of one that died there are none."""
+    names = (*COUNTERS, *DEVICE, *FRAMES_OF)
+    sums = dict.fromkeys(names, 0)
+    for end in filter(None, ends):
+        by_name = {
+            name: end["counters"][getattr(lib, f"CAREFUL_C_{name.upper()}")]
+            for name in (*COUNTERS, *FRAMES_OF)
+        }
+        for name, value in (by_name | dict(zip(DEVICE, end["device"], strict=True))).items():
+            sums[name] += value
     shown = next((end for end in ends if end), {})
     return {
-        "frames": frames,
-        "frames_missing": frames - sum(end.get("rx_frames", 0) for end in ends),
-        "bytes": sum(end.get("tx_bytes", 0) for end in ends),
-        "lost": {n: v for n in LOSSES if (v := sum(end.get(n, 0) for end in ends))},
+        "frames": sums["tx_frames"],
+        "frames_missing": sums["tx_frames"] - sums["rx_frames"],
+        "bytes": sums["tx_bytes"],
+        "lost": {name: sums[name] for name in (*COUNTERS, *DEVICE) if sums[name]},
         **{name: shown.get(name) for name in ("xdp_mode", "window_buffers", "mtu_bytes")},
     }
 
