@@ -80,22 +80,22 @@ def test_kept_signatures__that_do_not_settle_are_too_many(tmp_path: Path) -> Non
     assert judged("logp", kept) == "NOT MET"
 
 
-def last_line(tool: str, kept: Path) -> str:
+def last_line(tool: str, kept: Path, *words: str) -> str:
     """The last line of a tool of tools/bench about a report."""
-    return shown(tool, "--rounds", 0, "--keep", kept).splitlines()[-1]
+    return shown(tool, *words, "--rounds", 0, "--keep", kept).splitlines()[-1]
 
 
 def met_unless(
-    tool: str, tmp_path: Path, spoil: Callable[[dict[str, Any]], None], name: str = ""
+    tool: str, tmp_path: Path, spoil: Callable[[dict[str, Any]], None], name: str = "", *words: str
 ) -> None:
     """The kept report meets its bounds; with this done to it, it does not."""
     kept = REPORTS / f"{name or tool.replace('_', '-')}.json"
-    assert last_line(tool, kept) == "met"
+    assert last_line(tool, kept, *words) == "met"
     found = json.loads(kept.read_text())
     spoil(found)
     worse = tmp_path / "kept.json"
     worse.write_text(json.dumps(found))
-    assert last_line(tool, worse) == "NOT MET"
+    assert last_line(tool, worse, *words) == "NOT MET"
 
 
 @pytest.mark.parametrize(("withheld", "said"), [(4, "met"), (5, "NOT MET")])
@@ -320,7 +320,7 @@ def test_dask_gone__a_worker_that_is_killed_is_noticed_as_over_tcp(tmp_path: Pat
         found["rounds"][0]["careful"]["link_s"] = 60.0
 
     for spoil in (after_a_second, after_a_minute):
-        met_unless("dask_gone", tmp_path, spoil)
+        met_unless("dask", tmp_path, spoil, "dask-gone", "gone")
     rounds = json.loads((REPORTS / "dask-gone.json").read_text())["rounds"]
     for what, name in (
         ("worker_s", "a worker is killed (SIGKILL)"),

@@ -129,8 +129,10 @@ class Bench:
         """Runs the device layer alone, on a pair of its own."""
         argv = (BUILD / "bare", echo_bytes, frames, frame_bytes, how)
         found = self._found([str(word) for word in argv])
-        if found["stream_lost_frames"] or not found["echo_count"]:
-            raise BenchError(f"bare: {found['stream_lost_frames']} frames lost, or no echo")
+        if found["stream_lost_frames"]:
+            raise BenchError(f"bare: {found['stream_lost_frames']} frames lost")
+        if not found["echo_count"]:
+            raise BenchError("bare: fewer than 2000 echoes in time: is the machine loaded?")
         return found
 
     def bare(self) -> dict[str, float]:
