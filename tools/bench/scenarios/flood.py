@@ -5,17 +5,16 @@ beyond that is careful's doing, and shall be 10 % at most. Beside a peer with a 
 one of the misdeeds of tests/support/rogue.py again and again, the transfer shall take 1.5 times
 its time alone at most, whichever it is. In no round may a stranger take a credit, or leave a peer
 or a lost frame behind. With --seal all three hosts have keys, also the one that floods, and the
-peer that misbehaves is tests/support/rogue_keyed.py. Owns a lab of three hosts. Needs root.
+peer that misbehaves is tests/support/rogue_keyed.py. Owns a lab of three hosts. Needs root;
+tools/setup run build test brings scapy.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import random
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -25,8 +24,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import rogue
 from bench_lab import HOSTS, ROOT, SERVER_IP, BenchError, big_file, ctl, lab_up, on, run, status, up
 from careful._abi import ffi, lib, pack, sizeof
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
 
 ROUNDS = 7
 
@@ -47,20 +49,8 @@ FLOODS = {
 }
 
 
-def misdeeds() -> tuple[str, ...]:
-    """Returns the misdeeds of a peer with a session (rogue.py) that these hosts allow.
-
-    A carefuld with `--xdp native` never asks for peace, so nobody can answer late.
-    """
-    spec = importlib.util.spec_from_file_location("rogue", SUPPORT / "rogue.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return tuple(one for one in module.MISDEEDS if one not in module.APART)
-
-
-MISDEEDS = misdeeds()
+#: A carefuld with `--xdp native` never asks for peace, so nobody can answer late.
+MISDEEDS = tuple(one for one in rogue.MISDEEDS if one not in rogue.APART)
 #: With keys: anything that a program can ask for.
 KEYED = "asks-anything"
 BAD = {*MISDEEDS, KEYED}
@@ -71,21 +61,11 @@ def arms(seal: str) -> tuple[str, ...]:
     return ("alone", *FLOODS, *([KEYED] if seal else MISDEEDS))
 
 
-def address(host: str) -> bytes:
-    """Returns the address of a host."""
-    return bytes([10, 77, 0, int(host[1:])])
-
-
 def datagram(mac: str, port: int, source_port: int, payload: bytes) -> bytes:
-    """A frame from h3 to h1."""
-    udp = struct.pack(">HHHH", source_port, port, 8 + len(payload), 0) + payload
-    ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0x4000, 64, 17, 0)
-    ip += address("h3") + address("h1")
-    total = sum(struct.unpack(">10H", ip))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    ip = ip[:10] + struct.pack(">H", total ^ 0xFFFF) + ip[12:]
-    return bytes.fromhex(mac.replace(":", "")) + b"\x02\0\0\0\0\x99\x08\0" + ip + udp
+    """Returns a frame from h3 to h1."""
+    ip = IP(src="10.77.0.3", dst="10.77.0.1", flags="DF")
+    udp = UDP(sport=source_port, dport=port, chksum=0)
+    return bytes(Ether(src="02:00:00:00:00:99", dst=mac) / ip / udp / payload)
 
 
 def frame(rng: random.Random) -> bytes:
