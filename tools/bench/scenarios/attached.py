@@ -16,7 +16,7 @@ from bench_lab import BUILD, HOSTS, LAB, SERVER_IP, built, daemons, lab_up, on, 
 
 ROUNDS = 5
 
-COUNT, BYTES = 20000, 64
+COUNT, BYTES = 5000, 64
 
 
 def asked(here: str, there: str) -> float:
