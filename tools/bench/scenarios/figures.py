@@ -35,33 +35,44 @@ DISKS = {
 NAMES = {"128 B": "FM, 128-byte fragments", "4 KiB": "GAM, 4 KiB fragments", "plan": "planned"}
 
 
-def predicted(runs: list[dict[str, Any]], path: Path) -> None:
-    """Medians of all runs, over the count of fragments."""
-    counts = [int(count) for count in runs[0]["measured_us"]]
-    series = {
-        name: [
-            statistics.median(run[f"{name}_us"][str(count)] for run in runs) / 1e3
-            for count in counts
-        ]
-        for name in ("predicted", "measured")
-    }
-    drawn, pair = figure.axes(
-        "4 KiB over GAM x 100: predicted and measured", "fragments", "latency one way (ms)"
-    )
-    figure.lines(pair, counts, series)
+def draw(
+    path: Path,
+    texts: tuple[str, str, str],
+    x: list[float],
+    series: dict[str, list[float]],
+    log: bool,
+) -> None:
+    """Draws lines from zero on; texts: the title, and what the axes are."""
+    drawn, pair = figure.axes(*texts)
+    figure.lines(pair, x, series)
+    if log:
+        pair.set_xscale("log", base=2)
+        pair.set_xticks(x, [f"{one:g}" for one in x])
     pair.set_ylim(bottom=0)
-    pair.legend()
+    if len(series) > 1:
+        figure.legend_below(pair)
     figure.save(drawn, path)
 
 
+def predicted(runs: list[dict[str, Any]], path: Path) -> None:
+    """Draws medians of all runs, over the count of fragments."""
+    counts = list(runs[0]["measured_us"])
+    series = {
+        name: [
+            statistics.median(run[f"{name}_us"][count] for run in runs) / 1e3 for count in counts
+        ]
+        for name in ("predicted", "measured")
+    }
+    texts = ("4 KiB over GAM x 100: predicted and measured", "fragments", "latency one way (ms)")
+    draw(path, texts, [float(count) for count in counts], series, log=False)
+
+
 def cut_three_ways(path_of: dict[str, Any], path: Path) -> None:
-    """Medians of all rounds, as a share of 4 KiB fragments', over the message's size."""
+    """Draws medians of all rounds, as a share of 4 KiB fragments', over the message's size."""
     sizes = path_of["sizes"]
-    back_us = [min(size["empty_us"]) / 2 for size in sizes]
     taken = {
         name: [
-            statistics.median(size["arms_us"][name]) - back
-            for size, back in zip(sizes, back_us, strict=True)
+            statistics.median(size["arms_us"][name]) - min(size["empty_us"]) / 2 for size in sizes
         ]
         for name in NAMES
     }
@@ -69,16 +80,8 @@ def cut_three_ways(path_of: dict[str, Any], path: Path) -> None:
         NAMES[name]: [us / gam for us, gam in zip(values, taken["4 KiB"], strict=True)]
         for name, values in taken.items()
     }
-    drawn, pair = figure.axes(
-        "Messages over GAM x 100, cut three ways", "message (KiB)", "latency / GAM's"
-    )
-    kib = [size["bytes"] / 1024 for size in sizes]
-    figure.lines(pair, kib, shares)
-    pair.set_xscale("log", base=2)
-    pair.set_xticks(kib, [f"{size:g}" for size in kib])
-    pair.set_ylim(bottom=0)
-    pair.legend()
-    figure.save(drawn, path)
+    texts = ("Messages over GAM x 100, cut three ways", "message (KiB)", "latency / GAM's")
+    draw(path, texts, [size["bytes"] / 1024 for size in sizes], shares, log=True)
 
 
 def time_parts(path: Path) -> None:
@@ -108,37 +111,27 @@ def time_parts(path: Path) -> None:
 
 
 def dma(path: Path) -> None:
-    """Transfers of 64 to 8192 bytes, out of host memory and into it, and P3's peaks."""
-    sizes = [2**k for k in range(6, 14)]
+    """Draws transfers of 64 to 8192 bytes, out of host memory and into it."""
+    sizes = [float(2**k) for k in range(6, 14)]
     stages = load_shipped("trapeze").stages
     series = {
         name: [size / stage.time_us(size) for size in sizes]
         for name, stage in (("out of host memory", stages[0]), ("into it", stages[-1]))
     }
-    drawn, pair = figure.axes(
-        "DMA of P3's AlphaStation, by the fit", "transfer (bytes)", "bandwidth (MB/s)"
-    )
-    figure.lines(pair, sizes, series)
-    for peak in (128, 64):  # of Figure 5, by the text
-        pair.axhline(peak, color="#666666", linewidth=1, linestyle=":")
-    pair.set_xscale("log", base=2)
-    pair.set_xticks(sizes, [str(size) for size in sizes])
-    pair.set_ylim(bottom=0)
-    figure.legend_below(pair)
-    figure.save(drawn, path)
+    texts = ("DMA of P3's AlphaStation, by the fit", "transfer (bytes)", "bandwidth (MB/s)")
+    draw(path, texts, sizes, series, log=True)
 
 
 def cut_through(path: Path) -> None:
-    """8 KiB without overheads, over the ratio of the I/O bus's bandwidth to the network's."""
+    """Draws 8 KiB without overheads, over the ratio of the I/O bus's bandwidth to the network's."""
     ratios = [0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8]
-    drawn, pair = figure.axes(
+    texts = (
         "8 KiB, cut-through over store-and-forward, no overheads",
         "I/O bandwidth / network bandwidth (ratio)",
         "speed-up (ratio)",
     )
-    figure.lines(pair, ratios, {"speed-up": [cut_through_speedup(ratio) for ratio in ratios]})
-    pair.set_ylim(bottom=0)
-    figure.save(drawn, path)
+    series = {"speed-up": [cut_through_speedup(ratio) for ratio in ratios]}
+    draw(path, texts, ratios, series, log=False)
 
 
 def main() -> int:
