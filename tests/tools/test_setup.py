@@ -111,6 +111,17 @@ def test_hint__of_a_path_with_a_space(tmp_path: Path) -> None:
         ("E: Unable to locate package nosuch", "installing failed: E: Unable to locate"),
         ("ERROR: No matching distribution found for nosuch==1", "installing failed: ERROR: No"),
         (
+            "Hit:1 http://deb.example bookworm InRelease\n"
+            "W: Failed to fetch http://third.example  Could not resolve 'third.example'\n"
+            "E: Unable to locate package nosuch",
+            "installing failed: E: Unable to locate",
+        ),
+        (
+            "Get:1 http://deb.example bookworm InRelease\n"
+            "E: Failed to fetch http://deb.example/a.deb  Could not connect to deb.example:80",
+            "packages are missing and cannot be fetched (offline?): installing failed: E: Failed",
+        ),
+        (
             "SSLError(SSLCertVerificationError('certificate verify failed: self-signed'))\n"
             "ERROR: No matching distribution found for click==8",
             "packages cannot be fetched (a proxy's certificate must be installed here first): ",
