@@ -83,7 +83,7 @@ def test_group__uses_careful_without_root(pair: tuple[Host, Host], open_folder: 
     assert (mine / "file").stat().st_uid == NOBODY
     code, out, said = as_nobody(here, "games", "carefulctl", "status")
     assert code == 0, said
-    assert "window W" in out
+    assert "window: 64 frames" in out
     assert as_nobody(here, "games", sys.executable, "-c", PROGRAM)[:2] == (0, "up\n")
     # A file that the caller may not write stays as it is.
     roots.write_bytes(b"root's")

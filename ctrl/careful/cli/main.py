@@ -40,7 +40,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "status": (
             "careful.cli.status:status",
-            "Show the settings in effect, the peers, and every counter that is not 0.",
+            "Show whether all is well, the settings in effect, and the rates of each peer.",
         ),
         "top": (
             "careful.cli.top:top",

@@ -1,7 +1,8 @@
-"""`carefulctl status`: the settings in effect, peers and counters."""
+"""`carefulctl status`: whether all is well, the settings in effect, peers and counters."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
@@ -10,37 +11,55 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import shared, show
 from careful.cli.exit_status import Exit
-from careful.control import config, instances
-from careful.control import status as state
+from careful.control import config, instances, top
 from careful.render import status as report
+
+#: Time over which rates are measured, seconds.
+_RATES_S = 0.25
 
 
 @command(
     examples=[
         ("carefulctl status", "every instance on this host"),
+        ("carefulctl status -v", "every setting, and every counter that is not 0"),
         ("carefulctl status eth1 --json", "one instance, for a program"),
     ],
-    topics=("exit-status",),
+    topics=("counters", "exit-status"),
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
+@click.option("-v", "--verbose", is_flag=True, help="Show every setting and counter too.")
 @shared
 @click.pass_context
 def status(
     ctx: click.Context,
     ifname: str | None,
+    verbose: bool,
     instance: str | None,
     config_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Show the settings in effect, the peers, and every counter that is not 0.
+    """Show whether all is well, the settings in effect, and the rates of each peer.
 
     The exit status is 3 if one of several carefulds does not answer.
     """
     settings = config.load(config_path)
-    found, mute = state.gather_all(instances.named_or_all(ifname, instance), settings)
+    running = instances.named_or_all(ifname, instance)
+    brief = not (verbose or as_json)
+    before = top.look(running, settings, with_messages=False)
+    if brief and any(one.peers for one in before.found):
+        time.sleep(_RATES_S)
+        now = top.look(running, settings, with_messages=False)
+    else:
+        now = before
+    found, mute = now.found, now.mute
     died = {} if ifname or instance else instances.died()
     inputs = {"ifname": ifname, "instance": instance}
     figures = {"instances": found, "died": died, "mute": mute}
-    show(as_json, "status", inputs, figures, report.statuses(found, died | mute))
+    text = (
+        report.brief(found, top.rates(before, now), {**died, **mute})
+        if brief
+        else report.statuses(found, {**died, **mute})
+    )
+    show(as_json, "status", inputs, figures, text)
     if mute:
         ctx.exit(Exit.PARTLY)

@@ -100,10 +100,10 @@ def up(
 ) -> None:
     """Bring up careful on IFACE: start carefuld, and return once it is ready.
 
-    Prints the settings in effect: XDP mode, copy or zero-copy, the window and its limit, and the
-    exports. With --xdp auto, native and generic mode are measured with the first peer, before any
-    data. The better mode stays, and is remembered for this driver and kernel. If changing the mode
-    takes the link down, the driver's own mode stays.
+    Prints the settings in effect: XDP mode, copy or zero-copy, the window and the exports;
+    `status -v` shows all. With --xdp auto, native and generic mode are measured with the first
+    peer, before any data. The better mode stays, and is remembered for this driver and kernel.
+    If changing the mode takes the link down, the driver's own mode stays.
 
     If careful is already up with the same options, nothing changes and the exit status is 0. If it
     is up with other options, `up` fails and names them. --reload applies the new options while
@@ -133,12 +133,13 @@ def up(
             _warn(f"tune auto does not begin with --foreground: systemctl enable --now {unit}")
         daemon.become(ifname, name, options, state_dir.place(settings))
     done = daemon.up(ifname, name, options, state_dir.place(settings))
-    if not options.keys and not done.already:
-        _warn("no key (carefulctl key new): whoever can send to the port gets a session")
     if tune == "auto":
         for one in instances.queues(done.instance):
             tuner.start(ifname, one, config_path)
     found = status.gather(done.instance, settings)
+    if not found.keyed and not done.already:
+        text = f"any host that reaches UDP port {found.port} can connect (carefulctl key new)"
+        _warn(f"warning: no keys: {text}")
     inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
     text = report.up(found, done.already)
     show(as_json, "up", inputs, {"already": done.already, **vars(found)}, text)

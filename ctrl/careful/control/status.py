@@ -24,7 +24,7 @@ ETHERNET_BYTES = 14
 DECIDED = {
     "option": "by --xdp",
     "driver": "the driver's",
-    "pending": "the driver's; to be measured with the first peer",
+    "pending": "for now; compared with generic when the first peer connects",
     "measured": "measured",
     "remembered": "remembered",
     "left": "not the driver's: measuring failed, and so did the way back",
@@ -424,7 +424,9 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
     """Returns gather() for one queue; timeout_s: time for carefuld to answer."""
     with Client(instance.socket, f"carefuld of {instance.name}", timeout_s) as client:
         info = client.info()
-        peers = client.peers()
+        # A peer that failed before its first session was mistyped, or is not up: nothing waits for
+        # it, and its slot is free. The command that asked for it has reported why.
+        peers = [one for one in client.peers() if one.epochs or not one.last_errno]
         programs = client.programs()
     xdp, xdp_error = _xdp(instance)
     found = [peer(one, info, config) for one in peers]

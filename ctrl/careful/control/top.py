@@ -44,13 +44,14 @@ def _messages(instance: Instance) -> dict[tuple[int, int], tuple[int, int]]:
     return found
 
 
-def look(running: Sequence[Instance], settings: Config) -> Look:
+def look(running: Sequence[Instance], settings: Config, with_messages: bool = True) -> Look:
     """Reads the counters of running instances.
 
     Raises CarefulError if none answers.
     """
     found, mute = status.gather_all(running, settings)
-    messages = {one.name: _messages(one) for one in running if one.name not in mute}
+    counted = running if with_messages else ()
+    messages = {one.name: _messages(one) for one in counted if one.name not in mute}
     return Look(time.monotonic(), found, messages, mute)
 
 

@@ -16,12 +16,14 @@ from careful.control.status import (
 )
 from careful.errors import shown
 from careful.render.tables import Parts, Table, alarm, text
+from careful.units import counted
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
     from careful.control.daemon import Down
     from careful.control.exports import Export
     from careful.control.status import PeerStatus, ProgramStatus, QueueStatus, Status
+    from careful.control.top import PeerRates, Rates
 
 
 def _carefuld(found: Status) -> str:
@@ -29,18 +31,16 @@ def _carefuld(found: Status) -> str:
 
 
 def effect(found: Status) -> str:
-    """Describes the settings of an instance: three lines, and remarks."""
+    """Describes all settings of an instance: three lines, and remarks."""
     wait = found.wait
     if wait == "adaptive":
         wait += f", spins {found.spin_us} µs"
     bound = BOUNDS.get(found.receive_bound, found.receive_bound)
     copy = "zero-copy" if found.zerocopy else "copy"
-    refused = found.native_refused
-    why = f"native was refused: {refused}" if refused else DECIDED.get(found.xdp_by, "")
     reserve = found.reserve_buffers
     kept = f" less a reserve of {reserve} ({found.reserve_free_buffers} free)" if reserve else ""
     lines = [
-        f"{found.ifname}: {found.driver}, XDP {found.xdp_mode} ({why}), {copy}, "
+        f"{found.ifname}: {found.driver}, XDP {found.xdp_mode} ({_why(found)}), {copy}, "
         f"MTU {found.mtu_bytes}, port {found.port}, wait {wait}, "
         f"protocol {found.protocol}{', keys' if found.keyed else ''}",
         f"  window W {found.window_buffers} buffers = R {found.receive_buffers} "
@@ -56,6 +56,29 @@ def effect(found: Status) -> str:
     if found.tuner_pid:
         lines.append(f"  tuned by process {found.tuner_pid} (carefulctl tune explain)")
     return "\n".join(lines)
+
+
+def settings(found: Status) -> list[str]:
+    """Describes the settings that a user asks for first, in indented lines."""
+    copy = "zero-copy" if found.zerocopy else "copy"
+    reserve = f", {found.reserve_buffers} in reserve" if found.reserve_buffers else ""
+    lines = [
+        f"  {found.driver}, MTU {found.mtu_bytes}, UDP port {found.port}, "
+        f"{'keys' if found.keyed else 'no keys'}, "
+        f"XDP {found.xdp_mode} ({_why(found)}), {copy}",
+        f"  window: {found.window_buffers} frames per peer ({found.receive_buffers} receive "
+        f"buffers / {found.peers_max} peers{reserve})",
+        "  exports " + _exports(found.exports),
+    ]
+    if not found.multibuffer:
+        lines.append(_single(found))
+    return lines
+
+
+def _why(found: Status) -> str:
+    """Returns the reason for the XDP mode."""
+    refused = found.native_refused
+    return f"native was refused: {refused}" if refused else DECIDED.get(found.xdp_by, "")
 
 
 def _single(found: Status) -> str:
@@ -83,14 +106,14 @@ def up(found: Status, already: bool) -> str:
     """Describes the result of `up`."""
     if already:
         return f"{found.ifname}: is already up with these options ({_carefuld(found)})"
-    return effect(found)
+    return "\n".join([f"{found.ifname}: up ({_carefuld(found)})", *settings(found)])
 
 
 def reloaded(found: Status, changed: list[str]) -> str:
     """Describes the result of `up --reload`."""
     if not changed:
         return f"{found.ifname}: has these options already ({_carefuld(found)})"
-    return f"{found.ifname}: {'; '.join(changed)}\n{effect(found)}"
+    return f"{found.ifname}: {'; '.join(changed)}\n" + "\n".join(settings(found))
 
 
 def _counts(found: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -177,27 +200,63 @@ def _lost(frames: int) -> str | int:
     return alarm(str(frames)) if frames else 0
 
 
+def _troubles(found: Status) -> list[str]:
+    """Returns a line for each thing that is wrong now, or that lost data in this session."""
+    lines = []
+    if found.counters["device_program_detached"]:
+        said = "the XDP program was removed from the interface, so no frame arrives"
+        lines.append(f"{said}: carefulctl down {found.ifname}, then up")
+    for one in found.peers:
+        if one.error or one.state in _BAD_STATES:
+            lines.append(f"{one.called}: {one.state}" + (f" ({one.error})" if one.error else ""))
+        if lost := one.lost_here_frames + one.lost_there_frames:
+            lines.append(
+                f"{one.called}: the network lost {lost} frames ({one.lost_here_frames} on the way "
+                f"here, {one.lost_there_frames} on the way there); what they carried was sent again"
+            )
+    lines += [
+        f"a slow client here keeps frames of {name}: its credits are withheld"
+        for name in slow_clients(found)
+    ]
+    lines += [
+        f"program {one.name} ({one.pid}) takes no news" for one in found.programs if one.stalled
+    ]
+    if damaged := found.counters["digest_bad"]:
+        lines.append(f"{damaged} messages arrived damaged: their digests did not match")
+    return lines + unheard(found.peers, found.port, found.master)
+
+
+def _remarks(found: Status) -> list[str]:
+    """Returns a line for each thing that is unusual but not wrong."""
+    lines = _windows(found) + _sealed(found.peers)
+    return lines + [f"  {one}" for one in [*older(found.peers), *narrow(found.peers)]]
+
+
+def _verdict(found: Status) -> list[str]:
+    """Returns a line that reports whether all is well, and a line for each thing that is wrong."""
+    name = found.ifname
+    if found.instance != name:
+        name += f" (instance {found.instance})"
+    wrong = _troubles(found)
+    if not wrong:
+        up = sum(one.state == "up" for one in found.peers)
+        return [f"{name}: all is well, " + (f"{counted(up, 'peer')} up" if up else "no peers")]
+    return [
+        f"{name}: {alarm('not well')}, log {found.log}",
+        *(alarm(f"  {one}") for one in wrong),
+    ]
+
+
 def _status(found: Status) -> Parts:
-    head = f"instance {found.instance}, {_carefuld(found)}, log {found.log}"
-    parts: Parts = [head, effect(found)]
+    parts: Parts = [*_verdict(found), f"{_carefuld(found)}, log {found.log}", effect(found)]
     parts += ["", _peers(found.peers)] if found.peers else ["  no peers"]
     if found.programs:
         parts += ["", _programs(found.programs)]
     if found.queues:
         parts += ["", _queues(found.queues)]
-    parts += _windows(found)
-    parts += _sealed(found.peers)
-    parts += [f"  {one}" for one in [*older(found.peers), *narrow(found.peers)]]
-    if found.counters["device_program_detached"]:
-        said = "the XDP program was removed from the interface, so no frame arrives"
-        parts.append(alarm(f"  {said}: carefulctl down {found.ifname}, then up"))
-    for name in slow_clients(found):
-        parts.append(f"  a slow client here keeps frames of {name}: its credits are withheld")
-    parts += [alarm(f"  {one}") for one in unheard(found.peers, found.port, found.master)]
-    counted = _counts(found.counters)
-    xdp = _counts(found.xdp_counters)
-    names = [*((name, value, "") for name, value in counted)]
-    names += [(name, value, "XDP") for name, value in xdp]
+    parts += _remarks(found)
+    names = [*((name, value, "") for name, value in _counts(found.counters))]
+    names += [(name, value, "XDP") for name, value in _counts(found.xdp_counters)]
     if names:
         parts += ["", Table("", ["counter", "count", "where"], names)]
     if found.xdp_counters_error:
@@ -205,16 +264,50 @@ def _status(found: Status) -> Parts:
     return parts
 
 
-def parts(found: Iterable[Status], died: Mapping[str, str]) -> Parts:
-    """Returns every instance; died: why carefuld ended or does not answer, by name."""
-    each = [_status(one) for one in found] or [["careful is not up"]]
+def _brief(found: Status, rates: Sequence[PeerRates]) -> Parts:
+    parts: Parts = [*_verdict(found), *settings(found), *_remarks(found)]
+    if found.programs:
+        parts.append("  shared by " + ", ".join(one.name for one in found.programs))
+    if not found.peers:
+        return parts
+    rows = [
+        (
+            one.peer,
+            one.address,
+            alarm(one.state) if one.error or one.state in _BAD_STATES else one.state,
+            f"{size(round(one.tx_bytes_per_s))}/s",
+            f"{size(round(one.rx_bytes_per_s))}/s",
+            _lost(one.lost_frames),
+        )
+        for one in rates
+    ]
+    columns = ["peer", "address", "state", "sends", "receives", "lost"]
+    return [*parts, "", Table("", columns, rows)]
+
+
+def _joined(each: list[Parts], died: Mapping[str, str]) -> Parts:
+    each = each or [["careful is not up"]]
     each += [[alarm(f"instance {one}: {died[one]}")] for one in died]
     return [*each[0], *(line for one in each[1:] for line in ("", *one))]
+
+
+def parts(found: Iterable[Status], died: Mapping[str, str]) -> Parts:
+    """Returns every instance; died: why carefuld ended or does not answer, by name."""
+    return _joined([_status(one) for one in found], died)
 
 
 def statuses(found: Iterable[Status], died: Mapping[str, str]) -> str:
     """Returns parts() as text."""
     return text(parts(found, died))
+
+
+def brief(found: Iterable[Status], rates: Iterable[Rates], died: Mapping[str, str]) -> str:
+    """Returns the state of every instance in a few lines.
+
+    rates: of each instance, in the same order; died: as for parts().
+    """
+    each = [_brief(one, its.peers) for one, its in zip(found, rates, strict=True)]
+    return text(_joined(each, died))
 
 
 def down(ifname: str, done: Down) -> str:

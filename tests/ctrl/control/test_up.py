@@ -71,7 +71,7 @@ def test_up__interface_renamed(host: Host) -> None:
     host.up()
     host.lab.run("h1", "ip", "link", "set", "eth1", "name", "lan0")
     try:
-        assert host.ctl("status", "lan0").stdout.splitlines()[1].startswith("lan0: veth, ")
+        assert host.ctl("status", "lan0").stdout.startswith("lan0 ")
         unnamed = ("env", "-u", "CAREFUL_INSTANCE", "carefulctl")
         done = host.lab.run("h1", *unnamed, "down", "lan0")
         assert done.stdout == "lan0: carefuld ended\n"
@@ -101,7 +101,7 @@ def test_status__pins_of_another_mount_namespace(host: Host) -> None:
     """`ip netns exec` makes one; it was asked whether careful is up, which it said above."""
     argv = ("unshare", "-m", "sh", "-c", "mount -t bpf bpf /sys/fs/bpf; carefulctl up eth1")
     host.lab.run("h1", *argv)
-    said = host.ctl("status", "eth1").stdout
+    said = host.ctl("status", "-v", "eth1").stdout
     assert "careful is up, and pinned it in another mount namespace" in said
 
 

@@ -77,7 +77,9 @@ def test_status__fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_status__lost_at_which_end() -> None:
     """The frames that either end lost were added up under one heading."""
-    head, _, row = shown(lost_here_frames=7, lost_there_frames=33).splitlines()[5:8]
+    lines = shown(lost_here_frames=7, lost_there_frames=33).splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("peer "))
+    head, _, row = lines[at : at + 3]
     assert re.split(r"\s{2,}", head)[-3:] == ["lost here", "lost there", "epochs"]
     assert row.split()[-3:] == [alarm("7"), alarm("33"), "1"]
     assert "\x1b" not in shown()

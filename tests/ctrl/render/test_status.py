@@ -1,0 +1,77 @@
+"""The short text of `status`: whether all is well first, and no counters."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from careful import man
+from careful._abi import enum_names, ffi, lib
+from careful.control import top
+from careful.control.status import Status
+from careful.render import status as report
+from in_effect import IN_EFFECT, PEER
+
+#: Counters of a healthy host after it compared the XDP modes.
+TRIAL = {"drop_cookie": 42, "ctrl_malformed": 2, "device_rx_refused": 42}
+
+
+def brief(found: Status) -> list[str]:
+    look = top.Look(1.0, [found])
+    text = report.brief([found], top.rates(look, look), {})
+    return re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
+
+
+def with_peer(**peer: Any) -> Status:
+    counted = {**IN_EFFECT.counters, **TRIAL}
+    one = replace(PEER, epochs=13, **peer)
+    return replace(IN_EFFECT, peers=[one], counters=counted, xdp_counters={"drop_train": 576})
+
+
+def test_brief__of_a_healthy_host_is_eight_lines_without_counters() -> None:
+    """A healthy lab showed 13 epochs, and frames that XDP had dropped in its trial."""
+    lines = brief(with_peer())
+    assert lines[0] == "eth1: all is well, 1 peer up"
+    assert len(lines) <= 8
+    assert max(map(len, lines)) <= 80
+    said = "\n".join(lines)
+    assert "64 frames per peer (512 receive buffers / 8 peers)" in said
+    assert not re.search(r"epoch|train|576|42|13", said)
+    verbose = report.statuses([with_peer()], {})
+    assert "drop_train" in verbose
+    assert "epochs" in verbose
+
+
+@pytest.mark.parametrize(
+    ("peer", "said"),
+    [
+        ({"state": "stalled"}, "h2: stalled"),
+        ({"state": "failed", "error": "no answer in time"}, "h2: failed (no answer in time)"),
+        ({"lost_here_frames": 7, "lost_there_frames": 3}, "h2: the network lost 10 frames (7 on"),
+        ({"control_unheard": True}, "the frames of h2 come, but no control messages"),
+        ({"withholding": True}, "a slow client here keeps frames of h2"),
+    ],
+)
+def test_brief__names_what_is_wrong_at_once(peer: dict[str, Any], said: str) -> None:
+    lines = brief(with_peer(**peer))
+    assert lines[0].startswith("eth1: not well")
+    assert lines[1].strip().startswith(said)
+
+
+def test_brief__damage_and_a_program_off_the_interface_are_wrong() -> None:
+    for name, said in (("digest_bad", "arrived damaged"), ("device_program_detached", "taken off")):
+        lines = brief(replace(IN_EFFECT, counters={**IN_EFFECT.counters, name: 2}))
+        assert (lines[0][:14], said in lines[1]) == ("eth1: not well", True), name
+
+
+def test_counters__each_is_explained() -> None:
+    page = set(re.findall(r"`(\w+)`", man.source("counters")))
+    counters = enum_names("careful_counter", "CAREFUL_C_")
+    every = {name for number, name in counters.items() if number < lib.CAREFUL_COUNTERS}
+    xdp = enum_names("careful_xdp_counter", "CAREFUL_XDP_")
+    every |= {name for number, name in xdp.items() if number < lib.CAREFUL_XDP_COUNTERS}
+    fields = ffi.typeof("struct careful_device_statistics").fields
+    every |= {f"device_{name}" for name, _ in fields}
+    assert every - page == set()
