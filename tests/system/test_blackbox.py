@@ -52,7 +52,10 @@ def test_blackbox__gam_is_found_and_planned(hosts: list[Host]) -> None:
 def test_blackbox__loses_nothing_and_draws(hosts: list[Host], tmp_path: Path) -> None:
     drawn = tmp_path / "box.svg"
     options = ["--sizes", "6", "--time", "2", "--plot", str(drawn)]
-    table = hosts[0].ctl("measure", "blackbox", "h2", *options).stdout
+    done = hosts[0].ctl("measure", "blackbox", "h2", *options, check=False)
+    assert done.returncode in (0, 5), done.stderr  # 5: a figure is withheld on a busy machine
+    table = done.stdout
+    assert table.startswith("round trip: ")
     assert "all but the bottleneck" in table
     for host in hosts:
         host.assert_nothing_lost()

@@ -2,12 +2,15 @@
 /*
  * careful-tcp: requests and replies over TCP or UDP, for LogP signatures beside careful's.
  *
- *   careful-tcp serve PORT               answers each request with as many bytes, over both
+ *   careful-tcp serve PORT               answers each request, over both, with as many bytes or,
+ *                                        over TCP, with those that its first word asks for.
+ *
  *   careful-tcp ask ADDRESS PORT [udp]   struct careful_signature in, its bursts out, again
  *                                        and again; an int before each answer: its bytes or -errno
  *
  * Calls signature.c, which carefuld's own signatures are made by, too.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -25,6 +28,7 @@
 
 enum {
 	MESSAGE_BYTES = 64,
+	REPLY_MAX = 1 << 20,
 	SPIN_NS = 50000, /* as long as carefuld spins before it blocks */
 	CONNECTIONS = 32,
 	CLIENTS = 2, /* the first of them, behind the sockets that listen */
@@ -37,6 +41,17 @@ struct sockets {
 	struct signature_layer layer;
 	int fd;
 	uint32_t part; /* bytes of a reply that is not whole yet */
+	uint32_t reply_bytes;
+	union {
+		uint32_t asked; /* bytes of the reply, 0: as many as the message */
+		uint8_t bytes[MESSAGE_BYTES];
+	} message;
+};
+
+/* A client over TCP, and the bytes of its message that is not whole yet. */
+struct client {
+	uint8_t message[MESSAGE_BYTES];
+	uint32_t part;
 };
 
 static uint64_t now_ns(void)
@@ -71,13 +86,13 @@ static int send_all(int fd, const uint8_t *data, size_t bytes)
 
 static int tcp_issue(struct signature_layer *layer)
 {
-	static const uint8_t message[MESSAGE_BYTES];
 	struct sockets *s = (struct sockets *)layer;
-	ssize_t n = send(s->fd, message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
+	const uint8_t *message = s->message.bytes;
+	ssize_t n = send(s->fd, message, MESSAGE_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 	if (n < 0)
 		return errno == EINTR ? -EAGAIN : -errno;
-	return send_all(s->fd, message, sizeof(message) - (size_t)n);
+	return send_all(s->fd, message + n, MESSAGE_BYTES - (size_t)n);
 }
 
 static int tcp_poll(struct signature_layer *layer)
@@ -91,8 +106,8 @@ static int tcp_poll(struct signature_layer *layer)
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	s->part += (uint32_t)n;
-	layer->outstanding -= s->part / MESSAGE_BYTES;
-	s->part %= MESSAGE_BYTES;
+	layer->outstanding -= s->part / s->reply_bytes;
+	s->part %= s->reply_bytes;
 	return 1;
 }
 
@@ -212,6 +227,8 @@ static int ask(const char *address, const char *port, bool udp)
 		int rc = signature_check(&s);
 
 		sockets.layer.capacity = s.capacity;
+		sockets.reply_bytes = s.bytes ? s.bytes : MESSAGE_BYTES;
+		sockets.message.asked = htonl(s.bytes);
 		if (!rc)
 			rc = signature_run(&sockets.layer, &s, answers, sizeof(answers));
 		if (rc > 0)
@@ -222,29 +239,56 @@ static int ask(const char *address, const char *port, bool udp)
 	return 0;
 }
 
-/* Returns what is there as it came; false: the client has gone. */
-static int echo(int fd)
+/* Returns the bytes that a whole message asks for. */
+static size_t asked(const struct client *client)
 {
-	static uint8_t data[1 << 16];
+	uint32_t bytes;
+
+	memcpy(&bytes, client->message, sizeof(bytes));
+	bytes = ntohl(bytes);
+	return !bytes ? MESSAGE_BYTES : bytes < REPLY_MAX ? bytes : REPLY_MAX;
+}
+
+/* Answers the messages that are whole. Returns 1 if there was any, or -errno: the client has
+ * gone. */
+static int echo(int fd, struct client *client)
+{
+	static uint8_t data[1 << 16], reply[REPLY_MAX];
 	ssize_t n = recv(fd, data, sizeof(data), MSG_DONTWAIT);
+	size_t owed = 0;
+	int rc = 0;
 
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	return n && !send_all(fd, data, (size_t)n) ? 1 : -ECONNRESET;
+	for (ssize_t at = 0, take; at < n; at += take) {
+		take = MESSAGE_BYTES - client->part < n - at ? MESSAGE_BYTES - client->part :
+							       n - at;
+		memcpy(client->message + client->part, data + at, (size_t)take);
+		client->part = (client->part + (uint32_t)take) % MESSAGE_BYTES;
+		owed += client->part ? 0 : asked(client);
+	}
+	while (owed && !rc) {
+		size_t some = owed < sizeof(reply) ? owed : sizeof(reply);
+
+		rc = send_all(fd, reply, some);
+		owed -= some;
+	}
+	return n && !rc ? 1 : -ECONNRESET;
 }
 
 /* One round over all clients; whether any of them asked. */
-static int echo_round(struct pollfd *fds, nfds_t *count)
+static int echo_round(struct pollfd *fds, struct client *clients, nfds_t *count)
 {
 	int asked = 0;
 
 	for (nfds_t i = *count; i-- > CLIENTS;) {
-		int rc = echo(fds[i].fd);
+		int rc = echo(fds[i].fd, &clients[i]);
 
 		asked |= rc > 0;
 		if (rc < 0) {
 			close(fds[i].fd);
 			fds[i] = fds[--*count];
+			clients[i] = clients[*count];
 		}
 	}
 	return asked;
@@ -293,6 +337,7 @@ static int bound(const char *port, int type)
 static int serve(const char *port)
 {
 	struct pollfd fds[CLIENTS + CONNECTIONS] = { { .events = POLLIN }, { .events = POLLIN } };
+	static struct client clients[CLIENTS + CONNECTIONS];
 	uint64_t spun_ns = now_ns();
 	nfds_t count = CLIENTS;
 
@@ -303,9 +348,9 @@ static int serve(const char *port)
 	printf("ready\n");
 	fflush(stdout);
 	for (;;) {
-		int asked = echo_round(fds, &count);
+		int any = echo_round(fds, clients, &count);
 
-		if (echo_datagrams(fds[1].fd) || asked)
+		if (echo_datagrams(fds[1].fd) || any)
 			spun_ns = now_ns();
 		if (now_ns() - spun_ns < SPIN_NS)
 			continue;
@@ -316,6 +361,7 @@ static int serve(const char *port)
 
 			if (fd >= 0) {
 				no_delay(fd);
+				clients[count].part = 0;
 				fds[count++] = (struct pollfd){ .fd = fd, .events = POLLIN };
 			}
 		}

@@ -67,8 +67,8 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 96_820),
-    "tools": (("tools",), 18_870),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 97_234),
+    "tools": (("tools",), 18_903),
 }
 
 #: The most bytes that kept runs may have: the figures that are quoted, not raw rounds. Pages of

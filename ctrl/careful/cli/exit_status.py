@@ -13,5 +13,6 @@ class Exit(IntEnum):
     MISUSED = 2
     PARTLY = 3
     LOST = 4
+    WITHHELD = 5
     BROKEN = 70  # EX_SOFTWARE of sysexits.h
     SIGNALLED = 128

@@ -11,6 +11,7 @@ import click
 from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import measured, plot_option, show
+from careful.cli.exit_status import Exit
 from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control import config, remote
 from careful.measure.estimators import bulk as transfers
@@ -105,7 +106,9 @@ from careful.render.measure import environment
 )
 @plot_option
 @measured
+@click.pass_context
 def logp(
+    ctx: click.Context,
     hosts: tuple[str, ...],
     precision: float,
     seconds: float,
@@ -129,7 +132,7 @@ def logp(
     This host's carefuld issues bursts of M requests with a computation of D after each, like a
     program that owns the queue; careful must be up on both ends. While carefuld issues, for a tenth
     of a second at a time, it only moves frames. Bursts fill the path on purpose; with --background,
-    for 1 % of the time.
+    for 1 % of the time. The exit status is 5 if a figure is withheld.
     """
     if gap_s is not None:
         given = {"--bulk": bulk, "--tcp": tcp_port, "--udp": udp_port, "--file": file_path}
@@ -193,6 +196,10 @@ def logp(
     show(as_json, "measure logp", inputs, figures, _text(found_all, bulks, name), output=output)
     if plot_path:
         logp_plots.draw(found_all, bulks, name, plot_path)
+    if any(
+        one.estimate is None and one.reason for one in report.named(results["careful"]).values()
+    ):
+        ctx.exit(Exit.WITHHELD)
 
 
 def _refuse_with_gap(others: dict[str, object]) -> None:

@@ -80,6 +80,14 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "Measuring and tuning": {
+        "ping": (
+            "careful.cli.speed:ping",
+            "Show round trips to HOST through careful, as ping shows those of ICMP.",
+        ),
+        "speed": (
+            "careful.cli.speed:speed",
+            "Compare careful with kernel TCP to HOST: a request, a block and a stream, in turn.",
+        ),
         "measure": (
             "careful.cli.measure:measure",
             "Measure a path; every figure has a 95 % interval.",

@@ -13,10 +13,12 @@ from careful.cli import complete
 from careful.cli.burst import burst
 from careful.cli.command import group
 from careful.cli.common import measured, options_of, plot_option, show
+from careful.cli.exit_status import Exit
 from careful.cli.logp import echo, logp
 from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control import config, remote, trace_targets
 from careful.control.tracer import Tracer
+from careful.measure.estimators import answer as answers
 from careful.measure.estimators import blackbox as two_regressions
 from careful.measure.estimators import clearbox as inside
 from careful.measure.estimators import path_to_file
@@ -28,6 +30,9 @@ from careful.render.pathchar_stages import stages_figures, stages_table
 from careful.render.trace import clearbox_figures, clearbox_table
 
 Command = Callable[..., object]
+
+#: No limit of rounds in practice: --time ends a measurement.
+_UNTIL_TIME: dict[str, object] = {"rounds_max": 1_000_000}
 
 _BACKGROUND = (
     "Take at most 1 % of {} time, which takes 100 times as long. If --time is too short for "
@@ -102,7 +107,10 @@ def measure() -> None:
 )
 @plot_option
 @measured
+@click.pass_context
 def pathchar(
+    ctx: click.Context,
+    /,
     host: str,
     stages: bool | None,
     one_clock: bool,
@@ -118,8 +126,11 @@ def pathchar(
     The TTL of its UDP probes ends at each hop in turn, and routers answer with ICMP. This needs no
     privilege. If careful is up on both hosts, the stages inside them answer too: hostTx, netTx,
     every hop, netRx (XDP), hostRx (the engine), store (a scratch file on HOST).
+
+    First come the round trip, the rate (or "at least") and the bottleneck; a line gives the reason
+    if one is missing. The exit status is 5 if a hop's G is withheld, or a stage's with --stages.
     """
-    options = options_of(plan.Options, given)
+    options = options_of(plan.Options, _UNTIL_TIME | given)
     settings = config.load(config_path)
     address = settings.resolve(host)
     way, why_not = remote.find_if(host, instance, settings, stages)
@@ -135,7 +146,8 @@ def pathchar(
     why_not = why_not or silent
     inputs = report.inputs(host, address, options)
     inputs |= {"stages": stages, "one_clock": one_clock}
-    figures = {**report.pathchar_figures(found), "stages_reason": why_not}
+    told = answers.of_path(found, ends)
+    figures = {**told.figures(), **report.pathchar_figures(found), "stages_reason": why_not}
     if ends is not None and effect is not None:
         figures |= {**effect.as_dict(), **stages_figures(ends)}
         text = stages_table(ends, host) + report.pathchar_summary(found)
@@ -143,9 +155,13 @@ def pathchar(
         text = report.pathchar_table(found, host)
     if why_not and stages is not False:
         text += f"\nstages inside the hosts: not measured ({why_not})"
+    text = "\n".join([*report.answer(told), text])
     show(as_json, "measure pathchar", inputs, figures, text, output=output)
-    if plot_path:
+    if plot_path and found.segments:
         measure_plots.pathchar(found, host, plot_path, ends)
+    is_short = not found.segments or any(one.G_us_per_KiB is None for one in found.segments)
+    if is_short or (stages and (ends is None or any(one.reason for one in ends.stages))):
+        ctx.exit(Exit.WITHHELD)
 
 
 @measure.command(
@@ -168,7 +184,10 @@ def pathchar(
 @click.option("--background", is_flag=True, help=_BACKGROUND.format("the path's"))
 @plot_option
 @measured
+@click.pass_context
 def blackbox(
+    ctx: click.Context,
+    /,
     host: str,
     plot_path: Path | None,
     instance: str | None,
@@ -179,17 +198,21 @@ def blackbox(
 ) -> None:
     """Measure the bottleneck to HOST and the sum of the other stages, through careful itself.
 
-    Careful must be up on both ends. The result is a pipeline for `carefulctl plan`.
+    Careful must be up on both ends. The result is a pipeline for `carefulctl plan`. The exit
+    status is 5 if a figure that `plan` needs is withheld.
     """
-    options = options_of(two_regressions.Options, given)
+    options = options_of(two_regressions.Options, _UNTIL_TIME | given)
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
     found = measurements.blackbox(route, options)
     inputs = report.inputs(host, route.address, options)
-    figures = {**effect.as_dict(), **found.figures()}
-    text = report.blackbox_table(found, host)
+    told = answers.of_blackbox(found)
+    figures = {**effect.as_dict(), **told.figures(), **found.figures()}
+    text = "\n".join([*report.answer(told), report.blackbox_table(found, host)])
     show(as_json, "measure blackbox", inputs, figures, text, output=output)
     if plot_path:
         measure_plots.blackbox(found, host, plot_path)
+    if found.reason:
+        ctx.exit(Exit.WITHHELD)
 
 
 @measure.command(

@@ -208,7 +208,7 @@ class UpOptions:
     )
     file_writes: str | None = _choice(
         "Threads that copy arriving data into the page cache: the engine's, or the kernel's "
-        "workers on other CPUs (`help speed`).",
+        "workers on other CPUs (`help performance`).",
         *("engine", "workers"),
         enum=("careful_file_writes", "CAREFUL_FILE_WRITES_"),
     )

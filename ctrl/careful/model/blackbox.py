@@ -315,7 +315,10 @@ def _regime(entry: dict[str, object], reason: object) -> Regime:
 def _number(data: dict[str, object], name: str, reason: object) -> float:
     value = data.get(name)
     if value is None and _line(reason):
-        raise InputError(f"the measurement has no '{name}': {_line(reason)}")
+        raise InputError(
+            f"the measurement withholds '{name}' ({_line(reason)}): measure again, with "
+            "more --time or on a quieter machine"
+        )
     if not isinstance(value, (int, float)) or isinstance(value, bool) or value != value:
         raise InputError(f"'{name}' is missing or not a number")
     return value

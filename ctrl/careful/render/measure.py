@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 
 from careful.address import Address
+from careful.measure.estimators.answer import Answer
 from careful.measure.estimators.blackbox_result import Result
 from careful.measure.estimators.hops import Path, Segment
 from careful.render.digits import with_half
@@ -19,6 +20,35 @@ def environment() -> dict[str, object]:
 def inputs(host: str, address: Address, options: object) -> dict[str, object]:
     """Returns the inputs of a measurement: host, options (a dataclass), and environment()."""
     return {"host": host, "address": str(address), **vars(options), **environment()}
+
+
+def rate(gbit_per_s: float) -> str:
+    """Returns a rate in the unit that fits: 9.83 Mbit/s, 12.1 Gbit/s."""
+    if gbit_per_s < 1:
+        return f"{1000 * gbit_per_s:.3g} Mbit/s"
+    return f"{gbit_per_s:.3g} Gbit/s"
+
+
+def _span(us: float) -> str:
+    return f"{us:.3g} µs" if us < 1000 else f"{us / 1000:.3g} ms"
+
+
+def answer(found: Answer) -> list[str]:
+    """Returns round trips, the rate and the bottleneck, and in a line why any is missing."""
+    lines = []
+    if found.trips:
+        told = ", ".join(f"{_span(us)} at {size} bytes" for size, us in found.trips)
+        lines.append(f"round trip: {told}")
+    if found.rate_gbit_per_s is not None:
+        least = "at least " if found.is_bound else ""
+        lines.append(
+            f"rate in frames of {found.size_bytes} bytes: {least}{rate(found.rate_gbit_per_s)}"
+        )
+    if found.bottleneck:
+        lines.append(f"bottleneck: {found.bottleneck}")
+    if found.why_not:
+        lines.append(f"not told: {found.not_told}: {found.why_not}")
+    return [*lines, ""]
 
 
 def _mbit_per_s(G_us_per_KiB: float) -> float:

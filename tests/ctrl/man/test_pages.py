@@ -249,7 +249,7 @@ def test_readme__is_short() -> None:
     assert len(words) <= 1000
 
 
-@pytest.mark.parametrize("place", ["README", "speed"])
+@pytest.mark.parametrize("place", ["README", "performance"])
 def test_summary__the_table_is_of_the_kept_runs(place: str) -> None:
     run = README.parent / "tools" / "bench" / "run"
     kept = README.parent / "tests" / "reports" / "speed.json"

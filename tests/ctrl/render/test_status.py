@@ -61,7 +61,10 @@ def test_brief__names_what_is_wrong_at_once(peer: dict[str, Any], said: str) -> 
 
 
 def test_brief__damage_and_a_program_off_the_interface_are_wrong() -> None:
-    for name, said in (("digest_bad", "arrived damaged"), ("device_program_detached", "taken off")):
+    for name, said in (
+        ("digest_bad", "arrived damaged"),
+        ("device_program_detached", "removed from"),
+    ):
         lines = brief(replace(IN_EFFECT, counters={**IN_EFFECT.counters, name: 2}))
         assert (lines[0][:14], said in lines[1]) == ("eth1: not well", True), name
 

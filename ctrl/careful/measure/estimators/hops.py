@@ -38,6 +38,7 @@ class Hop:
     sizes_bytes: list[float] = field(default_factory=list)
     times_us: list[float] = field(default_factory=list)
     line: Line | None = None
+    fit_at_count: int = 1  # samples from which the line is fitted again
 
     @property
     def answered_share(self) -> float:
@@ -83,6 +84,9 @@ class Path:
 
     probes_count: all probes, of which discovery_count found the hops and the MTU; a fixed plan
     (FIXED_ROUNDS of each size to each hop) needs these, too.
+
+    first_bytes: size of the probes that found the hops; clock_bound: the clocks' step, not the
+    number of probes, limits the figures.
     """
 
     hops: list[Hop]
@@ -97,6 +101,8 @@ class Path:
     elapsed_s: float
     settled: bool
     notes: list[str]
+    first_bytes: int = 0
+    clock_bound: bool = False
 
     @property
     def to_host(self) -> bool:

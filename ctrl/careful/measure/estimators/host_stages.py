@@ -21,9 +21,9 @@ from careful.measure.probes.ping import PingReply
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line, fit_minima
 
-#: Least and most rounds of all sizes.
+#: Least rounds of all sizes. Rounds between two fits are a 16th of those made.
 ROUNDS_MIN = 6
-ROUNDS_MAX = 100
+_FITS = 16
 #: Consecutive probes without an answer after which the host counts as gone.
 _SILENT_MAX = 12
 #: Sufficient half interval of a stage's G, relative.
@@ -158,7 +158,7 @@ def measure(
     sizes = list(path.sizes_bytes)
     dice = random.Random(1)
     rounds, over = 0, ""
-    while rounds < ROUNDS_MAX and not over:
+    while not over:
         rounds += 1
         for size in dice.sample(sizes, len(sizes)):
             try:
@@ -172,7 +172,8 @@ def measure(
                 break
             if background and reply.path_us > 0:
                 sleep(99 * reply.path_us / 1e6)
-        if rounds >= ROUNDS_MIN and (clock() - began > seconds or _settled(times)):
+        is_due = rounds >= ROUNDS_MIN and rounds % (rounds // _FITS + 1) == 0
+        if rounds >= ROUNDS_MIN and (clock() - began > seconds or (is_due and _settled(times))):
             break
     found = _stages(path, times, kick_runs_all)
     found = replace(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import math
+from dataclasses import replace
 
 from careful.address import Address
 from careful.daemon.route import Route
@@ -43,7 +44,11 @@ def measure(
             raise
         return pathchar.measure(address, options), None, str(error)
     with session:
-        options = pathchar.fitting(options, session.family)
+        options = replace(
+            pathchar.fitting(options, session.family),
+            resolution_us=host_stages.RESOLUTION_US,
+            seconds=options.seconds * (1 if options.background else 2 / 3),
+        )
         path = pathchar.Pathchar(
             session.probe, session.mtu_bytes, options, family=session.family
         ).run()
@@ -62,7 +67,7 @@ def measure(
             session.ask,
             path,
             kick_runs_all=driver == "veth" and len(path.hops) == 1,
-            seconds=options.seconds / 3,
+            seconds=options.seconds / (3 if options.background else 2),
             timeout_s=options.timeout_s,
             background=options.background,
             one_clock=one_clock,

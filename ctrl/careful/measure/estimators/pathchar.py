@@ -112,6 +112,7 @@ class Pathchar:
         self._notes: list[str] = []
         self._probes = self._discovery = self._rounds_made = 0
         self._longest_s = self._largest_us = self._began = 0.0
+        self._clock_bound = False
         self._own_us: dict[float, float] = {}  # least time of this host to send a probe, by size
         self.hops: list[Hop] = []
 
@@ -135,7 +136,12 @@ class Pathchar:
             text = f"probes could no longer be sent after {self._now_s():.1f} s ({error})"
             self._notes.append(f"{text}: the figures are from before")
         path = self._path(sizes, rounds, began, settled)
-        if not settled and path.segments:
+        if self._clock_bound:
+            path.notes.append(
+                f"stopped after {path.elapsed_s:.1f} s: the clocks' step of "
+                f"{self.options.resolution_us:g} µs bounds the intervals; more time will not help"
+            )
+        elif not settled and path.segments:
             path.notes.append("stopped before every interval was as narrow as asked for")
         return path
 
@@ -267,6 +273,9 @@ class Pathchar:
             asked = {hop.ttl for hop in self.hops if hop.asked}
             unsettled = self._unsettled() if self._enough() else asked
             wanted = unsettled & asked
+            self._clock_bound = bool(wanted) and self._enough() and self._is_clock_bound()
+            if self._clock_bound:
+                return number, False
             if not wanted:
                 return number, not any(hop.lost_s is not None for hop in self.hops)
             if self._clock() - began > self.options.seconds:
@@ -296,7 +305,7 @@ class Pathchar:
             hop.reply_bytes = max(hop.reply_bytes, reply.reply_bytes)
             hop.sizes_bytes.append(size)
             hop.times_us.append(reply.rtt_us)
-        if hop.sizes_bytes:
+        if len(hop.sizes_bytes) >= hop.fit_at_count > 0 or (hop.sizes_bytes and not hop.line):
             self._fit(hop)
         shifts.sort()
         shift = shifts[len(shifts) // 2] if len(shifts) >= len(sizes) / 2 else 0.0
@@ -314,6 +323,8 @@ class Pathchar:
             time_us - self._own_us[size]
             for size, time_us in zip(hop.sizes_bytes, hop.times_us, strict=True)
         ]
+        if len(times_us) > FIXED_ROUNDS * self.options.sizes_count:
+            hop.fit_at_count = len(times_us) * 17 // 16  # else a long measurement only fits lines
         hop.line = fit_minima(hop.sizes_bytes, times_us, self.options.resolution_us)
 
     def _start_anew(self, keep: bool) -> None:
@@ -342,6 +353,20 @@ class Pathchar:
             if G is None or G.relative > self.options.precision:
                 found |= {before, after}
         return found - {0}
+
+    def _is_clock_bound(self) -> bool:
+        """Reports whether more probes can at most halve the intervals that are still too wide."""
+        for segment in self._segments():
+            known = segment.G_us_per_KiB or (segment.own and segment.own.G_us_per_KiB)
+            if not known:
+                return False
+            spread = known.half - known.slack
+            highest = max(known.value + spread, 0.0)
+            if known.relative > self.options.precision and (
+                spread > known.slack or known.slack <= self.options.precision * highest
+            ):
+                return False
+        return True
 
     def _judge(self, sizes: list[int]) -> None:
         """Drops hops that answered too little in a round, with a note."""
@@ -415,6 +440,8 @@ class Pathchar:
             elapsed_s=self._clock() - began,
             settled=settled,
             notes=self._notes + losses(self.hops),
+            first_bytes=self.options.min_bytes,
+            clock_bound=self._clock_bound,
         )
 
 
@@ -434,6 +461,6 @@ def measure(address: Address, options: Options) -> Path:
         mtu_bytes = prober.interface_mtu_bytes()
         options = fitting(options, prober.family)
         path = Pathchar(prober.probe, mtu_bytes, options, family=prober.family).run()
-    if why_nothing := path.why_nothing:
+    if (why_nothing := path.why_nothing) and not any(hop.first_us for hop in path.hops):
         raise CarefulError(errno.ETIMEDOUT, why_nothing, str(address))
     return path

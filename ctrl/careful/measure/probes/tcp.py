@@ -50,13 +50,16 @@ class SocketLayer:
         port: port of `carefulctl measure echo` on the host.
         capacity: most requests under way, as in the compared layer.
         name: "TCP" or "UDP".
+        reply_bytes: of each answer over TCP; 0: as many as a request, 64.
 
     Raises:
         CarefulError: no program answers on that port.
     """
 
-    def __init__(self, address: Address, port: int, capacity: int, name: str = "TCP") -> None:
-        self.name, self.capacity = name, capacity
+    def __init__(
+        self, address: Address, port: int, capacity: int, name: str = "TCP", reply_bytes: int = 0
+    ) -> None:
+        self.name, self.capacity, self._reply_bytes = name, capacity, reply_bytes
         self._host = f"{address}, {name} port {port}"
         self._process = subprocess.Popen(
             [program(), "ask", address.ip, str(port), *(["udp"] if name == "UDP" else [])],
@@ -86,7 +89,9 @@ class SocketLayer:
         said = self._process.stderr.read().decode(errors="replace").strip()
         text = said.removeprefix("careful-tcp: ") or "careful-tcp ended"
         hint = (
-            "; is `carefulctl measure echo` running there?" if _NOBODY & set(text.split()) else ""
+            "; is `carefulctl measure echo`, or `speed --serve`, running there?"
+            if _NOBODY & set(text.split())
+            else ""
         )
         return CarefulError(errno.ECONNREFUSED, text + hint, self._host)
 
@@ -102,6 +107,7 @@ class SocketLayer:
             "struct careful_signature *",
             {
                 "bursts": count,
+                "bytes": self._reply_bytes,
                 "capacity": self.capacity,
                 "compute_ns": round(compute_us * 1000),
                 "marks_count": len(marks),

@@ -1,0 +1,191 @@
+"""`carefulctl speed` and `ping`: what a path does, in half a minute, and in a round trip."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from careful.cli import complete
+from careful.cli.command import command
+from careful.cli.common import measured, plot_option, say, shared, show
+from careful.cli.exit_status import Exit
+from careful.cli.params import BYTES, SECONDS
+from careful.control import config, remote
+from careful.errors import CarefulError
+from careful.measure.estimators import speed as rounds
+from careful.measure.estimators.logp import Layer
+from careful.measure.probes import tcp
+from careful.measure.probes.bursts import Session
+from careful.measure.probes.exchange import ProbeSession
+from careful.render import speed as report
+from careful.render.measure import environment
+
+#: TCP port of `speed --serve`: next to careful's own UDP port.
+_PORT = 51967
+#: Most requests under way over TCP: the next is there when an answer has left.
+_TCP_CAPACITY = 2
+
+
+@command(
+    examples=[
+        ("host2# carefulctl speed --serve", "answer TCP until Ctrl-C"),
+        ("host1# carefulctl speed host2", "then compare, for half a minute"),
+        ("carefulctl speed h2 --plot h2.png", "and draw it"),
+    ],
+    topics=("path", "performance"),
+)
+@click.argument("host", required=False, shell_complete=complete.host)
+@click.option("--serve", is_flag=True, help="Answer TCP for a `speed` elsewhere, until Ctrl-C.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=_PORT,
+    show_default=True,
+    metavar="N",
+    help="TCP port of --serve.",
+)
+@click.option(
+    "--time",
+    "seconds",
+    type=SECONDS,
+    default=30.0,
+    metavar="TIME",
+    help="How long.  [default: 30s]",
+)
+@plot_option
+@measured
+@click.pass_context
+def speed(
+    ctx: click.Context,
+    host: str | None,
+    serve: bool,
+    port: int,
+    seconds: float,
+    plot_path: Path | None,
+    instance: str | None,
+    config_path: Path | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare careful with kernel TCP to HOST: a request, a block and a stream, in turn.
+
+    careful must be up on both ends, and `carefulctl speed --serve` must run on HOST; without it,
+    only careful is measured and the exit status is 5. Data goes from HOST's memory to this host's.
+    Only root can measure, since carefuld serves nobody else for a tenth of a second at a time.
+    """
+    if serve == bool(host):
+        raise click.UsageError("give HOST, or --serve on that host")
+    if host is None:
+        tcp.serve(port)
+    settings = config.load(config_path)
+    route, effect = remote.find(host, instance, settings, timeout_s=5.0)
+    with ExitStack() as stack:
+        session = stack.enter_context(Session([route]))
+        layers: dict[str, Callable[[rounds.Kind], Layer]] = {
+            "careful": lambda kind: session.layer(kind.message, kind.nbytes)
+        }
+
+        def over_tcp(kind: rounds.Kind) -> Layer:
+            nbytes = 0 if kind.message == "request" else kind.nbytes
+            made = tcp.SocketLayer(route.address, port, _TCP_CAPACITY, reply_bytes=nbytes)
+            return stack.enter_context(made)
+
+        notes = [
+            f"{effect.driver}, XDP {effect.xdp_mode}, "
+            f"{'zero-copy' if effect.zerocopy else 'copy'}, Linux {effect.kernel}"
+        ]
+        try:
+            over_tcp(rounds.KINDS[0])
+            layers["TCP"] = over_tcp
+        except CarefulError as error:
+            notes.append(
+                f"TCP: not measured ({error.reason}): run `carefulctl speed --serve` on {host}"
+            )
+        rows, count = rounds.measure(layers, seconds)
+    inputs = {"host": host, "address": str(route.address), "port": port, "seconds": seconds}
+    figures = {**effect.as_dict(), "rounds_count": count, "rows": report.figures(rows)}
+    text = report.table(rows, host, seconds, notes)
+    show(as_json, "speed", inputs | environment(), figures, text, output=output)
+    if plot_path:
+        report.draw(rows, host, plot_path)
+    if len(layers) == 1:
+        ctx.exit(Exit.WITHHELD)
+
+
+@command(
+    examples=[
+        ("carefulctl ping h2", "once a second, until Ctrl-C"),
+        ("carefulctl ping h2 -c 100 -i 10ms -s 1KiB", "a hundred of 1 KiB, a hundred a second"),
+    ],
+    topics=("path",),
+)
+@click.argument("host", shell_complete=complete.host)
+@click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N.")
+@click.option(
+    "-i",
+    "--interval",
+    type=SECONDS,
+    default=1.0,
+    metavar="TIME",
+    help="Between two.  [default: 1s]",
+)
+@click.option(
+    "-s", "--size", type=BYTES, default=64, show_default=True, metavar="SIZE", help="Bytes to send."
+)
+@shared
+def ping(
+    host: str,
+    count: int | None,
+    interval: float,
+    size: int,
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Show round trips to HOST through careful, as ping shows those of ICMP.
+
+    Each is a message of one frame and its empty answer; careful must be up on both ends.
+    """
+    route, _ = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
+    times: list[float] = []
+    lost: CarefulError | None = None
+    sent, began = 0, time.monotonic()
+    if not as_json:
+        say(f"PING {host} ({route.address}) {size} bytes, through careful")
+    with ProbeSession(route) as session:
+        try:
+            while count is None or sent < count:
+                if sent:
+                    time.sleep(interval)
+                sent += 1
+                (trip,) = session.round_trips(size, 1)
+                times.append(trip.round_us)
+                if not as_json:
+                    say(f"{size} bytes from {host}: seq={sent} time={trip.round_us:.1f} µs")
+        except KeyboardInterrupt:
+            sent = len(times)
+        except CarefulError as error:
+            lost = error
+    took_ms = 1e3 * (time.monotonic() - began)
+    inputs = {"host": host, "address": str(route.address), "interval_s": interval, "bytes": size}
+    found = {
+        "min_us": min(times, default=None),
+        "avg_us": statistics.fmean(times) if times else None,
+        "max_us": max(times, default=None),
+        "mdev_us": statistics.pstdev(times) if times else None,
+    }
+    text = f"\n--- {host} careful ping statistics ---\n{sent} sent, {len(times)} received, "
+    text += f"{1 - len(times) / max(sent, 1):.0%} lost, time {took_ms:.0f} ms"
+    if times:
+        values = "/".join(f"{value:.1f}" for value in found.values() if value is not None)
+        text += f"\nrtt min/avg/max/mdev = {values} µs"
+    figures = {"sent_count": sent, "received_count": len(times), **found, "round_trips_us": times}
+    if lost is None or not as_json:
+        show(as_json, "ping", inputs, figures, text)
+    if lost is not None:
+        raise lost

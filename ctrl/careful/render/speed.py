@@ -1,0 +1,72 @@
+"""The output of `carefulctl speed`: a table that can be pasted, JSON, and bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from careful.measure.estimators.speed import Quartiles, Row
+from careful.render import figure
+from careful.render.tables import Table, text
+
+_UNITS = {"us": "µs", "gbit_per_s": "Gbit/s"}
+
+
+def _cell(found: Quartiles, unit: str) -> str:
+    low, median, high = (f"{one:.3g}" for one in (found.low, found.median, found.high))
+    return f"{median}{unit} ({low} to {high})"
+
+
+def table(rows: Sequence[Row], host: str, seconds: float, notes: Sequence[str]) -> str:
+    """Returns the table; notes: lines below it."""
+    names = list(rows[0].by_layer)
+    shown = [
+        (
+            row.kind.name,
+            *(_cell(row.by_layer[name], f" {_UNITS[row.kind.unit]}") for name in names),
+            *([_cell(row.ratio, "")] if row.ratio else []),
+        )
+        for row in rows
+    ]
+    columns = ["", *names, *([" / ".join(names)] if len(names) > 1 else [])]
+    title = f"{' and '.join(names)} to {host}, in turn for {seconds:.0f} s"
+    return text([Table(title, columns, shown), "median (quartiles)", "", *notes])
+
+
+def _figures(found: Quartiles, name: str) -> dict[str, float]:
+    return {f"{part}_{name}": round(value, 4) for part, value in vars(found).items()}
+
+
+def figures(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """Returns the rows for JSON: of each layer and of the ratio, the quartiles."""
+    return [
+        {
+            "kind": row.kind.name,
+            "message_bytes": row.kind.nbytes,
+            **{name: _figures(one, row.kind.unit) for name, one in row.by_layer.items()},
+            "ratio": vars(row.ratio) if row.ratio else None,
+        }
+        for row in rows
+    ]
+
+
+def draw(rows: Sequence[Row], host: str, path: Path) -> None:
+    """Draws a panel for each kind, with a bar for each layer and its interval."""
+    whole, (panels,) = figure.grid(1, len(rows), size=(11.0, 4.0), widths=[1.0] * len(rows))
+    for pair, row in zip(panels, rows, strict=True):
+        unit = _UNITS[row.kind.unit]
+        better = "more is better" if row.kind.is_rate else "less is better"
+        figure.label(pair, f"{row.kind.name}\nto {host}", better, f"({unit})")
+        each = list(row.by_layer.values())
+        values = [one.median for one in each]
+        spread = [
+            [one.median - one.low for one in each],
+            [one.high - one.median for one in each],
+        ]
+        colours = ["#4477AA", "#BBBBBB"][: len(each)]
+        bars = pair.bar(
+            list(row.by_layer), values, yerr=spread, capsize=4, color=colours, width=0.6
+        )
+        pair.bar_label(bars, [f"{value:.3g}" for value in values], padding=3)
+        pair.margins(y=0.15)
+    figure.save(whole, path)
