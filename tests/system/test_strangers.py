@@ -28,7 +28,7 @@ async def main():
             print("ready", flush=True)
             for turn in range(10000):
                 at = [(turn * 4 + i) % 60 * 65536 for i in range(4)]
-                await asyncio.gather(*(file.write(bytes(65536), one) for one in at))
+                await asyncio.gather(*(file.write_at(bytes(65536), one) for one in at))
 asyncio.run(main())
 """
 

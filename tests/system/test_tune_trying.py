@@ -26,7 +26,7 @@ import careful.files
 with careful.files.connect("10.77.0.1") as host, host.open("file") as file:
     print("ready", flush=True)
     while True:
-        file.read(0, 1024)
+        file.read_at(0, 1024)
 """
 
 

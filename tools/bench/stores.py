@@ -143,7 +143,7 @@ async def write(given: dict[str, Any]) -> None:
             cut = [(bytes(min(arm["piece"], size["bytes"] - at)), at) for at in starts]
 
             async def all_of_them() -> None:
-                await asyncio.gather(*(file.write(*piece) for piece in cut))
+                await asyncio.gather(*(file.write_at(*piece) for piece in cut))
 
             return all_of_them()
 
@@ -158,7 +158,7 @@ async def read(given: dict[str, Any]) -> None:
 
         def whole(size: dict[str, Any], arm: dict[str, Any]) -> Awaitable[object]:
             set_arm(arm, given["instance"], given["slot"])
-            return file.read(0, size["bytes"])
+            return file.read_at(0, size["bytes"])
 
         await timed(given, host, "arms_us", whole)
 
@@ -194,7 +194,7 @@ async def mix(given: dict[str, Any]) -> None:
     async with files.aconnect("h2") as host, await host.open("file") as file:
         print("ready", flush=True)
         while True:
-            await file.read(0, random.choice(given["sizes"]))
+            await file.read_at(0, random.choice(given["sizes"]))
 
 
 if __name__ == "__main__":

@@ -217,10 +217,10 @@ class File(_Blocking[AsyncFile]):
         """Returns the size at opening, or after writes through this object."""
         return self._awaited.nbytes
 
-    read = _blocking(AsyncFile.read)
+    read_at = _blocking(AsyncFile.read_at)
     read_ranges = _blocking(AsyncFile.read_ranges)
     readinto = _blocking(AsyncFile.readinto)
-    write = _blocking(AsyncFile.write)
+    write_at = _blocking(AsyncFile.write_at)
     sync = _blocking(AsyncFile.sync)
 
     def close(self) -> None:

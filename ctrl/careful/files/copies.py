@@ -136,7 +136,7 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
     async def _copy_out(self, name: str, into: BinaryIO, callback: Callback) -> None:
         async with self._reading(name) as file:
             for at in range(0, file.nbytes, Stream.DEFAULT_BLOCK_SIZE):
-                piece = await file.read(at, Stream.DEFAULT_BLOCK_SIZE)
+                piece = await file.read_at(at, Stream.DEFAULT_BLOCK_SIZE)
                 await asyncio.to_thread(into.write, piece)
                 callback.relative_update(len(piece))
 

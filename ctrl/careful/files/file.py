@@ -104,7 +104,7 @@ class AsyncFile:
         """Returns the size at opening, or after writes through this object."""
         return self._nbytes
 
-    async def read(self, offset: int = 0, nbytes: int | None = None) -> bytes:
+    async def read_at(self, offset: int = 0, nbytes: int | None = None) -> bytes:
         """Reads bytes, checked by their digest; returns fewer at the end of the file.
 
         Args:
@@ -115,7 +115,7 @@ class AsyncFile:
         return data
 
     async def read_ranges(self, ranges: Sequence[tuple[int, int | None]]) -> list[bytes]:
-        """Reads several ranges at once; returns the bytes of each, as read() does.
+        """Reads several ranges at once; returns the bytes of each, like read_at().
 
         Args:
             ranges: offset and size of each, bytes; size None: to the end.
@@ -158,7 +158,7 @@ class AsyncFile:
 
         await self._do(work)
 
-    async def write(self, data: Data, offset: int = 0) -> int:
+    async def write_at(self, data: Data, offset: int = 0) -> int:
         """Writes bytes in place, checked by their digest; returns their number.
 
         The file grows if they reach beyond its end. After a failure, some may have been written.

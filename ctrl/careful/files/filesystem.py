@@ -243,7 +243,7 @@ class CarefulFileSystem(Copies):
         self, path: str, start: int | None = None, end: int | None = None, **_: object
     ) -> bytes:
         async with self._reading(path) as file:
-            return await file.read(*bounds_of(file, start, end))
+            return await file.read_at(*bounds_of(file, start, end))
 
     async def _cat_ranges(
         self,

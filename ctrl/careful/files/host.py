@@ -162,7 +162,7 @@ class AsyncHost:
             FileNotFoundError: the file does not exist.
         """
         async with self.opened(path) as file:
-            return await file.read(offset, nbytes)
+            return await file.read_at(offset, nbytes)
 
     async def readinto(self, path: Path, buffer: bytearray | memoryview, offset: int = 0) -> int:
         """Reads bytes of a file into memory; returns their number, fewer at its end.
@@ -211,7 +211,7 @@ class AsyncHost:
                 return memoryview(data).nbytes
         check_range(offset)
         async with self.opened(name, "r+", sync) as file:
-            return await file.write(data, offset)
+            return await file.write_at(data, offset)
 
     async def append(self, path: Path, data: Data, *, sync: bool = True, mode: int = 0o666) -> int:
         """Writes bytes at the end of a file, which is made if missing; returns their number.

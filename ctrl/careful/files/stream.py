@@ -52,7 +52,7 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         assert self._file is not None
-        return sync(self.fs.loop, self._file.read, start, end - start)  # type: ignore[no-any-return]
+        return sync(self.fs.loop, self._file.read_at, start, end - start)  # type: ignore[no-any-return]
 
     def _upload_chunk(self, final: bool = False) -> bool:
         data = self.buffer.getvalue()

@@ -62,7 +62,7 @@ class Sender:
     async def send(self, at: int, nbytes: int) -> None:
         async with self._room:
             data = os.pread(self._fd, nbytes, at)
-            await self._part.write(data, at)
+            await self._part.write_at(data, at)
 
 
 class Part(Partial):

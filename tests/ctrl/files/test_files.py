@@ -121,14 +121,14 @@ def test_open__one_handle_for_many_reads(host: Host, daemon: FakeDaemon, export:
         assert (file.name, file.nbytes, file.attr.bytes) == ("h2:a", len(CONTENT), len(CONTENT))
         before = len(daemon.asked)
         with ThreadPoolExecutor(8) as pool:
-            parts = list(pool.map(lambda at: file.read(at * 1000, 1000), range(200)))
+            parts = list(pool.map(lambda at: file.read_at(at * 1000, 1000), range(200)))
         assert b"".join(parts) == CONTENT[:200_000]
         assert set(daemon.asked[before:]) <= {lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_FILE_ADD}
         with pytest.raises(CarefulError, match='mode "r"'):
-            file.write(b"x")
+            file.write_at(b"x")
     assert daemon.handles == {}
     with pytest.raises(CarefulError, match="closed"):
-        file.read()
+        file.read_at()
 
 
 @pytest.mark.parametrize("status", [0, -errno.EAGAIN, -errno.ECONNRESET, -errno.EOPNOTSUPP])
@@ -165,12 +165,12 @@ def test_open__to_write(host: Host, daemon: FakeDaemon, export: Path) -> None:
         with ThreadPoolExecutor(4) as pool:
             step = 1_000_000
             ranges = range(0, len(CONTENT), step)
-            list(pool.map(lambda at: file.write(CONTENT[at : at + step], at), ranges))
+            list(pool.map(lambda at: file.write_at(CONTENT[at : at + step], at), ranges))
         file.sync()
-        assert file.read() == CONTENT
-        file.write(b"more", file.nbytes)
+        assert file.read_at() == CONTENT
+        file.write_at(b"more", file.nbytes)
         assert file.nbytes == len(CONTENT) + 4
-        assert file.read(len(CONTENT)) == b"more"
+        assert file.read_at(len(CONTENT)) == b"more"
     assert daemon.handles == {}
     assert (export / "a").read_bytes() == CONTENT + b"more"
 
@@ -202,17 +202,17 @@ def test_open__goes_on_with_another_handle(
     (export / "a").write_bytes(CONTENT)
     with host.open("a", mode) as file:
         daemon.handles.clear()  # the host began anew
-        assert file.read(10, 2) == CONTENT[10:12]
+        assert file.read_at(10, 2) == CONTENT[10:12]
         if mode == "r+":
-            file.write(b"x", 1)
+            file.write_at(b"x", 1)
             daemon.handles.clear()
             file.sync()
         (export / "b").write_bytes(CONTENT)
         (export / "b").replace(export / "a")
-        assert file.read(1, 1) == (b"x" if mode == "r+" else b"\1")  # still open
+        assert file.read_at(1, 1) == (b"x" if mode == "r+" else b"\1")  # still open
         daemon.handles.clear()
         with pytest.raises(OSError, match="another file") as raised:
-            file.read(10, 2)
+            file.read_at(10, 2)
         assert raised.value.errno == errno.ESTALE
 
 
@@ -231,7 +231,7 @@ def test_open__a_handle_that_is_lost_each_time(
     with host.open("a", mode) as file:
         daemon.fault = fault
         with pytest.raises(ConnectionError, match="the session was reset"):
-            file.read(10, 2) if mode == "r" else file.write(b"x", 1)
+            file.read_at(10, 2) if mode == "r" else file.write_at(b"x", 1)
         daemon.fault = lambda _: 0
 
 

@@ -64,7 +64,7 @@ def partials(folder: Path) -> list[Path]:
 def test_closed__everything_says_so(host: Host, export: Path, tmp_path: Path) -> None:
     (export / "a").write_bytes(CONTENT)
     file, written = host.open("a"), host.open("a", "r+")
-    written.write(b"x")
+    written.write_at(b"x")
     pages = host.ls()
     host.close()
     for call in (
@@ -74,7 +74,7 @@ def test_closed__everything_says_so(host: Host, export: Path, tmp_path: Path) ->
         lambda: host.open("a"),
         lambda: host.get("a", tmp_path / "b"),
         lambda: host.verify("a", tmp_path / "b"),
-        file.read,
+        file.read_at,
         written.close,  # it cannot say that it is durable
     ):
         with pytest.raises(CarefulError, match="closed") as raised:
@@ -126,7 +126,7 @@ def test_file__keeps_its_host_connected(route: Route, daemon: FakeDaemon, export
     (export / "a").write_bytes(CONTENT)
     file = Host(AsyncHost("h2", lambda: route)).open("a")
     gc.collect()
-    assert file.read(1, 2) == b"\1\2"
+    assert file.read_at(1, 2) == b"\1\2"
     file.close()
 
 
@@ -194,7 +194,7 @@ def test_fork__has_no_part_in_it(host: Host, daemon: FakeDaemon, export: Path) -
     if not child:
         try:
             told = b""
-            for call in (lambda: host.stat("a"), file.read, lambda: next(host.ls())):
+            for call in (lambda: host.stat("a"), file.read_at, lambda: next(host.ls())):
                 try:
                     call()
                     told += b"went; "
@@ -209,7 +209,7 @@ def test_fork__has_no_part_in_it(host: Host, daemon: FakeDaemon, export: Path) -
     with os.fdopen(read, "rb") as pipe:
         assert pipe.read() == b"process; " * 3
     assert os.waitpid(child, 0)[1] == 0
-    assert file.read(1, 2) == b"\1\2"
+    assert file.read_at(1, 2) == b"\1\2"
     file.close()
     assert host.stat("a").bytes == len(CONTENT)
 
@@ -317,12 +317,12 @@ def test_lost__under_an_open_file(host: Host, daemon: FakeDaemon, export: Path) 
     with host.open("a") as file:
         daemon.moves((10,), deadly=1)
         with pytest.raises(ConnectionError, match="carefuld ended"):
-            file.read(0, 10)
+            file.read_at(0, 10)
         daemon.fault = lambda question: 0
-        assert file.read(0, 10) == CONTENT[:10]
+        assert file.read_at(0, 10) == CONTENT[:10]
         daemon.stop()
         with pytest.raises(ConnectionError):
-            file.read(0, 10)
+            file.read_at(0, 10)
 
 
 def test_progress__may_call_and_may_raise_in_a_loop(
@@ -374,7 +374,7 @@ def test_async_file__is_awaited_or_entered(route: Route, export: Path) -> None:
         async with AsyncHost("h2", lambda: route) as host:
             file = host.open("a")
             assert isinstance(file, AsyncFile)
-            assert await file.read(1, 1) == b"\1"  # it opens itself
+            assert await file.read_at(1, 1) == b"\1"  # it opens itself
             await file.close()
             file = await host.open("a")
             assert file.nbytes == len(CONTENT)
