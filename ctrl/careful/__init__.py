@@ -36,7 +36,7 @@ The same in an event loop, where operations are awaited and handlers may be coro
 
     asyncio.run(ask())
 
-If carefuld runs, careful.connect() returns a node that shares carefuld's queue with other programs;
+If carefuld runs, careful.attach() returns a node that shares carefuld's queue with other programs;
 `carefulctl status` names each program.
 
 Frames move and handlers run only inside Node.poll(), Node.wait(), Node.connect() and
@@ -104,8 +104,7 @@ __all__ = [
     "RemoteRegion",
     "Reply",
     "Result",
-    "connect",
-    "open",
+    "attach",
 ]
 
 
@@ -143,7 +142,7 @@ def open(  # noqa: A001 (as in os.open)
     return Node(ifname, instance, config, **options)
 
 
-def connect(
+def attach(
     instance: str | None = None, config: Config | Path | str | None = None, **options: Any
 ) -> Node:
     """Shares the queue of the running carefuld with other programs.
@@ -172,6 +171,8 @@ def connect(
 
 
 def __getattr__(name: str) -> Any:
+    if name == "connect":
+        raise AttributeError("careful.connect() is careful.attach(); see careful.files.connect()")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from careful import node

@@ -141,7 +141,7 @@ def trains(path: Path, peer: str) -> Iterator[None]:
 def flaps(_: Path, peer: str) -> Iterator[None]:
     """Programs that come, have a session, and go at once."""
     while True:
-        with tried(), careful.connect(name="flaps") as node:
+        with tried(), careful.attach(name="flaps") as node:
             node.connect(peer)
         yield
 
@@ -161,7 +161,7 @@ def silence(path: Path, _: str) -> Iterator[None]:
 def joins(_: Path, peer: str) -> Iterator[None]:
     """Joins a group of events at the other host, in words that no member says."""
     handler = int(lib.CAREFUL_HANDLERS_APP) - 1 - GROUP
-    with careful.connect(name="joins") as node:
+    with careful.attach(name="joins") as node:
         other = node.connect(peer)
         while True:
             for cookie in range(8):

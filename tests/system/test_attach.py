@@ -1,4 +1,4 @@
-"""`careful.connect()`: several programs beside one carefuld, one of them killed."""
+"""`careful.attach()`: several programs beside one carefuld, one of them killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def late(message):
     await asyncio.sleep(0.01)
     return message.payload[::-1]
 async def main():
-    async with careful.connect(name="serves") as node:
+    async with careful.attach(name="serves") as node:
         table = node.register(node.memory(1 << 20))
         node.handle(1, lambda message: table)
         node.handle(2, lambda message: message.payload.upper())
@@ -36,7 +36,7 @@ asyncio.run(main())
 ASKS = """
 import careful, errno, os, sys
 name, end = sys.argv[1:]
-with careful.connect(name=name, memory_bytes=1 << 20) as node:
+with careful.attach(name=name, memory_bytes=1 << 20) as node:
     h2 = node.connect("10.77.0.2")
     table = h2.region(h2.request(1).result().payload)
     stored = h2.region(h2.request(4).result().payload)
@@ -145,7 +145,7 @@ found = []
 @ffi.callback("careful_ping_fn")
 def pinged(result, _):
     found.append((result.status, result.stage, result.round_trip_ns > 0))
-with careful.connect(name="pings") as node:
+with careful.attach(name="pings") as node:
     h2 = node.connect("10.77.0.2")
     for stage in (lib.CAREFUL_STAGE_NET_RX, lib.CAREFUL_STAGE_HOST_RX):
         ask = ffi.new("struct careful_ping_ask *", (stage, 0, 300, 30000))
@@ -160,7 +160,7 @@ EVENTS = """
 import asyncio, careful, careful.event, numpy, os, sys
 group, rank, end = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 async def main():
-    async with careful.connect(name=f"events{group}") as node:
+    async with careful.attach(name=f"events{group}") as node:
         events = await careful.event.ajoin(node, ["10.77.0.1", "10.77.0.2"], rank, group=group)
         assert "beside carefuld" in events.broadcasts
         mine = numpy.arange(100_000.0) + rank

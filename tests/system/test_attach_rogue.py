@@ -38,7 +38,7 @@ import asyncio, careful
 async def never(message):
     await asyncio.sleep(1e6)
 async def main():
-    async with careful.connect(name="serves", memory_bytes=2 << 20) as node:
+    async with careful.attach(name="serves", memory_bytes=2 << 20) as node:
         for handler in (101, 1):
             table = node.register(node.memory(1 << 20))
             node.handle(handler, lambda message, table=table: table)
@@ -52,7 +52,7 @@ asyncio.run(main())
 #: Round trips, and bytes there and back, until a file is there.
 ASKS = """
 import careful, os, sys
-with careful.connect(name="neighbour", memory_bytes=1 << 20) as node:
+with careful.attach(name="neighbour", memory_bytes=1 << 20) as node:
     h2 = node.connect("10.77.0.2")
     table = h2.region(h2.request(1).result().payload)
     mine, back = os.urandom(100_000), bytearray(100_000)

@@ -22,7 +22,7 @@ pytestmark = [
 NOBODY = 65534
 PROGRAM = """
 import careful
-with careful.connect(name="nobody") as node:
+with careful.attach(name="nobody") as node:
     print(node.connect("10.77.0.2").state)
 """
 

@@ -61,7 +61,7 @@ class CarefulConnector(Connector):
     """Opens comms to listeners.
 
     Args:
-        instance: the carefuld to use; None: as careful.connect().
+        instance: the carefuld to use; None: as careful.attach().
     """
 
     client = TCPClient()
@@ -149,7 +149,7 @@ class CarefulListener(BaseListener):
     """Accepts comms at a port.
 
     Args:
-        instance: the carefuld to use; None: as careful.connect().
+        instance: the carefuld to use; None: as careful.attach().
         loc: address and port; without a port, any.
         comm_handler: called with each comm.
         deserialize, allow_offload: passed to each comm.
@@ -281,8 +281,8 @@ class CarefulBackend(Backend):
     """`careful://` for distributed.
 
     Args:
-        connects: the carefuld that connectors use; None: as careful.connect().
-        listens: the carefuld that listeners use; None: as careful.connect().
+        connects: the carefuld that connectors use; None: as careful.attach().
+        listens: the carefuld that listeners use; None: as careful.attach().
     """
 
     def __init__(self, connects: str | None = None, listens: str | None = None) -> None:

@@ -85,10 +85,10 @@ class Hub:
     """This program's share of a carefuld, for one event loop.
 
     Args:
-        instance: the carefuld to use; None: as careful.connect().
+        instance: the carefuld to use; None: as careful.attach().
 
     Attributes:
-        node: see careful.connect().
+        node: see careful.attach().
         program: a random number that identifies this program to all others.
         comms: by number.
         services: listeners, by port.
@@ -111,7 +111,7 @@ class Hub:
         self._users = 0
         self.loop = asyncio.get_running_loop()
         name = f"dask {Path(sys.argv[0] or 'python').name}"
-        self.node = careful.connect(instance, name=name, memory_bytes=_MEMORY_BYTES)
+        self.node = careful.attach(instance, name=name, memory_bytes=_MEMORY_BYTES)
 
     @classmethod
     async def take(cls, instance: str | None) -> Hub:

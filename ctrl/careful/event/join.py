@@ -42,11 +42,11 @@ def join(
 
     Args:
         node: from careful.open() with at least as many `peers` as there are other nodes, or from
-            careful.connect() to a carefuld with as many.
+            careful.attach() to a carefuld with as many.
         hosts: the host of each rank, as for Node.connect(); this node's own entry is not used.
         rank: this node's rank.
         group: a number that all nodes give, so that groups of other programs stay apart.
-        attached: some nodes come from careful.connect(); such a node need not say so. The group
+        attached: some nodes come from careful.attach(); such a node need not say so. The group
             then uses requests to handler 127 - group % 128.
         timeout_s: longest wait for the others, seconds.
 
@@ -74,7 +74,7 @@ def join(
 def opened(iface: str, nodes: int, attached: bool) -> Node:
     """Returns the node of an example: with a queue of its own, or attached to carefuld."""
     if attached:
-        return careful.connect(os.environ.get("CAREFUL_INSTANCE", iface))
+        return careful.attach(os.environ.get("CAREFUL_INSTANCE", iface))
     return careful.open(iface, peers=max(nodes - 1, 1))
 
 

@@ -60,7 +60,7 @@ def _loaded(config: Config | Path | str | None) -> Config:
 class Node:
     """One NIC queue, owned by this program and used by the thread that opened it.
 
-    careful.open() makes a node from these arguments. careful.connect() makes a node whose queue
+    careful.open() makes a node from these arguments. careful.attach() makes a node whose queue
     belongs to a carefuld. `with` closes the node at the end. `async with` also polls it in the
     running event loop, so that operations can be awaited and handlers can be coroutine functions. A
     child of fork() cannot use the node.
@@ -97,10 +97,10 @@ class Node:
         config: Config | Path | str | None = None,
         **options: Any,
     ) -> Node:
-        """Returns a node that shares a carefuld's queue; for the arguments see careful.connect().
+        """Returns a node that shares a carefuld's queue; for the arguments see careful.attach().
 
         Raises:
-            CarefulError, TypeError: as careful.connect().
+            CarefulError, TypeError: as careful.attach().
         """
         node = cls.__new__(cls)
         node.config = _loaded(config)
@@ -252,7 +252,7 @@ class Node:
     def memory(self, nbytes: int) -> memoryview:
         """Returns zeroed memory that any node can register.
 
-        A node of careful.connect() shares the memory with carefuld, so peers' stores and gets are
+        A node of careful.attach() shares the memory with carefuld, so peers' stores and gets are
         not copied on this host. The memory belongs to the program while the program runs.
 
         Raises:
@@ -270,7 +270,7 @@ class Node:
         """Returns a message to build in a send buffer of the device, which sends it without a
         copy.
 
-        With careful.connect(), carefuld copies the message from shared memory; at most 64 at a
+        With careful.attach(), carefuld copies the message from shared memory; at most 64 at a
         time.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The options of careful.open(), which are those of `carefulctl up`, and of careful.connect()."""
+"""The options of careful.open(), which are those of `carefulctl up`, and of careful.attach()."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import careful
 import pytest
 from careful._abi import ffi
 from careful.address import resolve
@@ -334,3 +335,11 @@ def test_handler__whose_task_is_cancelled_answers(
 
     asyncio.run(run())
     assert told == [(errno.EIO, b"CancelledError: ")]
+
+
+def test_names__a_star_import_leaves_open_alone() -> None:
+    """careful.open() would replace the built-in; connect() took a host for an instance."""
+    assert "attach" in careful.__all__
+    assert "open" not in careful.__all__
+    with pytest.raises(AttributeError, match=r"careful\.attach\(\)"):
+        _ = careful.connect
