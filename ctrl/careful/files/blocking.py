@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from functools import wraps
+from itertools import chain
 from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from careful.errors import CarefulError
@@ -311,5 +312,6 @@ class Host(_Blocking[AsyncHost]):
         async def following() -> list[Entry] | None:
             return await anext(pages, None)
 
-        while (page := self._thread.run(following())) is not None:
-            yield from page
+        first = self._thread.run(following())  # raises here, not when the first entry is read
+        rest = iter(lambda: self._thread.run(following()), None)
+        return chain.from_iterable(chain([first or []], rest))

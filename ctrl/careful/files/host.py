@@ -336,7 +336,7 @@ class AsyncHost:
             source: of the host: a path, or several; a directory with a trailing slash
                 stands for its contents.
             target: of this machine: a directory to put them in, or a single file's name.
-            recursive: whether to fetch directories, too.
+            recursive: whether to fetch directories, too; archive implies it.
             progress: called with a Progress after each step; its exception ends the transfer.
             **options: replace=True, update=True ...: see TransferOptions.
 
@@ -361,7 +361,7 @@ class AsyncHost:
             source: of this machine: a path, or several; a directory with a trailing slash
                 stands for its contents.
             target: of the host: a directory to put them in, or a single file's name.
-            recursive: whether to send directories, too.
+            recursive: whether to send directories, too; archive implies it.
             progress: called with a Progress after each step; its exception ends the transfer.
             **options: replace=True, update=True ...: see TransferOptions.
 
@@ -380,6 +380,7 @@ class AsyncHost:
         progress: Watcher | None,
         given: TransferOptions,
     ) -> Result:
+        recursive = recursive or given.get("archive", False)
         options = replace(options_of(recursive, given), mounts=self._mounts)
         paths = [source] if isinstance(source, str | os.PathLike) else source
         sources, to = [_file(one) for one in paths], _file(target)

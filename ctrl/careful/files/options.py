@@ -43,7 +43,7 @@ class TransferOptions(TypedDict, total=False):
         replace: replace existing files that differ.
         update: replace existing files that are older; leave newer ones alone.
         checksum: replace existing files, and move only the blocks that differ.
-        archive: keep modes, owners, times, links and extended attributes.
+        archive: recursive; keep modes, owners, times, links and extended attributes.
         delete: remove names from the target's tree that the source lacks.
         max_delete: if delete would remove more names than this, it removes none and fails.
         make_path: make missing directories above the target.

@@ -325,9 +325,7 @@ def test_options(host: Host, export: Path, tmp_path: Path) -> None:
     os.utime(export / "t/a.txt", (1, 2))
     (export / "t/link").symlink_to("a.txt")
     here = tmp_path / "new/t"
-    report = host.get(
-        "t", tmp_path / "new", recursive=True, make_path=True, archive=True, exclude=["*.bin"]
-    )
+    report = host.get("t", tmp_path / "new", make_path=True, archive=True, exclude=["*.bin"])
     assert {path.name for path in here.iterdir()} == {"a.txt", "b.txt", "d", "link"}
     assert (here / "a.txt").stat().st_mtime == 2
     assert report.links == 1
@@ -461,7 +459,7 @@ def test_host__many_threads_at_once(host: Host, export: Path, tmp_path: Path) ->
     [
         (lambda h, _: h.stat("no"), FileNotFoundError, "h2:no"),
         (lambda h, _: h.read("no/no"), FileNotFoundError, "h2:no/no"),
-        (lambda h, _: list(h.ls("no")), FileNotFoundError, "h2:no"),
+        (lambda h, _: h.ls("no"), FileNotFoundError, "h2:no"),
         (lambda h, t: h.get("no", t / "x"), FileNotFoundError, "h2:no"),
         (lambda h, t: h.get("no", t / "x", recursive=True), FileNotFoundError, "h2:no"),
         (lambda h, t: h.get("d", t / "x"), IsADirectoryError, "h2:d"),
