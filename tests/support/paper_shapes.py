@@ -163,7 +163,9 @@ def _parts_ms(name: str, strategies: Sequence[str]) -> tuple[str, Array]:
     for strategy in strategies:
         made = plan(line, 64 * KIB, strategy)
         outcome = simulate(line, [Message(64 * KIB)], rules(line, made))
-        found.append(outcome.parts_us(disk))
+        own = outcome.of_stage(disk)
+        begin, end = own[0].start_us, own[-1].end_us
+        found.append((begin - outcome.ready_us[0], end - begin, outcome.complete_us[0] - end))
     parts: Array = np.round(np.array(found).T / 1000, 9)
     said = ", ".join(
         f"{part} {_each(ms)}" for part, ms in zip(("T_f", "T_b", "T_l"), parts, strict=True)

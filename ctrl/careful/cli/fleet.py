@@ -12,7 +12,7 @@ import click
 from careful.cli.command import group
 from careful.cli.common import json_option, plot_option, show
 from careful.cli.exit_status import Exit
-from careful.cli.fleet_put import put, relay
+from careful.cli.fleet_put import hosts_option, put, relay
 from careful.cli.params import SECONDS
 from careful.fleet import hosts as fleet_hosts
 from careful.fleet import matrix, pairs
@@ -23,15 +23,6 @@ from careful.render import fleet_matrix
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
-_hosts = click.option(
-    "--hosts",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("fleet.toml"),
-    envvar="CAREFUL_FLEET",
-    metavar="FILE",
-    help="The file of hosts.  [env: CAREFUL_FLEET; default: fleet.toml]",
-)
 _names = click.argument("names", nargs=-1, metavar="[HOST]...")
 
 
@@ -110,7 +101,7 @@ def _each(
 
 @fleet.command("up", examples=[("carefulctl fleet up", "with the words `up` of each host")])
 @_names
-@_hosts
+@hosts_option
 @_limit("60s")
 @json_option
 def up(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
@@ -123,7 +114,7 @@ def up(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> Non
 
 @fleet.command("down", examples=[("carefulctl fleet down h3", "on one of them")])
 @_names
-@_hosts
+@hosts_option
 @_limit("60s")
 @json_option
 def down(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
@@ -139,7 +130,7 @@ def down(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> N
     examples=[("carefulctl fleet status --json", "all that each host says of itself")],
 )
 @_names
-@_hosts
+@hosts_option
 @_limit("30s")
 @json_option
 def status(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
@@ -158,7 +149,7 @@ def status(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) ->
     examples=[("carefulctl fleet tune", "every host for every other, once")],
 )
 @_names
-@_hosts
+@hosts_option
 @_limit("5m")
 @json_option
 def tune(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
@@ -187,7 +178,7 @@ def tune(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> N
     topics=("hosts", "measuring"),
 )
 @_names
-@_hosts
+@hosts_option
 @click.option(
     "--time",
     "seconds",

@@ -21,6 +21,16 @@ from careful.fleet import relay as one_host
 from careful.fleet.running import guarded
 from careful.render import fleet as report
 
+hosts_option = click.option(
+    "--hosts",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("fleet.toml"),
+    envvar="CAREFUL_FLEET",
+    metavar="FILE",
+    help="The file of hosts.  [env: CAREFUL_FLEET; default: fleet.toml]",
+)
+
 
 @command(
     "put",
@@ -39,15 +49,7 @@ from careful.render import fleet as report
     help="Hosts to send to; this host is left out.",
 )
 @click.option("--replace", is_flag=True, help="Replace a file of its name that differs.")
-@click.option(
-    "--hosts",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("fleet.toml"),
-    envvar="CAREFUL_FLEET",
-    metavar="FILE",
-    help="The file of hosts.  [env: CAREFUL_FLEET; default: fleet.toml]",
-)
+@hosts_option
 @click.option(
     "--limit",
     "limit_s",

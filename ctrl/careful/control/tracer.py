@@ -28,7 +28,6 @@ PROBES = {
     lib.CAREFUL_STAGE_HOST_RX: "hostRx",
     lib.CAREFUL_STAGE_STORE: "store",
 }
-STAGES = {**PROBES, lib.CAREFUL_STAGE_NET_RX: "netRx"}
 
 #: `struct careful_trace`, as the C compiler laid it out.
 RECORD = np.dtype([(one.name, f"u{one.item_bytes}") for one in layout("careful_trace")])

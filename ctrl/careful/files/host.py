@@ -355,19 +355,9 @@ class AsyncHost:
         progress: Watcher | None = None,
         **options: Unpack[TransferOptions],
     ) -> Result:
-        """Sends files and trees to a host that exports a directory with :rw; see get().
+        """Sends files and trees to a host that exports a directory with :rw.
 
-        Args:
-            source: of this machine: a path, or several; a directory with a trailing slash
-                stands for its contents.
-            target: of the host: a directory to put them in, or a single file's name.
-            recursive: whether to send directories, too; archive implies it.
-            progress: called with a Progress after each step; its exception ends the transfer.
-            **options: replace=True, update=True ...: see TransferOptions.
-
-        Raises:
-            FileExistsError: the target exists and differs.
-            TransferError: some of several files failed; any other error: all of it did.
+        Arguments, result and errors are those of get(), with the ends exchanged.
         """
         return await self._move(session.put, source, target, recursive, progress, options)
 

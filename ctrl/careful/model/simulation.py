@@ -93,14 +93,6 @@ class Outcome:
     def of_stage(self, stage: int) -> list[Transfer]:
         return [transfer for transfer in self.transfers if transfer.stage == stage]
 
-    def parts_us(self, stage: int) -> tuple[float, float, float]:
-        """T_f, T_b and T_l of the first message around a stage (P1 equation 4), µs: until its first
-        fragment arrives, until its last one has left, and the rest.
-        """
-        own = [transfer for transfer in self.of_stage(stage) if transfer.message == 0]
-        begin, end = own[0].start_us, own[-1].end_us
-        return begin - self.ready_us[0], end - begin, self.complete_us[0] - end
-
 
 class _Sink:
     """One stage at work: arrivals, and the next transfer.

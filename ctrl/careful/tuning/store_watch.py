@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 from careful.jsonout import Json
-from careful.tuning.items import STORE, Pulse, Value
+from careful.tuning.items import STORE, Pulse
+from careful.tuning.path import Path
 from careful.tuning.state import PathState
 from careful.tuning.stores import MESSAGES_MIN, Totals, another, fit, kept
 
@@ -31,22 +31,6 @@ FRESH_WRITES = 1000
 EXPLORE_WRITES, EXPLORE_S, EXPLORE_LOOK_S = 32, 2.0, 0.1
 #: The exploration's threshold, as a share of a message.
 EXPLORE_SHARE = 1 / 8
-
-
-class Path(Protocol):
-    """The part of path.Path that explore() needs."""
-
-    def in_effect(self) -> tuple[Value, ...]:
-        """Returns the values of all items."""
-
-    def settle(self, values: dict[int, Value], /) -> None:
-        """Puts values into effect."""
-
-    def stored(self) -> Totals:
-        """Returns the messages and writes to files here."""
-
-    def wait(self, seconds: float, /) -> None:
-        """Lets messages flow."""
 
 
 def _has_enough(window: Totals) -> bool:
