@@ -177,8 +177,3 @@ def cells(name: str) -> dict[Key, Cell]:
     """
     with maps.live_map(name) as live:
         return cells_of(live, range(live.entries))
-
-
-def read(name: str) -> dict[Key, tuple[int, int, int]]:
-    """Returns cells() as (count, sum_ns, sum_sq_ns2) over all ways of measuring; raises alike."""
-    return {key: (one.count, one.sum_ns, one.sum_sq_ns2) for key, one in cells(name).items()}

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
-import logging
 import os
 import secrets
 import struct
@@ -29,8 +28,6 @@ from careful.errors import CarefulError
 
 if TYPE_CHECKING:
     from careful.node import Message, Node, Region, Reply
-
-_log = logging.getLogger("careful.dask")
 
 PORTS_OF_HANDLER = 128
 #: Handlers of programs that let the hub choose a port; programs that name one use lower ones.

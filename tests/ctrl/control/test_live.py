@@ -91,4 +91,4 @@ def test_stored__of_an_entry_that_is_never_whole() -> None:
 
 def test_read__of_no_instance() -> None:
     with pytest.raises(CarefulError, match=r"is careful up|not permitted"):
-        live.read("there-is-no-such-instance")
+        live.cells("there-is-no-such-instance")

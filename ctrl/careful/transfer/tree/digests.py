@@ -7,7 +7,7 @@ unreadable, or an old peer) is compared by itself, which reports the reason.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from careful._abi import lib
 from careful.errors import FATAL, CarefulError
@@ -17,8 +17,6 @@ from careful.transfer.protocol.block import Entry
 from careful.transfer.tasks import all_of
 from careful.transfer.tree.attributes import parts
 
-#: Returns how much of a file is equal at both ends, and whether the files are equal.
-Compare = Callable[[str], Awaitable[tuple[int, bool]]]
 #: Batches under way at a time: one is read at each end, one crosses.
 _BATCHES = 3
 
