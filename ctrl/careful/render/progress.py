@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from careful.errors import CarefulError, is_debugging, shown, spelled
+from careful.transfer.options import Progress
 from careful.transfer.tree.existing import REFUSED
 from careful.units import counted
 
@@ -61,7 +62,7 @@ class Events:
             self._fd = None
 
 
-class Lines:
+class Lines(Progress):
     """Notes on standard error, one line each, without a bar.
 
     Args:

@@ -117,8 +117,8 @@ class Options:
         return flags | (lib.CAREFUL_BATCH_XATTRS if self.xattrs else 0)
 
 
-class Progress(Protocol):
-    """Receives the events of a transfer."""
+class Progress:
+    """Receives the events of a transfer; this class ignores them."""
 
     def expect(self, files: int, nbytes: int) -> None:
         """Adds to the files and bytes that are expected."""
@@ -143,20 +143,11 @@ class Progress(Protocol):
 
     def failed(self, name: str, error: CarefulError) -> None:
         """Reports that a name's transfer failed."""
-
-
-class Silent:
-    """A Progress that ignores everything."""
-
-    def expect(self, files: int, nbytes: int) -> None: ...
-    def moved(self, nbytes: int) -> None: ...
-    def present(self, nbytes: int) -> None: ...
-    def retried(self) -> None: ...
-    def finished(self, name: str) -> None: ...
-    def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None: ...
-    def note(self, text: str) -> None: ...
-    def failed(self, name: str, error: CarefulError) -> None:
         self.note(str(error))
+
+
+class Silent(Progress):
+    """Ignores everything."""
 
 
 class FileResult(NamedTuple):
