@@ -32,9 +32,11 @@ from careful._abi import ffi, lib
 from careful.daemon.client import Answer as Heard
 from careful.errors import CarefulError
 from careful.render import listing as shown_as
+from careful.transfer.file.partials import find_remote
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.run import session
+from careful.transfer.run.verify import verify
 from fake_daemon import Answer
 from hostile import HostileDaemon, Told
 
@@ -265,9 +267,9 @@ async def stored(remote: BlockClient, target: Path, options: Options) -> object:
 COMMANDS: tuple[Command, ...] = (
     *(ls(False, False), ls(True, False), ls(True, True), ls(False, True)),
     *(get("a"), get("d"), get(""), get("a", "b"), get("*"), get("d/"), twice, put, put_file),
-    lambda remote, target, options: session.verify(remote, "d", str(target), True, 4096),
-    lambda remote, target, options: session.verify(remote, "a", str(target / "a"), False, 1024),
-    lambda remote, target, options: session.partials(remote, ".", True),
+    lambda remote, target, options: verify(remote, "d", str(target), True, 4096),
+    lambda remote, target, options: verify(remote, "a", str(target / "a"), False, 1024),
+    lambda remote, target, options: find_remote(remote, ".", True),
     *(get("a"), stored),
 )
 

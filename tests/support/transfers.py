@@ -8,8 +8,10 @@ from typing import Any
 
 from careful.cli.running import run
 from careful.daemon.route import Route
+from careful.transfer.file.partials import find_remote
 from careful.transfer.options import Options, Progress, Silent
 from careful.transfer.run import session
+from careful.transfer.run.verify import verify as compare
 from fake_daemon import FakeDaemon
 
 
@@ -20,8 +22,8 @@ def _run(work: Any, route: Route, *given: Any, **more: Any) -> Any:
 get = partial(_run, session.get)
 put = partial(_run, session.put)
 listing = partial(_run, session.listing)
-verify = partial(_run, session.verify)
-partials = partial(_run, session.partials)
+verify = partial(_run, compare)
+partials = partial(_run, find_remote)
 
 
 class Notes(Silent):

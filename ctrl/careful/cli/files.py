@@ -17,8 +17,8 @@ from careful.cli.running import run
 from careful.cli.transfer_options import timeout
 from careful.control import config, remote
 from careful.render import files as report
-from careful.transfer.file.partials import find_local
-from careful.transfer.run import session
+from careful.transfer.file.partials import find_local, find_remote
+from careful.transfer.run.verify import verify as compare
 
 
 @command(
@@ -59,7 +59,7 @@ def verify(
         raise click.UsageError("--block-bytes: must be from 4KiB to 1GiB")
     host, path = host_path(source)
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s)
-    found = run(route, lambda peer: session.verify(peer, path, target, recursive, block_bytes))
+    found = run(route, lambda peer: compare(peer, path, target, recursive, block_bytes))
     inputs = {"source": source, "target": target, "block_bytes": block_bytes}
     figures = {**effect.as_dict(), **report.verified_figures(found)}
     show(as_json, "verify", inputs, figures, report.verified(found))
@@ -106,7 +106,7 @@ def _partials(
     if is_remote(where):
         host, path = host_path(where)
         route, effect = remote.find(host, instance, config.load(config_path), timeout_s)
-        found = run(route, lambda peer: session.partials(peer, path, clean))
+        found = run(route, lambda peer: find_remote(peer, path, clean))
         figures = effect.as_dict()
     else:
         found = find_local(where, clean)

@@ -36,6 +36,7 @@ from careful.transfer.protocol.block import BlockClient
 from careful.transfer.result import Result
 from careful.transfer.run import session
 from careful.transfer.stream.local import STDIO
+from careful.transfer.tree.wildcards import matching
 
 
 def move(
@@ -70,7 +71,7 @@ def move(
         patience.begun = True
         if not fetch:
             return await session.put(peer, sources, target, recursive, options, progress, span)
-        found = await session.matching(peer, sources)
+        found = await matching(peer, sources)
         return await session.get(peer, found, target, recursive, options, progress, span)
 
     def gone(error: CarefulError, progress: Lines) -> None:

@@ -36,7 +36,7 @@ from careful.transfer.options import Mounts
 from careful.transfer.protocol.entries import Attr, Entry, relative
 from careful.transfer.result import Result
 from careful.transfer.run import session
-from careful.transfer.run.verify import Verified
+from careful.transfer.run.verify import Verified, verify
 from careful.transfer.stream.local import NULL, STDIO
 from careful.transfer.tree.direction import There
 
@@ -314,9 +314,7 @@ class AsyncHost:
         check_within("block_bytes", block_bytes)
         async with self._connections.transfer() as remote:
             with _in_python():
-                return await session.verify(
-                    remote, _path(path), _text(target), recursive, block_bytes
-                )
+                return await verify(remote, _path(path), _text(target), recursive, block_bytes)
 
     async def get(
         self,

@@ -17,7 +17,7 @@ from careful.transfer.file.resume import read_journal_there
 from careful.transfer.folder import Folder, open_folder
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, RemoteTree
-from careful.transfer.protocol.block import BlockClient, Entry
+from careful.transfer.protocol.block import BlockClient, Entry, relative
 
 #: States of success; any other state is a reason for failure.
 _STATES = {"resumable", "leftover", "in use", "removed"}
@@ -196,7 +196,7 @@ async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[Found]
 
     `clean` removes those that are not in use.
     """
-    found, bad = list[Found](), list[Found]()
+    found, bad, top = list[Found](), list[Found](), relative(top)
     for entry in await remote.listing(top, recursive=True):
         if entry.error:
             path = entry.name if top == "." else f"{top}/{entry.name}"

@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from careful.daemon.client import AsyncClient, Client
 from careful.daemon.route import Route
@@ -29,10 +28,7 @@ from careful.transfer.tree.mkpath import MODE, make_path
 from careful.transfer.tree.named import Named
 from careful.transfer.tree.outcome import Outcome, kind_of
 from careful.transfer.tree.scan import taken_apart
-
-if TYPE_CHECKING:
-    from careful.transfer.file.partials import Found
-    from careful.transfer.run.verify import Verified
+from careful.transfer.tree.wildcards import matching
 
 WHOLE = Span()
 
@@ -269,13 +265,6 @@ def is_contents(given: str) -> bool:
     return posixpath.basename(given) in ("", ".", "..")
 
 
-async def matching(remote: BlockClient, paths: Sequence[str]) -> list[str]:
-    """Expands paths with wildcards; see wildcards.matching()."""
-    from careful.transfer.tree import wildcards
-
-    return await wildcards.matching(remote, paths)
-
-
 async def listing(remote: BlockClient, path: str, recursive: bool) -> list[Entry]:
     """Lists a peer's directory, or the entry of a single file.
 
@@ -313,19 +302,3 @@ async def spooled_matching(remote: BlockClient, path: str, recursive: bool) -> S
     attrs = [await remote.stat(relative(one)) for one in found]
     pairs = zip(found, attrs, strict=True)
     return Spool(more=tuple(Entry(name, attr, "", 0) for name, attr in pairs))
-
-
-async def verify(
-    remote: BlockClient, path: str, target: str, recursive: bool, block_bytes: int
-) -> Verified:
-    """Compares a peer's file or tree with a local one; see verify.verify()."""
-    from careful.transfer.run import verify as comparing
-
-    return await comparing.verify(remote, relative(path), target, recursive, block_bytes)
-
-
-async def partials(remote: BlockClient, path: str, clean: bool) -> list[Found]:
-    """Finds partial files below a peer's directory; see partials.find_remote()."""
-    from careful.transfer.file.partials import find_remote
-
-    return await find_remote(remote, relative(path), clean)

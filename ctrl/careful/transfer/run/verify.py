@@ -12,7 +12,7 @@ from careful.errors import CarefulError, Option, meaning, shown
 from careful.transfer.file.compare import is_same
 from careful.transfer.file.journal import is_partial
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
-from careful.transfer.protocol.block import BlockClient, Entry, ancestors
+from careful.transfer.protocol.block import BlockClient, Entry, ancestors, relative
 from careful.transfer.tasks import all_of
 from careful.transfer.tree.digests import equal_small
 from careful.transfer.tree.outcome import kind_of
@@ -73,7 +73,7 @@ async def verify(
     Raises:
         CarefulError: one of the two cannot be read.
     """
-    began = time.monotonic()
+    began, source = time.monotonic(), relative(source)
     found = Verified()
     attr = await remote.stat(source)
     pairs: list[tuple[str, str, int]] = []
