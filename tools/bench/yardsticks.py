@@ -39,12 +39,12 @@ def _last_number(text: str, pattern: str, who: str) -> float:
     return float(found[-1])
 
 
-def tcp_trip(nbytes: int, *pace: str, spin: bool = True, seconds: int = 1) -> float:
-    """Returns the median of a round trip, both ends spinning or both blocking, µs."""
+def tcp_trip(nbytes: int) -> float:
+    """Returns the median of a round trip, both ends spinning, µs."""
     need("sockperf")
-    how = ("--tcp", *(["--nonblocked"] if spin else []))
+    how = ("--tcp", "--nonblocked")
     with beside(SERVER, "sockperf", "sr", "-i", SERVER_IP, *how):
-        ping = ["sockperf", "pp", "-i", SERVER_IP, "-t", seconds, "--full-rtt", *pace]
+        ping = ["sockperf", "pp", "-i", SERVER_IP, "-t", "1", "--full-rtt"]
         text = run(*pinned(CLIENT, *ping, "-m", min(nbytes, SOCKPERF_MOST), *how))
     return _last_number(text, r"percentile 50\.\d* *= *([\d.]+)", "sockperf")
 

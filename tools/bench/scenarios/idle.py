@@ -1,8 +1,9 @@
 """Measures how soon 64 bytes are answered after an idle second, and what waiting for them costs.
 
 In a round a program that owns its queue and waits adaptively answers first (pair.c), then one that
-blocks in a TCP connection (sockperf). Then a carefuld on each host has a session with the other
-and nothing to do. Two hosts of a lab, one core each. Owns the lab. Needs root.
+blocks in a TCP connection (in Python, which adds a few µs). Then a carefuld on each host has a
+session with the other and nothing to do. Two hosts of a lab, one core each. Owns the lab. Needs
+root.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from bench_lab import (
     CLIENT,
     CTL,
     HOSTS,
+    PYTHON,
     SERVER,
     SERVER_IP,
     beside,
@@ -30,13 +32,35 @@ from bench_lab import (
     run,
     status,
 )
-from yardsticks import tcp_trip
 
 ROUNDS = 5
 
 BYTES, IDLE_MS, COUNT = 64, 1000, 8
 #: Both ends of careful's exchange wait.
 ADAPTIVE = {"PAIR_WAIT": "adaptive", "PAIR_ASK": "wait"}
+#: The two ends of a TCP connection. sockperf would spin between two messages.
+ECHO = """
+import socket
+with socket.create_server(("10.77.0.2", 8023)) as listener:
+    print("ready", flush=True)
+    one, _ = listener.accept()
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    while data := one.recv(4096):
+        one.sendall(data)
+"""
+ASK = """
+import socket, statistics, sys, time
+nbytes, count, took_ns = int(sys.argv[1]), int(sys.argv[2]), []
+with socket.create_connection(("10.77.0.2", 8023)) as one:
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for _ in range(count):
+        time.sleep(1)
+        began = time.perf_counter_ns()
+        one.sendall(bytes(nbytes))
+        one.recv(nbytes, socket.MSG_WAITALL)
+        took_ns.append(time.perf_counter_ns() - began)
+print(statistics.median(took_ns) / 1e3)
+"""
 SETTLE_S, WATCH_S = 2.0, 5.0
 RATIO_MAX, SHARE_MAX = 0.8, 0.01
 
@@ -74,7 +98,8 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
     with lab_up():
         for _ in range(args.rounds):
             row: dict[str, Any] = {"careful_us": answered_us()}
-            row["tcp_us"] = tcp_trip(BYTES, "--mps", "1", spin=False, seconds=COUNT + 1)
+            with beside(SERVER, PYTHON, "-c", ECHO, ready="ready"):
+                row["tcp_us"] = float(run(*pinned(CLIENT, PYTHON, "-c", ASK, BYTES, COUNT)))
             rows.append(row | {"share": shares()})
     return {"bytes": BYTES, "idle_ms": IDLE_MS, "count": COUNT, "rounds": rows}
 
