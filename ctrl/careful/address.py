@@ -123,6 +123,8 @@ def resolve_all(text: str) -> list[Address]:
         found = socket.getaddrinfo(name, port or None, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
         advice = "unknown host; name it in [nodes] of careful.toml, or give its address"
+        if "@" in text:
+            advice = f"careful knows no users; name the host alone: {text.rpartition('@')[2]}"
         raise CarefulError(errno.EHOSTUNREACH, advice, text) from None
     addresses = [
         Address(

@@ -17,10 +17,19 @@ _QUANTITY = re.compile(r"\s*([-+]?)([0-9]{0,30})(?:\.([0-9]{0,30}))?\s*([A-Za-z\
 #: Like rsync and dd: K and KiB are 1024, KB is 1000.
 _BYTES = {"": 1, "b": 1}
 for _power, _prefix in enumerate("kmgt", 1):
+    # Rates are given in bits, too, as to tc and iperf3: 1Gbit is 125,000,000 bytes.
+    _BYTES |= {f"{_prefix}bit": 1000**_power // 8}
     _BYTES |= {_prefix: 1024**_power, f"{_prefix}ib": 1024**_power, f"{_prefix}b": 1000**_power}
 
 _MICROSECONDS = {"us": 1, "\u00b5s": 1, "\u03bcs": 1, "ms": 1000, "": 10**6, "s": 10**6}
-_MICROSECONDS |= {"m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6}
+_MICROSECONDS |= {
+    "usec": 1,
+    "msec": 1000,
+    "sec": 10**6,
+    "m": 60 * 10**6,
+    "min": 60 * 10**6,
+    "h": 3600 * 10**6,
+}
 
 
 def _amount(text: str, units: dict[str, int]) -> tuple[int, int] | None:

@@ -67,7 +67,7 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 97_234),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 97_246),
     "tools": (("tools",), 18_903),
 }
 

@@ -5,8 +5,9 @@ Owns the layout of help, on terminals and in manual pages.
 
 from __future__ import annotations
 
+import difflib
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -101,6 +102,15 @@ class Group(_Help, click.Group):
 
     command_class = Command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            meant = similar(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"No such command {args[0]!r}{meant}", ctx) from None
+
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         names = self.list_commands(ctx)
         found = [(name, self.get_command(ctx, name)) for name in names]
@@ -148,6 +158,12 @@ class LazyGroup(Group):
             heading: [(name, text) for name, (_, text) in rows.items()]
             for heading, rows in self._table.items()
         }
+
+
+def similar(word: str, known: Iterable[str]) -> str:
+    """Returns a question about the word that may be meant, or ""."""
+    found = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 def summary(one: click.Command) -> str:

@@ -12,6 +12,7 @@ from careful.cli.command import command
 from careful.cli.common import say, shared, show
 from careful.cli.exit_status import Exit
 from careful.control import doctor as checks
+from careful.control import instances
 from careful.control.finding import FAIL, Finding
 from careful.render.doctor import findings
 
@@ -39,9 +40,7 @@ def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: boo
     ],
     topics=("exit-status",),
 )
-@click.argument(
-    "names", metavar="[IFACE] [HOST]", nargs=-1, required=True, shell_complete=complete.interface
-)
+@click.argument("names", metavar="[IFACE] [HOST]", nargs=-1, shell_complete=complete.interface)
 @click.option(
     "--fix", is_flag=True, help="First fix what concerns IFACE and can be fixed; needs root."
 )
@@ -61,7 +60,8 @@ def doctor(
 
     With HOST, doctor tries all addresses of HOST through the carefuld on IFACE: the route, a
     session, full frames to HOST, and its answers. This needs root or membership in carefuld's
-    group. Without IFACE, the route to HOST selects the interface.
+    group. Without IFACE, the route to HOST selects the interface; without both, doctor checks the
+    interface that careful is up on.
 
     FAIL marks a fault that `up` would refuse, in the same words; warn marks a setting that `up`
     accepts although another one works better. Both name the remedy. ? marks a check that only root
@@ -75,6 +75,7 @@ def doctor(
         raise click.UsageError("--yes needs --fix")
     if len(names) > 2:
         raise click.UsageError(f"at most one interface and one host: {' '.join(names)}")
+    names = names or (instances.choose(instance).ifname,)
     ifname, host = checks.split(names, config_path)
     done = _fixed(ifname, instance, config_path, yes) if fix else []
     found = checks.check(ifname, instance, config_path, host)

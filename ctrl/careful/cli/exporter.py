@@ -63,4 +63,7 @@ def exporter(
     if once:
         say(metrics.text(look), nl=False)
     else:
+        host, port = listen
+        shown = f"[{host}]" if ":" in host else host
+        say(f"serves http://{shown}:{port}/metrics until Ctrl-C", err=True)
         metrics.serve(look, *listen)

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from careful import man
-from careful.cli.command import command
+from careful.cli.command import command, similar
 from careful.cli.common import say
 
 
@@ -37,9 +37,10 @@ def _of_command(root: click.Context, words: tuple[str, ...]) -> str:
     for word in words:
         below = one.get_command(ctx, word) if isinstance(one, click.Group) else None
         if below is None:
-            topics = ", ".join(man.topics())
-            text = f"no topic or command {' '.join(words)!r}; topics: {topics}; "
-            raise click.UsageError(text + "commands: carefulctl help")
+            names = one.list_commands(ctx) if isinstance(one, click.Group) else []
+            meant = similar(word, [*man.topics(), *names])
+            text = f"no topic or command {' '.join(words)!r}{meant}"
+            raise click.UsageError(f"{text}; all of them: carefulctl help")
         one, ctx = below, click.Context(below, parent=ctx, info_name=word)
     return one.get_help(ctx)
 

@@ -26,11 +26,13 @@ from careful.render import top as report
     topics=("services",),
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
+@click.option("-n", "count", type=click.IntRange(1), metavar="N", help="End after N looks.")
 @shared
 @click.pass_context
 def top(
     ctx: click.Context,
     ifname: str | None,
+    count: int | None,
     instance: str | None,
     config_path: Path | None,
     as_json: bool,
@@ -57,6 +59,11 @@ def top(
 
     time.sleep(live.PERIOD_S)
     watched = Watched(look, before)
+    for number in range(count or 0):
+        time.sleep(live.PERIOD_S if number else 0)
+        say(watched.again())
+    if count:
+        return
     live.watch(watched.again, say, in_place=True, press=watched.press)
 
 

@@ -161,11 +161,14 @@ def get(words: tuple[str, ...], **given: object) -> None:
 
     A file appears under its name once it is complete, checked and synced. An existing file is
     replaced only with -f, -u or -c. LOCAL may also be `-` (standard output), null: (discard the
-    data) or a block device; HOST:null: is a source of zeros. PATH may contain wildcards; quote
-    them. With -r, PATH copies a directory under its name, and PATH/ copies what is in it.
-    Symlinks are skipped without -a. Several sources need a LOCAL.
+    data) or a block device; HOST:null: is a source of zeros. PATH is below what HOST exports, also
+    with a leading /. It may contain wildcards; quote them. With -r, PATH copies a directory under
+    its name, and PATH/ copies what is in it. Symlinks are skipped without -a. Several sources need
+    a LOCAL.
     """
     if len(words) > 1 and is_remote(words[-1]):
+        if not any(map(is_remote, words[:-1])):
+            raise click.UsageError(f"{words[0]} is local: `carefulctl put {' '.join(words)}`")
         raise click.UsageError("several sources: name a local target ('.')")
     *sources, target = words if len(words) > 1 else (*words, ".")
     parts = [host_path(source) for source in sources]
@@ -186,7 +189,7 @@ def get(words: tuple[str, ...], **given: object) -> None:
     ],
     topics=_PAGES,
 )
-@click.argument("sources", nargs=-1, required=True, metavar="LOCAL...", shell_complete=remote_path)
+@click.argument("sources", nargs=-1, metavar="LOCAL...", shell_complete=remote_path)
 @click.argument("target", metavar="HOST:PATH", shell_complete=remote_path)
 @transfer_options
 def put(sources: tuple[str, ...], target: str, **given: object) -> None:
@@ -197,6 +200,11 @@ def put(sources: tuple[str, ...], target: str, **given: object) -> None:
     (zeros) or a block device; HOST:null: discards the data. With -r, LOCAL copies a directory
     under its name, and LOCAL/ copies what is in it. Symlinks are skipped without -a.
     """
+    if not sources:
+        raise click.UsageError(f"HOST:PATH is missing: `carefulctl put {target} HOST:`")
+    if not is_remote(target) and all(map(is_remote, sources)):
+        words = " ".join(["-r"] * bool(given["recursive"]) + [*sources, target])
+        raise click.UsageError(f"{sources[0]} is on another host: `carefulctl get {words}`")
     host, path = host_path(target)
     move(False, (host, sources, path), {"sources": sources, "target": target}, given)
 

@@ -12,7 +12,7 @@ from careful.cli.command import ParamType, group
 from careful.cli.common import say, shared, show
 from careful.cli.params import BYTES
 from careful.cli.tune_auto import tune_auto, tune_explain
-from careful.control import config, tune_file, tune_peers
+from careful.control import config, instances, tune_file, tune_peers
 from careful.control import tune_entry as entries
 from careful.errors import CarefulError
 from careful.jsonout import document
@@ -71,12 +71,12 @@ _peer = click.option(
         ("carefulctl tune show eth1 --watch", "again whenever it changes, until Ctrl-C"),
     ],
 )
-@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
+@click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @_peer
 @click.option("--watch", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
 @shared
 def tune_show(
-    ifname: str,
+    ifname: str | None,
     peers: tuple[str, ...],
     watch: bool,
     instance: str | None,
@@ -84,6 +84,7 @@ def tune_show(
     as_json: bool,
 ) -> None:
     """Show what is in effect, per peer and message-size class."""
+    ifname = ifname or instances.choose(instance).ifname
     settings = config.load(config_path)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers}
 
@@ -105,12 +106,16 @@ def tune_show(
         ("carefulctl tune set eth1 --fragment-bytes 2KiB", "for all peers, now and later"),
         ("carefulctl tune set eth1 --class 64K --fragment-bytes 3750", "only messages of 64 KiB"),
         ("carefulctl tune set eth1 --auto", "all classes are tune auto's again"),
+        ("carefulctl tune set eth1 --default", "as after `up`: undoes every tune set"),
     ],
 )
-@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
+@click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @click.option("--fragment-bytes", type=BYTES, metavar="N", help="Payload of each fragment.")
 @click.option(
     "--auto", "release", is_flag=True, help="Give classes that were set by hand back to tune auto."
+)
+@click.option(
+    "--default", "undo", is_flag=True, help="Undo all: set what `up` sets, and release all classes."
 )
 @click.option(
     "--minpulse-bytes",
@@ -137,10 +142,11 @@ def tune_show(
 )
 @shared
 def tune_set(
-    ifname: str,
+    ifname: str | None,
     fragment_bytes: int | None,
     minpulse_bytes: int | None,
     release: bool,
+    undo: bool,
     peers: tuple[str, ...],
     classes: tuple[tuple[int, ...], ...],
     sinks: tuple[str, ...],
@@ -153,6 +159,7 @@ def tune_set(
     Without --peer the settings apply to all peers, now and later. `tune auto` leaves settings made
     by hand alone, until --auto gives the classes back.
     """
+    ifname = ifname or instances.choose(instance).ifname
     settings = config.load(config_path)
     whole = entries.Change()
     change = entries.Change(
@@ -163,17 +170,27 @@ def tune_set(
     )
     if release and (fragment_bytes or minpulse_bytes is not None or peers):
         raise click.UsageError("--auto can be combined only with --class")
+    if undo and (release or fragment_bytes or minpulse_bytes is not None or classes or sinks):
+        raise click.UsageError("--default can be combined only with --peer")
     try:
-        classes_set = {} if release else change.settings()
+        classes_set = {} if release or undo else change.settings()
     except CarefulError as error:
         raise click.UsageError(str(error)) from None
     session = tune_peers.session(ifname, instance, settings)
     if release:
         by_hand.release(session, change.classes)
         rows = tune_peers.show(session, peers, settings)
+    elif undo:
+        rows = by_hand.undo(session, peers, settings)
     else:
         rows = by_hand.change(session, peers, settings, classes_set)
-    inputs = {"ifname": ifname, "instance": instance, "peers": peers, "auto": release}
+    inputs = {
+        "ifname": ifname,
+        "instance": instance,
+        "peers": peers,
+        "auto": release,
+        "default": undo,
+    }
     inputs |= vars(change)
     text = report.tuning([(row.peer, row.tune) for row in rows])
     if note := report.clipped(change.fragment_bytes, session.payload_bytes):

@@ -34,12 +34,12 @@ _peer = click.option(
     ],
     topics=("autotune", "tuning"),
 )
-@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
+@click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @_peer
 @click.option("--once", is_flag=True, help="End after one round: measure, change, verify.")
 @shared
 def tune_auto(
-    ifname: str,
+    ifname: str | None,
     peers: tuple[str, ...],
     once: bool,
     instance: str | None,
@@ -54,6 +54,7 @@ def tune_auto(
     --once). Without --peer, all peers with a session are tuned. One process can tune an instance at
     a time; traffic goes on if it ends.
     """
+    ifname = ifname or instances.choose(instance).ifname
     settings = config.load(config_path)
     one = tunable(ifname, instance)
     instances.need_root(f"tune auto {ifname}")
@@ -82,12 +83,12 @@ def _paths(found: dict[str, PathState]) -> list[dict[str, object]]:
     ],
     topics=("autotune", "tuning"),
 )
-@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
+@click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @_peer
 @plot_option
 @shared
 def tune_explain(
-    ifname: str,
+    ifname: str | None,
     peers: tuple[str, ...],
     plot_path: Path | None,
     instance: str | None,
@@ -95,6 +96,7 @@ def tune_explain(
     as_json: bool,
 ) -> None:
     """Show what is in effect and why: plans, predictions, latencies of live messages, decisions."""
+    ifname = ifname or instances.choose(instance).ifname
     settings = config.load(config_path)
     session = tune_peers.session(ifname, instance, settings)
     found = figures.gather(session, peers, settings)

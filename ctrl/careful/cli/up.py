@@ -173,16 +173,18 @@ def _warn(text: str) -> None:
 
 
 @command(examples=[("carefulctl down eth1", "stop it; nothing is left behind")])
-@click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
+@click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 # For systemd's carefuld@IFACE, which must not end a carefuld that it did not start.
 @click.option("--dead", is_flag=True, hidden=True)
 @instance_option
 @json_option
-def down(ifname: str, instance: str | None, dead: bool, as_json: bool) -> None:
+def down(ifname: str | None, instance: str | None, dead: bool, as_json: bool) -> None:
     """Take careful off IFACE: stop carefuld, and remove everything it left.
 
-    This also removes what a carefuld that was killed left behind.
+    This also removes what a carefuld that was killed left behind. Without IFACE, it stops the only
+    carefuld of this host.
     """
+    ifname = ifname or instances.choose(instance).ifname
     done = daemon.down(ifname, instance, dead)
     figures = {"process": done.process or "was not running", **vars(done.cleared)}
     inputs = {"ifname": ifname, "instance": instance}

@@ -82,6 +82,15 @@ def on_peer(_instance: CData, peer: int, state: int, user: CData) -> None:
     ffi.from_handle(user)._on_peer(peer, state)
 
 
+def _carefuld_on(ifname: str) -> str:
+    """Returns what to do if a carefuld runs on an interface; else ""."""
+    from careful.control import instances
+
+    if not any(one.here and one.ifname == ifname for one in instances.running()):
+        return ""
+    return f"carefuld runs on {ifname}: use careful.connect(), or carefulctl down {ifname}"
+
+
 def _in_python(text: str) -> str:
     """Rewrites C's error text with the option names of open()."""
     text = re.sub(r"--([a-z][a-z-]+)", lambda option: option[1].replace("-", "_"), text)
@@ -157,6 +166,8 @@ class Engine:
         found, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
         rc = (lib.careful_attach if self.attached else lib.careful_open)(raw, found, error)
         said = _in_python(ffi.string(error.text).decode(errors="replace"))
+        if rc == -errno.EBUSY and not self.attached:
+            said = _carefuld_on(str(options["ifname"])) or said
         check(rc, "" if self.what in said else self.what, said)
         self._pointer = found[0]
         _open.add(self)

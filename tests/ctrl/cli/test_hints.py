@@ -1,0 +1,40 @@
+"""What the hands of scp's, rsync's and iperf3's users type: named, and what to type instead."""
+
+from __future__ import annotations
+
+import pytest
+from careful.cli.main import run
+from careful.units import parse_bytes, parse_seconds
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("put big", "HOST:PATH is missing: `carefulctl put big HOST:`"),
+        ("get big h2:", "big is local: `carefulctl put big h2:`"),
+        ("put -r h2:project .", "h2:project is on another host: `carefulctl get -r h2:project .`"),
+        ("get careful://h2/doc/x", "is a URL for Python: write h2:doc/x"),
+        ("statsu", "No such command 'statsu'; did you mean status?"),
+        ("measure patchar h2", "No such command 'patchar'; did you mean pathchar?"),
+        ("help fles", "no topic or command 'fles'; did you mean files?"),
+    ],
+)
+def test_hint__says_what_to_type(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words.split()) == 2
+    found = capsys.readouterr().err
+    assert said in found
+    assert found.count("\n") == 1
+    assert found.count("did you mean") == said.count("did you mean")
+
+
+def test_hint__a_user_before_the_host(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["get", "root@nobody.invalid:x"]) == 1
+    said = capsys.readouterr().err
+    assert "careful knows no users; name the host alone: nobody.invalid" in said
+
+
+def test_units__of_tc_and_ping() -> None:
+    assert parse_bytes("1Gbit") == 125_000_000
+    assert parse_bytes("8kbit") == 1000
+    assert parse_seconds("50usec") == pytest.approx(50e-6)
+    assert parse_seconds("5msec") == pytest.approx(5e-3)

@@ -1,0 +1,47 @@
+"""No IFACE where there is one; tune set has an undo; careful.open names the carefuld."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from hosts import Host, hosts_up
+
+pytestmark = pytest.mark.lab
+
+OPEN = "import careful; careful.open('eth1')"
+
+
+@pytest.fixture(scope="module")
+def hosts(lab_possible: None, tmp_path_factory: pytest.TempPathFactory):
+    with hosts_up(tmp_path_factory.mktemp("hints")) as made:
+        yield made
+
+
+def peers(host: Host, *words: str) -> Any:
+    return json.loads(host.ctl("tune", *words, "--json").stdout)["peers"]
+
+
+def test_tune__default_undoes_every_set(hosts: list[Host]) -> None:
+    before = peers(hosts[0], "show")
+    changed = peers(hosts[0], "set", "--fragment-bytes", "1KiB", "--minpulse-bytes", "4KiB")
+    assert changed != before
+    assert peers(hosts[0], "set", "--default") == before == peers(hosts[0], "show")
+    done = hosts[0].ctl("tune", "set", "--default", "--class", "3", check=False)
+    assert done.returncode == 2
+
+
+def test_interface__is_not_needed_if_there_is_one(hosts: list[Host]) -> None:
+    assert "eth1" in hosts[0].ctl("doctor", check=False).stdout
+    assert hosts[0].ctl("top", "-n", "2").stdout.count(" on eth1: ") == 2
+    assert hosts[1].ctl("down").stdout == "eth1: carefuld ended\n"
+    hosts[1].up()
+
+
+def test_open__names_the_carefuld_that_runs(hosts: list[Host]) -> None:
+    done = hosts[0].lab.run("h1", sys.executable, "-c", OPEN, check=False)
+    assert done.returncode == 1
+    said = "carefuld runs on eth1: use careful.connect(), or carefulctl down eth1"
+    assert done.stderr.strip().endswith(said)
