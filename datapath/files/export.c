@@ -162,8 +162,8 @@ static int add(struct block_exports *exports, const struct block_export_options 
 		if (strcmp(other->name, e->name) != 0)
 			continue;
 		snprintf(error->text, sizeof(error->text),
-			 "export %s: another export is already called \"%s\"",
-			 options->path, e->name);
+			 "export %s: another export is already called \"%s\"", options->path,
+			 e->name);
 		return -EEXIST;
 	}
 	return 0;
