@@ -5,12 +5,11 @@
 #ifndef DAEMON_IPC_PRIVATE_H
 #define DAEMON_IPC_PRIVATE_H
 
-#include <pthread.h>
-
 #include <careful/abi.h>
 #include <careful/careful.h>
 #include <careful/ipc.h>
 
+#include "base/pool.h"
 #include "daemon/ipc.h"
 
 enum {
@@ -125,7 +124,7 @@ struct ipc_handle {
  * @parked:     a question that has to be asked again, or NULL; nothing is read meanwhile
  * @opening:    requests that wait for a handle; other questions are read meanwhile
  * @closing:    files handed to ipc_close() that are not closed yet
- * @closes:     a thread closes one of them; written under the closer's lock
+ * @closes:     the same, for the closer's pool
  * @close_ns:   after the client has gone: no handle is closed again before
  * @leave_ns:   after the client has gone: its handles are given up then
  * @wanted_ns:  since when its CONNECT waits for a place; 0: none waits
@@ -146,7 +145,7 @@ struct ipc_client {
 	struct ipc_question *parked;
 	struct ipc_opening *opening;
 	uint32_t closing;
-	bool closes;
+	struct pool_group closes;
 	struct ipc_answer *answers, **answers_tail;
 	struct ipc_op *ops_free;
 	struct ipc_handle *handles;
@@ -169,29 +168,17 @@ struct ipc_opening {
 
 /* A file to close. @op: answered when the file is closed; or NULL. */
 struct ipc_closing {
-	struct ipc_closing *next;
+	struct pool_job job;
 	struct ipc_client *client;
 	struct ipc_op *op;
 	int fd;
 };
 
-/*
- * The threads that close files.
- *
- * @clients:       clients with files to close; only the engine's thread uses it
- * @threads_count: threads begun; only the engine's thread uses it
- * @waiting, @closed, @living, @stop: used under the lock
- */
+/* The threads that close files. @files: those that are not closed yet. */
 struct ipc_closer {
 	struct ipc_event event;
-	uint32_t clients, threads_count;
-	pthread_t threads[IPC_CLIENTS];
-	pthread_mutex_t lock;
-	pthread_cond_t wake, over;
-	struct ipc_closing *waiting, **waiting_tail, *closed;
-	uint32_t living;
-	bool stop;
-	int event_fd;
+	uint32_t files;
+	struct pool pool;
 };
 
 /*

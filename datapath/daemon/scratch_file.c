@@ -12,7 +12,7 @@
 #include <careful/wire.h>
 
 #include "daemon/log.h"
-#include "device/thread.h"
+#include "base/thread.h"
 #include "measure/probe.h"
 
 enum { IDLE_MS = 5000, STACK_BYTES = 64 << 10 };

@@ -19,12 +19,12 @@
 #ifndef CAREFUL_XSK_H
 #define CAREFUL_XSK_H
 
-#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 #include <xdp/xsk.h>
 
+#include "base/pool.h"
 #include "device/device.h"
 #include "device/error.h"
 #include "device/rtnl.h"
@@ -90,20 +90,18 @@ struct route {
 
 /* A thread that waits until other CPUs have finished their softirqs (xsk_grace.c).
  *
- * @asked: number of the last wait requested; with the lock
- * @here: the engine's CPU at that request; with the lock
+ * @asked: number of the last wait requested
+ * @here: the engine's CPU at that request, or at a later one
  * @done: number of the last wait completed
- * @cpus: CPUs to visit, from xsk_cpus_count(); 0: use RCU */
+ * @cpus: CPUs to visit, from xsk_cpus_count(); 0: use RCU
+ * @running: the thread was started */
 struct xsk_grace {
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t wake;
-	uint64_t asked;
-	int here;
-	bool stop;
-	bool running; /* the thread was started */
-	uint64_t done;
-	int cpus;
+	struct pool pool;
+	struct pool_group group;
+	struct pool_job job;
+	uint64_t asked, done;
+	int here, cpus;
+	bool running;
 };
 
 /* A slot's peer as the sender of a group (xsk_group.c).

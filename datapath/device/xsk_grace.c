@@ -7,22 +7,17 @@
  * a buffer, and reaches the ring with the flush at the end of the NAPI poll. All of that is one
  * softirq (or ksoftirqd with softirqs disabled), and no thread runs on the CPU meanwhile. So the
  * wait ends once a thread has run on each CPU after the cookie was cleared: this thread, or on its
- * own CPU the engine, which was in user mode when it asked. The lock orders the cleared cookie
+ * own CPU the engine, which was in user mode when it asked. `asked` orders the cleared cookie
  * before the visits; a program that starts after the visit reads the cleared cookie. If a CPU
  * cannot be visited, RCU's grace period proves the same, because program and flush are one RCU read
  * side. */
-#include <errno.h>
 #include <linux/capability.h>
-#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "device/thread.h"
 #include "device/xsk.h"
-
-enum { STACK_BYTES = 64 << 10 };
 
 static void wait_for_softirqs(struct xsk_port *port, int here)
 {
@@ -44,29 +39,27 @@ static void drop_capabilities(void)
 	syscall(SYS_capset, &header, none);
 }
 
-static void *waiter(void *arg)
+/* Waits once for all requests made so far. */
+static void run(struct pool *pool, struct pool_job *job)
 {
-	struct xsk_port *port = arg;
+	struct xsk_port *port = pool->user;
 	struct xsk_grace *grace = &port->grace;
+	uint64_t asked = __atomic_load_n(&grace->asked, __ATOMIC_ACQUIRE);
 
+	(void)job;
 	drop_capabilities();
-	pthread_mutex_lock(&grace->lock);
-	while (!grace->stop) {
-		uint64_t asked = grace->asked;
-		int here = grace->here;
-
-		if (asked == __atomic_load_n(&grace->done, __ATOMIC_RELAXED)) {
-			pthread_cond_wait(&grace->wake, &grace->lock);
-			continue;
-		}
-		pthread_mutex_unlock(&grace->lock);
-		wait_for_softirqs(port, here);
-		__atomic_store_n(&grace->done, asked, __ATOMIC_RELEASE);
-		pthread_mutex_lock(&grace->lock);
-	}
-	pthread_mutex_unlock(&grace->lock);
-	return NULL;
+	if (asked == grace->done)
+		return;
+	wait_for_softirqs(port, __atomic_load_n(&grace->here, __ATOMIC_RELAXED));
+	__atomic_store_n(&grace->done, asked, __ATOMIC_RELEASE);
 }
+
+static const struct pool_rules rules = {
+	.workers_max = 1,
+	.group_max = 1,
+	.quiet = true,
+	.run = run,
+};
 
 int xsk_grace_open(struct xsk_port *port, struct careful_error *error)
 {
@@ -74,12 +67,12 @@ int xsk_grace_open(struct xsk_port *port, struct careful_error *error)
 	int rc;
 
 	grace->cpus = xsk_cpus_count();
-	pthread_mutex_init(&grace->lock, NULL);
-	pthread_cond_init(&grace->wake, NULL);
-	rc = thread_start(&grace->thread, STACK_BYTES, waiter, port);
+	rc = pool_open(&grace->pool, &rules, port);
 	if (rc)
 		return refuse(error, rc, "cannot start a thread: %s", strerror(-rc));
 	grace->running = true;
+	/* The thread drops its capabilities now. */
+	pool_put(&grace->pool, &grace->group, &grace->job);
 	return 0;
 }
 
@@ -90,13 +83,8 @@ void xsk_grace_close(struct xsk_port *port)
 
 	if (!grace->running || !xsk_ours(port))
 		return;
-	pthread_mutex_lock(&grace->lock);
-	grace->stop = true;
-	pthread_mutex_unlock(&grace->lock);
-	pthread_cond_signal(&grace->wake);
-	pthread_join(grace->thread, NULL);
-	pthread_cond_destroy(&grace->wake);
-	pthread_mutex_destroy(&grace->lock);
+	pool_stop(&grace->pool, 0, false);
+	pool_free(&grace->pool);
 	grace->running = false;
 }
 
@@ -104,13 +92,11 @@ void xsk_grace_close(struct xsk_port *port)
 uint64_t xsk_grace_ask(struct xsk_port *port)
 {
 	struct xsk_grace *grace = &port->grace;
-	uint64_t asked;
+	uint64_t asked = grace->asked + 1;
 
-	pthread_mutex_lock(&grace->lock);
-	asked = ++grace->asked;
-	grace->here = sched_getcpu();
-	pthread_mutex_unlock(&grace->lock);
-	pthread_cond_signal(&grace->wake);
+	__atomic_store_n(&grace->here, sched_getcpu(), __ATOMIC_RELAXED);
+	__atomic_store_n(&grace->asked, asked, __ATOMIC_RELEASE);
+	pool_put(&grace->pool, &grace->group, &grace->job);
 	return asked;
 }
 

@@ -5,7 +5,6 @@
 #define FILES_PRIVATE_H
 
 #include <limits.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +14,7 @@
 #include <careful/careful.h>
 #include <careful/wire.h>
 
+#include "base/pool.h"
 #include "link/share.h"
 #include "files/block.h"
 
@@ -63,6 +63,7 @@ struct block_account {
 /*
  * One request under way.
  *
+ * @pooled:  while workers have it
  * @op:      enum careful_block_handler, or BLOCK_DISCARD
  * @place:   place of the job's export; BLOCK_EXPORTS: none
  * @life:    the peer's life when it asked; once it changes, nobody owns what the job opened
@@ -85,6 +86,7 @@ struct block_account {
  * @reply:   DIGEST, EXTENTS: payload instead, reply_bytes of at most reply_max
  */
 struct block_job {
+	struct pool_job pooled;
 	struct block_job *next;
 	uint16_t op;
 	bool has_attr;
@@ -268,27 +270,18 @@ struct block_running {
 };
 
 /*
- * The worker threads and their queues. The lock protects all but `ready` and `stop`. A new thread
- * starts only when all others are busy.
+ * The worker threads. The pool's lock protects the counts.
  *
- * @queues:  waiting jobs of each peer; peers take turns
+ * @peers:   the jobs of each peer; peers take turns
  * @running: workers in each place, for all peers
  * @of_peer: the same for each peer: BLOCK_PLACES of the first, then of the second
- * @over:    signalled when a thread ends
  */
 struct block_work {
-	pthread_t threads[BLOCK_WORKERS * BLOCK_PLACES];
-	uint32_t threads_count, threads_living, idle;
-	pthread_mutex_t lock;
-	pthread_cond_t wake, over;
-	struct block_queue *queues, done;
-	uint32_t queued, turn;
+	struct pool pool;
+	struct block_server *server;
+	struct pool_group *peers;
 	struct block_running running[BLOCK_PLACES];
 	struct block_running *of_peer;
-	bool abandoned;
-	atomic_bool stop;
-	atomic_bool ready; /* done is not empty */
-	int event_fd;
 };
 
 /*
@@ -329,18 +322,6 @@ static inline void block_queue_put(struct block_queue *q, struct block_job *job)
 	q->tail = &job->next;
 }
 
-static inline struct block_job *block_queue_take(struct block_queue *q)
-{
-	struct block_job *job = q->head;
-
-	if (job) {
-		q->head = job->next;
-		if (!q->head)
-			q->tail = &q->head;
-	}
-	return job;
-}
-
 /* work.c: the engine's thread calls put and take; workers call block_work_vain(). */
 int block_work_init(struct block_server *server);
 uint32_t block_work_stop(struct block_server *server);
@@ -352,7 +333,7 @@ struct block_job *block_work_take(struct block_server *server);
 /* Reports whether nobody waits for the job's result any longer. Long jobs ask now and then. */
 static inline bool block_work_vain(const struct block_server *server, const struct block_job *job)
 {
-	return atomic_load(&server->work.stop) ||
+	return atomic_load(&server->work.pool.stop) ||
 	       atomic_load(&server->peers[job->peer].life) != job->life;
 }
 

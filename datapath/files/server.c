@@ -89,7 +89,7 @@ uint32_t block_use(const struct block_server *server, struct careful_export_use 
 
 int block_fd(struct block_server *server)
 {
-	return server->work.event_fd;
+	return server->work.pool.event_fd;
 }
 
 int block_timeout_ms(struct block_server *server)

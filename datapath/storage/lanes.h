@@ -19,8 +19,8 @@ int lanes_open(struct lanes **lanes);
 int lanes_put(struct lanes *lanes, struct op *op);
 /* Returns a descriptor that is readable while lanes_take() has something. */
 int lanes_fd(const struct lanes *lanes);
-/* Returns the list of ended operations; *calls: system calls made for them. */
-struct op *lanes_take(struct lanes *lanes, uint64_t *calls);
+/* Returns an operation that has ended, or NULL. */
+struct op *lanes_take(struct lanes *lanes);
 /* Waits up to patience_ms for running operations; waiting ones never start. Returns how many still
  * hang: these use their files and memory until they end. */
 uint32_t lanes_close(struct lanes *lanes, uint32_t patience_ms);

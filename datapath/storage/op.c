@@ -7,6 +7,8 @@
 
 void op_begin(struct op *op, struct storage_io *io)
 {
+	op->job.waits = false;
+	op->calls = 0;
 	op->io = io;
 	op->moved = 0;
 	op->segment = 0;

@@ -7,12 +7,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/pool.h"
 #include "storage/storage.h"
 
-/* @moved: bytes moved so far
+/* @job: while a lane has the operation
+ * @calls: system calls that the lane made
+ * @moved: bytes moved so far
  * @segment: index of the segment with the next byte
  * @whole: that segment before it was shortened to its rest */
 struct op {
+	struct pool_job job;
+	uint64_t calls;
 	struct storage_io *io;
 	struct op *next;
 	uint64_t moved;

@@ -248,11 +248,11 @@ static void op_done(struct uring *u, struct op *op, int64_t result)
 
 static uint32_t take_lanes(struct uring *u)
 {
-	struct op *op = lanes_take(u->lanes, &u->storage.calls), *next;
 	uint32_t done = 0;
+	struct op *op;
 
-	for (; op; op = next) {
-		next = op->next;
+	while ((op = lanes_take(u->lanes))) {
+		u->storage.calls += op->calls;
 		op_free(u, op);
 		done++;
 	}

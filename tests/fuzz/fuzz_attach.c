@@ -82,7 +82,7 @@ static void hold(const struct careful_message *message, void *user)
 
 static void turn(void)
 {
-	control_turn(&world.control, world.server, world.server->closer.clients);
+	control_turn(&world.control, world.server, world.server->closer.files);
 	world.now_ns += TURN_NS;
 	for (int side = 0; side < 2; side++) {
 		world.ends[side].now_ns = world.now_ns;

@@ -80,7 +80,7 @@ static void changed(struct careful *instance, uint32_t peer, uint32_t state, voi
 
 static void turn(void)
 {
-	control_turn(&world.control, world.server, world.server->closer.clients);
+	control_turn(&world.control, world.server, world.server->closer.files);
 	world.until_ms += TURN_MS;
 	MUST(clock_ms <= world.until_ms);
 }

@@ -19,11 +19,13 @@
 #include "clients.h"
 #include "files/private.h"
 
-/* @work_ns: when the block server's next job is done */
+/* @work: the block server's jobs
+ * @work_ns: when the next one is done */
 static struct {
 	struct cluster *cluster;
 	struct ipc *ipc;
 	struct block_server *server;
+	struct block_queue work;
 	int listen_fd, epoll_fd;
 	uid_t user; /* who connects now */
 	uint64_t work_ns;
@@ -110,10 +112,23 @@ void ipc_close(struct ipc_client *client, int fd, struct ipc_op *op)
 		ipc_answer(op, 0, NULL, "", 0);
 }
 
+static struct block_job *queue_take(struct block_queue *q)
+{
+	struct block_job *job = q->head;
+
+	if (job) {
+		q->head = job->next;
+		if (!q->head)
+			q->tail = &q->head;
+	}
+	return job;
+}
+
 /* In place of files/work.c: one job after the other, each as long as an operation of a file. */
 int block_work_init(struct block_server *server)
 {
-	block_queue_init(&server->work.done);
+	(void)server;
+	block_queue_init(&carefuld.work);
 	return 0;
 }
 
@@ -124,18 +139,19 @@ static uint64_t work_end_ns(void)
 
 void block_work_put(struct block_server *server, struct block_job *job)
 {
-	if (!server->work.done.head)
+	(void)server;
+	if (!carefuld.work.head)
 		carefuld.work_ns = work_end_ns();
-	block_queue_put(&server->work.done, job);
+	block_queue_put(&carefuld.work, job);
 }
 
 struct block_job *block_work_take(struct block_server *server)
 {
 	struct block_job *job;
 
-	if (!server->work.done.head || clock_now_ns() < carefuld.work_ns)
+	if (!carefuld.work.head || clock_now_ns() < carefuld.work_ns)
 		return NULL;
-	job = block_queue_take(&server->work.done);
+	job = queue_take(&carefuld.work);
 	carefuld.work_ns = work_end_ns();
 	block_run(server, job);
 	/* These differ between two runs of a seed. */
@@ -148,7 +164,7 @@ uint32_t block_work_stop(struct block_server *server)
 {
 	struct block_job *job;
 
-	while ((job = block_queue_take(&server->work.done)))
+	while ((job = queue_take(&carefuld.work)))
 		block_run(server, job);
 	return 0;
 }
@@ -253,7 +269,7 @@ uint64_t carefuld_run(const struct node *node)
 	}
 	if (n > 0)
 		return now_ns;
-	if (node->port == CLIENTS_SERVER && carefuld.server->work.done.head)
+	if (node->port == CLIENTS_SERVER && carefuld.work.head)
 		return carefuld.work_ns;
 	return wait_ms < 0 ? UINT64_MAX : now_ns + (uint64_t)wait_ms * 1000000;
 }

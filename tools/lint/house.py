@@ -52,17 +52,18 @@ PACKAGES = {
 
 #: Folder below datapath/ -> folders whose functions it may call.
 FOLDERS = {
-    "daemon": {"engine", "files", "local", "measure", "storage", "device"},
-    "device": set[str](),
+    "base": set[str](),
+    "daemon": {"engine", "files", "local", "measure", "storage", "device", "base"},
+    "device": {"base"},
     "engine": {"message", "link", "storage", "secure", "device"},
     "events": {"engine", "message", "link"},
-    "files": {"engine", "storage"},
+    "files": {"engine", "storage", "base"},
     "link": {"device", "secure"},
     "local": {"engine"},
     "measure": {"engine"},
     "message": {"link", "storage", "device"},
     "secure": {"device"},
-    "storage": {"device"},
+    "storage": {"base", "device"},
 }
 
 #: Folders that are weighed, and the most lines that they may have.

@@ -103,7 +103,7 @@ int getsockopt(int fd, int level, int option, void *value, socklen_t *bytes)
 /* Reports whether files are being closed, and will be. */
 static bool closes(void)
 {
-	return server->closer.clients && !hanging;
+	return server->closer.files && !hanging;
 }
 
 /* The daemon's loop, until it has nothing to do. */

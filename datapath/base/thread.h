@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Threads besides the application's own. */
-#ifndef DEVICE_THREAD_H
-#define DEVICE_THREAD_H
+#ifndef BASE_THREAD_H
+#define BASE_THREAD_H
 
 #include <pthread.h>
 #include <signal.h>
@@ -25,4 +25,4 @@ static inline int thread_start(pthread_t *thread, size_t stack_bytes, void *(*ru
 	return -rc;
 }
 
-#endif /* DEVICE_THREAD_H */
+#endif /* BASE_THREAD_H */

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/pool.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+
+enum { STACK_BYTES = 256 << 10 };
+
+static bool may_run(const struct pool *pool, const struct pool_job *job)
+{
+	const struct pool_rules *rules = pool->rules;
+
+	return job->group->running < rules->group_max &&
+	       (!rules->may_run || rules->may_run(pool, job));
+}
+
+static void append_group(struct pool *pool, struct pool_group *group)
+{
+	group->next = NULL;
+	*(pool->groups ? &pool->groups_tail->next : &pool->groups) = group;
+	pool->groups_tail = group;
+}
+
+/* Returns the next job that may run, and the job before it in its group; *earlier: the group before
+ * that group. */
+static struct pool_job *find(const struct pool *pool, struct pool_group **earlier,
+			     struct pool_job **before)
+{
+	*earlier = NULL;
+	for (struct pool_group *group = pool->groups; group; group = group->next) {
+		*before = NULL;
+		if (group->running < pool->rules->group_max)
+			for (struct pool_job *job = group->head; job; job = job->next) {
+				if (may_run(pool, job))
+					return job;
+				*before = job;
+			}
+		*earlier = group;
+	}
+	return NULL;
+}
+
+/* Removes the first job that may run from its group, and lets other groups go first next time. */
+static struct pool_job *next_job(struct pool *pool)
+{
+	struct pool_group *earlier, *group;
+	struct pool_job *before, *job = find(pool, &earlier, &before);
+
+	if (!job)
+		return NULL;
+	group = job->group;
+	*(before ? &before->next : &group->head) = job->next;
+	if (!job->next)
+		group->tail = before;
+	*(earlier ? &earlier->next : &pool->groups) = group->next;
+	if (!group->next)
+		pool->groups_tail = earlier;
+	if (group->head)
+		append_group(pool, group);
+	job->waits = false;
+	return job;
+}
+
+static void count_running(struct pool *pool, const struct pool_job *job, struct pool_group *group,
+			  int by)
+{
+	pool->running += (uint32_t)by;
+	group->running += (uint32_t)by;
+	if (pool->rules->count)
+		pool->rules->count(pool, job, by);
+}
+
+static void give_back(struct pool *pool, struct pool_job *job)
+{
+	job->next = NULL;
+	*(pool->done ? &pool->done_tail->next : &pool->done) = job;
+	pool->done_tail = job;
+	if (!atomic_exchange(&pool->ready, true) && eventfd_write(pool->event_fd, 1))
+		assert(!"an eventfd counts to one");
+}
+
+static void *worker(void *user)
+{
+	struct pool *pool = user;
+
+	sched_setaffinity(0, sizeof(pool->cpus), &pool->cpus);
+	pthread_mutex_lock(&pool->lock);
+	for (;;) {
+		struct pool_job *job = next_job(pool);
+		struct pool_group *group;
+
+		if (!job && atomic_load(&pool->stop))
+			break;
+		if (!job) {
+			pool->idle++;
+			pthread_cond_wait(&pool->wake, &pool->lock);
+			pool->idle--;
+			pool->woken -= pool->woken > 0;
+			continue;
+		}
+		group = job->group;
+		count_running(pool, job, group, 1);
+		pthread_mutex_unlock(&pool->lock);
+		pool->rules->run(pool, job);
+		pthread_mutex_lock(&pool->lock);
+		count_running(pool, job, group, -1);
+		if (!pool->rules->quiet)
+			give_back(pool, job);
+		if (atomic_load(&pool->stop))
+			pthread_cond_signal(&pool->over);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return NULL;
+}
+
+static int start_worker(struct pool *pool)
+{
+	int rc = thread_start(&pool->workers[pool->workers_count], STACK_BYTES, worker, pool);
+
+	pool->workers_count += !rc;
+	return rc;
+}
+
+void pool_put(struct pool *pool, struct pool_group *group, struct pool_job *job)
+{
+	pthread_mutex_lock(&pool->lock);
+	if (!job->waits) {
+		job->waits = true;
+		job->group = group;
+		job->next = NULL;
+		if (!group->head)
+			append_group(pool, group);
+		*(group->head ? &group->tail->next : &group->head) = job;
+		group->tail = job;
+		/* A job that may not run yet, or finds no thread, is left to a worker that runs. */
+		if (may_run(pool, job) && pool->idle > pool->woken) {
+			pool->woken++;
+			pthread_cond_signal(&pool->wake);
+		} else if (may_run(pool, job) && pool->workers_count < pool->rules->workers_max) {
+			start_worker(pool);
+		}
+	}
+	pthread_mutex_unlock(&pool->lock);
+}
+
+struct pool_job *pool_take(struct pool *pool)
+{
+	struct pool_job *job;
+	eventfd_t count;
+
+	if (!atomic_load_explicit(&pool->ready, memory_order_relaxed))
+		return NULL;
+	pthread_mutex_lock(&pool->lock);
+	job = pool->done;
+	pool->done = job->next;
+	if (!pool->done) {
+		if (eventfd_read(pool->event_fd, &count))
+			assert(!"the event was counted");
+		atomic_store(&pool->ready, false);
+	}
+	pthread_mutex_unlock(&pool->lock);
+	return job;
+}
+
+int pool_open(struct pool *pool, const struct pool_rules *rules, void *user)
+{
+	pthread_condattr_t attr;
+	int rc;
+
+	*pool = (struct pool){ .rules = rules, .user = user, .event_fd = -1 };
+	sched_getaffinity(0, sizeof(pool->cpus), &pool->cpus);
+	pool->workers = calloc(rules->workers_max, sizeof(*pool->workers));
+	if (!pool->workers)
+		return -ENOMEM;
+	if (!rules->quiet)
+		pool->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (!rules->quiet && pool->event_fd < 0) {
+		rc = -errno;
+		free(pool->workers);
+		return rc;
+	}
+	pthread_mutex_init(&pool->lock, NULL);
+	pthread_cond_init(&pool->wake, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&pool->over, &attr);
+	pthread_condattr_destroy(&attr);
+	rc = start_worker(pool);
+	if (rc)
+		pool_free(pool);
+	return rc;
+}
+
+uint32_t pool_stop(struct pool *pool, uint32_t patience_ms, bool finish)
+{
+	struct pool_group *earlier;
+	struct pool_job *before;
+	struct timespec until;
+	uint32_t left;
+	int rc = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += patience_ms / 1000;
+	until.tv_nsec += (long)(patience_ms % 1000) * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&pool->lock);
+	atomic_store(&pool->stop, true);
+	if (!finish)
+		pool->groups = NULL;
+	pthread_cond_broadcast(&pool->wake);
+	while ((pool->running || find(pool, &earlier, &before)) && rc != ETIMEDOUT)
+		rc = pthread_cond_timedwait(&pool->over, &pool->lock, &until);
+	pool->groups = NULL;
+	left = pool->running;
+	pthread_mutex_unlock(&pool->lock);
+	return left;
+}
+
+void pool_free(struct pool *pool)
+{
+	for (uint32_t i = 0; i < pool->workers_count; i++)
+		pthread_join(pool->workers[i], NULL);
+	pthread_cond_destroy(&pool->wake);
+	pthread_cond_destroy(&pool->over);
+	pthread_mutex_destroy(&pool->lock);
+	if (pool->event_fd >= 0)
+		close(pool->event_fd);
+	free(pool->workers);
+}
