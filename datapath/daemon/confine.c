@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 
 #include "daemon/confine.h"
-#include "device/error.h"
+#include "base/error.h"
 
 enum needed_by {
 	NEEDED_ALWAYS,

@@ -31,7 +31,7 @@
 #include "daemon/syscalls.h"
 #include "daemon/transfer_log.h"
 #include "daemon/trial.h"
-#include "device/error.h"
+#include "base/error.h"
 #include "files/block.h"
 #include "measure/probe.h"
 #include "measure/scratch.h"

@@ -13,7 +13,7 @@
 
 #include "daemon/export_option.h"
 #include "daemon/options.h"
-#include "device/error.h"
+#include "base/error.h"
 
 static const char usage[] =
 	"Usage: carefuld --ifname IFACE [OPTION]...\n"

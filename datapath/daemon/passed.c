@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/passed.h"
-#include "device/error.h"
+#include "base/error.h"
 
 enum { FIRST = 3 };
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/queues.h"
-#include "device/error.h"
+#include "base/error.h"
 
 enum {
 	START_MS = 30000, /* until another queue's process serves */

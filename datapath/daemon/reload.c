@@ -8,7 +8,7 @@
 #include "daemon/confine.h"
 #include "daemon/log.h"
 #include "daemon/reload.h"
-#include "device/error.h"
+#include "base/error.h"
 #include "engine/also.h"
 
 enum { WORDS = 512 };

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "daemon/rundir.h"
-#include "device/error.h"
-#include "device/lock.h"
+#include "base/error.h"
+#include "base/lock.h"
 #include "storage/path.h"
 
 /* SIOCUNIXFILE of <linux/un.h>, which cannot be included: it repeats struct sockaddr_un. The ioctl

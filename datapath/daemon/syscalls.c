@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "daemon/syscalls.h"
-#include "device/error.h"
+#include "base/error.h"
 
 static const int allowed[] = {
 	/* memory and threads */

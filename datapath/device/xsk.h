@@ -26,7 +26,7 @@
 
 #include "base/pool.h"
 #include "device/device.h"
-#include "device/error.h"
+#include "base/error.h"
 #include "device/rtnl.h"
 
 #define RUN_DIR "/run/careful"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "device/compat.h"
-#include "device/lock.h"
+#include "base/lock.h"
 #include "device/xsk.h"
 
 #define PIN_DIR BPFFS_DIR "/careful"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Opens, waits for and closes an instance that owns its queue. */
-#include "device/error.h"
+#include "base/error.h"
 #include "engine/also.h"
 #include "engine/engine.h"
 

@@ -14,7 +14,7 @@
 
 #include <careful/wire.h>
 
-#include "device/error.h"
+#include "base/error.h"
 
 enum {
 	TEXT_BYTES = 1 << 16, /* the largest key file */

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "device/error.h"
+#include "base/error.h"
 
 static const char *const modes[] = { "off", "auth", "encrypt" };
 

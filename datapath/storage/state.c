@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "device/error.h"
+#include "base/error.h"
 #include "storage/path.h"
 
 enum { WHY_BYTES = 64, NAME_BYTES = 256, TEMPORARY_BYTES = NAME_BYTES + 32 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Names the process that holds flock() on a file. */
-#ifndef DEVICE_LOCK_H
-#define DEVICE_LOCK_H
+#ifndef BASE_LOCK_H
+#define BASE_LOCK_H
 
 enum { LOCK_HOLDER_BYTES = 48 };
 
@@ -10,4 +10,4 @@ int lock_holder(int fd);
 /* Writes the holder as text: "process 17". */
 void lock_holder_name(int fd, char name[LOCK_HOLDER_BYTES]);
 
-#endif /* DEVICE_LOCK_H */
+#endif /* BASE_LOCK_H */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "device/error.h"
+#include "base/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>

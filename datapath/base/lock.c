@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reads the kernel's list of locks, because a pid in the lock's file is valid only in the PID
  * namespace that wrote it. */
-#include "device/lock.h"
+#include "base/lock.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

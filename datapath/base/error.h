@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* One line for the user: why an opening call failed, and what to do. */
-#ifndef DEVICE_ERROR_H
-#define DEVICE_ERROR_H
+#ifndef BASE_ERROR_H
+#define BASE_ERROR_H
 
 #include <careful/careful.h>
 
@@ -9,4 +9,4 @@
 __attribute__((format(printf, 3, 4))) int refuse(struct careful_error *error, int rc,
 						 const char *format, ...);
 
-#endif /* DEVICE_ERROR_H */
+#endif /* BASE_ERROR_H */
