@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/confine.h"
+#include "daemon/process/confine.h"
 #include "daemon/log.h"
 #include "daemon/reload.h"
 #include "base/error.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "files/private.h"
-#include "storage/tree.h"
+#include "storage/tree/tree.h"
 
 int block_open_scratch(struct block_job *job)
 {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "files/private.h"
-#include "storage/tree.h"
+#include "storage/tree/tree.h"
 
 enum { SEED_BYTES = 16 << 20 }; /* copied between two calls of block_work_vain() */
 

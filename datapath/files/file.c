@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "files/private.h"
-#include "storage/tree.h"
+#include "storage/tree/tree.h"
 
 /* Checks that the file has blocks: opening any other type may wait or have effects. Block devices
  * need the export's permission, because their contents lie outside the export. */

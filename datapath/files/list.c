@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "files/private.h"
-#include "storage/tree.h"
+#include "storage/tree/tree.h"
 
 enum { BUFFER_BYTES = 64 << 10 };
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "files/private.h"
-#include "storage/tree.h"
+#include "storage/tree/tree.h"
 
 /* Reports whether path is the directory above several exports, which exists on no disk. */
 bool block_path_is_top(const struct block_job *job, const char *path)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "files/private.h"
-#include "storage/tree.h"
+#include "storage/tree/tree.h"
 
 enum {
 	/* Read for one answer at most, so that the answer comes before the peer seems dead. */

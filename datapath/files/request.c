@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "files/private.h"
-#include "storage/tree.h"
+#include "storage/tree/tree.h"
 
 static bool may_begin(const struct block_server *server, uint32_t index, uint8_t place)
 {

@@ -11,7 +11,7 @@
 #include "link/link.h"
 #include "message/plan.h"
 #include "storage/storage.h"
-#include "storage/xxh3.h"
+#include "base/xxh3.h"
 
 enum {
 	MESSAGE_SLOTS = 16, /* bulk messages under way from one peer to another */

@@ -20,7 +20,7 @@
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */
 #include "input.h"
 #include "files/private.h"
-#include "storage/xxh3.h"
+#include "base/xxh3.h"
 
 enum {
 	STEPS = 40,

@@ -119,7 +119,9 @@ def test_prerm__takes_down_the_others_too(
 def test_unit__carefuld_may_have_what_it_keeps() -> None:
     text = (UNITS / "carefuld@.service").read_text()
     given = set(" ".join(re.findall(r"^CapabilityBoundingSet=(.*)", text, re.M)).split())
-    kept = re.findall(r"\{ (CAP_\w+), NEEDED", (ROOT / "datapath/daemon/confine.c").read_text())
+    kept = re.findall(
+        r"\{ (CAP_\w+), NEEDED", (ROOT / "datapath/daemon/process/confine.c").read_text()
+    )
     start = re.findall(r"\{ (CAP_\w+), \"", (ROOT / "datapath/device/xsk_host.c").read_text())
     assert len(kept) >= 8
     assert len(start) >= 4

@@ -55,15 +55,15 @@ FOLDERS = {
     "base": set[str](),
     "daemon": {"engine", "files", "local", "measure", "storage", "device", "base"},
     "device": {"base"},
-    "engine": {"message", "link", "storage", "secure", "device"},
+    "engine": {"message", "link", "storage", "secure", "device", "base"},
     "events": {"engine", "message", "link"},
     "files": {"engine", "storage", "base"},
     "link": {"device", "secure"},
     "local": {"engine"},
     "measure": {"engine"},
-    "message": {"link", "storage", "device"},
-    "secure": {"device"},
-    "storage": {"base", "device"},
+    "message": {"link", "storage", "device", "base"},
+    "secure": {"base"},
+    "storage": {"base"},
 }
 
 #: Folders that are weighed, and the most lines that they may have.
@@ -116,7 +116,7 @@ def calls(objects: Path) -> Graph:
     used: Graph = {}
     for path in sorted(objects.rglob("*.c.o")):
         parts = path.relative_to(objects).with_suffix("").parts
-        name = "/".join(parts[-2:])
+        name = "/".join(parts[1:])
         if (
             parts[0] not in ("engine.dir", "carefuld.dir")
             or not (ROOT / "datapath" / name).exists()

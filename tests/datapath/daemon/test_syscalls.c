@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "daemon/syscalls.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/process/syscalls.c" /* NOLINT(bugprone-suspicious-include) */
 
 struct call {
 	const char *name;

@@ -14,16 +14,16 @@
 #include "instances.h"
 #undef on_done
 #include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/peace.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/rundir.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/xdp_choice.h"
+#include "daemon/xdp/peace.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/process/rundir.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp/xdp_choice.h"
 #define xdp_choose choose /* what a test wants to be better */
 static uint32_t choose(const struct xdp_figures arms[XDP_ARMS]);
-#include "daemon/trial.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp/trial.c" /* NOLINT(bugprone-suspicious-include) */
 #undef xdp_choose
-#include "daemon/trial_arm.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/xdp_choice.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/xdp_memory.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp/trial_arm.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp/xdp_choice.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp/xdp_memory.c" /* NOLINT(bugprone-suspicious-include) */
 
 enum { MTU = 1500, ECHO = 7 };
 

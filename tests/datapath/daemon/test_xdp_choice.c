@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "daemon/rundir.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/xdp_choice.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/xdp_memory.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/process/rundir.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp/xdp_choice.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp/xdp_memory.c" /* NOLINT(bugprone-suspicious-include) */
 
 static char dir[] = "/tmp/test_xdp_choice.XXXXXX";
 static struct careful_error why;

@@ -8,8 +8,8 @@
 
 #include "batch.h"
 #include "check.h"
-#include "storage/items.h"
-#include "storage/tree.h"
+#include "storage/batch/items.h"
+#include "storage/tree/tree.h"
 
 static int top;
 

@@ -14,8 +14,8 @@
 
 #include <careful/files.h>
 
-#include "storage/blake3.h"
-#include "storage/xxh3.h"
+#include "base/blake3.h"
+#include "base/xxh3.h"
 
 /* github.com/BLAKE3-team/BLAKE3, test_vectors/test_vectors.json: "hash", 32 bytes. */
 static const struct {

@@ -20,7 +20,7 @@
 #include <careful/files.h>
 
 #include "check.h"
-#include "storage/steady.h"
+#include "storage/tree/steady.h"
 
 enum { BYTES = 4096, HALF = BYTES / 2 };
 

