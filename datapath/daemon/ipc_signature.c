@@ -9,7 +9,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/ipc_private.h"
-#include "measure/scratch.h"
+#include "measure/probe.h"
 #include "measure/signature.h"
 
 /*

@@ -34,7 +34,6 @@
 #include "base/error.h"
 #include "files/block.h"
 #include "measure/probe.h"
-#include "measure/scratch.h"
 
 enum {
 	EXIT_USAGE = 2,

@@ -13,7 +13,7 @@
 
 #include "daemon/log.h"
 #include "base/thread.h"
-#include "measure/probe.h"
+#include "engine/also.h"
 
 enum { IDLE_MS = 5000, STACK_BYTES = 64 << 10 };
 
@@ -60,7 +60,7 @@ void scratch_file_serve(struct scratch_file *file, struct careful *instance,
 		writable = writable || exports[i].writable;
 	if (!writable)
 		open_memory(file);
-	probe_scratch(instance, file->fd, file->scratch);
+	engine_scratch(instance, file->fd, file->scratch);
 }
 
 static void begin(struct scratch_file *file)
@@ -70,17 +70,17 @@ static void begin(struct scratch_file *file)
 	if (file->opening)
 		return;
 	open_memory(file);
-	probe_scratch(file->instance, file->fd, file->scratch);
+	engine_scratch(file->instance, file->fd, file->scratch);
 }
 
 void scratch_file_poll(struct scratch_file *file, int64_t now_ms)
 {
-	uint64_t asked = probe_scratch_asked(file->instance);
+	uint64_t asked = engine_scratch_asked(file->instance);
 
 	if (file->opening && atomic_load(&file->opened)) {
 		pthread_join(file->thread, NULL);
 		file->opening = false;
-		probe_scratch(file->instance, file->fd, file->scratch);
+		engine_scratch(file->instance, file->fd, file->scratch);
 	}
 	if (asked != file->asked) {
 		file->asked = asked;
@@ -89,7 +89,7 @@ void scratch_file_poll(struct scratch_file *file, int64_t now_ms)
 			begin(file);
 	} else if (!file->opening && file->fd >= 0 && file->scratch == CAREFUL_SCRATCH_FILE &&
 		   now_ms - file->used_ms > IDLE_MS) {
-		probe_scratch(file->instance, -1, file->scratch);
+		engine_scratch(file->instance, -1, file->scratch);
 		close(file->fd);
 		file->fd = -1;
 	}

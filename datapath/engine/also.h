@@ -50,6 +50,12 @@ void engine_forget(struct careful *c, engine_whose_fn *whose, const void *of);
  * their way to disks. */
 uint32_t engine_stop_gets(struct careful *c, engine_whose_fn *whose, const void *of);
 
+/* Sets the file for pings that go as far as the store; without it they end at HOST_RX. @fd: must
+ * last until the next call; -1: pings wait for one. @scratch: enum careful_scratch */
+void engine_scratch(struct careful *c, int fd, uint8_t scratch);
+/* Returns how many pings so far were to be written. */
+uint64_t engine_scratch_asked(const struct careful *c);
+
 /* Changes wait_mode, spin_us, sync_ms and stall_ms of the instance. */
 void engine_wait_as(struct careful *c, const struct careful_options *options);
 

@@ -6,11 +6,10 @@
 #include <stddef.h>
 
 #include "engine/engine.h"
-#include "measure/probe.h"
 
 static void submit(struct careful *c, struct ping_slot *slot);
 
-void probe_scratch(struct careful *c, int fd, uint8_t scratch)
+void engine_scratch(struct careful *c, int fd, uint8_t scratch)
 {
 	c->scratch_fd = fd;
 	c->scratch = scratch;
@@ -22,7 +21,7 @@ void probe_scratch(struct careful *c, int fd, uint8_t scratch)
 	}
 }
 
-uint64_t probe_scratch_asked(const struct careful *c)
+uint64_t engine_scratch_asked(const struct careful *c)
 {
 	return c->scratch_asked;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The probe service that wire.h declares, for measurements from other hosts. */
+/* The probe service and the scratch region of wire.h, for measurements from other hosts. */
 #ifndef MEASURE_PROBE_H
 #define MEASURE_PROBE_H
 
@@ -9,6 +9,8 @@
 #include <careful/abi.h>
 #include <careful/careful.h>
 #include <careful/wire.h>
+
+enum { SCRATCH_BYTES = 1 << 20 };
 
 /*
  * The train that is arriving from a peer.
@@ -40,12 +42,9 @@ int probe_serve(struct careful *instance, struct probe *probe);
 bool probe_train_add(struct probe_train *train, const struct careful_message *message,
 		     uint64_t now_ns);
 
-/*
- * Sets the file for pings that go as far as the store; without it they end at HOST_RX. @fd: must
- * last until the next call; -1: pings wait for one. @scratch: enum careful_scratch
- */
-void probe_scratch(struct careful *instance, int fd, uint8_t scratch);
-/* Returns how many pings so far were to be written. */
-uint64_t probe_scratch_asked(const struct careful *instance);
+/* Returns memory with meaningless contents, shared by all measurements. */
+void *scratch_memory(void);
+/* Offers the memory to all peers until careful_close(). */
+int scratch_serve(struct careful *instance);
 
 #endif /* MEASURE_PROBE_H */

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "node.h"
-#include "measure/probe.h"
+#include "engine/also.h"
 
 enum {
 	HANDLER_REPLY = 0,
@@ -144,7 +144,7 @@ static struct node *open_node(bool measures, uint32_t reserve, const char *seal)
 	base.queue = &node->queue;
 	base.storage = &node->storage;
 	MUST(engine_open(&options, &base, &node->c, &error) == 0);
-	probe_scratch(node->c, node->fd, CAREFUL_SCRATCH_FILE);
+	engine_scratch(node->c, node->fd, CAREFUL_SCRATCH_FILE);
 	for (uint16_t i = 0; i < 8; i++)
 		careful_handle(node->c, i, on_message, node);
 	for (uint16_t i = HANDLER_ASK; i < 8; i++)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cluster.h"
-#include "measure/probe.h"
+#include "engine/also.h"
 
 enum {
 	STAGES = CAREFUL_STAGE_STORE - CAREFUL_STAGE_NET_RX + 1, /* where a ping can end */
@@ -111,5 +111,5 @@ void pings_open(struct node *node)
 {
 	node->probing = false;
 	files_set(&node->files, SCRATCH_FD, scratch, sizeof(scratch));
-	probe_scratch(node->c, SCRATCH_FD, CAREFUL_SCRATCH_MEMORY);
+	engine_scratch(node->c, SCRATCH_FD, CAREFUL_SCRATCH_MEMORY);
 }

@@ -9,7 +9,7 @@
 #include <careful/wire.h>
 
 #include "daemon/clock.h"
-#include "measure/scratch.h"
+#include "measure/probe.h"
 
 enum {
 	TRIP_BYTES = 64,

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "instances.h"
-#include "measure/probe.h"
+#include "engine/also.h"
 
 struct told {
 	int done;
@@ -118,21 +118,21 @@ static void test_ping__each_answers(void)
 	r = probe(&ends, CAREFUL_STAGE_STORE, 600);
 	CHECK_EQ(r.stage, CAREFUL_STAGE_HOST_RX); /* there is nowhere to write */
 	CHECK_EQ(r.scratch, CAREFUL_SCRATCH_NONE);
-	probe_scratch(ends.c[1], fd, CAREFUL_SCRATCH_MEMORY);
+	engine_scratch(ends.c[1], fd, CAREFUL_SCRATCH_MEMORY);
 	r = probe(&ends, CAREFUL_STAGE_STORE, 3826);
 	CHECK_EQ(r.status, 0);
 	CHECK_EQ(r.stage, CAREFUL_STAGE_STORE);
 	CHECK_EQ(r.scratch, CAREFUL_SCRATCH_MEMORY);
 	CHECK(r.host_rx_ns && r.store_ns);
 	CHECK_EQ(lseek(fd, 0, SEEK_END), 3826 - 28 - LINK_HDR_BYTES);
-	CHECK_EQ(probe_scratch_asked(ends.c[1]), 1);
+	CHECK_EQ(engine_scratch_asked(ends.c[1]), 1);
 	/* A ping that comes before the file is open waits for it. */
-	probe_scratch(ends.c[1], -1, CAREFUL_SCRATCH_FILE);
+	engine_scratch(ends.c[1], -1, CAREFUL_SCRATCH_FILE);
 	begin(&ends, &ask, &told);
-	for (int i = 0; i < PATIENCE && probe_scratch_asked(ends.c[1]) < 2; i++)
+	for (int i = 0; i < PATIENCE && engine_scratch_asked(ends.c[1]) < 2; i++)
 		poll_both(&ends);
 	CHECK_EQ(far(&ends)->kept, 1);
-	probe_scratch(ends.c[1], fd, CAREFUL_SCRATCH_FILE);
+	engine_scratch(ends.c[1], fd, CAREFUL_SCRATCH_FILE);
 	await_ping(&ends, &told);
 	CHECK_EQ(told.result.stage, CAREFUL_STAGE_STORE);
 	CHECK_EQ(far(&ends)->kept, 0);
@@ -162,7 +162,7 @@ static void test_ping__credits_are_conserved(void)
 	uint32_t window;
 
 	open_up(&ends);
-	probe_scratch(ends.c[1], fd, CAREFUL_SCRATCH_MEMORY);
+	engine_scratch(ends.c[1], fd, CAREFUL_SCRATCH_MEMORY);
 	window = near(&ends)->flow.tx.size;
 	for (uint32_t i = 0; i < 20; i++)
 		CHECK_EQ(probe(&ends, CAREFUL_STAGE_NET_RX, 80 + 150 * i).status, 0);
