@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/health.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 #include "engine/also.h"
 #include "engine/mode.h"
 

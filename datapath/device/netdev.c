@@ -14,7 +14,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 enum {
 	BACKLOG_DEFAULT = 1000, /* the kernel's default of net.core.netdev_max_backlog */

@@ -11,7 +11,7 @@
 #include <netinet/udp.h>
 #include <string.h>
 
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 enum {
 	ROUTE_HOPS = 64,

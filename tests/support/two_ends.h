@@ -6,7 +6,7 @@
 #ifndef CAREFUL_TESTS_TWO_ENDS_H
 #define CAREFUL_TESTS_TWO_ENDS_H
 
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 #include "end.h"
 
 static struct pair pair;

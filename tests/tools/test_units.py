@@ -122,7 +122,7 @@ def test_unit__carefuld_may_have_what_it_keeps() -> None:
     kept = re.findall(
         r"\{ (CAP_\w+), NEEDED", (ROOT / "datapath/daemon/process/confine.c").read_text()
     )
-    start = re.findall(r"\{ (CAP_\w+), \"", (ROOT / "datapath/device/xsk_host.c").read_text())
+    start = re.findall(r"\{ (CAP_\w+), \"", (ROOT / "datapath/device/xsk/xsk_host.c").read_text())
     assert len(kept) >= 8
     assert len(start) >= 4
     assert {*kept, *start} <= given

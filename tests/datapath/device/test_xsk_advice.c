@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "device/compat.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 static void says(const char *driver, int rc, const char *words)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 static struct xsk_port port;
 static struct xsk_queue xsk;

@@ -8,7 +8,7 @@
 #include <sched.h>
 #include <sys/socket.h>
 
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 #include "end.h"
 
 static struct pair pair;

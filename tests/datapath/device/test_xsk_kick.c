@@ -9,7 +9,7 @@
 
 #include "check.h"
 #include "device/compat.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 enum { SLOTS = 8 };
 

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 
 #include "device/compat.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 #include "pair.h"
 
 static struct pair pair;

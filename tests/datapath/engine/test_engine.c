@@ -8,7 +8,7 @@
 
 #include <sys/mman.h>
 
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 enum { BYTES = 3000001 };
 

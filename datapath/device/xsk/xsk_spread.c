@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "device/compat.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 /* With generic XDP a veth delivers frames to another queue than the sender's. */
 static int check_mode(const struct xsk_port *port, struct careful_error *error)

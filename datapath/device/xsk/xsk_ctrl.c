@@ -15,7 +15,7 @@
 
 #include <careful/wire.h>
 
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 enum {
 	ERRORS_MAX = 16, /* read from the error queue per call */

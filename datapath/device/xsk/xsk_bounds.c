@@ -2,7 +2,7 @@
 /* R of a queue in the mode in effect, and the resource that bounds R. */
 #include <string.h>
 
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 enum {
 	VETH_RING = 256, /* drivers/net/veth.c, VETH_RING_SIZE */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 static void take_options(struct xsk_queue *xsk, const struct careful_options *options)
 {

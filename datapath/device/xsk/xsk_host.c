@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "device/compat.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 enum {
 	/* carefuld starts with about 35 open files; the rest is for clients and their files. */

@@ -6,7 +6,7 @@
  * network namespace, because the kernel looks its number up there. */
 #include <errno.h>
 
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 int xsk_mode(struct queue *queue, uint32_t mode, struct careful_error *error)
 {

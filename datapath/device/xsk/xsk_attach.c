@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "device/compat.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 enum {
 	/* A killed owner's program may take a moment to leave the interface. */

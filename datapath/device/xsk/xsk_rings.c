@@ -9,7 +9,7 @@
 
 #include "device/compat.h"
 #include "device/trace.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 _Static_assert(sizeof(struct device_desc) == sizeof(struct xdp_desc), "one descriptor");
 _Static_assert(offsetof(struct device_desc, bytes) == offsetof(struct xdp_desc, len), "likewise");

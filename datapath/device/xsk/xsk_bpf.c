@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "device/compat.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 /* ebpf/careful.bpf.c, compiled (datapath/CMakeLists.txt). */
 extern const unsigned char bpf_careful_start[], bpf_careful_end[];

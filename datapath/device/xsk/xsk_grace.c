@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 static void wait_for_softirqs(struct xsk_port *port, int here)
 {

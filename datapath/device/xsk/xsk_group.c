@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 static int add_membership(const struct xsk_port *port, int fd, bool ipv4)
 {

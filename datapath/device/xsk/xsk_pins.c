@@ -15,7 +15,7 @@
 
 #include "device/compat.h"
 #include "base/lock.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 #define PIN_DIR BPFFS_DIR "/careful"
 

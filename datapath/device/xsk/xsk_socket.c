@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "device/compat.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 enum {
 	HUGEPAGE_BYTES = 2 << 20,

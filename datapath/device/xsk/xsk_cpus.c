@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 enum { CPUS_MAX = 16 }; /* with more CPUs RCU is about as fast */
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The interface of an instance: opened and closed in order, with the peers that XDP admits. */
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 #include <assert.h>
 #include <errno.h>

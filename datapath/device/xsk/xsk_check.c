@@ -12,7 +12,7 @@
 #include <careful/wire.h>
 
 #include "device/compat.h"
-#include "device/xsk.h"
+#include "device/xsk/xsk.h"
 
 enum {
 	QUEUE_SUFFIX_BYTES = 3, /* appended to the instance's name for another queue */
