@@ -158,10 +158,7 @@ class Bench:
         """Round trips of all sizes, by who makes them: requests if they fit, else stores."""
         found: dict[str, float] = {}
         for protocol in ("careful", "traditional"):
-            with self._served(protocol) as ask:
-                for size in SIZES:
-                    word = "ask" if size <= REQUEST_MOST else "trips"
-                    found[trip(protocol, size)] = ask(word, size, COUNT)["p50_us"]
+            self._yardstick(found, partial(self._own_trips, protocol))
         others: dict[str, Callable[[int], float]] = {
             "bare": lambda size: self._bare_trip(size, "each"),
             "whole": lambda size: self._bare_trip(size, "whole"),
@@ -173,6 +170,14 @@ class Bench:
             for who, one in others.items():
                 if who != "whole" or size > REQUEST_MOST:
                     self._yardstick(found, partial(_named, trip(who, size), one, size))
+        return found
+
+    def _own_trips(self, protocol: str) -> dict[str, float]:
+        found = {}
+        with self._served(protocol) as ask:
+            for size in SIZES:
+                word = "ask" if size <= REQUEST_MOST else "trips"
+                found[trip(protocol, size)] = ask(word, size, COUNT)["p50_us"]
         return found
 
     def _bare_trip(self, nbytes: int, how: str) -> float:

@@ -94,7 +94,10 @@ def time_parts(path: Path) -> None:
             made = plan(line, 64 * KIB, strategy)
             found = simulate(line, [Message(64 * KIB)], rules(line, made))
             names.append(f"{algorithm}\n{strategy}")
-            parts.append([us / 1e3 for us in found.parts_us(at)])
+            own = found.of_stage(at)
+            begin, end = own[0].start_us, own[-1].end_us
+            each = (begin - found.ready_us[0], end - begin, found.complete_us[0] - end)
+            parts.append([us / 1e3 for us in each])
     drawn, pair = figure.axes(
         "64 KiB, to a disk, and through it to another network", "", "latency (ms)", size=(11.0, 5.0)
     )
