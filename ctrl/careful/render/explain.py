@@ -195,8 +195,10 @@ def draw(found: Json, path: Path) -> None:
         "oracle, predicted": best_us,
     }
     drawn, ((whole,), (more,)) = figure.grid(2, 1, size=(8.0, 8.5), widths=[1])
-    figure.label(whole, f"To {one['peer']}: what a message takes", "size of a message", "(ms)")
-    figure.label(more, "How much longer than the oracle's", "size of a message", "(%)")
+    figure.label(
+        whole, f"To {one['peer']}: what a message takes", "size of a message", "latency (ms)"
+    )
+    figure.label(more, "How much longer than the oracle's", "size of a message", "longer by (%)")
     for pair, shown in (
         (whole, {name: [value / 1e3 for value in values] for name, values in series.items()}),
         (more, {name: _above(values, best_us) for name, values in series.items()}),
@@ -222,7 +224,7 @@ def _draw_live(found: Json, path: Path) -> None:
         )
     one, sizes = seen[0], [each["message_bytes_max"] for each in seen[0]["classes"]]
     title = f"To {one['peer']}: what a message takes (the path is not measured)"
-    drawn, pair = figure.axes(title, "size of a message", "(ms)")
+    drawn, pair = figure.axes(title, "size of a message", "latency (ms)")
     _stars(pair, one["classes"], "live_us", "live messages, mean since up", "o")
     _stars(pair, one["classes"], "measured_us", "in effect, live A/B", "k*")
     _of_sizes(pair, sizes)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from careful.measure.estimators.blackbox_result import Result
 from careful.measure.estimators.hops import Path as HopPath
 from careful.measure.estimators.host_stages import Stages
@@ -37,6 +39,16 @@ def _points(pair: Axes, sizes: Sequence[float], times_us: Sequence[float], numbe
         color=draw.COLOURS[number % len(draw.COLOURS)],
         markersize=6,
     )
+
+
+def _clip(pair: Axes, times_us: Sequence[float], least_us: float, entries: int) -> None:
+    """Leaves the slowest outliers out of the scale, and reports how many; least_us: to show."""
+    pair.set_ylim(top=min(pair.get_ylim()[1], max(least_us, 1.5 * np.percentile(times_us, 90))))
+    _legend(pair, entries)
+    top = pair.get_ylim()[1]
+    if above := sum(one > top for one in times_us):
+        text = f"{above} above {top:.4g} µs"
+        pair.annotate(text, (1, 0.98), xycoords="axes fraction", ha="right", va="top", fontsize=11)
 
 
 def _legend(pair: Axes, entries: int) -> None:
@@ -75,7 +87,11 @@ def blackbox(found: Result, host: str, path: str | Path) -> None:
         pair.annotate(
             f" {regime.low_bytes:.0f} B", (regime.low_bytes, 0), ha="left", va="bottom", fontsize=12
         )
-    _legend(pair, len(found.regimes) + 1)
+    lines = [trips, *(one.line for one in found.regimes)]
+    least_us = max(
+        one.at(size) for one in lines for size in (one.size_min_bytes, one.size_max_bytes)
+    )
+    _clip(pair, [*found.trip_minima[1], *found.gaps[1]], 1.1 * least_us, len(lines))
     draw.save(figure, path)
 
 
@@ -117,14 +133,12 @@ def _stages(pair: Axes, found: Stages) -> None:
         at = [row + (number - 0.5) * 0.4 for row in range(len(names))]
         colour = draw.COLOURS[number]
         pair.barh(at, times_us, height=0.36, color=colour, label=f"{size} bytes")
-        least_us = min((time_us for time_us in times_us if time_us), default=1.0)
         for row, time_us, one in zip(at, times_us, known, strict=True):
             text = f" {with_half(one)}"
-            pair.annotate(text, (time_us or least_us, row), va="center", fontsize=11)
+            pair.annotate(text, (time_us, row), va="center", fontsize=11)
     pair.set_yticks(range(len(names)), names)
     pair.set_ylim(len(names) - 0.4, -0.9)
-    pair.set_xscale("log")
-    pair.set_xlim(right=pair.get_xlim()[1] * 2.5)  # room for the figures behind the bars
+    pair.set_xlim(right=pair.get_xlim()[1] * 1.3)  # room for the figures behind the bars
     pair.set_title("stages, hosts included", loc="left")
     pair.set_xlabel("time one way (µs)")
     draw.legend_below(pair, title="IP packet of", ncols=2)

@@ -56,7 +56,8 @@ def draw(rows: Sequence[Row], host: str, path: Path) -> None:
     for pair, row in zip(panels, rows, strict=True):
         unit = _UNITS[row.kind.unit]
         better = "more is better" if row.kind.is_rate else "less is better"
-        figure.label(pair, f"{row.kind.name}\nto {host}", better, f"({unit})")
+        what = "rate" if row.kind.is_rate else "time"
+        figure.label(pair, f"{row.kind.name}\nto {host}", better, f"{what} ({unit})")
         each = list(row.by_layer.values())
         values = [one.median for one in each]
         spread = [

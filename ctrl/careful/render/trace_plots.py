@@ -38,7 +38,8 @@ def stages(found: Sequence[Fit], path: str | Path) -> None:
         step = max(len(sizes) // _POINTS_MOST, 1)
         faint = 0.35 if len(sizes) > _FAINT_FROM else 1.0
         left.plot(sizes[::step], times[::step], ".", color=colour, markersize=4, alpha=faint)
-        top = float(np.percentile(times, 97)) * 1.25
+        # Most of a real transfer's frames may take no time in a stage.
+        top = 1.25 * float(np.percentile(times, 97) or np.max(times)) or 1.0
         if one.line and one.line.supported:
             ends = np.array([one.line.size_min_bytes, one.line.size_max_bytes])
             left.plot(ends, [one.line.at(size) for size in ends], color="black", linewidth=1.8)

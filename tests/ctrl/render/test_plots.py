@@ -119,6 +119,25 @@ def test_plot__a_legend_hides_nothing(drawn: list[Any]) -> None:
     assert all(entry.startswith("D = ") for entry in entries(drawn[1])[0])
 
 
+def test_plot__outliers_of_a_black_box_do_not_set_the_scale(drawn: list[Any]) -> None:
+    found = FakeExchange().measure(seconds=1000)
+    measure_plots.blackbox(found, "h2", "box.svg")
+    sizes, gaps_us = found.gaps
+    found.gaps = ([*sizes, sizes[0]], [*gaps_us, 100 * max(gaps_us)])
+    measure_plots.blackbox(found, "h2", "box.svg")
+    quiet, busy = (one.axes[0] for one in drawn)
+    assert busy.get_ylim()[1] < 2 * quiet.get_ylim()[1]
+    assert any(text.get_text().startswith("1 above ") for text in busy.texts)
+    assert not any(" above " in text.get_text() for text in quiet.texts)
+
+
+def test_plot__bars_of_stages_start_at_0(drawn: list[Any]) -> None:
+    hosts = FakeHosts()
+    measure_plots.pathchar(hosts.path(), "h2", "path.svg", hosts.measure())
+    beside = drawn[0].axes[1]
+    assert (beside.get_xscale(), beside.get_xlim()[0]) == ("linear", 0)
+
+
 def test_plot__hidden_is_found(drawn: list[Any]) -> None:
     one, pair = figure.axes("", "", "")
     pair.plot([0, 1], [0, 1], label="line")

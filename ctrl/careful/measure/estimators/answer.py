@@ -115,5 +115,5 @@ def of_blackbox(found: Result) -> Answer:
         # Trains arrived in a bunch. No stage takes longer than the whole round trip.
         size_bytes, most_us = ends[-1]
         rate, name = 8e-3 * size_bytes / most_us, ""
-    withheld = "figures that are withheld below"
+    withheld = "the figures with a dash"
     return Answer(ends, size_bytes, rate, not name, "", withheld, found.reason)
