@@ -14,7 +14,8 @@ make_root() {
 }
 
 # in_root ROOT COMMAND…: runs it there, with a /proc, /sys and /dev, and ends what it leaves behind.
-# "/" is a mount, as on a machine: what makes mounts of its own needs that.
+# The folder becomes "/" of the mount namespace, as on a machine: mounts need that, and so do user
+# namespaces, which the kernel refuses after a chroot alone.
 in_root() {
 	# shellcheck disable=SC2016 # it is the inner shell's
 	unshare --mount --pid --fork --kill-child bash -ec '
@@ -24,5 +25,7 @@ in_root() {
 		mount -t bpf bpf "$1/sys/fs/bpf"
 		mount --rbind /dev "$1/dev"
 		mount -t tmpfs run "$1/run"
-		exec chroot "$@"' - "$@"
+		cd "$1" && shift
+		mount --move . /
+		exec chroot . "$@"' - "$@"
 }
