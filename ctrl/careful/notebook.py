@@ -90,7 +90,7 @@ def _settings(config: Config | Path | str | None) -> Config:
 
 
 def status(instance: str | None = None, config: Config | Path | str | None = None) -> Shown:
-    """Shows what `carefulctl status` prints.
+    """Shows what `carefulctl status -v` prints.
 
     Args:
         instance: its name; None: all of this machine.

@@ -92,7 +92,7 @@ def test_blackbox__two_at_a_time_take_turns(hosts: list[Host]) -> None:
     both = [hosts[0].start("measure", "blackbox", "h2", *options) for _ in range(2)]
     for process in both:
         out, err = process.communicate(timeout=60)
-        assert process.returncode == 0, err
+        assert process.returncode in (0, 5), err  # 5: a figure is withheld
         found = json.loads(out)
         slope = found["G_b_us_per_KiB"]  # None: withheld, for each disturbs the other
         # Of one second on a busy machine; how near it comes is judged over the kept runs.

@@ -114,7 +114,9 @@ def test_logp__bad_luck_is_one_line(hosts: list[Host]) -> None:
     alone += ["--background", "--plot", "x.png"]
     done = ctl("measure", "logp", "h2", *alone, check=False)
     assert done.returncode == 2
-    assert "not with --bulk, --tcp, --udp, --file, --background, --plot" in done.stderr
+    assert (
+        "cannot be combined with --bulk, --tcp, --udp, --file, --background, --plot" in done.stderr
+    )
     done = ctl("measure", "logp", "h2", "--precision", "2", check=False)
     assert done.returncode == 2
     assert "--precision" in done.stderr

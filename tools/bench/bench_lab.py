@@ -49,6 +49,10 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
+#: carefulctl's exit status if a figure is withheld; its JSON object has the reason.
+WITHHELD = 5
+
+
 def run(*argv: object, timeout_s: float = 400, env: dict[str, str] | None = None) -> str:
     """Runs a program to its end and returns what it printed."""
     try:
@@ -61,7 +65,7 @@ def run(*argv: object, timeout_s: float = 400, env: dict[str, str] | None = None
         )
     except OSError as error:
         raise BenchError(f"{argv[0]}: {error.strerror}") from None
-    if done.returncode:
+    if done.returncode not in (0, WITHHELD):
         why = (done.stderr.strip() or done.stdout.strip() or "failed").splitlines()[-1]
         raise BenchError(f"{argv[0]}: {why}")
     return done.stdout
