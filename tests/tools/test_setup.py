@@ -143,3 +143,19 @@ def test_failure__names_its_cause(printed: str, expected: str, tmp_path: Path) -
     done = subprocess.run(argv, capture_output=True, text=True, env=env)
     assert done.returncode == 1
     assert done.stderr.startswith(f"setup: {expected}")
+
+
+def test_another_distribution__hears_what_it_lacks(tmp_path: Path) -> None:
+    """No dpkg-query: programs and libraries are looked for themselves."""
+    clang = tmp_path / "clang"
+    clang.write_text("#!/bin/sh\n")
+    clang.chmod(0o755)
+    functions = (TOOLS / "setup").read_text().split("\ncheck_host\n")[0]
+    script = f"set run build; {functions}\nPATH=$HERE; install_packages"
+    argv = ["bash", "-c", script, TOOLS / "setup"]
+    env = os.environ | {"HERE": str(tmp_path)}
+    done = subprocess.run(argv, capture_output=True, text=True, env=env)
+    assert done.returncode == 1
+    (missing,) = re.findall(r"^setup: missing here: (.*?);", done.stderr)
+    assert {"cmake", "libxdp.pc"} <= set(missing.split())
+    assert "clang" not in missing.split()
