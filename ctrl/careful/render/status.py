@@ -72,6 +72,8 @@ def settings(found: Status) -> list[str]:
     ]
     if not found.multibuffer:
         lines.append(_single(found))
+    if denied := found.io_uring_denied:
+        lines.append(f"  threads read and write files: io_uring is denied ({denied})")
     return lines
 
 
