@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hosts import RUN, Host, alive, wait_for
+import pytest
+from denied import DOCKER_DENIES, denied
+from hosts import MIB, RUN, Host, alive, make_file, wait_for
 from lab import MakeLab
 
+ROOT = Path(__file__).parents[2]
+#: Capabilities of a container of Docker's.
+DOCKER_HAS = (
+    *("audit_write", "chown", "dac_override", "fowner", "fsetid", "kill", "mknod", "net_raw"),
+    *("net_bind_service", "setfcap", "setgid", "setpcap", "setuid", "sys_chroot"),
+)
 _UP = "carefulctl up eth1 >/dev/null && echo up && sleep 600"
 
 
@@ -86,4 +96,30 @@ def test_carefuld__names_the_process_that_runs_already(make_lab: MakeLab, tmp_pa
         second = lab.run("h1", *program, check=False)
         assert "carefuld runs on eth1: use careful.connect()" in second.stderr
         second = lab.run("h1", *apart, *program, check=False)
-        assert "carefuld runs on eth1: use careful.connect()" in second.stderr
+        assert "is in use by a process of another PID namespace;" in second.stderr
+
+
+def test_docker_run__the_documented_line_is_enough(make_lab: MakeLab, tmp_path: Path) -> None:
+    """The capabilities of `help services`, without the system calls that Docker denies."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the system calls have x86_64's numbers")
+    text = (ROOT / "ctrl/careful/man/services.md").read_text()
+    added = [name.lower() for name in re.findall(r"--cap-add (\w+)", text)]
+    assert added
+    kept = ",".join(f"+{name}" for name in (*DOCKER_HAS, *added))
+    docker = ["setpriv", f"--bounding-set=-all,{kept}", *denied(*DOCKER_DENIES)]
+    lab = make_lab(hosts=2)
+    pair = Host(lab, "h1", tmp_path), Host(lab, "h2", tmp_path)
+    for one in pair:
+        up = ["carefulctl", "up", "eth1", "--export", f"{one.export}:rw", "--insecure"]
+        done = lab.run(one.name, *docker, *up)
+        assert "io_uring is denied" in done.stdout
+    data = make_file(pair[1].export / "big", 3 * MIB + 7, 1)
+    target = tmp_path / "copy"
+    lab.run("h1", *docker, "carefulctl", "get", "h2:big", target)
+    assert target.read_bytes() == data
+    lab.run("h1", *docker, "carefulctl", "put", target, "h2:back")
+    assert (pair[1].export / "back").read_bytes() == data
+    for one in pair:
+        lab.run(one.name, *docker, "carefulctl", "down", "eth1")
+        assert not (RUN / lab.instance(one.name)).exists()
