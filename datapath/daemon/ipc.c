@@ -14,6 +14,7 @@
 #include "daemon/ipc_program.h"
 #include "daemon/log.h"
 #include "engine/also.h"
+#include "local/packet.h"
 
 enum { SPARE_MS = 100 }; /* between attempts to get another spare descriptor */
 
@@ -76,37 +77,13 @@ static void disconnect(struct ipc_client *client)
 	client->ipc->busy++;
 }
 
-/* Returns the first descriptor that was passed, or -1. The others are closed. */
-static int take_fd(struct ipc_client *client, struct msghdr *msg)
-{
-	int first = -1;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		size_t n;
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-			if (first < 0)
-				first = fd;
-			else
-				ipc_close(client, fd, NULL);
-		}
-	}
-	return first;
-}
-
 /* Turns away a client of another release, and logs the reason. */
 static int other_version(const struct ipc_client *client, uint32_t version)
 {
 	const struct careful_ipc head = { .version = CAREFUL_IPC_VERSION, .status = -EPROTO };
 	static struct log_limit limit;
 
-	ipc_send_packet(client->fd, &head, NULL);
+	packet_send(client->fd, &head, NULL, -1);
 	if (log_allowed(&limit))
 		log_line("a client speaks version %u of the local socket, and this carefuld %u: "
 			 "one of them is another release's (carefulctl --version)",
@@ -117,43 +94,21 @@ static int other_version(const struct ipc_client *client, uint32_t version)
 /* Reads one packet into the shared buffer. Returns 1, 0 if there is none, or -errno: disconnect. */
 static int receive(struct ipc_client *client, struct ipc_question *q)
 {
-	union {
-		char buf[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct iovec iov[2] = {
-		{ &q->head, sizeof(q->head) },
-		{ client->ipc->buffer, sizeof(client->ipc->buffer) },
-	};
-	struct msghdr msg = {
-		.msg_iov = iov,
-		.msg_iovlen = 2,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
-	ssize_t n;
+	const size_t room = sizeof(client->ipc->buffer);
+	ssize_t n = packet_receive(client->fd, &q->head, client->ipc->buffer, room, &q->fd);
+	size_t bytes = (size_t)n - sizeof(q->head);
+	int rc = 1;
 
-	do {
-		n = recvmsg(client->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return errno == EAGAIN ? 0 : -errno;
-	if (n == 0)
-		return -EPIPE;
-	q->fd = take_fd(client, &msg);
+	if (n <= 0)
+		return n == -EAGAIN ? 0 : n ? (int)n : -EPIPE;
 	q->payload = client->ipc->buffer;
-	if (n >= (ssize_t)sizeof(q->head.version) && q->head.version != CAREFUL_IPC_VERSION) {
-		if (q->fd >= 0)
-			ipc_close(client, q->fd, NULL);
-		return other_version(client, q->head.version);
-	}
-	if (n < (ssize_t)sizeof(q->head) || (msg.msg_flags & MSG_TRUNC) ||
-	    q->head.payload_bytes != (size_t)n - sizeof(q->head)) {
-		if (q->fd >= 0)
-			ipc_close(client, q->fd, NULL);
-		return -EPROTO;
-	}
-	return 1;
+	if (n >= (ssize_t)sizeof(q->head.version) && q->head.version != CAREFUL_IPC_VERSION)
+		rc = other_version(client, q->head.version);
+	else if (n < (ssize_t)sizeof(q->head) || bytes > room || q->head.payload_bytes != bytes)
+		rc = -EPROTO;
+	if (rc < 0 && q->fd >= 0)
+		ipc_close(client, q->fd, NULL);
+	return rc;
 }
 
 static int park(struct ipc_client *client, const struct ipc_question *q)
@@ -245,7 +200,7 @@ static void turn_away(int fd, int status, uint32_t clients)
 		.args = { clients, clients < IPC_CLIENTS },
 	};
 
-	ipc_send_packet(fd, &head, NULL);
+	packet_send(fd, &head, NULL, -1);
 	close(fd);
 }
 

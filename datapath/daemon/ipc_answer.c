@@ -8,6 +8,7 @@
 
 #include "daemon/clock.h"
 #include "daemon/ipc_private.h"
+#include "local/packet.h"
 
 void ipc_arm(struct ipc_client *client)
 {
@@ -53,24 +54,6 @@ struct ipc_op *ipc_op_take(struct ipc_client *client, const struct careful_ipc *
 	return op;
 }
 
-int ipc_send_packet(int fd, const struct careful_ipc *head, const void *payload)
-{
-	struct iovec iov[2] = {
-		{ (void *)head, sizeof(*head) },
-		{ (void *)payload, head->payload_bytes },
-	};
-	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = head->payload_bytes ? 2 : 1 };
-
-	for (;;) {
-		if (sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
-			return 1;
-		if (errno == EAGAIN)
-			return 0;
-		if (errno != EINTR)
-			return -errno;
-	}
-}
-
 static int queue_answer(struct ipc_op *op, const struct careful_ipc *head, const void *payload)
 {
 	struct ipc_answer *answer = malloc(sizeof(*answer) + head->payload_bytes);
@@ -101,7 +84,7 @@ void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const v
 {
 	struct ipc_client *client = op->client;
 	struct careful_ipc none = { 0 };
-	int rc = 0;
+	int rc;
 
 	head = head ? head : &none;
 	head->version = CAREFUL_IPC_VERSION;
@@ -113,26 +96,25 @@ void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const v
 		ipc_op_free(op);
 		return;
 	}
-	if (!client->answers)
-		rc = ipc_send_packet(client->fd, head, payload);
-	if (rc == 0) {
+	rc = client->answers ? -EAGAIN : packet_send(client->fd, head, payload, -1);
+	if (rc == -EAGAIN) {
 		rc = queue_answer(op, head, payload);
-		if (rc == 0)
+		if (!rc)
 			return;
 	}
 	ipc_op_free(op);
-	if (rc < 0)
+	if (rc)
 		fail(client);
 }
 
 void ipc_flush(struct ipc_client *client)
 {
 	struct ipc_answer *answer;
-	int rc = 1;
+	int rc = 0;
 
 	while ((answer = client->answers)) {
-		rc = ipc_send_packet(client->fd, &answer->head, answer->payload);
-		if (rc <= 0)
+		rc = packet_send(client->fd, &answer->head, answer->payload, -1);
+		if (rc)
 			break;
 		client->answers = answer->next;
 		if (!client->answers)
@@ -140,7 +122,7 @@ void ipc_flush(struct ipc_client *client)
 		ipc_op_free(answer->op);
 		free(answer);
 	}
-	client->failed |= rc < 0;
+	client->failed |= rc && rc != -EAGAIN;
 	ipc_arm(client);
 }
 

@@ -252,8 +252,6 @@ void ipc_arm(struct ipc_client *client);
 struct ipc_op *ipc_op_take(struct ipc_client *client, const struct careful_ipc *head,
 			   uint32_t reserve);
 void ipc_op_free(struct ipc_op *op);
-/* Returns 1 if the packet was sent, 0 if there is no room, or -errno. */
-int ipc_send_packet(int fd, const struct careful_ipc *head, const void *payload);
 /* Answers a question with head's fields and a payload. Sending the answer ends the operation. */
 void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const void *payload,
 		uint32_t bytes);

@@ -12,6 +12,7 @@
 #include "daemon/clock.h"
 #include "daemon/ipc_program.h"
 #include "engine/also.h"
+#include "local/packet.h"
 
 enum {
 	PAGE_BYTES = 4096,
@@ -73,27 +74,6 @@ static struct ipc_program *create(struct ipc_client *client, const struct ipc_qu
 	return p;
 }
 
-static int send_area(const struct ipc_client *client, const struct careful_ipc *head, int fd)
-{
-	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = { 0 };
-	struct iovec iov = { (void *)head, sizeof(*head) };
-	struct msghdr msg = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control,
-		.msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
-
-	cmsg->cmsg_level = SOL_SOCKET;
-	cmsg->cmsg_type = SCM_RIGHTS;
-	cmsg->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(cmsg), &fd, sizeof(fd));
-	if (sendmsg(client->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		return errno == EAGAIN ? -EBUSY : -errno;
-	return 0;
-}
-
 /* Serves all programs in turn: the first of a round is the last of the next. */
 static uint32_t rounds(struct careful *c, void *user, bool sleeps)
 {
@@ -143,7 +123,7 @@ static int attach(struct ipc_client *client, struct ipc_op *op, const struct ipc
 	rc = fd < 0 ? fd : 0;
 	head.bytes = p->memory_bytes;
 	if (!rc)
-		rc = send_area(client, &head, fd);
+		rc = packet_send(client->fd, &head, NULL, fd);
 	if (fd >= 0)
 		close(fd);
 	if (rc) {

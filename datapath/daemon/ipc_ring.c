@@ -9,6 +9,7 @@
 #include "daemon/ipc_program.h"
 #include "daemon/log.h"
 #include "engine/also.h"
+#include "local/packet.h"
 #include "local/ring_number.h"
 
 /* Entries of a program in one round, alone or with other programs. */
@@ -58,7 +59,7 @@ void ipc_ring_bell(struct ipc_program *p)
 	};
 
 	if (!p->over)
-		ipc_send_packet(p->client->fd, &head, NULL);
+		packet_send(p->client->fd, &head, NULL, -1);
 }
 
 void ipc_ring_wake(struct ipc_program *p)

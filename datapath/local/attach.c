@@ -3,7 +3,6 @@
 #include "local/attach.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +10,9 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-enum {
-	LOOK_MS = 10, /* between two attempts to connect while the queue of connections is full */
-	MEMORY_BYTES = 16 << 20,
-};
+enum { MEMORY_BYTES = 16 << 20 };
 
 __attribute__((format(printf, 3, 4))) static int refused(struct careful_error *error, int rc,
 							 const char *format, ...)
@@ -30,28 +25,18 @@ __attribute__((format(printf, 3, 4))) static int refused(struct careful_error *e
 	return rc;
 }
 
-/* Does not block in connect(), which would wait for ever if carefuld does not accept. */
 static int connect_to(struct attached *a, const char *path, struct careful_error *error)
 {
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	int rc;
+	int rc = connection_open(path, ATTACH_ANSWER_MS, &a->connection);
 
-	if (strlen(path) >= sizeof(un.sun_path))
-		return refused(error, -ENAMETOOLONG, "%s: too long for a socket's name", path);
-	memcpy(un.sun_path, path, strlen(path));
-	a->socket_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (a->socket_fd < 0)
-		return refused(error, -errno, "a socket: %s", strerror(errno));
-	for (int ms = 0;; ms += LOOK_MS) {
-		rc = connect(a->socket_fd, (struct sockaddr *)&un, sizeof(un)) ? -errno : 0;
-		if (rc != -EAGAIN || ms >= ATTACH_ANSWER_MS)
-			break;
-		poll(NULL, 0, LOOK_MS);
-	}
-	if (!rc)
+	if (!rc) {
+		a->socket_fd = a->connection->fd;
 		return 0;
-	if (rc == -EAGAIN)
-		return refused(error, -ETIMEDOUT,
+	}
+	if (rc == -ENAMETOOLONG)
+		return refused(error, rc, "%s: too long for a socket's name", path);
+	if (rc == -ETIMEDOUT)
+		return refused(error, rc,
 			       "%s: no answer, and too many clients wait for one already", path);
 	if (rc == -EACCES || rc == -EPERM)
 		return refused(error, rc,
@@ -87,19 +72,18 @@ static int map_area(struct attached *a, int fd, uint64_t memory_bytes)
 	return a->pages_used ? 0 : -ENOMEM;
 }
 
-/* Asks carefuld for an area. fds: the received descriptors, or -1. */
-static int begin(struct careful *c, const struct careful_attach_options *o, int *fds,
+/* Asks carefuld for an area. */
+static int begin(struct careful *c, const struct careful_attach_options *o,
 		 struct careful_error *error)
 {
 	const char *name = o->name && o->name[0] ? o->name : "program";
 	struct careful_ipc head = {
 		.op = CAREFUL_IPC_ATTACH,
 		.bytes = o->memory_bytes ? o->memory_bytes : MEMORY_BYTES,
+		.payload_bytes = (uint32_t)strlen(name),
 	};
-	int rc = attached_question(c, &head, name, (uint32_t)strlen(name), NULL, 0, -1, fds);
+	int fd = -1, rc = connection_ask(c->attached->connection, &head, name, &fd, NULL, 0);
 
-	if (!rc)
-		rc = head.status;
 	if (rc == -EPROTO)
 		return refused(error, rc, "%s: carefuld is from another release: restart it",
 			       o->path);
@@ -107,10 +91,10 @@ static int begin(struct careful *c, const struct careful_attach_options *o, int 
 		return refused(error, rc, "%s: carefuld serves as many clients as it can", o->path);
 	if (rc == -EINVAL)
 		return refused(error, rc, "a name has at most 31 bytes, memory at most 1 GiB");
-	if (!rc && fds[0] < 0)
-		rc = -EPROTO;
 	if (!rc)
-		rc = map_area(c->attached, fds[0], head.bytes);
+		rc = fd < 0 ? -EPROTO : map_area(c->attached, fd, head.bytes);
+	if (fd >= 0)
+		close(fd);
 	return rc ? refused(error, rc, "%s: %s", o->path, strerror(-rc)) : 0;
 }
 
@@ -122,10 +106,8 @@ static int attached_close(struct careful *c)
 	if (c->event_hooks)
 		c->event_hooks->end(c);
 	attached_quiet(c);
-	if (a->socket_fd >= 0)
-		close(a->socket_fd);
-	if (a->lost_fd >= 0)
-		close(a->lost_fd);
+	if (a->connection)
+		connection_close(a->connection);
 	if (a->area)
 		munmap(a->area, a->lent ? a->area_bytes - a->memory_bytes : a->area_bytes);
 	free(a->pages_used);
@@ -137,7 +119,7 @@ static int attached_close(struct careful *c)
 static int attached_info(struct careful *c, struct careful_info *info)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_INFO };
-	int rc = attached_ask(c, &head, NULL, 0, info, sizeof(*info));
+	int rc = attached_ask(c, &head, info, sizeof(*info));
 
 	if (rc)
 		return rc;
@@ -149,15 +131,15 @@ static int attached_info(struct careful *c, struct careful_info *info)
 static int attached_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes,
 			 uint32_t queues)
 {
-	struct careful_ipc head = { .op = CAREFUL_IPC_PEER_BEGIN };
 	struct sockaddr_storage sa = { 0 };
+	struct careful_ipc head = { .op = CAREFUL_IPC_PEER_BEGIN, .payload_bytes = sizeof(sa) };
 	int rc;
 
 	(void)queues;
 	if (bytes > sizeof(sa))
 		return -EAFNOSUPPORT;
 	memcpy(&sa, address, bytes);
-	rc = attached_ask(c, &head, &sa, sizeof(sa), NULL, 0);
+	rc = attached_pass(c, &head, &sa, -1, NULL, 0);
 	return rc ? rc : (int)head.peer;
 }
 
@@ -166,7 +148,7 @@ static int attached_peer_close(struct careful *c, uint32_t peer)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_PEER_LEAVE, .peer = peer };
 	struct attached *a = c->attached;
-	int rc = attached_ask(c, &head, NULL, 0, NULL, 0);
+	int rc = attached_ask(c, &head, NULL, 0);
 
 	if (rc)
 		return rc;
@@ -183,7 +165,7 @@ static int ask_peer(struct careful *c, uint32_t peer, struct careful_ipc_peer *f
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_PEER_INFO, .peer = peer };
 
-	return attached_ask(c, &head, NULL, 0, found, sizeof(*found));
+	return attached_ask(c, &head, found, sizeof(*found));
 }
 
 static int attached_peer_info(struct careful *c, uint32_t peer, struct careful_peer_info *info)
@@ -217,7 +199,7 @@ static int attached_peer_measure(struct careful *c, uint32_t peer)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_BURST, .peer = peer };
 
-	return attached_ask(c, &head, NULL, 0, NULL, 0);
+	return attached_ask(c, &head, NULL, 0);
 }
 
 static int attached_handle(struct careful *c, uint16_t handler, bool stores, bool on)
@@ -229,7 +211,7 @@ static int attached_handle(struct careful *c, uint16_t handler, bool stores, boo
 		.bytes = on,
 	};
 
-	return attached_ask(c, &head, NULL, 0, NULL, 0);
+	return attached_ask(c, &head, NULL, 0);
 }
 
 static uint64_t attached_random(struct careful *c)
@@ -285,7 +267,6 @@ int careful_attach(const struct careful_attach_options *options, struct careful 
 {
 	struct careful *c = calloc(1, sizeof(*c));
 	struct attached *a = calloc(1, sizeof(*a));
-	int fds[ATTACH_FDS] = { -1 };
 	struct careful_error unused;
 	int rc;
 
@@ -303,14 +284,12 @@ int careful_attach(const struct careful_attach_options *options, struct careful 
 	c->owner = getpid();
 	c->options.wait_mode = options->wait_mode;
 	c->options.spin_us = options->spin_us ? options->spin_us : 50;
-	a->socket_fd = a->lost_fd = -1;
+	a->socket_fd = -1;
 	for (uint32_t i = CAREFUL_RING_OPERATIONS; i-- > 0;)
 		a->free[a->free_count++] = (uint8_t)i;
 	rc = connect_to(a, options->path, error);
 	if (!rc)
-		rc = begin(c, options, fds, error);
-	if (fds[0] >= 0)
-		close(fds[0]);
+		rc = begin(c, options, error);
 	if (rc) {
 		attached_close(c);
 		return rc;

@@ -9,12 +9,12 @@
 #include <careful/ping.h>
 
 #include "engine/engine.h"
+#include "local/connection.h"
 #include "local/ring_number.h"
 
 enum {
 	ATTACH_PAGE_BYTES = 4096,
 	ATTACH_ANSWER_MS = 10000, /* carefuld answers within a round, but may be measuring */
-	ATTACH_FDS = 1, /* most descriptors with one answer */
 };
 
 /*
@@ -56,13 +56,10 @@ struct attached_answer {
 };
 
 /*
- * @socket_fd:    -1: carefuld has ended
- * @lost_fd:      the socket before that, or -1; its number stays taken, because an event loop may
- *                still have it
+ * @socket_fd:    the connection's; -1: carefuld has ended
  * @asks_put, @told_taken: our own copies, because other processes can write to the area
  * @armed:        told_asleep is set
  * @refused:      an entry found no room, and the application has not been told of new room
- * @rung:         a BELL came while an answer was awaited
  * @looks:        polls so far; only some look at the socket
  * @pages_used:   a byte for each page of the memory
  * @closed:       a peer was closed, and its operations must end
@@ -73,7 +70,8 @@ struct attached_answer {
  * @owed:         replies that wait for room in the ring; at most as many as peers wait for
  */
 struct attached {
-	int socket_fd, lost_fd;
+	struct connection *connection;
+	int socket_fd;
 	struct careful_area *area;
 	uint64_t area_bytes;
 	struct careful_ring_entry *asks, *told;
@@ -84,9 +82,9 @@ struct attached {
 	uint32_t pages_count, free_count;
 	bool lent; /* the application has some of the memory */
 	uint32_t asks_put, told_taken;
-	bool armed, refused, rung, closed;
+	bool armed, refused, closed;
 	uint32_t looks;
-	uint64_t ids, generation;
+	uint64_t generation;
 	uint8_t free[CAREFUL_RING_OPERATIONS]; /* indices of free ops[] */
 	struct attached_op ops[CAREFUL_RING_OPERATIONS];
 	uint8_t built_state[CAREFUL_RING_BUILT];
@@ -98,13 +96,10 @@ struct attached {
 };
 
 /* socket.c */
-int attached_question(struct careful *c, struct careful_ipc *head, const void *payload,
-		      uint32_t bytes, void *answer, uint32_t answer_bytes, int passed, int *fds);
-int attached_ask(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
-		 void *answer, uint32_t answer_bytes);
-int attached_pass(struct careful *c, struct careful_ipc *head, const void *payload, uint32_t bytes,
-		  void *answer, uint32_t answer_bytes, int passed);
-void attached_bell(struct attached *a, uint32_t flags);
+int attached_ask(struct careful *c, struct careful_ipc *head, void *answer, uint32_t bytes);
+int attached_pass(struct careful *c, struct careful_ipc *head, const void *payload, int fd,
+		  void *answer, uint32_t bytes);
+void attached_bell(const struct attached *a, uint32_t flags);
 void attached_look(struct careful *c);
 void attached_lost(struct careful *c);
 

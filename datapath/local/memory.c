@@ -53,7 +53,7 @@ int attached_memory(struct careful *c, uint64_t bytes, void **base)
 int attached_file_add(struct careful *c, int fd, uint32_t *file)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_ADD };
-	int rc = fd < 0 ? -EBADF : attached_pass(c, &head, NULL, 0, NULL, 0, fd);
+	int rc = fd < 0 ? -EBADF : attached_pass(c, &head, NULL, fd, NULL, 0);
 
 	*file = head.file;
 	return rc == -EMFILE ? -EAGAIN : rc;
@@ -65,7 +65,7 @@ void attached_file_remove(struct careful *c, uint32_t file)
 	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_REMOVE, .file = file - 1 };
 
 	if (file && file != c->attached->own_file)
-		attached_ask(c, &head, NULL, 0, NULL, 0);
+		attached_ask(c, &head, NULL, 0);
 }
 
 static int open_own(void)
@@ -110,7 +110,7 @@ void attached_quiet(struct careful *c)
 	for (uint32_t i = 0; i < QUIET_MS; i++) {
 		struct careful_ipc head = { .op = CAREFUL_IPC_QUIET };
 
-		if (attached_ask(c, &head, NULL, 0, NULL, 0) != -EBUSY)
+		if (attached_ask(c, &head, NULL, 0) != -EBUSY)
 			return;
 		nanosleep(&pause, NULL);
 	}
@@ -153,7 +153,7 @@ int attached_region_add(struct careful *c, const struct careful_region *region, 
 			return fd;
 		head.file_off = (uintptr_t)region->span.base;
 	}
-	rc = attached_pass(c, &head, NULL, 0, NULL, 0, fd);
+	rc = attached_pass(c, &head, NULL, fd, NULL, 0);
 	if (own)
 		close(fd);
 	if (rc)
@@ -168,7 +168,7 @@ int attached_region_remove(struct careful *c, uint32_t key)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_REGION_REMOVE, .region = key };
 	struct attached_region *own = key ? find_region(c->attached, key) : NULL;
-	int rc = attached_ask(c, &head, NULL, 0, NULL, 0);
+	int rc = attached_ask(c, &head, NULL, 0);
 
 	if (!rc && own)
 		own->key = 0;

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "nbd/client.h"
+#include "local/connection.h"
 #include "nbd/handle.h"
 
 enum {
@@ -74,7 +74,7 @@ static int move_once(struct file *file, uint32_t op, uint64_t at, uint64_t nbyte
 		.bytes = nbytes,
 	};
 	*region = file->handle.region;
-	rc = client_ask(file->handle.client, &packet, NULL, -1, NULL, 0);
+	rc = connection_ask(file->handle.connection, &packet, NULL, NULL, NULL, 0);
 	pthread_rwlock_unlock(&file->handle.lock);
 	if (!rc && op == CAREFUL_IPC_GET && packet.bytes != nbytes)
 		return -EIO; /* the file is shorter */
@@ -185,7 +185,7 @@ static int share_memory(struct file *file)
 {
 	struct careful_ipc packet = { .op = CAREFUL_IPC_FILE_ADD };
 	size_t size = (size_t)SLOTS * FILE_PIECE_BYTES;
-	int rc;
+	int rc, fd;
 
 	file->memory_fd = memfd_create("careful-nbd", MFD_CLOEXEC);
 	if (file->memory_fd < 0 || ftruncate(file->memory_fd, (off_t)size))
@@ -195,7 +195,8 @@ static int share_memory(struct file *file)
 		file->memory = NULL;
 		return -errno;
 	}
-	rc = client_ask(file->handle.client, &packet, NULL, file->memory_fd, NULL, 0);
+	fd = file->memory_fd;
+	rc = connection_ask(file->handle.connection, &packet, NULL, &fd, NULL, 0);
 	file->memory_file = packet.file;
 	return rc;
 }

@@ -46,7 +46,8 @@ static int request_once(struct handle *handle, uint32_t handler, uint32_t args[4
 			.payload_bytes = size,
 		};
 		memcpy(packet.args, args, sizeof(packet.args));
-		rc = client_ask(handle->client, &packet, payload, -1, answer, answer_size);
+		rc = connection_ask(handle->connection, &packet, payload, NULL, answer,
+				    answer_size);
 		if (rc != -EAGAIN || now_s() >= until)
 			break;
 		nanosleep(&pause, NULL);
@@ -77,7 +78,7 @@ static int connect_peer(struct handle *handle)
 		.bytes = CONNECT_MS,
 		.payload_bytes = sizeof(handle->address),
 	};
-	int rc = client_ask(handle->client, &packet, &handle->address, -1, NULL, 0);
+	int rc = connection_ask(handle->connection, &packet, &handle->address, NULL, NULL, 0);
 
 	if (!rc)
 		handle->peer = packet.peer;
@@ -294,7 +295,7 @@ int handle_init(struct handle *handle, const char *sock, const struct sockaddr_s
 	handle->path = strdup(path);
 	if (!handle->path)
 		return -ENOMEM;
-	rc = client_connect(sock, &handle->client);
+	rc = connection_open(sock, -1, &handle->connection);
 	/* These errors mean that carefuld is missing, not the host's file. */
 	return rc == -ENOENT || rc == -ECONNREFUSED ? -ENOTCONN : rc;
 }
@@ -303,8 +304,8 @@ void handle_deinit(struct handle *handle)
 {
 	if (handle->region)
 		close_region(handle, handle->region);
-	if (handle->client)
-		client_close(handle->client);
+	if (handle->connection)
+		connection_close(handle->connection);
 	pthread_rwlock_destroy(&handle->lock);
 	free(handle->path);
 }

@@ -10,13 +10,13 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "nbd/client.h"
+#include "local/connection.h"
 
 /* @lock: write-held while `region` changes, read-held while it is used
  * @region: the host's key for the handle; 0: none
  * @is_replaced: another file has the path now; nothing is opened any more */
 struct handle {
-	struct client *client;
+	struct connection *connection;
 	struct sockaddr_storage address;
 	char *path;
 	bool is_writable, is_replaced;

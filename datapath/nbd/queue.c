@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nbd/client.h"
+#include "local/connection.h"
 
 enum {
 	QUEUES = 32, /* most queues that CONNECT can name */
@@ -29,12 +29,12 @@ static char *socket_of(const char *instance, uint32_t queue)
 bool queue_is_served(const char *instance)
 {
 	char *path = socket_of(instance, 0);
-	struct client *client;
-	int rc = path ? client_connect(path, &client) : -ENOMEM;
+	struct connection *connection;
+	int rc = path ? connection_open(path, -1, &connection) : -ENOMEM;
 
 	free(path);
 	if (!rc)
-		client_close(client);
+		connection_close(connection);
 	return !rc || rc == -EACCES;
 }
 
@@ -42,17 +42,17 @@ static int ask(const char *instance, uint32_t queue, struct careful_ipc *packet,
 	       const void *payload, void *answer, size_t size)
 {
 	char *path = socket_of(instance, queue);
-	struct client *client;
+	struct connection *connection;
 	int rc;
 
 	if (!path)
 		return -ENOMEM;
-	rc = client_connect(path, &client);
+	rc = connection_open(path, -1, &connection);
 	free(path);
 	if (rc)
 		return rc;
-	rc = client_ask(client, packet, payload, -1, answer, size);
-	client_close(client);
+	rc = connection_ask(connection, packet, payload, NULL, answer, size);
+	connection_close(connection);
 	return rc;
 }
 

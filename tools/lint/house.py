@@ -62,6 +62,7 @@ FOLDERS = {
     "local": {"engine"},
     "measure": {"engine"},
     "message": {"link", "storage", "device", "base"},
+    "nbd": {"local"},
     "secure": {"base"},
     "storage": {"base"},
 }

@@ -866,7 +866,7 @@ static void test_status__names_each(void)
 	struct careful_ipc head = { .op = CAREFUL_IPC_PROGRAMS };
 
 	CHECK_EQ(asked(a, peer_of(a), "hello"), 0);
-	CHECK_EQ(attached_ask(b, &head, NULL, 0, infos, sizeof(infos)), 0);
+	CHECK_EQ(attached_ask(b, &head, infos, sizeof(infos)), 0);
 	CHECK_EQ(head.payload_bytes, 2 * sizeof(infos[0]));
 	for (int i = 0; i < 2; i++) {
 		const bool first = !strcmp(infos[i].name, "first");
