@@ -35,13 +35,11 @@ static void unpark(struct ipc_client *client)
 static bool is_given_up(const void *user, const void *of)
 {
 	const struct ipc_client *client = of;
-	const struct ipc_program *p = client->program;
 	const struct ipc_op *op = user;
 
 	if (client->measure && user == client->measure)
 		return true;
-	if (p && (const struct ipc_program_op *)user >= p->ops &&
-	    (const struct ipc_program_op *)user < p->ops + IPC_PROGRAM_OPS)
+	if (client->program && ipc_program_op_of(user, client->program))
 		return true;
 	return op >= client->ops && op < client->ops + CAREFUL_IPC_INFLIGHT &&
 	       (op->op == CAREFUL_IPC_PING ||

@@ -29,23 +29,21 @@ int ipc_file_check(int fd)
 	return -ENOTSUP;
 }
 
-void ipc_file_add(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
+int ipc_file_add(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	struct careful_ipc head = { 0 };
 	int rc = q->fd < 0 ? -EBADF : ipc_file_check(q->fd);
-	uint32_t i = 0;
 
-	while (!rc && i < CAREFUL_IPC_FILES && client->files[i].fd >= 0)
-		i++;
-	if (!rc && i == CAREFUL_IPC_FILES)
-		rc = -EMFILE;
-	if (!rc) {
-		client->files[i].fd = q->fd;
-		q->fd = -1;
-		engine_keep_file(client->ipc->instance, client->files[i].fd);
-	}
-	head.file = i;
-	ipc_answer(op, rc, &head, NULL, 0);
+	if (rc)
+		return rc;
+	while (client->files[head.file].fd >= 0)
+		if (++head.file == CAREFUL_IPC_FILES)
+			return -EMFILE;
+	client->files[head.file].fd = q->fd;
+	q->fd = -1;
+	engine_keep_file(client->ipc->instance, client->files[head.file].fd);
+	ipc_answer(op, 0, &head, NULL, 0);
+	return 0;
 }
 
 static struct ipc_file *find_file(struct ipc_client *client, uint32_t index)
@@ -76,17 +74,16 @@ static void close_file(struct ipc_client *client, struct ipc_file *file)
 	file->remover = NULL;
 }
 
-void ipc_file_remove(struct ipc_client *client, struct ipc_op *op, uint32_t index)
+int ipc_file_remove(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
-	struct ipc_file *file = find_file(client, index);
+	struct ipc_file *file = find_file(client, q->head.file);
 
-	if (!file) {
-		ipc_answer(op, -EBADF, NULL, NULL, 0);
-		return;
-	}
+	if (!file)
+		return -EBADF;
 	file->remover = op;
 	if (!file->users)
 		close_file(client, file);
+	return 0;
 }
 
 void ipc_file_unuse(struct ipc_client *client, uint32_t index)

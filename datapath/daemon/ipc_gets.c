@@ -133,14 +133,11 @@ static struct ipc_gets *read_ranges(struct ipc_op *op, const struct ipc_question
 	return gets;
 }
 
-int ipc_gets(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+int ipc_gets(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
-	int rc, index = ipc_peer_index(client->ipc, q->head.peer);
-	struct ipc_gets *gets;
+	int rc;
+	struct ipc_gets *gets = read_ranges(op, q, &rc);
 
-	if (index < 0)
-		return index;
-	gets = read_ranges(op, q, &rc);
 	if (!gets)
 		return rc;
 	op->peer = q->head.peer;

@@ -159,15 +159,14 @@ int ipc_measure_timeout_ms(const struct ipc *ipc)
 	return first <= now ? 0 : (int)((first - now) / 1000000 + 1);
 }
 
-int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *head)
+int ipc_measure(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
+	const struct careful_ipc *head = &q->head;
+	struct ipc *ipc = client->ipc;
+	int most = careful_payload_bytes(ipc->instance, q->index);
 	static uint32_t trains;
-	int index = ipc_peer_index(ipc, head->peer), most;
 	struct ipc_measure *m;
 
-	if (index < 0)
-		return index;
-	most = careful_payload_bytes(ipc->instance, (uint32_t)index);
 	if (most < 0)
 		return most;
 	if (head->bytes > (uint32_t)most)
@@ -178,7 +177,7 @@ int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *he
 	/* The peer's answer to a train is one frame with a stamp for each frame. */
 	if (head->flags & CAREFUL_IPC_TRAIN && head->args[0] * sizeof(__be64) > (uint32_t)most)
 		return -EMSGSIZE;
-	if (op->client->measure)
+	if (client->measure)
 		return -EAGAIN;
 	m = calloc(1, sizeof(*m) + head->bytes);
 	if (!m)
@@ -186,12 +185,12 @@ int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *he
 	if (head->flags & CAREFUL_IPC_TRAIN)
 		m->train = ++trains ? trains : ++trains;
 	m->op = op;
-	m->index = (uint32_t)index;
+	m->index = q->index;
 	m->bytes = (uint32_t)head->bytes;
 	m->count = head->args[0];
 	op->peer = head->peer;
 	m->until_ns = clock_in_ms(SILENT_MS);
-	op->client->measure = m;
+	client->measure = m;
 	ipc->measures++;
 	return 0;
 }

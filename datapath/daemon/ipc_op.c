@@ -22,15 +22,13 @@ static void bulk_done(const struct careful_result *result, void *user)
 	ipc_answer(op, result->status, &head, NULL, 0);
 }
 
-static int bulk(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+static int bulk(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	const struct careful_ipc *h = &q->head;
 	struct careful *instance = client->ipc->instance;
-	int rc, index = ipc_peer_index(client->ipc, h->peer);
 	struct careful_span span = { .offset = h->file_off };
+	int rc;
 
-	if (index < 0)
-		return index;
 	op->peer = h->peer;
 	op->file = h->file;
 	op->began_ns = clock_now_ns();
@@ -40,10 +38,10 @@ static int bulk(struct ipc_client *client, struct ipc_op *op, const struct ipc_q
 	if (h->bytes > UINT32_MAX || h->file_off > INT64_MAX || h->handler > CAREFUL_HANDLERS)
 		rc = -EINVAL;
 	else if (h->op == CAREFUL_IPC_GET)
-		rc = careful_get(instance, (uint32_t)index, h->region, h->region_off, &span,
+		rc = careful_get(instance, q->index, h->region, h->region_off, &span,
 				 (uint32_t)h->bytes, h->flags, bulk_done, op);
 	else
-		rc = careful_store(instance, (uint32_t)index, h->region, h->region_off, &span,
+		rc = careful_store(instance, q->index, h->region, h->region_off, &span,
 				   (uint32_t)h->bytes, (uint16_t)h->handler, h->args, h->flags,
 				   bulk_done, op);
 	if (rc)
@@ -56,9 +54,8 @@ static void ping_done(const struct careful_ping_result *result, void *user)
 	ipc_answer(user, result->status, NULL, result, sizeof(*result));
 }
 
-static int ping(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+static int ping(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
-	int index = ipc_peer_index(client->ipc, q->head.peer);
 	const struct careful_ping_ask ask = {
 		.stage = q->head.args[0],
 		.ttl = q->head.args[1],
@@ -66,47 +63,66 @@ static int ping(struct ipc_client *client, struct ipc_op *op, const struct ipc_q
 		.bytes = q->head.bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)q->head.bytes,
 	};
 
-	if (index < 0)
-		return index;
 	if (ask.timeout_ms > IPC_PING_MS)
 		return -EINVAL;
-	return careful_ping(client->ipc->instance, (uint32_t)index, &ask, ping_done, op);
+	return careful_ping(client->ipc->instance, q->index, &ask, ping_done, op);
 }
 
-static int burst(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+static int burst(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
-	int index = ipc_peer_index(client->ipc, q->head.peer), rc;
+	uint64_t *next_ns = &client->ipc->bursts_ns[q->index];
+	int rc;
 
-	if (index < 0)
-		return index;
 	/* Trains begin an epoch, and the data of all clients waits for their end. */
-	if (client->uid && clock_now_ns() < client->ipc->bursts_ns[index])
+	if (client->uid && clock_now_ns() < *next_ns)
 		return -EALREADY;
-	rc = careful_peer_measure(client->ipc->instance, (uint32_t)index);
+	rc = careful_peer_measure(client->ipc->instance, q->index);
 	if (rc)
 		return rc;
-	client->ipc->bursts_ns[index] = clock_in_ms(IPC_BURST_AGAIN_MS);
+	*next_ns = clock_in_ms(IPC_BURST_AGAIN_MS);
 	ipc_answer(op, 0, NULL, NULL, 0);
 	return 0;
 }
 
-static void answer_info(struct ipc_client *client, struct ipc_op *op)
+static int answer_info(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	struct careful_info info;
 	int rc = careful_info(client->ipc->instance, &info);
 
-	ipc_answer(op, rc, NULL, &info, rc ? 0 : sizeof(info));
+	(void)q;
+	if (!rc)
+		ipc_answer(op, 0, NULL, &info, sizeof(info));
+	return rc;
 }
 
-static void answer_peers(struct ipc_client *client, struct ipc_op *op)
+static int answer_peer_info(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
+{
+	struct careful *instance = client->ipc->instance;
+	int index = ipc_peer_index(client->ipc, q->head.peer);
+	struct careful_ipc_peer found = { 0 };
+	int rc = index < 0 ? -ENOENT : careful_peer_info(instance, (uint32_t)index, &found.info);
+
+	if (rc)
+		return rc;
+	careful_peer_whereabouts(instance, (uint32_t)index, &found.where);
+	found.payload_bytes = careful_payload_bytes(instance, (uint32_t)index);
+	if (found.payload_bytes > CAREFUL_RING_PAYLOAD_BYTES)
+		found.payload_bytes = CAREFUL_RING_PAYLOAD_BYTES;
+	ipc_answer(op, 0, NULL, &found, sizeof(found));
+	return 0;
+}
+
+static int answer_peers(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	static struct careful_peer_info infos[CAREFUL_PEERS_MAX];
 	uint32_t n = 0;
 
+	(void)q;
 	_Static_assert(sizeof(infos) <= CAREFUL_IPC_PAYLOAD_BYTES, "all peers fit one answer");
 	for (uint32_t i = 0; i < client->ipc->peers_max; i++)
 		n += careful_peer_info(client->ipc->instance, i, &infos[n]) == 0;
 	ipc_answer(op, 0, NULL, infos, n * (uint32_t)sizeof(infos[0]));
+	return 0;
 }
 
 struct use_answer {
@@ -114,17 +130,19 @@ struct use_answer {
 	struct careful_export_use exports[BLOCK_EXPORTS];
 };
 
-static void answer_use(struct ipc_client *client, struct ipc_op *op)
+static int answer_use(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	struct use_answer all = { .use = client->ipc->use };
 	uint32_t n = client->ipc->block ? block_use(client->ipc->block, all.exports) : 0;
 
+	(void)q;
 	all.use.exports_count = n;
 	ipc_answer(op, 0, NULL, &all,
 		   (uint32_t)(sizeof(all.use) + n * sizeof(struct careful_export_use)));
+	return 0;
 }
 
-static int reload(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+static int reload(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	struct ipc *ipc = client->ipc;
 	struct careful_error error = { "" };
@@ -140,36 +158,7 @@ static int reload(struct ipc_client *client, struct ipc_op *op, const struct ipc
 	return 0;
 }
 
-/* Returns the most bytes that an answer's payload may have. */
-static uint32_t reserve_of(struct ipc_client *client, const struct careful_ipc *head)
-{
-	switch (head->op) {
-	case CAREFUL_IPC_INFO:
-		return sizeof(struct careful_info);
-	case CAREFUL_IPC_USE:
-		return sizeof(struct use_answer);
-	case CAREFUL_IPC_PING:
-		return sizeof(struct careful_ping_result);
-	case CAREFUL_IPC_PEERS:
-		return client->ipc->peers_max * (uint32_t)sizeof(struct careful_peer_info);
-	case CAREFUL_IPC_MEASURE:
-		return CAREFUL_PROBE_FRAMES * (uint32_t)sizeof(struct careful_ipc_probe);
-	case CAREFUL_IPC_REQUEST:
-		return ipc_request_reserve(client->ipc, head);
-	case CAREFUL_IPC_SIGNATURE:
-		return CAREFUL_IPC_PAYLOAD_BYTES;
-	case CAREFUL_IPC_RELOAD:
-		return sizeof(struct careful_error);
-	case CAREFUL_IPC_PEER_INFO:
-		return sizeof(struct careful_ipc_peer);
-	case CAREFUL_IPC_PROGRAMS:
-		return ipc_programs_bytes(client->ipc);
-	default:
-		return 0;
-	}
-}
-
-static int peer_begin(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+static int peer_begin(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	int rc = ipc_peer_begin(client->ipc, op, q);
 
@@ -181,81 +170,65 @@ static int peer_begin(struct ipc_client *client, struct ipc_op *op, const struct
 	return 0;
 }
 
+/* @answer_bytes: most bytes of the answer's payload; of a REQUEST's, see ipc_request_reserve() */
+static const struct {
+	int (*ask)(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
+	enum { FROM_ANY, FROM_PROGRAM, TO_PEER } needs;
+	uint32_t answer_bytes;
+} kinds[] = {
+	[CAREFUL_IPC_INFO] = { answer_info, FROM_ANY, sizeof(struct careful_info) },
+	[CAREFUL_IPC_PEERS] = { answer_peers, FROM_ANY,
+				CAREFUL_PEERS_MAX * sizeof(struct careful_peer_info) },
+	[CAREFUL_IPC_CONNECT] = { ipc_connect, FROM_ANY, 0 },
+	[CAREFUL_IPC_FILE_ADD] = { ipc_file_add, FROM_ANY, 0 },
+	[CAREFUL_IPC_FILE_REMOVE] = { ipc_file_remove, FROM_ANY, 0 },
+	[CAREFUL_IPC_REQUEST] = { ipc_request, FROM_ANY, 0 },
+	[CAREFUL_IPC_GET] = { bulk, TO_PEER, 0 },
+	[CAREFUL_IPC_STORE] = { bulk, TO_PEER, 0 },
+	[CAREFUL_IPC_MEASURE] = { ipc_measure, TO_PEER,
+				  CAREFUL_PROBE_FRAMES * sizeof(struct careful_ipc_probe) },
+	[CAREFUL_IPC_PING] = { ping, TO_PEER, sizeof(struct careful_ping_result) },
+	[CAREFUL_IPC_BURST] = { burst, TO_PEER, 0 },
+	[CAREFUL_IPC_SIGNATURE] = { ipc_signature, FROM_ANY, CAREFUL_IPC_PAYLOAD_BYTES },
+	[CAREFUL_IPC_USE] = { answer_use, FROM_ANY, sizeof(struct use_answer) },
+	[CAREFUL_IPC_ATTACH] = { ipc_program_attach, FROM_ANY, 0 },
+	[CAREFUL_IPC_PEER_BEGIN] = { peer_begin, FROM_ANY, 0 },
+	[CAREFUL_IPC_PEER_LEAVE] = { ipc_program_ask, FROM_PROGRAM, 0 },
+	[CAREFUL_IPC_PEER_INFO] = { answer_peer_info, FROM_ANY, sizeof(struct careful_ipc_peer) },
+	[CAREFUL_IPC_HANDLE] = { ipc_program_ask, FROM_PROGRAM, 0 },
+	[CAREFUL_IPC_REGION_ADD] = { ipc_program_ask, FROM_PROGRAM, 0 },
+	[CAREFUL_IPC_REGION_REMOVE] = { ipc_program_ask, FROM_PROGRAM, 0 },
+	[CAREFUL_IPC_PROGRAMS] = { ipc_programs, FROM_ANY,
+				   IPC_CLIENTS * sizeof(struct careful_program_info) },
+	[CAREFUL_IPC_BELL] = { ipc_program_ask, FROM_PROGRAM, 0 },
+	[CAREFUL_IPC_GETS] = { ipc_gets, TO_PEER, 0 },
+	[CAREFUL_IPC_RELOAD] = { reload, FROM_ANY, sizeof(struct careful_error) },
+	[CAREFUL_IPC_QUIET] = { ipc_program_ask, FROM_PROGRAM, 0 },
+};
+
 int ipc_ask(struct ipc_client *client, struct ipc_question *q)
 {
-	struct ipc_op *op = NULL;
+	const uint32_t kind = q->head.op < sizeof(kinds) / sizeof(kinds[0]) ? q->head.op : 0;
+	const uint32_t bytes = kind == CAREFUL_IPC_REQUEST ?
+				       ipc_request_reserve(client->ipc, &q->head) :
+				       kinds[kind].answer_bytes;
+	struct ipc_op *op = ipc_held(client->ipc, q) ? NULL : ipc_op_take(client, &q->head, bytes);
 	int rc = 0;
 
-	if (!ipc_held(client->ipc, q))
-		op = ipc_op_take(client, &q->head, reserve_of(client, &q->head));
 	if (!op)
 		return -EAGAIN;
-	switch (q->head.op) {
-	case CAREFUL_IPC_INFO:
-		answer_info(client, op);
-		break;
-	case CAREFUL_IPC_PEERS:
-		answer_peers(client, op);
-		break;
-	case CAREFUL_IPC_USE:
-		answer_use(client, op);
-		break;
-	case CAREFUL_IPC_CONNECT:
-		rc = ipc_connect(client->ipc, op, q);
-		break;
-	case CAREFUL_IPC_FILE_ADD:
-		ipc_file_add(client, op, q);
-		break;
-	case CAREFUL_IPC_FILE_REMOVE:
-		ipc_file_remove(client, op, q->head.file);
-		break;
-	case CAREFUL_IPC_REQUEST:
-		rc = ipc_request(client, op, q);
-		break;
-	case CAREFUL_IPC_GET:
-	case CAREFUL_IPC_STORE:
-		rc = bulk(client, op, q);
-		break;
-	case CAREFUL_IPC_GETS:
-		rc = ipc_gets(client, op, q);
-		break;
-	case CAREFUL_IPC_PING:
-		rc = ping(client, op, q);
-		break;
-	case CAREFUL_IPC_BURST:
-		rc = burst(client, op, q);
-		break;
-	case CAREFUL_IPC_SIGNATURE:
-		rc = ipc_signature(client, op, q);
-		break;
-	case CAREFUL_IPC_RELOAD:
-		rc = reload(client, op, q);
-		break;
-	case CAREFUL_IPC_PEER_BEGIN:
-		rc = peer_begin(client, op, q);
-		break;
-	case CAREFUL_IPC_BELL:
-	case CAREFUL_IPC_ATTACH:
-	case CAREFUL_IPC_PEER_LEAVE:
-	case CAREFUL_IPC_PEER_INFO:
-	case CAREFUL_IPC_HANDLE:
-	case CAREFUL_IPC_REGION_ADD:
-	case CAREFUL_IPC_REGION_REMOVE:
-	case CAREFUL_IPC_QUIET:
-	case CAREFUL_IPC_PROGRAMS:
-		rc = ipc_program_ask(client, op, q);
-		break;
-	case CAREFUL_IPC_MEASURE:
-		rc = ipc_measure(client->ipc, op, &q->head);
-		break;
-	default:
+	if (!kinds[kind].ask)
 		rc = -EOPNOTSUPP;
-	}
-	if (rc == -EAGAIN) {
+	else if (kinds[kind].needs == TO_PEER)
+		rc = ipc_peer_index(client->ipc, q->head.peer);
+	else if (kinds[kind].needs == FROM_PROGRAM && !client->program)
+		rc = -ENOTCONN;
+	q->index = (uint32_t)rc;
+	if (rc >= 0)
+		rc = kinds[kind].ask(client, op, q);
+	if (rc == -EAGAIN)
 		ipc_op_free(op);
-		return rc;
-	}
-	if (rc)
+	else if (rc)
 		ipc_answer(op, rc, NULL, NULL, 0);
-	return 0;
+	return rc == -EAGAIN ? rc : 0;
 }

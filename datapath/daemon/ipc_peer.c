@@ -138,10 +138,11 @@ int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question
 	return rc == -EAGAIN ? -EADDRINUSE : rc;
 }
 
-int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question)
+int ipc_connect(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
-	uint64_t limit_ms = question->head.bytes ? question->head.bytes : IPC_CONNECT_MS;
-	int rc = ipc_peer_begin(ipc, op, question);
+	uint64_t limit_ms = q->head.bytes ? q->head.bytes : IPC_CONNECT_MS;
+	struct ipc *ipc = client->ipc;
+	int rc = ipc_peer_begin(ipc, op, q);
 
 	if (rc == -EAGAIN)
 		return rc;

@@ -100,6 +100,7 @@ struct ipc_answer {
 struct ipc_question {
 	struct careful_ipc head;
 	int fd; /* the descriptor passed with it, or -1 */
+	uint32_t index; /* slot of the peer, if the question needs one */
 	const void *payload;
 };
 
@@ -282,8 +283,8 @@ bool ipc_held(const struct ipc *ipc, const struct ipc_question *question);
 /* ipc_file.c */
 /* Returns 0 if operations can address the file by offset. Others could block the ring's workers. */
 int ipc_file_check(int fd);
-void ipc_file_add(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
-void ipc_file_remove(struct ipc_client *client, struct ipc_op *op, uint32_t index);
+int ipc_file_add(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
+int ipc_file_remove(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 /* Returns the file's descriptor, which stays open until ipc_file_unuse(), or -EBADF. */
 int ipc_file_use(struct ipc_client *client, uint32_t index);
 void ipc_file_unuse(struct ipc_client *client, uint32_t index);
@@ -311,7 +312,7 @@ int ipc_user_make_room(struct ipc *ipc, uid_t uid, const struct sockaddr *to);
 int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
 void ipc_peer_answer(struct ipc *ipc, struct ipc_op *op, int status);
 /* Begins a handshake; the answer comes when the session is up or has failed. -EAGAIN: ask again. */
-int ipc_connect(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
+int ipc_connect(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 /* Notes that a program no longer needs the peer. Gives up a handshake that nobody else wants. */
 int ipc_peer_leave(struct ipc_program *p, uint32_t peer);
 void ipc_connects_poll(struct ipc *ipc);
@@ -340,7 +341,7 @@ bool ipc_handles_may_open(const struct ipc_client *client, uint32_t peer, enum i
 
 /* ipc_request.c */
 /* Sends a REQUEST, or lets it wait for a handle. Returns 0 if it was answered or will be. */
-int ipc_request(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);
+int ipc_request(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 /* Returns the most bytes that the answer to a REQUEST can have. */
 uint32_t ipc_request_reserve(const struct ipc *ipc, const struct careful_ipc *head);
 /* Asks again the requests that wait for a handle. */
@@ -351,22 +352,23 @@ bool ipc_requests_close_left(struct ipc_client *client);
 
 /* ipc_gets.c */
 /* Begins a GETS. Returns 0 if it was answered or will be, or -errno. */
-int ipc_gets(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);
+int ipc_gets(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 
 /* ipc_signature.c */
 /* Runs a client's bursts. -EAGAIN: another client's had this round of the loop. */
-int ipc_signature(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q);
+int ipc_signature(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 void ipc_issuer_leave(struct ipc_client *client);
 
 /* ipc_measure.c */
 /* Begins a measurement. -EAGAIN: the client has one under way. */
-int ipc_measure(struct ipc *ipc, struct ipc_op *op, const struct careful_ipc *head);
+int ipc_measure(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 void ipc_measure_poll(struct ipc *ipc);
 /* Returns how many ms may pass before the next poll; -1: until an event arrives. */
 int ipc_measure_timeout_ms(const struct ipc *ipc);
 
 /* ipc_op.c */
-/* Begins the operation of a question; the answer comes now or later. Takes the question's
+/* Begins the operation of a question; the answer comes now or later. A function for one kind of
+ * question returns 0, or -errno: then ipc_ask() answers, or asks again if it is -EAGAIN. Takes the question's
  * descriptor or leaves it to the caller. -EAGAIN: ask the same question again. */
 int ipc_ask(struct ipc_client *client, struct ipc_question *question);
 

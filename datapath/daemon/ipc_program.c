@@ -100,7 +100,7 @@ static uint32_t rounds(struct careful *c, void *user, bool sleeps)
 	return n;
 }
 
-static int attach(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+int ipc_program_attach(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	struct careful_ipc head = {
 		.version = CAREFUL_IPC_VERSION,
@@ -139,22 +139,6 @@ static int attach(struct ipc_client *client, struct ipc_op *op, const struct ipc
 	engine_also(ipc->instance, rounds, ipc);
 	ipc_op_free(op);
 	return 0;
-}
-
-static void answer_peer_info(struct ipc_client *client, struct ipc_op *op, uint32_t peer)
-{
-	struct careful *instance = client->ipc->instance;
-	int index = ipc_peer_index(client->ipc, peer);
-	struct careful_ipc_peer found = { 0 };
-	int rc = index < 0 ? -ENOENT : careful_peer_info(instance, (uint32_t)index, &found.info);
-
-	if (!rc) {
-		careful_peer_whereabouts(instance, (uint32_t)index, &found.where);
-		found.payload_bytes = careful_payload_bytes(instance, (uint32_t)index);
-		if (found.payload_bytes > CAREFUL_RING_PAYLOAD_BYTES)
-			found.payload_bytes = CAREFUL_RING_PAYLOAD_BYTES;
-	}
-	ipc_answer(op, rc, NULL, &found, rc ? 0 : sizeof(found));
 }
 
 void ipc_program_wants(struct ipc_program *p, uint32_t index)
@@ -275,26 +259,19 @@ static void fill_info(const struct ipc_program *p, struct careful_program_info *
 	info->memory_bytes = p->memory_bytes;
 }
 
-uint32_t ipc_programs_bytes(const struct ipc *ipc)
-{
-	uint32_t n = 0;
-
-	for (const struct ipc_program *p = ipc->programs; p; p = p->next)
-		n++;
-	return n * (uint32_t)sizeof(struct careful_program_info);
-}
-
-static void answer_programs(struct ipc *ipc, struct ipc_op *op)
+int ipc_programs(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	struct careful_program_info infos[IPC_CLIENTS];
 	uint32_t n = 0;
 
-	for (const struct ipc_program *p = ipc->programs; p; p = p->next)
+	(void)q;
+	for (const struct ipc_program *p = client->ipc->programs; p; p = p->next)
 		fill_info(p, &infos[n++]);
 	ipc_answer(op, 0, NULL, infos, n * (uint32_t)sizeof(infos[0]));
+	return 0;
 }
 
-static bool is_op_of(const void *user, const void *of)
+bool ipc_program_op_of(const void *user, const void *of)
 {
 	const struct ipc_program *p = of;
 	const struct ipc_program_op *op = user;
@@ -306,7 +283,7 @@ static bool is_op_of(const void *user, const void *of)
 static bool quiet(struct ipc_program *p)
 {
 	struct careful *instance = p->client->ipc->instance;
-	uint32_t writing = engine_stop_gets(instance, is_op_of, p);
+	uint32_t writing = engine_stop_gets(instance, ipc_program_op_of, p);
 
 	p->quiet = true;
 	ipc_ring_forget(p);
@@ -316,8 +293,9 @@ static bool quiet(struct ipc_program *p)
 	return writing;
 }
 
-static int of_program(struct ipc_program *p, struct ipc_op *op, struct ipc_question *q)
+int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
+	struct ipc_program *p = client->program;
 	struct careful_ipc head = { 0 };
 	struct ipc_program_region *region;
 	int rc;
@@ -346,22 +324,6 @@ static int of_program(struct ipc_program *p, struct ipc_op *op, struct ipc_quest
 	}
 	ipc_answer(op, rc, &head, NULL, 0);
 	return 0;
-}
-
-int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
-{
-	switch (q->head.op) {
-	case CAREFUL_IPC_ATTACH:
-		return attach(client, op, q);
-	case CAREFUL_IPC_PEER_INFO:
-		answer_peer_info(client, op, q->head.peer);
-		return 0;
-	case CAREFUL_IPC_PROGRAMS:
-		answer_programs(client->ipc, op);
-		return 0;
-	default:
-		return client->program ? of_program(client->program, op, q) : -ENOTCONN;
-	}
 }
 
 /* Answers the program's open requests. Returns false if some answers have no room now. */

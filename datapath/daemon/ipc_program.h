@@ -152,6 +152,12 @@ void ipc_news_poll(struct ipc_program *p);
 void ipc_news_forget(struct ipc_program *p);
 
 /* ipc_program.c */
+int ipc_program_attach(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
+/* PROGRAMS: lists all programs. */
+int ipc_programs(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
+/* Reports whether an operation (`user`) belongs to a program (`of`). */
+bool ipc_program_op_of(const void *user, const void *of);
+/* Answers the other questions of a program. */
 int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 void ipc_program_wants(struct ipc_program *p, uint32_t index);
 /* Finds programs that have stopped reading, and wakes those with news. */
@@ -161,6 +167,5 @@ void ipc_program_leave(struct ipc_client *client);
 /* Reports whether nothing uses the program's memory and no peer waits for its answers. */
 bool ipc_program_over(struct ipc_client *client);
 void ipc_program_free(struct ipc_client *client);
-uint32_t ipc_programs_bytes(const struct ipc *ipc);
 
 #endif /* DAEMON_IPC_PROGRAM_H */

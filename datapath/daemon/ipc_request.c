@@ -115,7 +115,7 @@ static int send_opening(struct ipc_client *client, struct ipc_op *op, const stru
 	return rc;
 }
 
-int ipc_request(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+int ipc_request(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	struct ipc_opening *opening, **at = &client->opening;
 	bool may_wait;

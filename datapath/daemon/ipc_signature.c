@@ -128,7 +128,7 @@ static int prepare(struct ipc_client *client, const struct ipc_question *q,
 	return 0;
 }
 
-int ipc_signature(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
+int ipc_signature(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	static uint64_t answers[CAREFUL_IPC_PAYLOAD_BYTES / sizeof(uint64_t)];
 	struct ipc_issuer *issuer;
