@@ -13,7 +13,7 @@
 #include "daemon/health.h"
 #include "device/xsk/xsk.h"
 #include "engine/also.h"
-#include "engine/mode.h"
+#include "engine/xdp_mode.h"
 
 enum { MAC_BYTES = 6 };
 
@@ -180,7 +180,7 @@ static int check_interface(struct health *health, struct careful *instance,
 		log_line("%s is a port of %s (%s) now, which takes all that arrives: `ip link set "
 			 "%s nomaster`",
 			 ifr.ifr_name, now.master, netdev.master_kind, ifr.ifr_name);
-	now.qdiscs = mode_qdiscs(instance);
+	now.qdiscs = xdp_mode_qdiscs(instance);
 	if (now.qdiscs > was->qdiscs)
 		log_line(
 			"%s: another program removed the pfifo, without which a full ring loses frames; carefuld restored it",

@@ -22,7 +22,7 @@
 #include "daemon/log.h"
 #include "daemon/process/notify.h"
 #include "daemon/options.h"
-#include "daemon/process/passed.h"
+#include "daemon/process/socket_activation.h"
 #include "daemon/process/process.h"
 #include "daemon/queues.h"
 #include "daemon/reload.h"
@@ -30,7 +30,7 @@
 #include "daemon/scratch_file.h"
 #include "daemon/process/syscalls.h"
 #include "daemon/transfer_log.h"
-#include "daemon/xdp/trial.h"
+#include "daemon/xdp/xdp_trial.h"
 #include "base/error.h"
 #include "files/block.h"
 #include "measure/probe.h"
@@ -109,12 +109,12 @@ static void on_peer(struct careful *instance, uint32_t peer, uint32_t state, voi
 
 	if (d->closing)
 		return;
-	if (!trial_is_on(&d->trial, peer) ||
+	if (!xdp_trial_is_on(&d->trial, peer) ||
 	    (state != CAREFUL_PEER_RENEWING && state != CAREFUL_PEER_UP))
 		health_peer_changed(&d->health, instance, peer, state);
 	ipc_peer_changed(d->ipc, peer, state);
 	block_watch(instance, peer, state, d->block);
-	trial_peer_changed(&d->trial, peer, state);
+	xdp_trial_peer_changed(&d->trial, peer, state);
 }
 
 static void on_block_end(const struct block_end *end, void *user)
@@ -240,7 +240,7 @@ static int serve(struct daemon *d, struct careful_error *error)
 		if (!rc)
 			rc = watch_fd(d, block_fd(d->block), &d->block_event, on_block);
 		if (!rc)
-			rc = trial_init(&d->trial, d->instance, d->ipc, &d->options);
+			rc = xdp_trial_init(&d->trial, d->instance, d->ipc, &d->options);
 		if (!rc)
 			rc = watch_queues(d);
 		if (!rc)
@@ -351,13 +351,13 @@ static int run(struct daemon *d)
 		}
 		block_poll(d->block);
 		ipc_poll(d->ipc);
-		trial_poll(&d->trial);
+		xdp_trial_poll(&d->trial);
 		scratch_file_poll(&d->scratch, now_ms());
 		timeout = (int)(HEALTH_MS - (now_ms() - checked_ms));
 		timeout = timeout < 0 ? 0 : timeout;
 		timeout = earlier(timeout,
 				  earlier(block_timeout_ms(d->block), ipc_timeout_ms(d->ipc)));
-		timeout = earlier(timeout, trial_timeout_ms(&d->trial));
+		timeout = earlier(timeout, xdp_trial_timeout_ms(&d->trial));
 		timeout = earlier(timeout, scratch_file_timeout_ms(&d->scratch));
 	}
 	return 0;
@@ -419,7 +419,7 @@ int main(int argc, char **argv)
 		fcntl(d->options.ready_fd, F_SETFD, FD_CLOEXEC);
 	d->notify.fd = d->passed_fd = -1;
 	if (d->options.foreground)
-		rc = passed_socket(&d->passed_fd, &error);
+		rc = activation_socket(&d->passed_fd, &error);
 	else
 		parent_fd = process_detach(d->options.ready_fd);
 	if (!rc)

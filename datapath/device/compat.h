@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Constants of kernels newer than our build headers (Debian 12 has those of 6.1); all of them are
  * here. Only a try shows if the running kernel knows them. */
-#ifndef CAREFUL_COMPAT_H
-#define CAREFUL_COMPAT_H
+#ifndef DEVICE_COMPAT_H
+#define DEVICE_COMPAT_H
 
 #include <linux/bpf.h>
 #include <linux/if_xdp.h>
@@ -36,4 +36,4 @@
 #define ENOTSUPP 524
 #endif
 
-#endif /* CAREFUL_COMPAT_H */
+#endif /* DEVICE_COMPAT_H */

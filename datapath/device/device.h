@@ -6,8 +6,8 @@
  * A queue's buffers are chunks of one UMEM area: chunks [0, rx_chunks) receive, the rest send. A
  * frame is one or more descriptors; all but the last carry DEVICE_DESC_MORE. A queue is closed
  * before its port. */
-#ifndef CAREFUL_DEVICE_H
-#define CAREFUL_DEVICE_H
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -278,4 +278,4 @@ static inline void device_close(struct queue *queue)
 int xsk_open(const struct careful_options *options, struct queue **queue,
 	     struct careful_error *error);
 
-#endif /* CAREFUL_DEVICE_H */
+#endif /* DEVICE_DEVICE_H */

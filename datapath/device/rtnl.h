@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Route netlink: requests, answers, and the qdisc that this device owns. */
-#ifndef CAREFUL_RTNL_H
-#define CAREFUL_RTNL_H
+#ifndef DEVICE_RTNL_H
+#define DEVICE_RTNL_H
 
 #include <linux/rtnetlink.h>
 #include <stdbool.h>
@@ -44,4 +44,4 @@ int qdisc_add(struct rtnl *rtnl, uint32_t ifindex, bool *own);
 /* Removes the qdisc if it is ours. */
 void qdisc_remove(struct rtnl *rtnl, uint32_t ifindex);
 
-#endif /* CAREFUL_RTNL_H */
+#endif /* DEVICE_RTNL_H */

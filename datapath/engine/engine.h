@@ -18,7 +18,7 @@
 enum {
 	ENGINE_TICK_NS = 500 * 1000,
 	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two reads of the clock */
-	ENGINE_QUESTIONS = 8, /* unanswered questions of live.c, per peer */
+	ENGINE_QUESTIONS = 8, /* unanswered questions of live_latency.c, per peer */
 };
 
 /* The sizes of an instance's tables. @operations and @regions are powers of two. */
@@ -198,7 +198,7 @@ struct careful {
 	int scratch_fd; /* -1: none yet */
 	uint64_t scratch_asked; /* pings so far that were to be written */
 
-	/* Per peer (engine/live.c): when a message to and from it was last measured, and the
+	/* Per peer (engine/live_latency.c): when a message to and from it was last measured, and the
 	 * questions behind messages. */
 	struct live_peer {
 		uint64_t at_ns, stored_at_ns;
@@ -289,7 +289,7 @@ int own_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_o
 	    const struct careful_span *local, uint32_t bytes, uint32_t flags, careful_done_fn *done,
 	    void *user);
 
-/* keep.c */
+/* message_keep.c */
 struct careful_kept *own_keep(const struct careful_message *message);
 void own_release(struct careful *c, struct careful_kept *kept);
 
@@ -354,7 +354,7 @@ void operation_answer(struct careful *c, struct link_peer *peer, __be32 token, i
 void operations_unfit(struct careful *c);
 void operations_reset(struct careful *c, struct link_peer *peer, int status);
 
-/* live.c */
+/* live_latency.c */
 void live_begin(struct careful *c, struct message_out *out, struct operation *op);
 void live_sent(struct careful *c, struct message_out *out);
 bool live_answered(struct careful *c, struct operation *op, int status);

@@ -2,8 +2,8 @@
 /* Decides whether to spin before a wait blocks. If the other end shares our CPU, spinning keeps it
  * from running: the answer comes once we block or lose the CPU. Spinning then stops, and is tried
  * again after some waits or an idle time. */
-#ifndef SERVICE_SPIN_H
-#define SERVICE_SPIN_H
+#ifndef ENGINE_SPIN_H
+#define ENGINE_SPIN_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,4 +66,4 @@ static inline void spin_blocked(struct spin *spin, bool spun, uint64_t blocked_n
 		spin->vain--; /* idle: the spin kept nobody from running, so try once more */
 }
 
-#endif /* SERVICE_SPIN_H */
+#endif /* ENGINE_SPIN_H */

@@ -114,7 +114,7 @@ int attached_region_add(struct careful *c, const struct careful_region *region, 
 int attached_region_remove(struct careful *c, uint32_t key);
 const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t off);
 
-/* ring.c */
+/* ring_out.c */
 int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
 		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
 bool attached_may_begin(struct careful *c, uint32_t requests);
@@ -136,7 +136,7 @@ int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_as
 void attached_answer_owed(struct careful *c);
 void attached_free_op(struct attached *a, struct attached_op *op);
 
-/* told.c */
+/* ring_in.c */
 uint64_t attached_now_ns(const struct careful *c);
 struct careful_kept *attached_keep(const struct careful_message *message);
 void attached_release(struct careful *c, struct careful_kept *kept);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reads and writes the numbers in the shared area (ipc.h), with acquire and release: what one
  * process wrote before a number, the other sees after it. */
-#ifndef SERVICE_RING_NUMBER_H
-#define SERVICE_RING_NUMBER_H
+#ifndef LOCAL_RING_NUMBER_H
+#define LOCAL_RING_NUMBER_H
 
 #include <careful/ipc.h>
 
@@ -16,4 +16,4 @@ static inline void write_number(struct careful_ring_number *number, uint32_t val
 	__atomic_store_n(&number->value, value, __ATOMIC_RELEASE);
 }
 
-#endif /* SERVICE_RING_NUMBER_H */
+#endif /* LOCAL_RING_NUMBER_H */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Bursts of requests with computation between them (P4, `Microbenchmark signature`), timed as they
  * are issued. The layer decides where the requests go. */
-#ifndef SERVICE_SIGNATURE_H
-#define SERVICE_SIGNATURE_H
+#ifndef MEASURE_SIGNATURE_H
+#define MEASURE_SIGNATURE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,4 +42,4 @@ uint32_t signature_burst_bytes(const struct careful_signature *signature);
 int signature_run(struct signature_layer *layer, const struct careful_signature *signature,
 		  void *answers, uint32_t bytes);
 
-#endif /* SERVICE_SIGNATURE_H */
+#endif /* MEASURE_SIGNATURE_H */

@@ -98,7 +98,7 @@ enum {
 };
 
 /*
- * How a message that is measured came and was written (engine/live.c).
+ * How a message that is measured came and was written (engine/live_latency.c).
  *
  * @began_ns:      its first fragment was here; 0: it is not measured
  * @came_ns:       its last

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A file or block device of a host, for any number of threads. Requests that a session's end
  * interrupts are repeated. Once another file has the name, every call fails with -ESTALE. */
-#ifndef CAREFUL_NBD_FILE_H
-#define CAREFUL_NBD_FILE_H
+#ifndef NBD_FILE_H
+#define NBD_FILE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,4 +53,4 @@ int file_extents(struct file *file, uint64_t nbytes, uint64_t offset,
  * client's request. */
 int file_nbd_error(int rc);
 
-#endif /* CAREFUL_NBD_FILE_H */
+#endif /* NBD_FILE_H */

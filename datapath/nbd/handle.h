@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A host's handle of one file or block device, and the session with the host. Both are renewed
  * after a loss, as long as the path still names the same file. Any number of threads may use it. */
-#ifndef CAREFUL_NBD_HANDLE_H
-#define CAREFUL_NBD_HANDLE_H
+#ifndef NBD_HANDLE_H
+#define NBD_HANDLE_H
 
 #include <careful/block.h>
 #include <pthread.h>
@@ -52,4 +52,4 @@ int handle_commit(struct handle *handle);
 int handle_ask_range(struct handle *handle, uint32_t handler, uint32_t flags, uint64_t nbytes,
 		     uint64_t offset, uint32_t args[4], void *answer, size_t answer_size);
 
-#endif /* CAREFUL_NBD_HANDLE_H */
+#endif /* NBD_HANDLE_H */

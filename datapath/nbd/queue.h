@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Finds the queue, and so the carefuld, that serves a host (`carefulctl up --queues`), and the
  * host's port there. control/remote.py does the same for other programs. */
-#ifndef CAREFUL_NBD_QUEUE_H
-#define CAREFUL_NBD_QUEUE_H
+#ifndef NBD_QUEUE_H
+#define NBD_QUEUE_H
 
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -17,4 +17,4 @@ bool queue_is_served(const char *instance);
  * freed. 0, or -errno. */
 int queue_find(const char *instance, struct sockaddr_storage *address, char **sock);
 
-#endif /* CAREFUL_NBD_QUEUE_H */
+#endif /* NBD_QUEUE_H */

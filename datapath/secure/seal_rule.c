@@ -11,7 +11,7 @@ static const char *const modes[] = { "off", "auth", "encrypt" };
 
 _Static_assert(CAREFUL_SEAL_AUTH == 1 && CAREFUL_SEAL_ENCRYPT == 2, "modes in their order");
 
-static int mode_of(const char *text, size_t bytes)
+static int xdp_mode_of(const char *text, size_t bytes)
 {
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
 		if (strlen(modes[i]) == bytes && !memcmp(modes[i], text, bytes))
@@ -22,7 +22,7 @@ static int mode_of(const char *text, size_t bytes)
 static int read_one(struct seal_rules *rules, const char *text, size_t bytes)
 {
 	const char *at = memchr(text, '@', bytes);
-	int mode = mode_of(text, at ? (size_t)(at - text) : bytes);
+	int mode = xdp_mode_of(text, at ? (size_t)(at - text) : bytes);
 	char host[INET6_ADDRSTRLEN];
 	size_t host_bytes;
 

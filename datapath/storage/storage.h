@@ -2,8 +2,8 @@
 /* Files as a pipeline stage: vectored reads and writes between a file and UMEM or other memory,
  * several at a time, nothing allocated per operation. The engine sees only this interface; the
  * simulation puts memory behind it. */
-#ifndef CAREFUL_STORAGE_H
-#define CAREFUL_STORAGE_H
+#ifndef STORAGE_STORAGE_H
+#define STORAGE_STORAGE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -107,4 +107,4 @@ static inline void storage_memory(struct storage *storage, void *base, uint64_t 
  * writes to files in memory below aside_bytes, finish within submit(). */
 int uring_open(uint32_t depth, struct storage **storage);
 
-#endif /* CAREFUL_STORAGE_H */
+#endif /* STORAGE_STORAGE_H */

@@ -15,8 +15,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "storage/kept.h"
-#include "storage/lanes.h"
+#include "storage/fd_facts.h"
+#include "storage/fs_workers.h"
 #include "storage/op.h"
 #include "storage/storage.h"
 
@@ -65,7 +65,7 @@ static int try_now(struct uring *u, struct op *op)
 	if (is_aside(u, op))
 		return 0;
 	if (op->io->write || *hint) {
-		*hint = kept_is_memory(u->kept, op->io, &u->storage.calls);
+		*hint = fd_is_memory(u->kept, op->io, &u->storage.calls);
 		if (*hint)
 			return op_inline(op, 0, &u->storage.calls);
 		/* A buffered write may wait for write-back. */
@@ -76,14 +76,14 @@ static int try_now(struct uring *u, struct op *op)
 
 	if (rc != -EOPNOTSUPP)
 		return rc;
-	*hint = kept_is_memory(u->kept, op->io, &u->storage.calls);
+	*hint = fd_is_memory(u->kept, op->io, &u->storage.calls);
 	return *hint ? op_inline(op, 0, &u->storage.calls) : 0;
 }
 
 /* Reports whether the descriptor is registered; registers it at its second operation. */
 static bool is_registered(struct uring *u, int fd)
 {
-	struct kept *kept = kept_of(u->kept, fd);
+	struct kept *kept = fd_of(u->kept, fd);
 
 	if (!kept || !u->files)
 		return false;
@@ -103,7 +103,7 @@ static bool is_in_memory(const struct uring *u, const struct iovec *iov, unsigne
 
 static bool may_be_fixed(struct uring *u, int fd)
 {
-	const struct kept *kept = kept_of(u->kept, fd);
+	const struct kept *kept = fd_of(u->kept, fd);
 
 	return fd < KEPT && !(kept && kept->plain);
 }
@@ -161,27 +161,27 @@ static void await_lanes(struct uring *u)
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
 
 	assert(sqe);
-	io_uring_prep_poll_add(sqe, lanes_fd(u->lanes), POLLIN);
+	io_uring_prep_poll_add(sqe, fs_workers_fd(u->lanes), POLLIN);
 	io_uring_sqe_set_data(sqe, u->lanes);
 }
 
 /* Reports whether op went to a lane: the ring serves another file system, or is denied. */
 static bool goes_to_lane(struct uring *u, struct op *op)
 {
-	uint64_t dev = kept_dev(u->kept, op->io, &u->storage.calls);
+	uint64_t dev = fd_dev(u->kept, op->io, &u->storage.calls);
 
 	if (u->storage.denied)
-		return !lanes_put(u->lanes, op);
+		return !fs_workers_put(u->lanes, op);
 	if (!u->in_ring)
 		u->ring_dev = dev;
 	if (!dev || dev == u->ring_dev)
 		return false;
 	if (!u->lanes) {
-		if (lanes_open(&u->lanes))
+		if (fs_workers_open(&u->lanes))
 			return false;
 		await_lanes(u);
 	}
-	return !lanes_put(u->lanes, op);
+	return !fs_workers_put(u->lanes, op);
 }
 
 static int uring_submit(struct storage *storage, struct storage_io *io)
@@ -226,7 +226,7 @@ static bool uring_waits(struct storage *storage, struct storage_io *io)
 {
 	struct uring *u = (struct uring *)storage;
 
-	return !kept_is_memory(u->kept, io, &storage->calls);
+	return !fd_is_memory(u->kept, io, &storage->calls);
 }
 
 static void op_free(struct uring *u, struct op *op)
@@ -251,7 +251,7 @@ static uint32_t take_lanes(struct uring *u)
 	uint32_t done = 0;
 	struct op *op;
 
-	while ((op = lanes_take(u->lanes))) {
+	while ((op = fs_workers_take(u->lanes))) {
 		u->storage.calls += op->calls;
 		op_free(u, op);
 		done++;
@@ -311,7 +311,7 @@ static int uring_wait_fd(struct storage *storage)
 {
 	const struct uring *u = (struct uring *)storage;
 
-	return storage->denied ? lanes_fd(u->lanes) : u->ring.ring_fd;
+	return storage->denied ? fs_workers_fd(u->lanes) : u->ring.ring_fd;
 }
 
 static uint32_t uring_pending(struct storage *storage)
@@ -360,7 +360,7 @@ static uint32_t uring_close(struct storage *storage)
 		left = u->in_ring;
 	}
 	if (ours && u->lanes)
-		left += lanes_close(u->lanes, left ? 0 : CLOSE_MS);
+		left += fs_workers_close(u->lanes, left ? 0 : CLOSE_MS);
 	if (left)
 		return left;
 	if (!storage->denied)
@@ -376,13 +376,13 @@ static void uring_keep(struct storage *storage, int fd)
 	if (fd < 0 || fd >= KEPT)
 		return;
 	if (!u->kept[fd].keepers++)
-		u->kept[fd] = (struct kept){ .keepers = 1, .plain = kept_is_plain(fd) };
+		u->kept[fd] = (struct kept){ .keepers = 1, .plain = fd_is_plain(fd) };
 }
 
 static void uring_lose(struct storage *storage, int fd)
 {
 	struct uring *u = (struct uring *)storage;
-	struct kept *kept = kept_of(u->kept, fd);
+	struct kept *kept = fd_of(u->kept, fd);
 	int none = -1;
 
 	if (!kept || --kept->keepers || !kept->registered)
@@ -442,7 +442,7 @@ int uring_open(uint32_t depth, struct storage **storage)
 	rc = io_uring_queue_init(depth + 2, &u->ring, 0);
 	if (rc == -EPERM || rc == -EACCES || rc == -ENOSYS) {
 		u->storage.denied = -rc;
-		rc = lanes_open(&u->lanes);
+		rc = fs_workers_open(&u->lanes);
 	}
 	if (rc < 0) {
 		free(u);

@@ -12,7 +12,7 @@
 
 #include "fake_careful.h"
 #include "engine/also.h"
-#include "engine/mode.h"
+#include "engine/xdp_mode.h"
 #include "files/block.h"
 
 struct careful_kept {
@@ -186,7 +186,7 @@ int engine_elsewhere(struct careful *instance, uint32_t peer, struct sockaddr_st
 	return 0;
 }
 
-uint32_t mode_qdiscs(struct careful *instance)
+uint32_t xdp_mode_qdiscs(struct careful *instance)
 {
 	(void)instance;
 	return 0;

@@ -15,9 +15,9 @@ from typing import Any
 
 from careful.model import Pipeline, latency_us
 from careful.plan import CLASS_COUNT, Limits, Plan, class_of
-from careful.tuning.decide import Controller
-from careful.tuning.items import NET_TX, STORE, Kick, Pulse, Value
-from careful.tuning.stores import Came, Totals
+from careful.tuning.policy import Controller
+from careful.tuning.settings import NET_TX, STORE, Kick, Pulse, Value
+from careful.tuning.store_model import Came, Totals
 from careful.tuning.verify import Counts
 
 LIMITS = Limits(64, 3750)

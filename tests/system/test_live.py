@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from careful._abi import ffi
-from careful.control import live, maps, tune_entry
-from careful.control.live import Cell
+from careful.control import live_latency, maps, tune_entry
+from careful.control.live_latency import Cell
 from careful.model import fixed_latency_us, load_shipped
 from careful.plan import Plan
 from hosts import wait_for
@@ -84,7 +84,7 @@ def activate(tune: maps.PinnedMap, slot: int, version: int) -> None:
 
 def measured(instance: str, slot: int) -> list[Cell]:
     """The versions of the messages' class."""
-    found = live.cells(instance)
+    found = live_latency.cells(instance)
     return [found.get((slot, CLASS, version), Cell(0, 0, 0, 0)) for version in range(3)]
 
 

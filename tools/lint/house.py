@@ -69,15 +69,15 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 97_246),
-    "tools": (("tools",), 18_903),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 97_030),
+    "tools": (("tools",), 17_540),
 }
 
 #: The most bytes that kept runs may have: the figures that are quoted, not raw rounds. Pages of
 #: tests/reports do not count.
 REPORTS_MOST_BYTES = 570 << 10
 #: The most uses of `Any` in Python: each is at an edge (cffi, JSON, click, an untyped package).
-ANY_MAX = 100
+ANY_MAX = 95
 
 Graph = dict[str, set[str]]
 

@@ -9,8 +9,8 @@ import click
 from careful.cli.command import group
 from careful.cli.common import json_option, show
 from careful.cli.exit_status import Exit
-from careful.control import asked
 from careful.control import config as settings
+from careful.control import option_checks
 from careful.render import config as report
 
 
@@ -44,7 +44,7 @@ def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
     wrong.
     """
     found = settings.load(file)
-    refused = asked.refused(found)
+    refused = option_checks.refused(found)
     figures = {
         "files": [str(one) for one in found.paths],
         "nodes": found.nodes,

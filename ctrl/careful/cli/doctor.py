@@ -13,7 +13,7 @@ from careful.cli.common import say, shared, show
 from careful.cli.exit_status import Exit
 from careful.control import doctor as checks
 from careful.control import instances
-from careful.control.finding import FAIL, Finding
+from careful.control.check_result import FAIL, Finding
 from careful.render.doctor import findings
 
 

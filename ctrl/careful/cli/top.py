@@ -14,7 +14,7 @@ from careful.cli.common import say, shared, show
 from careful.cli.exit_status import Exit
 from careful.control import config, instances
 from careful.control import top as figures
-from careful.render import live
+from careful.render import refresh
 from careful.render import top as report
 
 
@@ -57,14 +57,14 @@ def top(
         show(True, "top", {"ifname": ifname, "instance": instance}, found, "")
         ctx.exit(Exit.PARTLY if now.mute else Exit.DONE)
 
-    time.sleep(live.PERIOD_S)
+    time.sleep(refresh.PERIOD_S)
     watched = Watched(look, before)
     for number in range(count or 0):
-        time.sleep(live.PERIOD_S if number else 0)
+        time.sleep(refresh.PERIOD_S if number else 0)
         say(watched.again())
     if count:
         return
-    live.watch(watched.again, say, in_place=True, press=watched.press)
+    refresh.watch(watched.again, say, in_place=True, press=watched.press)
 
 
 class Watched:
@@ -85,4 +85,4 @@ class Watched:
 
     def _text(self) -> str:
         text = report.shown(self._rates, self._now.mute, self._order)
-        return f"{text}\n\n{report.keys(self._order)}" if live.has_keys() else text
+        return f"{text}\n\n{report.keys(self._order)}" if refresh.has_keys() else text

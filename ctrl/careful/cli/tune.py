@@ -17,10 +17,10 @@ from careful.control import tune_entry as entries
 from careful.errors import CarefulError
 from careful.jsonout import document
 from careful.plan import CLASS_COUNT, class_of
-from careful.render import live
+from careful.render import refresh
 from careful.render import tune as report
 from careful.render.tables import folded
-from careful.tuning import by_hand
+from careful.tuning import manual
 
 
 @group(examples=[("carefulctl tune show eth1", "what is in effect")])
@@ -96,7 +96,7 @@ def tune_show(
         return report.tuning([(row.peer, row.tune) for row in rows])
 
     if watch:
-        live.watch(look, say, in_place=not as_json)
+        refresh.watch(look, say, in_place=not as_json)
     say(look() if as_json else folded(look()))
 
 
@@ -178,12 +178,12 @@ def tune_set(
         raise click.UsageError(str(error)) from None
     session = tune_peers.session(ifname, instance, settings)
     if release:
-        by_hand.release(session, change.classes)
+        manual.release(session, change.classes)
         rows = tune_peers.show(session, peers, settings)
     elif undo:
-        rows = by_hand.undo(session, peers, settings)
+        rows = manual.undo(session, peers, settings)
     else:
-        rows = by_hand.change(session, peers, settings, classes_set)
+        rows = manual.change(session, peers, settings, classes_set)
     inputs = {
         "ifname": ifname,
         "instance": instance,
@@ -230,7 +230,7 @@ def tune_apply(
     settings = config.load(config_path)
     classes = tune_file.parse(file.read(), file.name, of)
     session = tune_peers.session(ifname, instance, settings)
-    rows = by_hand.change(session, peers, settings, classes)
+    rows = manual.change(session, peers, settings, classes)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers, "file": file.name, "of": of}
     text = report.tuning([(row.peer, row.tune) for row in rows])
     show(as_json, "tune apply", inputs, _figures(session, rows), text)

@@ -12,8 +12,8 @@ from careful.cli.common import plot_option, say, shared, show
 from careful.control import config, instances, tune_peers
 from careful.render import explain as report
 from careful.tuning import explain as figures
+from careful.tuning.instance_path import tunable
 from careful.tuning.loop import Loop
-from careful.tuning.running import tunable
 from careful.tuning.state import PathState
 
 _peer = click.option(

@@ -18,7 +18,6 @@ from pathlib import Path
 from careful._abi import ffi, lib
 from careful.address import resolve
 from careful.control import (
-    asked,
     bpf,
     daemon,
     ethtool,
@@ -28,10 +27,11 @@ from careful.control import (
     links,
     maps,
     needs,
+    option_checks,
     packet_route,
     status,
 )
-from careful.control.finding import REINSTALL, Finding, fail, ok, unknown, warn
+from careful.control.check_result import REINSTALL, Finding, fail, ok, unknown, warn
 from careful.control.instances import Instance
 from careful.control.links import Link
 from careful.control.up_options import DEFAULTS, UpOptions
@@ -59,7 +59,7 @@ _ADVICE = {
     "run": "docker run --tmpfs /run, or ReadWritePaths=/run of the unit",
     "openat2": "docker run --security-opt seccomp=unconfined, or a newer libseccomp",
     "io_uring": "docker run --security-opt seccomp=FILE; sysctl kernel.io_uring_disabled=0",
-    "options": asked.CHANGE,
+    "options": option_checks.CHANGE,
     "interface": "name an Ethernet interface: ip link lists them",
     "mtu": "ip link set {ifname} mtu 1500",
     "queue": "up --queue, --queues, or ethtool -L {ifname}; ethtool -l {ifname} lists queues",
@@ -111,7 +111,7 @@ def _release() -> tuple[int, ...]:
 
 
 def _machine() -> Iterator[Finding]:
-    yield asked.tried("carefuld", _carefuld, REINSTALL)
+    yield option_checks.tried("carefuld", _carefuld, REINSTALL)
     try:
         bpf.library()
         yield ok("bcc", "python3-bpfcc is installed")
@@ -385,5 +385,5 @@ def look(case: Case) -> list[Finding]:
         found.append(_rps(link, case.options.xdp))
         found.append(_window(link, case.options))
         found += _control(link, case.instance)
-    found += asked.named(case.options, case.address)
+    found += option_checks.named(case.options, case.address)
     return [*found, _hugepages(case.options), _backlog(), _instance(case)]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from careful.control.finding import REINSTALL, WARN, Finding, fail, ok, warn
+from careful.control.check_result import REINSTALL, WARN, Finding, fail, ok, warn
 from careful.errors import CarefulError, from_os
 
 BPFFS = Path("/sys/fs/bpf")

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from careful.control import instances, live, status
+from careful.control import instances, live_latency, status
 from careful.control.config import Config
 from careful.control.instances import Instance
-from careful.control.use import Use, ask
+from careful.control.usage import Use, ask
 from careful.daemon.client import Client
 from careful.errors import CarefulError
 
@@ -45,7 +45,7 @@ def messages(name: str) -> dict[int, tuple[int, float]]:
     """Returns the number of timed live messages to each slot, and their total time in seconds."""
     found: dict[int, tuple[int, float]] = {}
     with suppress(CarefulError):  # only root may read the map
-        for (slot, _, _), cell in live.cells(name).items():
+        for (slot, _, _), cell in live_latency.cells(name).items():
             count, total_s = found.get(slot, (0, 0.0))
             found[slot] = count + cell.count, total_s + cell.sum_ns / 1e9
     return found

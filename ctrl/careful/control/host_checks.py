@@ -11,7 +11,7 @@ from contextlib import suppress
 from careful._abi import lib
 from careful.address import Address
 from careful.control import packet_route
-from careful.control.finding import Finding, fail, ok, unknown, warn
+from careful.control.check_result import Finding, fail, ok, unknown, warn
 from careful.control.instances import Instance
 from careful.daemon.client import Client
 from careful.errors import LET_IN, CarefulError

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from careful.address import Address
-from careful.control import kept, links
+from careful.control import links, systemd_socket
 from careful.errors import CarefulError, from_os
 
 RUN = Path("/run/careful")
@@ -200,7 +200,7 @@ def find(name: str) -> Instance:
 
 def starting(instance: Instance) -> str:
     """Returns a phrase if systemd is starting the instance's carefuld; else ""."""
-    if instance.pid or not kept.listens(instance.socket):
+    if instance.pid or not systemd_socket.listens(instance.socket):
         return ""
     return f"systemd is starting it (systemctl status {unit('carefuld', instance.name)})"
 
@@ -212,7 +212,7 @@ def _started(instance: Instance) -> Instance:
     """
     if instance.pid:
         return instance
-    kept.wait(instance.socket, lambda: find(instance.name).pid, START_S)
+    systemd_socket.wait(instance.socket, lambda: find(instance.name).pid, START_S)
     now = find(instance.name)
     if said := starting(now):
         text = f"not up after {START_S:.0f} s: {said}"

@@ -7,7 +7,7 @@ import json
 import subprocess
 
 from careful.address import Address
-from careful.control.finding import Finding, ok, unknown, warn
+from careful.control.check_result import Finding, ok, unknown, warn
 from careful.errors import CarefulError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from careful.control import instances, live, maps, status
+from careful.control import instances, live_latency, maps, status
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.control.status import PeerStatus, Status
@@ -37,8 +37,8 @@ def _messages(instance: Instance) -> dict[tuple[int, int], tuple[int, int]]:
     for queue, one in enumerate(instances.queues(instance)):
         with suppress(CarefulError), maps.live_map(one.name) as counted:  # only root may read it
             for slot in range(counted.entries):
-                if (entry := live.whole(counted, slot)) is not None:
-                    cells = live.cells_in(entry).values()
+                if (entry := live_latency.whole(counted, slot)) is not None:
+                    cells = live_latency.cells_in(entry).values()
                     total_ns = sum(cell.sum_ns for cell in cells)
                     found[queue, slot] = sum(cell.count for cell in cells), total_ns
     return found

@@ -20,9 +20,9 @@ from fsspec.implementations.local import make_path_posix, trailing_sep
 from fsspec.utils import isfilelike
 
 from careful.errors import CarefulError
-from careful.files.moves import NOWHERE, copied, is_name, placed, sources_here
+from careful.files.fsspec_names import NOWHERE, copied, is_name, placed, sources_here
+from careful.files.fsspec_terms import watcher
 from careful.files.stream import Stream
-from careful.files.words import watcher
 from careful.transfer.file.local import write_file
 
 #: Files up to this size move over the shared connection, larger ones by a transfer, bytes.

@@ -21,10 +21,10 @@ from fsspec.core import has_magic
 from careful.errors import CarefulError
 from careful.files.copies import Copies
 from careful.files.file import AsyncFile, Data
+from careful.files.fsspec_names import NOWHERE, by_mapping, is_name, move
+from careful.files.fsspec_terms import Info, bounds_of, each_of, info_of
 from careful.files.host import AsyncHost
-from careful.files.moves import NOWHERE, by_mapping, is_name, move
 from careful.files.stream import Stream
-from careful.files.words import Info, bounds_of, each_of, info_of
 
 #: Files that one call has open at once; a host lets a machine have 128.
 OPEN_MAX = 16

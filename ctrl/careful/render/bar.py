@@ -15,8 +15,8 @@ from rich.table import Column
 from rich.text import Text
 
 from careful.errors import shown
-from careful.render.live import signals_wait
 from careful.render.progress import Lines
+from careful.render.refresh import signals_wait
 from careful.units import counted, shown_bytes
 
 #: Time over which the rate is averaged, seconds.

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from careful.errors import CarefulError
 from careful.html import Grid, rendered
-from careful.transfer.losses import Lost
+from careful.transfer.lost_frames import Lost
 from careful.transfer.options import FileResult
 
 

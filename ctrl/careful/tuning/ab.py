@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from careful.jsonout import Json
 from careful.tuning.alternating import Alternating
-from careful.tuning.items import is_stored
 from careful.tuning.path import Live, Path
+from careful.tuning.settings import is_stored
 from careful.tuning.state import Pair
 from careful.tuning.verify import MEASURES, MEASURES_STORED, Trial, Verdict
 

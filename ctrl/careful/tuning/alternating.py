@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from careful.tuning.items import Value, told_by
 from careful.tuning.path import Live, Path
+from careful.tuning.settings import Value, told_by
 from careful.tuning.verify import Counts, Trial
 
 #: Messages have ceased after QUIET_S, or after four times their usual distance if longer, seconds.

@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from careful.control import instances, live, maps, tune_peers
+from careful.control import instances, live_latency, maps, tune_peers
 from careful.control.config import Config
 from careful.control.state_dir import StateDir, place
 from careful.control.tune_peers import Row as InEffect
 from careful.control.tune_peers import Session, TunedPeer
 from careful.jsonout import Json
 from careful.plan import Limits, Plan
-from careful.tuning import stores
-from careful.tuning.items import NET_TX, STORE, Kick, Pulse, Value, class_bytes
+from careful.tuning import store_model
+from careful.tuning.instance_path import kicks, plans, pulses
 from careful.tuning.propose import Measured, measured, store_table, table
 from careful.tuning.propose import Row as Proposed
-from careful.tuning.running import kicks, plans, pulses
+from careful.tuning.settings import NET_TX, STORE, Kick, Pulse, Value, class_bytes
 from careful.tuning.state import PathState, Store
 
 #: Fragment size of the plots' curve for fixed fragments, bytes.
@@ -44,7 +44,9 @@ def _paths(queue: Session, shown: Sequence[InEffect], config: Config) -> list[Js
     kept, peers = store.load(), {one.slot: one for one in queue.peers}
     rows = [row for row in shown if row.queue == name and row.slot in peers]
     with maps.live_map(name) as entries:
-        counted = {row.slot: live.cells_in(live.whole(entries, row.slot)) for row in rows}
+        counted = {
+            row.slot: live_latency.cells_in(live_latency.whole(entries, row.slot)) for row in rows
+        }
     found = []
     for row in rows:
         address = peers[row.slot].address
@@ -112,10 +114,10 @@ def _why_not_measured(state: PathState) -> str:
     return str(next(said, "tune auto has not looked at it"))
 
 
-def with_live(one: Json, cells: Mapping[tuple[int, int], live.Cell]) -> Json:
+def with_live(one: Json, cells: Mapping[tuple[int, int], live_latency.Cell]) -> Json:
     """Adds the latencies of live messages since the instance began, by class.
 
-    cells: cells of the path's entry in the live map (live.cells_in).
+    cells: cells of the path's entry in the live map (live_latency.cells_in).
     """
     for each in one["classes"]:
         mine = [cell for (index, _), cell in cells.items() if index == each["class"]]
@@ -161,7 +163,7 @@ def _class(index: int, plan: Plan, kick: Kick, state: PathState, by_hand: frozen
 
 
 def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[Json]:
-    known, found = stores.kept(state.store or {}), []
+    known, found = store_model.kept(state.store or {}), []
     values: tuple[Value, ...] = (*plans(row.tune), *pulses(row.tune))
     rows = {one.index - STORE: one for one in store_table(known, values)} if known else {}
     for index, setting in enumerate(row.tune):
@@ -213,7 +215,7 @@ def _why_host_tx(figures: Json | None) -> str:
     )
 
 
-def _of_store(known: stores.Store | None, predicted: Proposed | None) -> Json:
+def _of_store(known: store_model.Store | None, predicted: Proposed | None) -> Json:
     if known is None:
         return {"why_not_predicted": "too few writes were seen"}
     if predicted is None:

@@ -25,11 +25,11 @@ from careful.control.state_dir import StateDir, place
 from careful.daemon.client import Client
 from careful.errors import CarefulError, Ended
 from careful.jsonout import Json
-from careful.tuning.decide import Controller
-from careful.tuning.running import Peer, RunningPath, own_ip
+from careful.tuning.instance_path import Peer, RunningPath, own_ip
+from careful.tuning.policy import Controller
+from careful.tuning.scheduler import Turns
+from careful.tuning.slot_check import LeftError
 from careful.tuning.state import USED, PathState, Store
-from careful.tuning.tenancy import LeftError
-from careful.tuning.turns import Turns
 
 #: Time between two looks for peers that came or went, seconds.
 PEERS_S = 0.5

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from careful.jsonout import Json
 from careful.plan import Limits
-from careful.tuning.items import STORE, Value
-from careful.tuning.stores import Totals
+from careful.tuning.settings import STORE, Value
+from careful.tuning.store_model import Totals
 from careful.tuning.verify import Counts
 
 #: (item, version of the tune entry) -> messages counted so far. A plan's item counts sent messages;

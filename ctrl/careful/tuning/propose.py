@@ -21,8 +21,8 @@ from careful.jsonout import Json
 from careful.model.blackbox import BlackBox, Regime, equal_latency_us
 from careful.model.stages import Array
 from careful.plan import CLASS_COUNT, FRAME_LIMITS, Limits, Plan
-from careful.tuning.items import STORE, Pulse, Value, class_bytes
-from careful.tuning.stores import PACES, Store
+from careful.tuning.settings import STORE, Pulse, Value, class_bytes
+from careful.tuning.store_model import PACES, Store
 
 #: Least gain that is worth a change, as a share of the latency.
 GAIN_MIN = 0.02

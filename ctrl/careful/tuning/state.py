@@ -19,7 +19,7 @@ from careful.control.state_dir import StateDir
 from careful.control.status import InEffect
 from careful.jsonout import Json, write
 from careful.plan import CLASS_COUNT
-from careful.tuning.items import (
+from careful.tuning.settings import (
     ITEM_COUNT,
     NET_TX,
     STORE,

@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable
 
 from careful.jsonout import Json
-from careful.tuning.items import STORE, Pulse
 from careful.tuning.path import Path
+from careful.tuning.settings import STORE, Pulse
 from careful.tuning.state import PathState
-from careful.tuning.stores import MESSAGES_MIN, Totals, another, fit, kept
+from careful.tuning.store_model import MESSAGES_MIN, Totals, another, fit, kept
 
 #: A window closes after this many writes and seconds, whichever is later.
 WINDOW_WRITES = 8

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Limits carefuld, once its queue is open, to the capabilities that it still uses. */
-#ifndef DAEMON_CONFINE_H
-#define DAEMON_CONFINE_H
+#ifndef DAEMON_PROCESS_CONFINE_H
+#define DAEMON_PROCESS_CONFINE_H
 
 #include <careful/careful.h>
 
@@ -16,4 +16,4 @@ int confine(const struct daemon_options *options, struct careful_error *error);
 /* Returns 0 if the kept capabilities suffice for these exports, or -EPERM with *error. */
 int confine_covers(const struct daemon_options *options, struct careful_error *error);
 
-#endif /* DAEMON_CONFINE_H */
+#endif /* DAEMON_PROCESS_CONFINE_H */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reports readiness, status and signs of life to the service manager: datagrams to $NOTIFY_SOCKET
  * (sd_notify(3)). Does nothing without that variable. */
-#ifndef DAEMON_NOTIFY_H
-#define DAEMON_NOTIFY_H
+#ifndef DAEMON_PROCESS_NOTIFY_H
+#define DAEMON_PROCESS_NOTIFY_H
 
 #include <stdbool.h>
 
@@ -29,4 +29,4 @@ void notify_alive(struct notify *notify, struct careful *instance, struct queues
 void notify_failed(struct notify *notify, int rc, const char *why);
 void notify_stopping(struct notify *notify);
 
-#endif /* DAEMON_NOTIFY_H */
+#endif /* DAEMON_PROCESS_NOTIFY_H */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The daemon's directory below /run: lock, pid and socket. The lock ends with the process, so the
- * next daemon replaces what a killed one left. A passed socket (passed.h) is used as is and
+ * next daemon replaces what a killed one left. A passed socket (socket_activation.h) is used as is and
  * stays. */
-#ifndef DAEMON_RUNDIR_H
-#define DAEMON_RUNDIR_H
+#ifndef DAEMON_PROCESS_RUNDIR_H
+#define DAEMON_PROCESS_RUNDIR_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,4 +36,4 @@ void rundir_close(struct rundir *dir);
 /* Does the same for a daemon that did not start; also removes what rundir_open() made. */
 void rundir_remove(struct rundir *dir);
 
-#endif /* DAEMON_RUNDIR_H */
+#endif /* DAEMON_PROCESS_RUNDIR_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Chooses the better XDP mode from measurements, and remembers the choice. */
-#ifndef DAEMON_XDP_CHOICE_H
-#define DAEMON_XDP_CHOICE_H
+#ifndef DAEMON_XDP_XDP_CHOICE_H
+#define DAEMON_XDP_XDP_CHOICE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,4 +28,4 @@ int xdp_recall(const char *dir, const char *driver, uint32_t *mode, struct caref
 /* Remembers a mode, completely or not at all. Returns 0, or -errno with *error. */
 int xdp_remember(const char *dir, const char *driver, uint32_t mode, struct careful_error *error);
 
-#endif /* DAEMON_XDP_CHOICE_H */
+#endif /* DAEMON_XDP_XDP_CHOICE_H */

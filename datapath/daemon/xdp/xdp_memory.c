@@ -30,7 +30,7 @@ static size_t file_text(uint32_t mode, char *text)
 }
 
 /* Returns -ENOENT for another kernel's answer, which is later overwritten. */
-static int mode_in(const char *text, size_t bytes, uint32_t *mode)
+static int xdp_mode_in(const char *text, size_t bytes, uint32_t *mode)
 {
 	char expected[TEXT_BYTES];
 
@@ -51,7 +51,7 @@ int xdp_recall(const char *dir, const char *driver, uint32_t *mode, struct caref
 	file_name(driver, name);
 	rc = name[0] ? careful_state_read(dir, name, text, sizeof(text), error) : -ENOENT;
 	if (rc >= 0)
-		return mode_in(text, (size_t)rc, mode);
+		return xdp_mode_in(text, (size_t)rc, mode);
 	return rc == -EFBIG ? -ENOENT : rc; /* not written here */
 }
 

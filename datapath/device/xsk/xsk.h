@@ -16,8 +16,8 @@
  *  - xsk_pins.c    locks and pins; xsk_cpus.c, the end of softirqs
  *  - route.c       destinations; route_news.c, their changes
  *  - netdev.c      properties of the interface; rtnl.c, netlink */
-#ifndef CAREFUL_XSK_H
-#define CAREFUL_XSK_H
+#ifndef DEVICE_XSK_XSK_H
+#define DEVICE_XSK_XSK_H
 
 #include <stddef.h>
 #include <string.h>
@@ -364,4 +364,4 @@ struct ethtool_channels;
 bool netdev_wakes_another(const char *driver, const char *release,
 			  const struct ethtool_channels *channels);
 
-#endif /* CAREFUL_XSK_H */
+#endif /* DEVICE_XSK_XSK_H */

@@ -10,7 +10,7 @@
 
 #include "storage/tree/attr.h"
 #include "storage/batch/items.h"
-#include "storage/tree/steady.h"
+#include "storage/tree/stable_read.h"
 #include "storage/tree/tree.h"
 #include "storage/tree/xattrs.h"
 #include "base/xxh3.h"
@@ -97,7 +97,7 @@ static int read_steady(struct items *s, struct careful_block_item *record, int f
 	for (int i = 0; i < READS_MAX; i++) {
 		if (i && ++s->rereads > REREADS_MAX)
 			break;
-		rc = i ? steady_wait(fd, st) : 0;
+		rc = i ? stable_read_wait(fd, st) : 0;
 		if (!rc && (uint64_t)st->st_size > s->file_max)
 			break;
 		if (!rc && s->read_bytes > ITEMS_READ_BYTES)
@@ -112,7 +112,7 @@ static int read_steady(struct items *s, struct careful_block_item *record, int f
 			return rc;
 		if (fstat(fd, &after))
 			return -errno;
-		if (steady_between(st, &after))
+		if (stable_read_between(st, &after))
 			return !rc && has_size(fd, st) ? 0 : -ESTALE;
 	}
 	return -ESTALE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Owner, mode and time of the files of a batch. */
-#ifndef STORAGE_ATTR_H
-#define STORAGE_ATTR_H
+#ifndef STORAGE_TREE_ATTR_H
+#define STORAGE_TREE_ATTR_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,4 +33,4 @@ mode_t attr_mode(const struct careful_block_attr *attr, const struct attr_how *h
 int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
 	       size_t xattrs_bytes, const struct attr_how *how);
 
-#endif /* STORAGE_ATTR_H */
+#endif /* STORAGE_TREE_ATTR_H */

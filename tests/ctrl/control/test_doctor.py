@@ -19,8 +19,8 @@ import pytest
 from careful.cli.main import run as carefulctl
 from careful.control import checks, ethtool, instances, links, status
 from careful.control import doctor as doctoring
+from careful.control.check_result import ok, warn
 from careful.control.command_line import differences
-from careful.control.finding import ok, warn
 from careful.control.up_options import UpOptions
 from denied import IO_URING_SETUP, denied
 from hosts import PINS, RUN, Host, alive, wait_for

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from careful.cli.main import cli
-from careful.control import asked, keys
+from careful.control import keys, option_checks
 from careful.control.keys import Keys, Trusted
 from careful.control.up_options import UpOptions
 from careful.errors import CarefulError
@@ -178,7 +178,7 @@ def test_trust__more_than_carefuld_reads(place: Keys) -> None:
 )
 def test_doctor__lines_that_carefuld_refuses(place: Keys, line: str, said: str) -> None:
     (place.directory / "trusted").write_text(f"10.0.0.3 {text(PUBLIC)}\n{line}\n")
-    found = asked.keyed(UpOptions(keys=str(place.directory)))
+    found = option_checks.keyed(UpOptions(keys=str(place.directory)))
     assert found.state == "fail"
     assert re.search(said, found.text)
 
@@ -188,13 +188,13 @@ def test_doctor__lines_that_carefuld_refuses(place: Keys, line: str, said: str) 
 def test_doctor__files_of_another_user(place: Keys, name: str) -> None:
     place.trust("10.0.0.2", text(PUBLIC))
     os.chown(place.directory / name, 12345, 12345)
-    found = asked.keyed(UpOptions(keys=str(place.directory)))
+    found = option_checks.keyed(UpOptions(keys=str(place.directory)))
     assert (found.state, "belongs to another user" in found.text) == ("fail", True)
 
 
 def test_doctor__says_what_up_would_refuse(place: Keys) -> None:
     def found() -> tuple[str, str]:
-        one = asked.keyed(UpOptions(keys=str(place.directory)))
+        one = option_checks.keyed(UpOptions(keys=str(place.directory)))
         return one.state, one.text + one.advice
 
     assert found()[0] == "warn"
@@ -212,5 +212,5 @@ def test_doctor__says_what_up_would_refuse(place: Keys) -> None:
         path.chmod(right)
     (place.directory / "private").unlink()
     assert found()[0] == "fail"
-    assert asked.keyed(UpOptions(keys="none")).state == "ok"
-    assert asked.keyed(UpOptions(keys="none", seal="auth")).state == "fail"
+    assert option_checks.keyed(UpOptions(keys="none")).state == "ok"
+    assert option_checks.keyed(UpOptions(keys="none", seal="auth")).state == "fail"

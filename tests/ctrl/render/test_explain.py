@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful.control import instances, live, maps, tune_entry, tune_peers
+from careful.control import instances, live_latency, maps, tune_entry, tune_peers
 from careful.control.config import Config
 from careful.control.instances import Instance
-from careful.control.live import Cell
+from careful.control.live_latency import Cell
 from careful.control.state_dir import VARIABLE
 from careful.control.tune_peers import Row, Session, TunedPeer
 from careful.model import load_shipped
 from careful.plan import CLASS_COUNT, Plan
 from careful.render import explain as report
 from careful.tuning import explain
-from careful.tuning.decide import Controller
-from careful.tuning.items import Kick
+from careful.tuning.policy import Controller
+from careful.tuning.settings import Kick
 from careful.tuning.state import PathState, Store
 from in_effect import EFFECT
 from live_path import LivePath, Stream, ToFile, run
@@ -80,7 +80,7 @@ def gathered(
     monkeypatch.setattr(instances, "RUN", tmp_path)
     monkeypatch.setattr(instances, "tuner", lambda _: 0)
     monkeypatch.setattr(maps, "live_map", lambda _: nullcontext())
-    monkeypatch.setattr(live, "whole", lambda *_: None)
+    monkeypatch.setattr(live_latency, "whole", lambda *_: None)
     monkeypatch.setenv(VARIABLE, str(tmp_path / "state"))
     names = ("eth1", "eth1+1")
     rows = [replace(shown, peer=f"h{k}", queue=name) for k, name in enumerate(names, 2)]
@@ -208,7 +208,7 @@ def test_draw__live_messages_of_a_path_that_was_not_measured(store: Store) -> No
     assert one["classes"][0]["live_us"] is None
     whole = {"instance": "eth1", "tuner_pid": None, "paths": [one]}
     assert "(at the start: the interval is wide)" in report.text(whole)
-    path = store.path.parent / "live.svg"
+    path = store.path.parent / "live_latency.svg"
     report.draw(whole, path)
     assert "live messages, mean since up" in path.read_text()
 

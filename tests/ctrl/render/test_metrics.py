@@ -29,7 +29,7 @@ from careful.control.exporter import Seen
 from careful.control.exports import Export
 from careful.control.instances import Instance
 from careful.control.status import counters, peer
-from careful.control.use import parse
+from careful.control.usage import parse
 from careful.errors import CarefulError
 from careful.render import metrics
 from careful.versions import versions

@@ -12,7 +12,7 @@ import pytest
 from careful._abi import ffi
 from careful.cli.main import run
 from careful.control import status
-from careful.control.finding import FAIL, OK, Finding
+from careful.control.check_result import FAIL, OK, Finding
 from careful.render import status as report
 from careful.render.doctor import findings
 from careful.render.files import partials

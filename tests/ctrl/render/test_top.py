@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from careful.control import live, maps, status, top
+from careful.control import live_latency, maps, status, top
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.errors import CarefulError
@@ -83,11 +83,13 @@ def test_messages__a_slot_that_had_none_begins_at_nothing(
 ) -> None:
     """It was left out as one that could not be read is, and its first messages were not seen."""
     entries = [b"none", None, b"some"]
-    cell = live.Cell(count=2, asked=0, sum_ns=30, sum_sq_ns2=500)
+    cell = live_latency.Cell(count=2, asked=0, sum_ns=30, sum_sq_ns2=500)
     table = SimpleNamespace(entries=len(entries))
     monkeypatch.setattr(maps, "live_map", lambda _: nullcontext(table))
-    monkeypatch.setattr(live, "whole", lambda _, slot: entries[slot])
-    monkeypatch.setattr(live, "cells_in", lambda one: {(0, 0): cell} if one == b"some" else {})
+    monkeypatch.setattr(live_latency, "whole", lambda _, slot: entries[slot])
+    monkeypatch.setattr(
+        live_latency, "cells_in", lambda one: {(0, 0): cell} if one == b"some" else {}
+    )
     assert top._messages(Instance("eth1", pid=1)) == {(0, 0): (0, 0), (0, 2): (2, 30)}
 
 

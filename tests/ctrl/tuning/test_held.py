@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from careful.measure.estimators.blackbox import BlackBox
-from careful.measure.estimators.glance import Glance, Options
-from careful.tuning.running import CLOSELY
+from careful.measure.estimators.quick import Glance, Options
+from careful.tuning.instance_path import CLOSELY
 from fake_exchange import GAM, FakeExchange
 
 #: tuning.md states it: a train holds the path for this long, or for the time of four frames.

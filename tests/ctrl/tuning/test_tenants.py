@@ -13,8 +13,8 @@ from careful.control.instances import Instance
 from careful.control.tune_entry import Setting
 from careful.model import load_shipped
 from careful.plan import CLASS_COUNT, Plan
+from careful.tuning.instance_path import RunningPath
 from careful.tuning.loop import Loop, _Tuned
-from careful.tuning.running import RunningPath
 from careful.tuning.state import Store
 from live_path import LIMITS, figures
 from slots import World, begin

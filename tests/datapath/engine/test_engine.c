@@ -245,7 +245,7 @@ static void test_store__unanswered_where_nobody_waits(void)
 			poll_both(&ends);
 		CHECK_EQ(came, i);
 	}
-	/* Some are answered all the same, for they are measured (live.c). */
+	/* Some are answered all the same, for they are measured (live_latency.c). */
 	CHECK(answers(ends.c[1]) - before <= 10);
 	for (int k = 0; k < PATIENCE && ends.c[0]->operations_free_count < free_count; k++)
 		poll_both(&ends);

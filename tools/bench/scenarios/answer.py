@@ -35,7 +35,7 @@ from bench_lab import (
     up,
     wait_until,
 )
-from careful.control import live, maps, tune_entry
+from careful.control import live_latency, maps, tune_entry
 from careful.plan import class_of
 from slow_disk import slow_disk
 
@@ -233,11 +233,13 @@ def counted(kind: Kind) -> int:
     index = class_of(kind.nbytes)
     try:
         with maps.live_map(INSTANCE) as entries:
-            found = [live.whole(entries, slot) for slot in maps.sessions(INSTANCE)]
+            found = [live_latency.whole(entries, slot) for slot in maps.sessions(INSTANCE)]
     except OSError:
         return 0
     of_stores = kind.way == "write"
-    cells = [live.stored_in(one)[0] if of_stores else live.cells_in(one) for one in found]
+    cells = [
+        live_latency.stored_in(one)[0] if of_stores else live_latency.cells_in(one) for one in found
+    ]
     return sum(cell.count for each in cells for (which, _), cell in each.items() if which == index)
 
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from careful._abi import Value, ffi, lib
 from careful.daemon.client import Answer, AsyncClient
 from careful.errors import FATAL, CarefulError, shown
-from careful.transfer.losses import Losses
+from careful.transfer.lost_frames import Losses
 from careful.transfer.pace import FAILURES_MAX, PIECE_BYTES_MIN
 from careful.transfer.protocol.silence import Silence
 

@@ -34,10 +34,10 @@ from careful.transfer.tree.digests import equal_small
 from careful.transfer.tree.direction import Direction
 from careful.transfer.tree.existing import Fate, fate_of, refused
 from careful.transfer.tree.guards import mount_points, why_stopped
-from careful.transfer.tree.lanes import Part
 from careful.transfer.tree.links import HardLinks, is_made, link_items
 from careful.transfer.tree.outcome import Outcome
 from careful.transfer.tree.scan import Apart
+from careful.transfer.tree.small_bulk import Part
 from careful.transfer.tree.small_files import SmallFiles
 
 

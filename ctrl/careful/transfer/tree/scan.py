@@ -14,7 +14,7 @@ from careful.transfer.folder import open_folder
 from careful.transfer.options import Options
 from careful.transfer.protocol.block import BlockClient, Entry, Listing
 from careful.transfer.protocol.entries import NOTHING
-from careful.transfer.tree.lanes import Part, sift
+from careful.transfer.tree.small_bulk import Part, sift
 
 
 def list_local(top: str, root: str | None = None) -> Listing:

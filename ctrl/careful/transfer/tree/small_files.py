@@ -20,7 +20,8 @@ from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree
 from careful.transfer.protocol.block import Attr, Entry
 from careful.transfer.tasks import all_of, in_thread
 from careful.transfer.tree.attributes import parts
-from careful.transfer.tree.lanes import (
+from careful.transfer.tree.outcome import UNKEPT, Outcome
+from careful.transfer.tree.small_bulk import (
     ITEMS_BYTES,
     Lane,
     Moved,
@@ -29,7 +30,6 @@ from careful.transfer.tree.lanes import (
     part_bytes,
     small_bytes,
 )
-from careful.transfer.tree.outcome import UNKEPT, Outcome
 
 #: Batches under way at a time: one is read, one crosses, one is written.
 _BATCHES = 3

@@ -1,0 +1,272 @@
+"""A path of a running instance: measures, reads and changes it for the controller."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from careful.address import Address
+from careful.control import instances, live_latency, maps, tune_entry
+from careful.control.instances import Instance
+from careful.control.tune_entry import Setting, Versions
+from careful.daemon.route import Route
+from careful.errors import CarefulError
+from careful.jsonout import Json
+from careful.measure.estimators.blackbox import BlackBox, Options
+from careful.measure.estimators.quick import Glance
+from careful.measure.probes.exchange import ProbeSession
+from careful.plan import Limits, Plan
+from careful.tuning.settings import STORE, Kick, Pulse, Value
+from careful.tuning.slot_check import Tenancy
+from careful.tuning.state import Store
+from careful.tuning.store_model import Came, Totals, counted
+from careful.tuning.verify import Counts
+
+#: Options of a close measurement: as precise as a decision needs, and few sizes. A train fills the
+#: path for 4 ms or for the time of four frames. The path is then free for three times as long (for
+#: two thirds of that time after a train of a glance).
+CLOSELY = Options(
+    sizes_count=6,
+    precision=0.03,
+    seconds=4.0,
+    patience_s=6.0,
+    train_frames=4,
+    share=0.25,
+)
+#: A busy path hides its own times from a short measurement. After each failure the next one may
+#: take twice as long, up to this many seconds.
+PATIENCE_S_MAX = 48.0
+#: Figures of a measurement that are not stored: every sample.
+_SAMPLES = ("round_trip_minima", "train_gaps")
+
+
+def tunable(ifname: str, name: str | None) -> Instance:
+    """Returns the instance of an interface, if the instance can measure.
+
+    Raises:
+        CarefulError: no instance runs, or it belongs to a program, which answers no measurement.
+    """
+    one = instances.on_interface(ifname, name)
+    if not one.pid and (pid := instances.owner_without_daemon(one.name)):
+        text = (
+            f"belongs to {instances.process(pid)}, a program with a queue of its own, by which "
+            "nothing can be measured: measure between carefulds of both hosts (measure blackbox "
+            "HOST), then "
+            "plan --classes --json and tune apply set its plans while it runs"
+        )
+        raise CarefulError(errno.EOPNOTSUPP, text, ifname)
+    return instances.named_or_all(ifname, name)[0]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The other end of a path.
+
+    Attributes:
+        label: name for people.
+        name: the address as text, as in `status`.
+        address: the address.
+        slot: its entry in the maps.
+        frame_bytes: size of a frame towards the peer, headers included; 0: not known.
+    """
+
+    label: str
+    name: str
+    address: Address
+    slot: int
+    frame_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """An entry of the live map, raw and decoded."""
+
+    entry: bytes | None
+    live: Mapping[tuple[int, int], Counts]
+    stored: Totals
+
+
+def _read(entry: bytes | None) -> _Counted:
+    found = {
+        key: Counts(one.count, one.sum_ns, one.sum_sq_ns2)
+        for key, one in live_latency.cells_in(entry).items()
+    }
+    stored, writes = live_latency.stored_in(entry)
+    for (index, version), each in stored.items():
+        found[STORE + index, version] = Counts(each.count, each.sum_ns, each.sum_sq_ns2)
+    totals = counted(
+        (
+            (index, Came(one.count, one.frames, one.nbytes, one.sum_came_ns))
+            for (index, _), one in stored.items()
+        ),
+        {
+            index: (one.nbytes, Counts(one.count, one.sum_ns, one.sum_sq_ns2))
+            for index, one in writes.items()
+        },
+    )
+    return _Counted(entry, found, totals)
+
+
+class RunningPath:
+    """A path of a running instance (path.Path).
+
+    Args:
+        instance: the instance.
+        peer: the other end.
+        store: holds the classes that were set by hand.
+        pause: called to let time pass while this path is measured.
+        has_slot: asks carefuld whether the peer has its slot.
+
+    Raises:
+        CarefulError: the maps cannot be opened; also raised by every method.
+        LeftError: from every method that uses the slot: the peer no longer has it.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        peer: Peer,
+        store: Store,
+        pause: Callable[[float], None],
+        has_slot: Callable[[], bool],
+    ) -> None:
+        self._instance, self.peer, self._store = instance, peer, store
+        self._pause = pause
+        self.tenancy = Tenancy(instance.name, peer.slot, peer.label, has_slot)
+        self._tune = maps.tune_map(instance.name)
+        self._live = maps.live_map(instance.name)
+        self._two: Versions | None = None
+        self._payload_bytes = 0  # of a frame; 0: not known yet
+        self._patience_s = CLOSELY.patience_s
+        self._seen: _Counted | None = None
+
+    def close(self) -> None:
+        self.tenancy.close()
+        self._tune.close()
+        self._live.close()
+
+    def measure(self, quick: bool) -> tuple[Json, Limits]:
+        """Measures with trains and round trips through careful; quick: with a few of them."""
+        one, peer = self._instance, self.peer
+        route = Route(one.socket, one.name, peer.address, peer.label)
+        with ProbeSession(route, self._payload_bytes) as session:
+            self._payload_bytes = session.payload_max_bytes
+            limits = Limits(CLOSELY.min_bytes, self._payload_bytes)
+            if quick:
+                return Glance(session, sleep=self._pause).figures(), limits
+            closely = replace(CLOSELY, patience_s=self._patience_s)
+            figures = BlackBox(session, closely, sleep=self._pause).run().figures()
+        longer_s = min(2 * self._patience_s, PATIENCE_S_MAX)
+        self._patience_s = longer_s if figures["reason"] else CLOSELY.patience_s
+        for name in _SAMPLES:
+            del figures[name]
+        return figures, limits
+
+    def limits(self) -> Limits:
+        """Returns the payload of a frame: from a probe, or else the peer's frame size as a
+        bound.
+        """
+        most = self._payload_bytes or self.peer.frame_bytes
+        return Limits(CLOSELY.min_bytes, most) if most > CLOSELY.min_bytes else Limits()
+
+    def in_effect(self) -> tuple[Value, ...]:
+        self.tenancy.check()
+        tune = tune_entry.read(self._tune, self.peer.slot)
+        return (*plans(tune), *pulses(tune), *kicks(tune))
+
+    def by_hand(self) -> frozenset[int]:
+        return self._store.by_hand(self.peer.name, self.in_effect())
+
+    def begin(self) -> None:
+        """Forgets values set by hand that are no longer in the slot: the peer may have a new
+        slot.
+        """
+        with self._alone():
+            self._store.unpin(self.peer.name, self.in_effect())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with tune_entry.one_writer(maps.pins(self._instance.name)):
+            self.tenancy.check()
+            yield
+
+    def _ours(self, values: Mapping[int, Value]) -> dict[int, Setting]:
+        """Drops items set by hand. Call under _alone(), so that the set cannot change."""
+        pinned = self.by_hand()
+        return _settings({item: one for item, one in values.items() if item not in pinned})
+
+    def offer(self, values: Mapping[int, Value]) -> tuple[int, int]:
+        with self._alone():
+            self._two = tune_entry.beside(self._tune, self.peer.slot, self._ours(values))
+        return self._two.active, self._two.other
+
+    def flip(self) -> bool:
+        assert self._two is not None
+        with self._alone():
+            return tune_entry.flip(self._tune, self.peer.slot, self._two)
+
+    def settle(self, values: Mapping[int, Value]) -> None:
+        if values:
+            with self._alone():
+                tune_entry.apply(self._tune, [self.peer.slot], self._ours(values))
+
+    def _counted(self) -> _Counted:
+        """Returns the engine's counts; decodes an entry only if it has changed."""
+        self.tenancy.check()
+        entry = live_latency.whole(self._live, self.peer.slot)
+        if self._seen is None or entry != self._seen.entry:
+            self._seen = _read(entry)
+        return self._seen
+
+    def live(self) -> Mapping[tuple[int, int], Counts]:
+        """Returns latencies of live messages, sent and stored here, by item and version."""
+        return self._counted().live
+
+    def stored(self) -> Totals:
+        return self._counted().stored
+
+    def wait(self, seconds: float) -> None:
+        self._pause(seconds)
+
+
+def plans(tune: tune_entry.Tune) -> tuple[Plan, ...]:
+    """Returns the plans of a slot's settings."""
+    return tuple(one.plan for one in tune if one.plan)
+
+
+def pulses(tune: tune_entry.Tune) -> tuple[Pulse, ...]:
+    """Returns the store's thresholds of a slot's settings."""
+    return tuple(Pulse(one.minpulse_bytes["store"]) for one in tune)
+
+
+def kicks(tune: tune_entry.Tune) -> tuple[Kick, ...]:
+    """Returns netTx's thresholds of a slot's settings."""
+    return tuple(Kick(one.minpulse_bytes["net_tx"]) for one in tune)
+
+
+def _settings(given: Mapping[int, Value]) -> dict[int, Setting]:
+    found: dict[int, Setting] = {}
+    for item, value in given.items():
+        index = item % STORE
+        plan, pulse = (one := found.get(index, Setting(None, {}))).plan, dict(one.minpulse_bytes)
+        if isinstance(value, Plan):
+            plan = value
+        elif isinstance(value, Pulse):
+            pulse["store"] = value.store_bytes
+        else:
+            pulse["net_tx"] = value.net_tx_bytes
+        found[index] = Setting(plan, pulse)
+    return found
+
+
+def own_ip(address: Address) -> str:
+    """Returns our address towards a peer; "" if there is no route."""
+    with socket.socket(address.family, socket.SOCK_DGRAM) as one:
+        try:
+            one.connect((address.ip, address.port or 9))
+        except OSError:
+            return ""
+        return str(one.getsockname()[0])

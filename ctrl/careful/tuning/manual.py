@@ -1,0 +1,69 @@
+"""Classes set by hand: `tune auto` leaves them alone until `tune` releases them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from careful._abi import lib, sizeof
+from careful.control import maps, tune_peers
+from careful.control.config import Config
+from careful.control.status import ETHERNET_BYTES
+from careful.control.tune_entry import Setting, one_writer
+from careful.control.tune_peers import Row, Session
+from careful.plan import CLASS_COUNT, Plan
+from careful.tuning.settings import NET_TX, STORE, Kick, Pulse, Value
+from careful.tuning.state import Store
+
+#: IPv4's and UDP's headers.
+_IPV4_BYTES = 28
+#: The default of the sinks net_tx and store.
+_MINPULSE_BYTES = 64 << 10
+
+
+def change(
+    session: Session, hosts: Sequence[str], config: Config, settings: Mapping[int, Setting]
+) -> list[Row]:
+    """Sets some classes and records them as set by hand before a controller can write them again.
+
+    Arguments, result and errors are those of tune_peers.change().
+    """
+    values: dict[int, Value] = {}
+    for index, one in settings.items():
+        pulses = one.minpulse_bytes
+        if one.plan is not None:
+            values[index] = one.plan
+        if "store" in pulses:
+            values[STORE + index] = Pulse(pulses["store"])
+        if "net_tx" in pulses:
+            values[NET_TX + index] = Kick(pulses["net_tx"])
+
+    def pin(queue: Session, slots: Sequence[int]) -> None:
+        addresses = {one.slot: one.address for one in queue.peers}
+        if values and queue.instance.directory.is_dir():
+            Store(queue.instance.directory).pin([addresses[slot] for slot in slots], values)
+
+    return tune_peers.change(session, hosts, config, settings, pin)
+
+
+def undo(session: Session, hosts: Sequence[str], config: Config) -> list[Row]:
+    """Sets what `up` sets (datapath/message/plan.c, plan_default) and releases all classes.
+
+    Arguments, result and errors are those of tune_peers.change().
+    """
+    pulses = {"net_tx": _MINPULSE_BYTES, "store": _MINPULSE_BYTES, "host_tx": 0, "host_rx": 0}
+    headers = ETHERNET_BYTES + _IPV4_BYTES + sizeof("careful_hdr") + sizeof("careful_am")
+    payload = session.payload_bytes - headers - int(lib.CAREFUL_DIGEST_BYTES)
+    one = Setting(Plan.fixed(payload), pulses)
+    settings = dict.fromkeys(range(CLASS_COUNT), one)
+    rows = tune_peers.change(session, hosts, config, settings, lambda *_: None)
+    release(session, settings)
+    return rows
+
+
+def release(session: Session, classes: Iterable[int]) -> None:
+    """Lets the controller change these classes again, for all peers."""
+    given = list(classes)
+    for queue in session.queues:
+        if queue.instance.directory.is_dir():
+            with one_writer(maps.pins(queue.instance.name)):
+                Store(queue.instance.directory).release(given)

@@ -1,0 +1,123 @@
+"""The classes of a path that search the best way to send by trying, and the results.
+
+A class is searched if its messages come, no model predicts them or live messages refuted the
+prediction, and no search of the class has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from careful.jsonout import Json
+from careful.plan import Limits
+from careful.tuning.candidates import Search, ways
+from careful.tuning.path import Live, Path, by_class, sent
+from careful.tuning.search import Trying
+from careful.tuning.state import Pair, PathState, Tried
+from careful.tuning.verify import Counts
+
+#: New messages of a class that begin its search.
+BEGIN_MESSAGES = 10
+
+
+class Searches:
+    """The searches of a path, under way or interrupted.
+
+    Attributes:
+        stale: classes whose messages shifted since their search, so that another way may be best.
+    """
+
+    def __init__(self, path: Path, state: PathState, save: Callable[[], None]) -> None:
+        self.stale: set[int] = set()
+        self._path, self._state, self._save = path, state, save
+        self._searches: dict[int, Search] = {}
+        self._began = 0.0
+        self._stopped: float | None = None  # when the interrupted search stopped
+        self._seen: dict[int, Counts] = {}
+        self.seen(path.live())
+
+    def seen(self, live: Live) -> None:
+        self._seen = sent(by_class(live))
+
+    def stopped(self, now: float) -> None:
+        """Notes an interruption: the time until the search resumes does not count."""
+        self._stopped = now
+
+    def clear(self) -> None:
+        self._searches.clear()
+
+    def forget(self) -> None:
+        self.clear()
+        self._state.tried.clear()
+
+    def begin(
+        self, live: Live, predicted: bool, limits: Limits, now: float
+    ) -> tuple[Trying | None, int]:
+        """Begins or resumes the searches that are needed; returns them and the number of new ways.
+
+        Args:
+            live: the messages so far.
+            predicted: a model predicts latencies.
+            limits: payload of a frame.
+            now: seconds.
+        """
+        found = self._untold(live, predicted)
+        if not found:
+            return None, 0
+        values, pinned = self._path.in_effect(), self._path.by_hand()
+        if not self._searches or self._stopped is None:
+            self._began = now
+        else:
+            self._began += now - self._stopped
+        self._stopped = now
+        count, going = 0, {}
+        for index in found:
+            if index not in self._searches:
+                one = Search(ways(index, values, limits, pinned))
+                count += one.ways_count
+                if one.over:
+                    self._state.tried[index] = self._told(index, one, False, now)
+                    continue
+                self._searches[index] = one
+            going[index] = self._searches[index]
+        if not going:
+            return None, 0
+        return Trying(self._path, self._state, going, self._save, now, self._began), count
+
+    def _untold(self, live: Live, predicted: bool) -> list[int]:
+        state = self._state
+        return [
+            index
+            for index, one in sent(by_class(live)).items()
+            if one.since(self._seen.get(index, Counts())).count >= BEGIN_MESSAGES
+            and index not in state.unverified
+            and (not predicted or state.is_refuted(index))
+            and (index not in state.tried or index in self.stale)
+        ]
+
+    def _told(self, index: int, search: Search, found: bool, now: float) -> Tried:
+        """Returns a class's new result; an earlier find stays."""
+        before = self._state.tried.get(index)
+        if before and before.found and not found:
+            return replace(before, at_s=now)
+        return Tried(now, search.ways_count, found)
+
+    def found(self, trying: Trying, now: float) -> tuple[dict[int, Pair], dict[int, Json]]:
+        """Ends a search; returns the resulting changes and their apparent gains, by item."""
+        tried, best, values = self._state.tried, trying.best(), self._path.in_effect()
+        for index, search in trying.searches.items():
+            self._searches.pop(index, None)
+            self.stale.discard(index)
+            if search.judged:
+                tried[index] = self._told(index, search, index in best, now)
+        self._began = now
+        pairs: dict[int, Pair] = {}
+        figures: dict[int, Json] = {}
+        for index, way in best.items():
+            count = trying.searches[index].ways_count
+            said = f"the best of {count} ways that were tried, there {way.gain:.0%} faster"
+            for item, value in way.values.items():
+                pairs[item] = Pair(values[item], value)
+                figures[item] = {"said": said, "ways_count": count, "gain_share": way.gain}
+        return pairs, figures

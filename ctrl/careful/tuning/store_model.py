@@ -1,0 +1,244 @@
+"""Estimates a store's costs from live writes, and the gain of another threshold.
+
+Owns the estimate of a store's g and G, the test for another store, and a message's latency under a
+least write (P3 section 3; P1 section 4.3). A black box does not see the store; only the receiver
+knows its own. The figures therefore concern what a peer sends to files here. Uncertain figures are
+drawn many times, as in propose.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from careful.jsonout import Json
+from careful.model.eager import written_us
+from careful.model.stages import Array
+from careful.plan import CLASS_COUNT
+from careful.tuning.settings import Pulse
+from careful.tuning.verify import Counts
+
+#: Another store: write times differ by this share, and by this many standard errors.
+SHIFT_MIN = 0.15
+SHIFT_SIGMAS = 4.0
+#: Least writes of a size that give its time, and least messages that describe a class.
+WRITES_MIN, MESSAGES_MIN = 3, 5
+#: Least ratio of write sizes that separates g from G.
+APART = 1.4
+#: Least relative error of a mean: write time is not exactly linear in size.
+FLOOR = 0.02
+#: Stores drawn from the figures' spread.
+DRAWS = 60
+#: Most frames that wait for a write (datapath/storage/storage.h).
+FRAMES_HELD = 64
+#: Thresholds within this share of the best latency count as equal; the largest is taken.
+ALIKE = 0.01
+#: Factors of the mean arrival time. A write that ends just when the last frame arrives looks best,
+#: but is worst if the frame is a little later.
+PACES = (1.0, 0.95, 1.05)
+
+
+@dataclass(frozen=True)
+class Came:
+    """Totals of messages of a class that arrived and were written."""
+
+    count: int = 0
+    frames: int = 0
+    nbytes: int = 0
+    came_ns: int = 0
+
+    def __add__(self, other: Came) -> Came:
+        return Came(*(a + b for a, b in zip(_sums(self), _sums(other), strict=True)))
+
+    def since(self, before: Came) -> Came:
+        """Returns what came after `before`; everything if the counters restarted."""
+        if self.count < before.count:
+            return self
+        return Came(*(a - b for a, b in zip(_sums(self), _sums(before), strict=True)))
+
+
+def _sums(one: Came) -> tuple[int, int, int, int]:
+    return one.count, one.frames, one.nbytes, one.came_ns
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The engine's counts: messages by class, writes by the class of their size.
+
+    writes: bytes, and latencies.
+    """
+
+    came: Mapping[int, Came] = field(default_factory=dict)
+    writes: Mapping[int, tuple[int, Counts]] = field(default_factory=dict)
+
+    def since(self, before: Totals) -> Totals:
+        return Totals(
+            {index: one.since(before.came.get(index, Came())) for index, one in self.came.items()},
+            {
+                index: _writes_since(one, before.writes.get(index, (0, Counts())))
+                for index, one in self.writes.items()
+            },
+        )
+
+    @property
+    def writes_count(self) -> int:
+        return sum(counts.count for _, counts in self.writes.values())
+
+
+def _writes_since(now: tuple[int, Counts], before: tuple[int, Counts]) -> tuple[int, Counts]:
+    counts = now[1].since(before[1])
+    return (now[0], counts) if counts == now[1] else (now[0] - before[0], counts)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A store as seen through live messages.
+
+    g_us, G_us_per_byte: costs of a write; draws: costs drawn from the uncertainty; told_apart:
+    write sizes separate g from G; came: arrivals by class; writes: number of writes used.
+    """
+
+    g_us: float
+    G_us_per_byte: float
+    draws: tuple[tuple[float, float], ...]
+    told_apart: bool
+    came: Mapping[int, Came]
+    writes: int
+
+    def write_us(self, nbytes: float) -> tuple[float, float]:
+        value = self.g_us + self.G_us_per_byte * nbytes
+        return value, float(np.std([g + G * nbytes for g, G in self.draws]))
+
+    def figures(self) -> Json:
+        low, high = (np.percentile(np.array(self.draws), at, axis=0) for at in (2.5, 97.5))
+        return {
+            "g_us": round(self.g_us, 3),
+            "g_low_us": round(float(low[0]), 3),
+            "g_high_us": round(float(high[0]), 3),
+            "G_us_per_KiB": round(self.G_us_per_byte * 1024, 4),
+            "G_low_us_per_KiB": round(float(low[1]) * 1024, 4),
+            "G_high_us_per_KiB": round(float(high[1]) * 1024, 4),
+            "told_apart": self.told_apart,
+            "writes_count": self.writes,
+        }
+
+    def as_dict(self) -> Json:
+        came = {str(index): vars(one) for index, one in self.came.items()}
+        return {**vars(self), "draws": [list(one) for one in self.draws], "came": came}
+
+    def latency_us(
+        self, index: int, pulse: Pulse, costs: tuple[float, float], pace: float = 1.0
+    ) -> float:
+        """Returns a message's latency from its first fragment.
+
+        costs: g and G of a store; pace: arrival time as a factor of the mean.
+        """
+        one = self.came[index]
+        frames = max(1, round(one.frames / one.count))
+        message_bytes, came_us = one.nbytes / one.count, pace * one.came_ns / one.count / 1e3
+        held = min(pulse.store_bytes, FRAMES_HELD * message_bytes / frames)
+        return written_us(message_bytes, frames, came_us, held, *costs)
+
+    def candidates(self, index: int) -> list[Pulse]:
+        """Returns the distinct thresholds for a class's messages, one per number of frames.
+
+        Each is half a frame less, so that a tail or a rounded size does not add a frame.
+        """
+        one = self.came[index]
+        frames, size = max(1, round(one.frames / one.count)), one.nbytes / max(1, one.frames)
+        most = min(frames, FRAMES_HELD)
+        counts = {min(most, round(2 ** (k / 4))) for k in range(4 * most.bit_length() + 1)}
+        return [Pulse(math.ceil((count - 0.5) * size)) for count in sorted(counts)]
+
+    def best(self, index: int) -> Pulse:
+        """Returns the threshold of least latency; if several are equal, the largest: fewer
+        writes.
+        """
+        costs = (self.g_us, self.G_us_per_byte)
+        found = [
+            (sum(self.latency_us(index, one, costs, pace) for pace in PACES), one)
+            for one in self.candidates(index)
+        ]
+        least = min(us for us, _ in found)
+        return next(one for us, one in reversed(found) if us <= least * (1 + ALIKE))
+
+
+def kept(data: Json) -> Store | None:
+    """Reads a store from as_dict(); None if it is anything else."""
+    with suppress(KeyError, TypeError, ValueError, AttributeError):
+        came = {int(index): Came(**one) for index, one in data["came"].items()}
+        draws = tuple((float(g), float(G)) for g, G in data["draws"])
+        costs = (float(data["g_us"]), float(data["G_us_per_byte"]))
+        whole = all(math.isfinite(each) and each >= 0 for one in (costs, *draws) for each in one)
+        whole = whole and all(0 <= index < CLASS_COUNT for index in came)
+        whole = whole and all(one.count > 0 and one.frames > 0 for one in came.values())
+        if whole and draws and came:
+            return Store(*costs, draws, bool(data["told_apart"]), came, int(data["writes"]))
+    return None
+
+
+def fit(totals: Totals) -> Store | None:
+    """Estimates the store from some writes; None: there were too few."""
+    points = [
+        (nbytes / one.count, one.mean_us, _error(one))
+        for nbytes, one in totals.writes.values()
+        if one.count >= WRITES_MIN
+    ]
+    came = {index: one for index, one in totals.came.items() if one.count >= MESSAGES_MIN}
+    if not points or not came:
+        return None
+    sizes, means, errors = (np.array(column) for column in zip(*points, strict=True))
+    random = np.random.default_rng(1)
+    if sizes.max() < APART * sizes.min():
+        size, mean = float(sizes.mean()), float(means.mean())
+        # Any share of a write's time may be its overhead.
+        shares = random.uniform(0, 1, DRAWS)
+        draws = tuple((mean * share, mean * (1 - share) / size) for share in shares)
+        return Store(mean / 2, mean / 2 / size, draws, False, came, totals.writes_count)
+    drawn = [_line(sizes, means, errors)]
+    drawn += [
+        _line(sizes, means + random.standard_normal(len(means)) * errors, errors)
+        for _ in range(DRAWS)
+    ]
+    return Store(*drawn[0], tuple(drawn[1:]), True, came, totals.writes_count)
+
+
+def _error(one: Counts) -> float:
+    return max(math.sqrt(one.variance_us2 / one.count), FLOOR * one.mean_us)
+
+
+def _line(sizes: Array, means: Array, errors: Array) -> tuple[float, float]:
+    """Fits a line: g and G, neither below 0."""
+    weights = 1 / errors**2
+    size, mean = np.average(sizes, weights=weights), np.average(means, weights=weights)
+    spread = np.average((sizes - size) ** 2, weights=weights)
+    G = float(np.average((sizes - size) * (means - mean), weights=weights) / spread)
+    if G < 0:
+        return float(mean), 0.0
+    g = float(mean - G * size)
+    if g < 0:
+        return 0.0, float(np.sum(weights * sizes * means) / np.sum(weights * sizes**2))
+    return g, G
+
+
+def another(known: Store, totals: Totals) -> bool:
+    """Reports whether writes took another time than the known store predicts."""
+    for nbytes, one in totals.writes.values():
+        if one.count >= WRITES_MIN:
+            expected, error = known.write_us(nbytes / one.count)
+            apart = abs(one.mean_us - expected)
+            if apart > max(SHIFT_MIN * expected, SHIFT_SIGMAS * math.hypot(error, _error(one))):
+                return True
+    return False
+
+
+def counted(stored: Iterable[tuple[int, Came]], writes: Mapping[int, tuple[int, Counts]]) -> Totals:
+    """Adds up messages by class (any number of entries each) and writes."""
+    came: dict[int, Came] = {}
+    for index, one in stored:
+        came[index] = came.get(index, Came()) + one
+    return Totals(came, writes)

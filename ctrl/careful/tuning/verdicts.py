@@ -1,0 +1,104 @@
+"""The A/Bs of a path's changes: the one under way, and the messages of unverified changes.
+
+Owns when an unverified change is tried again, and the result: a change that held stays, one that
+did not is undone, any other stays unverified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from careful.jsonout import Json
+from careful.tuning.ab import AB, ours
+from careful.tuning.path import Path, by_class
+from careful.tuning.settings import told_by
+from careful.tuning.state import Pair, PathState
+from careful.tuning.verify import Counts, Trial
+
+#: New messages of an unverified change that begin its A/B.
+RETRY_MESSAGES = 10
+
+#: A result: a word, the changes, and the verdicts for JSON.
+Told = tuple[str, dict[int, Pair], dict[int, Json]]
+
+
+class Proofs:
+    """The A/Bs of a path.
+
+    Args:
+        path: the path.
+        state: holds changes on trial, unverified and refuted; saved by the caller.
+        now: seconds.
+
+    Attributes:
+        test: the A/B under way.
+    """
+
+    def __init__(self, path: Path, state: PathState, now: float) -> None:
+        self.test: AB | None = None
+        self._path, self._state = path, state
+        self._trials: dict[int, Trial] = {}
+        self._arrived: dict[int, int] = {}  # item -> messages when its change was left unverified
+        self._since = (now, by_class(path.live()))
+
+    def forget(self) -> None:
+        self._trials.clear()
+
+    def anew(self, items: Iterable[int]) -> None:
+        """Drops what is known of these items, because they change again."""
+        for item in items:
+            self._trials.pop(item, None)
+            self._state.unverified.pop(item, None)
+
+    def ready(self, totals: Mapping[int, Counts]) -> dict[int, Pair]:
+        """Returns the unverified changes with enough new messages to begin an A/B."""
+        state = self._state
+        ready = {
+            item
+            for item in state.unverified
+            if _count(totals, item)
+            >= self._arrived.setdefault(item, _count(totals, item)) + RETRY_MESSAGES
+        }
+        if not ready:  # reading what was set by hand is expensive
+            return {}
+        state.unverified = ours(self._path, state.unverified)
+        return {item: state.unverified[item] for item in ready & state.unverified.keys()}
+
+    def begin(self, pairs: dict[int, Pair], now: float, fresh: bool) -> None:
+        began, before = self._since
+        totals = by_class(self._path.live())
+        apart_s = {}
+        for item in pairs:
+            count = _count(totals, item) - _count(before, item)
+            apart_s[item] = (now - began) / count if count > 0 else 0.0
+        self.test = AB(self._path, pairs, self._trials, now, fresh, apart_s)
+
+    def finish(self, now: float, decided: bool) -> list[Told]:
+        """Keeps changes that held, undoes those that did not, and marks the rest as unverified.
+
+        decided: the A/B ended by its result, so undecided changes resume if messages still flow.
+        """
+        assert self.test is not None
+        test, state, self.test = self.test, self._state, None
+        found = test.outcome(ours(self._path, test.pairs), now)
+        effect = {item: pair.after for item, pair in (found.kept | found.open).items()}
+        effect |= {item: pair.before for item, pair in found.undone.items()}
+        self._path.settle(effect)
+        state.plans |= effect
+        state.on_trial = {}
+        totals = by_class(self._path.live())
+        for item in found.kept | found.undone:
+            state.unverified.pop(item, None)
+            self._trials.pop(item, None)
+        state.unverified |= found.open
+        for item in found.open:
+            flows = decided and not test.quiet(item, now)
+            self._arrived[item] = _count(totals, item) - RETRY_MESSAGES * flows
+        state.refute(found.undone)
+        told = [("kept", found.kept), ("undone", found.undone)]
+        told += [("unverified", found.open)] * test.fresh
+        return [(what, pairs, found.said()) for what, pairs in told if pairs]
+
+
+def _count(totals: Mapping[int, Counts], item: int) -> int:
+    return totals.get(told_by(item), Counts()).count

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Peace: while a peer tries XDP modes, only the peer's own trial moves data between the two hosts.
+ * This file gives peace to peers, asks peers for peace, and checks that a peer is quiet enough. */
+#ifndef DAEMON_XDP_TRIAL_LOCK_H
+#define DAEMON_XDP_TRIAL_LOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/xdp/xdp_trial.h"
+
+/* Begins to answer peers that ask for peace. */
+int xdp_trial_lock_serve(struct trial *trial);
+/* Ends the peace that the peer was given, if any. */
+void xdp_trial_lock_end(struct trial *trial, uint32_t peer);
+/* Asks all peers at once (xdp_trial_ask_all()). -EBUSY: not now; another -errno: not with this peer. */
+int xdp_trial_lock_ask(const struct trial *trial, const uint32_t *peers, uint32_t count,
+		       uint32_t *first);
+/* Tells a peer that our trial is over. Nobody waits for the answer: the peer ends the peace by
+ * itself after CAREFUL_PEACE_MS. */
+void xdp_trial_lock_release(const struct trial *trial, uint32_t peer);
+
+/* Returns careful_peer_info(), or state CAREFUL_PEER_NONE if that fails. */
+struct careful_peer_info xdp_trial_peer(const struct trial *trial, uint32_t peer);
+bool xdp_trial_is_up(uint32_t state);
+/* Reports whether nothing is under way and no frame has moved since the last call. */
+bool xdp_trial_is_quiet(struct trial *trial, uint32_t peer);
+
+#endif /* DAEMON_XDP_TRIAL_LOCK_H */

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Runs a trial of XDP modes within one round of the loop. Asks the peer for peace, tries the modes
+ * in turns, each change in a new epoch, and keeps the better one. A failed trial ends in the
+ * driver's mode. Nothing is lost, because only the trial's own data is under way. */
+#include "daemon/xdp/xdp_trial.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <careful/wire.h>
+
+#include "daemon/clock.h"
+#include "daemon/log.h"
+#include "daemon/xdp/trial_lock.h"
+#include "daemon/xdp/xdp_trial_arm.h"
+#include "engine/xdp_mode.h"
+
+enum {
+	/* Time limits: the main loop stands still during a trial, so no peer may make it longer. */
+	TRIAL_MS = 500, /* for all measurements; they need half of it on an idle machine */
+	CHANGE_MS = 100, /* for the last change: old buffers return, a new epoch begins */
+	MEET_MS = 50, /* for the sessions with the other peers to return */
+	AGAIN_MS = 1000, /* after a peer was busy or late to answer; doubles each time */
+	UNMET_MAX = 6, /* attempts without peace */
+	QUIET_MS = 20, /* between two checks that nothing is under way */
+	QUIET_TRIES = 25, /* checks that fail before the attempt counts as unmet */
+	TRIES = 3, /* trials that may fail; a busy machine is late now and then */
+	/* Between the end of our trial and our clients' questions: the peer may want a trial. */
+	TURN_NS = 5 * 1000 * 1000,
+};
+
+/*
+ * A trial under way.
+ *
+ * @given:  all peers gave peace
+ * @cut:    a change of mode took the link down
+ * @downs:  times that the link went down before the trial
+ * @others: other peers that keep still, because each mode is a new epoch for them, too
+ */
+struct attempt {
+	struct trial *trial;
+	uint32_t peer;
+	bool given;
+	bool cut;
+	uint32_t downs;
+	uint32_t others_count;
+	uint32_t others[CAREFUL_PEERS_MAX + 1]; /* and @peer while all are asked */
+	uint32_t region;
+	uint64_t until_ns;
+	struct xdp_figures arms[XDP_ARMS];
+	struct careful_error why;
+};
+
+static const char *name_of(uint32_t mode)
+{
+	return mode == CAREFUL_XDP_NATIVE ? "native" : "generic";
+}
+
+static struct careful_device_info device_of(const struct trial *t)
+{
+	struct careful_info info = { 0 };
+
+	careful_info(t->instance, &info);
+	return info.device;
+}
+
+static int ask_peace(struct attempt *a)
+{
+	struct trial *t = a->trial;
+	uint32_t count = a->others_count, first;
+	int rc;
+
+	a->others[count] = a->peer;
+	t->asking = true;
+	rc = xdp_trial_lock_ask(t, a->others, count + 1, &first);
+	t->asking = false;
+	a->given = !rc;
+	/* The others may have gone at the next attempt. */
+	return rc && first < count ? -EBUSY : rc;
+}
+
+static int find_region(struct attempt *a)
+{
+	uint32_t args[CAREFUL_AM_ARGS] = { 0 };
+	int rc = xdp_trial_ask(a->trial->instance, a->peer, CAREFUL_SCRATCH, args, a->until_ns);
+
+	a->region = args[0];
+	return rc;
+}
+
+/* Explains why no new epoch came in time: the link went down, or the peer is gone. */
+static void say_gone(struct attempt *a)
+{
+	a->cut |= xdp_mode_link_downs(a->trial->instance) != a->downs;
+	snprintf(a->why.text, sizeof(a->why.text), "%s",
+		 a->cut ? "the link goes down when the mode changes" : "the peer is gone");
+}
+
+/* Changes the mode and waits for the new epoch, if there is to be one. The time that the device
+ * needs for the change does not count against the peer. */
+static int change(struct attempt *a, uint32_t mode)
+{
+	struct careful *c = a->trial->instance;
+	uint64_t began_ns = clock_now_ns();
+	int rc;
+
+	if (device_of(a->trial).xdp_mode == mode)
+		return 0;
+	while ((rc = xdp_mode_change(c, mode, &a->why)) == -EAGAIN &&
+	       clock_now_ns() < a->until_ns) {
+		careful_wait(c, 1, -1);
+		began_ns = clock_now_ns();
+	}
+	a->until_ns += clock_now_ns() - began_ns;
+	if (rc == -EAGAIN)
+		snprintf(a->why.text, sizeof(a->why.text), "buffers do not come back");
+	while (!rc && !xdp_trial_is_up(xdp_trial_peer(a->trial, a->peer).state)) {
+		rc = careful_wait(c, 1, -1) < 0 || clock_now_ns() > a->until_ns ? -ETIMEDOUT : 0;
+		if (rc)
+			say_gone(a);
+	}
+	return rc;
+}
+
+static int measure(struct attempt *a)
+{
+	int rc = find_region(a);
+
+	for (uint32_t i = 0; !rc && i < XDP_ARMS; i++) {
+		rc = change(a, i % 2 ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE);
+		if (rc)
+			return rc;
+		rc = xdp_trial_arm(a->trial->instance, a->peer, a->region, a->until_ns,
+				   &a->arms[i]);
+	}
+	if (rc)
+		snprintf(a->why.text, sizeof(a->why.text), "%s", strerror(-rc));
+	return rc;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double middle(const struct attempt *a, uint32_t first, bool rate)
+{
+	double x[XDP_ARMS / 2];
+
+	for (uint32_t i = 0; i < XDP_ARMS / 2; i++)
+		x[i] = rate ? a->arms[first + 2 * i].rate : a->arms[first + 2 * i].trip_ns;
+	qsort(x, XDP_ARMS / 2, sizeof(x[0]), by_value);
+	return x[XDP_ARMS / 4];
+}
+
+static void log_figures(const struct attempt *a, bool clear)
+{
+	log_line("XDP, measured with peer %u: native %.1f us a round trip, %.1f Gbit/s; generic "
+		 "%.1f us, %.1f Gbit/s; %s%s",
+		 a->peer, middle(a, 0, false) / 1000, middle(a, 0, true) * 8 / 1000,
+		 middle(a, 1, false) / 1000, middle(a, 1, true) * 8 / 1000,
+		 clear ? "" : "not the same twice: the driver's, ",
+		 name_of(device_of(a->trial).xdp_mode));
+}
+
+/* The ticket keeps two hosts that failed together from asking each other together again. */
+static void try_again(struct trial *t, uint32_t peer)
+{
+	t->again_ns = clock_in_ms((AGAIN_MS << t->unmet) + t->ticket % (AGAIN_MS / 4));
+	t->due_ns[peer] = t->again_ns;
+}
+
+/* Ends the search for a mode: no question waits for it any longer. */
+static void over(struct trial *t, uint32_t by)
+{
+	t->wanted = false;
+	xdp_mode_decided(t->instance, by);
+	for (uint32_t i = 0; i < t->peers_max; i++)
+		ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, false);
+}
+
+static void remember(const struct trial *t, uint32_t mode)
+{
+	struct careful_error why;
+
+	if (xdp_remember(t->state_dir, device_of(t).driver, mode, &why))
+		log_line("XDP: %s", why.text);
+}
+
+/* Returns to the driver's mode, until the next try or for good. A driver that restarts its NIC for
+ * each mode is not tried again, even after the next `up`: each restart costs seconds. */
+static void give_up(struct attempt *a)
+{
+	struct trial *t = a->trial;
+	struct careful_error why = a->why;
+	bool last, drivers;
+	uint32_t mode;
+	int rc;
+
+	a->until_ns = clock_in_ms(CHANGE_MS);
+	rc = change(a, t->drivers);
+	last = ++t->failed == TRIES || a->cut;
+	mode = device_of(t).xdp_mode;
+	drivers = mode == t->drivers;
+	log_line("XDP: not measured with peer %u: %s; %s%s%s", a->peer, why.text, name_of(mode),
+		 drivers ? ", the driver's" : "", last ? "" : ", until the next try");
+	if (rc)
+		log_line("XDP: back to %s: %s", name_of(a->trial->drivers), a->why.text);
+	if (a->cut && drivers)
+		remember(t, mode);
+	if (last)
+		over(t, drivers ? CAREFUL_XDP_BY_DRIVER : CAREFUL_XDP_BY_LEFT);
+	else
+		try_again(t, a->peer);
+}
+
+/* Keeps the better mode. If that mode does not come into effect, the trial has failed. */
+static void conclude(struct attempt *a)
+{
+	struct trial *t = a->trial;
+	uint32_t best = xdp_choose(a->arms);
+	bool clear = best != CAREFUL_XDP_AUTO;
+	uint32_t mode = clear ? best : a->trial->drivers;
+
+	a->until_ns = clock_in_ms(CHANGE_MS);
+	if (change(a, mode) && device_of(t).xdp_mode != mode) {
+		give_up(a);
+		return;
+	}
+	log_figures(a, clear);
+	if (clear)
+		remember(t, mode);
+	over(t, clear ? CAREFUL_XDP_BY_MEASURED : CAREFUL_XDP_BY_DRIVER);
+}
+
+static void meet_again(const struct attempt *a)
+{
+	const struct trial *t = a->trial;
+	uint64_t until_ns = clock_in_ms(MEET_MS);
+
+	for (uint32_t i = 0; i < a->others_count; i++)
+		while (xdp_trial_peer(t, a->others[i]).state == CAREFUL_PEER_RENEWING)
+			if (clock_now_ns() > until_ns || careful_wait(t->instance, 1, -1) < 0)
+				return;
+}
+
+/* Makes peers due whose first session came up during the trial. Otherwise questions that wait for a
+ * trial with such a peer would wait for ever. */
+static void welcome_late(const struct attempt *a)
+{
+	struct trial *t = a->trial;
+
+	for (uint32_t i = 0; t->wanted && i < t->peers_max; i++)
+		if (i != a->peer && !t->due_ns[i] && ipc_holds(t->ipc, i, IPC_HOLD_TRIAL) &&
+		    xdp_trial_is_up(xdp_trial_peer(t, i).state))
+			t->due_ns[i] = clock_now_ns();
+}
+
+/* Ends the peace and leaves the peers their turn. */
+static void let_go(struct attempt *a)
+{
+	struct trial *t = a->trial;
+	uint64_t until_ns;
+
+	xdp_mode_alone(t->instance, CAREFUL_ANY_PEER);
+	meet_again(a);
+	t->running = false;
+	a->others[a->others_count++] = a->peer; /* its answer may have been late */
+	for (uint32_t i = 0; i < a->others_count; i++) {
+		if (xdp_trial_is_up(xdp_trial_peer(t, a->others[i]).state))
+			xdp_trial_lock_release(t, a->others[i]);
+		xdp_trial_is_quiet(t, a->others[i]); /* our own questions are no traffic */
+	}
+	until_ns = clock_now_ns() + TURN_NS;
+	while (a->given && clock_now_ns() < until_ns && careful_wait(t->instance, 1, -1) >= 0)
+		;
+	welcome_late(a);
+}
+
+/* Handles an attempt without peace. After UNMET_MAX of them the driver's mode stays. */
+static void unmet(struct trial *t, uint32_t peer, int rc)
+{
+	if (rc && rc != -EBUSY && rc != -ECONNRESET && rc != -ETIMEDOUT)
+		return; /* this peer does not support peace */
+	if (++t->unmet < UNMET_MAX) {
+		try_again(t, peer);
+		return;
+	}
+	log_line("XDP: not measured: %u times a peer was busy or did not answer in time; %s, the "
+		 "driver's; `carefulctl up` measures again",
+		 t->unmet, name_of(device_of(t).xdp_mode));
+	over(t, CAREFUL_XDP_BY_DRIVER);
+}
+
+static void run(struct attempt *a)
+{
+	struct trial *t = a->trial;
+	int rc;
+
+	xdp_mode_alone(t->instance, a->peer);
+	rc = ask_peace(a);
+	if (rc || t->peaces) {
+		let_go(a);
+		unmet(t, a->peer, rc);
+		return;
+	}
+	t->running = true;
+	log_line("XDP: measuring native and generic with peer %u", a->peer);
+	a->until_ns = clock_in_ms(TRIAL_MS);
+	a->downs = xdp_mode_link_downs(t->instance);
+	if (measure(a))
+		give_up(a);
+	else
+		conclude(a);
+	let_go(a);
+}
+
+bool xdp_trial_is_on(const struct trial *t, uint32_t peer)
+{
+	return t->running || t->peace_ns[peer];
+}
+
+/* Reports whether nothing is under way with any peer: a new epoch would lose it. */
+static bool all_quiet(struct attempt *a)
+{
+	struct trial *t = a->trial;
+	bool quiet = xdp_trial_is_quiet(t, a->peer) && !t->peaces;
+
+	for (uint32_t i = 0; i < t->peers_max; i++) {
+		uint32_t state = i == a->peer ? 0 : xdp_trial_peer(t, i).state;
+
+		if (xdp_trial_is_up(state))
+			a->others[a->others_count++] = i;
+		else if (state == CAREFUL_PEER_RENEWING)
+			quiet = false;
+		if (xdp_trial_is_up(state) && !xdp_trial_is_quiet(t, i))
+			quiet = false;
+	}
+	return quiet;
+}
+
+void xdp_trial_poll(struct trial *t)
+{
+	struct attempt a;
+	uint64_t now_ns;
+
+	if (!t->wanted && !t->peaces)
+		return;
+	now_ns = clock_now_ns();
+	for (uint32_t i = 0; i < t->peers_max; i++) {
+		if (t->peace_ns[i] && now_ns >= t->peace_ns[i])
+			xdp_trial_lock_end(t, i);
+		if (!t->wanted || !t->due_ns[i] || now_ns < t->due_ns[i] || t->peace_ns[i])
+			continue;
+		t->due_ns[i] = 0;
+		a = (struct attempt){ .trial = t, .peer = i };
+		if (!all_quiet(&a) && t->unquiet++ < QUIET_TRIES) {
+			/* Questions under way end; later ones of our clients wait meanwhile. */
+			ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, true);
+			t->due_ns[i] = clock_in_ms(QUIET_MS);
+			continue;
+		}
+		if (t->unquiet > QUIET_TRIES) {
+			t->unquiet = 0;
+			unmet(t, i, -EBUSY);
+		} else {
+			t->unquiet = 0;
+			ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, true);
+			run(&a);
+		}
+		ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, false);
+	}
+}
+
+int xdp_trial_timeout_ms(const struct trial *t)
+{
+	uint64_t now_ns, first = UINT64_MAX;
+
+	if (!t->wanted && !t->peaces)
+		return -1;
+	for (uint32_t i = 0; i < t->peers_max; i++) {
+		if (t->peace_ns[i] && t->peace_ns[i] < first)
+			first = t->peace_ns[i];
+		else if (t->wanted && t->due_ns[i] && t->due_ns[i] < first)
+			first = t->due_ns[i];
+	}
+	if (first == UINT64_MAX)
+		return -1;
+	now_ns = clock_now_ns();
+	return first <= now_ns ? 0 : (int)((first - now_ns) / 1000000 + 1);
+}
+
+void xdp_trial_peer_changed(struct trial *t, uint32_t peer, uint32_t state)
+{
+	if (state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED) {
+		xdp_trial_lock_end(t, peer);
+		t->due_ns[peer] = 0;
+		t->moved[peer] = 0;
+		ipc_hold(t->ipc, peer, IPC_HOLD_TRIAL, t->wanted);
+	} else if (state == CAREFUL_PEER_UP && t->wanted && !t->running) {
+		t->due_ns[peer] = clock_now_ns();
+		if (t->due_ns[peer] >= t->again_ns)
+			return;
+		/* Too soon after a failed attempt: no program waits for the next. */
+		t->due_ns[peer] = t->again_ns;
+		ipc_hold(t->ipc, peer, IPC_HOLD_TRIAL, false);
+	}
+}
+
+/* Reports whether there is a choice: the driver has native XDP, and copies. */
+static bool is_open(const struct careful_device_info *device, const struct daemon_options *options)
+{
+	return options->careful.xdp_mode == CAREFUL_XDP_AUTO && options->careful.queues < 2 &&
+	       !options->careful.require_zerocopy && device->xdp_mode == CAREFUL_XDP_NATIVE &&
+	       !device->zerocopy;
+}
+
+/* Reports whether a mode was remembered, and puts it into effect. */
+static bool remembered(struct trial *t, const char *driver)
+{
+	struct careful_error why = { "" };
+	uint32_t mode = CAREFUL_XDP_AUTO;
+	int rc = xdp_recall(t->state_dir, driver, &mode, &why);
+
+	if (!rc)
+		rc = xdp_mode_change(t->instance, mode, &why);
+	if (rc && why.text[0])
+		log_line("XDP: %s", why.text);
+	return !rc;
+}
+
+/* Reports whether the link stayed up when the program was attached. A driver that restarts its NIC
+ * then would do so for each mode. */
+static bool keeps_link(const struct trial *t)
+{
+	if (!xdp_mode_link_downs(t->instance))
+		return true;
+	log_line("XDP: not to be measured: the link went down for the program");
+	return false;
+}
+
+int xdp_trial_init(struct trial *t, struct careful *instance, struct ipc *ipc,
+		   const struct daemon_options *options)
+{
+	struct careful_info info;
+	int rc = careful_info(instance, &info);
+
+	if (rc)
+		return rc;
+	*t = (struct trial){
+		.instance = instance,
+		.ipc = ipc,
+		.state_dir = options->state_dir,
+		.peers_max = info.peers_max,
+		.drivers = info.device.xdp_mode,
+	};
+	if (getrandom(&t->ticket, sizeof(t->ticket), 0) != (ssize_t)sizeof(t->ticket))
+		return -EIO;
+	if (is_open(&info.device, options)) {
+		bool known = remembered(t, info.device.driver);
+
+		t->wanted = !known && keeps_link(t);
+		xdp_mode_decided(instance, known     ? CAREFUL_XDP_BY_REMEMBERED :
+					   t->wanted ? CAREFUL_XDP_BY_PENDING :
+						       CAREFUL_XDP_BY_DRIVER);
+	}
+	for (uint32_t i = 0; i < t->peers_max; i++)
+		ipc_hold(ipc, i, IPC_HOLD_TRIAL, t->wanted);
+	return xdp_trial_lock_serve(t);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Measures in one mode. The loop does nothing else, so the figures are the engine's. */
+#include "daemon/xdp/xdp_trial_arm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <careful/wire.h>
+
+#include "daemon/clock.h"
+#include "measure/probe.h"
+
+enum {
+	TRIP_BYTES = 64,
+	TRIPS_WARMUP = 50,
+	TRIPS_MAX = 1500,
+	TRIPS_MIN = 8, /* fewer are not significant */
+	TRIPS_NS = 12 * 1000 * 1000,
+	GET_BYTES = 32 << 10,
+	GETS = 4, /* under way */
+	GETS_MIN = 8,
+	/* The kernel's memory for packets warms up first. */
+	STREAM_WARMUP_NS = 8 * 1000 * 1000,
+	STREAM_NS = 20 * 1000 * 1000,
+};
+
+_Static_assert((int)GET_BYTES <= (int)SCRATCH_BYTES, "the peer has as much");
+
+/*
+ * Requests under way. Static, because an answer may arrive after the trial has given up.
+ *
+ * @round: only answers of this round count
+ * @first: index of the peer whose answer is @status
+ */
+static struct {
+	uint32_t round;
+	uint32_t first;
+	uint32_t outstanding;
+	uint64_t bytes;
+	uint32_t gets;
+	int status;
+	uint32_t args[CAREFUL_AM_ARGS];
+} now;
+
+static void begin(void)
+{
+	uint32_t round = now.round + 1;
+
+	memset(&now, 0, sizeof(now));
+	now.round = round;
+}
+
+static void on_done(const struct careful_result *result, void *user)
+{
+	uint64_t tag = (uintptr_t)user;
+
+	if ((uint32_t)tag != now.round)
+		return;
+	now.outstanding--;
+	now.bytes += result->bytes;
+	now.gets++;
+	memcpy(now.args, result->args, sizeof(now.args));
+	if (result->status && !now.status) {
+		now.status = result->status;
+		now.first = (uint32_t)(tag >> 32);
+	}
+}
+
+/* Waits, like carefuld's loop, until at most `outstanding` requests are under way. */
+static int settle(struct careful *c, uint32_t outstanding, uint64_t until_ns)
+{
+	while (now.outstanding > outstanding && !now.status) {
+		int rc = careful_wait(c, 1, -1);
+
+		if (rc < 0)
+			return rc;
+		if (clock_now_ns() > until_ns)
+			return -ETIMEDOUT;
+	}
+	return now.status;
+}
+
+static int request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
+		   uint32_t bytes, uint64_t until_ns)
+{
+	static const uint8_t payload[TRIP_BYTES];
+	int rc;
+
+	while ((rc = careful_request(c, peer, handler, args, payload, bytes, on_done,
+				     (void *)(uintptr_t)now.round)) == -EAGAIN) {
+		if (careful_wait(c, 1, -1) < 0 || clock_now_ns() > until_ns)
+			return -ETIMEDOUT;
+	}
+	if (rc)
+		return rc;
+	now.outstanding++;
+	return settle(c, 0, until_ns);
+}
+
+int xdp_trial_ask(struct careful *c, uint32_t peer, uint16_t handler,
+		  uint32_t args[CAREFUL_AM_ARGS], uint64_t until_ns)
+{
+	int rc;
+
+	begin();
+	rc = request(c, peer, handler, args, 0, until_ns);
+	memcpy(args, now.args, sizeof(now.args));
+	return rc;
+}
+
+int xdp_trial_ask_all(struct careful *c, const uint32_t *peers, uint32_t count, uint16_t handler,
+		      const uint32_t args[CAREFUL_AM_ARGS], uint64_t until_ns, uint32_t *first)
+{
+	int rc = 0;
+
+	begin();
+	now.first = count;
+	for (uint32_t i = 0; i < count; i++) {
+		rc = careful_request(c, peers[i], handler, args, NULL, 0, on_done,
+				     (void *)(uintptr_t)((uint64_t)i << 32 | now.round));
+		if (rc) {
+			*first = i;
+			return rc;
+		}
+		now.outstanding++;
+	}
+	rc = settle(c, 0, until_ns);
+	*first = now.first;
+	return rc;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Measures round trips; returns their lower quartile, because disturbances only add time. */
+static int trips(struct careful *c, uint32_t peer, uint64_t until_ns, double *trip_ns)
+{
+	static uint64_t took[TRIPS_MAX];
+	const uint32_t args[CAREFUL_AM_ARGS] = { 0 };
+	uint64_t start = clock_now_ns(), before = start;
+	uint32_t count = 0, quarter, i;
+	int rc;
+
+	for (i = 0; count < TRIPS_MAX && (before - start < TRIPS_NS || count < TRIPS_MIN); i++) {
+		begin();
+		rc = request(c, peer, CAREFUL_PROBE, args, TRIP_BYTES, until_ns);
+		if (rc)
+			return rc;
+		took[count] = clock_now_ns() - before;
+		before += took[count];
+		/* On a slow path all round trips count. */
+		count += i >= TRIPS_WARMUP || took[count] > TRIPS_NS / TRIPS_WARMUP;
+	}
+	qsort(took, count, sizeof(took[0]), by_size);
+	quarter = count / 4;
+	*trip_ns = (double)took[quarter];
+	return 0;
+}
+
+static int get(struct careful *c, uint32_t peer, uint32_t region)
+{
+	const struct careful_span span = { .base = scratch_memory(), .fd = -1 };
+	int rc = careful_get(c, peer, region, 0, &span, GET_BYTES, CAREFUL_NO_DIGEST, on_done,
+			     (void *)(uintptr_t)now.round);
+
+	now.outstanding += !rc;
+	return rc == -EAGAIN ? 0 : rc;
+}
+
+static int stream(struct careful *c, uint32_t peer, uint32_t region, uint64_t until_ns,
+		  double *rate)
+{
+	uint64_t start, at, from = 0, bytes = 0;
+	uint32_t gets = 0;
+	int rc = 0;
+
+	begin();
+	start = clock_now_ns();
+	do {
+		if (now.outstanding < GETS)
+			rc = get(c, peer, region);
+		if (!rc)
+			rc = settle(c, GETS - 1, until_ns);
+		at = clock_now_ns();
+		if (!from && at - start >= STREAM_WARMUP_NS) {
+			from = at;
+			bytes = now.bytes;
+			gets = now.gets;
+		}
+	} while (!rc && (!from || at - from < STREAM_NS || now.gets - gets < GETS_MIN));
+	if (rc)
+		return rc;
+	*rate = (double)(now.bytes - bytes) * 1000 / (double)(at - from);
+	return settle(c, 0, until_ns);
+}
+
+int xdp_trial_arm(struct careful *c, uint32_t peer, uint32_t region, uint64_t until_ns,
+		  struct xdp_figures *figures)
+{
+	int rc = trips(c, peer, until_ns, &figures->trip_ns);
+
+	return rc ? rc : stream(c, peer, region, until_ns, &figures->rate);
+}

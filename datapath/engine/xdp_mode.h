@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Changes the XDP mode of an open instance, and keeps it quiet so that carefuld can measure which
+ * mode is better. */
+#ifndef ENGINE_XDP_MODE_H
+#define ENGINE_XDP_MODE_H
+
+#include <stdint.h>
+
+#include <careful/careful.h>
+
+/* From now on only this peer's sessions begin; those of others wait. CAREFUL_ANY_PEER: all sessions
+ * begin, and a change under way is given up. */
+void xdp_mode_alone(struct careful *instance, uint32_t peer);
+
+/* Ends every epoch, drains the RX ring, switches the device to another mode, and begins new epochs.
+ * Call it in each round until it no longer returns -EAGAIN. Then returns 0, or -errno with *error:
+ * the mode is unchanged, unless the statistics report that no program is on the interface.
+ * Operations under way are lost, as in any new epoch. */
+int xdp_mode_change(struct careful *instance, uint32_t mode, struct careful_error *error);
+
+/* Returns how often the link lost its carrier since the instance was opened: some drivers restart
+ * the NIC for another mode. */
+uint32_t xdp_mode_link_downs(struct careful *instance);
+/* Returns how often our qdisc was restored after somebody removed it. */
+uint32_t xdp_mode_qdiscs(struct careful *instance);
+
+/* Sets xdp_by of careful_info(), enum careful_xdp_by. */
+void xdp_mode_decided(struct careful *instance, uint32_t by);
+
+#endif /* ENGINE_XDP_MODE_H */

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Threads next to the ring, a few for each file system, so that a file system that hangs delays no
+ * other.
+ *
+ * The kernel gives a thread a fixed number of io_uring workers for all its rings, and serialises
+ * buffered writes of inodes that share one of 64 hash slots (io-wq.c). So the ring serves one file
+ * system at a time; operations of others run here meanwhile (uring.c). */
+#ifndef STORAGE_FS_WORKERS_H
+#define STORAGE_FS_WORKERS_H
+
+#include <stdint.h>
+
+#include "storage/op.h"
+
+struct lanes;
+
+int fs_workers_open(struct lanes **lanes);
+/* Moves the whole operation in a thread of its file system (io->dev). -EBUSY: no lane is free. */
+int fs_workers_put(struct lanes *lanes, struct op *op);
+/* Returns a descriptor that is readable while fs_workers_take() has something. */
+int fs_workers_fd(const struct lanes *lanes);
+/* Returns an operation that has ended, or NULL. */
+struct op *fs_workers_take(struct lanes *lanes);
+/* Waits up to patience_ms for running operations; waiting ones never start. Returns how many still
+ * hang: these use their files and memory until they end. */
+uint32_t fs_workers_close(struct lanes *lanes, uint32_t patience_ms);
+
+#endif /* STORAGE_FS_WORKERS_H */

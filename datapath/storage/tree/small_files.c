@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Picks the small files of a listing, which can move in bulk without a look at each, and makes READ
+ * batches of them. Checks later that a batch's answer matches its request. */
+#include <endian.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <careful/files.h>
+
+#include "storage/batch/items.h"
+#include "storage/tree/partial.h"
+
+enum {
+	READS_BYTES_MAX = 1 << 20, /* items of one batch */
+	RAMP_PARTS = 3, /* smaller batches at the start */
+	HOLE_BYTES = 4096, /* a file whose blocks are this much below its size has holes */
+};
+
+struct sieve {
+	const struct careful_sift_how *how;
+	struct careful_sifted *out;
+	uint32_t parts_room;
+};
+
+static bool is_component(const char *text, size_t bytes)
+{
+	return bytes && !(bytes <= 2 && !memcmp(text, "..", bytes));
+}
+
+/* Reports whether a peer's name stays below the target directory. */
+static bool is_safe(const char *name, size_t bytes)
+{
+	size_t from = 0;
+
+	if (bytes >= PATH_MAX || memchr(name, 0, bytes))
+		return false;
+	for (size_t i = 0; i <= bytes; i++) {
+		if (i < bytes && name[i] != '/')
+			continue;
+		if (!is_component(name + from, i - from))
+			return false;
+		from = i + 1;
+	}
+	return true;
+}
+
+static bool is_partial(const char *name, size_t bytes)
+{
+	const char *slash = memrchr(name, '/', bytes);
+	size_t above = slash ? (size_t)(slash + 1 - name) : 0;
+
+	return partial_is_named(name + above, bytes - above);
+}
+
+static bool is_plain(const struct careful_block_entry *e, const struct careful_sift_how *how)
+{
+	uint64_t bytes = be64toh(e->attr.bytes);
+	int64_t mtime_ns = (int64_t)be64toh(e->attr.mtime_ns);
+
+	if (is_partial((const char *)(e + 1), be16toh(e->name_bytes)))
+		return false;
+
+	/* These values mean a time outside 64 bits; the answer must report such files. */
+	if (mtime_ns == INT64_MAX || mtime_ns == INT64_MIN)
+		return false;
+	return !e->error && S_ISREG(be32toh(e->attr.mode)) && bytes <= how->file_bytes_max &&
+	       be64toh(e->attr.allocated) + HOLE_BYTES > bytes &&
+	       (be32toh(e->attr.nlink) <= 1 || !how->no_links);
+}
+
+/* Reports whether the last batch can take another file. The first batches are an eighth, a quarter
+ * and a half of the normal size, so the other end starts sooner. */
+static bool has_room(const struct sieve *s, uint64_t bytes, size_t item_bytes)
+{
+	uint32_t last = s->out->parts_count - 1, ramp = last < RAMP_PARTS ? RAMP_PARTS - last : 0;
+	const struct careful_sift_part *part = &s->out->parts[last];
+
+	return part->files < s->how->part_files_max >> ramp &&
+	       part->data_bytes + bytes <= s->how->part_bytes_max >> ramp &&
+	       part->bytes + item_bytes <= READS_BYTES_MAX;
+}
+
+/* Returns the batch for a file of `bytes` whose item has item_bytes, or NULL (no memory). */
+static struct careful_sift_part *part_for(struct sieve *s, uint64_t bytes, size_t item_bytes)
+{
+	struct careful_sifted *out = s->out;
+	struct careful_sift_part *parts = out->parts;
+	uint32_t room = s->parts_room ? 2 * s->parts_room : 16;
+
+	if (out->parts_count && has_room(s, bytes, item_bytes))
+		return &parts[out->parts_count - 1];
+	if (!parts || out->parts_count == s->parts_room) {
+		parts = realloc(parts, room * sizeof(*parts));
+		if (!parts)
+			return NULL;
+		out->parts = parts;
+		s->parts_room = room;
+	}
+	parts += out->parts_count++;
+	*parts = (struct careful_sift_part){ .offset = out->reads_bytes };
+	return parts;
+}
+
+static int add_read(struct sieve *s, const struct careful_block_entry *e, size_t name_bytes)
+{
+	struct careful_block_item item = {
+		.attr = e->attr,
+		.op = htobe16(CAREFUL_ITEM_READ),
+		.name_bytes = htobe32((uint32_t)name_bytes),
+	};
+	size_t bytes = (sizeof(item) + name_bytes + 7) & ~(size_t)7;
+	struct careful_sift_part *part = part_for(s, be64toh(e->attr.bytes), bytes);
+	char *to = (char *)s->out->reads + s->out->reads_bytes;
+
+	if (!part)
+		return -ENOMEM;
+	if (!item.attr.bytes) /* 0 would leave the contents out */
+		item.attr.bytes = htobe64(1);
+	memset(to + bytes - 8, 0, 8);
+	memcpy(to, &item, sizeof(item));
+	memcpy(to + sizeof(item), e + 1, name_bytes);
+	s->out->reads_bytes += bytes;
+	s->out->files++;
+	part->bytes += bytes;
+	part->data_bytes += be64toh(e->attr.bytes);
+	part->files++;
+	return 0;
+}
+
+/* Sorts the record at `record`. *own: its bytes. */
+static int small_files_one(struct sieve *s, const char *record, uint64_t bytes, size_t *own)
+{
+	const struct careful_block_entry *e = (const void *)record;
+	size_t name_bytes, padded;
+
+	if (bytes < sizeof(*e))
+		return -EPROTO;
+	name_bytes = be16toh(e->name_bytes);
+	*own = sizeof(*e) + name_bytes + be16toh(e->target_bytes);
+	padded = (*own + 7) & ~(size_t)7;
+	if (padded > bytes || !is_safe(record + sizeof(*e), name_bytes))
+		return -EPROTO;
+	*own = padded;
+	if (is_plain(e, s->how))
+		return add_read(s, e, name_bytes);
+	memcpy((char *)s->out->rest + s->out->rest_bytes, record, padded);
+	s->out->rest_bytes += padded;
+	return 0;
+}
+
+int careful_sift(const void *entries, uint64_t bytes, const struct careful_sift_how *how,
+		 struct careful_sifted *sifted)
+{
+	const size_t more = sizeof(struct careful_block_item) - sizeof(struct careful_block_entry);
+	uint64_t most = bytes / sizeof(struct careful_block_entry);
+	struct sieve s = { .how = how, .out = sifted };
+	size_t own = 0;
+	int rc = 0;
+
+	*sifted = (struct careful_sifted){
+		.reads = malloc(bytes + most * more + 1),
+		.rest = malloc(bytes + 1),
+	};
+	if (!sifted->reads || !sifted->rest)
+		rc = -ENOMEM;
+	for (uint64_t at = 0; !rc && at < bytes; at += own)
+		rc = small_files_one(&s, (const char *)entries + at, bytes - at, &own);
+	if (rc)
+		careful_sift_release(sifted);
+	return rc;
+}
+
+void careful_sift_release(struct careful_sifted *sifted)
+{
+	free(sifted->reads);
+	free(sifted->rest);
+	free(sifted->parts);
+	*sifted = (struct careful_sifted){ 0 };
+}
+
+int careful_match(const void *reads, uint64_t reads_bytes, const void *found, uint64_t found_bytes,
+		  struct careful_moved *moved, uint32_t count)
+{
+	struct items_record mine, theirs;
+	size_t at = 0, there = 0;
+	int rc;
+
+	for (uint32_t i = 0; i < count; i++) {
+		rc = items_cut(reads, reads_bytes, &at, &mine);
+		if (!rc)
+			rc = items_cut(found, found_bytes, &there, &theirs);
+		if (rc)
+			return rc;
+		if (theirs.head.status || be16toh(theirs.head.op) != CAREFUL_ITEM_FILE ||
+		    theirs.name_bytes != mine.name_bytes ||
+		    memcmp(theirs.name, mine.name, mine.name_bytes) != 0)
+			return -ESTALE;
+		moved[i].bytes = theirs.data_bytes;
+		moved[i].digest = be64toh(theirs.head.digest);
+	}
+	return at == reads_bytes && there == found_bytes ? 0 : -EPROTO;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Detects that a file changed while it was read. Size and times do not show a change that began
+ * before the read and still runs; and on older kernels all changes within a tick (up to 10 ms)
+ * share one time. So a recently changed file is not trusted yet. */
+#ifndef STORAGE_TREE_STABLE_READ_H
+#define STORAGE_TREE_STABLE_READ_H
+
+#include <stdbool.h>
+#include <sys/stat.h>
+
+/* Waits until the last change is old enough, a few times at most; *st: the file after that. */
+int stable_read_wait(int fd, struct stat *st);
+/* Reports whether data read between two fstat() calls was the file's content at one moment. */
+bool stable_read_between(const struct stat *before, const struct stat *after);
+
+#endif /* STORAGE_TREE_STABLE_READ_H */

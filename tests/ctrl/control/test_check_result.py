@@ -1,0 +1,137 @@
+"""Each finding of doctor names its remedy: a command, an option, or a file to change."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from careful._abi import lib
+from careful.control import checks, instances, links, needs, option_checks, status
+from careful.control.check_result import FAIL, WARN, Finding, ok, warn
+from careful.control.up_options import UpOptions
+from careful.render.doctor import findings
+from in_effect import PEER
+
+PACKAGE = Path(checks.__file__).parents[1]
+
+
+@pytest.mark.parametrize("state", [WARN, FAIL])
+def test_finding__of_a_fault_says_what_mends_it(state: str) -> None:
+    with pytest.raises(AssertionError, match="ring: what mends it"):
+        Finding("ring", state, "few")
+    assert Finding("ring", state, "few", "more").advice == "more"
+    made = [
+        path.name for path in PACKAGE.rglob("*.py") if re.search(r"\bFinding\(", path.read_text())
+    ]
+    assert made == ["finding.py"]  # the others take ok(), unknown(), and what mends it
+
+
+def _failing(code: int, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
+    """Returns doctor's findings if every check of libcareful fails with this errno and text."""
+
+    def careful_check(_: Any, number: int, error: Any) -> int:
+        error.text = text.encode()
+        return -code
+
+    known = SimpleNamespace(CAREFUL_CHECKS=lib.CAREFUL_CHECKS, careful_check=careful_check)
+    monkeypatch.setattr(needs, "lib", known)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    return list(checks._library(checks.Case("lo", instances.find("careful-none"))))
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EBUSY, errno.ENETDOWN, errno.EOPNOTSUPP])
+def test_library__a_remedy_comes_from_the_errno(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command is taken out of a message: `doctor --fix` runs it as root."""
+    found = _failing(code, "is wrong: `ethtool -L lo rx 1` and `ip link set x up`", monkeypatch)
+    assert {one.check for one in found} == {checks._NAMES.get(one, one) for one in checks._ADVICE}
+    assert len(found) == lib.CAREFUL_CHECKS
+    fixes = {one.check: " ".join(one.fix) for one in found if one.fix}
+    wanted = {errno.EINVAL: "ethtool -K lo ntuple on", errno.EOPNOTSUPP: "ethtool -L lo rx 1"}
+    assert fixes == ({"steering": wanted[code]} if code in wanted else {})
+    advice = {one.check: one.advice for one in found}
+    commands = {errno.EBUSY: "ip link set lo nomaster", errno.ENETDOWN: "ip link set lo up"}
+    assert advice["interface"].startswith(commands.get(code, "name an Ethernet interface"))
+    assert all(one.state == "fail" and "{" not in one.advice for one in found)
+
+
+@pytest.mark.parametrize(
+    ("pid", "advice"),
+    [(0, "end process 4711, whose queue it is"), (12, "carefulctl down eth1, then up")],
+)
+def test_own_program__taken_off(pid: int, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_detached", lambda *_: True)
+    monkeypatch.setattr(instances, "owner_without_daemon", lambda _: 0 if pid else 4711)
+    instance = SimpleNamespace(name="eth1", pid=pid)
+    case: Any = SimpleNamespace(instance=instance, in_use=True)
+    link: Any = SimpleNamespace(name="eth1")
+    (found,) = checks._own_program(link, case)
+    assert (found.state, advice in found.advice) == ("fail", True)
+
+
+def test_control__names_what_lets_it_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "peers_at", lambda _: ([], 4000))
+    monkeypatch.setattr(status, "unheard", lambda *_: ["the frames of h2 come, but ..."])
+    instance: Any = SimpleNamespace(pid=12)
+    (found,) = checks._control(links.find("lo"), instance)
+    assert found.state == "warn"
+    assert "udp dport 4000 accept" in found.advice
+
+
+def test_control__names_the_peer_behind_a_smaller_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = [replace(PEER, frame_bytes=1414, path_is_narrow=is_so) for is_so in (True, False)]
+    monkeypatch.setattr(status, "peers_at", lambda _: (peers, 4000))
+    instance: Any = SimpleNamespace(pid=12)
+    every = checks._control(links.find("lo"), instance)
+    found = [(one.check, one.state) for one in every if one.check != "routing"]
+    assert found == [("path MTU", "warn"), ("control", "ok")]
+    assert "h2 have 1414 bytes at most" in status.narrow(peers)[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "state"),
+    [
+        ({}, "ok"),
+        ({"seal": "encrypt"}, "fail"),
+        ({"export": ("/tmp:rw",)}, "fail"),
+        ({"export": ("/tmp:rw",), "insecure": True}, "ok"),
+        ({"export": ("/tmp",)}, "ok"),
+        ({"export": ("/no such directory:rw",)}, "ok"),
+    ],
+)
+def test_keys__where_there_are_none(options: dict[str, Any], state: str) -> None:
+    """What `up` refuses without them; which doctor did not say of exports that can be written."""
+    found = option_checks.keyed(UpOptions(keys="none", **options))
+    assert found.state == state
+    assert ("carefulctl key new" in found.text) == (state == "fail")
+    assert ("carefulctl key trust HOST KEY" in found.advice) == (state == "fail")
+
+
+def test_report__says_once_what_mends_it() -> None:
+    found = [warn("MTU", "is small: `ip link set q1 mtu 9`", "ip link set q1 mtu 9"), ok("a", "b")]
+    found.append(warn("port", "is in use", "up --port"))
+    assert findings(found).splitlines() == [
+        "warn  MTU        is small: `ip link set q1 mtu 9`",
+        "ok    a          b",
+        "warn  port       is in use (up --port)",
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be somebody else")
+def test_keys__that_the_effective_user_may_not_see(tmp_path: Path) -> None:
+    """A program with the set-user-ID bit: the real user is root, and counts for nothing."""
+    directory = tmp_path / "keys"
+    directory.mkdir(mode=0o700)
+    for above in (tmp_path, *tmp_path.parents[:2]):
+        above.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        found = option_checks.keyed(UpOptions(keys=str(directory)))
+    finally:
+        os.seteuid(0)
+    assert (found.state, found.text) == ("unknown", f"only root can see {directory}")

@@ -1,0 +1,403 @@
+"""Ways that `tune auto` tries where nothing is predicted, in virtual time."""
+
+from __future__ import annotations
+
+import math
+import random
+import signal
+from itertools import pairwise
+
+import pytest
+from careful.errors import Ended
+from careful.model import load_shipped
+from careful.plan import Limits, Plan, class_of
+from careful.tuning.candidates import ROUND_MESSAGES, Search, ways
+from careful.tuning.policy import Controller
+from careful.tuning.settings import NET_TX, Kick, Value
+from careful.tuning.state import PathState
+from careful.tuning.verify import MESSAGES_MIN, Counts
+from live_path import LIMITS, START, LivePath, Stream, run, scaled, told, verdicts
+
+GAM = load_shipped("gam")
+MESSAGE = 4096
+CLASS = class_of(MESSAGE)
+UNTUNED = Kick(65536)
+
+
+def pipelined_us(message_bytes: int, plan: Plan, kick: Kick) -> float:
+    """Two stages that overlap if a kick is not the whole message, and 100 us beside."""
+    count = len(plan.sizes(message_bytes, LIMITS))
+    size = message_bytes / count
+    kicked = min(message_bytes, size * max(1, math.ceil(kick.net_tx_bytes / size)))
+    return 100 + 4 * count + 0.02 * (message_bytes + kicked)
+
+
+def flat_us(*_: object) -> float:
+    """Whatever is in effect makes no difference."""
+    return 200.0
+
+
+def path(**more: object) -> LivePath:
+    """A path that cannot be measured, with one stream of 4 KiB messages."""
+    given = {"took": pipelined_us, "figureless": True, "noise": 0.3, **more}
+    every_s = given.pop("every_s", 0.005)
+    return LivePath(lambda _: GAM, [Stream(MESSAGE, every_s)], **given)  # type: ignore[arg-type]
+
+
+def controller(on: LivePath, state: PathState | None = None) -> Controller:
+    return Controller(on, state or PathState({}), on.clock, seed=1)
+
+
+def loss(on: LivePath) -> float:
+    """Returns the plan in effect relative to the best of all ways."""
+    base: list[Value] = [START] * 16 + [START] * 16 + [UNTUNED] * 16
+    found = [{}, *ways(CLASS, base, LIMITS, frozenset())]
+    best_us = min(
+        pipelined_us(MESSAGE, one.get(CLASS, START), one.get(NET_TX + CLASS, UNTUNED))  # type: ignore[arg-type]
+        for one in found
+    )
+    return pipelined_us(MESSAGE, on.plan(CLASS), on.kick(CLASS)) / best_us - 1
+
+
+def test_ways__halves_by_kicks_and_none_twice() -> None:
+    base: list[Value] = [Plan.fixed(3694)] * 16 + [START] * 16 + [UNTUNED] * 16
+    limits = Limits(64, 3694)
+    # One fragment makes no difference to one, and a kick that holds them all none to another.
+    found = ways(4, base, limits, frozenset())
+    assert found == [{4: Plan.fixed(512)}, {4: Plan.fixed(512), NET_TX + 4: Kick(1)}]
+    assert not ways(3, base, limits, frozenset())
+    found = ways(CLASS, base, limits, frozenset())
+    sizes = {one[CLASS].first_bytes for one in found if CLASS in one}  # type: ignore[union-attr]
+    assert sizes == {1024, 512}  # two frames of 2048 are in effect
+    assert {NET_TX + CLASS: Kick(1)} in found
+    assert len(found) <= 11
+    for index in range(16):
+        assert len(ways(index, base, limits, frozenset())) <= 11
+    # Values set by hand are not tried.
+    assert ways(CLASS, base, limits, frozenset({CLASS})) == [{NET_TX + CLASS: Kick(1)}]
+    assert not ways(CLASS, base, limits, frozenset({CLASS, NET_TX + CLASS}))
+
+
+def searched(gains: list[float], seed: int, noise: float = 0.5) -> Search:
+    """A search over ways that take so much less than what is in effect, as a share."""
+    random_ = random.Random(seed)
+    search = Search([{0: Kick(k)} for k in range(len(gains))])
+    messages = 0
+    while not search.over:
+        kick = search.way.values[0]
+        assert isinstance(kick, Kick)
+        trial = search.way.trial
+        for arm, mean in ((trial.a, 100.0), (trial.b, 100.0 * (1 - gains[kick.net_tx_bytes]))):
+            took = [int(1000 * mean * max(0.1, random_.gauss(1, noise))) for _ in range(10)]
+            arm.add(Counts(10, sum(took), sum(one * one for one in took)))
+        messages += 10
+        search.look()
+        assert messages <= 60 * ROUND_MESSAGES
+    return search
+
+
+def test_search__finds_one_of_the_best() -> None:
+    gains = [-0.3, -0.2, -0.05, 0.0, 0.0, 0.02, 0.05, 0.1, 0.14, 0.15, 0.0]
+    found = []
+    for seed in range(10):
+        way = searched(gains, seed).best()
+        assert way
+        kick = way.values[0]
+        assert isinstance(kick, Kick)
+        found.append(gains[kick.net_tx_bytes])
+    assert sum(one >= 0.1 for one in found) >= 9
+
+
+def test_search__of_slow_messages_each_way_has_a_turn() -> None:
+    """If a turn has had its time, as many messages as a verdict needs are enough."""
+    search = Search([{0: Kick(1)}, {0: Kick(2)}])
+    first = search.way
+    for _ in range(MESSAGES_MIN):
+        assert not search.look(late=True)
+        for arm in (first.trial.a, first.trial.b):
+            arm.add(Counts(1, 100_000, 10**10))
+    assert not search.look()
+    assert search.look(late=True)
+    assert search.way is not first
+
+
+def test_search__what_is_surely_slower_goes_at_once() -> None:
+    search = searched([-0.5] * 4, 1, noise=0.1)
+    assert not search.left
+    assert search.judged
+    assert search.best() is None
+
+
+def test_search__of_too_few_messages_says_nothing() -> None:
+    search = Search([{0: Kick(1)}])
+    for arm, mean_us in ((search.way.trial.a, 100), (search.way.trial.b, 1)):
+        for _ in range(MESSAGES_MIN - 1):
+            arm.add(Counts(1, mean_us * 1000, mean_us**2 * 10**6))
+    search.look()
+    assert not search.judged
+    assert search.best() is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tried__the_best_is_found_and_held(seed: int) -> None:
+    on = path(seed=seed, noise=0.5)
+    assert loss(on) > 0.15
+    one = controller(on)
+    run(one, on, 120)
+    assert loss(on) < 0.05
+    assert verdicts(one)[CLASS] == "held"
+    whats = [each["what"] for each in one.state.decisions if each["what"] != "not measured"]
+    assert whats == ["trying", "changed", "kept"]
+    kept = next(each for each in one.state.decisions if each["what"] == "kept")
+    for row in kept["classes"]:
+        assert row["by"] == "trying"
+        assert min(row["ab"]["before_count"], row["ab"]["after_count"]) >= 30
+        assert row["ab"]["gain_low_us"] > 0
+    assert not one.state.put_back
+    assert one.state.tried[CLASS].found
+
+
+def test_tried__stays_quiet_afterwards() -> None:
+    on = path(every_s=0.02)
+    one = controller(on)
+    run(one, on, 700)
+    assert loss(on) < 0.05
+    settings, settled, measured = on.in_effect(), len(on.effects), len(on.measured_at)
+    run(one, on, 1200)
+    assert on.in_effect() == settings
+    assert len(on.effects) == settled
+    assert len(told(one, "changed")) == 1
+    assert len(on.measured_at) - measured <= 4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tried__no_gain_changes_nothing(seed: int) -> None:
+    on = path(took=flat_us, noise=0.4, seed=seed, every_s=0.01)
+    before = on.in_effect()
+    one = controller(on)
+    run(one, on, 800)
+    assert on.in_effect() == before
+    assert len(told(one, "trying")) == 1
+    assert len(told(one, "changed")) <= 1
+    assert len(told(one, "nothing better")) + len(told(one, "undone")) == 1
+
+
+def test_tried__one_change_in_ten_minutes_at_most() -> None:
+    """Though what is best changes every four minutes."""
+    on = path(every_s=0.03, noise=0.2)
+
+    def took(message_bytes: int, plan: Plan, kick: Kick) -> float:
+        took_us = pipelined_us(message_bytes, plan, kick)
+        return 500 - took_us if int(on.now / 240) % 2 else took_us
+
+    on.took = took
+    one = controller(on)
+    run(one, on, 2000)
+    changed = told(one, "changed")
+    assert changed
+    assert all(b - a >= 600 for a, b in pairwise(changed))
+
+
+def test_tried__again_when_messages_take_another_time() -> None:
+    """Ten minutes later, not before: small frames were the best, and are not any more."""
+    at = 1000.0 + 200
+    on = path(every_s=0.01, noise=0.1)
+
+    def took(message_bytes: int, plan: Plan, kick: Kick) -> float:
+        if on.now < at:
+            return pipelined_us(message_bytes, plan, kick)
+        return 100 + 80 * len(plan.sizes(message_bytes, LIMITS))
+
+    on.took = took
+    one = controller(on)
+    run(one, on, 180)
+    assert len(on.plan(CLASS).sizes(MESSAGE, LIMITS)) >= 4
+    run(one, on, 1500)
+    assert len(on.plan(CLASS).sizes(MESSAGE, LIMITS)) == 2
+    first, second = told(one, "changed")
+    assert second - first >= 600
+
+
+@pytest.mark.parametrize("when_s", [0.5, 2.0, 8.0])
+def test_killed__another_goes_on(when_s: float) -> None:
+    """The plan in effect is restored at once, and the best one is found."""
+    on = path()
+    kept: list[dict[str, object]] = []
+    state = PathState({})
+    one = Controller(on, state, on.clock, save=lambda: kept.append(state.as_dict()), seed=1)
+    run(one, on, when_s)
+    assert one.trying
+    while on.in_effect()[CLASS] == START and on.kick(CLASS) == UNTUNED:
+        on.advance(one.step())  # until another way has its turn
+    saved = PathState.from_dict(kept[-1])
+    later = controller(on, saved)
+    if saved.put_back:
+        assert (on.plan(CLASS), on.kick(CLASS)) == (START, UNTUNED)
+        assert not later.state.put_back
+    run(later, on, 120)
+    assert loss(on) < 0.1
+    assert len(told(later, "changed")) == 1
+
+
+def test_killed__what_was_found_is_known() -> None:
+    on = path()
+    one = controller(on)
+    run(one, on, 120)
+    settings = on.in_effect()
+    later = controller(on, PathState.from_dict(one.state.as_dict()))
+    assert on.in_effect() == settings
+    run(later, on, 120)
+    assert on.in_effect() == settings
+    assert len(told(later, "trying")) == 1
+
+
+def test_closed__puts_back_what_was() -> None:
+    on = path()
+    one = controller(on)
+    run(one, on, 5)
+    while on.in_effect()[CLASS] == START and on.kick(CLASS) == UNTUNED:
+        on.advance(one.step())
+    one.close()
+    assert (on.plan(CLASS), on.kick(CLASS)) == (START, UNTUNED)
+    assert not one.state.put_back
+    assert not one.trying
+
+
+def test_few_messages__nothing_is_judged() -> None:
+    """Fewer than thirty with each: they end, and nothing has changed."""
+    on = path(noise=0.01)
+    on.streams[0].alive = lambda now: now < 1000.3 + 20 * 0.005
+    one = controller(on)
+    run(one, on, 900)
+    assert not told(one, "changed")
+    assert (on.plan(CLASS), on.kick(CLASS)) == (START, UNTUNED)
+    assert not one.state.tried
+    assert not one.trying
+
+
+def test_messages_that_pause__are_waited_for() -> None:
+    """Half a second of them in five: the search goes on each time."""
+    on = path(every_s=0.002)
+    on.streams[0].alive = lambda now: now % 5 < 0.5
+    one = controller(on)
+    run(one, on, 580)
+    assert len(told(one, "trying")) == 1
+    assert loss(on) < 0.1
+
+
+def small_us(_: int, plan: Plan, kick: Kick) -> float:
+    """Half a frame is faster than a whole one, in kicks as they were."""
+    return 2000.0 if plan.first_bytes < 3000 and kick == UNTUNED else 3000.0
+
+
+def test_tried__fragments_of_a_frame_where_no_measurement_works() -> None:
+    """Of 64 KiB, halves and quarters would be larger than a frame, and all the same there."""
+    on = LivePath(lambda _: GAM, [Stream(65536, 0.01)], took=small_us, figureless=True)
+    run(controller(on), on, 300)
+    assert on.plan(class_of(65536)).first_bytes < 3000
+
+
+def test_messages_that_cease_for_long__are_waited_for() -> None:
+    """Silence does not count for the ten minutes: otherwise most ways would never have a turn."""
+    stream = Stream(65536, 0.01, lambda now: (now - 1000) % 700 < 4)
+    on = LivePath(lambda _: GAM, [stream], took=small_us, figureless=True)
+    one = controller(on)
+    run(one, on, 1500)
+    assert told(one, "trying")
+    assert not told(one, "nothing better")
+    assert not one.state.tried
+
+
+def test_by_hand__meanwhile() -> None:
+    on = path()
+    one = controller(on)
+    run(one, on, 5)
+    mine = Plan.fixed(777)
+    on.set_by_hand(CLASS, mine)
+    run(one, on, 300)
+    assert on.plan(CLASS) == mine
+    assert told(one, "set by hand")
+
+
+def test_ended__within_a_flip() -> None:
+    """The map has changed, and the signal is an exception before anybody knows it."""
+    on = path()
+    one = controller(on)
+    real = on.flip
+
+    def flip() -> bool:
+        real()
+        raise Ended(signal.SIGTERM)
+
+    run(one, on, 5)
+    while one._trying is None or not one._trying._base:
+        on.advance(one.step())
+    on.flip = flip  # type: ignore[method-assign]
+    with pytest.raises(Ended):
+        run(one, on, 5)
+    assert (on.plan(CLASS), on.kick(CLASS)) != (START, UNTUNED)
+    one.close()
+    assert (on.plan(CLASS), on.kick(CLASS)) == (START, UNTUNED)
+
+
+def test_measured_after_all__is_planned() -> None:
+    """Figures that come during a search end it."""
+    on = path(took=None, every_s=0.05)
+    one = controller(on)
+    run(one, on, 10)
+    assert one.trying
+    on.figureless = False
+    run(one, on, 60)
+    assert (
+        "prediction"
+        in next(each for each in one.state.decisions if each["what"] == "changed")["classes"][0]
+    )
+    assert not one.state.put_back
+    assert verdicts(one)[CLASS] == "held"
+
+
+def test_unmeasured__a_glance_alone_makes_no_figures() -> None:
+    """It has some for any path; where a measurement withheld them, they are not believed."""
+    at = 1000.0 + 200
+    on = path(every_s=0.01, noise=0.1)
+    on.took = lambda *what: pipelined_us(*what) * (1 + (on.now > at))
+    real = on.measure
+
+    def measure(quick: bool) -> object:
+        on.figureless = not quick
+        return real(quick)
+
+    on.measure = measure  # type: ignore[method-assign, assignment]
+    one = controller(on)
+    run(one, on, 400)
+    assert any("another time" in each["why"] for each in one.state.decisions)
+    assert not told(one, "path changed")
+    assert one.state.figures is None
+
+
+def test_refuted__is_tried_when_a_change_is_due() -> None:
+    """The measurement believes that overheads are everything; live messages know better."""
+    on = path(figureless=False, every_s=0.01, lies=lambda one: scaled(one, g=0.02))
+    on.took = lambda nbytes, plan, kick: (
+        100 + 60 * len(plan.sizes(nbytes, LIMITS)) + (80 if kick == UNTUNED else 0)
+    )
+    one = controller(on)
+    run(one, on, 590)
+    assert told(one, "undone")
+    assert not told(one, "trying")
+    assert (on.plan(CLASS), on.kick(CLASS)) == (START, UNTUNED)
+    run(one, on, 600)
+    assert told(one, "trying")
+    assert on.kick(CLASS) == Kick(1)
+    assert on.plan(CLASS) == START
+    assert verdicts(one)[CLASS] == "held"
+
+
+def test_once__nothing_is_tried() -> None:
+    on = path()
+    one = controller(on)
+    one.searches = False
+    run(one, on, 60)
+    assert [each["what"] for each in one.state.decisions] == ["not measured"]
+    assert one.considered
+    assert not one.trying

@@ -1,0 +1,109 @@
+"""Shifts of live messages, told from what they scatter."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from careful.tuning.shift_detector import Watch
+from careful.tuning.verify import Counts
+
+CLASS = 6
+
+
+class Messages:
+    """Messages of one class, so many a look of 0.1 s, and a watch over them."""
+
+    def __init__(self, noise: float, a_look: int, seed: int) -> None:
+        self.noise, self.a_look, self.now = noise, a_look, 0.0
+        self.random = random.Random(seed)
+        self.total, self.watch = Counts(1, 10**6, 10**12), Watch()
+        self.watch.look({CLASS: self.total}, self.now)
+
+    def shift(self, mean_us: float, seconds: float, noise: float | None = None) -> float | None:
+        """After how long it is told; None: not within so many seconds."""
+        spread, began = self.noise if noise is None else noise, self.now
+        while self.now < began + seconds:
+            self.now += 0.1
+            for _ in range(self.a_look):
+                took = int(1000 * mean_us * max(0.1, self.random.gauss(1, spread)))
+                self.total += Counts(1, took, took * took)
+            if self.watch.look({CLASS: self.total}, self.now):
+                return self.now - began
+        return None
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("times", "within_s"), [(2.0, 0.7), (0.5, 0.7), (1.3, 1.5)])
+def test_look__tells_a_shift(times: float, within_s: float, seed: int) -> None:
+    one = Messages(0.15, 5, seed)
+    assert one.shift(1000, 10) is None
+    told = one.shift(1000 * times, 10)
+    assert told is not None
+    assert told <= within_s
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_look__tells_a_shift_of_messages_that_scatter(seed: int) -> None:
+    """As on a path that another stream shares: no two windows of it were each beyond doubt."""
+    one = Messages(0.3, 5, seed)
+    assert one.shift(5000, 10) is None
+    told = one.shift(8500, 10, noise=0.3)
+    assert told is not None
+    assert told <= 2.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_look__tells_the_end_of_what_came_and_went(seed: int) -> None:
+    """A stream that held messages up now less, now more."""
+    one = Messages(0.1, 5, seed)
+    for mean_us in (6500, 10500) * 10:
+        assert one.shift(mean_us, 0.2) is None
+    told = one.shift(4800, 10, noise=0.02)
+    assert told is not None
+    assert told <= 1.8
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.5])
+@pytest.mark.parametrize("a_look", [1, 10])
+def test_look__takes_scatter_for_none(noise: float, a_look: int) -> None:
+    one = Messages(noise, a_look, 7)
+    assert one.shift(1000, 900) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_look__takes_a_short_burst_of_other_work_for_none(seed: int) -> None:
+    """It holds up what comes within a tenth of a second, again and again."""
+    one = Messages(0.2, 5, seed)
+    assert one.shift(1000, 6) is None
+    for _ in range(20):
+        assert one.shift(5000, 0.1) is None
+        assert one.shift(1000, 3) is None
+
+
+def test_look__needs_a_reference() -> None:
+    one = Messages(0.1, 5, 1)
+    assert one.shift(1000, 0.3) is None
+    assert one.shift(5000, 5) is None  # that is what it takes
+
+
+def test_look__a_shift_of_percents_is_none() -> None:
+    one = Messages(0.01, 5, 1)
+    assert one.shift(1000, 10) is None
+    assert one.shift(1100, 30) is None
+
+
+def test_reset__what_comes_next_is_the_reference() -> None:
+    one = Messages(0.1, 5, 1)
+    assert one.shift(1000, 5) is None
+    one.watch.reset()
+    assert one.shift(3000, 5) is None
+    assert one.shift(1000, 2) is not None
+
+
+def test_skip__messages_tell_nothing() -> None:
+    one = Messages(0.1, 5, 1)
+    assert one.shift(1000, 5) is None
+    one.total += Counts(500, 500 * 9 * 10**6, 500 * 81 * 10**12)
+    one.watch.skip({CLASS: one.total})
+    assert one.shift(1000, 5) is None

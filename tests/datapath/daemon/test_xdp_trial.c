@@ -1,0 +1,607 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A trial of the XDP modes, with peers that give peace for it, do not, or fall silent in its
+ * middle, and the peace that is given to others. No figure is looked at: what holds, holds on
+ * any machine.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "check.h"
+#define on_done on_done_ask /* xdp_trial_arm.c has one, too */
+#include "instances.h"
+#undef on_done
+#include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp/trial_lock.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/process/rundir.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp/xdp_choice.h"
+#define xdp_choose choose /* what a test wants to be better */
+static uint32_t choose(const struct xdp_figures arms[XDP_ARMS]);
+#include "daemon/xdp/xdp_trial.c" /* NOLINT(bugprone-suspicious-include) */
+#undef xdp_choose
+#include "daemon/xdp/xdp_trial_arm.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp/xdp_choice.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/xdp/xdp_memory.c" /* NOLINT(bugprone-suspicious-include) */
+
+enum { MTU = 1500, ECHO = 7 };
+
+#define STATE_DIR "/run/careful-kept" /* on the pair's own file system */
+
+/* Changes of mode that the device makes, then it refuses; -1: all. */
+static int changes_left = -1;
+static const struct queue_ops *real_ops;
+static uint32_t better; /* CAREFUL_XDP_AUTO: by the figures */
+
+static uint32_t choose(const struct xdp_figures arms[XDP_ARMS])
+{
+	return better == CAREFUL_XDP_AUTO ? xdp_choose(arms) : better;
+}
+
+static int some_changes(struct queue *queue, uint32_t mode, struct careful_error *error)
+{
+	if (!changes_left) {
+		snprintf(error->text, sizeof(error->text), "no more");
+		return -EBUSY;
+	}
+	if (changes_left > 0)
+		changes_left--;
+	return real_ops->mode(queue, mode, error);
+}
+
+static struct ends ends;
+static struct trial trial, theirs;
+static uint8_t held[2][CAREFUL_PEERS_MAX]; /* by us, by the peer */
+static struct daemon_options options = { .state_dir = STATE_DIR };
+
+/* The peer: polled by a thread of its own, until it falls silent. */
+static atomic_bool stop;
+static atomic_int gets_left; /* before it does; -1: never */
+static atomic_bool silent;
+static atomic_int peaces; /* asked for */
+static int peace_answer;
+
+void ipc_hold(struct ipc *ipc, uint32_t peer, enum ipc_hold why, bool on)
+{
+	uint8_t *one = &held[ipc != NULL][peer];
+
+	*one = (uint8_t)(on ? *one | why : *one & ~(uint8_t)why);
+}
+
+bool ipc_holds(const struct ipc *ipc, uint32_t peer, enum ipc_hold why)
+{
+	return held[ipc != NULL][peer] & why;
+}
+
+static void *peer_thread(void *arg)
+{
+	(void)arg;
+	while (!stop) {
+		silent = !gets_left;
+		if (!silent)
+			careful_wait(ends.c[1], 1, -1);
+	}
+	return NULL;
+}
+
+static void on_their_probe(const struct careful_message *message, void *user)
+{
+	const uint32_t args[4] = { 0 };
+
+	(void)user;
+	if (gets_left > 0)
+		gets_left--;
+	careful_reply(message, 0, args, NULL, 0);
+}
+
+static void on_their_peace(const struct careful_message *message, void *user)
+{
+	(void)user;
+	peaces += message->args[0] != 0;
+	careful_reply(message, message->args[0] ? peace_answer : 0, NULL, NULL, 0);
+}
+
+static pthread_t begin_trial(int serves_peace)
+{
+	pthread_t thread;
+
+	ends_open(&ends, MTU);
+	memset(held, 0, sizeof(held));
+	gets_left = -1;
+	peaces = peace_answer = 0;
+	stop = false;
+	careful_handle(ends.c[1], CAREFUL_PROBE, on_their_probe, NULL);
+	CHECK_EQ(scratch_serve(ends.c[1]), 0);
+	careful_handle(ends.c[1], ECHO, echo, NULL);
+	if (serves_peace)
+		careful_handle(ends.c[1], CAREFUL_PEACE, on_their_peace, NULL);
+	CHECK_EQ(xdp_trial_init(&trial, ends.c[0], NULL, &options), 0);
+	CHECK(!pthread_create(&thread, NULL, peer_thread, NULL));
+	pair_enter(&ends.pair, 0); /* as carefuld is, where the interface's number is its own */
+	return thread;
+}
+
+static void end_trial(pthread_t thread)
+{
+	gets_left = -1;
+	stop = true;
+	pthread_join(thread, NULL);
+	pair_leave(&ends.pair);
+}
+
+static struct careful_peer_info the_peer(void)
+{
+	struct careful_peer_info info = { 0 };
+
+	CHECK_EQ(careful_peer_info(ends.c[0], (uint32_t)ends.peer, &info), 0);
+	return info;
+}
+
+/* Until the session is up. */
+static void meet_only(void)
+{
+	for (int i = 0; i < PATIENCE && the_peer().state != CAREFUL_PEER_UP; i++)
+		careful_wait(ends.c[0], 1, -1);
+	CHECK_EQ(the_peer().state, CAREFUL_PEER_UP);
+	xdp_trial_peer_changed(&trial, (uint32_t)ends.peer, CAREFUL_PEER_UP);
+}
+
+/* Then a look at what is due. */
+static void meet(void)
+{
+	meet_only();
+	xdp_trial_poll(&trial);
+}
+
+/* As if it had been quiet for long enough. Takes first what came too late for the last try;
+ * otherwise it would be under way for ever. */
+static void next_try(void)
+{
+	careful_wait(ends.c[0], 1, -1);
+	trial.due_ns[ends.peer] = 1;
+	trial.moved[ends.peer] = 0;
+	xdp_trial_poll(&trial);
+}
+
+static struct careful_device_info device(void)
+{
+	return device_of(&trial);
+}
+
+static void ask(void)
+{
+	struct outcome outcome = { 0 };
+
+	CHECK_EQ(careful_request(ends.c[0], (uint32_t)ends.peer, ECHO, NULL, "data", 4, on_done_ask,
+				 &outcome),
+		 0);
+	for (int i = 0; i < PATIENCE && !outcome.done; i++)
+		careful_wait(ends.c[0], 1, -1);
+	CHECK_EQ(outcome.result.status, 0);
+	CHECK(!memcmp(outcome.payload, "data", 4));
+}
+
+static void nothing_is_held(void)
+{
+	for (uint32_t i = 0; i < trial.peers_max; i++)
+		CHECK_EQ(held[0][i], 0);
+}
+
+static uint32_t remembered_mode(void)
+{
+	uint32_t mode = CAREFUL_XDP_AUTO;
+	struct careful_error why;
+
+	return xdp_recall(STATE_DIR, "veth", &mode, &why) ? CAREFUL_XDP_AUTO : mode;
+}
+
+static void forget(void)
+{
+	unlink(STATE_DIR "/xdp.veth.json");
+}
+
+static void test_trial__measures_decides_and_nothing_is_lost(void)
+{
+	pthread_t thread = begin_trial(1);
+	uint32_t by;
+	int tries;
+
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
+	CHECK_EQ(held[0][ends.peer], IPC_HOLD_TRIAL);
+	meet();
+	while (device().xdp_by == CAREFUL_XDP_BY_PENDING) /* late answers, on a busy machine */
+		next_try();
+	by = device().xdp_by;
+	CHECK(by == CAREFUL_XDP_BY_MEASURED || by == CAREFUL_XDP_BY_DRIVER);
+	CHECK_EQ(remembered_mode(), by == CAREFUL_XDP_BY_MEASURED ? device().xdp_mode : 0);
+	if (trial.failed < TRIES)
+		CHECK(the_peer().epochs >= XDP_ARMS); /* one for each change */
+	nothing_is_held();
+	ask();
+	tries = peaces;
+	CHECK(tries >= 1);
+	xdp_trial_peer_changed(&trial, (uint32_t)ends.peer, CAREFUL_PEER_UP);
+	xdp_trial_poll(&trial);
+	CHECK_EQ(peaces, tries); /* once is enough */
+	end_trial(thread);
+	ends_close(&ends); /* nothing lost, no epoch broken */
+	forget();
+}
+
+static void test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode(void)
+{
+	pthread_t thread = begin_trial(1);
+
+	meet_only();
+	for (int i = 1; i <= TRIES; i++) {
+		while (trial.failed < (uint32_t)i) { /* peace may come late, on a busy machine */
+			gets_left = 40; /* in the middle of an arm */
+			next_try();
+		}
+		CHECK_EQ(trial.failed, i);
+		CHECK_EQ(device().xdp_by,
+			 i < TRIES ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_DRIVER);
+		CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
+		CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO);
+		CHECK_EQ(held[0][ends.peer], 0); /* data may flow until the next */
+		gets_left = -1;
+		ask(); /* it is back, and is served */
+	}
+	nothing_is_held();
+	end_trial(thread);
+	careful_close(ends.c[0]);
+	careful_close(ends.c[1]);
+	pair_close(&ends.pair);
+}
+
+/* The last of all, after the arms', fails: what is better is not in effect. */
+static void test_trial__a_last_change_that_fails_measures_nothing(void)
+{
+	pthread_t thread = begin_trial(1);
+	struct queue_ops ops;
+
+	real_ops = ends.c[0]->queue->ops;
+	ops = *real_ops;
+	ops.mode = some_changes;
+	ends.c[0]->queue->ops = &ops;
+	better = CAREFUL_XDP_NATIVE; /* while the last arm is generic */
+	meet_only();
+	for (uint32_t i = 1; i <= TRIES; i++) {
+		/* A busy machine may end one before its last change: that is none of these. */
+		do {
+			trial.wanted = true;
+			trial.failed = i - 1;
+			changes_left = XDP_ARMS - (device().xdp_mode == CAREFUL_XDP_NATIVE);
+			next_try();
+		} while (trial.failed < i || device().xdp_mode != CAREFUL_XDP_GENERIC);
+		CHECK_EQ(trial.failed, i);
+		CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO);
+		CHECK_EQ(device().xdp_by, i < TRIES ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_LEFT);
+		CHECK_EQ(device().xdp_mode, CAREFUL_XDP_GENERIC); /* nor was there a way back */
+	}
+	changes_left = -1;
+	better = CAREFUL_XDP_AUTO;
+	ask();
+	ends.c[0]->queue->ops = real_ops;
+	end_trial(thread);
+	ends_close(&ends);
+}
+
+static int link_to_peer(bool up)
+{
+	int rc = pair_run(&ends.pair, 1, "ip link set eth1 %s", up ? "up" : "down");
+
+	pair_enter(&ends.pair, 0);
+	return rc;
+}
+
+static bool cut;
+
+/* As a driver that starts its NIC anew: without a carrier, and with one again some time later. */
+static int cuts_the_link(struct queue *queue, uint32_t mode, struct careful_error *error)
+{
+	int rc = real_ops->mode(queue, mode, error);
+
+	CHECK_EQ(link_to_peer(false), 0);
+	cut = true;
+	return rc;
+}
+
+static void test_trial__a_link_that_goes_down_for_it_is_not_tried_again(void)
+{
+	pthread_t thread = begin_trial(1);
+	struct queue_ops ops;
+
+	real_ops = ends.c[0]->queue->ops;
+	ops = *real_ops;
+	ops.mode = cuts_the_link;
+	ends.c[0]->queue->ops = &ops;
+	meet_only();
+	do { /* a busy machine may end one before its first change */
+		trial.wanted = true;
+		trial.failed = 0;
+		next_try();
+	} while (!cut);
+	CHECK_EQ(trial.failed, 1);
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
+	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
+	CHECK_EQ(remembered_mode(), CAREFUL_XDP_NATIVE); /* nor is it tried after the next `up` */
+	nothing_is_held();
+	CHECK_EQ(link_to_peer(true), 0);
+	ask();
+	ends.c[0]->queue->ops = real_ops;
+	end_trial(thread);
+	careful_close(ends.c[0]);
+	careful_close(ends.c[1]);
+	pair_close(&ends.pair);
+	forget();
+}
+
+static void test_trial__a_peer_that_answers_late_is_asked_again(void)
+{
+	pthread_t thread = begin_trial(1);
+
+	meet_only();
+	gets_left = 0;
+	while (!silent)
+		;
+	xdp_trial_poll(&trial);
+	CHECK_EQ(peaces, 0);
+	CHECK_EQ(trial.failed, 0);
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
+	CHECK_EQ(held[0][ends.peer], 0);
+	CHECK(trial.due_ns[ends.peer] > 0);
+	gets_left = -1;
+	ask();
+	next_try();
+	CHECK(peaces >= 1);
+	end_trial(thread);
+	ends_close(&ends);
+	forget();
+}
+
+/* A peer that comes up while one with another runs, and changes no more, has its try. */
+static void test_trial__a_peer_that_comes_up_meanwhile_is_not_forgotten(void)
+{
+	pthread_t thread = begin_trial(1);
+	struct attempt other = { .trial = &trial, .peer = (uint32_t)ends.peer + 1 };
+	uint64_t *due_ns = &trial.due_ns[ends.peer];
+
+	trial.running = true;
+	meet_only();
+	CHECK_EQ(*due_ns, 0);
+	let_go(&other);
+	CHECK(*due_ns != 0);
+	/* One that had it, and does not wait, has not; nor has one when there is nothing to try. */
+	*due_ns = 0;
+	ipc_hold(NULL, (uint32_t)ends.peer, IPC_HOLD_TRIAL, false);
+	let_go(&other);
+	CHECK_EQ(*due_ns, 0);
+	ipc_hold(NULL, (uint32_t)ends.peer, IPC_HOLD_TRIAL, true);
+	trial.wanted = false;
+	let_go(&other);
+	CHECK_EQ(*due_ns, 0);
+	end_trial(thread);
+	ends_close(&ends);
+}
+
+static void test_trial__a_peer_that_knows_no_peace_is_left_alone(void)
+{
+	pthread_t thread = begin_trial(0);
+
+	meet();
+	while (trial.due_ns[ends.peer]) /* its answer came late */
+		next_try();
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
+	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
+	CHECK_EQ(held[0][ends.peer], 0);
+	CHECK_EQ(the_peer().epochs, 1);
+	ask();
+	end_trial(thread);
+	ends_close(&ends);
+}
+
+static void test_trial__a_busy_peer_is_asked_again_when_it_is_quiet(void)
+{
+	pthread_t thread = begin_trial(1);
+	uint64_t before = clock_now_ns();
+	int asked;
+
+	peace_answer = -EBUSY;
+	meet();
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
+	CHECK_EQ(held[0][ends.peer], 0); /* data may flow meanwhile */
+	CHECK(trial.due_ns[ends.peer] > before + AGAIN_MS * 1000000ull);
+	ask(); /* what was asked before has come, however late */
+	asked = peaces;
+	CHECK_EQ(asked, 1);
+	trial.due_ns[ends.peer] = 1;
+	xdp_trial_poll(&trial);
+	CHECK_EQ(peaces, asked); /* there was traffic */
+	peace_answer = 0;
+	while (device().xdp_by == CAREFUL_XDP_BY_PENDING && !trial.failed)
+		next_try();
+	CHECK(peaces > asked);
+	end_trial(thread);
+	ends_close(&ends);
+	forget();
+}
+
+/* Each attempt without peace counts, and the next one comes later. */
+static void test_trial__a_peer_that_is_always_busy_leaves_the_drivers_mode(void)
+{
+	pthread_t thread = begin_trial(1);
+	uint64_t due_ns = 0;
+
+	peace_answer = -EBUSY;
+	meet_only();
+	for (uint32_t i = 1; i <= UNMET_MAX; i++) {
+		while (trial.unmet < i)
+			next_try();
+		CHECK_EQ(trial.unmet, i);
+		if (i < UNMET_MAX)
+			CHECK(trial.due_ns[ends.peer] - clock_now_ns() > due_ns);
+		due_ns = (AGAIN_MS << i) * 1000000ull / 2;
+	}
+	CHECK_EQ(trial.failed, 0);
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
+	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
+	nothing_is_held();
+	ask();
+	end_trial(thread);
+	ends_close(&ends);
+}
+
+/* A peer that does not answer that peace is over is not waited for. */
+static void test_trial__the_end_of_peace_waits_for_nobody(void)
+{
+	pthread_t thread = begin_trial(1);
+	struct attempt one = { .trial = &trial, .peer = (uint32_t)ends.peer, .given = true };
+
+	meet_only();
+	gets_left = 0;
+	while (!silent)
+		;
+	let_go(&one);
+	CHECK_EQ(the_peer().operations, 1); /* our word, which has no answer yet */
+	gets_left = -1;
+	for (int i = 0; i < PATIENCE && the_peer().operations; i++)
+		careful_wait(ends.c[0], 1, -1);
+	CHECK_EQ(the_peer().operations, 0);
+	end_trial(thread);
+	ends_close(&ends);
+}
+
+static void test_remembered__is_in_effect_at_once(void)
+{
+	struct careful_error why;
+	pthread_t thread;
+
+	pair_hide();
+	CHECK_EQ(xdp_remember(STATE_DIR, "veth", CAREFUL_XDP_GENERIC, &why), 0);
+	ends_open(&ends, MTU);
+	pair_enter(&ends.pair, 0);
+	CHECK_EQ(xdp_trial_init(&trial, ends.c[0], NULL, &options), 0);
+	pair_leave(&ends.pair);
+	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_GENERIC);
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_REMEMBERED);
+	nothing_is_held();
+	careful_handle(ends.c[1], ECHO, echo, NULL);
+	stop = false;
+	gets_left = -1;
+	CHECK(!pthread_create(&thread, NULL, peer_thread, NULL));
+	ask();
+	end_trial(thread);
+	ends_close(&ends);
+	forget();
+}
+
+static void test_init__by_hand_measures_nothing(void)
+{
+	struct daemon_options by_hand = options;
+
+	ends_open(&ends, MTU);
+	memset(held, 0, sizeof(held));
+	by_hand.careful.xdp_mode = CAREFUL_XDP_NATIVE;
+	CHECK_EQ(xdp_trial_init(&trial, ends.c[0], NULL, &by_hand), 0);
+	CHECK(!trial.wanted);
+	nothing_is_held();
+	by_hand.careful.xdp_mode = CAREFUL_XDP_AUTO;
+	by_hand.careful.require_zerocopy = 1;
+	CHECK_EQ(xdp_trial_init(&trial, ends.c[0], NULL, &by_hand), 0);
+	CHECK(!trial.wanted);
+	CHECK_EQ(xdp_trial_timeout_ms(&trial), -1);
+	ends_close(&ends);
+}
+
+static void test_init__without_a_link_measures_nothing(void)
+{
+	ends_open(&ends, MTU);
+	memset(held, 0, sizeof(held));
+	CHECK_EQ(pair_run(&ends.pair, 1, "ip link set eth1 down"), 0);
+	CHECK_EQ(xdp_trial_init(&trial, ends.c[0], NULL, &options), 0);
+	CHECK(!trial.wanted);
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
+	CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO); /* it may be for another reason */
+	nothing_is_held();
+	ends_close(&ends);
+}
+
+static int xdp_trial_lock_of(uint32_t for_ms, uint64_t ticket)
+{
+	const uint32_t args[4] = { for_ms, (uint32_t)(ticket >> 32), (uint32_t)ticket };
+
+	return give(&theirs, 0, args);
+}
+
+static void test_peace__of_one_host_at_a_time(void)
+{
+	const uint32_t args[4] = { 100, 0, 1 };
+
+	ends_open(&ends, MTU);
+	memset(held, 0, sizeof(held));
+	CHECK_EQ(xdp_trial_init(&theirs, ends.c[1], (struct ipc *)1, &options), 0);
+	theirs.wanted = false;
+	CHECK_EQ(give(&theirs, 1, args), 0);
+	CHECK_EQ(give(&theirs, 0, args), -EBUSY); /* two would disturb each other */
+	CHECK_EQ(give(&theirs, 1, args), 0); /* longer */
+	CHECK_EQ(theirs.peaces, 1);
+	xdp_trial_peer_changed(&theirs, 1, CAREFUL_PEER_FAILED);
+	CHECK_EQ(give(&theirs, 0, args), 0);
+	ends_close(&ends);
+}
+
+static void test_peace__one_measures_at_a_time_and_it_ends(void)
+{
+	ends_open(&ends, MTU);
+	memset(held, 0, sizeof(held));
+	CHECK_EQ(xdp_trial_init(&theirs, ends.c[1], (struct ipc *)1, &options), 0);
+	theirs.wanted = false;
+	memset(held, 0, sizeof(held));
+	theirs.ticket = 1000;
+	CHECK_EQ(xdp_trial_lock_of(100000, 1), 0);
+	CHECK_EQ(held[1][0], IPC_HOLD_PEACE);
+	CHECK(theirs.peace_ns[0] <= clock_now_ns() + CAREFUL_PEACE_MS * 1000000ull);
+	CHECK(xdp_trial_timeout_ms(&theirs) <= CAREFUL_PEACE_MS + 1);
+	CHECK_EQ(xdp_trial_lock_of(0, 1), 0);
+	CHECK_EQ(held[1][0], 0);
+	theirs.running = true;
+	CHECK_EQ(xdp_trial_lock_of(100, UINT64_MAX), -EBUSY);
+	theirs.running = false;
+	theirs.asking = true; /* both at once: the larger ticket */
+	CHECK_EQ(xdp_trial_lock_of(100, 999), -EBUSY);
+	CHECK_EQ(xdp_trial_lock_of(100, 1000), -EBUSY);
+	CHECK_EQ(xdp_trial_lock_of(100, 1001), 0);
+	theirs.asking = false;
+	CHECK_EQ(held[1][0], IPC_HOLD_PEACE);
+	theirs.peace_ns[0] = 1; /* who asked is gone */
+	xdp_trial_poll(&theirs);
+	CHECK_EQ(held[1][0], 0);
+	CHECK_EQ(theirs.peaces, 0);
+	CHECK_EQ(xdp_trial_lock_of(100, 1), 0);
+	xdp_trial_peer_changed(&theirs, 0, CAREFUL_PEER_FAILED);
+	CHECK_EQ(held[1][0], 0);
+	CHECK_EQ(theirs.peaces, 0);
+	ends_close(&ends);
+}
+
+int main(void)
+{
+	RUN(test_trial__measures_decides_and_nothing_is_lost);
+	RUN(test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode);
+	RUN(test_trial__a_last_change_that_fails_measures_nothing);
+	RUN(test_trial__a_link_that_goes_down_for_it_is_not_tried_again);
+	RUN(test_trial__a_peer_that_answers_late_is_asked_again);
+	RUN(test_trial__a_peer_that_comes_up_meanwhile_is_not_forgotten);
+	RUN(test_trial__a_peer_that_knows_no_peace_is_left_alone);
+	RUN(test_trial__a_busy_peer_is_asked_again_when_it_is_quiet);
+	RUN(test_trial__a_peer_that_is_always_busy_leaves_the_drivers_mode);
+	RUN(test_trial__the_end_of_peace_waits_for_nobody);
+	RUN(test_remembered__is_in_effect_at_once);
+	RUN(test_init__by_hand_measures_nothing);
+	RUN(test_init__without_a_link_measures_nothing);
+	RUN(test_peace__of_one_host_at_a_time);
+	RUN(test_peace__one_measures_at_a_time_and_it_ends);
+	return 0;
+}
