@@ -112,7 +112,7 @@ def test_programs__side_by_side_and_one_is_killed(pair: tuple[Host, Host]) -> No
     assert set(found) == {"first", "second", "third"}
     assert all(one["pid"] and one["asked"] >= 5 for one in found.values())
     assert (programs(there)["serves"]["handlers"], programs(there)["serves"]["regions"]) == (5, 3)
-    assert "second" in here.ctl("status").stdout
+    assert "second" in here.ctl("status", "-v").stdout
     # lab.start() runs the program below another; status names itself.
     subprocess.run(["kill", "-9", str(found["second"]["pid"])], check=True)
     second.wait(60)

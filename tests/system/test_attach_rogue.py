@@ -155,7 +155,7 @@ def test_rogue__stands_still_and_dies(two: tuple[Host, Host]) -> None:
     os.kill(pid, signal.SIGSTOP)
     goes_on(*two)
     assert programs(here)["fills"]["operations"] == rogue_program.OPERATIONS
-    assert "fills" in here.ctl("status").stdout
+    assert "fills" in here.ctl("status", "-v").stdout
     os.kill(pid, signal.SIGKILL)
     process.communicate(timeout=60)
     nothing_left(*two)

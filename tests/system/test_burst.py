@@ -58,7 +58,7 @@ def test_short_queue__transfers_lose_nothing(hosts: Hosts, tmp_path: Path) -> No
         assert peer["burst_frames"] >= QUEUE_FRAMES
         assert peer["window_buffers"] == max(4, peer["burst_frames"] // 8) < 64
         said = f"window {peer['window_buffers']} of 64: the path from "
-        shown = host.ctl("status", "eth1").stdout
+        shown = host.ctl("status", "-v", "eth1").stdout
         assert said in shown
         assert f"takes {peer['burst_frames']} frames at once" in shown
 

@@ -111,9 +111,9 @@ def test_instance__is_on_another_interface(up: Host, command: tuple[str, ...]) -
 def test_instance__by_another_name_of_its_interface(up: Host) -> None:
     up.lab.run("h2", "ip", "link", "property", "add", "dev", "eth1", "altname", "lossless0")
     try:
-        assert str(up.pid) in up.ctl("status", "lossless0").stdout
+        assert str(up.pid) in up.ctl("status", "-v", "lossless0").stdout
         unnamed = ("env", "-u", "CAREFUL_INSTANCE", "carefulctl")
-        assert str(up.pid) in up.lab.run("h2", *unnamed, "status", "lossless0").stdout
+        assert str(up.pid) in up.lab.run("h2", *unnamed, "status", "-v", "lossless0").stdout
         options = ("--export", f"{up.export}:rw,owners,devices", "--insecure", "--reload")
         up.ctl("up", "lossless0", *options)
     finally:

@@ -84,7 +84,7 @@ def test_export__of_one_host_and_without_owners(hosts: Hosts, tmp_path: Path) ->
     assert a.ctl("get", "h2:mine/way/f", a.own / "g", check=False).returncode == 1
     wait_for(lambda: "paths denied to peers" in b.log, "a line in the log")
     assert b.status()["counters"]["paths_denied"] > 0
-    said = " ".join(b.ctl("status").stdout.split())  # it is folded at the terminal's width
+    said = " ".join(b.ctl("status", "-v").stdout.split())  # it is folded at the terminal's width
     assert f"{tmp_path}/mine (writable, for {a.lab.address('h1')})" in said
 
 

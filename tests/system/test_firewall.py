@@ -53,7 +53,7 @@ def test_control_dropped__status_doctor_and_log_say_so(hosts: Hosts) -> None:
         text, _, advice = text.partition(" on both hosts ")
         assert "udp dport 51966 accept" in advice
         said = text[text.index("come, but") :]  # status has the names that this host gave
-        assert said in " ".join(host.ctl("status").stdout.split())
+        assert said in " ".join(host.ctl("status", "-v").stdout.split())
     moving(a)
     assert get.poll() is None  # traffic goes on
     drop_control(b, False)

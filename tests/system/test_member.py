@@ -73,7 +73,7 @@ def test_member__leaves_places_to_root_and_hosts(two: tuple[Host, Host], misdeed
         (here, ("get", "-f", *SLOWLY, "h2:big", here.own / "big")),
         (there, ("get", "-f", *SLOWLY, "h1:big", there.own / "big")),
     )
-    status = (here, "status", "eth1")
+    status = (here, "status", "-v", "eth1")
     alone = [took(host, *argv) for host, argv in gets]
     status_s = took(*status)
     process = member(here, misdeed)

@@ -89,7 +89,7 @@ def test_smaller_mtu__the_kernels_own_route_is_heeded(hosts: Hosts, where: str) 
     towards = one.ctl("measure", "burst", other).stdout
     assert "a link on the way takes frames of 1314 bytes at most" in towards
     assert "path MTU 1300" in one.log
-    assert "path MTU 1300" in " ".join(one.ctl("status").stdout.split())
+    assert "path MTU 1300" in " ".join(one.ctl("status", "-v").stdout.split())
     assert "path MTU 1300" in one.ctl("doctor", "eth1", check=False).stdout
 
 
@@ -209,7 +209,7 @@ def test_interface__that_becomes_a_port_of_a_bridge(hosts: Hosts) -> None:
     found = json.loads(h1.ctl("doctor", "eth1", "--json", check=False).stdout)["findings"]
     (control,) = (one for one in found if one["check"] == "control")
     assert control["advice"] == "ip link set eth1 nomaster"
-    for text in (control["text"], h1.ctl("status").stdout, h1.log):
+    for text in (control["text"], h1.ctl("status", "-v").stdout, h1.log):
         assert "br0" in text
         assert "firewall" not in text
     get.kill()

@@ -49,7 +49,7 @@ def test_traditional__files_there_and_back(
         assert count(one, "epochs_broken") == 0
     if mishap != "loss = 0":  # without it a busy machine may end a time-out too soon
         assert again > 0
-    assert "protocol traditional" in a.ctl("status", "eth1").stdout
+    assert "protocol traditional" in a.ctl("status", "-v", "eth1").stdout
 
 
 def test_protocols__a_peer_with_the_other_is_refused_by_name(hosts: Hosts) -> None:

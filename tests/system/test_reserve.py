@@ -52,7 +52,7 @@ def test_reserve__a_large_file_is_granted_buffers_and_gives_them_back(hosts: Hos
         found = host.assert_nothing_lost()
         assert found["counters"]["grants_ended"] == 0
         assert_whole(host)
-    shown = b.ctl("status", "eth1").stdout
+    shown = b.ctl("status", "-v", "eth1").stdout
     assert f"less a reserve of {RESERVE} ({RESERVE} free)" in " ".join(shown.split())
 
 

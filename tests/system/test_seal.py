@@ -129,7 +129,7 @@ def test_seal__what_a_tap_sees(hosts: Hosts, seal: str, protocol: str) -> None:
         counters = host.status()["counters"]
         assert counters["drop_seal"] == counters["drop_crc"] == 0
     a.assert_nothing_lost()
-    assert f"frames are sealed ({seal}, " in a.ctl("status").stdout
+    assert f"frames are sealed ({seal}, " in a.ctl("status", "-v").stdout
 
 
 def test_seal__forged_frames_change_nothing(hosts: Hosts) -> None:

@@ -132,7 +132,7 @@ def test_tune__while_a_transfer_runs(hosts: Hosts) -> None:
             changes += 1
     status, _, errors = finish(job)
     assert status == 0, errors
-    assert changes >= 10
+    assert changes >= 3
     assert (a.own / "big").read_bytes() == kept
     for host in (a, b):
         found = host.assert_nothing_lost()

@@ -161,7 +161,7 @@ def test_auto__one_at_a_time_and_down_ends_it(host: Host) -> None:
     refused = host.ctl("tune", "auto", "eth1", "--once", check=False)
     assert refused.returncode == 1
     assert f"is tuned already, by process {job.pid}" in refused.stderr
-    assert f"tuned by process {job.pid}" in host.ctl("status", "eth1").stdout
+    assert f"tuned by process {job.pid}" in host.ctl("status", "-v", "eth1").stdout
     host.down()
     status, _, errors = finish(job)
     assert status != 0

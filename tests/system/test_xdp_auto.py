@@ -60,7 +60,7 @@ def decided(host: Host) -> tuple[str, str]:
     assert last.endswith(f"; {mode}, the driver's" if FAILED in last else mode)
     assert host.log.count(FAILED) + (MEASURED in last) == host.log.count(MEASURING) <= TRIES
     assert attached(host)
-    said = host.ctl("status", "eth1").stdout
+    said = host.ctl("status", "-v", "eth1").stdout
     assert f"XDP {mode} ({'measured' if by == 'measured' else 'the driver'}" in said
     return mode, by
 
@@ -116,7 +116,7 @@ def test_auto__remembers(two: list[Host], mode: str) -> None:
     said = h1.ctl("up", "eth1").stdout
     assert f"XDP {mode} (remembered)" in said
     h2.up("--xdp", "generic")
-    assert "XDP generic (by --xdp)" in h2.ctl("status").stdout
+    assert "XDP generic (by --xdp)" in h2.ctl("status", "-v").stdout
     h1.ctl("get", "h2:one", h1.own / "one")
     assert (h1.own / "one").read_bytes() == data
     for host in two:

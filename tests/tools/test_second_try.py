@@ -40,7 +40,8 @@ def project(tmp_path: Path) -> Path:
     lints = [f"tools/lint/{path.name}" for path in (TOOLS / "lint").iterdir() if path.is_file()]
     for name in ("tools/setup", "tools/lab", *lints, ".venv/bin/ruff", ".venv/bin/mypy"):
         script(tmp_path / name, "true")
-    script(tmp_path / ".venv/bin/clang-format", "true")
+    for name in ("clang-format", "codespell", "git"):
+        script(tmp_path / ".venv/bin" / name, "true")
     script(tmp_path / ".venv/bin/python", "true")
     for name in ("build", "datapath", "ebpf", "tests"):
         (tmp_path / name).mkdir()

@@ -109,7 +109,7 @@ class Group(_Help, click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError:
             meant = similar(args[0], self.list_commands(ctx))
-            raise click.UsageError(f"No such command {args[0]!r}{meant}", ctx) from None
+            raise click.UsageError(f"no such command {args[0]!r}{meant}", ctx) from None
 
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         names = self.list_commands(ctx)

@@ -12,7 +12,6 @@ from careful.cli.command import command
 from careful.cli.common import say, shared, show
 from careful.cli.exit_status import Exit
 from careful.control import doctor as checks
-from careful.control import instances
 from careful.control.check_result import FAIL, Finding
 from careful.render.doctor import findings
 
@@ -75,7 +74,10 @@ def doctor(
         raise click.UsageError("--yes needs --fix")
     if len(names) > 2:
         raise click.UsageError(f"at most one interface and one host: {' '.join(names)}")
-    names = names or (instances.choose(instance).ifname,)
+    if not names:
+        from careful.control import instances  # doctor works without libcareful, and reports that
+
+        names = (instances.choose(instance).ifname,)
     ifname, host = checks.split(names, config_path)
     done = _fixed(ifname, instance, config_path, yes) if fix else []
     found = checks.check(ifname, instance, config_path, host)

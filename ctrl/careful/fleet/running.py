@@ -28,6 +28,7 @@ AT_ONCE = 64
 _SAID_MAX, _PART_BYTES = 1 << 26, 1 << 16
 #: Time for a program to end after SIGTERM, seconds.
 _END_S = 5.0
+_WITHHELD = 5  # exit status of a measurement with a figure that is withheld
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,10 @@ def _object(text: bytes) -> Json | None:
 
 def _error(status: int, found: Json | None, said: bytes) -> str:
     """Returns why a program failed, in its own words if it printed some."""
-    if status == 0 and found is not None:
-        return ""
     if found and isinstance(found.get("error"), str):
         return shown(found["error"])
+    if status in (0, _WITHHELD) and found is not None:
+        return ""
     lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
     if lines and status != 0:
         return shown(lines[-1].strip().removeprefix("carefulctl: "))

@@ -14,8 +14,8 @@ from careful.units import parse_bytes, parse_seconds
         ("get big h2:", "big is local: `carefulctl put big h2:`"),
         ("put -r h2:project .", "h2:project is on another host: `carefulctl get -r h2:project .`"),
         ("get careful://h2/doc/x", "is a URL for Python: write h2:doc/x"),
-        ("statsu", "No such command 'statsu'; did you mean status?"),
-        ("measure patchar h2", "No such command 'patchar'; did you mean pathchar?"),
+        ("statsu", "no such command 'statsu'; did you mean status?"),
+        ("measure patchar h2", "no such command 'patchar'; did you mean pathchar?"),
         ("help fles", "no topic or command 'fles'; did you mean files?"),
     ],
 )

@@ -100,7 +100,7 @@ def test_plot__a_file_that_is_there_stays_until_it_is_replaced(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (["fly"], "No such command 'fly'"),
+        (["fly"], "no such command 'fly'"),
         (["plan", "--bytes", "1"], "Missing option '--pipeline'"),
         (["get", "foo"], "foo"),
         (["up"], "Missing argument 'IFACE'"),

@@ -29,7 +29,7 @@ def test_finding__of_a_fault_says_what_mends_it(state: str) -> None:
     made = [
         path.name for path in PACKAGE.rglob("*.py") if re.search(r"\bFinding\(", path.read_text())
     ]
-    assert made == ["finding.py"]  # the others take ok(), unknown(), and what mends it
+    assert made == ["check_result.py"]  # the others take ok(), unknown(), and what mends it
 
 
 def _failing(code: int, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
