@@ -44,6 +44,7 @@ static const char usage[] =
 	"  --spin-us N            how long adaptive spins before it blocks, in us (50)\n"
 	"  --sync-ms N            ask a peer that has been silent for this long, in ms (200)\n"
 	"  --stall-ms N           drop a peer that has been silent for this long, in ms (30000)\n"
+	"  --repair on|off        send lost frames again, or begin a new epoch (on)\n"
 	"  --file-writes WHO      engine, or workers: the kernel's copy into the page cache (engine)\n"
 	"  --cpu N                CPU to run on\n"
 	"  --export DIR[:rw]      let peers read DIR, or with :rw write it too; may be repeated.\n"
@@ -83,6 +84,7 @@ enum option_id {
 	OPT_SPIN_US,
 	OPT_SYNC_MS,
 	OPT_STALL_MS,
+	OPT_REPAIR,
 	OPT_FILE_WRITES,
 	OPT_CPU,
 	OPT_EXPORT,
@@ -117,6 +119,7 @@ static const struct option long_options[] = {
 	{ "spin-us", required_argument, NULL, OPT_SPIN_US },
 	{ "sync-ms", required_argument, NULL, OPT_SYNC_MS },
 	{ "stall-ms", required_argument, NULL, OPT_STALL_MS },
+	{ "repair", required_argument, NULL, OPT_REPAIR },
 	{ "file-writes", required_argument, NULL, OPT_FILE_WRITES },
 	{ "cpu", required_argument, NULL, OPT_CPU },
 	{ "export", required_argument, NULL, OPT_EXPORT },
@@ -195,6 +198,7 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 	static const char *const xdp[] = { "auto", "native", "generic", NULL };
 	static const char *const wait[] = { "adaptive", "spin", "block", NULL };
 	static const char *const protocols[] = { "careful", "traditional", NULL };
+	static const char *const repairs[] = { "on", "off", NULL };
 	static const char *const writers[] = { "engine", "workers", NULL };
 	struct careful_options *c = &o->careful;
 	uint32_t n = 0;
@@ -248,6 +252,8 @@ static int take(struct daemon_options *o, int id, const char *name, char *arg,
 		return number(name, arg, 1, 3600000, &c->sync_ms, error);
 	case OPT_STALL_MS:
 		return number(name, arg, 1, 3600000, &c->stall_ms, error);
+	case OPT_REPAIR:
+		return choice(name, arg, repairs, &c->repair, error);
 	case OPT_FILE_WRITES:
 		return choice(name, arg, writers, &c->file_writes, error);
 	case OPT_CPU:

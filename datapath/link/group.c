@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "link/out.h"
+#include "link/repair.h"
 
 enum {
 	EXTRA_MEMBERS = 16, /* that msg_id and frag_off have room for */
@@ -293,5 +294,9 @@ bool link_group_take(struct link *link, struct link_rxframe *frame, enum flow_ve
 		heard->credits = credits;
 	}
 	*missing = ahead - 1;
+	if (*verdict == FLOW_NEXT && early_missing(peer)) {
+		*verdict = FLOW_GAP;
+		*missing += early_missing(peer);
+	}
 	return true;
 }

@@ -17,6 +17,7 @@
  * Calls door.c, spread.c, keyed.c, seal.c, epoch.c, train.c, watch.c, peer.c.
  */
 #include "link/link.h"
+#include "link/repair.h"
 #include "link/spread.h"
 
 #include <endian.h>
@@ -69,6 +70,12 @@ static uint64_t challenge_token(struct link *link, const union address *address,
 	return token | 1;
 }
 
+/* What HELLO and WELCOME say of how we send. */
+static uint32_t manner(const struct link *link)
+{
+	return link_protocol(link) | (link->repairs ? CAREFUL_SAYS_REPAIRS : 0);
+}
+
 /* What HELLO and WELCOME say of our receive side. */
 static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 {
@@ -83,7 +90,7 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	ctrl->buffer_bytes = htobe32(link->queue->buffer_bytes);
 	ctrl->frame_bytes = htobe32(queue_frame_bytes(link->queue));
 	ctrl->lost = htobe32((uint32_t)(peer->session->lost_here - peer->session->lost_before));
-	ctrl->status = htobe32(link_protocol(link));
+	ctrl->status = htobe32(manner(link));
 	memcpy(ctrl->name, link->name, sizeof(ctrl->name));
 	ctrl->minor = CAREFUL_WIRE_MINOR;
 }
@@ -134,17 +141,20 @@ static int adopt(struct link_peer *peer, const union address *from, const struct
 		frame_bytes = (uint32_t)limit;
 	if (frame_bytes < DEVICE_FRAME_BYTES_MIN)
 		return -EPROTO;
+	reserve = reserve < RESERVE_MAX ? reserve : RESERVE_MAX;
+	if (link_log_open(peer, window, reserve))
+		return -EPROTO;
 	peer->cookie_out = be64toh(ctrl->cookie);
 	peer->slot_out = be16toh(ctrl->slot);
 	peer->queue_out = be16toh(ctrl->queue);
 	peer->buffer_bytes = buffer_bytes;
 	peer->frame_bytes = session->frame_bytes = frame_bytes;
 	memcpy(session->name, ctrl->name, sizeof(ctrl->name)); /* its last byte stays 0 */
-	session->minor = ctrl->minor < CAREFUL_WIRE_MINOR ? ctrl->minor : CAREFUL_WIRE_MINOR;
+	session->minor = ctrl->minor > CAREFUL_WIRE_MINOR ? CAREFUL_WIRE_MINOR : ctrl->minor;
 	meet(peer, ctrl);
 	take_lost(peer, ctrl);
 	session->train.hold_ms = be32toh(ctrl->hold_ms);
-	flow_grant(&peer->flow, window, reserve < RESERVE_MAX ? reserve : RESERVE_MAX);
+	flow_grant(&peer->flow, window, reserve);
 	return 0;
 }
 
@@ -323,11 +333,14 @@ static void take_hello(struct link *link, struct link_peer *peer, const union ad
 {
 	const struct keys_trusted *trusted = heard ? heard->trusted : NULL;
 
-	if (be32toh(hello->status) != link_protocol(link)) {
+	if (be32toh(hello->status) != manner(link)) {
+		bool repair = (be32toh(hello->status) ^ manner(link)) == CAREFUL_SAYS_REPAIRS;
+
 		link_count(link, CAREFUL_C_CTRL_PROTOCOL);
-		refuse_by(link, from, hello, CAREFUL_REFUSED_PROTOCOL, trusted);
+		refuse_by(link, from, hello,
+			  repair ? CAREFUL_REFUSED_REPAIR : CAREFUL_REFUSED_PROTOCOL, trusted);
 		if (peer) /* nor will it grant what we ask */
-			link_close(peer, EPROTOTYPE);
+			link_close(peer, repair ? EILSEQ : EPROTOTYPE);
 		return;
 	}
 	if (!seal_agrees(link, from, hello)) {
@@ -497,7 +510,7 @@ bool handshake_on_welcome(struct link_peer *peer, const union address *from,
 			return false;
 		ctrl = &opened;
 	}
-	if (be32toh(ctrl->status) != link_protocol(peer->link) ||
+	if (be32toh(ctrl->status) != manner(peer->link) ||
 	    !seal_agrees(peer->link, &peer->session->address, ctrl) || adopt(peer, from, ctrl)) {
 		link_close(peer, EPROTO);
 		return true;
@@ -516,6 +529,7 @@ static int error_of(uint32_t why)
 	       why == CAREFUL_REFUSED_PEERS    ? EUSERS :
 	       why == CAREFUL_REFUSED_KEY      ? EKEYREJECTED :
 	       why == CAREFUL_REFUSED_PROTOCOL ? EPROTOTYPE :
+	       why == CAREFUL_REFUSED_REPAIR   ? EILSEQ :
 	       why == CAREFUL_REFUSED_SEAL     ? ENOPROTOOPT :
 	       why == CAREFUL_REFUSED_FRAME    ? EMSGSIZE :
 						 EPROTO;

@@ -3,6 +3,7 @@
  * will ever need is allocated here; the paths of frames allocate nothing. */
 #include "link/group.h"
 #include "link/link.h"
+#include "link/repair.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -162,7 +163,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 		link->peers[i] = (struct link_peer){
 			.link = link,
 			.session = &link->sessions[i],
-			.may_fill = &link->unused,
+			.entry = &link->unused,
 			.slot = (uint16_t)i,
 		};
 		link->kept_lists[i].next = link->kept_lists[i].prev = &link->kept_lists[i];
@@ -172,7 +173,9 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 		link_deinit(link);
 		return rc;
 	}
-	if (reserve_init(link, options->reserve) ||
+	link->repairs = options->protocol != CAREFUL_PROTOCOL_TRADITIONAL &&
+			options->repair == CAREFUL_REPAIR_ON;
+	if (reserve_init(link, options->reserve) || early_init(link) ||
 	    (options->protocol == CAREFUL_PROTOCOL_TRADITIONAL && traditional_init(link))) {
 		link_deinit(link);
 		return link_refuse(error, -ENOMEM, "out of memory");
@@ -186,6 +189,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 void link_deinit(struct link *link)
 {
 	traditional_deinit(link);
+	early_deinit(link);
 	reserve_deinit(link);
 	seal_deinit(link);
 	keys_forget(&link->keys);

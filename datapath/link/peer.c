@@ -228,7 +228,7 @@ static void reset(struct link_peer *peer, const union address *address)
 	*peer = (struct link_peer){
 		.link = link,
 		.session = session,
-		.may_fill = peer->may_fill,
+		.entry = peer->entry,
 		.slot = peer->slot,
 		.epoch = peer->epoch + 1,
 		.dirty = peer->dirty,
@@ -237,6 +237,7 @@ static void reset(struct link_peer *peer, const union address *address)
 		.operations = peer->operations,
 		.asking = peer->asking,
 		.sends = link->traditional ? LINK_SENDS_TRADITIONAL : LINK_SENDS_CAREFUL,
+		.repair = peer->repair,
 	};
 	seal_meet(peer);
 	/* The account of its host counts the slot from now on. */

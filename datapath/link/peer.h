@@ -18,6 +18,7 @@
 #include "device/device.h"
 #include "link/flow.h"
 #include "link/handshake.h"
+#include "link/log.h"
 #include "link/keyed.h"
 
 /*
@@ -61,10 +62,12 @@ struct link_drain {
  * @nonce:  as it came; 0: none
  * @ticks:  since it came; the first is the one that read it
  * @drain:  answered when this is over
+ * @seq_sent: the last number that the peer has sent, as it says
  */
 struct link_question {
 	__be64 nonce;
 	uint32_t ticks;
+	uint32_t seq_sent;
 	struct link_drain drain;
 };
 
@@ -190,6 +193,44 @@ struct link_path {
 	uint64_t searched_ns;
 };
 
+/* How far the wait is for what XDP admitted and the RX ring lost (early.c). */
+enum link_settle {
+	LINK_SETTLED = 0,
+	LINK_SETTLE_ADMITTED, /* until what XDP has admitted is in the RX ring, */
+	LINK_SETTLE_DRAINED, /* and is taken from there */
+};
+
+/*
+ * The frames that are missing, and the asking for them (early.c).
+ *
+ * @first:       the number that is due, and missing
+ * @since_ns:    when it became so
+ * @asked_ns:    when the peer was asked last
+ * @wait_ns:     from then to the next time
+ * @tries:       times that it was asked for @first
+ * @round_ns:    from a question to its answer, smoothed; 0: not known
+ * @said:        the last number that the peer has sent, as it said last,
+ * @said_in:     and flow.seq_in then,
+ * @said_ns:     when it said so first
+ * @most_before: flow.most when the epoch began
+ * @settle:      enum link_settle
+ * @filled:      buffers that XDP had charged when the wait began
+ */
+struct link_missing {
+	uint32_t first;
+	uint64_t since_ns;
+	uint64_t asked_ns;
+	uint64_t wait_ns;
+	uint32_t tries;
+	uint64_t round_ns;
+	uint32_t said, said_in;
+	uint64_t said_ns;
+	uint32_t most_before;
+	uint8_t settle;
+	uint32_t filled;
+	struct link_drain drain;
+};
+
 /*
  * A session beside its frames.
  *
@@ -275,6 +316,7 @@ struct session {
 	struct link_ping ping;
 	struct link_train train;
 	struct link_path path;
+	struct link_missing missing;
 	uint64_t lost_here;
 	uint64_t lost_there;
 	uint64_t lost_before;
@@ -318,7 +360,7 @@ struct link_host {
 /*
  * One peer. The index in link->peers is its slot in the peers map.
  *
- * @may_fill:   what XDP holds its frames to (abi.h)
+ * @entry:      what XDP holds its frames to (abi.h)
  * @epoch:      counts the ends of epochs in this slot: what was begun in another is void
  * @kept:       buffers of this epoch held by handlers or files
  * @kept_old:   buffers of earlier epochs still held: no new window until 0
@@ -355,13 +397,15 @@ struct link_peer {
 	uint32_t kept_old;
 	uint32_t operations;
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
-	uint32_t *may_fill;
+	struct careful_peer_entry *entry;
 	struct session *session;
+	struct link_repair repair;
 } __attribute__((aligned(LINK_PEER_LINE)));
 
-_Static_assert(sizeof(struct link_peer) == 4 * (size_t)LINK_PEER_LINE &&
+_Static_assert(sizeof(struct link_peer) == 5 * (size_t)LINK_PEER_LINE &&
 		       offsetof(struct link_peer, flow) == LINK_PEER_LINE &&
-		       offsetof(struct link_peer, llhdr) == 2 * LINK_PEER_LINE,
-	       "who it is, the protocol, the headers, the counts: a cache line each");
+		       offsetof(struct link_peer, llhdr) == 2 * LINK_PEER_LINE &&
+		       offsetof(struct link_peer, repair) == 4 * LINK_PEER_LINE,
+	       "who it is, the protocol, the headers, the counts, the repair: a cache line each");
 
 #endif /* LINK_PEER_H */

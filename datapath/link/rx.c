@@ -4,6 +4,7 @@
  * earlier. */
 #include "link/group.h"
 #include "link/link.h"
+#include "link/repair.h"
 #include "link/timed.h"
 
 #include <assert.h>
@@ -16,6 +17,9 @@ enum {
 	PREFETCH_AHEAD = 4, /* frames */
 	PREFETCH_LINES = 4, /* of each */
 };
+
+/* What becomes of a frame that is neither handed on nor dropped. */
+#define WAITS ((enum careful_counter)(CAREFUL_COUNTERS + 1))
 
 #define PER_FRAME static inline __attribute__((always_inline))
 
@@ -143,6 +147,22 @@ static inline enum careful_counter judged(struct link_peer *peer, enum flow_verd
 	return CAREFUL_COUNTERS;
 }
 
+/* A frame that is not the next in order. One before those that are missing waits. */
+static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_verdict verdict,
+					 uint32_t missing)
+{
+	enum careful_counter dropped;
+
+	if (verdict == FLOW_OLD) {
+		early_twice(frame);
+		return CAREFUL_C_DROP_TWICE;
+	}
+	if (verdict != FLOW_GAP || !early_repairs(frame->peer))
+		return judged(frame->peer, verdict, missing);
+	dropped = early_take(frame, missing + 1);
+	return dropped == CAREFUL_COUNTERS ? WAITS : dropped;
+}
+
 /* Checks the frame against its session. */
 static enum careful_counter admit(struct link_rxframe *frame)
 {
@@ -152,9 +172,14 @@ static enum careful_counter admit(struct link_rxframe *frame)
 
 	OPERATION(OPERATION_TAKE);
 	verdict = flow_receive(&peer->flow, &frame->hdr, frame->cost, &missing);
-	if (verdict == FLOW_NEXT && frame->hdr.extra != peer->flow.asked)
+	if (verdict != FLOW_NEXT)
+		return out_of_order(frame, verdict, missing);
+	if (frame->hdr.extra != peer->flow.asked)
 		reserve_asked(peer, frame->hdr.extra);
-	return judged(peer, verdict, missing);
+	if (early_is(peer, peer->flow.seq_in + 1))
+		peer->link->following = true;
+	peer->heard = true;
+	return CAREFUL_COUNTERS;
 }
 
 /* A frame's buffers go back; where it is of no session, nobody is owed them. */
@@ -212,6 +237,8 @@ PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t byte
 		if (link_group_take(link, frame, &verdict, &missing))
 			dropped = judged(frame->peer, verdict, missing);
 	}
+	if (dropped == WAITS)
+		return false;
 	if (dropped != CAREFUL_COUNTERS) {
 		link_count(link, dropped);
 		drop(link, frame);
@@ -274,9 +301,10 @@ bool link_rx_next(struct link *link, struct link_rxframe *frame)
 		uint32_t used, bytes;
 		bool further;
 
-		if (link->traditional && link->traditional->following && link->rx_follow) {
+		if (link->following && link->rx_follow) {
 			link->rx_follow--;
-			if (link->traditional->ops->follow(link, frame))
+			if (link->traditional ? link->traditional->ops->follow(link, frame) :
+						early_follow(link, frame))
 				return true;
 		}
 		if (link->rx_at == link->rx_got)
@@ -377,6 +405,8 @@ void link_publish_freed(struct link *link)
 		struct link_peer *peer = link->dirty[i];
 
 		/* Before the peer hears of it. */
-		__atomic_store_n(peer->may_fill, flow_publish(&peer->flow), __ATOMIC_RELEASE);
+		__atomic_store_n(&peer->entry->seq_taken, peer->flow.seq_in, __ATOMIC_RELEASE);
+		__atomic_store_n(&peer->entry->may_fill, flow_publish(&peer->flow),
+				 __ATOMIC_RELEASE);
 	}
 }

@@ -57,7 +57,6 @@ struct link_txframe;
  * @asked_ns: when it was last asked to
  * @sent:     frames that were sealed in this epoch
  * @seen:     of the peer's frames, by their count
- * @taken:    where XDP reads the last number that was right
  * @out, @in: of our frames, and of the peer's
  */
 struct seal {
@@ -67,7 +66,6 @@ struct seal {
 	uint64_t asked_ns;
 	uint64_t sent;
 	struct aead_seen seen;
-	uint32_t *taken;
 	struct aead out, in;
 };
 

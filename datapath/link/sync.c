@@ -6,6 +6,7 @@
  * session.
  */
 #include "link/link.h"
+#include "link/repair.h"
 
 #include <endian.h>
 
@@ -14,13 +15,31 @@ enum {
 	 * when it is the same in this many answers, so long after each other. */
 	DISAGREE_TIMES = 2,
 	DISAGREE_RETRY_MS = 20,
+	SUSPECT_ROUNDS = 4,
+	ROUND_FIRST_NS = 4 * 1000 * 1000, /* at most, until more is known */
 	REFUSED_TIMES = 3,
 	REFUSED_RETRY_MS = 45, /* just under the time between two HELLOs */
 };
 
+/* Back to asking seldom. */
+static void wait_longer(struct link_peer *peer)
+{
+	struct link_sync *sync = &peer->session->sync;
+	uint32_t most_ms = peer->link->sync_ms;
+
+	sync->wait_ms = 2 * sync->wait_ms < most_ms ? 2 * sync->wait_ms : most_ms;
+}
+
 static void ask(struct link_peer *peer)
 {
 	link_question_ask(peer, CAREFUL_SYNC_COUNTS);
+}
+
+/* The peer counts frames that cannot be. */
+static void bad_counts(struct link_peer *peer)
+{
+	link_count(peer->link, CAREFUL_C_BAD_CREDITS);
+	link_break(peer);
 }
 
 /* As on_challenge() and its like: whether the message meant anything. */
@@ -28,11 +47,19 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (be32toh(ctrl->status) == CAREFUL_SYNC_HEARD) {
 		watch_answer(peer, ctrl);
+		if (peer->link->repairs && !early_said(peer, be32toh(ctrl->seq_sent)))
+			bad_counts(peer);
 		return true;
 	}
-	if (peer->phase == LINK_OPEN && peer->session->question.nonce != ctrl->nonce)
-		peer->session->question = (struct link_question){ .nonce = ctrl->nonce };
-	return true; /* else it will be asked again */
+	if (peer->phase != LINK_OPEN || peer->session->question.nonce == ctrl->nonce)
+		return true; /* it will be asked again */
+	peer->session->question = (struct link_question){
+		.nonce = ctrl->nonce,
+		.seq_sent = be32toh(ctrl->seq_sent),
+	};
+	if (!link_log_came(peer, be32toh(ctrl->seq_rcvd)))
+		bad_counts(peer);
+	return true;
 }
 
 /* After control messages were read: those that came before have their frames in the ring. */
@@ -63,6 +90,10 @@ bool link_question_answer(struct link_peer *peer)
 	if (!link_drain_begun(&question->drain) || !link_drain_over(link, &question->drain))
 		return true;
 	question->nonce = 0;
+	if (!early_sent(peer, question->seq_sent)) {
+		bad_counts(peer);
+		return false;
+	}
 	link_question_describe(peer, &ack);
 	ack.status = htobe32(link->kick_again);
 	flow_told(&peer->flow);
@@ -83,7 +114,7 @@ static bool credit(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (peer->link->traditional)
 		return peer->link->traditional->ops->come(peer, be32toh(ctrl->seq_rcvd));
-	return !flow_credit(&peer->flow, ctrl);
+	return flow_credit(&peer->flow, ctrl);
 }
 
 /* So many frames are missing, as the peer says: in an answer, and another one, or of a group. */
@@ -93,8 +124,36 @@ void link_missing(struct link_peer *peer, uint32_t frames)
 		link_lost(peer, frames);
 		return;
 	}
-	link_count(peer->link, CAREFUL_C_BAD_CREDITS);
-	link_break(peer);
+	bad_counts(peer);
+}
+
+/* A question was answered. A process that was stopped meanwhile says little of the way. */
+static void time_round(struct link_missing *missing, uint64_t round_ns)
+{
+	uint64_t most_ns = 2 * missing->round_ns + ROUND_FIRST_NS;
+
+	round_ns = round_ns < most_ns ? round_ns : most_ns;
+	missing->round_ns = missing->round_ns ? (7 * missing->round_ns + round_ns) / 8 : round_ns;
+}
+
+/* Where frames are repaired, an answer that differs ends nothing: whoever misses frames asks for
+ * them. Only frames to a group are not repaired. Reports whether nothing more is to be done. */
+static bool repairs(struct link_peer *peer, const struct careful_ctrl *ack)
+{
+	struct session *session = peer->session;
+
+	if (!early_repairs(peer))
+		return false;
+	time_round(&session->missing, peer->link->now_ns - session->asked_ns);
+	if (!early_said(peer, be32toh(ack->seq_sent)) || !credit(peer, ack)) {
+		bad_counts(peer);
+		return true;
+	}
+	if (flow_missing_casts(&session->casts, ack))
+		return false;
+	session->sync.disagreed = 0;
+	session->sync.blocked_ns = 0;
+	return true;
 }
 
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
@@ -124,18 +183,22 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->refused_rounds = 0;
 	sync->refused = false;
 	link_state(peer, CAREFUL_PEER_UP);
+	if (!link_log_came(peer, rcvd)) {
+		bad_counts(peer);
+		return true;
+	}
 	if (flow_agrees(&peer->flow, &session->casts, ctrl)) {
 		sync->disagreed = 0;
 		sync->blocked_ns = 0;
-		/* Silent for a reason of its own: back to asking seldom. */
-		sync->wait_ms = 2 * sync->wait_ms < link->sync_ms ? 2 * sync->wait_ms :
-								    link->sync_ms;
+		wait_longer(peer); /* it is silent for a reason of its own */
 		if (!credit(peer, ctrl)) {
 			link_count(link, CAREFUL_C_BAD_CREDITS);
 			link_break(peer);
 		}
 		return true;
 	}
+	if (repairs(peer, ctrl))
+		return true;
 	if (undecided(peer, ctrl)) {
 		sync->disagreed = 0;
 		if (!sync->blocked_ns)
@@ -145,6 +208,8 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		return true;
 	}
 	sync->blocked_ns = 0;
+	sent += be32toh(ctrl->buffer_bytes); /* with those to groups */
+	rcvd += be32toh(ctrl->frame_bytes);
 	if (sync->disagreed && (sent != sync->seq_sent || rcvd != sync->seq_rcvd))
 		sync->disagreed = 0;
 	/* The first may have been long on its way, and ICMP makes us ask at once. */
@@ -155,7 +220,8 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->seq_rcvd = rcvd;
 	if (++sync->disagreed < DISAGREE_TIMES)
 		return true;
-	link_missing(peer, flow_missing(&peer->flow, &session->casts, ctrl));
+	link_missing(peer, early_repairs(peer) ? flow_missing_casts(&session->casts, ctrl) :
+						 flow_missing(&peer->flow, &session->casts, ctrl));
 	return true;
 }
 
@@ -166,6 +232,8 @@ bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (!nonce || be64toh(ctrl->cookie) != peer->cookie_out ||
 	    (nonce != peer->session->sync.nonce && nonce != peer->session->watch.nonce))
 		return false;
+	if (link_drain_begun(&peer->session->bye))
+		return true; /* its BYE said so before */
 	peer->cookie_out = 0; /* it does not know that any more */
 	link_break(peer);
 	return true;
@@ -204,12 +272,13 @@ static bool refused_tick(struct link_peer *peer)
 }
 
 /* Reports whether something is awaited of the peer: credits for more than may stay owed
- * for ever, what it was granted, a reply, or a sign of life. */
+ * for ever, what it was granted, a reply, a sign of life, or that our last frame has come. */
 bool link_awaits(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
 	return flow_awaits(&peer->flow) || session->granted || peer->operations ||
-	       session->doubted || session->sync.refused || session->sync.refused_rounds;
+	       !link_resolved(peer, peer->flow.seq_out) || session->doubted ||
+	       session->sync.refused || session->sync.refused_rounds;
 }
 
 static void sync_tick(struct link_peer *peer)
@@ -242,9 +311,25 @@ static void sync_tick(struct link_peer *peer)
 		link_count(link, CAREFUL_C_STALLS);
 		link_state(peer, CAREFUL_PEER_STALLED);
 	}
-	if (session->sync.nonce)
+	if (session->sync.nonce) {
 		link_unheard(peer, session->heard_ns);
+		if (link->repairs)
+			wait_longer(peer);
+	}
 	ask(peer);
+}
+
+/* Silence after which a lost tail is suspected: it costs one control message to find out, and a
+ * second copy of what is only late. Such copies may take the room of a frame to a group, which is
+ * not repaired, so the members of a group wait longer. */
+static uint32_t suspect_ms(const struct link_peer *peer)
+{
+	const struct session *session = peer->session;
+	bool group = !early_repairs(peer) || session->casts.in || session->casts.out;
+	uint64_t ms = group ? peer->link->sync_ms :
+			      1 + SUSPECT_ROUNDS * session->missing.round_ns / 1000000;
+
+	return ms < peer->link->sync_ms ? (uint32_t)ms : peer->link->sync_ms;
 }
 
 /* The peer gave a sign of life since the last tick. */
@@ -260,6 +345,8 @@ static void heard(struct link_peer *peer)
 	session->sync.refused = false;
 	session->sync.disagreed = 0;
 	session->sync.nonce = 0;
+	if (peer->link->repairs)
+		session->sync.wait_ms = suspect_ms(peer);
 	link_state(peer, peer->phase == LINK_OPEN ? CAREFUL_PEER_UP : peer->state);
 }
 

@@ -140,7 +140,7 @@ struct traditional_ops {
  * @early_max:   each peer's share of the buffers that frames may fill which wait
  * @early_pool:  all of these
  * @chunk_shift: of a send buffer's address: its number
- * @following:   some peer's frames need wait no more; @follow: the slot that is asked first
+ * @follow:      the slot that is asked first for frames that need wait no more
  */
 struct traditional_link {
 	const struct traditional_ops *ops;
@@ -153,7 +153,6 @@ struct traditional_link {
 	uint32_t copies_max;
 	uint32_t early_max, early_pool, early_buffers;
 	uint32_t chunk_shift;
-	bool following;
 	uint32_t follow;
 };
 

@@ -151,7 +151,7 @@ static void enter(struct link *link, struct link_rxframe *frame)
 	of(peer)->refused = false;
 	of(peer)->vain = 0;
 	if (*early_at(peer, peer->flow.seq_in + 1)) {
-		link->traditional->following = true;
+		link->following = true;
 	} else if (peer->flow.seq_in != of(peer)->highest &&
 		   traditional_wanted(peer, peer->flow.seq_in + 1)) {
 		of(peer)->question_due = true;
@@ -268,7 +268,7 @@ bool traditional_follow(struct link *link, struct link_rxframe *frame)
 		}
 		all->follow = all->follow + 1 < link->peers_max ? all->follow + 1 : 0;
 	}
-	all->following = false;
+	link->following = false;
 	return false;
 }
 

@@ -79,6 +79,7 @@ void watch_ask(struct link_peer *peer)
 	struct careful_ctrl ctrl = {
 		.status = htobe32(CAREFUL_SYNC_HEARD),
 		.cookie = htobe64(peer->cookie_out),
+		.seq_sent = htobe32(peer->flow.seq_out),
 	};
 
 	watch->nonce = link_random(peer->link);

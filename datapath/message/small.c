@@ -331,6 +331,7 @@ static bool take_unfit(struct message_state *state, struct link_peer *peer,
 	take_first(queue);
 	small->next = state->unfit;
 	state->unfit = small;
+	state->untold = true;
 	return true;
 }
 

@@ -214,18 +214,16 @@ static ssize_t dev_ctrl_recv(struct port *port, union address *from, void *buf, 
 	return sizeof(node->ctrl[0].ctrl);
 }
 
-static uint32_t *dev_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
-			   uint32_t buffer_bytes, uint32_t **taken)
+static struct careful_peer_entry *dev_admit(struct port *port, uint32_t slot, uint64_t cookie,
+					    uint32_t window, uint32_t buffer_bytes, bool sealed)
 {
-	static uint32_t seq_taken;
-	static uint32_t may_fill; /* frames come with credits */
+	static struct careful_peer_entry entry; /* frames come with credits */
 
 	(void)window;
 	node_of_port(port)->cookie[slot] = cookie;
 	(void)buffer_bytes;
-	if (taken)
-		*taken = &seq_taken;
-	return &may_fill;
+	(void)sealed;
+	return &entry;
 }
 
 static int dev_resolve(struct port *port, const union address *to, struct llhdr *llhdr)

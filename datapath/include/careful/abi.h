@@ -62,13 +62,13 @@ struct careful_queue_entry {
  * The engine writes all of it at the start of an epoch: cookie last, 0 to close. From then on XDP
  * writes seq_last, filled, limit, probe_*, train_*, group_seq and group_probe. The engine writes
  * may_fill, train (which begins a count), seq_taken, and group_cookie after the rest of group_*.
- * XDP reads the engine's cache line only when the limit that XDP read last is used up, or for a
- * sealed session.
+ * XDP reads the engine's cache line only when the limit or the number that XDP read last is used
+ * up, or for a sealed session.
  * Buffers are counted since the start of the epoch, modulo 2^32.
  *
  * @cookie:    0: no session in this slot
- * @seq_last:  highest sequence number admitted
- * @window:    XDP refuses a sequence number above seq_last + window. CAREFUL_WINDOW_ANY
+ * @seq_last:  seq_taken as XDP last read it; with CAREFUL_WINDOW_ANY the highest number admitted
+ * @window:    XDP refuses a sequence number above seq_taken + window. CAREFUL_WINDOW_ANY
  *             (traditional): XDP refuses one more than CAREFUL_SEQ_SPAN away, either way. 0: the
  *             session is sealed; XDP refuses every unsealed frame with a number
  * @filled:    buffers that admitted frames filled, padding included
@@ -87,7 +87,8 @@ struct careful_queue_entry {
  * @group_seq:    highest sequence number admitted of those frames
  * @group_probe:  number of the group's last probe that arrived
  * @group_source: their source address, as IPv6 (RFC 4291, 2.5.5.2), each number in host order
- * @seq_taken:    sealed: the last number whose tag the engine verified
+ * @seq_taken:    the last number that the engine took in order; with CAREFUL_WINDOW_ANY only in a
+ *                sealed session
  * @sealed_window: sealed: the window; else 0
  */
 struct careful_peer_entry {
@@ -239,7 +240,7 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_DROP_TYPE, /* unknown type, or flags or a limit that the type cannot have */
 	CAREFUL_XDP_DROP_NODE, /* src_node names no slot */
 	CAREFUL_XDP_DROP_COOKIE, /* no open session has this cookie */
-	CAREFUL_XDP_DROP_SEQ, /* already received, or beyond the window */
+	CAREFUL_XDP_DROP_SEQ, /* already taken, or beyond the window */
 	CAREFUL_XDP_DROP_CREDIT, /* beyond the buffers that the sender may fill */
 	CAREFUL_XDP_DROP_PING, /* ping without a stage, or already received */
 	CAREFUL_XDP_DROP_TRAIN, /* train frame: counted if its session asked for it */

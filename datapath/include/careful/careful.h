@@ -76,6 +76,12 @@ enum careful_wait_mode {
 	CAREFUL_WAIT_BLOCK = 2,
 };
 
+/* What the loss of a frame costs. Both ends of a session must use the same setting. */
+enum careful_repair {
+	CAREFUL_REPAIR_ON = 0, /* the frame is sent again */
+	CAREFUL_REPAIR_OFF = 1, /* the epoch ends: P2's protocol to the letter */
+};
+
 /* Which threads copy file data into the page cache, for pieces of at least 64 KiB. */
 enum careful_file_writes {
 	CAREFUL_FILE_WRITES_ENGINE = 0,
@@ -119,6 +125,7 @@ enum careful_file_writes {
  *                     other queues are pinned under instance+queue
  * @unpacked:          1: no two messages share a frame (0)
  * @file_writes:       enum careful_file_writes
+ * @repair:            enum careful_repair
  */
 struct careful_options {
 	const char *ifname;
@@ -144,6 +151,7 @@ struct careful_options {
 	uint32_t queues;
 	uint32_t unpacked;
 	uint32_t file_writes;
+	uint32_t repair;
 };
 
 /* The resources that can bound R (DESIGN: Windows). */

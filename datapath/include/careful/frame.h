@@ -408,8 +408,10 @@ CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32
 	return 1;
 }
 
-/* Admits a frame with a valid header if it belongs to the session in its slot and its number is
- * due; then advances seq_last. The caller notes a ping or a train's frame with
+/* Admits a frame with a valid header if it belongs to the session in its slot and its number is in
+ * the window that follows the last number that the engine took in order. A lost frame is sent again
+ * under its number, so a number may arrive late or twice; the engine drops the second copy and adds
+ * its buffers to may_fill again. The caller notes a ping or a train's frame with
  * careful_frame_stamp() afterwards. Returns as careful_frame_judge(). */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_peer_entry *peer,
 							      const struct careful_hdr *hdr,
@@ -437,10 +439,13 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 		if (!careful_ping_new(seq, peer->seq_last))
 			return CAREFUL_XDP_ADMITTED;
 	} else {
-		if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
-			return CAREFUL_XDP_DROP_SEQ;
-		if (!careful_frame_charge(peer, frame_bytes))
-			return CAREFUL_XDP_DROP_CREDIT;
+		if (!careful_seq_ahead(seq, peer->seq_last, peer->window)) {
+			peer->seq_last = *(const volatile __u32 *)&peer->seq_taken;
+			if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
+				return CAREFUL_XDP_DROP_SEQ;
+		}
+		return careful_frame_charge(peer, frame_bytes) ? CAREFUL_XDP_ADMITTED :
+								 CAREFUL_XDP_DROP_CREDIT;
 	}
 	*(volatile __u32 *)&peer->seq_last = seq;
 	return CAREFUL_XDP_ADMITTED;

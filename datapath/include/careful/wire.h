@@ -17,11 +17,11 @@
 
 enum {
 	/* Rises with every change that breaks older peers: two versions have no session. */
-	CAREFUL_WIRE_VERSION = 6,
+	CAREFUL_WIRE_VERSION = 7,
 	/* Rises with any other change of the format, and restarts at 0 with each version. HELLO and
 	 * WELCOME carry it. A session uses the lower one of both ends, and neither end sends
 	 * anything newer. */
-	CAREFUL_WIRE_MINOR = 2,
+	CAREFUL_WIRE_MINOR = 0,
 	CAREFUL_WIRE_SEALED = 0x80 | CAREFUL_WIRE_VERSION, /* version of a sealed frame; below */
 	/* Default UDP port of frames (XDP) and control messages (kernel socket). */
 	CAREFUL_PORT_DEFAULT = 51966,
@@ -56,6 +56,7 @@ enum careful_type {
 	CAREFUL_TRAIN_ASK = 0x89, /* asks the peer for a train */
 	CAREFUL_TRAIN_SENT = 0x8a, /* answers TRAIN_ASK: this many frames have left */
 	CAREFUL_TRAIN_OVER = 0x8b, /* no more trains: data may start */
+	CAREFUL_MISSING = 0x8c, /* names frames to send again, each under its number */
 };
 
 /* Stages of a host (P1 section 2), in path order. Pings' stage limits and the probes of trace.h use
@@ -101,6 +102,9 @@ enum careful_protocol {
 	CAREFUL_PROTOCOL_CAREFUL = 0,
 	CAREFUL_PROTOCOL_TRADITIONAL = 1,
 };
+
+/* Added to the protocol in careful_ctrl.status of HELLO and WELCOME: the sender repairs losses. */
+enum { CAREFUL_SAYS_REPAIRS = 0x100 };
 
 /* Flags of DATA frames; ACK frames may have the last one, other types none (frame.h). */
 enum {
@@ -286,6 +290,7 @@ enum careful_refusal {
 	CAREFUL_REFUSED_PROTOCOL = 4, /* the other protocol (careful_protocol) */
 	CAREFUL_REFUSED_KEY = 5, /* no trusted key was proved, or keys are not supported */
 	CAREFUL_REFUSED_SEAL = 6, /* another sealing (careful_seal) */
+	CAREFUL_REFUSED_REPAIR = 7, /* only one end sends lost frames again */
 };
 
 /* The questions of a SYNC (careful_ctrl.status). */
@@ -310,32 +315,39 @@ enum careful_sync {
  * @token:              CHALLENGE: proof of address, which the second HELLO echoes; HELLO of a new
  *                      epoch: cookie of the sender's frames in the old one
  * @cookie:             HELLO, WELCOME: cookie for the other end's frames to us; SYNC, SYNC_ACK,
- *                      BYE, TRAIN_*: cookie of the sender's frames; GONE: the question's
+ *                      MISSING, BYE, TRAIN_*: cookie of the sender's frames; GONE: the question's
  * @incarnation:        random, drawn when the sender started
  * @slot:               HELLO, WELCOME: src_node for the other end's frames to us
  * @queue:              HELLO, WELCOME: queue for the other end's frames to us; CHALLENGE: our queue
  *                      that the asker must use; its port is higher by the same number
  * @window:             HELLO, WELCOME: credits for the other end, buffers. HELLO without token: bit
  *                      set of the sender's queues that may be used; CHALLENGE: those that reach our
- *                      queue; 0: no change. TRAIN_ASK: frames wanted; TRAIN_SENT: frames sent
- * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds
+ *                      queue; 0: no change. TRAIN_ASK: frames wanted; TRAIN_SENT: frames sent;
+ *                      MISSING: the number before the first that is named
+ * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds; SYNC,
+ *                      SYNC_ACK: frames to groups sent to the other end in this epoch
  * @frame_bytes:        HELLO, WELCOME: largest frame that we accept, Ethernet header included;
- *                      TRAIN_ASK: 1: smallest frames; 0: frames that fill a buffer
- * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol; REFUSE:
+ *                      TRAIN_ASK: 1: smallest frames; 0: frames that fill a buffer; SYNC, SYNC_ACK:
+ *                      frames to groups received from the other end in this epoch
+ * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol, and
+ *                      CAREFUL_SAYS_REPAIRS; REFUSE:
  *                      enum careful_refusal; SYNC: enum careful_sync; SYNC_ACK: 1 while frames
  *                      counted in seq_sent may wait in the sender's device, so that it proves no
  *                      loss; 2, to CAREFUL_SYNC_HEARD: seq_rcvd counts frames to a group
- * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; HELLO, WELCOME: enum
+ * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch, except to groups; MISSING: the
+ *                      last number that is named; HELLO, WELCOME: enum
  *                      careful_seal; CHALLENGE: how many challenges its sender has sent, so that an
  *                      overtaken one is recognized
- * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch; HELLO, WELCOME: enum
+ * @seq_rcvd:           SYNC, SYNC_ACK, MISSING: frames received in order in this epoch, except to
+ *                      groups; HELLO, WELCOME: enum
  *                      careful_cipher if frames are sealed
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch, as careful_hdr.credits;
  *                      HELLO, WELCOME: buffers that may be granted beyond all windows
  * @lost:               HELLO, WELCOME: frames between the two processes that the sender found lost
  * @hold_ms:            HELLO, WELCOME: how long the other end shall hold its data back at most,
  *                      because trains come first; 0: not at all
- * @name:               HELLO, WELCOME: the sender's name, NUL-padded
+ * @name:               HELLO, WELCOME: the sender's name, NUL-padded; MISSING: a bit for each
+ *                      named number, the lowest first: 1: it has arrived
  * @minor:              HELLO, WELCOME: the sender's CAREFUL_WIRE_MINOR; in 6.0 this was the name's
  *                      last byte, always 0
  */

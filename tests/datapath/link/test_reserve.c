@@ -74,7 +74,7 @@ static void test_window__leaves_out_the_reserve(void)
 	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].window), W);
 	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].returned), POOL);
 	/* XDP lets nobody fill what was not granted yet. */
-	CHECK_EQ(*node->c->link.peers[1].may_fill, W);
+	CHECK_EQ(node->c->link.peers[1].entry->may_fill, W);
 	node_close(node);
 }
 
