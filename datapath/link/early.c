@@ -211,7 +211,7 @@ static uint32_t name(struct link_peer *peer, uint32_t from)
 		.seq_rcvd = htobe32(peer->flow.seq_in),
 		.window = htobe32(from),
 	};
-	uint32_t count = peer->repair.highest - from;
+	uint32_t count = peer->repair.highest - from, named = 0;
 
 	count = count < MISSING_NAMED ? count : MISSING_NAMED;
 	ctrl.seq_sent = htobe32(from + count);
@@ -219,7 +219,9 @@ static uint32_t name(struct link_peer *peer, uint32_t from)
 		if (early_is(peer, from + 1 + i))
 			ctrl.name[i / 8] |= (uint8_t)(1u << i % 8);
 		else
-			link_count(peer->link, CAREFUL_C_ASKED_AGAIN);
+			named++;
+	peer->link->counters[CAREFUL_C_ASKED_AGAIN] += named;
+	peer->session->asked_again += named;
 	link_say(peer, &ctrl, CAREFUL_MISSING);
 	return from + count;
 }

@@ -255,6 +255,8 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.rx_bytes = peer->rx_bytes,
 		.lost_here = session->lost_here,
 		.lost_there = session->lost_there,
+		.sent_again = session->sent_again,
+		.asked_again = session->asked_again,
 		.seal = session->seal ? session->seal->mode : CAREFUL_SEAL_OFF,
 		.cipher = session->seal ? (uint8_t)session->seal->cipher : 0,
 	};

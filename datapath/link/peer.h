@@ -267,6 +267,7 @@ struct link_missing {
  * @moved_queue, @moved_port: where a CHALLENGE sent us (spread.h): our queue, and its port
  * @lost_here:   frames between the two that were found lost here,
  * @lost_before: of them before the peer was this process: it is not told of those
+ * @sent_again:  frames that it asked for, @asked_again: and that it was asked for
  * @lost_there:  found by the peer; @lost_said: what its last HELLO or WELCOME said of that
  */
 struct session {
@@ -321,6 +322,8 @@ struct session {
 	uint64_t lost_there;
 	uint64_t lost_before;
 	uint32_t lost_said;
+	uint64_t sent_again;
+	uint64_t asked_again;
 };
 
 /* Where a session's handshake stands. */

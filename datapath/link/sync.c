@@ -272,12 +272,13 @@ static bool refused_tick(struct link_peer *peer)
 }
 
 /* Reports whether something is awaited of the peer: credits for more than may stay owed
- * for ever, what it was granted, a reply, a sign of life, or that our last frame has come. */
+ * for ever, what it was granted, a reply, a sign of life, frames that are missing, or that our last frame
+ * has come. */
 bool link_awaits(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
 	return flow_awaits(&peer->flow) || session->granted || peer->operations ||
-	       !link_resolved(peer, peer->flow.seq_out) || session->doubted ||
+	       !link_resolved(peer, peer->flow.seq_out) || early_missing(peer) || session->doubted ||
 	       session->sync.refused || session->sync.refused_rounds;
 }
 

@@ -170,6 +170,7 @@ static bool ask(struct link_peer *peer)
 	}
 	t->out_of_time = false;
 	peer->link->counters[CAREFUL_C_ASKED_AGAIN] += n;
+	peer->session->asked_again += n;
 	send_ack(peer, &frame, bits, true);
 	return true;
 }

@@ -215,6 +215,7 @@ static bool send_again(struct link_peer *peer, uint32_t seq)
 		copies[chunk_of(link, frame.desc[i].addr)].away = true;
 	link_send_again(&frame, total);
 	link_count(link, CAREFUL_C_SENT_AGAIN);
+	frame.peer->session->sent_again++;
 	return true;
 }
 

@@ -275,6 +275,7 @@ void link_send_repair(struct link_txframe *frame, const struct link_send_args *a
 	out_queue(peer->link, frame);
 	out_sent(peer, frame->body_total, args->frag_bytes);
 	link_count(peer->link, CAREFUL_C_SENT_AGAIN);
+	peer->session->sent_again++;
 	link_again_done(peer, seq);
 }
 

@@ -278,7 +278,7 @@ struct careful_info {
 	uint32_t keyed; /* 1: a session needs a key */
 	/* errno of io_uring; threads read and write files instead; 0: io_uring works */
 	uint32_t io_uring_denied;
-	uint32_t pad;
+	uint32_t repair; /* enum careful_repair */
 };
 
 enum careful_peer_state {
@@ -335,6 +335,8 @@ struct careful_peer_info {
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
 	uint64_t lost_here; /* frames lost between the two hosts, found here */
 	uint64_t lost_there; /* the same, found by the peer; from its last handshake */
+	uint64_t sent_again; /* our frames that the peer asked for and that we sent again */
+	uint64_t asked_again; /* the peer's frames that we asked for */
 };
 
 /* The peer's process, and the way to it. */
