@@ -44,7 +44,7 @@ static const char usage[] =
 	"  --spin-us N            how long adaptive spins before it blocks, in us (50)\n"
 	"  --sync-ms N            ask a peer that has been silent for this long, in ms (200)\n"
 	"  --stall-ms N           drop a peer that has been silent for this long, in ms (30000)\n"
-	"  --repair on|off        send lost frames again, or begin a new epoch (on)\n"
+	"  --repair MODE          on: send lost frames again; off: begin a new epoch (on)\n"
 	"  --file-writes WHO      engine, or workers: the kernel's copy into the page cache (engine)\n"
 	"  --cpu N                CPU to run on\n"
 	"  --export DIR[:rw]      let peers read DIR, or with :rw write it too; may be repeated.\n"

@@ -194,11 +194,11 @@ bool early_sent(struct link_peer *peer, uint32_t seq)
 	return true;
 }
 
-/* The peer says how far it has sent, and its frames may be under way: it counts when it says so
- * again and none has come. false: that cannot be. */
+/* The peer says how far it has sent, and its frames may be under way. That counts if the peer says so
+ * again a round trip later, and none has arrived. false: that cannot be. */
 bool early_said(struct link_peer *peer, uint32_t seq)
 {
-	if (early_repairs(peer) && !say(peer, seq))
+	if (early_repairs(peer) && say(peer, seq) <= peer->session->missing.round_ns)
 		return true;
 	return early_sent(peer, seq);
 }

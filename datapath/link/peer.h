@@ -75,6 +75,7 @@ struct link_question {
  * Our SYNC, and what its answers said.
  *
  * @nonce:          of the one without an answer; 0: none
+ * @began_ns:       when it was asked first
  * @awaited:        something was, at the last tick: silence counts
  * @wait_ms:        silence before one: at most link->sync_ms, less after a loss
  * @disagreed:      answers in a row that disagree with the same counts,
@@ -87,6 +88,7 @@ struct link_question {
  */
 struct link_sync {
 	uint64_t nonce;
+	uint64_t began_ns;
 	bool awaited;
 	uint32_t wait_ms;
 	uint32_t disagreed;

@@ -127,13 +127,21 @@ void link_missing(struct link_peer *peer, uint32_t frames)
 	bad_counts(peer);
 }
 
-/* A question was answered. A process that was stopped meanwhile says little of the way. */
-static void time_round(struct link_missing *missing, uint64_t round_ns)
+/* A question was answered. If it was repeated so recently that the answer cannot be to that copy, the
+ * first copy counts. A process that was stopped meanwhile says little of the path. */
+static void time_round(struct link_peer *peer)
 {
+	const struct session *session = peer->session;
+	struct link_missing *missing = &peer->session->missing;
+	uint64_t round_ns = peer->link->now_ns - session->asked_ns;
 	uint64_t most_ns = 2 * missing->round_ns + ROUND_FIRST_NS;
 
+	if (round_ns <= missing->round_ns / 2)
+		round_ns = peer->link->now_ns - session->sync.began_ns;
 	round_ns = round_ns < most_ns ? round_ns : most_ns;
-	missing->round_ns = missing->round_ns ? (7 * missing->round_ns + round_ns) / 8 : round_ns;
+	missing->round_ns = round_ns > 2 * missing->round_ns ?
+				    round_ns :
+				    (7 * missing->round_ns + round_ns) / 8;
 }
 
 /* Where frames are repaired, an answer that differs ends nothing: whoever misses frames asks for
@@ -144,7 +152,6 @@ static bool repairs(struct link_peer *peer, const struct careful_ctrl *ack)
 
 	if (!early_repairs(peer))
 		return false;
-	time_round(&session->missing, peer->link->now_ns - session->asked_ns);
 	if (!early_said(peer, be32toh(ack->seq_sent)) || !credit(peer, ack)) {
 		bad_counts(peer);
 		return true;
@@ -177,6 +184,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (peer->phase != LINK_OPEN || !sync->nonce || be64toh(ctrl->nonce) != sync->nonce)
 		return false;
 	watch_heard(peer);
+	time_round(peer);
 	sync->nonce = 0;
 	session->doubted = false;
 	session->heard_ns = link->now_ns;
@@ -278,8 +286,8 @@ bool link_awaits(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
 	return flow_awaits(&peer->flow) || session->granted || peer->operations ||
-	       !link_resolved(peer, peer->flow.seq_out) || early_missing(peer) || session->doubted ||
-	       session->sync.refused || session->sync.refused_rounds;
+	       !link_resolved(peer, peer->flow.seq_out) || early_missing(peer) ||
+	       session->doubted || session->sync.refused || session->sync.refused_rounds;
 }
 
 static void sync_tick(struct link_peer *peer)

@@ -9,7 +9,7 @@
 enum {
 	FRAMES_MAX = 200,
 	/* The silence after which a lost tail is suspected, the questions, and waking up for each. */
-	REPAIRED_MS = 40,
+	REPAIRED_MS = 50,
 };
 
 /* Two bursts with silence between. */
