@@ -242,8 +242,8 @@ void early_ask(struct link_peer *peer)
 	peer->session->missing.asked_ns = peer->link->now_ns;
 }
 
-/* Frames that XDP admitted and the RX ring lost keep their charge. Where the frames that are sent
- * again find no room for that, nothing is admitted, and the charge is what was not taken. */
+/* Frames that XDP admitted and the RX ring lost keep their charge. If no repair finds room because of
+ * that, XDP admits nothing more, and the charge that the engine did not take is the lost frames'. */
 static void settle_tick(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;

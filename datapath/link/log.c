@@ -31,7 +31,7 @@ static uint32_t copy_bytes(const struct link *link)
 	return ((body + CACHE_LINE - 1) / CACHE_LINE | 1) * CACHE_LINE;
 }
 
-/* What link_send() is told of a message that short.c builds. */
+/* Returns link_send()'s arguments for a message that short.c builds. */
 static struct link_send_args short_args(uint32_t body_bytes)
 {
 	uint32_t bytes = body_bytes - (uint32_t)sizeof(struct careful_am);
@@ -111,7 +111,7 @@ bool link_log_came(struct link_peer *peer, uint32_t seq)
 	return true;
 }
 
-/* The peer asks for one of our numbers. What was sent again just now may be under way. */
+/* The peer asks for one of our numbers. A repair of this millisecond may be under way. */
 static void want(struct link_peer *peer, uint32_t seq, uint32_t now_ms)
 {
 	struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];

@@ -19,7 +19,7 @@
 struct link_peer;
 
 /*
- * What link_send() fills into the header; sequence, credits, cookie and check are its own.
+ * The header fields that link_send() is given; it adds sequence, credits, cookie and check.
  *
  * @crc_bytes: how much of the body payload_crc covers (first segment)
  * @source:    names, for message/, where the payload is read again; 0: the body is copied, for it

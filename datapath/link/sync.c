@@ -144,7 +144,7 @@ static void time_round(struct link_peer *peer)
 				    (7 * missing->round_ns + round_ns) / 8;
 }
 
-/* Where frames are repaired, an answer that differs ends nothing: whoever misses frames asks for
+/* If frames are repaired, an answer that differs ends nothing: whoever misses frames asks for
  * them. Only frames to a group are not repaired. Reports whether nothing more is to be done. */
 static bool repairs(struct link_peer *peer, const struct careful_ctrl *ack)
 {

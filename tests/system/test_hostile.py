@@ -56,9 +56,9 @@ def test_misdeed__harms_nobody_else(three: list[Host], misdeed: str) -> None:
     assert alive(pid)
     honest.assert_nothing_lost()
     own = server.lab.address("h2")
-    # None, where the misdeed outlasted the get: an idle session yields.
+    # If the misdeed outlasts the get, the idle session yields its window by a BYE, and may come back.
     seen = [one for one in server.status()["peers"] if one["address"].startswith(own)]
-    assert [(one["epochs"], one["state"]) for one in seen] in ([], [(1, "up")])
+    assert all(one["state"] == "up" or "reset" in one["error"] for one in seen)
     assert not set(server.log) & {*map(chr, range(0x80, 0xA0)), "\x1b", "\x07"}
     assert "\x1b" not in server.ctl("status").stdout
 

@@ -76,7 +76,7 @@ enum careful_wait_mode {
 	CAREFUL_WAIT_BLOCK = 2,
 };
 
-/* What the loss of a frame costs. Both ends of a session must use the same setting. */
+/* The cost of a lost frame. Both ends of a session must use the same setting. */
 enum careful_repair {
 	CAREFUL_REPAIR_ON = 0, /* the frame is sent again */
 	CAREFUL_REPAIR_OFF = 1, /* the epoch ends: P2's protocol to the letter */
