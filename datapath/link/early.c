@@ -4,7 +4,7 @@
  * sender has credits for, and are handed on in order. The missing frame has credits too, so it
  * always finds a buffer when it is sent again. The peer is asked for it at the end of the round,
  * and again until it comes: by a control message, which needs no credit. A question that is asked
- * too early costs one frame, which is dropped. Calls rx.c, peer.c.
+ * too early costs one frame, which is dropped. Calls peer.c.
  */
 #include "link/group.h"
 #include "link/link.h"
@@ -88,8 +88,8 @@ void early_twice(struct link_rxframe *frame)
 	link_dirty(frame->peer);
 }
 
-/* A frame that is `ahead` of the last one in order. CAREFUL_COUNTERS: it waits; else what to count
- * where it is dropped. */
+/* Takes a frame that is `ahead` of the last one in order. Returns CAREFUL_COUNTERS if the frame waits,
+ * CAREFUL_C_BAD_CREDITS if it ends the epoch, or the counter of the drop. */
 enum careful_counter early_take(struct link_rxframe *frame, uint32_t ahead)
 {
 	struct link_peer *peer = frame->peer;
@@ -103,11 +103,8 @@ enum careful_counter early_take(struct link_rxframe *frame, uint32_t ahead)
 		return CAREFUL_C_DROP_TWICE;
 	}
 	if (window_rx_receive(&peer->flow.rx, frame->cost) ||
-	    !flow_heed(&peer->flow, be32toh(frame->hdr.credits))) {
-		link_count(link, CAREFUL_C_BAD_CREDITS);
-		link_break(peer);
-		return CAREFUL_C_DROP_SEQ;
-	}
+	    !flow_heed(&peer->flow, be32toh(frame->hdr.credits)))
+		return CAREFUL_C_BAD_CREDITS;
 	assert(link->early_free_count); /* one for each receive buffer */
 	index = link->early_free[--link->early_free_count];
 	link->early[index] = *frame;
@@ -119,7 +116,7 @@ enum careful_counter early_take(struct link_rxframe *frame, uint32_t ahead)
 }
 
 /* It waits no more. */
-static void unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *frame)
+void early_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *frame)
 {
 	struct link *link = peer->link;
 
@@ -129,26 +126,6 @@ static void unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe 
 	peer->repair.early_count--;
 }
 
-/* Hands on a frame that waited, if one need wait no more. */
-bool early_follow(struct link *link, struct link_rxframe *frame)
-{
-	for (uint32_t i = 0; i < link->peers_max; i++) {
-		struct link_peer *peer = &link->peers[link->follow];
-
-		while (early_is(peer, peer->flow.seq_in + 1)) {
-			unwait(peer, at(peer, ++peer->flow.seq_in), frame);
-			link_received(link, frame);
-			if (frame->hdr.type != CAREFUL_UPDATE)
-				return true;
-			link_count(link, CAREFUL_C_RX_UPDATES);
-			link_release(link, frame);
-		}
-		link->follow = link->follow + 1 < link->peers_max ? link->follow + 1 : 0;
-	}
-	link->following = false;
-	return false;
-}
-
 /* The epoch is over: the buffers of what waits go back. */
 void early_forget(struct link_peer *peer)
 {
@@ -156,8 +133,9 @@ void early_forget(struct link_peer *peer)
 
 	for (uint32_t i = 0; peer->repair.early_count && i <= peer->link->early_mask; i++)
 		if (peer->repair.early[i]) {
-			unwait(peer, &peer->repair.early[i], &frame);
-			link_drop(peer->link, &frame);
+			early_unwait(peer, &peer->repair.early[i], &frame);
+			for (uint32_t k = 0; k < frame.segments; k++)
+				peer->link->fill[peer->link->fill_count++] = frame.desc[k].addr;
 		}
 	peer->repair.highest = 0;
 	peer->session->missing.settle = LINK_SETTLED;

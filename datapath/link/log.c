@@ -32,7 +32,7 @@ static uint32_t copy_bytes(const struct link *link)
 }
 
 /* Returns link_send()'s arguments for a message that short.c builds. */
-static struct link_send_args short_args(uint32_t body_bytes)
+struct link_send_args link_log_short_args(uint32_t body_bytes)
 {
 	uint32_t bytes = body_bytes - (uint32_t)sizeof(struct careful_am);
 
@@ -47,7 +47,7 @@ static struct link_send_args short_args(uint32_t body_bytes)
 
 void link_log_keep_long(struct link_peer *peer, const uint8_t *body, uint32_t body_bytes)
 {
-	const struct link_send_args args = short_args(body_bytes);
+	const struct link_send_args args = link_log_short_args(body_bytes);
 
 	link_log_keep(peer, &args, body, body_bytes);
 }
@@ -137,60 +137,6 @@ bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl
 		if (!(ctrl->name[i / 8] >> i % 8 & 1))
 			want(peer, from + 1 + i, now_ms);
 	return true;
-}
-
-/* Sends a frame again of which the log has all; false: there is no send buffer. A ping, whose time
- * would be wrong, becomes an update: either fills one buffer. */
-static bool send_copy(struct link_peer *peer, struct log_entry *entry, uint32_t seq)
-{
-	struct link_send_args args = entry->bytes_flags & LOG_BRIEF ?
-					     short_args(entry->bytes_flags & LOG_BYTES) :
-					     entry->args;
-	uint32_t bytes = args.type == CAREFUL_DATA ? entry->bytes_flags & LOG_BYTES : 0;
-	struct link_txframe frame;
-
-	if (!link_tx_get(peer, bytes, &frame))
-		return false;
-	if (args.type == CAREFUL_DATA)
-		memcpy(frame.body,
-		       entry->bytes_flags & LOG_BRIEF ? entry->body : link_log_copy(peer, seq),
-		       bytes);
-	else
-		args = (struct link_send_args){ .type = CAREFUL_UPDATE };
-	link_send_repair(&frame, &args, seq);
-	return true;
-}
-
-/* Sends again what the peer asks for, as far as the log has it; the first that it has not is for
- * message/ to read. false: there is none, or no send buffer. */
-bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *seq,
-		uint32_t *body_bytes)
-{
-	struct link_repair *repair = &peer->repair;
-
-	if (!repair->log || !link_has_epoch(peer) || !peer->llhdr.bytes)
-		return false;
-	for (uint32_t back = repair->log_mask + 1; repair->wanted && back--;) {
-		uint32_t n = peer->flow.seq_out - back;
-		struct log_entry *entry = &repair->log[n & repair->log_mask];
-
-		if (!(entry->bytes_flags & LOG_WANTED))
-			continue;
-		if ((int32_t)(n - repair->acked) <= 0) {
-			link_again_done(peer, n);
-			continue;
-		}
-		if (!(entry->bytes_flags & LOG_BRIEF) && entry->args.source) {
-			*args = entry->args;
-			*seq = n;
-			*body_bytes = entry->bytes_flags & LOG_BYTES;
-			return true;
-		}
-		if (!send_copy(peer, entry, n))
-			return false;
-	}
-	repair->wanted = 0;
-	return false;
 }
 
 /* A number was sent again, or need not be. */

@@ -68,6 +68,7 @@ static inline uint32_t early_missing(const struct link_peer *peer)
 }
 
 /* log.c */
+struct link_send_args link_log_short_args(uint32_t body_bytes);
 int link_log_open(struct link_peer *peer, uint32_t window, uint32_t reserve);
 void link_log_free(struct link_repair *repair);
 bool link_log_came(struct link_peer *peer, uint32_t seq);
@@ -79,7 +80,7 @@ int early_init(struct link *link);
 void early_deinit(struct link *link);
 void early_twice(struct link_rxframe *frame);
 enum careful_counter early_take(struct link_rxframe *frame, uint32_t ahead);
-bool early_follow(struct link *link, struct link_rxframe *frame);
+void early_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *frame);
 void early_open(struct link_peer *peer);
 void early_forget(struct link_peer *peer);
 bool early_sent(struct link_peer *peer, uint32_t seq);

@@ -160,6 +160,8 @@ static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_v
 	if (verdict != FLOW_GAP || !early_repairs(frame->peer))
 		return judged(frame->peer, verdict, missing);
 	dropped = early_take(frame, missing + 1);
+	if (dropped == CAREFUL_C_BAD_CREDITS)
+		return judged(frame->peer, FLOW_BAD, 0);
 	return dropped == CAREFUL_COUNTERS ? WAITS : dropped;
 }
 
@@ -289,6 +291,28 @@ void link_rx(struct link *link)
 		prefetch(link, i);
 }
 
+/* Hands on a frame that waited, if one need wait no more. */
+static bool follow(struct link *link, struct link_rxframe *frame)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[link->follow];
+
+		while (early_is(peer, peer->flow.seq_in + 1)) {
+			early_unwait(peer,
+				     &peer->repair.early[++peer->flow.seq_in & link->early_mask],
+				     frame);
+			link_received(link, frame);
+			if (frame->hdr.type != CAREFUL_UPDATE)
+				return true;
+			link_count(link, CAREFUL_C_RX_UPDATES);
+			link_release(link, frame);
+		}
+		link->follow = link->follow + 1 < link->peers_max ? link->follow + 1 : 0;
+	}
+	link->following = false;
+	return false;
+}
+
 /*
  * The next frame that is handed on; false: there is none. It must be released or held before the
  * one after it, and at the end link_publish() called. A frame is seen to here, and what it means
@@ -304,7 +328,7 @@ bool link_rx_next(struct link *link, struct link_rxframe *frame)
 		if (link->following && link->rx_follow) {
 			link->rx_follow--;
 			if (link->traditional ? link->traditional->ops->follow(link, frame) :
-						early_follow(link, frame))
+						follow(link, frame))
 				return true;
 		}
 		if (link->rx_at == link->rx_got)

@@ -56,7 +56,7 @@ def test_misdeed__harms_nobody_else(three: list[Host], misdeed: str) -> None:
     assert alive(pid)
     honest.assert_nothing_lost()
     own = server.lab.address("h2")
-    # If the misdeed outlasts the get, the idle session yields its window by a BYE, and may come back.
+    # If the misdeed outlasts the get, the idle session yields its window, and may come back.
     seen = [one for one in server.status()["peers"] if one["address"].startswith(own)]
     assert all(one["state"] == "up" or "reset" in one["error"] for one in seen)
     assert not set(server.log) & {*map(chr, range(0x80, 0xA0)), "\x1b", "\x07"}
