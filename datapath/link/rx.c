@@ -301,6 +301,8 @@ static bool follow(struct link *link, struct link_rxframe *frame)
 			early_unwait(peer,
 				     &peer->repair.early[++peer->flow.seq_in & link->early_mask],
 				     frame);
+			if (frame->hdr.extra != peer->flow.asked)
+				reserve_asked(peer, frame->hdr.extra);
 			link_received(link, frame);
 			if (frame->hdr.type != CAREFUL_UPDATE)
 				return true;

@@ -131,6 +131,8 @@ static int dev_ctrl_send(struct port *port, const union address *to, const void 
 		node->trains_said[ctrl.type - CAREFUL_TRAIN_ASK]++;
 		return 0;
 	}
+	if (ctrl.type == CAREFUL_MISSING)
+		return 0;
 	MUST(ctrl.type >= CAREFUL_HELLO && ctrl.type <= CAREFUL_BYE);
 	node->said[ctrl.type & 7] = ctrl;
 	node->said_to[ctrl.type & 7] =
