@@ -18,7 +18,7 @@ enum {
 	PREFETCH_LINES = 4, /* of each */
 };
 
-/* What becomes of a frame that is neither handed on nor dropped. */
+/* The outcome of a frame that waits: it is neither handed on nor dropped. */
 #define WAITS ((enum careful_counter)(CAREFUL_COUNTERS + 1))
 
 #define PER_FRAME static inline __attribute__((always_inline))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What loss adds to a state: which numbers are lost, wait or are asked for, the sender's log, and
- * XDP's account. */
+/* The part of a state that loss adds: the numbers that are lost, wait or are asked for, the sender's
+ * log, and XDP's account. */
 #include <endian.h>
 #include <string.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What must hold in every state where frames are lost, and how far such a state is from rest. */
+/* Checks every state in which frames are lost, and computes how far such a state is from rest. */
 #include <endian.h>
 
 #include "loss.h"
 #include "state.h"
 
-/* What is asked for beyond the last number does not count, and XDP admits nothing beyond the
- * window. */
+/* Checks that a question for numbers beyond the last one changes nothing, and that XDP admits
+ * nothing beyond the window. */
 static void check_beyond(struct world *world, int from, int to)
 {
 	struct link_peer *out = world_peer(world, from, to), *in = world_peer(world, to, from);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the network does to frames, and what both ends do to repair that, each by the calls that
- * control messages and the clock make. */
+/* The steps of the network that loses frames, and of both ends that repair it. Each step makes the
+ * calls that control messages and the clock make. */
 #include <stdio.h>
 #include <string.h>
 
@@ -310,7 +310,7 @@ static bool again(struct world *world, const struct step *step)
 	return true;
 }
 
-/* What the clock does after two questions (early.c): the RX ring is empty here between steps. */
+/* Does what the clock does after two questions (early.c): the RX ring is empty here between steps. */
 static bool settle(struct world *world, const struct step *step)
 {
 	struct link_peer *in = world_peer(world, step->node, step->other);

@@ -35,7 +35,7 @@ static void test_seal__nothing_goes_wrong(void)
 	}
 }
 
-/* What is sent again under its number is sealed by another count. */
+/* A frame that is sent again under its number is sealed with a new count. */
 static void test_seal__a_loss_is_repaired(void)
 {
 	uint64_t again = 0;

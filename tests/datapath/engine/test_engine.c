@@ -70,7 +70,7 @@ static void test_request__more_than_the_window_all_answered(void)
 	ends_close(&ends);
 }
 
-/* What was read from it may have to be read again: soon it is known that all has come. */
+/* Removes a region, as soon as the peer is known to have all that was read from it. */
 static void remove_region(struct ends *ends, uint32_t key)
 {
 	int rc;
