@@ -426,7 +426,7 @@ static void begin(struct cluster *cluster)
 		node->cluster = cluster;
 		node->port = i;
 		node->life = node->tunes = node->probes = 0;
-		node->ping_ns = node->misdeed_ns = 0;
+		node->ping_ns = node->misdeed_ns = node->endless_ns = 0;
 		memset(node->sent, 0, sizeof(node->sent));
 		node->c = NULL;
 		cluster_start(node);

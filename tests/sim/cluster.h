@@ -174,7 +174,7 @@ struct node {
 	 * next is due. */
 	uint32_t probes, stage;
 	bool probing, distrusted;
-	uint64_t ping_ns, misdeed_ns;
+	uint64_t ping_ns, misdeed_ns, endless_ns;
 	struct last_sent sent[NODES_MAX];
 	struct group_part part;
 };

@@ -29,7 +29,7 @@ enum {
 	GAP_MAX = 8, /* frames */
 	UNSENT_ONE_IN = 16, /* periods */
 	UNSENT_AHEAD = 1 << 20, /* frames beyond the last one that came */
-	ENDLESS_QUESTIONS = 8, /* to each peer in a period */
+	ENDLESS_NS = 100 * 1000, /* between two questions without end */
 	LEFT_OUT_ONE_IN = 32, /* frames */
 	HANDLER_NONE = 99,
 };
@@ -179,13 +179,11 @@ static void ask_all(struct node *node, enum misdeed misdeed)
 	}
 }
 
-uint64_t misdeeds_run(struct node *node)
+/* Does what is due once in a period; returns when the next one begins. */
+static uint64_t run_period(struct node *node, uint64_t now_ns)
 {
-	uint64_t now_ns = sim_now_ns(node->cluster->world);
 	enum misdeed more = node->port == FAMILY ? MISDEED_FAMILIES : MISDEED_ADDRESSES;
 
-	if (!node->cluster->scenario.misdeeds || !hostile_still(node->cluster, node->port))
-		return UINT64_MAX;
 	if (node->misdeed_ns > now_ns)
 		return node->misdeed_ns;
 	node->misdeed_ns = now_ns + PERIOD_NS;
@@ -201,7 +199,21 @@ uint64_t misdeeds_run(struct node *node)
 		ask_again(node, MISDEED_GAPS, 1 + draw(node->cluster) % GAP_MAX, 0);
 	if (does(node, MISDEED_UNSENT) && draw(node->cluster) % UNSENT_ONE_IN == 0)
 		ask_again(node, MISDEED_UNSENT, 1, UNSENT_AHEAD);
-	for (uint32_t i = 0; does(node, MISDEED_ENDLESS) && i < ENDLESS_QUESTIONS; i++)
-		ask_again(node, MISDEED_ENDLESS, MISSING_NAMED, 0);
 	return node->misdeed_ns;
+}
+
+uint64_t misdeeds_run(struct node *node)
+{
+	uint64_t now_ns = sim_now_ns(node->cluster->world), next_ns;
+
+	if (!node->cluster->scenario.misdeeds || !hostile_still(node->cluster, node->port))
+		return UINT64_MAX;
+	next_ns = run_period(node, now_ns);
+	if (!does(node, MISDEED_ENDLESS))
+		return next_ns;
+	if (node->endless_ns <= now_ns) {
+		ask_again(node, MISDEED_ENDLESS, MISSING_NAMED, 0);
+		node->endless_ns = now_ns + ENDLESS_NS;
+	}
+	return node->endless_ns < next_ns ? node->endless_ns : next_ns;
 }

@@ -73,6 +73,7 @@ static uint64_t play(uint64_t seed, bool hostile, uint32_t misdeeds)
 	sim_scene(seed);
 	scene->nodes = 3;
 	scene->on_round = watch;
+	memset(pair, 0, sizeof(pair));
 	scene->config.ipv6 = seed & 1;
 	scene->limits.messages.copies = seed % 3;
 	scene->files_delay_ns = seed % 5 ? 0 : 20000;
@@ -137,6 +138,8 @@ static void check_effect(uint32_t misdeed)
 
 	if (misdeed == MISDEED_GAPS || misdeed == MISDEED_ENDLESS)
 		CHECK(n[CAREFUL_C_SENT_AGAIN] > 2 * n[CAREFUL_C_ASKED_AGAIN]);
+	if (misdeed == MISDEED_ENDLESS) /* a frame is sent again once in a millisecond */
+		CHECK(n[CAREFUL_C_SENT_AGAIN] < misdeeds_done[misdeed] / 20);
 	if (misdeed == MISDEED_UNSENT)
 		CHECK(n[CAREFUL_C_BAD_CREDITS] > misdeeds_done[misdeed] / 2);
 	if (misdeed == MISDEED_MUTE)
