@@ -173,7 +173,7 @@ static void on_control(struct link *link, const union address *from,
 		     (ctrl->type == CAREFUL_HELLO || ctrl->type == CAREFUL_WELCOME);
 	bool proved = got == sizeof(message->proved) && ctrl->type != CAREFUL_WELCOME;
 
-	/* Of another version a HELLO may be larger; what it is answered with never is. */
+	/* A HELLO of another version may be larger; the answer to it never is. */
 	if (got < sizeof(*ctrl) || !(ctrl->type & CAREFUL_CTRL_BIT))
 		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 	else if (ctrl->version != CAREFUL_WIRE_VERSION)

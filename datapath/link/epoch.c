@@ -3,7 +3,7 @@
  * An epoch's beginning and end, and the session's end. Either end of a session drains the old epoch
  * before a new one begins: its slot in the peers map is closed, all that lay in the RX ring taken,
  * and every held buffer back in the fill ring. If a disk hangs, the new epoch begins in a window
- * without the buffers that the disk holds. Who agrees on the next is the handshake's.
+ * without the buffers that the disk holds. The handshake decides who agrees on the next epoch.
  */
 #include "link/group.h"
 #include "link/link.h"
@@ -117,7 +117,7 @@ void epoch_begin(struct link_peer *peer, uint64_t cookie)
 					     link->traditional ? CAREFUL_WINDOW_ANY :
 								 peer->flow.ahead + room,
 					     link->queue->buffer_bytes, peer->trailer);
-	/* What may be granted bounds their numbers; they fill no more than the window without it. */
+	/* Grants bound their numbers; without a grant they fill no more than the window. */
 	if (!link->traditional)
 		__atomic_store_n(&peer->entry->may_fill, peer->flow.most, __ATOMIC_RELEASE);
 }

@@ -42,12 +42,12 @@ struct flow {
 	uint32_t most;
 };
 
-/* Of an epoch, frames to a group: sent to the peer, and received of it. */
+/* Frames to a group in an epoch: sent to the peer, and received from it. */
 struct flow_casts {
 	uint32_t out, in;
 };
 
-/* What a frame under the right cookie and check is. */
+/* Verdict on a frame with the right cookie and check. */
 enum flow_verdict {
 	FLOW_NEXT, /* the one that is due */
 	FLOW_OLD, /* seen before, or beyond what can be: anyone can send it again */
@@ -115,7 +115,7 @@ static inline bool flow_update_due(const struct flow *flow)
 	return window_rx_update_due(&flow->rx);
 }
 
-/* What the header of a frame says of the protocol: careful_hdr's fields. */
+/* The protocol's fields of a frame's header (careful_hdr). */
 struct flow_stamp {
 	uint32_t seq;
 	uint32_t credits;

@@ -2,9 +2,9 @@
 /*
  * Frames to a group, at both ends. The sender needs a credit of each member before one leaves, and
  * takes each as soon as it is there, so that no update takes it again before the others' come
- * (tests/spin/broadcast.pml). What it owes all members alike goes with the frame (P2 section 5.3),
- * in an account beside that of the session, so that credits of the one may overtake those of the
- * other. With it goes a little beyond that for each member: where nodes broadcast one after the
+ * (tests/spin/broadcast.pml). Credits that it owes all members alike go with the frame (P2 section
+ * 5.3), in an account next to that of the session, so that credits of the one may overtake those of
+ * the other. With it goes a little beyond that for each member: where nodes broadcast one after the
  * other, and not in step, the least is nothing, and small windows would need updates.
  */
 #include "link/group.h"
@@ -155,7 +155,8 @@ bool link_group_get(struct link_group *group, uint32_t body_bytes, struct link_t
 	return link_tx_get(group->members[0].peer, body_bytes, frame);
 }
 
-/* What a frame gives one member beyond what it gives all: for those that its header has room for. */
+/* Returns the credits of a frame for one member beyond those for all, if its header has room for
+ * that member. */
 static uint32_t extra_in(const struct careful_hdr *hdr, uint32_t member)
 {
 	uint64_t extra = (uint64_t)be32toh(hdr->frag_off) << 32 | be32toh(hdr->msg_id);
@@ -173,7 +174,7 @@ static uint32_t extra_for(const struct link_group *group, uint32_t member, uint3
 	return rest < EXTRA_MAX ? rest : EXTRA_MAX;
 }
 
-/* What can be told to all: the least that is owed to any. */
+/* Returns the credits that can go to all: the least that any member is owed. */
 static uint32_t least_owed(const struct link_group *group)
 {
 	uint32_t least = UINT32_MAX;
@@ -263,7 +264,7 @@ uint32_t link_group_missing(const struct link_peer *peer, uint32_t sent)
 	return sent - peer->session->casts.in;
 }
 
-/* Who sends to a group with this cookie; NULL: nobody. */
+/* Returns the peer that sends to a group with this cookie; NULL: nobody. */
 static struct link_peer *sender_of(struct link *link, uint64_t cookie)
 {
 	for (uint32_t i = 0; cookie && i < link->peers_max; i++)

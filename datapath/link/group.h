@@ -2,7 +2,7 @@
 /*
  * Frames to a group (wire.h): one frame that each of several peers takes into a buffer of its
  * own. Sender and receivers keep the rule of the window as with a frame of their session; here is
- * what goes beyond. Who is in a group, and what its frames mean, is decided above.
+ * what goes beyond. The layers above decide who is in a group, and what its frames mean.
  */
 #ifndef LINK_GROUP_H
 #define LINK_GROUP_H
@@ -42,7 +42,7 @@ struct link_group {
 };
 
 /*
- * What a peer sends to a group that we are in; all 0: nothing.
+ * Frames of a peer to a group that we are in; all 0: none.
  *
  * @seq:     number of the last frame received
  * @credits: as of then

@@ -11,8 +11,8 @@
  * ended, which nobody else knows, and which is good for one new epoch. A stranger who
  * cannot read what is sent to A cannot make B believe that A began anew.
  *
- * Where there are keys, all four prove them (keyed.c), and nothing changes here before that: not at
- * A before the CHALLENGE is B's, not at B before the second HELLO is A's.
+ * If there are keys, all four messages prove them (keyed.c), and nothing changes here before that:
+ * not at A before the CHALLENGE is B's, not at B before the second HELLO is A's.
  *
  * Calls door.c, spread.c, keyed.c, seal.c, epoch.c, train.c, watch.c, peer.c.
  */
@@ -33,8 +33,8 @@ enum {
 	 * time: a process that was stopped has not tried. */
 	REFUSALS = 13,
 	REFUSALS_OTHER = 5,
-	/* What a receive buffer can hold of a frame: one that held more than any frame has
-	 * would make frames cost nothing. */
+	/* Bytes of a frame in a receive buffer: if a buffer held more than any frame has, frames
+	 * would cost nothing. */
 	BUFFER_BYTES_MIN = 256,
 	BUFFER_BYTES_MAX = 1 << 16,
 };
@@ -118,7 +118,7 @@ static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	session->lost_said = said;
 }
 
-/* What it says of the peer's: how we may send. -EPROTO if that cannot work. */
+/* Adopts the peer's side: how we may send. -EPROTO if that cannot work. */
 static int adopt(struct link_peer *peer, const union address *from, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
@@ -522,7 +522,7 @@ bool handshake_on_welcome(struct link_peer *peer, const union address *from,
 	return true;
 }
 
-/* What a refusal is called. */
+/* Returns the errno of a refusal. */
 static int error_of(uint32_t why)
 {
 	return why == CAREFUL_REFUSED_VERSION  ? EPROTONOSUPPORT :
@@ -558,7 +558,7 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 }
 
 /* Something on the way changes addresses, or a host does not answer from the one it was asked at.
- * Whoever saw our HELLO can do so, too: that is not believed, only told in the end. */
+ * Anyone who saw our HELLO can send this, so it is not trusted, only reported at the end. */
 void handshake_elsewhere(struct link *link, const union address *from,
 			 const struct careful_ctrl *ctrl)
 {
@@ -586,8 +586,8 @@ void handshake_drained(struct link_peer *peer)
 		try_hello(peer);
 }
 
-/* A REFUSE came that anybody can have sent, and nothing else was heard: whether to believe it. Who
- * means it says so to each HELLO, also to the last one when there were enough. */
+/* A REFUSE came that anybody can have sent, and nothing else was heard: whether to believe it. A
+ * peer that means it refuses each HELLO, also the last one. */
 static bool refused(struct link_peer *peer)
 {
 	const struct handshake *handshake = &peer->session->handshake;

@@ -210,14 +210,14 @@ void link_deinit(struct link *link)
 	*link = (struct link){ 0 };
 }
 
-/* Where the kernel would send frames by now. */
+/* Looks up the way to each peer again, because routes changed. */
 void link_routes_changed(struct link *link)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		link_way_changed(&link->peers[i]);
 }
 
-/* What is known here of all peers together. */
+/* Reports the state of all peers together. */
 void link_info(struct link *link, struct careful_info *info)
 {
 	info->peers_max = link->peers_max;

@@ -2,7 +2,7 @@
 /*
  * Peers and the frames exchanged with them: sessions and epochs, credit windows,
  * the sequence check, receive buffers from arrival to the fill ring, send buffers
- * from allocation to completion. What a frame's body means is message's business.
+ * from allocation to completion. message/ interprets a frame's body.
  */
 #ifndef LINK_LINK_H
 #define LINK_LINK_H
@@ -92,7 +92,7 @@ static inline struct link_held *link_held_of(struct careful_kept *kept)
 				    offsetof(struct link_held, messages));
 }
 
-/* What the control socket brings, and ICMP errors quote; all of it begins with version, type. */
+/* Messages of the control socket, and quotes in ICMP errors; all begin with version, type. */
 union link_message {
 	struct careful_ctrl ctrl;
 	struct careful_keyed keyed;

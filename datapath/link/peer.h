@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is known of a peer: struct link_peer is what each frame touches, struct session the
- * rest, which control messages and the clock do. Only datapath/link reads the latter; those
- * above ask link (link.h).
+ * The state of a peer: struct link_peer has what each frame touches, struct session the rest, which
+ * control messages and the clock use. Only datapath/link reads the latter; those above ask link
+ * (link.h).
  */
 #ifndef LINK_PEER_H
 #define LINK_PEER_H
@@ -328,7 +328,7 @@ struct session {
 	uint64_t asked_again;
 };
 
-/* Where a session's handshake stands. */
+/* The phase of a session's handshake. */
 enum link_phase {
 	LINK_IDLE = 0, /* nothing asked, nothing granted */
 	LINK_ASKING, /* HELLO sent, no token yet */
@@ -338,7 +338,7 @@ enum link_phase {
 	LINK_HELD, /* open, but for data: trains go first */
 };
 
-/* What a frame needs as it leaves, beside its header. */
+/* A frame's needs as it leaves, besides its header. */
 enum link_sends {
 	LINK_SENDS_CAREFUL = 0, /* a credit */
 	LINK_SENDS_TRADITIONAL = 1, /* a copy is kept */

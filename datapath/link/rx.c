@@ -47,7 +47,7 @@ static uint32_t gather(struct link *link, const struct device_desc *descs, uint3
 	return i;
 }
 
-/* Where the datagram stands in a frame that the device has let in, and that begins as nearly all
+/* Returns the datagram in a frame that the device has let in, and that begins as nearly all
  * do: without tags, options or extension headers. NULL: look for it. */
 PER_FRAME const uint8_t *plain(const uint8_t *data, uint32_t *bytes)
 {
@@ -123,8 +123,8 @@ PER_FRAME enum careful_counter identify(struct link *link, struct link_rxframe *
 	return CAREFUL_COUNTERS;
 }
 
-/* What comes of a frame of a session, as identify(). A gap ahead and impossible credits break
- * the session. */
+/* Returns the counter of a session's frame that is dropped, or CAREFUL_COUNTERS. A gap ahead and
+ * impossible credits break the session. */
 static inline enum careful_counter judged(struct link_peer *peer, enum flow_verdict verdict,
 					  uint32_t missing)
 {
@@ -268,7 +268,7 @@ TRACE_COLD static void taken(struct link_rxframe *frame, bool further, uint64_t 
 		link_placed(frame);
 }
 
-/* What a frame's headers and a short body lie in is wanted soon. */
+/* Prefetches a frame's headers and a short body. */
 static inline void prefetch(const struct link *link, uint32_t at)
 {
 	const uint8_t *data = link->queue->umem + link->rx_descs[at].addr;

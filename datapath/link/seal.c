@@ -61,7 +61,7 @@ bool seal_agrees(const struct link *link, const union address *with,
 	       (!mode || aead_choose(be32toh(said->seq_rcvd) & aead_ciphers()));
 }
 
-/* Of several ciphers that a HELLO offers one is taken; WELCOME has just that. */
+/* One of the ciphers that a HELLO offers is taken; WELCOME has just that. */
 void seal_choose(struct link_peer *peer, const struct careful_ctrl *said)
 {
 	if (peer->trailer)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What silence means. A lost last frame leaves no gap, so when credits or replies have been
+ * The rule for silence. A lost last frame leaves no gap, so when credits or replies have been
  * outstanding for sync_ms without an arrival, each end tells the other what it sent and received.
  * Only answers that disagree are a loss; no answer is a stall, and after stall_ms the end of the
  * session.
@@ -76,7 +76,8 @@ static void question_tick(struct link_peer *peer)
 	question->drain = link_drain_begin(link);
 }
 
-/* After frames were taken from the ring: answers. Whether there is still something to answer. */
+/* After frames were taken from the ring: answers. Reports whether there is still something to
+ * answer. */
 bool link_question_answer(struct link_peer *peer)
 {
 	struct link_question *question = &peer->session->question;
@@ -109,7 +110,7 @@ static bool undecided(const struct link_peer *peer, const struct careful_ctrl *c
 	return peer->link->traditional || peer->link->kick_again || ctrl->status || peer->heard;
 }
 
-/* What an answer that agrees says of what we sent; false: it cannot be. */
+/* Takes what an answer that agrees says of our frames; false: it cannot be true. */
 static bool credit(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (peer->link->traditional)
@@ -359,7 +360,7 @@ static void heard(struct link_peer *peer)
 	link_state(peer, peer->phase == LINK_OPEN ? CAREFUL_PEER_UP : peer->state);
 }
 
-/* Asks whom too little is heard of. Whether that was the session's end. */
+/* Asks whom too little is heard of. Reports whether that was the session's end. */
 bool link_sync_tick(struct link_peer *peer)
 {
 	if (peer->heard)

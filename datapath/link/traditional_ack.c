@@ -48,7 +48,7 @@ bool traditional_wanted(const struct link_peer *peer, uint32_t seq)
 	return !t->early[slot_of(peer, seq)] && (!asked || no_later(asked, t->heard));
 }
 
-/* Of the numbers that are looked at: as many as the bitmap has, all of which can wait here. */
+/* Returns how many numbers are looked at: as many as the bitmap has, all of which can wait here. */
 static uint32_t reach(const struct link_peer *peer)
 {
 	uint32_t numbers = of(peer)->highest - peer->flow.seq_in;

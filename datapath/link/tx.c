@@ -179,7 +179,7 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 	};
 }
 
-/* What the protocol does for a frame that leaves. */
+/* Does what the protocol needs for a frame that leaves. */
 static inline void number(struct link_txframe *frame, const struct traditional_link *traditional)
 {
 	struct link_peer *peer = frame->peer;

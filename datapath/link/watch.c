@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Whether control messages pass while frames do. They take another way: XDP takes frames before a
- * firewall sees them, the kernel's socket gets control after it. Traffic that goes on needs no
+ * Checks that control messages pass while frames do. They take another way: XDP takes frames before
+ * a firewall sees them, the kernel's socket gets control after it. Traffic that goes on needs no
  * control for a long time, so each end asks once in a while whether it is heard, and says so where
  * it is not: the next loss would end the session. The answer says how many frames to a group have
- * come: those that left two answers ago are all to be among them. Where the last of them is lost no
- * gap shows it, and where the peer goes on sending no silence.
+ * come: those that left two answers ago are all to be among them. If the last of them is lost no
+ * gap shows it, and if the peer goes on sending no silence does.
  */
 #include "link/link.h"
 

@@ -78,7 +78,7 @@ struct message_in *message_in_find(struct message_state *state, const struct lin
 	return in;
 }
 
-/* Where bytes [at, at + bytes) of a received frame's body lie. */
+/* Finds where bytes [at, at + bytes) of a received frame's body lie. */
 static uint32_t body_iov(struct link *link, const struct link_rxframe *frame, uint32_t at,
 			 uint32_t bytes, struct iovec *iov)
 {

@@ -23,8 +23,8 @@ enum {
 	/* Messages up to this are copied as they leave, and their source is not read again: a peer
 	 * has few that may last until its credits show that they have come. */
 	MESSAGE_LOGGED_BYTES = 16 << 10,
-	/* Of a fragment for a file, up to which it is copied behind others rather than held: that
-	 * is no dearer, and a write of many has one piece, not one for each. */
+	/* Largest fragment for a file that is copied behind others rather than held: that is no
+	 * dearer, and a write of many has one piece, not one for each. */
 	MESSAGE_SMALL_BYTES = 512,
 };
 

@@ -115,7 +115,7 @@ static uint32_t next_bytes(struct message_out *out, bool *grown)
 }
 
 /* There is no room for more of it, here or at the peer: all that is left of it waits for some.
- * Who waits for a session finds an idle path. */
+ * A message that waits for a session finds an idle path. */
 static void wait(struct message_out *out)
 {
 	out->waited = out->waited || link_is_open(out->peer);

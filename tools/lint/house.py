@@ -68,7 +68,7 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_563),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_568),
     "tools": (("tools",), 18_903),
 }
 
