@@ -94,7 +94,7 @@ def test_carefuld__names_the_process_that_runs_already(make_lab: MakeLab, tmp_pa
         assert "runs there already: a process of another PID namespace\n" in second.stderr
         program = [sys.executable, "-c", "import careful; careful.open('eth1')"]
         second = lab.run("h1", *program, check=False)
-        assert "carefuld runs on eth1: use careful.connect()" in second.stderr
+        assert "carefuld runs on eth1: use careful.attach()" in second.stderr
         second = lab.run("h1", *apart, *program, check=False)
         assert "is in use by a process of another PID namespace;" in second.stderr
 

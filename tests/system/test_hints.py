@@ -43,5 +43,5 @@ def test_interface__is_not_needed_if_there_is_one(hosts: list[Host]) -> None:
 def test_open__names_the_carefuld_that_runs(hosts: list[Host]) -> None:
     done = hosts[0].lab.run("h1", sys.executable, "-c", OPEN, check=False)
     assert done.returncode == 1
-    said = "carefuld runs on eth1: use careful.connect(), or carefulctl down eth1"
+    said = "carefuld runs on eth1: use careful.attach(), or carefulctl down eth1"
     assert done.stderr.strip().endswith(said)

@@ -88,7 +88,7 @@ def _carefuld_on(ifname: str) -> str:
 
     if not any(one.here and one.ifname == ifname for one in instances.running()):
         return ""
-    return f"carefuld runs on {ifname}: use careful.connect(), or carefulctl down {ifname}"
+    return f"carefuld runs on {ifname}: use careful.attach(), or carefulctl down {ifname}"
 
 
 def _in_python(text: str) -> str:

@@ -121,7 +121,7 @@ def test_parse__all_keys():
         (json.dumps(MEASURED | {"g_b_us": 9**400}), "g_b_us is an integer of 1268 bits"),
         (
             json.dumps(MEASURED | {"sum_G_others_us_per_KiB": None, "reason": "it is\nwide: 2"}),
-            "no 'sum_G_others_us_per_KiB': it is wide: 2",
+            "withholds 'sum_G_others_us_per_KiB' .it is wide: 2",
         ),
         (json.dumps(MEASURED | {"regimes": 3}), "'regimes' is not a list"),
         (json.dumps(MEASURED | {"regimes": []}), "no range of fragment sizes has a bottleneck"),

@@ -364,11 +364,11 @@ def peer_silent(node: Node) -> None:
 
 def beside_carefuld() -> None:
     """The queue is taken; nothing of who has it is harmed."""
-    with fails(errno.EBUSY, "eth1", "in use by process"):
+    with fails(errno.EBUSY, "carefuld runs on eth1", "careful.attach()"):
         careful.open("eth1")
-    with fails(errno.EBUSY, "eth1 is in use by instance"):
+    with fails(errno.EBUSY, "carefuld runs on eth1"):
         careful.open("eth1", "other")
-    with fails(errno.EBUSY, "eth1 is in use by instance"):
+    with fails(errno.EBUSY, "carefuld runs on eth1"):
         careful.open("eth1", "other", port=5000)
 
 

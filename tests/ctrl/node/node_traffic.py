@@ -34,18 +34,18 @@ def built(node: Node) -> None:
     message = node.outgoing()
     array = np.frombuffer(message.payload, np.uint8)[:4]
     array[:] = 1, 2, 3, 4
-    with raises(BufferError, "let go"):
+    with raises(BufferError, "release it"):
         message.send(peer, Handlers.ECHO, 4)
-    with raises(BufferError, "let go"):
+    with raises(BufferError, "release it"):
         node.close()
     del array
     assert message.send(peer, Handlers.ECHO, 4).result(30).payload == bytes((4, 3, 2, 1))
     message = node.outgoing()
     part = message.payload[:4]
-    with raises(BufferError, "let go"):
+    with raises(BufferError, "release it"):
         message.free()
     del message
-    with raises(BufferError, "let go"):
+    with raises(BufferError, "release it"):
         node.close()
     part[:] = b"mine"
     del part
