@@ -11,7 +11,7 @@
  * -errno; -EAGAIN: no room. */
 int packet_send(int socket, const struct careful_ipc *head, const void *payload, int fd);
 /* Receives a packet without waiting. *fd: the descriptor passed with it, or -1. Returns the
- * packet's length, or -errno. What does not fit into `bytes` of payload is lost. */
+ * packet's length, or -errno. Payload beyond `bytes` is lost. */
 ssize_t packet_receive(int socket, struct careful_ipc *head, void *payload, size_t bytes, int *fd);
 
 #endif /* LOCAL_PACKET_H */

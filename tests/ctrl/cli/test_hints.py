@@ -1,4 +1,4 @@
-"""What the hands of scp's, rsync's and iperf3's users type: named, and what to type instead."""
+"""Tests hints for habits of scp, rsync and iperf3: the message says what to type instead."""
 
 from __future__ import annotations
 
