@@ -33,12 +33,15 @@ CONTROL_US = 27
 class Row:
     """One number: what the paper says, what we compute, and how far apart they may be.
 
-    paper, ours: in `unit`; tolerance: in `unit` as well; relation: "=" or, for a bound the
-    paper gives, "<=". note: the reading that gives our number. misses: known not to hold,
-    for the reason in the note. basis: what ours rests on, besides the paper's parameters:
-    "computed", nothing; "fitted": it was a condition of the fit, or is a parameter of it;
-    "predicted", by the fit; "chosen": the same, but the fit's reading was chosen with it in view.
-    said: the paper's own words where it gives no single number; `paper` is then their middle.
+    Attributes:
+        paper, ours, tolerance: in `unit`.
+        relation: "="; "<=" for a bound that the paper gives.
+        note: the reading of the paper that gives our number.
+        misses: our number is known to be wrong, for the reason in the note.
+        basis: the source of our number besides the paper's parameters. "computed": none; "fitted":
+            a condition or a parameter of the fit; "predicted": the fit; "chosen": the fit, whose
+            reading was chosen with this number in view.
+        said: the paper's own words if it gives no single number; `paper` is then their middle.
     """
 
     case: str

@@ -1,9 +1,9 @@
 """Transfers onto one disk, one after the other, and what must be on it whenever power fails.
 
-The same on both sides: in two machines this file is a program. h1 has the disk: on its command it
-gets from h2, and h2 puts to it. h1 notes on the disk, behind its file system, how many transfers
-were reported complete. Outside, tools/powercut asks what a disk must hold. The machines' clocks go
-apart meanwhile, each step of one in the middle of a transfer, and h2's is faster.
+Two machines run this file as a program. The machine h1 has the disk: on its command it gets from
+h2, and h2 puts to it. Outside the disk's file system, h1 notes how many transfers were reported
+complete. On the host, tools/powercut asks this file what a disk must hold. Meanwhile the machines'
+clocks drift apart: each is set in the middle of a transfer, and h2's is faster.
 
 Usage: transfers.py COUNT, on h2; then transfers.py COUNT DEVICE, on h1. Both export PLACE/src, and
 PLACE/disk to write.

@@ -30,7 +30,7 @@ _START = re.compile(r"(?:Of|Who|Whose|Whoever|What|Where|Whether) [a-z]")
 _SENTENCE = re.compile(r"(?<=[.!?;:])\s+(?=[A-Z`\"(])")
 _C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 #: Lines of a comment that are a table, a list of options or code.
-_APART = re.compile(r"^\s*(?:[|$>#=+]|[-*] |\w+\(|@\w+:|\d+\. )")
+_APART = re.compile(r"^\s*(?:[|$>#=+]|[-*] |\w+\(|@\w+:|\d+\. |\S.*\S {2,}\S)")
 
 Text = tuple[int, str]
 

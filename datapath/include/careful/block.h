@@ -41,8 +41,8 @@
  * DIGEST  args[0] handle; payload careful_block_range. Reply: args[0] is n, the payload the digests
  *         of the first n blocks of the range, which may be fewer than all.
  * EXTENTS args[0] handle; payload careful_block_range. Reply: args[0] is n. The payload is n
- *         careful_block_extent records, in order, for the parts that hold data. args[1] and args[2]
- *         (high, low) are where the answer ends: at the end of the range, if all of it fitted.
+ *         careful_block_extent records, in order, for the parts that hold data. The answer ends at
+ *         args[1] and args[2] (high, low): the end of the range, if all of it fitted.
  * ZERO    args[0] handle of a writable file; payload careful_block_range, within the file. The
  *         range then reads as zeros. args[1] CAREFUL_BLOCK_SPARSE: the range becomes a hole;
  *         without, it keeps its space. args[2] is 1 if the request is repeated after ECONNRESET.

@@ -435,10 +435,10 @@ int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uin
 
 /* Opens the interface, loads and attaches XDP, and pins the maps. On failure *error holds a line
  * that says what to do.
- * -ENODEV (no such interface), -ENETDOWN, -EPERM, -EBUSY (another XDP program or instance, or a
- * bridge's port), -EADDRINUSE (the port), -EINVAL (an option, or steering is off), -EXDEV (no
- * steering rule), -EOPNOTSUPP (no steering), -EMFILE, -ENOBUFS (P too large for R, or the limit of
- * locked memory too low), -EMSGSIZE (MTU). */
+ * The interface: -ENODEV (none of this name), -ENETDOWN, -EBUSY (another XDP program or instance,
+ * or a bridge's port), -EMSGSIZE (its MTU), -EXDEV (no steering rule), -EOPNOTSUPP (no steering).
+ * The rest: -EPERM, -EADDRINUSE (the port), -EINVAL (an option, or steering is off), -EMFILE,
+ * -ENOBUFS (P too large for R, or the limit of locked memory too low). */
 int careful_open(const struct careful_options *options, struct careful **instance,
 		 struct careful_error *error);
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Small files that change while a batch reads them: the answer has the contents of one time, or
- * reports that there was none. pread() is ours: it reads in two halves, and lets the test act in
- * between.
+ * Small files that change while a batch reads them. The answer has the contents of one time, or
+ * reports that there was none. This file replaces pread(): it reads in two halves, and lets the
+ * test act in between.
  */
 #include <endian.h>
 #include <errno.h>
