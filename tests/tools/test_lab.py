@@ -74,6 +74,14 @@ def test_up__link_has_one_queue(lab: Lab) -> None:
     assert (shown["num_tx_queues"], shown["num_rx_queues"]) == (1, 1)
 
 
+def test_up__ends_of_a_pair_differ_in_index(lab: Lab, make_lab: MakeLab) -> None:
+    """Else the kernel handles the carrier once a second, and `up` waits for it."""
+    assert link(lab, "h1")["ifindex"] != link(lab, "h2")["ifindex"]
+    many = make_lab(hosts=3)
+    for host in many.hosts:
+        assert link(many, host)["ifindex"] != link(many, host)["link_index"]
+
+
 def test_up__loopback_works(lab: Lab) -> None:
     ping(lab, "h1", "127.0.0.1")
     ping(lab, "h1", "::1")

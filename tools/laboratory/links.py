@@ -62,8 +62,8 @@ def join_by_link(lab: Lab, k: int) -> None:
     for side, end in enumerate(ends):
         ip(
             f"link add {end.device} netns {end.namespace} address {macs[side]} mtu {lab.mtu} "
-            f"numtxqueues 1 numrxqueues 1 type veth peer name w{k}{'ab'[side]} netns {lab.wire} "
-            f"mtu {lab.mtu} numtxqueues 1 numrxqueues 1"
+            f"numtxqueues 1 numrxqueues 1 type veth peer name w{k}{'ab'[side]} "
+            f"index {100 + 2 * k + side} netns {lab.wire} mtu {lab.mtu} numtxqueues 1 numrxqueues 1"
         )
         ip(f"link set w{k}{'ab'[side]} up", namespace=lab.wire)
         ip(f"link set {end.device} up", namespace=end.namespace)

@@ -42,11 +42,16 @@ def configure_host(lab: Lab, k: int) -> None:
 
 
 def end_of_link(k: int, lab: Lab, device: str, namespace: str) -> str:
-    """One end of a veth pair, for `ip link add`: its queues, a MAC that says which host."""
+    """One end of a veth pair, for `ip link add`: its queues, a MAC that names the host.
+
+    No two ends have one index: if both ends of a pair have the same, the kernel handles a
+    carrier that comes up only once a second.
+    """
     queues = lab.queues[k - 1] if lab.queues else 1
     role = 0 if device == "eth1" else 1
     return (
-        f"{device} netns {namespace} address 02:77:00:00:{role:02x}:{k:02x} mtu {lab.mtu} "
+        f"{device} index {100 * (role + 1) + k} netns {namespace} "
+        f"address 02:77:00:00:{role:02x}:{k:02x} mtu {lab.mtu} "
         f"numtxqueues {queues} numrxqueues {queues}"
     )
 
