@@ -2,8 +2,7 @@
 /* BLAKE3 (O'Connor, Aumasson, Neves, Wilcox-O'Hearn: BLAKE3, 2020), unkeyed, 256 bits. Hashes a
  * whole input, or a part that is a subtree. The parts of a file can so be hashed separately and
  * joined to the file's usual hash. */
-#ifndef BASE_BLAKE3_H
-#define BASE_BLAKE3_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ void blake3_final(const struct blake3 *b, bool root, uint8_t out[BLAKE3_BYTES]);
 /* Joins the chaining values of n >= 2 parts to the hash of the whole. Parts have equal size, a
  * power of two of chunks; the last may be shorter. */
 void blake3_join(const uint8_t *parts, uint64_t n, uint8_t out[BLAKE3_BYTES]);
-
-#endif /* BASE_BLAKE3_H */

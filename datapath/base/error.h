@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* One line for the user: why an opening call failed, and what to do. */
-#ifndef BASE_ERROR_H
-#define BASE_ERROR_H
+#pragma once
 
 #include <careful/careful.h>
 
 /* Fills *error unless NULL; returns rc. */
 __attribute__((format(printf, 3, 4))) int refuse(struct careful_error *error, int rc,
 						 const char *format, ...);
-
-#endif /* BASE_ERROR_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Names the process that holds flock() on a file. */
-#ifndef BASE_LOCK_H
-#define BASE_LOCK_H
+#pragma once
 
 enum { LOCK_HOLDER_BYTES = 48 };
 
@@ -9,5 +8,3 @@ enum { LOCK_HOLDER_BYTES = 48 };
 int lock_holder(int fd);
 /* Writes the holder as text: "process 17". */
 void lock_holder_name(int fd, char name[LOCK_HOLDER_BYTES]);
-
-#endif /* BASE_LOCK_H */

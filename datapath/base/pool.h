@@ -3,8 +3,7 @@
  * thread puts jobs and takes the finished ones back. Groups take turns, and the jobs of a group
  * begin in order. The owner limits how many jobs of a group run at a time, so a group whose jobs
  * hang cannot hold all workers. */
-#ifndef BASE_POOL_H
-#define BASE_POOL_H
+#pragma once
 
 #include <pthread.h>
 #include <sched.h>
@@ -82,5 +81,3 @@ struct pool_job *pool_take(struct pool *pool);
 uint32_t pool_stop(struct pool *pool, uint32_t patience_ms, bool finish);
 /* Joins the workers of a stopped pool, however long their jobs run. */
 void pool_free(struct pool *pool);
-
-#endif /* BASE_POOL_H */

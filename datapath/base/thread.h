@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Threads besides the application's own. */
-#ifndef BASE_THREAD_H
-#define BASE_THREAD_H
+#pragma once
 
 #include <pthread.h>
 #include <signal.h>
@@ -24,5 +23,3 @@ static inline int thread_start(pthread_t *thread, size_t stack_bytes, void *(*ru
 	pthread_attr_destroy(&attr);
 	return -rc;
 }
-
-#endif /* BASE_THREAD_H */

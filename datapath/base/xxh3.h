@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* 64-bit XXH3. AVX2, if the CPU has it, needs two fifths of the time of the portable code. */
-#ifndef BASE_XXH3_H
-#define BASE_XXH3_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ uint64_t xxh3_of(const void *data, size_t bytes);
 /* AVX2 versions, for xxh3.c only (xxh3_avx2.c). */
 void xxh3_update_avx2(struct xxh3 *state, const void *data, size_t bytes);
 uint64_t xxh3_of_avx2(const void *data, size_t bytes);
-
-#endif /* BASE_XXH3_H */

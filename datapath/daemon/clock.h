@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The daemon's clock: CLOCK_MONOTONIC, as for probes. */
-#ifndef DAEMON_CLOCK_H
-#define DAEMON_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -18,5 +17,3 @@ static inline uint64_t clock_in_ms(uint64_t ms)
 {
 	return clock_now_ns() + ms * 1000000;
 }
-
-#endif /* DAEMON_CLOCK_H */

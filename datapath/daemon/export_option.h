@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Parses the value of --export. */
-#ifndef DAEMON_EXPORT_OPTION_H
-#define DAEMON_EXPORT_OPTION_H
+#pragma once
 
 #include <stddef.h>
 
@@ -11,5 +10,3 @@
  * exports, the last component of DIR names the export. The allocated strings last as long as the
  * process. Returns -EINVAL or -ENOMEM with the reason in why. */
 int export_option(struct block_export_options *export, const char *arg, char *why, size_t bytes);
-
-#endif /* DAEMON_EXPORT_OPTION_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Logs the network's state: peers that come and go, broken rules, changes of the interface. */
-#ifndef DAEMON_HEALTH_H
-#define DAEMON_HEALTH_H
+#pragma once
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -56,5 +55,3 @@ int health_check(struct health *health, struct careful *instance);
 /* Logs a peer's new state; called from careful_peer_watch(). */
 void health_peer_changed(struct health *health, struct careful *instance, uint32_t peer,
 			 uint32_t state);
-
-#endif /* DAEMON_HEALTH_H */

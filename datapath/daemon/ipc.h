@@ -2,8 +2,7 @@
 /* The local socket's server; careful/ipc.h has its protocol. It runs in the engine's thread and
  * never blocks: other threads close files. A client's operations outlive the client. When they have
  * ended, the client's files close, and so do the handles that it left open at peers. */
-#ifndef DAEMON_IPC_H
-#define DAEMON_IPC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ void ipc_poll(struct ipc *ipc);
 int ipc_timeout_ms(const struct ipc *ipc);
 /* Called by careful_peer_watch() when a peer's state has changed. */
 void ipc_peer_changed(struct ipc *ipc, uint32_t peer, uint32_t state);
-
-#endif /* DAEMON_IPC_H */

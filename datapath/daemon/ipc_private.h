@@ -2,8 +2,7 @@
 /* Shared by the files of the local socket's server. All run in the engine's thread, but for the
  * threads of ipc_close.c. A file calls only files that are declared above it; the files of
  * ipc_program.h stand between ipc_peer.c and ipc_handles.c, and ipc.c comes last. */
-#ifndef DAEMON_IPC_PRIVATE_H
-#define DAEMON_IPC_PRIVATE_H
+#pragma once
 
 #include <careful/abi.h>
 #include <careful/careful.h>
@@ -371,5 +370,3 @@ int ipc_measure_timeout_ms(const struct ipc *ipc);
  * question returns 0, or -errno: then ipc_ask() answers, or asks again if it is -EAGAIN. Takes the question's
  * descriptor or leaves it to the caller. -EAGAIN: ask the same question again. */
 int ipc_ask(struct ipc_client *client, struct ipc_question *question);
-
-#endif /* DAEMON_IPC_PRIVATE_H */

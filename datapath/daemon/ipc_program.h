@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Programs: shared by ipc_region.c, ipc_ring.c, ipc_news.c, ipc_program.c and files after them. */
-#ifndef DAEMON_IPC_PROGRAM_H
-#define DAEMON_IPC_PROGRAM_H
+#pragma once
 
 #include "daemon/ipc_private.h"
 
@@ -167,5 +166,3 @@ void ipc_program_leave(struct ipc_client *client);
 /* Reports whether nothing uses the program's memory and no peer waits for its answers. */
 bool ipc_program_over(struct ipc_client *client);
 void ipc_program_free(struct ipc_client *client);
-
-#endif /* DAEMON_IPC_PROGRAM_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The daemon's log: one line for each event, with the time. A full file becomes FILE.old. The rate
  * of events that the network can cause is limited. */
-#ifndef DAEMON_LOG_H
-#define DAEMON_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ void log_event(const struct log_field *fields, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /* Reports whether an event of this kind may be logged now. */
 bool log_allowed(struct log_limit *limit);
-
-#endif /* DAEMON_LOG_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* An interface with several queues has a carefuld for each. They share only the device
  * (xsk_spread.c). The first starts the others, and all end when one does. */
-#ifndef DAEMON_QUEUES_H
-#define DAEMON_QUEUES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ int queues_heard(struct queues *queues, uint32_t index);
 bool queues_live(struct queues *queues, uint32_t up);
 /* Ends the other queues. The first waits for them, for a limited time. */
 void queues_end(struct queues *queues);
-
-#endif /* DAEMON_QUEUES_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* New options for a running carefuld: exports, and the wait mode. */
-#ifndef DAEMON_RELOAD_H
-#define DAEMON_RELOAD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@ void reload_log(const struct daemon_options *options);
 /* Applies a command line of NUL-ended words completely, or nothing with -errno and *error. */
 int reload(struct careful *instance, struct block_server *block, const char *words, uint32_t bytes,
 	   struct careful_error *error);
-
-#endif /* DAEMON_RELOAD_H */

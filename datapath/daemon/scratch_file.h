@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The file that pings are written to: unnamed, in a writable export. */
-#ifndef DAEMON_SCRATCH_FILE_H
-#define DAEMON_SCRATCH_FILE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,5 +37,3 @@ void scratch_file_serve(struct scratch_file *file, struct careful *instance,
 void scratch_file_poll(struct scratch_file *file, int64_t now_ms);
 /* Returns milliseconds until the next poll; -1: not soon. */
 int scratch_file_timeout_ms(const struct scratch_file *file);
-
-#endif /* DAEMON_SCRATCH_FILE_H */

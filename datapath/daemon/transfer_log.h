@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Logs peers' transfers: the peer, the file, the bytes and the result. Each peer has its own rate
  * limit, so a busy peer does not silence the others. */
-#ifndef DAEMON_TRANSFER_LOG_H
-#define DAEMON_TRANSFER_LOG_H
+#pragma once
 
 #include <careful/abi.h>
 
@@ -17,5 +16,3 @@ struct transfer_log {
 
 /* Logs the end of a peer's use of a file; name is the peer's name in the log. */
 void transfer_log(struct transfer_log *log, const struct block_end *end, const char *name);
-
-#endif /* DAEMON_TRANSFER_LOG_H */

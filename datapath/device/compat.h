@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Constants of kernels newer than our build headers (Debian 12 has those of 6.1); all of them are
  * here. Only a try shows if the running kernel knows them. */
-#ifndef DEVICE_COMPAT_H
-#define DEVICE_COMPAT_H
+#pragma once
 
 #include <linux/bpf.h>
 #include <linux/if_xdp.h>
@@ -35,5 +34,3 @@
 #ifndef ENOTSUPP /* internal to the kernel, but some drivers return it */
 #define ENOTSUPP 524
 #endif
-
-#endif /* DEVICE_COMPAT_H */

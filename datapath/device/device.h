@@ -6,8 +6,7 @@
  * A queue's buffers are chunks of one UMEM area: chunks [0, rx_chunks) receive, the rest send. A
  * frame is one or more descriptors; all but the last carry DEVICE_DESC_MORE. A queue is closed
  * before its port. */
-#ifndef DEVICE_DEVICE_H
-#define DEVICE_DEVICE_H
+#pragma once
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -277,5 +276,3 @@ static inline void device_close(struct queue *queue)
 /* Opens AF_XDP on options->ifname: a port and one queue. Errors: careful_open(). */
 int xsk_open(const struct careful_options *options, struct queue **queue,
 	     struct careful_error *error);
-
-#endif /* DEVICE_DEVICE_H */

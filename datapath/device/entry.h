@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* User space's access to a peer's entry (abi.h) that XDP, or the simulator, writes meanwhile. */
-#ifndef DEVICE_ENTRY_H
-#define DEVICE_ENTRY_H
+#pragma once
 
 #include <careful/abi.h>
 
@@ -22,5 +21,3 @@ static inline void entry_trained(const struct careful_peer_entry *peer, struct t
 	seen->whole = peer->train_whole;
 	seen->span_ns = peer->train_last_ns - peer->train_first_ns;
 }
-
-#endif /* DEVICE_ENTRY_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Route netlink: requests, answers, and the qdisc that this device owns. */
-#ifndef DEVICE_RTNL_H
-#define DEVICE_RTNL_H
+#pragma once
 
 #include <linux/rtnetlink.h>
 #include <stdbool.h>
@@ -43,5 +42,3 @@ enum { QDISC_HANDLE = 0xca000000 }; /* major 0xca00: the only qdisc we touch */
 int qdisc_add(struct rtnl *rtnl, uint32_t ifindex, bool *own);
 /* Removes the qdisc if it is ours. */
 void qdisc_remove(struct rtnl *rtnl, uint32_t ifindex);
-
-#endif /* DEVICE_RTNL_H */

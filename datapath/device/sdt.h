@@ -2,8 +2,7 @@
 /* A statically defined probe: a nop, and a note with its address, name, counter of listeners, and
  * argument's place. Format: sourceware.org/systemtap/wiki/UserSpaceProbeImplementation. Defined
  * here, so that the build needs no <sys/sdt.h>. */
-#ifndef DEVICE_SDT_H
-#define DEVICE_SDT_H
+#pragma once
 
 /* The argument is in the register of a call's first argument, as BPF programs expect. The nop has
  * five bytes on x86-64, because Linux 6.18 turns such a probe's trap into a call. */
@@ -56,5 +55,3 @@
 #define SDT_PROBE(provider, name, semaphore, pointer) ((void)(pointer))
 
 #endif
-
-#endif /* DEVICE_SDT_H */

@@ -2,8 +2,7 @@
 /* Probes at stage boundaries. Without listeners, a stage's start costs a load and a branch, and its
  * end a register test. With listeners, the engine reads the clock at both, and the probe fires
  * after the end: the trap takes thousands of cycles and must not count in a stage. */
-#ifndef DEVICE_TRACE_H
-#define DEVICE_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ static inline bool trace_captures(void)
 
 /* Reports a frame handed to the device. */
 void trace_sent(const struct careful_trace_frame *frame);
-
-#endif /* DEVICE_TRACE_H */

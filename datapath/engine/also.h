@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The calls beyond careful.h with which carefuld shares an instance between programs. */
-#ifndef ENGINE_ALSO_H
-#define ENGINE_ALSO_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -58,5 +57,3 @@ uint64_t engine_scratch_asked(const struct careful *c);
 
 /* Changes wait_mode, spin_us, sync_ms and stall_ms of the instance. */
 void engine_wait_as(struct careful *c, const struct careful_options *options);
-
-#endif /* ENGINE_ALSO_H */

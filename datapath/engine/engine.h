@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The inside of an instance: active messages (P4) on top of the layers below. */
-#ifndef ENGINE_ENGINE_H
-#define ENGINE_ENGINE_H
+#pragma once
 
 #include <endian.h>
 #include <string.h>
@@ -75,7 +74,7 @@ struct handler {
 
 /*
  * The calls of careful.h that depend on the kind of instance: one with its own queue (own_ops), or
- * one attached to carefuld (attached_ops).
+ * one attached to carefuld (attached_ops). Each has the type of the call that it serves.
  *
  * @handle:   tells carefuld that a handler begins or ends; NULL without carefuld
  * @may_ask:  reports whether a request of this many bytes can leave now; NULL: always
@@ -83,49 +82,39 @@ struct handler {
  * @handed_over: reports whether all requests so far survive this process; NULL: always
  */
 struct engine_ops {
-	int (*close)(struct careful *c);
-	int (*poll)(struct careful *c);
-	int (*wait_fds)(struct careful *c, int *fds, uint32_t n, int *timeout_ms);
+	__typeof__(careful_close) *close;
+	__typeof__(careful_poll) *poll;
+	__typeof__(careful_wait_fds) *wait_fds;
 	uint64_t (*now_ns)(const struct careful *c);
 	uint64_t (*random)(struct careful *c);
-	int (*info)(struct careful *c, struct careful_info *info);
-	int (*keys_refresh)(struct careful *c, struct careful_error *error);
-	int (*memory)(struct careful *c, uint64_t bytes, void **base);
+	__typeof__(careful_info) *info;
+	__typeof__(careful_keys_refresh) *keys_refresh;
+	__typeof__(careful_memory) *memory;
 
-	int (*peer)(struct careful *c, const struct sockaddr *address, uint32_t bytes,
-		    uint32_t queues);
-	int (*peer_close)(struct careful *c, uint32_t peer);
-	int (*peer_info)(struct careful *c, uint32_t peer, struct careful_peer_info *info);
-	int (*peer_measure)(struct careful *c, uint32_t peer);
-	int (*peer_whereabouts)(struct careful *c, uint32_t peer,
-				struct careful_peer_whereabouts *where);
-	int (*payload_bytes)(struct careful *c, uint32_t peer);
+	__typeof__(careful_peer_among) *peer;
+	__typeof__(careful_peer_close) *peer_close;
+	__typeof__(careful_peer_info) *peer_info;
+	__typeof__(careful_peer_measure) *peer_measure;
+	__typeof__(careful_peer_whereabouts) *peer_whereabouts;
+	__typeof__(careful_payload_bytes) *payload_bytes;
 
 	int (*handle)(struct careful *c, uint16_t handler, bool stores, bool on);
-	int (*request)(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
-		       const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
+	__typeof__(careful_request) *request;
 	bool (*may_ask)(struct careful *c, uint32_t peer, uint32_t bytes);
 	bool (*may_begin)(struct careful *c, uint32_t requests);
 	bool (*handed_over)(const struct careful *c);
-	int (*alloc)(struct careful *c, void **payload);
-	int (*free)(struct careful *c, void *payload);
-	int (*send)(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
-		    void *payload, uint32_t bytes, careful_done_fn *done, void *user);
-	int (*reply)(struct careful *c, const struct careful_reply_to *to, int status,
-		     const uint32_t *args, const void *payload, uint32_t bytes);
-	struct careful_kept *(*keep)(const struct careful_message *message);
-	void (*release)(struct careful *c, struct careful_kept *kept);
+	__typeof__(careful_alloc) *alloc;
+	__typeof__(careful_free) *free;
+	__typeof__(careful_send) *send;
+	__typeof__(careful_reply_late) *reply;
+	__typeof__(careful_keep) *keep;
+	__typeof__(careful_release) *release;
 
-	int (*store)(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
-		     const struct careful_span *local, uint32_t bytes, uint16_t handler,
-		     const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);
-	int (*get)(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
-		   const struct careful_span *local, uint32_t bytes, uint32_t flags,
-		   careful_done_fn *done, void *user);
-	int (*region_add)(struct careful *c, const struct careful_region *region, uint32_t *key);
-	int (*region_remove)(struct careful *c, uint32_t key);
-	int (*ping)(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
-		    careful_ping_fn *done, void *user);
+	__typeof__(careful_store) *store;
+	__typeof__(careful_get) *get;
+	__typeof__(careful_region_add) *region_add;
+	__typeof__(careful_region_remove) *region_remove;
+	__typeof__(careful_ping) *ping;
 };
 
 /*
@@ -271,23 +260,16 @@ static inline struct link_peer *engine_peer(struct careful *c, uint32_t peer)
 }
 
 /* send.c */
-int own_payload_bytes(struct careful *c, uint32_t peer);
-int own_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
-		const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
 bool own_may_ask(struct careful *c, uint32_t peer, uint32_t bytes);
 bool own_may_begin(struct careful *c, uint32_t requests);
-int own_alloc(struct careful *c, void **payload);
-int own_free(struct careful *c, void *payload);
-int own_send(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
-	     void *payload, uint32_t bytes, careful_done_fn *done, void *user);
-int own_reply(struct careful *c, const struct careful_reply_to *to, int status,
-	      const uint32_t *args, const void *payload, uint32_t bytes);
-int own_store(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
-	      const struct careful_span *local, uint32_t bytes, uint16_t handler,
-	      const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);
-int own_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
-	    const struct careful_span *local, uint32_t bytes, uint32_t flags, careful_done_fn *done,
-	    void *user);
+__typeof__(careful_payload_bytes) own_payload_bytes;
+__typeof__(careful_request) own_request;
+__typeof__(careful_alloc) own_alloc;
+__typeof__(careful_free) own_free;
+__typeof__(careful_send) own_send;
+__typeof__(careful_reply_late) own_reply;
+__typeof__(careful_store) own_store;
+__typeof__(careful_get) own_get;
 
 /* message_keep.c */
 struct careful_kept *own_keep(const struct careful_message *message);
@@ -369,8 +351,7 @@ int region_check(struct careful *c, const struct link_peer *peer, const struct c
 		 uint32_t bytes, uint32_t access, struct region **found, struct careful_span *span);
 
 /* ping.c */
-int own_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
-	     careful_ping_fn *done, void *user);
+__typeof__(careful_ping) own_ping;
 void ping_receive(struct careful *c, struct link_rxframe *frame);
 void ping_finish(struct careful *c);
 void ping_forget(struct careful *c, engine_whose_fn *whose, const void *of);
@@ -380,8 +361,6 @@ int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, 
 int own_peer_close(struct careful *c, uint32_t peer);
 int own_peer_info(struct careful *c, uint32_t peer, struct careful_peer_info *info);
 int own_peer_measure(struct careful *c, uint32_t peer);
-int own_peer_whereabouts(struct careful *c, uint32_t peer, struct careful_peer_whereabouts *where);
+__typeof__(careful_peer_whereabouts) own_peer_whereabouts;
 void peers_epochs(struct careful *c);
 void peers_tell(struct careful *c);
-
-#endif /* ENGINE_ENGINE_H */

@@ -2,8 +2,7 @@
 /* Decides whether to spin before a wait blocks. If the other end shares our CPU, spinning keeps it
  * from running: the answer comes once we block or lose the CPU. Spinning then stops, and is tried
  * again after some waits or an idle time. */
-#ifndef ENGINE_SPIN_H
-#define ENGINE_SPIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,5 +64,3 @@ static inline void spin_blocked(struct spin *spin, bool spun, uint64_t blocked_n
 	else if (spin->vain == SPIN_VAIN_MAX)
 		spin->vain--; /* idle: the spin kept nobody from running, so try once more */
 }
-
-#endif /* ENGINE_SPIN_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Changes the XDP mode of an open instance, and keeps it quiet so that carefuld can measure which
  * mode is better. */
-#ifndef ENGINE_XDP_MODE_H
-#define ENGINE_XDP_MODE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ uint32_t xdp_mode_qdiscs(struct careful *instance);
 
 /* Sets xdp_by of careful_info(), enum careful_xdp_by. */
 void xdp_mode_decided(struct careful *instance, uint32_t by);
-
-#endif /* ENGINE_XDP_MODE_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The inside of the event service (P2 section 5.1): a group, its nodes, and the fragments that are
  * not consumed yet. */
-#ifndef EVENTS_PRIVATE_H
-#define EVENTS_PRIVATE_H
+#pragma once
 
 #include <careful/event.h>
 
@@ -272,5 +271,3 @@ static inline void event_note(struct careful_events *ev, char what, uint32_t nod
 	if (ev->notes)
 		event_note_down(ev, what, node, event, bytes, flags);
 }
-
-#endif /* EVENTS_PRIVATE_H */

@@ -2,8 +2,7 @@
 /* The server of the block service (careful/block.h): peers open, list, create and replace files
  * below exported directories. Uses only careful.h. The engine's thread never waits: worker threads
  * make the system calls that may block. */
-#ifndef FILES_BLOCK_H
-#define FILES_BLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -106,5 +105,3 @@ void engine_denied(struct careful *instance, uint32_t n);
 /* From the engine. Adds the bytes that peers have moved from and to a region. */
 void engine_moved(struct careful *instance, uint32_t key, uint64_t *read_bytes,
 		  uint64_t *written_bytes);
-
-#endif /* FILES_BLOCK_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Jobs, handles and peers of the block server. The engine's thread owns a job, except between
  * block_work_put() and block_work_take(): then one worker owns the job and its handle. */
-#ifndef FILES_PRIVATE_H
-#define FILES_PRIVATE_H
+#pragma once
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -429,5 +428,3 @@ int block_zero(struct block_server *server, struct block_job *job);
 int block_list(struct block_server *server, struct block_job *job);
 int block_open_scratch(struct block_job *job);
 int block_batch(struct block_server *server, struct block_job *job);
-
-#endif /* FILES_PRIVATE_H */

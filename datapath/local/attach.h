@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* An instance that is attached to carefuld (careful_attach()). */
-#ifndef LOCAL_ATTACH_H
-#define LOCAL_ATTACH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -115,24 +114,16 @@ int attached_region_remove(struct careful *c, uint32_t key);
 const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t off);
 
 /* ring_out.c */
-int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
-		     const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
 bool attached_may_begin(struct careful *c, uint32_t requests);
 bool attached_handed_over(const struct careful *c);
-int attached_alloc(struct careful *c, void **payload);
-int attached_free(struct careful *c, void *payload);
-int attached_send(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
-		  void *payload, uint32_t bytes, careful_done_fn *done, void *user);
-int attached_reply(struct careful *c, const struct careful_reply_to *to, int status,
-		   const uint32_t *args, const void *payload, uint32_t bytes);
-int attached_store(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
-		   const struct careful_span *local, uint32_t bytes, uint16_t handler,
-		   const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user);
-int attached_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t region_off,
-		 const struct careful_span *local, uint32_t bytes, uint32_t flags,
-		 careful_done_fn *done, void *user);
-int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
-		  careful_ping_fn *done, void *user);
+__typeof__(careful_request) attached_request;
+__typeof__(careful_alloc) attached_alloc;
+__typeof__(careful_free) attached_free;
+__typeof__(careful_send) attached_send;
+__typeof__(careful_reply_late) attached_reply;
+__typeof__(careful_store) attached_store;
+__typeof__(careful_get) attached_get;
+__typeof__(careful_ping) attached_ping;
 void attached_answer_owed(struct careful *c);
 void attached_free_op(struct attached *a, struct attached_op *op);
 
@@ -142,5 +133,3 @@ struct careful_kept *attached_keep(const struct careful_message *message);
 void attached_release(struct careful *c, struct careful_kept *kept);
 int attached_poll(struct careful *c);
 int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms);
-
-#endif /* LOCAL_ATTACH_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A connection to carefuld's local socket (ipc.h), shared by any number of threads. Each thread
  * waits for its own answer; one of the waiting threads reads for all. */
-#ifndef LOCAL_CONNECTION_H
-#define LOCAL_CONNECTION_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ void connection_close(struct connection *connection);
  * carefuld gave. */
 int connection_ask(struct connection *connection, struct careful_ipc *packet, const void *payload,
 		   int *fd, void *answer, size_t size);
-
-#endif /* LOCAL_CONNECTION_H */

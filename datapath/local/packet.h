@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Packets of the local socket (ipc.h), for carefuld and its clients. */
-#ifndef LOCAL_PACKET_H
-#define LOCAL_PACKET_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -13,5 +12,3 @@ int packet_send(int socket, const struct careful_ipc *head, const void *payload,
 /* Receives a packet without waiting. *fd: the descriptor passed with it, or -1. Returns the
  * packet's length, or -errno. Payload beyond `bytes` is lost. */
 ssize_t packet_receive(int socket, struct careful_ipc *head, void *payload, size_t bytes, int *fd);
-
-#endif /* LOCAL_PACKET_H */

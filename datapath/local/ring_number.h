@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reads and writes the numbers in the shared area (ipc.h), with acquire and release: what one
  * process wrote before a number, the other sees after it. */
-#ifndef LOCAL_RING_NUMBER_H
-#define LOCAL_RING_NUMBER_H
+#pragma once
 
 #include <careful/ipc.h>
 
@@ -15,5 +14,3 @@ static inline void write_number(struct careful_ring_number *number, uint32_t val
 {
 	__atomic_store_n(&number->value, value, __ATOMIC_RELEASE);
 }
-
-#endif /* LOCAL_RING_NUMBER_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The probe service and the scratch region of wire.h, for measurements from other hosts. */
-#ifndef MEASURE_PROBE_H
-#define MEASURE_PROBE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ bool probe_train_add(struct probe_train *train, const struct careful_message *me
 void *scratch_memory(void);
 /* Offers the memory to all peers until careful_close(). */
 int scratch_serve(struct careful *instance);
-
-#endif /* MEASURE_PROBE_H */

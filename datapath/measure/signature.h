@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Bursts of requests with computation between them (P4, `Microbenchmark signature`), timed as they
  * are issued. The layer decides where the requests go. */
-#ifndef MEASURE_SIGNATURE_H
-#define MEASURE_SIGNATURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ uint32_t signature_burst_bytes(const struct careful_signature *signature);
  * -ETIMEDOUT if one lasts longer than CAREFUL_BURST_MS, or another -errno. */
 int signature_run(struct signature_layer *layer, const struct careful_signature *signature,
 		  void *answers, uint32_t bytes);
-
-#endif /* MEASURE_SIGNATURE_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A file or block device of a host, for any number of threads. Requests that a session's end
  * interrupts are repeated. Once another file has the name, every call fails with -ESTALE. */
-#ifndef NBD_FILE_H
-#define NBD_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ int file_extents(struct file *file, uint64_t nbytes, uint64_t offset,
 /* Returns the NBD errno for a failure. Unknown errors become EIO, because EINVAL would blame the
  * client's request. */
 int file_nbd_error(int rc);
-
-#endif /* NBD_FILE_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A host's handle of one file or block device, and the session with the host. Both are renewed
  * after a loss, as long as the path still names the same file. Any number of threads may use it. */
-#ifndef NBD_HANDLE_H
-#define NBD_HANDLE_H
+#pragma once
 
 #include <careful/block.h>
 #include <pthread.h>
@@ -51,5 +50,3 @@ int handle_commit(struct handle *handle);
 /* Sends a request for a range of the file; repeats what was lost. args: the answer's words. */
 int handle_ask_range(struct handle *handle, uint32_t handler, uint32_t flags, uint64_t nbytes,
 		     uint64_t offset, uint32_t args[4], void *answer, size_t answer_size);
-
-#endif /* NBD_HANDLE_H */

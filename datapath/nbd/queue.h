@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Finds the queue, and so the carefuld, that serves a host (`carefulctl up --queues`), and the
  * host's port there. control/remote.py does the same for other programs. */
-#ifndef NBD_QUEUE_H
-#define NBD_QUEUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -16,5 +15,3 @@ bool queue_is_served(const char *instance);
  * host; or the queue's that the host chooses. `address` gets the host's port there. *sock: to be
  * freed. 0, or -errno. */
 int queue_find(const char *instance, struct sockaddr_storage *address, char **sock);
-
-#endif /* NBD_QUEUE_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* One direction of a sealed session: cipher, key and replay window. The primitives are libsodium's;
  * link/seal.c decides which bytes are sealed. */
-#ifndef SECURE_AEAD_H
-#define SECURE_AEAD_H
+#pragma once
 
 #include <sodium/crypto_aead_aes256gcm.h>
 #include <stdbool.h>
@@ -48,5 +47,3 @@ bool aead_open(const struct aead *aead, uint64_t number, const uint8_t *beside, 
 /* Reports whether a number is neither seen nor older than the window. aead_saw() records it. */
 bool aead_new(const struct aead_seen *seen, uint64_t number);
 void aead_saw(struct aead_seen *seen, uint64_t number);
-
-#endif /* SECURE_AEAD_H */

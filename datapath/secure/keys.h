@@ -6,8 +6,7 @@
  *   trusted   lines of ADDRESS KEY [NAME]: a public key, base64. An address may have several keys:
  *             any of them is accepted, the first is tried first.
  *   cluster   a key that all hosts of a cluster share, base64, private; may be missing */
-#ifndef SECURE_KEYS_H
-#define SECURE_KEYS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ int keys_trust(struct keys *keys, const union address *address, const uint8_t *o
 /* Returns the next key of an address after `after` (NULL: the first), or NULL. Ignores the port. */
 const struct keys_trusted *keys_find(const struct keys *keys, const union address *address,
 				     const struct keys_trusted *after);
-
-#endif /* SECURE_KEYS_H */

@@ -2,8 +2,7 @@
 /* Noise_KKpsk0_25519_ChaChaPoly_SHA256 (the Noise protocol framework, revision 34): a handshake of
  * two messages between hosts that know each other's public key. The primitives are libsodium's;
  * link/keyed.c decides what the messages carry and when they are sent. */
-#ifndef SECURE_NOISE_H
-#define SECURE_NOISE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ void noise_split(const struct noise *noise, uint8_t keys[2][NOISE_KEY_BYTES]);
 
 /* Erases all secrets. */
 void noise_forget(struct noise *noise);
-
-#endif /* SECURE_NOISE_H */

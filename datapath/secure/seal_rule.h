@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Which peers' frames are sealed, and how: the value of `--seal`. */
-#ifndef SECURE_SEAL_RULE_H
-#define SECURE_SEAL_RULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ int seal_rules_read(struct seal_rules *rules, const char *text, struct careful_e
 bool seal_rules_any(const struct seal_rules *rules);
 /* Returns the enum careful_seal for an address. */
 uint8_t seal_rules_of(const struct seal_rules *rules, const union address *address);
-
-#endif /* SECURE_SEAL_RULE_H */

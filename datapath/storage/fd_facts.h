@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Facts about long-lived descriptors, so that each is asked for once. */
-#ifndef STORAGE_FD_FACTS_H
-#define STORAGE_FD_FACTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ static inline struct kept *fd_of(struct kept *all, int fd)
 bool fd_is_memory(struct kept *all, struct storage_io *io, uint64_t *calls);
 uint64_t fd_dev(struct kept *all, struct storage_io *io, uint64_t *calls);
 bool fd_is_plain(int fd);
-
-#endif /* STORAGE_FD_FACTS_H */

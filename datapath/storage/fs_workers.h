@@ -5,8 +5,7 @@
  * The kernel gives a thread a fixed number of io_uring workers for all its rings, and serialises
  * buffered writes of inodes that share one of 64 hash slots (io-wq.c). So the ring serves one file
  * system at a time; operations of others run here meanwhile (uring.c). */
-#ifndef STORAGE_FS_WORKERS_H
-#define STORAGE_FS_WORKERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ struct op *fs_workers_take(struct lanes *lanes);
 /* Waits up to patience_ms for running operations; waiting ones never start. Returns how many still
  * hang: these use their files and memory until they end. */
 uint32_t fs_workers_close(struct lanes *lanes, uint32_t patience_ms);
-
-#endif /* STORAGE_FS_WORKERS_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* An operation that moves in steps: its progress, and the steps that are system calls of this
  * thread. uring.c does the waiting. */
-#ifndef STORAGE_OP_H
-#define STORAGE_OP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ void op_end(struct op *op, int64_t result);
 int op_inline(struct op *op, int flags, uint64_t *calls);
 /* Reports whether all segments lie in `memory`. */
 bool op_is_within(const struct iovec *memory, const struct iovec *iov, unsigned int count);
-
-#endif /* STORAGE_OP_H */

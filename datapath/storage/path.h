@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Directories by their path. */
-#ifndef STORAGE_PATH_H
-#define STORAGE_PATH_H
+#pragma once
 
 #include <stddef.h>
 
 /* Like mkdir -p. *made: where in `path` the first new component ends, or 0. */
 int path_make(const char *path, size_t *made);
-
-#endif /* STORAGE_PATH_H */

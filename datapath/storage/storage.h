@@ -2,8 +2,7 @@
 /* Files as a pipeline stage: vectored reads and writes between a file and UMEM or other memory,
  * several at a time, nothing allocated per operation. The engine sees only this interface; the
  * simulation puts memory behind it. */
-#ifndef STORAGE_STORAGE_H
-#define STORAGE_STORAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -106,5 +105,3 @@ static inline void storage_memory(struct storage *storage, void *base, uint64_t 
 /* Opens io_uring, or threads if io_uring is denied, for up to `depth` operations. Cached reads, and
  * writes to files in memory below aside_bytes, finish within submit(). */
 int uring_open(uint32_t depth, struct storage **storage);
-
-#endif /* STORAGE_STORAGE_H */

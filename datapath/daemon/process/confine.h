@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Limits carefuld, once its queue is open, to the capabilities that it still uses. */
-#ifndef DAEMON_PROCESS_CONFINE_H
-#define DAEMON_PROCESS_CONFINE_H
+#pragma once
 
 #include <careful/careful.h>
 
@@ -15,5 +14,3 @@ int confine_programs(struct careful_error *error);
 int confine(const struct daemon_options *options, struct careful_error *error);
 /* Returns 0 if the kept capabilities suffice for these exports, or -EPERM with *error. */
 int confine_covers(const struct daemon_options *options, struct careful_error *error);
-
-#endif /* DAEMON_PROCESS_CONFINE_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reports readiness, status and signs of life to the service manager: datagrams to $NOTIFY_SOCKET
  * (sd_notify(3)). Does nothing without that variable. */
-#ifndef DAEMON_PROCESS_NOTIFY_H
-#define DAEMON_PROCESS_NOTIFY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -28,5 +27,3 @@ void notify_ready(struct notify *notify, struct careful *instance, const struct 
 void notify_alive(struct notify *notify, struct careful *instance, struct queues *queues);
 void notify_failed(struct notify *notify, int rc, const char *why);
 void notify_stopping(struct notify *notify);
-
-#endif /* DAEMON_PROCESS_NOTIFY_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* carefuld as a process: its limits, start in the background, and first line of output. */
-#ifndef DAEMON_PROCESS_PROCESS_H
-#define DAEMON_PROCESS_PROCESS_H
+#pragma once
 
 /* Raises the limits of locked memory and open files. */
 void process_raise_limits(void);
@@ -12,5 +11,3 @@ int process_detach(int ready_fd);
 void process_tell(int fd, const char *text, const char *error);
 /* Leaves the terminal: later output goes to the log. */
 void process_silence(void);
-
-#endif /* DAEMON_PROCESS_PROCESS_H */

@@ -2,8 +2,7 @@
 /* The daemon's directory below /run: lock, pid and socket. The lock ends with the process, so the
  * next daemon replaces what a killed one left. A passed socket (socket_activation.h) is used as is and
  * stays. */
-#ifndef DAEMON_PROCESS_RUNDIR_H
-#define DAEMON_PROCESS_RUNDIR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ int rundir_listen(struct rundir *dir, struct careful_error *error);
 void rundir_close(struct rundir *dir);
 /* Does the same for a daemon that did not start; also removes what rundir_open() made. */
 void rundir_remove(struct rundir *dir);
-
-#endif /* DAEMON_PROCESS_RUNDIR_H */

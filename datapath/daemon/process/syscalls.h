@@ -2,12 +2,9 @@
 /* Restricts carefuld to the system calls that it makes while it serves. Even if taken over, it can
  * then run no program, trace no process, mount nothing, change no namespace or identity, and map no
  * executable memory. */
-#ifndef DAEMON_PROCESS_SYSCALLS_H
-#define DAEMON_PROCESS_SYSCALLS_H
+#pragma once
 
 #include <careful/careful.h>
 
 /* Restricts all threads, also running ones, for good. Needs no_new_privs. Returns 0 or -errno. */
 int syscalls_confine(struct careful_error *error);
-
-#endif /* DAEMON_PROCESS_SYSCALLS_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Peace: while a peer tries XDP modes, only the peer's own trial moves data between the two hosts.
  * This file gives peace to peers, asks peers for peace, and checks that a peer is quiet enough. */
-#ifndef DAEMON_XDP_TRIAL_LOCK_H
-#define DAEMON_XDP_TRIAL_LOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ struct careful_peer_info xdp_trial_peer(const struct trial *trial, uint32_t peer
 bool xdp_trial_is_up(uint32_t state);
 /* Reports whether nothing is under way and no frame has moved since the last call. */
 bool xdp_trial_is_quiet(struct trial *trial, uint32_t peer);
-
-#endif /* DAEMON_XDP_TRIAL_LOCK_H */

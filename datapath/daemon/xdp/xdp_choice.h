@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Chooses the better XDP mode from measurements, and remembers the choice. */
-#ifndef DAEMON_XDP_XDP_CHOICE_H
-#define DAEMON_XDP_XDP_CHOICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ uint32_t xdp_choose(const struct xdp_figures arms[XDP_ARMS]);
 int xdp_recall(const char *dir, const char *driver, uint32_t *mode, struct careful_error *error);
 /* Remembers a mode, completely or not at all. Returns 0, or -errno with *error. */
 int xdp_remember(const char *dir, const char *driver, uint32_t mode, struct careful_error *error);
-
-#endif /* DAEMON_XDP_XDP_CHOICE_H */

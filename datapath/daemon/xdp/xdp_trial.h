@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* --xdp auto: tries native and generic mode in turns with the first peer that gives peace, keeps
  * the better one and remembers it. Also gives peace to peers for their trials. */
-#ifndef DAEMON_XDP_XDP_TRIAL_H
-#define DAEMON_XDP_XDP_TRIAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,5 +57,3 @@ bool xdp_trial_is_on(const struct trial *trial, uint32_t peer);
 void xdp_trial_poll(struct trial *trial);
 /* Returns after how many ms at most to call it again; -1: when an event arrives. */
 int xdp_trial_timeout_ms(const struct trial *trial);
-
-#endif /* DAEMON_XDP_XDP_TRIAL_H */

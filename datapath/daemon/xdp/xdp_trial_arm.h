@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* One arm of a trial: measures the engine with a peer, in the mode in effect. */
-#ifndef DAEMON_XDP_XDP_TRIAL_ARM_H
-#define DAEMON_XDP_XDP_TRIAL_ARM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ int xdp_trial_ask(struct careful *instance, uint32_t peer, uint16_t handler,
 int xdp_trial_ask_all(struct careful *instance, const uint32_t *peers, uint32_t count,
 		      uint16_t handler, const uint32_t args[CAREFUL_AM_ARGS], uint64_t until_ns,
 		      uint32_t *first);
-
-#endif /* DAEMON_XDP_XDP_TRIAL_ARM_H */

@@ -16,8 +16,7 @@
  *  - xsk_pins.c    locks and pins; xsk_cpus.c, the end of softirqs
  *  - route.c       destinations; route_news.c, their changes
  *  - netdev.c      properties of the interface; rtnl.c, netlink */
-#ifndef DEVICE_XSK_XSK_H
-#define DEVICE_XSK_XSK_H
+#pragma once
 
 #include <stddef.h>
 #include <string.h>
@@ -363,5 +362,3 @@ static inline bool netdev_straight(const struct netdev *netdev)
 struct ethtool_channels;
 bool netdev_wakes_another(const char *driver, const char *release,
 			  const struct ethtool_channels *channels);
-
-#endif /* DEVICE_XSK_XSK_H */

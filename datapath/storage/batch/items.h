@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Batches of careful_block_item records (block.h): shared by the items*.c files. All names lie
  * beneath one directory; a failed item does not stop the batch. */
-#ifndef STORAGE_BATCH_ITEMS_H
-#define STORAGE_BATCH_ITEMS_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -130,5 +129,3 @@ int items_append(struct items *s);
 
 /* items_write.c: makes or changes something. Returns a status, or 1 if the answer comes later. */
 int items_write(struct items *s);
-
-#endif /* STORAGE_BATCH_ITEMS_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Owner, mode and time of the files of a batch. */
-#ifndef STORAGE_TREE_ATTR_H
-#define STORAGE_TREE_ATTR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ struct attr_how {
 mode_t attr_mode(const struct careful_block_attr *attr, const struct attr_how *how);
 int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
 	       size_t xattrs_bytes, const struct attr_how *how);
-
-#endif /* STORAGE_TREE_ATTR_H */

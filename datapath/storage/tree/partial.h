@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Names of unfinished files, here and at a peer: .[NAME.]careful-TAG.part (TAG: 16 hex digits). */
-#ifndef STORAGE_TREE_PARTIAL_H
-#define STORAGE_TREE_PARTIAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ static inline bool partial_is_named(const char *name, size_t bytes)
 	}
 	return true;
 }
-
-#endif /* STORAGE_TREE_PARTIAL_H */

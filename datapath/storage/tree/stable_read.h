@@ -2,8 +2,7 @@
 /* Detects that a file changed while it was read. Size and times do not show a change that began
  * before the read and still runs; and on older kernels all changes within a tick (up to 10 ms)
  * share one time. So a recently changed file is not trusted yet. */
-#ifndef STORAGE_TREE_STABLE_READ_H
-#define STORAGE_TREE_STABLE_READ_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -12,5 +11,3 @@
 int stable_read_wait(int fd, struct stat *st);
 /* Reports whether data read between two fstat() calls was the file's content at one moment. */
 bool stable_read_between(const struct stat *before, const struct stat *after);
-
-#endif /* STORAGE_TREE_STABLE_READ_H */

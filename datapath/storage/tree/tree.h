@@ -2,8 +2,7 @@
 /* Storage for the block service, beyond the public careful/files.h: paths that cannot leave a
  * directory, attributes, and directories as careful_block_entry records (block.h). The kernel
  * enforces "beneath" (openat2, RESOLVE_BENEATH); no code here compares path strings. */
-#ifndef STORAGE_TREE_TREE_H
-#define STORAGE_TREE_TREE_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -63,5 +62,3 @@ int entry_each(struct entry_scan *scan, int dir_fd, const char *prefix, entry_ta
  * point whose server is down exists, yet opens with ENOENT: it counts as unreadable, not as gone or
  * empty. */
 bool entry_is_directory(int fd);
-
-#endif /* STORAGE_TREE_TREE_H */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A file's extended attributes as careful_block_xattr records: user attributes, ACLs, capabilities
  * and, for root, trusted ones. Descriptors may be O_PATH. */
-#ifndef STORAGE_TREE_XATTRS_H
-#define STORAGE_TREE_XATTRS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ ssize_t xattrs_get(int fd, char *buf, size_t room);
  * attributes that only root may set (capabilities, trusted ones). -ENOSYS: the file system cannot
  * hold some; the others are set. -EPROTO: malformed records. */
 int xattrs_set(int fd, const char *records, size_t bytes, bool squashed);
-
-#endif /* STORAGE_TREE_XATTRS_H */
