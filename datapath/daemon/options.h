@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* carefuld's command line. */
-#ifndef DAEMON_OPTIONS_H
-#define DAEMON_OPTIONS_H
+#pragma once
 
 #include <limits.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #include <careful/careful.h>
@@ -30,12 +28,10 @@ struct daemon_options {
 	const char *log;
 	int cpu;
 	int ready_fd;
-	bool foreground;
-	bool insecure;
+	uint32_t foreground;
+	uint32_t insecure;
 };
 
 /* Returns 0, 1 after --help or --version, or -EINVAL with *error. Modifies argv. */
 int options_parse(struct daemon_options *options, int argc, char **argv,
 		  struct careful_error *error);
-
-#endif /* DAEMON_OPTIONS_H */
