@@ -132,10 +132,10 @@ def _become(call: dict[str, Any], fds: Sequence[int]) -> NoReturn:
 
 def _load() -> None:
     """Import all that a command may need."""
-    from careful.cli.main import COMMANDS
+    from careful.cli.main import cli
 
-    targets = [target for rows in COMMANDS.values() for target, _ in rows.values()]
-    for name in (*(target.partition(":")[0] for target in targets), *_LATE):
+    modules = [f"careful.cli.{one.partition(':')[0]}" for one in cli.targets.values()]
+    for name in (*modules, *_LATE):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # children share what is never looked at

@@ -127,37 +127,37 @@ class LazyGroup(Group):
     """A group that imports a command on first use.
 
     Args:
-        table: heading -> name -> ("module:attribute" of a command, its summary).
+        table: heading -> name -> summary.
+        elsewhere: name -> "module:attribute" in careful.cli; by default NAME:NAME.
     """
 
     def __init__(
-        self, *args: Any, table: Mapping[str, Mapping[str, tuple[str, str]]], **given: Any
+        self,
+        *args: Any,
+        table: Mapping[str, Mapping[str, str]],
+        elsewhere: Mapping[str, str],
+        **given: Any,
     ) -> None:
         super().__init__(*args, **given)
         self._table = table
-        self._targets = {
-            name: target for rows in table.values() for name, (target, _) in rows.items()
-        }
+        self.targets = {name: f"{name}:{name}" for rows in table.values() for name in rows}
+        self.targets |= elsewhere
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self._targets)
+        return sorted(self.targets)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        target = self._targets.get(cmd_name)
-        if target is None:
+        if cmd_name not in self.targets:
             return None
-        module, _, attribute = target.partition(":")
-        command = getattr(importlib.import_module(module), attribute)
+        module, _, attribute = self.targets[cmd_name].partition(":")
+        command = getattr(importlib.import_module(f"careful.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
         interrupt.disarm()
         return command
 
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """Returns the table's summaries, so that a listing imports no command."""
-        return {
-            heading: [(name, text) for name, (_, text) in rows.items()]
-            for heading, rows in self._table.items()
-        }
+        return {heading: list(rows.items()) for heading, rows in self._table.items()}
 
 
 def similar(word: str, known: Iterable[str]) -> str:

@@ -23,117 +23,64 @@ from careful.errors import CarefulError, Ended, InputError, LossError, is_debugg
 from careful.extras import MissingExtraError
 from careful.jsonout import document
 
-#: Heading -> name -> ("module:attribute" of a click command, the first sentence of its help).
-COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+#: Heading -> name -> the first sentence of the command's help.
+COMMANDS: dict[str, dict[str, str]] = {
     "An interface": {
-        "up": (
-            "careful.cli.up:up",
-            "Bring up careful on IFACE: start carefuld, and return once it is ready.",
-        ),
-        "down": (
-            "careful.cli.up:down",
-            "Take careful off IFACE: stop carefuld, and remove everything it left.",
-        ),
-        "key": (
-            "careful.cli.key:key",
-            "Make this host's key, and choose whose keys to trust.",
-        ),
-        "status": (
-            "careful.cli.status:status",
-            "Show whether all is well, the settings in effect, and the rates of each peer.",
-        ),
-        "top": (
-            "careful.cli.top:top",
-            "Show what moves between this host and its peers, until q or Ctrl-C.",
-        ),
-        "fleet": ("careful.cli.fleet:fleet", "Do the same on all hosts of a file, at once."),
-        "exporter": (
-            "careful.cli.exporter:exporter",
-            "Serve metrics to Prometheus over HTTP, until Ctrl-C.",
-        ),
-        "doctor": (
-            "careful.cli.doctor:doctor",
-            "Check that everything careful needs on IFACE is there, and try HOST.",
-        ),
+        "up": "Bring up careful on IFACE: start carefuld, and return once it is ready.",
+        "down": "Take careful off IFACE: stop carefuld, and remove everything it left.",
+        "key": "Make this host's key, and choose whose keys to trust.",
+        "status": "Show whether all is well, the settings in effect, and the rates of each peer.",
+        "top": "Show what moves between this host and its peers, until q or Ctrl-C.",
+        "fleet": "Do the same on all hosts of a file, at once.",
+        "exporter": "Serve metrics to Prometheus over HTTP, until Ctrl-C.",
+        "doctor": "Check that everything careful needs on IFACE is there, and try HOST.",
     },
     "Files": {
-        "ls": ("careful.cli.transfer:ls", "List what a host exports."),
-        "get": (
-            "careful.cli.transfer:get",
-            "Fetch files from a host into LOCAL (default: the current directory).",
-        ),
-        "put": (
-            "careful.cli.transfer:put",
-            "Send files to a host that exports a directory with :rw.",
-        ),
-        "sync": (
-            "careful.cli.sync:sync",
-            "Bring TARGET up to date with SOURCE; one of them is HOST:PATH.",
-        ),
-        "verify": (
-            "careful.cli.files:verify",
-            "Compare a host's file or tree with LOCAL; only digests (XXH3) cross the network.",
-        ),
-        "partials": (
-            "careful.cli.files:partials",
-            "List or remove what interrupted transfers left, here or on a host.",
-        ),
+        "ls": "List what a host exports.",
+        "get": "Fetch files from a host into LOCAL (default: the current directory).",
+        "put": "Send files to a host that exports a directory with :rw.",
+        "sync": "Bring TARGET up to date with SOURCE; one of them is HOST:PATH.",
+        "verify": "Compare a host's file or tree with LOCAL; only digests (XXH3) cross the "
+        "network.",
+        "partials": "List or remove what interrupted transfers left, here or on a host.",
     },
     "Measuring and tuning": {
-        "ping": (
-            "careful.cli.speed:ping",
-            "Show round trips to HOST through careful, as ping shows those of ICMP.",
-        ),
-        "speed": (
-            "careful.cli.speed:speed",
-            "Compare careful with kernel TCP to HOST: a request, a block and a stream, in turn.",
-        ),
-        "measure": (
-            "careful.cli.measure:measure",
-            "Measure a path; every figure has a 95 % interval.",
-        ),
-        "capture": (
-            "careful.cli.capture:capture",
-            "Capture the frames of an interface that careful is up on, until Ctrl-C.",
-        ),
-        "trace": (
-            "careful.cli.trace:trace",
-            "Trace the stages of messages that flow, by probes in the datapath.",
-        ),
-        "plan": (
-            "careful.cli.plan:plan",
-            "Compute how a message is best cut into fragments for a pipeline of stages.",
-        ),
-        "simulate": (
-            "careful.cli.simulate:simulate",
-            "Send messages through a pipeline in virtual time and see where the time goes.",
-        ),
-        "tune": (
-            "careful.cli.tune:tune",
-            "See and set how messages are cut into fragments, while they flow.",
-        ),
-        "bench": (
-            "careful.cli.bench:bench",
-            "Run P2's experiments over careful and over the traditional protocol, side by side.",
-        ),
+        "ping": "Show round trips to HOST through careful, as ping shows those of ICMP.",
+        "speed": "Compare careful with kernel TCP to HOST: a request, a block and a stream, in "
+        "turn.",
+        "measure": "Measure a path; every figure has a 95 % interval.",
+        "capture": "Capture the frames of an interface that careful is up on, until Ctrl-C.",
+        "trace": "Trace the stages of messages that flow, by probes in the datapath.",
+        "plan": "Compute how a message is best cut into fragments for a pipeline of stages.",
+        "simulate": "Send messages through a pipeline in virtual time and see where the time goes.",
+        "tune": "See and set how messages are cut into fragments, while they flow.",
+        "bench": "Run P2's experiments over careful and over the traditional protocol, side by "
+        "side.",
     },
     "More": {
-        "config": ("careful.cli.config:config_group", "Look at the configuration file."),
-        "completion": (
-            "careful.cli.completion:completion",
-            "Print a completion script for bash, zsh or fish.",
-        ),
-        "help": (
-            "careful.cli.help:help_command",
-            "Show a page of the manual, or the help of a command.",
-        ),
+        "config": "Look at the configuration file.",
+        "completion": "Print a completion script for bash, zsh or fish.",
+        "help": "Show a page of the manual, or the help of a command.",
     },
+}
+#: Commands that are not careful.cli.NAME:NAME.
+_ELSEWHERE = {
+    "down": "up:down",
+    "ls": "transfer:ls",
+    "get": "transfer:get",
+    "put": "transfer:put",
+    "verify": "files:verify",
+    "partials": "files:partials",
+    "ping": "speed:ping",
+    "config": "config:config_group",
+    "help": "help:help_command",
 }
 
 
 @click.group(
     cls=LazyGroup,
     table=COMMANDS,
+    elsewhere=_ELSEWHERE,
     invoke_without_command=True,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -166,7 +166,7 @@ def test_examples__parse(
 
 def test_help__summaries_are_the_commands_own() -> None:
     """They stand in a table, so that the list of commands imports none of them."""
-    table = {name: text for rows in COMMANDS.values() for name, (_, text) in rows.items()}
+    table = {name: text for rows in COMMANDS.values() for name, text in rows.items()}
     assert table == {names[1]: summary(one) for names, one in ALL.items() if len(names) == 2}
 
 
