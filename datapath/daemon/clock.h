@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The daemon's clock: CLOCK_MONOTONIC, as for probes. */
-#pragma once
+#ifndef DAEMON_CLOCK_H /* the simulator has its own */
+#define DAEMON_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
@@ -17,3 +18,5 @@ static inline uint64_t clock_in_ms(uint64_t ms)
 {
 	return clock_now_ns() + ms * 1000000;
 }
+
+#endif
