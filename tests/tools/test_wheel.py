@@ -48,7 +48,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the folder of its programs."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    made = run(*pip, "wheel", ROOT, "--no-deps", "--no-build-isolation", "-q", "-w", folder)
+    lock = ["flock", ROOT / "build/gcc.lock"]  # of tools/build
+    made = run(*lock, *pip, "wheel", ROOT, "--no-deps", "--no-build-isolation", "-q", "-w", folder)
     assert made.returncode == 0, made.stderr
     (wheel,) = folder.glob("careful-*.whl")
     venv.create(folder / "fresh")
