@@ -17,7 +17,7 @@ import pytest
 TOOLS = Path(__file__).parents[2] / "tools"
 CMAKE = """
 cmake_minimum_required(VERSION 3.25)
-project(few C)
+project(few NONE)  # no test is compiled
 enable_testing()
 file(WRITE ${CMAKE_BINARY_DIR}/sim "#!/bin/sh\\n")
 file(CHMOD ${CMAKE_BINARY_DIR}/sim PERMISSIONS OWNER_READ OWNER_EXECUTE)
@@ -169,3 +169,20 @@ def test_all__what_runs_ahead_of_its_step_counts(project: Path, command: str, st
     result = "FAILED" if status else "ok"
     assert len(re.findall(rf"^{result} +C tests in virtual time, ", done.stdout, re.M)) == 2
     assert done.stdout.count(": test_other ...") == 2
+
+
+@pytest.mark.parametrize(("times", "status"), [(0, 0), (1, 0), (2, 1)])
+def test_all__machines_that_fail_beside_the_c_tests_run_again_alone(
+    project: Path, times: int, status: int
+) -> None:
+    fails = f"tests/machines/*) echo >>failed; test $(wc -l <failed) -gt {times} || exit 1"
+    script(project / ".venv/bin/python", f"for word; do case $word in {fails};; esac; done")
+    script(project / "tests/spin/run", "true")
+    with (project / "datapath/CMakeLists.txt").open("a") as cmake:
+        cmake.write("add_custom_target(tidy)\nadd_test(NAME test_other COMMAND true)\n")
+        cmake.write("add_test(NAME test_sim_one COMMAND true)\n")
+        cmake.write("file(COPY_FILE ${CMAKE_BINARY_DIR}/sim ${CMAKE_BINARY_DIR}/explore)\n")
+    done = run(project)
+    assert done.returncode == status, done.stdout
+    assert ("AGAIN  the emulated machines" in done.stdout) is (times > 0)
+    assert f"{'FAILED' if status else 'ok    '} a few emulated machines" in done.stdout
