@@ -78,7 +78,7 @@ def test_build__below_a_path_with_a_space(tmp_path: Path) -> None:
     """The manual is the one step of the wheel's build that CMake itself starts a program for."""
     root = tmp_path / "a space"
     root.mkdir()
-    for name in ("datapath", "ebpf", "tools"):
+    for name in ("datapath", "ebpf", "tests", "tools"):
         (root / name).symlink_to(TOOLS.parent / name)
     argv = ["cmake", "-S", root / "datapath", "-B", root / "build", "-G", "Ninja"]
     given = {
