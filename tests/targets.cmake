@@ -146,6 +146,10 @@ if(CAREFUL_TESTS)
   set_tests_properties(sim_hostile PROPERTIES TIMEOUT 600)
   # At the liar's own end more answers wait than two honest windows.
   add_test(NAME sim_hostile_late COMMAND sim --seed 292709 --hostile)
+  # The liar ended while frames of its session were missing: the peer waited a second for them.
+  add_test(NAME sim_hostile_missing COMMAND sim --seed 805 --hostile)
+  # A full window waits behind a frame whose charge the receive ring lost.
+  add_test(NAME sim_ring_charge COMMAND sim --seed 31663)
   add_test(NAME sim_hostile_traditional COMMAND sim --hostile --protocol traditional --count 300)
   set_tests_properties(sim_hostile_traditional PROPERTIES TIMEOUT 600)
 endif()

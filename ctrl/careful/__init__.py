@@ -129,7 +129,7 @@ def open(  # noqa: A001 (as in os.open)
             ("adaptive", "spin", "block"), spin_us (spin time of adaptive: 50), sync_ms (silence
             before a peer is asked: 200), stall_ms (silence before a peer counts as
             gone: 30000). Keys: keys (a directory; "none"; /etc/careful/keys, if this host has a
-            key there), seal ("off").
+            key there), seal ("off"). Loss: repair ("on", "off").
 
     Raises:
         CarefulError: no such interface, it is down, no permission, another program has

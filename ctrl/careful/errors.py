@@ -23,6 +23,7 @@ _MEANINGS = {
     errno_module.ECONNRESET: "the session was reset; the operation may have run",
     errno_module.EPROTONOSUPPORT: "it speaks another wire version (`carefulctl --version`)",
     errno_module.EPROTOTYPE: "one end speaks careful, the other traditional (`up --protocol`)",
+    errno_module.EILSEQ: "lost frames are sent again by one of the two hosts alone (`up --repair`)",
     errno_module.ENOPROTOOPT: "its frames are sealed otherwise than ours, or not (`up --seal`)",
     errno_module.EKEYREJECTED: "it does not trust our key, or we have none (`carefulctl key`)",
     errno_module.ENOKEY: "no key is trusted at its address (`carefulctl key trust`)",

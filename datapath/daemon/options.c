@@ -136,6 +136,8 @@ static const struct rule rules[] = {
 	  NUMBER(careful.sync_ms, 1, 3600000) },
 	{ "stall-ms", "N", "drop a peer that has been silent for this long, in ms (30000)",
 	  NUMBER(careful.stall_ms, 1, 3600000) },
+	{ "repair", "MODE", "on: send lost frames again; off: begin a new epoch (on)",
+	  CHOICE(careful.repair, "on", "off") },
 	{ "file-writes", "WHO",
 	  "engine, or workers: the kernel's copy into the page cache (engine)",
 	  CHOICE(careful.file_writes, "engine", "workers") },

@@ -216,14 +216,15 @@ struct port_ops {
 	void (*stamps)(struct port *port, bool on);
 
 	/* Opens a slot of the peers map to frames with this cookie; 0 closes it, and closed()
-	 * reports when it may be opened again. Returns a word in which the caller keeps the total
-	 * of buffers that the peer may have filled; it starts at `window`. @taken: NULL, or the
-	 * session is sealed: *taken becomes a word in which the caller keeps the last number with a
-	 * valid tag. */
-	uint32_t *(*admit)(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
-			   uint32_t buffer_bytes, uint32_t **taken);
-	/* Reports whether a slot is closed for good: all frames that XDP admitted are in the RX
-	 * ring. NULL: closed when admit() returns. */
+	 * reports when it may be opened again. Returns the slot's entry, whose may_fill and
+	 * seq_taken the caller writes from then on. may_fill starts at `window`. */
+	struct careful_peer_entry *(*admit)(struct port *port, uint32_t slot, uint64_t cookie,
+					    uint32_t window, uint32_t buffer_bytes, bool sealed);
+	/* Starts a wait until the RX ring holds all frames that XDP has admitted to the slot;
+	 * closed() reports its end. NULL: the ring always holds them. */
+	void (*settle)(struct port *port, uint32_t slot);
+	/* Reports whether the RX ring holds all frames that XDP admitted before the slot was
+	 * closed, or before settle(). NULL: it always does. */
 	bool (*closed)(struct port *port, uint32_t slot);
 	/* Function group() also admits frames with a group's cookie from the address `from`,
 	 * numbered from 1; cookie 0 stops that. It takes effect soon; until grouped() reports a

@@ -17,8 +17,8 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
 		return;
 	}
-	if (op->kind == CAREFUL_AM_GET)
-		message_got(&c->messages, peer);
+	if (op->kind != CAREFUL_AM_REQUEST)
+		bulk_answered(c, op);
 	result.status = -(int)(be32toh(am->status) & 0xfff);
 	if (op->live.began_ns && live_answered(c, op, result.status))
 		return;

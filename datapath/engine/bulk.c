@@ -120,13 +120,29 @@ void bulk_finished(struct careful *c, struct message_in *in)
 		operation_end(c, op, &result);
 }
 
-static void sent(struct careful *c, struct message_out *out)
+/* The answer to a get or a store has come. */
+void bulk_answered(struct careful *c, const struct operation *op)
 {
-	struct operation *op;
+	if (op->kind == CAREFUL_AM_GET)
+		message_got(&c->messages, op->peer);
+	else
+		message_answered(&c->messages, op->peer, op->token);
+}
+
+/* Nothing reads the source of a message any more. */
+static void release_source(struct careful *c, struct message_out *out)
+{
 	struct region *region = region_find(c, out->region);
 
 	if (region)
 		region->uses--;
+	message_out_put(&c->messages, out);
+}
+
+static void sent(struct careful *c, struct message_out *out)
+{
+	struct operation *op;
+
 	if (out->question)
 		live_sent(c, out);
 	op = out->token ? operation_find(c, out->token, out->peer, out->epoch) : NULL;
@@ -143,14 +159,18 @@ static void sent(struct careful *c, struct message_out *out)
 
 		operation_end(c, op, &result);
 	}
-	message_out_put(&c->messages, out);
+	if (!message_lasts(&c->messages, out))
+		release_source(c, out);
 }
 
 void bulk_sent(struct careful *c)
 {
 	struct message_out *out;
 
+	c->messages.untold = false;
 	while ((out = message_out_left(&c->messages)))
 		sent(c, out);
+	while ((out = message_out_resolved(&c->messages)))
+		release_source(c, out);
 	operations_unfit(c);
 }

@@ -212,6 +212,7 @@ static int own_info(struct careful *c, struct careful_info *info)
 		.wait_mode = c->options.wait_mode,
 		.spin_us = c->options.spin_us,
 		.port = c->options.port,
+		.repair = c->options.repair,
 	};
 	info->io_uring_denied = (uint32_t)c->storage->denied;
 	info->device.mtu = c->port->mtu;

@@ -17,9 +17,11 @@ static void pump_all(struct careful *c)
 /* Sends everything that can leave now. Updates come last, because data carries them for free. */
 void round_send(struct careful *c)
 {
+	if (c->link.again)
+		message_again(&c->messages);
 	if (c->messages.messages)
 		pump_all(c);
-	if (message_untold(&c->messages))
+	if (c->messages.untold)
 		bulk_sent(c);
 	if (c->events)
 		c->event_hooks->round(c);
@@ -53,6 +55,8 @@ static void keep_time(struct careful *c)
 		link_frames_changed(&c->link);
 	link_control(&c->link);
 	link_tick(&c->link);
+	if (c->messages.lasting)
+		message_tick(&c->messages);
 }
 
 /* Ends what belongs to an epoch, before it tells the peer's new state. */

@@ -30,8 +30,11 @@ static bool frames_room(const struct careful_events *ev, uint32_t frames)
 
 static int frames_bytes(struct event_node *node)
 {
-	return link_knows(node->peer) ? (int)(link_body_single(node->peer) - MESSAGE_AM_BYTES) :
-					-EAGAIN;
+	uint32_t around = MESSAGE_AM_BYTES;
+
+	if (!node->ev->group_error)
+		around += link_group_bytes(node->ev->nodes - 1);
+	return link_knows(node->peer) ? (int)(link_body_single(node->peer) - around) : -EAGAIN;
 }
 
 static bool frames_withhold(const struct careful_events *ev)

@@ -48,10 +48,7 @@ static bool say_fail(struct careful_events *ev, struct event_node *node)
 
 static bool say_leave(struct careful_events *ev, struct event_node *node)
 {
-	const struct careful_am am = {
-		.handler = htobe16(CAREFUL_EVENT_LEAVE),
-		.args = { htobe32(node->peer ? link_group_sent(node->peer) : 0) },
-	};
+	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_LEAVE) };
 
 	return event_tell(ev, node, am);
 }
@@ -133,17 +130,6 @@ static void on_leave(struct careful_events *ev, uint32_t rank)
 		event_fail(ev, rank, -EPROTO);
 }
 
-/* Reports whether all frames to groups that the node sent have arrived. Nothing else reveals the
- * loss of the last one, because the end of its session is then no failure. */
-static bool all_came(const struct event_node *node, uint32_t sent)
-{
-	const uint32_t missing = node->peer ? link_group_missing(node->peer, sent) : 0;
-
-	if (missing)
-		link_missing(node->peer, missing);
-	return !missing;
-}
-
 static void on_fail(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
 	uint32_t failed = be32toh(am->args[0]);
@@ -168,7 +154,7 @@ void event_said(struct careful_events *ev, uint32_t rank, const struct careful_a
 		on_join(ev, rank, am);
 		break;
 	case CAREFUL_EVENT_LEAVE:
-		if (takes_part && all_came(&ev->node[rank], be32toh(am->args[0])))
+		if (takes_part)
 			on_leave(ev, rank);
 		break;
 	case CAREFUL_EVENT_FAIL:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The control socket and the clock: each message, and each tick, goes to whom it concerns. */
 #include "link/link.h"
+#include "link/repair.h"
 #include "link/spread.h"
 
 #include <endian.h>
@@ -18,6 +19,18 @@ static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	 * still lie in the RX ring. */
 	if (!link_drain_begun(&peer->session->bye))
 		peer->session->bye = link_drain_begin(peer->link);
+	return true;
+}
+
+/* The peer misses frames of ours. */
+static bool on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	if (!peer->repair.log || !link_has_epoch(peer) || be64toh(ctrl->cookie) != peer->cookie_in)
+		return false;
+	if (!link_log_on_missing(peer, ctrl)) {
+		link_count(peer->link, CAREFUL_C_BAD_CREDITS);
+		link_break(peer);
+	}
 	return true;
 }
 
@@ -48,7 +61,7 @@ static bool takes_proof(const struct link *link, uint8_t type)
 {
 	return link->keyed &&
 	       (type == CAREFUL_CHALLENGE || type == CAREFUL_SYNC || type == CAREFUL_SYNC_ACK ||
-		type == CAREFUL_GONE || type == CAREFUL_BYE ||
+		type == CAREFUL_MISSING || type == CAREFUL_GONE || type == CAREFUL_BYE ||
 		(type >= CAREFUL_TRAIN_ASK && type <= CAREFUL_TRAIN_OVER));
 }
 
@@ -100,6 +113,9 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		break;
 	case CAREFUL_SYNC_ACK:
 		meant = link_on_sync_ack(peer, ctrl);
+		break;
+	case CAREFUL_MISSING:
+		meant = on_missing(peer, ctrl);
 		break;
 	case CAREFUL_GONE:
 		meant = link_on_gone(peer, ctrl);
@@ -157,7 +173,7 @@ static void on_control(struct link *link, const union address *from,
 		     (ctrl->type == CAREFUL_HELLO || ctrl->type == CAREFUL_WELCOME);
 	bool proved = got == sizeof(message->proved) && ctrl->type != CAREFUL_WELCOME;
 
-	/* Of another version a HELLO may be larger; what it is answered with never is. */
+	/* A HELLO of another version may be larger; the answer to it never is. */
 	if (got < sizeof(*ctrl) || !(ctrl->type & CAREFUL_CTRL_BIT))
 		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 	else if (ctrl->version != CAREFUL_WIRE_VERSION)
@@ -258,6 +274,8 @@ void link_drained(struct link *link)
 		struct link_peer *peer = &link->peers[i];
 
 		link->draining |= link_question_answer(peer);
+		early_drained(peer);
+		early_ask(peer);
 		if (!handshake_waits(peer))
 			continue;
 		if (peer->kept_old)
@@ -271,7 +289,7 @@ void link_drained(struct link *link)
 /* For how long nothing here needs the clock or a poll, at most most_ms. */
 uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 {
-	if (link->kick_again || link->draining || link->crowded)
+	if (link->kick_again || link->draining || link->crowded || link->following || link->again)
 		return 1;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		const struct link_peer *peer = &link->peers[i];
@@ -279,7 +297,7 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 
 		if (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED)
 			ms = peer->session->handshake.retry_ms;
-		else if (peer->phase == LINK_HELD)
+		else if (peer->phase == LINK_HELD || (link->repairs && early_missing(peer)))
 			ms = 1;
 		else if (peer->phase == LINK_OPEN && link_awaits(peer))
 			ms = peer->session->sync.wait_ms;
@@ -323,6 +341,10 @@ void link_tick(struct link *link)
 		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
 			continue;
 		link_ping_tick(peer);
+		if (early_tick(peer)) {
+			link_lost(peer, early_missing(peer));
+			continue;
+		}
 		if (link->traditional && link->traditional->ops->tick(peer))
 			continue;
 		if (link_sync_tick(peer))

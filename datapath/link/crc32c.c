@@ -126,10 +126,10 @@ static bool cpu_has_wide(void)
 }
 
 /*
- * Where the processor makes four products at a time: 16 bytes are a polynomial, whose first word is
- * 64 bits further up than its second. Moved on by as many bits as there are between them and other
- * 16 bytes, they can be added to these, and the CRC of the sum is that of all. Four registers take
- * 256 bytes so, and then the next 256. In the end the four become one, and that one 16 bytes.
+ * If the processor makes four products at a time: 16 bytes are a polynomial, whose first word is 64
+ * bits further up than its second. Moved on by as many bits as there are between them and other 16
+ * bytes, they can be added to these, and the CRC of the sum is that of all. Four registers take 256
+ * bytes so, and then the next 256. In the end the four become one, and that one 16 bytes.
  */
 #define WIDE target("avx512f,vpclmulqdq,sse4.2,pclmul")
 

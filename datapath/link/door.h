@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How often strangers are answered, and how often a handshake is gone on with: a flood of them
- * costs a bounded share of the loop, and keeps nothing. What they say is for control.c and
- * handshake.c.
+ * costs a bounded share of the loop, and keeps nothing. control.c and handshake.c interpret the
+ * messages.
  */
 #ifndef LINK_DOOR_H
 #define LINK_DOOR_H
@@ -16,7 +16,7 @@ struct link;
 
 enum {
 	/* Answers a second to all who have not proved that they are where they say, over each
-	 * family; each is as long as what it answers. Of these, those to one address. */
+	 * family; each is as long as what it answers. DOOR_ANSWERS_HOST: those to one address. */
 	DOOR_ANSWERS = 2000,
 	DOOR_ANSWERS_BURST = 128,
 	DOOR_ANSWERS_HOST = 500,

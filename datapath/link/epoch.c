@@ -3,10 +3,11 @@
  * An epoch's beginning and end, and the session's end. Either end of a session drains the old epoch
  * before a new one begins: its slot in the peers map is closed, all that lay in the RX ring taken,
  * and every held buffer back in the fill ring. If a disk hangs, the new epoch begins in a window
- * without the buffers that the disk holds. Who agrees on the next is the handshake's.
+ * without the buffers that the disk holds. The handshake decides who agrees on the next epoch.
  */
 #include "link/group.h"
 #include "link/link.h"
+#include "link/repair.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -43,6 +44,8 @@ void epoch_end(struct link_peer *peer)
 	link_ping_reset(peer);
 	if (link->traditional)
 		link->traditional->ops->close(peer);
+	early_forget(peer);
+	peer->repair.wanted = 0;
 	link_train_reset(peer);
 	flow_close(&peer->flow);
 	reserve_over(peer);
@@ -51,7 +54,7 @@ void epoch_end(struct link_peer *peer)
 	if (!peer->cookie_in)
 		return;
 	link_group_admit(peer, 0, 0);
-	link->port->ops->admit(link->port, peer->slot, 0, 0, 0, NULL);
+	link->port->ops->admit(link->port, peer->slot, 0, 0, 0, false);
 	session->closing = true;
 	session->cookie_was = peer->cookie_in;
 	session->ended_ns = link->now_ns;
@@ -103,19 +106,19 @@ void epoch_begin(struct link_peer *peer, uint64_t cookie)
 	reserve_return(peer);
 	peer->cookie_in = cookie;
 	peer->cookie_plain = peer->trailer ? 0 : cookie;
-	peer->session->casts = (struct flow_casts){ 0 };
 	peer->session->unasked = false;
 	flow_open(&peer->flow, link_peer_window(peer), link->reserve.count);
 	peer->flow.most += room;
 	if (link->traditional)
 		link->traditional->ops->open(peer);
-	peer->may_fill = link->port->ops->admit(
-		link->port, peer->slot, peer->cookie_in,
-		link->traditional ? CAREFUL_WINDOW_ANY : peer->flow.ahead + room,
-		link->queue->buffer_bytes, peer->trailer ? &peer->session->seal->taken : NULL);
-	/* What may be granted bounds their numbers; they fill no more than the window without it. */
+	early_open(peer);
+	peer->entry = link->port->ops->admit(link->port, peer->slot, peer->cookie_in,
+					     link->traditional ? CAREFUL_WINDOW_ANY :
+								 peer->flow.ahead + room,
+					     link->queue->buffer_bytes, peer->trailer);
+	/* Grants bound their numbers; without a grant they fill no more than the window. */
 	if (!link->traditional)
-		__atomic_store_n(peer->may_fill, peer->flow.most, __ATOMIC_RELEASE);
+		__atomic_store_n(&peer->entry->may_fill, peer->flow.most, __ATOMIC_RELEASE);
 }
 
 /* The peer's window is known, and ours was told. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The careful protocol of one peer (P2 section 5.3): the number of each frame, the credits it
- * needs and brings, which window update is due, what an answer to SYNC proves. Nothing is kept
- * of a frame that has left, and nothing is sent twice. Another protocol under the same message
- * layer offers these functions in a file of its own. Buffers and peers are link's business.
+ * needs and brings, which window update is due, what an answer to SYNC proves. A frame that the
+ * network lost is sent again under its number (log.h), so here it is a frame that comes late.
+ * Another protocol under the same message layer offers these functions in a file of its own.
+ * Buffers and peers are link's business.
  * Calls: window.h.
  */
 #ifndef LINK_FLOW_H
@@ -41,12 +42,7 @@ struct flow {
 	uint32_t most;
 };
 
-/* Of an epoch, frames to a group: sent to the peer, and received of it. */
-struct flow_casts {
-	uint32_t out, in;
-};
-
-/* What a frame under the right cookie and check is. */
+/* Verdict on a frame with the right cookie and check. */
 enum flow_verdict {
 	FLOW_NEXT, /* the one that is due */
 	FLOW_OLD, /* seen before, or beyond what can be: anyone can send it again */
@@ -114,7 +110,7 @@ static inline bool flow_update_due(const struct flow *flow)
 	return window_rx_update_due(&flow->rx);
 }
 
-/* What the header of a frame says of the protocol: careful_hdr's fields. */
+/* The protocol's fields of a frame's header (careful_hdr). */
 struct flow_stamp {
 	uint32_t seq;
 	uint32_t credits;
@@ -129,6 +125,13 @@ static inline struct flow_stamp flow_stamp(struct flow *flow, uint32_t cost)
 	return (struct flow_stamp){ ++flow->seq_out, window_rx_announce(&flow->rx), flow->ask };
 }
 
+/* Takes the credits of a frame; false: they cannot be. A frame that comes late says less than
+ * those that overtook it. */
+static inline bool flow_heed(struct flow *flow, uint32_t credits)
+{
+	return !window_tx_credit(&flow->tx, credits) || (int32_t)(credits - flow->tx.credits) < 0;
+}
+
 /* A frame came that fills cost buffers. *missing: of a gap, how many frames. */
 static inline enum flow_verdict flow_receive(struct flow *flow, const struct careful_hdr *hdr,
 					     uint32_t cost, uint32_t *missing)
@@ -141,8 +144,7 @@ static inline enum flow_verdict flow_receive(struct flow *flow, const struct car
 		*missing = ahead - 1;
 		return FLOW_GAP;
 	}
-	if (window_rx_receive(&flow->rx, cost) ||
-	    window_tx_credit(&flow->tx, be32toh(hdr->credits)))
+	if (window_rx_receive(&flow->rx, cost) || !flow_heed(flow, be32toh(hdr->credits)))
 		return FLOW_BAD;
 	flow->seq_in++;
 	return FLOW_NEXT;
@@ -159,24 +161,12 @@ static inline void flow_unhold(struct flow *flow, uint32_t cost)
 	flow->tx.sent -= cost;
 }
 
-/* It leaves, and gives so many back. */
-static inline void flow_cast(struct flow *flow, uint32_t credits)
+/* It leaves under the number that it returns, and gives so many back. */
+static inline uint32_t flow_cast(struct flow *flow, uint32_t credits)
 {
 	flow->most += credits;
 	window_rx_settle(&flow->rx, credits);
-}
-
-/* One of the peer's came, which is `ahead` of the last one, as flow_receive(). */
-static inline enum flow_verdict flow_receive_cast(struct flow *flow, uint32_t ahead, uint32_t cost,
-						  uint32_t credits)
-{
-	if (!ahead)
-		return FLOW_OLD;
-	if (ahead != 1)
-		return FLOW_GAP;
-	if (window_rx_receive(&flow->rx, cost) || window_tx_settle(&flow->tx, credits))
-		return FLOW_BAD;
-	return FLOW_NEXT;
+	return ++flow->seq_out;
 }
 
 /* Receive buffers are in the fill batch; then it is published, and they are owed. */
@@ -220,11 +210,10 @@ static inline bool flow_awaits(const struct flow *flow)
 }
 
 /* What SYNC and its answer say. */
-static inline void flow_describe(const struct flow *flow, const struct flow_casts *casts,
-				 struct careful_ctrl *ctrl)
+static inline void flow_describe(const struct flow *flow, struct careful_ctrl *ctrl)
 {
-	ctrl->seq_sent = htobe32(flow->seq_out + casts->out);
-	ctrl->seq_rcvd = htobe32(flow->seq_in + casts->in);
+	ctrl->seq_sent = htobe32(flow->seq_out);
+	ctrl->seq_rcvd = htobe32(flow->seq_in);
 	ctrl->returned = htobe32(flow->rx.returned);
 }
 
@@ -235,19 +224,15 @@ static inline void flow_told(struct flow *flow)
 }
 
 /* Reports whether an answer to SYNC knows of the same frames; those under way make it differ. */
-static inline bool flow_agrees(const struct flow *flow, const struct flow_casts *casts,
-			       const struct careful_ctrl *ack)
+static inline bool flow_agrees(const struct flow *flow, const struct careful_ctrl *ack)
 {
-	return be32toh(ack->seq_sent) == flow->seq_in + casts->in &&
-	       be32toh(ack->seq_rcvd) == flow->seq_out + casts->out;
+	return be32toh(ack->seq_sent) == flow->seq_in && be32toh(ack->seq_rcvd) == flow->seq_out;
 }
 
 /* Frames that one which differs finds missing. */
-static inline uint32_t flow_missing(const struct flow *flow, const struct flow_casts *casts,
-				    const struct careful_ctrl *ack)
+static inline uint32_t flow_missing(const struct flow *flow, const struct careful_ctrl *ack)
 {
-	return (flow->seq_out + casts->out - be32toh(ack->seq_rcvd)) +
-	       (be32toh(ack->seq_sent) - flow->seq_in - casts->in);
+	return (flow->seq_out - be32toh(ack->seq_rcvd)) + (be32toh(ack->seq_sent) - flow->seq_in);
 }
 
 /* Reports whether so many can be: each took a credit of one end's. */
@@ -256,10 +241,10 @@ static inline bool flow_can_miss(const struct flow *flow, uint32_t frames)
 	return frames <= flow->tx.size + flow->tx.reserve + flow->ahead;
 }
 
-/* Takes the credits of an answer that finds none missing; -EPROTO if they cannot be. */
-static inline int flow_credit(struct flow *flow, const struct careful_ctrl *ack)
+/* Takes the credits of an answer; false: they cannot be. */
+static inline bool flow_credit(struct flow *flow, const struct careful_ctrl *ack)
 {
-	return window_tx_credit(&flow->tx, be32toh(ack->returned));
+	return flow_heed(flow, be32toh(ack->returned));
 }
 
 static inline void flow_info(const struct flow *flow, struct careful_peer_info *info)

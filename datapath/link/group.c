@@ -2,9 +2,8 @@
 /*
  * Frames to a group, at both ends. The sender needs a credit of each member before one leaves, and
  * takes each as soon as it is there, so that no update takes it again before the others' come
- * (tests/spin/broadcast.pml). What it owes all members alike goes with the frame (P2 section 5.3),
- * in an account beside that of the session, so that credits of the one may overtake those of the
- * other. With it goes a little beyond that for each member: where nodes broadcast one after the
+ * (tests/spin/broadcast.pml). Credits that it owes all members alike go with the frame (P2 section
+ * 5.3), in an account next to that of the session. With it goes a little beyond that for each member: where nodes broadcast one after the
  * other, and not in step, the least is nothing, and small windows would need updates.
  */
 #include "link/group.h"
@@ -16,6 +15,7 @@
 #include <string.h>
 
 #include "link/out.h"
+#include "link/repair.h"
 
 enum {
 	EXTRA_MEMBERS = 16, /* that msg_id and frag_off have room for */
@@ -92,7 +92,6 @@ static void write_hdr(const struct link_group *group, struct link_txframe *frame
 		.type = args->type,
 		.flags = args->flags | CAREFUL_F_BCAST_EVENT,
 		.cookie = htobe64(group->cookie),
-		.seq = htobe32(group->seq),
 		.credits = htobe32(group->credits),
 		.msg_id = htobe32(args->msg_id),
 		.msg_bytes = htobe32(args->msg_bytes),
@@ -115,7 +114,7 @@ void link_group_probe(struct link_group *group)
 	const struct link_send_args args = { .type = CAREFUL_TRAIN, .msg_id = group->probes + 1 };
 	struct link_txframe frame;
 
-	if (!link_group_get(group, 0, &frame))
+	if (!link_tx_get(group->members[0].peer, 0, &frame))
 		return;
 	group->probes++;
 	leave(group, &frame, &args);
@@ -129,6 +128,7 @@ bool link_group_hold(struct link_group *group, uint32_t at, uint32_t body_bytes)
 
 	if (!is_member(member))
 		return false;
+	body_bytes += link_group_bytes(group->count);
 	cost = link_cost(member->peer, body_bytes);
 	if (member->held == cost)
 		return true;
@@ -151,10 +151,17 @@ void link_group_unhold(struct link_group *group, uint32_t at)
 
 bool link_group_get(struct link_group *group, uint32_t body_bytes, struct link_txframe *frame)
 {
-	return link_tx_get(group->members[0].peer, body_bytes, frame);
+	const uint32_t numbers = link_group_bytes(group->count);
+
+	if (!link_tx_get(group->members[0].peer, numbers + body_bytes, frame))
+		return false;
+	frame->body += numbers;
+	frame->body_bytes -= numbers;
+	return true;
 }
 
-/* What a frame gives one member beyond what it gives all: for those that its header has room for. */
+/* Returns the credits of a frame for one member beyond those for all, if its header has room for
+ * that member. */
 static uint32_t extra_in(const struct careful_hdr *hdr, uint32_t member)
 {
 	uint64_t extra = (uint64_t)be32toh(hdr->frag_off) << 32 | be32toh(hdr->msg_id);
@@ -172,7 +179,7 @@ static uint32_t extra_for(const struct link_group *group, uint32_t member, uint3
 	return rest < EXTRA_MAX ? rest : EXTRA_MAX;
 }
 
-/* What can be told to all: the least that is owed to any. */
+/* Returns the credits that can go to all: the least that any member is owed. */
 static uint32_t least_owed(const struct link_group *group)
 {
 	uint32_t least = UINT32_MAX;
@@ -185,31 +192,53 @@ static uint32_t least_owed(const struct link_group *group)
 	return least;
 }
 
+/* The frame leaves for one member, under the session's number, which it returns. The log keeps the
+ * frame as it is sent again to the member alone. */
+static uint32_t leave_for(struct link_peer *peer, const struct link_txframe *frame,
+			  const struct link_send_args *args, uint32_t credits, uint32_t more)
+{
+	struct link_send_args alone = *args;
+	uint32_t seq = flow_cast(&peer->flow, credits + more);
+
+	alone.flags |= CAREFUL_F_BCAST_EVENT;
+	alone.frag_off = credits;
+	alone.msg_id = more;
+	alone.msg_bytes = 0;
+	if (peer->repair.log)
+		link_log_keep(peer, &alone, frame->body, args->crc_bytes);
+	peer->tx_frames++;
+	peer->tx_bytes += frame->body_total;
+	return seq;
+}
+
 void link_group_send(struct link_group *group, struct link_txframe *frame,
 		     const struct link_send_args *args)
 {
 	struct link *link = group->link;
 	uint32_t credits = group->mute ? 0 : least_owed(group);
+	uint8_t *numbers = frame->body - link_group_bytes(group->count);
 	struct link_send_args all = *args;
 	uint64_t extra = 0;
 
-	group->seq++;
 	group->credits += credits;
 	for (uint32_t i = 0; i < group->count; i++) {
 		struct link_peer *peer = group->members[i].peer;
 		uint32_t more = extra_for(group, i, credits);
+		__be16 number;
 
 		assert(is_member(&group->members[i]) &&
 		       group->members[i].held == link_cost(peer, frame->body_total));
 		group->members[i].held = 0;
-		flow_cast(&peer->flow, credits + more);
+		number = htobe16((uint16_t)leave_for(peer, frame, args, credits, more));
+		memcpy(numbers + link_group_bytes(i), &number, sizeof(number));
 		extra |= i < EXTRA_MEMBERS ? (uint64_t)more << i * EXTRA_BITS : 0;
-		peer->session->casts.out++;
-		peer->tx_frames++;
-		peer->tx_bytes += frame->body_total;
 	}
 	all.msg_id = (uint32_t)extra;
 	all.frag_off = (uint32_t)(extra >> 32);
+	all.msg_bytes = group->count;
+	all.crc_bytes += link_group_bytes(group->count);
+	frame->body = numbers;
+	frame->body_bytes += link_group_bytes(group->count);
 	leave(group, frame, &all);
 	link->tx_pulse_payload += args->frag_bytes;
 	link_count(link, CAREFUL_C_TX_FRAMES);
@@ -252,17 +281,7 @@ bool link_group_heard(struct link_peer *peer)
 	return true;
 }
 
-uint32_t link_group_sent(const struct link_peer *peer)
-{
-	return peer->session->casts.out;
-}
-
-uint32_t link_group_missing(const struct link_peer *peer, uint32_t sent)
-{
-	return sent - peer->session->casts.in;
-}
-
-/* Who sends to a group with this cookie; NULL: nobody. */
+/* Returns the peer that sends to a group with this cookie; NULL: nobody. */
 static struct link_peer *sender_of(struct link *link, uint64_t cookie)
 {
 	for (uint32_t i = 0; cookie && i < link->peers_max; i++)
@@ -271,27 +290,57 @@ static struct link_peer *sender_of(struct link *link, uint64_t cookie)
 	return NULL;
 }
 
+/* Returns how far the frame is ahead of the last one in order; 0: it is not, or has no right number.
+ * The numbers are cut off the body. */
+static uint32_t ahead_of(struct link_rxframe *frame, uint32_t member)
+{
+	uint32_t members = be32toh(frame->hdr.msg_bytes), seq_in = frame->peer->flow.seq_in;
+	__be16 number;
+
+	if (member >= members || members > frame->body_bytes / sizeof(number))
+		return 0;
+	frame->checked = frame->body_bytes == frame->body_total;
+	if (frame->checked &&
+	    be32toh(frame->hdr.payload_crc) != link_crc32c(frame->body, frame->body_bytes))
+		return 0;
+	memcpy(&number, frame->body + link_group_bytes(member), sizeof(number));
+	frame->body += link_group_bytes(members);
+	frame->body_bytes -= link_group_bytes(members);
+	frame->body_total -= link_group_bytes(members);
+	return careful_seq_ahead(seq_in + (uint16_t)(be16toh(number) - seq_in), seq_in,
+				 frame->peer->flow.ahead);
+}
+
 bool link_group_take(struct link *link, struct link_rxframe *frame, enum flow_verdict *verdict,
 		     uint32_t *missing)
 {
 	struct link_peer *peer = sender_of(link, be64toh(frame->hdr.cookie));
-	uint32_t ahead, credits = be32toh(frame->hdr.credits);
-	struct link_heard *heard;
+	uint32_t ahead;
 
 	if (!peer || !peer->cookie_plain)
 		return false;
-	heard = &link->heard[peer->slot];
 	frame->peer = peer;
 	frame->epoch = peer->epoch;
-	ahead = careful_seq_ahead(be32toh(frame->hdr.seq), heard->seq, peer->flow.ahead);
-	*verdict =
-		flow_receive_cast(&peer->flow, ahead, frame->cost,
-				  credits - heard->credits + extra_in(&frame->hdr, heard->member));
-	if (*verdict == FLOW_NEXT) {
-		heard->seq++;
-		peer->session->casts.in++;
-		heard->credits = credits;
-	}
+	ahead = ahead_of(frame, link->heard[peer->slot].member);
 	*missing = ahead - 1;
+	*verdict = !ahead ? FLOW_OLD : ahead > 1 ? FLOW_GAP : FLOW_NEXT;
+	if (*verdict != FLOW_NEXT)
+		return true;
+	if (window_rx_receive(&peer->flow.rx, frame->cost) || !link_group_settle(frame))
+		*verdict = FLOW_BAD;
+	peer->flow.seq_in++;
 	return true;
+}
+
+bool link_group_settle(const struct link_rxframe *frame)
+{
+	struct link_heard *heard = &frame->peer->link->heard[frame->peer->slot];
+	uint32_t credits = be32toh(frame->hdr.frag_off), more = be32toh(frame->hdr.msg_id);
+
+	if (link_group_is(frame)) {
+		credits = be32toh(frame->hdr.credits) - heard->credits;
+		more = extra_in(&frame->hdr, heard->member);
+	}
+	heard->credits += credits;
+	return !window_tx_settle(&frame->peer->flow.tx, credits + more);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Frames to a group (wire.h): one frame that each of several peers takes into a buffer of its
- * own. Sender and receivers keep the rule of the window as with a frame of their session; here is
- * what goes beyond. Who is in a group, and what its frames mean, is decided above.
+ * own. For each of them it is a frame of the session, with a number there, so a member that misses
+ * it gets it again alone. The layers above decide who is in a group, and what its frames mean.
  */
 #ifndef LINK_GROUP_H
 #define LINK_GROUP_H
@@ -24,7 +24,6 @@ struct link_member {
 /*
  * A group that we send to.
  *
- * @seq:     number of the last frame sent
  * @credits: buffers that its frames gave back
  * @probes:  sent so far
  * @mute:    its frames give nothing back: to measure what that is worth
@@ -32,7 +31,6 @@ struct link_member {
 struct link_group {
 	struct link *link;
 	uint64_t cookie;
-	uint32_t seq;
 	uint32_t credits;
 	uint32_t probes;
 	uint32_t count;
@@ -42,16 +40,14 @@ struct link_group {
 };
 
 /*
- * What a peer sends to a group that we are in; all 0: nothing.
+ * Frames of a peer to a group that we are in; all 0: none.
  *
- * @seq:     number of the last frame received
- * @credits: as of then
+ * @credits: of the last frame that was handed on
  * @heard:   a probe came
  * @member:  which one of its members we are
  */
 struct link_heard {
 	uint64_t cookie;
-	uint32_t seq;
 	uint32_t credits;
 	uint32_t member;
 	bool heard;
@@ -81,13 +77,23 @@ void link_group_send(struct link_group *group, struct link_txframe *frame,
 int link_group_admit(struct link_peer *peer, uint64_t cookie, uint32_t member);
 /* Reports whether a probe of the peer came; true once. */
 bool link_group_heard(struct link_peer *peer);
-/* Frames to groups that have left for the peer in this epoch; and, of those that left there, the
- * number that have not come. */
-uint32_t link_group_sent(const struct link_peer *peer);
-uint32_t link_group_missing(const struct link_peer *peer, uint32_t sent);
+/* Bytes that a frame to so many members has beside its payload: their numbers. */
+static inline uint32_t link_group_bytes(uint32_t members)
+{
+	return members * (uint32_t)sizeof(__be16);
+}
+
+/* Reports whether a frame came as one to a group, and was not sent again to us alone. */
+static inline bool link_group_is(const struct link_rxframe *frame)
+{
+	return frame->hdr.flags & CAREFUL_F_BCAST_EVENT && frame->hdr.msg_bytes;
+}
+
 /* Takes a frame to a group. false: the frame is of no group; else frame->peer is its sender, and
  * *missing counts frames before it if *verdict is a gap. */
 bool link_group_take(struct link *link, struct link_rxframe *frame, enum flow_verdict *verdict,
 		     uint32_t *missing);
+/* Takes the credits that a frame to a group brings, when it is handed on; false: they cannot be. */
+bool link_group_settle(const struct link_rxframe *frame);
 
 #endif /* LINK_GROUP_H */

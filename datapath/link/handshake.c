@@ -11,12 +11,13 @@
  * ended, which nobody else knows, and which is good for one new epoch. A stranger who
  * cannot read what is sent to A cannot make B believe that A began anew.
  *
- * Where there are keys, all four prove them (keyed.c), and nothing changes here before that: not at
- * A before the CHALLENGE is B's, not at B before the second HELLO is A's.
+ * If there are keys, all four messages prove them (keyed.c), and nothing changes here before that:
+ * not at A before the CHALLENGE is B's, not at B before the second HELLO is A's.
  *
  * Calls door.c, spread.c, keyed.c, seal.c, epoch.c, train.c, watch.c, peer.c.
  */
 #include "link/link.h"
+#include "link/repair.h"
 #include "link/spread.h"
 
 #include <endian.h>
@@ -32,8 +33,8 @@ enum {
 	 * time: a process that was stopped has not tried. */
 	REFUSALS = 13,
 	REFUSALS_OTHER = 5,
-	/* What a receive buffer can hold of a frame: one that held more than any frame has
-	 * would make frames cost nothing. */
+	/* Bytes of a frame in a receive buffer: if a buffer held more than any frame has, frames
+	 * would cost nothing. */
 	BUFFER_BYTES_MIN = 256,
 	BUFFER_BYTES_MAX = 1 << 16,
 };
@@ -69,6 +70,12 @@ static uint64_t challenge_token(struct link *link, const union address *address,
 	return token | 1;
 }
 
+/* What HELLO and WELCOME say of how we send. */
+static uint32_t manner(const struct link *link)
+{
+	return link_protocol(link) | (link->repairs ? CAREFUL_SAYS_REPAIRS : 0);
+}
+
 /* What HELLO and WELCOME say of our receive side. */
 static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 {
@@ -83,7 +90,7 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	ctrl->buffer_bytes = htobe32(link->queue->buffer_bytes);
 	ctrl->frame_bytes = htobe32(queue_frame_bytes(link->queue));
 	ctrl->lost = htobe32((uint32_t)(peer->session->lost_here - peer->session->lost_before));
-	ctrl->status = htobe32(link_protocol(link));
+	ctrl->status = htobe32(manner(link));
 	memcpy(ctrl->name, link->name, sizeof(ctrl->name));
 	ctrl->minor = CAREFUL_WIRE_MINOR;
 }
@@ -111,7 +118,7 @@ static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	session->lost_said = said;
 }
 
-/* What it says of the peer's: how we may send. -EPROTO if that cannot work. */
+/* Adopts the peer's side: how we may send. -EPROTO if that cannot work. */
 static int adopt(struct link_peer *peer, const union address *from, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
@@ -134,17 +141,20 @@ static int adopt(struct link_peer *peer, const union address *from, const struct
 		frame_bytes = (uint32_t)limit;
 	if (frame_bytes < DEVICE_FRAME_BYTES_MIN)
 		return -EPROTO;
+	reserve = reserve < RESERVE_MAX ? reserve : RESERVE_MAX;
+	if (link_log_open(peer, window, reserve))
+		return -EPROTO;
 	peer->cookie_out = be64toh(ctrl->cookie);
 	peer->slot_out = be16toh(ctrl->slot);
 	peer->queue_out = be16toh(ctrl->queue);
 	peer->buffer_bytes = buffer_bytes;
 	peer->frame_bytes = session->frame_bytes = frame_bytes;
 	memcpy(session->name, ctrl->name, sizeof(ctrl->name)); /* its last byte stays 0 */
-	session->minor = ctrl->minor < CAREFUL_WIRE_MINOR ? ctrl->minor : CAREFUL_WIRE_MINOR;
+	session->minor = ctrl->minor > CAREFUL_WIRE_MINOR ? CAREFUL_WIRE_MINOR : ctrl->minor;
 	meet(peer, ctrl);
 	take_lost(peer, ctrl);
 	session->train.hold_ms = be32toh(ctrl->hold_ms);
-	flow_grant(&peer->flow, window, reserve < RESERVE_MAX ? reserve : RESERVE_MAX);
+	flow_grant(&peer->flow, window, reserve);
 	return 0;
 }
 
@@ -323,11 +333,14 @@ static void take_hello(struct link *link, struct link_peer *peer, const union ad
 {
 	const struct keys_trusted *trusted = heard ? heard->trusted : NULL;
 
-	if (be32toh(hello->status) != link_protocol(link)) {
+	if (be32toh(hello->status) != manner(link)) {
+		bool repair = (be32toh(hello->status) ^ manner(link)) == CAREFUL_SAYS_REPAIRS;
+
 		link_count(link, CAREFUL_C_CTRL_PROTOCOL);
-		refuse_by(link, from, hello, CAREFUL_REFUSED_PROTOCOL, trusted);
+		refuse_by(link, from, hello,
+			  repair ? CAREFUL_REFUSED_REPAIR : CAREFUL_REFUSED_PROTOCOL, trusted);
 		if (peer) /* nor will it grant what we ask */
-			link_close(peer, EPROTOTYPE);
+			link_close(peer, repair ? EILSEQ : EPROTOTYPE);
 		return;
 	}
 	if (!seal_agrees(link, from, hello)) {
@@ -497,7 +510,7 @@ bool handshake_on_welcome(struct link_peer *peer, const union address *from,
 			return false;
 		ctrl = &opened;
 	}
-	if (be32toh(ctrl->status) != link_protocol(peer->link) ||
+	if (be32toh(ctrl->status) != manner(peer->link) ||
 	    !seal_agrees(peer->link, &peer->session->address, ctrl) || adopt(peer, from, ctrl)) {
 		link_close(peer, EPROTO);
 		return true;
@@ -509,13 +522,14 @@ bool handshake_on_welcome(struct link_peer *peer, const union address *from,
 	return true;
 }
 
-/* What a refusal is called. */
+/* Returns the errno of a refusal. */
 static int error_of(uint32_t why)
 {
 	return why == CAREFUL_REFUSED_VERSION  ? EPROTONOSUPPORT :
 	       why == CAREFUL_REFUSED_PEERS    ? EUSERS :
 	       why == CAREFUL_REFUSED_KEY      ? EKEYREJECTED :
 	       why == CAREFUL_REFUSED_PROTOCOL ? EPROTOTYPE :
+	       why == CAREFUL_REFUSED_REPAIR   ? EILSEQ :
 	       why == CAREFUL_REFUSED_SEAL     ? ENOPROTOOPT :
 	       why == CAREFUL_REFUSED_FRAME    ? EMSGSIZE :
 						 EPROTO;
@@ -544,7 +558,7 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 }
 
 /* Something on the way changes addresses, or a host does not answer from the one it was asked at.
- * Whoever saw our HELLO can do so, too: that is not believed, only told in the end. */
+ * Anyone who saw our HELLO can send this, so it is not trusted, only reported at the end. */
 void handshake_elsewhere(struct link *link, const union address *from,
 			 const struct careful_ctrl *ctrl)
 {
@@ -572,8 +586,8 @@ void handshake_drained(struct link_peer *peer)
 		try_hello(peer);
 }
 
-/* A REFUSE came that anybody can have sent, and nothing else was heard: whether to believe it. Who
- * means it says so to each HELLO, also to the last one when there were enough. */
+/* A REFUSE came that anybody can have sent, and nothing else was heard: whether to believe it. A
+ * peer that means it refuses each HELLO, also the last one. */
 static bool refused(struct link_peer *peer)
 {
 	const struct handshake *handshake = &peer->session->handshake;

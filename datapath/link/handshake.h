@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How two ends agree on a session: who asks, what proves that the asker is at its address,
- * what each says of its receive side. What an epoch is it leaves to epoch.c, and when one is
- * wanted to session.c. What proves who the asker is, where there are keys, is keyed.h's.
+ * what each says of its receive side. epoch.c defines an epoch, and session.c decides when one is
+ * wanted. keyed.h proves who the asker is, if there are keys.
  */
 #ifndef LINK_HANDSHAKE_H
 #define LINK_HANDSHAKE_H

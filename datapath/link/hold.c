@@ -69,7 +69,7 @@ struct careful_kept *link_keep(struct link_held *held, struct careful_kept messa
 	return kept;
 }
 
-/* Whoever holds it knows its place now, and relies on that: it is copied out no more. */
+/* The holder knows its place now, and relies on that: it is no longer copied out. */
 void link_hold_still(struct link_held *kept)
 {
 	list_remove(kept);

@@ -141,7 +141,7 @@ void keyed_say_gone(struct link *link, const union address *to, struct careful_c
 		keyed_say_static(link, to, one, ctrl, CAREFUL_GONE);
 }
 
-/* Whose key proves a message that is of no epoch. */
+/* Returns the key that proves a message outside of any epoch. */
 static const struct keys_trusted *prover(const struct link *link, const union address *from,
 					 const struct careful_proved *message)
 {
@@ -169,7 +169,7 @@ bool keyed_proves(struct link *link, const union address *from, struct link_peer
 	return true;
 }
 
-/* Who has the key of a message of the handshake. */
+/* Returns the key of the sender of a handshake message. */
 static const struct keys_trusted *speaker(const struct link *link, const union address *from,
 					  const struct careful_keyed *message)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What proves to each end of a handshake who the other is (wire.h, struct careful_keyed), and
- * where the cookies of their frames come from. When what is said is handshake.c's.
+ * Proves to each end of a handshake who the other is (wire.h, struct careful_keyed), and derives
+ * the cookies of their frames. When what is said is handshake.c's.
  */
 #ifndef LINK_KEYED_H
 #define LINK_KEYED_H
@@ -57,7 +57,7 @@ bool keyed_hear(struct link *link, const union address *from, const struct caref
 		struct keyed_heard *heard);
 /* Nothing comes of what was heard: it is wiped. */
 void keyed_drop(struct keyed_heard *heard);
-/* What was heard is this peer's, and is answered next. */
+/* Assigns the proof to this peer, which is answered next. */
 void keyed_adopt(struct link_peer *peer, struct keyed_heard *heard);
 
 /* Begins a HELLO, or the WELCOME; returns the cookie of the peer's frames. */
@@ -88,7 +88,8 @@ void keyed_say_gone(struct link *link, const union address *to, struct careful_c
  * none, of a host that has a key which is trusted there. */
 bool keyed_proves(struct link *link, const union address *from, struct link_peer *peer,
 		  const struct careful_proved *message);
-/* Whose key proves a HELLO, in whichever form it came (the other one is NULL); NULL: nobody's. */
+/* Returns the key that proves a HELLO, in whichever form it came (the other one is NULL); NULL:
+ * none. */
 const struct keys_trusted *keyed_asker(const struct link *link, const union address *from,
 				       const struct careful_keyed *keyed,
 				       const struct careful_proved *proved);

@@ -38,7 +38,7 @@ bool link_is_lent(const struct link *link, const uint8_t *body)
 	return mark_of(link, body);
 }
 
-/* Where the body of one is to be written; NULL: none is free, or enough are lent. */
+/* Returns where to write the body of one; NULL: none is free, or enough are lent. */
 uint8_t *link_lend(struct link *link)
 {
 	uint64_t addr;

@@ -3,6 +3,7 @@
  * will ever need is allocated here; the paths of frames allocate nothing. */
 #include "link/group.h"
 #include "link/link.h"
+#include "link/repair.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -162,7 +163,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 		link->peers[i] = (struct link_peer){
 			.link = link,
 			.session = &link->sessions[i],
-			.may_fill = &link->unused,
+			.entry = &link->unused,
 			.slot = (uint16_t)i,
 		};
 		link->kept_lists[i].next = link->kept_lists[i].prev = &link->kept_lists[i];
@@ -172,7 +173,9 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 		link_deinit(link);
 		return rc;
 	}
-	if (reserve_init(link, options->reserve) ||
+	link->repairs = options->protocol != CAREFUL_PROTOCOL_TRADITIONAL &&
+			options->repair == CAREFUL_REPAIR_ON;
+	if (reserve_init(link, options->reserve) || early_init(link) ||
 	    (options->protocol == CAREFUL_PROTOCOL_TRADITIONAL && traditional_init(link))) {
 		link_deinit(link);
 		return link_refuse(error, -ENOMEM, "out of memory");
@@ -186,6 +189,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 void link_deinit(struct link *link)
 {
 	traditional_deinit(link);
+	early_deinit(link);
 	reserve_deinit(link);
 	seal_deinit(link);
 	keys_forget(&link->keys);
@@ -206,14 +210,14 @@ void link_deinit(struct link *link)
 	*link = (struct link){ 0 };
 }
 
-/* Where the kernel would send frames by now. */
+/* Looks up the way to each peer again, because routes changed. */
 void link_routes_changed(struct link *link)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		link_way_changed(&link->peers[i]);
 }
 
-/* What is known here of all peers together. */
+/* Reports the state of all peers together. */
 void link_info(struct link *link, struct careful_info *info)
 {
 	info->peers_max = link->peers_max;
@@ -251,6 +255,8 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.rx_bytes = peer->rx_bytes,
 		.lost_here = session->lost_here,
 		.lost_there = session->lost_there,
+		.sent_again = session->sent_again,
+		.asked_again = session->asked_again,
 		.seal = session->seal ? session->seal->mode : CAREFUL_SEAL_OFF,
 		.cipher = session->seal ? (uint8_t)session->seal->cipher : 0,
 	};

@@ -2,7 +2,7 @@
 /*
  * Peers and the frames exchanged with them: sessions and epochs, credit windows,
  * the sequence check, receive buffers from arrival to the fill ring, send buffers
- * from allocation to completion. What a frame's body means is message's business.
+ * from allocation to completion. message/ interprets a frame's body.
  */
 #ifndef LINK_LINK_H
 #define LINK_LINK_H
@@ -92,7 +92,7 @@ static inline struct link_held *link_held_of(struct careful_kept *kept)
 				    offsetof(struct link_held, messages));
 }
 
-/* What the control socket brings, and ICMP errors quote; all of it begins with version, type. */
+/* Messages of the control socket, and quotes in ICMP errors; all begin with version, type. */
 union link_message {
 	struct careful_ctrl ctrl;
 	struct careful_keyed keyed;
@@ -118,19 +118,6 @@ struct link_txframe {
 	struct device_desc desc[DEVICE_SEGMENTS_MAX];
 };
 
-/* What link_send() fills into the header; sequence, credits, cookie and check are
- * its own. @crc_bytes: how much of the body payload_crc covers (first segment). */
-struct link_send_args {
-	uint8_t type;
-	uint8_t flags;
-	uint8_t stage_limit;
-	uint32_t msg_id;
-	uint32_t msg_bytes;
-	uint32_t frag_off;
-	uint16_t frag_bytes;
-	uint32_t crc_bytes;
-};
-
 struct link_heard; /* group.h, */
 struct link_group; /* and this */
 
@@ -145,7 +132,7 @@ struct link {
 	uint32_t window; /* W; link_peer_window() of a peer may be less */
 	uint32_t body_most; /* that a send buffer holds, and what waits for one */
 	struct reserve reserve;
-	uint32_t unused; /* may_fill of peers that never had a session */
+	struct careful_peer_entry unused; /* of peers that never had a session */
 	uint64_t counters[CAREFUL_COUNTERS];
 	uint64_t now_ns; /* as of the last tick or wake-up */
 	uint64_t incarnation;
@@ -185,12 +172,22 @@ struct link {
 	struct device_desc rx_descs[LINK_BATCH]; /* taken from the device: all but rx_at are left */
 	uint32_t rx_at, rx_got;
 	uint32_t rx_follow; /* frames that may be handed on after those before them, in this batch */
+	bool following; /* some peer's frames need wait no more */
+	uint32_t follow; /* the slot that is asked for them first */
 	uint64_t rx_began_ns; /* of the batch's hostRx; 0: not traced */
 	uint64_t rx_drains; /* times that the device's RX ring was seen empty */
 	uint64_t rx_taken; /* descriptors of it that were seen to */
 	bool draining; /* some handshake or answer waits for that */
 	bool resting; /* no epoch begins: the device is about to change */
 	const struct link_peer *alone; /* nobody else's epoch begins; NULL: everybody's may */
+
+	/* Repairs (log.h, early.c). */
+	bool repairs; /* a lost frame is sent again; else it ends the epoch */
+	bool again; /* some peer asks for frames again */
+	struct link_rxframe *early; /* that wait for others; @early_free: entries without one */
+	uint32_t *early_free, early_free_count;
+	uint32_t *early_at; /* each peer's link_repair.early */
+	uint32_t early_mask; /* of its entries, a power of two, less 1 */
 
 	/* Held frames and their copies. */
 	struct link_held *kept;
@@ -378,12 +375,26 @@ bool link_tx_get_own(struct link_peer *peer, struct link_txframe *frame);
 void link_send_own(struct link_txframe *frame, const struct link_send_args *args,
 		   uint32_t body_bytes);
 void link_send_again(struct link_txframe *frame, uint32_t bytes);
+void link_send_repair(struct link_txframe *frame, const struct link_send_args *args, uint32_t seq);
 void link_send_outside(struct link_txframe *frame, const struct link_send_args *args, uint8_t ttl);
 bool link_send_update(struct link_peer *peer);
 void link_updates_due(struct link *link);
 void link_kick_queued(struct link *link);
 void link_complete(struct link *link);
 uint32_t link_body_here(const struct link_peer *peer);
+
+/* log.c: frames that were lost are sent again */
+bool link_resolved(const struct link_peer *peer, uint32_t seq);
+bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *seq,
+		uint32_t *body_bytes);
+void link_again_done(struct link_peer *peer, uint32_t seq);
+bool link_wants(const struct link_peer *peer, uint32_t seq);
+
+/* Reports whether the peer asks for frames again. */
+static inline bool link_asked(const struct link_peer *peer)
+{
+	return peer->repair.wanted != 0;
+}
 
 /* lend.c: send buffers of the application */
 int link_lend_init(struct link *link);
@@ -628,7 +639,6 @@ void link_question_describe(const struct link_peer *peer, struct careful_ctrl *c
 void link_question_ask(struct link_peer *peer, uint32_t status);
 
 /* sync.c: what silence means */
-void link_missing(struct link_peer *peer, uint32_t frames);
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_question_answer(struct link_peer *peer);
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
@@ -642,7 +652,6 @@ void watch_begin(struct link_peer *peer);
 void watch_ask(struct link_peer *peer);
 void watch_answer(struct link_peer *peer, const struct careful_ctrl *sync);
 bool watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack);
-uint32_t watch_missing(const struct link_peer *peer, const struct careful_ctrl *ack);
 void watch_heard(struct link_peer *peer);
 void watch_tick(struct link_peer *peer);
 bool watch_unheard(const struct link_peer *peer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The table of peers, and messages to one of them. What a message means, and when a session
- * begins and ends, is for others. */
+/* The table of peers, and messages to one of them. Other files decide what a message means, and
+ * when a session begins and ends. */
 #include "link/link.h"
 
 #include <endian.h>
@@ -203,7 +203,7 @@ static void seal_meet(struct link_peer *peer)
 	peer->sends = LINK_SENDS_SEALED;
 }
 
-/* A slot's next tenant. Who is back in the slot that it had finds its settings there. */
+/* A slot's next tenant. A peer that returns to its former slot finds its settings there. */
 static void reset(struct link_peer *peer, const union address *address)
 {
 	struct session *session = peer->session;
@@ -228,7 +228,7 @@ static void reset(struct link_peer *peer, const union address *address)
 	*peer = (struct link_peer){
 		.link = link,
 		.session = session,
-		.may_fill = peer->may_fill,
+		.entry = peer->entry,
 		.slot = peer->slot,
 		.epoch = peer->epoch + 1,
 		.dirty = peer->dirty,
@@ -237,6 +237,7 @@ static void reset(struct link_peer *peer, const union address *address)
 		.operations = peer->operations,
 		.asking = peer->asking,
 		.sends = link->traditional ? LINK_SENDS_TRADITIONAL : LINK_SENDS_CAREFUL,
+		.repair = peer->repair,
 	};
 	seal_meet(peer);
 	/* The account of its host counts the slot from now on. */
@@ -255,7 +256,7 @@ struct link_peer *link_peer_get(struct link *link, const union address *address)
 		return peer;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		peer = &link->peers[i];
-		/* Who closed the session and is back takes up the slot where it was left. */
+		/* A peer that closed the session and is back takes up the slot where it left it. */
 		if (peer->state == CAREFUL_PEER_NONE &&
 		    pair_equal(&peer->session->address, address)) {
 			best = peer;

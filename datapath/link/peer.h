@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is known of a peer: struct link_peer is what each frame touches, struct session the
- * rest, which control messages and the clock do. Only datapath/link reads the latter; those
- * above ask link (link.h).
+ * The state of a peer: struct link_peer has what each frame touches, struct session the rest, which
+ * control messages and the clock use. Only datapath/link reads the latter; those above ask link
+ * (link.h).
  */
 #ifndef LINK_PEER_H
 #define LINK_PEER_H
@@ -18,6 +18,7 @@
 #include "device/device.h"
 #include "link/flow.h"
 #include "link/handshake.h"
+#include "link/log.h"
 #include "link/keyed.h"
 
 /*
@@ -61,10 +62,12 @@ struct link_drain {
  * @nonce:  as it came; 0: none
  * @ticks:  since it came; the first is the one that read it
  * @drain:  answered when this is over
+ * @seq_sent: the last number that the peer has sent, as it says
  */
 struct link_question {
 	__be64 nonce;
 	uint32_t ticks;
+	uint32_t seq_sent;
 	struct link_drain drain;
 };
 
@@ -72,6 +75,7 @@ struct link_question {
  * Our SYNC, and what its answers said.
  *
  * @nonce:          of the one without an answer; 0: none
+ * @began_ns:       when it was asked first
  * @awaited:        something was, at the last tick: silence counts
  * @wait_ms:        silence before one: at most link->sync_ms, less after a loss
  * @disagreed:      answers in a row that disagree with the same counts,
@@ -84,6 +88,7 @@ struct link_question {
  */
 struct link_sync {
 	uint64_t nonce;
+	uint64_t began_ns;
 	bool awaited;
 	uint32_t wait_ms;
 	uint32_t disagreed;
@@ -102,16 +107,12 @@ struct link_sync {
  * @asked_ns: when the last one was due
  * @frames:   that had come then
  * @missed:   questions in a row without an answer, though frames came after them
- * @answered: questions in a row that were
- * @casts:    frames to a group that had left then, at the last question first
  */
 struct link_watch {
 	uint64_t nonce;
 	uint64_t asked_ns;
 	uint64_t frames;
 	uint32_t missed;
-	uint32_t answered;
-	uint32_t casts[3];
 };
 
 /*
@@ -190,6 +191,44 @@ struct link_path {
 	uint64_t searched_ns;
 };
 
+/* How far the wait is for what XDP admitted and the RX ring lost (early.c). */
+enum link_settle {
+	LINK_SETTLED = 0,
+	LINK_SETTLE_ADMITTED, /* until what XDP has admitted is in the RX ring, */
+	LINK_SETTLE_DRAINED, /* and is taken from there */
+};
+
+/*
+ * The frames that are missing, and the asking for them (early.c).
+ *
+ * @first:       the number that is due, and missing
+ * @since_ns:    when it became so
+ * @asked_ns:    when the peer was asked last
+ * @wait_ns:     from then to the next time
+ * @tries:       times that it was asked for @first
+ * @round_ns:    from a question to its answer, smoothed; 0: not known
+ * @said:        the last number that the peer has sent, as it said last,
+ * @said_in:     and flow.seq_in then,
+ * @said_ns:     when it said so first
+ * @most_before: flow.most when the epoch began
+ * @settle:      enum link_settle
+ * @filled:      buffers that XDP had charged when the wait began
+ */
+struct link_missing {
+	uint32_t first;
+	uint64_t since_ns;
+	uint64_t asked_ns;
+	uint64_t wait_ns;
+	uint32_t tries;
+	uint64_t round_ns;
+	uint32_t said, said_in;
+	uint64_t said_ns;
+	uint32_t most_before;
+	uint8_t settle;
+	uint32_t filled;
+	struct link_drain drain;
+};
+
 /*
  * A session beside its frames.
  *
@@ -226,6 +265,7 @@ struct link_path {
  * @moved_queue, @moved_port: where a CHALLENGE sent us (spread.h): our queue, and its port
  * @lost_here:   frames between the two that were found lost here,
  * @lost_before: of them before the peer was this process: it is not told of those
+ * @sent_again:  frames that it asked for, @asked_again: and that it was asked for
  * @lost_there:  found by the peer; @lost_said: what its last HELLO or WELCOME said of that
  */
 struct session {
@@ -264,7 +304,6 @@ struct session {
 	uint32_t copied;
 	uint32_t claims;
 	struct seal *seal;
-	struct flow_casts casts;
 	bool unasked;
 	uint32_t unasked_seq;
 	uint16_t moved_queue;
@@ -275,13 +314,16 @@ struct session {
 	struct link_ping ping;
 	struct link_train train;
 	struct link_path path;
+	struct link_missing missing;
 	uint64_t lost_here;
 	uint64_t lost_there;
 	uint64_t lost_before;
 	uint32_t lost_said;
+	uint64_t sent_again;
+	uint64_t asked_again;
 };
 
-/* Where a session's handshake stands. */
+/* The phase of a session's handshake. */
 enum link_phase {
 	LINK_IDLE = 0, /* nothing asked, nothing granted */
 	LINK_ASKING, /* HELLO sent, no token yet */
@@ -291,7 +333,7 @@ enum link_phase {
 	LINK_HELD, /* open, but for data: trains go first */
 };
 
-/* What a frame needs as it leaves, beside its header. */
+/* A frame's needs as it leaves, besides its header. */
 enum link_sends {
 	LINK_SENDS_CAREFUL = 0, /* a credit */
 	LINK_SENDS_TRADITIONAL = 1, /* a copy is kept */
@@ -318,7 +360,7 @@ struct link_host {
 /*
  * One peer. The index in link->peers is its slot in the peers map.
  *
- * @may_fill:   what XDP holds its frames to (abi.h)
+ * @entry:      what XDP holds its frames to (abi.h)
  * @epoch:      counts the ends of epochs in this slot: what was begun in another is void
  * @kept:       buffers of this epoch held by handlers or files
  * @kept_old:   buffers of earlier epochs still held: no new window until 0
@@ -355,13 +397,15 @@ struct link_peer {
 	uint32_t kept_old;
 	uint32_t operations;
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
-	uint32_t *may_fill;
+	struct careful_peer_entry *entry;
 	struct session *session;
+	struct link_repair repair;
 } __attribute__((aligned(LINK_PEER_LINE)));
 
-_Static_assert(sizeof(struct link_peer) == 4 * (size_t)LINK_PEER_LINE &&
+_Static_assert(sizeof(struct link_peer) == 5 * (size_t)LINK_PEER_LINE &&
 		       offsetof(struct link_peer, flow) == LINK_PEER_LINE &&
-		       offsetof(struct link_peer, llhdr) == 2 * LINK_PEER_LINE,
-	       "who it is, the protocol, the headers, the counts: a cache line each");
+		       offsetof(struct link_peer, llhdr) == 2 * LINK_PEER_LINE &&
+		       offsetof(struct link_peer, repair) == 4 * LINK_PEER_LINE,
+	       "who it is, the protocol, the headers, the counts, the repair: a cache line each");
 
 #endif /* LINK_PEER_H */

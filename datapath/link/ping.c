@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Pings (P1 section 6): frames that end where their stage limit says, and the answers to them. What
- * ends at XDP is answered here; what the engine and the store do with the rest is the engine's
- * business. An answer is a control message: it takes no receive buffer, and goes to the session's
- * peer whoever sent the probe, so that a stranger gets nothing by one.
+ * Pings (P1 section 6): frames that end where their stage limit says, and the answers to them.
+ * Pings that end at XDP are answered here; the engine handles those that end at the engine or the
+ * store. An answer is a control message: it takes no receive buffer, and goes to the session's peer
+ * whoever sent the probe, so that a stranger gets nothing by one.
  */
 #include "link/link.h"
 
@@ -18,7 +18,7 @@ enum {
 	STAMPS_NS = 1000 * 1000 * 1000, /* how long arrivals are noted after the last probe */
 };
 
-/* What probes carry: memory of the application, which they are copied from. */
+/* Payload of probes: memory of the application, from which they are copied. */
 static const uint8_t payload[PAYLOAD_MAX];
 
 static uint64_t now_ns(const struct link *link)

@@ -8,7 +8,7 @@
 void link_question_describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 {
 	ctrl->cookie = htobe64(peer->cookie_out);
-	flow_describe(&peer->flow, &peer->session->casts, ctrl);
+	flow_describe(&peer->flow, ctrl);
 }
 
 /* Asks what the peer sent and received, or for what else the status says (SYNC). */
@@ -18,9 +18,11 @@ void link_question_ask(struct link_peer *peer, uint32_t status)
 	struct link *link = peer->link;
 	struct careful_ctrl ctrl = { .status = htobe32(status) };
 
-	if (!session->sync.nonce)
+	if (!session->sync.nonce) {
 		link->port->ops->random(link->port, &session->sync.nonce,
 					sizeof(session->sync.nonce));
+		session->sync.began_ns = link->now_ns;
+	}
 	session->sync.nonce |= 1;
 	ctrl.nonce = htobe64(session->sync.nonce);
 	link_question_describe(peer, &ctrl);

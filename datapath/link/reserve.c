@@ -8,8 +8,8 @@
  * for one more.
  *
  * A sender asks for no more than it is certain to send beyond its window, so that the message
- * itself pays the grant back. Where it did not come to that, it sends updates until the grant is
- * used up. A peer that does neither loses its epoch when others wait, and with it the grant.
+ * itself pays the grant back. If it did not come to that, it sends updates until the grant is used
+ * up. A peer that does neither loses its epoch when others wait, and with it the grant.
  */
 #include "link/link.h"
 
@@ -140,7 +140,8 @@ static bool others_wait(const struct link_peer *peer)
 	return peer->link->reserve.asking_count > peer->asking;
 }
 
-/* Reports whether it lets a grant lie while others wait. What is held here is not its fault. */
+/* Reports whether it lets a grant lie while others wait. Buffers that are held here are not its
+ * fault. */
 static bool lies_idle(struct link_peer *peer)
 {
 	struct session *session = peer->session;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Reservation (P2 section 7; NX/2): beside the windows, which then can be small, a pool of
- * receive buffers that are granted for large messages. Whoever has more to send than a window
+ * receive buffers that are granted for large messages. A peer that has more to send than a window
  * holds says so in each frame's header (careful_hdr.extra). A grant is credits that are given
- * before as many buffers came back; the next buffers that do pay it back: they return to the
- * pool, and no credit is given for them. So a grant is never revoked, nothing has to be said
- * at its end, and what XDP lets a peer fill only ever grows.
+ * before as many buffers came back; the next buffers that do pay it back: they return to the pool,
+ * and no credit is given for them. So a grant is never revoked, nothing has to be said at its end,
+ * and what XDP lets a peer fill only ever grows.
  */
 #ifndef LINK_RESERVE_H
 #define LINK_RESERVE_H

@@ -4,6 +4,7 @@
  * earlier. */
 #include "link/group.h"
 #include "link/link.h"
+#include "link/repair.h"
 #include "link/timed.h"
 
 #include <assert.h>
@@ -16,6 +17,9 @@ enum {
 	PREFETCH_AHEAD = 4, /* frames */
 	PREFETCH_LINES = 4, /* of each */
 };
+
+/* The outcome of a frame that waits: it is neither handed on nor dropped. */
+#define WAITS ((enum careful_counter)(CAREFUL_COUNTERS + 1))
 
 #define PER_FRAME static inline __attribute__((always_inline))
 
@@ -43,7 +47,7 @@ static uint32_t gather(struct link *link, const struct device_desc *descs, uint3
 	return i;
 }
 
-/* Where the datagram stands in a frame that the device has let in, and that begins as nearly all
+/* Returns the datagram in a frame that the device has let in, and that begins as nearly all
  * do: without tags, options or extension headers. NULL: look for it. */
 PER_FRAME const uint8_t *plain(const uint8_t *data, uint32_t *bytes)
 {
@@ -119,8 +123,8 @@ PER_FRAME enum careful_counter identify(struct link *link, struct link_rxframe *
 	return CAREFUL_COUNTERS;
 }
 
-/* What comes of a frame of a session, as identify(). A gap ahead and impossible credits break
- * the session. */
+/* Returns the counter of a session's frame that is dropped, or CAREFUL_COUNTERS. A gap ahead and
+ * impossible credits break the session. */
 static inline enum careful_counter judged(struct link_peer *peer, enum flow_verdict verdict,
 					  uint32_t missing)
 {
@@ -143,6 +147,33 @@ static inline enum careful_counter judged(struct link_peer *peer, enum flow_verd
 	return CAREFUL_COUNTERS;
 }
 
+/* A frame that is not the next in order. One before those that are missing waits. */
+static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_verdict verdict,
+					 uint32_t missing)
+{
+	enum careful_counter dropped;
+
+	if (verdict == FLOW_OLD) {
+		early_twice(frame);
+		return CAREFUL_C_DROP_TWICE;
+	}
+	if (verdict != FLOW_GAP || !frame->peer->link->repairs)
+		return judged(frame->peer, verdict, missing);
+	dropped = early_take(frame, missing + 1);
+	if (dropped == CAREFUL_C_BAD_CREDITS)
+		return judged(frame->peer, FLOW_BAD, 0);
+	return dropped == CAREFUL_COUNTERS ? WAITS : dropped;
+}
+
+/* The frame is the next in order; one behind it may have come. */
+static inline enum careful_counter next(struct link_peer *peer)
+{
+	if (early_is(peer, peer->flow.seq_in + 1))
+		peer->link->following = true;
+	peer->heard = true;
+	return CAREFUL_COUNTERS;
+}
+
 /* Checks the frame against its session. */
 static enum careful_counter admit(struct link_rxframe *frame)
 {
@@ -152,9 +183,25 @@ static enum careful_counter admit(struct link_rxframe *frame)
 
 	OPERATION(OPERATION_TAKE);
 	verdict = flow_receive(&peer->flow, &frame->hdr, frame->cost, &missing);
-	if (verdict == FLOW_NEXT && frame->hdr.extra != peer->flow.asked)
+	if (frame->hdr.flags & CAREFUL_F_BCAST_EVENT && verdict == FLOW_NEXT &&
+	    !link_group_settle(frame))
+		verdict = FLOW_BAD;
+	if (verdict != FLOW_NEXT)
+		return out_of_order(frame, verdict, missing);
+	if (frame->hdr.extra != peer->flow.asked)
 		reserve_asked(peer, frame->hdr.extra);
-	return judged(peer, verdict, missing);
+	return next(peer);
+}
+
+/* The same for a frame to a group, if its cookie is of one. */
+static enum careful_counter admit_group(struct link *link, struct link_rxframe *frame)
+{
+	enum flow_verdict verdict;
+	uint32_t missing;
+
+	if (!link_group_take(link, frame, &verdict, &missing))
+		return CAREFUL_C_DROP_COOKIE;
+	return verdict == FLOW_NEXT ? next(frame->peer) : out_of_order(frame, verdict, missing);
 }
 
 /* A frame's buffers go back; where it is of no session, nobody is owed them. */
@@ -206,12 +253,10 @@ PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t byte
 		dropped = admit(frame);
 	} else if (frame->hdr.flags & CAREFUL_F_BCAST_EVENT && dropped == CAREFUL_C_DROP_COOKIE &&
 		   !link->traditional) {
-		enum flow_verdict verdict;
-		uint32_t missing;
-
-		if (link_group_take(link, frame, &verdict, &missing))
-			dropped = judged(frame->peer, verdict, missing);
+		dropped = admit_group(link, frame);
 	}
+	if (dropped == WAITS)
+		return false;
 	if (dropped != CAREFUL_COUNTERS) {
 		link_count(link, dropped);
 		drop(link, frame);
@@ -239,7 +284,7 @@ TRACE_COLD static void taken(struct link_rxframe *frame, bool further, uint64_t 
 		link_placed(frame);
 }
 
-/* What a frame's headers and a short body lie in is wanted soon. */
+/* Prefetches a frame's headers and a short body. */
 static inline void prefetch(const struct link *link, uint32_t at)
 {
 	const uint8_t *data = link->queue->umem + link->rx_descs[at].addr;
@@ -262,6 +307,35 @@ void link_rx(struct link *link)
 		prefetch(link, i);
 }
 
+/* Hands on a frame that waited, if one need wait no more. */
+static bool follow(struct link *link, struct link_rxframe *frame)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[link->follow];
+
+		while (early_is(peer, peer->flow.seq_in + 1)) {
+			early_unwait(peer,
+				     &peer->repair.early[++peer->flow.seq_in & link->early_mask],
+				     frame);
+			if (frame->hdr.flags & CAREFUL_F_BCAST_EVENT && !link_group_settle(frame)) {
+				judged(peer, FLOW_BAD, 0);
+				drop(link, frame);
+				break;
+			}
+			if (!link_group_is(frame) && frame->hdr.extra != peer->flow.asked)
+				reserve_asked(peer, frame->hdr.extra);
+			link_received(link, frame);
+			if (frame->hdr.type != CAREFUL_UPDATE)
+				return true;
+			link_count(link, CAREFUL_C_RX_UPDATES);
+			link_release(link, frame);
+		}
+		link->follow = link->follow + 1 < link->peers_max ? link->follow + 1 : 0;
+	}
+	link->following = false;
+	return false;
+}
+
 /*
  * The next frame that is handed on; false: there is none. It must be released or held before the
  * one after it, and at the end link_publish() called. A frame is seen to here, and what it means
@@ -274,9 +348,10 @@ bool link_rx_next(struct link *link, struct link_rxframe *frame)
 		uint32_t used, bytes;
 		bool further;
 
-		if (link->traditional && link->traditional->following && link->rx_follow) {
+		if (link->following && link->rx_follow) {
 			link->rx_follow--;
-			if (link->traditional->ops->follow(link, frame))
+			if (link->traditional ? link->traditional->ops->follow(link, frame) :
+						follow(link, frame))
 				return true;
 		}
 		if (link->rx_at == link->rx_got)
@@ -377,6 +452,8 @@ void link_publish_freed(struct link *link)
 		struct link_peer *peer = link->dirty[i];
 
 		/* Before the peer hears of it. */
-		__atomic_store_n(peer->may_fill, flow_publish(&peer->flow), __ATOMIC_RELEASE);
+		__atomic_store_n(&peer->entry->seq_taken, peer->flow.seq_in, __ATOMIC_RELEASE);
+		__atomic_store_n(&peer->entry->may_fill, flow_publish(&peer->flow),
+				 __ATOMIC_RELEASE);
 	}
 }

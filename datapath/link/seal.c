@@ -61,7 +61,7 @@ bool seal_agrees(const struct link *link, const union address *with,
 	       (!mode || aead_choose(be32toh(said->seq_rcvd) & aead_ciphers()));
 }
 
-/* Of several ciphers that a HELLO offers one is taken; WELCOME has just that. */
+/* One of the ciphers that a HELLO offers is taken; WELCOME has just that. */
 void seal_choose(struct link_peer *peer, const struct careful_ctrl *said)
 {
 	if (peer->trailer)
@@ -86,16 +86,13 @@ void seal_keys(struct link_peer *peer, const struct noise *noise)
 void seal_over(struct link_peer *peer)
 {
 	struct seal *seal = peer->session->seal;
-	uint32_t *taken;
 	uint8_t mode;
 
 	if (!peer->trailer)
 		return;
 	mode = seal->mode;
-	taken = seal->taken;
 	sodium_memzero(seal, sizeof(*seal));
 	seal->mode = mode;
-	seal->taken = taken;
 }
 
 /* Copies `bytes` of a body that lies in several buffers, from `flat` or to it. */
@@ -210,7 +207,6 @@ enum careful_counter seal_take(struct link *link, struct link_rxframe *frame, ui
 	enum careful_xdp_counter verdict =
 		careful_frame_judge_sealed(&frame->hdr, frame->body_total);
 	struct link_peer *peer = link_peer_with(link, &frame->hdr);
-	uint32_t seq = be32toh(frame->hdr.seq);
 
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return verdict == CAREFUL_XDP_DROP_CHECK ? CAREFUL_C_DROP_CHECK :
@@ -229,10 +225,8 @@ enum careful_counter seal_take(struct link *link, struct link_rxframe *frame, ui
 		frame->body_bytes = frame->body_total;
 	frame->checked = true;
 	seal_heard(peer);
-	/* Before the peer is given a credit for it. */
-	if (link->traditional || seq == peer->flow.seq_in + 1)
-		__atomic_store_n(peer->session->seal->taken,
-				 link->traditional ? peer->flow.seq_in : seq, __ATOMIC_RELEASE);
+	if (link->traditional)
+		__atomic_store_n(&peer->entry->seq_taken, peer->flow.seq_in, __ATOMIC_RELEASE);
 	return CAREFUL_COUNTERS;
 }
 

@@ -21,14 +21,14 @@
  * A ping that is forged, or said again, moves no number here (careful_frame_admit); its answer is
  * the engine's and proved, by a key of the epoch (wire.h, careful_ping_answer), so nobody else
  * makes one. Nor can a true answer be had before it is asked and kept for then: it is also of
- * frag_off, which the asker draws. What is left is to hold either up, which nothing can tell from a
- * slow path, or to take it away. Its 64 bits are enough: a forger has one guess or few at each
+ * frag_off, which the asker draws. An attacker can then only hold either up, which nothing can tell
+ * from a slow path, or take it away. Its 64 bits are enough: a forger has one guess or few at each
  * ping, and each is counted. A train's frames prove nothing: who forges them makes the burst look
  * larger.
  *
- * Who answers a HELLO has the keys before who asked, whose WELCOME goes another way than frames.
- * So it holds its data back until the other shows that it has them: with a frame, or the SYNC that
- * it sends on WELCOME, whose cookie nobody can know before (seal_waits).
+ * The end that answers a HELLO has the keys before the end that asked, whose WELCOME goes another
+ * way than frames. So it holds its data back until the other shows that it has them: with a frame,
+ * or the SYNC that it sends on WELCOME, whose cookie nobody can know before (seal_waits).
  */
 #ifndef LINK_SEAL_H
 #define LINK_SEAL_H
@@ -57,7 +57,6 @@ struct link_txframe;
  * @asked_ns: when it was last asked to
  * @sent:     frames that were sealed in this epoch
  * @seen:     of the peer's frames, by their count
- * @taken:    where XDP reads the last number that was right
  * @out, @in: of our frames, and of the peer's
  */
 struct seal {
@@ -67,7 +66,6 @@ struct seal {
 	uint64_t asked_ns;
 	uint64_t sent;
 	struct aead_seen seen;
-	uint32_t *taken;
 	struct aead out, in;
 };
 

@@ -43,7 +43,7 @@ void link_break(struct link_peer *peer)
 	link_renew(peer);
 }
 
-/* A new epoch. What is under way in the one before may get lost. */
+/* A new epoch. Frames under way in the old one may get lost. */
 void link_renew(struct link_peer *peer)
 {
 	/* In LINK_ASKED the peer may have answered already, and sent. */
@@ -60,7 +60,7 @@ void link_renew(struct link_peer *peer)
 		handshake_ask(peer);
 }
 
-/* The network lost frames. Where it did so once it may again: silence means less now. */
+/* The network lost frames. If it did so once it may again: silence means less now. */
 void link_lost(struct link_peer *peer, uint32_t frames)
 {
 	struct session *session = peer->session;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A pool that peers have shares of: some of it each may always take, the rest is whoever's comes
- * first. Who takes all that he can keeps nobody else from his own. Counts alone; where the things
- * are is their owner's business.
+ * first. A peer that takes all that it can keeps nobody else from its own share. Counts alone;
+ * where the things are is their owner's business.
  */
 #ifndef LINK_SHARE_H
 #define LINK_SHARE_H
@@ -25,7 +25,7 @@ struct share {
 	uint32_t owed;
 };
 
-/* Of fewer than one for each peer, none is anybody's own. */
+/* If there are fewer than one for each peer, none is anybody's own. */
 static inline void share_init(struct share *share, uint32_t count, uint32_t peers)
 {
 	uint32_t each = count / (SHARE_PART * peers);

@@ -5,6 +5,7 @@
  * goes that way.
  */
 #include "link/link.h"
+#include "link/repair.h"
 #include "link/out.h"
 #include "link/timed.h"
 
@@ -86,6 +87,8 @@ static inline __attribute__((always_inline)) bool send_short(struct link_peer *p
 	sink_add(&link->net_tx, peer->beside + body_bytes);
 	link->tx_pulse_frames++;
 	out_sent(peer, body_bytes, bytes);
+	if (!traditional && peer->repair.log)
+		link_log_keep_short(peer, body, body_bytes);
 	return true;
 }
 

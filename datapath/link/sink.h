@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Where bytes wait for a stage that takes them in pulses (P3 section 3; P5): the rule, once, for
- * whoever has such a place. Which threshold applies, and what more there is to say of the bytes, is
- * the owner's business.
+ * The rule for bytes that wait for a stage that takes them in pulses (P3 section 3; P5): the rule,
+ * once, for whoever has such a place. Which threshold applies, and what more there is to say of the
+ * bytes, is the owner's business.
  */
 #ifndef LINK_SINK_H
 #define LINK_SINK_H

@@ -64,7 +64,7 @@ struct spread_place spread_choose(const struct spread *spread, const union addre
 		if (known)
 			break;
 	}
-	/* Where none of theirs is one of ours: everybody has a queue 0. */
+	/* If none of theirs is one of ours: everybody has a queue 0. */
 	return (struct spread_place){ best, spread->straight ? 1u << best : among };
 }
 
@@ -90,7 +90,7 @@ bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challe
 	const union address *to = &peer->session->address;
 	uint32_t here = peer->link->port->spread.index, there = be16toh(challenge->queue);
 	uint32_t may = peer->session->handshake.among | 1;
-	/* Who has one queue, and says nothing, has queue 0. */
+	/* A host that has one queue, and says nothing, has queue 0. */
 	uint32_t among = (challenge->window ? be32toh(challenge->window) : 1) & may;
 	uint32_t port = ntohs(to->sa.sa_family == AF_INET ? to->in.sin_port : to->in6.sin6_port);
 

@@ -17,7 +17,7 @@
 struct link;
 struct link_peer;
 
-/* Where a host belongs. @queue: of ours; @among: queues of its own that reach it, a bit each; 0:
+/* The place of a host. @queue: of ours; @among: queues of its own that reach it, a bit each; 0:
  * nothing is to be said */
 struct spread_place {
 	uint16_t queue;
@@ -26,7 +26,7 @@ struct spread_place {
 
 /* The number of a host's address, not 0 (abi.h: struct careful_queue_entry). */
 uint64_t spread_host(const union address *host);
-/* Of a host at an address, of whose queues one of `among` may be used. */
+/* Chooses a queue for the host at an address, which can use one of its queues `among`. */
 struct spread_place spread_choose(const struct spread *spread, const union address *host,
 				  uint32_t among);
 /* Puts the place of who said HELLO into the CHALLENGE. */
@@ -36,7 +36,7 @@ void spread_tell(struct link *link, const union address *to, const struct carefu
 bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challenge);
 /* Before the first HELLO: which of our queues would do. */
 void spread_ask(struct link_peer *peer, uint32_t among);
-/* Where a peer that failed with EREMCHG is; false: it did not. */
+/* Finds the place of a peer that failed with EREMCHG; false: it did not. */
 bool spread_moved(const struct link_peer *peer, uint32_t *queue, uint32_t *port);
 /* Says who has a session here. */
 void spread_tick(struct link *link);

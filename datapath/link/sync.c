@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What silence means. A lost last frame leaves no gap, so when credits or replies have been
+ * The rule for silence. A lost last frame leaves no gap, so when credits or replies have been
  * outstanding for sync_ms without an arrival, each end tells the other what it sent and received.
  * Only answers that disagree are a loss; no answer is a stall, and after stall_ms the end of the
  * session.
  */
 #include "link/link.h"
+#include "link/repair.h"
 
 #include <endian.h>
 
@@ -14,13 +15,31 @@ enum {
 	 * when it is the same in this many answers, so long after each other. */
 	DISAGREE_TIMES = 2,
 	DISAGREE_RETRY_MS = 20,
+	SUSPECT_ROUNDS = 4,
+	ROUND_FIRST_NS = 4 * 1000 * 1000, /* at most, until more is known */
 	REFUSED_TIMES = 3,
 	REFUSED_RETRY_MS = 45, /* just under the time between two HELLOs */
 };
 
+/* Back to asking seldom. */
+static void wait_longer(struct link_peer *peer)
+{
+	struct link_sync *sync = &peer->session->sync;
+	uint32_t most_ms = peer->link->sync_ms;
+
+	sync->wait_ms = 2 * sync->wait_ms < most_ms ? 2 * sync->wait_ms : most_ms;
+}
+
 static void ask(struct link_peer *peer)
 {
 	link_question_ask(peer, CAREFUL_SYNC_COUNTS);
+}
+
+/* The peer counts frames that cannot be. */
+static void bad_counts(struct link_peer *peer)
+{
+	link_count(peer->link, CAREFUL_C_BAD_CREDITS);
+	link_break(peer);
 }
 
 /* As on_challenge() and its like: whether the message meant anything. */
@@ -28,11 +47,19 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (be32toh(ctrl->status) == CAREFUL_SYNC_HEARD) {
 		watch_answer(peer, ctrl);
+		if (peer->link->repairs && !early_said(peer, be32toh(ctrl->seq_sent)))
+			bad_counts(peer);
 		return true;
 	}
-	if (peer->phase == LINK_OPEN && peer->session->question.nonce != ctrl->nonce)
-		peer->session->question = (struct link_question){ .nonce = ctrl->nonce };
-	return true; /* else it will be asked again */
+	if (peer->phase != LINK_OPEN || peer->session->question.nonce == ctrl->nonce)
+		return true; /* it will be asked again */
+	peer->session->question = (struct link_question){
+		.nonce = ctrl->nonce,
+		.seq_sent = be32toh(ctrl->seq_sent),
+	};
+	if (!link_log_came(peer, be32toh(ctrl->seq_rcvd)))
+		bad_counts(peer);
+	return true;
 }
 
 /* After control messages were read: those that came before have their frames in the ring. */
@@ -49,7 +76,8 @@ static void question_tick(struct link_peer *peer)
 	question->drain = link_drain_begin(link);
 }
 
-/* After frames were taken from the ring: answers. Whether there is still something to answer. */
+/* After frames were taken from the ring: answers. Reports whether there is still something to
+ * answer. */
 bool link_question_answer(struct link_peer *peer)
 {
 	struct link_question *question = &peer->session->question;
@@ -63,6 +91,10 @@ bool link_question_answer(struct link_peer *peer)
 	if (!link_drain_begun(&question->drain) || !link_drain_over(link, &question->drain))
 		return true;
 	question->nonce = 0;
+	if (!early_sent(peer, question->seq_sent)) {
+		bad_counts(peer);
+		return false;
+	}
 	link_question_describe(peer, &ack);
 	ack.status = htobe32(link->kick_again);
 	flow_told(&peer->flow);
@@ -78,23 +110,56 @@ static bool undecided(const struct link_peer *peer, const struct careful_ctrl *c
 	return peer->link->traditional || peer->link->kick_again || ctrl->status || peer->heard;
 }
 
-/* What an answer that agrees says of what we sent; false: it cannot be. */
+/* Takes what an answer that agrees says of our frames; false: it cannot be true. */
 static bool credit(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (peer->link->traditional)
 		return peer->link->traditional->ops->come(peer, be32toh(ctrl->seq_rcvd));
-	return !flow_credit(&peer->flow, ctrl);
+	return flow_credit(&peer->flow, ctrl);
 }
 
-/* So many frames are missing, as the peer says: in an answer, and another one, or of a group. */
-void link_missing(struct link_peer *peer, uint32_t frames)
+/* So many frames are missing, as the peer says in an answer, and in another one. */
+static void missing_frames(struct link_peer *peer, uint32_t frames)
 {
 	if (flow_can_miss(&peer->flow, frames)) {
 		link_lost(peer, frames);
 		return;
 	}
-	link_count(peer->link, CAREFUL_C_BAD_CREDITS);
-	link_break(peer);
+	bad_counts(peer);
+}
+
+/* A question was answered. If it was repeated so recently that the answer cannot be to that copy, the
+ * first copy counts. A process that was stopped meanwhile says little of the path. */
+static void time_round(struct link_peer *peer)
+{
+	const struct session *session = peer->session;
+	struct link_missing *missing = &peer->session->missing;
+	uint64_t round_ns = peer->link->now_ns - session->asked_ns;
+	uint64_t most_ns = 2 * missing->round_ns + ROUND_FIRST_NS;
+
+	if (round_ns <= missing->round_ns / 2)
+		round_ns = peer->link->now_ns - session->sync.began_ns;
+	round_ns = round_ns < most_ns ? round_ns : most_ns;
+	missing->round_ns = round_ns > 2 * missing->round_ns ?
+				    round_ns :
+				    (7 * missing->round_ns + round_ns) / 8;
+}
+
+/* If frames are repaired, an answer that differs ends nothing: whoever misses frames asks for
+ * them. Reports whether they are. */
+static bool repairs(struct link_peer *peer, const struct careful_ctrl *ack)
+{
+	struct session *session = peer->session;
+
+	if (!peer->link->repairs)
+		return false;
+	if (!early_said(peer, be32toh(ack->seq_sent)) || !credit(peer, ack)) {
+		bad_counts(peer);
+		return true;
+	}
+	session->sync.disagreed = 0;
+	session->sync.blocked_ns = 0;
+	return true;
 }
 
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
@@ -108,34 +173,35 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (!link_has_epoch(peer) || be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
 	if (watch_on_answer(peer, ctrl)) {
-		uint32_t missing = watch_missing(peer, ctrl);
-
 		seal_heard(peer);
-		if (missing)
-			link_lost(peer, missing);
 		return true;
 	}
 	if (peer->phase != LINK_OPEN || !sync->nonce || be64toh(ctrl->nonce) != sync->nonce)
 		return false;
 	watch_heard(peer);
+	time_round(peer);
 	sync->nonce = 0;
 	session->doubted = false;
 	session->heard_ns = link->now_ns;
 	sync->refused_rounds = 0;
 	sync->refused = false;
 	link_state(peer, CAREFUL_PEER_UP);
-	if (flow_agrees(&peer->flow, &session->casts, ctrl)) {
+	if (!link_log_came(peer, rcvd)) {
+		bad_counts(peer);
+		return true;
+	}
+	if (flow_agrees(&peer->flow, ctrl)) {
 		sync->disagreed = 0;
 		sync->blocked_ns = 0;
-		/* Silent for a reason of its own: back to asking seldom. */
-		sync->wait_ms = 2 * sync->wait_ms < link->sync_ms ? 2 * sync->wait_ms :
-								    link->sync_ms;
+		wait_longer(peer); /* it is silent for a reason of its own */
 		if (!credit(peer, ctrl)) {
 			link_count(link, CAREFUL_C_BAD_CREDITS);
 			link_break(peer);
 		}
 		return true;
 	}
+	if (repairs(peer, ctrl))
+		return true;
 	if (undecided(peer, ctrl)) {
 		sync->disagreed = 0;
 		if (!sync->blocked_ns)
@@ -155,7 +221,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->seq_rcvd = rcvd;
 	if (++sync->disagreed < DISAGREE_TIMES)
 		return true;
-	link_missing(peer, flow_missing(&peer->flow, &session->casts, ctrl));
+	missing_frames(peer, flow_missing(&peer->flow, ctrl));
 	return true;
 }
 
@@ -166,6 +232,8 @@ bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (!nonce || be64toh(ctrl->cookie) != peer->cookie_out ||
 	    (nonce != peer->session->sync.nonce && nonce != peer->session->watch.nonce))
 		return false;
+	if (link_drain_begun(&peer->session->bye))
+		return true; /* its BYE said so before */
 	peer->cookie_out = 0; /* it does not know that any more */
 	link_break(peer);
 	return true;
@@ -204,11 +272,13 @@ static bool refused_tick(struct link_peer *peer)
 }
 
 /* Reports whether something is awaited of the peer: credits for more than may stay owed
- * for ever, what it was granted, a reply, or a sign of life. */
+ * for ever, what it was granted, a reply, a sign of life, frames that are missing, or that our last frame
+ * has come. */
 bool link_awaits(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
 	return flow_awaits(&peer->flow) || session->granted || peer->operations ||
+	       !link_resolved(peer, peer->flow.seq_out) || early_missing(peer) ||
 	       session->doubted || session->sync.refused || session->sync.refused_rounds;
 }
 
@@ -242,9 +312,22 @@ static void sync_tick(struct link_peer *peer)
 		link_count(link, CAREFUL_C_STALLS);
 		link_state(peer, CAREFUL_PEER_STALLED);
 	}
-	if (session->sync.nonce)
+	if (session->sync.nonce) {
 		link_unheard(peer, session->heard_ns);
+		if (link->repairs)
+			wait_longer(peer);
+	}
 	ask(peer);
+}
+
+/* Silence after which a lost tail is suspected: it costs one control message to find out, and a
+ * second copy of what is only late. */
+static uint32_t suspect_ms(const struct link_peer *peer)
+{
+	const struct session *session = peer->session;
+	uint64_t ms = 1 + SUSPECT_ROUNDS * session->missing.round_ns / 1000000;
+
+	return ms < peer->link->sync_ms ? (uint32_t)ms : peer->link->sync_ms;
 }
 
 /* The peer gave a sign of life since the last tick. */
@@ -260,10 +343,12 @@ static void heard(struct link_peer *peer)
 	session->sync.refused = false;
 	session->sync.disagreed = 0;
 	session->sync.nonce = 0;
+	if (peer->link->repairs)
+		session->sync.wait_ms = suspect_ms(peer);
 	link_state(peer, peer->phase == LINK_OPEN ? CAREFUL_PEER_UP : peer->state);
 }
 
-/* Asks whom too little is heard of. Whether that was the session's end. */
+/* Asks whom too little is heard of. Reports whether that was the session's end. */
 bool link_sync_tick(struct link_peer *peer)
 {
 	if (peer->heard)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What one protocol does for a frame and the other need not, one by one, as P2's appendix A lists
- * it. tools/bench/run operations builds link with CAREFUL_OPERATIONS, and times each; in every
- * other build nothing of it is left.
+ * Steps that one protocol takes for a frame and the other need not, one by one, as P2's appendix A
+ * lists them. tools/bench/run operations builds link with CAREFUL_OPERATIONS, and times each step;
+ * in every other build none of it is left.
  */
 #ifndef LINK_TIMED_H
 #define LINK_TIMED_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The traditional protocol of a link: its life, its clock, and what is known of it. Who waits for
- * something of a peer asks when nothing has come for as long as two rounds take; who only keeps
- * what was sent, and has buffers to spare, is in no hurry.
+ * The traditional protocol of a link: its life, its clock, and what is known of it. An end that
+ * waits for something of a peer asks when nothing has come for as long as two rounds take; an end
+ * that only keeps sent frames, and has buffers to spare, is in no hurry.
  */
 #include "link/traditional_private.h"
 #include "link/timed.h"
@@ -111,7 +111,7 @@ static void time_out(struct link_peer *peer)
 	link_count(peer->link, CAREFUL_C_TIMED_OUT);
 }
 
-/* What has moved since the last tick, or need not. */
+/* Notes what has moved since the last tick, or need not. */
 static void note_progress(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);
@@ -119,7 +119,7 @@ static void note_progress(struct link_peer *peer)
 
 	if (t->entered || (t->come && !awaits(peer)) || !t->wait_ns)
 		t->wait_ns = least_wait_ns(peer);
-	/* What found no room here is asked for when there is some, however long that takes. */
+	/* A frame that found no room here is asked for when there is some, whenever that is. */
 	if (t->entered || t->refused || !awaits(peer))
 		t->entered_ns = now_ns;
 	if (t->come || !unacknowledged(peer))
@@ -132,7 +132,7 @@ static uint64_t later(uint64_t a_ns, uint64_t b_ns)
 	return a_ns > b_ns ? a_ns : b_ns;
 }
 
-/* What depends on time. Whether that was the session's end. */
+/* Does what depends on time. Reports whether that was the session's end. */
 static bool traditional_tick(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);

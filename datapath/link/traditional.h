@@ -4,14 +4,14 @@
  * same message layer. A frame leaves when it is ready: no window holds it back. Its send
  * buffers are kept until the peer is known to have it. Every frame that comes back says up to
  * which number all have come; where send buffers run short, or nothing comes back, an
- * explicit, selective acknowledgement is asked for. What is missing the receiver asks for
+ * explicit, selective acknowledgement is asked for. The receiver asks for missing frames
  * again: at once where a number is skipped, then when its question was answered and it is
  * missing still, and after a time without progress. Frames that come early wait in receive
  * buffers, of which each peer has a share; what finds none is dropped, and asked for later.
  *
  * An instance speaks one protocol (link->traditional is NULL with careful), so that its receive
- * buffers are a pool of its own (P2 section 4.1). What the two have in common stays in the
- * files of link; they call these functions where they differ.
+ * buffers are a pool of its own (P2 section 4.1). The files of link have the common part; they call
+ * these functions where the two differ.
  */
 #ifndef LINK_TRADITIONAL_H
 #define LINK_TRADITIONAL_H
@@ -51,8 +51,8 @@ enum {
 };
 
 /*
- * One peer's. What is counted by flow is not here: seq_out, seq_in (all up to this one have been
- * taken), tx.sent and tx.credits (frames sent, and known to have come).
+ * One peer's. flow counts the rest: seq_out, seq_in (all up to this one have been taken), tx.sent
+ * and tx.credits (frames sent, and known to have come).
  *
  * Sent:
  * @copies:     of a number: its first send buffer, TRADITIONAL_NONE once it is known to have come
@@ -132,7 +132,7 @@ struct traditional_ops {
 };
 
 /*
- * What all peers of a link share.
+ * State that all peers of a link share.
  *
  * @numbers_out, @numbers_in: of the rings, powers of two: more than frames can be kept, and
  *                            more than can wait
@@ -140,7 +140,7 @@ struct traditional_ops {
  * @early_max:   each peer's share of the buffers that frames may fill which wait
  * @early_pool:  all of these
  * @chunk_shift: of a send buffer's address: its number
- * @following:   some peer's frames need wait no more; @follow: the slot that is asked first
+ * @follow:      the slot that is asked first for frames that need wait no more
  */
 struct traditional_link {
 	const struct traditional_ops *ops;
@@ -153,7 +153,6 @@ struct traditional_link {
 	uint32_t copies_max;
 	uint32_t early_max, early_pool, early_buffers;
 	uint32_t chunk_shift;
-	bool following;
 	uint32_t follow;
 };
 

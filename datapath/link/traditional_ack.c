@@ -48,7 +48,7 @@ bool traditional_wanted(const struct link_peer *peer, uint32_t seq)
 	return !t->early[slot_of(peer, seq)] && (!asked || no_later(asked, t->heard));
 }
 
-/* Of the numbers that are looked at: as many as the bitmap has, all of which can wait here. */
+/* Returns how many numbers are looked at: as many as the bitmap has, all of which can wait here. */
 static uint32_t reach(const struct link_peer *peer)
 {
 	uint32_t numbers = of(peer)->highest - peer->flow.seq_in;
@@ -170,6 +170,7 @@ static bool ask(struct link_peer *peer)
 	}
 	t->out_of_time = false;
 	peer->link->counters[CAREFUL_C_ASKED_AGAIN] += n;
+	peer->session->asked_again += n;
 	send_ack(peer, &frame, bits, true);
 	return true;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Frames that come by the traditional protocol: late, twice, damaged or not at all, and handed on
- * once and in their order. One that comes early waits in its receive buffers. Of these each peer
- * has a share, W: T - 1 for what its handlers and files hold, who let go of more or are copied out
+ * once and in their order. One that comes early waits in its receive buffers. Each peer has a share
+ * of these, W: T - 1 for what its handlers and files hold, who let go of more or are copied out
  * (hold.c), one frame that is due, and the rest for those that are early; so that what is asked for
  * again always comes in.
  */
@@ -151,7 +151,7 @@ static void enter(struct link *link, struct link_rxframe *frame)
 	of(peer)->refused = false;
 	of(peer)->vain = 0;
 	if (*early_at(peer, peer->flow.seq_in + 1)) {
-		link->traditional->following = true;
+		link->following = true;
 	} else if (peer->flow.seq_in != of(peer)->highest &&
 		   traditional_wanted(peer, peer->flow.seq_in + 1)) {
 		of(peer)->question_due = true;
@@ -186,7 +186,7 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame,
 	return CAREFUL_C_DROP_SHARE;
 }
 
-/* What every frame says of ours. false: it cannot be. */
+/* Takes what every frame says of our frames. false: it cannot be true. */
 static bool heed(struct link *link, const struct link_rxframe *frame)
 {
 	struct link_peer *peer = frame->peer;
@@ -268,11 +268,11 @@ bool traditional_follow(struct link *link, struct link_rxframe *frame)
 		}
 		all->follow = all->follow + 1 < link->peers_max ? all->follow + 1 : 0;
 	}
-	all->following = false;
+	link->following = false;
 	return false;
 }
 
-/* What waits is not waited for any more: its buffers go back. */
+/* Forgets the frames that wait: their buffers go back. */
 void traditional_forget_received(struct link_peer *peer)
 {
 	struct link *link = peer->link;

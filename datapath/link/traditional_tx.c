@@ -60,7 +60,7 @@ static bool asks(const struct link_peer *peer)
 	return (since < kept ? since : kept) >= peer->link->traditional->copies_max / 2;
 }
 
-/* What the header says of the other direction. */
+/* Returns the header's fields for the other direction. */
 static struct flow_stamp stamp(const struct link_peer *peer)
 {
 	return (struct flow_stamp){ peer->flow.seq_out, peer->flow.seq_in, of(peer)->answered };
@@ -181,7 +181,7 @@ static bool has_come(struct link_peer *peer, uint32_t seq)
 	return true;
 }
 
-/* Of the numbers after this one, those that are set have come. */
+/* Notes that the numbers after this one whose bits are set have come. */
 void traditional_come_selected(struct link_peer *peer, uint32_t after, const uint8_t *bits,
 			       uint32_t bytes)
 {
@@ -215,6 +215,7 @@ static bool send_again(struct link_peer *peer, uint32_t seq)
 		copies[chunk_of(link, frame.desc[i].addr)].away = true;
 	link_send_again(&frame, total);
 	link_count(link, CAREFUL_C_SENT_AGAIN);
+	frame.peer->session->sent_again++;
 	return true;
 }
 

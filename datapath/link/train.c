@@ -5,8 +5,8 @@
  * that promise. So before the first data of a session, and after a loss, we ask the peer for trains
  * of frames, back to back, and XDP counts them. Both ends hold their data back until that is over:
  * what is lost on the way is of a train, and no operation fails when a lower window begins with a
- * new epoch. What the peer makes of it, by lies or by silence, bounds its own window, never below
- * what the rule needs, and nobody else's.
+ * new epoch. The peer's lies or silence can bound only its own window, never below what the rule
+ * needs, and nobody else's.
  */
 #include "link/link.h"
 
@@ -54,8 +54,8 @@ static uint32_t share_of(const struct link_peer *peer)
 	return share > least ? share : least;
 }
 
-/* Of that, what forged frames may fill until they are known as such (seal.h): where frames are
- * sealed a quarter, as far as the largest frame fits what is left. */
+/* Returns the part of the peer's share that forged frames may fill until they are known as such
+ * (seal.h): a quarter, if frames are sealed, as far as the largest frame fits into the rest. */
 uint32_t link_peer_room(const struct link_peer *peer)
 {
 	uint32_t share = share_of(peer), least = window_least(peer->link);
@@ -116,7 +116,7 @@ void train_hold(struct link_peer *peer, uint32_t hold_ms)
 			(hold_ms < TRAIN_HOLD_MS ? hold_ms : TRAIN_HOLD_MS) * 1000000ull;
 }
 
-/* What the peer may send at once anyway. */
+/* Returns what the peer may send at once in any case. */
 static uint32_t window_first(const struct link *link)
 {
 	return link->window + link->reserve.count;
@@ -256,9 +256,9 @@ static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 		train->over = OVER_TIMES;
 }
 
-/* What trains of one kind showed. Where frames were lost, large ones do not tell all: tiny ones
- * come faster, and a queue that counts frames, not bytes, takes fewer of them at once. What the
- * large ones showed is known from then on, and stays unless the tiny ones show less. */
+/* Notes the result of trains of one kind. If frames were lost, large ones do not show everything:
+ * tiny ones come faster, and a queue that counts frames, not bytes, takes fewer of them at once.
+ * The result of the large ones is known from then on, and stays unless the tiny ones show less. */
 static void showed(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 {
 	struct link_train *train = &peer->session->train;
@@ -405,8 +405,8 @@ bool link_on_train_over(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Nothing holds data back any more. What is left of a train that the peer asked for would now
- * delay that data, and the peer waits for it no longer. */
+/* Nothing holds data back any more. The rest of a train that the peer asked for would now delay
+ * that data, and the peer no longer waits for it. */
 static void open_now(struct link_peer *peer)
 {
 	peer->session->train.left = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Trains: what burst a path takes. Who receives one measures (train.c), who is asked for one
- * sends it (train_out.c).
+ * Trains: what burst a path takes. The receiver measures (train.c), and the sender sends on request
+ * (train_out.c).
  */
 #ifndef LINK_TRAIN_H
 #define LINK_TRAIN_H

@@ -82,7 +82,7 @@ void link_trains_send(struct link *link)
 	}
 }
 
-/* Who waits for the train is told when all of it has left. */
+/* Tells the peer that waits for the train when all of it has left. */
 void train_out_tick(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;

@@ -5,6 +5,7 @@
  * (P2 section 2.1). Short messages have a way of their own (short.c).
  */
 #include "link/link.h"
+#include "link/repair.h"
 #include "link/timed.h"
 #include "link/out.h"
 
@@ -178,7 +179,7 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 	};
 }
 
-/* What the protocol does for a frame that leaves. */
+/* Does what the protocol needs for a frame that leaves. */
 static inline void number(struct link_txframe *frame, const struct traditional_link *traditional)
 {
 	struct link_peer *peer = frame->peer;
@@ -220,12 +221,15 @@ static void finish_sealed(struct link_txframe *frame)
 	seal_frame(frame);
 }
 
-static __attribute__((noinline)) void send_sealed(struct link_txframe *frame)
+static __attribute__((noinline)) void send_sealed(struct link_txframe *frame,
+						  const struct link_send_args *args)
 {
 	struct link_peer *peer = frame->peer;
 
 	write_length(frame);
 	number(frame, peer->link->traditional);
+	if (peer->repair.log)
+		link_log_keep(peer, args, frame->body, frame->body_total);
 	finish_sealed(frame);
 }
 
@@ -239,15 +243,40 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 	write_hdr(frame, args);
 	if (peer->sends == LINK_SENDS_CAREFUL) {
 		number(frame, NULL);
+		if (peer->repair.log)
+			link_log_keep(peer, args, frame->body, frame->body_total);
 		out_seal(frame, args->crc_bytes);
 	} else if (peer->sends == LINK_SENDS_TRADITIONAL) {
 		number(frame, frame->peer->link->traditional);
 		out_seal(frame, args->crc_bytes);
 	} else {
-		send_sealed(frame);
+		send_sealed(frame, args);
 	}
 	out_queue(link, frame);
 	out_sent(peer, frame->body_total, args->frag_bytes);
+}
+
+/* A lost frame again, or another of its cost: under its number, and with the credits that were said
+ * before, for this one may be dropped as the second copy. */
+void link_send_repair(struct link_txframe *frame, const struct link_send_args *args, uint32_t seq)
+{
+	struct link_peer *peer = frame->peer;
+
+	write_hdr(frame, args);
+	if (peer->trailer)
+		write_length(frame);
+	frame->hdr->seq = htobe32(seq);
+	frame->hdr->credits = htobe32(peer->flow.rx.announced);
+	frame->hdr->extra = htobe16(peer->flow.ask);
+	if (peer->trailer)
+		finish_sealed(frame);
+	else
+		out_seal(frame, args->crc_bytes);
+	out_queue(peer->link, frame);
+	out_sent(peer, frame->body_total, args->frag_bytes);
+	link_count(peer->link, CAREFUL_C_SENT_AGAIN);
+	peer->session->sent_again++;
+	link_again_done(peer, seq);
 }
 
 /* The protocol's own frame, with a body in its one buffer: it has no number, and is not kept. */

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Whether control messages pass while frames do. They take another way: XDP takes frames before a
- * firewall sees them, the kernel's socket gets control after it. Traffic that goes on needs no
+ * Checks that control messages pass while frames do. They take another way: XDP takes frames before
+ * a firewall sees them, the kernel's socket gets control after it. Traffic that goes on needs no
  * control for a long time, so each end asks once in a while whether it is heard, and says so where
- * it is not: the next loss would end the session. The answer says how many frames to a group have
- * come: those that left two answers ago are all to be among them. Where the last of them is lost no
- * gap shows it, and where the peer goes on sending no silence.
+ * it is not: the next loss would end the session.
  */
 #include "link/link.h"
 
@@ -14,7 +12,6 @@
 enum {
 	WATCH_SYNCS = 10, /* sync_ms between two questions, */
 	WATCH_TIMES = 3, /* of which so many in a row have no answer before that is said */
-	SAYS_CASTS = 2, /* an answer's status (careful_ctrl) */
 };
 
 /* A handshake is over: control messages passed. */
@@ -32,8 +29,6 @@ void watch_answer(struct link_peer *peer, const struct careful_ctrl *sync)
 	struct careful_ctrl ack = {
 		.nonce = sync->nonce,
 		.cookie = htobe64(peer->cookie_out),
-		.status = htobe32(SAYS_CASTS),
-		.seq_rcvd = htobe32(peer->session->casts.in),
 	};
 
 	if (link_has_epoch(peer))
@@ -56,20 +51,7 @@ bool watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack)
 	if (!watch->nonce || be64toh(ack->nonce) != watch->nonce)
 		return false;
 	watch_heard(peer);
-	watch->answered++;
 	return true;
-}
-
-/* Returns how many frames to a group the answer shows to be missing. The peer may have been stopped
- * since its last answer, and not have looked at its RX ring: the third answer counts. */
-uint32_t watch_missing(const struct link_peer *peer, const struct careful_ctrl *ack)
-{
-	const struct link_watch *watch = &peer->session->watch;
-	uint32_t missing = watch->casts[2] - be32toh(ack->seq_rcvd);
-
-	if (watch->answered < 3 || be32toh(ack->status) != SAYS_CASTS || (int32_t)missing < 0)
-		return 0;
-	return missing;
 }
 
 void watch_ask(struct link_peer *peer)
@@ -79,6 +61,7 @@ void watch_ask(struct link_peer *peer)
 	struct careful_ctrl ctrl = {
 		.status = htobe32(CAREFUL_SYNC_HEARD),
 		.cookie = htobe64(peer->cookie_out),
+		.seq_sent = htobe32(peer->flow.seq_out),
 	};
 
 	watch->nonce = link_random(peer->link);
@@ -97,15 +80,11 @@ void watch_tick(struct link_peer *peer)
 	if (link->now_ns - watch->asked_ns < WATCH_SYNCS * link->sync_ms * 1000000ull)
 		return;
 	watch->missed += watch->nonce && came;
-	watch->answered = watch->nonce ? 0 : watch->answered;
 	watch->nonce = 0;
 	watch->asked_ns = link->now_ns;
 	watch->frames = peer->rx_frames;
 	if (!came)
 		return;
-	watch->casts[2] = watch->casts[1];
-	watch->casts[1] = watch->casts[0];
-	watch->casts[0] = peer->session->casts.out;
 	watch_ask(peer);
 }
 

@@ -149,7 +149,7 @@ bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync)
 {
 	struct careful_ctrl bye = { .cookie = htobe64(peer->cookie_out) };
 
-	if (!idle(peer) || !flow_agrees(&peer->flow, &peer->session->casts, sync))
+	if (!idle(peer) || !flow_agrees(&peer->flow, sync))
 		return false;
 	link_say(peer, &bye, CAREFUL_BYE);
 	epoch_end(peer);

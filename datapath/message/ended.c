@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Bulk messages that came whole, or failed, until service has ended them. Where a peer's stores
- * cannot be answered, for it gives no credits for the answers, the next ones keep their last
- * receive buffer: what waits is bounded by the peer's own window.
+ * Bulk messages that came whole, or failed, until service has ended them. If a peer's stores cannot
+ * be answered, since it gives no credits for the answers, the next ones keep their last receive
+ * buffer: the peer's own window bounds what waits.
  */
 #include "message/message.h"
 

@@ -78,7 +78,7 @@ struct message_in *message_in_find(struct message_state *state, const struct lin
 	return in;
 }
 
-/* Where bytes [at, at + bytes) of a received frame's body lie. */
+/* Finds where bytes [at, at + bytes) of a received frame's body lie. */
 static uint32_t body_iov(struct link *link, const struct link_rxframe *frame, uint32_t at,
 			 uint32_t bytes, struct iovec *iov)
 {
@@ -344,16 +344,20 @@ static void place(struct message_in *in, struct link_rxframe *frame, const struc
 		message_part_hold(in, frame, iov, n);
 }
 
+/* The sender cannot go on, or cannot read this fragment again; then the others follow. */
 static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32_t at)
 {
+	uint32_t bytes = be16toh(frame->hdr.frag_bytes);
 	__be32 error = 0;
 
-	if (be16toh(frame->hdr.frag_bytes) == sizeof(error))
+	if (bytes >= sizeof(error))
 		copy_from(in->state->link, frame, at, &error, sizeof(error));
 	in->error = (int)be32toh(error);
 	if (in->error <= 0 || in->error > 4095)
 		in->error = EIO;
-	in->last = true;
+	in->last = frame->hdr.flags & CAREFUL_F_LAST;
+	if (bytes <= in->bytes - in->received)
+		in->received += bytes;
 	message_in_release(in, frame);
 }
 
@@ -426,6 +430,7 @@ bool message_in_stop(struct message_in *in, int error)
 /* An epoch of the peer is over: whatever was under way in it ends. */
 void message_forget(struct message_state *state, struct link_peer *peer)
 {
+	message_resolve(state, peer);
 	state->peers[peer->slot].slots_busy = 0;
 	state->peers[peer->slot].gets = 0;
 	for (uint32_t i = 0; i < state->ins_count; i++) {

@@ -97,6 +97,7 @@ int message_init(struct message_state *state, struct link *link, struct storage 
 	for (uint32_t i = 0; state->peers && i < link->peers_max; i++) {
 		state->peers[i].unanswered_tail = &state->peers[i].unanswered;
 		state->peers[i].left_at = UINT64_MAX;
+		state->peers[i].lasting_tail = &state->peers[i].lasting;
 	}
 	state->parked = calloc(limits->parked, bytes);
 	state->parked_free = calloc(limits->parked, sizeof(struct message_small *));

@@ -20,8 +20,11 @@ enum {
 	MESSAGE_BATCH = STORAGE_READ_SEGMENTS - DEVICE_SEGMENTS_MAX,
 	MESSAGE_AM_BYTES = sizeof(struct careful_am),
 	MESSAGE_COPY_BYTES = 64 << 10, /* of one of the places for what a disk does not take */
-	/* Of a fragment for a file, up to which it is copied behind others rather than held: that
-	 * is no dearer, and a write of many has one piece, not one for each. */
+	/* Messages up to this are copied as they leave, and their source is not read again: a peer
+	 * has few that may last until its credits show that they have come. */
+	MESSAGE_LOGGED_BYTES = 16 << 10,
+	/* Largest fragment for a file that is copied behind others rather than held: that is no
+	 * dearer, and a write of many has one piece, not one for each. */
 	MESSAGE_SMALL_BYTES = 512,
 };
 
@@ -59,6 +62,8 @@ struct message_out {
 	bool waited; /* what is not built yet waited for other messages, or for room */
 	bool digest_wanted, started, done;
 	bool asked; /* the question has left */
+	bool lasts; /* a fragment of it is not copied: its source may be read again */
+	uint32_t seq_last; /* number of its last frame */
 	int error; /* positive errno: the source failed, the message is aborted */
 	struct plan_cursor plan;
 	uint64_t digest;
@@ -166,7 +171,21 @@ struct message_state {
 	struct message_in **slots; /* MESSAGE_SLOTS of each peer: messages that still grow */
 	struct message_in *finished, **finished_tail;
 	uint32_t unanswered; /* of all peers */
+	bool untold; /* message_out_left() and its like may have something to tell */
 	struct message_out *left, **left_tail;
+	struct message_out *resolved; /* whose source nobody reads again */
+	uint32_t lasting; /* of all peers: message_peer.lasting */
+	/* The repair that waits for a file. */
+	struct message_again {
+		struct message_state *state;
+		bool busy; /* else there is none */
+		struct message_out *out;
+		struct link_txframe tx;
+		struct link_send_args args;
+		uint32_t seq;
+		struct storage_io io;
+		struct iovec iov[DEVICE_SEGMENTS_MAX];
+	} again;
 	struct message_small *unfit;
 	struct message_part *parts, *parts_free; /* one for each receive buffer, and each copy */
 	uint8_t *copies; /* of what waits for a disk */
@@ -188,6 +207,8 @@ struct message_state {
 		uint32_t together; /* small ones that wait for company alone, since the last pump */
 		uint64_t left_at; /* the kick before which one of them left: later ones wait for it */
 		struct message_out *out_first, *out_last;
+		/* Those that have left and may be read again, oldest first. */
+		struct message_out *lasting, **lasting_tail;
 		uint32_t ids;
 		uint16_t slots_busy;
 		uint32_t messages; /* that wait, or have not left whole */
@@ -223,12 +244,6 @@ static inline void message_over(struct message_state *state, struct message_peer
 static inline bool message_sends(const struct message_state *state, uint32_t slot)
 {
 	return state->sending[slot / 64] >> slot % 64 & 1;
-}
-
-/* Reports whether message_out_left() or message_small_unfit() has something to tell. */
-static inline bool message_untold(const struct message_state *state)
-{
-	return state->left || state->unfit;
 }
 
 /*
@@ -279,6 +294,14 @@ void message_out_start(struct message_state *state, struct message_out *out);
 void message_pump(struct message_state *state, struct link_peer *peer);
 struct message_out *message_out_left(struct message_state *state);
 void message_out_put(struct message_state *state, struct message_out *out);
+
+/* again.c: the source of a message that has left is read again where a frame was lost. */
+bool message_lasts(struct message_state *state, struct message_out *out);
+void message_answered(struct message_state *state, struct link_peer *peer, uint32_t token);
+void message_tick(struct message_state *state);
+void message_resolve(struct message_state *state, struct link_peer *peer);
+struct message_out *message_out_resolved(struct message_state *state);
+void message_again(struct message_state *state);
 
 /* part.c: what waits for a stage of the receiver */
 void message_part_hold(struct message_in *in, struct link_rxframe *frame, const struct iovec *iov,

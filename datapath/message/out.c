@@ -30,8 +30,10 @@ struct message_out *message_out_get(struct message_state *state, struct link_pee
 	struct message_out *out;
 	struct xxh3 *hash;
 
-	if (!share_may(&state->outs_share, state->peers[peer->slot].outs))
+	if (!share_may(&state->outs_share, state->peers[peer->slot].outs)) {
+		message_resolve(state, peer);
 		return NULL;
+	}
 	out = state->outs_free[state->outs_share.free - 1];
 	share_take(&state->outs_share, &state->peers[peer->slot].outs);
 	hash = out->hash;
@@ -50,6 +52,7 @@ struct message_out *message_out_get(struct message_state *state, struct link_pee
 
 void message_out_put(struct message_state *state, struct message_out *out)
 {
+	out->id = 0;
 	state->outs_free[state->outs_share.free] = out;
 	share_put(&state->outs_share, &state->peers[out->peer->slot].outs);
 }
@@ -112,7 +115,7 @@ static uint32_t next_bytes(struct message_out *out, bool *grown)
 }
 
 /* There is no room for more of it, here or at the peer: all that is left of it waits for some.
- * Who waits for a session finds an idle path. */
+ * A message that waits for a session finds an idle path. */
 static void wait(struct message_out *out)
 {
 	out->waited = out->waited || link_is_open(out->peer);
@@ -159,6 +162,10 @@ static const struct message_frame *build(struct message_state *state, struct mes
 		.frag_bytes = (uint16_t)bytes,
 		.crc_bytes = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0,
 	};
+	if (out->bytes > MESSAGE_LOGGED_BYTES || frame->tx.segments > 1) {
+		frame->args.source = (uint32_t)(out - state->outs) + 1;
+		out->lasts = true;
+	}
 	if (grown)
 		link_count(state->link, CAREFUL_C_TX_GROWN);
 	out->started = true;
@@ -482,9 +489,11 @@ void message_pump(struct message_state *state, struct link_peer *peer)
 		if (out->slot != MESSAGE_SLOT_WAITING && !stale)
 			mp->slots_busy &= (uint16_t) ~(1u << out->slot);
 		out->done = !stale && !out->error;
+		out->seq_last = link_seq_last(peer);
 		out->next = NULL;
 		*state->left_tail = out;
 		state->left_tail = &out->next;
+		state->untold = true;
 	}
 	mp->out_last = last;
 }

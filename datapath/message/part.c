@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What came of bulk messages and waits for a stage of the receiver: frames, held in their receive
- * buffers. What waits for disks may hold a share of its peer's window, so that a disk that hangs
- * stops nobody else; beyond it, it is copied to memory, which peers have shares of, too. Where that
- * is at its bound, buffers are held after all, and the peer alone waits for its disk.
+ * Bulk data that waits for a stage of the receiver: frames, held in their receive buffers. Frames
+ * that wait for disks may hold a share of their peer's window, so that a disk that hangs stops
+ * nobody else; beyond the share they are copied to memory, which peers have shares of, too. If
+ * memory is at its bound, buffers are held after all, and only this peer waits for its disk.
  */
 #include "message/message.h"
 
@@ -182,7 +182,7 @@ static void take_out(struct message_in *in, struct message_part *before, struct 
 	in->state->parts_free = part;
 }
 
-/* What waits goes to a disk that takes its time: within its share of the window, or copied. */
+/* Frames that wait for a slow disk stay within their share of the window, or are copied. */
 static void share_out(struct message_in *in)
 {
 	struct message_part *before = NULL, *next;
@@ -258,7 +258,7 @@ void message_parts_put(struct message_in *in, uint32_t n)
 	}
 }
 
-/* What stayed of a message until it was answered. */
+/* Releases what stayed of a message until it was answered. */
 void message_part_release(struct message_in *in)
 {
 	if (in->kept)

@@ -22,8 +22,8 @@ uint32_t plan_class(uint64_t bytes)
 	return class;
 }
 
-/* What an untuned path starts with: as much as a frame holds. Each frame is copied by itself,
- * and of a file as much is read as netTx takes. */
+/* The default plan of an untuned path: fragments as large as a frame holds. Each frame is copied by
+ * itself, and of a file as much is read as netTx takes. */
 void plan_default(struct careful_tune_entry *entry, uint32_t fragment_bytes)
 {
 	memset(entry, 0, sizeof(*entry));

@@ -12,7 +12,7 @@
 #include <careful/abi.h>
 
 /*
- * Where a message stands in its plan.
+ * A message's position in its plan.
  *
  * @version:     of the tune entry, which settings are
  * @next_bytes:  of the next fragment, before what a frame holds is looked at

@@ -76,7 +76,8 @@ bool message_may_answer(const struct message_state *state, const struct link_pee
 	return share_may(&state->parked_share, state->peers[peer->slot].parked);
 }
 
-/* What stays free of the room, a peer's own and anybody's, for others than are asked for. */
+/* Reports whether enough of the room, a peer's own and anybody's, stays free for others than those
+ * asked for. */
 static bool leaves(const struct share *share, uint32_t held, uint32_t part)
 {
 	return share_leaves(share, held, share->each / part, share->count / (2 * part));
@@ -153,7 +154,7 @@ static bool has_company(const struct message_state *state, const struct message_
 	       !(am->flags & CAREFUL_AM_ALONE);
 }
 
-/* Whoever comes before the next kick is not the first. */
+/* A message that comes before the next kick is not the first. */
 static void has_left(struct message_state *state, struct message_peer *mp)
 {
 	mp->left_at = state->link->kicks;
@@ -331,6 +332,7 @@ static bool take_unfit(struct message_state *state, struct link_peer *peer,
 	take_first(queue);
 	small->next = state->unfit;
 	state->unfit = small;
+	state->untold = true;
 	return true;
 }
 

@@ -75,17 +75,27 @@ static void test_config__fields(void)
 static void test_peer_entry__fields(void)
 {
 	static const struct field fields[] = {
-		F(careful_peer_entry, cookie),	       F(careful_peer_entry, seq_last),
-		F(careful_peer_entry, window),	       F(careful_peer_entry, filled),
-		F(careful_peer_entry, limit),	       F(careful_peer_entry, buffer_bytes),
-		F(careful_peer_entry, probe_cpu),      F(careful_peer_entry, probe_ns),
-		F(careful_peer_entry, probe_last),     F(careful_peer_entry, train_frames),
-		F(careful_peer_entry, train_first_ns), F(careful_peer_entry, train_last_ns),
-		F(careful_peer_entry, may_fill),       F(careful_peer_entry, train),
-		F(careful_peer_entry, train_whole),    F(careful_peer_entry, seq_taken),
-		F(careful_peer_entry, group_cookie),   F(careful_peer_entry, group_seq),
-		F(careful_peer_entry, group_probe),    F(careful_peer_entry, sealed_window),
-		F(careful_peer_entry, group_source),   F(careful_peer_entry, pad),
+		F(careful_peer_entry, cookie),
+		F(careful_peer_entry, seq_last),
+		F(careful_peer_entry, window),
+		F(careful_peer_entry, filled),
+		F(careful_peer_entry, limit),
+		F(careful_peer_entry, buffer_bytes),
+		F(careful_peer_entry, probe_cpu),
+		F(careful_peer_entry, probe_ns),
+		F(careful_peer_entry, probe_last),
+		F(careful_peer_entry, train_frames),
+		F(careful_peer_entry, train_first_ns),
+		F(careful_peer_entry, train_last_ns),
+		F(careful_peer_entry, may_fill),
+		F(careful_peer_entry, train),
+		F(careful_peer_entry, train_whole),
+		F(careful_peer_entry, seq_taken),
+		F(careful_peer_entry, group_cookie),
+		F(careful_peer_entry, group_probe),
+		F(careful_peer_entry, sealed_window),
+		F(careful_peer_entry, group_source),
+		F(careful_peer_entry, pad),
 	};
 
 	CHECK_STRUCT(careful_peer_entry, fields);

@@ -51,7 +51,7 @@ static void test_good__admitted(void)
 					 &found));
 		CHECK_EQ(found.at - frame.data, frame.hdr_at);
 		CHECK_EQ(judge(&good[i]), CAREFUL_XDP_ADMITTED);
-		CHECK_EQ(seq_last(FRAME_NODE), 1);
+		CHECK(entry_of(FRAME_NODE).filled > 0);
 	}
 }
 

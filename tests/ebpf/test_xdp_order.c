@@ -111,7 +111,7 @@ static void test_unordered__has_its_barriers(const char *name)
 {
 	expect_order(name, true);
 	CHECK_EQ(JUDGE(.frag_bytes = 9), CAREFUL_XDP_ADMITTED);
-	CHECK_EQ(seq_last(FRAME_NODE), 1);
+	CHECK_EQ(entry_of(FRAME_NODE).filled, 1);
 	CHECK_EQ(JUDGE(.type = CAREFUL_PING, .stage_limit = CAREFUL_STAGE_NET_RX, .msg_id = 7),
 		 CAREFUL_XDP_PASS_PING);
 	CHECK_EQ(entry_of(FRAME_NODE).probe_last, 7);

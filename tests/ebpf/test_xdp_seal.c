@@ -85,7 +85,7 @@ static void test_sealed__and_plain_do_not_mix(void)
 	for (uint32_t seq = TAKEN - 2; seq < TAKEN + 3; seq++)
 		CHECK_EQ(PLAIN(.seq = seq), CAREFUL_XDP_DROP_SEQ);
 	CHECK_EQ(PLAIN(.seq = 1), CAREFUL_XDP_DROP_SEQ);
-	CHECK_EQ(seq_last(FRAME_NODE), 0);
+	CHECK_EQ(entry_of(FRAME_NODE).filled, 0);
 	set_peer(FRAME_NODE, frame_cookie, TAKEN);
 	CHECK_EQ(SEALED(.seq = TAKEN + 1), CAREFUL_XDP_DROP_COOKIE);
 	CHECK_EQ(seq_last(FRAME_NODE), TAKEN);

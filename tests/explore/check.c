@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Invariants of every state: credits conserved, every buffer in one place. */
+/* Checks every state: credits are conserved, and every buffer is in one place. */
 #include <endian.h>
 #include <string.h>
 
+#include "loss.h"
 #include "search.h"
 #include "state.h"
 #include "steps.h"
@@ -24,12 +25,17 @@ static void check_rx_buffers(struct world *world, const struct node *node)
 {
 	const struct queue *queue = &node->queue;
 	uint32_t arriving = 0;
-	uint64_t seen = 0;
+	uint64_t seen = 0, waits = ~0ull;
 
 	for (uint32_t i = 0; i < node->fill_count; i++)
 		see(world, queue, node->fill_ring[i], true, &seen);
 	for (uint32_t i = 0; i < node->link.fill_count; i++)
 		see(world, queue, node->link.fill[i], true, &seen);
+	for (uint32_t i = 0; world_loses(world) && i < node->link.early_free_count; i++)
+		waits &= ~(1ull << node->link.early_free[i]);
+	for (uint32_t k = 0; world_loses(world) && k < queue->rx_chunks; k++)
+		for (uint32_t i = 0; waits & 1ull << k && i < node->link.early[k].segments; i++)
+			see(world, queue, node->link.early[k].desc[i].addr, true, &seen);
 	for (uint32_t k = 0; k < node->kept_count; k++)
 		for (uint32_t i = 0; node->kept[k]->cost && i < node->kept[k]->segments; i++)
 			see(world, queue, node->kept[k]->addr[i], true, &seen);
@@ -38,7 +44,7 @@ static void check_rx_buffers(struct world *world, const struct node *node)
 	for (int j = 0; j < world->setting.nodes; j++)
 		for (uint32_t i = 0; i < world->wire[j][node->index].count; i++)
 			arriving += world->wire[j][node->index].flight[i].cost;
-	if (arriving > node->fill_count)
+	if (arriving > node->fill_count && !world_loses(world))
 		violation(world, "more is under way than there are buffers for");
 }
 
@@ -111,8 +117,7 @@ static void check_flow(struct world *world, int from, int to)
 			violation(world, "credits run backwards");
 		told = back->flight[i].credits;
 	}
-	if (out->flow.seq_out - in->flow.seq_in != world_numbered(wire, false) ||
-	    out->session->casts.out - in->session->casts.in != world_numbered(wire, true))
+	if (out->flow.seq_out - in->flow.seq_in != wire->count)
 		violation(world, "frames are not numbered one by one");
 	if (told != in->flow.rx.announced)
 		violation(world, "credits were announced and are on no frame");
@@ -137,18 +142,22 @@ void steps_check(struct world *world)
 		check_link(world, node);
 		for (int j = 0; j < world->setting.nodes; j++)
 			if (world_linked(world, i, j))
-				check_flow(world, i, j);
+				(world_loses(world) ? loss_check : check_flow)(world, i, j);
 	}
 }
 
-/* Returns what a peer may still be granted, frames under way included, each for what it asks beyond
- * the one before. */
-static uint32_t grants_to_come(const struct world *world, const struct wire *wire,
-			       const struct link_peer *in)
+/* Returns the buffers that a peer may yet be granted. Each frame under way counts for those that it
+ * asks for more than the one before. A lost frame asks for something else when it is sent again, so where frames
+ * are lost each counts for the whole reserve. */
+static uint32_t grants_to_come(struct world *world, int from, int to)
 {
+	const struct wire *wire = &world->wire[from][to];
+	const struct link_peer *in = world_peer(world, to, from);
 	uint32_t asked = be16toh(in->flow.asked), granted = in->session->granted;
 	uint32_t n = asked > granted ? asked - granted : 0;
 
+	if (world_loses(world))
+		return loss_grants(world, from, to);
 	for (uint32_t i = 0; i < wire->count; i++) {
 		if (wire->flight[i].ask > asked)
 			n += wire->flight[i].ask - asked;
@@ -172,7 +181,7 @@ uint32_t steps_rank(struct world *world)
 		const struct node *node = &world->node[i];
 
 		for (uint32_t k = 0; k < node->kept_count; k++)
-			rank += node->kept[k]->pool >= 0 ? 4 : 0;
+			rank += node->kept[k]->pool >= 0 ? 4 * RANK_SCALE : 0;
 		for (int j = 0; j < world->setting.nodes; j++) {
 			const struct link_peer *in;
 			bool withhold;
@@ -181,11 +190,14 @@ uint32_t steps_rank(struct world *world)
 				continue;
 			in = world_peer(world, i, j);
 			withhold = in->kept >= in->flow.rx.threshold;
-			for (uint32_t f = 0; f < world->wire[j][i].count; f++)
-				rank += 60u * world->wire[j][i].flight[f].cost;
-			rank += 56 * in->kept + 44 * in->flow.freeing +
-				40 * window_rx_owed(&in->flow.rx);
-			rank += 42 * grants_to_come(world, &world->wire[j][i], in);
+			for (uint32_t f = 0; !world_loses(world) && f < world->wire[j][i].count;
+			     f++)
+				rank += RANK_FRAME * RANK_SCALE * world->wire[j][i].flight[f].cost;
+			if (world_loses(world))
+				rank += loss_rank(world, j, i);
+			rank += RANK_SCALE * (56 * in->kept + 44 * in->flow.freeing +
+					      40 * window_rx_owed(&in->flow.rx) +
+					      42 * grants_to_come(world, j, i));
 			rank += in->dirty + (withhold != in->withholding);
 		}
 	}

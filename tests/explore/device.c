@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The virtual device under each node: what it is told goes on the wires, checked. */
-#include "world.h"
+#include "loss.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
@@ -71,20 +71,25 @@ static uint16_t extra_of(const struct careful_hdr *hdr, uint32_t member)
 static void take_cast(struct node *node, const struct careful_hdr *hdr,
 		      const struct device_desc *descs, uint32_t n, const struct flight *cast)
 {
+	const uint8_t *numbers = node->umem + descs[0].addr + LL_BYTES + LINK_HDR_BYTES;
 	struct world *world = node->world;
 
 	for (int to = 0; to < world->setting.nodes; to++) {
 		struct wire *wire = &world->wire[node->index][to];
+		uint32_t member = world_member_of(node->index, to), seq;
 
 		if (to == node->index)
 			continue;
+		seq = world_peer(world, to, node->index)->flow.seq_in + wire->count + 1;
+		if ((numbers[2 * member] << 8 | numbers[2 * member + 1]) != (uint16_t)seq)
+			violation(world, "a frame to all has another number than is due");
 		if (wire->count == FRAMES_MAX)
 			violation(world, "more under way than the window allows");
 		else
 			wire->flight[wire->count++] = *cast;
-		/* The grant to this one beyond the others' if `ask` belongs to a session's
-		 * frame. */
-		wire->flight[wire->count - 1].ask = extra_of(hdr, world_member_of(node->index, to));
+		/* In a frame to all, `ask` is the credits that this member gets beyond the others. */
+		wire->flight[wire->count - 1].ask = extra_of(hdr, member);
+		wire->flight[wire->count - 1].seq = seq;
 	}
 	if (be32toh(hdr->check) != careful_hdr_check(hdr) ||
 	    be64toh(hdr->cookie) != node->group->cookie)
@@ -100,6 +105,26 @@ static uint8_t cost_of(const struct device_desc *descs, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		bytes += descs[i].bytes;
 	return (uint8_t)((bytes + BUFFER_BYTES - 1) / BUFFER_BYTES);
+}
+
+/* A frame that leaves has the next number, or is the same as the one that had its number. */
+static void check_number(struct world *world, int from, int to, const struct flight *flight,
+			 uint8_t first)
+{
+	const uint8_t number = flight->cost | (flight->update ? FLIGHT_UPDATE : 0);
+	const uint32_t at = flight->seq - world_peer(world, to, from)->flow.seq_in;
+	struct open *open = &world->open[from][to];
+
+	if ((int32_t)(flight->seq - world_peer(world, from, to)->flow.seq_out) > 0)
+		violation(world, FOUND_NEVER);
+	else if (at == open->count + 1 && open->count < FRAMES_MAX)
+		open->number[open->count++] = number;
+	else if ((int32_t)at > (int32_t)open->count)
+		violation(world, "frames are not numbered one by one");
+	else if ((int32_t)at > 0 && (open->number[at - 1] & (uint8_t)~NUMBER_WAITS) != number)
+		violation(world, FOUND_REPAIR);
+	if (!flight->update && first != (uint8_t)flight->seq)
+		violation(world, FOUND_REPAIR);
 }
 
 /* Takes one frame: what the rule doesn't see must be right, the rest goes on the wire. */
@@ -136,7 +161,7 @@ static void take_frame(struct node *node, const struct device_desc *descs, uint3
 	if (be32toh(hdr.check) != careful_hdr_check(&hdr) ||
 	    be64toh(hdr.cookie) != node->world->node[to].cookie[there->slot] ||
 	    be16toh(hdr.src_node) != there->slot ||
-	    be32toh(hdr.seq) != there->flow.seq_in + world_numbered(wire, false) + 1)
+	    (!world_loses(world) && be32toh(hdr.seq) != there->flow.seq_in + wire->count + 1))
 		violation(world, "a header that the receiver will refuse");
 	for (uint32_t i = 0; i < n; i++)
 		flight->chunk[i] = descs[i].addr & ~(uint64_t)(CHUNK_BYTES - 1);
@@ -146,7 +171,13 @@ static void take_frame(struct node *node, const struct device_desc *descs, uint3
 	flight->cost = cost_of(descs, n);
 	flight->credits = be32toh(hdr.credits);
 	flight->ask = be16toh(hdr.extra);
+	flight->seq = be32toh(hdr.seq);
 	wire->count++;
+	if (!world_loses(world))
+		return;
+	check_number(world, node->index, to, flight, frame[LL_BYTES + LINK_HDR_BYTES]);
+	for (; flight->segments; flight->segments--)
+		node->sent[node->sent_count++] = flight->chunk[flight->segments - 1];
 }
 
 static uint32_t dev_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)
@@ -214,18 +245,21 @@ static ssize_t dev_ctrl_recv(struct port *port, union address *from, void *buf, 
 	return sizeof(node->ctrl[0].ctrl);
 }
 
-static uint32_t *dev_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
-			   uint32_t buffer_bytes, uint32_t **taken)
+static struct careful_peer_entry *dev_admit(struct port *port, uint32_t slot, uint64_t cookie,
+					    uint32_t window, uint32_t buffer_bytes, bool sealed)
 {
-	static uint32_t seq_taken;
-	static uint32_t may_fill; /* frames come with credits */
+	struct node *node = node_of_port(port);
+	struct careful_peer_entry *entry = &node->entry[slot];
 
-	(void)window;
-	node_of_port(port)->cookie[slot] = cookie;
-	(void)buffer_bytes;
-	if (taken)
-		*taken = &seq_taken;
-	return &may_fill;
+	node->cookie[slot] = cookie;
+	(void)sealed; /* frames are not, whatever XDP believes */
+	*entry = (struct careful_peer_entry){
+		.cookie = cookie,
+		.window = window,
+		.sealed_window = node->world->setting.sealed ? window : 0,
+		.buffer_bytes = buffer_bytes,
+	};
+	return entry;
 }
 
 static int dev_resolve(struct port *port, const union address *to, struct llhdr *llhdr)

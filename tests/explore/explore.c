@@ -4,19 +4,26 @@
  * deliver, consume, keep, release, publish, update and copy out. Sound settings must show
  * nothing wrong; where the rule is broken on purpose, that must be found.
  *
- * Usage: explore [--quick] [--show]     (--show: the shortest way to each thing found)
+ * Usage: explore [--quick | --long] [--loss] [--show]
+ * --quick: the small ones; --long: those that take minutes, alone; --loss: only what loses frames;
+ * --show: the shortest way to each thing found
  */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "loss.h"
 #include "search.h"
 
 struct experiment {
 	const char *what;
 	const char *expected; /* NULL: nothing wrong */
 	struct setting setting;
-	bool slow; /* not with --quick */
+	enum {
+		QUICK,
+		SLOW, /* not with --quick */
+		LONG, /* with --long */
+	} length;
 };
 
 /* Frames are as large as W - T: 2, 3 and 3 buffers for W = 4, 5 and 6. The code leaves room for
@@ -28,79 +35,133 @@ struct experiment {
 	}
 
 static const struct experiment experiments[] = {
-	{ "two nodes, any step at any time", NULL, SETTING(2, 4, 1, 2, 0, 16, 0), false },
-	{ "", NULL, SETTING(2, 5, 1, 3, 0, 16, 0), false },
-	{ "", NULL, SETTING(2, 6, 1, 3, 0, 16, 0), true },
-	{ "and applications that keep frames", NULL, SETTING(2, 4, 1, 2, 1, 16, 2), true },
-	{ "", NULL, SETTING(2, 5, 1, 3, 1, 16, 1), true },
-	{ "", NULL, SETTING(2, 6, 1, 3, 1, 16, 1), true },
-	{ "", NULL, SETTING(2, 4, 1, 1, 1, 16, 5, .rounds = true), false },
-	{ "and few send buffers", NULL, SETTING(2, 4, 1, 2, 1, 3, 1), false },
-	{ "", NULL, SETTING(2, 6, 1, 3, 0, 4, 0), false },
+	{ "two nodes, any step at any time", NULL, SETTING(2, 4, 1, 2, 0, 16, 0), QUICK },
+	{ "", NULL, SETTING(2, 5, 1, 3, 0, 16, 0), QUICK },
+	{ "", NULL, SETTING(2, 6, 1, 3, 0, 16, 0), SLOW },
+	{ "and applications that keep frames", NULL, SETTING(2, 4, 1, 2, 1, 16, 2), SLOW },
+	{ "", NULL, SETTING(2, 5, 1, 3, 1, 16, 1), SLOW },
+	{ "", NULL, SETTING(2, 6, 1, 3, 1, 16, 1), LONG },
+	{ "", NULL, SETTING(2, 4, 1, 1, 1, 16, 5, .rounds = true), QUICK },
+	{ "and few send buffers", NULL, SETTING(2, 4, 1, 2, 1, 3, 1), QUICK },
+	{ "", NULL, SETTING(2, 6, 1, 3, 0, 4, 0), QUICK },
 	{ "three nodes, by rounds", NULL,
-	  SETTING(3, 4, 1, 2, 1, 16, 1, .pattern = PATTERN_RING, .rounds = true), false },
-	{ "", NULL, SETTING(3, 5, 1, 3, 1, 16, 0, .pattern = PATTERN_RING, .rounds = true), true },
-	{ "", NULL, SETTING(3, 6, 2, 3, 1, 16, 1, .pattern = PATTERN_RING, .rounds = true), true },
-	{ "", NULL, SETTING(3, 4, 1, 2, 1, 16, 0, .pattern = PATTERN_STAR, .rounds = true), true },
-	{ "", NULL, SETTING(3, 4, 1, 1, 1, 3, 0, .pattern = PATTERN_STAR, .rounds = true), false },
-	{ "", NULL, SETTING(3, 4, 2, 2, 1, 16, 1, .rounds = true), true },
-	{ "", NULL, SETTING(3, 6, 3, 3, 1, 16, 1, .rounds = true), true },
+	  SETTING(3, 4, 1, 2, 1, 16, 1, .pattern = PATTERN_RING, .rounds = true), QUICK },
+	{ "", NULL, SETTING(3, 5, 1, 3, 1, 16, 0, .pattern = PATTERN_RING, .rounds = true), LONG },
+	{ "", NULL, SETTING(3, 6, 2, 3, 1, 16, 1, .pattern = PATTERN_RING, .rounds = true), SLOW },
+	{ "", NULL, SETTING(3, 4, 1, 2, 1, 16, 0, .pattern = PATTERN_STAR, .rounds = true), SLOW },
+	{ "", NULL, SETTING(3, 4, 1, 1, 1, 3, 0, .pattern = PATTERN_STAR, .rounds = true), QUICK },
+	{ "", NULL, SETTING(3, 4, 2, 2, 1, 16, 1, .rounds = true), SLOW },
+	{ "", NULL, SETTING(3, 6, 3, 3, 1, 16, 1, .rounds = true), SLOW },
 	{ "three nodes, any step at any time", NULL,
-	  SETTING(3, 4, 2, 2, 1, 16, 1, .pattern = PATTERN_STAR), true },
-	{ "", NULL, SETTING(3, 5, 3, 3, 0, 16, 0, .pattern = PATTERN_STAR), true },
-	{ "", NULL, SETTING(3, 6, 3, 3, 0, 16, 0, .pattern = PATTERN_STAR), true },
+	  SETTING(3, 4, 2, 2, 1, 16, 1, .pattern = PATTERN_STAR), LONG },
+	{ "", NULL, SETTING(3, 5, 3, 3, 0, 16, 0, .pattern = PATTERN_STAR), SLOW },
+	{ "", NULL, SETTING(3, 6, 3, 3, 0, 16, 0, .pattern = PATTERN_STAR), SLOW },
 	{ "two nodes, large messages and a reserve", NULL,
-	  SETTING(2, 4, 1, 1, 0, 16, 0, .reserve = 2, .large = 5, .pattern = PATTERN_RING), false },
+	  SETTING(2, 4, 1, 1, 0, 16, 0, .reserve = 2, .large = 5, .pattern = PATTERN_RING), QUICK },
 	{ "", NULL,
-	  SETTING(2, 4, 1, 1, 0, 16, 0, .reserve = 4, .large = 6, .pattern = PATTERN_RING), true },
+	  SETTING(2, 4, 1, 1, 0, 16, 0, .reserve = 4, .large = 6, .pattern = PATTERN_RING), SLOW },
 	{ "", NULL,
 	  SETTING(2, 5, 1, 2, 0, 16, 1, .reserve = 4, .large = 4, .pattern = PATTERN_RING,
 		  .rounds = true),
-	  true },
+	  SLOW },
 	{ "two nodes share the reserve of a third, by rounds", NULL,
 	  SETTING(3, 4, 1, 1, 0, 16, 0, .reserve = 3, .large = 5, .pattern = PATTERN_SINK,
 		  .rounds = true),
-	  true },
+	  SLOW },
 	{ "who asks for more than it sends", FOUND_UNPAID,
 	  SETTING(2, 4, 1, 1, 0, 16, 0, .reserve = 4, .large = 6, .pattern = PATTERN_RING,
 		  .asks_on = true),
-	  false },
+	  QUICK },
 	{ "each sends more than a window before it consumes, and copies out", NULL,
-	  SETTING(2, 4, 1, 1, 5, 16, 16, .hoard = 6, .rounds = true), false },
-	{ "", NULL, SETTING(2, 4, 1, 1, 5, 16, 16, .hoard = 6), true },
+	  SETTING(2, 4, 1, 1, 5, 16, 16, .hoard = 6, .rounds = true), QUICK },
+	{ "", NULL, SETTING(2, 4, 1, 1, 5, 16, 16, .hoard = 6), SLOW },
 	{ "", NULL,
 	  SETTING(3, 4, 1, 1, 5, 16, 16, .hoard = 5, .pattern = PATTERN_RING, .rounds = true),
-	  true },
+	  SLOW },
 	{ "and has too little room for that", FOUND_NAMED,
-	  SETTING(2, 4, 1, 1, 1, 16, 16, .hoard = 6, .rounds = true), false },
-	{ "", FOUND_NAMED, SETTING(2, 4, 1, 1, 1, 16, 16, .hoard = 6), true },
+	  SETTING(2, 4, 1, 1, 1, 16, 16, .hoard = 6, .rounds = true), QUICK },
+	{ "", FOUND_NAMED, SETTING(2, 4, 1, 1, 1, 16, 16, .hoard = 6), SLOW },
 	{ "one of three sends to both others at once, by rounds", NULL,
-	  SETTING(3, 4, 2, 2, 0, 16, 0, .casters = 1, .rounds = true), false },
-	{ "", NULL, SETTING(3, 4, 1, 1, 0, 16, 0, .casters = 1, .rounds = true), true },
+	  SETTING(3, 4, 2, 2, 0, 16, 0, .casters = 1, .rounds = true), QUICK },
+	{ "", NULL, SETTING(3, 4, 1, 1, 0, 16, 0, .casters = 1, .rounds = true), SLOW },
 	{ "and applications that keep frames", NULL,
-	  SETTING(3, 4, 2, 2, 0, 16, 1, .casters = 1, .rounds = true), true },
+	  SETTING(3, 4, 2, 2, 0, 16, 1, .casters = 1, .rounds = true), SLOW },
 	{ "all three do", NULL, SETTING(3, 4, 2, 2, 0, 16, 0, .casters = 3, .rounds = true),
-	  false },
-	{ "", NULL, SETTING(3, 6, 3, 3, 0, 16, 0, .casters = 3, .rounds = true), true },
+	  QUICK },
+	{ "", NULL, SETTING(3, 6, 3, 3, 0, 16, 0, .casters = 3, .rounds = true), SLOW },
 	{ "a frame to all takes the last credit too", FOUND_DEADLOCK,
 	  SETTING(3, 4, 2, 2, 0, 16, 0, .casters = 1, .rounds = true, .spend_last = true,
 		  .standstill = true),
-	  false },
+	  QUICK },
 	{ "a frame of W - T + 1 buffers", FOUND_DEADLOCK,
-	  SETTING(2, 4, 1, 3, 0, 16, 0, .standstill = true), false },
-	{ "", FOUND_DEADLOCK, SETTING(2, 5, 1, 4, 0, 16, 0, .standstill = true), false },
-	{ "", FOUND_DEADLOCK, SETTING(2, 6, 1, 4, 0, 16, 0, .standstill = true), false },
-	{ "", FOUND_STUCK, SETTING(2, 4, 1, 3, 0, 16, 0), false },
+	  SETTING(2, 4, 1, 3, 0, 16, 0, .standstill = true), QUICK },
+	{ "", FOUND_DEADLOCK, SETTING(2, 5, 1, 4, 0, 16, 0, .standstill = true), QUICK },
+	{ "", FOUND_DEADLOCK, SETTING(2, 6, 1, 4, 0, 16, 0, .standstill = true), QUICK },
+	{ "", FOUND_STUCK, SETTING(2, 4, 1, 3, 0, 16, 0), QUICK },
 	{ "", FOUND_DEADLOCK, SETTING(3, 4, 3, 3, 0, 16, 0, .rounds = true, .standstill = true),
-	  true },
+	  SLOW },
 	{ "data takes the last credit too", FOUND_DEADLOCK,
-	  SETTING(2, 4, 1, 1, 0, 16, 0, .spend_last = true, .standstill = true), false },
+	  SETTING(2, 4, 1, 1, 0, 16, 0, .spend_last = true, .standstill = true), QUICK },
 	{ "", FOUND_DEADLOCK, SETTING(2, 5, 1, 1, 0, 16, 0, .spend_last = true, .standstill = true),
-	  false },
+	  QUICK },
 	{ "", FOUND_DEADLOCK, SETTING(2, 6, 1, 1, 0, 16, 0, .spend_last = true, .standstill = true),
-	  true },
+	  SLOW },
 	{ "one owed buffer is enough for an update", FOUND_ENDLESS,
-	  SETTING(2, 4, 1, 1, 0, 16, 0, .threshold = 1), false },
+	  SETTING(2, 4, 1, 1, 0, 16, 0, .threshold = 1), QUICK },
+};
+
+/* The same with loss: so many frames gone at a time, so many copies beside the first. */
+#define LOSS(n, w, min, max, kept, lost, twice, ...) \
+	SETTING(n, w, min, max, 0, 16, kept, .gone = (lost), .copies = (twice), ##__VA_ARGS__)
+#define SENDS(w, min, max, kept, lost, twice, ...) \
+	LOSS(2, w, min, max, kept, lost, twice, .pattern = PATTERN_SINK, ##__VA_ARGS__)
+#define BROKEN(what, ...) LOSS(2, 4, 1, 1, 0, 2, 1, .fault = (what), ##__VA_ARGS__)
+
+static const struct experiment losses[] = {
+	{ "one sends, by rounds; frames are lost, late, and come twice", NULL,
+	  SENDS(4, 1, 1, 0, 4, 2, .rounds = true), QUICK },
+	{ "", NULL, SENDS(4, 1, 2, 0, 4, 2, .rounds = true), SLOW },
+	{ "", NULL, SENDS(6, 1, 2, 0, 2, 1, .rounds = true), SLOW },
+	{ "in a sealed session", NULL, SENDS(4, 1, 2, 0, 4, 2, .rounds = true, .sealed = true),
+	  SLOW },
+	{ "and the receive ring loses frames", NULL,
+	  SENDS(4, 1, 2, 0, 4, 1, .rounds = true, .ring = 2), SLOW },
+	{ "and applications that keep frames", NULL, SENDS(4, 1, 1, 2, 4, 1, .rounds = true),
+	  SLOW },
+	{ "large messages and a reserve", NULL,
+	  SENDS(4, 1, 1, 0, 1, 0, .rounds = true, .reserve = 1, .large = 3), SLOW },
+	{ "", NULL, SENDS(4, 1, 1, 0, 1, 0, .rounds = true, .reserve = 2, .large = 5), LONG },
+	{ "any step at any time", NULL, SENDS(4, 1, 1, 0, 1, 0), SLOW },
+	{ "two nodes that both send, by rounds", NULL, LOSS(2, 4, 1, 1, 0, 1, 0, .rounds = true),
+	  SLOW },
+	{ "", NULL, LOSS(2, 4, 2, 2, 0, 1, 0, .rounds = true), SLOW },
+	{ "nobody suspects that the last frames are lost", FOUND_MISSING, BROKEN(FAULT_NO_TAIL),
+	  QUICK },
+	{ "the same in a sealed session", FOUND_MISSING, BROKEN(FAULT_NO_TAIL, .sealed = true),
+	  QUICK },
+	{ "a missing number is named once", FOUND_MISSING, BROKEN(FAULT_ASKED_ONCE), QUICK },
+	{ "XDP does not learn what was taken", FOUND_REFUSED, BROKEN(FAULT_NO_FLOOR), QUICK },
+	{ "the same in a sealed session", FOUND_REFUSED, BROKEN(FAULT_NO_FLOOR, .sealed = true),
+	  QUICK },
+	{ "XDP counts from the last number it has seen", FOUND_REFUSED, BROKEN(FAULT_LAST_SEEN),
+	  QUICK },
+	{ "XDP admits numbers a window too far", FOUND_WIDE, BROKEN(FAULT_WIDE), QUICK },
+	{ "the log has two entries", FOUND_LOG, BROKEN(FAULT_SHORT_LOG), QUICK },
+	{ "frames behind a gap give credits back while they wait", FOUND_CREDITS,
+	  BROKEN(FAULT_WAITING_FREED), QUICK },
+	{ "the sender charges a repair", FOUND_CREDITS, BROKEN(FAULT_CHARGED_AGAIN), QUICK },
+	{ "the sender takes the cost of a lost frame back", FOUND_CREDITS, BROKEN(FAULT_TAKEN_BACK),
+	  QUICK },
+	{ "a second copy keeps its charge", FOUND_REFUSED, BROKEN(FAULT_COPY_KEPT), QUICK },
+	{ "a frame behind a gap is handed on at once", FOUND_ORDER, BROKEN(FAULT_OVERTAKES),
+	  QUICK },
+	{ "a lost frame is sent again under a new number", FOUND_ENDLESS, BROKEN(FAULT_NEW_NUMBER),
+	  QUICK },
+	{ "a number that was never sent is answered", FOUND_NEVER, BROKEN(FAULT_NEVER_SENT),
+	  QUICK },
+	{ "a repair has the credits from before", FOUND_UNSAID, BROKEN(FAULT_OLD_CREDITS), QUICK },
+	{ "a frame that the ring lost keeps its charge", FOUND_REFUSED,
+	  BROKEN(FAULT_RING_CHARGED, .ring = 2), QUICK },
 };
 
 static bool as_expected(const char *expected, const char *violated)
@@ -140,28 +201,48 @@ static bool run(const struct experiment *e, bool show, struct found *found)
 	return right;
 }
 
-int main(int argc, char **argv)
+struct total {
+	unsigned long long states, steps;
+	bool right;
+};
+
+static void run_all(const struct experiment *e, uint32_t count, int length, bool show,
+		    struct total *total)
 {
-	const uint32_t count = sizeof(experiments) / sizeof(experiments[0]);
-	bool quick = false, show = false, right = true;
-	unsigned long long states = 0, steps = 0;
 	struct found found;
 
+	for (uint32_t i = 0; i < count; i++) {
+		if (*e[i].what && length != LONG)
+			printf("%s\n", e[i].what);
+		if ((int)e[i].length > length || (length == LONG && e[i].length != LONG))
+			continue;
+		total->right &= run(&e[i], show, &found);
+		total->states += found.states;
+		total->steps += found.steps;
+	}
+}
+
+#define COUNT(array) ((uint32_t)(sizeof(array) / sizeof((array)[0])))
+
+int main(int argc, char **argv)
+{
+	struct total total = { .right = true };
+	bool show = false, loss_alone = false;
+	int length = SLOW;
+
 	for (int i = 1; i < argc; i++) {
-		quick |= !strcmp(argv[i], "--quick");
+		if (!strcmp(argv[i], "--quick"))
+			length = QUICK;
+		else if (!strcmp(argv[i], "--long"))
+			length = LONG;
 		show |= !strcmp(argv[i], "--show");
+		loss_alone |= !strcmp(argv[i], "--loss");
 	}
 	printf("  nodes   W  cost keep, tx  states      steps depth     s  what was found\n");
-	for (uint32_t i = 0; i < count; i++) {
-		if (*experiments[i].what)
-			printf("%s\n", experiments[i].what);
-		if (quick && experiments[i].slow)
-			continue;
-		right &= run(&experiments[i], show, &found);
-		states += found.states;
-		steps += found.steps;
-	}
-	printf("%llu states, %llu steps explored: %s\n", states, steps,
-	       right ? "all as expected" : "NOT as expected");
-	return !right;
+	if (!loss_alone)
+		run_all(experiments, COUNT(experiments), length, show, &total);
+	run_all(losses, COUNT(losses), length, show, &total);
+	printf("%llu states, %llu steps explored: %s\n", total.states, total.steps,
+	       total.right ? "all as expected" : "NOT as expected");
+	return !total.right;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "loss.h"
 #include "state.h"
 
 enum {
@@ -101,6 +102,14 @@ static void note(struct search *s, const struct state *state, uint32_t from, str
 		table_grow(s);
 }
 
+/* Notes the step to what is wrong, whether the state after it is known or not. */
+static void note_bad(struct search *s, uint32_t from, struct step step)
+{
+	s->seen = grow(s->seen, (s->seen_count + 1) * sizeof(*s->seen));
+	s->seen[s->seen_count] = (struct seen){ .from = from, .step = step };
+	s->bad = s->seen_count++;
+}
+
 /* Whether, while nobody can send, a node that has more to send withholds credits for want of room
  * to copy out: the event service tells its program so (ENOBUFS, events/out.c). */
 static bool says_so(struct world *world)
@@ -135,7 +144,9 @@ static void check_rest(struct search *s, const struct state *state)
 	}
 	s->found->rests++;
 	state_put(world, state);
-	if (any && !largest_can)
+	if (world_loses(world) && loss_all(world, loss_gone))
+		violation(world, FOUND_MISSING);
+	else if (any && !largest_can)
 		violation(world, says_so(world) ? FOUND_NAMED : FOUND_DEADLOCK);
 	else if (!all_can && !world->setting.standstill && !world->setting.hoard)
 		violation(world, FOUND_STUCK);
@@ -154,8 +165,11 @@ static void expand(struct search *s, const struct state *state, uint32_t index)
 	rank = steps_rank(world);
 	n = steps_list(world, steps);
 	for (uint32_t i = 0; i < n; i++) {
+		bool needless;
+
 		if (i)
 			state_put(world, state);
+		needless = loss_needless(world, &steps[i]);
 		if (!steps_do(world, &steps[i]) && !world->violated)
 			continue;
 		state_get(world, &after);
@@ -166,14 +180,14 @@ static void expand(struct search *s, const struct state *state, uint32_t index)
 			steps_check(world);
 		if (!world->violated && !steps_sends(&steps[i])) {
 			rest = false;
-			if (steps_rank(world) >= rank)
+			if (!needless && !world->refused && steps_rank(world) >= rank)
 				violation(world, FOUND_ENDLESS);
 		}
-		note(s, &after, index, steps[i]);
 		if (world->violated) {
-			s->bad = s->seen_count - 1;
+			note_bad(s, index, steps[i]);
 			return;
 		}
+		note(s, &after, index, steps[i]);
 	}
 	if (rest)
 		check_rest(s, state);

@@ -5,13 +5,11 @@
 
 #include "steps.h"
 
-/* The broken rule (struct found.violated). */
+/* The faults that a search can find (struct found.violated). */
 #define FOUND_DEADLOCK "deadlock: everybody waits for credits, for ever"
 #define FOUND_STUCK "stuck: all else is done, and a node cannot send"
 #define FOUND_NAMED "the bound: a node with more to send has no room to copy out, and is told so"
 #define FOUND_ENDLESS "endless: a step that sends no data leads no nearer to rest"
-
-#define FOUND_UNPAID "a message is over and has not paid its grant back"
 
 /*
  * The result of a search.

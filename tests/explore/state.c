@@ -6,9 +6,6 @@
 #include <endian.h>
 #include <string.h>
 
-/* The start of counters in every state: just before they wrap. */
-static const uint32_t SENT_BASE = UINT32_MAX - 1, SEQ_BASE = UINT32_MAX;
-
 uint32_t state_flows(const struct world *world, uint8_t (*ends)[2])
 {
 	uint32_t n = 0;
@@ -63,7 +60,9 @@ static void get_wire(struct world *world, int from, int to, struct direction *fl
 
 		flow->frame[i] = flight->cost | (flight->update ? FLIGHT_UPDATE : 0) |
 				 (flight->cast ? FLIGHT_CAST : 0);
-		flow->credits[i] = beyond(world, flight->credits, base);
+		flow->credits[i] = (int32_t)(flight->credits - base) < 0 && world_loses(world) ?
+					   0 : /* said before, so it changes nothing */
+					   beyond(world, flight->credits, base);
 		if (flight->cast)
 			cast_credits = flight->credits;
 		flow->ask[i] = (uint8_t)flight->ask;
@@ -102,18 +101,30 @@ static void get_flow(struct world *world, int from, int to, struct direction *fl
 	get_kept(receiver, in, flow);
 }
 
+/* Reports whether no flow before this one ends at the same node. */
+static bool is_first(uint8_t (*ends)[2], uint32_t at)
+{
+	for (uint32_t i = 0; i < at; i++)
+		if (ends[i][1] == ends[at][1])
+			return false;
+	return true;
+}
+
 void state_get(struct world *world, struct state *state)
 {
 	uint8_t ends[FLOWS_MAX][2];
 	uint32_t n = state_flows(world, ends);
 
 	memset(state, 0, sizeof(*state));
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
 		get_flow(world, ends[i][0], ends[i][1], &state->flow[i]);
+		if (world_loses(world))
+			loss_get(world, ends[i][0], ends[i][1], &state->flow[i], is_first(ends, i));
+	}
 }
 
 /* Takes receive buffers out of the fill ring. */
-static void take_buffers(struct node *node, uint32_t n, uint64_t *addrs)
+void state_take_buffers(struct node *node, uint32_t n, uint64_t *addrs)
 {
 	assert(n <= node->fill_count);
 	node->fill_count -= n;
@@ -137,7 +148,7 @@ static void put_kept(struct node *node, struct link_peer *peer, uint32_t cost, b
 		.segments = (uint16_t)cost,
 	};
 	if (cost) {
-		take_buffers(node, cost, kept->addr);
+		state_take_buffers(node, cost, kept->addr);
 		kept->body = node->umem + kept->addr[0] + LL_BYTES + LINK_HDR_BYTES;
 		peer->kept += cost;
 	} else {
@@ -177,6 +188,9 @@ static void put_rest(struct world *world, struct node *node)
 	link->dirty_count = 0;
 	link->reserve.asking_count = 0;
 	link->reserve.free = link->reserve.count;
+	link->early_free_count = node->queue.rx_chunks;
+	for (uint32_t i = 0; i < link->early_free_count; i++)
+		link->early_free[i] = i;
 	link->kept_free_count = node->queue.rx_chunks + link->pool_count;
 	for (uint32_t i = 0; i < link->kept_free_count; i++)
 		link->kept_free[i] = &link->kept[i];
@@ -197,21 +211,15 @@ static uint32_t put_casts(struct world *world, int from, int to, const struct di
 {
 	struct link_group *group = world->node[from].group;
 	struct link_heard *heard = world_heard(world, to, from);
-	uint32_t frames = 0, credits = 0;
+	uint32_t credits = 0;
 
 	if (!group)
 		return 0;
-	for (uint32_t i = 0; i < flow->frames; i++) {
-		frames += flow->frame[i] & FLIGHT_CAST ? 1 : 0;
+	for (uint32_t i = 0; i < flow->frames; i++)
 		credits += flow->frame[i] & FLIGHT_CAST ? (uint32_t)flow->credits[i] : 0;
-	}
-	group->seq = SEQ_BASE;
 	group->credits = SENT_BASE;
-	heard->seq = SEQ_BASE - frames;
 	heard->credits = SENT_BASE - credits;
 	world_member(world, from, to)->held = flow->cast_held;
-	world_peer(world, from, to)->session->casts.out = SEQ_BASE;
-	world_peer(world, to, from)->session->casts.in = SEQ_BASE - frames;
 	return heard->credits;
 }
 
@@ -219,7 +227,7 @@ static void put_wire(struct world *world, int from, int to, const struct directi
 {
 	struct wire *wire = &world->wire[from][to];
 	struct node *sender = &world->node[from];
-	uint32_t cast_credits = put_casts(world, from, to, flow);
+	uint32_t cast_credits = put_casts(world, from, to, flow), seq = SEQ_BASE;
 
 	wire->count = flow->frames;
 	for (uint32_t i = 0; i < wire->count; i++) {
@@ -229,6 +237,7 @@ static void put_wire(struct world *world, int from, int to, const struct directi
 		flight->cast = flow->frame[i] & FLIGHT_CAST;
 		flight->cost = flow->frame[i] & (uint8_t) ~(FLIGHT_UPDATE | FLIGHT_CAST);
 		flight->ask = flow->ask[i];
+		flight->seq = ++seq;
 		if (flight->cast) {
 			cast_credits += (uint32_t)flow->credits[i];
 			flight->credits = cast_credits;
@@ -236,6 +245,11 @@ static void put_wire(struct world *world, int from, int to, const struct directi
 			continue;
 		}
 		flight->credits = SENT_BASE + (uint32_t)flow->credits[i];
+		if (world_loses(world)) {
+			flight->seq = SEQ_BASE + (uint32_t)flow->seq[i];
+			flight->segments = 0; /* they have left */
+			continue;
+		}
 		flight->segments = flight->update ? 1 : world->segments_of[flight->cost];
 		sender->sent_count -= flight->segments;
 		memcpy(flight->chunk, sender->sent + sender->sent_count,
@@ -252,11 +266,10 @@ static void put_flow(struct world *world, int from, int to, const struct directi
 
 	out->flow.tx.credits = SENT_BASE;
 	out->flow.tx.sent = SENT_BASE + (uint32_t)flow->sent;
-	out->flow.seq_out = SEQ_BASE;
-	for (uint32_t i = 0; i < flow->frames; i++)
-		out->flow.seq_out += flow->frame[i] & FLIGHT_CAST ? 0 : 1;
+	out->flow.seq_out = SEQ_BASE + flow->frames;
 	in->flow.most = in->flow.rx.size;
-	in->flow.seq_in = SEQ_BASE;
+	in->flow.seq_in = in->repair.highest = in->repair.asked = SEQ_BASE;
+	out->repair.acked = SEQ_BASE;
 	in->flow.rx.received = SENT_BASE + (uint32_t)flow->received;
 	in->flow.rx.returned = SENT_BASE + (uint32_t)flow->returned;
 	in->flow.rx.announced = SENT_BASE + (uint32_t)flow->announced;
@@ -279,7 +292,8 @@ static void put_flow(struct world *world, int from, int to, const struct directi
 		receiver->link.dirty_count++;
 	}
 	put_wire(world, from, to, flow);
-	take_buffers(receiver, flow->freeing, receiver->link.fill + receiver->link.fill_count);
+	state_take_buffers(receiver, flow->freeing,
+			   receiver->link.fill + receiver->link.fill_count);
 	receiver->link.fill_count += flow->freeing;
 	for (uint32_t i = 0; i < flow->held; i++)
 		put_kept(receiver, in, 1, true);
@@ -299,4 +313,6 @@ void state_put(struct world *world, const struct state *state)
 		put_rest(world, &world->node[i]);
 	for (uint32_t i = 0; i < n; i++)
 		put_flow(world, ends[i][0], ends[i][1], &state->flow[i]);
+	for (uint32_t i = 0; i < n && world_loses(world); i++)
+		loss_put(world, ends[i][0], ends[i][1], &state->flow[i]);
 }

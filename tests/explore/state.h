@@ -11,12 +11,10 @@
 
 enum {
 	FLOWS_MAX = NODES_MAX * (NODES_MAX - 1),
-	FLIGHT_UPDATE = 0x80, /* in flow.frame */
-	FLIGHT_CAST = 0x40,
 };
 
 /*
- * A frame or message from one node to another, and its state.
+ * The frames that one node sends to another, and their buffers.
  *
  * @sent:      buffers sent; as all counters: beyond those known to be given back
  * @received, @returned, @announced: as in struct window_rx, at the receiver
@@ -33,6 +31,17 @@ enum {
  * @held:      frames of one buffer that the application keeps and that may be copied out
  * @copied:    of those that were
  * @fixed:     kept frames that may not, by cost - 1
+ * If frames are lost (loss.c), numbers count from the last one that was taken in order:
+ * @seq:       of the frames under way, which are sorted by it
+ * @numbers, @number: those that are sent and not taken yet: cost, FLIGHT_UPDATE, NUMBER_WAITS,
+ *             NUMBER_WANTED
+ * @waits_ask: what those that wait ask for
+ * @untaken:   numbers that XDP was not told to be taken
+ * @highest:   the last number that the receiver knows to be sent
+ * @named:     and the last that it has asked for, if it asks once
+ * @lost:      buffers that XDP has charged for frames which the ring lost
+ * @untold:    charges that were given back, and XDP was not told
+ * @dropped:   buffers of second copies in the fill batch of the receiver; the first flow has all
  */
 struct direction {
 	int8_t sent, received, returned, announced;
@@ -44,16 +53,30 @@ struct direction {
 	uint8_t cast_held, said;
 	uint8_t held, copied;
 	uint8_t fixed[WINDOW_MAX];
+	int8_t seq[FRAMES_MAX];
+	uint8_t numbers;
+	uint8_t number[FRAMES_MAX], waits_ask[FRAMES_MAX];
+	uint8_t untaken, highest, named, lost, untold, dropped;
 };
 
 struct state {
 	struct direction flow[FLOWS_MAX];
 };
 
+/* Counters start in every state just before they wrap. SEQ_BASE: the last number that was taken in
+ * order. */
+static const uint32_t SENT_BASE = UINT32_MAX - 1, SEQ_BASE = UINT32_MAX;
+
 /* How many flows the setting has, and the ends of each. */
 uint32_t state_flows(const struct world *world, uint8_t (*ends)[2]);
 /* Reads a state off the world, or puts the world into it. */
 void state_get(struct world *world, struct state *state);
 void state_put(struct world *world, const struct state *state);
+
+/* loss.c: the part of a flow that loss adds; `first`: the receiver has no flow before this one. */
+void loss_get(struct world *world, int from, int to, struct direction *flow, bool first);
+void loss_put(struct world *world, int from, int to, const struct direction *flow);
+/* Takes receive buffers out of the fill ring (state.c). */
+void state_take_buffers(struct node *node, uint32_t n, uint64_t *addrs);
 
 #endif /* EXPLORE_STATE_H */

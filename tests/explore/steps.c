@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "loss.h"
 #include "state.h"
 
 enum { LARGE = 0x40 }; /* with a frame's cost: of a large message */
@@ -15,7 +16,7 @@ static struct step *add(struct step *at, enum act act, int node, int other, uint
 	return at + 1;
 }
 
-/* The cases of a frame that arrives. */
+/* Lists what can happen to a frame that arrives. */
 static struct step *add_arrivals(const struct world *world, struct step *at, int from, int to)
 {
 	const struct flight *first = world->wire[from][to].flight;
@@ -47,7 +48,7 @@ static struct step *add_sends(const struct world *world, struct step *at, int fr
 	return at;
 }
 
-uint32_t steps_list(const struct world *world, struct step *steps)
+uint32_t steps_list(struct world *world, struct step *steps)
 {
 	const struct setting *setting = &world->setting;
 	struct step *at = steps;
@@ -56,7 +57,8 @@ uint32_t steps_list(const struct world *world, struct step *steps)
 		for (int j = 0; j < setting->nodes; j++) {
 			if (!world_linked(world, i, j))
 				continue;
-			at = add_arrivals(world, at, j, i);
+			at = world_loses(world) ? loss_list(world, at, j, i) :
+						  add_arrivals(world, at, j, i);
 			if (world_sends(world, i, j))
 				at = add_sends(world, at, i, j);
 			if (!setting->rounds && setting->keeps)
@@ -102,32 +104,47 @@ static uint8_t left_after(const struct world *world, int node, int other)
 }
 
 /* Frames of cost 1 are pings: to the window they are data like other. */
+static struct link_send_args ping_args(uint32_t cost)
+{
+	return (struct link_send_args){
+		.type = cost == 1 ? CAREFUL_PING : CAREFUL_DATA,
+		.stage_limit = cost == 1 ? CAREFUL_STAGE_HOST_RX : 0,
+		.msg_bytes = body_of(cost),
+		.frag_bytes = (uint16_t)body_of(cost),
+		.source = cost > 1, /* so that the log copies nothing */
+	};
+}
+
 static bool send_data(struct world *world, int node, int other, uint32_t arg)
 {
 	const uint32_t cost = arg & ~(uint32_t)LARGE;
 	struct link_peer *peer = world_peer(world, node, other);
 	const uint32_t body = body_of(cost);
-	const struct link_send_args args = {
-		.type = cost == 1 ? CAREFUL_PING : CAREFUL_DATA,
-		.stage_limit = cost == 1 ? CAREFUL_STAGE_HOST_RX : 0,
-		.msg_bytes = body,
-		.frag_bytes = (uint16_t)body,
-	};
+	const struct link_send_args args = world_loses(world) ? loss_args(cost) : ping_args(cost);
 	struct link_txframe frame;
 	bool may = world->setting.spend_last ? window_tx_free(&peer->flow.tx) >= cost :
 					       link_may_send(peer, body);
 
-	send_outside(peer);
+	if (!world_loses(world))
+		send_outside(peer);
 	if (!may || !link_tx_get(peer, body, &frame))
 		return false;
 	if (link_cost(peer, body) != cost)
 		violation(world, "a frame does not cost what it fills");
 	if (arg & LARGE)
 		world_ask(world, node, other, left_after(world, node, other));
+	if (world_loses(world))
+		memset(frame.body, (uint8_t)(peer->flow.seq_out + 1), frame.body_bytes);
 	link_send(&frame, &args);
 	link_kick(peer->link);
 	world->said[node][other] += world->setting.hoard ? 1 : 0;
 	return true;
+}
+
+/* The body of a frame to all that fills `cost` buffers to the brim. */
+static uint32_t cast_body(const struct link_group *group, uint32_t cost)
+{
+	return body_of(cost) - link_group_bytes(group->count);
 }
 
 /* The credits of one member for a frame to all. */
@@ -136,7 +153,7 @@ static bool set_aside(struct world *world, struct link_group *group, uint32_t at
 	struct link_member *member = &group->members[at];
 
 	if (!world->setting.spend_last)
-		return link_group_hold(group, at, body_of(cost));
+		return link_group_hold(group, at, cast_body(group, cost));
 	if (member->held || window_tx_free(&member->peer->flow.tx) < cost)
 		return member->held;
 	member->held = cost;
@@ -149,7 +166,7 @@ static bool set_aside(struct world *world, struct link_group *group, uint32_t at
 static bool cast(struct world *world, int node, uint32_t cost)
 {
 	struct link_group *group = world->node[node].group;
-	const uint32_t body = body_of(cost);
+	const uint32_t body = cast_body(group, cost);
 	const struct link_send_args args = {
 		.type = CAREFUL_DATA,
 		.flags = CAREFUL_F_FIRST | CAREFUL_F_LAST,
@@ -191,7 +208,7 @@ static bool arrive(struct world *world, int node, int other, enum fate fate)
 	struct node *here = &world->node[node];
 	struct link_rxframe frame;
 	bool update = world->wire[other][node].flight[0].update;
-	uint32_t cost = world_deliver(world, other, node);
+	uint32_t cost = world_deliver(world, other, node, 0);
 	bool came;
 
 	if (world->violated)
@@ -235,7 +252,7 @@ static void round_of(struct link *link)
 	link_publish(link);
 }
 
-bool steps_do(struct world *world, const struct step *step)
+static bool do_step(struct world *world, const struct step *step)
 {
 	struct node *node = &world->node[step->node];
 	struct link_peer *peer = world_peer(world, step->node, step->other);
@@ -247,7 +264,9 @@ bool steps_do(struct world *world, const struct step *step)
 		cast(world, step->node, step->arg);
 		return true; /* credits may be set aside though it does not leave */
 	case ACT_ARRIVE:
-		if (!arrive(world, step->node, step->other, (enum fate)step->arg))
+		if (world_loses(world) ?
+			    !loss_arrive(world, step) :
+			    !arrive(world, step->node, step->other, (enum fate)step->arg))
 			return false;
 		if (world->setting.rounds && copy_out_due(peer))
 			copy_out(world, node, peer);
@@ -264,14 +283,37 @@ bool steps_do(struct world *world, const struct step *step)
 		link_publish(&node->link);
 		break;
 	case ACT_UPDATE:
+		if (world_loses(world) && !loss_told(node))
+			return false;
 		update(&node->link);
 		break;
 	case ACT_ROUND:
+		break;
+	default:
+		if (!loss_do(world, step))
+			return false;
+		if (step->act <= ACT_COPY)
+			return true;
 		break;
 	}
 	if (world->setting.rounds)
 		round_of(&node->link);
 	return true;
+}
+
+bool steps_do(struct world *world, const struct step *step)
+{
+	struct node *node = &world->node[step->node];
+	uint32_t taken[NODES_MAX];
+	bool done;
+
+	for (uint32_t slot = 0; slot < NODES_MAX; slot++)
+		taken[slot] = node->entry[slot].seq_taken;
+	world->refused = false;
+	done = do_step(world, step);
+	for (uint32_t slot = 0; world->setting.fault == FAULT_NO_FLOOR && slot < NODES_MAX; slot++)
+		node->entry[slot].seq_taken = taken[slot];
+	return done;
 }
 
 bool steps_leaves(struct world *world, const struct step *step)
@@ -292,8 +334,8 @@ void steps_print(const struct step *step)
 		printf("node %d sends %d to all, or sets credits aside\n", step->node, step->arg);
 		break;
 	case ACT_ARRIVE:
-		printf("node %d takes a frame of node %d; data is %s\n", step->node, step->other,
-		       fates[step->arg]);
+		printf("node %d takes frame %d of those from node %d; data is %s\n", step->node,
+		       1 + step->arg / ARRIVE_INDEX, step->other, fates[step->arg % ARRIVE_INDEX]);
 		break;
 	case ACT_RELEASE:
 		printf("node %d releases a kept frame\n", step->node);
@@ -310,5 +352,7 @@ void steps_print(const struct step *step)
 	case ACT_ROUND:
 		printf("node %d does a round\n", step->node);
 		break;
+	default:
+		loss_print(step);
 	}
 }

@@ -1,31 +1,40 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Possible next steps, the invariants of every state, and a state's distance from rest. */
+/* The steps from a state, the checks of a state, and how far a state is from rest. */
 #ifndef EXPLORE_STEPS_H
 #define EXPLORE_STEPS_H
 
 #include "world.h"
 
 enum {
-	STEPS_MAX = 128, /* that one state can offer */
+	STEPS_MAX = 512, /* that one state can offer */
 };
 
 enum act {
 	ACT_SEND, /* arg: cost */
 	ACT_CAST, /* to all others: sets aside the credits that there are, and leaves with all */
-	ACT_ARRIVE, /* arg: enum fate */
+	ACT_ARRIVE, /* arg: enum fate, and ARRIVE_INDEX times the place on the wire */
 	ACT_RELEASE, /* arg: index among the node's kept frames */
 	ACT_COPY_OUT,
 	ACT_PUBLISH,
 	ACT_UPDATE,
 	ACT_ROUND, /* all of the node's own steps, in careful_poll()'s order */
+	/* Steps of a network that loses frames (loss.h): @node would receive a frame of @other. */
+	ACT_LOSE, /* arg: index of the frame on the wire */
+	ACT_LOSE_IN_RING, /* after XDP has charged it; arg: the same */
+	ACT_COPY, /* arg: the same */
+	ACT_SUSPECT, /* @node hears how far @other has sent */
+	ACT_ASK, /* @node names what it misses of @other, and that is heard */
+	ACT_AGAIN, /* @node sends again what @other asks for */
+	ACT_SETTLE, /* @node gives charges back for which no frame came from @other */
 };
 
-/* The application's treatment of a data frame. */
+/* The use that the application makes of a data frame. */
 enum fate {
 	FATE_CONSUME,
 	FATE_KEEP, /* its buffer may be copied out */
 	FATE_HOLD, /* its buffers may not: a file is written from them */
 	FATES,
+	ARRIVE_INDEX = 4,
 };
 
 /* @node acts; @other is the peer concerned (ACT_ARRIVE: the frame's sender). */
@@ -33,8 +42,8 @@ struct step {
 	uint8_t act, node, other, arg;
 };
 
-/* The steps to try in this state. Not all of it changes the state. */
-uint32_t steps_list(const struct world *world, struct step *steps);
+/* Lists the steps that may be tried in this state. Not all of them change the state. */
+uint32_t steps_list(struct world *world, struct step *steps);
 /* Does it; false: it cannot be done now. */
 bool steps_do(struct world *world, const struct step *step);
 /* A send or a cast; false: nothing leaves. */
@@ -46,9 +55,16 @@ static inline bool steps_sends(const struct step *step)
 	return step->act == ACT_SEND || step->act == ACT_CAST;
 }
 
-/* Falls with every step but those that send: without new data the world comes to rest. */
+enum {
+	RANK_FRAME = 60, /* of each buffer of a frame under way, */
+	RANK_SCALE = 16, /* times this */
+};
+
+/* Falls with every step but those that send, or lose: without new data the world comes to rest. */
 uint32_t steps_rank(struct world *world);
 /* Says a step in words. */
 void steps_print(const struct step *step);
+
+#define FOUND_UNPAID "a message is over and has not paid its grant back"
 
 #endif /* EXPLORE_STEPS_H */

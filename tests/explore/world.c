@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The nodes, the wires between them, the handshake, and groups. Calls device.c. */
-#include "world.h"
+#include "loss.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <careful/frame.h>
 
 static void node_init(struct world *world, int index)
 {
@@ -114,7 +116,7 @@ static void handshake(struct world *world)
 			}
 }
 
-/* A node that casts has a group of all others, and they admit its frames. */
+/* Each node that casts has a group of all others, which admit its frames. */
 static void open_groups(struct world *world)
 {
 	for (int i = 0; i < world->setting.casters; i++) {
@@ -145,6 +147,9 @@ void world_init(struct world *world, const struct setting *setting)
 		node_init(world, i);
 	handshake(world);
 	open_groups(world);
+	for (int i = 0; setting->fault == FAULT_SHORT_LOG && i < setting->nodes; i++)
+		for (uint32_t slot = 0; slot + 1u < setting->nodes; slot++)
+			world->node[i].link.peers[slot].repair.log_mask = 1;
 	for (int i = 0; setting->threshold && i < setting->nodes; i++)
 		for (uint32_t slot = 0; slot + 1u < setting->nodes; slot++)
 			world->node[i].link.peers[slot].flow.rx.threshold = setting->threshold;
@@ -185,7 +190,7 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 	struct link_peer *there = world_peer(world, from, to);
 	uint32_t body = flight->update ? 0 : body_of(flight->cost);
 	uint32_t udp = 8 + LINK_HDR_BYTES + body;
-	bool ping = flight->cost == 1 && !flight->update && !flight->cast;
+	bool ping = flight->cost == 1 && !flight->update && !flight->cast && !world_loses(world);
 	struct careful_hdr hdr = {
 		.version = CAREFUL_WIRE_VERSION,
 		.type = flight->update ? CAREFUL_UPDATE :
@@ -194,7 +199,7 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 		.stage_limit = ping ? CAREFUL_STAGE_HOST_RX : 0,
 		.src_node = htobe16(here->slot),
 		.cookie = htobe64(here->cookie_in),
-		.seq = htobe32(here->flow.seq_in + 1),
+		.seq = htobe32(flight->seq),
 		.credits = htobe32(flight->credits),
 		.extra = htobe16(flight->ask),
 		.msg_bytes = htobe32(body),
@@ -202,11 +207,21 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 	};
 
 	if (flight->cast) {
+		const uint32_t member = world_member_of(from, to);
+		const uint32_t members = world->node[from].group->count;
+		uint8_t *numbers = first + LL_BYTES + LINK_HDR_BYTES;
+
+		numbers[2 * member] = (uint8_t)(flight->seq >> 8);
+		numbers[2 * member + 1] = (uint8_t)flight->seq;
 		hdr.flags = CAREFUL_F_BCAST_EVENT;
-		hdr.msg_id = htobe32((uint32_t)flight->ask << 4 * world_member_of(from, to));
+		hdr.msg_id = htobe32((uint32_t)flight->ask << 4 * member);
+		hdr.msg_bytes = htobe32(members);
+		hdr.frag_bytes = htobe16((uint16_t)(body - link_group_bytes(members)));
 		hdr.extra = 0;
 		hdr.cookie = htobe64(world->node[from].group->cookie);
-		hdr.seq = htobe32(world_heard(world, to, from)->seq + 1);
+		hdr.seq = 0;
+		if (flight->cost == 1)
+			hdr.payload_crc = htobe32(link_crc32c(numbers, body));
 	}
 	hdr.check = htobe32(careful_hdr_check(&hdr));
 	memcpy(first, there->llhdr.data, LL_BYTES);
@@ -217,15 +232,73 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 	memcpy(first + LL_BYTES, &hdr, sizeof(hdr));
 }
 
-uint32_t world_deliver(struct world *world, int from, int to)
+struct flight world_take_off(struct world *world, int from, int to, uint32_t index)
 {
 	struct wire *wire = &world->wire[from][to];
-	struct node *node = &world->node[to], *sender = &world->node[from];
-	struct flight flight = wire->flight[0];
+	struct flight flight = wire->flight[index];
+	struct node *sender = &world->node[from];
 
-	memmove(wire->flight, wire->flight + 1, --wire->count * sizeof(flight));
+	memmove(wire->flight + index, wire->flight + index + 1,
+		(--wire->count - index) * sizeof(flight));
 	for (uint32_t i = 0; i < flight.segments; i++)
 		sender->sent[sender->sent_count++] = flight.chunk[i];
+	return flight;
+}
+
+bool world_admits(struct world *world, int from, int to, uint32_t seq, uint32_t bytes)
+{
+	struct link_peer *in = world_peer(world, to, from);
+	struct careful_peer_entry *entry = in->entry, was = *entry;
+	const struct careful_hdr hdr = {
+		.type = CAREFUL_DATA,
+		.cookie = htobe64(in->cookie_in),
+		.seq = htobe32(seq),
+	};
+	enum careful_xdp_counter verdict;
+
+	/* XDP may have read seq_taken so long ago that it admits a number once more. */
+	if ((int32_t)(seq - in->flow.seq_in) <= 0)
+		entry->seq_last = seq - 1;
+	if (world->setting.fault == FAULT_WIDE)
+		entry->window *= 2;
+	if (world->setting.fault == FAULT_LAST_SEEN &&
+	    seq - in->flow.seq_in <= world->open[from][to].count)
+		for (uint32_t at = 2; at <= world->open[from][to].count; at++)
+			if (loss_waits(world, from, to, at))
+				entry->seq_last = entry->seq_taken = in->flow.seq_in + at;
+	verdict = world->setting.sealed ? careful_frame_admit_sealed(entry, &hdr, bytes) :
+					  careful_frame_admit(entry, &hdr, bytes);
+	entry->window = was.window;
+	entry->seq_last = entry->seq_taken = was.seq_taken;
+	return verdict == CAREFUL_XDP_ADMITTED;
+}
+
+/* Reports whether XDP admits a frame. If not, there must be something that is still to come. */
+static bool admitted(struct world *world, int from, int to, const struct flight *flight)
+{
+	const struct link_peer *in = world_peer(world, to, from);
+	const uint32_t at = flight->seq - in->flow.seq_in;
+	const bool settles = loss_charged(in) && loss_settles(world);
+	const bool untold = in->dirty &&
+			    in->entry->may_fill != in->flow.rx.returned + in->flow.most;
+	const uint32_t bytes = flight->update ? LL_BYTES + LINK_HDR_BYTES :
+						flight->cost * BUFFER_BYTES;
+
+	if (world_admits(world, from, to, flight->seq, bytes))
+		return true;
+	world->refused = true;
+	if ((int32_t)at > 0 && !loss_waits(world, from, to, at) && !settles && !untold)
+		violation(world, FOUND_REFUSED);
+	return false;
+}
+
+uint32_t world_deliver(struct world *world, int from, int to, uint32_t index)
+{
+	struct flight flight = world_take_off(world, from, to, index);
+	struct node *node = &world->node[to];
+
+	if (world_loses(world) && !admitted(world, from, to, &flight))
+		return 0;
 	if (node->fill_count < flight.cost) {
 		violation(world, "a frame arrives and there is no buffer for it");
 		return 0;

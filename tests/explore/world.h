@@ -27,9 +27,14 @@ enum {
 	CTRL_MAX = 16,
 	FRAMES_MAX = WINDOW_MAX + GRANTED_MAX, /* on one wire: each costs a credit */
 	KEPT_MAX = RX_MAX + POOL_MAX,
+	FLIGHT_UPDATE = 0x80, /* with a cost */
+	FLIGHT_CAST = 0x40,
+	NUMBER_WAITS = 0x20, /* it has come, and waits for one before it */
+	NUMBER_WANTED = 0x10, /* the receiver asks its sender for it */
+	COST_MASK = 0x0f,
 };
 
-/* Senders and receivers. */
+/* The pairs of nodes that talk. */
 enum pattern {
 	PATTERN_ALL, /* everybody sends data to everybody */
 	PATTERN_RING, /* each sends data to the next; what comes back is updates */
@@ -37,8 +42,28 @@ enum pattern {
 	PATTERN_SINK, /* the others to node 0; what comes back is updates */
 };
 
+/* Rules of the repair that are broken on purpose. */
+enum fault {
+	FAULT_NONE,
+	FAULT_NO_TAIL, /* nobody suspects that the last frames are lost */
+	FAULT_ASKED_ONCE, /* a missing number is named once, and not again */
+	FAULT_NO_FLOOR, /* XDP does not learn which numbers the engine has taken */
+	FAULT_LAST_SEEN, /* XDP counts from the last number that it has admitted */
+	FAULT_WIDE, /* XDP admits numbers of the window after the one that is due */
+	FAULT_SHORT_LOG, /* the log has two entries */
+	FAULT_WAITING_FREED, /* frames behind a gap give their credits back while they wait */
+	FAULT_CHARGED_AGAIN, /* the sender charges a repair */
+	FAULT_TAKEN_BACK, /* the sender takes the cost of a lost frame back */
+	FAULT_COPY_KEPT, /* the charge of a second copy is not given back, at once or later */
+	FAULT_OVERTAKES, /* a frame behind a gap is handed on at once */
+	FAULT_NEW_NUMBER, /* a lost frame is sent again under a new number */
+	FAULT_NEVER_SENT, /* a number beyond the last one is answered, too */
+	FAULT_OLD_CREDITS, /* a repair has the credits from before the lost frame */
+	FAULT_RING_CHARGED, /* the charge of frames that the ring lost is not given back */
+};
+
 /*
- * The settings to explore.
+ * The world that is explored, and its bounds.
  *
  * @cost_min, @cost_max: receive buffers of a data frame
  * @pool:      copy-out buffers of a node
@@ -57,18 +82,27 @@ enum pattern {
  *             purpose)
  * @standstill: search on until nobody can send its largest frame; else it is wrong
  *             already when, all else being done, some frame cannot be sent
+ * @gone:      frames at a time that the network or a receive ring has lost and that are not sent
+ *             again yet; 0: the network loses nothing and keeps the order, else frames arrive in any
+ *             order
+ * @copies:    frames at a time that are under way besides the first copy of each number
+ * @ring:      receive buffers at a time that XDP has charged for frames which the ring lost
+ * @sealed:    XDP holds frames to its rule for sealed sessions
+ * @fault:     a rule of the repair that is broken on purpose
  */
 struct setting {
 	uint8_t nodes, window, cost_min, cost_max, pool, tx_chunks, keeps, threshold, reserve,
-		large, hoard, casters;
+		large, hoard, casters, gone, copies, ring;
 	enum pattern pattern;
-	bool rounds, spend_last, asks_on, standstill;
+	bool rounds, spend_last, asks_on, standstill, sealed;
+	enum fault fault;
 };
 
 /*
  * A frame under way.
  *
- * @cast: to all, in a numbering and an account of credits of its own
+ * @cast: to all, in an account of credits of its own
+ * @seq:  its number
  * @ask:  of a session's frame; of one to all, what it gives this node beyond the others
  */
 struct flight {
@@ -76,6 +110,7 @@ struct flight {
 	uint8_t cost;
 	uint8_t segments; /* send buffers */
 	uint16_t ask;
+	uint32_t seq;
 	uint32_t credits;
 	uint64_t chunk[TX_SEGMENTS_MAX];
 };
@@ -103,6 +138,7 @@ struct node {
 	} ctrl[CTRL_MAX]; /* of the handshake, not read yet */
 	uint32_t ctrl_count;
 	uint64_t cookie[NODES_MAX]; /* admitted, by slot */
+	struct careful_peer_entry entry[NODES_MAX]; /* XDP's, by slot */
 	struct link_group *group; /* of the others; NULL: it does not cast */
 
 	struct link_held *kept[KEPT_MAX]; /* what the application keeps */
@@ -116,23 +152,20 @@ struct world {
 		uint32_t count;
 		struct flight flight[FRAMES_MAX];
 	} wire[NODES_MAX][NODES_MAX]; /* [from][to] */
+	/* Numbers from the first that `to` has not taken in order up to the last that `from` has
+	 * sent, whatever the code believes: cost, FLIGHT_UPDATE, NUMBER_WAITS. */
+	struct open {
+		uint32_t count;
+		uint8_t number[FRAMES_MAX];
+	} open[NODES_MAX][NODES_MAX]; /* [from][to] */
 	uint8_t left[NODES_MAX][NODES_MAX]; /* frames of a large message: [from][to] */
 	uint8_t said[NODES_MAX][NODES_MAX]; /* frames of those that a hoarder sends */
 	uint8_t segments_of[WINDOW_MAX + 1]; /* send buffers of a data frame, by its cost */
 	uint64_t now_ns;
 	uint64_t random;
+	bool refused; /* XDP refused the frame of this step */
 	const char *violated; /* what was found wrong; NULL: nothing */
 };
-
-/* Frames of a wire that are, or are not, to all. */
-static inline uint32_t world_numbered(const struct wire *wire, bool cast)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < wire->count; i++)
-		n += wire->flight[i].cast == cast;
-	return n;
-}
 
 /* Says what is wrong, once; the search stops there. */
 static inline void violation(struct world *world, const char *what)
@@ -191,7 +224,16 @@ static inline uint32_t body_of(uint32_t cost)
 
 /* So many frames of a large message are left to send: what each frame asks for. */
 void world_ask(struct world *world, int from, int to, uint8_t left);
-/* Moves the oldest frame of a wire into the receiver's ring. Returns its cost. */
-uint32_t world_deliver(struct world *world, int from, int to);
+/* Moves a frame of a wire into the receiver's ring. Returns its cost; 0: XDP refuses it. */
+uint32_t world_deliver(struct world *world, int from, int to, uint32_t index);
+/* Reports whether XDP admits a number, and charges its bytes. */
+bool world_admits(struct world *world, int from, int to, uint32_t seq, uint32_t bytes);
+/* Takes a frame off its wire; its send buffers have left. */
+struct flight world_take_off(struct world *world, int from, int to, uint32_t index);
+
+static inline bool world_loses(const struct world *world)
+{
+	return world->setting.gone != 0;
+}
 
 #endif /* EXPLORE_WORLD_H */

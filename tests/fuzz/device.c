@@ -131,6 +131,8 @@ static int dev_ctrl_send(struct port *port, const union address *to, const void 
 		node->trains_said[ctrl.type - CAREFUL_TRAIN_ASK]++;
 		return 0;
 	}
+	if (ctrl.type == CAREFUL_MISSING)
+		return 0;
 	MUST(ctrl.type >= CAREFUL_HELLO && ctrl.type <= CAREFUL_BYE);
 	node->said[ctrl.type & 7] = ctrl;
 	node->said_to[ctrl.type & 7] =
@@ -164,20 +166,18 @@ static ssize_t dev_ctrl_recv(struct port *port, union address *from, void *buf, 
 	return node->ctrl[at].bytes;
 }
 
-static uint32_t *dev_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
-			   uint32_t buffer_bytes, uint32_t **taken)
+static struct careful_peer_entry *dev_admit(struct port *port, uint32_t slot, uint64_t cookie,
+					    uint32_t window, uint32_t buffer_bytes, bool sealed)
 {
-	static uint32_t may_fill; /* frames come with credits */
-	static uint32_t seq_taken;
+	static struct careful_peer_entry entry; /* frames come with credits */
 
 	(void)port;
 	(void)cookie;
 	(void)window;
 	MUST(slot < NODE_PEERS);
 	(void)buffer_bytes;
-	if (taken)
-		*taken = &seq_taken;
-	return &may_fill;
+	(void)sealed;
+	return &entry;
 }
 
 static struct careful_tune_entry *dev_tune(struct port *port, uint32_t slot)

@@ -62,6 +62,7 @@ static void describe(struct careful_ctrl *ctrl, uint32_t host)
 	ctrl->window = htobe32(NODE_RX / NODE_PEERS);
 	ctrl->buffer_bytes = htobe32(NODE_BUFFER);
 	ctrl->frame_bytes = htobe32(NODE_FRAME);
+	ctrl->status = htobe32(CAREFUL_SAYS_REPAIRS);
 	ctrl->incarnation = htobe64(host + 1);
 }
 

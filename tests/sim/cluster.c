@@ -14,7 +14,7 @@ enum {
 	SLEPT_NS = 5000, /* after more than this the clock is looked at */
 	IDLE_POLLS = 3, /* before going to sleep */
 	TRAIN_NS = 2000, /* a few frames of a train leave */
-	QUIET_NS = 100 * 1000 * 1000, /* after the last operation, before the end is judged */
+	QUIET_NS = 300 * 1000 * 1000, /* after the last operation, before the end is judged */
 	STEPS_MAX = 2 * 1000 * 1000,
 	STREAM_WAKE = 0x400,
 };
@@ -426,7 +426,8 @@ static void begin(struct cluster *cluster)
 		node->cluster = cluster;
 		node->port = i;
 		node->life = node->tunes = node->probes = 0;
-		node->ping_ns = node->misdeed_ns = 0;
+		node->ping_ns = node->misdeed_ns = node->endless_ns = 0;
+		memset(node->sent, 0, sizeof(node->sent));
 		node->c = NULL;
 		cluster_start(node);
 	}

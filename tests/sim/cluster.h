@@ -25,6 +25,7 @@ enum {
 	POISON = 0xee, /* where nothing was placed yet */
 	GUARD_BYTES = 64, /* of it, behind each target */
 	STALL_MS = 2000, /* silence before a peer counts as gone */
+	LIES_MS = 1200, /* when lies end: SIM_START and 200 ms */
 	SYNC_MS = 200,
 	TWICE_MS = 20, /* between two of its answers that count (sync.c) */
 };
@@ -51,6 +52,10 @@ enum misdeed {
 	MISDEED_LATE, /* its answers to requests come late */
 	MISDEED_ADDRESSES, /* it asks from another address, all the time, */
 	MISDEED_FAMILIES, /* and from one of the other family */
+	MISDEED_GAPS, /* it asks again for frames that it has */
+	MISDEED_UNSENT, /* it asks for frames that were never sent */
+	MISDEED_ENDLESS, /* it asks again for all frames of the log, without end */
+	MISDEED_MUTE, /* it leaves out frames, and never sends one again */
 	MISDEEDS,
 };
 
@@ -116,6 +121,12 @@ struct op {
 	int last_status;
 };
 
+/* The newest frame that a node sent to another: its epoch and number. */
+struct last_sent {
+	__be64 cookie;
+	uint32_t seq;
+};
+
 /* An answer that waits, and the request that it keeps. */
 struct late {
 	struct op *op;
@@ -163,7 +174,8 @@ struct node {
 	 * next is due. */
 	uint32_t probes, stage;
 	bool probing, distrusted;
-	uint64_t ping_ns, misdeed_ns;
+	uint64_t ping_ns, misdeed_ns, endless_ns;
+	struct last_sent sent[NODES_MAX];
 	struct group_part part;
 };
 
@@ -177,6 +189,7 @@ struct node {
  * @old_keys:  before each key that is trusted stands one that its host has no longer
  * @hostile:   nodes that say what is not so, a bit each: nothing is promised to whom they ask
  * @misdeeds:  what these do beside that, a bit each
+ * @lies_end_ns: when both end
  * @frozen_files: of each node, a bit each, whose disk takes nothing before @thaw_ns
  * @pings:     pings go beside the work
  * @group:     all nodes have events beside the work
@@ -202,6 +215,7 @@ struct scenario {
 	struct engine_limits limits;
 	uint64_t files_delay_ns;
 	uint32_t hostile, misdeeds;
+	uint64_t lies_end_ns;
 	uint64_t frozen_files, thaw_ns;
 	uint64_t poll_ns;
 	uint32_t plan_bytes;
@@ -265,8 +279,8 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile,
 void scenario_cut(struct scenario *s, const struct cut *cut);
 
 /* hostile.c */
-/* This node lies; there is room for a fault. */
-void hostile_make(struct scenario *s, uint32_t port);
+/* This node lies until then, and is killed; there is room for a fault. */
+void hostile_make(struct scenario *s, uint32_t port, uint32_t until_ms);
 /* Reports whether the node lies now. */
 bool hostile_still(const struct cluster *cluster, uint32_t port);
 
@@ -280,6 +294,8 @@ uint64_t misdeeds_run(struct node *node);
 uint64_t misdeeds_late_ns(struct node *node);
 /* Reports whether nothing that a node sends leaves now. */
 bool misdeeds_silent(struct cluster *cluster);
+/* Reports whether the node leaves out this frame: one of some, and each that it sends again. */
+bool misdeeds_mute(struct node *node, uint32_t to, const void *frame, uint32_t bytes);
 /* Returns the node whose host a node is: one more address has no host of its own. */
 uint32_t misdeeds_owner(const struct scenario *s, uint32_t port);
 

@@ -87,6 +87,7 @@ static inline void world_set(struct world *w, uint32_t nodes, uint32_t window, u
 	while (rx < window * (nodes - 1))
 		rx *= 2;
 	w->options = (struct careful_options){
+		.repair = CAREFUL_REPAIR_OFF, /* P2's protocol */
 		.ifname = "sim",
 		.peers = rx / window,
 		.rx_buffers = rx,

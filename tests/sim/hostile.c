@@ -14,7 +14,7 @@
 
 enum { STREAM_LIES = 0x5000, STREAM_RATE, STREAM_PROVES };
 
-static const uint64_t lies_end_ns = 1200 * 1000000ull, again_ns = 1210 * 1000000ull;
+enum { DEAD_NS = 10 * 1000 * 1000 };
 
 static uint64_t draw(struct cluster *cluster)
 {
@@ -288,7 +288,8 @@ static int lie_proved(struct cluster *cluster, uint32_t from, uint32_t to, bool 
 
 bool hostile_still(const struct cluster *cluster, uint32_t port)
 {
-	return cluster->scenario.hostile >> port & 1 && sim_now_ns(cluster->world) <= lies_end_ns;
+	return cluster->scenario.hostile >> port & 1 &&
+	       sim_now_ns(cluster->world) <= cluster->scenario.lies_end_ns;
 }
 
 static enum sim_said lie(void *user, uint32_t from, uint32_t to, bool is_control, void *what,
@@ -301,7 +302,8 @@ static enum sim_said lie(void *user, uint32_t from, uint32_t to, bool is_control
 
 	if (!hostile_still(cluster, from))
 		return SIM_SAID;
-	if (misdeeds_silent(cluster))
+	if (misdeeds_silent(cluster) ||
+	    (!is_control && misdeeds_mute(&cluster->nodes[from], to, what, bytes)))
 		return SIM_UNSAID;
 	if (draw(cluster) % one_in ||
 	    bytes < (is_control ? sizeof(struct careful_ctrl) : sizeof(struct careful_hdr)))
@@ -320,11 +322,12 @@ static enum sim_said lie(void *user, uint32_t from, uint32_t to, bool is_control
 	return SIM_SAID_OTHERWISE;
 }
 
-void hostile_make(struct scenario *s, uint32_t port)
+void hostile_make(struct scenario *s, uint32_t port, uint32_t until_ms)
 {
 	struct sim_fault *end = &s->faults[s->faults_count];
 
 	s->hostile = 1u << port;
+	s->lies_end_ns = until_ms * 1000000ull;
 	s->config.on_send = lie;
 	*end = (struct sim_fault){
 		.kind = FAULT_KILL,
@@ -333,7 +336,7 @@ void hostile_make(struct scenario *s, uint32_t port)
 		.one_in = 1,
 		.amount = 1,
 		.id = s->faults_count++,
-		.at_ns = lies_end_ns,
-		.until_ns = again_ns,
+		.at_ns = s->lies_end_ns,
+		.until_ns = s->lies_end_ns + DEAD_NS,
 	};
 }

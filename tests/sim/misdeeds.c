@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A host that lies (hostile.c) can also end its sessions again and again, ask for the longest
- * trains, fall silent, answer requests late, and open sessions from more addresses. Each address
- * more is a node of its own with the Ethernet address and the keys of the host. The lies and the
- * misdeeds end at the same time.
+ * trains, fall silent, answer requests late, and open sessions from more addresses. It can ask
+ * again for frames that it has, for frames that were never sent, and without end, and it can leave
+ * out frames and never send them again. Each address more is a node of its own with the Ethernet
+ * address and the keys of the host. The lies and the misdeeds end at the same time.
  */
 #include "cluster.h"
 
 #include <endian.h>
+#include <string.h>
+
+#include "link/repair.h"
 
 enum {
 	LIAR = NODES_DRAWN - 1,
@@ -22,6 +26,11 @@ enum {
 	FLAP_ONE_IN = 16, /* periods */
 	ASK_ONE_IN = 8, /* likewise; fewer frames are under way than the world has room for */
 	TRAIN_ONE_IN = 32, /* likewise; one of its sessions begins anew with trains */
+	GAP_MAX = 8, /* frames */
+	UNSENT_ONE_IN = 16, /* periods */
+	UNSENT_AHEAD = 1 << 20, /* frames beyond the last one that came */
+	ENDLESS_NS = 100 * 1000, /* between two questions without end */
+	LEFT_OUT_ONE_IN = 32, /* frames */
 	HANDLER_NONE = 99,
 };
 
@@ -34,6 +43,10 @@ const char *misdeeds_name(enum misdeed misdeed)
 		[MISDEED_LATE] = "late answers",
 		[MISDEED_ADDRESSES] = "requests from a second address",
 		[MISDEED_FAMILIES] = "requests over the other family",
+		[MISDEED_GAPS] = "questions for frames that came",
+		[MISDEED_UNSENT] = "questions for frames never sent",
+		[MISDEED_ENDLESS] = "questions without end",
+		[MISDEED_MUTE] = "repairs refused",
 	};
 
 	return names[misdeed];
@@ -107,6 +120,47 @@ static void ask_for_trains(struct node *node)
 	}
 }
 
+/* Asks each peer to send `count` frames again, up to so many beyond the last that came in order. */
+static void ask_again(struct node *node, enum misdeed misdeed, uint32_t count, uint32_t ahead)
+{
+	struct link *link = &node->c->link;
+
+	for (uint32_t i = 0; i < link->peers_max && !link->traditional; i++) {
+		struct link_peer *peer = &link->peers[i];
+		uint32_t to = peer->flow.seq_in + ahead;
+		struct careful_ctrl ctrl = {
+			.cookie = htobe64(peer->cookie_out),
+			.window = htobe32(to - count),
+			.seq_sent = htobe32(to),
+			.seq_rcvd = htobe32(ahead ? peer->flow.seq_in : to - count),
+		};
+
+		if (link_is_open(peer) && link_say(peer, &ctrl, CAREFUL_MISSING))
+			node->cluster->misdeeds[misdeed]++;
+	}
+}
+
+bool misdeeds_mute(struct node *node, uint32_t to, const void *frame, uint32_t bytes)
+{
+	struct last_sent *last = &node->sent[to];
+	struct careful_hdr hdr;
+	uint32_t seq;
+
+	if (!does(node, MISDEED_MUTE) || bytes < sizeof(hdr))
+		return false;
+	memcpy(&hdr, frame, sizeof(hdr));
+	seq = be32toh(hdr.seq);
+	if ((hdr.type != CAREFUL_DATA && hdr.type != CAREFUL_UPDATE) ||
+	    hdr.flags & CAREFUL_F_BCAST_EVENT)
+		return false;
+	if (last->cookie == hdr.cookie && (int32_t)(seq - last->seq) <= 0) {
+		node->cluster->misdeeds[MISDEED_MUTE]++;
+		return true;
+	}
+	*last = (struct last_sent){ .cookie = hdr.cookie, .seq = seq };
+	return draw(node->cluster) % LEFT_OUT_ONE_IN == 0;
+}
+
 /* Asks each honest node something, so that no session is idle. */
 static void ask_all(struct node *node, enum misdeed misdeed)
 {
@@ -125,13 +179,11 @@ static void ask_all(struct node *node, enum misdeed misdeed)
 	}
 }
 
-uint64_t misdeeds_run(struct node *node)
+/* Does what is due once in a period; returns when the next one begins. */
+static uint64_t run_period(struct node *node, uint64_t now_ns)
 {
-	uint64_t now_ns = sim_now_ns(node->cluster->world);
 	enum misdeed more = node->port == FAMILY ? MISDEED_FAMILIES : MISDEED_ADDRESSES;
 
-	if (!node->cluster->scenario.misdeeds || !hostile_still(node->cluster, node->port))
-		return UINT64_MAX;
 	if (node->misdeed_ns > now_ns)
 		return node->misdeed_ns;
 	node->misdeed_ns = now_ns + PERIOD_NS;
@@ -143,5 +195,25 @@ uint64_t misdeeds_run(struct node *node)
 		work_close_peers(node);
 		node->cluster->misdeeds[MISDEED_FLAPS]++;
 	}
+	if (does(node, MISDEED_GAPS))
+		ask_again(node, MISDEED_GAPS, 1 + draw(node->cluster) % GAP_MAX, 0);
+	if (does(node, MISDEED_UNSENT) && draw(node->cluster) % UNSENT_ONE_IN == 0)
+		ask_again(node, MISDEED_UNSENT, 1, UNSENT_AHEAD);
 	return node->misdeed_ns;
+}
+
+uint64_t misdeeds_run(struct node *node)
+{
+	uint64_t now_ns = sim_now_ns(node->cluster->world), next_ns;
+
+	if (!node->cluster->scenario.misdeeds || !hostile_still(node->cluster, node->port))
+		return UINT64_MAX;
+	next_ns = run_period(node, now_ns);
+	if (!does(node, MISDEED_ENDLESS))
+		return next_ns;
+	if (node->endless_ns <= now_ns) {
+		ask_again(node, MISDEED_ENDLESS, MISSING_NAMED, 0);
+		node->endless_ns = now_ns + ENDLESS_NS;
+	}
+	return node->endless_ns < next_ns ? node->endless_ns : next_ns;
 }

@@ -296,7 +296,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile,
 	 * seconds. */
 	s->config.queue_frames = 0;
 	s->limits.messages.outs += s->options.peers; /* one of its own for each, at least */
-	hostile_make(s, s->nodes - 1);
+	hostile_make(s, s->nodes - 1, LIES_MS);
 	if (seed % 4 == 0) /* seeds that failed before stay what they were */
 		misdeeds_make(s, 1 + (uint32_t)(sim_hash(seed, STREAM_MISDEEDS, 0) %
 						((1 << MISDEEDS) - 1)));

@@ -30,7 +30,7 @@ static void begin(uint64_t seed, uint32_t copies)
 static void hang(uint32_t kind)
 {
 	for (uint32_t i = 0; i < STUCK; i++) {
-		struct op *op = sim_op(kind, kind == OP_STORE, BYTES, beginning_ms - 1);
+		struct op *op = sim_op(kind, kind == OP_STORE, BYTES, beginning_ms - 0.5);
 
 		op->to_file = true;
 		scene->frozen_files |= 1ull << (op->index + (kind == OP_GET ? OPS_MAX : 0));

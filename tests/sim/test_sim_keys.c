@@ -32,6 +32,7 @@ static void test_keys__a_loss_renews_the_session(void)
 {
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		scene_keyed(seed);
+		scene->options.repair = CAREFUL_REPAIR_OFF;
 		sim_op(OP_STORE, 0, 12000, 21);
 		sim_fault(SIM_LOSS, 0, 1, 20, 40)->one_in = 8;
 		EXPECT_WELL(sim_play());

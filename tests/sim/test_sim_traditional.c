@@ -222,8 +222,8 @@ static double took_ms(uint32_t protocol, uint32_t one_in)
 	return sum / 20;
 }
 
-/* Careful is made for networks that lose nothing: there it is no slower; where one frame in ten
- * is lost it begins anew each time, and the other protocol goes on. */
+/* Without loss careful is no slower. A lost frame costs it a round trip of control messages, which
+ * are read once in a tick: more than the other protocol's, and no epoch. */
 static void test_compare__with_careful(void)
 {
 	double careful = took_ms(CAREFUL_PROTOCOL_CAREFUL, 0);
@@ -236,8 +236,8 @@ static void test_compare__with_careful(void)
 		other = took_ms(CAREFUL_PROTOCOL_TRADITIONAL, one_in);
 		printf("  one in %u lost: careful %.2f ms, traditional %.2f ms\n", one_in, careful,
 		       other);
+		CHECK(careful < other * 2);
 	}
-	CHECK(other * 4 < careful);
 }
 
 int main(void)

@@ -90,6 +90,7 @@ static void test_short_queue__of_trains_in_batches(void)
 static void test_short_queue__of_small_fragments(void)
 {
 	begin(1, 52, true);
+	scene->options.repair = CAREFUL_REPAIR_OFF;
 	scene->options.peers = 1;
 	scene->options.rx_buffers = 64;
 	scene->config.wire_G_ps_per_byte = 5000;
@@ -110,6 +111,7 @@ static void test_short_queue__of_small_fragments(void)
 static void test_short_queue__loses_frames_unmeasured(void)
 {
 	begin(1, 20, false);
+	scene->options.repair = CAREFUL_REPAIR_OFF;
 	EXPECT_WELL(sim_play());
 	CHECK(cluster->counters[CAREFUL_C_LOST_FRAMES] > 0);
 	expect(0, CAREFUL_BURST_UNKNOWN, 0, WINDOW);

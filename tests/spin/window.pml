@@ -7,6 +7,11 @@
  * W: window. T: buffers owed that make an update due. COST: most buffers of a frame.
  * SPARE: credits that data leaves. KEEP: applications may keep a data frame for a while;
  * KEEP_UPDATES: and updates, which link/ never gives them.
+ * REPAIR: the network loses a frame of each direction at a time, which comes later under its
+ * number. Frames behind it wait in their buffers; their credits count at once, and they are
+ * cumulative, so they contain those of the lost frame. Each broken on purpose: NO_TAIL: a frame
+ * with none behind it is never asked for. FORGETS: the repair says no credits, and those of the
+ * frames behind it are not cumulative. TWICE: the sender takes the cost of a lost frame back.
  * DEADLOCK: check that there is none. CLAIM: check that who has data sends it.
  */
 #ifndef W
@@ -28,6 +33,65 @@ byte kept[2];		/* buffers of a frame that the application still uses */
 byte want[2];		/* cost of the next data frame; 0: there is none, nor will there be */
 bool sent[2];		/* data, in this round */
 chan wire[2] = [W] of { bool, byte, byte };	/* to each node: data, cost, credits */
+
+#ifdef REPAIR
+bool missing[2];	/* a frame to this node is lost; of it: */
+bool lost_data[2];
+byte lost_cost[2], lost_credits[2];
+chan early[2] = [W] of { bool, byte };	/* what came behind it */
+byte filled[2];		/* receive buffers of this node that hold frames */
+
+inline lose()
+{
+	missing[me] = true;
+	lost_data[me] = data;
+	lost_cost[me] = cost;
+	lost_credits[me] = credits;
+#ifdef TWICE
+	free[1 - me] = free[1 - me] + cost
+#endif
+}
+
+/* A frame behind the lost one. */
+inline arrive_early()
+{
+#ifdef FORGETS
+	free[me] = free[me] + credits;
+#else
+	free[me] = free[me] + credits + lost_credits[me];
+#endif
+	lost_credits[me] = 0;
+	early[me]!data, cost;
+	filled[me] = filled[me] + cost;
+	assert(filled[me] <= W)
+}
+
+/* The lost frame comes after all, and those that wait are handed on behind it. */
+inline repair()
+{
+#ifndef FORGETS
+	free[me] = free[me] + lost_credits[me];
+#endif
+	assert(filled[me] + lost_cost[me] <= W);
+	owed[me] = owed[me] + lost_cost[me];
+	do
+	:: early[me]?data, cost ->
+		owed[me] = owed[me] + cost;
+		filled[me] = filled[me] - cost
+	:: empty(early[me]) -> break
+	od;
+	missing[me] = false;
+	lost_data[me] = false;
+	lost_cost[me] = 0;
+	lost_credits[me] = 0
+}
+
+#ifdef NO_TAIL
+#define asked_for	nempty(early[me])
+#else
+#define asked_for	true
+#endif
+#endif
 
 #ifdef KEEP_UPDATES
 #define keepable	true
@@ -52,20 +116,30 @@ proctype node(byte me)
 end:	do
 	:: atomic {
 		if
+#ifdef REPAIR
+		:: !missing[me] && nempty(wire[me]) -> wire[me]?data, cost, credits; lose()
+		:: missing[me] && nempty(wire[me]) -> wire[me]?data, cost, credits; arrive_early()
+		:: missing[me] && asked_for -> repair()
+		:: !missing[me] && nempty(wire[me]) ->
+			wire[me]?data, cost, credits;
+#else
 		:: wire[me]?data, cost, credits ->
+#endif
 			free[me] = free[me] + credits;
+#ifndef TWICE
 			assert(free[me] <= W);
+#endif
 			if
 			:: owed[me] = owed[me] + cost
 #ifdef KEEP
 			:: keepable && kept[me] == 0 -> kept[me] = cost
 #endif
 			fi;
-			data = false;
-			cost = 0;
-			credits = 0
 		:: may_send || due /* nothing has come, or it is still under way */
 		fi;
+		data = false;
+		cost = 0;
+		credits = 0;
 		if
 		:: may_send ->
 			send(true, want[me]);

@@ -38,7 +38,7 @@ static inline void end_init(struct end *end, int side, struct queue *queue)
 		end->free[end->free_count++] =
 			(uint64_t)(queue->rx_chunks + i) * queue->chunk_bytes;
 	queue->port->ops->admit(queue->port, 0, (uint64_t)side + 1, END_WINDOW, queue->buffer_bytes,
-				NULL);
+				false);
 }
 
 static inline void end_deinit(struct end *end)

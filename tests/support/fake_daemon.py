@@ -93,7 +93,6 @@ class FakeDaemon:
         self.peers: list[Any] = []
         self.connected: list[bytes] = []
         self.connect_status = 0
-        self.wire_minor = int(lib.CAREFUL_WIRE_MINOR)
         self._next = 1
         self._client: object = None  # who asks
         if not serve:  # its owner asks itself
@@ -225,11 +224,6 @@ class FakeDaemon:
                 self.files_now = len(files)
                 return Answer()
             assert q.peer == 3
-            if q.op == lib.CAREFUL_IPC_PEER_INFO:
-                told = ffi.new(
-                    "struct careful_ipc_peer *", {"info": {"wire_minor": self.wire_minor}}
-                )
-                return Answer(payload=bytes(ffi.buffer(told)))
             if q.op == lib.CAREFUL_IPC_REQUEST:
                 if len(payload) > self.request_max:
                     return Answer(-errno.EMSGSIZE)

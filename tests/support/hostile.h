@@ -24,6 +24,7 @@ enum { HOSTILE_REST = 1024 };
  * @off, @more: bytes of the message before this frame, and behind it
  * @credits:   buffers that it says were given back, of all ever; the wire's cumulative count
  * @extra:     what it asks for beside its window
+ * @ahead:     numbers before its own that are missing
  * @am:        its kind, handler, token, region and bytes, as on the wire
  * @bytes:     of payload, of which @rest are the first
  */
@@ -33,6 +34,7 @@ struct hostile {
 	uint32_t off, more;
 	uint32_t credits;
 	uint16_t extra;
+	uint16_t ahead;
 	uint32_t msg_id;
 	struct careful_am am;
 	uint32_t bytes;
@@ -46,7 +48,7 @@ static inline void hostile_arrive(struct node *node, const struct hostile *what)
 	const struct shape shape = {
 		.flags = (CAREFUL_F_FIRST | CAREFUL_F_LAST | what->flags) & ~what->without,
 		.cookie = peer->cookie_in,
-		.seq = peer->flow.seq_in + node->arrived_count + 1,
+		.seq = peer->flow.seq_in + node->arrived_count + 1 + what->ahead,
 		.frag_bytes = what->bytes,
 	};
 	struct frame frame = { 0 };

@@ -112,6 +112,7 @@ class Rogue:
             window=64,
             buffer_bytes=4096,
             frame_bytes=3840,
+            status=int(lib.CAREFUL_SAYS_REPAIRS),
             incarnation=7,
             name=self.name,
         )
@@ -413,7 +414,7 @@ def lying(head: bytes, body: bytes) -> bytes:
 
 def lies_in_control(server: str) -> Iterator[None]:
     """Control messages of its session with a field that is a lie."""
-    kinds = range(int(lib.CAREFUL_HELLO), int(lib.CAREFUL_BYE) + 1)
+    kinds = range(int(lib.CAREFUL_HELLO), int(lib.CAREFUL_MISSING) + 1)
     for _ in range(20):
         with contextlib.suppress(Ended), Rogue(server) as rogue:
             for _ in range(25):

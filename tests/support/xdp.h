@@ -111,6 +111,7 @@ static inline void set_peer(uint32_t slot, uint64_t cookie, uint32_t seq_last)
 	const struct careful_peer_entry entry = {
 		.cookie = cookie,
 		.seq_last = seq_last,
+		.seq_taken = seq_last,
 		.window = WINDOW,
 		.buffer_bytes = BUFFER_BYTES,
 		.may_fill = CREDITS,

@@ -47,7 +47,7 @@ SERVERS = ("h2", "[fd77::2]")
 PORT = int(lib.CAREFUL_PORT_DEFAULT)
 DATA, UPDATE = int(lib.CAREFUL_DATA), int(lib.CAREFUL_UPDATE)
 FIRST_LAST = int(lib.CAREFUL_F_FIRST | lib.CAREFUL_F_LAST)
-CONTROL = range(int(lib.CAREFUL_HELLO), int(lib.CAREFUL_BYE) + 1)
+CONTROL = range(int(lib.CAREFUL_HELLO), int(lib.CAREFUL_MISSING) + 1)
 rng = random.Random(7)
 
 

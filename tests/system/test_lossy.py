@@ -12,17 +12,17 @@ import pytest
 from hosts import MIB, RUN, Host, Hosts, make_file
 from lossy import hops, with_ipv6
 
-Pair = Callable[[str], list[Host]]
+Pair = Callable[..., list[Host]]
 
 
 @pytest.fixture
 def pair(hosts: Hosts, tmp_path: Path) -> Pair:
     """Make two hosts that are up, on a link with a mishap."""
 
-    def make(mishap: str) -> list[Host]:
+    def make(mishap: str, *options: str) -> list[Host]:
         made = hosts(hops=hops(tmp_path, mishap))
         for host in made:
-            host.up()
+            host.up(*options)
         return made
 
     return make
@@ -52,16 +52,38 @@ def there_and_back(a: Host, b: Host, nbytes: int, server: str = "h2") -> dict[st
         ("0.1", MIB, True),
     ],
 )
-def test_loss__found_counted_and_repaired(pair: Pair, loss: str, nbytes: int, ipv6: bool) -> None:
+def test_loss__costs_no_session(pair: Pair, loss: str, nbytes: int, ipv6: bool) -> None:
     a, b = pair(f"loss = {loss}")
     counted = there_and_back(a, b, nbytes, with_ipv6(a.lab) if ipv6 else "h2")
+    assert counted["sent_again"] > 0
+    assert (counted["lost_frames"], counted["epochs_broken"], counted["digest_bad"]) == (0, 0, 0)
+    ends = [one for host in (a, b) for one in host.status()["peers"]]
+    for name in ("sent_again", "asked_again"):
+        assert sum(one[f"{name}_frames"] for one in ends) == counted[name] > 0
+
+
+@pytest.mark.parametrize(("loss", "nbytes"), [("0.001", 8 * MIB), ("0.1", MIB)])
+def test_loss__without_repair_a_new_epoch_begins(pair: Pair, loss: str, nbytes: int) -> None:
+    a, b = pair(f"loss = {loss}", "--repair", "off")
+    counted = there_and_back(a, b, nbytes)
     assert counted["lost_frames"] > 0
     assert counted["epochs_broken"] > 0
-    assert counted["digest_bad"] == 0
+    assert (counted["sent_again"], counted["digest_bad"]) == (0, 0)
+    assert ", repair off" in a.ctl("status", "-v", "eth1").stdout
+
+
+def test_repair__both_hosts_need_the_same_setting(pair: Pair) -> None:
+    a, b = pair("loss = 0")
+    a.down()
+    a.up("--repair", "off")
+    make_file(b.export / "one", 100)
+    refused = a.ctl("get", "h2:one", a.own / "one", check=False)
+    assert refused.returncode == 1
+    assert "up --repair" in refused.stderr
 
 
 def test_on_loss__fail_ends_with_a_status_of_its_own(pair: Pair, tmp_path: Path) -> None:
-    a, b = pair("loss = 0.02")
+    a, b = pair("loss = 0.02", "--repair", "off")
     kept = make_file(b.export / "big", 8 * MIB)
     failed = a.ctl("get", "--on-loss", "fail", "h2:big", a.own / "big", check=False)
     assert failed.returncode == 4, failed.stderr
@@ -91,7 +113,7 @@ def test_on_loss__fail_ends_with_a_status_of_its_own(pair: Pair, tmp_path: Path)
 def test_duplicates__are_dropped_and_nothing_else(pair: Pair) -> None:
     a, b = pair("duplicate = 0.01")
     counted = there_and_back(a, b, 2 * MIB)
-    assert counted["drop_seq"] > 0
+    assert counted["drop_seq"] + counted["drop_twice"] > 0
     assert (counted["lost_frames"], counted["epochs_broken"]) == (0, 0)
 
 

@@ -158,20 +158,18 @@ static void memory_stamps(struct port *port, bool on)
 	(void)on;
 }
 
-static uint32_t *memory_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
-			      uint32_t buffer_bytes, uint32_t **taken)
+static struct careful_peer_entry *memory_admit(struct port *port, uint32_t slot, uint64_t cookie,
+					       uint32_t window, uint32_t buffer_bytes, bool sealed)
 {
-	static uint32_t may_fill; /* frames come with credits */
-	static uint32_t seq_taken;
+	static struct careful_peer_entry entry; /* frames come with credits */
 
 	(void)port;
 	(void)slot;
 	(void)cookie;
 	(void)window;
 	(void)buffer_bytes;
-	if (taken)
-		*taken = &seq_taken;
-	return &may_fill;
+	(void)sealed;
+	return &entry;
 }
 
 static void memory_probed(struct port *port, uint32_t slot, struct ping_seen *probed)

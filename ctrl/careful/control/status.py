@@ -84,6 +84,7 @@ class InEffect:
     reserve_buffers: int
     reserve_free_buffers: int
     protocol: str
+    repair: str
     wait: str
     spin_us: int
     keyed: bool
@@ -120,6 +121,8 @@ class PeerStatus:
     rx_bytes: int
     lost_here_frames: int
     lost_there_frames: int
+    sent_again_frames: int
+    asked_again_frames: int
     control_unheard: bool
     seal: str
     cipher: str | None
@@ -221,6 +224,8 @@ def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
         window_buffers=int(info.window),
         lost_here_frames=int(info.lost_here),
         lost_there_frames=int(info.lost_there),
+        sent_again_frames=int(info.sent_again),
+        asked_again_frames=int(info.asked_again),
         queue=int(instance.device.queue),
         **_same(info, *_PEER),
     )
@@ -271,6 +276,7 @@ def in_effect(info: CData) -> InEffect:
         copyout_used_buffers=int(info.copyout_used),
         reserve_free_buffers=int(info.reserve_free),
         protocol=name_of("careful_protocol", "CAREFUL_PROTOCOL_", info.protocol),
+        repair=name_of("careful_repair", "CAREFUL_REPAIR_", info.repair),
         wait=name_of("careful_wait_mode", "CAREFUL_WAIT_", info.wait_mode),
         keyed=bool(info.keyed),
         io_uring_denied=os.strerror(info.io_uring_denied) if info.io_uring_denied else None,

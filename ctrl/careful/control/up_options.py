@@ -206,6 +206,11 @@ class UpOptions:
         shown="30s",
         live=True,
     )
+    repair: str | None = _choice(
+        "Send lost frames again; off: a lost frame ends the epoch (P2).",
+        *("on", "off"),
+        enum=("careful_repair", "CAREFUL_REPAIR_"),
+    )
     file_writes: str | None = _choice(
         "Threads that copy arriving data into the page cache: the engine's, or the kernel's "
         "workers on other CPUs (`help performance`).",

@@ -45,10 +45,19 @@ _PEER_COUNTERS = {
     "rx_frames": ("careful_peer_received_frames", "Frames with data that came from the peer."),
     "rx_bytes": ("careful_peer_received_bytes", "Bytes of those frames."),
     "epochs": ("careful_peer_epochs", "Sessions with the peer, one after the other."),
+    "sent_again_frames": (
+        "careful_peer_sent_again_frames",
+        "Frames that the network lost, and that were sent to the peer again.",
+    ),
+    "asked_again_frames": (
+        "careful_peer_asked_again_frames",
+        "Frames that the network lost, and that the peer was asked for.",
+    ),
 }
 _PEER_GAUGES = {
     "credits_free": ("careful_peer_free_credits", "Buffers of the peer that may be filled now."),
     "credits_window": ("careful_peer_window_credits", "Buffers that the peer gives us in all."),
+    "window_buffers": ("careful_peer_given_window", "Receive buffers that the peer may fill."),
     "messages_out": ("careful_peer_queued_messages", "Messages being sent, or waiting to be."),
     "operations": ("careful_peer_pending_operations", "Operations that wait for an answer."),
     "withholding": (

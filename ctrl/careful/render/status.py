@@ -42,7 +42,8 @@ def effect(found: Status) -> str:
     lines = [
         f"{found.ifname}: {found.driver}, XDP {found.xdp_mode} ({_why(found)}), {copy}, "
         f"MTU {found.mtu_bytes}, port {found.port}, wait {wait}, "
-        f"protocol {found.protocol}{', keys' if found.keyed else ''}",
+        f"protocol {found.protocol}{', keys' if found.keyed else ''}"
+        f"{', repair off' if found.repair == 'off' else ''}",
         f"  window W {found.window_buffers} buffers = R {found.receive_buffers} "
         f"(bounded by {bound}){kept} / P {found.peers_max} peers, "
         f"updates from {found.update_threshold_buffers} owed, "
@@ -137,8 +138,14 @@ def _peers(found: Sequence[PeerStatus]) -> Table:
     counts = [
         name for name in ("owed", "kept") if any(getattr(one, f"buffers_{name}") for one in found)
     ]
+    again = [
+        name
+        for name in ("sent", "asked")
+        if any(getattr(one, f"{name}_again_frames") for one in found)
+    ]
     columns = ["peer", "address", "state", "credits", *counts]
-    columns += ["sent", "received", "lost here", "lost there", "epochs"]
+    columns += ["sent", "received", "lost here", "lost there"]
+    columns += [f"{name} again" for name in again] + ["epochs"]
     rows = [
         (
             one.node or one.name or "?",
@@ -150,6 +157,7 @@ def _peers(found: Sequence[PeerStatus]) -> Table:
             size(one.rx_bytes),
             _lost(one.lost_here_frames),
             _lost(one.lost_there_frames),
+            *(getattr(one, f"{name}_again_frames") for name in again),
             one.epochs,
         )
         for one in found

@@ -52,7 +52,7 @@ static void begin(struct xsk_port *port, uint32_t slot)
 
 	if (!group->cookie || group->open || !xsk_grace_over(port, group->closing))
 		return;
-	peer->group_seq = peer->group_probe = 0;
+	peer->group_probe = 0;
 	address_words(&group->from, peer->group_source);
 	if (bpf_map_update_elem(xsk_bpf_groups(port), &group->cookie, &slot, BPF_NOEXIST))
 		return; /* no probe is heard here, so the sender sends a copy to each member */

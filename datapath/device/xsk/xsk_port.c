@@ -17,6 +17,13 @@
 #include "device/compat.h"
 #include "device/entry.h"
 
+static void xsk_settle(struct port *port, uint32_t slot)
+{
+	struct xsk_port *xsk = to_xsk_port(port);
+
+	xsk->closing[slot] = xsk_grace_ask(xsk);
+}
+
 static bool xsk_closed(struct port *port, uint32_t slot)
 {
 	const struct xsk_port *xsk = to_xsk_port(port);
@@ -24,8 +31,8 @@ static bool xsk_closed(struct port *port, uint32_t slot)
 	return xsk_grace_over(xsk, xsk->closing[slot]);
 }
 
-static uint32_t *xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, uint32_t window,
-			   uint32_t buffer_bytes, uint32_t **taken)
+static struct careful_peer_entry *xsk_admit(struct port *port, uint32_t slot, uint64_t cookie,
+					    uint32_t window, uint32_t buffer_bytes, bool sealed)
 {
 	struct xsk_port *xsk = to_xsk_port(port);
 	struct careful_peer_entry *peer = &xsk->peers[slot];
@@ -33,16 +40,14 @@ static uint32_t *xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, ui
 	assert(slot < CAREFUL_PEERS_MAX);
 	if (!cookie) {
 		__atomic_store_n(&peer->cookie, 0, __ATOMIC_RELEASE);
-		xsk->closing[slot] = xsk_grace_ask(xsk);
-		return &peer->may_fill;
+		xsk_settle(port, slot);
+		return peer;
 	}
 	assert(!peer->cookie && xsk_closed(port, slot));
 	peer->seq_last = 0;
 	peer->seq_taken = 0;
-	peer->window = taken ? 0 : window;
-	peer->sealed_window = taken ? window : 0;
-	if (taken)
-		*taken = &peer->seq_taken;
+	peer->window = sealed ? 0 : window;
+	peer->sealed_window = sealed ? window : 0;
 	peer->filled = 0;
 	peer->buffer_bytes = buffer_bytes;
 	peer->limit = 0; /* makes the first frame read may_fill */
@@ -50,7 +55,7 @@ static uint32_t *xsk_admit(struct port *port, uint32_t slot, uint64_t cookie, ui
 	peer->probe_last = 0;
 	peer->train = 0;
 	__atomic_store_n(&peer->cookie, cookie, __ATOMIC_RELEASE);
-	return &peer->may_fill;
+	return peer;
 }
 
 /* Reads the last ping. XDP writes the number last: an unchanged number vouches for the fields. */
@@ -198,6 +203,7 @@ static const struct port_ops port_ops = {
 	.ctrl_recv = xsk_ctrl_recv,
 	.stamps = xsk_stamps,
 	.admit = xsk_admit,
+	.settle = xsk_settle,
 	.closed = xsk_closed,
 	.group = xsk_group,
 	.grouped = xsk_grouped,

@@ -11,7 +11,7 @@
 enum {
 	/* Rises with CAREFUL_IPC_VERSION when the layout of a key or value changes: a reader of the
 	 * maps asks carefuld first. */
-	CAREFUL_ABI_VERSION = 3,
+	CAREFUL_ABI_VERSION = 4,
 	CAREFUL_PEERS_MAX = 256, /* slots of the peers map; P is at most this */
 	CAREFUL_CLASSES = 16, /* message-size classes of a plan table */
 	CAREFUL_CLASS0_BYTES = 64, /* class i holds messages up to CLASS0_BYTES << i */
@@ -60,15 +60,15 @@ struct careful_queue_entry {
 /*
  * peers map (ARRAY, mmapable), key: slot. XDP admits a frame by this entry.
  * The engine writes all of it at the start of an epoch: cookie last, 0 to close. From then on XDP
- * writes seq_last, filled, limit, probe_*, train_*, group_seq and group_probe. The engine writes
- * may_fill, train (which begins a count), seq_taken, and group_cookie after the rest of group_*.
- * XDP reads the engine's cache line only when the limit that XDP read last is used up, or for a
- * sealed session.
+ * writes seq_last, filled, limit, probe_*, train_* and group_probe. The engine writes may_fill,
+ * train (which begins a count), seq_taken, and group_cookie after the rest of group_*.
+ * XDP reads the engine's cache line only when the limit or the number that XDP read last is used
+ * up, or for a sealed session.
  * Buffers are counted since the start of the epoch, modulo 2^32.
  *
  * @cookie:    0: no session in this slot
- * @seq_last:  highest sequence number admitted
- * @window:    XDP refuses a sequence number above seq_last + window. CAREFUL_WINDOW_ANY
+ * @seq_last:  seq_taken as XDP last read it; with CAREFUL_WINDOW_ANY the highest number admitted
+ * @window:    XDP refuses a sequence number above seq_taken + window. CAREFUL_WINDOW_ANY
  *             (traditional): XDP refuses one more than CAREFUL_SEQ_SPAN away, either way. 0: the
  *             session is sealed; XDP refuses every unsealed frame with a number
  * @filled:    buffers that admitted frames filled, padding included
@@ -84,10 +84,10 @@ struct careful_queue_entry {
  * @train_whole:  how many of them arrived before the first missing one
  * @train_first_ns, @train_last_ns: when the first and the last arrived
  * @group_cookie: cookie of the peer's frames to a group; 0: none
- * @group_seq:    highest sequence number admitted of those frames
  * @group_probe:  number of the group's last probe that arrived
  * @group_source: their source address, as IPv6 (RFC 4291, 2.5.5.2), each number in host order
- * @seq_taken:    sealed: the last number whose tag the engine verified
+ * @seq_taken:    the last number that the engine took in order; with CAREFUL_WINDOW_ANY only in a
+ *                sealed session
  * @sealed_window: sealed: the window; else 0
  */
 struct careful_peer_entry {
@@ -108,15 +108,14 @@ struct careful_peer_entry {
 	__u32 train_whole;
 	__u32 seq_taken;
 	__u64 group_cookie;
-	__u32 group_seq;
 	__u32 group_probe;
 	__u32 sealed_window;
 	__u16 group_source[8];
-	__u32 pad[3];
+	__u32 pad[4];
 };
 
 /* groups map (HASH), key: the cookie of a group, host order, as __u64; value: the slot of its
- * sender, as __u32. Only the engine writes it, after group_seq and before group_cookie. */
+ * sender, as __u32. Only the engine writes it, before group_cookie. */
 
 /* Sinks that obey the minpulse rule (P3 section 3; P5 has netTx and hostRx). */
 enum careful_sink {
@@ -239,7 +238,7 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_DROP_TYPE, /* unknown type, or flags or a limit that the type cannot have */
 	CAREFUL_XDP_DROP_NODE, /* src_node names no slot */
 	CAREFUL_XDP_DROP_COOKIE, /* no open session has this cookie */
-	CAREFUL_XDP_DROP_SEQ, /* already received, or beyond the window */
+	CAREFUL_XDP_DROP_SEQ, /* already taken, or beyond the window */
 	CAREFUL_XDP_DROP_CREDIT, /* beyond the buffers that the sender may fill */
 	CAREFUL_XDP_DROP_PING, /* ping without a stage, or already received */
 	CAREFUL_XDP_DROP_TRAIN, /* train frame: counted if its session asked for it */

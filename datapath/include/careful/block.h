@@ -56,7 +56,7 @@
  *
  * If the peer already has its share of BATCH answers, the server runs a BATCH when its turn comes.
  *
- * Since minor version 2, a path that does not fit into a frame can lie in memory at the server.
+ * A path that does not fit into a frame can lie in memory at the server.
  * The payload then has no path: args[1] of OPEN, LIST, STAT and MKDIR is the handle of an OPEN with
  * SCRATCH and NULL whose `bytes` are the path. The client still closes that handle. A client
  * that holds such a handle does not ask with WAIT, because other clients may need the memory first.
@@ -185,11 +185,11 @@ enum careful_block_item_op {
 	/* Answered as READ of a file is, but with the digest alone. EOVERFLOW: the file is
 	 * too large; ENOTSUP: it is not a regular file. */
 	CAREFUL_ITEM_DIGEST = 9,
-	/* Since minor version 2. Renames the file `text` to this name with one rename(2). A file of
+	/* Renames the file `text` to this name with one rename(2). A file of
 	 * that name is replaced if that is permitted; otherwise nothing changes. EXDEV: the two
 	 * names are on different file systems. EINVAL: a directory would move into itself. */
 	CAREFUL_ITEM_RENAME = 10,
-	/* Since minor version 2. Writes the contents at the end of a regular file (O_APPEND), and
+	/* Writes the contents at the end of a regular file (O_APPEND), and
 	 * creates the file if it does not exist. Symlinks are followed. Other appends come before
 	 * or after, never in between. */
 	CAREFUL_ITEM_APPEND = 11,

@@ -76,6 +76,12 @@ enum careful_wait_mode {
 	CAREFUL_WAIT_BLOCK = 2,
 };
 
+/* The cost of a lost frame. Both ends of a session must use the same setting. */
+enum careful_repair {
+	CAREFUL_REPAIR_ON = 0, /* the frame is sent again */
+	CAREFUL_REPAIR_OFF = 1, /* the epoch ends: P2's protocol to the letter */
+};
+
 /* Which threads copy file data into the page cache, for pieces of at least 64 KiB. */
 enum careful_file_writes {
 	CAREFUL_FILE_WRITES_ENGINE = 0,
@@ -119,6 +125,7 @@ enum careful_file_writes {
  *                     other queues are pinned under instance+queue
  * @unpacked:          1: no two messages share a frame (0)
  * @file_writes:       enum careful_file_writes
+ * @repair:            enum careful_repair
  */
 struct careful_options {
 	const char *ifname;
@@ -144,6 +151,7 @@ struct careful_options {
 	uint32_t queues;
 	uint32_t unpacked;
 	uint32_t file_writes;
+	uint32_t repair;
 };
 
 /* The resources that can bound R (DESIGN: Windows). */
@@ -270,7 +278,7 @@ struct careful_info {
 	uint32_t keyed; /* 1: a session needs a key */
 	/* errno of io_uring; threads read and write files instead; 0: io_uring works */
 	uint32_t io_uring_denied;
-	uint32_t pad;
+	uint32_t repair; /* enum careful_repair */
 };
 
 enum careful_peer_state {
@@ -327,6 +335,8 @@ struct careful_peer_info {
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
 	uint64_t lost_here; /* frames lost between the two hosts, found here */
 	uint64_t lost_there; /* the same, found by the peer; from its last handshake */
+	uint64_t sent_again; /* our frames that the peer asked for and that we sent again */
+	uint64_t asked_again; /* the peer's frames that we asked for */
 };
 
 /* The peer's process, and the way to it. */

@@ -327,6 +327,8 @@ CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
 		bytes += sizeof(struct careful_am);
 	if ((hdr->flags & digest) == digest)
 		bytes += CAREFUL_DIGEST_BYTES;
+	if (hdr->flags & CAREFUL_F_BCAST_EVENT && hdr->type == CAREFUL_DATA)
+		bytes += CAREFUL_BE32(hdr->msg_bytes) * (__u32)sizeof(__be16);
 	return bytes;
 }
 
@@ -408,8 +410,10 @@ CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32
 	return 1;
 }
 
-/* Admits a frame with a valid header if it belongs to the session in its slot and its number is
- * due; then advances seq_last. The caller notes a ping or a train's frame with
+/* Admits a frame with a valid header if it belongs to the session in its slot and its number is in
+ * the window that follows the last number that the engine took in order. A lost frame is sent again
+ * under its number, so a number may arrive late or twice; the engine drops the second copy and adds
+ * its buffers to may_fill again. The caller notes a ping or a train's frame with
  * careful_frame_stamp() afterwards. Returns as careful_frame_judge(). */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_peer_entry *peer,
 							      const struct careful_hdr *hdr,
@@ -437,10 +441,13 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 		if (!careful_ping_new(seq, peer->seq_last))
 			return CAREFUL_XDP_ADMITTED;
 	} else {
-		if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
-			return CAREFUL_XDP_DROP_SEQ;
-		if (!careful_frame_charge(peer, frame_bytes))
-			return CAREFUL_XDP_DROP_CREDIT;
+		if (!careful_seq_ahead(seq, peer->seq_last, peer->window)) {
+			peer->seq_last = *(const volatile __u32 *)&peer->seq_taken;
+			if (!careful_seq_ahead(seq, peer->seq_last, peer->window))
+				return CAREFUL_XDP_DROP_SEQ;
+		}
+		return careful_frame_charge(peer, frame_bytes) ? CAREFUL_XDP_ADMITTED :
+								 CAREFUL_XDP_DROP_CREDIT;
 	}
 	*(volatile __u32 *)&peer->seq_last = seq;
 	return CAREFUL_XDP_ADMITTED;
@@ -471,13 +478,12 @@ careful_frame_admit_sealed(struct careful_peer_entry *peer, const struct careful
 
 /* As careful_frame_admit(), for a frame to a group, in its sender's slot. The IP source address
  * must match too, because all members know the cookie. The sender's window is charged, so a sender
- * gets no more buffers this way. */
+ * gets no more buffers this way. The engine looks at the number and drops a second copy. */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit_group(struct careful_peer_entry *peer,
 								    const struct careful_hdr *hdr,
 								    __u32 frame_bytes,
 								    const __u8 *ip, const __u8 *end)
 {
-	__u32 seq = CAREFUL_BE32(hdr->seq);
 	__u64 cookie = careful_frame_acquire(&peer->group_cookie);
 
 	if (!cookie || cookie != CAREFUL_BE64(hdr->cookie) || !peer->cookie ||
@@ -487,12 +493,8 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit_group(struct caref
 		*(volatile __u32 *)&peer->group_probe = CAREFUL_BE32(hdr->msg_id);
 		return CAREFUL_XDP_DROP_TRAIN;
 	}
-	if (!careful_seq_ahead(seq, peer->group_seq, peer->window))
-		return CAREFUL_XDP_DROP_SEQ;
-	if (!careful_frame_charge(peer, frame_bytes))
-		return CAREFUL_XDP_DROP_CREDIT;
-	*(volatile __u32 *)&peer->group_seq = seq;
-	return CAREFUL_XDP_ADMITTED;
+	return careful_frame_charge(peer, frame_bytes) ? CAREFUL_XDP_ADMITTED :
+							 CAREFUL_XDP_DROP_CREDIT;
 }
 
 /* Counts a frame of a train, if the engine asked for that train. */

@@ -17,11 +17,11 @@
 
 enum {
 	/* Rises with every change that breaks older peers: two versions have no session. */
-	CAREFUL_WIRE_VERSION = 6,
+	CAREFUL_WIRE_VERSION = 7,
 	/* Rises with any other change of the format, and restarts at 0 with each version. HELLO and
 	 * WELCOME carry it. A session uses the lower one of both ends, and neither end sends
 	 * anything newer. */
-	CAREFUL_WIRE_MINOR = 2,
+	CAREFUL_WIRE_MINOR = 0,
 	CAREFUL_WIRE_SEALED = 0x80 | CAREFUL_WIRE_VERSION, /* version of a sealed frame; below */
 	/* Default UDP port of frames (XDP) and control messages (kernel socket). */
 	CAREFUL_PORT_DEFAULT = 51966,
@@ -56,6 +56,7 @@ enum careful_type {
 	CAREFUL_TRAIN_ASK = 0x89, /* asks the peer for a train */
 	CAREFUL_TRAIN_SENT = 0x8a, /* answers TRAIN_ASK: this many frames have left */
 	CAREFUL_TRAIN_OVER = 0x8b, /* no more trains: data may start */
+	CAREFUL_MISSING = 0x8c, /* names frames to send again, each under its number */
 };
 
 /* Stages of a host (P1 section 2), in path order. Pings' stage limits and the probes of trace.h use
@@ -102,6 +103,9 @@ enum careful_protocol {
 	CAREFUL_PROTOCOL_TRADITIONAL = 1,
 };
 
+/* Added to the protocol in careful_ctrl.status of HELLO and WELCOME: the sender repairs losses. */
+enum { CAREFUL_SAYS_REPAIRS = 0x100 };
+
 /* Flags of DATA frames; ACK frames may have the last one, other types none (frame.h). */
 enum {
 	CAREFUL_F_FIRST = 0x01, /* struct careful_am precedes the payload */
@@ -116,13 +120,16 @@ enum {
 
 /*
  * A frame to a group (CAREFUL_F_BCAST_EVENT) reaches all members, if one link joins them. The
- * sender chose the cookie and told each member through their session; src_node and queue are 0. seq
- * counts the group's frames from 1. Each member's window is charged as for a frame of the session.
- * credits is cumulative and counts only what the group's frames give back. Each frame adds the
- * least that any member is owed (P2 section 5.3). The first 16 members, in rank order, get what
- * they are owed beyond that in 4 bits each. The first 8 are in msg_id (lowest bits first), the
- * others in frag_off. A TRAIN frame to a group is a probe: it has no seq and costs no credit;
- * msg_id is its number, from 1. XDP admits group frames only from their sender's address. A member
+ * sender chose the cookie and told each member through their session; src_node, queue and seq are
+ * 0. For each member it is a frame of their session, with a number there and charged to its window.
+ * The numbers come before the rest of the body, one __be16 (modulo 2^16) for each member in rank
+ * order; msg_bytes counts the members. credits is cumulative and counts only what the group's frames give
+ * back. Each frame adds the least that any member is owed (P2 section 5.3). The first 16 members
+ * get what they are owed beyond that in 4 bits each. The first 8 are in msg_id (lowest bits first),
+ * the others in frag_off. A member that missed the frame gets it again in their session, with the
+ * same flag: msg_bytes is 0 there, frag_off what the frame added for all, msg_id what it added for
+ * this member. A TRAIN frame to a group is a probe: it has no number and costs no credit; msg_id is
+ * the probe's number, from 1. XDP admits group frames only from their sender's address. A member
  * that forges it can send in the sender's name; that ends the session of those two and no other.
  */
 
@@ -234,9 +241,7 @@ enum careful_event_what {
 	 * high word of a cookie. The cookie is that of the sender's frames to all (0: none), and
 	 * its low word is in token. The number of the sender's part, not 0, is in bytes. */
 	CAREFUL_EVENT_JOIN = 1,
-	/* The sender sends no more fragments; args: the number of frames to groups that it sent in
-	 * this epoch. */
-	CAREFUL_EVENT_LEAVE = 2,
+	CAREFUL_EVENT_LEAVE = 2, /* the sender sends no more fragments */
 	/* args: the rank that failed, a positive errno, and 1 if it is LEAVE as well */
 	CAREFUL_EVENT_FAIL = 3,
 	/* Answers a JOIN with a cookie; args: 0: a probe arrived; an errno: none will. */
@@ -286,6 +291,7 @@ enum careful_refusal {
 	CAREFUL_REFUSED_PROTOCOL = 4, /* the other protocol (careful_protocol) */
 	CAREFUL_REFUSED_KEY = 5, /* no trusted key was proved, or keys are not supported */
 	CAREFUL_REFUSED_SEAL = 6, /* another sealing (careful_seal) */
+	CAREFUL_REFUSED_REPAIR = 7, /* only one end sends lost frames again */
 };
 
 /* The questions of a SYNC (careful_ctrl.status). */
@@ -293,7 +299,7 @@ enum careful_sync {
 	CAREFUL_SYNC_COUNTS = 0, /* the frames sent and received */
 	/* The window is wanted: if nothing is under way in the session, the answer is BYE. */
 	CAREFUL_SYNC_YIELD = 1,
-	/* An answer at once, which counts only frames to groups. */
+	/* An answer at once, which counts nothing. */
 	CAREFUL_SYNC_HEARD = 2,
 };
 
@@ -310,32 +316,37 @@ enum careful_sync {
  * @token:              CHALLENGE: proof of address, which the second HELLO echoes; HELLO of a new
  *                      epoch: cookie of the sender's frames in the old one
  * @cookie:             HELLO, WELCOME: cookie for the other end's frames to us; SYNC, SYNC_ACK,
- *                      BYE, TRAIN_*: cookie of the sender's frames; GONE: the question's
+ *                      MISSING, BYE, TRAIN_*: cookie of the sender's frames; GONE: the question's
  * @incarnation:        random, drawn when the sender started
  * @slot:               HELLO, WELCOME: src_node for the other end's frames to us
  * @queue:              HELLO, WELCOME: queue for the other end's frames to us; CHALLENGE: our queue
  *                      that the asker must use; its port is higher by the same number
  * @window:             HELLO, WELCOME: credits for the other end, buffers. HELLO without token: bit
  *                      set of the sender's queues that may be used; CHALLENGE: those that reach our
- *                      queue; 0: no change. TRAIN_ASK: frames wanted; TRAIN_SENT: frames sent
+ *                      queue; 0: no change. TRAIN_ASK: frames wanted; TRAIN_SENT: frames sent;
+ *                      MISSING: the number before the first that is named
  * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds
  * @frame_bytes:        HELLO, WELCOME: largest frame that we accept, Ethernet header included;
  *                      TRAIN_ASK: 1: smallest frames; 0: frames that fill a buffer
- * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol; REFUSE:
+ * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol, and
+ *                      CAREFUL_SAYS_REPAIRS; REFUSE:
  *                      enum careful_refusal; SYNC: enum careful_sync; SYNC_ACK: 1 while frames
  *                      counted in seq_sent may wait in the sender's device, so that it proves no
- *                      loss; 2, to CAREFUL_SYNC_HEARD: seq_rcvd counts frames to a group
- * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; HELLO, WELCOME: enum
+ *                      loss
+ * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; MISSING: the
+ *                      last number that is named; HELLO, WELCOME: enum
  *                      careful_seal; CHALLENGE: how many challenges its sender has sent, so that an
  *                      overtaken one is recognized
- * @seq_rcvd:           SYNC, SYNC_ACK: frames received in this epoch; HELLO, WELCOME: enum
+ * @seq_rcvd:           SYNC, SYNC_ACK, MISSING: frames received in order in this epoch; HELLO,
+ *                      WELCOME: enum
  *                      careful_cipher if frames are sealed
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch, as careful_hdr.credits;
  *                      HELLO, WELCOME: buffers that may be granted beyond all windows
  * @lost:               HELLO, WELCOME: frames between the two processes that the sender found lost
  * @hold_ms:            HELLO, WELCOME: how long the other end shall hold its data back at most,
  *                      because trains come first; 0: not at all
- * @name:               HELLO, WELCOME: the sender's name, NUL-padded
+ * @name:               HELLO, WELCOME: the sender's name, NUL-padded; MISSING: a bit for each
+ *                      named number, the lowest first: 1: it has arrived
  * @minor:              HELLO, WELCOME: the sender's CAREFUL_WIRE_MINOR; in 6.0 this was the name's
  *                      last byte, always 0
  */

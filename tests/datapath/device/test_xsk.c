@@ -150,7 +150,7 @@ static void test_tx__whole_frames(void)
 /* A program on another CPU ends at some time, and no later than that. */
 static void close_slot(struct port *port, uint32_t slot)
 {
-	port->ops->admit(port, slot, 0, 0, 4096, NULL);
+	port->ops->admit(port, slot, 0, 0, 4096, false);
 	for (int i = 0; i < 10000 && !port->ops->closed(port, slot); i++)
 		usleep(1000);
 	CHECK(port->ops->closed(port, slot));
@@ -169,12 +169,12 @@ static void test_admit__closes_and_opens(void)
 	kick_all(&ends[0]);
 	usleep(20000);
 	CHECK_EQ(end_drain(&ends[1], &bytes), 0);
-	queue->port->ops->admit(queue->port, 0, 2, 4, 4096, NULL);
+	queue->port->ops->admit(queue->port, 0, 2, 4, 4096, false);
 	send_frame(&ends[0], 200); /* 2: within the window */
 	kick_all(&ends[0]);
 	expect_frame(&ends[1], 2, 200);
 	close_slot(queue->port, 0); /* again, a new epoch under the same cookie */
-	queue->port->ops->admit(queue->port, 0, 2, 4, 4096, NULL);
+	queue->port->ops->admit(queue->port, 0, 2, 4, 4096, false);
 	ends[0].seq = 4;
 	send_frame(&ends[0], 200); /* 5: beyond */
 	ends[0].seq = 3;
@@ -182,7 +182,7 @@ static void test_admit__closes_and_opens(void)
 	kick_all(&ends[0]);
 	expect_frame(&ends[1], 4, 200);
 	CHECK_EQ(end_drain(&ends[1], &bytes), 0);
-	CHECK_EQ(to_xsk_port(queue->port)->peers[0].seq_last, 4);
+	CHECK_EQ(to_xsk_port(queue->port)->peers[0].filled, 1);
 	close_both();
 }
 
@@ -228,14 +228,14 @@ static void test_admit__closing_waits_for_no_other_cpu(void)
 	open_both(1500, false);
 	port = ends[1].queue->port;
 	close_slot(port, 0); /* the first time may settle how it is done */
-	port->ops->admit(port, 0, 2, 4, 4096, NULL);
+	port->ops->admit(port, 0, 2, 4, 4096, false);
 	CPU_ZERO(&here);
 	CPU_SET(0, &here);
 	CHECK(!sched_getaffinity(0, sizeof(before), &before));
 	CHECK(!sched_setaffinity(0, sizeof(here), &here));
 	if (start_hog(&thread, &stop)) {
 		usleep(1000);
-		port->ops->admit(port, 0, 0, 0, 4096, NULL);
+		port->ops->admit(port, 0, 0, 0, 4096, false);
 		closed = port->ops->closed(port, 0);
 		atomic_store(&stop, true);
 		pthread_join(thread, NULL);

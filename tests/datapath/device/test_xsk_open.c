@@ -599,7 +599,7 @@ static void test_pins__are_the_maps_in_use(void)
 	char path[128];
 	int fd;
 
-	queue->port->ops->admit(queue->port, 3, 0xabc, 40, 2048, NULL);
+	queue->port->ops->admit(queue->port, 3, 0xabc, 40, 2048, false);
 	snprintf(path, sizeof(path), "/sys/fs/bpf/careful/%s/peers", instance);
 	fd = bpf_obj_get(path);
 	CHECK(fd >= 0);

@@ -95,7 +95,7 @@ static void expect_noted(const struct careful_peer_entry *peer, const struct rul
 	enum rule rule = rule_case_of(at);
 	bool ping = at->type == CAREFUL_PING && (rule == RULE_IN || rule == RULE_PING);
 
-	CHECK_CASE(at, peer->seq_last, rule == RULE_IN);
+	CHECK_CASE(at, peer->filled, rule == RULE_IN);
 	CHECK_CASE(at, peer->probe_last, ping);
 	CHECK_CASE(at, peer->probe_ns, ping ? 7 : 0);
 	CHECK_CASE(at, peer->train_frames, rule == RULE_TRAIN);

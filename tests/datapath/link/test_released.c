@@ -74,7 +74,7 @@ static void expect_minor(const struct node *node, uint8_t minor)
 	struct careful_peer_info info;
 
 	CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
-	CHECK_EQ(info.wire_minor, minor < CAREFUL_WIRE_MINOR ? minor : CAREFUL_WIRE_MINOR);
+	CHECK_EQ(info.wire_minor, minor > CAREFUL_WIRE_MINOR ? CAREFUL_WIRE_MINOR : minor);
 }
 
 /* The one that asks first is the released one. */

@@ -74,7 +74,7 @@ static void test_window__leaves_out_the_reserve(void)
 	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].window), W);
 	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].returned), POOL);
 	/* XDP lets nobody fill what was not granted yet. */
-	CHECK_EQ(*node->c->link.peers[1].may_fill, W);
+	CHECK_EQ(node->c->link.peers[1].entry->may_fill, W);
 	node_close(node);
 }
 
@@ -99,6 +99,20 @@ static void test_ask__half_of_what_is_left(void)
 	/* Its frames pay the grant back that asks for nothing any more. */
 	for (int i = 0; i < 6; i++)
 		ask(node, 0, 0);
+	CHECK_EQ(granted(node, 0), 0);
+	node_close(node);
+}
+
+/* The last frame of a message asks for nothing, and overtakes one that asks for more. */
+static void test_ask__as_the_last_frame_says(void)
+{
+	struct node *node = begin(POOL);
+	struct hostile last = request(node, 0, 0);
+
+	last.ahead = 1;
+	hostile_send(node, &last);
+	ask(node, 0, 4);
+	CHECK_EQ(be16toh(node->c->link.peers[0].flow.asked), 0);
 	CHECK_EQ(granted(node, 0), 0);
 	node_close(node);
 }
@@ -209,6 +223,7 @@ int main(void)
 {
 	RUN(test_window__leaves_out_the_reserve);
 	RUN(test_ask__half_of_what_is_left);
+	RUN(test_ask__as_the_last_frame_says);
 	RUN(test_ask__in_vain_without_a_reserve);
 	RUN(test_use__no_more_than_was_granted);
 	RUN(test_silence__ends_the_epoch_when_others_wait);

@@ -171,8 +171,15 @@ static void sim_random(struct port *nic, void *buf, uint32_t bytes)
 	}
 }
 
-static uint32_t *sim_admit(struct port *nic, uint32_t slot, uint64_t cookie, uint32_t window,
-			   uint32_t buffer_bytes, uint32_t **taken)
+static void sim_settle(struct port *nic, uint32_t slot)
+{
+	struct sim_device *sim = nic_to_sim(nic);
+
+	sim->closed_ns[slot] = sim->world->now_ns + sim->world->config.admit_ns;
+}
+
+static struct careful_peer_entry *sim_admit(struct port *nic, uint32_t slot, uint64_t cookie,
+					    uint32_t window, uint32_t buffer_bytes, bool sealed)
 {
 	struct sim_device *sim = nic_to_sim(nic);
 	struct careful_peer_entry *peer = &sim->peers[slot];
@@ -180,17 +187,15 @@ static uint32_t *sim_admit(struct port *nic, uint32_t slot, uint64_t cookie, uin
 	if (cookie && (peer->cookie || sim->closed_ns[slot] > sim->world->now_ns))
 		sim_fail(sim->world, "port %u: slot %u is not closed", sim->port, slot);
 	if (!cookie)
-		sim->closed_ns[slot] = sim->world->now_ns + sim->world->config.admit_ns;
+		sim_settle(nic, slot);
 	*peer = (struct careful_peer_entry){
 		.cookie = cookie,
-		.window = taken ? 0 : window,
-		.sealed_window = taken ? window : 0,
+		.window = sealed ? 0 : window,
+		.sealed_window = sealed ? window : 0,
 		.may_fill = window,
 		.buffer_bytes = buffer_bytes,
 	};
-	if (taken)
-		*taken = &peer->seq_taken;
-	return &peer->may_fill;
+	return peer;
 }
 
 static bool sim_closed(struct port *nic, uint32_t slot)
@@ -296,6 +301,7 @@ static const struct port_ops port_ops = {
 	.ctrl_recv = sim_ctrl_recv,
 	.stamps = sim_stamps,
 	.admit = sim_admit,
+	.settle = sim_settle,
 	.closed = sim_closed,
 	.group = sim_group,
 	.grouped = sim_grouped,

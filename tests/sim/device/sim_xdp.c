@@ -29,7 +29,7 @@ int sim_group(struct port *nic, uint32_t slot, uint64_t cookie, const union addr
 		return -EEXIST;
 	if (cookie && !peer->cookie)
 		sim_fail(sim->world, "port %u: slot %u has no session", sim->port, slot);
-	peer->group_seq = peer->group_probe = 0;
+	peer->group_probe = 0;
 	if (cookie)
 		address_words(from, peer->group_source);
 	peer->group_cookie = cookie;

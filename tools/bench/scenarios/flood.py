@@ -83,6 +83,7 @@ def hello(rng: random.Random) -> bytes:
     token = rng.choice((0, rng.getrandbits(63)))
     fields = {"version": int(lib.CAREFUL_WIRE_VERSION), "type": int(lib.CAREFUL_HELLO)}
     values = {"window": 64, "buffer_bytes": 4096, "frame_bytes": 3840, "cookie": 1}
+    values["status"] = int(lib.CAREFUL_SAYS_REPAIRS)
     size = sizeof("careful_ctrl")
     data = pack(
         "careful_ctrl", **fields, **values, bytes=size, nonce=rng.getrandbits(63), token=token

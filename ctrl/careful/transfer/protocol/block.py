@@ -157,7 +157,6 @@ class BlockClient(RangeClient):
             flags, path = fields["flags"], payload[_OPEN_BYTES:]
             fields |= {"flags": flags & ~lib.CAREFUL_BLOCK_WAIT, "path_bytes": 0}
             head = pack("careful_block_open", **fields)
-        await self.require(2, shown(os.fsdecode(path)))
         for attempt in range(_WAITS):
             memory = await self._path_memory(path)
             try:
@@ -183,16 +182,6 @@ class BlockClient(RangeClient):
             await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
             raise
         return handle
-
-    async def require(self, minor: int, path: str) -> None:
-        """Raises unless the session has a minor wire version, which the peer's release decides."""
-        answer = await self.ipc.ask(lib.CAREFUL_IPC_PEER_INFO, peer=self.peer)
-        payload = answer.check(self.host).payload
-        has = ffi.from_buffer("struct careful_ipc_peer *", payload).info.wire_minor
-        if has < minor:
-            version = f"{lib.CAREFUL_WIRE_VERSION}.{has}"
-            text = f"needs a newer careful on {self.host}: it speaks wire version {version}"
-            raise CarefulError(errno.ENOTSUP, text, self.name(path))
 
     async def stat(self, path: str) -> Attr:
         """Returns the attributes of a path; follows symlinks."""

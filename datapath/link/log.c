@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The log of frames that have left (log.h), and sending them again. Calls tx.c. */
+#include "link/link.h"
+#include "link/repair.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	NUMBERS_MAX = 1 << 15, /* the largest window whose frames are kept */
+	CACHE_LINE = 64,
+};
+
+/* A power of two that holds so many. */
+static uint32_t power_from(uint32_t n)
+{
+	uint32_t size = 8;
+
+	while (size < n)
+		size *= 2;
+	return size;
+}
+
+/* An odd number of cache lines: copies of consecutive frames share no set of the cache. */
+static uint32_t copy_bytes(const struct link *link)
+{
+	uint32_t body = link->queue->chunk_bytes - LINK_PAYLOAD_AT;
+
+	return ((body + CACHE_LINE - 1) / CACHE_LINE | 1) * CACHE_LINE;
+}
+
+/* Returns link_send()'s arguments for a message that short.c builds. */
+struct link_send_args link_log_short_args(uint32_t body_bytes)
+{
+	uint32_t bytes = body_bytes - (uint32_t)sizeof(struct careful_am);
+
+	return (struct link_send_args){
+		.type = CAREFUL_DATA,
+		.flags = CAREFUL_F_FIRST | CAREFUL_F_LAST,
+		.msg_bytes = bytes,
+		.frag_bytes = (uint16_t)bytes,
+		.crc_bytes = body_bytes,
+	};
+}
+
+void link_log_keep_long(struct link_peer *peer, const uint8_t *body, uint32_t body_bytes)
+{
+	const struct link_send_args args = link_log_short_args(body_bytes);
+
+	link_log_keep(peer, &args, body, body_bytes);
+}
+
+/* Makes room for a window of the peer and what it may grant beside it. -EPROTO: no host has such
+ * a window; -ENOMEM. */
+int link_log_open(struct link_peer *peer, uint32_t window, uint32_t reserve)
+{
+	struct link_repair *repair = &peer->repair;
+	uint32_t size = power_from(window + 2 * reserve);
+
+	repair->acked = repair->wanted = 0;
+	if (!peer->link->repairs)
+		return 0;
+	if (window > NUMBERS_MAX)
+		return -EPROTO;
+	if (repair->log && size <= repair->log_mask + 1)
+		return 0;
+	link_log_free(repair);
+	repair->copy_bytes = copy_bytes(peer->link);
+	repair->log = calloc(size, sizeof(*repair->log));
+	repair->copies = calloc(size, repair->copy_bytes);
+	if (!repair->log || !repair->copies) {
+		link_log_free(repair);
+		return -ENOMEM;
+	}
+	repair->log_mask = size - 1;
+	return 0;
+}
+
+void link_log_free(struct link_repair *repair)
+{
+	free(repair->log);
+	free(repair->copies);
+	repair->log = NULL;
+	repair->copies = NULL;
+	repair->log_mask = 0;
+}
+
+/* Reports whether one of our numbers has come, or is of another epoch. */
+bool link_resolved(const struct link_peer *peer, uint32_t seq)
+{
+	const struct link_repair *repair = &peer->repair;
+	const struct window_tx *tx = &peer->flow.tx;
+
+	if (!repair->log || (int32_t)(seq - repair->acked) <= 0 ||
+	    peer->flow.seq_out - seq > repair->log_mask)
+		return true;
+	return (int32_t)(tx->credits - tx->reserve - repair->log[seq & repair->log_mask].sent) >= 0;
+}
+
+/* All our numbers up to this have come, says the peer; false: it cannot know of that number. */
+bool link_log_came(struct link_peer *peer, uint32_t seq)
+{
+	if (!peer->repair.log)
+		return true;
+	if ((int32_t)(seq - peer->flow.seq_out) > 0)
+		return false;
+	if ((int32_t)(seq - peer->repair.acked) > 0)
+		peer->repair.acked = seq;
+	return true;
+}
+
+/* The peer asks for one of our numbers. A repair of this millisecond may be under way. */
+static void want(struct link_peer *peer, uint32_t seq, uint32_t now_ms)
+{
+	struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];
+
+	if ((int32_t)(seq - peer->repair.acked) <= 0 || entry->bytes_flags & LOG_WANTED ||
+	    entry->again_ms == now_ms)
+		return;
+	entry->bytes_flags |= LOG_WANTED;
+	peer->repair.wanted++;
+	peer->link->again = true;
+}
+
+/* The peer names numbers that it misses; false: of a number that was never sent. */
+bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl)
+{
+	uint32_t from = be32toh(ctrl->window), to = be32toh(ctrl->seq_sent);
+	uint32_t now_ms = (uint32_t)(peer->link->now_ns / 1000000) | 1;
+
+	if ((int32_t)(to - peer->flow.seq_out) > 0 || to - from > MISSING_NAMED ||
+	    !link_log_came(peer, be32toh(ctrl->seq_rcvd)))
+		return false;
+	for (uint32_t i = 0; i < to - from; i++)
+		if (!(ctrl->name[i / 8] >> i % 8 & 1))
+			want(peer, from + 1 + i, now_ms);
+	return true;
+}
+
+/* A number was sent again, or need not be. */
+void link_again_done(struct link_peer *peer, uint32_t seq)
+{
+	struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];
+
+	peer->repair.wanted -= (entry->bytes_flags & LOG_WANTED) != 0;
+	entry->bytes_flags &= ~(uint32_t)LOG_WANTED;
+	entry->again_ms = (uint32_t)(peer->link->now_ns / 1000000) | 1;
+}
+
+/* Reports whether the peer still asks for one of our numbers. */
+bool link_wants(const struct link_peer *peer, uint32_t seq)
+{
+	const struct link_repair *repair = &peer->repair;
+
+	return repair->wanted && (repair->log[seq & repair->log_mask].bytes_flags & LOG_WANTED);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Repairs: log.c sends frames again, early.c finds them missing. */
+#ifndef LINK_REPAIR_H
+#define LINK_REPAIR_H
+
+#include <string.h>
+
+#include "link/link.h"
+
+enum {
+	/* Numbers that one CAREFUL_MISSING names. */
+	MISSING_NAMED = 8 * sizeof(((struct careful_ctrl *)0)->name),
+};
+
+/* The copy of one of our frames' bodies. */
+static inline uint8_t *link_log_copy(const struct link_peer *peer, uint32_t seq)
+{
+	const struct link_repair *repair = &peer->repair;
+
+	return repair->copies + (size_t)(seq & repair->log_mask) * repair->copy_bytes;
+}
+
+void link_log_keep_long(struct link_peer *peer, const uint8_t *body, uint32_t body_bytes);
+
+/* Begins the entry of the frame that has just got its number. */
+static inline struct log_entry *log_next(struct link_peer *peer, uint32_t body_bytes,
+					 uint32_t flags)
+{
+	struct log_entry *entry = &peer->repair.log[peer->flow.seq_out & peer->repair.log_mask];
+
+	entry->sent = peer->flow.tx.sent;
+	entry->bytes_flags = body_bytes | flags;
+	return entry;
+}
+
+/* A frame has left: what is needed to send it again. */
+static inline void link_log_keep(struct link_peer *peer, const struct link_send_args *args,
+				 const void *body, uint32_t body_bytes)
+{
+	log_next(peer, body_bytes, 0)->args = *args;
+	if (!args->source && args->type == CAREFUL_DATA)
+		memcpy(link_log_copy(peer, peer->flow.seq_out), body, body_bytes);
+}
+
+/* The same of a message in one frame, without a digest. The entry's own room is copied whole, for
+ * that is faster; the send buffer has more. */
+static inline void link_log_keep_short(struct link_peer *peer, const uint8_t *body,
+				       uint32_t body_bytes)
+{
+	if (__builtin_expect(body_bytes > LOG_BODY_BYTES, false))
+		link_log_keep_long(peer, body, body_bytes);
+	else
+		memcpy(log_next(peer, body_bytes, LOG_BRIEF)->body, body, LOG_BODY_BYTES);
+}
+
+/* Reports whether a number beyond the one that is due has come. */
+static inline bool early_is(const struct link_peer *peer, uint32_t seq)
+{
+	return peer->repair.early_count && peer->repair.early[seq & peer->link->early_mask];
+}
+
+/* Numbers that are missing. */
+static inline uint32_t early_missing(const struct link_peer *peer)
+{
+	uint32_t beyond = peer->repair.highest - peer->flow.seq_in;
+
+	return (int32_t)beyond > 0 ? beyond - peer->repair.early_count : 0;
+}
+
+/* log.c */
+struct link_send_args link_log_short_args(uint32_t body_bytes);
+int link_log_open(struct link_peer *peer, uint32_t window, uint32_t reserve);
+void link_log_free(struct link_repair *repair);
+bool link_log_came(struct link_peer *peer, uint32_t seq);
+bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl);
+
+/* early.c */
+int early_init(struct link *link);
+void early_deinit(struct link *link);
+void early_twice(struct link_rxframe *frame);
+enum careful_counter early_take(struct link_rxframe *frame, uint32_t ahead);
+void early_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *frame);
+void early_open(struct link_peer *peer);
+void early_forget(struct link_peer *peer);
+bool early_sent(struct link_peer *peer, uint32_t seq);
+bool early_said(struct link_peer *peer, uint32_t seq);
+void early_ask(struct link_peer *peer);
+bool early_tick(struct link_peer *peer);
+void early_drained(struct link_peer *peer);
+
+#endif /* LINK_REPAIR_H */

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Checks every state in which frames are lost, and computes how far such a state is from rest. */
+#include <endian.h>
+
+#include "loss.h"
+#include "state.h"
+
+/* Checks that a question for numbers beyond the last one changes nothing, and that XDP admits
+ * nothing beyond the window. */
+static void check_beyond(struct world *world, int from, int to)
+{
+	struct link_peer *out = world_peer(world, from, to), *in = world_peer(world, to, from);
+	const uint32_t wanted = out->repair.wanted, seq = out->flow.seq_out;
+	const struct careful_peer_entry was = *in->entry;
+	struct careful_ctrl ctrl = {
+		.seq_rcvd = htobe32(in->flow.seq_in),
+		.window = htobe32(seq),
+		.seq_sent = htobe32(seq + 1),
+	};
+
+	if (link_log_on_missing(out, &ctrl) || out->repair.wanted != wanted)
+		violation(world, FOUND_UNKNOWN);
+	in->entry->may_fill += 1u << 16;
+	if (world_admits(world, from, to, was.seq_taken + in->flow.ahead + 1, 1))
+		violation(world, FOUND_WIDE);
+	*in->entry = was;
+}
+
+/* Each number that has not come may be sent again; *waiting: buffers of those that wait. Returns
+ * the buffers of the others. */
+static uint32_t check_log(struct world *world, int from, int to, uint32_t *waiting)
+{
+	const struct link_peer *out = world_peer(world, from, to);
+	const struct open *open = &world->open[from][to];
+	uint32_t sent = out->flow.tx.sent, n = 0;
+
+	*waiting = 0;
+	if (open->count > out->repair.log_mask + 1)
+		violation(world, FOUND_LOG);
+	for (uint32_t at = open->count; at; at--) {
+		const uint32_t seq = out->flow.seq_out - (open->count - at);
+		const uint32_t cost = open->number[at - 1] & COST_MASK;
+		const struct log_entry *entry = &out->repair.log[seq & out->repair.log_mask];
+
+		if (world->setting.fault < FAULT_CHARGED_AGAIN &&
+		    (entry->sent != sent || link_resolved(out, seq)))
+			violation(world, FOUND_LOG);
+		sent -= cost;
+		if (open->number[at - 1] & NUMBER_WAITS)
+			*waiting += cost;
+		else
+			n += cost;
+	}
+	return n;
+}
+
+/* Credits that were announced are known, or a frame that has not come will tell them. */
+static void check_told(struct world *world, int from, int to)
+{
+	const struct link_peer *out = world_peer(world, from, to);
+	const struct link_peer *in = world_peer(world, to, from);
+	const struct open *back = &world->open[to][from];
+	uint32_t n = 0;
+
+	for (uint32_t at = 1; at <= back->count; at++)
+		n += !(back->number[at - 1] & NUMBER_WAITS);
+	if (in->flow.rx.announced != out->flow.tx.credits && !n)
+		violation(world, FOUND_UNSAID);
+}
+
+void loss_check(struct world *world, int from, int to)
+{
+	const struct link_peer *out = world_peer(world, from, to);
+	const struct link_peer *in = world_peer(world, to, from);
+	const struct window_rx *rx = &in->flow.rx;
+	const struct open *open = &world->open[from][to];
+	const uint32_t granted = in->session->granted;
+	const uint32_t most = out->flow.tx.size + world->setting.reserve;
+	uint32_t waiting, flying = check_log(world, from, to, &waiting);
+
+	if (out->flow.seq_out - in->flow.seq_in != open->count)
+		violation(world, "frames are not numbered one by one");
+	if (out->flow.tx.sent - rx->received != flying ||
+	    rx->received + granted - rx->returned != in->kept + in->flow.freeing + waiting ||
+	    window_tx_free(&out->flow.tx) > most || rx->returned - rx->announced > most)
+		violation(world, FOUND_CREDITS);
+	check_told(world, from, to);
+	check_beyond(world, from, to);
+	if (granted && !open->count && !in->kept && !in->flow.freeing && !world->left[from][to])
+		violation(world, FOUND_UNPAID);
+	if (out->phase != LINK_OPEN || in->phase != LINK_OPEN)
+		violation(world, "a session broke");
+}
+
+/* How far the repair of a number is. */
+static uint32_t stage(const struct link_peer *in, const struct link_peer *out, uint32_t seq)
+{
+	if (link_wants(out, seq))
+		return 1;
+	return early_missing(in) && (int32_t)(in->repair.highest - seq) >= 0 ? 2 : 3;
+}
+
+/* RANK_FRAME for each buffer of a frame that has not come, a little less if it waits; what has come
+ * counts in steps_rank(). Needless copies, and what they leave behind, count little. */
+uint32_t loss_rank(struct world *world, int from, int to)
+{
+	const struct link_peer *out = world_peer(world, from, to);
+	const struct link_peer *in = world_peer(world, to, from);
+	const struct open *open = &world->open[from][to];
+	uint32_t rank = 4 * loss_charged(in), buffers = 0;
+
+	for (uint32_t i = 0; i < world->wire[from][to].count; i++)
+		buffers += world->wire[from][to].flight[i].cost;
+	for (uint32_t at = 1; at <= open->count; at++) {
+		const uint32_t cost = open->number[at - 1] & COST_MASK;
+
+		if (open->number[at - 1] & NUMBER_WAITS) {
+			rank += (RANK_FRAME - 2) * RANK_SCALE * cost;
+			continue;
+		}
+		rank += RANK_FRAME * RANK_SCALE * cost;
+		if (loss_flights(world, from, to, at))
+			buffers -= cost;
+		else
+			rank += stage(in, out, in->flow.seq_in + at);
+	}
+	return rank + 8 * buffers +
+	       2 * (in->flow.rx.returned + in->flow.most - in->entry->may_fill);
+}
+
+bool loss_needless(const struct world *world, const struct step *step)
+{
+	if (world->setting.fault == FAULT_ASKED_ONCE || world->setting.fault == FAULT_COPY_KEPT)
+		return true; /* what is missed for ever, or refused, is looked for there */
+	switch ((enum act)step->act) {
+	case ACT_LOSE:
+	case ACT_LOSE_IN_RING:
+	case ACT_COPY:
+		return true;
+	case ACT_SUSPECT:
+	case ACT_ASK:
+		return world->wire[step->other][step->node].count;
+	case ACT_AGAIN:
+		return world->wire[step->node][step->other].count;
+	default:
+		return false;
+	}
+}
