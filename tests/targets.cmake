@@ -41,7 +41,7 @@ if(CAREFUL_TESTS)
                                        ${CMAKE_CURRENT_SOURCE_DIR}/nbd/handle.c)
   target_link_options(test_nbd_file PRIVATE -Wl,--wrap=time)
   target_sources(test_block_client PRIVATE ${CAREFUL_ROOT}/tests/support/block_client.c)
-  file(GLOB IPC_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/daemon/ipc*.c)
+  file(GLOB IPC_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/daemon/ipc/*.c)
   target_sources(test_attach PRIVATE ${IPC_SOURCES} ${CMAKE_CURRENT_SOURCE_DIR}/daemon/log.c
                                      ${CAREFUL_ROOT}/tools/bench/memory.c)
   target_include_directories(test_attach PRIVATE ${CAREFUL_ROOT}/tools/bench)

@@ -18,7 +18,7 @@
 #include "daemon/clock.h"
 #include "daemon/process/confine.h"
 #include "daemon/health.h"
-#include "daemon/ipc.h"
+#include "daemon/ipc/ipc.h"
 #include "daemon/log.h"
 #include "daemon/process/notify.h"
 #include "daemon/options.h"

@@ -8,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/ipc.h"
+#include "daemon/ipc/ipc.h"
 #include "input.h"
 
 /* @listen_fd, @epoll_fd: of the server */

@@ -16,7 +16,7 @@
 #include <careful/ipc.h>
 
 #include "control.h"
-#include "daemon/ipc_program.h"
+#include "daemon/ipc/ipc_program.h"
 #include "input.h"
 #include "memory.h"
 #include "engine/engine.h"

@@ -58,28 +58,28 @@ static int socket_user(int fd, int level, int option, void *value, const socklen
 }
 
 /* NOLINTBEGIN(bugprone-suspicious-include) */
-#include "daemon/ipc_private.h"
-#include "daemon/ipc_answer.c"
-#include "daemon/ipc_file.c"
-#include "daemon/ipc_gets.c"
+#include "daemon/ipc/ipc_private.h"
+#include "daemon/ipc/ipc_answer.c"
+#include "daemon/ipc/ipc_file.c"
+#include "daemon/ipc/ipc_gets.c"
 #define ipc_handles_room bounded_room
-#include "daemon/ipc_handles.c"
+#include "daemon/ipc/ipc_handles.c"
 #undef ipc_handles_room
-#include "daemon/ipc.c"
-#include "daemon/ipc_measure.c"
-#include "daemon/ipc_name.c"
-#include "daemon/ipc_news.c"
-#include "daemon/ipc_op.c"
-#include "daemon/ipc_peer.c"
-#include "daemon/ipc_program.c"
-#include "daemon/ipc_region.c"
+#include "daemon/ipc/ipc.c"
+#include "daemon/ipc/ipc_measure.c"
+#include "daemon/ipc/ipc_name.c"
+#include "daemon/ipc/ipc_news.c"
+#include "daemon/ipc/ipc_op.c"
+#include "daemon/ipc/ipc_peer.c"
+#include "daemon/ipc/ipc_program.c"
+#include "daemon/ipc/ipc_region.c"
 #define ipc_requests_close_left close_left_open
-#include "daemon/ipc_request.c"
+#include "daemon/ipc/ipc_request.c"
 #undef ipc_requests_close_left
-#include "daemon/ipc_ring.c"
-#include "daemon/ipc_signature.c"
+#include "daemon/ipc/ipc_ring.c"
+#include "daemon/ipc/ipc_signature.c"
 #define getsockopt socket_user
-#include "daemon/ipc_user.c"
+#include "daemon/ipc/ipc_user.c"
 #undef getsockopt
 #include "daemon/log.c"
 /* NOLINTEND(bugprone-suspicious-include) */
@@ -95,7 +95,7 @@ bool ipc_requests_close_left(struct ipc_client *client)
 	return carefuld.cluster->scenario.clients & CLIENTS_LEFT_OPEN || close_left_open(client);
 }
 
-/* In place of daemon/ipc_close.c. */
+/* In place of daemon/ipc/ipc_close.c. */
 int ipc_closer_init(struct ipc_closer *closer, int epoll_fd)
 {
 	(void)closer, (void)epoll_fd;

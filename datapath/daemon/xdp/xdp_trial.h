@@ -9,7 +9,7 @@
 #include <careful/abi.h>
 #include <careful/careful.h>
 
-#include "daemon/ipc.h"
+#include "daemon/ipc/ipc.h"
 #include "daemon/options.h"
 
 /*

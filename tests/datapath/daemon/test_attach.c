@@ -26,7 +26,7 @@
 
 #include "check.h"
 #include "daemon/clock.h"
-#include "daemon/ipc_program.h"
+#include "daemon/ipc/ipc_program.h"
 #include "memory.h"
 #include "local/attach.h"
 #include "engine/engine.h"

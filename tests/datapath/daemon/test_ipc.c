@@ -28,23 +28,23 @@
 #include <careful/ipc.h>
 #include <careful/wire.h>
 
-#include "daemon/ipc.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_answer.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_close.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_file.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_gets.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_handles.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_name.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_news.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_program.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_region.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_request.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_ring.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_signature.c" /* NOLINT(bugprone-suspicious-include) */
-#include "daemon/ipc_user.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_answer.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_close.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_file.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_gets.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_handles.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_measure.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_name.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_news.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_op.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_peer.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_program.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_region.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_request.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_ring.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_signature.c" /* NOLINT(bugprone-suspicious-include) */
+#include "daemon/ipc/ipc_user.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/log.c" /* NOLINT(bugprone-suspicious-include) */
 #include "files/block.h"
 #include "fake_careful.c" /* NOLINT(bugprone-suspicious-include) */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
-#include "daemon/ipc_program.h"
+#include "daemon/ipc/ipc_program.h"
 #include "daemon/log.h"
 #include "engine/also.h"
 #include "local/packet.h"

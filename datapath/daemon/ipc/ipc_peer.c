@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/clock.h"
-#include "daemon/ipc_program.h"
+#include "daemon/ipc/ipc_program.h"
 
 enum { PLACE_MS = 5000 }; /* until an idle peer has given up its slot */
 

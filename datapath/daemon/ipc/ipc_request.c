@@ -10,7 +10,7 @@
 #include <careful/wire.h>
 
 #include "daemon/clock.h"
-#include "daemon/ipc_private.h"
+#include "daemon/ipc/ipc_private.h"
 
 /* Reports whether the answer to a request holds at most attributes. Such an answer reserves little,
  * so waiting requests leave room for requests that end handles. */

@@ -10,7 +10,7 @@
 #include <careful/wire.h>
 
 #include "daemon/clock.h"
-#include "daemon/ipc_private.h"
+#include "daemon/ipc/ipc_private.h"
 #include "engine/also.h"
 
 enum { SILENT_MS = 5000 }; /* a measurement without an answer for this long ends */

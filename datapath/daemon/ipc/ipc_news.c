@@ -5,7 +5,7 @@
  * cannot fill the ring of a program that pauses. */
 #include <errno.h>
 
-#include "daemon/ipc_program.h"
+#include "daemon/ipc/ipc_program.h"
 #include "local/ring_number.h"
 
 static void tell(struct ipc_program *p, const struct ipc_news *news, uint32_t state)

@@ -9,7 +9,7 @@
 #include <careful/ipc.h>
 
 #include "base/pool.h"
-#include "daemon/ipc.h"
+#include "daemon/ipc/ipc.h"
 
 enum {
 	/* Payload bytes of the answers that one client awaits or has not read. All clients together

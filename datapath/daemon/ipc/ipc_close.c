@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "daemon/ipc_private.h"
+#include "daemon/ipc/ipc_private.h"
 
 static void close_one(struct pool *pool, struct pool_job *job)
 {

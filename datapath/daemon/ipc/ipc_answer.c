@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "daemon/clock.h"
-#include "daemon/ipc_private.h"
+#include "daemon/ipc/ipc_private.h"
 #include "local/packet.h"
 
 void ipc_arm(struct ipc_client *client)

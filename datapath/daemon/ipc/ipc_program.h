@@ -2,7 +2,7 @@
 /* Programs: shared by ipc_region.c, ipc_ring.c, ipc_news.c, ipc_program.c and files after them. */
 #pragma once
 
-#include "daemon/ipc_private.h"
+#include "daemon/ipc/ipc_private.h"
 
 /*
  * An operation of a program.

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/ipc_private.h"
+#include "daemon/ipc/ipc_private.h"
 
 enum {
 	LIFE_SHIFT = 16,

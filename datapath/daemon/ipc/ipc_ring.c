@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "daemon/ipc_program.h"
+#include "daemon/ipc/ipc_program.h"
 #include "daemon/log.h"
 #include "engine/also.h"
 #include "local/packet.h"

@@ -7,7 +7,7 @@
 #include <careful/wire.h>
 
 #include "daemon/clock.h"
-#include "daemon/ipc_program.h"
+#include "daemon/ipc/ipc_program.h"
 #include "engine/also.h"
 #include "files/block.h"
 

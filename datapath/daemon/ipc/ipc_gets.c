@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/clock.h"
-#include "daemon/ipc_private.h"
+#include "daemon/ipc/ipc_private.h"
 
 enum { UNDER_WAY = 32 }; /* ranges of one question, so that other clients get their turn */
 

@@ -8,7 +8,7 @@
 #include <careful/block.h>
 
 #include "daemon/clock.h"
-#include "daemon/ipc_private.h"
+#include "daemon/ipc/ipc_private.h"
 #include "files/block.h"
 
 /* Handles that a peer grants this host, and how many of these only root may take. Listings and

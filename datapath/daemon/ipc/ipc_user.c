@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "daemon/clock.h"
-#include "daemon/ipc_private.h"
+#include "daemon/ipc/ipc_private.h"
 
 enum {
 	ROOT_CLIENTS = 4, /* places for clients that only root may take */

@@ -2,7 +2,7 @@
 /* Regions of programs: parts of the memory that a program shares, or of files that it passed. */
 #include <errno.h>
 
-#include "daemon/ipc_program.h"
+#include "daemon/ipc/ipc_program.h"
 #include "engine/also.h"
 
 struct ipc_program_region *ipc_region_find(struct ipc_program *p, uint32_t key)

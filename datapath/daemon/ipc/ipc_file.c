@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "daemon/ipc_private.h"
+#include "daemon/ipc/ipc_private.h"
 #include "engine/also.h"
 
 int ipc_file_check(int fd)
