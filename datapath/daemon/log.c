@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "daemon/log.h"
 
 static char log_path[4096];
@@ -201,11 +202,9 @@ bool log_allowed(struct log_limit *limit)
 {
 	const uint32_t interval_s = limit->interval_s ? limit->interval_s : LOG_INTERVAL_S;
 	const uint32_t burst = limit->burst ? limit->burst : LOG_BURST;
-	struct timespec now;
-	uint64_t second, earned;
+	const uint64_t second = clock_now_ns() / 1000000000;
+	uint64_t earned;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	second = (uint64_t)now.tv_sec;
 	earned = limit->used ? (second - limit->second) / interval_s : 0;
 	if (earned) {
 		limit->used = earned >= limit->used ? 0 : limit->used - (uint32_t)earned;

@@ -15,7 +15,7 @@
 
 #include <careful/careful.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/process/confine.h"
 #include "daemon/health.h"
 #include "daemon/ipc/ipc.h"
@@ -301,13 +301,6 @@ static int64_t now_ms(void)
 	return (int64_t)(clock_now_ns() / 1000000);
 }
 
-static int earlier(int a_ms, int b_ms)
-{
-	if (a_ms < 0 || b_ms < 0)
-		return a_ms < 0 ? b_ms : a_ms;
-	return a_ms < b_ms ? a_ms : b_ms;
-}
-
 /* Uses keys that carefulctl has written. Logs a bad file, and again while the file stays bad. */
 static void refresh_keys(struct daemon *d)
 {
@@ -355,10 +348,10 @@ static int run(struct daemon *d)
 		scratch_file_poll(&d->scratch, now_ms());
 		timeout = (int)(HEALTH_MS - (now_ms() - checked_ms));
 		timeout = timeout < 0 ? 0 : timeout;
-		timeout = earlier(timeout,
-				  earlier(block_timeout_ms(d->block), ipc_timeout_ms(d->ipc)));
-		timeout = earlier(timeout, xdp_trial_timeout_ms(&d->trial));
-		timeout = earlier(timeout, scratch_file_timeout_ms(&d->scratch));
+		timeout = clock_earlier_ms(timeout, clock_earlier_ms(block_timeout_ms(d->block),
+								     ipc_timeout_ms(d->ipc)));
+		timeout = clock_earlier_ms(timeout, xdp_trial_timeout_ms(&d->trial));
+		timeout = clock_earlier_ms(timeout, scratch_file_timeout_ms(&d->scratch));
 	}
 	return 0;
 }

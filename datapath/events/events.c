@@ -3,7 +3,6 @@
  * that it notices by itself when a peer dies. */
 #include "events/private.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 

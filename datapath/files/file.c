@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "files/private.h"

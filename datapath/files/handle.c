@@ -5,17 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "files/private.h"
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 /* Reports whether a handle of the peer ends soon without a further request. */
 static bool is_one_ending(const struct block_peer *peer)
@@ -81,7 +73,7 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	h->dir_fd = -1;
 	h->end.fd = -1;
 	h->end.dir_fd = -1;
-	h->began_ns = now_ns();
+	h->began_ns = clock_now_ns();
 	/* A worker may cut the job's path. Without memory, the end is just not reported. */
 	h->path = job->op == CAREFUL_BLOCK_OPEN ? strdup(job->path) : NULL;
 	h->next = peer->handles;
@@ -191,7 +183,7 @@ void block_handle_tell(struct block_server *server, const struct block_handle *h
 		.bytes = handle->bytes,
 		.read_bytes = handle->read_bytes,
 		.written_bytes = handle->written_bytes,
-		.took_ns = now_ns() - handle->began_ns,
+		.took_ns = clock_now_ns() - handle->began_ns,
 	};
 
 	if (handle->scratch) {

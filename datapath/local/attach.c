@@ -3,8 +3,6 @@
 #include "local/attach.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,18 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
+
 enum { MEMORY_BYTES = 16 << 20 };
-
-__attribute__((format(printf, 3, 4))) static int refused(struct careful_error *error, int rc,
-							 const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(error->text, sizeof(error->text), format, args);
-	va_end(args);
-	return rc;
-}
 
 static int connect_to(struct attached *a, const char *path, struct careful_error *error)
 {
@@ -34,17 +23,16 @@ static int connect_to(struct attached *a, const char *path, struct careful_error
 		return 0;
 	}
 	if (rc == -ENAMETOOLONG)
-		return refused(error, rc, "%s: too long for a socket's name", path);
+		return refuse(error, rc, "%s: too long for a socket's name", path);
 	if (rc == -ETIMEDOUT)
-		return refused(error, rc,
-			       "%s: no answer, and too many clients wait for one already", path);
+		return refuse(error, rc, "%s: no answer, and too many clients wait for one already",
+			      path);
 	if (rc == -EACCES || rc == -EPERM)
-		return refused(error, rc,
-			       "%s: only root may connect (sudo), or the group of up --group",
-			       path);
+		return refuse(error, rc,
+			      "%s: only root may connect (sudo), or the group of up --group", path);
 	if (rc == -ENOENT || rc == -ECONNREFUSED)
-		return refused(error, rc, "%s: carefuld is not running (carefulctl up)", path);
-	return refused(error, rc, "%s: %s", path, strerror(-rc));
+		return refuse(error, rc, "%s: carefuld is not running (carefulctl up)", path);
+	return refuse(error, rc, "%s: %s", path, strerror(-rc));
 }
 
 static int map_area(struct attached *a, int fd, uint64_t memory_bytes)
@@ -85,17 +73,17 @@ static int begin(struct careful *c, const struct careful_attach_options *o,
 	int fd = -1, rc = connection_ask(c->attached->connection, &head, name, &fd, NULL, 0);
 
 	if (rc == -EPROTO)
-		return refused(error, rc, "%s: carefuld is from another release: restart it",
-			       o->path);
+		return refuse(error, rc, "%s: carefuld is from another release: restart it",
+			      o->path);
 	if (rc == -EUSERS)
-		return refused(error, rc, "%s: carefuld serves as many clients as it can", o->path);
+		return refuse(error, rc, "%s: carefuld serves as many clients as it can", o->path);
 	if (rc == -EINVAL)
-		return refused(error, rc, "a name has at most 31 bytes, memory at most 1 GiB");
+		return refuse(error, rc, "a name has at most 31 bytes, memory at most 1 GiB");
 	if (!rc)
 		rc = fd < 0 ? -EPROTO : map_area(c->attached, fd, head.bytes);
 	if (fd >= 0)
 		close(fd);
-	return rc ? refused(error, rc, "%s: %s", o->path, strerror(-rc)) : 0;
+	return rc ? refuse(error, rc, "%s: %s", o->path, strerror(-rc)) : 0;
 }
 
 /* Also works in a child of fork(). Memory that the application has is never unmapped. */
@@ -276,8 +264,7 @@ int careful_attach(const struct careful_attach_options *options, struct careful 
 		rc = c && a ? -EINVAL : -ENOMEM;
 		free(c);
 		free(a);
-		return refused(error, rc, "%s",
-			       rc == -EINVAL ? "no socket named" : "out of memory");
+		return refuse(error, rc, "%s", rc == -EINVAL ? "no socket named" : "out of memory");
 	}
 	c->ops = &attached_ops;
 	c->attached = a;

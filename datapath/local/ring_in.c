@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 enum {
 	ROUND = 64, /* most entries in one poll */
@@ -174,11 +175,8 @@ static void disarm(struct careful *c)
 
 uint64_t attached_now_ns(const struct careful *c)
 {
-	struct timespec now;
-
 	(void)c;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	return clock_now_ns();
 }
 
 int attached_poll(struct careful *c)

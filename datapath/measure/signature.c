@@ -2,7 +2,6 @@
 #include "measure/signature.h"
 
 #include <errno.h>
-#include <string.h>
 
 enum {
 	MESSAGES_MAX = 16384,

@@ -105,37 +105,33 @@ static int move(struct file *file, uint32_t op, uint64_t at, uint64_t nbytes, ui
 	return 0;
 }
 
-int file_read(struct file *file, void *buffer, uint64_t nbytes, uint64_t offset)
+/* Copies a range between a buffer and the file, in pieces of a slot. */
+static int copy(struct file *file, uint32_t op, char *buffer, uint64_t nbytes, uint64_t offset)
 {
 	unsigned int slot = take_slot(file);
 	uint64_t at = (uint64_t)slot * FILE_PIECE_BYTES, piece;
 	int rc = 0;
 
-	for (; nbytes && !rc; nbytes -= piece, offset += piece) {
+	for (; nbytes && !rc; nbytes -= piece, offset += piece, buffer += piece) {
 		piece = nbytes < FILE_PIECE_BYTES ? nbytes : FILE_PIECE_BYTES;
-		rc = move(file, CAREFUL_IPC_GET, at, piece, offset);
-		if (!rc)
+		if (op == CAREFUL_IPC_STORE)
+			memcpy(file->memory + at, buffer, piece);
+		rc = move(file, op, at, piece, offset);
+		if (!rc && op == CAREFUL_IPC_GET)
 			memcpy(buffer, file->memory + at, piece);
-		buffer = (char *)buffer + piece;
 	}
 	give_slot(file, slot);
 	return rc;
 }
 
+int file_read(struct file *file, void *buffer, uint64_t nbytes, uint64_t offset)
+{
+	return copy(file, CAREFUL_IPC_GET, buffer, nbytes, offset);
+}
+
 int file_write(struct file *file, const void *buffer, uint64_t nbytes, uint64_t offset)
 {
-	unsigned int slot = take_slot(file);
-	uint64_t at = (uint64_t)slot * FILE_PIECE_BYTES, piece;
-	int rc = 0;
-
-	for (; nbytes && !rc; nbytes -= piece, offset += piece) {
-		piece = nbytes < FILE_PIECE_BYTES ? nbytes : FILE_PIECE_BYTES;
-		memcpy(file->memory + at, buffer, piece);
-		rc = move(file, CAREFUL_IPC_STORE, at, piece, offset);
-		buffer = (const char *)buffer + piece;
-	}
-	give_slot(file, slot);
-	return rc;
+	return copy(file, CAREFUL_IPC_STORE, (char *)(uintptr_t)buffer, nbytes, offset);
 }
 
 int file_sync(struct file *file)

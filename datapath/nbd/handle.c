@@ -9,6 +9,8 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/clock.h"
+
 enum {
 	CONNECT_MS = 5000,
 	RESETS_MAX = 20, /* per request */
@@ -20,21 +22,13 @@ enum {
 	PAUSE_NS = 20000000,
 };
 
-static time_t now_s(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
-
 /* Sends one request to the host's block service; repeats while the host has no room. args: the
  * request's words, then the answer's. 0, or -errno. */
 static int request_once(struct handle *handle, uint32_t handler, uint32_t args[4],
 			const void *payload, uint32_t size, void *answer, size_t answer_size)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
-	time_t until = now_s() + FULL_S;
+	const uint64_t until_ns = clock_in_ms(FULL_S * 1000);
 	struct careful_ipc packet;
 	int rc;
 
@@ -48,7 +42,7 @@ static int request_once(struct handle *handle, uint32_t handler, uint32_t args[4
 		memcpy(packet.args, args, sizeof(packet.args));
 		rc = connection_ask(handle->connection, &packet, payload, NULL, answer,
 				    answer_size);
-		if (rc != -EAGAIN || now_s() >= until)
+		if (rc != -EAGAIN || clock_now_ns() >= until_ns)
 			break;
 		nanosleep(&pause, NULL);
 	}
@@ -129,10 +123,11 @@ static bool is_away(int rc)
 static int reconnect(struct handle *handle)
 {
 	struct timespec pause = { .tv_nsec = PAUSE_NS };
-	time_t until = now_s() + AWAY_S;
+	const uint64_t until_ns = clock_in_ms(AWAY_S * 1000);
 	int rc;
 
-	while (((rc = connect_peer(handle)) == -ECONNRESET || is_away(rc)) && now_s() < until)
+	while (((rc = connect_peer(handle)) == -ECONNRESET || is_away(rc)) &&
+	       clock_now_ns() < until_ns)
 		nanosleep(&pause, NULL);
 	return rc;
 }
@@ -154,7 +149,7 @@ static int open_again(struct handle *handle, int ended)
 	const uint32_t old = handle->region;
 	struct careful_block_attr attr;
 	uint32_t region;
-	time_t until;
+	uint64_t until_ns;
 	int rc;
 
 	handle->region = 0;
@@ -165,8 +160,8 @@ static int open_again(struct handle *handle, int ended)
 		return rc;
 	if (old) /* the old handle may still live, and a device allows only one */
 		close_region(handle, old);
-	until = now_s() + BUSY_S;
-	while ((rc = open_path(handle, &region, &attr)) == -EBUSY && now_s() < until)
+	until_ns = clock_in_ms(BUSY_S * 1000);
+	while ((rc = open_path(handle, &region, &attr)) == -EBUSY && clock_now_ns() < until_ns)
 		nanosleep(&pause, NULL);
 	if (rc)
 		return rc;

@@ -32,10 +32,10 @@ static struct {
 	char base[32];
 } carefuld;
 
-/* In place of the functions of daemon/clock.h. */
+/* In place of the functions of base/clock.h. */
 #define clock_now_ns machine_now_ns
 #define clock_in_ms machine_in_ms
-#include "daemon/clock.h"
+#include "base/clock.h"
 #undef clock_now_ns
 #undef clock_in_ms
 static uint64_t clock_now_ns(void)

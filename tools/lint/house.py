@@ -59,7 +59,7 @@ FOLDERS = {
     "events": {"engine", "message", "link"},
     "files": {"engine", "storage", "base"},
     "link": {"device", "secure"},
-    "local": {"engine"},
+    "local": {"engine", "base"},
     "measure": {"engine"},
     "message": {"link", "storage", "device", "base"},
     "nbd": {"local"},

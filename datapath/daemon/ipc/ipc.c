@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/ipc/ipc_program.h"
 #include "daemon/log.h"
 #include "engine/also.h"
@@ -330,18 +330,12 @@ void ipc_peer_changed(struct ipc *ipc, uint32_t peer, uint32_t state)
 		ipc->lives[peer]++;
 }
 
-static int sooner(int a_ms, int b_ms)
-{
-	if (a_ms < 0 || b_ms < 0)
-		return a_ms < 0 ? b_ms : a_ms;
-	return a_ms < b_ms ? a_ms : b_ms;
-}
-
 int ipc_timeout_ms(const struct ipc *ipc)
 {
 	int busy = ipc->busy ? 10 : ipc->spare_fd < 0 ? SPARE_MS : -1;
 
-	return sooner(sooner(ipc_connects_timeout_ms(ipc), ipc_measure_timeout_ms(ipc)), busy);
+	return clock_earlier_ms(busy, clock_earlier_ms(ipc_connects_timeout_ms(ipc),
+						       ipc_measure_timeout_ms(ipc)));
 }
 
 int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc **ipc)

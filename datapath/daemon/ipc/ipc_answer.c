@@ -6,7 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/ipc/ipc_private.h"
 #include "local/packet.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/ipc/ipc_private.h"
 
 enum { UNDER_WAY = 32 }; /* ranges of one question, so that other clients get their turn */

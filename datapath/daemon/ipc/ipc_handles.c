@@ -3,11 +3,10 @@
  * none of its users, so carefuld keeps each user's share. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <careful/block.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/ipc/ipc_private.h"
 #include "files/block.h"
 

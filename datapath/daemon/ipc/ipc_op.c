@@ -6,7 +6,7 @@
 
 #include <careful/wire.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/ipc/ipc_program.h"
 #include "engine/also.h"
 #include "files/block.h"

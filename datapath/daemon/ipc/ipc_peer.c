@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/ipc/ipc_program.h"
 
 enum { PLACE_MS = 5000 }; /* until an idle peer has given up its slot */

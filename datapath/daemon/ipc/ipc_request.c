@@ -9,7 +9,7 @@
 #include <careful/block.h>
 #include <careful/wire.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/ipc/ipc_private.h"
 
 /* Reports whether the answer to a request holds at most attributes. Such an answer reserves little,

@@ -7,7 +7,7 @@
 
 #include <careful/wire.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/ipc/ipc_private.h"
 #include "measure/probe.h"
 #include "measure/signature.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/ipc/ipc_private.h"
 
 enum {

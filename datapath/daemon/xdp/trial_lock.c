@@ -7,7 +7,7 @@
 
 #include <careful/wire.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/xdp/xdp_trial_arm.h"
 
 bool xdp_trial_is_up(uint32_t state)

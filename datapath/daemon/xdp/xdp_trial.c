@@ -12,7 +12,7 @@
 
 #include <careful/wire.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/log.h"
 #include "daemon/xdp/trial_lock.h"
 #include "daemon/xdp/xdp_trial_arm.h"

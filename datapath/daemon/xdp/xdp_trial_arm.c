@@ -8,7 +8,7 @@
 
 #include <careful/wire.h>
 
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "measure/probe.h"
 
 enum {

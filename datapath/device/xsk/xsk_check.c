@@ -5,7 +5,6 @@
 #include <linux/capability.h>
 #include <net/if.h>
 #include <net/if_arp.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 

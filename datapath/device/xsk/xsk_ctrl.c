@@ -2,7 +2,6 @@
 /* Control messages: ordinary UDP sockets on our port, for IPv4 and IPv6, bound to the interface,
  * and the ICMP errors that return to them. Datapath frames never get here. */
 #include <arpa/inet.h>
-#include <assert.h>
 #include <errno.h>
 #include <linux/errqueue.h>
 #include <linux/types.h>

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <careful/wire.h>
 
+#include "base/clock.h"
 #include "device/compat.h"
 #include "device/entry.h"
 
@@ -113,11 +113,8 @@ static void xsk_distrust(struct port *port, const union address *to)
 
 static uint64_t xsk_now_ns(struct port *port)
 {
-	struct timespec now;
-
 	(void)port;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+	return clock_now_ns();
 }
 
 static void xsk_random(struct port *port, void *buf, uint32_t bytes)

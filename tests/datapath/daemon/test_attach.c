@@ -25,7 +25,7 @@
 #include <careful/ipc.h>
 
 #include "check.h"
-#include "daemon/clock.h"
+#include "base/clock.h"
 #include "daemon/ipc/ipc_program.h"
 #include "memory.h"
 #include "local/attach.h"

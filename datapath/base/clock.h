@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The daemon's clock: CLOCK_MONOTONIC, as for probes. */
-#ifndef DAEMON_CLOCK_H /* the simulator has its own */
-#define DAEMON_CLOCK_H
+/* The monotonic clock, and time limits for poll(). */
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -19,4 +18,10 @@ static inline uint64_t clock_in_ms(uint64_t ms)
 	return clock_now_ns() + ms * 1000000;
 }
 
-#endif
+/* Returns the shorter of two limits in ms; -1 is none. */
+static inline int clock_earlier_ms(int a_ms, int b_ms)
+{
+	if (a_ms < 0 || b_ms < 0)
+		return a_ms < 0 ? b_ms : a_ms;
+	return a_ms < b_ms ? a_ms : b_ms;
+}
