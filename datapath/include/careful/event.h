@@ -135,7 +135,7 @@ int careful_event_receive(struct careful_events *events, uint32_t src, uint64_t 
 			  struct careful_event_fragment *fragment, int timeout_ms);
 
 /* Returns why the group failed (-errno) and, in *rank, the node that failed; 0: it has not failed.
- * The group fails here if a session breaks (-ECONNRESET, also after a lost frame), ends, or is
+ * The group fails here if a session breaks (-ECONNRESET), ends, or is
  * silent for stall_ms. Each failure reaches all nodes within stall_ms: this node tells them, and
  * peers of the failed node notice by themselves. */
 int careful_events_failed(const struct careful_events *events, uint32_t *rank);
