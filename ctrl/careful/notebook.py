@@ -25,7 +25,7 @@ from careful import jsonout
 from careful.extras import need
 from careful.html import escaped, rendered
 from careful.jsonout import Json
-from careful.units import counted, shown_bytes
+from careful.units import counted, shown_bytes, shown_rate
 
 if TYPE_CHECKING:
     from careful.control.config import Config
@@ -226,7 +226,7 @@ def bar(now: Progress, elapsed_s: float) -> str:
     """Returns a transfer's progress as HTML."""
     words = f"{shown_bytes(now.bytes_done)} of {shown_bytes(now.bytes_expected)}"
     if elapsed_s > 0:
-        words += f", {shown_bytes(now.bytes_done / elapsed_s)}/s"
+        words += f", {shown_rate(now.bytes_done / elapsed_s)}"
     words += f", {now.files_done} of {counted(now.files_expected, 'file')} {now.name}"
     most = max(now.bytes_expected, 1)
     done = most if now.bytes_expected == 0 and now.files_done else now.bytes_done

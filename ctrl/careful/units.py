@@ -76,6 +76,17 @@ def shown_bytes(nbytes: float) -> str:
     return f"{text} {unit}"
 
 
+def shown_rate(bytes_per_s: float) -> str:
+    """Returns a rate in bits a second, the unit of every rate: 2.55 Gbit/s, 980 kbit/s."""
+    bits_per_s, unit = 8 * bytes_per_s, "bit/s"
+    for unit in ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"):
+        if bits_per_s < 999.5 or unit == "Gbit/s":
+            break
+        bits_per_s /= 1000
+    digits = 0 if unit == "bit/s" or bits_per_s >= 99.95 else 1 if bits_per_s >= 9.995 else 2
+    return f"{bits_per_s:.{digits}f} {unit}"
+
+
 def counted(number: int, noun: str) -> str:
     """Returns a number and its noun: 1 file, 2 files."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -143,7 +143,7 @@ def test_progress__draws_now_and_then_and_the_end(monkeypatch: pytest.MonkeyPatc
     last = read(shown.drawn[-1])
     assert last.tags == ["progress"]
     assert '<progress value="100" max="100">' in shown.drawn[-1]
-    assert "100 B of 100 B, 100 B/s, 2 of 2 files <script>" in last.texts[-1]
+    assert "100 B of 100 B, 800 bit/s, 2 of 2 files <script>" in last.texts[-1]
 
 
 def test_progress__of_empty_files_is_full() -> None:

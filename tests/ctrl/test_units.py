@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import careful
 import pytest
-from careful.units import parse_bytes, parse_seconds, shown_bytes
+from careful.units import parse_bytes, parse_seconds, shown_bytes, shown_rate
 
 
 @pytest.mark.parametrize(
@@ -53,6 +57,28 @@ def test_parse_bytes__no_size(text: str) -> None:
 )
 def test_parse_seconds__durations(text: str, seconds: float) -> None:
     assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_s", "text"),
+    [
+        (0, "0 bit/s"),
+        (124.9, "999 bit/s"),
+        (125, "1.00 kbit/s"),
+        (1.25e6, "10.0 Mbit/s"),
+        (1.5e9, "12.0 Gbit/s"),
+        (1e13, "80000 Gbit/s"),
+    ],
+)
+def test_shown_rate__three_figures(bytes_per_s: float, text: str) -> None:
+    assert shown_rate(bytes_per_s) == text
+
+
+def test_shown_rate__is_the_one_unit_of_rates() -> None:
+    """A bar said MiB/s, its summary Gbit/s."""
+    folder = Path(careful.__file__).parent
+    found = [path for path in folder.rglob("*.py") if re.search(r"\)\}/s", path.read_text())]
+    assert found == []
 
 
 @pytest.mark.parametrize("text", ["", "s", "soon", "nan", "inf", "5d", "1e3", "30KiB"])

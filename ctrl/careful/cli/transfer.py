@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import click
 
@@ -94,7 +94,9 @@ def move(
                 return
 
     shows = not given["quiet"] and not as_json
-    with patience, watch(shows, names, given["progress_fd"], host) as progress:
+    name = PurePath(sources[0]).name or host
+    name += f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+    with patience, watch(shows, names, given["progress_fd"], host, name) as progress:
         while True:
             try:
                 report = run(route, work)

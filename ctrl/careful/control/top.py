@@ -21,8 +21,9 @@ class Look:
     Attributes:
         at_s: of the monotonic clock.
         found: status of each instance, from status.gather().
-        messages: instance -> (queue, slot) -> live messages and their total time, nanoseconds;
-            without slots that could not be read.
+        messages: instance -> (queue, slot) -> live messages and their total time, nanoseconds:
+            those sent, and those received and written to files. Slots that could not be read
+            are left out.
         mute: why an instance did not answer, by name.
     """
 
@@ -38,9 +39,11 @@ def _messages(instance: Instance) -> dict[tuple[int, int], tuple[int, int]]:
         with suppress(CarefulError), maps.live_map(one.name) as counted:  # only root may read it
             for slot in range(counted.entries):
                 if (entry := live_latency.whole(counted, slot)) is not None:
-                    cells = live_latency.cells_in(entry).values()
-                    total_ns = sum(cell.sum_ns for cell in cells)
-                    found[queue, slot] = sum(cell.count for cell in cells), total_ns
+                    sent = live_latency.cells_in(entry).values()
+                    stored = live_latency.stored_in(entry)[0].values()
+                    both = [(one.count, one.sum_ns) for one in sent]
+                    both += [(one.count, one.sum_ns) for one in stored]
+                    found[queue, slot] = sum(one for one, _ in both), sum(ns for _, ns in both)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The bar of a transfer on a terminal: bytes, recent rate, time left, files, a silent peer."""
+"""The bar of a transfer on a terminal: name, share, bytes, rate, time left, a silent peer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from rich.text import Text
 from careful.errors import shown
 from careful.render.progress import Lines
 from careful.render.refresh import signals_wait
-from careful.units import counted, shown_bytes
+from careful.units import counted, shown_bytes, shown_rate
 
 #: Time over which the rate is averaged, seconds.
 _SPAN_S = 4.0
 #: Silence after which the bar names the host that it waits for, seconds.
 _QUIET_S = 2.0
+#: Characters of the name that are shown.
+_NAME_MOST = 24
 
 
 class Rate:
@@ -70,6 +72,7 @@ class Bar(Lines):
     Args:
         names, fd: as for Lines; names on the same terminal appear above the bar.
         host: the host that it waits for.
+        name: of what is copied.
         clock: seconds.
     """
 
@@ -78,11 +81,14 @@ class Bar(Lines):
         names: Callable[[str], None] | None = None,
         fd: int | None = None,
         host: str = "the other host",
+        name: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # Names that go to a file or a pipe are not printed above the bar.
         super().__init__(self.say if names and sys.stdout.isatty() else names, fd)
-        self._host = host
+        self._host, self._name = host, shown(name)
+        if len(self._name) > _NAME_MOST:
+            self._name = f"…{self._name[1 - _NAME_MOST :]}"
         self._rate = Rate(clock)
         bar = self
 
@@ -126,17 +132,20 @@ class Bar(Lines):
             self._bar.stop()
 
     def said(self) -> Text:
-        """Returns bytes, rate, time left or the silent host, files and retries."""
+        """Returns name, share, bytes, rate, time left or the silent host, files and retries."""
         total = self._bytes - self._present
         per_s = self._rate.per_s()
-        words = [f"{shown_bytes(self._moved)} of {shown_bytes(total)}"]
-        waits = self._rate.quiet_s >= _QUIET_S
-        if waits:
+        words = [self._name] if self._name else []
+        words += [f"{100 * self._moved // total} %"] if total > 0 else []
+        words.append(f"{shown_bytes(self._moved)} of {shown_bytes(total)}")
+        waits = ""
+        if self._rate.quiet_s >= _QUIET_S:
             done = self._moved >= total > 0
             what = "finishing" if done else f"waiting for {self._host}"
-            words.append(f"{what}, {self._rate.quiet_s:.0f} s")
+            waits = f"{what}, {self._rate.quiet_s:.0f} s"
+            words.append(waits)
         else:
-            words.append(f"{shown_bytes(per_s)}/s")
+            words.append(shown_rate(per_s))
             if per_s:
                 words.append(str(timedelta(seconds=round((total - self._moved) / per_s))))
         words.append(f"{self._done}/{self._files} files")
@@ -145,7 +154,7 @@ class Bar(Lines):
         text = Text()
         for number, word in enumerate(words):
             text.append("  " if number else "")
-            text.append(word, style="bold red" if waits and number == 1 else "")
+            text.append(word, style="bold red" if word == waits else "")
         return text
 
     def update(self) -> None:

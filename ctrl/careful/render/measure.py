@@ -10,6 +10,7 @@ from careful.measure.estimators.blackbox_result import Result
 from careful.measure.estimators.hops import Path, Segment
 from careful.render.digits import with_half
 from careful.render.tables import Parts, Table, text
+from careful.units import shown_rate
 
 
 def environment() -> dict[str, object]:
@@ -20,13 +21,6 @@ def environment() -> dict[str, object]:
 def inputs(host: str, address: Address, options: object) -> dict[str, object]:
     """Returns the inputs of a measurement: host, options (a dataclass), and environment()."""
     return {"host": host, "address": str(address), **vars(options), **environment()}
-
-
-def rate(gbit_per_s: float) -> str:
-    """Returns a rate in the unit that fits: 9.83 Mbit/s, 12.1 Gbit/s."""
-    if gbit_per_s < 1:
-        return f"{1000 * gbit_per_s:.3g} Mbit/s"
-    return f"{gbit_per_s:.3g} Gbit/s"
 
 
 def _span(us: float) -> str:
@@ -41,9 +35,8 @@ def answer(found: Answer) -> list[str]:
         lines.append(f"round trip: {told}")
     if found.rate_gbit_per_s is not None:
         least = "at least " if found.is_bound else ""
-        lines.append(
-            f"rate in frames of {found.size_bytes} bytes: {least}{rate(found.rate_gbit_per_s)}"
-        )
+        rate = shown_rate(found.rate_gbit_per_s * 1e9 / 8)
+        lines.append(f"rate in frames of {found.size_bytes} bytes: {least}{rate}")
     if found.bottleneck:
         lines.append(f"bottleneck: {found.bottleneck}")
     if found.why_not:

@@ -16,7 +16,7 @@ from careful.control.status import (
 )
 from careful.errors import shown
 from careful.render.tables import Parts, Table, alarm, text
-from careful.units import counted
+from careful.units import counted, shown_rate
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
@@ -285,8 +285,8 @@ def _brief(found: Status, rates: Sequence[PeerRates]) -> Parts:
             one.peer,
             one.address,
             alarm(one.state) if one.error or one.state in _BAD_STATES else one.state,
-            f"{size(round(one.tx_bytes_per_s))}/s",
-            f"{size(round(one.rx_bytes_per_s))}/s",
+            shown_rate(one.tx_bytes_per_s),
+            shown_rate(one.rx_bytes_per_s),
             _lost(one.lost_frames),
         )
         for one in rates

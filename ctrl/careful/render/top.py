@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from careful.control.top import PeerRates, Rates
 from careful.render.tables import alarm, table
-from careful.units import shown_bytes as size
-
-_WAITS = {"client": "a slow client here", "credits": "credits", "frames": "frames to leave"}
 
 
+# Every cell is as narrow as its heading, so that the columns stand still.
 def _row(one: PeerRates) -> tuple[object, ...]:
     state = one.state + (f": {one.error}" if one.error else "")
     took = one.latency_us
@@ -18,12 +16,12 @@ def _row(one: PeerRates) -> tuple[object, ...]:
         one.peer,
         state if state == "up" else alarm(state),
         f"{one.credits_free}/{one.credits_window}",
-        f"{size(round(one.tx_bytes_per_s))}/s",
-        f"{size(round(one.rx_bytes_per_s))}/s",
+        f"{one.tx_bytes_per_s * 8e-6:.2f}",
+        f"{one.rx_bytes_per_s * 8e-6:.2f}",
         round(one.messages_per_s),
         "-" if took is None else f"{took:.0f}",
         alarm(str(one.lost_frames)) if one.lost_frames else 0,
-        _WAITS.get(one.waits_for or "", "-"),
+        one.waits_for or "-",
     )
 
 
@@ -51,8 +49,8 @@ def shown(found: Sequence[Rates], mute: Mapping[str, str] | None = None, order: 
         mute: why an instance did not answer, by name.
         order: one of ORDERS; "": peers in the order of `found`.
     """
-    columns = ["peer", "state", "credits", "sent", "received", "messages/s", "latency (µs)"]
-    columns += ["lost", "waits for"]
+    columns = ["peer", "state", "credits", "sent (Mbit/s)", "received (Mbit/s)"]
+    columns += ["messages/s", "latency (µs)", "lost", "waits for"]
     parts = []
     for one in found:
         copy = "zero-copy" if one.zerocopy else "copy"

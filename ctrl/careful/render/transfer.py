@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from careful.errors import shown
 from careful.render.tables import alarm
-from careful.units import counted
+from careful.units import counted, shown_rate
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
@@ -83,13 +83,12 @@ def rehearsal(report: Result) -> str:
 
 def summary(report: Result) -> str:
     """Returns a transfer's result as a line; "" after errors alone, which are printed."""
-    rate = report.moved_bytes * 8 / report.seconds / 1e9 if report.seconds else 0.0
     count = report.files_count
     parts = []
     left = report.equal or report.newer or report.links or report.deleted
     if count or not (report.failures or left):
         parts.append(f"{counted(count, 'file')}, {size(report.bytes)} in {report.seconds:.2f} s")
-        parts.append(f"{rate:.2f} Gbit/s" if rate >= 0.1 else f"{rate * 1e3:.2f} Mbit/s")
+        parts.append(shown_rate(report.moved_bytes / report.seconds if report.seconds else 0.0))
     checked = report.first_checked
     if count == 1 and checked:
         kind = "BLAKE3 of both ends" if checked.is_blake3 else "XXH3 of blocks"

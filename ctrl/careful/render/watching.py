@@ -13,6 +13,7 @@ def watch(
     names: Callable[[str], None] | None = None,
     fd: int | None = None,
     host: str = "the other host",
+    name: str = "",
 ) -> Lines:
     """Returns a bar if it is wanted and standard error is a terminal, else lines.
 
@@ -21,9 +22,10 @@ def watch(
         names: prints each finished file; None: not printed.
         fd: where JSON lines go.
         host: the host that the bar names while it waits.
+        name: of what is copied, for the bar.
     """
     if not (bar and sys.stderr.isatty()):
         return Lines(names, fd)
     from careful.render.bar import Bar  # rich: needed on a terminal only
 
-    return Bar(names, fd, host)
+    return Bar(names, fd, host, name)

@@ -10,6 +10,7 @@ from careful.errors import CarefulError
 from careful.html import Grid, rendered
 from careful.transfer.lost_frames import Lost
 from careful.transfer.options import FileResult
+from careful.units import shown_rate
 
 
 class Moved(Protocol):
@@ -67,7 +68,7 @@ class Result:
             ("bytes", self.bytes),
             ("of these across the network", self.moved_bytes),
             ("seconds", self.seconds),
-            ("MB/s", self.moved_bytes / self.seconds / 1e6 if self.seconds else "-"),
+            ("rate", shown_rate(self.moved_bytes / self.seconds) if self.seconds else "-"),
             ("left alone", len(self.equal) + len(self.newer)),
         ]
         failed = Grid("failed", ("name", "reason"), self.failures)

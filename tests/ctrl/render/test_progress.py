@@ -31,17 +31,23 @@ class Clock:
 def test_bar__the_rate_is_of_the_last_seconds() -> None:
     """It was over 30 s: 432 MiB/s were shown while half of that moved."""
     clock = Clock()
-    bar = Bar(clock=clock)
+    bar = Bar(clock=clock, name="big")
     bar.expect(2, 1000 << 20)
     for _ in range(10):
         clock.now += 1
         bar.moved(50 << 20)
-    assert bar.said().plain == "500 MiB of 1000 MiB  50 MiB/s  0:00:10  0/2 files"
+    assert bar.said().plain == "big  50 %  500 MiB of 1000 MiB  419 Mbit/s  0:00:10  0/2 files"
     for _ in range(8):
         clock.now += 1
         bar.moved(10 << 20)
     bar.retried()
-    assert bar.said().plain == "580 MiB of 1000 MiB  10 MiB/s  0:00:42  0/2 files  1 piece retried"
+    said = "big  58 %  580 MiB of 1000 MiB  83.9 Mbit/s  0:00:42  0/2 files  1 piece retried"
+    assert bar.said().plain == said
+    assert (
+        Bar(name="a/long/name/of/a/file\n.tar.gz")
+        .said()
+        .plain.startswith("…name/of/a/file\\n.tar.gz  ")
+    )
 
 
 def test_bar__whom_it_waits_for() -> None:
@@ -53,7 +59,7 @@ def test_bar__whom_it_waits_for() -> None:
     bar.moved(8 << 20)
     clock.now += 4.2
     said = bar.said()
-    assert said.plain == "8 MiB of 10 MiB  waiting for h2, 4 s  0/1 files"
+    assert said.plain == "80 %  8 MiB of 10 MiB  waiting for h2, 4 s  0/1 files"
     assert [str(span.style) for span in said.spans if span.style] == ["bold red"]
     clock.now += 60
     bar.moved(1 << 20)
@@ -67,10 +73,10 @@ def test_bar__whom_it_waits_for() -> None:
 def test_bar__nothing_came_for_long() -> None:
     clock = Clock()
     bar = Bar(clock=clock)
-    assert bar.said().plain == "0 B of 0 B  0 B/s  0/0 files"
+    assert bar.said().plain == "0 B of 0 B  0 bit/s  0/0 files"
     clock.now += 100
     bar.expect(1, 4096)
-    assert bar.said().plain == "0 B of 4 KiB  0 B/s  0/1 files"
+    assert bar.said().plain == "0 %  0 B of 4 KiB  0 bit/s  0/1 files"
 
 
 def failure(name: str, reason: str) -> CarefulError:

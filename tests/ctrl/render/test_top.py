@@ -78,6 +78,20 @@ def test_shown__peers_in_the_order_of_a_key(order: str, first: str) -> None:
     assert keys(order).count(ORDERS["s"][1]) == 1  # what is sorted by, or can be
 
 
+def test_shown__columns_stand_still() -> None:
+    """They moved with the unit of a rate and with what a peer waited for."""
+    slow = {"tx_bytes": 1000, "credits_free": 64}
+    fast = {"tx_bytes": 10**10, "rx_bytes": 10**9, "credits_free": 1, "messages_out": 1}
+    first = a_look(10, {})
+    each = [
+        shown(top.rates(first, a_look(11, peer, messages=[(count, took)]))).splitlines()
+        for peer, count, took in ((slow, 1, 10**4), (fast, 250_000, 10**14))
+    ]
+    assert each[0][1:-1] == each[1][1:-1]  # headings and rule
+    assert "79999.99" in each[1][-1]
+    assert max(map(len, each[1])) <= 100
+
+
 def test_messages__a_slot_that_had_none_begins_at_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -90,7 +104,11 @@ def test_messages__a_slot_that_had_none_begins_at_nothing(
     monkeypatch.setattr(
         live_latency, "cells_in", lambda one: {(0, 0): cell} if one == b"some" else {}
     )
-    assert top._messages(Instance("eth1", pid=1)) == {(0, 0): (0, 0), (0, 2): (2, 30)}
+    stored = SimpleNamespace(count=3, sum_ns=70)
+    monkeypatch.setattr(
+        live_latency, "stored_in", lambda one: ({(1, 0): stored} if one == b"some" else {}, {})
+    )
+    assert top._messages(Instance("eth1", pid=1)) == {(0, 0): (0, 0), (0, 2): (5, 100)}
 
 
 def test_look__one_of_several_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,8 +134,8 @@ def test_look__one_of_several_does_not_answer(monkeypatch: pytest.MonkeyPatch) -
     ("peer", "said"),
     [
         ({"messages_out": 1, "credits_free": 1}, "credits"),
-        ({"messages_out": 1}, "frames to leave"),
-        ({"withholding": True}, "a slow client here"),
+        ({"messages_out": 1}, "frames"),
+        ({"withholding": True}, "client"),
         ({"lost_there_frames": 77}, "77"),
         ({"state": "stalled"}, "stalled"),
     ],
