@@ -173,12 +173,31 @@ def _json_last(words: list[str]) -> list[str]:
     return [*words[1:end], "--json", *words[end:]]
 
 
+def _hint(words: list[str]) -> None:
+    """After a failure, prints what rsync's or scp's users expect of h2:/path."""
+    for word in words:
+        host, _, path = word.partition(":/")
+        if host and path and "/" not in host:
+            text = f"{host}:/{path} is below what {host} exports; `carefulctl ls {host}:` lists it"
+            click.echo(f"carefulctl: {shown(text)}", err=True)
+            return
+
+
 def run(argv: Sequence[str] | None = None) -> int:
     """Runs `carefulctl`; prints an error on standard error; returns the exit status."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    status = _run(words)
+    if status in (Exit.FAILED, Exit.PARTLY):
+        with suppress(OSError):
+            _hint(words)
+    return status
+
+
+def _run(given: list[str]) -> int:
     if instruction := os.environ.get("_CAREFULCTL_COMPLETE"):
         return shell_complete(cli, {}, "carefulctl", "_CAREFULCTL_COMPLETE", instruction)
     asked: dict[str, object] = {}
-    words = _json_last(sys.argv[1:] if argv is None else list(argv))
+    words = _json_last(given)
     try:
         with cli.make_context("carefulctl", words, obj=asked) as ctx:
             cli.invoke(ctx)

@@ -33,6 +33,14 @@ def test_hint__a_user_before_the_host(capsys: pytest.CaptureFixture[str]) -> Non
     assert "careful knows no users; name the host alone: nobody.invalid" in said
 
 
+def test_hint__an_absolute_path(capsys: pytest.CaptureFixture[str]) -> None:
+    """rsync and scp mean the root of the other host; here an export is the root."""
+    hint = "h.invalid:/srv/x is below what h.invalid exports; `carefulctl ls h.invalid:` lists it"
+    for path, count in (("/srv/x", 1), ("srv/x", 0)):
+        assert run(["get", f"h.invalid:{path}", "."]) == 1
+        assert capsys.readouterr().err.count(hint) == count
+
+
 def test_units__of_tc_and_ping() -> None:
     assert parse_bytes("1Gbit") == 125_000_000
     assert parse_bytes("8kbit") == 1000
