@@ -196,11 +196,11 @@ def draw(found: Json, path: Path) -> None:
     }
     drawn, ((whole,), (more,)) = figure.grid(2, 1, size=(8.0, 8.5), widths=[1])
     figure.label(
-        whole, f"To {one['peer']}: what a message takes", "size of a message", "latency (ms)"
+        whole, f"To {one['peer']}: what a message takes", "size of a message", "latency (µs)"
     )
     figure.label(more, "How much longer than the oracle's", "size of a message", "longer by (%)")
     for pair, shown in (
-        (whole, {name: [value / 1e3 for value in values] for name, values in series.items()}),
+        (whole, series),
         (more, {name: _above(values, best_us) for name, values in series.items()}),
     ):
         figure.lines(pair, sizes, shown)
@@ -224,7 +224,7 @@ def _draw_live(found: Json, path: Path) -> None:
         )
     one, sizes = seen[0], [each["message_bytes_max"] for each in seen[0]["classes"]]
     title = f"To {one['peer']}: what a message takes (the path is not measured)"
-    drawn, pair = figure.axes(title, "size of a message", "latency (ms)")
+    drawn, pair = figure.axes(title, "size of a message", "latency (µs)")
     _stars(pair, one["classes"], "live_us", "live messages, mean since up", "o")
     _stars(pair, one["classes"], "measured_us", "in effect, live A/B", "k*")
     _of_sizes(pair, sizes)
@@ -241,7 +241,7 @@ def _of_sizes(pair: Axes, sizes: Sequence[int]) -> None:
 
 def _stars(pair: Axes, classes: Sequence[Json], name: str, label: str, mark: str) -> None:
     points = [(each["message_bytes_max"], each.get(name)) for each in classes]
-    seen = [(size, value / 1e3) for size, value in points if value is not None]
+    seen = [(size, value) for size, value in points if value is not None]
     if seen:
         pair.plot(*zip(*seen, strict=True), mark, markersize=15, label=label, zorder=9)
 

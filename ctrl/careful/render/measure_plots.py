@@ -19,16 +19,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+#: Fewer points do not overlap.
+_FAINT_FROM = 50
+
+
 def _fitted(pair: Axes, line: Line, ends: tuple[float, float], number: int, label: str) -> None:
-    """Draws a line between two sizes; dotted if the data support no slope."""
-    pair.plot(
-        ends,
-        [line.at(size) for size in ends],
-        color=draw.COLOURS[number % len(draw.COLOURS)],
-        linestyle="-" if line.supported else ":",
-        linewidth=1.8,
-        label=label,
-    )
+    """Draws a line between two sizes; dotted if the data support no slope.
+
+    Its entry in the legend has the marker of the points, too.
+    """
+    colour = draw.COLOURS[number % len(draw.COLOURS)]
+    dash, marker = "-" if line.supported else ":", draw.MARKERS[number % len(draw.MARKERS)]
+    at = [line.at(size) for size in ends]
+    pair.plot(ends, at, color=colour, linestyle=dash, linewidth=1.8, zorder=3)
+    pair.plot([], [], color=colour, linestyle=dash, linewidth=1.8, marker=marker, label=label)
 
 
 def _points(pair: Axes, sizes: Sequence[float], times_us: Sequence[float], number: int) -> None:
@@ -38,23 +42,18 @@ def _points(pair: Axes, sizes: Sequence[float], times_us: Sequence[float], numbe
         draw.MARKERS[number % len(draw.MARKERS)],
         color=draw.COLOURS[number % len(draw.COLOURS)],
         markersize=6,
+        alpha=0.35 if len(sizes) > _FAINT_FROM else 1.0,
     )
 
 
-def _clip(pair: Axes, times_us: Sequence[float], least_us: float, entries: int) -> None:
+def _clip(pair: Axes, times_us: Sequence[float], least_us: float) -> None:
     """Leaves the slowest outliers out of the scale, and reports how many; least_us: to show."""
-    pair.set_ylim(top=min(pair.get_ylim()[1], max(least_us, 1.5 * np.percentile(times_us, 90))))
-    _legend(pair, entries)
+    top = max(least_us, min(max(times_us), 1.5 * float(np.percentile(times_us, 90))))
+    pair.set_ylim(0, 1.05 * top)
     top = pair.get_ylim()[1]
     if above := sum(one > top for one in times_us):
         text = f"{above} above {top:.4g} µs"
-        pair.annotate(text, (1, 0.98), xycoords="axes fraction", ha="right", va="top", fontsize=11)
-
-
-def _legend(pair: Axes, entries: int) -> None:
-    """Starts the axes at 0, with room for the legend above the data."""
-    pair.set_ylim(0, pair.get_ylim()[1] * (1.05 + 0.08 * entries))
-    pair.legend(loc="upper left")
+        pair.annotate(text, (1, 1.01), xycoords="axes fraction", ha="right", fontsize=11)
 
 
 def blackbox(found: Result, host: str, path: str | Path) -> None:
@@ -91,7 +90,8 @@ def blackbox(found: Result, host: str, path: str | Path) -> None:
     least_us = max(
         one.at(size) for one in lines for size in (one.size_min_bytes, one.size_max_bytes)
     )
-    _clip(pair, [*found.trip_minima[1], *found.gaps[1]], 1.1 * least_us, len(lines))
+    _clip(pair, [*found.trip_minima[1], *found.gaps[1]], 1.1 * least_us)
+    draw.legend_below(pair)
     draw.save(figure, path)
 
 
@@ -119,7 +119,8 @@ def pathchar(path: HopPath, host: str, file: str | Path, ends: Stages | None = N
         assert hop.line is not None
         _fitted(pair, hop.line, (float(sizes[0]), float(sizes[-1])), number, label)
     if measured:
-        _legend(pair, len(measured))
+        pair.set_ylim(bottom=0)
+        draw.legend_below(pair)
     draw.save(figure, file)
 
 

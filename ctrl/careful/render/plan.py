@@ -245,8 +245,9 @@ def draw(request: Request, path: Path, figure: str, varied: str | None, old: str
     """Draws one of the figures of `carefulctl plan --figure`."""
     pipeline = request.pipeline()
     if figure == "latency":
-        chosen = request.answer("fixed").fragments_count
-        plan_plots.latency_curve(pipeline, request.message_bytes, chosen, path)
+        fixed, best = request.answer("fixed"), request.answer()
+        answers = [fixed] if best.latency_us == fixed.latency_us else [fixed, best]
+        plan_plots.latency_curve(pipeline, request.message_bytes, answers, path)
         return
     if figure == "space-time":
         made = request.answer()

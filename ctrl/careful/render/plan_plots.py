@@ -9,16 +9,22 @@ import numpy as np
 
 from careful.model.fixed import candidates, segments
 from careful.model.latency import fixed_latency_us, signature_us
+from careful.model.planner import Plan
 from careful.model.simulation import Outcome, Transfer
 from careful.model.stages import KIB, Pipeline
 from careful.model.surfaces import StaticComparison, Surface
 from careful.render import figure as draw
 
 
-def latency_curve(pipeline: Pipeline, message_bytes: int, chosen: int, path: str | Path) -> None:
-    """Draws latency over the number of fragments, signature curves, candidates (P1 Fig. 2, 8)."""
+def latency_curve(
+    pipeline: Pipeline, message_bytes: int, answers: Sequence[Plan], path: str | Path
+) -> None:
+    """Draws latency over the number of fragments, signature curves, candidates (P1 Fig. 2, 8).
+
+    answers: the best equal fragments, and the plan if it is another; both are marked.
+    """
     pipeline = pipeline.sequential()
-    most = max(10, 3 * chosen)
+    most = max(10, 3 * answers[0].fragments_count)
     figure, pair = draw.axes(
         f"{pipeline.name or 'pipeline'}: {message_bytes} B in k equal fragments",
         "fragments k (count)",
@@ -59,28 +65,23 @@ def latency_curve(pipeline: Pipeline, message_bytes: int, chosen: int, path: str
                 markersize=size,
                 label=f"candidate: {kind}",
             )
-    best = float(fixed_latency_us(pipeline, message_bytes, chosen))
-    # A ring, so that the candidates next to it stay visible.
-    pair.plot(
-        [chosen],
-        [best],
-        "o",
-        color="none",
-        markeredgecolor=draw.COLOURS[1],
-        markeredgewidth=3,
-        markersize=24,
-        linestyle="none",
-    )
-    pair.annotate(
-        f"k = {chosen}, {best:.1f} µs",
-        (chosen, best),
-        textcoords="offset points",
-        xytext=(40, 55),
-        arrowprops={"arrowstyle": "->", "color": draw.COLOURS[6]},
-    )
-    height = float(latency.max() - latency.min())
-    pair.set_ylim(float(latency.min()) - 0.25 * height, float(latency.max()) + 0.6 * height)
-    pair.legend(loc="upper center", ncols=2)
+    # Hollow, so that the candidates next to them stay visible.
+    for one, marker, colour in zip(answers, "o*", (draw.COLOURS[1], draw.COLOURS[3]), strict=False):
+        pair.plot(
+            [one.fragments_count],
+            [one.latency_us],
+            marker,
+            color="none",
+            markeredgecolor=colour,
+            markeredgewidth=3,
+            markersize=20,
+            zorder=4,
+            label=f"{one.strategy}: k = {one.fragments_count}, {one.latency_us:.1f} µs",
+        )
+    low = min(float(latency.min()), *(one.latency_us for one in answers))
+    height = float(latency.max()) - low
+    pair.set_ylim(low - 0.15 * height, float(latency.max()) + 0.05 * height)
+    draw.legend_below(pair, ncols=2, markerscale=0.6)
     draw.save(figure, path)
 
 

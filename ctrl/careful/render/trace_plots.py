@@ -38,8 +38,9 @@ def stages(found: Sequence[Fit], path: str | Path) -> None:
         step = max(len(sizes) // _POINTS_MOST, 1)
         faint = 0.35 if len(sizes) > _FAINT_FROM else 1.0
         left.plot(sizes[::step], times[::step], ".", color=colour, markersize=4, alpha=faint)
-        # Most of a real transfer's frames may take no time in a stage.
-        top = 1.25 * float(np.percentile(times, 97) or np.max(times)) or 1.0
+        # A few late frames do not set the scale; most frames may take no time in a stage.
+        middle, high = np.percentile(times, (50, 97))
+        top = 1.25 * float(min(8 * middle, high) or high or np.max(times)) or 1.0
         if one.line and one.line.supported:
             ends = np.array([one.line.size_min_bytes, one.line.size_max_bytes])
             left.plot(ends, [one.line.at(size) for size in ends], color="black", linewidth=1.8)

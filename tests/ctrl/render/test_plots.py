@@ -12,8 +12,10 @@ from careful.measure.estimators.bulk import Bulk
 from careful.measure.estimators.logp import Result
 from careful.measure.estimators.packet_flow import Burst, Transfer
 from careful.measure.statistics.estimate import Estimate
+from careful.model import load_shipped
 from careful.model.files import load_pipeline
-from careful.render import figure, logp_plots, measure_plots, plan_plots, trace_plots
+from careful.render import figure, logp_plots, measure_plots, trace_plots
+from careful.render import plan as report
 from careful.render.digits import not_negative, with_half
 from fake_exchange import CROSSING, FakeExchange
 from fake_hosts import FakeHosts
@@ -131,6 +133,19 @@ def test_plot__outliers_of_a_black_box_do_not_set_the_scale(drawn: list[Any]) ->
     assert not any(" above " in text.get_text() for text in quiet.texts)
 
 
+def test_plot__the_answer_of_plan_is_marked(drawn: list[Any]) -> None:
+    """The answer was six fragments of lp, and the only mark five equal ones."""
+    request = report.Request("", load_shipped("gam"), 4096, "best", None, 1, None, 0)
+    report.draw(request, Path("x.svg"), "latency", None, "", "")
+    best, fixed = request.answer(), request.answer("fixed")
+    assert best.latency_us < fixed.latency_us
+    marks = {line.get_label(): line.get_xydata().tolist() for line in drawn[0].axes[0].lines}
+    for one in (best, fixed):
+        label = f"{one.strategy}: k = {one.fragments_count}, {one.latency_us:.1f} µs"
+        assert marks[label] == [[one.fragments_count, one.latency_us]]
+    assert hidden(drawn[0]) == []
+
+
 def test_plot__bars_of_stages_start_at_0(drawn: list[Any]) -> None:
     hosts = FakeHosts()
     measure_plots.pathchar(hosts.path(), "h2", "path.svg", hosts.measure())
@@ -175,7 +190,8 @@ def test_plot__no_entry_of_a_legend_without_a_curve(drawn: list[Any]) -> None:
     logp_plots.draw([], [bulk(known, False), bulk(known, True)], "h2", Path("x.svg"))
     shown = [entry for entry in entries(drawn[0]) if not entry[0].startswith("D = ")]
     assert shown == [["T(n)", "os(n)", "or(n)"], ["T(n)", "g(n)", "os(n)", "or(n)"]]
-    plan_plots.latency_curve(load_pipeline("network-disk"), 65536, 2, "x.svg")
+    request = report.Request("", load_pipeline("network-disk"), 65536, "best", None, 1, None, 0)
+    report.draw(request, Path("x.svg"), "latency", None, "", "")
     pair = drawn[1].axes[0]
     lines = {line.get_label(): line for line in pair.lines}
     stage, latency = lines["signature of disk"], lines["latency"]

@@ -16,6 +16,7 @@ from careful._abi import lib
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import RELATIVE_MAX, Array, Line, fit_line
 from careful.measure.statistics.piecewise import POINTS_MIN, fit_piecewise
+from careful.units import counted
 
 Records = npt.NDArray[np.void]
 
@@ -187,7 +188,8 @@ def fit(stage: int, owner: str, taken: Samples) -> Fit:
     if not len(taken):
         return replace(blank, reason="no traffic")
     if len(sizes) < SIZES_MIN:
-        reason = f"{len(sizes)} sizes with {SAMPLES_MIN} samples or more, a slope needs {SIZES_MIN}"
+        few = counted(len(sizes), "size")
+        reason = f"{few} with {SAMPLES_MIN} samples or more, a slope needs {SIZES_MIN}"
         return replace(blank, reason=reason)
     line = replace(fit_line(sizes, times), samples_count=number)
     pieces = fit_piecewise(sizes, times).transitions_bytes if len(sizes) >= 2 * POINTS_MIN else ()
