@@ -4,8 +4,7 @@
  * costs a bounded share of the loop, and keeps nothing. control.c and handshake.c interpret the
  * messages.
  */
-#ifndef LINK_DOOR_H
-#define LINK_DOOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ uint32_t door_train(struct link *link, const union address *host, uint32_t frame
  * elsewhere the same. */
 void door_close(struct link *link, const union address *host);
 uint32_t door_closed(const struct link *link, const union address *host);
-
-#endif /* LINK_DOOR_H */

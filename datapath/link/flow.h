@@ -7,8 +7,7 @@
  * Buffers and peers are link's business.
  * Calls: window.h.
  */
-#ifndef LINK_FLOW_H
-#define LINK_FLOW_H
+#pragma once
 
 #include <assert.h>
 #include <endian.h>
@@ -253,5 +252,3 @@ static inline void flow_info(const struct flow *flow, struct careful_peer_info *
 	info->credits_window = flow->tx.size;
 	info->buffers_owed = window_rx_owed(&flow->rx);
 }
-
-#endif /* LINK_FLOW_H */

@@ -4,8 +4,7 @@
  * own. For each of them it is a frame of the session, with a number there, so a member that misses
  * it gets it again alone. The layers above decide who is in a group, and what its frames mean.
  */
-#ifndef LINK_GROUP_H
-#define LINK_GROUP_H
+#pragma once
 
 #include "link/link.h"
 
@@ -95,5 +94,3 @@ bool link_group_take(struct link *link, struct link_rxframe *frame, enum flow_ve
 		     uint32_t *missing);
 /* Takes the credits that a frame to a group brings, when it is handed on; false: they cannot be. */
 bool link_group_settle(const struct link_rxframe *frame);
-
-#endif /* LINK_GROUP_H */

@@ -4,8 +4,7 @@
  * what each says of its receive side. epoch.c defines an epoch, and session.c decides when one is
  * wanted. keyed.h proves who the asker is, if there are keys.
  */
-#ifndef LINK_HANDSHAKE_H
-#define LINK_HANDSHAKE_H
+#pragma once
 
 #include <endian.h>
 #include <stdbool.h>
@@ -75,5 +74,3 @@ static inline void handshake_forget(struct handshake *handshake)
 	handshake->nonce = 0;
 	handshake->among = 0;
 }
-
-#endif /* LINK_HANDSHAKE_H */

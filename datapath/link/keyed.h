@@ -3,8 +3,7 @@
  * Proves to each end of a handshake who the other is (wire.h, struct careful_keyed), and derives
  * the cookies of their frames. When what is said is handshake.c's.
  */
-#ifndef LINK_KEYED_H
-#define LINK_KEYED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -103,5 +102,3 @@ bool keyed_answer_proves(const struct link_peer *peer, __be32 frag_off,
 void keyed_over(struct link_peer *peer);
 
 void keyed_forget(struct keyed *keyed);
-
-#endif /* LINK_KEYED_H */

@@ -4,8 +4,7 @@
  * the sequence check, receive buffers from arrival to the fill ring, send buffers
  * from allocation to completion. message/ interprets a frame's body.
  */
-#ifndef LINK_LINK_H
-#define LINK_LINK_H
+#pragma once
 
 #include <linux/types.h>
 #include <stdbool.h>
@@ -678,5 +677,3 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms);
 
 /* crc32c.c */
 uint32_t link_crc32c(const void *data, uint32_t bytes);
-
-#endif /* LINK_LINK_H */

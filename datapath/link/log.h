@@ -10,8 +10,7 @@
  * has come. At most a window of numbers has not, and the log holds one.
  * Calls: log.c.
  */
-#ifndef LINK_LOG_H
-#define LINK_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -92,5 +91,3 @@ struct link_repair {
 	uint32_t highest;
 	uint32_t asked;
 };
-
-#endif /* LINK_LOG_H */

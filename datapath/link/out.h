@@ -3,8 +3,7 @@
  * The last steps of a frame that leaves, the same for a peer (tx.c) and for a group (group.c):
  * its link header, its checks, its place in the queue. Calls: crc32c.c, tx.c to kick.
  */
-#ifndef LINK_OUT_H
-#define LINK_OUT_H
+#pragma once
 
 #include <assert.h>
 #include <endian.h>
@@ -86,5 +85,3 @@ static inline void out_seal(struct link_txframe *frame, uint32_t crc_bytes)
 		frame->hdr->payload_crc = htobe32(link_crc32c(frame->body, crc_bytes));
 	frame->hdr->check = htobe32(careful_hdr_check(frame->hdr));
 }
-
-#endif /* LINK_OUT_H */

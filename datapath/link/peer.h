@@ -4,8 +4,7 @@
  * control messages and the clock use. Only datapath/link reads the latter; those above ask link
  * (link.h).
  */
-#ifndef LINK_PEER_H
-#define LINK_PEER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -407,5 +406,3 @@ _Static_assert(sizeof(struct link_peer) == 5 * (size_t)LINK_PEER_LINE &&
 		       offsetof(struct link_peer, llhdr) == 2 * LINK_PEER_LINE &&
 		       offsetof(struct link_peer, repair) == 4 * LINK_PEER_LINE,
 	       "who it is, the protocol, the headers, the counts, the repair: a cache line each");
-
-#endif /* LINK_PEER_H */

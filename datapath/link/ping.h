@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Pings: questions that a stranger may ask, and their answers (ping.c). */
-#ifndef LINK_PING_H
-#define LINK_PING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ void link_ping_tick(struct link_peer *peer);
 void link_ping_forget(struct link_peer *peer);
 void link_ping_reset(struct link_peer *peer);
 void link_stamps_tick(struct link *link);
-
-#endif /* LINK_PING_H */

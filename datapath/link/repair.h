@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Repairs: log.c sends frames again, early.c finds them missing. */
-#ifndef LINK_REPAIR_H
-#define LINK_REPAIR_H
+#pragma once
 
 #include <string.h>
 
@@ -87,5 +86,3 @@ bool early_said(struct link_peer *peer, uint32_t seq);
 void early_ask(struct link_peer *peer);
 bool early_tick(struct link_peer *peer);
 void early_drained(struct link_peer *peer);
-
-#endif /* LINK_REPAIR_H */

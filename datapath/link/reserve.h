@@ -7,8 +7,7 @@
  * and no credit is given for them. So a grant is never revoked, nothing has to be said at its end,
  * and what XDP lets a peer fill only ever grows.
  */
-#ifndef LINK_RESERVE_H
-#define LINK_RESERVE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -41,5 +40,3 @@ void reserve_over(struct link_peer *peer);
 void reserve_return(struct link_peer *peer);
 bool reserve_tick(struct link_peer *peer);
 void reserve_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside);
-
-#endif /* LINK_RESERVE_H */

@@ -30,8 +30,7 @@
  * way than frames. So it holds its data back until the other shows that it has them: with a frame,
  * or the SYNC that it sends on WELCOME, whose cookie nobody can know before (seal_waits).
  */
-#ifndef LINK_SEAL_H
-#define LINK_SEAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -97,5 +96,3 @@ enum seal_due {
 	SEAL_DUE_END,
 };
 enum seal_due seal_tick(struct link_peer *peer);
-
-#endif /* LINK_SEAL_H */

@@ -4,8 +4,7 @@
  * first. A peer that takes all that it can keeps nobody else from its own share. Counts alone;
  * where the things are is their owner's business.
  */
-#ifndef LINK_SHARE_H
-#define LINK_SHARE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,5 +74,3 @@ static inline void share_divide(struct share *share, const uint32_t *held, uint3
 	}
 	*share = now;
 }
-
-#endif /* LINK_SHARE_H */

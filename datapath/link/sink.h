@@ -4,8 +4,7 @@
  * once, for whoever has such a place. Which threshold applies, and what more there is to say of the
  * bytes, is the owner's business.
  */
-#ifndef LINK_SINK_H
-#define LINK_SINK_H
+#pragma once
 
 #include <assert.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ static inline void sink_idle(struct sink *sink)
 	assert(sink->busy);
 	sink->busy = false;
 }
-
-#endif /* LINK_SINK_H */

@@ -4,8 +4,7 @@
  * and a HELLO to the first one's port that is ready to go elsewhere is told where. As it says so in
  * a CHALLENGE, who asks has no state here yet; who asks not is served where it asked.
  */
-#ifndef LINK_SPREAD_H
-#define LINK_SPREAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ void spread_ask(struct link_peer *peer, uint32_t among);
 bool spread_moved(const struct link_peer *peer, uint32_t *queue, uint32_t *port);
 /* Says who has a session here. */
 void spread_tick(struct link *link);
-
-#endif /* LINK_SPREAD_H */

@@ -4,8 +4,7 @@
  * lists them. tools/bench/run operations builds link with CAREFUL_OPERATIONS, and times each step;
  * in every other build none of it is left.
  */
-#ifndef LINK_TIMED_H
-#define LINK_TIMED_H
+#pragma once
 
 enum timed_operation {
 	OPERATION_SEND, /* a frame's number, and its credits; or what is kept of it, and its ask */
@@ -33,5 +32,3 @@ void timed_end(struct timed_span *span);
 #else
 #define OPERATION(what) ((void)0)
 #endif
-
-#endif /* LINK_TIMED_H */

@@ -13,8 +13,7 @@
  * buffers are a pool of its own (P2 section 4.1). The files of link have the common part; they call
  * these functions where the two differ.
  */
-#ifndef LINK_TRADITIONAL_H
-#define LINK_TRADITIONAL_H
+#pragma once
 
 #include <linux/types.h>
 #include <stdbool.h>
@@ -158,5 +157,3 @@ struct traditional_link {
 
 int traditional_init(struct link *link);
 void traditional_deinit(struct link *link);
-
-#endif /* LINK_TRADITIONAL_H */

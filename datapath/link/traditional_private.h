@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Shared by the files of the traditional protocol; nobody else includes this. */
-#ifndef LINK_TRADITIONAL_PRIVATE_H
-#define LINK_TRADITIONAL_PRIVATE_H
+#pragma once
 
 #include "link/link.h"
 
@@ -30,5 +29,3 @@ void traditional_on_answered(struct link_peer *peer, uint16_t answered);
 bool traditional_take(struct link *link, struct link_rxframe *frame);
 bool traditional_follow(struct link *link, struct link_rxframe *frame);
 void traditional_forget_received(struct link_peer *peer);
-
-#endif /* LINK_TRADITIONAL_PRIVATE_H */

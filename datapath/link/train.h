@@ -3,8 +3,7 @@
  * Trains: what burst a path takes. The receiver measures (train.c), and the sender sends on request
  * (train_out.c).
  */
-#ifndef LINK_TRAIN_H
-#define LINK_TRAIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ void train_say(struct link_peer *peer, uint8_t type, uint32_t number, uint32_t f
 bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl);
 void link_trains_send(struct link *link);
 void train_out_tick(struct link_peer *peer);
-
-#endif /* LINK_TRAIN_H */

@@ -6,8 +6,7 @@
  * buffers. A grant (P2 section 7) gives credits before as many buffers came back: then
  * `credits` is ahead of `sent`, `announced` and `returned` of `received`.
  */
-#ifndef LINK_WINDOW_H
-#define LINK_WINDOW_H
+#pragma once
 
 #include <errno.h>
 #include <stdbool.h>
@@ -164,5 +163,3 @@ static inline uint32_t window_rx_announce(struct window_rx *w)
 	w->announced = w->returned;
 	return w->returned;
 }
-
-#endif /* LINK_WINDOW_H */

@@ -5,8 +5,7 @@
  * a file, and placed directly at the receiver. A message's meaning is the engine's
  * business.
  */
-#ifndef MESSAGE_MESSAGE_H
-#define MESSAGE_MESSAGE_H
+#pragma once
 
 #include "link/link.h"
 #include "message/plan.h"
@@ -327,5 +326,3 @@ struct message_in *message_in_unanswered(struct message_state *state, struct mes
 void message_in_release(struct message_in *in, struct link_rxframe *frame);
 bool message_in_stays(const struct message_in *in);
 void message_in_close(struct message_in *in);
-
-#endif /* MESSAGE_MESSAGE_H */

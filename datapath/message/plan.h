@@ -3,8 +3,7 @@
  * Fragment sizes of a message: read once from the tune map, in shared memory, so
  * that a message never mixes two versions of it; then a plain recurrence.
  */
-#ifndef MESSAGE_PLAN_H
-#define MESSAGE_PLAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ void plan_default(struct careful_tune_entry *entry, uint32_t fragment_bytes);
 void plan_take(const struct careful_tune_entry *entry, uint32_t message_bytes,
 	       struct plan_cursor *cursor);
 uint32_t plan_next(struct plan_cursor *cursor, uint32_t cap_bytes);
-
-#endif /* MESSAGE_PLAN_H */
