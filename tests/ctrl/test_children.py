@@ -10,6 +10,8 @@ from pathlib import Path
 
 import careful
 import pytest
+from careful import child
+from careful.errors import CarefulError
 from hosts import Host
 
 SOURCE = Path(careful.__file__).parent
@@ -49,7 +51,8 @@ def test_programs__are_started_in_the_root_directory() -> None:
 def test_packaging__interpreters_import_nothing_from_the_current_directory() -> None:
     started = [
         line
-        for path in (ROOT / "tools/packaging").rglob("*")
+        for folder in (ROOT / "tools/packaging", ROOT / "debian")
+        for path in folder.rglob("*")
         if path.is_file()
         for line in re.findall(r"^\s*(?:\w+=)?(?:/usr/bin/)?python3? .*", path.read_text(), re.M)
     ]
@@ -84,3 +87,16 @@ def test_up__runs_no_module_of_the_current_directory(lab: object, tmp_path: Path
     finally:
         host.ctl("down", "eth1", check=False)
     assert not ran.exists()
+
+
+def test_program__is_found_where_packages_put_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian's packages have it in /usr/libexec/careful, and not in PATH."""
+    monkeypatch.setattr(child, "_LIBEXEC", tmp_path)
+    with pytest.raises(CarefulError, match="careful-none: it is not installed"):
+        child.program("careful-none")
+    path = tmp_path / "careful-none"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    assert child.program("careful-none") == str(path)

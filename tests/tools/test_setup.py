@@ -65,6 +65,7 @@ def test_requirements__are_installed_by_their_hashes() -> None:
     """A version alone trusts whoever has the index, or the account, on the day of the set-up."""
     mine, tests = pinned("requirements.txt"), pinned("requirements-test.txt")
     assert not set(mine) & set(tests)
+    assert "auditwheel" in pinned("requirements-package.txt")  # has hashes
     for name, (version, _) in (mine | tests).items():
         assert metadata.version(name) == version
     installs = re.findall(r"-m pip install(?:[^\n]*\\\n)*[^\n]*", (TOOLS / "setup").read_text())

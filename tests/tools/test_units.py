@@ -99,7 +99,7 @@ def test_prerm__takes_down_the_others_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One that does not exit keeps none of them up."""
-    text = (ROOT / "tools/packaging/debian/careful.prerm").read_text()
+    text = (ROOT / "debian/careful.prerm").read_text()
     (program,) = re.findall(r"python3 -P -c '(.*?)' \|\| true", text, re.S)
     gone = []
 
@@ -130,7 +130,7 @@ def test_unit__carefuld_may_have_what_it_keeps() -> None:
 
 def control(package: str) -> str:
     """Returns a field of a package in debian/control."""
-    text = (ROOT / "tools/packaging/debian/control").read_text()
+    text = (ROOT / "debian/control").read_text()
     return text.partition(f"Package: {package}\n")[2].partition("\n\n")[0]
 
 
@@ -147,11 +147,11 @@ def test_control__the_python_package_takes_its_files_over() -> None:
     """They were careful's until 0.1.0; without Replaces dpkg unpacks none of them."""
     (first,) = re.findall(r"^Replaces: careful \(<< (.*)~\)$", control("python3-careful"), re.M)
     assert f"Breaks: careful (<< {first}~)\n" in control("python3-careful")
-    log = (ROOT / "tools/packaging/debian/changelog").read_text()
-    assert re.findall(r"^careful \((.*?)\)", log, re.M)[-2:] == [first, "0.1.0"]
+    log = (ROOT / "debian/changelog").read_text()
+    assert re.findall(r"^careful \((.*?)\)", log, re.M)[-2:] == [f"{first}-1", "0.1.0"]
 
 
 def test_packages__are_of_the_version_of_the_project() -> None:
-    log = (ROOT / "tools/packaging/debian/changelog").read_text()
-    assert log.startswith(f"careful ({careful.__version__}) ")
+    log = (ROOT / "debian/changelog").read_text()
+    assert log.startswith(f"careful ({careful.__version__}-")
     assert f'\nversion = "{careful.__version__}"\n' in (ROOT / "pyproject.toml").read_text()

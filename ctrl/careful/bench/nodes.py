@@ -9,13 +9,10 @@ import errno
 import json
 import os
 import select
-import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Self
 
 from careful import child
@@ -35,15 +32,6 @@ _ALL_S = 2.0
 
 class LateError(CarefulError):
     """An experiment did not end within its limit."""
-
-
-def program() -> str:
-    """Returns the path of careful-p2: next to the interpreter, like carefuld, or in PATH."""
-    beside = Path(sys.executable).with_name(PROGRAM)
-    found = str(beside) if beside.exists() else shutil.which(PROGRAM)
-    if not found:
-        raise CarefulError(errno.ENOENT, "it is not installed; reinstall careful", PROGRAM)
-    return found
 
 
 class _Node:
@@ -102,8 +90,9 @@ class Nodes:
         addresses = [one.address for one in hosts]
         try:
             for rank, host in enumerate(hosts):
+                program = host.program or child.program(PROGRAM)
                 given = [host.interface, str(rank), protocol, wait, str(tx_buffers)]
-                self._nodes.append(_Node(host, [host.program or program(), *given, *addresses]))
+                self._nodes.append(_Node(host, [program, *given, *addresses]))
             ready = self._answers(time.monotonic() + _JOIN_S)
             self.fragment_bytes = int(ready[0]["fragment_bytes"])
         except BaseException:

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import struct
 import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 from careful import child
@@ -28,18 +25,9 @@ _LENGTH = struct.Struct("=i")
 _NOBODY = {"refused", "timed"}
 
 
-def program() -> str:
-    """Returns the path of careful-tcp: next to the interpreter, like carefuld, or in PATH."""
-    beside = Path(sys.executable).with_name("careful-tcp")
-    found = str(beside) if beside.exists() else shutil.which("careful-tcp")
-    if not found:
-        raise CarefulError(errno.ENOENT, "it is not installed; reinstall careful", "careful-tcp")
-    return found
-
-
 def serve(port: int) -> NoReturn:
     """Becomes the program that answers on a port, over TCP and UDP, until it is ended."""
-    os.execv(program(), ["careful-tcp", "serve", str(port)])
+    os.execv(child.program("careful-tcp"), ["careful-tcp", "serve", str(port)])
 
 
 class SocketLayer:
@@ -61,8 +49,9 @@ class SocketLayer:
     ) -> None:
         self.name, self.capacity, self._reply_bytes = name, capacity, reply_bytes
         self._host = f"{address}, {name} port {port}"
+        argv = [child.program("careful-tcp"), "ask", address.ip, str(port)]
         self._process = subprocess.Popen(
-            [program(), "ask", address.ip, str(port), *(["udp"] if name == "UDP" else [])],
+            [*argv, *(["udp"] if name == "UDP" else [])],
             cwd="/",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
