@@ -30,11 +30,14 @@ from careful.tuning.policy import Controller
 from careful.tuning.scheduler import Turns
 from careful.tuning.slot_check import LeftError
 from careful.tuning.state import USED, PathState, Store
+from careful.units import counted
 
 #: Time between two looks for peers that came or went, seconds.
 PEERS_S = 0.5
 #: Time limit to open a session with a named peer, seconds.
 CONNECT_S = 5.0
+#: A peer that sent as many bytes here, and this times what it received, is tuned at its own end.
+SENDER_BYTES, SENDER_RATIO = 16 << 20, 10
 
 #: Called with the peer's label and a decision of decide.Controller.
 Say = Callable[[str, Json], None]
@@ -108,7 +111,8 @@ class Loop:
         hosts: names or addresses of the peers to tune; none: all peers.
         config: with the nodes' names.
         say: called with each decision and its peer.
-        warn: called with a line if state cannot be stored or read.
+        warn: called with a line: state cannot be stored or read, the peer is the end to tune, or a
+            plan stays without having been verified.
     """
 
     def __init__(
@@ -124,6 +128,9 @@ class Loop:
         self._store = Store(instance.directory, StateDir(place(config), warn))
         self._tuned: dict[str, _Tuned] = {}
         self._turns = Turns()
+        self._warn = warn
+        # sent and received bytes at the first look; None: the direction was noted
+        self._moved: dict[str, tuple[int, int] | None] = {}
         self._once = False
 
     def run(self, once: bool) -> dict[str, PathState]:
@@ -153,6 +160,25 @@ class Loop:
     def _close(self) -> None:
         for one in self._tuned.values():
             one.close()
+            if count := len(one.state.unverified):
+                self._warn(
+                    f"{one.peer.label}: {counted(count, 'setting')} not verified, since too few "
+                    "messages came, but in effect: carefulctl tune explain shows them, tune set "
+                    "--default undoes them"
+                )
+
+    def _note_direction(self, peer: str, sent_bytes: int, received_bytes: int) -> None:
+        """Says once that a peer's data is cut at its own end."""
+        first = self._moved.setdefault(peer, (sent_bytes, received_bytes))
+        if first is None:
+            return
+        sent, received = sent_bytes - first[0], received_bytes - first[1]
+        if received >= max(SENDER_BYTES, SENDER_RATIO * sent):
+            self._moved[peer] = None
+            self._warn(
+                f"this host mostly receives from {peer}, and a sender's settings decide: run "
+                f"`carefulctl tune auto` on {peer}"
+            )
 
     def _connect(self, client: Client) -> None:
         for host in self._named.values():
@@ -186,6 +212,7 @@ class Loop:
             address = _address(raw)
             if self._named and address.ip not in self._named:
                 continue
+            self._note_direction(one.called, one.tx_bytes, one.rx_bytes)
             peer = Peer(one.called, one.address, address, one.slot, one.frame_bytes)
             ours = self._own_ip(peer, int(info.device.ifindex))
             found[peer.name] = (peer, _identity(self._instance, info, one, ours))

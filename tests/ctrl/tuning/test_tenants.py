@@ -48,8 +48,9 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Own:
     return one
 
 
-def begun() -> Loop:
-    return Loop(Instance("i"), [], Config(), lambda *_: None, lambda _: None)
+def begun(warnings: list[str] | None = None) -> Loop:
+    said = [] if warnings is None else warnings
+    return Loop(Instance("i"), [], Config(), lambda *_: None, said.append)
 
 
 @pytest.fixture
@@ -79,6 +80,36 @@ def step(loop: Loop) -> None:
 def tuned(loop: Loop) -> _Tuned:
     (one,) = loop._tuned.values()
     return one
+
+
+def test_end__names_what_stays_unverified(world: World, own: Own) -> None:
+    """An A/B that was under way left its plan in effect without a word."""
+    said: list[str] = []
+    one = begun(said)
+    world.give(SLOT, H2)
+    tune_entry.apply(world.maps["tune"], [SLOT], MINE)
+    look(one, world)
+    for _ in range(2):
+        step(one)
+    assert not any("not verified" in each for each in said)
+    one._close()
+    (line,) = (each for each in said if "not verified" in each)
+    count = len(tuned(one).controller.state.unverified)
+    assert line.startswith(H2)
+    assert f": {count} settings not verified" in line
+    assert "carefulctl tune explain" in line
+    assert "tune set --default" in line
+
+
+@pytest.mark.parametrize(("sent_bytes", "count"), [(0, 1), (1 << 30, 0)])
+def test_direction__the_sender_is_the_end_to_tune(sent_bytes: int, count: int) -> None:
+    """A host that only received was tuned for nothing."""
+    said: list[str] = []
+    one = begun(said)
+    for step_bytes in range(4):
+        one._note_direction("h2", 7 + step_bytes * sent_bytes, 9 + (step_bytes << 30))
+    assert len(said) == count
+    assert all("run `carefulctl tune auto` on h2" in line for line in said)
 
 
 def given_to_another(world: World) -> bytes:
