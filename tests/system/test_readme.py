@@ -1,0 +1,69 @@
+"""README's lab: its lines and its programs, one after the other, each where the last left off."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from hosts import PINS, wait_for
+from lab import Lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(heading: str, language: str = "") -> list[str]:
+    """The code blocks below a heading."""
+    (part,) = re.findall(rf"^## {heading}\n(.*?)^## ", README, re.M | re.S)
+    return re.findall(rf"^```{language}\n(.*?)^```$", part, re.M | re.S)
+
+
+def shell(lab: Lab | None, text: str, tmp_path: Path) -> str:
+    """Runs lines in one shell, on h1 if there is a lab; a smaller file, and no folder of others."""
+    text = re.sub(r"/tmp/(h\d)", rf"{tmp_path}/\1", text).replace("-c 1G", "-c 8M")
+    argv = ["bash", "-e", "-c", text]
+    argv = lab.argv("h1", *argv) if lab else argv
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def readme_lab(lab: Lab, tmp_path: Path):
+    """The lab after the lines of Quick start."""
+    first, *_ = blocks("Quick start")
+    setup, *lines, last = first.splitlines()
+    assert (setup, last.split("#")[0].strip()) == ("tools/setup", "tools/lab exec h1 -- bash")
+    lines.remove("tools/lab up")
+    for line in lines:
+        shell(None, line.replace("tools/lab exec", f"tools/lab exec --name {lab.name}"), tmp_path)
+    yield lab
+    for host in ("h1", "h2"):
+        lab.run(host, "carefulctl", "down", "eth1", check=False)
+
+
+def test_readme__from_its_quick_start_to_its_programs(readme_lab: Lab, tmp_path: Path) -> None:
+    """The lab had a read-only export, and was down when Python needed it."""
+    (files,) = blocks("Files")
+    said = shell(readme_lab, files, tmp_path)
+    assert "compared" in said
+    assert (tmp_path / "h1/big").read_bytes() == (tmp_path / "h2/big").read_bytes()
+    assert (tmp_path / "h2/backup/README.md").read_text() == README
+    through, serves, asks = blocks("Python", "python")
+    (before,) = re.findall(r"after `(echo [^`]*)`", README)
+    at = f"cd /tmp/h1; {before}; python -c '{through}'"
+    assert shell(readme_lab, at, tmp_path) == "b'hello'\n"
+    (down,) = set(re.findall(r"after `(carefulctl down eth1)`", README))
+    for host in ("h1", "h2"):
+        readme_lab.run(host, *down.split())
+    server = readme_lab.start("h2", "python", "-c", serves)
+    wait_for((PINS / readme_lab.instance("h2")).exists, "node")
+    assert (
+        shell(readme_lab, f"python -c '{asks}'", tmp_path) == "b'HELLO'\nbytearray(b'some bytes')\n"
+    )
+    assert server.poll() is None
+    server.kill()
