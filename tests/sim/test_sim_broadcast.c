@@ -349,7 +349,7 @@ static void hear(uint32_t node, uint64_t event, char text)
 	CHECK_EQ(got.status, CAREFUL_EVENT_EVENT_DONE);
 }
 
-/* Where frames are repaired, the node that did not get the frame gets it alone, and in order. */
+/* If frames are repaired, the node that did not get the frame gets it alone, and in order. */
 static void repair(bool last)
 {
 	world_set(&w, 4, 8, 64);

@@ -65,7 +65,11 @@ def test_doctor_host__frames_without_xdp(both: tuple[Host, Host], where: str) ->
             links = json.loads(host.lab.run(host.name, "bpftool", "-j", "link", "show").stdout)
             (link,) = (str(one["id"]) for one in links if one.get("prog_id") == program)
             host.lab.run(host.name, "bpftool", "link", "detach", "id", link)
-    said = "one way only: to 10.77.0.2" if where == "here" else "but frames do not arrive there"
+    said = (
+        "one way only: they reach 10.77.0.2"
+        if where == "here"
+        else "but frames do not arrive there"
+    )
     ((state, text),) = doctor(h1, "eth1", "10.77.0.2", check="frames")
     assert state == "fail"
     assert said in text
@@ -115,7 +119,7 @@ def test_doctor__policy_routing_of_its_packets(both: tuple[Host, Host], family: 
     ip(h1, *run, "route", "replace", near, "via", gateway, "dev", "eth1", "table", "100")
     state, text = found()
     assert state == "ok"
-    assert f"eth1 via {gateway}; an ip rule decides, others leave by eth1" in text
+    assert f"eth1 via {gateway}; by an ip rule, other packets leave by eth1" in text
     ip(h1, *run, "rule", "add", "prio", "99", "oif", "eth1", "lookup", "main")
     state, text = found()
     assert state == "warn"

@@ -49,7 +49,7 @@ def test_control_dropped__status_doctor_and_log_say_so(hosts: Hosts) -> None:
         wait_for(lambda host=host: "no control messages" in host.log, f"{host.name}'s log")
         ((state, text),) = control(host)
         assert state == "warn"
-        assert f"{other.name} come, but no control messages: does a firewall" in text
+        assert f"{other.name} arrive, but no control messages: does a firewall" in text
         text, _, advice = text.partition(" on both hosts ")
         assert "udp dport 51966 accept" in advice
         said = text[text.index("come, but") :]  # status has the names that this host gave

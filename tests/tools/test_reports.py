@@ -245,11 +245,11 @@ def test_flood__slows_no_more_than_elsewhere(name: str, tmp_path: Path) -> None:
     met_unless("flood", tmp_path, spoil, name)
 
 
-def page(name: str) -> str:
-    return (ROOT / "ctrl/careful/man" / f"{name}.md").read_text()
+def clients() -> str:
+    return (REPORTS / "clients.md").read_text()
 
 
-def test_nbd_page__has_the_kept_medians() -> None:
+def test_nbd__has_the_kept_medians() -> None:
     rounds = json.loads((REPORTS / "nbd-compare.json").read_text())["rounds"]
     for figure, row in (
         ("copy_s", "| `nbdcopy` of 256 MiB | {:.2f} s | {:.2f} s |"),
@@ -257,7 +257,7 @@ def test_nbd_page__has_the_kept_medians() -> None:
         ("reads_16", "| reads of 4 KiB, 16 at a time | {:,.0f} /s | {:,.0f} /s |"),
     ):
         both = [median(one[way][figure] for one in rounds) for way in ("careful", "tcp")]
-        assert row.format(*both) in page("nbd")
+        assert row.format(*both) in clients()
 
 
 def test_dask_checks__all_passed_that_there_are() -> None:
@@ -267,7 +267,7 @@ def test_dask_checks__all_passed_that_there_are() -> None:
     checks = (ROOT / "tests/support/dask_tests.py").read_text()
     names = {one["name"].split("[")[0] for one in kept}
     assert names == set(re.findall(r"^async def (test_\w+)", checks, re.MULTILINE))
-    assert f"{len(kept)} of {len(kept)} with its commit {found['distributed'][:7]}" in page("dask")
+    assert f"{len(kept)} of {len(kept)} with its commit {found['distributed'][:7]}" in clients()
 
 
 def test_answer__each_change_in_time(tmp_path: Path) -> None:
@@ -329,10 +329,10 @@ def test_dask_gone__a_worker_that_is_killed_is_noticed_as_over_tcp(tmp_path: Pat
         ms = (
             median(1e3 * s for one in rounds for s in one[way][what]) for way in ("careful", "tcp")
         )
-        assert "| {} | {:.0f} ms | {:.0f} ms |".format(name, *ms) in page("dask")
+        assert "| {} | {:.0f} ms | {:.0f} ms |".format(name, *ms) in clients()
 
 
-def test_fsspec_page__has_the_kept_medians_of_ranges() -> None:
+def test_fsspec__has_the_kept_medians_of_ranges() -> None:
     for size, ways in json.loads((REPORTS / "ranges.json").read_text())["seconds"].items():
         took = median(ways["careful"]) * 1e3  # of 1000 ranges
         cells = [f"{int(size) // 1024} KiB", f"{took:.0f} µs"]
@@ -341,7 +341,7 @@ def test_fsspec_page__has_the_kept_medians_of_ranges() -> None:
             times = median(theirs / ours for ours, theirs in pairs)
             cells.append(f"{times:.1f}" if way == "http" or times < 10 else f"{times:.0f}")
         row = " | ".join(re.escape(cell) + r"( \w+)*" for cell in cells).replace(" | ", r" \| ")
-        assert re.search(rf"^\| {row} \|$", page("fsspec"), re.MULTILINE), cells
+        assert re.search(rf"^\| {row} \|$", clients(), re.MULTILINE), cells
 
 
 def test_notebook__a_call_takes_less_than_a_command(tmp_path: Path) -> None:
@@ -351,13 +351,13 @@ def test_notebook__a_call_takes_less_than_a_command(tmp_path: Path) -> None:
     met_unless("notebook", tmp_path, as_long)
     kept = json.loads((REPORTS / "notebook.json").read_text())
     took = median(kept["call_ms"]), median(kept["command_ms"])
-    text = "takes {:.1f} ms, and `carefulctl status` from a cell {:.0f} ms"
-    assert text.format(*took) in " ".join(page("jupyter").split())
+    text = "takes {:.1f} ms, `carefulctl status` from a cell {:.0f} ms"
+    assert text.format(*took) in " ".join(clients().split())
 
 
 def test_nbd_client__a_file_system_came_back_whole() -> None:
     kept = json.loads((REPORTS / "nbd-client.json").read_text())  # of a run without an error
-    assert f"an ext4 with {kept['files']} files" in page("nbd")
+    assert f"an ext4 with {kept['files']} files" in clients()
     assert 32 << 10 < kept["after_trim_kib"] < kept["image_bytes"] >> 11
 
 

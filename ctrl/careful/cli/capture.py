@@ -118,7 +118,7 @@ def capture(
             over = source.ended()
         take(source.collect(0))  # frames since the last look
         lost = 0 if over else source.lost_count
-    more = f", {lost} more passed that there was no room for" if lost else ""
+    more = f", {lost} more did not fit" if lost else ""
     click.echo(f"carefulctl: {caught} frames{more}", err=True)
     if over:
         raise over

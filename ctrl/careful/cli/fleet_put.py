@@ -73,7 +73,7 @@ def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json:
     chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
     hosts = [one for one in chosen if not chain.is_here(settings.resolve(one.address).ip)]
     if not hosts:
-        raise click.UsageError("no host besides this one is named")
+        raise click.UsageError("the list names no host but this one")
 
     def told(one: chain.Member) -> None:
         if one.error:
@@ -100,6 +100,6 @@ def relay(ifname: str, instance: str | None, config_path: Path | None) -> None:
     (one,) = instances.named_or_all(ifname, instance)
     exports = state.gather(one, config.load(config_path)).exports
     if len(exports) != 1 or not exports[0].writable:
-        text = "exports not one directory with :rw, into which a file could be put"
+        text = "must export exactly one directory with :rw, for the file"
         raise CarefulError(errno.EROFS, text, ifname)
     asyncio.run(one_host.serve(Path(exports[0].path), config_path, instance))

@@ -35,8 +35,8 @@ Command = Callable[..., object]
 _UNTIL_TIME: dict[str, object] = {"rounds_max": 1_000_000}
 
 _BACKGROUND = (
-    "Take at most 1 % of {} time, which takes 100 times as long. If --time is too short for "
-    "that, it says at once how much is needed."
+    "Use at most 1 % of {} time, so the measurement takes 100 times as long. If --time is too "
+    "short, the command says at once how long is needed."
 )
 
 

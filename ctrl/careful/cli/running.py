@@ -66,7 +66,7 @@ class Outlasting:
         is_upgraded = isinstance(error, OtherReleaseError) and self.begun
         if is_upgraded and self.patience_s and self._again:
             with suppress(OSError):
-                text = "carefulctl: carefuld was upgraded; goes on as the command that is installed"
+                text = "carefulctl: carefuld was upgraded; continuing with the installed command"
                 click.echo(text, err=True)
                 os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 

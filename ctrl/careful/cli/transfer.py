@@ -81,7 +81,7 @@ def move(
         while True:
             is_first = patience.wait(error, progress.has_moved, is_way)
             if is_first:
-                text = f"goes on when it is back, within {patience.patience_s:g} s"
+                text = f"continues if it is back within {patience.patience_s:g} s"
                 progress.note(f"{str(error).partition(';')[0]}; {text}")
             if is_first or progress.has_begun:
                 progress.again()

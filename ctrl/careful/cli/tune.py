@@ -49,7 +49,7 @@ class MessageClass(ParamType[tuple[int, ...]]):
         # A bare number is a class: 16 is out of range, not a message of 16 bytes, which has class
         # 0.
         if (nbytes := BYTES.convert(text, param, ctx)) < 1 or text[-1].isdecimal():
-            what = f"{text} is no class from 0 to {CLASS_COUNT - 1}, and no size of a message"
+            what = f"{text} is neither a class from 0 to {CLASS_COUNT - 1} nor a message size"
             self.fail(f"{what}: a size needs a unit, such as 8KiB", param, ctx)
         return (class_of(nbytes),)
 

@@ -130,7 +130,7 @@ def up(
     if foreground:
         if tune == "auto":
             unit = instances.unit("careful-tune", ifname)
-            _warn(f"tune auto does not begin with --foreground: systemctl enable --now {unit}")
+            _warn(f"--foreground does not start tune auto: systemctl enable --now {unit}")
         daemon.become(ifname, name, options, state_dir.place(settings))
     done = daemon.up(ifname, name, options, state_dir.place(settings))
     if tune == "auto":

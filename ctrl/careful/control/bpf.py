@@ -75,7 +75,7 @@ def library() -> ctypes.CDLL:
     except ImportError:
         raise CarefulError(errno.ENOPKG, _MISSING, "BPF") from None
     except (OSError, AttributeError) as error:  # the library itself, or a symbol
-        text = f"{_MISSING}; what is there cannot be used: {error}"
+        text = f"{_MISSING}; the installed one cannot be used: {error}"
         raise CarefulError(errno.ENOPKG, text, "BPF") from None
     return found
 
@@ -222,7 +222,7 @@ class Program:
             event = library().bpf_attach_raw_tracepoint(fd, tracepoint.encode())
         if event < 0:
             code = ctypes.get_errno()
-            text = f"the kernel has no such tracepoint, or refuses: {os.strerror(code)}"
+            text = f"the kernel has no such tracepoint, or refuses it: {os.strerror(code)}"
             raise CarefulError(code or errno.EIO, text, tracepoint)
         return int(event)
 

@@ -193,7 +193,7 @@ class Capture:
     def _listen(self, opened: ExitStack, target: Target, what: str) -> None:
         probe = target.probes.get(PROBE)
         if probe is None:
-            text = f"has no probe {PROBE}: it is of another build, restart it"
+            text = f"has no probe {PROBE}: it belongs to another build; restart it"
             raise CarefulError(errno.ENOTSUP, text, what)
         path = maps.pins(self.instance.name) / "captures"
         captures = opened.enter_context(maps.PinnedMap(path, 4, 4))

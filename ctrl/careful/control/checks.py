@@ -158,7 +158,7 @@ def pause(ifname: str, heeds_and_sends: tuple[bool, bool]) -> Finding:
         return ok("pause", "pause frames are heeded and sent: a full queue holds its sender")
     words = {False: "are neither heeded nor sent", True: "are heeded, and not sent"}
     said = "are sent, and not heeded" if heeds_and_sends[1] else words[heeds_and_sends[0]]
-    text = f"pause frames {said}: a queue that is full drops, here or in the switch"
+    text = f"pause frames {said}: a full queue drops frames, here or in the switch"
     fix = ("ethtool", "-A", ifname, "rx", "on", "tx", "on")
     return warn("pause", text, f"{' '.join(fix)}, and flow control in the switch", fix)
 
@@ -191,7 +191,7 @@ def ring(ifname: str, size: int, most: int, wanted: int, promised: int = 0) -> F
         return warn("ring", text, f"carefulctl down {ifname}, then up")
     if size >= min(wanted, most):
         return ok("ring", f"{size} receive descriptors (the driver has at most {most})")
-    text = f"{size} receive descriptors of at most {most}: R is no more, though UMEM has {wanted}"
+    text = f"{size} receive descriptors of at most {most}: they limit R, although UMEM has {wanted}"
     fix = ("ethtool", "-G", ifname, "rx", str(most))
     return warn("ring", text, " ".join(fix), fix)
 
@@ -223,21 +223,21 @@ def _driver(link: Link, driver: ethtool.DriverInfo, case: Case) -> Iterator[Find
 
 def _interface(link: Link, case: Case) -> Iterator[Finding]:
     if link.up and not link.carrier:
-        advice = "put the cable in, and set the other end up: ip link set INTERFACE up"
+        advice = "plug in the cable, and bring up the other end: ip link set INTERFACE up"
         yield warn("carrier", f"no link on {link.name}", advice)
     if link.kind == "veth" and link.mtu > _MTU_BUFFER:
-        advice = f"ip link set {link.name} mtu {_MTU_BUFFER}: then it fills one, which is faster"
-        yield warn("buffers", f"with an MTU of {link.mtu} a frame fills several", advice)
+        advice = f"ip link set {link.name} mtu {_MTU_BUFFER}: then a frame fills one buffer"
+        yield warn("buffers", f"with an MTU of {link.mtu} a frame fills several buffers", advice)
     if links.has_address(link):
         yield ok("address", f"{link.name} has an address")
     elif links.lo_has_address(link):
         yield ok("address", f"{link.name} has none; hosts can use an address of lo")
     else:
-        text = f"{link.name} has link-local addresses at most: peers can use no others"
+        text = f"{link.name} has at most link-local addresses: peers can use no others"
         yield warn("address", text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
     if others := links.in_same_subnet(link):
         text = f"{', '.join(others)}: in one subnet with {link.name}, answers ARP for its addresses"
-        text += f", and what others then send there never reaches {link.name}"
+        text += f", and frames that others then send there never reach {link.name}"
         advice = "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2"
         yield warn("ARP", text, advice)
     yield from _driver(link, ethtool.driver_info(link.name), case)
@@ -278,7 +278,7 @@ def _own_program(link: Link, case: Case) -> Iterator[Finding]:
         advice = f"carefulctl down {link.name}, then up"
         if not case.instance.pid:
             pid = instances.owner_without_daemon(case.instance.name)
-            advice = f"end {instances.process(pid)}, whose queue it is, and start it again"
+            advice = f"end {instances.process(pid)}, which owns the queue, and start it again"
         yield fail(
             "XDP", f"the XDP program was removed from {link.name}, so no frame arrives", advice
         )

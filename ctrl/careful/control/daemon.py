@@ -248,7 +248,7 @@ def checked(ifname: str, name: str, options: UpOptions) -> UpOptions:
     Raises CarefulError that names the fault.
     """
     if instances.first_of(name) != name:
-        text = "NAME+K is what queue K of an instance is called"
+        text = "NAME+K names queue K of an instance"
         raise CarefulError(errno.EINVAL, text, f"instance {name}")
     links.find(ifname)
     instances.need_root(f"up {ifname}")

@@ -70,15 +70,15 @@ def _frames(client: Client, peer: int, named: str, mtu: int) -> Finding:
         text = f"control messages pass to {named}, but frames do not arrive there"
         return fail("frames", text, f"{_XDP}; a switch on the way may drop them")
     if code:
-        text = f"frames of {_SMALL_BYTES} bytes arrive at {named}, and of {mtu} do not: a link on "
+        text = f"frames of {_SMALL_BYTES} bytes arrive at {named}, but of {mtu} do not: a link on "
         return warn("frames", f"{text}the way has a smaller MTU", "carefulctl measure pathchar")
     try:
         args = [1, 0, 0, 0]
         client.call(lib.CAREFUL_IPC_MEASURE, named, peer=peer, args=args, timeout_s=_REPLY_S)
     except CarefulError as error:
         if error.errno == errno.EAGAIN:
-            return unknown("frames", f"frames pass to {named}; others measure the way back")
-        text = f"frames pass one way only: to {named}, and its frames do not arrive here"
+            return unknown("frames", f"frames pass to {named}; others measure the way back now")
+        text = f"frames pass one way only: they reach {named}, but its frames do not arrive here"
         return fail("frames", text, "see XDP above; a switch on the way may drop them")
     return ok("frames", f"full frames (MTU {mtu}) pass to {named}, and its answers come back")
 

@@ -478,7 +478,7 @@ def _choose(everywhere: list[Instance], address: Address | None) -> Instance:
     here = _of_here(everywhere)
     if not here and everywhere:
         listed = ", ".join(one.name for one in everywhere)
-        text = f"careful is up in other network namespaces alone ({listed}); choose by --instance"
+        text = f"careful is up only in other network namespaces ({listed}); choose by --instance"
         raise CarefulError(errno.ENOENT, text)
     if not here:
         raise CarefulError(errno.ENOENT, "careful is not up: carefulctl up IFACE")

@@ -178,7 +178,7 @@ class Keys:
                 self._write("next", base64.b64encode(private).decode() + "\n", 0o600)
                 return self._public(private)
             if not instead and (self.directory / "private").exists():
-                said = "there is one: --later and then --replace give this host another"
+                said = "this host has a key: --later and then --replace give it another"
                 raise CarefulError(errno.EEXIST, said, str(self.directory / "private"))
             private = self._secret("next") or os.urandom(_BYTES)
             self._write("private", base64.b64encode(private).decode() + "\n", 0o600)
@@ -198,7 +198,7 @@ class Keys:
         path = self.directory / "cluster"
         with self._changing():
             if not instead and path.exists():
-                said = "there is one; --replace makes another, which all hosts then need"
+                said = "the cluster key exists; --replace makes another, which all hosts need"
                 raise CarefulError(errno.EEXIST, said, str(path))
             self._write("cluster", base64.b64encode(os.urandom(_BYTES)).decode() + "\n", 0o600)
         return path
@@ -225,7 +225,7 @@ class Keys:
                 said = f"of {one.address}: {error}"
                 raise CarefulError(errno.EINVAL, said, str(path)) from None
             if not _is_address(one.address):
-                said = f"{one.address!r} must be an address: carefulctl key trust makes it one"
+                said = f"{one.address!r} must be an address: carefulctl key trust looks names up"
                 raise CarefulError(errno.EINVAL, said, str(path))
         hosts = len({one.address for one in trusted})
         count = "1 host is" if hosts == 1 else f"{hosts} hosts are"
@@ -256,8 +256,8 @@ class Keys:
     def _put(self, trusted: list[Trusted]) -> None:
         text = _HEAD + "".join(f"{one}\n" for one in trusted)
         if len(os.fsencode(text)) > _TEXT_BYTES_MAX:
-            said = f"would have more than {_TEXT_BYTES_MAX} bytes, and carefuld read none of it: "
-            said += "carefulctl key remove those that are no more"
+            said = f"would have more than {_TEXT_BYTES_MAX} bytes, more than carefuld reads: "
+            said += "carefulctl key remove hosts that no longer exist"
             raise CarefulError(errno.EFBIG, said, str(self.directory / "trusted"))
         self._write("trusted", text, 0o644)
 

@@ -53,7 +53,7 @@ def keyed(options: UpOptions, address: Callable[[str], str] = exports.numeric) -
                 text = f"--export {path}:rw: anyone who can send to the port could write: "
                 text += "make keys (carefulctl key new), or add --insecure"
                 return fail("keys", text, _MAKE)
-            return ok("keys", "none: whoever can send to the port gets a session")
+            return ok("keys", "none: anyone who can send to the port gets a session")
         place = keys.Keys(Path(directory))
         with suppress(FileNotFoundError, NotADirectoryError):
             os.scandir(f"{place.directory}/.").close()

@@ -39,13 +39,13 @@ def check(address: Address, host: str, port: int, ifname: str) -> Finding:
         packet, frames = _hop(address, *udp)[0], _hop(address, *udp, "oif", ifname)[0]
         if packet == frames:
             plain = _hop(address)[0]
-            more = "" if plain == packet else f"; an ip rule decides, others leave by {plain}"
+            more = "" if plain == packet else f"; by an ip rule, other packets leave by {plain}"
             return ok("routing", f"frames and {said} leave by {packet}{more}")
-        text = f"{said} leave by {packet}, and frames by {frames}"
+        text = f"{said} leave by {packet}, but frames by {frames}"
     except CarefulError as error:
         if packet:
-            return ok("routing", f"frames and {said} leave by {packet}, as an ip rule decides")
-        text = f"the kernel has no way for {said}: {error.reason}"
+            return ok("routing", f"frames and {said} leave by {packet}, by an ip rule")
+        text = f"the kernel has no route for {said}: {error.reason}"
     except OSError:
         return unknown("routing", "needs `ip` of iproute2")
     asked = f"`ip route get {address.ip} {' '.join(udp)}` and `ip rule` show why"

@@ -54,7 +54,7 @@ class _Elf:
     def _table(self, at: int, size: int, count: int, form: str) -> list[tuple[int, ...]]:
         form = self.order + form
         if count and (size < struct.calcsize(form) or at + size * count > len(self.data)):
-            raise ValueError("its tables lead out of the file")
+            raise ValueError("its tables point outside the file")
         return [struct.unpack_from(form, self.data, at + size * k) for k in range(count)]
 
     def text(self, at: int) -> str:
@@ -65,7 +65,7 @@ class _Elf:
         for kind, _, offset, start, _, in_file, _, _ in self._programs:
             if kind == _PT_LOAD and start <= address < start + in_file:
                 return address - start + offset
-        raise ValueError(f"nothing of the file is at {address:#x}")
+        raise ValueError(f"address {address:#x} is not in the file")
 
 
 def _notes(elf: _Elf, section: tuple[int, ...]) -> list[bytes]:
@@ -142,5 +142,5 @@ def of_process(pid: int) -> tuple[str, dict[str, Probe]]:
             if probes:
                 return path, {one.name: one for one in probes}
     what = Path(lines[0].split(maxsplit=5)[-1]).name if lines else "it"
-    text = f"{what} has no probes: it is older than this careful, or of a machine without them"
+    text = f"{what} has no probes: it is older than this careful, or was built without them"
     raise CarefulError(errno.ENOTSUP, text, f"process {pid}")

@@ -57,7 +57,7 @@ class StateDir:
                 raise ValueError
             return found
         except (ValueError, RecursionError):
-            self._say(f"{self.path / name}: it is damaged, and is made anew")
+            self._say(f"{self.path / name}: the file is damaged, and is ignored")
         return {}
 
     def write(self, name: str, data: Json) -> bool:

@@ -27,7 +27,7 @@ DECIDED = {
     "pending": "for now; compared with generic when the first peer connects",
     "measured": "measured",
     "remembered": "remembered",
-    "left": "not the driver's: measuring failed, and so did the way back",
+    "left": "not the driver's: a measurement failed, and carefuld could not return to the driver's",
 }
 
 #: The limit of the receive buffers, in words.
@@ -464,7 +464,7 @@ def older(peers: Iterable[PeerStatus]) -> list[str]:
     version, here = int(lib.CAREFUL_WIRE_VERSION), int(lib.CAREFUL_WIRE_MINOR)
     return [
         f"{one.called} speaks wire {version}.{one.wire_minor}, this host {version}.{here}: "
-        "nothing newer is said between the two"
+        "both use the older version"
         for one in peers
         if one.state == "up" and one.wire_minor < here
     ]
@@ -480,9 +480,9 @@ def unheard(peers: Iterable[PeerStatus], port: int, master: str | None = None) -
     """
     why = f"does a firewall drop UDP port {port}, here or there?"
     if master:
-        why = f"{master}, of which the interface is a port now, takes them"
+        why = f"the interface is now a port of {master}, which takes them"
     return [
-        f"the frames of {one.called} come, but no control messages: {why}"
+        f"frames of {one.called} arrive, but no control messages: {why}"
         for one in peers
         if one.control_unheard
     ]

@@ -232,7 +232,7 @@ class Tracer:
     def _uprobe(self, stage: int, number: int) -> int:
         target = self.targets[number]
         if PROBES[stage] not in target.probes:
-            text = f"has no probe {PROBES[stage]}: it is of another build, restart it"
+            text = f"has no probe {PROBES[stage]}: it belongs to another build; restart it"
             raise CarefulError(errno.ENOTSUP, text, f"instance {target.name}")
         probe = target.probes[PROBES[stage]]
         return self._program.attach_uprobe(

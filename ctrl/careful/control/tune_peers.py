@@ -114,7 +114,7 @@ def _check(one: Session, hosts: Sequence[str], config: Config) -> None:
         address = config.resolve(host)
         if not any(_is(peer, address) for peer in everybody):
             known = ", ".join(peer.label for peer in everybody) or "none"
-            text = f"no session with it (there are: {known}); without --peer all are set"
+            text = f"no session with it (sessions: {known}); without --peer, all peers are set"
             raise CarefulError(errno.ENOENT, text, host)
 
 

@@ -29,14 +29,14 @@ _TEXTS = {
     errno.EILSEQ: "events go in ascending order, one message to its end before the next",
     errno.EINVAL: "fragments of one event have the same flags, and all but the last are large",
     errno.ENOENT: "no such node",
-    errno.ENOMSG: "no more of this event will come",
+    errno.ENOMSG: "all messages of this event have arrived",
     errno.EPIPE: "that node has left",
     errno.EMSGSIZE: "a fragment is at most fragment_bytes; send() cuts a message",
-    errno.ENOBUFS: "what came and was not received takes all room to copy out: receive, then "
+    errno.ENOBUFS: "messages that were not received fill all the room to copy out: receive, then "
     "send again, or open the node with more rx_buffers",
     errno.EPROTO: "it broke the rules of events, or is of another group",
-    errno.EBADMSG: "part of another message has been sent there in this event, of another length "
-    "or not of a crowd as this one: send the rest of that message",
+    errno.EBADMSG: "part of another message was sent there in this event, with another length "
+    "or crowd: send the rest of that message first",
     errno.EBUSY: "the node takes part in a group already, or a program has the group's handler",
     errno.ECANCELED: "it ended in the middle of an event",
 }
@@ -44,7 +44,7 @@ _TEXTS = {
 _REPLICATED = {
     errno.ENOTSUP: "fewer than three nodes, the traditional protocol, or an interface without "
     "multicast",
-    errno.EAFNOSUPPORT: "a node has no frames to all over IPv6",
+    errno.EAFNOSUPPORT: "a node uses IPv6, which has no frames to all",
     errno.EHOSTUNREACH: "frames to all do not reach every node: is a router on the way?",
     errno.EEXIST: "two groups have the same cookie",
     errno.EPIPE: "a node has left",
@@ -164,9 +164,9 @@ class Events:
         if rc == 0:
             return "one frame"
         if rc == -errno.EAGAIN:
-            return "replicated for now: not every node has said yet that frames to all reach it"
+            return "replicated for now: not every node has confirmed that frames to all reach it"
         if self._requests:
-            return "replicated: programs beside carefuld take part"
+            return "replicated: the group has programs that share a queue with carefuld"
         return f"replicated: {_REPLICATED.get(-rc) or meaning(-rc)}"
 
     @property

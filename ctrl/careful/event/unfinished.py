@@ -98,4 +98,4 @@ class Coming:
 
 def no_room(nbytes: int, room: int) -> str:
     """Says why a message was not received into a buffer."""
-    return f"{nbytes} bytes of a message, and room for {room}"
+    return f"a message of {nbytes} bytes does not fit into {room}"

@@ -261,9 +261,9 @@ class BlackBox:
     ) -> Iterator[str]:
         ranges = self._ranges()
         if not inside:
-            yield f"extrapolated: measured were fragments of {ranges}"
+            yield f"extrapolated: the measurement had fragments of {ranges}"
         elif self._beyond(message_bytes) > 1:
-            yield f"one fragment is extrapolated: measured were fragments of {ranges}"
+            yield f"one fragment is extrapolated: the measurement had fragments of {ranges}"
         regime = self._at(message_bytes / k)
         if regime.wide:
             low, high = regime.counts(message_bytes)
@@ -286,7 +286,7 @@ def _lacks(entry: dict[str, object]) -> bool:
 
 def _unknown(entry: dict[str, object]) -> str:
     low, high = (shortened(entry.get(name)) for name in ("low_bytes", "high_bytes"))
-    said = f"{low} to {high} bytes are not planned with, for they have no figures"
+    said = f"{low} to {high} bytes are not used in plans, because they have no figures"
     reason = _line(entry.get("reason"))
     return f"{said} ({reason})" if reason else said
 

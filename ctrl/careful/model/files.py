@@ -22,13 +22,13 @@ _LAB_KEY = "link"
 _INSTEAD = "`carefulctl measure blackbox HOST --json` can"
 #: Kinds of measurements that give no plan, and why.
 _NO_PLAN = {
-    "pathchar": "the intercept of a hop is a latency, overhead and propagation together, and no g: "
+    "pathchar": "a hop's intercept is a latency (overhead and propagation together), not a g: "
     f"pathchar cannot tell how a message is best cut; {_INSTEAD}",
-    "logp": "o, g and L are the endpoints', of messages of one size, and bulk transfers are cut "
-    f"already: logp cannot tell how a message is best cut; {_INSTEAD}",
-    "gap": f"g of messages of one size is no g and G of stages: {_INSTEAD}",
+    "logp": "o, g and L belong to the endpoints and to one message size, and bulk transfers are "
+    f"cut already: logp cannot tell how a message is best cut; {_INSTEAD}",
+    "gap": f"g of one message size is not the g and G of stages: {_INSTEAD}",
     "burst": f"a burst says how many frames a path holds, not what a frame costs: {_INSTEAD}",
-    "frames": f"transfers of a burst are no stages with g and G: {_INSTEAD}",
+    "frames": f"transfers of a burst are not stages with g and G: {_INSTEAD}",
 }
 _TOP_KEYS = {"name", "source", "stage"}
 
@@ -117,7 +117,7 @@ def _sizes(entries: list[Json]) -> tuple[int, int | None]:
             raise InputError(f"a size of {shortened(size)} bytes: must be whole, not negative")
     low, high = max([1, *lows]), min(highs, default=None)
     if high is not None and high < low:
-        raise InputError(f"no size that all stages were measured with: from {low}, to {high} bytes")
+        raise InputError(f"the stages have no measured size in common: {low} to {high} bytes")
     return low, high
 
 

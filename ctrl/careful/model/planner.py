@@ -221,13 +221,13 @@ def _planned(
         if compound.latency_us < made.latency_us:
             made = _from_hierarchy(sequential, message_bytes, strategy, compound)
     if strategy == "lp" and fragments_count is None and len(flat) > SEARCH_COUNT_MAX:
-        made = replace(made, note=f"not solved for more than {SEARCH_COUNT_MAX} fragments: a ramp")
+        made = replace(made, note=f"a ramp: lp solves at most {SEARCH_COUNT_MAX} fragments")
     if strategy in ("ramp", "ramp-up-down") and _equal(made.fragments_bytes):
-        made = replace(made, note="no ramp of sizes within the limits is faster than equal sizes")
+        made = replace(made, note="within the limits, no ramp is faster than equal sizes")
     if not limits.keeps(message_bytes):
         made = replace(
             made,
-            note=f"no number of fragments keeps to {limits.min_bytes} to {limits.max_bytes} bytes: "
+            note=f"no number of fragments fits {limits.min_bytes} to {limits.max_bytes} bytes: "
             f"some are below {limits.min_bytes}",
         )
     return made
@@ -248,7 +248,7 @@ def _doubted(pipeline: Pipeline, made: Plan) -> Plan:
     outside = not all(pipeline.measured_with(size) for size in sizes)
     if not outside and pipeline.measured_with(made.message_bytes):
         return made
-    note = f"{'' if outside else 'one fragment is '}extrapolated: measured were fragments of "
+    note = f"{'' if outside else 'one fragment is '}extrapolated: the measurement had fragments of "
     note += f"{pipeline.size_min_bytes} to {pipeline.size_max_bytes} bytes"
     note = f"{made.note}; {note}" if made.note else note
     return replace(made, note=note, extrapolated=outside)

@@ -21,7 +21,7 @@ _STATUS_MAX = 4096
 _WAITING_MAX = 4 * int(lib.CAREFUL_SMALL_MAX)
 _TEXTS = {
     -errno.EMSGSIZE: "the reply is too large for one frame (payload_bytes)",
-    -errno.EAGAIN: f"{int(lib.CAREFUL_SMALL_MAX)} messages wait to be sent; poll, then again",
+    -errno.EAGAIN: f"{int(lib.CAREFUL_SMALL_MAX)} messages wait to be sent; poll, then try again",
 }
 
 

@@ -263,7 +263,7 @@ class Node:
             raise ValueError(f"{nbytes} bytes of memory")
         base = ffi.new("void **")
         rc = lib.careful_memory(self._engine.pointer, nbytes, base)
-        check(rc, self.ifname, "no such piece of it is free (memory_bytes)")
+        check(rc, self.ifname, "no free piece of that size is left (memory_bytes)")
         return memoryview(ffi.buffer(base[0], nbytes)).cast("B")
 
     def outgoing(self) -> Outgoing:

@@ -20,9 +20,9 @@ from careful.node.memory import Span
 _REQUEST = {errno.ENOSYS: "has no handler of that number"}
 TOO_LARGE = "the payload is too large for one frame (payload_bytes); store or get it"
 _MOVE = {
-    errno.ENOENT: "has no such region for us",
+    errno.ENOENT: "has no such region for this host",
     errno.EACCES: "its region does not allow that",
-    errno.ERANGE: "that is beyond its region's end",
+    errno.ERANGE: "the range ends beyond its region",
     errno.ENOSYS: "has no handler of that number; the bytes are in place",
     errno.ENODATA: "the source ended early: a file shrank",
 }

@@ -20,7 +20,7 @@ from careful.node.region import HANDLE, NAMES
 _STATES = enum_names("careful_peer_state", "CAREFUL_PEER_")
 _TEXTS = {-errno.EMSGSIZE: TOO_LARGE}
 _MOVE_TEXTS = {
-    -errno.EMSGSIZE: "without /proc/self/mem, at most memory_bytes at a time of other memory"
+    -errno.EMSGSIZE: "without /proc/self/mem, other memory moves at most memory_bytes at a time"
 }
 
 

@@ -61,7 +61,7 @@ class Region:
             self._span.release()
         texts = {
             -errno.ENOSPC: "all regions are in use",
-            -errno.EOPNOTSUPP: "without /proc/self/mem, memory for peers is of Node.memory()",
+            -errno.EOPNOTSUPP: "without /proc/self/mem, peers can use only Node.memory()",
         }
         check(rc, engine.what, texts.get(rc, ""))
         self.key = int(key[0])

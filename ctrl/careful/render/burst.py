@@ -24,9 +24,9 @@ def sentence(found: Json, host: str) -> str:
     """Returns two lines: from the host, and to the host."""
     frames, most = found["burst_frames"], found["window_buffers"]
     path = {
-        "whole": f"{frames} frames at once came whole, and more were not sent",
+        "whole": f"{frames} frames at once all arrived; more were not sent",
         "short": f"the path takes {frames} frames at once, and loses what follows",
-        "lossy": f"the path loses frames, but not as a queue does: {frames} at most came whole",
+        "lossy": f"the path loses frames, but not like a full queue: at most {frames} all arrived",
     }.get(
         found["burst"],
         "not measured: no train came. Its careful is old, or a link on the way takes no frames of "

@@ -52,7 +52,7 @@ def line(frame: Frame) -> str:
         content = "no frame" if frame.verdict in _NO_FRAME else _content(payload)
         what = f"{source} > {target}: {content}"
     except (struct.error, ValueError, IndexError):
-        what = "cut, or no datagram"
+        what = "cut, or not a datagram"
     said = pcapng.comment(frame)
     arrow = "out" if frame.sent else "in "
     return f"{clock} {arrow} {frame.frame_bytes:5} B  {what}{f'; {said}' if said else ''}"

@@ -78,8 +78,8 @@ def _verdict(nodes: int, found: Sequence[Pair]) -> str:
     then = sum(one.sized_closed * one.fragments for one in found) / sent
     talk = f"{len(found)} of {nodes * (nodes - 1)} pairs talk"
     return (
-        f"{talk}; without copying out {now:.1%} of the fragments would meet a closed window, "
-        f"{then:.1%} with windows sized to what is outstanding"
+        f"{talk}; without copying out, {now:.1%} of the fragments would meet a closed window, "
+        f"{then:.1%} with windows sized to the outstanding frames"
     )
 
 

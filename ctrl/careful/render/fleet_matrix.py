@@ -21,8 +21,8 @@ def figures(matrix: Matrix) -> dict[str, object]:
         ],
         "odd": [{"from": one.pair[0], "to": one.pair[1]} | _without_pair(one) for one in found],
         "odd_host": common(found) or None,
-        "latency_is": "half of the least round trip of the smallest size of blackbox",
-        "G_is": "of all stages of the way together, by the least round trips, payload bytes",
+        "latency_is": "half of the shortest round trip of blackbox's smallest size",
+        "G_is": "the sum of all stages, from the shortest round trips, by payload",
     }
 
 

@@ -90,7 +90,7 @@ def pathchar_figures(path: Path) -> dict[str, object]:
         "saving_share": None if path.saving_share is None else round(path.saving_share, 4),
         "elapsed_s": round(path.elapsed_s, 3),
         "G_counts": "bytes of the IP packet",
-        "latency_is": "overhead and propagation one way, answers taken to cross the same links",
+        "latency_is": "overhead and propagation one way, if answers cross the same links",
         "notes": path.notes,
     }
 
@@ -169,7 +169,7 @@ def blackbox_parts(found: Result, host: str) -> Parts:
     rows.append(("all but the bottleneck", "", others, found.reason))
     columns = ("stages", "g (µs)", "G (µs/KiB)", "")
     lines: Parts = [
-        Table(f"careful to {host}, from its ends", columns, rows),
+        Table(f"careful to {host}, measured from its ends", columns, rows),
         "",
         f"{found.round_trips.samples_count} round trips and {len(found.gaps[0])} trains of "
         f"{found.train_frames} frames in {found.elapsed_s:.1f} s",

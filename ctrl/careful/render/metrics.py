@@ -27,24 +27,21 @@ Look = Callable[[], Sequence[Seen]]
 
 #: Counter of carefuld -> metric without its _total, and help.
 _COUNTERS = {
-    "rx_frames": ("careful_received_frames", "Frames with data that came from peers."),
+    "rx_frames": ("careful_received_frames", "Frames with data that arrived from peers."),
     "rx_bytes": ("careful_received_bytes", "Bytes of those frames."),
     "tx_frames": ("careful_transmitted_frames", "Frames with data that were sent to peers."),
     "tx_bytes": ("careful_transmitted_bytes", "Bytes of those frames."),
-    "lost_frames": (
-        "careful_lost_frames",
-        "Frames that the network lost on their way here: it broke its promise.",
-    ),
-    "epochs_broken": ("careful_epochs_broken", "Sessions that had to begin anew."),
+    "lost_frames": ("careful_lost_frames", "Frames that the network lost on their way here."),
+    "epochs_broken": ("careful_epochs_broken", "Sessions that had to begin again."),
     "digest_bad": ("careful_bad_digests", "Messages whose contents did not match their digest."),
 }
 #: Figure of a peer -> metric, and help.
 _PEER_COUNTERS = {
     "tx_frames": ("careful_peer_transmitted_frames", "Frames with data sent to the peer."),
     "tx_bytes": ("careful_peer_transmitted_bytes", "Bytes of those frames."),
-    "rx_frames": ("careful_peer_received_frames", "Frames with data that came from the peer."),
+    "rx_frames": ("careful_peer_received_frames", "Frames with data that arrived from the peer."),
     "rx_bytes": ("careful_peer_received_bytes", "Bytes of those frames."),
-    "epochs": ("careful_peer_epochs", "Sessions with the peer, one after the other."),
+    "epochs": ("careful_peer_epochs", "Epochs of the session with the peer."),
     "sent_again_frames": (
         "careful_peer_sent_again_frames",
         "Frames that the network lost, and that were sent to the peer again.",
@@ -56,28 +53,28 @@ _PEER_COUNTERS = {
 }
 _PEER_GAUGES = {
     "credits_free": ("careful_peer_free_credits", "Buffers of the peer that may be filled now."),
-    "credits_window": ("careful_peer_window_credits", "Buffers that the peer gives us in all."),
+    "credits_window": ("careful_peer_window_credits", "Buffers that the peer grants us."),
     "window_buffers": ("careful_peer_given_window", "Receive buffers that the peer may fill."),
     "messages_out": ("careful_peer_queued_messages", "Messages being sent, or waiting to be."),
     "operations": ("careful_peer_pending_operations", "Operations that wait for an answer."),
     "withholding": (
         "careful_peer_withholding",
-        "1: credits are withheld from the peer, for a client here is slow.",
+        "1: credits are withheld from the peer, because a client here is slow.",
     ),
     "control_unheard": (
         "careful_peer_control_unheard",
-        "1: its frames arrive and its control messages do not; a firewall?",
+        "1: frames of the peer arrive, but no control messages; a firewall?",
     ),
 }
 _EXPORT_COUNTERS = {
     "requests": ("careful_export_requests", "Requests of peers that were answered."),
-    "failed": ("careful_export_failed_requests", "Requests that were answered by an error."),
+    "failed": ("careful_export_failed_requests", "Requests that were answered with an error."),
     "denied": (
         "careful_export_denied_requests",
-        "Requests for a path that leads out, or for what the peer may not do.",
+        "Requests for a path outside the export, or for an operation that is not allowed.",
     ),
-    "read_bytes": ("careful_export_read_bytes", "Bytes of files that peers asked for."),
-    "written_bytes": ("careful_export_written_bytes", "Bytes of files that peers sent."),
+    "read_bytes": ("careful_export_read_bytes", "Bytes of files that peers read."),
+    "written_bytes": ("careful_export_written_bytes", "Bytes of files that peers wrote."),
 }
 _PEER = ["carefuld", "peer", "address"]
 
@@ -113,8 +110,8 @@ def _instance(families: _Families, name: str, found: Status) -> None:
     labels = {"carefuld": name}
     for key, metric, said in (
         ("window_buffers", "careful_window_buffers", "Receive buffers that each peer has."),
-        ("receive_buffers", "careful_receive_buffers", "Receive buffers in all."),
-        ("peers_max", "careful_peers_max", "Peers that it can have."),
+        ("receive_buffers", "careful_receive_buffers", "Receive buffers of carefuld."),
+        ("peers_max", "careful_peers_max", "Peers that carefuld can have."),
     ):
         families.add("Gauge", metric, said, labels, getattr(found, key))
     counted = dict(found.counters)
@@ -128,18 +125,18 @@ def _instance(families: _Families, name: str, found: Status) -> None:
         families.add("Counter", metric, said, labels, counted.pop(key))
     for key, value in counted.items():
         if key.startswith("drop_"):
-            said = "Frames that were not taken, by the reason."
+            said = "Frames that were dropped, by reason."
             reason = labels | {"reason": key.removeprefix("drop_")}
             families.add("Counter", "careful_dropped_frames", said, reason, value)
         elif key.startswith("device_"):
-            said = "What the socket and the driver counted, by careful.h's names."
+            said = "Counters of the socket and the driver, by their names in careful.h."
             event = labels | {"event": key.removeprefix("device_")}
             families.add("Counter", "careful_device_events", said, event, value)
         else:
-            said = "What else carefuld counted, by careful.h's names."
+            said = "Other counters of carefuld, by their names in careful.h."
             families.add("Counter", "careful_events", said, labels | {"event": key}, value)
     for verdict, value in found.xdp_counters.items():
-        said = "Frames that the XDP program saw, by what became of them; only root can see."
+        said = "Frames that the XDP program saw, by verdict; only root can see them."
         families.add("Counter", "careful_xdp_frames", said, labels | {"verdict": verdict}, value)
 
 
@@ -149,12 +146,12 @@ def _peer(families: _Families, seen: Seen, one: PeerStatus) -> None:
     for state in enum_names("careful_peer_state", "CAREFUL_PEER_").values():
         if state != "none":
             is_so = int(one.state == state)
-            said = "1: how the session stands."
+            said = "1: the session is in this state."
             families.add("Gauge", "careful_peer_state", said, labels | {"state": state}, is_so)
     for key, (metric, said) in _PEER_COUNTERS.items():
         families.add("Counter", metric, said, labels, getattr(one, key))
     for end in ("here", "there"):
-        said = "Frames that the network lost between the two, by who missed them."
+        said = "Frames that the network lost between both hosts, by the end that missed them."
         found = labels | {"found": end}
         families.add(
             "Counter", "careful_peer_lost_frames", said, found, getattr(one, f"lost_{end}_frames")
@@ -166,7 +163,7 @@ def _peer(families: _Families, seen: Seen, one: PeerStatus) -> None:
         family = families.get(
             "Summary",
             "careful_peer_message_duration_seconds",
-            "What messages to the peer's slot took, of those that were timed.",
+            "Times of the timed messages to the peer's slot.",
             [*_PEER, "slot"],
         )
         # Counts belong to a slot: a peer that returns in another slot has another series.
@@ -187,7 +184,7 @@ def _use(families: _Families, seen: Seen) -> None:
         family = families.get(
             "Histogram",
             "careful_operation_duration_seconds",
-            "What operations of clients here took (get: fetches), from the question to the answer.",
+            "Times of operations of clients here (get: fetches), from request to answer.",
             list(labels),
         )
         buckets = [
@@ -208,13 +205,13 @@ def families(looks: Iterable[Seen]) -> Iterable[Metric]:
     made = _Families()
     numbers = versions()
     spoken = {key: str(numbers[key]) for key in numbers if key.endswith(("version", "minor"))}
-    made.get("Info", "careful_build", "What this exporter is of.", []).add_metric([], spoken)
+    made.get("Info", "careful_build", "Versions of this exporter.", []).add_metric([], spoken)
     for one_look in looks:
         seen = replace(one_look, name=_label(one_look.name))
-        said = "1: carefuld answers; 0: it died, or does not."
+        said = "1: carefuld answers; 0: it died, or does not answer."
         labels = {"carefuld": seen.name}
         made.add("Gauge", "careful_up", said, labels, int(seen.found is not None or seen.full))
-        said = "1: carefuld serves as many clients as it can; nothing else could be asked."
+        said = "1: carefuld serves as many clients as it can, so it has no other metrics."
         made.add("Gauge", "careful_full", said, labels, int(seen.full))
         if seen.found is None:
             continue

@@ -100,7 +100,7 @@ def stages_table(found: Stages, host: str) -> str:
     rows = [_row(stage, size_bytes) for stage in found.stages]
     lines = [table(f"stages to {host}", columns, rows)]
     lines.append(
-        f"\n{found.probes_count} pings as far as the store ({found.lost_count} of no use) in "
+        f"\n{found.probes_count} pings as far as the store ({found.lost_count} unusable) in "
         f"{found.elapsed_s:.1f} s"
     )
     for one in stages_figures(found).get("one_way", []):

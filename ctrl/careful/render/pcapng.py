@@ -17,17 +17,17 @@ WHY = {
     "drop_fragment": "an IP fragment",
     "drop_version": "another wire version",
     "drop_check": "the header's check is wrong",
-    "drop_type": "no such type, or flags or a limit that it cannot have",
-    "drop_node": "its node names no slot",
+    "drop_type": "unknown type, or flags or a limit that the type cannot have",
+    "drop_node": "its node number names no slot",
     "drop_cookie": "not the cookie of an open session",
     "drop_seq": "a replay, or beyond the window",
     "drop_credit": "it would fill more buffers than its sender may",
-    "drop_ping": "a ping of no stage, or seen before",
+    "drop_ping": "a ping for no stage, or a repeated one",
     "drop_redirect": "no socket to hand it to",
 }
 #: Frames that bypass the engine without a fault.
 MEANT = {
-    "drop_train": "of a train: counted, and dropped as it shall be",
+    "drop_train": "part of a train: counted and dropped, as intended",
     "pass_control": "control message, to the kernel's socket",
     "pass_queue": "on a queue that is not careful's, to the kernel",
     "pass_ping": "a ping that ends in XDP",

@@ -142,7 +142,7 @@ def text(request: Request, outcome: Outcome, as_json: bool) -> str:
         )
     if found["extrapolated"]:
         low, high = request.pipeline.size_min_bytes, request.pipeline.size_max_bytes
-        line += f"\nextrapolated: measured were transfers of {low} to {high} bytes"
+        line += f"\nextrapolated: the measurement had transfers of {low} to {high} bytes"
     return folded(table(request.pipeline.name, columns, rows) + "\n" + line)
 
 

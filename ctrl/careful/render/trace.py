@@ -163,7 +163,7 @@ def heard_table(heard: Heard, found: Sequence[Fit]) -> str:
 def clearbox_table(found: Result, host: str) -> str:
     """Returns a measurement for people."""
     listed = [*found.stages, *([found.sender] if found.sender else [])]
-    lines = [stages_table(f"careful to {host}, from inside", listed), ""]
+    lines = [stages_table(f"careful to {host}, measured from inside", listed), ""]
     limits = found.bottleneck
     if limits:
         lines.append(

@@ -66,4 +66,4 @@ def clipped(fragment_bytes: int | None, frame_bytes: int) -> str:
     """Returns a note if a fragment is larger than a frame of the device; else ""."""
     if fragment_bytes is None or not frame_bytes or fragment_bytes <= frame_bytes:
         return ""
-    return f"a frame has {frame_bytes} bytes, headers included: fragments are cut to what it holds"
+    return f"a frame has {frame_bytes} bytes, headers included: fragments shrink to fit it"

@@ -337,7 +337,7 @@ def test_sync__more_to_delete_than_is_allowed(type_: Type, tree: Tree) -> None:
     tree.write("new", "new")
     found = type_("sync", "--delete", "--max-delete", "2", *tree.words)
     assert found.status == 3
-    assert "3 names would be, more than --max-delete 2" in found.err
+    assert "3 names would be deleted, more than --max-delete 2" in found.err
     assert all(tree.there(name).exists() for name in ("b", "sub/c", "again", "new"))
     assert type_("sync", "--delete", "--max-delete", "3", *tree.words).status == 0
     assert not tree.there("b").exists()
@@ -376,7 +376,7 @@ def test_sync__a_disk_that_is_not_mounted(
         monkeypatch.setattr(remote, "find", lambda *_, same=same: same)
         found = type_(*words)
         assert found.status == 3
-        assert "was a mount point the last time and is none now" in found.err
+        assert "was a mount point the last time, but not now" in found.err
         assert tree.there("sub/x").read_text() == "sub/x"
     for name in ("sub/x", "sub/y"):
         tree.there(name).unlink()

@@ -40,7 +40,7 @@ def test_outlasting__becomes_the_command_that_is_installed() -> None:
     first, second = done.stdout.splitlines()
     assert first == second
     assert first.endswith(" get h2:a b .")
-    assert done.stderr.count("carefuld was upgraded; goes on") == 1
+    assert done.stderr.count("carefuld was upgraded; continuing") == 1
     assert done.stderr.endswith("OtherReleaseError: carefuld is another release's\n")
 
 

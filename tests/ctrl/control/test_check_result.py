@@ -62,7 +62,7 @@ def test_library__a_remedy_comes_from_the_errno(code: int, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("pid", "advice"),
-    [(0, "end process 4711, whose queue it is"), (12, "carefulctl down eth1, then up")],
+    [(0, "end process 4711, which owns the queue"), (12, "carefulctl down eth1, then up")],
 )
 def test_own_program__taken_off(pid: int, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_detached", lambda *_: True)

@@ -43,7 +43,7 @@ def test_new__is_its_owners_alone(place: Keys) -> None:
     public = place.public()
     assert public is not None
     assert keys.check(public) == public
-    with pytest.raises(CarefulError, match="there is one"):
+    with pytest.raises(CarefulError, match="this host has a key"):
         place.new()
     assert place.public() == public
     private.write_text(text(PRIVATE) + "\n")
@@ -139,7 +139,7 @@ def test_cluster__is_its_owners_alone(tmp_path: Path) -> None:
     first = path.read_text()
     assert len(base64.b64decode(first)) == 32
     again = CliRunner().invoke(cli, argv)
-    assert "there is one; --replace makes another" in str(again.exception)
+    assert "the cluster key exists; --replace makes another" in str(again.exception)
     assert path.read_text() == first
     assert CliRunner().invoke(cli, [*argv, "--replace"]).exit_code == 0
     assert path.read_text() != first

@@ -366,7 +366,7 @@ def test_delete__guards(
         assert copy.exists()
         disk.rmdir()
         shutil.rmtree(tmp_path / "state")
-        with pytest.raises(OSError, match="2 names would be, more than max_delete=1"):
+        with pytest.raises(OSError, match="2 names would be deleted, more than max_delete=1"):
             move(delete=True, max_delete=1)
         assert copy.exists()
         move(delete=True, max_delete=2)

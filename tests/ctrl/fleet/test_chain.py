@@ -40,7 +40,10 @@ def test_ask__busy_is_no_answer() -> None:
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("echo 'Welcome to h2'; exec sleep 60", "said 'Welcome to h2', which is not an answer"),
+        (
+            "echo 'Welcome to h2'; exec sleep 60",
+            "said 'Welcome to h2', which is not an answer",
+        ),
         ("""python3 -c 'print("[" * 100000)'; exec sleep 60""", "which is not an answer"),
         ("exec tr '\\\\0' x < /dev/zero", "sent a line without an end"),
         ("echo gone >&2", "gone"),

@@ -128,18 +128,21 @@ def test_parse__all_keys():
         (json.dumps(MEASURED | {"low_bytes": 9, "high_bytes": 9}), "9 to 9 bytes are not a range"),
         (json.dumps(MEASURED | {"high_bytes": 9**400}), "an integer of 1268 bits bytes are no"),
         ('{"kind": "burst"}', "not what a frame costs: .*measure blackbox"),
-        ('{"kind": "gap"}', "no g and G of stages: .*measure blackbox"),
-        ('{"kind": "pathchar", "hops": []}', "a latency, .*no g: .*measure blackbox"),
-        ('{"kind": "logp", "bulk": []}', "one size, .*already: .*measure blackbox"),
-        ('{"kind": "frames", "stages": []}', "no stages with g and G: .*measure blackbox"),
+        ('{"kind": "gap"}', "not the g and G of stages: .*measure blackbox"),
+        ('{"kind": "pathchar", "hops": []}', "a latency .*not a g: .*measure blackbox"),
+        ('{"kind": "logp", "bulk": []}', "one message size, .*already: .*measure blackbox"),
+        ('{"kind": "frames", "stages": []}', "not stages with g and G: .*measure blackbox"),
         ('{"kind": [], "stages": 1}', 'needs "kind"'),
-        ('{"kind": "pathchar", "stages": [{"stages": ["hostTx"]}]}', "a latency, .*no g"),
+        ('{"kind": "pathchar", "stages": [{"stages": ["hostTx"]}]}', "a latency .*not a g"),
         (
             MADE % '"g_us": null, "G_us_per_KiB": null, "reason": "it is wide"',
             "no g and G: it is w",
         ),
         (MADE % '"g_us": 1, "G_us_per_KiB": 1, "size_max_bytes": 1.5', "a size of 1.5 bytes"),
-        (MADE % '"g_us": 1, "G_us_per_KiB": 1, "size_max_bytes": 0', "no size that all stages"),
+        (
+            MADE % '"g_us": 1, "G_us_per_KiB": 1, "size_max_bytes": 0',
+            "the stages have no measured size",
+        ),
         ('{"stages": []}', "at least one stage"),
         ('{"stages": [3]}', "stage 1 is not an object"),
         ('{"stages": [{"name": "a", "g_us": NaN, "G_us_per_KiB": 1}]}', "stage 1: .*g_us is nan"),
@@ -234,7 +237,7 @@ def test_blackbox__outside_of_what_was_measured_is_said(message_bytes, limits, c
     made = parse_source(json.dumps(CROSSING)).plan(message_bytes, limits, count)
     assert made.extrapolated
     assert made.as_dict()["extrapolated"]
-    assert "extrapolated: measured were fragments of 64 to 3702 bytes" in made.note
+    assert "extrapolated: the measurement had fragments of 64 to 3702 bytes" in made.note
     assert count is None or made.fragments_count == count
 
 
@@ -243,7 +246,7 @@ def test_blackbox__a_range_without_figures_is_not_planned_with():
     made = parse_source(text).plan(4096)
     assert made.extrapolated
     assert made.fragments_bytes == (4096,)  # 2 of 2048 would be in the range without figures
-    assert "64.0 to 2683.0 bytes are not planned with" in made.note
+    assert "64.0 to 2683.0 bytes are not used in plans" in made.note
     assert "the interval is wide" in made.note
     made = parse_source(text).plan(6000)
     assert made.fragments_bytes == (3000, 3000)
@@ -299,7 +302,7 @@ def test_clear_box__simulated_transfers_beyond_it_are_said():
             False,
         )
         shown = simulate_report.text(request, request.run(), False)
-        assert ("extrapolated: measured were transfers of 64 to 3702" in shown) == beyond
+        assert ("extrapolated: the measurement had transfers of 64 to 3702" in shown) == beyond
 
 
 def test_clear_box__classes_are_of_sizes_that_were_measured():
@@ -317,7 +320,7 @@ def test_clear_box__outside_of_what_was_measured_is_said():
         plan(source, 65536, "fixed", fragments_count=2),
     ):
         assert made.extrapolated
-        assert "extrapolated: measured were fragments of 64 to 3702 bytes" in made.note
+        assert "extrapolated: the measurement had fragments of 64 to 3702 bytes" in made.note
     assert plan(source, 65536, limits=Limits(1, 1000)).fragments_bytes[0] <= 1000
 
 

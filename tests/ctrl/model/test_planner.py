@@ -191,7 +191,7 @@ def test_limits__that_are_not_whole_are_refused(limits):
 def test_limits__that_no_count_keeps_are_said(strategy):
     made = plan(load_shipped("gam"), 250, strategy, limits=Limits(100, 120))
     assert max(made.fragments_bytes) <= 120
-    assert "no number of fragments keeps to 100 to 120 bytes" in made.note
+    assert "no number of fragments fits 100 to 120 bytes" in made.note
     # A message below the least size is its own fragment, and nothing to speak of.
     small = plan(load_shipped("gam"), 50, strategy, limits=Limits(100, 120))
     assert "no number" not in small.note

@@ -50,7 +50,7 @@ def test_brief__of_a_healthy_host_is_eight_lines_without_counters() -> None:
         ({"state": "stalled"}, "h2: stalled"),
         ({"state": "failed", "error": "no answer in time"}, "h2: failed (no answer in time)"),
         ({"lost_here_frames": 7, "lost_there_frames": 3}, "h2: the network lost 10 frames (7 on"),
-        ({"control_unheard": True}, "the frames of h2 come, but no control messages"),
+        ({"control_unheard": True}, "frames of h2 arrive, but no control messages"),
         ({"withholding": True}, "a slow client here keeps frames of h2"),
     ],
 )

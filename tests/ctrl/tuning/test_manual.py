@@ -221,4 +221,4 @@ def test_tune_set__a_class_that_is_none(text: str) -> None:
     """It is not the smallest messages' by a mistake."""
     done = CliRunner().invoke(tune, ["set", "eth1", "--class", text, "--fragment-bytes", "512"])
     assert done.exit_code == 2
-    assert "no size of a message" in done.output
+    assert "nor a message size" in done.output

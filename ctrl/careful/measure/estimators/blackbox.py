@@ -209,7 +209,7 @@ class BlackBox:
         if ends.unseen > self.options.precision:
             result.settled = False
             result.notes.append(
-                f"another bottleneck near an end would not show below {ends.unseen:.1%} of a gap"
+                f"a bottleneck near an end stays unseen below {ends.unseen:.1%} of a gap"
             )
         G = self._of_interest(ends.regimes).G_b_us_per_KiB
         if not ends.are_known or G is None or G.relative > self.options.precision:
@@ -222,7 +222,7 @@ class BlackBox:
         if len(self._rounds) < ROUNDS_MIN:
             known = f"after {elapsed_s:.1f} s and {len(self._rounds)} of {ROUNDS_MIN} rounds"
             raise CarefulError(error.errno or 0, f"{error.reason} ({known})", error.what)
-        return f"ended after {elapsed_s:.1f} s ({error}): the figures are from before"
+        return f"ended after {elapsed_s:.1f} s ({error}): the figures are from earlier"
 
     def _points(self) -> tuple[tuple[list[float], list[float]], tuple[list[float], list[float]]]:
         made = [(size, trip) for one in self._rounds for size, trip in one.pairs()]

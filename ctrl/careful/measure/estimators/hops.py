@@ -200,4 +200,4 @@ def _loss(hops: list[Hop], every: list[Hop]) -> str:
         who = f"hop {by.ttl}, {reply.address}," if by else reply.address
         text = f"{who} says unreachable (ICMP code {reply.code}) {since}"
         text += f": no answer from {names}"
-    return text + ("; the figures are from before" if any(hop.usable for hop in hops) else "")
+    return text + ("; the figures are from earlier" if any(hop.usable for hop in hops) else "")

@@ -185,7 +185,7 @@ def measure(
     )
     if over:
         text = f"stopped after {found.elapsed_s:.1f} s: {over}"
-        found.notes.append(text + ("; the figures are from before" if times.sizes else ""))
+        found.notes.append(text + ("; the figures are from earlier" if times.sizes else ""))
     if one_clock and times.sizes:
         found.one_way = fit_minima(times.sizes, times.whole, RESOLUTION_US)
     return found
@@ -241,12 +241,12 @@ def _stages(path: Path, times: _Times, kick_runs_all: bool) -> Stages:
     host_rx = _inside(HOST_RX, times.sizes, times.host_rx, there)
     if net_rx == "its engine's CPU":
         host_rx = replace(host_rx, resource=net_rx)
-        found.notes.append("netRx ran on its engine's CPU: one resource with hostRx")
+        found.notes.append("netRx ran on the CPU of its engine: it is one resource with hostRx")
     middle = [net_tx, *hops]
     if kick_runs_all:
         names = (NET_TX, *hops[0].names)
         middle = [replace(hops[0], names=names, resource=here)]
-        found.notes.append("veth: our kick also runs the link and netRx: one resource")
+        found.notes.append("veth: our kick also runs the link and netRx, so all are one resource")
     found.stages = [host_tx, *middle, host_rx]
     if not scratch:
         found.notes.append("store: the peer has no scratch file")
@@ -258,5 +258,5 @@ def _stages(path: Path, times: _Times, kick_runs_all: bool) -> Stages:
         lib.CAREFUL_SCRATCH_FILE: "an unnamed file in its export",
         lib.CAREFUL_SCRATCH_MEMORY: "memory, because it exports nothing for writing",
     }[scratch]
-    found.notes.append(f"store: {kind}, by way of the page cache")
+    found.notes.append(f"store: {kind}, through the page cache")
     return found

@@ -250,7 +250,7 @@ def read(layer: Layer, trips: Bursts, curves: list[Curve], late: Bursts | None =
     late: single requests, each with a pause in which its reply comes.
     """
     g, rtt = curves[0].steady(), figure(trips.done_us)
-    os = told(curves[0].overhead(), rtt, "a reply is there before its send ends")
+    os = told(curves[0].overhead(), rtt, "a reply arrives before its send ends")
     os_D = _after_compute(curves[1:])
     or_ = _receive_overhead(late, rtt, os)
     notes, sender_bound = [], False
@@ -261,7 +261,7 @@ def read(layer: Layer, trips: Bursts, curves: list[Curve], late: Bursts | None =
         both = os.estimate + or_.estimate
         if g.estimate and (g.estimate - both).low <= 0.05 * g.estimate.value:
             sender_bound = True
-            notes.append("the sender is the bottleneck: g is os + or, no computation is hidden")
+            notes.append("the sender is the bottleneck: g is os + or, so no computation overlaps")
     return Result(
         layer.name,
         layer.capacity,

@@ -134,7 +134,7 @@ class Pathchar:
                 raise
             rounds, settled = self._rounds_made, False
             text = f"probes could no longer be sent after {self._now_s():.1f} s ({error})"
-            self._notes.append(f"{text}: the figures are from before")
+            self._notes.append(f"{text}: the figures are from earlier")
         path = self._path(sizes, rounds, began, settled)
         if self._clock_bound:
             path.notes.append(
@@ -206,7 +206,7 @@ class Pathchar:
                 return
         while self.hops and self.hops[-1].note == "no answer":
             self.hops.pop()
-        self._notes.append(f"the host does not answer; nobody does beyond hop {len(self.hops)}")
+        self._notes.append(f"the host does not answer; no hop answers beyond hop {len(self.hops)}")
 
     def _one_before(self) -> Hop:
         """Returns the hop that answers for the last TTL, and drops that TTL."""

@@ -266,7 +266,7 @@ def _without(kick: Fit, inner: Fit) -> Fit:
         return _both(kick, inner, f"the difference is {G.low:.3g} to {G.high:.3g} µs/KiB")
     if g.high < 0:
         return _both(kick, inner, f"the difference is {g.low:.3g} to {g.high:.3g} µs")
-    note = f"its kick runs netRx of {inner.owner}, which is taken out"
+    note = f"its kick runs netRx of {inner.owner}, whose time is subtracted"
     return replace(kick, g_us=g, G_us_per_KiB=G, notes=[*kick.notes, note])
 
 

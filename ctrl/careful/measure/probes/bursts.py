@@ -134,7 +134,7 @@ class Session:
             text = "our carefuld cannot make signatures: it is older than this command"
             return CarefulError(errno.EOPNOTSUPP, text, self._client.name)
         if error.errno == errno.EPERM:
-            text = "signatures are root's: carefuld serves nobody else while it makes one"
+            text = "only root can make signatures: carefuld serves nobody else meanwhile"
             return CarefulError(errno.EPERM, text, self._client.name)
         frame_bytes = min(size_bytes, self.frame_bytes)
         found = explained(error, self._client.name, self.host, self._address, frame_bytes)

@@ -42,13 +42,13 @@ def explained(
         if mtu_bytes:
             text = (
                 f"frames of {size_bytes} bytes do not arrive: the MTU on the way is {mtu_bytes} "
-                f"(says {by}); set the interface's to that at both ends, then down and up again"
+                f"(says {by}); set it at both interfaces, then carefuld down and up again"
             )
             return CarefulError(errno.EHOSTUNREACH, text, host)
     if error.errno == errno.ETIMEDOUT:
         text = "it no longer answers: the path or the host is down (carefulctl measure pathchar)"
     else:
-        text = "its careful ended or restarted meanwhile: is it up there? then try again"
+        text = "its careful ended or restarted meanwhile: if it is up there, try again"
     return CarefulError(error.errno, text, host)
 
 

@@ -181,7 +181,7 @@ def fit_line(
     variance = _variance(residuals, scale)
     kept = float(weights.sum())
     if variance is None or kept < max(3.0, count / 2):
-        return replace(flat, reason="most points lie off any line")
+        return replace(flat, reason="most points are far from any line")
     dof = max(kept - 2, 1e-3)
     middle, width = float(sizes.mean()), float(sizes.std())
     slope_slack = 2 * resolution_us / float(distinct[-1] - distinct[0])
@@ -202,7 +202,7 @@ def _unsupported(slope: Estimate) -> str:
     """Says why an estimate is no slope; "" if it is one."""
     G = slope * 1024
     if slope.high < 0:
-        return f"time falls with size ({G.value:.3g} µs/KiB): something else changed meanwhile"
+        return f"time falls with size ({G.value:.3g} µs/KiB): the path changed meanwhile"
     if slope.relative > RELATIVE_MAX:
         return f"the interval is wide: {G.low:.3g} to {G.high:.3g} µs/KiB"
     return ""

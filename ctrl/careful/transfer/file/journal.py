@@ -188,7 +188,7 @@ def check_fits(folder: Folder, nbytes: int, block_bytes: int, sparse: bool, name
     except OSError as error:
         raise from_os(error, name) from None
     if not sparse and room.f_blocks and nbytes > room.f_blocks * room.f_frsize:
-        text = f"{os.strerror(errno.ENOSPC)}: it has {shown_bytes(nbytes)}, and the file system "
+        text = f"{os.strerror(errno.ENOSPC)}: the file has {shown_bytes(nbytes)}, the file system "
         text += f"{shown_bytes(room.f_blocks * room.f_frsize)}"
         raise CarefulError(errno.ENOSPC, text, name)
     if nbytes > _BLOCKS_MAX * block_bytes:

@@ -259,11 +259,11 @@ def _refuse(source: str, target: str, span: Span, in_place: bool, options: Optio
     ends = source, target
     if options.update:
         if not span.is_whole or STDIO in ends or NULL in ends:
-            raise CarefulError(errno.EINVAL, "compares the times of whole files", "-u")
+            raise CarefulError(errno.EINVAL, "works only on whole files", "-u")
         text = "a device has no time to compare" + ("; -c compares contents" if in_place else "")
         raise CarefulError(errno.EINVAL, text, shown(target if in_place else source))
     if options.checksum and (not in_place or STDIO in ends or NULL in ends):
-        text = "needs a target that is written in place, as a device is"
+        text = "needs a target that is written in place, like a device"
         raise CarefulError(errno.EINVAL, text, "-c")
     if options.blake3 and (options.checksum or span.offset or span.at or NULL in ends):
         text = "works on a whole file, stream or device: not with --offset, --at, -c or null:"

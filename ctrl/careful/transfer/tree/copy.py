@@ -393,7 +393,7 @@ class TreeTransfer:
         plain = (entry for part in self.plain for entry in part.entries())
         groups = look_alike([*self.entries, *plain])
         for one, other in await taken_for_one(self.target, groups):
-            text = f"is the same name there as {self.target.name(other)}; one replaced the other"
+            text = f"has the same name there as {self.target.name(other)}; one replaced the other"
             name = self.target.name(one)
             self.sink.fail(self.source.name(one), CarefulError(errno.EEXIST, text, name))
 

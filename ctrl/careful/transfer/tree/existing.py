@@ -27,12 +27,12 @@ _GRAINS_NS = (1_000_000_000, 10_000_000, 1_000, 100)
 class Fate(Enum):
     """The decision for a file."""
 
-    MOVE = "it comes, whatever is there"
-    EQUAL = "what is there is equal, say size and time"
-    NEWER = "what is there is newer, and stays"
-    COMPARE = "digests decide: equal is done, other is refused"
-    DIFFER = "digests decide: equal is done, of others the blocks that differ come"
-    REFUSE = "it is refused"
+    MOVE = "move it, whatever is at the target"
+    EQUAL = "size and time are equal: leave it"
+    NEWER = "the target is newer: leave it"
+    COMPARE = "compare digests; refuse it if they differ"
+    DIFFER = "compare digests; move the blocks that differ"
+    REFUSE = "refuse it"
 
 
 def _is_same_time(there: Attr, mtime_ns: int) -> bool:

@@ -38,10 +38,10 @@ def why_stopped(gone: Sequence[Entry], unmounted: Iterable[str], most: int | Non
         if any(name in (".", one.name) or one.name.startswith(name + "/") for one in gone):
             what = "it" if name == "." else f"its {name}"
             return (
-                f"nothing is deleted: {what} was a mount point the last time and is none now; "
+                f"nothing is deleted: {what} was a mount point the last time, but not now; "
                 "mount it, or delete the copy yourself"
             )
     if most is not None and len(gone) > most:
-        what = f"nothing is deleted: {len(gone)} names would be, more than "
+        what = f"nothing is deleted: {len(gone)} names would be deleted, more than "
         return what, Option.MAX_DELETE, str(most)
     return ""

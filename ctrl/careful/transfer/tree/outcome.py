@@ -19,8 +19,8 @@ TEXTS: dict[int, Text] = {
     errno.EEXIST: REFUSED,
     errno.ENOTSUP: "is a special file",
     errno.E2BIG: "has more than 192 KiB of extended attributes, too much to copy",
-    errno.ENOSYS: "the file system there cannot hold all of its extended attributes and ACLs",
-    errno.ERANGE: "the file system there cannot hold its time; it has the nearest",
+    errno.ENOSYS: "the file system there cannot store all its extended attributes and ACLs",
+    errno.ERANGE: "the file system there cannot store its time; the nearest is set",
     errno.ESTALE: "changed while it was being transferred",
 }
 

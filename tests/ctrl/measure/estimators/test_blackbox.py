@@ -405,7 +405,7 @@ def test_blackbox__a_path_that_goes_down_keeps_whole_rounds(trains: int) -> None
     assert found.rounds_count == 5
     assert not found.settled
     assert found.notes[-1].startswith("ended after ")
-    assert found.notes[-1].endswith("(h2: it answers no longer): the figures are from before")
+    assert found.notes[-1].endswith("(h2: it answers no longer): the figures are from earlier")
     assert len(found.gaps[0]) == 5 * TRAINS
     assert found.regime.G_b_us_per_KiB is not None
     assert found.regime.G_b_us_per_KiB.value == pytest.approx(2490, rel=0.01)

@@ -158,7 +158,7 @@ def test_stages__a_host_that_goes_in_the_middle_keeps_what_was_known(how: str) -
     assert found.stages[0].line.samples_count == 40
     assert found.stages[0].G_us_per_KiB is not None
     assert found.notes[-1].startswith("stopped after ")
-    assert found.notes[-1].endswith("the figures are from before")
+    assert found.notes[-1].endswith("the figures are from earlier")
     assert found.lost_count == found.probes_count - 40
 
 

@@ -121,7 +121,7 @@ def test_pathchar__silent_host_is_said() -> None:
     path = FakePath(silent={4}).measure()
     assert not path.reached
     assert [segment.ttls for segment in path.segments] == [(1,), (2,), (3,)]
-    assert "nobody does beyond hop 3" in path.notes[0]
+    assert "no hop answers beyond hop 3" in path.notes[0]
 
 
 def test_pathchar__nobody_answers() -> None:
@@ -202,7 +202,7 @@ def test_pathchar__a_link_that_goes_down_is_said(says_so: bool) -> None:
     assert not path.settled
     assert not path.to_host
     (said,) = (note for note in path.notes if "no answer" in note)
-    assert said.endswith("hops 3, 4; the figures are from before") is says_so
+    assert said.endswith("hops 3, 4; the figures are from earlier") is says_so
     assert said.startswith("hop 2, 10.0.2.1, says unreachable (ICMP code 0) since 2.") is says_so
     assert said.startswith("hops 3, 4: no answer since 2.") is not says_so
     assert not any("limited" in note or "several" in note for note in path.notes)

@@ -35,7 +35,7 @@ def test_explained__a_session_that_ended(number: int) -> None:
     """Not that an operation may have run, nor that an endpoint is not connected."""
     said = explained(number)
     assert said.errno == number
-    assert str(said).startswith("h2: its careful ended or restarted meanwhile: is it up there?")
+    assert str(said).startswith("h2: its careful ended or restarted meanwhile: if it is up there")
 
 
 def test_explained__silence_is_the_peers_whoever_waited() -> None:

@@ -275,7 +275,7 @@ def test_in_place__dry_run(
 def test_refused__what_such_ends_cannot(route: Route, export: Path, tmp_path: Path) -> None:
     (export / "f").write_bytes(DATA)
     here = str(tmp_path / "g")
-    with pytest.raises(CarefulError, match="-u: compares the times of whole files"):
+    with pytest.raises(CarefulError, match="-u: works only on whole files"):
         get(route, "f", here, replace(OPTIONS, update=True), offset=0, nbytes=5)
     with pytest.raises(CarefulError, match="-c: needs a target that is written in place"):
         get(route, "f", here, replace(OPTIONS, checksum=True), nbytes=5)

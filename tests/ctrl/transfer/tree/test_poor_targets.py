@@ -81,7 +81,7 @@ def test_xattrs__that_the_target_cannot_hold(ends: Ends, ramfs: None, nbytes: in
         report = ends.run()
         assert report.files_count == came
         assert sorted(Path(name).name for name, _ in report.failures) == ["listed", "noted"]
-        assert all("cannot hold all of its extended" in text for _, text in report.failures)
+        assert all("cannot store all its extended" in text for _, text in report.failures)
     for path in ends.source.iterdir():
         there = ends.target / "t" / path.name
         assert there.read_bytes() == path.read_bytes()

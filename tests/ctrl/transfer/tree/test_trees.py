@@ -314,7 +314,7 @@ def test_clash__names_that_differ_in_case(
     monkeypatch.setattr(TreeTransfer, "_make_links", then_one)
     found = [text for _, text in ends.run(replace(ARCHIVE, replace=True)).failures]
     assert len(found) == same
-    assert all("is the same name there as" in text for text in found)
+    assert all("has the same name there as" in text for text in found)
 
 
 def test_filters__patterns_and_names(ends: Ends) -> None:
