@@ -105,16 +105,17 @@ static __always_inline void count(__u32 what)
 		(*counter)++;
 }
 
-/* Copies a frame and its verdict to a running capture. */
-static __noinline int caught(struct xdp_md *ctx, void *frames, __u32 frame_bytes, __u32 verdict)
+static __always_inline void keep(struct xdp_md *ctx, void *frames, __u32 frame_bytes, __u32 verdict,
+				 const __u32 most)
 {
-	struct careful_caught *copy = bpf_ringbuf_reserve(frames, sizeof(*copy), 0);
+	const __u32 size = __builtin_offsetof(struct careful_caught, data) + most;
+	struct careful_caught *copy = bpf_ringbuf_reserve(frames, size, 0);
 	__u32 last = frame_bytes - 1;
 
 	if (!copy)
-		return 0;
-	if (last > sizeof(copy->data) - 1)
-		last = sizeof(copy->data) - 1;
+		return;
+	if (last > most - 1)
+		last = most - 1;
 	/* Linux 6.1's verifier does not learn from a test that a size is not 0 */
 	barrier_var(last);
 	copy->time_ns = bpf_ktime_get_ns();
@@ -124,7 +125,16 @@ static __noinline int caught(struct xdp_md *ctx, void *frames, __u32 frame_bytes
 	copy->caught_bytes = last + 1;
 	if (bpf_xdp_load_bytes(ctx, 0, copy->data, last + 1))
 		copy->caught_bytes = 0;
-	bpf_ringbuf_submit(copy, 0);
+	bpf_ringbuf_submit(copy, BPF_RB_NO_WAKEUP); /* the reader looks by itself */
+}
+
+/* Copies a frame and its verdict to a running capture. */
+static __noinline int caught(struct xdp_md *ctx, void *frames, __u32 frame_bytes, __u32 verdict)
+{
+	if (bpf_ringbuf_query(frames, BPF_RB_RING_SIZE) < CAREFUL_CAUGHT_SHORT_RING)
+		keep(ctx, frames, frame_bytes, verdict, CAREFUL_CAUGHT_BYTES);
+	else
+		keep(ctx, frames, frame_bytes, verdict, CAREFUL_CAUGHT_SHORT_BYTES);
 	return 0;
 }
 

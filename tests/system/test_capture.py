@@ -96,17 +96,17 @@ def test_lost_count__what_waits_to_be_read_is_not_lost(monkeypatch: pytest.Monke
     waiting = [capture._HEAD.pack(0, 64, 0, lib.CAREFUL_XDP_ADMITTED, 0)] * 3
 
     class Ring:
-        def poll(self, _: int) -> None:
-            one._raw += waiting
+        def take(self) -> list[bytes]:
+            taken = waiting.copy()
             waiting.clear()
+            return taken
 
-        def number(self, _: str) -> int:
-            return 2
-
+    program = SimpleNamespace(number=lambda _: 2)
     near, far = socket.socketpair()
     near.setblocking(False)
     with near, far:
-        monkeypatch.setattr(one, "_program", Ring(), raising=False)
+        monkeypatch.setattr(one, "_program", program, raising=False)
+        monkeypatch.setattr(one, "_ring", Ring(), raising=False)
         monkeypatch.setattr(one, "_socket", near, raising=False)
         monkeypatch.setattr(one, "_since_ns", 0, raising=False)
         monkeypatch.setattr(one, "_counted", 10, raising=False)
@@ -225,7 +225,7 @@ def test_capture__ctrl_c_loses_nothing(
 @pytest.fixture(scope="module")
 def two(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
     try:
-        bpf.Program(capture._program()).close()
+        bpf.Program(capture._program(capture.RING_BYTES, capture.SNAP_BYTES)).close()
     except CarefulError as error:
         pytest.skip(f"bcc cannot trace here: {error}")
     with hosts_up(tmp_path_factory.mktemp("capture")) as made:
@@ -395,6 +395,57 @@ def test_capture__wireshark_reads_what_keys_prove_and_seal(two: list[Host], tmp_
             assert (info, sealed_count, count) == (name, "", "")
     assert sealed >= {"sealed data"}
     assert proved >= {("challenge", False), ("train_ask", True)}
+
+
+@pytest.mark.lab
+def test_capture__the_heads_of_a_transfer_at_full_speed(two: list[Host], tmp_path: Path) -> None:
+    """With whole frames, most of a get at full speed did not fit; of 128 bytes each does."""
+    h1, h2 = two
+    make_file(h2.export / "whole", 128 << 20)
+    path = tmp_path / "heads.pcapng"
+    process = start(h1, "-w", path, "-s", "128")
+    h1.ctl("get", "h2:whole", "null:")
+    time.sleep(1)
+    stopped(process)  # nothing was lost
+    received = 0
+    for frame, said in read(path):
+        assert len(frame) == min(said.wirelen, 128)
+        received += said.direction == 1 and not frame[HEADERS_BYTES + 1] & 0x80
+    assert received >= (128 << 20) // 4096
+
+
+@pytest.mark.lab
+def test_capture__what_does_not_fit_is_counted(two: list[Host]) -> None:
+    """The ring is full before anybody looks."""
+    h1, h2 = two
+    make_file(h2.export / "much", 64 << 20)
+    process = start(h1, "-w", "/dev/null")
+    process.send_signal(signal.SIGSTOP)
+    h1.ctl("get", "h2:much", "null:")
+    process.send_signal(signal.SIGCONT)
+    process.send_signal(signal.SIGINT)
+    status, _, err = finish(process)
+    assert status == 0, err
+    more = re.search(r"(\d+) frames, (\d+) more passed that there was no room for", err)
+    assert more, err
+    assert sum(map(int, more.groups())) >= (64 << 20) // 4096
+
+
+@pytest.mark.lab
+def test_capture__a_filter(two: list[Host]) -> None:
+    h1, _ = two
+    each = {}
+    for which in ("--host h2 --data", "--host h2 --control", "--host 10.9.9.9"):
+        words = which.split()
+        process = start(h1, *words)
+        h1.ctl("ls", "h2:")
+        time.sleep(0.5)
+        each[words[-1]] = stopped(process).splitlines()
+    data, control, none = each.values()
+    assert data
+    assert all(" seq " in line for line in data)
+    assert not any(" seq " in line for line in control)
+    assert none == []
 
 
 @pytest.mark.lab

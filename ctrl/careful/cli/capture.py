@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from ipaddress import ip_address
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,20 +15,25 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import instance_option, say
+from careful.cli.common import config_option, instance_option, say
 from careful.cli.params import SECONDS
-from careful.control import instances
-from careful.control.capture import Capture, Frame
+from careful.control import config, instances
+from careful.control.capture import SHORT_BYTES, SNAP_BYTES, Capture, Frame
+from careful.control.config import Config
 from careful.control.status import port_of
 from careful.errors import from_os
 from careful.render import capture as report
 from careful.render import pcapng
 
 #: Time between two looks at captured frames, seconds.
-_LOOK_S = 0.2
+_LOOK_S = 0.05
+#: Bytes of a frame in which its addresses are, with two VLAN tags.
+_ADDRESSES_BYTES = 62
 
 
-def _to(path: Path | None, ifname: str, opened: ExitStack) -> Callable[[Frame], None]:
+def _to(
+    path: Path | None, ifname: str, snap_bytes: int, opened: ExitStack
+) -> Callable[[Frame], None]:
     if path is None:
         return lambda frame: say(report.line(frame))
     if str(path) == "-":
@@ -35,7 +41,24 @@ def _to(path: Path | None, ifname: str, opened: ExitStack) -> Callable[[Frame], 
         opened.callback(file.flush)
     else:
         file = opened.enter_context(path.open("wb"))
-    return pcapng.Writer(file, ifname).write
+    return pcapng.Writer(file, ifname, snap_bytes).write
+
+
+def _filter(
+    hosts: tuple[str, ...], dropped: bool, control: bool | None, settings: Config
+) -> Callable[[Frame], bool]:
+    """Returns a function that reports whether a frame is wanted."""
+    found = [one for host in hosts for one in settings.resolve_all(host)]
+    packed = [ip_address(one.ip).packed for one in found]
+
+    def wanted(frame: Frame) -> bool:
+        if dropped and frame.verdict not in pcapng.WHY:
+            return False
+        if packed and not any(one in frame.data[:_ADDRESSES_BYTES] for one in packed):
+            return False
+        return control is None or control == report.is_control(frame)
+
+    return wanted
 
 
 def _stopped(opened: ExitStack) -> Callable[[], bool]:
@@ -60,6 +83,8 @@ def _stopped(opened: ExitStack) -> Callable[[], bool]:
 @command(
     examples=[
         ("carefulctl capture eth1 -w frames.pcapng --time 5", "what passes in 5 s"),
+        ("carefulctl capture eth1 -w heads.pcapng -s 128", "keeps up with a transfer"),
+        ("carefulctl capture eth1 --host h2 --control", "print h2's handshakes and questions"),
         ("carefulctl capture eth1 --dropped", "print what XDP drops, and why, until Ctrl-C"),
         ("carefulctl capture eth1 -w - | wireshark -k -i -", "look at it live"),
     ],
@@ -76,35 +101,62 @@ def _stopped(opened: ExitStack) -> Callable[[], bool]:
 @click.option("--time", "seconds", type=SECONDS, metavar="TIME", help="End after this time.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N frames.")
 @click.option("--dropped", is_flag=True, help="Show only frames that XDP dropped.")
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="HOST",
+    shell_complete=complete.host,
+    help="Only frames from or to HOST; may be repeated.",
+)
+@click.option(
+    "--control/--data", default=None, help="Only control messages, or only all other frames."
+)
+@click.option(
+    "-s",
+    "--snap",
+    "snap_bytes",
+    type=click.IntRange(1, SNAP_BYTES),
+    default=SNAP_BYTES,
+    show_default=True,
+    metavar="BYTES",
+    help=f"Keep this much of each frame. With {SHORT_BYTES} or less, room is kept for 50 times as "
+    "many frames.",
+)
 @instance_option
+@config_option
 def capture(
     ifname: str | None,
     path: Path | None,
     seconds: float | None,
     count: int | None,
     dropped: bool,
+    hosts: tuple[str, ...],
+    control: bool | None,
+    snap_bytes: int,
     instance: str | None,
+    config_path: Path | None,
 ) -> None:
     """Capture the frames of an interface that careful is up on, until Ctrl-C. Needs root and bcc.
 
     tcpdump does not see AF_XDP frames. This command shows the frames that XDP received on careful's
     port, the verdict on each, and the frames that left. `help lab` names Wireshark's dissector.
-    Frames are cut after 4056 bytes. Frames that did not fit in the capture are counted at the end.
-    The capture also ends with carefuld.
+    Frames that did not fit in the capture are counted at the end. The capture also ends with
+    carefuld.
     """
     one = instances.on_interface(ifname, instance) if ifname else instances.choose(instance)
-    caught = 0
+    wanted, caught = _filter(hosts, dropped, control, config.load(config_path)), 0
     with ExitStack() as opened:
-        source = opened.enter_context(Capture(one, port_of(one)))
+        source = opened.enter_context(Capture(one, port_of(one), snap_bytes))
         try:
-            write = _to(path, one.ifname, opened)
+            write = _to(path, one.ifname, snap_bytes, opened)
         except OSError as error:
             raise from_os(error, str(path)) from None
 
         def take(frames: list[Frame]) -> None:
             nonlocal caught
             for frame in frames:
-                if caught != count and (not dropped or frame.verdict in pcapng.WHY):
+                if caught != count and wanted(frame):
                     write(frame)
                     caught += 1
             sys.stdout.flush()

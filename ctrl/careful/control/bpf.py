@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
+import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -251,3 +253,47 @@ class Program:
 
     def poll(self, timeout_ms: int) -> None:
         self._bpf.ring_buffer_poll(timeout_ms)
+
+
+#: Flags of a record that is not complete, and of one that was given up (linux/bpf.h).
+_BUSY, _DISCARDED = 1 << 31, 1 << 30
+_POSITION, _STATE = struct.Struct("=Q"), struct.Struct("=I")
+
+
+class Ring:
+    """A BPF ring buffer of records of one size, read in whole pieces: bcc calls back for each.
+
+    Args:
+        fd: of the map.
+        ring_bytes: its size.
+        record_bytes: size of each record.
+    """
+
+    def __init__(self, fd: int, ring_bytes: int, record_bytes: int) -> None:
+        page = mmap.PAGESIZE
+        self._ring_bytes, self._record_bytes = ring_bytes, record_bytes
+        self._step = (8 + record_bytes + 7) // 8 * 8  # the kernel's header comes first
+        self._consumer = mmap.mmap(fd, page)
+        # The kernel maps the data twice, so that no record is cut.
+        self._producer = mmap.mmap(fd, page + 2 * ring_bytes, prot=mmap.PROT_READ, offset=page)
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._producer.close()
+
+    def take(self) -> list[bytes]:
+        """Removes complete records, in order, and returns them."""
+        (at,) = _POSITION.unpack_from(self._consumer)
+        (end,) = _POSITION.unpack_from(self._producer)
+        first = mmap.PAGESIZE + at % self._ring_bytes
+        data = self._producer[first : first + end - at]
+        records = []
+        for start in range(0, len(data), self._step):
+            (state,) = _STATE.unpack_from(data, start)
+            if state & _BUSY:
+                break
+            at += self._step
+            if not state & _DISCARDED:
+                records.append(data[start + 8 : start + 8 + self._record_bytes])
+        _POSITION.pack_into(self._consumer, 0, at)
+        return records

@@ -15,19 +15,20 @@ import socket
 import struct
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
-from careful._abi import enum_names, ffi, layout, lib, sizeof
+from careful._abi import enum_names, ffi, layout, lib
 from careful.control import bpf, instances, maps, trace_targets
 from careful.control.instances import Instance
 from careful.control.tracer import Target, ended, pidfd
 from careful.errors import CarefulError, from_os
 
-#: Room for frames that have not been read yet: 8,192 frames.
-RING_BYTES = 32 << 20
+#: Room for frames that have not been read yet: 8,192 whole ones, or 419,000 of 128 bytes.
+RING_BYTES, SHORT_RING_BYTES = 32 << 20, int(lib.CAREFUL_CAUGHT_SHORT_RING)
 #: Bytes that are kept of each frame, at most.
-SNAP_BYTES = int(lib.CAREFUL_CAUGHT_BYTES)
+SNAP_BYTES, SHORT_BYTES = int(lib.CAREFUL_CAUGHT_BYTES), int(lib.CAREFUL_CAUGHT_SHORT_BYTES)
 LOCK = "capture.lock"
 PROBE = "frameTx"
 
@@ -60,7 +61,7 @@ int on_frame(struct pt_regs *ctx)
 	*(u32 *)(record + {bytes}) = frame.frame_bytes;
 	*(u32 *)(record + {caught_bytes}) = bytes;
 	*(u32 *)(record + {verdict}) = {sent};
-	frames.ringbuf_submit(record, 0);
+	frames.ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
 }}
 """
@@ -76,13 +77,12 @@ def _clock_ahead_ns() -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     """A captured frame.
 
     Attributes:
         time_ns: since the epoch.
-        data: its first bytes, at most SNAP_BYTES.
+        data: its first bytes.
         frame_bytes: length of the whole frame.
         sent: whether this host sent the frame.
         verdict: XDP's, as `status` counts it ("admitted", "drop_seq"); "" for a sent frame.
@@ -95,11 +95,11 @@ class Frame:
     verdict: str = ""
 
 
-def _program() -> str:
+def _program(ring_bytes: int, snap_bytes: int) -> str:
     return _PROGRAM.format(
-        pages=RING_BYTES // os.sysconf("SC_PAGESIZE"),
-        snap=SNAP_BYTES,
-        size=sizeof("careful_caught"),
+        pages=ring_bytes // os.sysconf("SC_PAGESIZE"),
+        snap=snap_bytes,
+        size=_HEAD.size + snap_bytes,
         sent=int(lib.CAREFUL_XDP_COUNTERS),
         **_OFFSETS,
     )
@@ -160,16 +160,17 @@ class Capture:
     Args:
         instance: its carefuld runs in our network namespace.
         port: its UDP port.
+        snap_bytes: keep this much of each frame. Up to SHORT_BYTES, 50 times as many fit the ring.
 
     Raises:
         CarefulError: on entering: not permitted, bcc is missing, another capture is running, or
             carefuld was built without probes.
     """
 
-    def __init__(self, instance: Instance, port: int) -> None:
-        self.instance, self._port = instance, port
-        self._verdicts = enum_names("careful_xdp_counter", "CAREFUL_XDP_")
-        self._raw: list[bytes] = []
+    def __init__(self, instance: Instance, port: int, snap_bytes: int = SNAP_BYTES) -> None:
+        self.instance, self._port, self._snap_bytes = instance, port, snap_bytes
+        names = enum_names("careful_xdp_counter", "CAREFUL_XDP_")
+        self._verdicts = {**names, int(lib.CAREFUL_XDP_COUNTERS): ""}
         self._received = 0
         self._open = ExitStack()
 
@@ -180,8 +181,15 @@ class Capture:
             opened.enter_context(instances.holding(self.instance, LOCK, "is captured"))
             self._pidfd = pidfd(target)
             opened.callback(os.close, self._pidfd)
-            self._program = opened.enter_context(bpf.Program(_program()))
-            self._program.open_ring("frames", self._raw.append)
+            whole = self._snap_bytes > SHORT_BYTES
+            ring_bytes = RING_BYTES if whole else SHORT_RING_BYTES
+            kept_bytes = SNAP_BYTES if whole else SHORT_BYTES
+            text = _program(ring_bytes, kept_bytes)
+            self._program = opened.enter_context(bpf.Program(text))
+            self._ring = bpf.Ring(
+                self._program.descriptor("frames"), ring_bytes, _HEAD.size + kept_bytes
+            )
+            opened.callback(self._ring.close)
             try:
                 self._socket = opened.enter_context(_outgoing(self.instance.ifname, self._port))
             except OSError as error:
@@ -214,32 +222,31 @@ class Capture:
         return sum(counters.values()) - counters["pass_other"]
 
     def collect(self, seconds: float) -> list[Frame]:
-        """Returns the frames that arrive within the time, sorted by time."""
-        self._program.poll(max(int(seconds * 1e3), 0))
-        found = [self._frame(one) for one in self._raw]
-        self._raw.clear()
+        """Returns the frames that have arrived after the time, sorted by time."""
+        time.sleep(seconds)
+        found = self._frames(self._ring.take())
         with suppress(BlockingIOError):
             while True:
                 data = self._socket.recv(1 << 16)
-                found.append(Frame(time.time_ns(), data[:SNAP_BYTES], len(data), True))
-        return sorted(found, key=lambda one: one.time_ns)
+                found.append(Frame(time.time_ns(), data[: self._snap_bytes], len(data), True))
+        found.sort(key=itemgetter(0))
+        return found
 
     def ended(self) -> CarefulError | None:
         """Returns an error if the instance's process has ended; None while it runs."""
         is_over = select.select([self._pidfd], [], [], 0)[0]
         return ended(self._target, "captured") if is_over else None
 
-    def _frame(self, raw: bytes) -> Frame:
-        time_ns, frame_bytes, caught_bytes, verdict, _ = _HEAD.unpack_from(raw)
-        sent = verdict == lib.CAREFUL_XDP_COUNTERS
-        self._received += not sent
-        return Frame(
-            self._since_ns + time_ns,
-            raw[_HEAD.size : _HEAD.size + caught_bytes],
-            frame_bytes,
-            sent,
-            "" if sent else self._verdicts[verdict],
-        )
+    def _frames(self, records: list[bytes]) -> list[Frame]:
+        since_ns, snap, verdicts = self._since_ns, self._snap_bytes, self._verdicts
+        found = []
+        for raw in records:
+            time_ns, frame_bytes, caught_bytes, verdict, _ = _HEAD.unpack_from(raw)
+            data = raw[_HEAD.size : _HEAD.size + min(caught_bytes, snap)]
+            said = verdicts[verdict]
+            found.append(Frame(since_ns + time_ns, data, frame_bytes, not said, said))
+        self._received += sum(not one.sent for one in found)
+        return found
 
     @property
     def lost_count(self) -> int:

@@ -6,7 +6,7 @@ import struct
 import time
 from ipaddress import ip_address
 
-from careful._abi import enum_names, sizeof, unpack
+from careful._abi import enum_names, lib, sizeof, unpack
 from careful.control.capture import Frame
 from careful.render import pcapng
 
@@ -33,7 +33,7 @@ def _datagram(data: bytes) -> tuple[str, str, bytes]:
 
 def _content(payload: bytes) -> str:
     kind = _TYPES.get(payload[1], f"type {payload[1]}")
-    if payload[1] >= 0x80 or len(payload) < sizeof("careful_hdr"):
+    if payload[1] >= lib.CAREFUL_CTRL_BIT or len(payload) < sizeof("careful_hdr"):
         return kind
     hdr = unpack("careful_hdr", payload)
     said = f"{kind} seq {hdr['seq']}, credits {hdr['credits']}"
@@ -41,6 +41,14 @@ def _content(payload: bytes) -> str:
         end = hdr["frag_off"] + hdr["frag_bytes"]
         said += f", bytes {hdr['frag_off']} to {end} of {hdr['msg_bytes']}"
     return said + (", sealed" if hdr["version"] & _SEALED else "")
+
+
+def is_control(frame: Frame) -> bool:
+    """Reports whether a frame holds a control message."""
+    try:
+        return bool(_datagram(frame.data)[2][1] & lib.CAREFUL_CTRL_BIT)
+    except (struct.error, ValueError, IndexError):
+        return False
 
 
 def line(frame: Frame) -> str:

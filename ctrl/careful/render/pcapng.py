@@ -7,6 +7,7 @@ frame, with its direction and XDP's verdict as a comment.
 from __future__ import annotations
 
 import struct
+import sys
 from typing import BinaryIO
 
 from careful.control.capture import SNAP_BYTES, Frame
@@ -37,6 +38,8 @@ _SECTION, _INTERFACE, _PACKET = 0x0A0D0D0A, 1, 6
 _COMMENT, _FLAGS, _IF_NAME, _IF_TSRESOL = 1, 2, 2, 9
 _INBOUND, _OUTBOUND = 1, 2
 _ETHERNET = 1
+#: A packet block up to its data: kind, length, interface, time, bytes kept, bytes.
+_FIXED = struct.Struct("=7I")
 
 
 def _padded(data: bytes) -> bytes:
@@ -67,26 +70,29 @@ class Writer:
     Args:
         file: opened for writing; unbuffered, or flushed by its owner.
         ifname: the interface of the frames.
+        snap_bytes: the most that is kept of a frame.
     """
 
-    def __init__(self, file: BinaryIO, ifname: str) -> None:
+    def __init__(self, file: BinaryIO, ifname: str, snap_bytes: int = SNAP_BYTES) -> None:
         self._file = file
+        self._ends: dict[tuple[bool, str], bytes] = {}  # the options of a frame
         section = struct.pack("=IHHq", 0x1A2B3C4D, 1, 0, -1)
-        interface = struct.pack("=HHI", _ETHERNET, 0, SNAP_BYTES)
+        interface = struct.pack("=HHI", _ETHERNET, 0, snap_bytes)
         options = _option(_IF_NAME, ifname.encode()) + _option(_IF_TSRESOL, b"\x09")
         file.write(_block(_SECTION, section) + _block(_INTERFACE, interface, options))
 
     def write(self, frame: Frame) -> None:
-        fixed = struct.pack(
-            "=IIIII",
-            0,
-            frame.time_ns >> 32,
-            frame.time_ns & 0xFFFFFFFF,
-            len(frame.data),
-            frame.frame_bytes,
-        )
+        time_ns, data, frame_bytes, sent, verdict = frame
+        end = self._ends.get((sent, verdict)) or self._end(frame)
+        data = _padded(data)
+        length = _FIXED.size + len(data) + len(end) + 4
+        high, low = time_ns >> 32, time_ns & 0xFFFFFFFF
+        fixed = _FIXED.pack(_PACKET, length, 0, high, low, len(frame.data), frame_bytes)
+        self._file.write(fixed + data + end + length.to_bytes(4, sys.byteorder))
+
+    def _end(self, frame: Frame) -> bytes:
         said = comment(frame)
         options = _option(_COMMENT, said.encode()) if said else b""
         direction = _OUTBOUND if frame.sent else _INBOUND
-        options += _option(_FLAGS, struct.pack("=I", direction))
-        self._file.write(_block(_PACKET, fixed + _padded(frame.data), options))
+        options += _option(_FLAGS, struct.pack("=I", direction)) + bytes(4)
+        return self._ends.setdefault((frame.sent, frame.verdict), options)

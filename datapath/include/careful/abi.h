@@ -246,8 +246,13 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_COUNTERS,
 };
 
-/* Bytes kept of a captured frame: a record with the kernel's 8 bytes fills a page. */
-enum { CAREFUL_CAUGHT_BYTES = 4056 };
+/* Bytes kept of a captured frame: a record with the kernel's 8 bytes fills a page. A ring buffer of
+ * CAREFUL_CAUGHT_SHORT_RING bytes or more gets records with CAREFUL_CAUGHT_SHORT_BYTES of data. */
+enum {
+	CAREFUL_CAUGHT_BYTES = 4056,
+	CAREFUL_CAUGHT_SHORT_BYTES = 128,
+	CAREFUL_CAUGHT_SHORT_RING = 64 << 20,
+};
 
 /*
  * A frame that `carefulctl capture` gets, through the ring buffer that it puts into the captures
