@@ -387,6 +387,7 @@ bool link_resolved(const struct link_peer *peer, uint32_t seq);
 bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *seq,
 		uint32_t *body_bytes);
 void link_again_done(struct link_peer *peer, uint32_t seq);
+void link_again_over(struct link *link);
 bool link_wants(const struct link_peer *peer, uint32_t seq);
 
 /* Reports whether the peer asks for frames again. */

@@ -27,6 +27,14 @@ static bool send_copy(struct link_peer *peer, struct log_entry *entry, uint32_t 
 	return true;
 }
 
+/* Notes whether peers still ask for frames. */
+void link_again_over(struct link *link)
+{
+	link->again = false;
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		link->again |= link_asked(&link->peers[i]);
+}
+
 /* Sends again what the peer asks for, as far as the log has it; the first that it has not is for
  * message/ to read. false: there is none, or no send buffer. */
 bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *seq,

@@ -212,7 +212,6 @@ void message_again(struct message_state *state)
 {
 	struct link *link = state->link;
 
-	link->again = false;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 		struct link_send_args args;
@@ -221,6 +220,6 @@ void message_again(struct message_state *state)
 		while (link_again(peer, &args, &seq, &body_bytes) &&
 		       again(state, peer, &args, seq, body_bytes))
 			;
-		link->again |= link_asked(peer);
 	}
+	link_again_over(link);
 }

@@ -162,7 +162,7 @@ group, rank, end = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 async def main():
     async with careful.attach(name=f"events{group}") as node:
         events = await careful.event.ajoin(node, ["10.77.0.1", "10.77.0.2"], rank, group=group)
-        assert "beside carefuld" in events.broadcasts
+        assert "share a queue with carefuld" in events.broadcasts
         mine = numpy.arange(100_000.0) + rank
         into, event = numpy.empty_like(mine), 0
         while not os.path.exists(end):

@@ -426,7 +426,7 @@ def test_capture__what_does_not_fit_is_counted(two: list[Host]) -> None:
     process.send_signal(signal.SIGINT)
     status, _, err = finish(process)
     assert status == 0, err
-    more = re.search(r"(\d+) frames, (\d+) more passed that there was no room for", err)
+    more = re.search(r"(\d+) frames, (\d+) more did not fit", err)
     assert more, err
     assert sum(map(int, more.groups())) >= (64 << 20) // 4096
 

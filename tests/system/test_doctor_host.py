@@ -123,9 +123,9 @@ def test_doctor__policy_routing_of_its_packets(both: tuple[Host, Host], family: 
     ip(h1, *run, "rule", "add", "prio", "99", "oif", "eth1", "lookup", "main")
     state, text = found()
     assert state == "warn"
-    assert f"leave by eth1 via {gateway}, and frames by eth1" in text
+    assert f"leave by eth1 via {gateway}, but frames by eth1" in text
     ip(h1, *run, "rule", "add", "prio", "98", *OURS, "unreachable")
     state, text = found()
     assert state == "warn"
-    assert "no way" in text
+    assert "has no route for UDP packets" in text
     assert f"sport {PORT} dport {PORT}" in text

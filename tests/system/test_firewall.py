@@ -52,7 +52,7 @@ def test_control_dropped__status_doctor_and_log_say_so(hosts: Hosts) -> None:
         assert f"{other.name} arrive, but no control messages: does a firewall" in text
         text, _, advice = text.partition(" on both hosts ")
         assert "udp dport 51966 accept" in advice
-        said = text[text.index("come, but") :]  # status has the names that this host gave
+        said = text[text.index("arrive, but") :]  # status has the names that this host gave
         assert said in " ".join(host.ctl("status", "-v").stdout.split())
     moving(a)
     assert get.poll() is None  # traffic goes on

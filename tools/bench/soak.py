@@ -36,7 +36,7 @@ PIECE_FRAMES = 50_000_000
 KINDS = ("requests", "stores", "gets")
 #: Counters that say that a frame was lost, refused or damaged; then the device's.
 COUNTERS = (
-    *("lost_frames", "bad_credits", "epochs_broken", "drop_malformed", "drop_check"),
+    *("asked_again", "lost_frames", "bad_credits", "epochs_broken", "drop_malformed", "drop_check"),
     *("drop_cookie", "drop_seq", "drop_crc", "drop_message", "digest_bad"),
 )
 DEVICE = (

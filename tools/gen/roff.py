@@ -27,6 +27,7 @@ _LINE, _GAP = 70, 2
 def plain(text: str) -> str:
     """Escapes a text for roff."""
     text = text.replace("\\", r"\e").replace("-", r"\-").replace("~", r"\(ti")
+    text = text.replace("…", "...").replace("─", r"\-")  # groff has none for ASCII
     text = text.replace("'", r"\(aq").replace("`", r"\(ga").replace("^", r"\(ha")
     return "\n".join(rf"\&{line}" if line.startswith(".") else line for line in text.split("\n"))
 

@@ -104,11 +104,11 @@ def test_ranges__are_those_of_carefuld() -> None:
     names = {"CAREFUL_PEERS_MAX": 256, "CAREFUL_SPREAD_MAX": 32, "CAREFUL_QUEUES_MAX - 1": 63}
     found = {}
     for option, least, most in re.findall(
-        r"case OPT_(\w+):\s+(?:return|rc =) number\(name, arg, (\d+), ([^,]+),", source
+        r'\{ "([\w-]+)",[^{}]*?NUMBER\([\w.]+, (\d+), ([^)]+)\)', source
     ):
         value = names.get(most) or (1 << 20 if most == "1 << 20" else int(most))
-        found[option.lower()] = (int(least), value)
-    found.pop("ready_fd")
+        found[option.replace("-", "_")] = (int(least), value)
+    found.pop("ready_fd", None)
     ranges = {name: (one.least, one.most) for name, one in OPTIONS.items() if one.most}
     assert found.keys() == ranges.keys()
     for option in ("rx_buffers", "tx_buffers"):  # the engine takes fewer

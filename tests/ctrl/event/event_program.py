@@ -138,7 +138,7 @@ def again(events: Events) -> None:
     few = events.fragment_bytes * 9
     events.send(mine[:few], 2, (events.rank + 1) % events.nodes, timeout_s=30)
     for room in (3, few - 1, few - 1):
-        with raises(ValueError, f"and room for {room}"):
+        with raises(ValueError, f"does not fit into {room}"):
             events.receive(2, into=bytearray(room), timeout_s=30)
     got = events.receive(2, into=into, timeout_s=30)
     assert got.nbytes == few
@@ -208,7 +208,7 @@ def leaves(events: Events) -> None:
     jacobi.meet(events, 1)
     if events.rank == 0:
         return
-    with fails(errno.ENOMSG, "no more"):
+    with fails(errno.ENOMSG, "all messages of this event have arrived"):
         events.receive(2, 0, timeout_s=30)
     with fails(errno.EPIPE, "has left"):
         events.send(b"", 2, 0)

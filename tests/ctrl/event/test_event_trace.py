@@ -75,7 +75,7 @@ def test_read_all__names_what_is_wrong(tmp_path: Path) -> None:
 def test_text__says_what_it_comes_to(tmp_path: Path) -> None:
     pattern(tmp_path)
     said = report.text(trace.read_all(tmp_path))
-    assert "2 of 6 pairs talk; without copying out 37.5% of the fragments" in said
+    assert "2 of 6 pairs talk; without copying out, 37.5% of the fragments" in said
     for rank in range(3):
         write(tmp_path, rank, [])
     assert "nobody sent anything" in report.text(trace.read_all(tmp_path))

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -102,12 +103,13 @@ def test_status__says_that_control_messages_are_dropped() -> None:
     assert "firewall" not in shown()
 
 
-def test_status__says_who_speaks_an_older_wire() -> None:
-    said = " ".join(shown(wire_minor=0).split())
-    here = versions()
-    wire = here["wire_version"]
-    assert f"h2 speaks wire {wire}.0, this host {wire}.{here['wire_minor']}: " in said
-    assert "speaks wire" not in shown()
+def test_status__says_who_speaks_an_older_wire(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = versions()["wire_version"]
+    here = SimpleNamespace(CAREFUL_WIRE_VERSION=wire, CAREFUL_WIRE_MINOR=2)
+    monkeypatch.setattr("careful.control.status.lib", here)
+    said = " ".join(shown(wire_minor=1).split())
+    assert f"h2 speaks wire {wire}.1, this host {wire}.2: " in said
+    assert "speaks wire" not in shown(wire_minor=2)
 
 
 @pytest.mark.parametrize("state", ["stalled", "failed"])
