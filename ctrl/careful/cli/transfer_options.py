@@ -223,8 +223,8 @@ _OPTIONS: list[_Decorator] = [
     _checks(
         "--on-loss",
         type=click.Choice(config.ON_LOSS),
-        help="If the network loses a frame: repair requests what it carried again, fail ends "
-        "the transfer with exit status 4.  [default: on_loss in the configuration, or repair]",
+        help="If a loss ends an epoch (`help promise`): repair requests missing data again, fail "
+        "ends the transfer with exit status 4.  [default: on_loss in the configuration, or repair]",
     ),
     _pace(
         "--block-bytes",

@@ -55,7 +55,7 @@ class TransferOptions(TypedDict, total=False):
         fsync: when files become durable: each "file" before it gets its name, all at the
             "end", or "none".
         restart: throw away partial files of an interrupted transfer.
-        fail_on_loss: end the transfer if the network loses a frame (LossError, a
+        fail_on_loss: end the transfer if a loss ends an epoch (LossError, a
             ConnectionError); else lost data is requested again.
         block_bytes: payload of one operation, 4 KiB to 1 GiB; default 4 MiB.
         blocks_in_flight: of one file, 1 to 64; default 8.

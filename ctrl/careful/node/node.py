@@ -344,7 +344,7 @@ class Node:
         return [self._peers[index] for index in sorted(self._peers)]
 
     def counters(self) -> dict[str, int]:
-        """Returns the counters by name; if lost_frames is 0, nothing was lost."""
+        """Returns the counters by name; if lost_frames is 0, no loss ended an epoch."""
         return status.counters(self._info())
 
     def info(self) -> dict[str, object]:

@@ -31,7 +31,7 @@ _COUNTERS = {
     "rx_bytes": ("careful_received_bytes", "Bytes of those frames."),
     "tx_frames": ("careful_transmitted_frames", "Frames with data that were sent to peers."),
     "tx_bytes": ("careful_transmitted_bytes", "Bytes of those frames."),
-    "lost_frames": ("careful_lost_frames", "Frames that the network lost on their way here."),
+    "lost_frames": ("careful_lost_frames", "Frames whose loss ended an epoch of a session."),
     "epochs_broken": ("careful_epochs_broken", "Sessions that had to begin again."),
     "digest_bad": ("careful_bad_digests", "Messages whose contents did not match their digest."),
 }
@@ -151,7 +151,7 @@ def _peer(families: _Families, seen: Seen, one: PeerStatus) -> None:
     for key, (metric, said) in _PEER_COUNTERS.items():
         families.add("Counter", metric, said, labels, getattr(one, key))
     for end in ("here", "there"):
-        said = "Frames that the network lost between both hosts, by the end that missed them."
+        said = "Frames whose loss ended an epoch, by the end that missed them."
         found = labels | {"found": end}
         families.add(
             "Counter", "careful_peer_lost_frames", said, found, getattr(one, f"lost_{end}_frames")

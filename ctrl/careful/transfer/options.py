@@ -53,7 +53,8 @@ class Options:
         filters: selects names of a tree.
         restart: whether to throw away an earlier transfer's partial files.
         restart_changed: whether to do so if the source has changed; else the transfer fails.
-        fail_on_loss: whether a lost frame ends the transfer; else lost data is requested again.
+        fail_on_loss: whether a loss that ends an epoch ends the transfer, too; else lost data is
+            requested again.
         outlasts: whether a session that is reset again and again ends the transfer, which a
             later one continues; else only the one file fails.
     """

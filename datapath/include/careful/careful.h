@@ -220,7 +220,7 @@ enum careful_counter {
 	CAREFUL_C_DROP_SEQ, /* frame already received, or beyond the window */
 	CAREFUL_C_DROP_CRC, /* payload damaged */
 	CAREFUL_C_DROP_MESSAGE, /* fragment that belongs to no message */
-	CAREFUL_C_LOST_FRAMES, /* gaps in the sequence: the network lost frames */
+	CAREFUL_C_LOST_FRAMES, /* frames whose loss ended an epoch: none came again */
 	CAREFUL_C_BAD_CREDITS, /* impossible credits */
 	CAREFUL_C_EPOCHS_BROKEN, /* sessions that had to start again */
 	CAREFUL_C_SYNCS,
@@ -234,10 +234,10 @@ enum careful_counter {
 	CAREFUL_C_TX_BUFFERS_HELD, /* send buffers whose frames have not left yet (a gauge) */
 	CAREFUL_C_PINGS_ANSWERED,
 	CAREFUL_C_PINGS_LATE, /* those that a later ping overtook: no peer waits for the answer */
-	CAREFUL_C_SENT_AGAIN, /* traditional: frames sent again because the receiver asked */
-	CAREFUL_C_ASKED_AGAIN, /* traditional: frames that we asked the sender to send again */
+	CAREFUL_C_SENT_AGAIN, /* frames sent again because the receiver asked */
+	CAREFUL_C_ASKED_AGAIN, /* frames that we asked the sender to send again */
 	CAREFUL_C_TIMED_OUT, /* traditional: times that we asked because of silence */
-	CAREFUL_C_DROP_TWICE, /* traditional: frames that had arrived before */
+	CAREFUL_C_DROP_TWICE, /* frames that had arrived before */
 	CAREFUL_C_DROP_SHARE, /* frames beyond the peer's share of buffers */
 	CAREFUL_C_ACKS_SENT, /* explicit acknowledgements */
 	CAREFUL_C_ACKS_RECEIVED,
@@ -286,7 +286,7 @@ enum careful_peer_state {
 	CAREFUL_PEER_CONNECTING, /* no session yet */
 	CAREFUL_PEER_UP,
 	CAREFUL_PEER_STALLED, /* up, but silent while something is outstanding */
-	CAREFUL_PEER_RENEWING, /* frames were lost: both ends agree on a new epoch */
+	CAREFUL_PEER_RENEWING, /* both ends agree on a new epoch, mostly after a loss */
 	CAREFUL_PEER_FAILED, /* given up; last_errno has the reason */
 };
 
@@ -333,7 +333,7 @@ struct careful_peer_info {
 	uint32_t operations; /* waiting for a reply */
 	uint32_t epochs;
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
-	uint64_t lost_here; /* frames lost between the two hosts, found here */
+	uint64_t lost_here; /* frames whose loss ended an epoch, found here */
 	uint64_t lost_there; /* the same, found by the peer; from its last handshake */
 	uint64_t sent_again; /* our frames that the peer asked for and that we sent again */
 	uint64_t asked_again; /* the peer's frames that we asked for */
