@@ -16,6 +16,7 @@
 
 enum {
 	ENGINE_TICK_NS = 500 * 1000,
+	ENGINE_ATTEND_NS = 100 * 1000, /* between two looks at the control socket, when idle */
 	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two reads of the clock */
 	ENGINE_QUESTIONS = 8, /* unanswered questions of live_latency.c, per peer */
 };
@@ -213,7 +214,8 @@ struct careful {
 	struct careful_events *events; /* the group of this instance, or NULL */
 	struct careful_events *events_forgotten; /* closed groups with requests under way */
 
-	uint64_t tick_ns;
+	uint64_t tick_ns, attended_ns;
+	uint64_t rx_frames; /* when the clock was looked at */
 	struct spin spin;
 	uint64_t extra_ns; /* time of careful_wait()'s last look at extra_fd */
 	uint32_t polls;

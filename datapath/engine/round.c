@@ -34,14 +34,29 @@ void round_send(struct careful *c)
 	link_kick(&c->link);
 }
 
+/* An engine that finds no frames has the time to look for questions of peers with traffic: so a lost
+ * frame costs less. */
+static void attend(struct careful *c, bool idle)
+{
+	if (!idle || !c->link.attentive || c->link.now_ns - c->attended_ns < ENGINE_ATTEND_NS)
+		return;
+	c->attended_ns = c->link.now_ns;
+	link_attend(&c->link);
+}
+
 static void keep_time(struct careful *c)
 {
+	uint64_t rx_frames = c->link.counters[CAREFUL_C_RX_FRAMES];
+	bool idle = c->rx_frames == rx_frames;
 	uint32_t events;
 
+	c->rx_frames = rx_frames;
 	link_set_now(&c->link, c->port->ops->now_ns(c->port));
-	if (c->link.now_ns - c->tick_ns < ENGINE_TICK_NS)
+	if (c->link.now_ns - c->tick_ns < ENGINE_TICK_NS) {
+		attend(c, idle);
 		return;
-	c->tick_ns = c->link.now_ns;
+	}
+	c->tick_ns = c->attended_ns = c->link.now_ns;
 	events = c->port->ops->events(c->port);
 	if (events & DEVICE_GONE) {
 		c->gone = true;

@@ -266,6 +266,14 @@ void link_control(struct link *link)
 	link->crowded = true;
 }
 
+/* Between two ticks: looks for what peers ask and answer. */
+void link_attend(struct link *link)
+{
+	link_control(link);
+	for (uint32_t i = 0; link->draining && i < link->peers_max; i++)
+		link_question_tick(&link->peers[i]);
+}
+
 /* Goes on where something waits for what was in the RX ring; not only when the clock is looked at. */
 void link_drained(struct link *link)
 {
@@ -331,6 +339,7 @@ void link_tick(struct link *link)
 {
 	link_stamps_tick(link);
 	spread_tick(link);
+	link->attentive = false;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
@@ -354,5 +363,6 @@ void link_tick(struct link *link)
 			held_tick(peer);
 		if (!peer->session->path.probing && link_train_tick(peer))
 			link_renew(peer);
+		link->attentive |= link->repairs && peer->phase == LINK_OPEN;
 	}
 }

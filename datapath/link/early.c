@@ -18,7 +18,7 @@
 enum {
 	WAIT_MIN_NS = 1000 * 1000, /* between two questions for the same frame, at least; */
 	WAIT_MAX_NS = 64 * 1000 * 1000, /* at most, unless an answer takes longer */
-	ROUNDS = 2, /* to an answer that are waited for */
+	ROUNDS = 1, /* to an answer that are waited for: it waits for the ring, no repair does */
 	SETTLE_TRIES = 2, /* questions, after which XDP's account is looked at */
 	GIVE_UP_NS = 1000 * 1000 * 1000, /* without the frame: the epoch ends */
 };
@@ -168,7 +168,8 @@ bool early_said(struct link_peer *peer, uint32_t seq)
 	return early_sent(peer, seq);
 }
 
-/* Names the missing numbers beyond `from`, as many as one message takes. Returns the last. */
+/* Names the missing numbers beyond `from`, as many as one message takes. Returns the last that was
+ * looked at. */
 static uint32_t name(struct link_peer *peer, uint32_t from)
 {
 	struct careful_ctrl ctrl = {
@@ -185,8 +186,11 @@ static uint32_t name(struct link_peer *peer, uint32_t from)
 			ctrl.name[i / 8] |= (uint8_t)(1u << i % 8);
 		else
 			named++;
+	if (!named)
+		return from + count; /* these came, ahead of one that was asked for */
 	peer->link->counters[CAREFUL_C_ASKED_AGAIN] += named;
 	peer->session->asked_again += named;
+	peer->session->missing.asked_ns = peer->link->now_ns;
 	link_say(peer, &ctrl, CAREFUL_MISSING);
 	return from + count;
 }
@@ -204,7 +208,6 @@ void early_ask(struct link_peer *peer)
 	if ((int32_t)(repair->highest - from) <= 0)
 		return;
 	repair->asked = name(peer, from);
-	peer->session->missing.asked_ns = peer->link->now_ns;
 }
 
 /* Frames that XDP admitted and the RX ring lost keep their charge. If no repair finds room because of

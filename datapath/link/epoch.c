@@ -36,7 +36,8 @@ void epoch_end(struct link_peer *peer)
 	peer->phase = LINK_IDLE;
 	session->bye = (struct link_drain){ 0 };
 	session->question.nonce = 0;
-	session->sync.nonce = 0;
+	session->sync.token = 0;
+	session->sync.asked = false;
 	session->sync.disagreed = 0;
 	session->sync.refused_rounds = 0;
 	session->sync.refused = false;

@@ -183,6 +183,7 @@ struct link {
 	/* Repairs (log.h, early.c). */
 	bool repairs; /* a lost frame is sent again; else it ends the epoch */
 	bool again; /* some peer asks for frames again */
+	bool attentive; /* some peer may ask for frames, or answer, between two ticks */
 	struct link_rxframe *early; /* that wait for others; @early_free: entries without one */
 	uint32_t *early_free, early_free_count;
 	uint32_t *early_at; /* each peer's link_repair.early */
@@ -641,6 +642,7 @@ void link_question_ask(struct link_peer *peer, uint32_t status);
 /* sync.c: what silence means */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_question_answer(struct link_peer *peer);
+void link_question_tick(struct link_peer *peer);
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_refused(struct link_peer *peer);
@@ -672,6 +674,7 @@ enum link_path_state link_path_tick(struct link_peer *peer);
 /* control.c: the control socket, and time */
 bool link_quotes(const struct link_peer *peer, const union link_message *quoted);
 void link_control(struct link *link);
+void link_attend(struct link *link);
 void link_drained(struct link *link);
 void link_tick(struct link *link);
 uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms);

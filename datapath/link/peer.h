@@ -73,8 +73,10 @@ struct link_question {
 /*
  * Our SYNC, and what its answers said.
  *
- * @nonce:          of the one without an answer; 0: none
- * @began_ns:       when it was asked first
+ * @token:          in the upper half of each nonce of this epoch; 0: none was asked
+ * @asked:          there is one without an answer,
+ * @first_us:       when it was asked first: the lower half of the nonce,
+ * @last_us:        and last
  * @awaited:        something was, at the last tick: silence counts
  * @wait_ms:        silence before one: at most link->sync_ms, less after a loss
  * @disagreed:      answers in a row that disagree with the same counts,
@@ -86,8 +88,9 @@ struct link_question {
  * @refused_ns:     session.asked_ns of the last one counted
  */
 struct link_sync {
-	uint64_t nonce;
-	uint64_t began_ns;
+	uint32_t token;
+	uint32_t first_us, last_us;
+	bool asked;
 	bool awaited;
 	uint32_t wait_ms;
 	uint32_t disagreed;

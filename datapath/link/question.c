@@ -11,20 +11,25 @@ void link_question_describe(const struct link_peer *peer, struct careful_ctrl *c
 	flow_describe(&peer->flow, ctrl);
 }
 
-/* Asks what the peer sent and received, or for what else the status says (SYNC). */
+/* Asks what the peer sent and received, or for what else the status says (SYNC). The nonce has the
+ * time, and the answer repeats it: so that it tells which copy of the question it answers. */
 void link_question_ask(struct link_peer *peer, uint32_t status)
 {
 	struct session *session = peer->session;
 	struct link *link = peer->link;
 	struct careful_ctrl ctrl = { .status = htobe32(status) };
+	struct link_sync *sync = &session->sync;
+	uint32_t now_us = (uint32_t)(link->now_ns / 1000);
 
-	if (!session->sync.nonce) {
-		link->port->ops->random(link->port, &session->sync.nonce,
-					sizeof(session->sync.nonce));
-		session->sync.began_ns = link->now_ns;
+	if (!sync->token) {
+		sync->token = (uint32_t)link_random(link) | 1;
+		sync->last_us = now_us - 1;
 	}
-	session->sync.nonce |= 1;
-	ctrl.nonce = htobe64(session->sync.nonce);
+	sync->last_us = (int32_t)(now_us - sync->last_us) > 0 ? now_us : sync->last_us + 1;
+	if (!sync->asked)
+		sync->first_us = sync->last_us;
+	sync->asked = true;
+	ctrl.nonce = htobe64((uint64_t)sync->token << 32 | sync->last_us);
 	link_question_describe(peer, &ctrl);
 	session->asked_ns = link->now_ns;
 	link_count(link, CAREFUL_C_SYNCS);

@@ -28,6 +28,7 @@ static inline struct log_entry *log_next(struct link_peer *peer, uint32_t body_b
 	struct log_entry *entry = &peer->repair.log[peer->flow.seq_out & peer->repair.log_mask];
 
 	entry->sent = peer->flow.tx.sent;
+	entry->again_ms = 0;
 	entry->bytes_flags = body_bytes | flags;
 	return entry;
 }

@@ -51,19 +51,23 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 			bad_counts(peer);
 		return true;
 	}
-	if (peer->phase != LINK_OPEN || peer->session->question.nonce == ctrl->nonce)
-		return true; /* it will be asked again */
+	/* It will be asked again; or it was, and the first copy is not answered. */
+	if (peer->phase != LINK_OPEN ||
+	    (peer->session->question.nonce &&
+	     be64toh(peer->session->question.nonce) >> 32 == be64toh(ctrl->nonce) >> 32))
+		return true;
 	peer->session->question = (struct link_question){
 		.nonce = ctrl->nonce,
 		.seq_sent = be32toh(ctrl->seq_sent),
 	};
+	peer->link->draining = true;
 	if (!link_log_came(peer, be32toh(ctrl->seq_rcvd)))
 		bad_counts(peer);
 	return true;
 }
 
 /* After control messages were read: those that came before have their frames in the ring. */
-static void question_tick(struct link_peer *peer)
+void link_question_tick(struct link_peer *peer)
 {
 	struct link_question *question = &peer->session->question;
 	struct link *link = peer->link;
@@ -128,17 +132,14 @@ static void missing_frames(struct link_peer *peer, uint32_t frames)
 	bad_counts(peer);
 }
 
-/* A question was answered. If it was repeated so recently that the answer cannot be to that copy, the
- * first copy counts. A process that was stopped meanwhile says little of the path. */
-static void time_round(struct link_peer *peer)
+/* A question was answered, which was asked then. A process that was stopped meanwhile says little of
+ * the path. */
+static void time_round(struct link_peer *peer, uint32_t asked_us)
 {
-	const struct session *session = peer->session;
 	struct link_missing *missing = &peer->session->missing;
-	uint64_t round_ns = peer->link->now_ns - session->asked_ns;
+	uint64_t round_ns = 1000ull * ((uint32_t)(peer->link->now_ns / 1000) - asked_us);
 	uint64_t most_ns = 2 * missing->round_ns + ROUND_FIRST_NS;
 
-	if (round_ns <= missing->round_ns / 2)
-		round_ns = peer->link->now_ns - session->sync.began_ns;
 	round_ns = round_ns < most_ns ? round_ns : most_ns;
 	missing->round_ns = round_ns > 2 * missing->round_ns ?
 				    round_ns :
@@ -162,12 +163,20 @@ static bool repairs(struct link_peer *peer, const struct careful_ctrl *ack)
 	return true;
 }
 
+/* Reports whether a nonce is that of a question of this epoch. */
+static bool is_question(const struct link_sync *sync, uint64_t nonce)
+{
+	return sync->token && nonce >> 32 == sync->token &&
+	       (int32_t)(sync->last_us - (uint32_t)nonce) >= 0;
+}
+
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
 	struct link_sync *sync = &session->sync;
 	uint32_t sent = be32toh(ctrl->seq_sent);
 	uint32_t rcvd = be32toh(ctrl->seq_rcvd);
+	uint32_t asked_us = (uint32_t)be64toh(ctrl->nonce);
 	struct link *link = peer->link;
 
 	if (!link_has_epoch(peer) || be64toh(ctrl->cookie) != peer->cookie_in)
@@ -176,11 +185,13 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		seal_heard(peer);
 		return true;
 	}
-	if (peer->phase != LINK_OPEN || !sync->nonce || be64toh(ctrl->nonce) != sync->nonce)
+	if (peer->phase != LINK_OPEN || !is_question(sync, be64toh(ctrl->nonce)))
 		return false;
 	watch_heard(peer);
-	time_round(peer);
-	sync->nonce = 0;
+	time_round(peer, asked_us);
+	if (!sync->asked || (int32_t)(asked_us - sync->first_us) < 0)
+		return true; /* frames came since that say more */
+	sync->asked = false;
 	session->doubted = false;
 	session->heard_ns = link->now_ns;
 	sync->refused_rounds = 0;
@@ -230,7 +241,7 @@ bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	uint64_t nonce = be64toh(ctrl->nonce);
 
 	if (!nonce || be64toh(ctrl->cookie) != peer->cookie_out ||
-	    (nonce != peer->session->sync.nonce && nonce != peer->session->watch.nonce))
+	    (!is_question(&peer->session->sync, nonce) && nonce != peer->session->watch.nonce))
 		return false;
 	if (link_drain_begun(&peer->session->bye))
 		return true; /* its BYE said so before */
@@ -244,7 +255,7 @@ bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 bool link_on_refused(struct link_peer *peer)
 {
 	peer->session->sync.refused = true;
-	if (peer->phase == LINK_OPEN && !peer->session->sync.nonce)
+	if (peer->phase == LINK_OPEN && !peer->session->sync.asked)
 		ask(peer);
 	return true;
 }
@@ -292,7 +303,7 @@ static void sync_tick(struct link_peer *peer)
 
 	session->sync.awaited = link_awaits(peer);
 	if (!session->sync.awaited) {
-		session->sync.nonce = 0;
+		session->sync.asked = false;
 		session->sync.blocked_ns = 0;
 	}
 	/* Nobody looks at the clock while nothing is awaited: that was no silence. */
@@ -301,18 +312,18 @@ static void sync_tick(struct link_peer *peer)
 		return;
 	}
 	silent_ms = (link->now_ns - session->heard_ns) / 1000000;
-	if (silent_ms >= link->stall_ms && session->sync.nonce) {
+	if (silent_ms >= link->stall_ms && session->sync.asked) {
 		link_close(peer, ETIMEDOUT);
 		return;
 	}
 	if (silent_ms < wait_ms || (link->now_ns - session->asked_ns) / 1000000 < wait_ms)
 		return;
-	if (session->sync.nonce && peer->state == CAREFUL_PEER_UP &&
+	if (session->sync.asked && peer->state == CAREFUL_PEER_UP &&
 	    silent_ms >= 2ull * link->sync_ms) {
 		link_count(link, CAREFUL_C_STALLS);
 		link_state(peer, CAREFUL_PEER_STALLED);
 	}
-	if (session->sync.nonce) {
+	if (session->sync.asked) {
 		link_unheard(peer, session->heard_ns);
 		if (link->repairs)
 			wait_longer(peer);
@@ -342,7 +353,7 @@ static void heard(struct link_peer *peer)
 	session->sync.refused_rounds = 0;
 	session->sync.refused = false;
 	session->sync.disagreed = 0;
-	session->sync.nonce = 0;
+	session->sync.asked = false;
 	if (peer->link->repairs)
 		session->sync.wait_ms = suspect_ms(peer);
 	link_state(peer, peer->phase == LINK_OPEN ? CAREFUL_PEER_UP : peer->state);
@@ -353,7 +364,7 @@ bool link_sync_tick(struct link_peer *peer)
 {
 	if (peer->heard)
 		heard(peer);
-	question_tick(peer);
+	link_question_tick(peer);
 	if (refused_tick(peer))
 		return true;
 	if (peer->phase == LINK_OPEN) {

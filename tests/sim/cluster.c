@@ -192,7 +192,8 @@ static uint64_t slice_ns(const struct node *node)
 	const struct link *link = &node->c->link;
 	uint32_t most_ms = SLICE_NS / 1000000;
 
-	return link->traditional ? link_timeout_ms(link, most_ms) * 1000000ull : SLICE_NS;
+	return link->traditional || link->repairs ? link_timeout_ms(link, most_ms) * 1000000ull :
+						    SLICE_NS;
 }
 
 /* When the engine must be polled again, after a poll that handled so many frames. */
@@ -280,8 +281,9 @@ static void rouse(struct node *node)
 					  cluster->steps) %
 			   3000;
 	} else if (sim_readable(node->c->queue)) {
-		/* Looked at once a tick; it would spin until then. */
-		tick_ns = node->polled_ns + ENGINE_TICK_NS;
+		/* Looked at so often; it would spin until then. */
+		tick_ns = node->polled_ns +
+			  (node->c->link.attentive ? ENGINE_ATTEND_NS : ENGINE_TICK_NS);
 		wake_ns = tick_ns > wake_ns ? tick_ns : wake_ns;
 	} else {
 		return;
@@ -314,8 +316,10 @@ static void step(struct cluster *cluster)
 
 		live_or_die(node);
 		rouse(node);
-		if (node->c && node->wake_ns <= next_ns)
+		if (node->c && node->wake_ns <= next_ns) {
 			poll_node(node);
+			rouse(node); /* it may have left what is to be read */
+		}
 	}
 	cluster->steps++;
 }

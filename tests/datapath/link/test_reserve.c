@@ -43,14 +43,15 @@ static void answer(struct node *node, uint32_t slot)
 		.version = CAREFUL_WIRE_VERSION,
 		.type = CAREFUL_SYNC_ACK,
 		.bytes = htobe16(sizeof(ack)),
-		.nonce = htobe64(peer->session->sync.nonce),
+		.nonce = htobe64((uint64_t)peer->session->sync.token << 32 |
+				 peer->session->sync.last_us),
 		.cookie = htobe64(peer->cookie_in),
 		.seq_sent = htobe32(peer->flow.seq_in),
 		.seq_rcvd = htobe32(peer->flow.seq_out),
 		.returned = htobe32(peer->flow.tx.sent),
 	};
 
-	if (peer->session->sync.nonce)
+	if (peer->session->sync.asked)
 		node_tell(node, slot, &ack);
 }
 
