@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A cluster of engines on one virtual network, in one process and one thread. scenario.c makes it
- * from a seed, cluster.c runs it, work.c has its nodes' requests, and invariants.c has the rules
- * that hold all the time and at the end.
+ * A cluster of engines on one virtual network, in one process and one thread.
+ * A seed makes the cluster (scenario.c), and cluster.c runs it. The requests of its nodes are in
+ * work.c. The rules that hold all the time, and at the end, are in invariants.c.
  */
 #ifndef SIM_CLUSTER_H
 #define SIM_CLUSTER_H

@@ -120,9 +120,9 @@ static void compare(struct cluster *cluster, const void *told, const void *again
 	cluster->unlike += memcmp(told, again, bytes) != 0;
 }
 
-/* The same in a sealed frame, sealed again under its own number, which nobody will see twice; or
- * under the next number. false: it is not sealed, or belongs to an epoch that is over, and stays as
- * it is. */
+/* Tells the same lie in a sealed frame, and seals it again: under its own number, which nobody sees
+ * twice, or under the next. Returns false and changes nothing if the frame is not sealed, or if its
+ * epoch is over. */
 static bool lie_in_sealed(struct cluster *cluster, const struct link_peer *peer, uint8_t *frame,
 			  uint32_t bytes)
 {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Runs seeds: sim [--from N] [--count N] [--jobs N] [--no-faults] [--limit-ms N]
- * [--protocol careful|traditional] [--hostile: one of three nodes lies] [--unpacked: no two
- * messages share a frame], or one again as a failure told:
- * sim --seed N [--without-op I]… [--without-fault I]… [--hits FAULT:I,I…]… [--trace]
- * Status 1 at the first seed that fails, crashes or takes too long (--limit-ms, of processor
- * time), after cutting its schedule short.
+ * Runs seeds, or one seed again with the options that a failure printed.
+ *
+ *   sim [--from N] [--count N] [--jobs N] [--no-faults] [--limit-ms N]
+ *       [--protocol careful|traditional] [--hostile] [--unpacked]
+ *   sim --seed N [--without-op I]… [--without-fault I]… [--hits FAULT:I,I…]… [--trace]
+ *
+ * With --hostile, one of three nodes lies. With --unpacked, no two messages share a frame. The first
+ * seed that fails, crashes or takes longer than --limit-ms of processor time is cut to a short
+ * schedule; the status is then 1.
  */
 #include <getopt.h>
 #include <stdio.h>

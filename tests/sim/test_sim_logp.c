@@ -13,8 +13,8 @@
 /*
  * P4 Table 4, but for the Paragon's L: its text says 6.3 us, with which 2 (os + L + or) is the
  * round trip of its Table 3, 7.5 is the Meiko's. For the Myrinet's bulk transfers P4 gives the gap
- * of 8 bytes (18 us, Figure 8), os of 4 KiB (143 us), T of 4 KiB (298 us), and the network's rate
- * (80 MB/s, Table 2). The rest of T is attributed to the receiver's processor.
+ * of 8 bytes (18 us, Figure 8) and the network's rate (80 MB/s, Table 2). It also gives os and T of
+ * 4 KiB (143 and 298 us). The rest of T is attributed to the receiver's processor.
  */
 static const struct logp_machine machines[] = {
 	{ .name = "Paragon", .o_s = 1400, .o_r = 2200, .g = 7600, .L = 6300 },

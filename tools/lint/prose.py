@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 #: The most that there may be of each fault.
-LIMITS = {"sentence starts": 0, "long sentences": 31, "long pages": 0}
+LIMITS = {"sentence starts": 0, "long sentences": 17, "long pages": 0}
 
 WORDS_MAX, PAGE_MAX = 35, 1000
 _START = re.compile(r"(?:Of|Who|Whose|Whoever|What|Where|Whether) [a-z]")
@@ -100,7 +100,7 @@ def faults(name: str, source: str) -> Iterator[tuple[str, int, str]]:
             if len(one.split()) > WORDS_MAX:
                 yield "long sentences", line, one
     if name.startswith("ctrl/careful/man/"):
-        count = sum(len(text.split()) for _, text in markdown_texts(source))
+        count = len(re.findall(r"\S*\w\S*", source))  # the bars of tables are no words
         if count > PAGE_MAX:
             yield "long pages", 1, f"{count} words"
 

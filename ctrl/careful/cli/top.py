@@ -39,12 +39,12 @@ def top(
 ) -> None:
     """Show what moves between this host and its peers, until q or Ctrl-C.
 
-    The columns of each peer are free credits, rates, messages a second and their mean latency,
-    frames lost so far, and what its messages wait for: credits, frames that have not left, or a
-    slow client here. Messages are those sent, until they are answered, and those written to files
-    here, from their first frame on; only root sees them. The busiest peers come first. Keys sort by
-    s sent, r received, m messages, l latency; any other key restores the order. With --json, the
-    command prints one second's figures and ends.
+    Each peer has a row: free credits, rates, messages a second and their mean latency, frames
+    lost, and what its messages wait for. They wait for credits, for frames that have not left, or
+    for a slow client here. Only root sees messages. A sent message is timed until its answer, and a
+    message for a file here from its first frame until it is written. The busiest peers come first.
+    Keys sort by s sent, r received, m messages, l latency; any other key restores the order. With
+    --json, the command prints one second's figures and ends.
     """
     settings = config.load(config_path)
 
