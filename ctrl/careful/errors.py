@@ -37,6 +37,7 @@ _MEANINGS = {
     "several interfaces in one subnet, ask `carefulctl doctor` there",
     errno_module.EXDEV: "the path leads out of the exported tree",
     errno_module.ENOLINK: "the exported directory is not there (removed, moved or unmounted)",
+    errno_module.ENOMEDIUM: "that host exports nothing (`carefulctl up IFACE --export DIR` there)",
     errno_module.EROFS: "it is read-only there: exported without :rw, or mounted read-only",
     errno_module.ENODEV: "the interface is gone",
     errno_module.ENODATA: "the source shrank while it was being read",

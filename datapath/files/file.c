@@ -217,7 +217,7 @@ void block_run(struct block_server *server, struct block_job *job)
 	bool null = job->op == CAREFUL_BLOCK_OPEN && (job->flags & CAREFUL_BLOCK_NULL);
 
 	if (job->path && !job->among->count && !null) {
-		job->status = -EACCES;
+		job->status = -ENOMEDIUM; /* nothing is exported */
 		return;
 	}
 	switch (job->op) {

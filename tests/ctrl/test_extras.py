@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from careful import extras
@@ -55,7 +56,6 @@ def test_core__does_without_the_extras(code: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["plan", "--pipeline", "gam", "--bytes", "4KiB"], "careful[plan]"),
         (["plan", "--pipeline", "gam", "--bytes", "4KiB", "--strategy", "lp"], "careful[plan]"),
         (
             ["simulate", "--pipeline", "gam", "--bytes", "4KiB", "--plot", "nowhere/x.svg"],
@@ -70,7 +70,7 @@ def test_command__names_the_extra_in_one_line(argv: list[str], said: str) -> Non
     assert done.returncode in (1, 2)
     assert done.stdout == ""
     last = done.stderr.splitlines()[-1]
-    assert f"pip install '{said}'" in last
+    assert f"pip install '{said}'" in last or last.endswith("tools/setup extras")
     assert "Traceback" not in done.stderr
 
 
@@ -81,12 +81,32 @@ def test_command__needs_no_extra_for_the_rest() -> None:
         assert (done.returncode, done.stderr) == (0, ""), argv
 
 
+def test_best__without_scipy_chooses_among_the_rest_and_says_so() -> None:
+    argv = ["plan", "--pipeline", "gam", "--bytes", "4KiB"]
+    done = without("from careful.cli.start import main; main()", *argv)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ramp: 184.4 µs in 5 fragments" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("not tried: strategy lp needs scipy: ")
+
+
 def test_need__says_who_needs_what(monkeypatch: pytest.MonkeyPatch) -> None:
     for package in EXTRAS:
         need(package, "this test")
     monkeypatch.setitem(sys.modules, "scipy", None)  # type: ignore[arg-type]
+    monkeypatch.setattr(extras, "_SETUP", Path("/nowhere"))
     with pytest.raises(MissingExtraError, match=r"^a test needs scipy: pip install 'careful\[plan"):
         need("scipy", "a test")
+
+
+def test_need__in_a_checkout_names_its_setup(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    setup = tmp_path / "a b/tools/setup"
+    setup.parent.mkdir(parents=True)
+    setup.touch()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # type: ignore[arg-type]
+    monkeypatch.setattr(extras, "_SETUP", setup)
+    assert extras.lacking("matplotlib", "a plot").endswith(f": '{setup}' extras")
 
 
 @pytest.mark.parametrize("package", EXTRAS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,3 +48,16 @@ def test_open__names_the_carefuld_that_runs(hosts: list[Host]) -> None:
     assert done.returncode == 1
     said = "carefuld runs on eth1: use careful.attach(), or carefulctl down eth1"
     assert done.stderr.strip().endswith(said)
+
+
+def test_jumbo_frames__nothing_exported(lab_possible: None, tmp_path: Path) -> None:
+    """With generic XDP a receive buffer is smaller than the MTU; `up` cuts to the buffer."""
+    with hosts_up(tmp_path, mtu=9000) as made:
+        for host in made:
+            host.down()
+            host.ctl("up", "eth1", "--xdp", "generic", "--insecure")
+        before = peers(made[0], "show")
+        assert peers(made[0], "set", "--default") == before
+        done = made[0].ctl("get", "h2:big", "null:", check=False)
+        assert done.returncode != 0
+        assert "exports nothing (`carefulctl up IFACE --export DIR` there)" in done.stderr

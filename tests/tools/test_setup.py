@@ -57,13 +57,16 @@ def needed(package: str, extras: Iterable[str] = ()) -> set[str]:
 
 
 def test_requirements__without_those_of_tests_are_what_careful_needs() -> None:
-    wanted = needed("careful", ("plan", "plot")) | needed("scikit-build-core")
+    wanted = needed("careful") | needed("scikit-build-core")
     assert set(pinned("requirements.txt")) == wanted
+    extras = needed("careful", ("plan", "plot")) - wanted
+    assert {"matplotlib", "scipy"} <= extras == set(pinned("requirements-extras.txt"))
 
 
 def test_requirements__are_installed_by_their_hashes() -> None:
     """A version alone trusts whoever has the index, or the account, on the day of the set-up."""
-    mine, tests = pinned("requirements.txt"), pinned("requirements-test.txt")
+    mine = pinned("requirements.txt") | pinned("requirements-extras.txt")
+    tests = pinned("requirements-test.txt")
     assert not set(mine) & set(tests)
     assert "auditwheel" in pinned("requirements-package.txt")  # has hashes
     for name, (version, _) in (mine | tests).items():

@@ -33,7 +33,7 @@ def lp_sizes(
     message, MissingExtraError without scipy. The lower limit is ignored if k sizes at that limit
     exceed the message.
     """
-    need("scipy", "the linear program (lp, which best asks too)")
+    need("scipy", "strategy lp")
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
     from scipy.sparse import coo_array  # type: ignore[import-untyped,unused-ignore]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from careful.errors import InputError
+from careful.extras import lacking
 from careful.html import Grid, rendered
 from careful.model.flat import best_of, fixed_sizes, ramp_sizes, up_down_sizes
 from careful.model.hierarchy import BASES, Cache, Hierarchy, Level, hierarchical
@@ -143,7 +144,8 @@ def plan(
     strategy: one of STRATEGIES, or "best": the fastest of them.
     fragments_count: the number of fragments, for "fixed" and "lp" only; None searches for it.
     limits: bounds of a fragment; whole: sizes in whole bytes.
-    lp: "best" includes the linear program (imports scipy, about 100 ms).
+    lp: "best" includes the linear program (imports scipy, about 100 ms); without scipy, a note says
+    that it does not.
     reassembly: ramps may use compound stages (P1 section 4.4), which the tune map cannot express.
     levels: base strategies of "hierarchical" at the top level and below it: "fixed", "ramp" or
     "ramp-up-down". cache: plans of compound stages that one "best" shares.
@@ -197,6 +199,8 @@ def _planned(
         return searched_plan(pipeline, int(message_bytes), limits, fragments_count)
     sequential = pipeline.sequential()
     if strategy == "best":
+        missing = lp and lacking("scipy", "strategy lp")
+        lp = lp and not missing
         # If several plans are equally fast, the simplest kind wins.
         order = ("fixed", "hierarchical", "ramp", "ramp-up-down", "lp")
         names = [s for s in order if (lp or s != "lp") and (reassembly or s != "hierarchical")]
@@ -208,7 +212,9 @@ def _planned(
             )
             for name in names
         ]
-        return min(plans, key=lambda each: each.latency_us)
+        least = min(plans, key=lambda each: each.latency_us)
+        notes = [one for one in (least.note, missing and f"not tried: {missing}") if one]
+        return replace(least, note="; ".join(notes))
     if strategy == "hierarchical":
         found = hierarchical(sequential, message_bytes, *levels, limits, whole, cache=cache)
         return _from_hierarchy(sequential, message_bytes, strategy, found)

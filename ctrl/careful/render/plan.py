@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from careful.errors import InputError
+from careful.extras import lacking
 from careful.jsonout import document
 from careful.model import surfaces
 from careful.model.blackbox import BlackBox
@@ -127,7 +128,8 @@ def one(request: Request, as_json: bool) -> str:
     if request.strategy == "best" and isinstance(request.source, Pipeline):
         plans = [best]
         if not request.source.shares_resources():
-            plans = [request.answer(strategy) for strategy in STRATEGIES]
+            tried = [one for one in STRATEGIES if one != "lp" or not lacking("scipy", one)]
+            plans = [request.answer(strategy) for strategy in tried]
         rows = [
             (
                 each.strategy,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Mapping, Sequence
 
 from careful._abi import lib, sizeof
@@ -10,6 +11,7 @@ from careful.control.config import Config
 from careful.control.status import ETHERNET_BYTES
 from careful.control.tune_entry import Setting, one_writer
 from careful.control.tune_peers import Row, Session
+from careful.errors import CarefulError
 from careful.plan import CLASS_COUNT, Plan
 from careful.tuning.settings import NET_TX, STORE, Kick, Pulse, Value
 from careful.tuning.state import Store
@@ -52,7 +54,11 @@ def undo(session: Session, hosts: Sequence[str], config: Config) -> list[Row]:
     """
     pulses = {"net_tx": _MINPULSE_BYTES, "store": _MINPULSE_BYTES, "host_tx": 0, "host_rx": 0}
     headers = ETHERNET_BYTES + _IPV4_BYTES + sizeof("careful_hdr") + sizeof("careful_am")
-    payload = session.payload_bytes - headers - int(lib.CAREFUL_DIGEST_BYTES)
+    used = session.used
+    if used is None:
+        raise CarefulError(errno.ENOENT, "careful is not up there", session.instance.name)
+    frame_bytes = min(used.frame_bytes, used.buffer_bytes)  # what one receive buffer holds
+    payload = frame_bytes - headers - int(lib.CAREFUL_DIGEST_BYTES)
     one = Setting(Plan.fixed(payload), pulses)
     settings = dict.fromkeys(range(CLASS_COUNT), one)
     rows = tune_peers.change(session, hosts, config, settings, lambda *_: None)

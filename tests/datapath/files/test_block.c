@@ -1023,8 +1023,8 @@ int main(void)
 	stop();
 
 	start(NULL, false, NULL, false);
-	assert(open_path("a", 0, 0)->status == -EACCES);
-	assert(by_path(CAREFUL_BLOCK_LIST, "", 0)->status == -EACCES);
+	assert(open_path("a", 0, 0)->status == -ENOMEDIUM);
+	assert(by_path(CAREFUL_BLOCK_LIST, "", 0)->status == -ENOMEDIUM);
 	stop();
 
 	assert(open_fds() == before);
