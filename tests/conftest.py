@@ -21,7 +21,7 @@ settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# pytest-xdist's workers are told of a terminal of 80 columns, and tables would fold.
+# Workers of pytest-xdist see a terminal of 80 columns, so tables would fold.
 os.environ.pop("COLUMNS", None)
 
 # Tests that end a carefuld under a transfer look at how it ends; those that wait say so.

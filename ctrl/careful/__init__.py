@@ -137,7 +137,7 @@ def open(  # noqa: A001 (as in os.open)
             the text says what to do.
         TypeError: no such option.
     """
-    from careful.node import Node  # the binding: not for whoever wants the model alone
+    from careful.node import Node  # the binding: callers that want only the model need not have it
 
     return Node(ifname, instance, config, **options)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA = 1
-#: A JSON or TOML object from outside: whoever reads an entry checks the entry, or fails.
+#: A JSON or TOML object from outside: its reader checks each entry, or fails.
 Json = dict[str, Any]
 
 

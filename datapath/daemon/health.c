@@ -337,7 +337,7 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 	bool known = careful_peer_info(instance, peer, &info) == 0;
 	char more[96] = "";
 
-	/* On NONE the info, if there is one, is of the slot's next peer. */
+	/* With NONE, any info describes the next peer of the slot. */
 	if (known && state != CAREFUL_PEER_NONE)
 		take_name(health->names[peer], &info);
 	if (state == CAREFUL_PEER_NONE)

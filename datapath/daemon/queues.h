@@ -36,7 +36,7 @@ void queues_say(struct queues *queues, const char *error);
 /* Lets the other queues open, once the first is open, and waits for them. */
 int queues_open(struct queues *queues, struct careful_error *error);
 /* Handles an event of another queue's socket. Returns 1 for a sign of life. Otherwise all queues
- * must end: 0 if the other ended as told, -EPIPE if it died. */
+ * must end: 0 if the other ended on request, -EPIPE if it died. */
 int queues_heard(struct queues *queues, uint32_t index);
 /* Reports that this queue lives and how many peers are up; call it about once a second. In the
  * first queue, returns true once each other queue has reported since the last true. */

@@ -168,7 +168,7 @@ struct careful {
 		uint64_t since_ns, pass;
 		uint32_t deferred;
 	} * waiting;
-	bool changed; /* a peer's state may differ from what its watcher was told */
+	bool changed; /* a peer's state may differ from what its watcher last heard */
 
 	/* Pings, per peer: ours to the peer, and the peer's that is being written
 	 * (engine/ping.c). */
@@ -248,7 +248,7 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 void round_send(struct careful *c);
 int own_poll(struct careful *c);
 
-/* Reports whether the application must be told something, so that a wait must not begin. */
+/* Reports whether news for the application are due, so that a wait must not begin. */
 static inline bool engine_untold(const struct careful *c)
 {
 	return c->ended || c->changed || c->link.changed || c->link.pings_done || c->link.trains;

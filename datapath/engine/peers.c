@@ -38,7 +38,7 @@ void peers_epochs(struct careful *c)
 	}
 }
 
-/* Tells the watcher how a peer differs from what it was told; the watcher may change it again. */
+/* Tells the watcher how a peer differs from its last report; the watcher may change it again. */
 static void tell_changes(struct careful *c, uint32_t index)
 {
 	const struct link_peer *peer = &c->link.peers[index];

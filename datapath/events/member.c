@@ -94,7 +94,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 	}
 	/* The node has not heard of our part: while we leave, it gets both JOIN and LEAVE. */
 	node->owes_leave |= ev->leaving && ours != ev->part;
-	if (right && ours && ours != ev->part) { /* it knows an earlier part of ours */
+	if (right && ours && ours != ev->part) { /* it knows an earlier part of this node */
 		node->ask_ns = 0;
 		return;
 	}

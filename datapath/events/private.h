@@ -191,7 +191,7 @@ struct careful_events {
 	int notes_fd;
 };
 
-/* Reports whether a node has been told that we take part: before that it drops our messages. */
+/* Reports whether a node knows that we take part: before that it drops our messages. */
 static inline bool event_knows_us(const struct event_node *node)
 {
 	return node->joined && node->ask_ns == UINT64_MAX;

@@ -141,7 +141,7 @@ static void end_closed(struct careful *c)
 
 		if (!op->id || (a->socket_fd >= 0 && (!op->left || op->lands)))
 			continue;
-		op->done = NULL; /* told once */
+		op->done = NULL; /* reported once */
 		op->pinged = NULL;
 		if (a->socket_fd < 0)
 			attached_free_op(a, op);

@@ -34,7 +34,7 @@ int signature_check(const struct careful_signature *signature);
 /* Returns the bytes of one burst's answer. */
 uint32_t signature_burst_bytes(const struct careful_signature *signature);
 
-/* Issues bursts, each after all replies to the one before. Ends after the requested number, when
+/* Issues bursts, each after all replies to the previous one. Ends after the requested number, when
  * the answers fill `bytes`, or after CAREFUL_SIGNATURE_MS. Returns the number of bursts, at least
  * one;
  * -ETIMEDOUT if one lasts longer than CAREFUL_BURST_MS, or another -errno. */

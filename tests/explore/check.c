@@ -146,9 +146,9 @@ void steps_check(struct world *world)
 	}
 }
 
-/* Returns the buffers that a peer may yet be granted. Each frame under way counts for those that it
- * asks for more than the one before. A lost frame asks for something else when it is sent again, so where frames
- * are lost each counts for the whole reserve. */
+/* Returns the buffers that a peer may yet be granted. Each frame under way counts for the buffers
+ * that it requests beyond the previous frame. A lost frame asks for something else when it is sent
+ * again, so where frames are lost each counts for the whole reserve. */
 static uint32_t grants_to_come(struct world *world, int from, int to)
 {
 	const struct wire *wire = &world->wire[from][to];

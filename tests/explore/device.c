@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The virtual device under each node: what it is told goes on the wires, checked. */
+/* The virtual device under each node: checks the frames that it is given, and puts them on the
+ * wires. */
 #include "loss.h"
 
 #include <arpa/inet.h>

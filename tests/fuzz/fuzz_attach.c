@@ -223,7 +223,7 @@ static void publish(struct program *p, uint32_t n)
 	__atomic_store_n(&p->area->asks_put.value, p->put, __ATOMIC_RELEASE);
 }
 
-/* One that is as it should be, but for what the input bends. */
+/* A correct message, except for the parts that the input bends. */
 static struct careful_ring_entry an_entry(struct input *in)
 {
 	static const uint32_t bytes[] = { 0, 1, 16, 300, 2000, 4096, MEMORY_BYTES, 1 << 24 };

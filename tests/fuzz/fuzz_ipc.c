@@ -113,7 +113,7 @@ static void ask_ping(struct input *in, struct careful_ipc *head)
 	head->args[2] = take16(in);
 }
 
-/* A signature that can be issued, but for what the input bends. */
+/* A signature that can be issued, except for the parts that the input bends. */
 static void ask_signature(struct input *in, struct careful_ipc *head,
 			  struct careful_signature *signature)
 {

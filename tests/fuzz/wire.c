@@ -488,7 +488,7 @@ void node_frame(struct node *node, struct input *in)
 }
 
 /*
- * A store in two or three fragments, right but for what they say of its digest: a bit each.
+ * A store in two or three fragments, correct except for the digest bit of each.
  * node_frame() bends it.
  */
 void node_bulk(struct node *node, struct input *in)

@@ -26,7 +26,7 @@ def machines() -> Iterator[Machines]:
 
 
 def held_back(machines: Machines, host: str) -> int:
-    """How often QEMU was told of new buffers since a frame had found none (emulated/qemu.py)."""
+    """How often QEMU heard of new buffers after a frame had found none (emulated/qemu.py)."""
     (count,) = re.findall(r" rx_kicks: (\d+)\n", machines.run(host, "ethtool", "-S", "eth1"))
     return int(count)
 

@@ -3,7 +3,7 @@
  * Events among all nodes of a cluster, next to their work, if the scenario has them. A program has
  * some events, each to all, from one, or each to its next, in pieces as large as frames are. If a
  * member's group fails or its process ends, it begins again; so does a member that is done, if
- * another one waits for it. A failure that some node were not told of would be the end. Calls the
+ * another one waits for it. A failure that some node did not hear of would be the end. Calls the
  * event interface; its private header to see what is left to say.
  */
 #include <errno.h>

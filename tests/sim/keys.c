@@ -16,7 +16,7 @@ static void private_key(const struct scenario *s, uint32_t port, uint8_t *key)
 	}
 }
 
-/* Keys that `port` trusts: the wrong key is one that nobody was told of. */
+/* Keys that `port` trusts; nobody trusts the wrong key. */
 static int trust(const struct node *node, uint32_t port, uint32_t key_of)
 {
 	const struct scenario *s = &node->cluster->scenario;

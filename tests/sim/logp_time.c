@@ -151,7 +151,8 @@ static int poll(struct signature_layer *layer)
 	return 0;
 }
 
-/* Looks at the clock take nothing, but for those of who computes: nothing else is between them. */
+/* Reading the clock takes no time, except for a node that computes and does nothing else between
+ * reads. */
 static uint64_t now_ns(void)
 {
 	if (++reads > 2)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Seeds by the thousand: run in processes of their own, so that one which crashes or hangs
- * is named like one that fails (jobs.c), cut short (shrink.c), told of and summed up
- * (report.c).
+ * Seeds by the thousand. Each runs in a process of its own, so that a seed which crashes or hangs
+ * is named like one that fails (jobs.c). Failing seeds are cut short (shrink.c), and printed and
+ * summed up (report.c).
  */
 #ifndef SIM_RUN_H
 #define SIM_RUN_H
@@ -43,7 +43,7 @@ struct totals {
 	double took_s; /* of processor time */
 };
 
-/* jobs.c: 0, or 1 if a seed failed, which was cut short and told of. */
+/* jobs.c: 0, or 1 if a seed failed; that seed was cut short and printed. */
 int run_range(struct cluster *cluster, const struct range *range);
 /* From now on: SIGPROF after so much processor time. */
 void run_limit(uint32_t ms);
@@ -55,7 +55,7 @@ const char *run_apart(struct cluster *cluster, const struct range *range, uint64
 		      const struct cut *cut);
 /* How a process ended, in words; NULL: well. */
 const char *run_end(int status, uint32_t limit_ms, char text[SIM_TEXT_BYTES]);
-/* Cuts a seed short as long as it fails in the same way: `why` but for numbers. */
+/* Cuts a seed short as long as it fails in the same way: `why` without its numbers. */
 void shrink(struct cluster *cluster, const struct range *range, uint64_t seed, const char *why,
 	    struct cut *cut);
 

@@ -33,7 +33,7 @@ static void begin_open(uint32_t plan_bytes, uint32_t window)
 	sim_op(OP_REQUEST, 0, 16, 0);
 }
 
-/* Stores, each so long after the one before. */
+/* Stores, each a fixed time after the previous one. */
 static void stores(uint32_t n, uint32_t bytes, double gap_us)
 {
 	for (uint32_t i = 0; i < n; i++)

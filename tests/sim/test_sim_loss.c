@@ -18,7 +18,7 @@ static void transfer(void)
 	sim_transfer(7, 600);
 }
 
-/* How many there are of a kind where nothing is lost. */
+/* How many of a kind exist if nothing is lost. */
 static uint32_t count(uint8_t what)
 {
 	static uint32_t never = UINT32_MAX;

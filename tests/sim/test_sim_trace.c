@@ -22,8 +22,8 @@ static void test_begin__the_clock_is_read_for_listeners_alone(void)
 	trace_listeners[CAREFUL_STAGE_NET_TX] = 0;
 }
 
-/* Every kind of operation, from files that take their time and with too few buffers, so
- * that spans begin that are never told of. */
+/* Every kind of operation, from slow files and with too few buffers, so that spans begin whose end
+ * is never reported. */
 static void test_end__traffic_is_as_without_listeners(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {

@@ -79,7 +79,7 @@ class Disk:
         return int(Path(f"/sys/block/{self.device.name}/stat").read_text().split()[15])
 
     def break_last_block(self) -> Path:
-        """Make the one block unreadable that lies last of all files'; the file it is of."""
+        """Makes the last block of all files unreadable; returns the file that has it."""
 
         def last_block(path: Path) -> int:
             fd = os.open(path, os.O_RDONLY)

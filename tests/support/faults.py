@@ -225,7 +225,7 @@ def run(names: list[str], rounds: int, rng: random.Random, keep: Keep) -> list[s
         names: of FAULTS.
         rounds: how many, all together.
         rng: draws everything.
-        keep: told of each round how it ended.
+        keep: called with the result of each round.
     """
     lab = Lab(hosts=3)
     with tempfile.TemporaryDirectory() as folder:

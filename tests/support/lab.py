@@ -64,7 +64,7 @@ def keep_xdp(mode: str, folder: Path, driver: str = "veth") -> None:
 
 
 def nobody(group: str = "65534") -> list[str]:
-    """Runs a command without privileges, but for reading: a checkout in /root is not for others."""
+    """Runs a command without privileges except reading: others cannot read a checkout in /root."""
     if os.geteuid():
         return []
     user = ["--reuid=65534", f"--regid={group}", "--clear-groups"]

@@ -9,7 +9,7 @@
 
 #include <careful/wire.h>
 
-/* Reports whether a message is of no epoch, and proved by both static keys. */
+/* Reports whether a message belongs to no epoch, and is proved by both static keys. */
 static inline bool proof_static(uint8_t type)
 {
 	return type == CAREFUL_HELLO || type == CAREFUL_CHALLENGE || type == CAREFUL_GONE ||

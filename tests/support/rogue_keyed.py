@@ -36,7 +36,7 @@ def opened(path: bytes, flags: int = 0, nbytes: int = 0) -> bytes:
 
 
 def any_payload(peer: Peer) -> bytes:
-    """Random, or right but for its words."""
+    """Random, or correct except for its words."""
     paths = (b"big", b".", b"../big", b"/etc/passwd", b"", b"x" * 300, b"a\0b")
     if rng.random() < 0.5:
         return opened(

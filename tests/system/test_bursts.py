@@ -93,7 +93,7 @@ def make_files(host: Host) -> None:
 
 
 def temporary(host: Host) -> list[str]:
-    """Files on their way to a name, but for partial ones, whose tags the flood chose."""
+    """Files on their way to a name, except partial ones, whose tags the flood chose."""
     found = (path.name for path in host.export.glob(".careful-*.part"))
     return [name for name in found if int(name[9:25], 16) > COUNT]
 

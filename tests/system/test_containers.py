@@ -70,7 +70,7 @@ def test_down__ends_no_other_containers_carefuld(make_lab: MakeLab, tmp_path: Pa
         assert alive(ours)
         assert alive(theirs)
         assert (RUN / lab.instance("h2") / "sock").exists()
-        # `status` asks each of them; the other one's options are no longer mixed in
+        # `status` asks each carefuld; options of the other one are no longer mixed in
         shown = json.loads(_in(ours, "carefulctl", "status", "--json").stdout)["instances"]
         assert lab.instance("h1") in [one["instance"] for one in shown]
         assert lab.instance("h2") not in [one["instance"] for one in shown]

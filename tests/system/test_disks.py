@@ -19,7 +19,8 @@ FILES = 15
 def test_fsync__flushes_of_the_disk(
     shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
 ) -> None:
-    """Each file by itself, all together, or not at all: what the disk is told of it."""
+    """Each file is synced by itself, all together, or not at all: the commands that the disk
+    gets."""
     a, b = shared_pair
     disk = make_disk(b.export / "disk")
     source = b.export / "source" if way == "get" else a.own / "source"

@@ -23,7 +23,7 @@ LEAST = {"many-ports": PEERS // 2, "names-for-terminals": 1}
 
 @pytest.fixture(scope="module")
 def three(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
-    """A server, who asks it for files, and a host for the other one."""
+    """A server, a client that asks it for files, and a host for the other one."""
     lab = Lab(hosts=3)
     hosts = [Host(lab, name, tmp_path_factory.mktemp("hostile")) for name in lab.hosts]
     try:

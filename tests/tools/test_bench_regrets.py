@@ -56,7 +56,7 @@ def test_choices__are_judged_with_their_noise(
 
 
 def test_choices__intervals_hold_the_truth(regrets: Any) -> None:
-    """Nearly all of twenty runs; a best choice by chance is no gain of ours."""
+    """Nearly all of twenty runs; a best choice by chance is no gain."""
     held = 0
     for seed in range(20):
         found = regrets.choices([size(110.0, 0.1, seed)], ["plan"])["plan"]

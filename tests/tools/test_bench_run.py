@@ -28,7 +28,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @dataclass
 class FakeBench:
-    """Takes twice as long in each round as in the one before, as a machine may."""
+    """Takes twice as long in each round as in the previous one, as a machine may."""
 
     mode: str
     us: float

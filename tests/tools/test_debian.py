@@ -32,7 +32,7 @@ def listed(group: str) -> list[str]:
 
 
 def test_control__the_build_needs_what_setup_installs() -> None:
-    """The compiler and libc's headers are of build-essential."""
+    """build-essential has the compiler and libc's headers."""
     wanted = names(field((DEBIAN / "control").read_text(), "Build-Depends"))
     own = {"gcc", "libc6-dev", "pkg-config", "python3-venv"}
     assert {*listed("build"), *listed("run")} - own - wanted <= {

@@ -363,7 +363,7 @@ static void test_charge__every_byte_or_payload(void)
 	CHECK_EQ(hop_charged(&config, data, bytes), 0);
 }
 
-/* The same with IPv6, whose header is of 40 bytes. */
+/* The same with IPv6, whose header has 40 bytes. */
 static uint32_t packet6(uint8_t *data, uint8_t protocol, uint16_t inner)
 {
 	memset(data, 0, 9014);

@@ -72,7 +72,7 @@ def test_requirements__are_installed_by_their_hashes() -> None:
     for name, (version, _) in (mine | tests).items():
         assert metadata.version(name) == version
     installs = re.findall(r"-m pip install(?:[^\n]*\\\n)*[^\n]*", (TOOLS / "setup").read_text())
-    fetching = [one for one in installs if '"$root"' not in one]  # but for careful itself
+    fetching = [one for one in installs if '"$root"' not in one]  # except careful itself
     assert fetching
     assert all("--require-hashes" in one and "--no-deps" in one for one in fetching)
     assert len(installs) == len(fetching) + 1

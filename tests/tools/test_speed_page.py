@@ -74,7 +74,7 @@ def test_device__is_not_next_to_our_own(tool: ModuleType) -> None:
 
 
 def test_bench_page__keeps_the_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the first sentence of a verdict is of the run."""
+    """Only the first sentence of a verdict comes from the run."""
     pages = load_tool("bench pages", monkeypatch)
     path = ROOT / "tests/reports/benchmarks.md"
     old = (

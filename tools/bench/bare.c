@@ -6,8 +6,9 @@
  *
  *   bare ECHO_BYTES ECHO_FRAMES FRAME_BYTES each|whole
  *
- * The echo is of so many frames, each with a kick and sent back when it comes; with "whole" all of
- * them leave in one kick and are sent back when all are there. CAREFUL_XDP names the XDP mode.
+ * The echo sends a number of frames, each with a kick of its own, and returns each when it comes.
+ * With "whole" all frames leave in one kick, and return when all have arrived. CAREFUL_XDP names
+ * the XDP mode.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -92,7 +93,7 @@ static void *echo_server(void *arg)
 		n += end_drain(end, &bytes);
 		if (n < (whole ? echo_frames : 1))
 			continue;
-		put_frames(end, n, (uint32_t)(bytes / n)); /* all are of one size */
+		put_frames(end, n, (uint32_t)(bytes / n)); /* all have one size */
 		n = 0;
 		bytes = 0;
 	}

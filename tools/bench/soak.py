@@ -195,7 +195,7 @@ def write(path: Path, what: Json) -> None:
 
 
 def summary(pieces: list[Json], fragment: int) -> Json:
-    """All pieces together; those that failed apart, but for what was lost in them."""
+    """Sums all pieces; failed ones are listed apart, and count only with the frames they lost."""
     lost: dict[str, int] = {}
     for one in pieces:
         for name, count in one["lost"].items():

@@ -94,7 +94,7 @@ class Bench:
 
         A virtual machine gives free pages back to its host within seconds, and the first touch of
         such a page costs several times the copy into it. In a row, a copy finds the pages that the
-        one before has just freed.
+        previous copy has just freed.
         """
         rates: dict[str, list[float]] = {what: [] for what, _ in arms}
         for k in range(3):

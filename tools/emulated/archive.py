@@ -100,7 +100,7 @@ def unpacked(name: str, suite: str, arch: str, packages: list[str]) -> Path:
     """A root with these packages and what they depend on, unpacked, not configured.
 
     Args:
-        name: what it is called under build/machines; it is made once.
+        name: the file's name under build/machines; the file is made once.
         suite: Debian's, as trixie.
         arch: as amd64 or arm64.
         packages: without what is recommended beside them.

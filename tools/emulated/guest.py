@@ -126,10 +126,10 @@ def start(
     """Start a machine.
 
     Args:
-        folder: its files are there; `qemu.log` has a line for each frame that came while the
-            receive ring of an Intel card had no buffer. With a disk, `disk` is its image, and
-            `disk.log` has all writes, in the format of Linux's dm-log-writes.
-        machine: what it is.
+        folder: the machine's files; `qemu.log` has a line for each frame that came while the
+        receive ring of an Intel card had no buffer. With a disk, `disk` is its image, and
+        `disk.log` has all writes, in the format of Linux's dm-log-writes.
+        machine: its kernel, card and disk.
         host: its number, from 1 on.
         nets: QEMU's `-netdev`s; the one whose id is `net` is the card's.
         inside: a command that runs QEMU's, as `ip netns exec NAME`.
@@ -137,12 +137,12 @@ def start(
     folder.mkdir(exist_ok=True)
     program, env = qemu(machine.nic, machine.kernel.arch)
     board, console = BOARDS[machine.kernel.arch]
-    # On a busy host the timer seems not to work while the kernel looks, and it would panic.
+    # On a busy host the kernel's test of the timer can fail, and the kernel would panic.
     words = f"console={console} quiet panic=-1 no_timer_check {WORDS.get(machine.nic, '')}"
     argv: list[str | Path] = [
         *inside, *program, "-nodefaults", "-no-reboot", "-display", "none", "-daemonize",
         "-pidfile", folder / "pid", "-serial", f"file:{folder / 'console'}",
-        # KVM within a virtual machine is there at times, and ends in an internal error.
+        # Nested KVM is sometimes available, but ends in an internal error.
         "-accel", "tcg,thread=multi", *board,
         "-smp", "2", "-m", str(MEMORY_MIB),
         "-kernel", machine.kernel.image, "-initrd", folder.parent / "ramdisk",

@@ -19,7 +19,7 @@ PROGRAMS = {
     "arm64": ("qemu-system-aarch64", "qemu-system-arm", "qemu-arm"),
 }
 SUITE = "trixie"
-#: Before it a CPU at times ran code that another one had changed meanwhile (QEMU's deba78709ae8). A
+#: Older versions sometimes ran code that another CPU had changed meanwhile (QEMU's deba78709ae8). A
 #: kernel that boots changes its own: a start in thirty ended in "Oops: int3". It has igb, too.
 OLDEST = (8, 1)
 

@@ -156,7 +156,7 @@ def _reload(
 ) -> None:
     changed = reload.reload(ifname, name, options)
     instance = instances.find(name)
-    if "--foreground" not in instance.argv:  # else careful-tune@IFACE is a service of its own
+    if "--foreground" not in instance.argv:  # else careful-tune@IFACE is a separate service
         for one in instances.queues(instance):
             if tune == "auto":
                 tuner.start(ifname, one, config_path)

@@ -14,9 +14,9 @@ class Finding:
     """Result of one check: made by ok(), unknown(), warn() and fail().
 
     Attributes:
-        check: what was checked.
+        check: the name of the check.
         state: ok, warn, fail (`up` would refuse) or unknown (could not be seen).
-        text: what was found; for a failure, the line of `up`.
+        text: the finding; for a failure, the line of `up`.
         advice: what to do: a command, an option, a file to change; "" if nothing.
         fix: the command that does it, if it changes the interface alone; () if none.
     """

@@ -262,7 +262,7 @@ class Keys:
         self._write("trusted", text, 0o644)
 
     def trust(self, address: str, key: str, name: str = "") -> Trusted:
-        """Trusts whoever has a key at an address; the host's former keys stay trusted.
+        """Trusts the owner of a key at an address; the host's former keys stay trusted.
 
         Args:
             address: numeric.

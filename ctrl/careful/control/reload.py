@@ -40,7 +40,8 @@ def _tell(one: Instance, options: UpOptions) -> None:
 
 
 def _tell_all(queues: Sequence[Instance], options: UpOptions, before: UpOptions) -> None:
-    """Tells the carefuld of each queue. If one refuses, those told before get their former options.
+    """Tells the carefuld of each queue. If one refuses, those that accepted get their former
+    options back.
 
     So does one that does not answer: it may later read both, in this order. Raises like _tell().
     """

@@ -30,7 +30,7 @@ def listens(path: Path) -> bool:
 
 
 def wait(path: Path, served: Callable[[], object], seconds: float) -> None:
-    """Waits until it is served, nobody listens any more, or time is over."""
+    """Waits until it is served, nobody listens any longer, or time is over."""
     deadline = time.monotonic() + seconds
     while listens(path) and not served() and time.monotonic() < deadline:
         time.sleep(_LOOK_S)

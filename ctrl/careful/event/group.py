@@ -28,13 +28,13 @@ ANY = None
 _TEXTS = {
     errno.EILSEQ: "events go in ascending order, one message to its end before the next",
     errno.EINVAL: "fragments of one event have the same flags, and all but the last are large",
-    errno.ENOENT: "no such node",
+    errno.ENOENT: "no such node, or CAREFUL_EVENT_TRACE names no directory",
     errno.ENOMSG: "all messages of this event have arrived",
     errno.EPIPE: "that node has left",
     errno.EMSGSIZE: "a fragment is at most fragment_bytes; send() cuts a message",
     errno.ENOBUFS: "messages that were not received fill all the room to copy out: receive, then "
     "send again, or open the node with more rx_buffers",
-    errno.EPROTO: "it broke the rules of events, or is of another group",
+    errno.EPROTO: "it broke the rules of events, or belongs to another group",
     errno.EBADMSG: "part of another message was sent there in this event, with another length "
     "or crowd: send the rest of that message first",
     errno.EBUSY: "the node takes part in a group already, or a program has the group's handler",
@@ -54,7 +54,7 @@ _FAILURES = {errno.EPROTO, errno.ECANCELED, errno.ENOBUFS}
 
 
 class Status(enum.IntEnum):
-    """Tells what follows a fragment: more of its message, nothing of it, or nothing of the
+    """Describes what follows a fragment: more of its message, nothing of it, or nothing of the
     event.
     """
 
@@ -143,11 +143,11 @@ class Events:
         self.close(0 if kind is None else number or errno.ECANCELED)
 
     def close(self, status: int = 0, timeout_s: float = 5.0) -> None:
-        """Ends this node's part; polls until the others have been told.
+        """Ends this node's part; polls until the other nodes know.
 
         Args:
             status: 0: done; a positive errno: this node, and so the group, has failed.
-            timeout_s: longest wait, seconds. A node that is not told finds out by itself.
+            timeout_s: longest wait, seconds. A node that gets no message finds out by itself.
         """
         events, self._events = self._events, None
         if events is None or self._engine.closed:

@@ -153,10 +153,10 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m careful.event.jacobi",
         description="Jacobi iteration over events (P2 section 6.1); run it on each host.",
     )
-    parser.add_argument("iface", help="interface; careful is not up on it, but for --attached")
+    parser.add_argument("iface", help="interface; careful is up on it only with --attached")
     parser.add_argument("--hosts", required=True, help="of all nodes, in order: h1,h2,h3")
     parser.add_argument("--rank", type=int, required=True, help="this node's, from 0")
-    parser.add_argument("--attached", action="store_true", help="beside carefuld, on every host")
+    parser.add_argument("--attached", action="store_true", help="next to carefuld, on every host")
     parser.add_argument("--size", type=int, default=64, help="rows and columns (%(default)s)")
     parser.add_argument("--iterations", type=int, default=1000, help="how many (%(default)s)")
     parser.add_argument("--check", action="store_true", help="compare with one node's result")

@@ -26,7 +26,7 @@ from careful.files.fsspec_terms import Info, bounds_of, each_of, info_of
 from careful.files.host import AsyncHost
 from careful.files.stream import Stream
 
-#: Files that one call has open at once; a host lets a machine have 128.
+#: Files that one call has open at once; a host allows one machine 128.
 OPEN_MAX = 16
 
 

@@ -148,7 +148,7 @@ class Put:
         path: the file, here.
         limit_s: longest time without progress, seconds.
         replace: whether another file of its name is replaced.
-        told: called with each host that failed, and that has the file.
+        told: called with each host that failed, or that has the file.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Fragments that the time line draws, from the first on; more could not be told apart.
+#: Fragments that the time line draws, from the first on; more would run together.
 _LINES_MOST = 150
 
 

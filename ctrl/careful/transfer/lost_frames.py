@@ -21,7 +21,7 @@ class Lost(NamedTuple):
 
     Attributes:
         frames: never arrived, or only after later ones; found by either end.
-        epochs: begun anew, because of losses or for another reason.
+        epochs: new epochs, because of losses or for another reason.
     """
 
     frames: int = 0

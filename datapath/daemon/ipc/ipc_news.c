@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* News of peers for programs. A program hears of the peers that it asked for or that sent it
  * something. It has at most one unread note of each: a later change waits until the program has
- * read the earlier note, and only the last state is told. So a peer whose session comes and goes
- * cannot fill the ring of a program that pauses. */
+ * read the earlier note, and only the last state is reported. So a peer whose session comes and
+ * goes cannot fill the ring of a program that pauses. */
 #include <errno.h>
 
 #include "daemon/ipc/ipc_program.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the files of the local socket's server. All run in the engine's thread, but for the
- * threads of ipc_close.c. A file calls only files that are declared above it; the files of
- * ipc_program.h stand between ipc_peer.c and ipc_handles.c, and ipc.c comes last. */
+/* Shared by the files of the local socket's server. All functions run in the engine's thread,
+ * except the threads of ipc_close.c. A file calls only files that are declared above it; the files
+ * of ipc_program.h stand between ipc_peer.c and ipc_handles.c, and ipc.c comes last. */
 #pragma once
 
 #include <careful/abi.h>

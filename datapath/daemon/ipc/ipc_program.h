@@ -34,7 +34,7 @@ struct ipc_program_ask {
 struct ipc_program_region {
 	uint32_t key; /* 0: free */
 	uint32_t peer; /* slot, or CAREFUL_ANY_PEER */
-	int fd; /* the file's; -1: the region is of memory */
+	int fd; /* the file's; -1: the region is memory */
 	uint64_t memory_off;
 	bool gone;
 };
@@ -126,8 +126,8 @@ int ipc_region_remove(struct ipc_program *p, struct ipc_program_region *region);
 void ipc_regions_remove_gone(struct ipc_program *p);
 
 /* ipc_ring.c */
-/* Returns how many entries a program can be told, beyond the ends of all operations that it may
- * have under way. */
+/* Returns the number of entries that a program can get, beyond the ends of all operations that it
+ * may have under way. */
 uint32_t ipc_ring_room(const struct ipc_program *p);
 void ipc_ring_tell(struct ipc_program *p, const struct careful_ring_entry *entry,
 		   const void *payload);

@@ -16,7 +16,7 @@ struct xdp_figures {
 };
 
 /* Returns the better mode from arms in turns, native first; CAREFUL_XDP_AUTO if they disagree.
- * Compares each arm with the one before it, because disturbances last longer than an arm. Generic
+ * Compares each arm with the previous one, because disturbances last longer than an arm. Generic
  * wins a comparison if the product of the two ratios is better by XDP_MARGIN. Generic is better if
  * it wins all comparisons but one, native if generic wins at most one. */
 uint32_t xdp_choose(const struct xdp_figures arms[XDP_ARMS]);

@@ -37,7 +37,8 @@ void xsk_bounds(struct xsk_queue *xsk)
 	info->bounds[CAREFUL_BOUND_FILL_RING] = xsk->fill.size;
 	info->bounds[CAREFUL_BOUND_RX_RING] = xsk->rx.size;
 	info->bounds[CAREFUL_BOUND_DEVICE_RING] = of_device(port->netdev.rx_ring);
-	/* A veth's full ring stops a sender with a qdisc from 6.16 on; the budget is of 6.17. */
+	/* A veth's full ring stops a sender with a qdisc since Linux 6.16; the budget exists since
+	 * 6.17. */
 	if (veth && !generic && !xsk->tx_budget)
 		info->bounds[CAREFUL_BOUND_DEVICE_RING] = VETH_RING;
 	if (generic)

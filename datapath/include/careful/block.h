@@ -106,7 +106,7 @@ enum careful_block_flag {
 	/* OPEN with SCRATCH, LIST: if the peer has its share, wait for a turn; without, the answer
 	 * is EMFILE at once. */
 	CAREFUL_BLOCK_WAIT = 0x800,
-	/* COMMIT: set `mode`; without, a file that replaces another keeps that one's mode. */
+	/* COMMIT: set `mode`; without, a file that replaces another keeps the mode of the other. */
 	CAREFUL_BLOCK_MODE = 0x1000,
 };
 

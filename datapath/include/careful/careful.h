@@ -227,7 +227,7 @@ enum careful_counter {
 	CAREFUL_C_STALLS, /* times that a peer was silent for sync_ms with something outstanding */
 	CAREFUL_C_CTRL_MALFORMED,
 	CAREFUL_C_CTRL_VERSION,
-	CAREFUL_C_CTRL_UNKNOWN, /* from an unknown peer, or answers to no question of ours */
+	CAREFUL_C_CTRL_UNKNOWN, /* from an unknown peer, or answers to no question */
 	CAREFUL_C_CTRL_REFUSED,
 	CAREFUL_C_CTRL_CHALLENGED, /* HELLOs answered with a challenge, without keeping state */
 	CAREFUL_C_DIGEST_BAD, /* bulk messages whose digest did not match */

@@ -301,7 +301,7 @@ enum careful_ring_kind {
 };
 
 /* OF_FILE, in GET and STORE: the bytes are in the file (FILE_ADD) that status names, not in the
- * memory. In STORED: the region is of a file, and its bytes are not in the memory. OF_BUILT, in
+ * memory. In STORED: the region is a file, and its bytes are not in the memory. OF_BUILT, in
  * REQUEST: the payload is number memory_off of those that the program built. It belongs to the
  * program again when carefuld has taken the entry. */
 enum {
@@ -326,7 +326,7 @@ struct careful_ring_entry {
 	uint32_t pad[13];
 };
 
-/* A number with a cache line of its own. */
+/* A number that has a cache line to itself. */
 struct careful_ring_number {
 	uint32_t value;
 	uint32_t pad[15];

@@ -233,7 +233,7 @@ enum {
 /* The kinds of EVENT (P2 section 5.1; careful/event.h). An EVENT of another group is dropped. A
  * node that opens a group sends JOIN to each other node until that node's JOIN arrives; a JOIN that
  * names no part of the receiver is answered with one. Fragments go to nodes that have joined. Each
- * time a node joins, its part has a new number. If a node still knows the old part and was not told
+ * time a node joins, its part has a new number. If a node still knows the old part and did not hear
  * of its end, the group has failed for that node. */
 enum careful_event_what {
 	CAREFUL_EVENT_FRAGMENT = 0, /* the payload is a piece of a message */
@@ -433,8 +433,8 @@ enum careful_scratch {
 
 /*
  * The answer to a ping: a control message, so that it takes no receive buffer. It goes to the
- * session's peer, wherever the probe came from, and is never larger than the probe. Times are of
- * the answering host, ns.
+ * session's peer, wherever the probe came from, and is never larger than the probe. Times are in
+ * ns, by the answering host's clock.
  *
  * @version, @type, @bytes, @check: as in careful_ctrl
  * @cookie:      cookie of the answering host's frames to the prober. With keys a proof instead: the

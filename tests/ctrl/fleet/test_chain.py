@@ -1,4 +1,4 @@
-"""`fleet put` as this host sees it: what relays say, and what is told of it."""
+"""`fleet put` as this host sees it: what relays report, and what is printed."""
 
 from __future__ import annotations
 

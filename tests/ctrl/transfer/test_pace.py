@@ -77,7 +77,7 @@ def test_rate_limit__blocks_under_way(block_bytes: int, most: int) -> None:
 def test_rate_limit__of_small_files(
     route: Route, export: Path, tmp_path: Path, way: str, looks: bool, monkeypatch: Any
 ) -> None:
-    """A batch is no more than what may come at once, but for a file that is larger."""
+    """A batch holds no more than may arrive at once, except for a larger file."""
     taken: list[int] = []
 
     async def take(limit: pace.RateLimit, nbytes: int) -> None:

@@ -313,7 +313,7 @@ def contended(pipeline: Pipeline, times: float) -> Pipeline:
 
 @pytest.mark.parametrize("every_s", [0.005, 0.1])
 def test_second_stream__is_answered_and_undone_when_it_goes(every_s: float) -> None:
-    """Within 2 s of traffic, or 30 messages an arm, both times; the plan is the one before."""
+    """Within 2 s of traffic, or 30 messages an arm, both times; the plan is the previous one."""
     loaded = contended(GAM, 4.0)
     came, went = 1000.0 + 120, 1000.0 + 420
     on = path(lambda now: loaded if came < now < went else GAM, every_s=every_s)

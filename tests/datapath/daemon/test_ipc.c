@@ -1535,7 +1535,7 @@ static void test_handshakes__without_an_answer_yield(void)
 	for (uint32_t i = 0; i < FAKE_PEERS; i++)
 		used += c->peers[i].state != CAREFUL_PEER_NONE;
 	assert(used == FAKE_PEERS / 2);
-	/* The oldest goes for another user's: the CONNECT is told of it. */
+	/* The oldest attempt goes for another user's, and its CONNECT gets an error. */
 	begin_peer(other, 11, CAREFUL_IPC_PEER_BEGIN, 11);
 	assert(!answered(other, 11)->head.status);
 	assert(answered(member, 1)->head.status == -EADDRINUSE);
@@ -1840,7 +1840,7 @@ static void test_hold__questions_to_one_peer_wait(void)
 	turn();
 }
 
-/* A client begins when it is told of the session: after the epochs of a trial. */
+/* A client begins when it hears of the session: after the epochs of a trial. */
 static void test_hold__a_session_is_told_of_afterwards(void)
 {
 	int fd = client();

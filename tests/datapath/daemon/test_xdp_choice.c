@@ -16,7 +16,7 @@
 static char dir[] = "/tmp/test_xdp_choice.XXXXXX";
 static struct careful_error why;
 
-/* Arms that all are alike but for generic's factors, on a machine whose speed changes. */
+/* Arms that are all alike except for generic's factors, on a machine whose speed changes. */
 static uint32_t chosen(double trip, double rate, const double *speed)
 {
 	struct xdp_figures arms[XDP_ARMS];

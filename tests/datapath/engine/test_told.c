@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* In which order operations are told of, where one's end ends others. */
+/* In which order the ends of operations are reported if one end causes others. */
 #include <endian.h>
 #include <errno.h>
 
@@ -80,8 +80,8 @@ static void answer(struct node *node, uint32_t which, uint32_t peer, uint32_t se
 	node_arrive(node, frame.data, frame.bytes);
 }
 
-/* Two replies come at once. The first one's end closes another session, whose request is told
- * of before the second's; each reply has its own payload. */
+/* Two replies come at once. The end of the first request closes another session. Its request ends
+ * before the second one does; each reply has its own payload. */
 static void test_replies__behind_what_the_one_before_ended(void)
 {
 	struct node *node = node_open();

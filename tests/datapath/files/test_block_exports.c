@@ -155,7 +155,7 @@ static void test_tell__ends_of_files(void)
 	remove_tree("one");
 }
 
-/* Requests count for the export that serves them, and not for the other one. */
+/* Requests count for the export that serves them, not for the other export. */
 static void test_export__use_is_counted(void)
 {
 	struct careful_export_use uses[BLOCK_EXPORTS];
@@ -211,7 +211,7 @@ static void test_replace__while_a_file_is_open(void)
 	new = with_open(CAREFUL_BLOCK_OPEN, "new", CAREFUL_BLOCK_CREATE);
 	assert(file->status == 0 && new->status == 0);
 	replace(both, both, 3, 0);
-	/* Read-only from now on, but for what was begun. */
+	/* The export is read-only from now on, except for writes under way. */
 	assert(with_open(CAREFUL_BLOCK_OPEN, "one/n", CAREFUL_BLOCK_CREATE)->status == -EROFS);
 	assert(status("two/b") == 0 && status("one/a") == 0 && status("a") == -ENOENT);
 	assert(block_use(server, uses) == 3 && uses[0].requests == 1 && !uses[2].requests);

@@ -213,7 +213,7 @@ static void test_file__is_synced_while_reads_go_on(void)
 	end(file);
 }
 
-/* The host's trouble is no fault of the client's request. */
+/* Trouble at the host is not the fault of the client's request. */
 static void test_error__is_one_that_nbd_has(void)
 {
 	static const int lost[] = { EIO,     ECONNRESET, ENOTCONN, ETIMEDOUT, EHOSTUNREACH,

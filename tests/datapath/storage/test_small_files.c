@@ -306,7 +306,7 @@ static void files__modes_and_groups(void)
 	preserve = CAREFUL_BATCH_MODE | CAREFUL_BATCH_OWNER;
 	CHECK(!mkdirat(top, "p", 0755) && !mkdirat(top, "g", 0755));
 	CHECK(!fchownat(top, "g", (uid_t)-1, other, 0));
-	CHECK(!fchmodat(top, "g", 02755, 0)); /* files there are of its group */
+	CHECK(!fchmodat(top, "g", 02755, 0)); /* files there have its group */
 	for (int round = 0; round < 4; round++) {
 		uint32_t how = round % 2 ? CAREFUL_BATCH_SYNC : 0;
 

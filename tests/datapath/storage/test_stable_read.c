@@ -97,7 +97,7 @@ static void end_change(void)
 	memset(mapped, 'c', BYTES);
 }
 
-/* Tests what a batch reads: the status, and whether all bytes are of one time. */
+/* Tests what a batch reads: the status, and whether all bytes come from one time. */
 static int read_file(bool *whole)
 {
 	union {

@@ -343,7 +343,7 @@ static void test_flush__one_call_for_all(void)
 	close(fd);
 }
 
-/* A registered number is the file of its keeper, and not of the one before. */
+/* A registered number stands for the file of its keeper, not for the previous file. */
 static void test_keep__file_and_memory_are_registered(void)
 {
 	struct storage *own;

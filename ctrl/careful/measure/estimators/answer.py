@@ -25,7 +25,7 @@ class Answer:
 
     `trips`: (size in bytes, median or least round trip in µs); `rate_gbit_per_s`: None if not even
     a bound is known; `is_bound`: the rate is at least this; `bottleneck`: the slowest part, "" if
-    it cannot be told; `not_told`, `why_not`: the figures that are withheld, and the reason.
+    it is unknown; `not_told`, `why_not`: the figures that are withheld, and the reason.
     """
 
     trips: Sequence[tuple[int, float]]

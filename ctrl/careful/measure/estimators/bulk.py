@@ -106,7 +106,7 @@ def _latency(found: Result, trip: Figure) -> Figure:
 
 
 def _bandwidth(size_bytes: int, T: Estimate | None) -> Estimate | None:
-    """One byte per µs is one MB/s; the error is of first order."""
+    """One byte per µs is one MB/s; the error is a first-order estimate."""
     if T is None:
         return None
     rate = size_bytes / T.value

@@ -107,7 +107,7 @@ class Result:
 
 
 def marks_to(messages: int) -> list[int]:
-    """Returns the message counts at which a burst of so many messages is timed."""
+    """Returns the message counts at which bursts are timed, up to a number of messages."""
     marks = list(range(1, min(messages, _DENSE) + 1))
     at = float(marks[-1])
     while marks[-1] < messages:

@@ -22,7 +22,7 @@ from careful.measure.statistics.sample import locations
 
 #: Points that must all leave a line before it ends.
 LOOK_AHEAD = 3
-#: A point leaves a line at so many standard errors ...
+#: A point leaves a line if it is this many standard errors away ...
 _LEAVES = 2.5
 #: ... plus these shares of the line's slope: in messages, and for each message since.
 _APART, _SHARE = 0.25, 0.08

@@ -20,7 +20,7 @@ from careful.measure.statistics.piecewise import Piecewise, fit_piecewise
 TRANSITION_WIDTH = 0.01
 #: A gap above two lines by this share belongs to another stage.
 _HIDDEN = 0.01
-#: A gap can tell two lines apart if they differ by so many residuals.
+#: A gap distinguishes two lines if they differ by this many residuals.
 _APART = 4.0
 
 

@@ -163,7 +163,7 @@ class CarefulLayer:
 
 
 def parse(answers: bytes, marks: Sequence[int]) -> Bursts:
-    """Parses a signature's answer; CarefulError if carefuld is of another build."""
+    """Parses a signature's answer; CarefulError if carefuld is another build."""
     assert _BURST.itemsize == sizeof("careful_burst")
     kind = np.dtype([("burst", _BURST), ("marks", "u8", (len(marks), 2))])
     if not answers or len(answers) % kind.itemsize:

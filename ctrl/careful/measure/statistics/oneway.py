@@ -1,8 +1,8 @@
 """Times one way, by the clocks of both ends.
 
 Two unsynchronised clocks still measure differences. Their offset is the same in every time and does
-not affect slopes; their drift is measured and removed. Such a time has half of a round trip's noise
-and nothing of the way back.
+not affect slopes; their drift is measured and removed. Such a time has half of a round trip's
+noise, and no part of the way back.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from careful.measure.statistics.quantiles import f_quantile
 #: Points that must leave a line before it ends, and least points of a line.
 LOOK_AHEAD = 3
 POINTS_MIN = 4
-#: A point leaves the line at so many residuals.
+#: A point leaves the line if it is this many residuals away.
 _LEAVES = 4.0
 #: Weight of an anomaly, in deviations of the noise.
 _MOST = 6.0

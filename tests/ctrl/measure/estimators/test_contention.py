@@ -91,7 +91,7 @@ def test_bulk__lines_and_half_power() -> None:
     assert lines["os"].G_us_per_KiB.value == pytest.approx(1, rel=0.05)
     assert lines["g"].G_us_per_KiB.value == pytest.approx(4, rel=0.05)
     assert lines["g"].intercept_us.contains(5)
-    # The machine's reply is of the request's size: T(n) = 2 (os + L + or).
+    # The machine's reply is as large as the request: T(n) = 2 (os + L + or).
     assert found.half_power_bytes
     assert found.half_power_bytes.value == pytest.approx(27 / 6 * 1024, rel=0.05)
     assert found.half_power_bytes.contains(27 / 6 * 1024)

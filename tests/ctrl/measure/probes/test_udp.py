@@ -85,7 +85,7 @@ def test_read__what_icmpv6_says(kind: int, code: int, info: int, says: Reply) ->
 
 
 def test_pathchar__over_ipv6(loopback: str) -> None:
-    """Only with probes whose answers are of one size."""
+    """Only with probes whose answers all have one size."""
     to = Address(socket.AF_INET6, loopback)
     options = Options(sizes_count=4, max_bytes=3000, rounds_max=4)
     found, stages, _ = path_to_file.measure(to, None, "", options)

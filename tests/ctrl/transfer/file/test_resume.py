@@ -250,7 +250,8 @@ def test_resume__another_block_size(ends: Ends) -> None:
 
 
 def test_again__restart_holds_for_what_had_not_begun() -> None:
-    """Another try goes on with what the first left, and throws away what is of another source."""
+    """Another try continues with what the first left, and throws away what came from another
+    source."""
     now = Options(restart=True).again()
     assert (now.restart, now.restart_changed) == (False, True)
     assert now.again() == now

@@ -21,7 +21,7 @@ OPTIONS = Options(block_bytes=BLOCK, replace=True, checksum=True)
 
 
 def changed(*blocks: int) -> bytes:
-    """The same, but for the first byte of some blocks."""
+    """Equal, except for the first byte of some blocks."""
     data = bytearray(DATA)
     for index in blocks:
         data[index * BLOCK] ^= 1

@@ -29,7 +29,7 @@ COUNT = 30
 
 
 class Ends:
-    """Small files that are equal at both ends, but for two; and a file that is alone."""
+    """Small files that are equal at both ends, except for two; and a file that is alone."""
 
     def __init__(self, way: str, route: Route, daemon: FakeDaemon, here: Path) -> None:
         self.way, self.route, self.daemon = way, route, daemon

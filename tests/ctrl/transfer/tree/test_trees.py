@@ -508,7 +508,7 @@ def test_rehearsal__compares_one_file(ends: Ends, equal: bool) -> None:
 def test_get__rehearsal_of_all_exports(
     route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The top of several exports is no directory of any file system's."""
+    """The directory above several exports belongs to no file system."""
     (export / "one").mkdir()
     stat_of = BlockClient.stat
 
