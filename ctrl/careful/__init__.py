@@ -45,8 +45,8 @@ loop. A failure outside the program raises CarefulError, an OSError. Its text sa
 if possible, what to do. The error also belongs to Python's class for it (TimeoutError,
 ConnectionError, FileNotFoundError ...).
 
-A handler's exception goes to Node.on_error, which logs it, and to the client, as
-RemoteError; the server goes on.
+A handler's exception goes to Node.on_error, which logs it, and to the client, as RemoteError; the
+server continues.
 
 A node has room for 4,096 unfinished operations over all peers. Among these, 192 stores, and 768
 requests and gets, may wait for credits. The next operation waits for room: in a call, which polls

@@ -313,7 +313,7 @@ static void refresh_keys(struct daemon *d)
 		log_line("keys: %s; the former keys stay in effect", error.text);
 }
 
-/* Runs the loop. Returns 0, or -errno if the daemon cannot go on. */
+/* Runs the loop. Returns 0, or -errno if the daemon cannot continue. */
 static int run(struct daemon *d)
 {
 	int64_t checked_ms = now_ms();

@@ -129,7 +129,7 @@ void bulk_answered(struct careful *c, const struct operation *op)
 		message_answered(&c->messages, op->peer, op->token);
 }
 
-/* Nothing reads the source of a message any more. */
+/* Nothing reads the source of a message any longer. */
 static void release_source(struct careful *c, struct message_out *out)
 {
 	struct region *region = region_find(c, out->region);

@@ -33,7 +33,7 @@ int block_open_scratch(struct block_job *job)
 	return 0;
 }
 
-/* Copies the items, because the peer may go on storing while they are read. */
+/* Copies the items, because the peer may continue storing while they are read. */
 static int read_items(int fd, char *items, size_t bytes)
 {
 	size_t done = 0;

@@ -7,7 +7,7 @@
 
 #include "local/packet.h"
 
-/* Notes that carefuld has ended or closed the connection; nothing is asked any more. The socket's
+/* Notes that carefuld has ended or closed the connection; nothing is asked any longer. The socket's
  * number stays taken, because an event loop may still have it. */
 void attached_lost(struct careful *c)
 {

@@ -18,7 +18,7 @@ SOURCE = Path(careful.__file__).parent
 ROOT = Path(__file__).parents[2]
 #: They run commands that the user wrote, which may name files of the current directory.
 USERS_WORDS = ("bench/nodes.py", "fleet/chain.py", "fleet/running.py")
-#: The upgraded command goes on with the words, and in the directory, that it was started with.
+#: The upgraded command continues with the words, and in the directory, that it was started with.
 AGAIN = "[sys.executable, *sys.orig_argv[1:]]"
 
 

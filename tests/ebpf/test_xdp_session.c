@@ -129,7 +129,7 @@ static void test_seq__follows_the_engine(void)
 	CHECK_EQ(judge_seq(WINDOW + 4), CAREFUL_XDP_DROP_SEQ);
 }
 
-/* The next frame in sequence, of so many bytes and so much that no datagram holds. */
+/* The next frame in sequence, of this many bytes and so much that no datagram holds. */
 static uint32_t judge_next(uint32_t frag_bytes, uint32_t padding)
 {
 	static struct frame frame;

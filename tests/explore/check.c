@@ -146,7 +146,7 @@ void steps_check(struct world *world)
 	}
 }
 
-/* Returns the buffers that a peer may yet be granted. Each frame under way counts for the buffers
+/* Returns the buffers that a peer may still be granted. Each frame under way counts for the buffers
  * that it requests beyond the previous frame. A lost frame asks for something else when it is sent
  * again, so where frames are lost each counts for the whole reserve. */
 static uint32_t grants_to_come(struct world *world, int from, int to)
@@ -169,9 +169,9 @@ static uint32_t grants_to_come(struct world *world, int from, int to)
 /*
  * A buffer's distance from rest, by its place: a frame under way 15, kept 14, released 11,
  * published and owed 10, announced 0, a copy 1. An update turns two owed buffers or more into one
- * under way, and so goes down; one owed buffer would go up. A buffer that may yet be granted counts
- * 42, for then one is owed; one that pays back, which may make it so, was released before. Marks
- * that a step may only clear count a quarter.
+ * under way, and so goes down; one owed buffer would go up. A buffer that may still be granted
+ * counts 42, for then one is owed; one that pays back, which may make it so, was released before.
+ * Marks that a step may only clear count a quarter.
  */
 uint32_t steps_rank(struct world *world)
 {

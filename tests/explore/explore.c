@@ -110,7 +110,7 @@ static const struct experiment experiments[] = {
 	  SETTING(2, 4, 1, 1, 0, 16, 0, .threshold = 1), QUICK },
 };
 
-/* The same with loss: so many frames gone at a time, so many copies beside the first. */
+/* The same with loss: this many frames gone at a time, this many copies besides the first. */
 #define LOSS(n, w, min, max, kept, lost, twice, ...) \
 	SETTING(n, w, min, max, 0, 16, kept, .gone = (lost), .copies = (twice), ##__VA_ARGS__)
 #define SENDS(w, min, max, kept, lost, twice, ...) \

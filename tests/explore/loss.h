@@ -22,7 +22,7 @@
 #define FOUND_CREDITS "credits are not conserved"
 #define FOUND_UNSAID "credits were announced and are on no frame"
 
-/* How a data frame of so many buffers is sent: the log copies what is in one send buffer. */
+/* How a data frame of this many buffers is sent: the log copies what is in one send buffer. */
 static inline struct link_send_args loss_args(uint32_t cost)
 {
 	return (struct link_send_args){
@@ -53,8 +53,8 @@ uint32_t loss_flights(const struct world *world, int from, int to, uint32_t at);
  * of each number that has not come. */
 uint32_t loss_gone(const struct world *world, int from, int to);
 uint32_t loss_copies(const struct world *world, int from, int to);
-/* The most buffers that a peer may yet be granted: each number may ask for more than the one before,
- * and a lost one asks for something else when it is sent again. */
+/* The most buffers that a peer may still be granted: each number may ask for more than the one
+ * before, and a lost one asks for something else when it is sent again. */
 uint32_t loss_grants(struct world *world, int from, int to);
 /* Adds up one of these for all flows. */
 uint32_t loss_all(const struct world *world,

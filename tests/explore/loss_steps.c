@@ -109,7 +109,7 @@ static void hand_on(struct world *world, struct node *here, struct link_rxframe 
 	here->kept_count++;
 }
 
-/* A rule that is broken on purpose where a frame arrives that cost so many buffers. */
+/* A rule that is broken on purpose where a frame arrives that cost this many buffers. */
 static void break_arrival(struct world *world, struct link_peer *in, uint32_t at, uint32_t cost,
 			  bool waited)
 {

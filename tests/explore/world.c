@@ -182,7 +182,7 @@ void world_deinit(struct world *world)
 	}
 }
 
-/* Writes the frame anew, as take_frame() saw it, into receive buffers of `to`. */
+/* Writes the frame again, as take_frame() saw it, into receive buffers of `to`. */
 static void write_frame(struct world *world, int from, int to, const struct flight *flight,
 			uint8_t *first)
 {

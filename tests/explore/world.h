@@ -222,7 +222,7 @@ static inline uint32_t body_of(uint32_t cost)
 	return cost * BUFFER_BYTES - LL_BYTES - LINK_HDR_BYTES;
 }
 
-/* So many frames of a large message are left to send: what each frame asks for. */
+/* This many frames of a large message are left to send: what each frame asks for. */
 void world_ask(struct world *world, int from, int to, uint8_t left);
 /* Moves a frame of a wire into the receiver's ring. Returns its cost; 0: XDP refuses it. */
 uint32_t world_deliver(struct world *world, int from, int to, uint32_t index);

@@ -3,7 +3,7 @@
  * Fuzzes carefuld's end of the memory that it shares with programs (ipc.h), over two engines joined
  * in memory. Programs attach, put anything into their rings, move the numbers there, change
  * published entries, ask by the socket and go. Meanwhile the other host asks, stores and gets.
- * Another program goes on beside them, no frame is lost, and nothing of theirs is left.
+ * Another program continues next to them, no frame is lost, and nothing of theirs is left.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -65,7 +65,7 @@ static void remove_base(void)
 	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A target with what may lie there, and what lies beside it. */
+/* A target with what may lie there, and what lies next to it. */
 static int begin(void)
 {
 	int fd;

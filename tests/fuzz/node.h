@@ -89,7 +89,7 @@ struct node {
 struct node *node_open(void);
 /* The same, where the burst that paths take is measured. */
 struct node *node_open_measuring(void);
-/* The same, where so many receive buffers are kept for grants. */
+/* The same, where this many receive buffers are kept for grants. */
 struct node *node_open_reserving(uint32_t reserve);
 /* The same, where peers prove keys, and seal their frames as the rule says; NULL: they do not. */
 struct node *node_open_keyed(const char *seal);

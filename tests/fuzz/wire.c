@@ -289,7 +289,7 @@ static uint32_t received(struct node *node, uint32_t slot, uint32_t msg_id)
 	return at ? at->received : 0;
 }
 
-/* Bytes that are left of it, at most so many. */
+/* Bytes that are left of it, at most this many. */
 static uint32_t left(struct node *node, uint32_t slot, uint32_t msg_id, uint32_t most)
 {
 	const struct message_in *at =

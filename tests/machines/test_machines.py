@@ -33,7 +33,7 @@ def there_and_back(machines: Machines) -> None:
     """Two MiB each way, the same at the end, none lost; and nothing is left behind.
 
     The clocks are an hour apart. One is set back by a day while a file is on its way, which is then
-    interrupted, and goes on.
+    interrupted, and continues.
     """
     machines.run("h2", "sh", "-c", "head -c 2097152 /dev/urandom >/tmp/file")
     machines.run("h1", "carefulctl", "get", "h2:file", "/tmp/got")

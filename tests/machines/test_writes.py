@@ -39,7 +39,7 @@ def logged(tmp_path: Path) -> Callable[..., Log]:
 
 @pytest.fixture
 def cut(tmp_path: Path) -> Callable[..., str]:
-    """A disk of 'e's whose power fails after so many entries: what each sector holds."""
+    """A disk of 'e's whose power fails after this many entries: what each sector holds."""
 
     def fail(log: Log, instant: int, fate: str, rng: random.Random | None = None) -> str:
         empty = tmp_path / "empty"

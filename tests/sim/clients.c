@@ -2,7 +2,7 @@
 /*
  * Programs of a host that flood carefuld, in some seeds: two ask for more at a time than there are
  * handles and operations, are killed in the middle, and begin again. A third one does one thing at
- * a time beside them.
+ * a time next to them.
  */
 #include <errno.h>
 #include <string.h>
@@ -27,7 +27,7 @@ enum {
 	STREAM_TASKS, /* and the next ones, of each program */
 };
 
-/* Longest wait without faults, for the end of a handle or a task beside the flood. */
+/* Longest wait without faults, for the end of a handle or a task next to the flood. */
 static const uint64_t calm_ns = 2000 * 1000000ull;
 
 static struct program programs[PROGRAMS];

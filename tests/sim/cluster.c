@@ -196,7 +196,7 @@ static uint64_t slice_ns(const struct node *node)
 						    SLICE_NS;
 }
 
-/* When the engine must be polled again, after a poll that handled so many frames. */
+/* When the engine must be polled again, after a poll that handled this many frames. */
 static uint64_t next_wake(struct node *node, uint64_t free_ns, int handled)
 {
 	struct cluster *cluster = node->cluster;

@@ -19,7 +19,7 @@ enum {
 	OPS_MAX = 24,
 	FAULTS_MAX = 10,
 	OP_BYTES_MAX = 12000,
-	LATE_MAX = 256, /* of a node: a liar's is asked anew in each of many epochs */
+	LATE_MAX = 256, /* of a node: a liar's is asked again in each of many epochs */
 	HITS_MAX = 256, /* of a fault, that a schedule can list */
 	ATTEMPTS = 16, /* of each operation, whose runs are counted apart */
 	POISON = 0xee, /* where nothing was placed yet */
@@ -32,8 +32,8 @@ enum {
 
 /* Faults that are the node's, not the network's: of node `to`. */
 enum cluster_fault_kind {
-	FAULT_KILL = SIM_FAULT_KINDS, /* SIGKILL; begins anew at its end */
-	FAULT_RESTART, /* it says BYE and ends; begins anew likewise */
+	FAULT_KILL = SIM_FAULT_KINDS, /* SIGKILL; begins again at its end */
+	FAULT_RESTART, /* it says BYE and ends; begins again likewise */
 	FAULT_CLOSE, /* it closes its sessions, once: between rounds, or (amount is even) in a callback */
 	FAULT_STALL, /* its process does not run */
 	FAULT_KEEP, /* its handlers keep what they are given until the end */
@@ -74,7 +74,7 @@ enum special {
 enum clients_fault { CLIENTS_FLOOD = 1, CLIENTS_UNBOUNDED = 2, CLIENTS_LEFT_OPEN = 4 };
 
 /* Counts of programs: questions, ends of handles among them apart, tasks of those that flood and of
- * the one beside them, questions that were refused, and programs that were killed. */
+ * the one next to them, questions that were refused, and programs that were killed. */
 enum clients_count {
 	CLIENTS_ASKED,
 	CLIENTS_ENDS,

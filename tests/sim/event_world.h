@@ -78,7 +78,7 @@ static inline void world_start(struct world *w, uint32_t port)
 	CHECK_EQ(engine_open(&w->options, &base, &node->c, &error), 0);
 }
 
-/* W receive buffers for each of the others, so many copies. */
+/* W receive buffers for each of the others, this many copies. */
 static inline void world_set(struct world *w, uint32_t nodes, uint32_t window, uint32_t copies)
 {
 	uint32_t rx = 16;
@@ -106,7 +106,7 @@ static inline uint64_t world_now_ns(const struct world *w)
 	return sim_now_ns(w->sim);
 }
 
-/* One round of every node; time goes on. */
+/* One round of every node; time continues. */
 static inline void world_step(struct world *w)
 {
 	uint64_t next_ns = world_now_ns(w) + WORLD_STEP_NS;

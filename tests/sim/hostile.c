@@ -93,7 +93,7 @@ static struct link_peer *known_at(const struct cluster *cluster, uint32_t from, 
 	return link_peer_find(&c->link, &address);
 }
 
-/* A header with its body, of so many bytes. */
+/* A header with its body, of this many bytes. */
 static void lie_in_plain(struct cluster *cluster, uint8_t *frame, uint32_t body)
 {
 	struct careful_hdr hdr;

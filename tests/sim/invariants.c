@@ -284,7 +284,7 @@ static void check_repaired(struct node *node)
 				 none[i], (unsigned long long)node->c->link.counters[none[i]]);
 }
 
-/* Without loss nothing may be counted as lost, and no session begins anew. */
+/* Without loss nothing may be counted as lost, and no session begins again. */
 static void check_promise(struct node *node)
 {
 	static const enum careful_counter none[] = {

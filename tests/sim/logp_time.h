@@ -60,7 +60,7 @@ struct logp_curve {
 
 void logp_open(const struct logp_setting *setting);
 void logp_close(void);
-/* The curve for a pause of so many us. */
+/* The curve for a pause of this many us. */
 void logp_curve(double compute, struct logp_curve *curve);
 /* All figures, of the world that is open. */
 void logp_read(struct logp_found *found);

@@ -25,7 +25,7 @@ enum {
 	LATE_NS = 400 * 1000 * 1000, /* longest delay of an answer */
 	FLAP_ONE_IN = 16, /* periods */
 	ASK_ONE_IN = 8, /* likewise; fewer frames are under way than the world has room for */
-	TRAIN_ONE_IN = 32, /* likewise; one of its sessions begins anew with trains */
+	TRAIN_ONE_IN = 32, /* likewise; one of its sessions begins again with trains */
 	GAP_MAX = 8, /* frames */
 	UNSENT_ONE_IN = 16, /* periods */
 	UNSENT_AHEAD = 1 << 20, /* frames beyond the last one that came */
@@ -120,7 +120,8 @@ static void ask_for_trains(struct node *node)
 	}
 }
 
-/* Asks each peer to send `count` frames again, up to so many beyond the last that came in order. */
+/* Asks each peer to send `count` frames again, up to this many beyond the last that came in order.
+ * */
 static void ask_again(struct node *node, enum misdeed misdeed, uint32_t count, uint32_t ahead)
 {
 	struct link *link = &node->c->link;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What P2's operations cost: appendix A, and what its tables say beside it, in cycles of 20 ns.
+ * What P2's operations cost: appendix A, and what its tables say besides it, in cycles of 20 ns.
  * Two numbers are fitted, both to the careful column of Table 1: the part of a hop that both
- * protocols have, and how long a token takes past a station. No number is fitted to the
- * traditional protocol.
+ * protocols have, and how long a token takes past a station. No number is fitted to the traditional
+ * protocol.
  */
 #ifndef SIM_P2_COSTS_H
 #define SIM_P2_COSTS_H

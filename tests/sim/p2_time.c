@@ -34,7 +34,7 @@ static void count_copies(struct p2_time *t, uint32_t port)
 	node->copied = copied;
 }
 
-/* A fragment of which so many before are not known to have come is copied. */
+/* A fragment of which this many before are not known to have come is copied. */
 static void count_kept(struct p2_time *t, uint32_t port, uint32_t other,
 		       const struct careful_hdr *hdr)
 {
@@ -152,7 +152,7 @@ static uint64_t took_ns(struct p2_time *t, uint32_t i)
 	return ns;
 }
 
-/* Lets a node act: it takes a frame, then its program goes on, and so in turn. */
+/* Lets a node act: it takes a frame, then its program continues, and so in turn. */
 static void turn(struct p2_time *t, uint32_t i, p2_program *program, void *user)
 {
 	struct world_node *node = &t->w->node[i];

@@ -43,11 +43,11 @@ struct p2_time {
 	} node[WORLD_NODES_MAX];
 };
 
-/* A node's program goes on: 0: it is over; -EAGAIN: it waits; 1: it can go on. It reports what it
- * computed and read with p2_spend(). */
+/* A node's program continues: 0: it is over; -EAGAIN: it waits; 1: it can continue. It reports what
+ * it computed and read with p2_spend(). */
 typedef int p2_program(struct p2_time *t, uint32_t rank, void *user);
 
-/* Opens P nodes in a group, with P2's boards and FDDI between them, and so many send buffers. */
+/* Opens P nodes in a group, with P2's boards and FDDI between them, and this many send buffers. */
 void p2_open(struct p2_time *t, struct world *w, uint32_t nodes, bool traditional,
 	     uint32_t buffers);
 void p2_close(struct p2_time *t);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Pings beside the nodes' work, where the scenario has them: now to this peer, now to
- * that, each stage in turn. The invariants find what they must not do.
+ * Pings next to the nodes' work, where the scenario has them: now to this peer, now to that, each
+ * stage in turn. The invariants find what they must not do.
  */
 #include <errno.h>
 #include <string.h>

@@ -150,7 +150,7 @@ static void make_trains(struct scenario *s)
 	s->config.queue_ns = (uint32_t)spread(&dice, 100, 20000);
 }
 
-/* Some clusters grant buffers, beside windows that are smaller for it. */
+/* Some clusters grant buffers, besides windows that are smaller for it. */
 static void make_reserve(struct scenario *s)
 {
 	struct dice dice = { s->seed, STREAM_RESERVE, 0 };
@@ -330,9 +330,9 @@ static bool excuses(const struct scenario *s, const struct sim_fault *fault)
 	case FAULT_STALL:
 	case FAULT_KEEP:
 		return lasting;
-	case SIM_DUPLICATE: /* beside a sealed window there is room for a third of it (seal.h) */
+	case SIM_DUPLICATE: /* next to a sealed window there is room for a third of it (seal.h) */
 		return frames && s->seal && (fault->one_in <= 3 || window <= 8);
-	case SIM_REPLAY: /* beside a small one for a frame or none */
+	case SIM_REPLAY: /* next to a small one for a frame or none */
 		return frames && s->seal && window <= 8;
 	case SIM_CLOCK:
 		return fault->amount >= long_ns;

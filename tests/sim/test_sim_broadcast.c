@@ -259,7 +259,7 @@ static bool flood(struct world *world, uint32_t rank, struct program *p)
 	return true;
 }
 
-/* Nodes that share a processor: each goes on until it waits, then the next one. The first sender
+/* Nodes that share a processor: each continues until it waits, then the next one. The first sender
  * owes nothing to nodes that have not sent yet, and much to the others. */
 static void test_broadcast__gives_credits_back_to_each(void)
 {
@@ -325,7 +325,7 @@ static void lose(bool last)
 	CHECK(world_count(&w, CAREFUL_C_LOST_FRAMES) > 0);
 	CHECK_EQ(w.node[2].c->link.counters[CAREFUL_C_EPOCHS_BROKEN], 0);
 	CHECK_EQ(w.node[3].c->link.counters[CAREFUL_C_EPOCHS_BROKEN], 0);
-	/* And everybody can begin anew. */
+	/* And everybody can begin again. */
 	for (uint32_t i = 0; i < 4; i++)
 		careful_events_close(w.node[i].ev, 0, 0);
 	world_run(&w, 100);
@@ -414,7 +414,8 @@ static uint32_t admitted(void)
 	return n;
 }
 
-/* A node that left admits no frames to all once it has left the others, too; the sessions go on. */
+/* A node that left admits no frames to all once it has left the others, too; the sessions continue.
+ * */
 static void test_broadcast__nothing_is_left_of_a_group(void)
 {
 	world_set(&w, 4, 8, 64);

@@ -285,7 +285,7 @@ static void test_flood__more_than_a_window_before_consuming(void)
 	}
 }
 
-/* The same with too few copies: each is told so, consumes, and goes on. */
+/* The same with too few copies: each is told so, consumes, and continues. */
 static bool flood_and_yield(struct world *world, uint32_t rank, struct program *p)
 {
 	bool over = flood(world, rank, p);
@@ -310,7 +310,7 @@ static void test_flood__the_bound_of_copying_out_has_a_name(void)
 	CHECK(world_count(&w, CAREFUL_C_CREDITS_WITHHELD) > 0);
 	for (uint32_t k = 0; k < 3; k++) {
 		CHECK_EQ(programs[k].rc, -ENOBUFS);
-		CHECK_EQ(careful_events_failed(w.node[k].ev, NULL), 0); /* and goes on */
+		CHECK_EQ(careful_events_failed(w.node[k].ev, NULL), 0); /* and continues */
 	}
 	for (uint32_t k = 0; k < 3; k++)
 		careful_events_close(w.node[k].ev, -EINTR, 0);
@@ -539,7 +539,7 @@ static void expect_no_buffer_kept(uint32_t rank)
 	}
 }
 
-/* It is dropped and counted, and the group goes on. */
+/* It is dropped and counted, and the group continues. */
 static void test_arrived__what_is_not_of_the_group(void)
 {
 	const struct careful_am fragment = { .flags = LAST };
@@ -712,7 +712,7 @@ static void test_requests__flood(void)
 		CHECK(w.node[k].ev->kept <= EVENT_ROOM + 2 * EVENT_WINDOW);
 		CHECK_EQ(careful_events_failed(w.node[k].ev, NULL), 0);
 	}
-	for (uint32_t k = 0; k < 3; k++) /* and goes on, where the others consumed something */
+	for (uint32_t k = 0; k < 3; k++) /* and continues, where the others consumed something */
 		for (uint32_t i = 0; i < 100; i++)
 			CHECK_EQ(world_receive(&w, k, (k + 1) % 3, 0, &got), 0);
 	CHECK_EQ(world_send(&w, 0, ALL, programs[0].event, "x", 1,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Large events by reservation (P2 section 7): one that is announced is granted buffers beside a
+ * Large events by reservation (P2 section 7): one that is announced is granted buffers besides a
  * small window, is done sooner for it, and pays them back, also where it is given up halfway.
  */
 #include "event_world.h"
@@ -66,7 +66,7 @@ static uint64_t play(bool says, uint32_t fragments)
 	return world_now_ns(&w) - began_ns;
 }
 
-/* Nothing is asked for or granted any more. */
+/* Nothing is asked for or granted any longer. */
 static void expect_paid_back(void)
 {
 	world_run(&w, 300);

@@ -28,7 +28,7 @@ static void set(uint32_t protocol, uint32_t nodes, uint32_t window, uint32_t cop
 	w.options.protocol = protocol;
 }
 
-/* All frames between any two nodes, one in so many, from `at_ms` on. */
+/* All frames between any two nodes, one in this many, from `at_ms` on. */
 static struct sim_fault *fault(uint32_t kind, uint32_t one_in, uint64_t amount_ns)
 {
 	struct sim_fault *f = &w.faults[w.faults_count++];

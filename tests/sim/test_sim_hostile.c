@@ -4,7 +4,7 @@
  * checks, but a seed sets some fields of headers, messages and control messages. If there are keys,
  * three of four lies in proved or sealed messages are proved and sealed. The invariants of the
  * simulator hold at every node, what the other two do with each other never fails and takes no
- * longer, and who begins anew where it was is served again.
+ * longer, and who begins again where it was is served again.
  */
 #include <string.h>
 
@@ -193,7 +193,7 @@ static void test_hostile__what_keys_prove_is_taken(void)
 	CHECK(counters[CAREFUL_C_DROP_SEAL] < 8 * lies_proved[LIE_SEALED]);
 }
 
-/* A train that nobody waited for any more, a count of frames that cannot be lost, an end that a
+/* A train that nobody waited for any longer, a count of frames that cannot be lost, an end that a
  * question of another kind was answered with, and buffers larger than ours. */
 static void test_hostile__seeds_that_failed(void)
 {

@@ -155,7 +155,7 @@ static void flip(uint32_t side, uint32_t version)
 	w.c[side]->port->ops->tune(w.c[side]->port, (uint32_t)w.peer[side])->active = version;
 }
 
-/* A session between two engines with so many receive buffers, each for two peers. */
+/* A session between two engines with this many receive buffers, each for two peers. */
 static void begin(uint32_t buffers)
 {
 	static const struct sim_config config = {
@@ -474,7 +474,7 @@ static void test_live__garbage_in_the_map_does_no_harm(void)
 	end();
 }
 
-/* Squares that overflow 64 bits go on in the next word. */
+/* Squares that overflow 64 bits continue in the next word. */
 static void test_live__squares_have_128_bits(void)
 {
 	uint64_t took_ns;

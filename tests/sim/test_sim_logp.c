@@ -4,17 +4,17 @@
  * windows between processors and network interfaces as fast as P4's. The parameters that go in come
  * out again. P4's observations, when nodes share a receiver or one pays for a copy, appear here as
  * well. With "tables" it prints Tables 3 to 5 and the signatures of Figures 5, 8 and 9, P4's
- * numbers beside them.
+ * numbers next to them.
  */
 #include "logp_time.h"
 
 #include <math.h>
 
 /*
- * P4 Table 4, but for the Paragon's L: its text says 6.3 us, with which 2 (os + L + or) is the
- * round trip of its Table 3, 7.5 is the Meiko's. For the Myrinet's bulk transfers P4 gives the gap
- * of 8 bytes (18 us, Figure 8) and the network's rate (80 MB/s, Table 2). It also gives os and T of
- * 4 KiB (143 and 298 us). The rest of T is attributed to the receiver's processor.
+ * P4 Table 4, except the Paragon's L: its text says 6.3 us, with which 2 (os + L + or) is the round
+ * trip of its Table 3, 7.5 is the Meiko's. For the Myrinet's bulk transfers P4 gives the gap of 8
+ * bytes (18 us, Figure 8) and the network's rate (80 MB/s, Table 2). It also gives os and T of 4
+ * KiB (143 and 298 us). The rest of T is attributed to the receiver's processor.
  */
 static const struct logp_machine machines[] = {
 	{ .name = "Paragon", .o_s = 1400, .o_r = 2200, .g = 7600, .L = 6300 },

@@ -2,7 +2,7 @@
 /*
  * P2's experiments (section 6.1) in virtual time, careful and traditional, with the costs that
  * its appendix lists. Every node's part ends, what arrives is what was sent, and one protocol is
- * faster than the other as P2 saw it. With "tables" it prints Tables 1 to 4, P2's beside them;
+ * faster than the other as P2 saw it. With "tables" it prints Tables 1 to 4, P2's next to them;
  * with "profile" also what the time went to.
  */
 #include "jacobi.h"
@@ -36,7 +36,7 @@ static bool went_on(const struct p2 *was, const struct p2 *is)
 	       was->bytes != is->bytes || was->sending != is->sending;
 }
 
-/* A part goes on by one fragment. */
+/* A part continues by one fragment. */
 static int step(struct p2_time *time, uint32_t rank, void *user)
 {
 	struct p2 *p = &parts[rank];
@@ -146,7 +146,7 @@ static double flood(uint32_t nodes, uint32_t payload, bool processing, bool trad
 
 static struct jacobi grids[WORLD_NODES_MAX];
 
-/* A node's rows go on by a message or by an iteration. */
+/* A node's rows continue by a message or by an iteration. */
 static int relax(struct p2_time *time, uint32_t rank, void *user)
 {
 	struct jacobi *j = &grids[rank];

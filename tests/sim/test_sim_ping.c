@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pings beside other work, in virtual time: after every round credits are conserved. */
+/* Pings next to other work, in virtual time: after every round credits are conserved. */
 #include "sim.h"
 
 static void begin(uint64_t seed)

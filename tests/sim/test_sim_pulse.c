@@ -73,7 +73,7 @@ static void test_pulse__is_nothing_by_default(void)
 	CHECK_EQ(took.copies, FRAMES);
 }
 
-/* Times that BYTES are taken, of which each frame holds so many; the tail may be short. */
+/* Times that BYTES are taken, of which each frame holds this many; the tail may be short. */
 static uint32_t pulses(uint32_t bytes)
 {
 	uint32_t frames = bytes ? (bytes + FRAME - 1) / FRAME : 1;

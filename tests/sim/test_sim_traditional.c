@@ -50,7 +50,7 @@ static void test_traditional__nothing_is_sent_again_without_loss(void)
 	CHECK(cluster->counters[CAREFUL_C_ACKS_SENT] * 4 < cluster->counters[CAREFUL_C_TX_FRAMES]);
 }
 
-/* A request and its reply acknowledge each other: there is no frame beside them. */
+/* A request and its reply acknowledge each other: there is no frame next to them. */
 static void test_traditional__replies_acknowledge(void)
 {
 	traditional(1);
@@ -203,7 +203,7 @@ static void test_handshake__the_other_protocol_is_refused(void)
 	}
 }
 
-/* Virtual time of the same work, with one frame in so many lost; 0: none. */
+/* Virtual time of the same work, with one frame in this many lost; 0: none. */
 static double took_ms(uint32_t protocol, uint32_t one_in)
 {
 	double sum = 0;

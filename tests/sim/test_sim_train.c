@@ -124,7 +124,7 @@ static void test_long_queue__keeps_the_window(void)
 	CHECK_EQ(cluster->counters[CAREFUL_C_LOST_FRAMES], 0);
 	for (uint32_t port = 0; port < 2; port++)
 		expect(port, CAREFUL_BURST_WHOLE, BUFFERS, WINDOW);
-	CHECK_EQ(cluster->epochs, 2); /* one at each end: nothing began anew */
+	CHECK_EQ(cluster->epochs, 2); /* one at each end: nothing began again */
 }
 
 /* Losses at random are no queue, few or many. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Control messages are dropped where frames pass, as a firewall does it: traffic goes on, and both
- * ends say so, until control messages pass again.
+ * Control messages are dropped where frames pass, as a firewall does it: traffic continues, and
+ * both ends say so, until control messages pass again.
  */
 #include "sim.h"
 
@@ -48,7 +48,7 @@ static void test_watch__dropped_control_messages_are_noticed(void)
 		EXPECT_WELL(sim_play_strictly());
 		CHECK(scene->faults[0].hits > 0);
 		CHECK_EQ(cluster->counters[CAREFUL_C_LOST_FRAMES], 0);
-		CHECK_EQ(cluster->epochs, 2); /* one at each end: traffic goes on */
+		CHECK_EQ(cluster->epochs, 2); /* one at each end: traffic continues */
 		for (uint32_t port = 0; port < 2; port++) {
 			CHECK(said_ns[port] >= DROP_MS * SIM_MS);
 			CHECK(said_ns[port] <= SAID_MS * SIM_MS);

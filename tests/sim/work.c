@@ -294,7 +294,7 @@ static void failed(struct op *op, int status)
 	if (!excused(op, status))
 		sim_fail(cluster->world, "operation %u, attempt %u ends with %s", op->index,
 			 op->attempt, strerrorname_np(-status));
-	if (op->kind == OP_GET) /* no byte may come any more */
+	if (op->kind == OP_GET) /* no byte may come any longer */
 		memset(op->target, POISON, op->bytes);
 }
 

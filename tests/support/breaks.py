@@ -48,7 +48,7 @@ def stop_longer(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 
 def stop_for(victim: Host, seconds: float) -> None:
-    """Stop a carefuld, and let it go on."""
+    """Stop a carefuld, and let it continue."""
     pid = victim.pid
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -131,7 +131,7 @@ def take_other_address(victim: Host) -> None:
 
 
 def restart_elsewhere(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """carefuld ends, as it should, and begins anew with another address."""
+    """carefuld ends, as it should, and begins again with another address."""
     pid = victim.pid
     os.kill(pid, signal.SIGTERM)  # `down` takes its time to begin
     wait_for(lambda: not alive(pid), "end of carefuld")
@@ -271,7 +271,7 @@ def failing_disk(ground: Ground, victim: Host) -> Iterator[None]:
         file.truncate(FILE_BYTES + 32 * MIB)
     with ground.loop_device(image, folder):
         ground.apart.seen(folder / EXPORTED).write_bytes(ground.held[victim.name])
-        # Mounted anew, so that nothing of it is in the page cache.
+        # Mounted again, so that nothing of it is in the page cache.
         device = ground.apart.run(f"findmnt -n -o SOURCE {folder}")
         ground.apart.run(f"umount {folder}")
         ground.apart.run(f"mount {device} {folder}")
@@ -299,7 +299,7 @@ def sealed_disk(ground: Ground, victim: Host) -> Iterator[None]:
 
 
 def seal_disk(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The device cannot be written any more; it says so when what was written gets there."""
+    """The device cannot be written any longer; it says so when what was written gets there."""
     fcntl.fcntl(ground.memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
 
 
@@ -317,9 +317,9 @@ class Fault:
         options: of the transfer that meets it.
         source, target: names of the file, in the exported or the host's own folder.
         place: what is there before the transfer begins, of the victim's.
-        everywhere: whether the third host meets it, too, so that its sessions begin anew.
-        descriptors: that may stay open in a carefuld that goes on: 2 for what is just being
-            closed, and those of a session that nobody has ended yet.
+        everywhere: whether the third host meets it, too, so that its sessions begin again.
+        descriptors: that may stay open in a carefuld that continues: 2 for what is just being
+        closed, and those of a session that nobody has ended yet.
         logged: what the victim's carefuld, or that of who talks to it, logs (a pattern); "":
             nothing that could be counted on.
         after: what is looked at, also at the victim, when the transfers have ended.

@@ -96,7 +96,7 @@ def job(scheduler: str, workers: int) -> None:
             time.sleep(0.01)
             assert time.monotonic() < began + 20, "the worker's end is not noticed"
         print("sum", int(dask.array.ones((500, 500), chunks=(100, 100)).sum().compute()))
-        # The other workers compute the lost results anew.
+        # The other workers compute the lost results again.
         print("again", bool((abs(table - table.T)).max().compute() < 1e-12))
 
 

@@ -40,7 +40,7 @@ SHARE_MAX = 0.7
 NOTHING_LOST = {"lost_frames": "0", "new_epochs_count": "0"}
 #: Lines of a kind that carefuld logs at once; then it is one a minute (log.h).
 LOG_BURST = 20
-#: How often a round begins anew that came too late.
+#: How often a round begins again that came too late.
 TRIES = 10
 
 
@@ -59,7 +59,7 @@ class Met(NamedTuple):
 
 
 def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
-    """A transfer that meets the fault, and one beside it."""
+    """A transfer that meets the fault, and one next to it."""
     first, second, bystander = ground.hosts
     asker, server = rng.sample((first, second), 2)
     get = rng.random() < 0.5
@@ -68,7 +68,7 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
     victim = ends.get(fault.victim) or rng.choice((first, second))
     other = second if victim is first else first
     ground.clear()
-    # A session with who was restarted since would begin anew in the middle.
+    # A session with who was restarted since would begin again in the middle.
     bystander.ctl("ls", f"{other.name}:")
     with fault.place(ground, victim) if fault.place else contextlib.nullcontext():
         copy = (target.own if get else target.export) / fault.target

@@ -33,7 +33,7 @@ static const struct {
 	[4] = { 0xef, 0, 0, 65535 }, [5] = { 0x7f, 0, 0, 65535 },
 };
 
-/* Bytes beside the payload, by the flags' FIRST, LAST and DIGEST. */
+/* Bytes besides the payload, by the flags' FIRST, LAST and DIGEST. */
 static const uint8_t rule_extra[2][2][2] = {
 	{ { 0, 0 }, { 0, 8 } },
 	{ { 48, 48 }, { 48, 56 } },

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 MACHINES = Path(__file__).parents[2] / "tools/machines"
-#: An emulated CPU takes its time, and more so beside others.
+#: An emulated CPU takes its time, and more so next to others.
 LIMIT_S = 600
 #: What `tools/machines up` says where packages cannot be had.
 WITHOUT = ("has no", "apt-get", "run tools/setup machines")

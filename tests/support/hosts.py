@@ -127,7 +127,7 @@ def received(host: Host) -> int:
 
 
 def moving(host: Host, timeout_s: float = 200) -> None:
-    """Wait until frames move at a host; of a transfer that goes on until then."""
+    """Wait until frames move at a host; of a transfer that continues until then."""
     before = received(host)
     wait_for(lambda: received(host) > before + 100, "traffic", timeout_s)
 

@@ -1,8 +1,8 @@
 """carefulctl without its start: a process that has loaded it forks for each call.
 
-Owns that process, one for each test process, and what passes between the two. A child goes on
-as the program does after its imports, with the words, environment, directory, network
-namespace and standard descriptors of the call. Lab.start() starts the program itself.
+Owns that process, one for each test process, and what passes between the two. A child continues as
+the program does after its imports, with the words, environment, directory, network namespace and
+standard descriptors of the call. Lab.start() starts the program itself.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run `carefulctl` to its end in a network namespace; TimeoutExpired, and it is killed.
 
-    env: beside our own.
+    env: added to our own.
     """
     argv = ["carefulctl", *words]
     call = {"argv": argv, "env": {**os.environ, **env}, "cwd": str(Path.cwd())}

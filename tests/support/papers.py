@@ -1,4 +1,4 @@
-"""The papers' numbers beside ours: every row is computed when asked for.
+"""The papers' numbers next to ours: every row is computed when asked for.
 
 `tools/paper-table` writes the table to tests/ctrl/model/paper-table.md; test_papers.py there
 asserts each row within its tolerance and that the file is what the command prints.
@@ -162,7 +162,7 @@ def _greatest(
 
 
 def _footnote() -> Iterator[Row]:
-    """P1 4.3.1: a compound stage as one (g, G), beside the plans of its stages."""
+    """P1 4.3.1: a compound stage as one (g, G), next to the plans of its stages."""
     stages = [stage for stage in load_shipped("network-disk").stages if stage.group]
     network = Pipeline(tuple(replace(stage, group="") for stage in stages))
     sizes = np.arange(KIB, 64 * KIB + 1, KIB, dtype=np.float64)
@@ -285,7 +285,7 @@ def _pulses_of_1408() -> Iterator[Row]:
     """P5's fixed pulses, on the pipeline that P3 fits: the paper says the most of its machines.
 
     The notes derive a machine that needs as much: three stages of 128 MB/s (P3 4.4: a top-quality
-    PCI bus is as fast as the link), no delay, and a set-up of so many µs.
+    PCI bus is as fast as the link), no delay, and a set-up of this many µs.
     """
     ours = _saved_and_lost_percent(fit_alphastation())
     for at, (what, most, g_us) in enumerate((("latency saved", 45, 3), ("bandwidth lost", 30, 6))):

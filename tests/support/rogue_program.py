@@ -1,4 +1,4 @@
-"""A program that misbehaves beside others of its carefuld.
+"""A program that misbehaves next to others of its carefuld.
 
     rogue_program.py SOCKET PEER MISDEED [HANDLER]
 

@@ -245,7 +245,7 @@ class CarefulBulk(Packet):
 
 
 class CarefulAbort(Packet):
-    """Why the sender of a bulk message cannot go on."""
+    """Why the sender of a bulk message cannot continue."""
 
     name = "careful-abort"
     fields_desc = [IntField("errno", 0)]  # noqa: RUF012

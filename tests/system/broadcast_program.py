@@ -45,7 +45,7 @@ def until(node: Node, done: Callable[[], bool]) -> None:
 
 
 def everybody(node: Node, what: str) -> None:
-    """Go on when each host is here; careful goes on meanwhile, and sends nothing for it."""
+    """Go on when each host is here; careful continues meanwhile, and sends nothing for it."""
     (FOLDER / f"{what}-{RANK}").touch()
     until(node, lambda: all((FOLDER / f"{what}-{k}").exists() for k in range(len(HOSTS))))
 

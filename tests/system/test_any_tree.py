@@ -1,6 +1,6 @@
 """Any tree, through two real carefulds: there and back it is the same.
 
-CAREFUL_EXAMPLES=1000 tries so many, new ones each time.
+CAREFUL_EXAMPLES=1000 tries this many, new ones each time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`careful.attach()`: several programs beside one carefuld, one of them killed."""
+"""`careful.attach()`: several programs next to one carefuld, one of them killed."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_programs__side_by_side_and_one_is_killed(pair: tuple[Host, Host]) -> No
     wait_for(lambda: "second" not in programs(here), "end of the program")
     before = programs(here)["first"]["asked"]
     wait_for(lambda: programs(here)["first"]["asked"] > before + 20, "traffic")
-    # Files move beside them, and a fourth one has the second's place.
+    # Files move next to them, and a fourth one has the second's place.
     (here.own / "file").write_bytes(b"x" * 1_000_000)
     here.ctl("put", here.own / "file", "h2:")
     fourth = attached(here, ASKS, "fifth", str(end))

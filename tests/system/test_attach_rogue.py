@@ -1,8 +1,8 @@
 """A program that dies, stalls, floods or writes rubbish into its rings, at a real carefuld.
 
-Beside it another program asks, stores and gets, and a file is fetched: both go on. Each misdeed is
-support/rogue_program.py's; in process they are tests/datapath/daemon/test_attach.c, what a stalled
-one's peers hear among them.
+Beside it another program asks, stores and gets, and a file is fetched: both continue. Each misdeed
+is support/rogue_program.py's; in process they are tests/datapath/daemon/test_attach.c, what a
+stalled one's peers hear among them.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def test_directory__becomes_a_file_and_back(shared_pair: tuple[Host, Host], way:
 def test_permission__lost_in_the_middle(
     shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
 ) -> None:
-    """The target may not be changed any more: what is not there is named, and comes later."""
+    """The target may not be changed any longer: what is not there is named, and comes later."""
     a, _ = shared_pair
     source, target, words = ends(shared_pair, way, "lost")
     for index in range(30):
@@ -138,7 +138,7 @@ def test_permission__lost_in_the_middle(
         subprocess.run(["chattr", "-i", target], check=True)
     assert status == 3, errors
     found = json.loads(out)
-    # The directory, too, gets no time any more.
+    # The directory, too, gets no time any longer.
     files = [one for one in found["failures"] if Path(one["name"]).name.isdigit()]
     assert len(files) + found["files_count"] == 30
     assert all(os.strerror(errno.EPERM) in one["error"] for one in found["failures"])

@@ -61,7 +61,7 @@ class Bench:
         return sorted(found)
 
     def wait_for_nodes(self, count: int) -> list[int]:
-        """Until so many play."""
+        """Until this many play."""
         end = time.monotonic() + 200
         while len(found := self.running("careful-p2")) < count:
             assert time.monotonic() < end, "no nodes"

@@ -1,4 +1,4 @@
-"""Many calls of one program at a time: they end, and whatever one leaves, the host goes on."""
+"""Many calls of one program at a time: they end, and whatever one leaves, the host continues."""
 
 from __future__ import annotations
 

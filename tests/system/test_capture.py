@@ -500,7 +500,7 @@ def test_capture__one_at_a_time_and_after_one_was_killed(two: list[Host]) -> Non
 
 @pytest.mark.lab
 def test_capture__ends_with_carefuld(two: list[Host]) -> None:
-    """It went on, caught nothing of the next carefuld's, and said that it had all."""
+    """It continued, caught nothing of the next carefuld's, and said that it had all."""
     h1 = two[0]
     process = start(h1)
     h1.ctl("ls", "h2:")

@@ -52,7 +52,7 @@ def test_fsync__flushes_of_the_disk(
 def test_read_error__of_one_block(
     shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
 ) -> None:
-    """That file fails by name, and nothing of it is seen; the others go on."""
+    """That file fails by name, and nothing of it is seen; the others continue."""
     a, b = shared_pair
     disk = make_disk((b.export if way == "get" else a.own) / "disk")
     whole = {str(index): make_file(disk.top / str(index), 300_000, index) for index in range(5)}

@@ -55,7 +55,7 @@ def test_control_dropped__status_doctor_and_log_say_so(hosts: Hosts) -> None:
         said = text[text.index("arrive, but") :]  # status has the names that this host gave
         assert said in " ".join(host.ctl("status", "-v").stdout.split())
     moving(a)
-    assert get.poll() is None  # traffic goes on
+    assert get.poll() is None  # traffic continues
     drop_control(b, False)
     for host in (a, b):
         wait_for(

@@ -1,5 +1,5 @@
 """`carefulctl fleet put` in a lab: digests are right, a host that dies is named, and the same
-command goes on where it stopped.
+command continues where it stopped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A peer with a session that misbehaves towards a real carefuld, beside one that does not.
+"""A peer with a session that misbehaves towards a real carefuld, next to one that does not.
 
 tests/ebpf tries frames that end in the XDP program, of any length: jumbo frames whose UDP length is
 tiny, datagrams to a host behind this router, answers to an ephemeral port.
@@ -66,7 +66,7 @@ def test_misdeed__harms_nobody_else(three: list[Host], misdeed: str) -> None:
 
 
 def test_misdeeds__on_one_queue_of_four(hosts: Hosts) -> None:
-    """The attacked queue goes on serving, and so do the others."""
+    """The attacked queue keeps serving, and so do the others."""
     server, honest = hosts(queues=(4, 1))
     server.up("--queues", "4", "--peers", "16")
     honest.up()

@@ -1,4 +1,4 @@
-"""carefulctl measure logp through carefuld: signatures, bulk transfers, TCP beside them, gaps.
+"""carefulctl measure logp through carefuld: signatures, bulk transfers, TCP next to them, gaps.
 
 How good the figures are, tools/bench/run measure says: here the machine is shared.
 """

@@ -46,7 +46,7 @@ def test_address_then_mtu__transfer_goes_on(hosts: Hosts) -> None:
                 wait_for(partial(renewed, server, before), "new epoch")
             status, out, errors = finish(job)
         assert (status, errors) == (0, "")
-        # The session of the address that the asker has now goes on, and nothing begins again.
+        # The session of the address that the asker has now continues, and nothing begins again.
         assert json.loads(out.splitlines()[-1])["moved_bytes"] == FILE_BYTES
         assert in_use(server)["10.77.0.1"] > before.get("10.77.0.1", 0)
     assert (asker.own / "copy").read_bytes() == held

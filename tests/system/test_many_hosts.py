@@ -53,7 +53,7 @@ def test_three_hosts__one_is_stopped(hosts: Hosts) -> None:
     try:
         states: dict[str, str] = {}
         while states.get(stopped.lab.instance("h3")) != "stalled":
-            # The pair that does not need it goes on, both ways.
+            # The pair that does not need it continues, both ways.
             a.ctl("put", "-f", a.export / "small", f"{b.name}:copy")
             a.ctl("get", "-f", f"{b.name}:copy", a.own / "copy")
             assert (a.own / "copy").read_bytes() == small

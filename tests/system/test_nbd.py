@@ -118,7 +118,7 @@ def test_nbd__a_device_has_one_connection_that_writes(pair: tuple[Host, Host]) -
         both = f'nbdcopy --flush {here.own}/fresh "$uri" && nbdcopy "$uri" {here.own}/copy'
         ran(here, both, "path=device")
         assert (here.own / "copy").read_bytes() == fresh
-        # One that comes all the same is refused; the first goes on.
+        # One that comes all the same is refused; the first continues.
         client = [shlex.quote(sys.executable), "-c", shlex.quote(TRIMS), "$unixsocket"]
         argv = served(here, " ".join(["SECOND=yes", *client, f"{MIB},{MIB},{FUA}"]), "path=device")
         done = here.lab.run("h1", *argv)

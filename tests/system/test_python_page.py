@@ -61,7 +61,7 @@ def run(host: Host, program: Program) -> None:
 
 
 def test_files__as_on_the_page(pair: tuple[Host, Host]) -> None:
-    """One after the other: some go on with what an earlier one made."""
+    """One after the other: some continue with what an earlier one made."""
     here, _ = pair
     (here.own / "notes").write_bytes(b"hello, world\n")
     (here.own / "other").write_bytes(b"other")

@@ -1,4 +1,4 @@
-"""Other options for a carefuld that moves a file: its session goes on (`up --reload`)."""
+"""Other options for a carefuld that moves a file: its session continues (`up --reload`)."""
 
 from __future__ import annotations
 

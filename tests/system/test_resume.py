@@ -55,7 +55,7 @@ class Pair:
         return job
 
     def again(self, least: int) -> None:
-        """The same command: it goes on where the other ended, and says so."""
+        """The same command: it continues where the other ended, and says so."""
         assert not self.target.exists()
         in_place = self.blocks_in_place()
         assert in_place >= least
@@ -117,7 +117,7 @@ def test_resume__daemon_killed(pair: tuple[Host, Host], way: str, whose: str) ->
 
 @pytest.mark.parametrize("whose", ["own", "peer"])
 def test_outlast__daemon_killed_and_up_again(pair: tuple[Host, Host], whose: str) -> None:
-    """The command goes on by itself, with what is in place."""
+    """The command continues by itself, with what is in place."""
     one = Pair(*pair, "get")
     os.truncate(one.source, 6 * MIB)
     job = one.begin("--outlast", "60s", "--json")
@@ -141,7 +141,7 @@ def test_outlast__daemon_killed_and_up_again(pair: tuple[Host, Host], whose: str
 
 @both
 def test_resume__link_down(pair: tuple[Host, Host], way: str) -> None:
-    """While the link is down nothing moves; a person gives up, and goes on when it is back."""
+    """While the link is down nothing moves; a person gives up, and continues when it is back."""
     one = Pair(*pair, way)
     job = one.begin()
     one.a.lab.run("h2", "ip", "link", "set", "eth1", "down")

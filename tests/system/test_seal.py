@@ -61,7 +61,7 @@ def heard(one: socket.socket) -> tuple[int, int]:
 
 #: The start of careful's header in a frame over IPv4 and Ethernet.
 AT = 14 + 20 + 8
-#: So many at a time. More than a quarter of the share, 16 buffers, before the engine has looked
+#: This many at a time. More than a quarter of the share, 16 buffers, before the engine has looked
 #: may make true ones get lost.
 LOTS, LOT = 12, 8
 
@@ -147,7 +147,7 @@ def test_seal__forged_frames_change_nothing(hosts: Hosts) -> None:
     assert get.poll() is None
     get.terminate()
     finish(get)
-    a.ctl("get", "h2:big", a.own / "big")  # goes on where that one was
+    a.ctl("get", "h2:big", a.own / "big")  # continues where that one was
     assert (a.own / "big").read_bytes() == (b.export / "big").read_bytes()
     found = a.assert_nothing_lost()
     assert found["counters"]["drop_seal"] > 0

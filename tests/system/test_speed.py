@@ -1,4 +1,4 @@
-"""carefulctl ping and speed: round trips, and careful beside kernel TCP in turn."""
+"""carefulctl ping and speed: round trips, and careful next to kernel TCP in turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tune auto` and `tune explain` beside running instances, over emulated links."""
+"""`tune auto` and `tune explain` next to running instances, over emulated links."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_auto__killed_and_started_again(host: Host, what: str) -> None:
 
 
 def test_up__tune_auto(slow_lab: Lab, tmp_path: Path) -> None:
-    """It runs beside carefuld, once; `down` ends it and leaves nothing."""
+    """It runs next to carefuld, once; `down` ends it and leaves nothing."""
     host = Host(slow_lab, "h1", tmp_path)
     host.up("--tune", "auto")
     try:

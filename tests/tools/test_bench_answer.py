@@ -23,7 +23,8 @@ def decision(after_s: float, what: str, *counts: int, klass: int = CLASS) -> dic
 
 
 def ran(*decisions: dict[str, Any], every_s: float = 0.1) -> dict[str, Any]:
-    """With a message each so many seconds, from 5 s before the change on; and a push before it."""
+    """With a message each this many seconds, from 5 s before the change on; and a push before
+    it."""
     counts = [(CHANGED - 5 + every_s * k, k + 1) for k in range(int(20 / every_s))]
     before = [decision(-4, "changed"), decision(-3, "kept", 30, 30)]
     return {

@@ -124,7 +124,7 @@ static void test_service__rate_changes_at_its_time(void)
 	hop_arrive(way, frame_bytes, 100, 60000);
 	CHECK_EQ(leave(way, 0), 49999 + 1200);
 	CHECK_EQ(leave(way, 0), 60000 + 5000);
-	hop_way_reset(way, 100000); /* the rates begin anew */
+	hop_way_reset(way, 100000); /* the rates begin again */
 	hop_arrive(way, frame_bytes, 100, 100000);
 	CHECK_EQ(leave(way, 0), 101200);
 	unmake(way);
@@ -198,7 +198,7 @@ static void test_mishaps__held_back_comes_after_the_next(void)
 	unmake(way);
 }
 
-/* Returns where the report goes on behind a key. */
+/* Returns where the report continues behind a key. */
 static const char *behind(const struct hop_way *way, const char *key)
 {
 	static char text[4096];
@@ -323,7 +323,7 @@ static void test_report__says_nothing_of_one_size(void)
 	unmake(way);
 }
 
-/* An Ethernet frame of IPv4 and `protocol` with so many bytes behind the IPv4 header. */
+/* An Ethernet frame of IPv4 and `protocol` with this many bytes behind the IPv4 header. */
 static uint32_t packet(uint8_t *data, uint8_t protocol, uint16_t inner)
 {
 	memset(data, 0, 9014);

@@ -15,7 +15,7 @@ from lab import Lab, MakeLab, tool
 
 pytestmark = pytest.mark.lab
 
-#: Two links with so little rate that lateness is small beside their service.
+#: Two links with so little rate that lateness is small next to their service.
 TWO = """
 [[stage]]
 name = "fast"

@@ -1,4 +1,4 @@
-"""A release's long runs: what they are, that they go on, and that a failure stays told."""
+"""A release's long runs: what they are, that they continue, and that a failure stays told."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start tools/soak with a state of its own; however the test ends, none goes on."""
+    """Start tools/soak with a state of its own; however the test ends, none continues."""
     begun: list[subprocess.Popen[str]] = []
 
     def one(*args: str | Path) -> subprocess.Popen[str]:

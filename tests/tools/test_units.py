@@ -54,7 +54,7 @@ def test_unit__bounds_memory() -> None:
 
 
 def test_unit__comes_up_with_its_interface() -> None:
-    """Also with one that comes late, or again: BindsTo ends it, and nothing else began it anew."""
+    """Also with one that comes late, or again: BindsTo ends it, and nothing else began it again."""
     text = (UNITS / "carefuld@.service").read_text()
     device = "sys-subsystem-net-devices-%i.device"
     assert re.findall(r"^BindsTo=(.*)", text, re.M) == [device]

@@ -58,7 +58,7 @@ def decisions() -> list[dict[str, Any]]:
 
 
 def held(count: int) -> bool:
-    """Reports whether so many changes have held."""
+    """Reports whether this many changes have held."""
     kept = [one for one in decisions() if one["what"] == "kept"]
     return len(kept) >= count
 

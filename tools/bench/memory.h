@@ -52,7 +52,7 @@ struct memory {
 	} ctrl_ring[MEMORY_CTRL];
 };
 
-/* Both ends, with so many receive buffers each, a power of two; what is opened on them closes
+/* Both ends, with this many receive buffers each, a power of two; what is opened on them closes
  * nothing. */
 void memory_init(struct memory ends[2], uint32_t rx);
 void memory_deinit(struct memory ends[2]);

@@ -77,7 +77,7 @@ def one(found: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:
 
 
 def runs(count: int) -> Iterator[dict[str, Any]]:
-    """So many runs, in batches."""
+    """This many runs, in batches."""
     while count > 0:
         some = min(count, BATCH)
         for found, timed in zip(black_boxes(some), stores(some), strict=True):

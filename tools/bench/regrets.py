@@ -1,7 +1,7 @@
 """How far a choice is from the best of a sweep, and how sure that is.
 
 The regret scenario judges by it. The best is chosen on half of the rounds and judged on the other
-half, and the other way round. Rounds are drawn anew many times (bootstrap), with the choice of the
+half, and the other way round. Rounds are drawn again many times (bootstrap), with the choice of the
 best in each, for intervals of 95 %: they show when the noise is as large as the difference.
 """
 

@@ -73,7 +73,7 @@ def logp_report(runs: list[dict[str, Any]]) -> bool:
 
 
 def between(name: str, runs: list[dict[str, Any]]) -> str:
-    """How far a figure moves from run to run, beside the interval that one run gives it."""
+    """How far a figure moves from run to run, next to the interval that one run gives it."""
     values = [one[f"{name}_us"] for one in runs]
     halves = [one[f"{name}_high_us"] - one[f"{name}_us"] for one in runs]
     twentieths = statistics.quantiles(values, n=20) if len(values) > 1 else values
@@ -105,7 +105,7 @@ def floods(pairs: list[tuple[str, str]]) -> list[float]:
 
 
 def prompt(hosts: int, *where: tuple[str, ...]) -> Callable[[], None]:
-    """Careful on so many hosts, ahead of other work on this machine: its o and L are measured.
+    """Careful on this many hosts, ahead of other work on this machine: its o and L are measured.
 
     where: on which processor each runs, if they are not to choose.
     """

@@ -23,7 +23,7 @@ from bench_lab import PYTHON, STORES, BenchError, built, given_as, on, process, 
 def slow_disk(
     g_us: float, G_us_per_KiB: float, nbytes: int, reads: tuple[float, float] = (0.0, 0.0)
 ) -> Iterator[Path]:
-    """A directory whose writes take so long, and whose reads, with a file of so many bytes."""
+    """A directory whose writes take so long, and whose reads, with a file of this many bytes."""
     program = built("slowfs") / "slowfs"  # needs libfuse3
     with tempfile.TemporaryDirectory() as folder:
         backing, top = Path(folder) / "backing", Path(folder) / "top"

@@ -98,7 +98,7 @@ DEVICE = {
         for size in SIZES
     },
 }
-#: Yardsticks that are careful's own: beside them the device's part says nothing.
+#: Yardsticks that are careful's own: next to them the device's part says nothing.
 OWN = ("get_plain_gbit", "traditional_gbit")
 #: Measured once a round, in the XDP mode that carefuld's own trial finds the better.
 MODELESS = ("tree_careful_s",)

@@ -98,7 +98,7 @@ def sweep(given: dict[str, Any]) -> None:
 
 
 def stored(region: careful.RemoteRegion, pieces: list[bytes], count: int, under_way: int) -> float:
-    """How long so many messages take, so many of them under way at a time, µs."""
+    """How long this many messages take, this many of them under way at a time, µs."""
     began = time.monotonic_ns()
     waiting: deque[careful.Operation] = deque()
     for _ in range(count):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * careful-tcp: requests and replies over TCP or UDP, for LogP signatures beside careful's.
+ * careful-tcp: requests and replies over TCP or UDP, for LogP signatures next to careful's.
  *
  *   careful-tcp serve PORT               answers each request, over both, with as many bytes or,
  *                                        over TCP, with those that its first word asks for.

@@ -14,7 +14,7 @@ from pathlib import Path
 from laboratory.state import LabError
 
 PLACE = Path(__file__).parents[2] / "build/machines"
-#: Suites beside the host's own, the newest first.
+#: Suites besides the host's own, the newest first.
 SUITES = ("trixie", "trixie-backports")
 #: Packages to build careful for another architecture, and to run a machine of it.
 FOREIGN = [
@@ -103,7 +103,7 @@ def unpacked(name: str, suite: str, arch: str, packages: list[str]) -> Path:
         name: the file's name under build/machines; the file is made once.
         suite: Debian's, as trixie.
         arch: as amd64 or arm64.
-        packages: without what is recommended beside them.
+        packages: without recommended packages.
 
     Raises:
         LabError: they cannot be had.

@@ -116,7 +116,7 @@ class Host:
         return boot
 
     def wait_until_up(self, but: str = "") -> None:
-        """Until it has started, anew where `but` was the start before, and settled."""
+        """Until it has started, again where `but` was the start before, and settled."""
 
         def settled() -> bool:
             said = self.run("systemctl", "is-system-running", check=False).strip()

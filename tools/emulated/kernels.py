@@ -32,7 +32,7 @@ class Kernel:
 
     @property
     def image(self) -> Path:
-        """What QEMU boots: it lies beside the modules where Debian has none in /boot (7.3)."""
+        """What QEMU boots: it lies next to the modules where Debian has none in /boot (7.3)."""
         boot = self.root / f"boot/vmlinuz-{self.version}"
         return boot if boot.exists() else self.root / f"lib/modules/{self.version}/vmlinuz"
 

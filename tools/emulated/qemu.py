@@ -26,7 +26,7 @@ OLDEST = (8, 1)
 #: What --nic offers: QEMU's device, and its driver.
 NICS = {
     "virtio": ("virtio-net-pci", "virtio_net"),
-    # Zero-copy wants the DMA API, and queues beside the one that is used. Without event_idx QEMU
+    # Zero-copy wants the DMA API, and queues next to the one that is used. Without event_idx QEMU
     # asks to be told of new buffers from a frame that found none until one finds one, and not
     # else: of such alone ethtool's rx_kicks are.
     "virtio-zerocopy": (

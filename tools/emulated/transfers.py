@@ -30,7 +30,7 @@ MARKS_BYTES = 1 << 20
 MARK = b"careful: complete "
 SECTOR_BYTES = 512
 FILE_BYTES_MAX, SMALL_BYTES_MAX = 12 << 20, 64 << 10
-#: Files have several blocks, so that a transfer can go on in the middle of one.
+#: Files have several blocks, so that a transfer can continue in the middle of one.
 BLOCK_BYTES = "128KiB"
 #: So that there is time for writes before the end.
 RATE = "1MiB"
@@ -107,7 +107,7 @@ class Transfer(NamedTuple):
 
 
 def transfers(count: int) -> list[Transfer]:
-    """So many: gets and puts, files and trees in turn; each third file replaces an earlier one."""
+    """Returns gets and puts, files and trees in turn; each third file replaces an earlier one."""
     found: list[Transfer] = []
     for k in range(count):
         get, tree = k % 2 == 0, k % 4 >= 2
@@ -129,7 +129,7 @@ def make_sources(all_of: list[Transfer]) -> None:
 
 
 def faults(all_of: list[Transfer], complete: int) -> list[str]:
-    """Returns what is wrong below DISK, if so many transfers were reported complete.
+    """Returns what is wrong below DISK, if this many transfers were reported complete.
 
     The next one may have been under way, or complete and not reported yet.
     """
@@ -160,7 +160,7 @@ def faults(all_of: list[Transfer], complete: int) -> list[str]:
 
 
 def quarter(number: int, count: int) -> int:
-    """In which of AHEAD_S so many of all transfers are complete, from 0 on."""
+    """In which of AHEAD_S this many of all transfers are complete, from 0 on."""
     return sum(number >= k * count // 4 for k in (1, 2, 3))
 
 
@@ -191,7 +191,7 @@ class Marks:
         self._sector = mmap.mmap(-1, mmap.PAGESIZE)  # O_DIRECT wants it aligned
 
     def note(self, complete: int) -> None:
-        """So many transfers were reported complete."""
+        """This many transfers were reported complete."""
         self._sector[:SECTOR_BYTES] = (MARK + str(complete).encode()).ljust(SECTOR_BYTES, b"\0")
         os.pwrite(self._file, memoryview(self._sector)[:SECTOR_BYTES], self._at)
 

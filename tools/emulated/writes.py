@@ -93,7 +93,7 @@ class Disk:
         self._log, self._image = log, image
         flushes = [k for k, one in enumerate(log.writes) if one.flags & FLUSH]
         self._flushes = [k for k in flushes if lies is None or lies.random() < 0.5]
-        self._flushed = 0  # so many entries of the log are in the image
+        self._flushed = 0  # this many entries of the log are in the image
         _copy(empty, image)
 
     def cut(self, instant: int, fate: str, rng: random.Random, to: Path) -> int:

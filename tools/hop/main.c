@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* careful-hop: one emulated link between two interfaces of this network namespace, both
  * directions alike. Owns the sockets and the clock; what a frame goes through is way.c's.
- * SIGUSR1 writes the report, SIGUSR2 forgets the figures and starts the rates anew. */
+ * SIGUSR1 writes the report, SIGUSR2 forgets the figures and starts the rates again. */
 #include "way.h"
 
 #include <errno.h>
@@ -357,7 +357,7 @@ int main(int argc, char **argv)
 		if (hop_way_init(&hop.ways[end], &hop.config, end, clock_now(CLOCK_MONOTONIC)))
 			die("queue");
 	}
-	/* To be on time beside other work; without the right to it, lateness tells. */
+	/* To be on time next to other work; without the right to it, lateness tells. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	sched_setscheduler(0, SCHED_FIFO, &realtime);
 	run(&hop);

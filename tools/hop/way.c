@@ -196,7 +196,7 @@ struct hop_frame *hop_next(struct hop_way *way)
 	return frame;
 }
 
-/* A rate that has changed begins the sums anew. */
+/* A rate that has changed begins the sums again. */
 static void fit_add(struct hop_fit *fit, const struct hop_frame *frame, double y)
 {
 	uint32_t bytes = frame->charged;

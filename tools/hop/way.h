@@ -105,7 +105,7 @@ int hop_way_init(struct hop_way *way, const struct hop_config *config, uint64_t 
 		 uint64_t now_ns);
 void hop_way_deinit(struct hop_way *way);
 
-/* Forgets the figures and starts the rates anew; frames on the way stay. */
+/* Forgets the figures and starts the rates again; frames on the way stay. */
 void hop_way_reset(struct hop_way *way, uint64_t now_ns);
 
 /* A frame came: 1 taken, 0 dropped (queue full, or lost on the way), -ENOMEM. */

@@ -182,7 +182,7 @@ static int play(struct node *n, const struct p2_setup *setup, uint32_t limit_ms,
 	return rc;
 }
 
-/* All nodes go on together; one node has nobody to wait for. */
+/* All nodes continue together; one node has nobody to wait for. */
 static int meet(struct node *n, uint32_t limit_ms, struct cost *cost)
 {
 	static const struct p2_setup all = { .kind = P2_MEET, .count = 1 };

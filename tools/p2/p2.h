@@ -25,9 +25,9 @@ enum p2_kind {
  * @count:      rounds, or messages of each node
  * @fragments:  flood: of each message
  * @ahead:      flood: messages that are sent before the first is consumed, and then for each that
- *              is: outstanding are so many times fragments; 0: all
+ *              is: outstanding are this many times fragments; 0: all
  * @back:       throughput: not 0: the last node sends a word back for each message, without which
- *              the first is never so many ahead (P2's network layer needs that)
+ *              the first is never this many ahead (P2's network layer needs that)
  * @singly:     a step ends after each fragment, for who counts time
  * @processing: each word is written before it is sent, and read when it was received
  */
@@ -63,7 +63,8 @@ struct p2 {
 	bool sending;
 };
 
-/* Begins; then words is to have room for so many. Events from base on are its own: p2_events() of them. */
+/* Begins; then words is to have room for this many. Events from base on are its own: p2_events() of
+ * them. */
 void p2_begin(struct p2 *p, const struct p2_setup *setup, struct careful_events *ev, uint32_t rank,
 	      uint32_t nodes, uint64_t base);
 uint64_t p2_events(const struct p2_setup *setup, uint32_t nodes);

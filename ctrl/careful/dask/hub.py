@@ -71,7 +71,7 @@ class Piece:
         return self._region.handle
 
     def renew(self) -> bool:
-        """Registers the memory anew, so that old handles are void; False: a store is running."""
+        """Registers the memory again, so that old handles are void; False: a store is running."""
         if self._region is not None and not self._region.try_remove():
             return False
         self._region = self._node.register(self.memory, "w")

@@ -138,7 +138,7 @@ def _say(**words: object) -> None:
 
 
 async def _in_thread(work: Callable[..., _T], *told: object) -> _T:
-    """Runs work that may take minutes in a thread, and reports meanwhile that it goes on."""
+    """Runs work that may take minutes in a thread, and reports meanwhile that it continues."""
     job = asyncio.ensure_future(asyncio.to_thread(work, *told))
     while not (await asyncio.wait([job], timeout=_BUSY_S))[0]:
         with suppress(OSError):  # the answer shows whether anybody listens

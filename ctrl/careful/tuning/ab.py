@@ -69,7 +69,7 @@ class AB:
         self._turns.skip(live)
 
     def ended(self, now: float) -> str | None:
-        """Says why the A/B is over, "" if something is decided; None: the A/B goes on."""
+        """Says why the A/B is over, "" if something is decided; None: the A/B continues."""
         if any(self._trials[item].is_decided for item in self.pairs):
             return ""
         if self._is_late(now):

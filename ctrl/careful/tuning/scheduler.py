@@ -4,7 +4,7 @@ One path is measured at a time. The frames of two measurements would meet in thi
 device, and each would count the other's as the path's cost. The path measured longest ago goes
 first, so that none is measured twice while another waits.
 
-A/Bs of other paths go on in the measurement's pauses. Their messages wait for the measurement's
+A/Bs of other paths continue in the measurement's pauses. Their messages wait for the measurement's
 frames if they share this host or a link, which nobody here can tell. Messages that came while a
 train passed are therefore left out. Messages that still waited when the train ended remain in the
 A/B. They favour neither plan, because the plans take turns at random; they widen the error, which

@@ -26,9 +26,9 @@ SHIFT_SIGMAS = 5.0
 #: Share of a span's windows that must be beyond half of the least shift, on one side: a single
 #: burst of other work is no shift.
 AGREEING = 0.75
-#: So many windows that are all beyond every window of a full reference are a shift, too; by chance
-#: this happens once in 120,000 times. If a stream delays messages unevenly, the reference scatters
-#: too much for the error test.
+#: This many windows that are all beyond every window of a full reference are a shift, too; by
+#: chance this happens once in 120,000 times. If a stream delays messages unevenly, the reference
+#: scatters too much for the error test.
 BEYOND_ALL = 7
 
 

@@ -31,7 +31,7 @@ static void unpark(struct ipc_client *client)
 
 /* Reports whether an operation belongs to a client that has gone and is given up: its answer may
  * depend on the handles that the client left, or never come. A ping would delay other pings. An
- * OPEN without an attempt's name goes on: only its answer names the handle to close. */
+ * OPEN without an attempt's name continues: only its answer names the handle to close. */
 static bool is_given_up(const void *user, const void *of)
 {
 	const struct ipc_client *client = of;
@@ -53,7 +53,7 @@ static void forget(struct ipc_client *client)
 		engine_forget(client->ipc->instance, is_given_up, client);
 }
 
-/* Ends a connection. Operations that move bytes go on; ipc_poll() frees the client later. */
+/* Ends a connection. Operations that move bytes continue; ipc_poll() frees the client later. */
 static void disconnect(struct ipc_client *client)
 {
 	struct ipc_answer *answer;

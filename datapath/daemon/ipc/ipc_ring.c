@@ -178,7 +178,7 @@ static int begin_move(struct ipc_program *p, uint32_t index, const struct carefu
 			     (uint16_t)e->handler, e->args, e->flags, op_done, op);
 }
 
-/* Begins a store or get, or queues it behind earlier ones. Later entries of the ring go on. */
+/* Begins a store or get, or queues it behind earlier ones. Later entries of the ring continue. */
 static int ring_move(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 		     struct ipc_program_op *op)
 {

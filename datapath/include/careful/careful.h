@@ -506,9 +506,9 @@ int careful_attach(const struct careful_attach_options *options, struct careful 
 		   struct careful_error *error);
 
 /* Closes the instance. Messages that were sent still leave; callbacks of unfinished operations
- * never run. In a child of fork(), releases what the child inherited; the parent's instance goes
- * on. A result above 0 is the number of operations that hang in a file system; their memory stays
- * until the process ends. */
+ * never run. In a child of fork(), releases what the child inherited; the parent's instance
+ * continues. A result above 0 is the number of operations that hang in a file system; their memory
+ * stays until the process ends. */
 int careful_close(struct careful *instance);
 
 /* Runs one round: receives, sends, returns credits, keeps timers. Returns the number of frames

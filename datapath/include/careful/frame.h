@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rules for frames, beside the wire format: how to find the datagram, which headers are valid, and
+/* Rules for frames, besides the wire format: how to find the datagram, which headers are valid, and
  * which frames of a session are admitted. The XDP program, the engine and the virtual device
  * include this file, so all three admit the same frames. The meaning of a frame's body is not
  * decided here. */

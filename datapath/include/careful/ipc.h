@@ -77,8 +77,9 @@ enum careful_ipc_op {
 	 * and waits among them take effect now; other words change nothing. Answer's payload:
 	 * empty, or the fault as text; then nothing has changed. */
 	CAREFUL_IPC_RELOAD = 28,
-	/* The program is about to end: nothing in its ring begins any more, and nothing is written
-	 * into its regions or the destinations of its gets. -EBUSY: a write is still under way. */
+	/* The program is about to end: nothing in its ring begins any longer, and nothing is
+	 * written into its regions or the destinations of its gets. -EBUSY: a write is still under
+	 * way. */
 	CAREFUL_IPC_QUIET = 29,
 };
 

@@ -114,7 +114,7 @@ enum {
 	CAREFUL_F_DIGEST = 0x08, /* the last fragment ends in the payload's XXH3 (8 bytes) */
 	CAREFUL_F_BCAST_EVENT = 0x10, /* P2 section 5.1: one frame to a group; below */
 	CAREFUL_F_LARGE_EVENT = 0x20, /* reserved; careful_am has this flag instead */
-	CAREFUL_F_ABORT = 0x40, /* the sender cannot go on; payload: a positive errno, __be32 */
+	CAREFUL_F_ABORT = 0x40, /* the sender cannot continue; payload: a positive errno, __be32 */
 	CAREFUL_F_ASK = 0x80, /* traditional: asks for an ACK frame */
 };
 

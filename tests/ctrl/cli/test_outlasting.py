@@ -1,4 +1,4 @@
-"""A command goes on though carefuld becomes another release's in the middle of its work."""
+"""A command continues though carefuld becomes another release's in the middle of its work."""
 
 from __future__ import annotations
 

@@ -291,7 +291,7 @@ def test_doctor__of_one_that_systemd_is_starting(listening: socket.socket) -> No
 def test_clear__leaves_a_socket_that_systemd_keeps(
     listening: socket.socket, tmp_path: Path
 ) -> None:
-    """And no other: one of a carefuld that was killed listens no more."""
+    """And no other: one of a carefuld that was killed no longer listens."""
     for name in ("pid", "options"):
         (tmp_path / "lo" / name).touch()
     assert daemon.down("lo", "lo", dead=True).cleared.files == 2

@@ -162,7 +162,7 @@ def test_up__goes_on_with_the_log(host: Host) -> None:
 
 
 def test_up__without_a_place_for_the_log(host: Host, tmp_path: Path) -> None:
-    """Nothing fails for want of the state directory: then the log is beside the socket."""
+    """Nothing fails for want of the state directory: then the log is next to the socket."""
     host.up()  # mounts the BPF file system, where it is not
     host.down()
     state = tmp_path / "state"

@@ -74,7 +74,7 @@ def test_client__one_that_takes_nobody_does_run(tmp_path: Path) -> None:
 
 
 def test_ask__that_finds_no_room_keeps_nothing_else_waiting(tmp_path: Path) -> None:
-    """carefuld is stopped: the event loop goes on, and the questions when carefuld does."""
+    """carefuld is stopped: the event loop continues, and the questions when carefuld does."""
     path, count = tmp_path / "sock", 200
 
     def answer_all(listening: socket.socket) -> None:

@@ -146,7 +146,7 @@ def test_open__by_a_handler_that_there_cannot_be() -> None:
 
 
 class Asked:
-    """An operation: it goes on where who awaits it is cancelled."""
+    """An operation: it continues where who awaits it is cancelled."""
 
     def __init__(self, answer: asyncio.Future[Result]) -> None:
         self.add_done_callback = answer.add_done_callback

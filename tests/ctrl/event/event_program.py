@@ -110,7 +110,7 @@ def again(events: Events) -> None:
         return True
 
     def receive() -> Any:
-        # From any node and from one that is named; the same message goes on in another buffer.
+        # From any node and from one that is named; the same message continues in another buffer.
         source, target = ((None, into), (next(iter(others)), None))[tries % 2]
         return events.receive(1, source, into=target, timeout_s=0.002)
 
@@ -146,7 +146,7 @@ def again(events: Events) -> None:
 
 
 def flood_bound(events: Events) -> None:
-    """Nobody receives until told to: what is short has a name, and the program goes on."""
+    """Nobody receives until told to: what is short has a name, and the program continues."""
     count, received, told = 400, 0, 0
 
     def receive_until(number: int) -> None:
@@ -164,7 +164,7 @@ def flood_bound(events: Events) -> None:
         return None
 
     for number in range(count):
-        # Refused again if the others, who went on, fill the room before they receive themselves.
+        # Refused again if the others, who continued, fill the room before they receive themselves.
         while (refusal := refused(number)) is not None:
             assert refusal.errno == errno.ENOBUFS, repr(refusal)
             assert "receive, then send again" in str(refusal)
@@ -230,7 +230,7 @@ def heat(events: Events) -> None:
 
 
 async def loop(events: Events) -> None:
-    """The same in an event loop, beside another task."""
+    """The same in an event loop, next to another task."""
     async with beside_ticks(0):
         for number in range(20):
             await events.asend(np.full(3000, number, np.int32), number, crowd=True)
@@ -242,7 +242,7 @@ async def loop(events: Events) -> None:
 
 
 async def cancelled(events: Events) -> None:
-    """Tasks that are cancelled in the middle of a message and begun anew."""
+    """Tasks that are cancelled in the middle of a message and begun again."""
     nbytes = events.fragment_bytes * 1000
     mine = np.full(nbytes, events.rank, np.uint8)
     after, ends = (events.rank + 1) % events.nodes, 0

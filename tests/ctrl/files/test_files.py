@@ -44,7 +44,7 @@ def run(route: Route, work: Callable[[AsyncHost], Any]) -> Any:
 
 @contextmanager
 def stuck(daemon: FakeDaemon, moves: int) -> Iterator[None]:
-    """From so many moved blocks on, the daemon answers nothing until the end of this."""
+    """From this many moved blocks on, the daemon answers nothing until the end of this."""
     go_on, count = threading.Event(), itertools.count()
 
     def fault(question: Any) -> int:
@@ -178,7 +178,7 @@ def test_open__to_write(host: Host, daemon: FakeDaemon, export: Path) -> None:
 def test_session__that_is_reset_is_opened_anew(
     host: Host, daemon: FakeDaemon, export: Path
 ) -> None:
-    """The other carefuld was restarted: one call fails, the next one goes on."""
+    """The other carefuld was restarted: one call fails, the next one continues."""
     (export / "a").write_bytes(CONTENT)
     host.stat("a")
     is_over = True
@@ -201,7 +201,7 @@ def test_open__goes_on_with_another_handle(
 ) -> None:
     (export / "a").write_bytes(CONTENT)
     with host.open("a", mode) as file:
-        daemon.handles.clear()  # the host began anew
+        daemon.handles.clear()  # the host began again
         assert file.read_at(10, 2) == CONTENT[10:12]
         if mode == "r+":
             file.write_at(b"x", 1)

@@ -29,7 +29,7 @@ BLOCK = 1 << 16
 
 @contextmanager
 def stuck(daemon: FakeDaemon, op: int, after: int = 0) -> Iterator[threading.Event]:
-    """After so many questions of a kind the daemon answers nothing until the end of this.
+    """After this many questions of a kind the daemon answers nothing until the end of this.
 
     Yields what is set when it is stuck.
     """
@@ -50,7 +50,7 @@ def stuck(daemon: FakeDaemon, op: int, after: int = 0) -> Iterator[threading.Eve
 
 
 def settled(daemon: FakeDaemon) -> None:
-    """Wait until nothing is open there any more."""
+    """Wait until nothing is open there any longer."""
     end = time.monotonic() + 30
     while daemon.handles:
         assert time.monotonic() < end, daemon.handles

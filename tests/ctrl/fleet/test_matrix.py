@@ -106,7 +106,7 @@ def trips(here: str, there: str, latency_us: float, slope_us: float = 5.0) -> Ou
 
 
 def test_doubtful__what_was_disturbed_is_not_odd_when_measured_again() -> None:
-    """As kept of a lab: h2 to h4 is slow at the switch, h2 to h3 was beside other work."""
+    """As kept of a lab: h2 to h4 is slow at the switch, h2 to h3 was measured during other work."""
     hosts = [Host(name, (), name, "eth1") for name in NAMES]
     seen = dict.fromkeys(permutations(NAMES, 2), 79.3)
     seen |= {("h1", "h4"): 78.7, ("h4", "h2"): 81.0, ("h3", "h4"): 81.2, ("h3", "h1"): 78.9}

@@ -1,4 +1,4 @@
-"""`carefulctl fleet` over hosts that are shell scripts: who fails is named, the others go on."""
+"""`carefulctl fleet` over hosts that are shell scripts: who fails is named, the others continue."""
 
 from __future__ import annotations
 

@@ -377,7 +377,7 @@ def quit_server(node: Node) -> None:
 
 
 def away(node: Node) -> None:
-    """A program that slept, and was given up by its peer, goes on as if nothing had been."""
+    """A program that slept, and was given up by its peer, continues as if nothing had happened."""
     peer = node.connect(HOST)
     assert peer.request(Handlers.ECHO, b"first").result(30).payload == b"tsrif"
     memory = regions_of(peer)[0]

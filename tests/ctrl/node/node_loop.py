@@ -125,7 +125,7 @@ async def loop_interface_gone(node: Node) -> None:
 
 
 async def loop_peer_killed(node: Node) -> None:
-    """Timers go on where no frame comes."""
+    """Timers continue where no frame comes."""
     peer = await node.aconnect(HOST)
     pid = int(sys.argv[3])
     os.kill(pid, signal.SIGSTOP)
@@ -137,7 +137,7 @@ async def loop_peer_killed(node: Node) -> None:
 
 
 def loop_away(node: Node) -> None:
-    """A loop that was blocked, and given up by its peer, goes on."""
+    """A loop that was blocked, and given up by its peer, continues."""
 
     async def run() -> None:
         async with node:

@@ -162,7 +162,7 @@ def test_plot__hidden_is_found(drawn: list[Any]) -> None:
 
 
 def test_plot__figures_6_to_9_of_the_paper(drawn: list[Any]) -> None:
-    """All layers' times beside their gaps; BW(n), and the signatures of 8 bytes and of 2 KiB."""
+    """All layers' times next to their gaps; BW(n), and the signatures of 8 bytes and of 2 KiB."""
     known = signature()
     kinds = replace(bulk(known, True), sizes_bytes=[8, 1024, 2341, 4096])
     logp_plots.draw([known, replace(known, layer="TCP")], [kinds], "h2", Path("x.svg"))

@@ -56,7 +56,7 @@ def test_loss__ends_it_at_once_and_at_the_end(status: int) -> None:
     ("fail", "lost", "status"),
     [
         (False, 2, -errno.ECONNRESET),
-        (True, 0, -errno.ECONNRESET),  # the peer began anew
+        (True, 0, -errno.ECONNRESET),  # the peer began again
         (True, 2, -errno.ENOENT),
     ],
 )

@@ -1,4 +1,4 @@
-"""Several paths of one process: who is measured when, and what goes on meanwhile."""
+"""Several paths of one process: who is measured when, and what continues meanwhile."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ UNTUNED = Kick(65536)
 
 
 def pipelined_us(message_bytes: int, plan: Plan, kick: Kick) -> float:
-    """Two stages that overlap if a kick is not the whole message, and 100 us beside."""
+    """Two stages that overlap if a kick is not the whole message, and 100 us next to."""
     count = len(plan.sizes(message_bytes, LIMITS))
     size = message_bytes / count
     kicked = min(message_bytes, size * max(1, math.ceil(kick.net_tx_bytes / size)))
@@ -199,7 +199,7 @@ def test_tried__one_change_in_ten_minutes_at_most() -> None:
 
 
 def test_tried__again_when_messages_take_another_time() -> None:
-    """Ten minutes later, not before: small frames were the best, and are not any more."""
+    """Ten minutes later, not before: small frames were the best, and are no longer."""
     at = 1000.0 + 200
     on = path(every_s=0.01, noise=0.1)
 

@@ -21,7 +21,7 @@ class Messages:
         self.watch.look({CLASS: self.total}, self.now)
 
     def shift(self, mean_us: float, seconds: float, noise: float | None = None) -> float | None:
-        """After how long it is told; None: not within so many seconds."""
+        """After how long it is told; None: not within this many seconds."""
         spread, began = self.noise if noise is None else noise, self.now
         while self.now < began + seconds:
             self.now += 0.1

@@ -171,7 +171,7 @@ def test_back_again__what_was_set_for_it_has_ended(world: World, loop: Loop) -> 
 
 
 def test_the_same_host__in_a_new_session(world: World, loop: Loop) -> None:
-    """It still has its slot: the A/B goes on, and its outcome is settled."""
+    """It still has its slot: the A/B continues, and its outcome is settled."""
     before = world.settings(SLOT)
     world.give(SLOT, H2)
     step(loop)

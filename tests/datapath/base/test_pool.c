@@ -74,7 +74,7 @@ static void put(int group, int job)
 	pool_put(&pool, &groups[group], &jobs[job].pooled);
 }
 
-/* Waits until so many more jobs have begun. */
+/* Waits until this many more jobs have begun. */
 static void await(int count)
 {
 	struct timespec until;

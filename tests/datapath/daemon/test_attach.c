@@ -397,7 +397,7 @@ static void test_request__answers_and_failures(void)
 }
 
 /* Payloads that are built where carefuld reads them: one after the other, all at once, and what is
- * not the program's (any more). */
+ * not the program's (any longer). */
 static void test_send__of_what_it_built(void)
 {
 	static struct outcome outcomes[CAREFUL_RING_BUILT];

@@ -446,7 +446,7 @@ static void ask_gets(int fd, uint64_t id, uint32_t peer, uint32_t file, uint32_t
 	    ranges, count * (uint32_t)sizeof(ranges[0]));
 }
 
-/* All of one question have one answer; at most so many of it are under way. */
+/* All of one question have one answer; at most this many of it are under way. */
 static void test_gets__one_answer(void)
 {
 	int fd = client(), memory = memfd_create("f", MFD_CLOEXEC);
@@ -1133,7 +1133,8 @@ static void test_client__floods_with_opens(void)
 	turn();
 	close(fd);
 	turn();
-	/* The GET goes on. A finished open is closed by its key, the rest by its attempt's name. */
+	/* The GET continues. A finished open is closed by its key, the rest by its attempt's name.
+	 * */
 	assert((uint32_t)operations() == HANDLES + 1);
 	for (i = 0; (op = operation('r')); i++) {
 		assert(op->handler == CAREFUL_BLOCK_CLOSE);
@@ -1675,8 +1676,8 @@ static void test_clients__too_many(void)
 	assert(!server->clients && !server->clients_count);
 }
 
-/* Twice as many at a time as there can be, each anew again and again: who was there before is
- * answered all the while, and others once they have gone. */
+/* Twice as many at a time as there can be, each again and again: who was there before is answered
+ * all the while, and others once they have gone. */
 static void test_clients__ten_thousand_keep_nobody_waiting(void)
 {
 	enum { CONNECTIONS = 10000, OPEN = 2 * IPC_CLIENTS };
@@ -1766,7 +1767,7 @@ static void test_signature__what_is_none_and_what_fails(void)
 	c->poll_status = -ECONNRESET;
 	assert(sign(fd, &s, &a) == -ECONNRESET);
 	c->poll_status = 0;
-	assert(sign(fd, &s, &a) == 0); /* the next one begins anew */
+	assert(sign(fd, &s, &a) == 0); /* the next one begins again */
 	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
 	close(fd);
 	turn();

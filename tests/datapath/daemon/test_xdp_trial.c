@@ -298,7 +298,7 @@ static int link_to_peer(bool up)
 
 static bool cut;
 
-/* As a driver that starts its NIC anew: without a carrier, and with one again some time later. */
+/* As a driver that starts its NIC again: without a carrier, and with one again some time later. */
 static int cuts_the_link(struct queue *queue, uint32_t mode, struct careful_error *error)
 {
 	int rc = real_ops->mode(queue, mode, error);

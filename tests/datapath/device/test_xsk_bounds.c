@@ -8,7 +8,7 @@
 static struct xsk_port port;
 static struct xsk_queue xsk;
 
-/* A queue for which 512 receive buffers were asked, in native mode; its device has a ring of so
+/* A queue for which 512 receive buffers were asked, in native mode; its device has a ring of this
  * many. */
 static const struct careful_device_info *bounds(uint32_t ring, bool zerocopy)
 {

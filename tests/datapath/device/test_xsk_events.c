@@ -506,7 +506,7 @@ static void check_refused(const char *to_text)
 	else
 		CHECK(!memcmp(&from.in6.sin6_addr, &to.in6.sin6_addr, 16));
 	CHECK(!memcmp(&got, &ctrl, sizeof(got))); /* all of it is quoted */
-	/* Said once; and the next datagram goes out as if nothing had been. */
+	/* Said once; and the next datagram goes out as if nothing had happened. */
 	CHECK_EQ(ctrl_recv(0, &from, &got, sizeof(got)), -EAGAIN);
 }
 

@@ -71,7 +71,7 @@ static void *flood_receiver(void *arg)
 	return NULL;
 }
 
-/* Keeps a window of R full until so many have left; the receiver is on another thread. */
+/* Keeps a window of R full until this many have left; the receiver is on another thread. */
 static void flood(uint32_t total)
 {
 	struct queue *queue = ends[0].queue;
@@ -109,8 +109,8 @@ static void *other_sender(void *arg)
 	return NULL;
 }
 
-/* A full window from another core, beside a UDP flood over the same link or alone:
- * all of it arrives. */
+/* A full window from another core, next to a UDP flood over the same link or alone: all of it
+ * arrives. */
 static void check_flood(bool beside)
 {
 	const uint32_t total = 50000;

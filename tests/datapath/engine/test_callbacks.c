@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * An application acts inside its own callbacks: it asks again and closes sessions. Each operation
- * ends once, nothing is lost, and what is told last is how things are.
+ * ends once, nothing is lost, and what is told last is the present state.
  */
 #include "instances.h"
 
@@ -80,7 +80,7 @@ static void await_end(struct ends *ends, const struct asked *asked)
 	CHECK_EQ(asked->done, 1);
 }
 
-/* Nothing that was asked occupies anything any more. */
+/* Nothing that was asked occupies anything any longer. */
 static void check_idle(const struct careful *c)
 {
 	CHECK_EQ(c->messages.peers[0].messages, 0);

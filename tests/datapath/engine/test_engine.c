@@ -230,7 +230,7 @@ static void count_store(const struct careful_message *message, void *user)
 	++*(uint32_t *)user;
 }
 
-/* Frames of the peer's data: beside those that give buffers back. */
+/* Frames of the peer's data: besides those that give buffers back. */
 static uint64_t answers(const struct careful *c)
 {
 	return c->link.peers[0].tx_frames - c->link.counters[CAREFUL_C_TX_UPDATES];

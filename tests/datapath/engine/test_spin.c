@@ -7,7 +7,7 @@
 enum { SPIN_NS = 50000, WAITS = 1000 };
 
 /*
- * So many waits. Frames come answer_ns after one begins; where one CPU is shared, the other end
+ * This many waits. Frames come answer_ns after one begins; where one CPU is shared, the other end
  * runs only once we block. Returns how many spun.
  */
 static uint32_t run(struct spin *spin, uint32_t waits, uint64_t answer_ns, bool shared)

@@ -18,7 +18,7 @@
 
 #define SECRET "nobody's business"
 #define MARK \
-	".nobody's" /* beside it: lists of what is outside have this name, and links have not */
+	".nobody's" /* next to it: lists of what is outside have this name, and links have not */
 
 enum { RACES = 300, SLOW = 20, NAME_BYTES = 300 };
 enum { MEMORY_MAJOR = 1, ZERO_MINOR = 5, LOOP_MAJOR = 7 };

@@ -265,7 +265,7 @@ static void test_export__made_again(void)
 	remove_tree("one");
 }
 
-/* The listing of all exports tells which of them is gone, and goes on. */
+/* The listing of all exports tells which of them is gone, and continues. */
 static void test_export__listed(void)
 {
 	struct fake_answer *a;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A file system that hangs, for a while, under a part of what the block server serves: FUSE
- * without a process that answers. Others go on meanwhile.
+ * without a process that answers. Others continue meanwhile.
  */
 #include <sys/mount.h>
 
@@ -89,8 +89,8 @@ static void test_peer__has_not_all_workers_of_an_export(void)
 	stop();
 }
 
-/* As many requests as a peer may have under way, and more, wait in one export: those of the
- * same peer in another go on. */
+/* As many requests as a peer may have under way, and more, wait in one export: those of the same
+ * peer in another continue. */
 static void test_peer__with_all_it_may_ask_in_one_export(void)
 {
 	enum { MANY = 200 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A peer asks for something that takes very long: others are served meanwhile, and it ends when
- * nobody wants it any more.
+ * nobody wants it any longer.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The block server's ways to open a file beside plain reading and creating: partial
- * files, seeds, streams, in place, nothing at all; and digests and extents of what is open.
+ * The block server's ways to open a file besides plain reading and creating: partial files, seeds,
+ * streams, in place, nothing at all; and digests and extents of what is open.
  */
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -478,7 +478,7 @@ static void test_zero__with_and_without_a_hole(void)
 	assert(close_key(key, 0)->status == 0 && unlink(at("f")) == 0);
 }
 
-/* A client that asks again gets its answer when no zeroing runs any more. */
+/* A client that asks again gets its answer when no zeroing runs any longer. */
 static void test_zero__again(void)
 {
 	struct careful_block_range range = { 0, htobe64(4096), 0, 0 };

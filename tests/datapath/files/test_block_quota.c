@@ -82,7 +82,7 @@ static int entries(void)
 	return n;
 }
 
-/* The client hears which error it was, and nothing is left, also of a file to go on with. */
+/* The client hears which error it was, and nothing is left, also of a file to continue with. */
 static void test_quota__is_told_by_its_name(void)
 {
 	start();

@@ -53,7 +53,7 @@ static uint32_t key_of(uint32_t token)
 	return a->args[0];
 }
 
-/* READ of one large file, so many times. */
+/* READ of one large file, this many times. */
 static size_t fill(uint32_t scratch, uint32_t reads)
 {
 	struct careful_block_item head = {

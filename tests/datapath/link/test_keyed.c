@@ -133,7 +133,7 @@ static void test_keyed__a_stranger_is_not_challenged(void)
 	node_close(node);
 }
 
-/* An unproved REFUSE does not end what goes on. */
+/* An unproved REFUSE does not end what continues. */
 static void test_keyed__a_refusal_counts_when_nothing_else_is_heard(void)
 {
 	struct careful_ctrl answer, refuse;

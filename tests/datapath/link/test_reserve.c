@@ -97,7 +97,7 @@ static void test_ask__half_of_what_is_left(void)
 	}
 	CHECK(granted(node, 0) >= 5 && granted(node, 0) <= 6);
 	CHECK(granted(node, 1) >= 5 && granted(node, 1) <= 6);
-	/* Its frames pay the grant back that asks for nothing any more. */
+	/* Its frames pay the grant back that asks for nothing any longer. */
 	for (int i = 0; i < 6; i++)
 		ask(node, 0, 0);
 	CHECK_EQ(granted(node, 0), 0);

@@ -55,7 +55,7 @@ static void test_sink__busy_takes_nothing_then_all(void)
 	CHECK(!sink_due(&sink, PULSE, true));
 }
 
-/* A stage that cannot have all at once goes on with the rest. */
+/* A stage that cannot have all at once continues with the rest. */
 static void test_sink__takes_a_part(void)
 {
 	struct sink sink = { 0 };

@@ -23,7 +23,7 @@ static void begin(bool straight)
 	spread.straight = straight;
 }
 
-/* Fills so many slots of a queue with hosts that nobody is. */
+/* Fills this many slots of a queue with hosts that nobody is. */
 static void fill(uint32_t queue, uint32_t slots)
 {
 	for (uint32_t i = 0; i < slots; i++)

@@ -32,7 +32,7 @@ static bool is_up(struct node *node)
 	return info_of(node, 0).state == CAREFUL_PEER_UP;
 }
 
-/* Time goes on; what is sent leaves. Returns how much of it until the session is up. */
+/* Time continues; what is sent leaves. Returns how much of it until the session is up. */
 static uint32_t time_until_up(struct node *node, uint32_t most_ms)
 {
 	uint32_t ms = 0;

@@ -75,7 +75,7 @@ static void test_grant__credits_run_ahead(void)
 	CHECK_EQ(window_tx_free(&tx), 4);
 }
 
-/* Whatever is kept below the threshold, frames go on: an update is due in time, and never for a
+/* Whatever is kept below the threshold, frames continue: an update is due in time, and never for a
  * single buffer. */
 static void test_update__early_where_buffers_are_kept(void)
 {

@@ -1,7 +1,7 @@
 """The window rule of link/window.h and the sequence check of abi.h against plain integers.
 
-C counts modulo 2^32; the model beside it counts on without an end. Both start
-anywhere, near the wrap-around more often than not, and must agree after each step.
+C counts modulo 2^32; the model next to it counts on without an end. Both start anywhere, near the
+wrap-around more often than not, and must agree after each step.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ static struct {
 	uint64_t now_ns, last_ns;
 	uint64_t replies[REPLIES];
 	uint32_t first, count;
-	int refuses; /* -EAGAIN so many times */
+	int refuses; /* -EAGAIN this many times */
 	bool silent;
 } machine;
 

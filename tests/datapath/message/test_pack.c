@@ -74,7 +74,7 @@ static void ask(const struct ends *ends, uint16_t handler, uint32_t i, careful_d
 		 0);
 }
 
-/* So many at once; how many frames they took. */
+/* This many at once; how many frames they took. */
 static uint64_t ask_all(struct ends *ends, uint32_t count)
 {
 	uint64_t before = frames(ends);

@@ -184,7 +184,7 @@ static uint32_t ends_slot(struct ends *ends)
 	return 0;
 }
 
-/* Reports whether the receiver has all of so many messages of this epoch, or has ended them. */
+/* Reports whether the receiver has all of this many messages of this epoch, or has ended them. */
 static bool has_come(struct careful *c, uint32_t region)
 {
 	for (uint32_t i = 0; i < c->messages.ins_count; i++) {

@@ -127,7 +127,7 @@ static void test_file__is_synced_after_a_flush_that_found_no_room(void)
 	syncs_after_a_failure(0, -EMFILE);
 }
 
-/* It is asked again, and then opened anew: 13 resets in move(), 21 in COMMIT. */
+/* It is asked again, and then opened again: 13 resets in move(), 21 in COMMIT. */
 static void has_one_handle_after_resets(unsigned int resets, int (*call)(struct file *file))
 {
 	struct file *file = begin();

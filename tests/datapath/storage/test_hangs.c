@@ -66,7 +66,7 @@ static void go_on(uint32_t page, uint32_t count)
 	CHECK(!ioctl(fault_fd, UFFDIO_UNREGISTER, &range));
 }
 
-/* Until so many more hang: what has not begun would be cancelled. */
+/* Until this many more hang: what has not begun would be cancelled. */
 static void await_faults(uint32_t count)
 {
 	struct pollfd pfd = { .fd = fault_fd, .events = POLLIN };
@@ -184,7 +184,7 @@ int main(void)
 	for (uint32_t i = 0; i < HANG; i++)
 		CHECK_EQ(io[i].result, BYTES);
 	CHECK_EQ(storage->ops->pending(storage), 0);
-	/* In the ring and beside it. */
+	/* In the ring and next to it. */
 	hang(&io[HANG], &iov[HANG], "a", HANG);
 	hang(&io[HANG + 1], &iov[HANG + 1], "b", HANG + 1);
 	write_files("c", 1);

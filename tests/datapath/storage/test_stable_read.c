@@ -63,7 +63,7 @@ static void fill(char c)
 	close(fd);
 }
 
-/* Until no change is young any more. */
+/* Until no change is young any longer. */
 static void settle(void)
 {
 	usleep(50000);
@@ -238,7 +238,7 @@ static void settle__ends_before_its_size(void)
 	check_made_up("/sys/devices/system/cpu/cpu0/topology/core_cpus", sysconf(_SC_PAGESIZE));
 }
 
-/* A kilobyte for each of so many mappings. */
+/* A kilobyte for each of this many mappings. */
 static void settle__too_large(void)
 {
 	enum { PAGE = 4096, MAPPINGS = 10000 };

@@ -155,7 +155,7 @@ static void test_disk__uncached_read(void)
 	assert(run(fd, true, 0, data, BYTES, 5, NULL) == BYTES);
 	assert(fsync(fd) == 0);
 	assert(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
-	/* Only pieces are cached: the operation begins at once and goes on in the ring. */
+	/* Only pieces are cached: the operation begins at once and continues in the ring. */
 	assert(posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM) == 0);
 	assert(pread(fd, back, 40000, 0) == 40000 && pread(fd, back, 10, 300000) == 10);
 	memset(back, 0, sizeof(back));

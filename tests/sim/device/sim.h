@@ -36,8 +36,8 @@ enum {
 enum sim_fault_kind {
 	/* One frame or control message between two ports. */
 	SIM_LOSS,
-	SIM_DUPLICATE, /* amount: the copy comes up to so many ns later */
-	SIM_REORDER, /* amount: up to so many ns later than those behind it */
+	SIM_DUPLICATE, /* amount: the copy comes up to this many ns later */
+	SIM_REORDER, /* amount: up to this many ns later than those behind it */
 	SIM_CORRUPT, /* amount: bits that may flip, at most */
 	SIM_TRUNCATE,
 	SIM_DELAY, /* amount: ns; order is kept */
@@ -153,7 +153,7 @@ struct sim_world;
 
 struct sim_world *sim_create(void);
 void sim_destroy(struct sim_world *world);
-/* Begins anew: time 1 s, no device, nothing under way. The faults stay the caller's. */
+/* Begins again: time 1 s, no device, nothing under way. The faults stay the caller's. */
 void sim_begin(struct sim_world *world, const struct sim_config *config);
 
 uint64_t sim_now_ns(const struct sim_world *world);

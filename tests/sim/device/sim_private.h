@@ -112,7 +112,7 @@ struct sim_device {
 	uint64_t ready_ns; /* when its last frame was: they keep their order */
 	uint32_t changed;
 	uint32_t rx_engine, tx_engine; /* chunks that the engine owns */
-	bool dead; /* its process is: nothing leaves any more */
+	bool dead; /* its process is: nothing leaves any longer */
 	bool drops; /* a frame that finds no buffer is dropped: no window promised it one */
 	bool stray_taken; /* the engine has some, and has not given their room back */
 	bool stray_lost; /* forged frames were charged, and the engine never saw them */

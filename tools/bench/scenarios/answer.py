@@ -58,7 +58,7 @@ DISK, READS = (3000.0, 400.0), (1000.0, 400.0)
 #: GAM's third stage, per fragment and KiB (not scaled).
 STAGE, g_US, G_US = 3, 7.5, 24.9
 
-#: Messages are up to so many seconds apart, at random: about as long as they take.
+#: Messages are up to this many seconds apart, at random: about as long as they take.
 APART_S = {4096: 0.01, 65536: 0.06}
 
 #: `read` or `write`, bytes, a file with the name of the file that is read or written, APART_S.
@@ -336,7 +336,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def stays(row: dict[str, Any], args: argparse.Namespace) -> bool:
-    """Reports whether a kept run is not measured anew."""
+    """Reports whether a kept run is not measured again."""
     return row["kind"] not in (args.kinds or KINDS)
 
 

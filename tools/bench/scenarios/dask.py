@@ -52,9 +52,9 @@ DASK_HOSTS, PORT = ("h1", "h2", "h3", "h4"), 8786
 WAYS = ("careful", "tcp")
 CHECKS = ROOT / "tests/support/dask_tests.py"
 SOURCE = "https://github.com/dask/distributed"
-#: A worker that is killed is noticed as its program ends, or so much later at most.
+#: A worker that is killed is noticed as its program ends, or at most this much later.
 AT_ONCE_S = 0.02
-#: A host that is silent counts as gone after 30 s over either; so much later at most.
+#: A host that is silent counts as gone after 30 s over either; at most this much later.
 LATER_S = 5.0
 #: When a worker's comm ended, by the clock that is this machine's: a line each.
 SCHEDULER = """

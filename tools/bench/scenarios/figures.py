@@ -1,10 +1,10 @@
 """Figures of the papers: P1's 8 and 9 from kept runs of real frames, P1's 14, P3's 5 and 8 from
 the model.
 
-P1 Figure 8: what the model predicts for 4 KiB in 1 to 10 fragments over GAM x 100, beside what it
+P1 Figure 8: what the model predicts for 4 KiB in 1 to 10 fragments over GAM x 100, next to what it
 took (tests/reports/measure-model.json). P1 Figure 9: messages of 1 to 64 KiB there, cut as FM does
-(128 bytes), as GAM does (4 KiB) and as planned (tests/reports/regret.json). P1 Figure 14:
-where 64 KiB spend their time on the way to a disk, and through it to another network. P3 Figure
+(128 bytes), as GAM does (4 KiB) and as planned (tests/reports/regret.json). P1 Figure 14: where 64
+KiB spend their time on the way to a disk, and through it to another network. P3 Figure
 5: the bandwidth of a DMA transfer by its size, as the fit has it. P3 Figure 8: what cut-through
 gains, by the ratio of two bandwidths.
 Usage: tools/bench/run figures FOLDER      draws p1-figure8.png, -9 and -14, p3-figure5.png and -8

@@ -51,7 +51,7 @@ def threads_s(pid: int) -> tuple[float, float]:
 
 
 def got(work: Path) -> float:
-    """How long it takes to get the file anew."""
+    """How long it takes to get the file again."""
     (work / "out").unlink(missing_ok=True)
     began = time.monotonic()
     run(*pinned(CLIENT, CTL, "get", f"{SERVER_IP}:big", work / "out"))

@@ -1,4 +1,4 @@
-"""`carefulctl fleet put` to 8 lab hosts beside 1, whose links are emulated.
+"""`carefulctl fleet put` to 8 lab hosts next to 1, whose links are emulated.
 
 A lab of its own, with a link for each host; the two take turns, and the ratio of medians counts.
 Prints one JSON object, and keeps it with --keep. The links mostly sleep; the load is told.

@@ -1,4 +1,4 @@
-"""A transfer beside strangers: frames of no session, handshakes, and peers that misbehave.
+"""A transfer next to strangers: frames of no session, handshakes, and peers that misbehave.
 
 Each flood goes to careful's port, and as it is to a port where nobody listens: what it takes
 beyond that is careful's doing, and shall be 10 % at most. Beside a peer with a session that does

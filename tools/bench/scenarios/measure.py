@@ -45,7 +45,7 @@ def pathchar_file() -> str:
 
 
 def pathchar_once() -> dict[str, Any]:
-    """One measurement beside what the links applied meanwhile."""
+    """One measurement next to what the links applied meanwhile."""
     links("--reset")
     found = ctl("h1", "measure", "pathchar", "h2")
     hops = []
@@ -92,7 +92,7 @@ def unit(name: str) -> str:
 
 
 def blackbox_once() -> dict[str, Any]:
-    """One measurement beside what the links applied meanwhile."""
+    """One measurement next to what the links applied meanwhile."""
     links("--reset")
     found = ctl("h1", "measure", "blackbox", "h2")
     after = links()
@@ -174,7 +174,7 @@ def both_up() -> None:
 class Measurement:
     """hops: returns the links' file; options: of `tools/lab up`; the rest in order of use.
 
-    made: yields so many runs; where: a command that puts the links on a processor.
+    made: yields this many runs; where: a command that puts the links on a processor.
     """
 
     hops: Callable[[], str]
@@ -222,7 +222,7 @@ def variant(args: argparse.Namespace) -> str:
 
 
 def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Makes so many runs more."""
+    """Makes this many runs more."""
     chosen = MEASUREMENTS[args.measurement]
     with lab_up(*chosen.options, hops=chosen.hops(), where=chosen.where):
         chosen.prepare()

@@ -1,12 +1,12 @@
 """A remote file as a disk, by nbdkit's plugin `careful`: three measurements.
 
-compare: beside nbdkit's file plugin over TCP, in turn. Two hosts of a lab, an image of 256 MiB in
+compare: next to nbdkit's file plugin over TCP, in turn. Two hosts of a lab, an image of 256 MiB in
 h2's page cache. nbdcopy reads all of it; fio reads 4 KiB at random, one at a time and 16 at a time.
 verify: fio's verify workload in the lab. It writes blocks of 4 to 256 KiB at random, reads each
 back, and flushes after 64 writes.
 client: a file system by Linux's own NBD client, in two emulated machines (tools/machines), because
 this kernel may have no module nbd. h1 makes an ext4 on h2's export, fills it, unmounts it and
-disconnects. It connects anew, runs e2fsck, compares each file's digest and trims the file system;
+disconnects. It connects again, runs e2fsck, compares each file's digest and trims the file system;
 then h2 checks its image. Needs tools/setup machines, and nbd-client (or --client FILE, below this
 checkout: a machine has another /tmp).
 

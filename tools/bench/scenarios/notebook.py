@@ -1,4 +1,4 @@
-"""`careful.notebook.status()` in a kernel beside `!carefulctl status` in a cell, in turn.
+"""`careful.notebook.status()` in a kernel next to `!carefulctl status` in a cell, in turn.
 
 Both make the table of one carefuld with one peer; the kernel's makes its HTML, too. The times
 of the import and of the first call, which a kernel makes once, are kept. Owns a lab. Needs root.

@@ -1,7 +1,7 @@
 """Writes the tables of tests/reports/speed.md and benchmarks.md from the kept runs.
 
 `tools/bench/run speed` and `carefulctl bench` made speed.json and bench.json. A page is written
-anew from its heading "A kept run" on. The verdict that follows a table of benchmarks.md stays,
+again from its heading "A kept run" on. The verdict that follows a table of benchmarks.md stays,
 except for its first sentence. With --check nothing is written: status 1 says that a page belongs to
 another run.
 """

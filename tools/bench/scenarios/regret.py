@@ -1,12 +1,11 @@
 """How far the planned fragments are from the best there are: stores over paths of the lab.
 
-For each path the planner's choice, from a black box's measurement, stands beside a sweep of
-fragment sizes (on a bare veth also of netTx's threshold) and beside static choices, all
+The planner's choice for each path comes from a black box's measurement. It is compared with a sweep
+of fragment sizes (on a bare veth also of netTx's threshold) and with static choices, all
 interleaved in random order. The best of the sweep is chosen on half of the rounds and judged on the
-other half; intervals are from rounds drawn anew (regrets.py).
-With --auto `tune auto` runs on the path beside a mix of the messages until it has decided, and what
-it left in effect stands in the planner's place.
-Owns a lab for the time of each path. Needs root.
+other half; intervals are from rounds drawn again (regrets.py). With --auto `tune auto` runs on the
+path next to a mix of the messages until it has decided, and what it left in effect stands in the
+planner's place. Owns a lab for the time of each path. Needs root.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def stays(row: dict[str, Any], args: argparse.Namespace) -> bool:
-    """Reports whether a kept path is not measured anew."""
+    """Reports whether a kept path is not measured again."""
     suffix = ", by tune auto" if args.auto else ""
     return row["path"] not in [path + suffix for path in args.paths or PATHS]
 

@@ -1,4 +1,4 @@
-"""careful beside kernel TCP between the same two hosts: a request, a block and a stream, in turn.
+"""careful next to kernel TCP between the same two hosts: a request, a block and a stream, in turn.
 
 Owns the rounds. Each round times every kind over both, one after the other, so that whatever else
 the machines do meets both alike; the ratio is that of a round.

@@ -304,7 +304,7 @@ def test_blackbox__path_that_changes_in_the_middle() -> None:
 
 
 def test_blackbox__times_that_keep_moving_are_noise() -> None:
-    """A loaded machine: after two changes nothing is dropped any more, the interval is wide."""
+    """A loaded machine: after two changes nothing is dropped any longer, the interval is wide."""
     found = FakeExchange(mood=0.5).measure(seconds=1000, rounds_max=20)
     assert sum("moved by" in note for note in found.notes) <= 2
     G = found.regime.G_b_us_per_KiB
@@ -324,7 +324,7 @@ def test_shift__is_of_all_sizes_and_needs_something_to_compare() -> None:
 
 @pytest.mark.parametrize("first_us", [0.0, -1.8e16], ids=["at once", "a clock that jumps"])
 def test_blackbox__arrivals_that_make_no_gap_are_no_figures(first_us: float) -> None:
-    """As a peer may say that lies: whoever tunes goes on with the others."""
+    """As a peer may say that lies: whoever tunes continues with the others."""
     fake = FakeExchange()
 
     def at_once(size_bytes: int, count: int) -> tuple[list[float], float]:

@@ -201,7 +201,7 @@ def test_arrivals__a_window_update_is_no_sample_but_keeps_the_order() -> None:
 
 
 class FakeTracer:
-    """Tells what was listened to; Ctrl-C after so many slices."""
+    """Tells what was listened to; Ctrl-C after this many slices."""
 
     def __init__(
         self, slices: int | None = None, loses_in: int | None = None, trip_s: float = 1e-4

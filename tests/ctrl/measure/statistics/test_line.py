@@ -86,7 +86,7 @@ def test_fit_line__exact_lines_are_found_despite_outliers(g_us, G, count, bad, s
 )
 def test_fit_line__intervals_hold_the_truth(outliers: float, count: int) -> None:
     """95 % intervals of slope and intercept hold the truth in at least 92 % of 1000 cases, or 90
-    beside outliers, and are not so wide that this is no merit."""
+    with outliers, and are not so wide that this is no merit."""
     rng = np.random.default_rng(count)
     sizes = np.linspace(576, 3800, count)
     lines = [fit_line(sizes, noisy(rng, sizes, 500, 0.8, 5, outliers)) for _ in range(1000)]

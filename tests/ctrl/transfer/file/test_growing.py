@@ -166,7 +166,7 @@ def test_get__range_of_a_growing_file(
 def test_put__range_of_a_file_that_changes(
     route: Route, daemon: FakeDaemon, tmp_path: Path, span: Span, more: dict[str, bool]
 ) -> None:
-    """A file written in place fails, and the error says how to go on; a new file is removed."""
+    """A file written in place fails, and the error says how to continue; a new file is removed."""
     if "checksum" in more and span.at is None:
         pytest.skip("-c is of what is written in place")
     ends = Ends("put", route, daemon, tmp_path)

@@ -28,7 +28,7 @@ DATA = os.urandom(40 * BLOCK)
 
 
 class Interrupted(Silent):
-    """Ends its transfer after so many pieces, as SIGTERM does; keeps what it was told."""
+    """Ends its transfer after this many pieces, as SIGTERM does; keeps what it was told."""
 
     def __init__(self, pieces: int) -> None:
         self.pieces = pieces

@@ -1,4 +1,5 @@
-"""Handles that the peer does not know any more: opened again, while there is something to open."""
+"""Handles that the peer does not know any longer: opened again, while there is something to
+open."""
 
 from __future__ import annotations
 
@@ -113,7 +114,7 @@ def test_get__source_gone(route: Route, daemon: FakeDaemon, export: Path, tmp_pa
 
 
 def test_list__handle_lost(route: Route, daemon: FakeDaemon, export: Path) -> None:
-    """A listing is made anew; not for ever."""
+    """A listing is made again; not for ever."""
     (export / "a").write_bytes(DATA)
     lose(daemon, lib.CAREFUL_IPC_GET, 2)
     assert [one.name for one in transfers.listing(route, "", False)] == ["a"]
@@ -156,7 +157,7 @@ def test_put__one_block(route: Route, daemon: FakeDaemon, tmp_path: Path) -> Non
 
 
 def test_put__in_place(route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path) -> None:
-    """A file that is written in place goes on, and is synced once more."""
+    """A file that is written in place continues, and is synced once more."""
     (export / "a").write_bytes(bytes(4096) + DATA[::-1])
     (tmp_path / "b").write_bytes(DATA)
     lose(daemon, lib.CAREFUL_IPC_STORE, 9)

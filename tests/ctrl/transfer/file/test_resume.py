@@ -52,7 +52,8 @@ class Ends(transfers.OneFile):
         return self.move(options, Watch())
 
     def die_after(self, blocks: int) -> Callable[[], int]:
-        """carefuld ends when so many blocks have moved; returns what counts all moves of blocks."""
+        """carefuld ends when this many blocks have moved; returns what counts all moves of
+        blocks."""
         moved = 0
 
         def fault(question: Any) -> int:
@@ -72,7 +73,7 @@ class Ends(transfers.OneFile):
         return [one for one in self.target.parent.iterdir() if NAME.match(one.name)]
 
     def break_off(self, blocks: int = 4) -> None:
-        """A transfer that ends when so many blocks are in place."""
+        """A transfer that ends when this many blocks are in place."""
         self.die_after(blocks)
         with pytest.raises(CarefulError, match=r"carefuld ended.*; run the same command to resume"):
             self.run()
@@ -102,7 +103,7 @@ def test_resume__only_what_is_missing(ends: Ends) -> None:
 def test_kept__what_is_said_is_what_partials_finds(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
-    """A put that is ended before the journal came to the peer, but for its beginning."""
+    """A put that is ended before the journal came to the peer, except its beginning."""
     (tmp_path / "a").write_bytes(DATA)
     stores = 0
 
@@ -480,7 +481,7 @@ def test_resume__came_without_digests(ends: Ends, digest: bool) -> None:
 def test_get__synced_before_the_journal_goes(
     route: Route, daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str
 ) -> None:
-    """A transfer that is interrupted during the sync, which may take minutes, goes on from
+    """A transfer that is interrupted during the sync, which may take minutes, continues from
     there."""
     sync, found = os.fsync, []
 

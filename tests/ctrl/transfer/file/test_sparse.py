@@ -1,4 +1,4 @@
-"""Holes: kept in both directions, found in zeros, and where a transfer goes on."""
+"""Holes: kept in both directions, found in zeros, and where a transfer continues."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_special_file__is_never_replaced(
 
 
 def test_get__interrupted_in_a_blocked_write(route: Route, export: Path, tmp_path: Path) -> None:
-    """The thread that writes goes on with what it had, not with what has its numbers by then."""
+    """The thread that writes continues with what it had, not with what has its numbers by then."""
     size = 3 << 20
     (export / "f").write_bytes(b"f" * size)
     (tmp_path / "other").write_bytes(b"o" * size)

@@ -162,7 +162,7 @@ def test_sink__a_name_that_says_what_a_connection_would() -> None:
 
 @pytest.mark.parametrize("outlasts", [False, True])
 def test_sink__a_session_that_is_reset_again_and_again(outlasts: bool) -> None:
-    """Another carefuld may be up there soon: who outlasts that goes on with the same file."""
+    """Another carefuld may be up there soon: who outlasts that continues with the same file."""
     sink = Outcome(Options(outlasts=outlasts), Silent(), Result())
     error = CarefulError(errno.ECONNRESET, "", "f")
     if outlasts:

@@ -51,7 +51,7 @@ class Ends:
         return path
 
     def run(self, options: Options, what: str = "tree/", into: str = "new") -> Any:
-        """Move something from beside the source to beside the target."""
+        """Move something from next to the source to next to the target."""
         if self.way == "get":
             target = str(self.target.parent / into) + "/" * into.endswith("/")
             return transfers.get(self.route, [what], target, True, options, Silent())
@@ -315,7 +315,7 @@ def test_repeated__rehearsal(ends: Ends) -> None:
 
 
 def test_repeated__leftovers_go(ends: Ends) -> None:
-    """Temporary files of the run that died go with the end of the one that goes on."""
+    """Temporary files of the run that died go with the end of the one that continues."""
     ends.break_off(PLAIN)
     left = ends.target / "a/.careful-00000000000000ff.part"
     left.write_bytes(b"half")
@@ -357,7 +357,7 @@ def test_repeated__appears_meanwhile(ends: Ends) -> None:
 
 
 def test_repeated_put__disk_full(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-    """A file that failed because the disk was full goes on later."""
+    """A file that failed because the disk was full continues later."""
     (tmp_path / "here").mkdir()
     ends, full = Ends("put", route, daemon, tmp_path / "here"), True
 
@@ -388,7 +388,7 @@ def test_tree__partial_files_are_none_of_it(ends: Ends) -> None:
 
 
 def test_delete__partial_files_stay(ends: Ends) -> None:
-    """They are for the transfers that go on with them; but not below what goes as a whole."""
+    """They are for the transfers that continue with them; but not below what goes as a whole."""
     ends.run(ARCHIVE)
     (ends.source.parent / "other").write_bytes(os.urandom(LARGE))
     ends.moves(3)

@@ -77,7 +77,7 @@ def ends(
 
 
 def refusing(code: int, times: int, handler: int, after: int = 0) -> Callable[[Any], int]:
-    """A fault of so many requests, those after the first ones."""
+    """A fault of this many requests, those after the first ones."""
     seen = 0
 
     def fault(question: Any) -> int:
