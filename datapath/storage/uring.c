@@ -339,9 +339,9 @@ static void await_ring(struct uring *u)
 	}
 }
 
-/* Leaves no operation behind that can end, because the kernel may write into the caller's memory
- * until completion. Cancels what has not started, then waits for the rest. done() is not called:
- * the callers are closing too. After fork() a child leaves the parent's operations alone. */
+/* Ends every operation, because the kernel may write into the caller's memory until completion.
+ * Cancels what has not started, then waits for the rest. done() is not called: the callers are
+ * closing too. After fork() a child leaves the parent's operations alone. */
 static uint32_t uring_close(struct storage *storage)
 {
 	struct uring *u = (struct uring *)storage;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The nodes, the wires between them, the handshake, and groups. Calls device.c. */
+/* The nodes, the wires between them, the handshake, and groups. */
 #include "loss.h"
 
 #include <arpa/inet.h>

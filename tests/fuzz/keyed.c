@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Messages of peers with keys. The hosts' private keys are known here, and of a session that there
- * is the keys that the instance has of it: so what they send gets past the proofs. Calls wire.c.
+ * is the keys that the instance has of it: so what they send gets past the proofs.
  */
 #include <endian.h>
 #include <sodium.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Calls event_world.h and measure/signature.c. */
 #include "logp_time.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Calls event_world.h; the programs are tests'. */
 #include "p2_time.h"
 
 #include "p2_costs.h"

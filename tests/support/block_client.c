@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See block_client.h. Calls careful.h alone. */
+/* See block_client.h. */
 #include <endian.h>
 #include <errno.h>
 #include <limits.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The time that each operation of link/timed.h, or each call, took, in histograms of 1 ns: the processor's
- * own counter where there is one, less what looking at it takes. Calls nobody.
+ * own counter where there is one, less what looking at it takes.
  */
 #include "timed.h"
 

@@ -1,6 +1,6 @@
 """The two machines of tools/installed: QEMU, Debian's disk in it, and what is asked of them.
 
-Owns RUN. Calls guest.py, kernels.py and debian.py.
+Owns RUN.
 """
 
 from __future__ import annotations

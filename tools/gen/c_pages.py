@@ -2,7 +2,7 @@
 
 Their text is the headers' own: the comment above a function, its prototype, and the structs that
 it names. Each function that libcareful exports has a page, and libcareful(3) lists them.
-tools/package calls this for libcareful-dev. Calls roff.
+tools/package calls this for libcareful-dev.
 """
 
 from __future__ import annotations

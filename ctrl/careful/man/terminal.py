@@ -1,6 +1,4 @@
 """A page of the manual as a terminal shows it: headings to the left, commands as they are typed.
-
-Calls rich for the Markdown.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def test_up__refused_leaves_nothing(host: Host) -> None:
 
 
 def test_up__name_with_a_dot(host: Host) -> None:
-    """`up eth1.100` was not permitted: bpffs takes no dot."""
+    """`up eth1.100` failed with EPERM, because bpffs accepts no dot in a name."""
     name = f"{host.lab.instance('h1')}.100%"
     host.ctl("up", "eth1", "--instance", name)
     found = json.loads(host.ctl("status", "--json", "eth1", "--instance", name).stdout)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The virtual device's side of device.h. Buffers have owners, so that one given back
- * twice, or sent while it is still on its way, is found at once. Calls sim_ctrl.c, sim_wire.c,
- * sim_fault.c, sim_world.c.
+ * twice, or sent while it is still on its way, is found at once.
  */
 #include "device/sim_private.h"
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The parts of the virtual device that the kernel provides elsewhere: control messages through a
- * UDP socket, ICMP where nobody listens, addresses and neighbours. Calls sim_wire.c, sim_fault.c,
- * sim_world.c.
+ * UDP socket, ICMP where nobody listens, addresses and neighbours.
  */
 #include "device/sim_private.h"
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Faults and their times. Each opportunity of a fault draws its own random numbers, so that leaving
- * one fault or one hit out changes nothing of the others. Calls sim_world.c, sim_wire.c and
- * sim_ctrl.c.
+ * one fault or one hit out changes nothing of the others.
  */
 #include "device/sim_private.h"
 

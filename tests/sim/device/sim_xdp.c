@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Does what ebpf/careful.bpf.c does with a frame, on a virtual device: the same rule (frame.h),
- * asked in the same order; and knows the same groups. Calls nobody.
+ * asked in the same order; and knows the same groups.
  */
 #include "device/sim_private.h"
 
