@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Fragments that the time line draws, from the first on; more would run together.
-_LINES_MOST = 150
+_LINES_MOST = 60
 
 
 def figures(traces: Sequence[Trace]) -> dict[str, object]:
@@ -128,9 +128,9 @@ def _time_line(pair: Axes, traces: Sequence[Trace]) -> None:
             color=draw.COLOURS[source % len(draw.COLOURS)],
             linewidth=1.1,
         )
-    title = "from sent to consumed"
+    title = "from sent to consumed, coloured by sender"
     if len(shown) < len(flights):
-        title += f", the first {len(shown)} of {len(flights)}"
+        title += f"\nthe first {len(shown)} of {len(flights)}"
     draw.label(pair, title, "time (ms)", "rank")
     pair.set_yticks(range(len(traces)))
     pair.invert_yaxis()

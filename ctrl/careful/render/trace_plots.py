@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,15 +14,14 @@ from careful.measure.estimators.stages import Fit
 from careful.render import figure as draw
 from careful.render.digits import not_negative
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 #: The most points of a stage that are drawn: SVG keeps each.
 _POINTS_MOST = 1500
 #: Fewer points do not overlap.
 _FAINT_FROM = 200
 #: A box narrower than the whole width divided by this has no edge.
 _EDGED = 400
+#: More transfers than this are lines without a width.
+_TRANSFERS_MOST = 240
 
 
 def stages(found: Sequence[Fit], path: str | Path) -> None:
@@ -31,6 +30,8 @@ def stages(found: Sequence[Fit], path: str | Path) -> None:
     drawn = [one for one in found if len(one.samples)]
     if not drawn:
         raise InputError("nothing to plot: no stage was busy")
+    # One scale for all: a stage may have a single size, or none.
+    most = max(float(np.max(one.samples.size_bytes)) for one in drawn) or 1.0
     figure, pairs = draw.grid(len(drawn), 2, size=(11.0, 2.6 * len(drawn) + 0.6), widths=(2, 1))
     for number, (one, (left, right)) in enumerate(zip(drawn, pairs, strict=True)):
         colour = draw.COLOURS[number % 6]
@@ -45,6 +46,7 @@ def stages(found: Sequence[Fit], path: str | Path) -> None:
             ends = np.array([one.line.size_min_bytes, one.line.size_max_bytes])
             left.plot(ends, [one.line.at(size) for size in ends], color="black", linewidth=1.8)
         left.set_ylim(0, top)
+        left.set_xlim(-0.02 * most, 1.05 * most)
         left.set_title(f"{one.name}, {one.owner}{_formula(one)}", loc="left", fontsize=12)
         left.set_ylabel("time (µs)")
         right.hist(np.minimum(times, top), bins=40, range=(0, top), color=colour)
@@ -77,6 +79,11 @@ def frames(burst: Burst, path: str | Path) -> None:
     count = len(burst.rows)
     lab = _lab([host for _, host in burst.rows])
     title = f"one burst, messages: {burst.messages_count}"
+    begins = sorted(one.begin_us for one in burst.transfers)
+    end_us = burst.took_us
+    if len(begins) > _TRANSFERS_MOST:
+        end_us = begins[_TRANSFERS_MOST]
+        title += f"; the first {end_us:.0f} of {burst.took_us:.0f} µs"
     if any(one.waited for one in burst.transfers):
         title += "; hatched: waiting for a file"
     if any(len(one.messages) > 1 and one.runs for one in burst.transfers):
@@ -88,11 +95,16 @@ def frames(burst: Burst, path: str | Path) -> None:
         size=(12.0, 1.6 + 0.75 * count + 0.3 * len(burst.notes)),
     )
     for number, row in enumerate(burst.rows):
+        alike: dict[_Style, list[tuple[float, float]]] = {}
         for one in burst.of(row):
-            _boxes(pair, one, count - 1 - number, burst.took_us / _EDGED)
+            if one.begin_us <= end_us:
+                _boxes(one, end_us / _EDGED, alike)
+        for style, boxes in alike.items():  # a call for each box would take half a minute
+            y = (count - 1 - number - 0.36, 0.72)
+            pair.broken_barh(boxes, y, linewidth=0.4, **style._asdict())
     rows = [f"{stage}, {host.removeprefix(lab)}" for stage, host in reversed(burst.rows)]
     pair.set_yticks(range(count), rows)
-    pair.set_xlim(0, burst.took_us * 1.01)
+    pair.set_xlim(0, end_us * 1.01)
     pair.grid(False, axis="y")
     draw.save(figure, path)
 
@@ -104,8 +116,17 @@ def _lab(hosts: Sequence[str]) -> str:
     return f"{labs.pop()}-" if len(labs) == 1 < len(set(hosts)) and named else ""
 
 
-def _boxes(pair: Axes, one: Transfer, y: int, edged_us: float) -> None:
-    """Draws one transfer: a box for each frame; hatched while a device has the frame."""
+class _Style(NamedTuple):
+    facecolor: str
+    edgecolor: str
+    hatch: str | None
+
+
+def _boxes(one: Transfer, edged_us: float, alike: dict[_Style, list[tuple[float, float]]]) -> None:
+    """Adds the begin and width of a transfer's boxes, one for each frame, to those of their style.
+
+    A box is hatched while a device has the frame.
+    """
     count = 1 if one.runs else one.frames
     each = one.took_us / count
     for k in range(count):
@@ -113,11 +134,9 @@ def _boxes(pair: Axes, one: Transfer, y: int, edged_us: float) -> None:
         message = one.messages[k * len(one.messages) // count] if one.messages else 0
         if one.runs and len(one.messages) > 1:
             message = 0
-        pair.broken_barh(
-            [(one.begin_us + k * each, each)],
-            (y - 0.36, 0.72),
-            facecolor=draw.COLOURS[(message - 1) % 6] if message else "#BBBBBB",
-            edgecolor="black" if each > edged_us else "none",
-            hatch="//" if one.waited else None,
-            linewidth=0.4,
+        style = _Style(
+            draw.COLOURS[(message - 1) % 6] if message else "#BBBBBB",
+            "black" if each > edged_us else "none",
+            "//" if one.waited else None,
         )
+        alike.setdefault(style, []).append((one.begin_us + k * each, each))

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from careful.measure.estimators.bulk import Bulk
 from careful.measure.estimators.logp import Result
 from careful.measure.estimators.packet_flow import Burst, Transfer
+from careful.measure.estimators.stages import Fit, Samples
 from careful.measure.statistics.estimate import Estimate
 from careful.model import load_shipped
 from careful.model.files import load_pipeline
@@ -205,6 +207,29 @@ def test_plot__hatched_is_explained_where_something_is(drawn: list[Any]) -> None
     trace_plots.frames(Burst([replace(one, waited=True)], burst.rows, 1, 0), "x.svg")
     titles = [each.axes[0].get_title(loc="left") for each in drawn]
     assert ["hatched" in title for title in titles] == [False, True]
+
+
+def test_plot__of_a_long_burst_has_its_first_part_in_a_few_calls(drawn: list[Any]) -> None:
+    """A call for each of 5,000 boxes takes half a minute."""
+    many = [Transfer("store", "h2", 2.0 * k, 2.0 * k + 1, 100, 1, (1,)) for k in range(5000)]
+    trace_plots.frames(Burst(many, [("store", "h2")], 1, 0), "x.svg")
+    (pair,) = drawn[0].axes
+    assert len(pair.collections) == 1
+    assert "; the first 480 of 9999 µs" in pair.get_title(loc="left")
+    assert 480 <= pair.get_xlim()[1] < 600
+
+
+def test_plot__stages_of_one_size_share_an_axis_from_0(drawn: list[Any]) -> None:
+    ones, nobody = np.ones(9, np.int64), frozenset[int]()
+    fits = [
+        Fit(
+            name, "h1", Samples(np.full(9, size), np.arange(9.0), ones, nobody), None, None, None, 1
+        )
+        for name, size in (("netTx", 0.0), ("store", 3694.0))
+    ]
+    trace_plots.stages(fits, "x.svg")
+    limits = {pair.get_xlim() for pair in drawn[0].axes[::2]}
+    assert limits == {(-0.02 * 3694, 1.05 * 3694)}
 
 
 @pytest.mark.parametrize(
