@@ -1,5 +1,4 @@
-"""A page of the manual as a terminal shows it: headings to the left, commands as they are typed.
-"""
+"""A page of the manual as a terminal shows it: headings to the left, commands as they are typed."""
 
 from __future__ import annotations
 
