@@ -170,7 +170,7 @@ class Arena:
         )
 
     def play(self, case: Round) -> tuple[list[str], int]:
-        """One round: how its runs ended, and the bytes that the last did not fetch again.
+        """Plays a round; returns how its runs ended, and the bytes that the last did not fetch again.
 
         Raises:
             AssertionError: something was not as promised.

@@ -65,7 +65,7 @@ def misdeeds(peer: Peer, key: int) -> Iterator[Operation]:
 
 
 def misbehave(node: Node, peer: Peer, until: float, ended: dict[str, Any]) -> None:
-    """In a session, as long as it lasts."""
+    """Misbehaves in a session, as long as the session lasts."""
     key = peer.request(int(lib.CAREFUL_BLOCK_OPEN), opened(b"big")).result(ENDS_S).args[0]
     under_way: list[Operation] = []
     for one in misdeeds(peer, key):
