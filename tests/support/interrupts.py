@@ -170,10 +170,10 @@ class Arena:
         )
 
     def play(self, case: Round) -> tuple[list[str], int]:
-        """Plays a round; returns how its runs ended, and the bytes that the last did not fetch again.
+        """Plays a round; returns the ends of its runs, and the bytes that the last did not fetch.
 
         Raises:
-            AssertionError: something was not as promised.
+            AssertionError: a promise was broken.
         """
         self.clear(case)
         self._time(case)
@@ -189,7 +189,7 @@ class Arena:
         """The same command, to its end; the bytes that it did not fetch again.
 
         Raises:
-            AssertionError: something was not as promised.
+            AssertionError: a promise was broken.
         """
         before = sum(path.stat().st_size for path in self._files(case))
         done = self.one.ctl(*self.command(case), "--json", check=False)
