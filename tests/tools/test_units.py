@@ -148,7 +148,7 @@ def test_control__the_python_package_takes_its_files_over() -> None:
     (first,) = re.findall(r"^Replaces: careful \(<< (.*)~\)$", control("python3-careful"), re.M)
     assert f"Breaks: careful (<< {first}~)\n" in control("python3-careful")
     log = (ROOT / "debian/changelog").read_text()
-    assert re.findall(r"^careful \((.*?)\)", log, re.M)[-2:] == [f"{first}-1", "0.1.0"]
+    assert re.findall(r"^careful \((.*?)\)", log, re.M)[-2:] == [f"{first}-1", "0.1.0-1"]
 
 
 def test_packages__are_of_the_version_of_the_project() -> None:
