@@ -17,7 +17,7 @@
 
 enum {
 	WAIT_MIN_NS = 1000 * 1000, /* between two questions for the same frame, at least; */
-	WAIT_MAX_NS = 64 * 1000 * 1000, /* at most, unless an answer takes longer */
+	WAIT_MAX_NS = 8 * 1000 * 1000, /* at most, unless an answer takes longer */
 	ROUNDS = 1, /* to an answer that are waited for: it waits for the ring, no repair does */
 	SETTLE_TRIES = 2, /* questions, after which XDP's account is looked at */
 	GIVE_UP_NS = 1000 * 1000 * 1000, /* without the frame: the epoch ends */

@@ -16,18 +16,19 @@ enum {
 	DISAGREE_TIMES = 2,
 	DISAGREE_RETRY_MS = 20,
 	SUSPECT_ROUNDS = 4,
+	UNANSWERED_MS = 8,
 	ROUND_FIRST_NS = 4 * 1000 * 1000, /* at most, until more is known */
 	REFUSED_TIMES = 3,
 	REFUSED_RETRY_MS = 45, /* just under the time between two HELLOs */
 };
 
-/* Back to asking seldom. */
-static void wait_longer(struct link_peer *peer)
+/* Back to asking seldom: at most so seldom. */
+static void wait_longer(struct link_peer *peer, uint32_t most_ms)
 {
 	struct link_sync *sync = &peer->session->sync;
-	uint32_t most_ms = peer->link->sync_ms;
 
-	sync->wait_ms = 2 * sync->wait_ms < most_ms ? 2 * sync->wait_ms : most_ms;
+	if (sync->wait_ms < most_ms)
+		sync->wait_ms = 2 * sync->wait_ms < most_ms ? 2 * sync->wait_ms : most_ms;
 }
 
 static void ask(struct link_peer *peer)
@@ -204,7 +205,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (flow_agrees(&peer->flow, ctrl)) {
 		sync->disagreed = 0;
 		sync->blocked_ns = 0;
-		wait_longer(peer); /* it is silent for a reason of its own */
+		wait_longer(peer, link->sync_ms); /* it is silent for a reason of its own */
 		if (!credit(peer, ctrl)) {
 			link_count(link, CAREFUL_C_BAD_CREDITS);
 			link_break(peer);
@@ -293,6 +294,24 @@ bool link_awaits(const struct link_peer *peer)
 	       session->doubted || session->sync.refused || session->sync.refused_rounds;
 }
 
+/* Silence after which a lost tail is suspected: it costs one control message to find out, and a
+ * second copy of what is only late. */
+static uint32_t suspect_ms(const struct link_peer *peer)
+{
+	const struct session *session = peer->session;
+	uint64_t ms = 1 + SUSPECT_ROUNDS * session->missing.round_ns / 1000000;
+
+	return ms < peer->link->sync_ms ? (uint32_t)ms : peer->link->sync_ms;
+}
+
+/* Between two questions without an answer, at most: a link that was down goes on soon. */
+static uint32_t unanswered_ms(const struct link_peer *peer)
+{
+	uint32_t ms = suspect_ms(peer);
+
+	return ms > UNANSWERED_MS ? ms : UNANSWERED_MS;
+}
+
 static void sync_tick(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -316,7 +335,9 @@ static void sync_tick(struct link_peer *peer)
 		link_close(peer, ETIMEDOUT);
 		return;
 	}
-	if (silent_ms < wait_ms || (link->now_ns - session->asked_ns) / 1000000 < wait_ms)
+	/* After a question that was refused, refused_tick() asks. */
+	if (silent_ms < wait_ms || (link->now_ns - session->asked_ns) / 1000000 < wait_ms ||
+	    session->sync.refused)
 		return;
 	if (session->sync.asked && peer->state == CAREFUL_PEER_UP &&
 	    silent_ms >= 2ull * link->sync_ms) {
@@ -326,19 +347,9 @@ static void sync_tick(struct link_peer *peer)
 	if (session->sync.asked) {
 		link_unheard(peer, session->heard_ns);
 		if (link->repairs)
-			wait_longer(peer);
+			wait_longer(peer, unanswered_ms(peer));
 	}
 	ask(peer);
-}
-
-/* Silence after which a lost tail is suspected: it costs one control message to find out, and a
- * second copy of what is only late. */
-static uint32_t suspect_ms(const struct link_peer *peer)
-{
-	const struct session *session = peer->session;
-	uint64_t ms = 1 + SUSPECT_ROUNDS * session->missing.round_ns / 1000000;
-
-	return ms < peer->link->sync_ms ? (uint32_t)ms : peer->link->sync_ms;
 }
 
 /* The peer gave a sign of life since the last tick. */

@@ -10,6 +10,8 @@ enum {
 	FRAMES_MAX = 200,
 	/* The silence after which a lost tail is suspected, the questions, and waking up for each. */
 	REPAIRED_MS = 50,
+	FLAP_MS = 100,
+	FLAP_LATE_MS = 10, /* all of it is done */
 };
 
 /* Two bursts with silence between. */
@@ -116,6 +118,28 @@ static void test_loss__each_two_frames(void)
 	printf("  %u pairs of %u frames\n", runs, n);
 }
 
+/* Nothing passes for 100 ms in the middle of a transfer, which goes on soon after that. */
+static void test_flap__goes_on_when_the_link_returns(void)
+{
+	uint64_t most_ns = 0;
+
+	for (uint64_t seed = 0; seed < 40; seed++) {
+		uint64_t late_ns;
+
+		sim_scene(seed);
+		scene->config.wire_delay_ns = 20000;
+		for (uint32_t i = 0; i < 24; i++)
+			sim_op(i & 1 ? OP_GET : OP_STORE, seed & 1, 12000, 0.25 * i);
+		sim_fault(SIM_LOSS, SIM_ANY, SIM_ANY, 3, FLAP_MS + 3);
+		EXPECT_WELL(sim_play_strictly());
+		CHECK_EQ(cluster->counters[CAREFUL_C_EPOCHS_BROKEN], 0);
+		late_ns = sim_last_done_ns() - SIM_START - (FLAP_MS + 3) * SIM_MS;
+		most_ns = late_ns > most_ns ? late_ns : most_ns;
+	}
+	printf("  at most %.1f ms later\n", (double)most_ns * 1e-6);
+	CHECK(most_ns < FLAP_LATE_MS * SIM_MS);
+}
+
 int main(void)
 {
 	sim_init();
@@ -123,6 +147,7 @@ int main(void)
 	RUN(test_loss__each_update_in_turn);
 	RUN(test_loss__each_control_message_in_turn);
 	RUN(test_loss__each_two_frames);
+	RUN(test_flap__goes_on_when_the_link_returns);
 	cluster_destroy(cluster);
 	return 0;
 }

@@ -2,13 +2,16 @@
 
 `python tests/support/lossy.py` moves a file there and back over an emulated link for each
 fault and rate, prints a table, and with --report keeps it. test_lossy.py uses the
-same link for a few small ones.
+same link for a few small ones. `--compare` gets a file over links that lose frames with careful,
+with `--repair off` and with TCP, and compares each rate with the one without loss; it ends with
+status 1 if a bound is missed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
 import time
@@ -94,6 +97,111 @@ def there_and_back(
             return found
 
 
+#: `--compare`: lost frames, and the least share of careful's rate without loss.
+BOUNDS = {0.0001: 0.98, 0.001: 0.95, 0.01: 0.80}
+#: TCP's share counts so much: medians of a few rounds differ by the rest.
+NOISE = 0.95
+ARMS = ("careful", "repair off", "cubic", "bbr")
+#: One end of a TCP connection: sends or takes so many bytes; who takes prints the seconds.
+TCP = """
+import socket, sys, time
+role, address, kind, nbytes = sys.argv[1], sys.argv[2], sys.argv[3].encode(), int(sys.argv[4])
+one = socket.socket()
+one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+one.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, kind)
+if role == "send":
+    one.bind((address, 7000))
+    one.listen()
+    print("ready", flush=True)
+    peer = one.accept()[0]
+    peer.recv(1)
+    peer.sendall(bytes(nbytes))
+    peer.recv(1)
+else:
+    one.connect((address, 7000))
+    began = time.monotonic()
+    one.sendall(b"g")
+    left, into = nbytes, bytearray(1 << 20)
+    while left:
+        left -= one.recv_into(into) or sys.exit("the connection ended early")
+    print(time.monotonic() - began)
+"""
+
+
+def tcp_s(a: Host, b: Host, kind: str, nbytes: int) -> float:
+    """How long TCP takes for the bytes, in packets of one MTU."""
+    for host in (a, b):
+        host.lab.run(host.name, "ethtool", "-K", "eth1", "tso", "off", "gso", "off", "gro", "off")
+    args = (a.lab.address("h2"), kind, str(nbytes))
+    with b.lab.start(b.name, sys.executable, "-c", TCP, "send", *args) as sender:
+        assert sender.stdout is not None
+        try:
+            assert sender.stdout.readline() == "ready\n"
+            return float(a.lab.run(a.name, sys.executable, "-c", TCP, "take", *args).stdout)
+        finally:
+            sender.kill()
+
+
+def get_s(a: Host, b: Host, arm: str, nbytes: int) -> float:
+    """How long careful takes for the bytes, from the other host's page cache to memory."""
+    for host in (a, b):
+        host.up(*(("--repair", "off") if arm == "repair off" else ()))
+    make_file(b.export / "big", nbytes)
+    a.ctl("get", "h2:big", "null:")
+    found = json.loads(a.ctl("get", "--json", "h2:big", "null:", timeout=600).stdout)
+    return float(found["elapsed_s"])
+
+
+def compared(arm: str, rate: float, nbytes: int) -> dict[str, Any]:
+    """One transfer over a link of its own, and what the link did."""
+    with tempfile.TemporaryDirectory() as folder:
+        lab = Lab(hops=hops(Path(folder), f"loss = {rate}"))
+        try:
+            a, b = (Host(lab, name, Path(folder)) for name in lab.hosts)
+            took_s = (tcp_s if arm in ARMS[2:] else get_s)(a, b, arm, nbytes)
+            ways = [way for link in lab.links() for way in link["ways"]]
+        finally:
+            lab.down()
+    frames, lost = (sum(way[name] for way in ways) for name in ("frames", "lost"))
+    return {
+        "arm": arm,
+        "loss": rate,
+        "bytes": nbytes,
+        "elapsed_s": took_s,
+        "frames": frames,
+        "lost": lost,
+    }
+
+
+def compare(nbytes: int, rounds: int, report: Path | None) -> bool:
+    """All arms and rates, in turn; the table. Reports whether the bounds are met."""
+    known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    arms = [arm for arm in ARMS if arm not in ("cubic", "bbr") or arm in known]
+    runs: list[dict[str, Any]] = []
+    for _ in range(rounds):
+        for rate in (0.0, *BOUNDS):
+            runs += [compared(arm, rate, nbytes) for arm in arms]
+
+    def mib_s(arm: str, rate: float) -> float:
+        took = [one["elapsed_s"] for one in runs if (one["arm"], one["loss"]) == (arm, rate)]
+        return float(nbytes / MIB / statistics.median(took))
+
+    met = True
+    print(f"{'MiB/s':>8}" + "".join(f"{arm:>12}{'share':>7}" for arm in arms))
+    for rate in (0.0, *BOUNDS):
+        shares = {arm: mib_s(arm, rate) / mib_s(arm, 0.0) for arm in arms}
+        cells = [f"{mib_s(arm, rate):>12.1f}{shares[arm]:>7.2f}" for arm in arms]
+        beside = max(shares[arm] for arm in arms if arm in known)
+        wanted = max(BOUNDS.get(rate, 1.0), min(beside, 1.0) * NOISE)
+        missed = shares["careful"] < wanted
+        met &= not missed
+        print(f"{rate:>8.2%}" + "".join(cells) + (f"  NOT MET: {wanted:.2f}" if missed else ""))
+    if report:
+        kept = {"schema": 3, "commit": commit(), "runs": runs}
+        report.write_text(json.dumps(kept, indent=1) + "\n")
+    return met
+
+
 def line(row: dict[str, Any]) -> str:
     """A row of the table."""
     cells = [row[name] for name in COLUMNS]
@@ -113,7 +221,10 @@ def main() -> int:
     parser.add_argument("--ipv6", action="store_true", help="over IPv6 instead of IPv4")
     parser.add_argument("--limit-s", type=float, default=1800, help="of one command")
     parser.add_argument("--report", type=Path, help="JSON; rows of an earlier run stay")
+    parser.add_argument("--compare", type=int, metavar="ROUNDS", help="loss alone, beside TCP")
     options = parser.parse_args()
+    if options.compare:
+        return not compare(options.mib * MIB, options.compare, options.report)
     rows: list[dict[str, Any]] = []
     if options.report and options.report.exists():
         rows = json.loads(options.report.read_text())["rows"]
