@@ -2,8 +2,8 @@
 
 `python tests/support/lossy.py` moves a file there and back over an emulated link for each
 fault and rate, prints a table, and with --report keeps it. test_lossy.py uses the
-same link for a few small ones. `--compare` gets a file over links that lose frames with careful,
-with `--repair off` and with TCP, and compares each rate with the one without loss; it ends with
+same link for a few small ones. `--compare` gets a file over links that lose frames: with careful,
+with `--repair off` and with TCP. It compares each rate with the one without loss, and ends with
 status 1 if a bound is missed.
 """
 
