@@ -104,7 +104,8 @@ def test_bare_veth__ways_are_tried_and_it_is_said(make_lab: MakeLab, tmp_path: P
         else:
             assert one["standing"].startswith("as before")
             assert (
-                f"1 KiB: {WAYS} other ways to send them were tried, none is surely faster" in text
+                f"1 KiB: {WAYS} other ways to send them were tried; none is certainly faster"
+                in text
             )
             assert now == before
         # The next one knows it, and tries nothing again.

@@ -76,15 +76,15 @@ def _store(each: Json) -> str:
         low, high = (_number(each[f"predicted_{end}_us"]) for end in ("low", "high"))
         predicted = f"predicted {_number(each['predicted_us'])} µs ({low} to {high})"
     return (
-        f"{size} from there to files: writes of {least} bytes or more: {each['standing']}{measured}"
-        f"; {predicted}"
+        f"{size}, received into files: writes of {least} bytes or more: {each['standing']}"
+        f"{measured}; {predicted}"
     )
 
 
 def _sink(each: Json) -> str:
     least, most = (each[f"{end}_bytes"] for end in ("least", "most"))
     size = shown_bytes(least) if least == most else f"{shown_bytes(least)} to {shown_bytes(most)}"
-    return f"{each['sink']} takes {size} at least: {each['why']}"
+    return f"{each['sink']} takes at least {size} at a time: {each['why']}"
 
 
 def _tried(each: Json) -> str:
@@ -92,7 +92,7 @@ def _tried(each: Json) -> str:
     if not count:
         return f"{size}: no other way to send them is worth a try"
     if not each["tried"]["found"]:
-        return f"{size}: {count} other ways to send them were tried, none is surely faster"
+        return f"{size}: {count} other ways to send them were tried; none is certainly faster"
     took, sent = each["measured_us"], cut(each["plan"])
     measured = "not measured by an A/B yet" if took is None else f"{_number(took)} µs measured"
     return (
@@ -130,7 +130,7 @@ def _how(measurement: Json | None, why_not: str) -> str:
     when = f"{ago(measurement['ago_s'])}, {measurement['why']}"
     said = f"the path was measured {when}, by {measurement['by']}: {took}"
     if measurement["confirmed_ago_s"] is not None:
-        said += f"; a look {ago(measurement['confirmed_ago_s'])} found it the same"
+        said += f"; a check {ago(measurement['confirmed_ago_s'])} found no change"
     return "\n".join([said, *(f"  {note}" for note in measurement["notes"])])
 
 

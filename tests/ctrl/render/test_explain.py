@@ -153,7 +153,7 @@ def test_path__a_stores_threshold(store: Store) -> None:
     assert one["write"]["told_apart"]
     text = report.text(whole)
     assert "µs; predicted " in text
-    assert f"64 KiB from there to files: writes of {one['store_bytes']} bytes or more" in text
+    assert f"64 KiB, received into files: writes of {one['store_bytes']} bytes or more" in text
     assert f"to files: writes of 65536 → {one['store_bytes']} bytes or more (held" in text
 
 
@@ -245,10 +245,10 @@ def test_text__is_a_table_with_figures_and_no_exponents(store: Store) -> None:
 
 def test_text__says_when_a_look_confirmed_it(store: Store) -> None:
     _, state = tuned(store)
-    assert "found it the same" not in report.text(found(store, state=state))
+    assert "found no change" not in report.text(found(store, state=state))
     state.confirmed_at = time.monotonic() - 5
     said = report.text(found(store, state=state))
-    assert re.search(r"; a look \d+ s ago found it the same", said)
+    assert re.search(r"; a check \d+ s ago found no change", said)
 
 
 def test_json__has_what_the_table_has(store: Store) -> None:
@@ -327,5 +327,5 @@ def test_tried__says_so_and_predicts_nothing(
         assert "1 KiB, kicks of 65536 → 1 bytes or more" in text
     else:
         assert each["standing"].startswith("as before")
-        assert "1 KiB: 2 other ways to send them were tried, none is surely faster" in text
+        assert "1 KiB: 2 other ways to send them were tried; none is certainly faster" in text
     json.dumps(one)
