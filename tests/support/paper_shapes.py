@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from alphastation import with_figure_5
@@ -35,6 +36,7 @@ class Shape:
     misses: bool = False
 
 
+@cache
 def shapes() -> list[Shape]:
     """All of them, in the order of the papers."""
     return [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from alphastation import fit_alphastation
@@ -63,6 +64,7 @@ class Row:
         return abs(self.ours - self.paper) <= self.tolerance
 
 
+@cache
 def rows() -> list[Row]:
     """All rows, in the order of the papers."""
     return [
