@@ -48,11 +48,14 @@ if(CAREFUL_TESTS)
   target_link_libraries(test_syscalls PRIVATE PkgConfig::SECCOMP)
   set(FUZZ ${CAREFUL_ROOT}/tests/fuzz)
   # An instance that is told what the test likes.
+  set(TOLD_SOURCES ${FUZZ}/device.c ${FUZZ}/keyed.c ${FUZZ}/node.c ${FUZZ}/wire.c)
+  add_library(told OBJECT ${TOLD_SOURCES})
+  target_link_libraries(told PUBLIC careful_static)
+  target_include_directories(told PUBLIC ${FUZZ} ${CAREFUL_ROOT}/tests/support)
+  target_compile_options(told PRIVATE ${TEST_OPTIONS})
   foreach(name first frame handshake hostile keyed released released_before reserve told
           train)
-    target_sources(test_${name} PRIVATE ${FUZZ}/device.c ${FUZZ}/keyed.c ${FUZZ}/node.c
-      ${FUZZ}/wire.c)
-    target_include_directories(test_${name} PRIVATE ${FUZZ})
+    target_link_libraries(test_${name} PRIVATE told)
   endforeach()
 endif()
 
@@ -85,13 +88,20 @@ if(CAREFUL_TESTS)
   # Few: tools/soak runs a million.
   set(SIM_SEEDS 3000)
   set(HOSTILE_SEEDS 500)
+  set(TRADITIONAL_SEEDS 300)
+  set(SEEDS_SHARE 1)
   if(CAREFUL_SANITIZE) # several times slower
     set(SIM_SEEDS 500)
-    set(HOSTILE_SEEDS 200)
+    set(HOSTILE_SEEDS 100)
+    set(TRADITIONAL_SEEDS 100)
+    set(SEEDS_SHARE 4)
   endif()
+  foreach(name clients hostile)
+    target_compile_definitions(test_sim_${name} PRIVATE SEEDS_SHARE=${SEEDS_SHARE})
+  endforeach()
   add_test(NAME sim COMMAND sim --count ${SIM_SEEDS})
   set_tests_properties(sim PROPERTIES TIMEOUT 900)
-  add_test(NAME sim_traditional COMMAND sim --protocol traditional --count 300)
+  add_test(NAME sim_traditional COMMAND sim --protocol traditional --count ${TRADITIONAL_SEEDS})
   set_tests_properties(sim_traditional PROPERTIES TIMEOUT 600)
   # Replies to a process that had gone before its session was open at both ends.
   add_test(NAME sim_traditional_13040 COMMAND sim --unpacked --protocol traditional
@@ -150,7 +160,7 @@ if(CAREFUL_TESTS)
   add_test(NAME sim_hostile_missing COMMAND sim --seed 805 --hostile)
   # A full window waits behind a frame whose charge the receive ring lost.
   add_test(NAME sim_ring_charge COMMAND sim --seed 31663)
-  add_test(NAME sim_hostile_traditional COMMAND sim --hostile --protocol traditional --count 300)
+  add_test(NAME sim_hostile_traditional COMMAND sim --hostile --protocol traditional --count ${TRADITIONAL_SEEDS})
   set_tests_properties(sim_hostile_traditional PROPERTIES TIMEOUT 600)
 endif()
 
@@ -168,6 +178,7 @@ if(CAREFUL_TESTS AND CMAKE_C_COMPILER_ID MATCHES Clang)
     add_executable(fuzz_${name} ${FUZZ}/fuzz_${name}.c)
     target_link_libraries(fuzz_${name} PRIVATE careful_static)
     target_include_directories(fuzz_${name} PRIVATE ${FUZZ} ${CAREFUL_ROOT}/tests/support)
+    target_compile_options(fuzz_${name} PRIVATE ${TEST_OPTIONS})
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
     if(CAREFUL_SANITIZE)
       file(GLOB inputs CONFIGURE_DEPENDS ${FUZZ}/corpus/${name}/*)
@@ -179,10 +190,9 @@ if(CAREFUL_TESTS AND CMAKE_C_COMPILER_ID MATCHES Clang)
     list(APPEND FUZZ_SOURCES ${FUZZ}/fuzz_${name}.c)
   endforeach()
   foreach(name am event keyed link) # a whole instance, on a device of its own
-    target_sources(fuzz_${name} PRIVATE ${FUZZ}/device.c ${FUZZ}/keyed.c ${FUZZ}/node.c
-      ${FUZZ}/wire.c)
+    target_link_libraries(fuzz_${name} PRIVATE told)
   endforeach()
-  list(APPEND FUZZ_SOURCES ${FUZZ}/device.c ${FUZZ}/keyed.c ${FUZZ}/node.c ${FUZZ}/wire.c)
+  list(APPEND FUZZ_SOURCES ${TOLD_SOURCES})
   target_include_directories(fuzz_ipc PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   # Two engines joined in memory, and the daemon's socket.
   target_sources(fuzz_attach PRIVATE ${IPC_SOURCES} ${CMAKE_CURRENT_SOURCE_DIR}/daemon/log.c
@@ -217,6 +227,11 @@ if(CAREFUL_TESTS)
     target_link_libraries(${name} PRIVATE careful_static)
     target_link_options(${name} PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
   endforeach()
+  if(CAREFUL_SANITIZE) # nobody times these
+    foreach(name bare fetch null null_operations pair soak)
+      target_compile_options(${name} PRIVATE ${TEST_OPTIONS})
+    endforeach()
+  endif()
   # A message allocates nothing, and does not call the kernel.
   add_printing_test(null_quiet 60 "\"allocations\": 0, \"system_calls\": (0|-1)}" null quiet 20000)
   foreach(protocol careful traditional) # each number is given and taken once a frame
