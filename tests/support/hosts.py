@@ -108,11 +108,14 @@ def make_file(path: Path, nbytes: int, seed: int = 1) -> bytes:
 
 
 def wait_for(what: Callable[[], Any], name: str, timeout_s: float = 200) -> None:
-    """Wait until what() is true."""
+    """Wait until what() is true. A look that takes long leaves as much time to what it looks at."""
     end = time.monotonic() + timeout_s
+    began = time.monotonic()
     while not what():
+        took = time.monotonic() - began
         assert time.monotonic() < end, f"no {name} within {timeout_s} s"
-        time.sleep(0.02)
+        time.sleep(max(0.02, took))
+        began = time.monotonic()
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = 200) -> tuple[int, str, str]:
