@@ -70,7 +70,7 @@ FOLDERS = {
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
     "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_133),
-    "tools": (("tools",), 17_592),
+    "tools": (("tools",), 17_620),
 }
 
 #: The most bytes that kept runs may have: the figures that are quoted, not raw rounds. Pages of
