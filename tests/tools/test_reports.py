@@ -357,7 +357,7 @@ def test_notebook__a_call_takes_less_than_a_command(tmp_path: Path) -> None:
 
 def test_nbd_client__a_file_system_came_back_whole() -> None:
     kept = json.loads((REPORTS / "nbd-client.json").read_text())  # of a run without an error
-    assert f"an ext4 with {kept['files']} files" in clients()
+    assert f"An ext4 with {kept['files']} files" in clients()
     assert 32 << 10 < kept["after_trim_kib"] < kept["image_bytes"] >> 11
 
 
