@@ -69,8 +69,8 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_133),
-    "tools": (("tools",), 17_620),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_248),
+    "tools": (("tools",), 17_624),
 }
 
 #: The most bytes that kept runs may have: the figures that are quoted, not raw rounds. Pages of
