@@ -396,15 +396,15 @@ def kicked(sizes: list[int], messages: int = 1) -> np.ndarray:
     return np.array(made)
 
 
-class Boxes:
-    """Axes that note the boxes of a burst's stages."""
-
-    def __init__(self) -> None:
-        self.drawn: list[tuple[float, float, str]] = []
-
-    def broken_barh(self, spans: list[tuple[float, float]], *_: object, **more: str) -> None:
-        ((begin, took),) = spans
-        self.drawn.append((begin, begin + took, more["facecolor"]))
+def boxes(transfer: packet_flow.Transfer) -> list[tuple[float, float, str]]:
+    """Returns begin, end and colour of each box that is drawn for a transfer."""
+    alike: dict[trace_plots._Style, list[tuple[float, float]]] = {}
+    trace_plots._boxes(transfer, 0.0, alike)
+    return [
+        (begin, begin + took, style.facecolor)
+        for style, spans in alike.items()
+        for begin, took in spans
+    ]
 
 
 @pytest.mark.parametrize("messages", [1, 2])
@@ -414,9 +414,7 @@ def test_burst__a_kick_that_runs_netRx_is_one_box(messages: int, tmp_path: Path)
     assert found.notes == ["netTx of a: its kick also runs netRx of b"]
     (kick,) = found.of(("netTx", "a"))
     assert kick.runs == ("b",)
-    pair = Boxes()
-    trace_plots._boxes(pair, kick, 0, 0.0)
-    ((begin, end, colour),) = pair.drawn
+    ((begin, end, colour),) = boxes(kick)
     assert (begin, end) == pytest.approx((kick.begin_us, kick.end_us))
     assert (colour == "#BBBBBB") is (messages > 1)
     arrived = found.of(("netRx", "b"))
@@ -433,9 +431,7 @@ def test_burst__a_kick_over_a_wire_has_a_box_for_each_frame() -> None:
     made["thread"][made["stage"] == NET_RX] = RECEIVES
     found = packet_flow.burst(made, ("a", "b"))
     assert found.notes == []
-    pair = Boxes()
-    trace_plots._boxes(pair, *found.of(("netTx", "a")), 0, 0.0)
-    assert len(pair.drawn) == 6
+    assert len(boxes(*found.of(("netTx", "a")))) == 6
 
 
 def test_burst__of_nothing_is_refused() -> None:
