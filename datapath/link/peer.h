@@ -75,7 +75,7 @@ struct link_question {
  *
  * @token:          in the upper half of each nonce of this epoch; 0: none was asked
  * @asked:          there is one without an answer,
- * @first_us:       when it was asked first: the lower half of the nonce,
+ * @first_us:       when it was asked first: its lower half is the nonce's,
  * @last_us:        and last
  * @awaited:        something was, at the last tick: silence counts
  * @wait_ms:        silence before one: at most link->sync_ms, less after a loss
@@ -89,7 +89,7 @@ struct link_question {
  */
 struct link_sync {
 	uint32_t token;
-	uint32_t first_us, last_us;
+	uint64_t first_us, last_us;
 	bool asked;
 	bool awaited;
 	uint32_t wait_ms;

@@ -19,17 +19,15 @@ void link_question_ask(struct link_peer *peer, uint32_t status)
 	struct link *link = peer->link;
 	struct careful_ctrl ctrl = { .status = htobe32(status) };
 	struct link_sync *sync = &session->sync;
-	uint32_t now_us = (uint32_t)(link->now_ns / 1000);
+	uint64_t now_us = link->now_ns / 1000;
 
-	if (!sync->token) {
+	if (!sync->token)
 		sync->token = (uint32_t)link_random(link) | 1;
-		sync->last_us = now_us - 1;
-	}
-	sync->last_us = (int32_t)(now_us - sync->last_us) > 0 ? now_us : sync->last_us + 1;
+	sync->last_us = now_us > sync->last_us ? now_us : sync->last_us + 1;
 	if (!sync->asked)
 		sync->first_us = sync->last_us;
 	sync->asked = true;
-	ctrl.nonce = htobe64((uint64_t)sync->token << 32 | sync->last_us);
+	ctrl.nonce = htobe64((uint64_t)sync->token << 32 | (uint32_t)sync->last_us);
 	link_question_describe(peer, &ctrl);
 	session->asked_ns = link->now_ns;
 	link_count(link, CAREFUL_C_SYNCS);

@@ -168,7 +168,7 @@ static bool repairs(struct link_peer *peer, const struct careful_ctrl *ack)
 static bool is_question(const struct link_sync *sync, uint64_t nonce)
 {
 	return sync->token && nonce >> 32 == sync->token &&
-	       (int32_t)(sync->last_us - (uint32_t)nonce) >= 0;
+	       (int32_t)((uint32_t)sync->last_us - (uint32_t)nonce) >= 0;
 }
 
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
@@ -190,7 +190,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		return false;
 	watch_heard(peer);
 	time_round(peer, asked_us);
-	if (!sync->asked || (int32_t)(asked_us - sync->first_us) < 0)
+	if (!sync->asked || (int32_t)(asked_us - (uint32_t)sync->first_us) < 0)
 		return true; /* frames came since that say more */
 	sync->asked = false;
 	session->doubted = false;

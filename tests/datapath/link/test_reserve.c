@@ -44,7 +44,7 @@ static void answer(struct node *node, uint32_t slot)
 		.type = CAREFUL_SYNC_ACK,
 		.bytes = htobe16(sizeof(ack)),
 		.nonce = htobe64((uint64_t)peer->session->sync.token << 32 |
-				 peer->session->sync.last_us),
+				 (uint32_t)peer->session->sync.last_us),
 		.cookie = htobe64(peer->cookie_in),
 		.seq_sent = htobe32(peer->flow.seq_in),
 		.seq_rcvd = htobe32(peer->flow.seq_out),
