@@ -220,7 +220,7 @@ if(CAREFUL_TESTS)
                    ${CAREFUL_ROOT}/tools/bench/timed.c)
   add_executable(null ${NULL_SOURCES})
   # The same with link's operations timed: the objects of its own come before the library's.
-  add_executable(null_operations ${NULL_SOURCES} link/tx.c link/short.c link/rx.c
+  add_executable(null_operations ${NULL_SOURCES} link/tx.c link/tx_small.c link/rx.c
                  link/traditional.c link/traditional_rx.c)
   target_compile_definitions(null_operations PRIVATE CAREFUL_OPERATIONS)
   foreach(name null null_operations)

@@ -165,7 +165,7 @@ static inline struct link_held *end_frame(struct careful *c, struct link_rxframe
 	}
 	c->handled_held = NULL;
 	if (!waits) {
-		link_let_go(&c->link, held);
+		link_unhold(&c->link, held);
 		return NULL;
 	}
 	if (!held)

@@ -68,7 +68,7 @@ static void serve_all(struct careful *c)
 		}
 		c->waiting[held->peer->slot].deferred--;
 		c->waiting[held->peer->slot].since_ns = c->link.now_ns;
-		link_let_go(&c->link, held);
+		link_unhold(&c->link, held);
 	}
 }
 

@@ -16,5 +16,5 @@ struct careful_kept *own_keep(const struct careful_message *message)
 
 void own_release(struct careful *c, struct careful_kept *kept)
 {
-	link_let_go(&c->link, link_held_of(kept));
+	link_unhold(&c->link, link_held_of(kept));
 }

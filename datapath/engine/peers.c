@@ -130,7 +130,7 @@ int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, 
 	}
 	link_set_now(&c->link, c->port->ops->now_ns(c->port));
 	peer = link_peer_get(&c->link, &to);
-	if (!peer && !link_yield_await(&c->link, &to))
+	if (!peer && !window_yield_await(&c->link, &to))
 		return -EADDRINUSE;
 	if (!peer)
 		peer = link_peer_get(&c->link, &to);

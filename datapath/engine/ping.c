@@ -94,7 +94,7 @@ static void written(struct ping_slot *slot, bool at_once)
 	}
 	if (slot->epoch == slot->peer->epoch)
 		link_ping_answer(slot->peer, slot->frag_off, &slot->answer, from_ns, now_ns(c));
-	link_let_go(&c->link, slot->kept);
+	link_unhold(&c->link, slot->kept);
 	slot->kept = NULL;
 }
 

@@ -18,7 +18,7 @@ static void pump_all(struct careful *c)
 void round_send(struct careful *c)
 {
 	if (c->link.again)
-		message_again(&c->messages);
+		message_reread(&c->messages);
 	if (c->messages.messages)
 		pump_all(c);
 	if (c->messages.untold)

@@ -53,7 +53,7 @@ static bool frames_withhold(const struct careful_events *ev)
 
 static void frames_let_go(struct careful_events *ev, struct link_held *held)
 {
-	link_let_go(&ev->c->link, held);
+	link_unhold(&ev->c->link, held);
 }
 
 /* Returns copies, which makes room for peers whose credits were withheld. */
@@ -96,7 +96,7 @@ const struct event_transport event_by_frames = {
 	.withholds = frames_withhold,
 	.round = event_group_round,
 	.let_go = frames_let_go,
-	.give = link_hold_still,
+	.give = link_hold_pin,
 	.consumed = frames_consumed,
 };
 

@@ -48,7 +48,7 @@ static void say_gone(struct link *link, const union address *to, const struct ca
 {
 	struct careful_ctrl gone = { .nonce = sync->nonce, .cookie = sync->cookie };
 
-	if (!door_answers(link, to))
+	if (!rate_limit_answer(link, to))
 		return;
 	if (link->keyed)
 		keyed_say_gone(link, to, &gone);
@@ -108,7 +108,7 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		break;
 	case CAREFUL_SYNC:
 		seal_heard(peer);
-		meant = (be32toh(ctrl->status) == CAREFUL_SYNC_YIELD && link_yield(peer, ctrl)) ||
+		meant = (be32toh(ctrl->status) == CAREFUL_SYNC_YIELD && window_yield(peer, ctrl)) ||
 			link_on_sync(peer, ctrl);
 		break;
 	case CAREFUL_SYNC_ACK:
@@ -146,7 +146,7 @@ static void other_version(struct link *link, const union address *from,
 	struct link_peer *peer = link_peer_from(link, from, ctrl);
 
 	link_count(link, CAREFUL_C_CTRL_VERSION);
-	if (ctrl->type == CAREFUL_HELLO && door_answers(link, from))
+	if (ctrl->type == CAREFUL_HELLO && rate_limit_answer(link, from))
 		handshake_refuse(link, from, ctrl, CAREFUL_REFUSED_VERSION);
 	else if (ctrl->type == CAREFUL_REFUSE && peer)
 		handshake_on_refuse(peer, ctrl, !link->keyed);
@@ -271,7 +271,7 @@ void link_attend(struct link *link)
 {
 	link_control(link);
 	for (uint32_t i = 0; link->draining && i < link->peers_max; i++)
-		link_question_tick(&link->peers[i]);
+		link_sync_question_tick(&link->peers[i]);
 }
 
 /* Goes on where something waits for what was in the RX ring; not only when the clock is looked at. */
@@ -281,9 +281,9 @@ void link_drained(struct link *link)
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
-		link->draining |= link_question_answer(peer);
-		early_drained(peer);
-		early_ask(peer);
+		link->draining |= link_sync_answer(peer);
+		reorder_drained(peer);
+		reorder_ask(peer);
 		if (!handshake_waits(peer))
 			continue;
 		if (peer->kept_old)
@@ -305,7 +305,7 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 
 		if (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED)
 			ms = peer->session->handshake.retry_ms;
-		else if (peer->phase == LINK_HELD || (link->repairs && early_missing(peer)))
+		else if (peer->phase == LINK_HELD || (link->repairs && reorder_missing(peer)))
 			ms = 1;
 		else if (peer->phase == LINK_OPEN && link_awaits(peer))
 			ms = peer->session->sync.wait_ms;
@@ -350,8 +350,8 @@ void link_tick(struct link *link)
 		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
 			continue;
 		link_ping_tick(peer);
-		if (early_tick(peer)) {
-			link_lost(peer, early_missing(peer));
+		if (reorder_tick(peer)) {
+			link_lost(peer, reorder_missing(peer));
 			continue;
 		}
 		if (link->traditional && link->traditional->ops->tick(peer))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An epoch's beginning and end, and the session's end. Either end of a session drains the old epoch
- * before a new one begins: its slot in the peers map is closed, all that lay in the RX ring taken,
- * and every held buffer back in the fill ring. If a disk hangs, the new epoch begins in a window
- * without the buffers that the disk holds. The handshake decides who agrees on the next epoch.
+ * Begins and ends epochs, and ends sessions. Each end drains the old epoch before a new one begins.
+ * It closes the slot in the peers map, takes all frames out of the RX ring, and gets every held
+ * buffer back into the fill ring. If a disk hangs, the new epoch's window lacks the buffers that
+ * the disk holds. The handshake agrees on the next epoch.
  */
 #include "link/group.h"
 #include "link/link.h"
@@ -45,7 +45,7 @@ void epoch_end(struct link_peer *peer)
 	link_ping_reset(peer);
 	if (link->traditional)
 		link->traditional->ops->close(peer);
-	early_forget(peer);
+	reorder_forget(peer);
 	peer->repair.wanted = 0;
 	link_train_reset(peer);
 	flow_close(&peer->flow);
@@ -112,7 +112,7 @@ void epoch_begin(struct link_peer *peer, uint64_t cookie)
 	peer->flow.most += room;
 	if (link->traditional)
 		link->traditional->ops->open(peer);
-	early_open(peer);
+	reorder_open(peer);
 	peer->entry = link->port->ops->admit(link->port, peer->slot, peer->cookie_in,
 					     link->traditional ? CAREFUL_WINDOW_ANY :
 								 peer->flow.ahead + room,
@@ -142,7 +142,7 @@ void epoch_opened(struct link_peer *peer)
 		peer->llhdr.bytes = 0;
 	link_path_fit(peer);
 	session->no_way = 0;
-	watch_begin(peer);
+	control_watch_begin(peer);
 	if (peer->phase == LINK_OPEN)
 		link_state(peer, CAREFUL_PEER_UP);
 }
@@ -157,7 +157,7 @@ void link_close(struct link_peer *peer, int error)
 	if (link_has_epoch(peer) && peer->cookie_out)
 		link_say(peer, &ctrl, CAREFUL_BYE);
 	epoch_end(peer);
-	door_close(link, &session->address);
+	rate_limit_session_ended(link, &session->address);
 	handshake_forget(&session->handshake);
 	session->want = false;
 	session->dormant = false;

@@ -54,9 +54,9 @@ struct link_heard {
 
 /* Reports whether frames to a group can leave here. */
 bool link_group_can(const struct link *link);
-/* Opens a group of sessions that are open, with a cookie of the caller's. -ENOMEM; -EAGAIN: later;
- * else no frame of ours can reach all of them: -EHOSTUNREACH, as a router is on the way to one,
- * or they are of two families; -EOPNOTSUPP. */
+/* Opens a group of open sessions with the caller's cookie. -ENOMEM; -EAGAIN: try later;
+ * -EOPNOTSUPP; -EHOSTUNREACH: one frame cannot reach all members, since a router is on the way to
+ * one or both address families occur. */
 int link_group_open(struct link *link, uint64_t cookie, struct link_peer **peers, uint32_t count,
 		    struct link_group **group);
 void link_group_close(struct link_group *group);

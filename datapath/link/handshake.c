@@ -14,7 +14,7 @@
  * If there are keys, all four messages prove them (keyed.c), and nothing changes here before that:
  * not at A before the CHALLENGE is B's, not at B before the second HELLO is A's.
  *
- * Calls door.c, spread.c, keyed.c, seal.c, epoch.c, train.c, watch.c, peer.c.
+ * Calls rate_limit.c, spread.c, keyed.c, seal.c, epoch.c, train.c, control_watch.c, peer.c.
  */
 #include "link/link.h"
 #include "link/repair.h"
@@ -53,7 +53,7 @@ static uint64_t challenge_token(struct link *link, const union address *address,
 	} in = {
 		.nonce = nonce,
 		.epoch = peer ? peer->epoch : 0,
-		.epochs = peer ? peer->session->epochs : door_closed(link, address),
+		.epochs = peer ? peer->session->epochs : rate_limit_sessions_ended(link, address),
 	};
 	uint64_t token;
 
@@ -321,7 +321,7 @@ static struct link_peer *admit(struct link *link, struct link_peer *peer, const 
 		return NULL;
 	if (!peer)
 		peer = link_peer_get(link, from);
-	if (!peer && !link_yield_ask(link) && link_evict(link, &host))
+	if (!peer && !window_yield_ask(link) && window_evict(link, &host))
 		peer = link_peer_get(link, from);
 	return peer;
 }
@@ -353,7 +353,7 @@ static void take_hello(struct link *link, struct link_peer *peer, const union ad
 	if (!peer || link_peer_free(peer))
 		peer = admit(link, peer, from, trusted ? trusted->pair.theirs : NULL);
 	if (!peer) { /* it asks again; a window may be given up by then */
-		if (!link_yield_ask(link))
+		if (!window_yield_ask(link))
 			refuse_by(link, from, hello, CAREFUL_REFUSED_PEERS, trusted);
 		return;
 	}
@@ -408,20 +408,20 @@ void handshake_on_hello(struct link *link, const union address *from,
 		return;
 	}
 	if (link->keyed && !keys_find(&link->keys, from, NULL)) {
-		if (door_answers(link, from))
+		if (rate_limit_answer(link, from))
 			refuse_key(link, from, hello);
 		return;
 	}
 	if (peer && link_has_epoch(peer) && peer->session->handshake.nonce_in == nonce) {
 		/* Ours got lost; or a HELLO from before its challenge comes late. */
-		if (hello->token && door_admits(link, from))
+		if (hello->token && rate_limit_handshake(link, from))
 			welcome(peer);
 		return;
 	}
 	if (peer && peer->phase == LINK_DRAINING && peer->session->handshake.nonce_in == nonce)
 		return; /* it gets its answer */
 	if (be64toh(hello->token) != token && !shares_epoch(peer, hello)) {
-		if (!door_answers(link, from))
+		if (!rate_limit_answer(link, from))
 			return;
 		asker = link->keyed ? keyed_asker(link, from, keyed, proved) : NULL;
 		if (link->keyed ? !asker : keyed || proved)
@@ -430,7 +430,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 			challenge(link, from, hello, token, asker);
 		return;
 	}
-	if (!door_admits(link, from))
+	if (!rate_limit_handshake(link, from))
 		return;
 	/* Both ask at once: the larger nonce is answered, the other is not. */
 	if (peer && (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
@@ -518,7 +518,7 @@ bool handshake_on_welcome(struct link_peer *peer, const union address *from,
 	handshake_forget(&peer->session->handshake);
 	epoch_opened(peer);
 	if (peer->trailer)
-		watch_ask(peer); /* it waits for that (seal.h) */
+		control_watch_ask(peer); /* it waits for that (seal.h) */
 	return true;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * How two ends agree on a session: who asks, what proves that the asker is at its address,
- * what each says of its receive side. epoch.c defines an epoch, and session.c decides when one is
- * wanted. keyed.h proves who the asker is, if there are keys.
+ * How two ends agree on a session: which end asks, how it proves its address, and how each end
+ * describes its receive side. epoch.c defines an epoch; session.c decides when one is wanted. If
+ * there are keys, keyed.h proves the asker's identity.
  */
 #pragma once
 

@@ -175,7 +175,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	}
 	link->repairs = options->protocol != CAREFUL_PROTOCOL_TRADITIONAL &&
 			options->repair == CAREFUL_REPAIR_ON;
-	if (reserve_init(link, options->reserve) || early_init(link) ||
+	if (reserve_init(link, options->reserve) || reorder_init(link) ||
 	    (options->protocol == CAREFUL_PROTOCOL_TRADITIONAL && traditional_init(link))) {
 		link_deinit(link);
 		return link_refuse(error, -ENOMEM, "out of memory");
@@ -189,7 +189,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 void link_deinit(struct link *link)
 {
 	traditional_deinit(link);
-	early_deinit(link);
+	reorder_deinit(link);
 	reserve_deinit(link);
 	seal_deinit(link);
 	keys_forget(&link->keys);
@@ -247,7 +247,7 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.epochs = session->epochs,
 		.wire_minor = session->minor,
 		.flags = (peer->withholding ? CAREFUL_PEER_IS_WITHHELD : 0) |
-			 (watch_unheard(peer) ? CAREFUL_PEER_IS_UNHEARD : 0) |
+			 (control_watch_unheard(peer) ? CAREFUL_PEER_IS_UNHEARD : 0) |
 			 (link_path_narrow(peer) ? CAREFUL_PEER_IS_NARROW : 0),
 		.tx_frames = peer->tx_frames,
 		.tx_bytes = peer->tx_bytes,

@@ -18,7 +18,7 @@
 
 #include "device/device.h"
 #include "device/trace.h"
-#include "link/door.h"
+#include "link/rate_limit.h"
 #include "link/share.h"
 #include "link/sink.h"
 #include "link/peer.h"
@@ -137,7 +137,7 @@ struct link {
 	uint64_t incarnation;
 	uint8_t secret[16]; /* of the challenge tokens */
 	uint32_t challenges; /* that were sent: the number of the last one */
-	struct door door;
+	struct rate_limit limit;
 	uint64_t awaiting_ns; /* since when our programs wait for a slot, */
 	uint64_t awaited_ns; /* and when one of them asked last */
 	bool crowded; /* more control messages than are read at once: the next come by time alone */
@@ -180,7 +180,7 @@ struct link {
 	bool resting; /* no epoch begins: the device is about to change */
 	const struct link_peer *alone; /* nobody else's epoch begins; NULL: everybody's may */
 
-	/* Repairs (log.h, early.c). */
+	/* Repairs (log.h, reorder.c). */
 	bool repairs; /* a lost frame is sent again; else it ends the epoch */
 	bool again; /* some peer asks for frames again */
 	bool attentive; /* some peer may ask for frames, or answer, between two ticks */
@@ -335,11 +335,11 @@ static inline void link_placed(struct link_rxframe *frame)
 		link_told(frame);
 }
 
-/* hold.c: frames that stay */
+/* rx_hold.c: frames that stay */
 struct link_held *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy);
 struct careful_kept *link_keep(struct link_held *held, struct careful_kept message);
-void link_hold_still(struct link_held *kept);
-void link_let_go(struct link *link, struct link_held *kept);
+void link_hold_pin(struct link_held *kept);
+void link_unhold(struct link *link, struct link_held *kept);
 void link_copy_out(struct link_peer *peer);
 void link_copy_out_old(struct link_peer *peer);
 
@@ -405,10 +405,10 @@ void link_unlend(struct link *link, const uint8_t *body);
 void link_tx_lent(struct link_peer *peer, uint8_t *body, uint32_t body_bytes,
 		  struct link_txframe *frame);
 
-/* short.c: the same of a message in one frame, in one go */
-bool link_short_careful(struct link_peer *peer, const struct careful_am *am, const void *payload,
+/* tx_small.c: the same of a message in one frame, in one go */
+bool link_small_careful(struct link_peer *peer, const struct careful_am *am, const void *payload,
 			uint32_t bytes);
-bool link_short_traditional(struct link_peer *peer, const struct careful_am *am,
+bool link_small_traditional(struct link_peer *peer, const struct careful_am *am,
 			    const void *payload, uint32_t bytes);
 
 /* Receive buffers that a frame with this body fills at the peer. */
@@ -454,13 +454,13 @@ static inline void link_updates(struct link *link)
 }
 
 /* A message in one frame. false: not now, or not so; nothing is done. */
-static inline bool link_send_short(struct link_peer *peer, const struct careful_am *am,
+static inline bool link_send_small(struct link_peer *peer, const struct careful_am *am,
 				   const void *payload, uint32_t bytes)
 {
 	if (peer->sends == LINK_SENDS_CAREFUL)
-		return link_short_careful(peer, am, payload, bytes);
+		return link_small_careful(peer, am, payload, bytes);
 	return peer->sends == LINK_SENDS_TRADITIONAL &&
-	       link_short_traditional(peer, am, payload, bytes);
+	       link_small_traditional(peer, am, payload, bytes);
 }
 
 /* Moves what is queued to the wire. */
@@ -628,35 +628,35 @@ void link_keys_changed(struct link *link);
 void link_lost(struct link_peer *peer, uint32_t frames);
 void session_tick(struct link_peer *peer);
 
-/* yield.c: idle sessions give up their windows */
-bool link_yield_ask(struct link *link);
-bool link_yield_await(struct link *link, const union address *to);
-bool link_evict(struct link *link, const struct link_host *newcomer);
-bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync);
-void link_yield_tick(struct link_peer *peer);
+/* window_yield.c: idle sessions give up their windows */
+bool window_yield_ask(struct link *link);
+bool window_yield_await(struct link *link, const union address *to);
+bool window_evict(struct link *link, const struct link_host *newcomer);
+bool window_yield(struct link_peer *peer, const struct careful_ctrl *sync);
+void window_yield_tick(struct link_peer *peer);
 
-/* question.c: what we sent and received */
-void link_question_describe(const struct link_peer *peer, struct careful_ctrl *ctrl);
-void link_question_ask(struct link_peer *peer, uint32_t status);
+/* sync_message.c: what we sent and received */
+void link_sync_describe(const struct link_peer *peer, struct careful_ctrl *ctrl);
+void link_sync_ask(struct link_peer *peer, uint32_t status);
 
 /* sync.c: what silence means */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
-bool link_question_answer(struct link_peer *peer);
-void link_question_tick(struct link_peer *peer);
+bool link_sync_answer(struct link_peer *peer);
+void link_sync_question_tick(struct link_peer *peer);
 bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_on_refused(struct link_peer *peer);
 bool link_awaits(const struct link_peer *peer);
 bool link_sync_tick(struct link_peer *peer);
 
-/* watch.c: whether control messages pass */
-void watch_begin(struct link_peer *peer);
-void watch_ask(struct link_peer *peer);
-void watch_answer(struct link_peer *peer, const struct careful_ctrl *sync);
-bool watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack);
-void watch_heard(struct link_peer *peer);
-void watch_tick(struct link_peer *peer);
-bool watch_unheard(const struct link_peer *peer);
+/* control_watch.c: whether control messages pass */
+void control_watch_begin(struct link_peer *peer);
+void control_watch_ask(struct link_peer *peer);
+void control_watch_answer(struct link_peer *peer, const struct careful_ctrl *sync);
+bool control_watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack);
+void control_watch_heard(struct link_peer *peer);
+void control_watch_tick(struct link_peer *peer);
+bool control_watch_unheard(const struct link_peer *peer);
 
 /* path.c: the largest frame that the way to a peer takes */
 void link_path_fit(struct link_peer *peer);

@@ -31,7 +31,7 @@ static uint32_t copy_bytes(const struct link *link)
 	return ((body + CACHE_LINE - 1) / CACHE_LINE | 1) * CACHE_LINE;
 }
 
-/* Returns link_send()'s arguments for a message that short.c builds. */
+/* Returns link_send()'s arguments for a message that tx_small.c builds. */
 struct link_send_args link_log_short_args(uint32_t body_bytes)
 {
 	uint32_t bytes = body_bytes - (uint32_t)sizeof(struct careful_am);

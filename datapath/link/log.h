@@ -49,7 +49,7 @@ enum {
  * @sent:        buffers that we had filled at the peer when it left, itself included
  * @again_ms:    when this entry's frames were sent again last
  * @bytes_flags: bytes of its body, and LOG_WANTED: the peer asks for it; LOG_BRIEF: it is a
- *               message of one frame, as short.c builds it, and so short that @body has it
+ *               message of one frame, as tx_small.c builds it, and so short that @body has it
  * @args:        of another frame
  */
 struct log_entry {
@@ -73,7 +73,7 @@ _Static_assert(sizeof(struct log_entry) == 128, "two cache lines, of which most 
  * @copy_bytes:  from one copy to the next
  * @acked:       all our numbers up to this have come, as the peer said
  * @wanted:      entries that the peer asks for
- * @early:       of the peer's numbers: the frame that waits for those before it (early.c), counted
+ * @early:       of the peer's numbers: the frame that waits for those before it (reorder.c), counted
  *               from 1; or 0
  * @early_count: frames that wait so
  * @highest:     the last number that the peer is known to have sent, if it is beyond seq_in

@@ -78,8 +78,9 @@ static bool names_session(const struct link_peer *peer, const struct careful_ctr
 
 	return (cookie && cookie == peer->cookie_in) ||
 	       (token && (token == peer->cookie_in || token == session->cookie_was)) ||
-	       (nonce && (nonce == session->handshake.nonce || nonce == session->watch.nonce ||
-			  (session->sync.token && nonce >> 32 == session->sync.token)));
+	       (nonce &&
+		(nonce == session->handshake.nonce || nonce == session->control_watch.nonce ||
+		 (session->sync.token && nonce >> 32 == session->sync.token)));
 }
 
 /* Returns the peer that sent a control message, or NULL. One host can have several sessions with

@@ -42,8 +42,8 @@ struct link_ping {
 };
 
 /*
- * A wait until all is taken that lies in the RX ring when it begins: the ring is seen empty,
- * or, at a receiver that never has that, as much is taken as it can hold. All 0: none began.
+ * Waits until every frame is taken that lies in the RX ring at its start. Then the ring was seen
+ * empty; at a busy receiver, as many frames were taken as it holds. All 0: no wait began.
  *
  * @empties: link->rx_drains then
  * @taken:   link->rx_taken then
@@ -63,7 +63,7 @@ struct link_drain {
  * @drain:  answered when this is over
  * @seq_sent: the last number that the peer has sent, as it says
  */
-struct link_question {
+struct link_sync_question {
 	__be64 nonce;
 	uint32_t ticks;
 	uint32_t seq_sent;
@@ -103,14 +103,14 @@ struct link_sync {
 };
 
 /*
- * Reports whether control messages pass while frames do (watch.c).
+ * Reports whether control messages pass while frames do (control_watch.c).
  *
  * @nonce:    of the question without an answer; 0: none
  * @asked_ns: when the last one was due
  * @frames:   that had come then
  * @missed:   questions in a row without an answer, though frames came after them
  */
-struct link_watch {
+struct control_watch {
 	uint64_t nonce;
 	uint64_t asked_ns;
 	uint64_t frames;
@@ -193,7 +193,7 @@ struct link_path {
 	uint64_t searched_ns;
 };
 
-/* How far the wait is for what XDP admitted and the RX ring lost (early.c). */
+/* How far the wait is for what XDP admitted and the RX ring lost (reorder.c). */
 enum link_settle {
 	LINK_SETTLED = 0,
 	LINK_SETTLE_ADMITTED, /* until what XDP has admitted is in the RX ring, */
@@ -201,7 +201,7 @@ enum link_settle {
 };
 
 /*
- * The frames that are missing, and the asking for them (early.c).
+ * The frames that are missing, and the asking for them (reorder.c).
  *
  * @first:       the number that is due, and missing
  * @since_ns:    when it became so
@@ -248,7 +248,7 @@ struct link_missing {
  * @since_ns:    the state's, or the silence's, beginning
  * @heard_ns:    when the peer last gave a sign
  * @asked_ns:    last HELLO, SYNC sent
- * @proved_ns:   when the next of its handshakes is due (door.h)
+ * @proved_ns:   when the next of its handshakes is due (rate_limit.h)
  * @no_way:      how often its frames' link address was looked for in vain, @no_way_ns: last
  * @distrusted_ns: when its link address was last asked for anew, in silence
  * @moved:       frames of the session, both ways, when they were counted last,
@@ -310,9 +310,9 @@ struct session {
 	uint32_t unasked_seq;
 	uint16_t moved_queue;
 	uint16_t moved_port;
-	struct link_question question;
+	struct link_sync_question question;
 	struct link_sync sync;
-	struct link_watch watch;
+	struct control_watch control_watch;
 	struct link_ping ping;
 	struct link_train train;
 	struct link_path path;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Repairs: log.c sends frames again, early.c finds them missing. */
+/* Repairs: log.c sends frames again, reorder.c finds them missing. */
 #pragma once
 
 #include <string.h>
@@ -44,7 +44,7 @@ static inline void link_log_keep(struct link_peer *peer, const struct link_send_
 
 /* The same of a message in one frame, without a digest. The entry's own room is copied whole, for
  * that is faster; the send buffer has more. */
-static inline void link_log_keep_short(struct link_peer *peer, const uint8_t *body,
+static inline void link_log_keep_small(struct link_peer *peer, const uint8_t *body,
 				       uint32_t body_bytes)
 {
 	if (__builtin_expect(body_bytes > LOG_BODY_BYTES, false))
@@ -54,13 +54,13 @@ static inline void link_log_keep_short(struct link_peer *peer, const uint8_t *bo
 }
 
 /* Reports whether a number beyond the one that is due has come. */
-static inline bool early_is(const struct link_peer *peer, uint32_t seq)
+static inline bool reorder_holds(const struct link_peer *peer, uint32_t seq)
 {
 	return peer->repair.early_count && peer->repair.early[seq & peer->link->early_mask];
 }
 
 /* Numbers that are missing. */
-static inline uint32_t early_missing(const struct link_peer *peer)
+static inline uint32_t reorder_missing(const struct link_peer *peer)
 {
 	uint32_t beyond = peer->repair.highest - peer->flow.seq_in;
 
@@ -74,16 +74,16 @@ void link_log_free(struct link_repair *repair);
 bool link_log_came(struct link_peer *peer, uint32_t seq);
 bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl);
 
-/* early.c */
-int early_init(struct link *link);
-void early_deinit(struct link *link);
-void early_twice(struct link_rxframe *frame);
-enum careful_counter early_take(struct link_rxframe *frame, uint32_t ahead);
-void early_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *frame);
-void early_open(struct link_peer *peer);
-void early_forget(struct link_peer *peer);
-bool early_sent(struct link_peer *peer, uint32_t seq);
-bool early_said(struct link_peer *peer, uint32_t seq);
-void early_ask(struct link_peer *peer);
-bool early_tick(struct link_peer *peer);
-void early_drained(struct link_peer *peer);
+/* reorder.c */
+int reorder_init(struct link *link);
+void reorder_deinit(struct link *link);
+void reorder_duplicate(struct link_rxframe *frame);
+enum careful_counter reorder_take(struct link_rxframe *frame, uint32_t ahead);
+void reorder_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *frame);
+void reorder_open(struct link_peer *peer);
+void reorder_forget(struct link_peer *peer);
+bool reorder_sent(struct link_peer *peer, uint32_t seq);
+bool reorder_said(struct link_peer *peer, uint32_t seq);
+void reorder_ask(struct link_peer *peer);
+bool reorder_tick(struct link_peer *peer);
+void reorder_drained(struct link_peer *peer);

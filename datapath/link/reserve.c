@@ -2,10 +2,10 @@
 /*
  * Grants, and what they are for (reserve.h).
  *
- * The windows and all grants together are never more than R. A peer holds at most as many buffers
- * of the pool as are left in it: one gets half of it, two a third each (Choudhury and Hahne's
- * dynamic threshold, IEEE/ACM Transactions on Networking 6(2), 1998), and there is always something
- * for one more.
+ * The windows and all grants together never exceed R. A peer holds at most as many buffers of the
+ * pool as are left in it: one peer gets half of the pool, two peers a third each. So there is
+ * always something for one more. This is Choudhury and Hahne's dynamic threshold (IEEE/ACM
+ * Transactions on Networking 6(2), 1998).
  *
  * A sender asks for no more than it is certain to send beyond its window, so that the message
  * itself pays the grant back. If it did not come to that, it sends updates until the grant is used

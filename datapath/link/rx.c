@@ -154,12 +154,12 @@ static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_v
 	enum careful_counter dropped;
 
 	if (verdict == FLOW_OLD) {
-		early_twice(frame);
+		reorder_duplicate(frame);
 		return CAREFUL_C_DROP_TWICE;
 	}
 	if (verdict != FLOW_GAP || !frame->peer->link->repairs)
 		return judged(frame->peer, verdict, missing);
-	dropped = early_take(frame, missing + 1);
+	dropped = reorder_take(frame, missing + 1);
 	if (dropped == CAREFUL_C_BAD_CREDITS)
 		return judged(frame->peer, FLOW_BAD, 0);
 	return dropped == CAREFUL_COUNTERS ? WAITS : dropped;
@@ -168,7 +168,7 @@ static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_v
 /* The frame is the next in order; one behind it may have come. */
 static inline enum careful_counter next(struct link_peer *peer)
 {
-	if (early_is(peer, peer->flow.seq_in + 1))
+	if (reorder_holds(peer, peer->flow.seq_in + 1))
 		peer->link->following = true;
 	peer->heard = true;
 	return CAREFUL_COUNTERS;
@@ -313,10 +313,10 @@ static bool follow(struct link *link, struct link_rxframe *frame)
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[link->follow];
 
-		while (early_is(peer, peer->flow.seq_in + 1)) {
-			early_unwait(peer,
-				     &peer->repair.early[++peer->flow.seq_in & link->early_mask],
-				     frame);
+		while (reorder_holds(peer, peer->flow.seq_in + 1)) {
+			reorder_unwait(peer,
+				       &peer->repair.early[++peer->flow.seq_in & link->early_mask],
+				       frame);
 			if (frame->hdr.flags & CAREFUL_F_BCAST_EVENT && !link_group_settle(frame)) {
 				judged(peer, FLOW_BAD, 0);
 				drop(link, frame);

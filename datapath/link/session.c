@@ -102,7 +102,7 @@ void session_tick(struct link_peer *peer)
 
 	if (link_drain_begun(&session->bye) && link_drain_over(link, &session->bye))
 		link_bye(peer);
-	link_yield_tick(peer);
+	window_yield_tick(peer);
 	limit_ms = peer->state == CAREFUL_PEER_RENEWING ? link->stall_ms : CONNECT_MS;
 
 	if (handshake_waits(peer))
@@ -113,7 +113,7 @@ void session_tick(struct link_peer *peer)
 		link_close(peer, ETIMEDOUT);
 		break;
 	case SEAL_DUE_QUESTION:
-		watch_ask(peer);
+		control_watch_ask(peer);
 		break;
 	case SEAL_DUE_NONE:
 		break;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The rule for bytes that wait for a stage that takes them in pulses (P3 section 3; P5): the rule,
- * once, for whoever has such a place. Which threshold applies, and what more there is to say of the
- * bytes, is the owner's business.
+ * The minpulse rule for bytes that wait for a stage (P3 section 3; P5), for all stages. The owner
+ * of a sink chooses the threshold and knows the bytes.
  */
 #pragma once
 
@@ -11,7 +10,7 @@
 #include <stdint.h>
 
 /*
- * One place; all 0 is an idle one where nothing waits.
+ * A place where bytes wait. All 0: idle and empty.
  *
  * @waiting_bytes:  that the stage has not taken yet
  * @busy:           the stage is at work on what it took
@@ -26,15 +25,15 @@ static inline void sink_add(struct sink *sink, uint64_t bytes)
 	sink->waiting_bytes += bytes;
 }
 
-/* Reports whether the stage is to take now what waits: it is idle, and there is a pulse of it, or no
- * more will come before that is gone: the message's tail, or room that has run out. */
+/* Reports whether the stage should take the waiting bytes now: it is idle, and a pulse waits or no
+ * more bytes can come (the message's tail, or no room is left). */
 static inline bool sink_due(const struct sink *sink, uint32_t minpulse_bytes, bool no_more)
 {
 	return !sink->busy && sink->waiting_bytes &&
 	       (no_more || sink->waiting_bytes >= minpulse_bytes);
 }
 
-/* The stage begins, with all that waits, or with as much as it can have at once. */
+/* The stage begins with all waiting bytes, or with as many as it can take at once. */
 static inline void sink_take(struct sink *sink, uint64_t bytes)
 {
 	assert(!sink->busy && bytes <= sink->waiting_bytes);
@@ -42,7 +41,6 @@ static inline void sink_take(struct sink *sink, uint64_t bytes)
 	sink->busy = true;
 }
 
-/* It has done what it took. */
 static inline void sink_idle(struct sink *sink)
 {
 	assert(sink->busy);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See spread.h. A host that has a session with any queue stays there; another one goes to the
- * queue that has fewest, by its address where several do. */
+/* See spread.h. A host with a session stays at its queue. Another one goes to the queue with the
+ * fewest; its address decides between equals. */
 #include "link/spread.h"
 
 #include <endian.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Peers of an interface with several queues: each queue has an engine, with a UDP port of its own,
- * and a HELLO to the first one's port that is ready to go elsewhere is told where. As it says so in
- * a CHALLENGE, who asks has no state here yet; who asks not is served where it asked.
+ * Spreads peers over the queues of an interface. Each queue has an engine with its own UDP port. A
+ * HELLO to the first port can offer to use another queue; the CHALLENGE then names the queue, so an
+ * asker has no state here yet. Without the offer, a peer is served where it asked.
  */
 #pragma once
 
@@ -16,8 +16,8 @@
 struct link;
 struct link_peer;
 
-/* The place of a host. @queue: of ours; @among: queues of its own that reach it, a bit each; 0:
- * nothing is to be said */
+/* The place of a host. @queue: one of ours; @among: the host's queues that reach it, a bit each; 0:
+ * the host gets no word of it */
 struct spread_place {
 	uint16_t queue;
 	uint32_t among;
@@ -25,17 +25,17 @@ struct spread_place {
 
 /* The number of a host's address, not 0 (abi.h: struct careful_queue_entry). */
 uint64_t spread_host(const union address *host);
-/* Chooses a queue for the host at an address, which can use one of its queues `among`. */
+/* Chooses a queue for a host that can use one of its own queues `among`. */
 struct spread_place spread_choose(const struct spread *spread, const union address *host,
 				  uint32_t among);
-/* Puts the place of who said HELLO into the CHALLENGE. */
+/* Writes the asker's place into the CHALLENGE. */
 void spread_tell(struct link *link, const union address *to, const struct careful_ctrl *hello,
 		 struct careful_ctrl *challenge);
-/* Reports whether a CHALLENGE sends us elsewhere: the peer is closed, EREMCHG, and moved_* say where to. */
+/* Reports whether a CHALLENGE sends us to another queue. Then the peer is closed with EREMCHG, and
+ * moved_* name the queue. */
 bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challenge);
-/* Before the first HELLO: which of our queues would do. */
+/* Called before the first HELLO: `among` are our queues that reach the peer. */
 void spread_ask(struct link_peer *peer, uint32_t among);
 /* Finds the place of a peer that failed with EREMCHG; false: it did not. */
 bool spread_moved(const struct link_peer *peer, uint32_t *queue, uint32_t *port);
-/* Says who has a session here. */
 void spread_tick(struct link *link);

@@ -33,7 +33,7 @@ static void wait_longer(struct link_peer *peer, uint32_t most_ms)
 
 static void ask(struct link_peer *peer)
 {
-	link_question_ask(peer, CAREFUL_SYNC_COUNTS);
+	link_sync_ask(peer, CAREFUL_SYNC_COUNTS);
 }
 
 /* The peer counts frames that cannot be. */
@@ -47,8 +47,8 @@ static void bad_counts(struct link_peer *peer)
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (be32toh(ctrl->status) == CAREFUL_SYNC_HEARD) {
-		watch_answer(peer, ctrl);
-		if (peer->link->repairs && !early_said(peer, be32toh(ctrl->seq_sent)))
+		control_watch_answer(peer, ctrl);
+		if (peer->link->repairs && !reorder_said(peer, be32toh(ctrl->seq_sent)))
 			bad_counts(peer);
 		return true;
 	}
@@ -57,7 +57,7 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	    (peer->session->question.nonce &&
 	     be64toh(peer->session->question.nonce) >> 32 == be64toh(ctrl->nonce) >> 32))
 		return true;
-	peer->session->question = (struct link_question){
+	peer->session->question = (struct link_sync_question){
 		.nonce = ctrl->nonce,
 		.seq_sent = be32toh(ctrl->seq_sent),
 	};
@@ -68,9 +68,9 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 }
 
 /* After control messages were read: those that came before have their frames in the ring. */
-void link_question_tick(struct link_peer *peer)
+void link_sync_question_tick(struct link_peer *peer)
 {
-	struct link_question *question = &peer->session->question;
+	struct link_sync_question *question = &peer->session->question;
 	struct link *link = peer->link;
 
 	if (!question->nonce)
@@ -83,9 +83,9 @@ void link_question_tick(struct link_peer *peer)
 
 /* After frames were taken from the ring: answers. Reports whether there is still something to
  * answer. */
-bool link_question_answer(struct link_peer *peer)
+bool link_sync_answer(struct link_peer *peer)
 {
-	struct link_question *question = &peer->session->question;
+	struct link_sync_question *question = &peer->session->question;
 	struct careful_ctrl ack = { .nonce = question->nonce };
 	struct link *link = peer->link;
 
@@ -96,11 +96,11 @@ bool link_question_answer(struct link_peer *peer)
 	if (!link_drain_begun(&question->drain) || !link_drain_over(link, &question->drain))
 		return true;
 	question->nonce = 0;
-	if (!early_sent(peer, question->seq_sent)) {
+	if (!reorder_sent(peer, question->seq_sent)) {
 		bad_counts(peer);
 		return false;
 	}
-	link_question_describe(peer, &ack);
+	link_sync_describe(peer, &ack);
 	ack.status = htobe32(link->kick_again);
 	flow_told(&peer->flow);
 	link_say(peer, &ack, CAREFUL_SYNC_ACK);
@@ -155,7 +155,7 @@ static bool repairs(struct link_peer *peer, const struct careful_ctrl *ack)
 
 	if (!peer->link->repairs)
 		return false;
-	if (!early_said(peer, be32toh(ack->seq_sent)) || !credit(peer, ack)) {
+	if (!reorder_said(peer, be32toh(ack->seq_sent)) || !credit(peer, ack)) {
 		bad_counts(peer);
 		return true;
 	}
@@ -182,13 +182,13 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 
 	if (!link_has_epoch(peer) || be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
-	if (watch_on_answer(peer, ctrl)) {
+	if (control_watch_on_answer(peer, ctrl)) {
 		seal_heard(peer);
 		return true;
 	}
 	if (peer->phase != LINK_OPEN || !is_question(sync, be64toh(ctrl->nonce)))
 		return false;
-	watch_heard(peer);
+	control_watch_heard(peer);
 	time_round(peer, asked_us);
 	if (!sync->asked || (int32_t)(asked_us - (uint32_t)sync->first_us) < 0)
 		return true; /* frames came since that say more */
@@ -242,7 +242,8 @@ bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	uint64_t nonce = be64toh(ctrl->nonce);
 
 	if (!nonce || be64toh(ctrl->cookie) != peer->cookie_out ||
-	    (!is_question(&peer->session->sync, nonce) && nonce != peer->session->watch.nonce))
+	    (!is_question(&peer->session->sync, nonce) &&
+	     nonce != peer->session->control_watch.nonce))
 		return false;
 	if (link_drain_begun(&peer->session->bye))
 		return true; /* its BYE said so before */
@@ -283,14 +284,13 @@ static bool refused_tick(struct link_peer *peer)
 	return false;
 }
 
-/* Reports whether something is awaited of the peer: credits for more than may stay owed
- * for ever, what it was granted, a reply, a sign of life, frames that are missing, or that our last frame
- * has come. */
+/* Reports whether we wait for the peer: for credits, for use of its grant, a reply, a sign of life,
+ * missing frames, or word that our last frame came. */
 bool link_awaits(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
 	return flow_awaits(&peer->flow) || session->granted || peer->operations ||
-	       !link_resolved(peer, peer->flow.seq_out) || early_missing(peer) ||
+	       !link_resolved(peer, peer->flow.seq_out) || reorder_missing(peer) ||
 	       session->doubted || session->sync.refused || session->sync.refused_rounds;
 }
 
@@ -375,11 +375,11 @@ bool link_sync_tick(struct link_peer *peer)
 {
 	if (peer->heard)
 		heard(peer);
-	link_question_tick(peer);
+	link_sync_question_tick(peer);
 	if (refused_tick(peer))
 		return true;
 	if (peer->phase == LINK_OPEN) {
-		watch_tick(peer);
+		control_watch_tick(peer);
 		sync_tick(peer);
 	}
 	return false;

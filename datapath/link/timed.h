@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Steps that one protocol takes for a frame and the other need not, one by one, as P2's appendix A
- * lists them. tools/bench/run operations builds link with CAREFUL_OPERATIONS, and times each step;
- * in every other build none of it is left.
+ * Steps that only one of the two protocols takes for a frame, as P2's appendix A lists them.
+ * `tools/bench/run operations` builds link with CAREFUL_OPERATIONS and times each step.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The traditional protocol of a link: its life, its clock, and what is known of it. An end that
- * waits for something of a peer asks when nothing has come for as long as two rounds take; an end
- * that only keeps sent frames, and has buffers to spare, is in no hurry.
+ * The traditional protocol of a link: set-up, clock and statistics. An end that waits for its peer
+ * asks after a silence of two rounds. An end that only keeps sent frames, and has spare buffers,
+ * asks later.
  */
 #include "link/traditional_private.h"
 #include "link/timed.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Frames that come by the traditional protocol: late, twice, damaged or not at all, and handed on
- * once and in their order. One that comes early waits in its receive buffers. Each peer has a share
- * of these, W: T - 1 for what its handlers and files hold, who let go of more or are copied out
- * (hold.c), one frame that is due, and the rest for those that are early; so that what is asked for
- * again always comes in.
+ * Receives frames by the traditional protocol. Frames may come late, twice, damaged or not at all,
+ * and are handed on once and in order. An early frame waits in its receive buffers. Each peer has a
+ * share of these, W. T - 1 are for its handlers and files; beyond that frames are copied out
+ * (rx_hold.c). One is for the frame that is due, the rest for early frames. So a repeated frame
+ * always finds a buffer.
  */
 #include "link/traditional_private.h"
 #include "link/timed.h"

@@ -33,8 +33,8 @@ bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	train->out_tiny = ctrl->frame_bytes;
 	if (frames > CAREFUL_TRAIN_FRAMES)
 		frames = CAREFUL_TRAIN_FRAMES;
-	frames = door_train(peer->link, &peer->session->address, frames,
-			    peer->beside + body_of(peer));
+	frames = rate_limit_train(peer->link, &peer->session->address, frames,
+				  peer->beside + body_of(peer));
 	train->out_frames = train->left = frames;
 	train->unsaid = true;
 	peer->link->trains = true;

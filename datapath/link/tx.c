@@ -2,7 +2,7 @@
 /*
  * Frames out: send buffers, the header, the queue between two kicks, and window updates. A send
  * buffer is free again when its frame has left; nothing of a frame is kept after that with careful
- * (P2 section 2.1). Short messages have a way of their own (short.c).
+ * (P2 section 2.1). Short messages have a way of their own (tx_small.c).
  */
 #include "link/link.h"
 #include "link/repair.h"

@@ -140,15 +140,15 @@ static inline bool window_rx_update_early(const struct window_rx *w, uint32_t ke
 	return owed > WINDOW_UPDATE_COST && owed + kept + cost >= w->size;
 }
 
-/* So much that is owed is told by a frame to a group, or was told by one: such credits are in
- * an account of their own, so that frames of the two may overtake each other. */
+/* Takes credits that a group's frame announces out of the session's account. Groups have their own
+ * account, so that frames of the group and the session may overtake each other. */
 static inline void window_rx_settle(struct window_rx *w, uint32_t credits)
 {
 	w->received -= credits;
 	w->returned -= credits;
 }
 
-/* -EPROTO if they cannot be. */
+/* Takes credits that came with a group's frame. -EPROTO if there are too many. */
 static inline int window_tx_settle(struct window_tx *w, uint32_t credits)
 {
 	if (credits > window_tx_outstanding(w) + w->reserve)

@@ -53,8 +53,8 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->place = -1;
 	in->error = 0;
 	in->digest = 0;
-	in->parts = in->parts_last = NULL;
-	in->pieces_count = in->parts_count = in->writing_parts = 0;
+	in->queue = in->queue_last = NULL;
+	in->pieces_count = in->queue_count = in->writing_entries = 0;
 	in->stage = (struct sink){ 0 };
 	in->taken = 0;
 	in->io.kind = STORAGE_UNKNOWN;
@@ -126,7 +126,7 @@ TRACE_COLD static void traced(const struct message_in *in, uint32_t flags)
 		.begin_ns = in->began_ns,
 		.flags = flags,
 		.bytes = (uint32_t)in->io.bytes,
-		.frames = in->writing_parts,
+		.frames = in->writing_entries,
 		.peer = in->peer->slot,
 		.msg_id = in->id,
 		.frag_off = (uint32_t)(in->io.offset - in->sink.offset),
@@ -170,8 +170,8 @@ static void written(struct message_in *in, uint32_t flags)
 		in->error = (int)-in->io.result;
 	else if ((uint64_t)in->io.result != in->io.bytes)
 		in->error = EIO;
-	message_parts_put(in, in->writing_parts);
-	in->writing_parts = 0;
+	sink_queue_put(in, in->writing_entries);
+	in->writing_entries = 0;
 }
 
 static void move_on(struct message_in *in);
@@ -232,7 +232,7 @@ static void start_write(struct message_in *in)
 	in->began_ns = trace_begin(CAREFUL_STAGE_STORE);
 	in->io.fd = in->sink.fd;
 	in->io.write = true;
-	n = message_parts_write(in);
+	n = sink_queue_write(in);
 	in->io.iov_count = (uint16_t)n;
 	in->io.offset = in->sink.offset + in->taken;
 	in->io.done = on_written;
@@ -263,17 +263,17 @@ static void copy_pieces(struct message_in *in, const struct iovec *iov, uint32_t
 static void copy_all(struct message_in *in)
 {
 	sink_take(&in->stage, in->stage.waiting_bytes);
-	for (struct message_part *part = in->parts; part; part = part->next) {
-		uint64_t began_ns = part->span.begin_ns ? trace_now() : 0;
+	for (struct sink_queue_entry *entry = in->queue; entry; entry = entry->next) {
+		uint64_t began_ns = entry->span.begin_ns ? trace_now() : 0;
 
-		copy_pieces(in, part->iov, part->pieces);
+		copy_pieces(in, entry->iov, entry->pieces);
 		if (began_ns) {
-			part->span.begin_ns = began_ns;
-			trace_end(part->span);
+			entry->span.begin_ns = began_ns;
+			trace_end(entry->span);
 		}
 	}
 	sink_idle(&in->stage);
-	message_parts_put(in, in->parts_count);
+	sink_queue_put(in, in->queue_count);
 }
 
 /* Reports whether no more will come before some of what waits is gone. */
@@ -303,7 +303,7 @@ static void move_on(struct message_in *in)
 		bool over = in->last || in->epoch != in->peer->epoch;
 
 		if (in->error || in->epoch != in->peer->epoch) {
-			message_parts_put(in, in->parts_count);
+			sink_queue_put(in, in->queue_count);
 			in->stage.waiting_bytes = 0;
 		}
 		if (due(in)) {
@@ -331,17 +331,17 @@ static void place(struct message_in *in, struct link_rxframe *frame, const struc
 		return;
 	}
 	sink_add(&in->stage, bytes);
-	if (in->sink.base && !in->parts && due(in)) { /* without being held */
+	if (in->sink.base && !in->queue && due(in)) { /* without being held */
 		sink_take(&in->stage, bytes);
 		copy_pieces(in, iov, n);
 		sink_idle(&in->stage);
 		message_in_release(in, frame);
 		return;
 	}
-	if (message_part_copy(in, iov, n, bytes))
+	if (sink_queue_copy(in, iov, n, bytes))
 		message_in_release(in, frame);
 	else
-		message_part_hold(in, frame, iov, n);
+		sink_queue_hold(in, frame, iov, n);
 }
 
 /* The sender cannot go on, or cannot read this fragment again; then the others follow. */

@@ -19,17 +19,17 @@ static int init_ins(struct message_state *state, uint32_t copies)
 	 * a copy. */
 	uint32_t slots = state->link->peers_max * MESSAGE_SLOTS;
 	uint32_t n = slots + 2 * state->link->queue->rx_chunks + LINK_BATCH + copies;
-	uint32_t parts = state->link->queue->rx_chunks + copies;
+	uint32_t entries = state->link->queue->rx_chunks + copies;
 
 	state->ins = calloc(n, sizeof(*state->ins));
 	state->ins_free = calloc(n, sizeof(struct message_in *));
 	state->slots = calloc(slots, sizeof(struct message_in *));
-	state->parts = calloc(parts, sizeof(*state->parts));
-	if (!state->ins || !state->ins_free || !state->slots || !state->parts)
+	state->entries = calloc(entries, sizeof(*state->entries));
+	if (!state->ins || !state->ins_free || !state->slots || !state->entries)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < parts; i++) {
-		state->parts[i].next = state->parts_free;
-		state->parts_free = &state->parts[i];
+	for (uint32_t i = 0; i < entries; i++) {
+		state->entries[i].next = state->entries_free;
+		state->entries_free = &state->entries[i];
 	}
 	state->ins_count = n;
 	for (uint32_t i = 0; i < n; i++) {
@@ -122,7 +122,7 @@ void message_deinit(struct message_state *state)
 	free(state->ins);
 	free(state->ins_free);
 	free(state->slots);
-	free(state->parts);
+	free(state->entries);
 	free(state->copies);
 	free(state->copies_free);
 	free(state->outs);

@@ -85,8 +85,8 @@ struct message_out {
  * @place:  of a copy, whose first piece it is; @room: bytes that it has left
  * @span:   of its hostRx, as far as that has come; its begin_ns 0: not traced, or told of
  */
-struct message_part {
-	struct message_part *next;
+struct sink_queue_entry {
+	struct sink_queue_entry *next;
 	struct link_held *kept;
 	uint32_t cost;
 	int32_t place;
@@ -145,11 +145,11 @@ struct message_in {
 	struct xxh3 *hash;
 
 	/* Payload that waits, in its order, for the stage that takes it: hostRx, or store. */
-	struct message_part *parts, *parts_last;
-	uint32_t pieces_count, parts_count;
+	struct sink_queue_entry *queue, *queue_last;
+	uint32_t pieces_count, queue_count;
 	struct sink stage;
 	uint64_t taken;
-	uint32_t writing_parts; /* of the first of them, io is reading */
+	uint32_t writing_entries; /* of the first of them, io is reading */
 	uint64_t began_ns; /* of that, its store; 0: not traced */
 	struct message_stamps stamps;
 	struct storage_io io;
@@ -175,7 +175,7 @@ struct message_state {
 	struct message_out *resolved; /* whose source nobody reads again */
 	uint32_t lasting; /* of all peers: message_peer.lasting */
 	/* The repair that waits for a file. */
-	struct message_again {
+	struct message_reread {
 		struct message_state *state;
 		bool busy; /* else there is none */
 		struct message_out *out;
@@ -186,7 +186,8 @@ struct message_state {
 		struct iovec iov[DEVICE_SEGMENTS_MAX];
 	} again;
 	struct message_small *unfit;
-	struct message_part *parts, *parts_free; /* one for each receive buffer, and each copy */
+	/* One for each receive buffer, and each copy. */
+	struct sink_queue_entry *entries, *entries_free;
 	uint8_t *copies; /* of what waits for a disk */
 	int32_t *copies_free;
 	struct share copies_share;
@@ -294,21 +295,21 @@ void message_pump(struct message_state *state, struct link_peer *peer);
 struct message_out *message_out_left(struct message_state *state);
 void message_out_put(struct message_state *state, struct message_out *out);
 
-/* again.c: the source of a message that has left is read again where a frame was lost. */
+/* reread.c: the source of a message that has left is read again where a frame was lost. */
 bool message_lasts(struct message_state *state, struct message_out *out);
 void message_answered(struct message_state *state, struct link_peer *peer, uint32_t token);
 void message_tick(struct message_state *state);
 void message_resolve(struct message_state *state, struct link_peer *peer);
 struct message_out *message_out_resolved(struct message_state *state);
-void message_again(struct message_state *state);
+void message_reread(struct message_state *state);
 
-/* part.c: what waits for a stage of the receiver */
-void message_part_hold(struct message_in *in, struct link_rxframe *frame, const struct iovec *iov,
-		       uint32_t n);
-bool message_part_copy(struct message_in *in, const struct iovec *iov, uint32_t n, uint32_t bytes);
-uint32_t message_parts_write(struct message_in *in);
-void message_parts_put(struct message_in *in, uint32_t n);
-void message_part_release(struct message_in *in);
+/* sink_queue.c: what waits for a stage of the receiver */
+void sink_queue_hold(struct message_in *in, struct link_rxframe *frame, const struct iovec *iov,
+		     uint32_t n);
+bool sink_queue_copy(struct message_in *in, const struct iovec *iov, uint32_t n, uint32_t bytes);
+uint32_t sink_queue_write(struct message_in *in);
+void sink_queue_put(struct message_in *in, uint32_t n);
+void sink_queue_release(struct message_in *in);
 bool message_may_ask(const struct message_state *state, const struct link_peer *peer,
 		     uint32_t bytes);
 
@@ -318,7 +319,7 @@ struct message_in *message_in_find(struct message_state *state, const struct lin
 void message_in_add(struct message_in *in, struct link_rxframe *frame);
 bool message_in_stop(struct message_in *in, int error);
 
-/* ended.c: messages that came whole, or failed */
+/* finished.c: messages that came whole, or failed */
 void message_in_finish(struct message_in *in);
 struct message_in *message_in_finished(struct message_state *state);
 void message_in_wait(struct message_in *in);

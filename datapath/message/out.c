@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Bulk messages out: plan, fill frames from memory or a file, send while credits last, kick by the
- * minpulse rule (P3 section 3): at the pulse, at the tail, or when nothing more can be sent. The
- * plan is for an idle path: what had to wait for others, or for room, leaves in frames as large as
- * they can be (P5 figure 3).
+ * Sends bulk messages: plans, fills frames from memory or a file, sends while credits last, and
+ * kicks by the minpulse rule (P3 section 3). The plan is for an idle path: bytes that had to wait
+ * for other messages, or for room, leave in the largest frames (P5 figure 3).
  */
 #include "message/message.h"
 

@@ -168,7 +168,7 @@ send_now(struct link_peer *peer, const struct careful_am *am, const void *payloa
 	uint64_t began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
 	struct link_txframe frame;
 
-	if (link_send_short(peer, am, payload, bytes)) {
+	if (link_send_small(peer, am, payload, bytes)) {
 		if (began_ns)
 			traced(peer, bytes, began_ns);
 		return true;

@@ -74,7 +74,7 @@ static void get_numbers(struct world *world, int from, int to, struct direction 
 		const bool waits = open->number[i] & NUMBER_WAITS;
 
 		flow->number[i] = open->number[i];
-		if (early_is(in, seq) != waits)
+		if (reorder_holds(in, seq) != waits)
 			violation(world, FOUND_ORDER);
 		else if (waits)
 			flow->waits_ask[i] = (uint8_t)waiting_ask(in, seq);
@@ -92,7 +92,7 @@ void loss_get(struct world *world, int from, int to, struct direction *flow, boo
 	get_frames(world, from, to, flow);
 	get_numbers(world, from, to, flow);
 	flow->untaken = (uint8_t)(in->flow.seq_in - in->entry->seq_taken);
-	if (early_missing(in))
+	if (reorder_missing(in))
 		flow->highest = (uint8_t)(in->repair.highest - in->flow.seq_in);
 	if (world->setting.fault == FAULT_ASKED_ONCE &&
 	    (int32_t)(in->repair.asked - in->flow.seq_in) > 0)

@@ -97,7 +97,7 @@ static uint32_t stage(const struct link_peer *in, const struct link_peer *out, u
 {
 	if (link_wants(out, seq))
 		return 1;
-	return early_missing(in) && (int32_t)(in->repair.highest - seq) >= 0 ? 2 : 3;
+	return reorder_missing(in) && (int32_t)(in->repair.highest - seq) >= 0 ? 2 : 3;
 }
 
 /* RANK_FRAME for each buffer of a frame that has not come, a little less if it waits; what has come

@@ -186,7 +186,7 @@ static bool suspect(struct world *world, const struct step *step)
 
 	if (world->setting.fault == FAULT_NO_TAIL || !(link_awaits(in) || link_awaits(out)))
 		return false;
-	if (!early_sent(in, out->flow.seq_out))
+	if (!reorder_sent(in, out->flow.seq_out))
 		violation(world, FOUND_UNKNOWN);
 	return true;
 }
@@ -197,11 +197,11 @@ static bool ask(struct world *world, const struct step *step)
 	struct link_peer *out = world_peer(world, step->other, step->node);
 	struct node *there = &world->node[step->other];
 
-	if (!early_missing(in))
+	if (!reorder_missing(in))
 		return false;
 	if (world->setting.fault != FAULT_ASKED_ONCE)
 		in->repair.asked = in->flow.seq_in;
-	early_ask(in);
+	reorder_ask(in);
 	if (!there->ctrl_count)
 		return false;
 	if (!link_log_on_missing(out, &there->ctrl[--there->ctrl_count].ctrl))
@@ -310,19 +310,19 @@ static bool again(struct world *world, const struct step *step)
 	return true;
 }
 
-/* Does what the clock does after two questions (early.c): the RX ring is empty here between steps. */
+/* Does what the clock does after two questions (reorder.c): the RX ring is empty here between steps. */
 static bool settle(struct world *world, const struct step *step)
 {
 	struct link_peer *in = world_peer(world, step->node, step->other);
 	struct link_missing *missing = &in->session->missing;
 
-	if (!early_missing(in) || !loss_charged(in) || !loss_settles(world))
+	if (!reorder_missing(in) || !loss_charged(in) || !loss_settles(world))
 		return false;
 	missing->settle = LINK_SETTLE_DRAINED;
 	missing->filled = in->entry->filled;
 	missing->drain = link_drain_begin(in->link);
 	in->link->rx_drains++;
-	early_drained(in);
+	reorder_drained(in);
 	return true;
 }
 

@@ -234,7 +234,7 @@ static bool arrive(struct world *world, int node, int other, enum fate fate)
 
 static void release(struct node *node, uint32_t index)
 {
-	link_let_go(&node->link, node->kept[index]);
+	link_unhold(&node->link, node->kept[index]);
 	node->kept[index] = node->kept[--node->kept_count];
 }
 

@@ -128,7 +128,7 @@ static void check_windows(struct node *node, const struct link_peer *peer)
 	uint32_t buffers = waiting(peer, &frames);
 
 	EXPECT(node, frames, peer->repair.early_count);
-	EXPECT(node, early_is(peer, peer->flow.seq_in + 1) && !peer->link->following, 0);
+	EXPECT(node, reorder_holds(peer, peer->flow.seq_in + 1) && !peer->link->following, 0);
 	EXPECT(node, window_tx_free(tx) <= tx->size + tx->reserve, 1);
 	EXPECT(node, rx->received + granted - rx->announced <= rx->size + granted, 1);
 	EXPECT(node, rx->received + granted - rx->returned,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The repair of lost frames in one direction (link/log.h, link/early.c): numbers, the sender's log,
+ * The repair of lost frames in one direction (link/log.h, link/reorder.c): numbers, the sender's log,
  * XDP's window and charge, frames that wait behind a missing one, questions and repairs. The network
  * loses, copies and delays any frame at any time, and the receive ring loses frames that XDP has
  * charged. Credits come back by themselves here; window.pml loses those. All frames cost one buffer.

@@ -371,8 +371,8 @@ static void test_hello__without_a_number_is_dropped(void)
 static void test_flood__of_strangers_is_answered_at_a_rate(void)
 {
 	enum { MS = 500, EACH_MS = 30 };
-	const uint64_t most =
-		NODE_HOSTS * (DOOR_ANSWERS_HOST_BURST + (uint64_t)DOOR_ANSWERS_HOST * MS / 1000);
+	const uint64_t most = NODE_HOSTS * (RATE_LIMIT_ANSWERS_HOST_BURST +
+					    (uint64_t)RATE_LIMIT_ANSWERS_HOST * MS / 1000);
 	struct node *node = node_open();
 	const uint64_t *counters = node->c->link.counters;
 
@@ -407,7 +407,7 @@ static uint32_t answered(struct link *link, uint32_t host, bool from_one)
 			from.in.sin_addr.s_addr = htonl(0x0a800000 + i);
 		else if (!from_one)
 			memcpy(&from.in6.sin6_addr.s6_addr[8], &i, sizeof(i));
-		count += door_answers(link, &from);
+		count += rate_limit_answer(link, &from);
 	}
 	return count;
 }
@@ -418,12 +418,13 @@ static void test_flood__leaves_others_a_share_of_answers(void)
 	struct node *node = node_open();
 	struct link *link = &node->c->link;
 
-	CHECK_EQ(answered(link, 0, true), DOOR_ANSWERS_HOST_BURST);
-	CHECK_EQ(answered(link, 1, true), DOOR_ANSWERS_HOST_BURST);
-	CHECK_EQ(answered(link, 0, false), DOOR_ANSWERS_BURST - 2 * DOOR_ANSWERS_HOST_BURST);
+	CHECK_EQ(answered(link, 0, true), RATE_LIMIT_ANSWERS_HOST_BURST);
+	CHECK_EQ(answered(link, 1, true), RATE_LIMIT_ANSWERS_HOST_BURST);
+	CHECK_EQ(answered(link, 0, false),
+		 RATE_LIMIT_ANSWERS_BURST - 2 * RATE_LIMIT_ANSWERS_HOST_BURST);
 	node_time(node, 20);
 	CHECK(answered(link, 0, false) > 0);
-	CHECK(answered(link, 3, true) > DOOR_ANSWERS_HOST_BURST / 2);
+	CHECK(answered(link, 3, true) > RATE_LIMIT_ANSWERS_HOST_BURST / 2);
 	CHECK(answered(link, 3, false) > 0);
 	node_close(node);
 }
@@ -478,8 +479,8 @@ static void test_flood__of_a_peer_is_gone_on_with_at_a_rate(void)
 		node_hear(node, 0, &hello);
 	}
 	CHECK(link->sessions[0].epochs <=
-	      DOOR_PROVED_BURST + EACH_MS * ATTEMPTS * DOOR_PROVED / 1000 + 1);
-	CHECK(link->sessions[0].epochs >= DOOR_PROVED_BURST);
+	      RATE_LIMIT_PROVED_BURST + EACH_MS * ATTEMPTS * RATE_LIMIT_PROVED / 1000 + 1);
+	CHECK(link->sessions[0].epochs >= RATE_LIMIT_PROVED_BURST);
 	CHECK(link->counters[CAREFUL_C_CTRL_LIMITED] > ATTEMPTS / 10);
 	CHECK(node_session(node, 1));
 	node_time(node, 1000);
@@ -496,8 +497,8 @@ static void test_flood__of_many_addresses_keeps_no_peer_out(void)
 	struct link *link = &node->c->link;
 
 	CHECK(node_session(node, 0));
-	for (uint32_t i = 0; i < DOOR_SOURCES; i++)
-		link->door.proved_ns[i] = UINT64_MAX;
+	for (uint32_t i = 0; i < RATE_LIMIT_SOURCES; i++)
+		link->limit.proved_ns[i] = UINT64_MAX;
 	CHECK(!node_session(node, 1));
 	CHECK_EQ(link->sessions[0].epochs, 1);
 	hello.nonce = htobe64(1000);

@@ -202,7 +202,7 @@ static void test_keyed__gone_of_another_session_is_not_believed(void)
 	CHECK(node_session(node, 0));
 	cookie = first(node)->cookie_out;
 	first(node)->session->doubted = true; /* it is asked until it answers */
-	link_question_ask(first(node), CAREFUL_SYNC_YIELD);
+	link_sync_ask(first(node), CAREFUL_SYNC_YIELD);
 	CHECK_EQ(node->last.type, CAREFUL_SYNC);
 	gone.type = CAREFUL_GONE;
 	gone.nonce = node->last.nonce;

@@ -365,7 +365,7 @@ static uint64_t ask_much(struct link *link, uint32_t host)
 	uint64_t frames = 0;
 
 	for (int i = 0; i < TIMES; i++)
-		frames += door_train(link, &to, CAREFUL_TRAIN_FRAMES, FRAME);
+		frames += rate_limit_train(link, &to, CAREFUL_TRAIN_FRAMES, FRAME);
 	return frames * FRAME;
 }
 
@@ -377,16 +377,16 @@ static void test_trains__of_a_host_are_bounded_in_bytes(void)
 	struct link *link = &node->c->link;
 	uint64_t first = ask_much(link, 0), second, later;
 
-	CHECK(first <= DOOR_TRAIN_BURST && first >= DOOR_TRAIN_BURST - LESS);
+	CHECK(first <= RATE_LIMIT_TRAIN_BURST && first >= RATE_LIMIT_TRAIN_BURST - LESS);
 	CHECK_EQ(ask_much(link, 0), 0);
 	CHECK_EQ(ask_much(link, NODE_HOSTS), 0); /* another port of the same host */
 	second = ask_much(link, 1);
-	CHECK(second <= DOOR_TRAIN_BURST && second >= DOOR_TRAIN_BURST - LESS);
+	CHECK(second <= RATE_LIMIT_TRAIN_BURST && second >= RATE_LIMIT_TRAIN_BURST - LESS);
 	CHECK(ask_much(link, 2) <= LESS); /* all hosts together */
 	link->now_ns += 1000000000;
 	later = ask_much(link, 0);
-	CHECK(later <= 1000000000 / DOOR_TRAIN_BYTE_NS + LESS);
-	CHECK(later >= 1000000000 / DOOR_TRAIN_BYTE_NS - LESS);
+	CHECK(later <= 1000000000 / RATE_LIMIT_TRAIN_BYTE_NS + LESS);
+	CHECK(later >= 1000000000 / RATE_LIMIT_TRAIN_BYTE_NS - LESS);
 	node_close(node);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Windows of sessions that are idle. When all are taken and a host asks for one, or we want one
- * with another host, the peer that was silent for longest is asked for its own; it ends the session
- * if nothing is under way at its end either, so no frame is lost. It stays a peer there, without a
- * window: its next message asks for one.
+ * Takes windows back from idle sessions. If all windows are taken and a newcomer or we need one, we
+ * ask the peer that was silent for longest. It ends the session if nothing is under way at its end
+ * either, so no frame is lost. Its program keeps the peer: the next message asks for a window
+ * again.
  */
 #include "link/link.h"
 
@@ -13,7 +13,7 @@ enum {
 	IDLE_MS = 1000, /* without a frame */
 	ANSWER_MS = 100, /* until another peer is asked */
 	AGAIN_MS = 2000, /* until the same one is */
-	AWAIT_MS = 1500, /* that our own programs wait until a session ends for them */
+	AWAIT_MS = 1500, /* until a session ends for our waiting programs */
 };
 
 static bool past(const struct link *link, uint64_t since_ns, uint64_t ms)
@@ -28,7 +28,7 @@ static bool at_rest(const struct link_peer *peer)
 	       !peer->session->claims && !peer->flow.built && !flow_busy(&peer->flow);
 }
 
-/* Nor was for a while. */
+/* Reports whether nothing was under way for a while either. */
 static bool idle(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
@@ -37,7 +37,7 @@ static bool idle(const struct link_peer *peer)
 	       past(peer->link, session->moved_ns, IDLE_MS);
 }
 
-/* Reports whether it was not asked just now. */
+/* Reports whether the peer was not asked just now. */
 static bool may_ask(const struct link_peer *peer)
 {
 	uint64_t asked_ns = peer->session->yield_ns;
@@ -45,8 +45,9 @@ static bool may_ask(const struct link_peer *peer)
 	return !asked_ns || past(peer->link, asked_ns, AGAIN_MS);
 }
 
-/* Looks for a window that can be given up; false: there is none, nor was one asked for just now. */
-bool link_yield_ask(struct link *link)
+/* Asks an idle peer for its window. Returns false if no peer is idle and none was asked just
+ * now. */
+bool window_yield_ask(struct link *link)
 {
 	struct link_peer *best = NULL;
 
@@ -63,7 +64,7 @@ bool link_yield_ask(struct link *link)
 	if (!best)
 		return false;
 	best->session->yield_ns = link->now_ns;
-	link_question_ask(best, CAREFUL_SYNC_YIELD);
+	link_sync_ask(best, CAREFUL_SYNC_YIELD);
 	return true;
 }
 
@@ -80,10 +81,10 @@ static uint32_t holds(struct link *link, const struct link_peer *peer)
 }
 
 /*
- * Ends a session of the host that holds most slots, at least so many, idle or not, or in the middle
- * of a handshake: of these the one that has been silent for longest. If the slot is for our own
- * programs, it counts as its host's already. A session that they use stays, and so does one whose
- * slot would not be free at once. Returns whether a session ended.
+ * Ends a session of the host that holds the most slots, at least `least`; among equals the longest
+ * silent one. The session may be busy or in a handshake, but not in use by our own programs, and
+ * its slot must become free at once. `own`: the newcomer is wanted by our programs, and its host
+ * counts as holding the slot already. Returns whether a session ended.
  */
 static bool evict(struct link *link, const struct link_host *newcomer, uint32_t least, bool own)
 {
@@ -108,15 +109,15 @@ static bool evict(struct link *link, const struct link_host *newcomer, uint32_t 
 	return true;
 }
 
-/* Makes room for a newcomer, for whom no window is idle. It gets the slot only if its host then
- * holds no more slots than the other one, so two hosts never take slots from each other in turns. */
-bool link_evict(struct link *link, const struct link_host *newcomer)
+/* Makes room for a newcomer if no window is idle. The newcomer gets a slot only if its host then
+ * holds no more slots than the loser, so two hosts never take slots from each other in turns. */
+bool window_evict(struct link *link, const struct link_host *newcomer)
 {
 	return evict(link, newcomer, link_peer_taken(link, newcomer) + 2, false);
 }
 
-/* Reports whether our programs have been waiting for a slot for long: a peer that moves a frame now
- * and then, or answers no question, never gives its window up. */
+/* Reports whether our programs have waited long for a slot. A peer that sends a frame now and then,
+ * or answers no question, never gives its window up. */
 static bool awaited_long(struct link *link)
 {
 	if (past(link, link->awaited_ns, IDLE_MS))
@@ -125,10 +126,10 @@ static bool awaited_long(struct link *link)
 	return past(link, link->awaiting_ns, AWAIT_MS);
 }
 
-/* We want a place for another peer. Reports whether there is one, or may be one soon. A host with
- * several slots gives one up at once. Else an idle peer is asked for its window, and if that does
- * not help, a session of the peers' own ends. */
-bool link_yield_await(struct link *link, const union address *to)
+/* Looks for a slot for a peer that our programs want. Reports whether there is one, or may be one
+ * soon. A host with several slots loses one at once. Else an idle peer is asked for its window; if
+ * that fails, a session that a peer began ends. */
+bool window_yield_await(struct link *link, const union address *to)
 {
 	struct link_host host = { .address = *to };
 
@@ -136,7 +137,7 @@ bool link_yield_await(struct link *link, const union address *to)
 		host.way.bytes = 0;
 	if (evict(link, &host, awaited_long(link) ? 1 : 2, true))
 		return true;
-	if (link_yield_ask(link))
+	if (window_yield_ask(link))
 		return true;
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		if (at_rest(&link->peers[i]))
@@ -144,8 +145,9 @@ bool link_yield_await(struct link *link, const union address *to)
 	return evict(link, &host, 1, true);
 }
 
-/* The peer asks for its window; false: something is under way. */
-bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync)
+/* Gives our window back to the peer, which asked for it. Returns false if something is under
+ * way. */
+bool window_yield(struct link_peer *peer, const struct careful_ctrl *sync)
 {
 	struct careful_ctrl bye = { .cookie = htobe64(peer->cookie_out) };
 
@@ -154,12 +156,12 @@ bool link_yield(struct link_peer *peer, const struct careful_ctrl *sync)
 	link_say(peer, &bye, CAREFUL_BYE);
 	epoch_end(peer);
 	peer->cookie_out = 0;
-	door_close(peer->link, &peer->session->address);
+	rate_limit_session_ended(peer->link, &peer->session->address);
 	peer->session->dormant = true;
 	return true;
 }
 
-void link_yield_tick(struct link_peer *peer)
+void window_yield_tick(struct link_peer *peer)
 {
 	struct session *session = peer->session;
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* SYNC messages: what this end of a session sent and received, and the question about theirs. */
+/* Writes SYNC messages: what this end of a session sent and received. */
 #include "link/link.h"
 
 #include <endian.h>
 
-/* Says what we sent and received in this epoch. */
-void link_question_describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
+/* Describes what we sent and received in this epoch. */
+void link_sync_describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 {
 	ctrl->cookie = htobe64(peer->cookie_out);
 	flow_describe(&peer->flow, ctrl);
 }
 
-/* Asks what the peer sent and received, or for what else the status says (SYNC). The nonce has the
- * time, and the answer repeats it: so that it tells which copy of the question it answers. */
-void link_question_ask(struct link_peer *peer, uint32_t status)
+/* Asks what the peer sent and received, or what the status asks for. The nonce contains the time,
+ * and the answer repeats it, so we know which copy of the question it answers. */
+void link_sync_ask(struct link_peer *peer, uint32_t status)
 {
 	struct session *session = peer->session;
 	struct link *link = peer->link;
@@ -28,7 +28,7 @@ void link_question_ask(struct link_peer *peer, uint32_t status)
 		sync->first_us = sync->last_us;
 	sync->asked = true;
 	ctrl.nonce = htobe64((uint64_t)sync->token << 32 | (uint32_t)sync->last_us);
-	link_question_describe(peer, &ctrl);
+	link_sync_describe(peer, &ctrl);
 	session->asked_ns = link->now_ns;
 	link_count(link, CAREFUL_C_SYNCS);
 	link_say(peer, &ctrl, CAREFUL_SYNC);

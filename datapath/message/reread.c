@@ -131,7 +131,7 @@ static void send_fragment(struct message_out *out, struct link_txframe *frame,
 }
 
 /* A read ended: its fragment leaves, if it is still wanted. */
-static void read_done(struct message_again *again)
+static void read_done(struct message_reread *again)
 {
 	struct message_out *out = source_of(again->state, again->tx.peer, &again->args);
 	int error = again->io.result < 0			  ? (int)-again->io.result :
@@ -147,8 +147,8 @@ static void read_done(struct message_again *again)
 
 static void on_read(struct storage_io *io)
 {
-	struct message_again *again =
-		(struct message_again *)((uint8_t *)io - offsetof(struct message_again, io));
+	struct message_reread *again =
+		(struct message_reread *)((uint8_t *)io - offsetof(struct message_reread, io));
 
 	read_done(again);
 }
@@ -156,7 +156,7 @@ static void on_read(struct storage_io *io)
 /* Reads a fragment from its file, one at a time. */
 static void read_file(struct message_state *state, struct message_out *out)
 {
-	struct message_again *again = &state->again;
+	struct message_reread *again = &state->again;
 	int rc;
 
 	again->state = state;
@@ -208,7 +208,7 @@ static bool again(struct message_state *state, struct link_peer *peer, struct li
 }
 
 /* Sends again what peers ask for, as far as there are send buffers and disks answer. */
-void message_again(struct message_state *state)
+void message_reread(struct message_state *state)
 {
 	struct link *link = state->link;
 

@@ -23,7 +23,7 @@ enum {
 	GIVE_UP_NS = 1000 * 1000 * 1000, /* without the frame: the epoch ends */
 };
 
-int early_init(struct link *link)
+int reorder_init(struct link *link)
 {
 	uint32_t chunks = link->queue->rx_chunks, numbers = 8;
 
@@ -44,7 +44,7 @@ int early_init(struct link *link)
 	return 0;
 }
 
-void early_deinit(struct link *link)
+void reorder_deinit(struct link *link)
 {
 	for (uint32_t i = 0; link->peers && i < link->peers_max; i++)
 		link_log_free(&link->peers[i].repair);
@@ -59,7 +59,7 @@ static uint32_t *at(const struct link_peer *peer, uint32_t seq)
 }
 
 /* Our side of an epoch begins. */
-void early_open(struct link_peer *peer)
+void reorder_open(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
 
@@ -71,7 +71,7 @@ void early_open(struct link_peer *peer)
 }
 
 /* A number came a second time: its buffers are no credits of the peer's, and XDP charged them. */
-void early_twice(struct link_rxframe *frame)
+void reorder_duplicate(struct link_rxframe *frame)
 {
 	frame->peer->flow.most += frame->segments;
 	link_dirty(frame->peer);
@@ -79,7 +79,7 @@ void early_twice(struct link_rxframe *frame)
 
 /* Takes a frame that is `ahead` of the last one in order. Returns CAREFUL_COUNTERS if the frame waits,
  * CAREFUL_C_BAD_CREDITS if it ends the epoch, or the counter of the drop. */
-enum careful_counter early_take(struct link_rxframe *frame, uint32_t ahead)
+enum careful_counter reorder_take(struct link_rxframe *frame, uint32_t ahead)
 {
 	struct link_peer *peer = frame->peer;
 	struct link_repair *repair = &peer->repair;
@@ -88,7 +88,7 @@ enum careful_counter early_take(struct link_rxframe *frame, uint32_t ahead)
 
 	peer->heard = true;
 	if (*at(peer, seq)) {
-		early_twice(frame);
+		reorder_duplicate(frame);
 		return CAREFUL_C_DROP_TWICE;
 	}
 	if (window_rx_receive(&peer->flow.rx, frame->cost) ||
@@ -100,12 +100,12 @@ enum careful_counter early_take(struct link_rxframe *frame, uint32_t ahead)
 	link->early[index].began_ns = 0;
 	*at(peer, seq) = index + 1;
 	repair->early_count++;
-	early_sent(peer, seq);
+	reorder_sent(peer, seq);
 	return CAREFUL_COUNTERS;
 }
 
 /* It waits no more. */
-void early_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *frame)
+void reorder_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *frame)
 {
 	struct link *link = peer->link;
 
@@ -116,13 +116,13 @@ void early_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *
 }
 
 /* The epoch is over: the buffers of what waits go back. */
-void early_forget(struct link_peer *peer)
+void reorder_forget(struct link_peer *peer)
 {
 	struct link_rxframe frame;
 
 	for (uint32_t i = 0; peer->repair.early_count && i <= peer->link->early_mask; i++)
 		if (peer->repair.early[i]) {
-			early_unwait(peer, &peer->repair.early[i], &frame);
+			reorder_unwait(peer, &peer->repair.early[i], &frame);
 			for (uint32_t k = 0; k < frame.segments; k++)
 				peer->link->fill[peer->link->fill_count++] = frame.desc[k].addr;
 		}
@@ -145,7 +145,7 @@ static uint64_t say(struct link_peer *peer, uint32_t seq)
 }
 
 /* The peer has sent so far, at least; false: that cannot be. */
-bool early_sent(struct link_peer *peer, uint32_t seq)
+bool reorder_sent(struct link_peer *peer, uint32_t seq)
 {
 	struct link_repair *repair = &peer->repair;
 
@@ -153,7 +153,7 @@ bool early_sent(struct link_peer *peer, uint32_t seq)
 		return true;
 	if (seq - peer->flow.seq_in > peer->flow.ahead)
 		return false;
-	if (!early_missing(peer) || (int32_t)(seq - repair->highest) > 0)
+	if (!reorder_missing(peer) || (int32_t)(seq - repair->highest) > 0)
 		repair->highest = seq;
 	peer->link->draining = true;
 	return true;
@@ -161,11 +161,11 @@ bool early_sent(struct link_peer *peer, uint32_t seq)
 
 /* The peer says how far it has sent, and its frames may be under way. That counts if the peer says so
  * again a round trip later, and none has arrived. false: that cannot be. */
-bool early_said(struct link_peer *peer, uint32_t seq)
+bool reorder_said(struct link_peer *peer, uint32_t seq)
 {
 	if (say(peer, seq) <= peer->session->missing.round_ns)
 		return true;
-	return early_sent(peer, seq);
+	return reorder_sent(peer, seq);
 }
 
 /* Names the missing numbers beyond `from`, as many as one message takes. Returns the last that was
@@ -182,7 +182,7 @@ static uint32_t name(struct link_peer *peer, uint32_t from)
 	count = count < MISSING_NAMED ? count : MISSING_NAMED;
 	ctrl.seq_sent = htobe32(from + count);
 	for (uint32_t i = 0; i < count; i++)
-		if (early_is(peer, from + 1 + i))
+		if (reorder_holds(peer, from + 1 + i))
 			ctrl.name[i / 8] |= (uint8_t)(1u << i % 8);
 		else
 			named++;
@@ -196,12 +196,12 @@ static uint32_t name(struct link_peer *peer, uint32_t from)
 }
 
 /* Asks for what is missing and was not asked for. */
-void early_ask(struct link_peer *peer)
+void reorder_ask(struct link_peer *peer)
 {
 	struct link_repair *repair = &peer->repair;
 	uint32_t from = repair->asked;
 
-	if (!early_missing(peer) || !link_has_epoch(peer))
+	if (!reorder_missing(peer) || !link_has_epoch(peer))
 		return;
 	if ((int32_t)(from - peer->flow.seq_in) < 0)
 		from = peer->flow.seq_in;
@@ -243,7 +243,7 @@ static void settle_tick(struct link_peer *peer)
 }
 
 /* After frames were taken from the ring. */
-void early_drained(struct link_peer *peer)
+void reorder_drained(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
 	struct flow *flow = &peer->flow;
@@ -272,21 +272,21 @@ static void keep_near(struct link_peer *peer)
 {
 	struct link_repair *repair = &peer->repair;
 
-	if (!early_missing(peer))
+	if (!reorder_missing(peer))
 		repair->highest = repair->asked = peer->flow.seq_in;
 	if (repair->log && peer->flow.seq_out - repair->acked > repair->log_mask + 1)
 		repair->acked = peer->flow.seq_out - repair->log_mask - 1;
 }
 
 /* Asks again for what is still missing. Reports whether the epoch is to end: it does not come. */
-bool early_tick(struct link_peer *peer)
+bool reorder_tick(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
 	uint64_t now_ns = peer->link->now_ns, most_ns, least_ns;
 
 	if (peer->cookie_in)
 		keep_near(peer);
-	if (!peer->link->repairs || !peer->cookie_in || !early_missing(peer)) {
+	if (!peer->link->repairs || !peer->cookie_in || !reorder_missing(peer)) {
 		missing->since_ns = 0;
 		return false;
 	}
@@ -306,6 +306,6 @@ bool early_tick(struct link_peer *peer)
 	missing->wait_ns = 2 * missing->wait_ns < most_ns ? 2 * missing->wait_ns : most_ns;
 	missing->tries++;
 	peer->repair.asked = peer->flow.seq_in;
-	early_ask(peer);
+	reorder_ask(peer);
 	return false;
 }

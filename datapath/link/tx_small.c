@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A message in one frame, from its parts to the queue in one go: most frames are such. It does what
- * tx.c does step by step, and nothing else; what is not as it mostly is (a sealed session, no room)
- * goes that way.
+ * The fast path of a message of one frame, as most messages are: builds and queues it in one go. It
+ * does the same as the steps of tx.c, which handle the other cases (a sealed session, no room).
  */
 #include "link/link.h"
 #include "link/repair.h"
@@ -21,8 +20,7 @@ static inline struct flow_stamp number(struct link_peer *peer, const struct devi
 	return flow_stamp(&peer->flow, link_cost(peer, body_bytes));
 }
 
-/* The header as careful_hdr has it, by words: its check is made of them while they are in
- * registers. */
+/* Writes struct careful_hdr by words, so that its check is computed while they are in registers. */
 static inline void write_hdr(const struct link_peer *peer, uint8_t *at, struct flow_stamp stamp,
 			     uint8_t flags, uint32_t bytes, uint32_t crc)
 {
@@ -88,18 +86,18 @@ static inline __attribute__((always_inline)) bool send_short(struct link_peer *p
 	link->tx_pulse_frames++;
 	out_sent(peer, body_bytes, bytes);
 	if (!traditional && peer->repair.log)
-		link_log_keep_short(peer, body, body_bytes);
+		link_log_keep_small(peer, body, body_bytes);
 	return true;
 }
 
-/* Each protocol has code of its own; link_send_short() tells which. */
-bool link_short_careful(struct link_peer *peer, const struct careful_am *am, const void *payload,
+/* Each protocol has its own code; link_send_small() chooses. */
+bool link_small_careful(struct link_peer *peer, const struct careful_am *am, const void *payload,
 			uint32_t bytes)
 {
 	return send_short(peer, am, payload, bytes, false);
 }
 
-bool link_short_traditional(struct link_peer *peer, const struct careful_am *am,
+bool link_small_traditional(struct link_peer *peer, const struct careful_am *am,
 			    const void *payload, uint32_t bytes)
 {
 	return send_short(peer, am, payload, bytes, true);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Receive buffers that outlive their batch: kept by handlers, or read by a write to a file. Their
- * credits return with the release. When a peer's kept buffers reach T, the oldest are copied out to
- * ordinary memory (P2 section 5.3), up to its share of that; at the bound credits are withheld,
- * which stalls that peer alone.
+ * credits return with the release. When a peer's kept buffers reach T, the oldest are copied to
+ * ordinary memory (P2 section 5.3), up to the peer's share of it. Beyond the share credits are
+ * withheld, which stalls that peer alone.
  */
 #include "link/link.h"
 
@@ -27,13 +27,13 @@ static void list_remove(struct link_held *kept)
 	kept->next = kept->prev = NULL;
 }
 
-/* Keeps a frame's buffers. may_copy: its body is in one piece, and whoever holds it
- * asks for its place each time. */
+/* Keeps a frame's buffers. may_copy: its body is in one piece, and the holder looks up its place
+ * for each use. */
 struct link_held *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy)
 {
 	struct link_held *kept;
 
-	/* There is one for each buffer and each copy: never empty. */
+	/* Never empty: there is one for each buffer and each copy. */
 	assert(link->kept_free_count);
 	kept = link->kept_free[--link->kept_free_count];
 	*kept = (struct link_held){
@@ -59,7 +59,6 @@ struct link_held *link_hold(struct link *link, struct link_rxframe *frame, bool 
 	return kept;
 }
 
-/* One of its messages is held, too. */
 struct careful_kept *link_keep(struct link_held *held, struct careful_kept message)
 {
 	struct careful_kept *kept = &held->messages[message.nth];
@@ -69,13 +68,13 @@ struct careful_kept *link_keep(struct link_held *held, struct careful_kept messa
 	return kept;
 }
 
-/* The holder knows its place now, and relies on that: it is no longer copied out. */
-void link_hold_still(struct link_held *kept)
+/* Pins the body: its holder now relies on its place, so it is no longer copied out. */
+void link_hold_pin(struct link_held *kept)
 {
 	list_remove(kept);
 }
 
-/* Gives the buffers back, wherever the body is by now. */
+/* Returns the receive buffers. The body may already be a copy. */
 static void give_back(struct link *link, struct link_held *kept)
 {
 	struct link_peer *peer = kept->peer;
@@ -91,7 +90,7 @@ static void give_back(struct link *link, struct link_held *kept)
 	list_remove(kept);
 }
 
-void link_let_go(struct link *link, struct link_held *kept)
+void link_unhold(struct link *link, struct link_held *kept)
 {
 	if (--kept->uses)
 		return;
@@ -118,7 +117,7 @@ static void copy_out(struct link *link, struct link_held *kept)
 	link_count(link, CAREFUL_C_COPIED_OUT);
 }
 
-/* Frees buffers of epochs that are over, for which the next one waits. */
+/* Copies out buffers of old epochs, for which the next epoch waits. */
 void link_copy_out_old(struct link_peer *peer)
 {
 	struct link *link = peer->link;
@@ -132,7 +131,7 @@ void link_copy_out_old(struct link_peer *peer)
 	}
 }
 
-/* Frees buffers of a peer whose handlers keep many of them. */
+/* Copies out buffers of a peer whose handlers keep many. */
 void link_copy_out(struct link_peer *peer)
 {
 	struct link *link = peer->link;

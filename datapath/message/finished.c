@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Bulk messages that came whole, or failed, until service has ended them. If a peer's stores cannot
- * be answered, since it gives no credits for the answers, the next ones keep their last receive
- * buffer: the peer's own window bounds what waits.
+ * Received bulk messages that are complete or failed, until the engine closes them. If a peer gives
+ * no credits for the answers to its stores, the next stores keep their last receive buffer: so the
+ * peer's own window bounds what waits.
  */
 #include "message/message.h"
 
@@ -22,7 +22,8 @@ void message_in_finish(struct message_in *in)
 	in->state->finished_tail = &in->next;
 }
 
-/* The next message that is complete, written and checked, or failed; in the order of their ends. */
+/* Returns the next message that is complete, written and checked, or failed, in the order in which
+ * they finished. */
 struct message_in *message_in_finished(struct message_state *state)
 {
 	struct message_in *in = state->finished;
@@ -35,7 +36,7 @@ struct message_in *message_in_finished(struct message_state *state)
 	return in;
 }
 
-/* There is no room for its answer: it waits for some, behind those of its peer. */
+/* Queues a message whose answer must wait for room, behind its peer's others. */
 void message_in_wait(struct message_in *in)
 {
 	struct message_peer *mp = peer_of(in);
@@ -46,7 +47,7 @@ void message_in_wait(struct message_in *in)
 	in->state->unanswered++;
 }
 
-/* Takes the first that waits. */
+/* Takes the first message that waits for room. */
 struct message_in *message_in_unanswered(struct message_state *state, struct message_peer *mp)
 {
 	struct message_in *in = mp->unanswered;
@@ -58,7 +59,7 @@ struct message_in *message_in_unanswered(struct message_state *state, struct mes
 	return in;
 }
 
-/* A frame whose payload is in its place, or not wanted. */
+/* Releases a frame whose payload is in its place or not wanted. */
 void message_in_release(struct message_in *in, struct link_rxframe *frame)
 {
 	if (message_in_stays(in))
@@ -70,8 +71,8 @@ void message_in_release(struct message_in *in, struct link_rxframe *frame)
 /* Frees the slot of a finished message. */
 void message_in_close(struct message_in *in)
 {
-	assert(in->finished && !in->parts && !in->stage.busy);
-	message_part_release(in);
+	assert(in->finished && !in->queue && !in->stage.busy);
+	sink_queue_release(in);
 	in->active = false;
 	in->state->ins_free[in->state->ins_free_count++] = in;
 }
