@@ -50,7 +50,7 @@ _REPLICATED = {
     errno.EPIPE: "a node has left",
 }
 #: Errors whose text in _TEXTS also describes a failure of the whole group.
-_FAILURES = {errno.EPROTO, errno.ECANCELED, errno.ENOBUFS}
+_FAILURES = {errno.EPROTO, errno.ECANCELED, errno.ENOBUFS, errno.EILSEQ}
 
 
 class Status(enum.IntEnum):
@@ -337,15 +337,15 @@ class Events:
         nbytes, most = len(buffer), self._most()
         at = self._leaving.begin(event, to, nbytes, crowd)
         self._check(at, to)
-        base = ffi.cast("char *", buffer)
         large = at > 0 or nbytes > most
         if large and not at:
             self._check(lib.careful_event_ahead(self._live(), _rank(to), nbytes), to)
         for start in range(at, max(nbytes, 1), most):
             end = min(start + most, nbytes)
             flags = _flags(end == nbytes, crowd, large)
-            left = partial(self._leaving.note, event, to, end, nbytes, crowd)
-            yield (_rank(to), event, base + start, end - start, flags), left
+            left = partial(self._leaving.note, event, to, max(end, 1), nbytes, crowd)
+            yield (_rank(to), event, ffi.cast("char *", buffer) + start, end - start, flags), left
+        self._leaving.returned()
 
     def _most(self) -> int:
         """Returns the most bytes of a fragment; raises the group's failure if a session has

@@ -13,10 +13,10 @@ _MORE, _EVENT_DONE = int(lib.CAREFUL_EVENT_MORE), int(lib.CAREFUL_EVENT_EVENT_DO
 
 
 class Leaving:
-    """Messages that have sent some fragments but not the last one."""
+    """Messages whose call has not returned although some or all of their fragments have left."""
 
     def __init__(self) -> None:
-        #: (event, destination) -> (bytes sent, bytes in all, is a crowd event)
+        #: (event, destination) -> (where the call continues, bytes in all, is a crowd event)
         self._messages: dict[tuple[int, int | None], tuple[int, int, bool]] = {}
 
     def begin(self, event: int, to: int | None, nbytes: int, crowd: bool) -> int:
@@ -28,13 +28,15 @@ class Leaving:
 
     def between(self, event: int, to: int | None) -> bool:
         """Reports whether another fragment would be taken as part of an unfinished message."""
-        return any(one == event and (None in (to, who) or to == who) for one, who in self._messages)
+        unfinished = (key for key, (at, nbytes, _) in self._messages.items() if at < nbytes)
+        return any(one == event and (None in (to, who) or to == who) for one, who in unfinished)
 
     def note(self, event: int, to: int | None, at: int, nbytes: int, crowd: bool) -> None:
-        if at < nbytes:
-            self._messages[event, to] = (at, nbytes, crowd)
-        else:
-            self._messages.pop((event, to), None)
+        self._messages[event, to] = (at, nbytes, crowd)
+
+    def returned(self) -> None:
+        """Forgets the messages that have left: their calls need not be repeated."""
+        self._messages = {key: one for key, one in self._messages.items() if one[0] < one[1]}
 
 
 class Coming:
