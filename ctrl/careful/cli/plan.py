@@ -140,6 +140,7 @@ def plan(
         header_bytes=header_bytes,
         levels=(top, inner or "fixed"),
     )
-    say(report.one(request, as_json))
+    answer = report.one(request, as_json)
     if plot_path:
         report.draw(request, plot_path, figure, varied, old, new)
+    say(answer)

@@ -81,6 +81,8 @@ class Regime:
         return {math.floor(real), math.ceil(real)}
 
     def __str__(self) -> str:
+        if (self.low_bytes, self.high_bytes) == (0, math.inf):
+            return "any size"
         return f"{self.low_bytes:.0f} to {self.high_bytes:.0f} bytes"
 
 
@@ -222,7 +224,7 @@ class BlackBox:
             message_bytes=message_bytes,
             latency_us=self.latency_us(message_bytes, k),
             fragments_bytes=sizes,
-            bottleneck=f"that of {regime}" if len(self.regimes) > 1 else "bottleneck",
+            bottleneck=f"that of {regime}",
             lower_bound_us=message_bytes * max(one.G_b_us_per_KiB for one in self.regimes) / KIB
             + self.sum_g_us,
             one_fragment_us=self.latency_us(message_bytes, 1),
@@ -240,6 +242,10 @@ class BlackBox:
             low, high = max(low, least), min(high, most)
             if low <= high:
                 yield one, low, high
+
+    def holds(self, size_bytes: float) -> bool:
+        """Reports whether a regime contains fragments of this size."""
+        return self._beyond(size_bytes) == 1
 
     def _beyond(self, size_bytes: float) -> float:
         """Factor by which a size is outside the nearest regime; 1 inside a regime."""

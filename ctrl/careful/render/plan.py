@@ -47,7 +47,7 @@ class Request:
         """Returns the stages with the header; raises ValueError for a black box."""
         if isinstance(self.source, Pipeline):
             return self.source.with_header(self.header_bytes)
-        raise InputError("a black-box measurement has no stages to draw or to cut otherwise")
+        raise InputError("a black-box measurement has no stages: it draws --figure latency alone")
 
     def answer(self, strategy: str | None = None) -> Plan:
         """Returns the plan; raises ValueError if none is possible."""
@@ -245,6 +245,9 @@ def _words(each: ClassPlan) -> str:
 
 def draw(request: Request, path: Path, figure: str, varied: str | None, old: str, new: str) -> None:
     """Draws one of the figures of `carefulctl plan --figure`."""
+    if isinstance(request.source, BlackBox) and figure == "latency":
+        plan_plots.black_box_curve(request.source, request.answer(), path)
+        return
     pipeline = request.pipeline()
     if figure == "latency":
         fixed, best = request.answer("fixed"), request.answer()

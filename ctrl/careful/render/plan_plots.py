@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from careful.model.blackbox import BlackBox
 from careful.model.fixed import candidates, segments
 from careful.model.latency import fixed_latency_us, signature_us
 from careful.model.planner import Plan
@@ -14,6 +16,9 @@ from careful.model.simulation import Outcome, Transfer
 from careful.model.stages import KIB, Pipeline
 from careful.model.surfaces import StaticComparison, Surface
 from careful.render import figure as draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def latency_curve(
@@ -45,13 +50,8 @@ def latency_curve(
         )
     pair.plot(k, latency, color=draw.COLOURS[6], label="latency")
     whole = np.arange(1, most + 1)
-    pair.plot(
-        whole,
-        fixed_latency_us(pipeline, message_bytes, whole),
-        "o",
-        color=draw.COLOURS[6],
-        markersize=4,
-    )
+    times = fixed_latency_us(pipeline, message_bytes, whole)
+    pair.plot(whole, times, "o", color=draw.COLOURS[6], markersize=4)
     for kind, marker, size in (("minimum", "^", 14), ("transition", "D", 11)):
         found = [c for c in candidates(pipeline, message_bytes, most) if c.kind == kind]
         if found:
@@ -65,7 +65,35 @@ def latency_curve(
                 markersize=size,
                 label=f"candidate: {kind}",
             )
-    # Hollow, so that the candidates next to them stay visible.
+    low = min(float(latency.min()), *(one.latency_us for one in answers))
+    height = float(latency.max()) - low
+    pair.set_ylim(low - 0.15 * height, float(latency.max()) + 0.05 * height)
+    _mark(pair, answers)
+    draw.save(figure, path)
+
+
+def black_box_curve(box: BlackBox, answer: Plan, path: str | Path) -> None:
+    """Draws the latency that a black-box measurement foretells (P1 Fig. 2); marks the plan."""
+    nbytes = answer.message_bytes
+    most = int(min(nbytes, max(10, 3 * answer.fragments_count)))
+    figure, pair = draw.axes(
+        f"black box: {nbytes} B in k equal fragments", "fragments k (count)", "latency (µs)"
+    )
+    whole = range(1, most + 1)
+    times = [box.latency_us(nbytes, k) for k in whole]
+    pair.plot(whole, times, ".-", color=draw.COLOURS[6], label="latency")
+    inside = [k for k in whole if box.holds(nbytes / k)]
+    if len(inside) < most:
+        label = "fragment sizes that were measured"
+        times = [box.latency_us(nbytes, k) for k in inside]
+        pair.plot(inside, times, "o", color=draw.COLOURS[0], label=label)
+    pair.set_ylim(bottom=0)
+    _mark(pair, [answer])
+    draw.save(figure, path)
+
+
+def _mark(pair: Axes, answers: Sequence[Plan]) -> None:
+    """Marks plans with hollow signs, which leave candidates next to them visible."""
     for one, marker, colour in zip(answers, "o*", (draw.COLOURS[1], draw.COLOURS[3]), strict=False):
         pair.plot(
             [one.fragments_count],
@@ -78,11 +106,7 @@ def latency_curve(
             zorder=4,
             label=f"{one.strategy}: k = {one.fragments_count}, {one.latency_us:.1f} µs",
         )
-    low = min(float(latency.min()), *(one.latency_us for one in answers))
-    height = float(latency.max()) - low
-    pair.set_ylim(low - 0.15 * height, float(latency.max()) + 0.05 * height)
     draw.legend_below(pair, ncols=2, markerscale=0.6)
-    draw.save(figure, path)
 
 
 def space_time(pipeline: Pipeline, outcome: Outcome, title: str, path: str | Path) -> None:

@@ -62,26 +62,28 @@ def test_plan_json__hierarchical_has_levels():
     assert top["latency_us"] == found["latency_us"]
 
 
+BOX = json.dumps(
+    {
+        "kind": "blackbox",
+        "g_b_us": 7.5,
+        "G_b_us_per_KiB": 24.9,
+        "sum_g_us": 27.3,
+        "sum_G_us_per_KiB": 64.9,
+        "sum_G_others_us_per_KiB": 40.0,
+    }
+)
+
+
 def test_plan__reads_toml_and_measurements_from_stdin():
     toml = '[[stage]]\nname = "a"\ng_us = 1\nG_us_per_KiB = 10\n'
     found = as_json("plan", "--pipeline", "-", "--bytes", "100", stdin=toml)
     assert found["fragments_bytes"] == [100]
-    measured = json.dumps(
-        {
-            "kind": "blackbox",
-            "g_b_us": 7.5,
-            "G_b_us_per_KiB": 24.9,
-            "sum_g_us": 27.3,
-            "sum_G_us_per_KiB": 64.9,
-            "sum_G_others_us_per_KiB": 40.0,
-        }
-    )
-    found = as_json("plan", "--pipeline", "-", "--bytes", "4KiB", stdin=measured)
+    words = ("plan", "--pipeline", "-", "--bytes", "4KiB")
+    found = as_json(*words, stdin=BOX)
     assert found["fragments_count"] == 5
+    assert found["bottleneck"] == "that of any size"
     assert "fixed sizes" in found["note"]
-    refused = run(
-        "plan", "--pipeline", "-", "--bytes", "4KiB", "--strategy", "ramp", stdin=measured
-    )
+    refused = run(*words, "--strategy", "ramp", stdin=BOX)
     assert refused.returncode == 1
     assert "black-box" in refused.stderr
 
@@ -246,6 +248,18 @@ def test_simulate__plan_and_explicit_fragments():
         "128",
     )
     assert static["stages"][0]["transfers_count"] == 32
+
+
+def test_plot__a_black_box_has_a_latency_and_no_stages(tmp_path):
+    path = tmp_path / "plot.svg"
+    words = ("plan", "--pipeline", "-", "--bytes", "4KiB", "--plot", str(path))
+    refused = run(*words, "--figure", "space-time", stdin=BOX)
+    assert (refused.returncode, refused.stdout, path.exists()) == (1, "", False)
+    assert "--figure latency" in refused.stderr
+    result = run(*words, stdin=BOX)
+    assert result.returncode == 0, result.stderr
+    assert "in 5 fragments" in result.stdout
+    assert "fixed: k = 5" in path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
