@@ -7,7 +7,7 @@
 make_root() {
 	local given=/usr/local/share/ca-certificates more=()
 	compgen -G "$given/*.crt" >/dev/null && more=("--customize-hook=copy-in $given /usr/local/share"
-		'--customize-hook=chroot "$1" sh -c "! command -v update-ca-certificates || update-ca-certificates"')
+		'--customize-hook=chroot "$1" sh -c "! command -v update-ca-certificates || update-ca-certificates" >/dev/null')
 	mmdebstrap --quiet --variant=apt --include="$2" --aptopt='Acquire::Check-Valid-Until "false"' \
 		--dpkgopt=force-unsafe-io "${more[@]}" "$1" - >"$3.part"
 	mv "$3.part" "$3"
