@@ -38,7 +38,7 @@ def lacking(package: str, what: str) -> str:
     command = f"pip install 'careful[{EXTRAS[package]}]'"
     if __file__.startswith(_DEBIAN):
         command = f"apt install python3-{package.lower().replace('_', '-')}"
-    elif EXTRAS[package] in ("plan", "plot") and _SETUP.exists():
+    elif EXTRAS[package] != "notebook" and _SETUP.exists():
         command = f"{shlex.quote(str(_SETUP))} extras"
     return f"{what} needs {package}: {command}"
 

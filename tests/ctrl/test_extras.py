@@ -61,6 +61,7 @@ def test_core__does_without_the_extras(code: str) -> None:
             ["simulate", "--pipeline", "gam", "--bytes", "4KiB", "--plot", "nowhere/x.svg"],
             "careful[plot]",
         ),
+        (["exporter"], "careful[exporter]"),
         (["exporter", "--once"], "careful[exporter]"),
         (["measure", "pathchar", "127.0.0.1", "--plot", "nowhere/x.svg"], "careful[plot]"),
     ],
@@ -69,7 +70,7 @@ def test_command__names_the_extra_in_one_line(argv: list[str], said: str) -> Non
     done = without("from careful.cli.start import main; main()", *argv)
     assert done.returncode in (1, 2)
     assert done.stdout == ""
-    last = done.stderr.splitlines()[-1]
+    (last,) = done.stderr.splitlines()
     assert f"pip install '{said}'" in last or last.endswith("tools/setup extras")
     assert "Traceback" not in done.stderr
 

@@ -59,8 +59,12 @@ def needed(package: str, extras: Iterable[str] = ()) -> set[str]:
 def test_requirements__without_those_of_tests_are_what_careful_needs() -> None:
     wanted = needed("careful") | needed("scikit-build-core")
     assert set(pinned("requirements.txt")) == wanted
-    extras = needed("careful", ("plan", "plot")) - wanted
-    assert {"matplotlib", "scipy"} <= extras == set(pinned("requirements-extras.txt"))
+    extras = needed("careful", ("plan", "plot", "exporter")) - wanted
+    assert (
+        {"matplotlib", "prometheus-client", "scipy"}
+        <= extras
+        == set(pinned("requirements-extras.txt"))
+    )
 
 
 def test_requirements__are_installed_by_their_hashes() -> None:

@@ -160,9 +160,27 @@ class LazyGroup(Group):
         return {heading: list(rows.items()) for heading, rows in self._table.items()}
 
 
+#: Commands of scp, rsync, iperf3, WireGuard and systemd, and ours.
+_ELSEWHERE = {
+    "genkey": "key new",
+    "iperf": "speed",
+    "iperf3": "speed",
+    "pubkey": "key show",
+    "rsync": "sync",
+    "scp": "cp",
+    "show": "status",
+    "start": "up",
+    "stop": "down",
+    "tcpdump": "capture",
+    "traceroute": "measure pathchar",
+}
+
+
 def similar(word: str, known: Iterable[str]) -> str:
     """Returns a question about the word that may be meant, or ""."""
-    found = difflib.get_close_matches(word, list(known), 1)
+    known = list(known)
+    found = [one for one in [_ELSEWHERE.get(word, "")] if one.split(" ")[0] in known]
+    found = found or difflib.get_close_matches(word, known, 1)
     return f"; did you mean {found[0]}?" if found else ""
 
 

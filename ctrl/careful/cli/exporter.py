@@ -65,5 +65,5 @@ def exporter(
     else:
         host, port = listen
         shown = f"[{host}]" if ":" in host else host
-        say(f"serves http://{shown}:{port}/metrics until Ctrl-C", err=True)
-        metrics.serve(look, *listen)
+        text = f"serves http://{shown}:{port}/metrics until Ctrl-C"
+        metrics.serve(look, host, port, lambda: say(text, err=True))

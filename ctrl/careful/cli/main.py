@@ -90,7 +90,7 @@ _ELSEWHERE = {
     ],
     topics=("exit-status", "files"),
 )
-@click.option("--version", is_flag=True, help="Show the version, and what it speaks and has.")
+@click.option("-V", "--version", is_flag=True, help="Show the version, and what it speaks and has.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object; before or after COMMAND."
 )

@@ -169,7 +169,7 @@ def find(ifname: str) -> Link:
             found = next(iter(route.link("get", altname=ifname)), None)
     if found is None:
         there = [name for name in names() if name != "lo"]
-        advice = f"there are {', '.join(there)}" if there else "there is only lo"
+        advice = f"interfaces here: {', '.join(there)}" if there else "there is only lo"
         raise CarefulError(errno.ENODEV, f"no such interface; {advice}", ifname)
     return _link(found)
 

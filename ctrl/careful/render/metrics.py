@@ -257,8 +257,8 @@ def text(look: Look) -> str:
     return generate_latest(registry).decode()
 
 
-def serve(look: Look, host: str, port: int) -> None:
-    """Answers Prometheus over HTTP, until an exception ends it.
+def serve(look: Look, host: str, port: int, begun: Callable[[], None]) -> None:
+    """Answers Prometheus over HTTP, until an exception ends it; calls begun() first.
 
     Raises:
         MissingExtraError: prometheus_client is not installed.
@@ -274,4 +274,5 @@ def serve(look: Look, host: str, port: int) -> None:
         raise CarefulError(errno.EINVAL, "no such port", f"--listen {host}:{port}") from None
     except OSError as error:
         raise from_os(error, f"--listen {host}:{port}") from None
+    begun()
     threading.Event().wait()

@@ -16,6 +16,9 @@ from careful.units import parse_bytes, parse_seconds
         ("get careful://h2/doc/x", "is a URL for Python: write h2:doc/x"),
         ("statsu", "no such command 'statsu'; did you mean status?"),
         ("measure patchar h2", "no such command 'patchar'; did you mean pathchar?"),
+        ("iperf3 -c h2", "no such command 'iperf3'; did you mean speed?"),
+        ("show", "no such command 'show'; did you mean status?"),
+        ("genkey", "no such command 'genkey'; did you mean key new?"),
         ("help fles", "no topic or command 'fles'; did you mean files?"),
     ],
 )

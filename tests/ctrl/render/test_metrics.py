@@ -359,18 +359,16 @@ def test_serve__answers_until_it_ends_and_names_a_port_that_is_taken() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    args = (a_look, "127.0.0.1", port)
+    began = threading.Event()
+    args = (a_look, "127.0.0.1", port, began.set)
     threading.Thread(target=metrics.serve, args=args, daemon=True).start()
-    for _ in range(500):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-                said = answer.read().decode()
-            break
-        except OSError:
-            threading.Event().wait(0.02)
-    assert value(read(said), "careful_lost_frames_total") == 3
+    assert began.wait(30)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        assert value(read(answer.read().decode()), "careful_lost_frames_total") == 3
+    began.clear()
     with pytest.raises(CarefulError, match=rf"--listen 127.0.0.1:{port}"):
         metrics.serve(*args)
+    assert not began.is_set()
     # Connections that ask nothing to the end keep nobody waiting.
     with ExitStack() as idle:
         for _ in range(60):
